@@ -1,0 +1,168 @@
+"""The problem (an e-graph with costs, as plain arrays) and its answer (one e-node for each class that is needed)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from glenside.ir.errors import BadInput, GlensideError, Place
+
+Cost = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Which e-nodes each class holds, what they need, and what they cost.
+
+    A cost is a lexicographic vector of non-negative ints; the cost of an answer is the sum over its classes, each
+    counted once. A boundary is a class, such as the root of a layer, that the `dag` extractor treats as free for its
+    consumers: it limits how far sharing is tracked, never which answers are allowed.
+    """
+
+    classes: tuple[tuple[int, ...], ...]
+    """class -> its e-nodes; each e-node is in exactly one class."""
+    children: tuple[tuple[int, ...], ...]
+    """e-node -> the classes of its children, with repeats."""
+    costs: tuple[Cost, ...]
+    """e-node -> its own cost, without that of its children."""
+    roots: tuple[int, ...]
+    boundaries: frozenset[int] = frozenset()
+
+    def __post_init__(self) -> None:
+        self._check_nodes()
+        self._check_costs()
+
+    def _check_nodes(self) -> None:
+        count = len(self.children)
+        if sorted(node for nodes in self.classes for node in nodes) != list(range(count)):
+            raise BadInput(f"Problem requires each of its {count} e-nodes in exactly one class, got another partition")
+        if not self.roots:
+            raise BadInput("Problem requires at least one root, got none")
+        references = {"children": {c for kids in self.children for c in kids}, "roots": set(self.roots)}
+        for name, named in (references | {"boundaries": set(self.boundaries)}).items():
+            if named and not (min(named) >= 0 and max(named) < len(self.classes)):
+                wrong = min(named) if min(named) < 0 else max(named)
+                raise BadInput(f"Problem requires {name} to be classes below {len(self.classes)}, got {wrong}")
+
+    def _check_costs(self) -> None:
+        if len(self.costs) != len(self.children):
+            raise BadInput(f"Problem requires one cost for each of {len(self.children)} e-nodes, got {len(self.costs)}")
+        for cost in set(self.costs):
+            if len(cost) != self.dimension or not all(isinstance(part, int) for part in cost) or min(cost) < 0:
+                raise BadInput(f"Problem requires costs of {self.dimension or 'some'} non-negative ints, got {cost}")
+
+    @property
+    def dimension(self) -> int:
+        """How many components a cost has."""
+        return len(self.costs[0]) if self.costs else 0
+
+    @cached_property
+    def digits(self) -> tuple[int, ...]:
+        """Bits kept for each component when a cost vector is packed into one int.
+
+        No answer costs more in a component than every class at its worst, so sums of packed costs never carry from one
+        component into the next: comparing packed ints is comparing vectors, at the speed of an int.
+        """
+        worst = [0] * self.dimension
+        for nodes in self.classes:
+            for i, part in enumerate(map(max, zip(*(self.costs[n] for n in nodes), strict=True))):
+                worst[i] += part
+        return tuple(total.bit_length() for total in worst)
+
+    @cached_property
+    def weights(self) -> list[int]:
+        """e-node -> its cost, packed into one int."""
+        packed = {cost: self.pack(cost) for cost in set(self.costs)}
+        return [packed[cost] for cost in self.costs]
+
+    def pack(self, cost: Cost) -> int:
+        """One int that orders, and adds up, as the vector does."""
+        total = 0
+        for part, bits in zip(cost, self.digits, strict=True):
+            total = (total << bits) | part
+        return total
+
+    def unpack(self, weight: int) -> Cost:
+        """The inverse of `pack`, for sums over distinct classes."""
+        parts: list[int] = []
+        for bits in reversed(self.digits):
+            parts.append(weight & ((1 << bits) - 1))
+            weight >>= bits
+        return tuple(reversed(parts))
+
+
+@dataclass(frozen=True)
+class Extraction:
+    """One e-node for each class that the roots need, and what is known about its cost."""
+
+    choice: Mapping[int, int]
+    """class -> e-node, for exactly the classes reachable from the roots through chosen e-nodes."""
+    cost: Cost
+    """The sum over those classes, each counted once."""
+    proven: bool = False
+    """No answer is cheaper."""
+    bound: Cost | None = None
+    """No answer is lexicographically below this, where a bound is known."""
+    stopped: str = "heuristic"
+    """Why the search ended: "optimal"; "time-limit", "node-limit", "size-limit", "numerics" (the solver failed) or
+    "interrupted"; "heuristic" when nothing was searched."""
+
+    @property
+    def gap(self) -> Cost | None:
+        """Cost minus bound, from the first component in which they differ on; zeros when proven."""
+        if self.bound is None:
+            return None
+        same = next((i for i, (a, b) in enumerate(zip(self.cost, self.bound, strict=True)) if a != b), len(self.cost))
+        return (0,) * same + tuple(max(0, a - b) for a, b in zip(self.cost[same:], self.bound[same:], strict=True))
+
+
+class NoExtraction(GlensideError):
+    """Some root has no finite derivation: every way to build it needs itself, or a class without e-nodes."""
+
+    def __init__(self, message: str, place: Place | None = None, classes: Sequence[int] = ()) -> None:
+        super().__init__(message, place)
+        self.classes = tuple(classes)
+
+    def __reduce__(self) -> tuple[type[NoExtraction], tuple[str, Place | None, tuple[int, ...]]]:  # type: ignore[override]
+        return type(self), (self.message, self.place, self.classes)
+
+
+def follow(problem: Problem, pick: Mapping[int, int] | Sequence[int]) -> dict[int, int]:
+    """The part of `pick` that the roots reach, parents first."""
+    choice: dict[int, int] = {}
+    stack = list(reversed(problem.roots))
+    while stack:
+        current = stack.pop()
+        if current not in choice:
+            choice[current] = node = pick[current]
+            stack += reversed(problem.children[node])
+    return choice
+
+
+def children_first(problem: Problem, choice: Mapping[int, int]) -> list[int]:
+    """The chosen classes, children before parents; raises BadInput when `choice` is no valid answer."""
+    order: list[int] = []
+    state: dict[int, bool] = {}
+    stack = [(root, False) for root in reversed(problem.roots)]
+    while stack:
+        current, ready = stack.pop()
+        if ready:
+            state[current] = True
+            order.append(current)
+        elif state.get(current) is False:
+            raise BadInput(f"an extraction requires a choice without cycles, got class {current} below itself")
+        elif current not in state:
+            node = choice.get(current)
+            if node is None or node not in problem.classes[current]:
+                raise BadInput(f"an extraction requires an e-node of class {current}, got {node}")
+            state[current] = False
+            stack.append((current, True))
+            # A child that is open is an ancestor; one that is done needs no second visit.
+            stack += [(child, False) for child in reversed(problem.children[node]) if not state.get(child)]
+    return order
+
+
+def total_cost(problem: Problem, choice: Mapping[int, int]) -> Cost:
+    """The sum over the classes of a choice, each counted once."""
+    return problem.unpack(sum(problem.weights[node] for node in choice.values()))

@@ -1,0 +1,60 @@
+"""Glenside: finds the equal program that uses a machine best, by equality saturation, and checks that it is equal.
+
+    import glenside as gl
+    result = gl.optimize(gl.models.mobilenet_v1(), gl.SystolicArray(64, 64))
+
+Names are loaded when they are first used (PEP 562), so that the command line and `import rewrites` start fast.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+_EXPORTS = {
+    "Builder": "glenside.builder",
+    "CheckReport": "glenside.check",
+    "GlensideError": "glenside.ir.errors",
+    "Limits": "glenside.egraph.saturation",
+    "Program": "glenside.ir.program",
+    "Result": "glenside.pipeline",
+    "Snapshot": "glenside.egraph.snapshot",
+    "SystolicArray": "glenside.targets",
+    "evaluate": "glenside.ir.interpreter",
+    "load": "glenside.ir.files",
+    "models": "glenside.models",
+    "optimize": "glenside.pipeline",
+    "parse": "glenside.ir.text",
+    "parse_target": "glenside.targets",
+    "save": "glenside.ir.files",
+}
+
+if TYPE_CHECKING:
+    from glenside import models as models
+    from glenside.builder import Builder as Builder
+    from glenside.check import CheckReport as CheckReport
+    from glenside.egraph.saturation import Limits as Limits
+    from glenside.egraph.snapshot import Snapshot as Snapshot
+    from glenside.ir.errors import GlensideError as GlensideError
+    from glenside.ir.files import load as load
+    from glenside.ir.files import save as save
+    from glenside.ir.interpreter import evaluate as evaluate
+    from glenside.ir.program import Program as Program
+    from glenside.ir.text import parse as parse
+    from glenside.pipeline import Result as Result
+    from glenside.pipeline import optimize as optimize
+    from glenside.targets import SystolicArray as SystolicArray
+    from glenside.targets import parse_target as parse_target
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _EXPORTS:
+        raise AttributeError(f"module 'glenside' has no attribute {name!r}")
+    module = import_module(_EXPORTS[name])
+    value = module if _EXPORTS[name] == f"glenside.{name}" else getattr(module, name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_EXPORTS])

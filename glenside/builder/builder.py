@@ -1,0 +1,121 @@
+"""The builder of one program: it declares tensors, names products, and gives the rest of the operations a place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from glenside.builder import layout, pointwise, products, windows
+from glenside.builder.products import Layer
+from glenside.builder.values import LazyArrays, fitting
+from glenside.builder.windows import Padding, Sizes
+from glenside.ir.errors import BadInput
+from glenside.ir.operand import Array
+from glenside.ir.program import Program
+from glenside.ir.term import Term, build
+from glenside.ir.types import Dims, Tensor
+
+Value = Array | Callable[[], Array]
+
+
+class Builder:
+    """Builds one program. All tensors are whole, ()(dims), channels first; `finish` makes the Program.
+
+    Products (conv, linear, matmul) become the program's layers, in the order in which they are called, each under its
+    `name`; one that is not given is the operation and a number. Raises TypeMismatch where operands do not fit.
+    """
+
+    add = staticmethod(pointwise.add)
+    subtract = staticmethod(pointwise.subtract)
+    multiply = staticmethod(pointwise.multiply)
+    divide = staticmethod(pointwise.divide)
+    combine = staticmethod(pointwise.combine)
+    compute = staticmethod(pointwise.compute)
+    relu = staticmethod(pointwise.relu)
+    relu6 = staticmethod(pointwise.relu6)
+    batch_norm = staticmethod(pointwise.batch_norm)
+    softmax = staticmethod(pointwise.softmax)
+    max_pool = staticmethod(windows.max_pool)
+    average_pool = staticmethod(windows.average_pool)
+    global_average_pool = staticmethod(windows.global_average_pool)
+    reshape = staticmethod(layout.reshape)
+    transpose = staticmethod(layout.transpose)
+    pad = staticmethod(layout.pad)
+    broadcast = staticmethod(layout.broadcast)
+
+    def __init__(self, name: str = "program") -> None:
+        self.name = name
+        self._tensors: dict[str, Tensor] = {}
+        self._values: dict[str, Value] = {}
+        self._layers: dict[str, Term] = {}
+        self._labels: dict[str, str] = {}
+
+    @property
+    def tensors(self) -> Mapping[str, Tensor]:
+        """The declarations so far, by name."""
+        return self._tensors
+
+    def input(self, name: str, shape: Sequence[int], dtype: str = "float32") -> Term:
+        """A tensor that is given at run time."""
+        return self._declare(Tensor(name, Dims(shape), dtype))
+
+    def constant(self, name: str, shape: Sequence[int], dtype: str = "float32", value: Value | None = None) -> Term:
+        """A tensor known beforehand. Its value may be an array, a function that makes one when asked, or left open."""
+        leaf = self._declare(Tensor(name, Dims(shape), dtype, constant=True))
+        if value is not None:
+            if not callable(value):
+                fitting(self._tensors[name], value)
+            self._values[name] = value
+        return leaf
+
+    def full(self, shape: Sequence[int], value: float | str, dtype: str = "float32") -> Term:
+        """One number everywhere."""
+        return build("full", shape, value, dtype)
+
+    def conv(
+        self,
+        x: Term,
+        w: Term,
+        bias: Term | None = None,
+        *,
+        strides: Sizes = 1,
+        padding: Padding = 0,
+        dilations: Sizes = 1,
+        groups: int = 1,
+        name: str | None = None,
+    ) -> Term:
+        """x of ()(N C d..) with w of ()(O C/groups k..) -> ()(N O d'..); padding is (before, after) for each axis."""
+        result = self._layer("conv", name, products.convolution(x, w, strides, padding, dilations, groups))
+        return result if bias is None else pointwise.add(result, layout.channel_vector(bias, result))
+
+    def linear(self, x: Term, w: Term, bias: Term | None = None, *, name: str | None = None) -> Term:
+        """x of ()(M.. K) times w of ()(N K), transposed, plus bias of ()(N) -> ()(M.. N)."""
+        result = self._layer("linear", name, products.linear(x, w))
+        return result if bias is None else pointwise.add(result, bias)
+
+    def matmul(self, x: Term, y: Term, *, name: str | None = None) -> Term:
+        """The matrix product of the last two axes; leading axes broadcast as in numpy."""
+        return self._layer("matmul", name, products.matmul(x, y))
+
+    def finish(self, term: Term) -> Program:
+        """The program whose result is that term."""
+        declared = {name: self._tensors[name] for name in self._values}
+        constants = LazyArrays(self._values, lambda name, value: fitting(declared[name], value))
+        return Program(term, self.name, dict(self._layers), dict(self._labels), constants)
+
+    def _declare(self, tensor: Tensor) -> Term:
+        if tensor.name in self._tensors:
+            raise BadInput(f"a program requires tensors of different names, got {tensor.name} twice")
+        leaf = build("access-tensor", tensor)
+        self._tensors[tensor.name] = tensor
+        return leaf
+
+    def _layer(self, operation: str, name: str | None, layer: Layer) -> Term:
+        if name is None:
+            number = len(self._layers) + 1
+            while f"{operation}{number}" in self._layers:
+                number += 1
+            name = f"{operation}{number}"
+        if name in self._layers:
+            raise BadInput(f"a program requires layers of different names, got {name} twice")
+        self._layers[name], self._labels[name] = layer.dot, layer.label
+        return layer.result

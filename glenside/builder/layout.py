@@ -1,0 +1,81 @@
+"""The same values under other dims. Results are whole tensors, ()(dims); steps that change nothing are left out."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from glenside.ir.operator import require
+from glenside.ir.term import Term, build
+from glenside.ir.types import Dims
+
+
+def split_at(x: Term, split: int) -> Term:
+    """x with its first `split` axes as the shape."""
+    return x if x.access.split == split else build("access", x, split)
+
+
+def transpose(x: Term, order: Sequence[int]) -> Term:
+    """Axis i of the result is axis order[i] of x."""
+    x = split_at(x, 0)
+    return x if list(order) == list(range(x.access.rank)) else build("access-transpose", x, order)
+
+
+def reshape(x: Term, dims: Sequence[int]) -> Term:
+    """x in row-major order under other dims; one of them may be -1, which means what is left."""
+    x = split_at(x, 0)
+    require(list(dims).count(-1) <= 1, "reshape", "at most one dim of -1", tuple(dims))
+    if -1 in dims:
+        known = math.prod(n for n in dims if n != -1)
+        require(known > 0 and x.access.size % known == 0, "reshape", f"dims that divide {x.access.size}", tuple(dims))
+        dims = [x.access.size // known if n == -1 else n for n in dims]
+    return x if x.access.dims == tuple(dims) else build("access-reshape", x, ((), dims))
+
+
+def rearrange(x: Term, parts: Sequence[int], order: Sequence[int], dims: Sequence[int]) -> Term:
+    """Cut the axes of x into parts, reorder those, and join them to dims.
+
+    When only parts of size 1 change places the elements stay in order, and that is one reshape.
+    """
+    moved = [axis for axis in order if parts[axis] != 1]
+    if moved == sorted(moved):
+        return reshape(x, dims)
+    return reshape(transpose(reshape(x, parts), order), dims)
+
+
+def pad(x: Term, padding: Sequence[tuple[int, int]], kind: str = "zero-padding") -> Term:
+    """x with (before, after) elements more on each axis, counted from the first."""
+    x = split_at(x, 0)
+    require(len(padding) == x.access.rank, "pad", f"{x.access.rank} pairs", len(padding))
+    for axis, (before, after) in enumerate(padding):
+        if before or after:
+            x = build("access-pad", x, kind, axis, before, after)
+    return x
+
+
+def broadcast(x: Term, dims: Sequence[int]) -> Term:
+    """x repeated to dims, aligned at the last axis as numpy aligns arrays."""
+    missing = len(dims) - x.access.rank
+    require(missing >= 0, "broadcast", f"at most {len(dims)} axes", x.access)
+    x = reshape(x, (*(1,) * missing, *x.access.dims))
+    return x if x.access.dims == tuple(dims) else build("access-broadcast", x, ((), dims))
+
+
+def common_dims(operation: str, *dims: Sequence[int]) -> Dims:
+    """The dims that all of these broadcast to, aligned at the last axis."""
+    rank = max(map(len, dims))
+    padded = [(*(1,) * (rank - len(d)), *d) for d in dims]
+    result = [next((n for n in sizes if n != 1), 1) for sizes in zip(*padded, strict=True)]
+    fits = all(n in (1, want) for d in padded for n, want in zip(d, result, strict=True))
+    require(
+        fits, operation, "sizes that agree or are 1, aligned at the last axis", " and ".join(map(str, map(tuple, dims)))
+    )
+    return Dims(result)
+
+
+def channel_vector(v: Term, x: Term) -> Term:
+    """()(C) repeated to the dims of x, ()(N C d..)."""
+    dims = x.access.dims
+    agree = x.access.rank >= 2 and v.access.dims == (dims[1],)
+    require(agree, "channel vector", "()(C) for x of ()(N C d..)", f"{v.access} and {x.access}")
+    return broadcast(reshape(v, (dims[1], *(1 for _ in dims[2:]))), dims)

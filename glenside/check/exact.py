@@ -1,0 +1,204 @@
+"""Exact equality of two programs: both run on the same random numbers, and every element must be the same.
+
+Programs of integers run natively. Real-valued programs run in two prime fields: there sums, products and quotients are
+exact, so programs that are equal for all reals give equal residues whatever the order of their operations, and others
+give equal residues by chance only. Constants are random too, so that nothing folded can hide a difference.
+
+Layers are compared by name. A layer that differs may only follow one that does, so when anything differs each such
+layer runs alone, on the original's values of the layers before it. When every layer is equal in that way, all are equal
+in the whole program too, by induction along it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter, defaultdict
+from typing import Any
+
+from glenside.check.comparison import difference, digest
+from glenside.check.observe import Clock, OutOfTime, Progress, Trial, observe, steps
+from glenside.check.report import EXACT, CheckReport
+from glenside.check.stimuli import declared, draw_integers, draw_residues, index_limits, is_real
+from glenside.ir.arithmetic import Native
+from glenside.ir.errors import GlensideError
+from glenside.ir.interpreter import evaluate
+from glenside.ir.operand import Array
+from glenside.ir.prime_field import PRIMES, PrimeField
+from glenside.ir.program import Program
+from glenside.ir.term import Term
+
+
+class _Field(PrimeField):
+    """A prime field that remembers which functions a pseudo-random one stood for."""
+
+    def __init__(self, p: int) -> None:
+        super().__init__(p)
+        self.replaced: set[str] = set()
+
+    def apply(self, function: str, a: Array, keeps_zero: bool) -> Array:
+        self.replaced.add(function)
+        return super().apply(function, a, keeps_zero)
+
+    def power(self, a: Array, b: Array) -> Array:
+        self.replaced.add("pow")
+        return super().power(a, b)
+
+
+def check(
+    original: Program,
+    optimized: Program,
+    *,
+    seed: int = 0,
+    progress: Progress | None = None,
+    deadline: float | None = None,
+) -> CheckReport:
+    """Compare the results of two programs, and the layers that both have, exactly.
+
+    `progress` is called with the terms evaluated so far and their number. Past the `deadline`, a value of
+    `time.monotonic()`, or at Ctrl-C the check ends between two terms, and the report says what was not reached.
+    Raises BadInput when the programs declare a tensor differently.
+    """
+    started = time.perf_counter()
+    roots = (original.term, *original.layers.values(), optimized.term, *optimized.layers.values())
+    declarations, limits = declared(*roots), index_limits(*roots)
+    fields = [_Field(p) for p in PRIMES] if is_real(*roots) else []
+    runs = sum(len(steps(p.term, *p.layers.values())) for p in (original, optimized))
+    comparison = _Comparison(original, optimized, Clock(runs * max(len(fields), 1), deadline, progress))
+    stopped, reason = "", ""
+    try:
+        for field in fields:
+            comparison.run(Trial(field, draw_residues(declarations, limits, seed, field.p)))
+        if not fields:
+            values = {name: draw_integers(t, seed, limits.get(name)) for name, t in declarations.items()}
+            comparison.run(Trial(Native(), values))
+    except OutOfTime:
+        stopped, reason = "time-limit", "time ran out"
+    except KeyboardInterrupt:
+        stopped, reason = "interrupted", "interrupted"
+    except GlensideError as error:
+        reason = str(error)
+    layers, result = comparison.verdicts(max(len(fields), 1), reason)
+    return CheckReport(layers, result, _how(fields, seed), time.perf_counter() - started, stopped)
+
+
+def _how(fields: list[_Field], seed: int) -> str:
+    if not fields:
+        return f"random integers over their full range, seed {seed}"
+    text = f"random residues in two prime fields, p = {' and '.join(str(f.p) for f in fields)}, seed {seed}"
+    replaced = sorted({name for field in fields for name in field.replaced})
+    return f"{text}; pseudo-random functions stand for {', '.join(replaced)}" if replaced else text
+
+
+_RESULT = None  # stands for the programs' results where layers have their names
+
+
+class _Comparison:
+    """Verdicts, gathered over trials: how often each layer (and the result) was equal, and what was found when not."""
+
+    def __init__(self, original: Program, optimized: Program, clock: Clock) -> None:
+        self.original, self.optimized, self.clock = original, optimized, clock
+        self.names = [name for name in original.layers if name in optimized.layers]
+        self.equal: Counter[str | None] = Counter()
+        self.differs: dict[str | None, str] = {}
+        for name in (*self.names, _RESULT):
+            expected, found = self._term(original, name).type, self._term(optimized, name).type
+            if expected != found:
+                self.differs[name] = f"differs in type: {found}, where the original has {expected}"
+        typed = [name for name in self.names if name not in self.differs]
+        self.expected, self.found = self._named(original, typed), self._named(optimized, typed)
+
+    @staticmethod
+    def _term(program: Program, name: str | None) -> Term:
+        return program.term if name is None else program.layers[name]
+
+    def _named(self, program: Program, names: list[str]) -> dict[Term, list[str]]:
+        """Layers by their terms; layers may share one."""
+        result: dict[Term, list[str]] = defaultdict(list)
+        for name in names:
+            result[program.layers[name]].append(name)
+        return dict(result)
+
+    def verdicts(self, trials: int, reason: str) -> tuple[dict[str, str], str]:
+        """The verdict on each layer and on the result, after so many trials or at a stop for that reason."""
+
+        def verdict(name: str | None) -> str:
+            if name in self.differs:
+                return self.differs[name]
+            if self.equal[name] == trials:
+                return EXACT
+            partly = f" (equal in {self.equal[name]} of {trials} fields)" if self.equal[name] else ""
+            return f"not checked: {reason}{partly}"
+
+        return {name: verdict(name) for name in self.names}, verdict(_RESULT)
+
+    def run(self, trial: Trial) -> None:
+        """Run both programs whole; then, alone, the layers that differ."""
+        digests: dict[str, bytes] = {}
+        suspects: list[str] = []
+        results: list[Any] = []
+
+        def note(term: Term, value: Any) -> None:
+            if term in self.expected:
+                digests.update(dict.fromkeys(self.expected[term], digest(value)))
+            if term is self.original.term:
+                results.append(value)
+
+        def compare(term: Term, value: Any) -> None:
+            if term in self.found:
+                mark = digest(value)
+                for name in self.found[term]:
+                    self._equal(name) if digests[name] == mark else suspects.append(name)
+            if term is self.optimized.term and _RESULT not in self.differs:
+                self._conclude(_RESULT, difference(results.pop(), value))
+
+        observe([*self.expected, self.original.term], trial, self.clock, note)
+        observe([*self.found, self.optimized.term], trial, self.clock, compare)
+        self._isolate([name for name in suspects if name not in self.differs], trial)
+
+    def _equal(self, name: str | None) -> None:
+        self.equal[name] += 1
+
+    def _conclude(self, name: str | None, found: str | None) -> None:
+        if found is None:
+            self._equal(name)
+        else:
+            self.differs[name] = found
+
+    def _isolate(self, suspects: list[str], trial: Trial) -> None:
+        """Give each suspect the original's values of the layers that it reads, as the original runs once more."""
+        reads = {name: self._layers_below(self.optimized.layers[name]) for name in suspects}
+        to_come = Counter(name for reading, below in reads.items() for name in (reading, *below))
+        held: dict[str, Array] = {}
+
+        def take(term: Term, value: Any) -> None:
+            held.update((name, value) for name in self.expected[term] if to_come[name])
+            ready = [n for n, below in reads.items() if n in held and all(layer in held for layer in below)]
+            for name in ready:
+                self.clock.look()
+                layer, below = self.optimized.layers[name], reads.pop(name)
+                given = {self.optimized.layers[other]: held[other] for other in below}
+                self._conclude(
+                    name, difference(held[name], evaluate([layer], trial.values, trial.arithmetic, given=given)[0])
+                )
+                to_come.subtract([name, *below])
+                for done in [n for n in (name, *below) if not to_come[n]]:
+                    held.pop(done, None)
+
+        if suspects:
+            roots = [term for term, names in self.expected.items() if any(to_come[n] for n in names)]
+            observe(roots, trial, self.clock, take)
+
+    def _layers_below(self, layer: Term) -> list[str]:
+        """One name for each of the nearest layers of the optimized program below one of its layers."""
+        found: dict[str, None] = {}
+        seen, stack = {layer}, list(layer.children)
+        while stack:
+            term = stack.pop()
+            if term in seen:
+                continue
+            seen.add(term)
+            if term in self.found:
+                found[self.found[term][0]] = None
+            else:
+                stack += term.children
+        return list(found)

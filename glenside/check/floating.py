@@ -1,0 +1,95 @@
+"""How far two programs are apart in floating point, for rules that need more of exp than that it is a function."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from glenside.check.comparison import arrays
+from glenside.check.observe import Clock, OutOfTime, Progress, Trial, observe, steps
+from glenside.check.stimuli import declared, draw_reals, index_limits
+from glenside.ir.arithmetic import Native
+from glenside.ir.program import Program
+from glenside.ir.term import Term
+
+
+@dataclass(frozen=True, slots=True)
+class FloatingReport:
+    """The largest errors, relative to the largest magnitude of the original's array: of each layer and of the result.
+
+    nan stands for what was not reached before the deadline, inf for another type.
+    """
+
+    layers: Mapping[str, float]
+    result: float
+    how: str
+    seconds: float
+
+    @property
+    def largest(self) -> float:
+        """The largest error of all; nan when one is not known."""
+        return float(np.max([self.result, *self.layers.values()]))
+
+
+def check_floating(
+    original: Program,
+    optimized: Program,
+    *,
+    seed: int = 0,
+    progress: Progress | None = None,
+    deadline: float | None = None,
+) -> FloatingReport:
+    """Run both programs on the same floats: the constants' own values, and normal ones for all that have none.
+
+    The original's layers are kept in memory meanwhile. Raises BadInput when the programs declare a tensor differently.
+    """
+    started = time.perf_counter()
+    roots = (original.term, *original.layers.values(), optimized.term, *optimized.layers.values())
+    limits = index_limits(*roots)
+    constants = {**optimized.constants, **original.constants}
+    declarations = declared(*roots)
+    values = {
+        n: constants[n] if n in constants else draw_reals(t, seed, limits.get(n)) for n, t in declarations.items()
+    }
+    common = [name for name in original.layers if name in optimized.layers]
+    alike = [n for n in (*common, "") if _term(original, n).type == _term(optimized, n).type]
+    errors = {n: math.nan if n in alike else math.inf for n in (*common, "")}
+    clock = Clock(sum(len(steps(p.term, *p.layers.values())) for p in (original, optimized)), deadline, progress)
+    trial, kept = Trial(Native(), values), dict[Term, Any]()
+
+    def compare(term: Term, value: Any) -> None:
+        for name in alike:
+            if term is _term(optimized, name):
+                errors[name] = relative_error(kept[_term(original, name)], value)
+
+    try:
+        observe([_term(original, name) for name in alike], trial, clock, kept.__setitem__)
+        observe([_term(optimized, name) for name in alike], trial, clock, compare)
+    except OutOfTime:
+        pass
+    result = errors.pop("")
+    return FloatingReport(errors, result, f"floating point, seed {seed}", time.perf_counter() - started)
+
+
+def _term(program: Program, name: str) -> Term:
+    return program.layers[name] if name else program.term
+
+
+def relative_error(expected: Any, found: Any) -> float:
+    """The largest |expected - found| over the largest |expected|; equal infinities and nan in both are no error."""
+    worst = 0.0
+    for a, b in zip(arrays(expected), arrays(found), strict=True):
+        x, y = np.asarray(a, np.float64), np.asarray(b, np.float64)
+        apart = (x != y) & ~(np.isnan(x) & np.isnan(y))
+        if not apart.any():
+            continue
+        distance = float(np.max(np.abs(x[apart] - y[apart])))
+        scale = float(np.max(np.abs(x[np.isfinite(x)]), initial=0.0))
+        error = distance / scale if scale else math.inf
+        worst = max(worst, math.inf if np.isnan(error) else error)
+    return worst

@@ -1,0 +1,1 @@
+"""E-graphs: encoding of terms and types, saturation under limits, snapshots. Rules come in as values."""

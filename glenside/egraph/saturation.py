@@ -1,0 +1,239 @@
+"""Saturation: the only module that holds an egglog e-graph, runs it and reads it back.
+
+One iteration is: every rule once, then the type and shape facts to their fixed point. Expansive rules run under back-off
+kept here (egglog's own scheduler forgets its state between calls): a rule with more matches than its limit is banned for
+some iterations and its limit doubles. `saturated` is said only after an iteration with no rule banned changed nothing.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from glenside.egraph.encode import PROGRAM_NODE, SHAPE_DEMAND, declarations, program_text
+from glenside.egraph.rule import Rule
+from glenside.egraph.sexpr import read_all, write
+from glenside.egraph.snapshot import ENode, Snapshot, closed
+from glenside.egraph.type_rules import columns
+from glenside.ir.operator import OPERATORS
+from glenside.ir.term import Term
+from glenside.ir.types import AccessType, Dims, Tensor
+
+SATURATED, NODE_LIMIT, TIME_LIMIT, ITERATION_LIMIT = "saturated", "node-limit", "time-limit", "iteration-limit"
+MEMORY_LIMIT, INTERRUPTED = "memory-limit", "interrupted"
+
+_CHUNK = 8  # commands parsed at once: egglog's parser takes time and memory quadratic in the length of a text
+MATCH_LIMIT, BAN_LENGTH = 1_000, 5  # the usual values of egg's back-off scheduler
+
+
+@dataclass(frozen=True)
+class Limits:
+    """When to stop a search. Each None means no limit; seconds, bytes."""
+
+    nodes: int | None = 1_000_000
+    seconds: float | None = 60.0
+    iterations: int | None = 1_000
+    memory: int | None = 4 << 30
+
+
+@dataclass
+class RuleRun:
+    """What one rule did: matches, and seconds as its share of the measured time of the runs it took part in."""
+
+    matches: int = 0
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class Request:
+    """A search as plain text, so that a worker process can run it: no terms, no e-graph."""
+
+    declarations: str
+    program: str
+    rules: tuple[tuple[str, bool], ...]  # (ruleset, expansive)
+    program_size: int
+    limits: Limits
+    stop_before: float | None = None
+
+    @staticmethod
+    def of(
+        nodes: Sequence[Term],
+        rules: Iterable[Rule],
+        parameters: Mapping[str, int],
+        limits: Limits,
+        wants: str = "",
+    ) -> Request:
+        """The request to saturate the program `nodes` (children first) with rules of a target's parameters."""
+        rules = tuple(rules)
+        relations = dict.fromkeys(line for r in rules for line in r.relations.splitlines() if line)
+        text = "\n".join([declarations(), *relations, *(r.egglog(parameters) for r in rules)])
+        return Request(
+            text, program_text(nodes) + "\n" + wants, tuple((r.name, r.expansive) for r in rules), len(nodes), limits
+        )
+
+
+@dataclass
+class Progress:
+    """What the search has done so far; picklable."""
+
+    iterations: int = 0
+    rows: int = 0
+    stopped: str | None = None
+    seconds: float = 0.0
+    rules: dict[str, RuleRun] = field(default_factory=dict)
+
+
+class Saturation:
+    """An e-graph and the rules it is being saturated with, one iteration at a time."""
+
+    def __init__(self, request: Request) -> None:
+        from egglog import bindings
+
+        self.request = request
+        self._start = time.perf_counter()
+        self._egraph = bindings.EGraph()
+        commands = [*map(write, read_all(request.declarations)), *request.program.splitlines(), _ANALYSES]
+        for start in range(0, len(commands), _CHUNK):
+            self._command("\n".join(commands[start : start + _CHUNK]))
+        self._limit = {name: MATCH_LIMIT for name, _ in request.rules}
+        self._banned: dict[str, int] = {}
+        self.progress = Progress(rules={name: RuleRun() for name, _ in request.rules})
+
+    def _command(self, text: str) -> list[Any]:
+        return self._egraph.run_program(*self._egraph.parse_program(text))
+
+    def run(self, after: Callable[[Saturation], None] = lambda _: None) -> Progress:
+        """Iterate until saturated or a limit is met; `after` is called after each iteration."""
+        while self.progress.stopped is None:
+            self.step()
+            after(self)
+        return self.progress
+
+    def step(self) -> None:
+        """One iteration; sets `progress.stopped` when it was the last."""
+        progress, limits = self.progress, self.request.limits
+        active = [name for name, _ in self.request.rules if self._banned.get(name, 0) <= progress.iterations]
+        changed = self._iterate(active)
+        progress.iterations += 1
+        progress.rows = self._rows()
+        progress.seconds = time.perf_counter() - self._start
+        if not changed and len(active) == len(self.request.rules):
+            progress.stopped = SATURATED
+        elif not changed:
+            self._banned.clear()  # nothing else to do: everything may run again
+        elif limits.iterations is not None and progress.iterations >= limits.iterations:
+            progress.stopped = ITERATION_LIMIT
+        elif limits.nodes is not None and progress.rows >= limits.nodes:
+            progress.stopped = NODE_LIMIT
+        elif limits.seconds is not None and progress.seconds >= limits.seconds:
+            progress.stopped = TIME_LIMIT
+
+    def _iterate(self, active: Sequence[str]) -> bool:
+        started = time.perf_counter()
+        runs = " ".join(f"(run {name})" for name in active)
+        report = self._command(f"(run-schedule (seq {runs} {_FACTS}))")[-1].report
+        wall = time.perf_counter() - started
+        spent = {k: v.total_seconds() for k, v in report.search_and_apply_time_per_rule.items()}
+        total = sum(spent.values()) or 1.0
+        matches = report.num_matches_per_rule
+        for key in matches:
+            name = _rule_of(key)
+            run = self.progress.rules.get(name)
+            if run is not None:
+                run.matches += 0 if SHAPE_DEMAND in key else matches[key]
+                # egglog's own seconds have another unit; their proportions hold.
+                run.seconds += wall * spent.get(key, 0.0) / total
+        self._back_off(matches)
+        return bool(report.updated)
+
+    def _back_off(self, matches: Mapping[str, int]) -> None:
+        found: dict[str, int] = {}
+        for key, count in matches.items():
+            name = _rule_of(key)
+            found[name] = found.get(name, 0) + (0 if SHAPE_DEMAND in key else count)
+        for name, expansive in self.request.rules:
+            if expansive and found.get(name, 0) > self._limit[name]:
+                self._limit[name] *= 2
+                self._banned[name] = self.progress.iterations + 1 + BAN_LENGTH
+
+    def _rows(self) -> int:
+        (sizes,) = self._command("(print-size)")
+        names = OPERATORS.keys()
+        return sum(size for name, size in sizes.sizes if name in names)
+
+    def snapshot(self, tensors: Mapping[str, Tensor] | None = None) -> Snapshot:
+        """The e-graph as it stands."""
+        return _Reader(self._egraph).read(self.request.program_size, tensors or {})
+
+
+def _rule_of(name: str) -> str:
+    """The rule that an egglog rule belongs to: one of its clauses, or a demand for a shape that it needs."""
+    return name.split(SHAPE_DEMAND)[0].split("#")[0]
+
+
+_FACTS = "(saturate (seq (run types) (saturate (run shapes))))"
+_ANALYSES = f"(run-schedule {_FACTS})"
+
+
+class _Reader:
+    """Reads egglog's frozen tables; each value is converted once."""
+
+    def __init__(self, egraph: Any) -> None:
+        self._egraph = egraph
+        self._ints: dict[Any, Dims] = {}
+        self._classes: dict[Any, int] = {}
+        self._plain: dict[Any, Any] = {}
+
+    def _class(self, value: Any) -> int:
+        return self._classes.setdefault(value, len(self._classes))
+
+    def _dims(self, value: Any) -> Dims:
+        known = self._ints.get(value)
+        if known is None:
+            to_int = self._egraph.value_to_i64
+            known = self._ints[value] = Dims(to_int(v) for v in self._egraph.value_to_vec(value))
+        return known
+
+    def _string(self, value: Any) -> str:
+        known = self._plain.get(value)
+        if known is None:
+            known = self._plain[value] = self._egraph.value_to_string(value)
+        return str(known)
+
+    def read(self, program_size: int, tensors: Mapping[str, Tensor]) -> Snapshot:
+        functions = self._egraph.freeze().functions
+        program = [0] * program_size
+        for row in functions[PROGRAM_NODE].rows:
+            program[self._egraph.value_to_i64(row.inputs[0])] = self._class(row.output)
+        rows: list[tuple[ENode, int]] = []
+        for name, operator in OPERATORS.items():
+            sorts = [sort for _, sort in columns(operator)]
+            rows += [self._node(name, sorts, row) for row in functions[name].rows]
+        types = self._types(functions)
+        return closed(rows, len(self._classes), types, program, tensors)
+
+    def _node(self, name: str, sorts: Sequence[str], row: Any) -> tuple[ENode, int]:
+        children: list[int] = []
+        attributes: list[Any] = []
+        for sort, value in zip(sorts, row.inputs, strict=True):
+            if sort == "Access":
+                children.append(self._class(value))
+            elif sort == "Accesses":
+                children += [self._class(v) for v in self._egraph.value_to_vec(value)]
+            elif sort == "Ints":
+                attributes.append(self._dims(value))
+            elif sort == "i64":
+                attributes.append(self._egraph.value_to_i64(value))
+            else:
+                attributes.append(self._string(value))
+        return ENode(name, tuple(attributes), tuple(children), bool(row.subsumed)), self._class(row.output)
+
+    def _types(self, functions: Mapping[str, Any]) -> dict[int, AccessType]:
+        split = {row.inputs[0]: self._egraph.value_to_i64(row.output) for row in functions["split"].rows}
+        dtype = {row.inputs[0]: self._string(row.output) for row in functions["dtype"].rows}
+        return {
+            self._class(row.inputs[0]): AccessType(self._dims(row.output), split[row.inputs[0]], dtype[row.inputs[0]])
+            for row in functions["dims"].rows
+        }

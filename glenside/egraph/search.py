@@ -1,0 +1,158 @@
+"""A search from the caller's side: anytime, bounded, and never longer than its limits, whatever a rule does."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import selectors
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from glenside.egraph.rule import Rule
+from glenside.egraph.saturation import INTERRUPTED, TIME_LIMIT, Limits, Progress, Request
+from glenside.egraph.snapshot import ENode, Snapshot, closed
+from glenside.egraph.worker import HEADER
+from glenside.ir.term import Term, tensors
+from glenside.ir.types import AccessType, Tensor
+
+_GRACE = 0.5  # seconds that a search may take to notice its own time limit
+_POLL = 0.1
+
+
+@dataclass(frozen=True)
+class SearchResult:
+    """The e-graph when the search stopped, and why."""
+
+    snapshot: Snapshot
+    progress: Progress
+
+    @property
+    def stopped(self) -> str:
+        return self.progress.stopped or INTERRUPTED
+
+
+class SearchFailed(RuntimeError):
+    """A rule contradicts a type, or egglog failed: a mistake of the rules, not of the input."""
+
+
+def program_snapshot(nodes: Sequence[Term]) -> Snapshot:
+    """The e-graph before any rule: the program itself, each node a class."""
+    index = {term: i for i, term in enumerate(nodes)}
+    rows = [(_e_node(term, [index[c] for c in term.children]), i) for i, term in enumerate(nodes)]
+    types = {i: term.type for i, term in enumerate(nodes) if isinstance(term.type, AccessType)}
+    return closed(rows, len(nodes), types, range(len(nodes)), _tensors(nodes))
+
+
+def _e_node(term: Term, children: Sequence[int]) -> ENode:
+    attributes = tuple(a.name if isinstance(a, Tensor) else a for a in term.attributes)
+    return ENode(term.operator.name, attributes, tuple(children))
+
+
+def _tensors(nodes: Sequence[Term]) -> dict[str, Tensor]:
+    return {t.attributes[0].name: t.attributes[0] for t in tensors(*nodes) if isinstance(t.attributes[0], Tensor)}
+
+
+class Worker:
+    """A search process. Starting it takes some tenths of a second, so start it before there is work for it."""
+
+    def __init__(self) -> None:
+        environment = dict(os.environ, PYTHONPATH=os.pathsep.join(p for p in sys.path if p))
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "glenside.egraph.worker"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env=environment,
+            start_new_session=True,  # Ctrl-C is for the parent, which then ends this process
+        )
+        self._buffer = bytearray()
+
+    def send(self, request: Request) -> None:
+        assert self._process.stdin is not None
+        try:
+            pickle.dump(request, self._process.stdin, protocol=5)
+            self._process.stdin.flush()
+        except BrokenPipeError as error:
+            raise SearchFailed(f"the search process ended with status {self._process.wait()}") from error
+
+    def messages(self, until: float | None) -> Iterator[tuple[Any, ...]]:
+        """Messages as they come, until the process closes its end or the clock (`time.perf_counter`) reaches `until`."""
+        assert self._process.stdout is not None
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._process.stdout, selectors.EVENT_READ)
+            while until is None or time.perf_counter() < until:
+                if not selector.select(_POLL):
+                    continue
+                data = os.read(self._process.stdout.fileno(), 1 << 20)
+                if not data:
+                    return
+                self._buffer += data
+                yield from self._complete()
+
+    def _complete(self) -> Iterator[tuple[Any, ...]]:
+        while len(self._buffer) >= HEADER.size:
+            (size,) = HEADER.unpack_from(self._buffer)
+            if len(self._buffer) < HEADER.size + size:
+                return
+            data = bytes(self._buffer[HEADER.size : HEADER.size + size])
+            del self._buffer[: HEADER.size + size]
+            yield pickle.loads(data)  # from our own child, through a pipe
+
+    def end(self) -> None:
+        self._process.kill()
+        self._process.wait()
+        for stream in (self._process.stdin, self._process.stdout):
+            if stream is not None:
+                try:
+                    stream.close()
+                except BrokenPipeError:
+                    pass
+
+
+def search(
+    nodes: Sequence[Term],
+    rules: Iterable[Rule],
+    parameters: Mapping[str, int],
+    limits: Limits | None = None,
+    *,
+    worker: Worker | None = None,
+    on_progress: Callable[[Progress], None] | None = None,
+) -> SearchResult:
+    """Saturate the program `nodes` (children first) under limits. Ctrl-C ends the search and keeps what it had found."""
+    limits = limits or Limits()
+    started = time.perf_counter()
+    snapshot, progress = program_snapshot(nodes), Progress(rules={})
+    stopped: str | None = None
+    worker = worker or Worker()
+    try:
+        worker.send(Request.of(nodes, rules, parameters, limits))
+        until = None if limits.seconds is None else started + limits.seconds + _GRACE
+        for kind, *content in worker.messages(until):
+            if kind == "failed":
+                raise SearchFailed(content[0])
+            if kind in ("snapshot", "done"):
+                snapshot, progress = content[0], content[1]
+            elif kind == "progress" and on_progress is not None:
+                on_progress(content[0])
+            elif kind == "stopped":
+                stopped = content[0]
+            if kind in ("done", "stopped"):
+                stopped = stopped or progress.stopped
+                break
+        else:
+            stopped = _ended(until)
+    except KeyboardInterrupt:
+        stopped = INTERRUPTED
+    finally:
+        worker.end()
+    return SearchResult(replace(snapshot, tensors=_tensors(nodes)), replace(progress, stopped=stopped))
+
+
+def _ended(until: float | None) -> str:
+    if until is not None and time.perf_counter() >= until:
+        return TIME_LIMIT
+    raise SearchFailed("the search process ended without an answer")

@@ -1,0 +1,40 @@
+"""The little of s-expressions that rules need: read our own rule text, write egglog's."""
+
+from __future__ import annotations
+
+import re
+from typing import TypeAlias
+
+Sexpr: TypeAlias = "str | list[Sexpr]"
+
+_TOKEN = re.compile(r'\s+|;[^\n]*|([()])|("(?:[^"\\]|\\.)*")|([^\s()";]+)')
+
+
+def read_all(text: str) -> list[Sexpr]:
+    """The s-expressions of a rule's text. Rules are ours, so a mistake is a ValueError, not the user's error."""
+    stack: list[list[Sexpr]] = [[]]
+    position = 0
+    while position < len(text):
+        match = _TOKEN.match(text, position)
+        if match is None:
+            raise ValueError(f"cannot read {text[position : position + 20]!r} in the rule text {text!r}")
+        position = match.end()
+        if match.group(1) == "(":
+            stack.append([])
+        elif match.group(1) == ")":
+            if len(stack) == 1:
+                raise ValueError(f"one ) too many in the rule text {text!r}")
+            done = stack.pop()
+            stack[-1].append(done)
+        elif match.group(2) or match.group(3):
+            stack[-1].append(match.group(2) or match.group(3))
+    if len(stack) != 1:
+        raise ValueError(f"a ( is not closed in the rule text {text!r}")
+    return stack[0]
+
+
+def write(expression: Sexpr) -> str:
+    """One line of text."""
+    if isinstance(expression, str):
+        return expression
+    return f"({' '.join(map(write, expression))})"

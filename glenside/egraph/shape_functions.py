@@ -1,0 +1,118 @@
+"""Functions on shapes that egglog's vectors lack, computed on demand and remembered.
+
+egglog has no fold, zip, take or insert over `Vec`. Each function here is a table `NAME`, filled for exactly the arguments
+that stand in a relation `want-NAME`. The tables are keyed by the shapes themselves, of which even a large e-graph has few.
+Steps keep the shorter vector as a column: a look-up by a computed key would be a cross product.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from glenside.egraph.sexpr import Sexpr
+
+
+@dataclass(frozen=True, slots=True)
+class ShapeFunction:
+    """`rules` define the table; `arguments` and `result` are egglog sorts."""
+
+    name: str
+    arguments: tuple[str, ...]
+    result: str
+    rules: str
+
+    def declarations(self) -> str:
+        sorts = " ".join(self.arguments)
+        return (
+            f"(function {self.name} ({sorts}) {self.result} :no-merge)\n"
+            f"(relation want-{self.name} ({sorts}))\n{self.rules}"
+        )
+
+
+_PREFIX_FOLD = """
+(relation {name}-step ({sorts} Ints))
+(rule ((want-{name} {vars}) (= 0 (vec-length {last}))) ((set ({name} {vars}) {empty})) :ruleset shapes)
+(rule ((want-{name} {vars}) (> (vec-length {last}) 0) (= rest (vec-pop {last})))
+      (({name}-step {vars} rest) (want-{name} {shorter})) :ruleset shapes)
+(rule (({name}-step {vars} rest) (= part ({name} {shorter})) (= i (- (vec-length {last}) 1)))
+      ((set ({name} {vars}) {combine})) :ruleset shapes)
+"""
+
+
+def _prefix_fold(name: str, result: str, extra: str, empty: str, combine: str) -> ShapeFunction:
+    """A fold over the prefixes of the last argument `v`; `extra` are Ints arguments before it, `i` the last index."""
+    names = extra.split()
+    rules = _PREFIX_FOLD.format(
+        name=name,
+        sorts=" ".join(["Ints"] * (len(names) + 1)),
+        vars=" ".join([*names, "v"]),
+        shorter=" ".join([*names, "rest"]),
+        last="v",
+        empty=empty,
+        combine=combine,
+    )
+    return ShapeFunction(name, ("Ints",) * (len(names) + 1), result, rules)
+
+
+_TAKE = """
+(relation take-step (Ints i64 Ints))
+(rule ((want-take v n) (= n (vec-length v))) ((set (take v n) v)) :ruleset shapes)
+(rule ((want-take v n) (< n (vec-length v)) (= rest (vec-pop v)))
+      ((take-step v n rest) (want-take rest n)) :ruleset shapes)
+(rule ((take-step v n rest) (= w (take rest n))) ((set (take v n) w)) :ruleset shapes)
+"""
+
+_DROP = """
+(relation drop-step (Ints i64 Ints i64))
+(rule ((want-drop v 0)) ((set (drop v 0) v)) :ruleset shapes)
+(rule ((want-drop v n) (> n 0) (= rest (vec-remove v 0)) (= m (- n 1)))
+      ((drop-step v n rest m) (want-drop rest m)) :ruleset shapes)
+(rule ((drop-step v n rest m) (= w (drop rest m))) ((set (drop v n) w)) :ruleset shapes)
+"""
+
+_SHIFT = """
+(relation shift-step (Ints i64 Ints))
+(rule ((want-shift v n) (= 0 (vec-length v))) ((set (shift v n) v)) :ruleset shapes)
+(rule ((want-shift v n) (> (vec-length v) 0) (= rest (vec-pop v)))
+      ((shift-step v n rest) (want-shift rest n)) :ruleset shapes)
+(rule ((shift-step v n rest) (= w (shift rest n)))
+      ((set (shift v n) (vec-push w (+ n (vec-get v (- (vec-length v) 1)))))) :ruleset shapes)
+"""
+
+SHAPE_FUNCTIONS = {
+    f.name: f
+    for f in (
+        ShapeFunction("take", ("Ints", "i64"), "Ints", _TAKE),  # the first n sizes
+        ShapeFunction("drop", ("Ints", "i64"), "Ints", _DROP),  # all but the first n sizes
+        ShapeFunction("shift", ("Ints", "i64"), "Ints", _SHIFT),  # n added to each (axis numbers)
+        _prefix_fold("product", "i64", "", "1", "(* part (vec-get v i))"),
+        _prefix_fold("highest", "i64", "", "-1", "(max part (vec-get v i))"),
+        _prefix_fold("permute", "Ints", "u", "(vec-empty)", "(vec-push part (vec-get u (vec-get v i)))"),  # u[v[i]]
+        _prefix_fold(
+            "windows",  # (v - k) / t + 1 along each axis; k and t may be longer than v's prefixes
+            "Ints",
+            "k t",
+            "(vec-empty)",
+            "(vec-push part (+ 1 (/ (- (vec-get v i) (vec-get k i)) (vec-get t i))))",
+        ),
+    )
+}
+
+
+def demands(facts: list[Sexpr]) -> list[tuple[list[Sexpr], Sexpr]]:
+    """For each fact `(= x (take v n))`, in order: the facts before it, and the want that they justify."""
+    found: list[tuple[list[Sexpr], Sexpr]] = []
+    for index, fact in enumerate(facts):
+        call = shape_call(fact)
+        if call is not None:
+            found.append((facts[:index], [f"want-{call[0]}", *call[1:]]))
+    return found
+
+
+def shape_call(fact: Sexpr) -> list[Sexpr] | None:
+    """The call in a fact `(= x (NAME ..))` of a shape function, or None."""
+    if isinstance(fact, list) and len(fact) == 3 and fact[0] == "=":
+        call = fact[2]
+        if isinstance(call, list) and call and isinstance(call[0], str) and call[0] in SHAPE_FUNCTIONS:
+            return call
+    return None

@@ -1,0 +1,160 @@
+"""A snapshot of an e-graph: plain, picklable values that extractors, viewers and reports read; no egglog in them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from glenside.ir.operator import OPERATORS, Kind
+from glenside.ir.term import Term, make, weave
+from glenside.ir.types import AccessType, Dims, Tensor
+
+if TYPE_CHECKING:
+    import networkx
+
+
+@dataclass(frozen=True, slots=True)
+class ENode:
+    """An operator over e-classes. A tensor's attribute is its name."""
+
+    operator: str
+    attributes: tuple[Any, ...]
+    children: tuple[int, ...]
+    subsumed: bool = False
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """`nodes[i]` is in the class `owner[i]`; `classes[c]` lists the nodes of c; `program[i]` is the class of program node i.
+
+    Closed under congruence: equal operators over equal classes are one node.
+    """
+
+    nodes: tuple[ENode, ...]
+    owner: tuple[int, ...]
+    classes: tuple[tuple[int, ...], ...]
+    types: tuple[AccessType | None, ...]
+    program: tuple[int, ...]
+    tensors: Mapping[str, Tensor] = field(default_factory=dict)
+
+    @property
+    def e_nodes(self) -> int:
+        return len(self.nodes)
+
+    @property
+    def e_classes(self) -> int:
+        return len(self.classes)
+
+    def term_of(self, node: ENode, children: Sequence[Term]) -> Term:
+        """The term of an e-node over terms of its children."""
+        operator = OPERATORS[node.operator]
+        attributes = node.attributes
+        if operator.fields and operator.fields[0].kind is Kind.TENSOR:
+            attributes = (self.tensors[attributes[0]],)
+        return make(operator, weave(operator, children, attributes))
+
+    def terms(self, choice: Mapping[int, int], roots: Sequence[int]) -> dict[int, Term]:
+        """class -> term for every class that the roots need, when class c is `nodes[choice[c]]`."""
+        done: dict[int, Term] = {}
+        stack = [(root, False) for root in reversed(roots)]
+        while stack:
+            eclass, ready = stack.pop()
+            if eclass in done:
+                continue
+            node = self.nodes[choice[eclass]]
+            if ready:
+                done[eclass] = self.term_of(node, [done[c] for c in node.children])
+            else:
+                stack.append((eclass, True))
+                stack += [(c, False) for c in reversed(node.children) if c not in done]
+        return done
+
+    def usable(self) -> Iterator[tuple[int, tuple[int, ...]]]:
+        """(class, its nodes without the subsumed ones, or all when there is no other)."""
+        for eclass, members in enumerate(self.classes):
+            yield eclass, tuple(n for n in members if not self.nodes[n].subsumed) or members
+
+    def graph(self) -> networkx.MultiDiGraph[Any]:
+        """Nodes ("class", c) and ("node", i) with what they are; edges from class to node and from node to class."""
+        import networkx
+
+        result: networkx.MultiDiGraph[Any] = networkx.MultiDiGraph()
+        for c, type_ in enumerate(self.types):
+            result.add_node(("class", c), type=str(type_) if type_ else "")
+        for i, node in enumerate(self.nodes):
+            result.add_node(("node", i), operator=node.operator, attributes=node.attributes, subsumed=node.subsumed)
+            result.add_edge(("class", self.owner[i]), ("node", i))
+            for position, child in enumerate(node.children):
+                result.add_edge(("node", i), ("class", child), position=position)
+        return result
+
+
+def closed(
+    rows: Sequence[tuple[ENode, int]],
+    count: int,
+    types: Mapping[int, AccessType],
+    program: Sequence[int],
+    tensors: Mapping[str, Tensor],
+) -> Snapshot:
+    """The snapshot of rows (e-node, class), closed under congruence and numbered in the order of the rows.
+
+    After saturating under back-off egglog can keep congruent duplicates; they are merged here, so that the counts are
+    those of the e-graph and not of the way in which it was found.
+    """
+    find = _merged(rows, count)
+    number: dict[int, int] = {}
+
+    def rename(eclass: int) -> int:
+        return number.setdefault(find(eclass), len(number))
+
+    kept: dict[tuple[Any, ...], int] = {}
+    nodes: list[ENode] = []
+    owner: list[int] = []
+    for node, eclass in rows:
+        own = rename(eclass)
+        children = tuple(rename(c) for c in node.children)
+        key = (node.operator, node.attributes, children)
+        known = kept.get(key)
+        if known is None:
+            kept[key] = len(nodes)
+            nodes.append(ENode(node.operator, node.attributes, children, node.subsumed))
+            owner.append(own)
+        elif nodes[known].subsumed and not node.subsumed:
+            nodes[known] = ENode(node.operator, node.attributes, children, False)
+    renamed = tuple(rename(c) for c in program)
+    members: list[list[int]] = [[] for _ in number]
+    for i, own in enumerate(owner):
+        members[own].append(i)
+    typed: list[AccessType | None] = [None] * len(number)
+    for eclass, type_ in types.items():
+        if find(eclass) in number:
+            typed[number[find(eclass)]] = type_
+    return Snapshot(tuple(nodes), tuple(owner), tuple(map(tuple, members)), tuple(typed), renamed, dict(tensors))
+
+
+def _merged(rows: Sequence[tuple[ENode, int]], count: int) -> Callable[[int], int]:
+    """The union-find that is closed under congruence of the rows."""
+    parent = list(range(count))
+
+    def find(x: int) -> int:
+        while parent[x] != x:
+            parent[x] = parent[parent[x]]
+            x = parent[x]
+        return x
+
+    changed = True
+    while changed:
+        changed = False
+        seen: dict[tuple[Any, ...], int] = {}
+        for node, eclass in rows:
+            key = (node.operator, node.attributes, tuple(map(find, node.children)))
+            own, known = find(eclass), seen.setdefault(key, eclass)
+            if find(known) != own:
+                parent[max(own, find(known))] = min(own, find(known))
+                changed = True
+    return find
+
+
+def dims_of(values: Sequence[int]) -> Dims:
+    return Dims(values)

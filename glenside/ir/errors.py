@@ -1,0 +1,48 @@
+"""The errors that bad input raises. Each message is one sentence that says what is required and what was given."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where in a text something stands; lines and columns count from 1."""
+
+    file: str
+    line: int
+    column: int
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}:{self.column}"
+
+
+class GlensideError(Exception):
+    """Something that a user gave is wrong. The command line prints `str(error)` and exits with status 2."""
+
+    def __init__(self, message: str, place: Place | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.place = place
+
+    def __str__(self) -> str:
+        return f"{self.place}: {self.message}" if self.place else self.message
+
+    def __reduce__(self) -> tuple[type[GlensideError], tuple[str, Place | None]]:
+        return type(self), (self.message, self.place)
+
+
+class ParseError(GlensideError):
+    """The text is not a program: unbalanced parentheses, an unknown operator, a forward reference."""
+
+
+class TypeMismatch(GlensideError):
+    """A term cannot be built: "access-pad requires axis < 4, got 5"."""
+
+
+class BadInput(GlensideError):
+    """A file, an array, a flag or a name is not what is needed."""
+
+
+class VerificationFailed(GlensideError):
+    """Two programs that must be equal are not."""

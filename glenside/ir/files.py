@@ -1,0 +1,204 @@
+"""Programs, shapes and arrays in files. What cannot be read or written is a BadInput that names the path."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import shutil
+import stat
+import zipfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+from glenside.ir.errors import BadInput
+from glenside.ir.operand import Array
+from glenside.ir.program import Program
+from glenside.ir.text import parse, print_program
+from glenside.ir.types import DTYPES
+
+PathLike = str | os.PathLike[str]
+
+
+def load(
+    path: PathLike,
+    shapes: Mapping[str, Sequence[int]] | None = None,
+    weights: PathLike | None = None,
+    dtypes: Mapping[str, str] | None = None,
+) -> Program:
+    """The program of a text file, with the values of constants of an .npz file.
+
+    A tensor that the text does not declare is a constant when `weights` holds it, of that shape and dtype.
+    """
+    text = read_text(path)
+    arrays = read_arrays(weights) if weights is not None else {}
+    program = parse(
+        text,
+        shapes={**{name: array.shape for name, array in arrays.items()}, **(shapes or {})},
+        dtypes={**{name: array.dtype.name for name, array in arrays.items()}, **(dtypes or {})},
+        constants=arrays.keys(),
+        file=str(path),
+    )
+    return replace(program, name=Path(path).stem).with_constants(arrays)
+
+
+def save(program: Program, path: PathLike) -> None:
+    """Write the text, and beside it, as .npz, the values of constants when there are any: both or neither."""
+    with ExitStack() as files:
+        if program.constants:
+            _dump(files.enter_context(_replacing(Path(path).with_suffix(".npz"))), program.constants)
+        files.enter_context(_replacing(path)).write(print_program(program).encode())
+
+
+def read_text(path: PathLike) -> str:
+    try:
+        # A byte order mark is no part of the text.
+        return Path(path).read_bytes().decode("utf-8-sig").replace("\r\n", "\n")
+    except UnicodeDecodeError:
+        raise BadInput(f"cannot read {path}: it is not UTF-8 text") from None
+    except (OSError, ValueError) as error:
+        raise _unreadable(path, error) from None
+
+
+def read_shapes(path: PathLike) -> dict[str, tuple[int, ...]]:
+    """Shapes by the names of tensors, from JSON: {"x": [1, 3, 32, 32]}."""
+    try:
+        pairs = json.loads(read_text(path), object_pairs_hook=_Pairs)
+    except json.JSONDecodeError as error:
+        raise BadInput(f"{path}:{error.lineno}:{error.colno}: a shapes file requires JSON, got {error.msg}") from None
+    except (ValueError, RecursionError):
+        raise BadInput(f"{path} requires an object of shapes, got JSON that is too deep or a number too long") from None
+    if not isinstance(pairs, _Pairs):
+        raise BadInput(f'{path} requires one object of shapes, such as {{"x": [1, 3, 32, 32]}}')
+    shapes: dict[str, tuple[int, ...]] = {}
+    for name, dims in pairs:
+        if name in shapes:
+            raise BadInput(f"{path} requires one shape for {json.dumps(name)}, got two")
+        good = isinstance(dims, list) and not isinstance(dims, _Pairs)
+        if not good or not all(type(n) is int and 0 <= n < 2**63 for n in dims):
+            raise BadInput(f"{path} requires a list of sizes for {json.dumps(name)}, got {_brief(dims)}")
+        shapes[name] = tuple(dims)
+    return shapes
+
+
+class _Pairs(list[tuple[str, Any]]):
+    """A JSON object that still shows a name written twice."""
+
+
+def _brief(value: Any) -> str:
+    text = json.dumps(value)
+    return text if len(text) <= 60 else f"{text[:60]}..."
+
+
+def read_array(path: PathLike) -> Array:
+    """The array of a .npy file. Objects are never loaded."""
+    try:
+        with open(path, "rb") as file:
+            return _array(file)
+    except Exception as error:
+        raise _unreadable(path, error, "a .npy file") from None
+
+
+def read_arrays(path: PathLike) -> dict[str, Array]:
+    """The arrays of a .npz file by name. Objects are never loaded."""
+    arrays: dict[str, Array] = {}
+    try:
+        with open(path, "rb") as file, zipfile.ZipFile(file) as archive:
+            for member in archive.namelist():
+                with archive.open(member) as entry:
+                    arrays[member.removesuffix(".npy")] = _array(entry)
+    except Exception as error:
+        raise _unreadable(path, error, "a .npz file") from None
+    return arrays
+
+
+def _array(file: IO[bytes]) -> Array:
+    array: Array = np.lib.format.read_array(file, allow_pickle=False)
+    if array.dtype.name not in DTYPES:
+        raise BadInput(f"its dtype {array.dtype.name} is none of {', '.join(DTYPES)}")
+    return array.astype(array.dtype.newbyteorder("="), copy=False)
+
+
+def _unreadable(path: PathLike, error: Exception, kind: str = "a readable path") -> BadInput:
+    """numpy and zipfile raise whatever their input provokes: of that, what the system says is worth telling."""
+    if isinstance(error, OSError) and error.strerror:
+        reason = error.strerror
+    elif isinstance(error, BadInput):
+        reason = error.message
+    elif "allow_pickle" in str(error):
+        reason = "it holds Python objects, which are never loaded"
+    else:
+        reason = f"it is not {kind}, or it is damaged"
+    return BadInput(f"cannot read {_shown(path)}: {reason}")
+
+
+def write_text(path: PathLike, text: str) -> None:
+    with _replacing(path) as file:
+        file.write(text.encode())
+
+
+def write_array(path: PathLike, array: Array) -> None:
+    with _replacing(path) as file:
+        np.lib.format.write_array(file, _plain(path, array), allow_pickle=False)
+
+
+def write_arrays(path: PathLike, arrays: Mapping[str, Array]) -> None:
+    """An .npz file: the same arrays give the same bytes."""
+    with _replacing(path) as file:
+        _dump(file, arrays)
+
+
+def _dump(file: IO[bytes], arrays: Mapping[str, Array]) -> None:
+    # numpy.savez takes names as keywords, so that an array cannot be called "file", and stores the time.
+    with zipfile.ZipFile(file, "w", allowZip64=True) as archive:
+        for name, array in arrays.items():
+            member = zipfile.ZipInfo(f"{name}.npy")
+            if member.filename != f"{name}.npy":
+                raise BadInput(f"an .npz file cannot hold the name {json.dumps(name)}")
+            with archive.open(member, "w", force_zip64=True) as entry:
+                np.lib.format.write_array(entry, _plain(name, array), allow_pickle=False)
+
+
+def _plain(name: PathLike, array: Array) -> Array:
+    value = np.asarray(array)
+    if value.dtype.name not in DTYPES:
+        raise BadInput(f"cannot write {_shown(name)}: its dtype {value.dtype.name} is none of {', '.join(DTYPES)}")
+    return value
+
+
+@contextmanager
+def _replacing(path: PathLike) -> Iterator[IO[bytes]]:
+    """A new file that takes the place of the path when the block ends well, and is gone otherwise."""
+    temporary: Path | None = None
+    try:
+        target = Path(os.path.realpath(path))
+        if target.exists() and not stat.S_ISREG(target.stat().st_mode):
+            # A device or a pipe is written to, not replaced; opening a folder fails, as it should.
+            with open(target, "wb") as file:
+                yield file
+            return
+        temporary = target.parent / f".{secrets.token_hex(8)}.tmp"
+        with open(temporary, "xb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        if target.exists():
+            shutil.copymode(target, temporary)
+        os.replace(temporary, target)
+    except (OSError, ValueError) as error:
+        reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
+        raise BadInput(f"cannot write {_shown(path)}: {reason}") from None
+    finally:
+        if temporary is not None:
+            with suppress(OSError):
+                temporary.unlink()
+
+
+def _shown(path: PathLike) -> str:
+    text = os.fspath(path)
+    return text if text.isprintable() else json.dumps(text)

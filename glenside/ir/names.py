@@ -1,0 +1,19 @@
+"""How texts and messages write the names that users give."""
+
+from __future__ import annotations
+
+import json
+import re
+
+_PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_./:-]*")
+
+
+def shortened(text: str, quoted: bool = False) -> str:
+    """The text as a message shows it: one line, no control characters, not too long."""
+    shown = text if len(text) <= 40 else f"{text[:40]}..."
+    return shown if shown.isprintable() and not quoted else json.dumps(shown, ensure_ascii=not shown.isprintable())
+
+
+def spelled_name(name: str) -> str:
+    """A name as the text writes it: quoted when it holds other than letters, digits and _ . / : -"""
+    return name if _PLAIN_NAME.fullmatch(name) else json.dumps(name, ensure_ascii=not name.isprintable())

@@ -1,0 +1,192 @@
+"""What numbers are while a program is evaluated: numpy's own, or residues modulo a prime that show equality exactly.
+
+An operator's meaning asks an `Arithmetic` only for what depends on the numbers. Movement, comparisons, minimum and
+maximum need none: residues are kept as signed representatives, whose order numpy sees.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from fractions import Fraction
+
+import numpy as np
+
+from glenside.ir.contraction import contract_into, contracted_dims
+from glenside.ir.errors import BadInput
+from glenside.ir.operand import Array
+from glenside.ir.types import FLOATS, widen
+
+
+class Arithmetic(ABC):
+    """The numbers of an evaluation. Arrays are never changed in place: they may be views of each other."""
+
+    @abstractmethod
+    def encode(self, name: str, array: Array, dtype: str) -> Array:
+        """The value of a tensor as this arithmetic keeps it. Raises BadInput when it is not of that dtype."""
+
+    @abstractmethod
+    def constant(self, value: Fraction | int, dtype: str) -> Array:
+        """An exact number, as an array without axes."""
+
+    @abstractmethod
+    def lowest(self, dtype: str) -> Array:
+        """What a maximum ignores."""
+
+    @abstractmethod
+    def add(self, a: Array, b: Array) -> Array: ...
+
+    @abstractmethod
+    def subtract(self, a: Array, b: Array) -> Array: ...
+
+    @abstractmethod
+    def multiply(self, a: Array, b: Array) -> Array: ...
+
+    @abstractmethod
+    def divide(self, a: Array, b: Array) -> Array:
+        """a / b; integers are cut towards zero and n / 0 is 0 for them."""
+
+    @abstractmethod
+    def power(self, a: Array, b: Array) -> Array: ...
+
+    @abstractmethod
+    def apply(self, function: str, a: Array, keeps_zero: bool) -> Array:
+        """A function of reals, by its name as a compute type; keeps_zero says that it maps 0 to 0."""
+
+    @abstractmethod
+    def below_maximum(self, a: Array, axes: tuple[int, ...]) -> Array:
+        """a less its maximum over the axes, where exp(a) could overflow; a itself, where it cannot."""
+
+    @abstractmethod
+    def sum(self, a: Array, axes: tuple[int, ...]) -> Array:
+        """The sum over the last axes; narrow integers widen."""
+
+    @abstractmethod
+    def mean(self, a: Array, axes: tuple[int, ...]) -> Array: ...
+
+    @abstractmethod
+    def product(self, a: Array, axes: tuple[int, ...]) -> Array: ...
+
+    @abstractmethod
+    def contract(self, a: Array, b: Array, shared: int, item: int) -> Array:
+        """(G, A)(I) x (G, B)(I) -> (G, A, B), summed over I; |G| = shared and |I| = item; narrow integers widen."""
+
+    @abstractmethod
+    def cast(self, a: Array, dtype: str) -> Array: ...
+
+
+def _sigmoid(x: Array) -> Array:
+    result: Array = 1 / (1 + np.exp(-x))
+    return result
+
+
+def _erf(x: Array) -> Array:
+    """numpy has no erf; the standard library's is exact to the last place."""
+    return np.fromiter(map(math.erf, x.ravel().tolist()), np.float64, x.size).reshape(x.shape).astype(x.dtype)
+
+
+_FUNCTIONS: dict[str, Callable[[Array], Array]] = {
+    "exp": np.exp,
+    "log": np.log,
+    "sqrt": np.sqrt,
+    "tanh": np.tanh,
+    "sigmoid": _sigmoid,
+    "erf": _erf,
+    "floor": np.floor,
+    "ceil": np.ceil,
+    "round": np.rint,
+}
+
+
+class Native(Arithmetic):
+    """numpy's numbers: floats round in their own dtype, integers wrap."""
+
+    def encode(self, name: str, array: Array, dtype: str) -> Array:
+        if array.dtype.name != dtype:
+            raise BadInput(f"tensor {name} requires dtype {dtype}, got {array.dtype}")
+        return array
+
+    def constant(self, value: Fraction | int, dtype: str) -> Array:
+        return np.asarray(float(value) if dtype in FLOATS else int(value)).astype(dtype)
+
+    def lowest(self, dtype: str) -> Array:
+        if dtype in FLOATS:
+            return np.asarray(-np.inf, dtype)
+        return np.asarray(False) if dtype == "bool" else np.asarray(np.iinfo(dtype).min, dtype)
+
+    def add(self, a: Array, b: Array) -> Array:
+        return np.add(a, b)
+
+    def subtract(self, a: Array, b: Array) -> Array:
+        return np.subtract(a, b)
+
+    def multiply(self, a: Array, b: Array) -> Array:
+        return np.multiply(a, b)
+
+    def divide(self, a: Array, b: Array) -> Array:
+        if a.dtype.kind == "f":
+            return np.asarray(np.divide(a, b))
+        quotient = np.floor_divide(a, b)
+        cut = (b != 0) & (quotient * b != a) & ((a < 0) != (b < 0))
+        return quotient + cut.astype(a.dtype)
+
+    def power(self, a: Array, b: Array) -> Array:
+        return np.asarray(np.power(a, b))
+
+    def apply(self, function: str, a: Array, keeps_zero: bool) -> Array:
+        return _FUNCTIONS[function](a)
+
+    def below_maximum(self, a: Array, axes: tuple[int, ...]) -> Array:
+        return np.subtract(a, a.max(axes, keepdims=True, initial=-np.inf))
+
+    def sum(self, a: Array, axes: tuple[int, ...]) -> Array:
+        return np.asarray(a.sum(axes, dtype=widen(a.dtype.name)))
+
+    def mean(self, a: Array, axes: tuple[int, ...]) -> Array:
+        return np.asarray(a.mean(axes))
+
+    def product(self, a: Array, axes: tuple[int, ...]) -> Array:
+        return np.asarray(a.prod(axes, dtype=a.dtype))
+
+    def contract(self, a: Array, b: Array, shared: int, item: int) -> Array:
+        out = np.empty(contracted_dims(a, b, shared, item), widen(a.dtype.name))
+        if a.dtype.kind == "f":
+            # numpy multiplies float16 without BLAS: float32 is faster, and rounds once.
+            inner = np.dtype(np.float32) if a.dtype == np.float16 else a.dtype
+            contract_into(out, a, b, shared, item, inner, _matmul)
+        elif _fits_float(a, b, math.prod(a.shape[a.ndim - item :])):
+            contract_into(out, a, b, shared, item, np.float64, _exact_matmul)
+        else:
+            contract_into(out, a, b, shared, item, out.dtype, _matmul)
+        return out
+
+    def cast(self, a: Array, dtype: str) -> Array:
+        return a.astype(dtype, copy=False)
+
+
+def _matmul(a: Array, b: Array) -> Array:
+    return np.asarray(np.matmul(a, b.swapaxes(1, 2)))
+
+
+def _exact_matmul(a: Array, b: Array) -> Array:
+    """Integers below 2^53 in float64, as integers again, so that they wrap when they are stored."""
+    return _matmul(a, b).astype(np.int64)
+
+
+def _fits_float(a: Array, b: Array, length: int) -> bool:
+    """Whether sums of `length` products stay below 2^53, so that float64 BLAS is exact: numpy has none for integers."""
+    extremes = [_magnitude_of_dtype(a), _magnitude_of_dtype(b)]
+    if extremes[0] * extremes[1] * length >= 2**53:
+        extremes = [_magnitude(a), _magnitude(b)]
+    return extremes[0] * extremes[1] * length < 2**53
+
+
+def _magnitude_of_dtype(a: Array) -> int:
+    return max(-int(np.iinfo(a.dtype).min), int(np.iinfo(a.dtype).max))
+
+
+def _magnitude(a: Array) -> int:
+    return max(-int(a.min()), int(a.max())) if a.size else 0
+
+

@@ -1,0 +1,84 @@
+"""What an operator's meaning is given for a term: its type and its value; that of a product need not be in memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glenside.ir.types import AccessType, Type
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Product:
+    """The value of a product, not yet in memory: (G, A)(I) x (G, B)(I) with `shared` = |G| and `item` = |I| axes.
+
+    A dot-product of it is one contraction and a fold combines its two parts: neither needs the paired array, which
+    for a matrix product is as large as all its multiplications.
+    """
+
+    a: Array
+    b: Array
+    shared: int
+    item: int
+
+    def parts(self) -> list[Array]:
+        """Both operands as views of dims (G, A, B, I)."""
+        a_rows = self.a.shape[self.shared : self.a.ndim - self.item]
+        b_rows = self.b.shape[self.shared : self.b.ndim - self.item]
+        dims = (*self.a.shape[: self.shared], *a_rows, *b_rows, *self.a.shape[self.a.ndim - self.item :])
+        after_a = tuple(range(self.shared + len(a_rows), self.shared + len(a_rows) + len(b_rows)))
+        before_b = tuple(range(self.shared, self.shared + len(a_rows)))
+        a, b = np.expand_dims(self.a, after_a), np.expand_dims(self.b, before_b)
+        return [np.broadcast_to(a, dims), np.broadcast_to(b, dims)]
+
+    @cached_property
+    def array(self) -> Array:
+        """The pairs themselves: dims (G, A, B, 2, I)."""
+        a, b = self.parts()
+        return np.stack([a, b], a.ndim - self.item)
+
+
+Value = Array | Product | tuple[Any, ...]
+
+
+def in_memory(value: Value) -> Any:
+    """The array of a value: a product is formed, arrays and tuples are as they are."""
+    return value.array if isinstance(value, Product) else value
+
+
+@dataclass(frozen=True)
+class Operand:
+    """A value with its type."""
+
+    type: Type
+    value: Value
+
+    @property
+    def access(self) -> AccessType:
+        assert isinstance(self.type, AccessType), "an operator checks its operands when it is built"
+        return self.type
+
+    @property
+    def split(self) -> int:
+        return self.access.split
+
+    @property
+    def array(self) -> Array:
+        result: Array = in_memory(self.value)
+        return result
+
+    @property
+    def item_axes(self) -> tuple[int, ...]:
+        return tuple(range(self.access.split, self.access.rank))
+
+    def parts(self) -> list[Array]:
+        """What stands along the first item axis, as views."""
+        if isinstance(self.value, Product):
+            return self.value.parts()
+        return list(np.moveaxis(self.array, self.split, 0))

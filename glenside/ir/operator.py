@@ -1,0 +1,123 @@
+"""One operator, one record: text, fields, type rule, meaning and documentation.
+
+Parser, printer, e-graph encoding, e-graph type facts, interpreter and the reference page are short loops over `OPERATORS`
+and `COMPUTES`; adding an operator is adding a record to a file of `glenside/ir/operators/`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from glenside.ir.errors import TypeMismatch
+
+
+class Kind(Enum):
+    """What an argument of an operator is, in the text, in a term and in the e-graph."""
+
+    TERM = "term"  # a child
+    TERMS = "terms"  # all remaining arguments are children
+    INT = "int"  # i64
+    INTS = "ints"  # text (list 1 2), e-graph Ints
+    SHAPE = "shape"  # text (shape 1 2) or a shape form, e-graph Ints
+    ACCESS_SHAPE = "access-shape"  # text (access-shape (shape ..) (shape ..)); two attributes, two Ints
+    KEYWORD = "keyword"  # one of `choices`, e-graph String
+    NUMBER = "number"  # an exact decimal or fraction, kept as its text, e-graph String
+    DTYPE = "dtype"  # e-graph String
+    TENSOR = "tensor"  # text: a tensor's name; attribute: its Tensor record; e-graph: the name as String
+    COMPUTE = "compute"  # a compute type: its name, or (name parameter ..), e-graph String
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    name: str
+    kind: Kind
+    choices: tuple[str, ...] = ()
+
+
+def fields(**kinds: Kind | Field) -> tuple[Field, ...]:
+    """`fields(a=Kind.TERM, axis=Kind.INT)`, in the order in which the arguments are written."""
+    return tuple(k if isinstance(k, Field) else Field(name, k) for name, k in kinds.items())
+
+
+@dataclass(frozen=True, eq=False)
+class Operator:
+    """A record. `check` and `result` take the arguments in field order: types for terms, plain values for the rest.
+
+    check     raises TypeMismatch, through `require`, when a term cannot be built
+    result    the type rule, in the algebra of `glenside.ir.types`
+    evaluate  the meaning: (arithmetic, *arguments) with arrays for terms; returns the array of all axes
+    symbolic  False when `result` uses more than the algebra: then rules of the e-graph must not build this operator
+    movement  True when values are only moved, so that the meaning needs no arithmetic
+    typed     True when `evaluate` takes each term as an `Operand`: its type and its value, perhaps not in memory
+    """
+
+    name: str
+    fields: tuple[Field, ...]
+    check: Callable[..., None]
+    result: Callable[..., Any]
+    evaluate: Callable[..., Any]
+    doc: str
+    symbolic: bool = True
+    movement: bool = True
+    typed: bool = False
+
+    def __call__(self, *arguments: Any) -> Any:
+        """Build the term: the arguments in field order. Raises TypeMismatch."""
+        from glenside.ir.term import make
+
+        return make(self, arguments)
+
+
+class Category(Enum):
+    """What a compute type does to (S)(I)."""
+
+    POINTWISE = "pointwise"  # (S)(I), each element by itself
+    FOLD = "fold"  # (S)(I[1:]), folds the first item axis, left to right
+    REDUCTION = "reduction"  # (S)(), over the whole item
+    NORMALIZATION = "normalization"  # (S)(I), each item as a whole
+    CONTRACTION = "contraction"  # (S)(), product along the first item axis, sum of the rest
+
+
+@dataclass(frozen=True, eq=False)
+class Compute:
+    """A compute type: what `(compute NAME A)` or `(compute (NAME parameter ..) A)` means.
+
+    check          raises TypeMismatch for an operand type (type, *parameters) it cannot take
+    evaluate       (arithmetic, operand, *parameters) -> array; the operand is an `Operand`, parameters are their texts
+    dtype          the result's dtype: "same", "widen", or a dtype
+    keeps_zero     f(0) = 0, for pointwise types: zero padding may move through it
+    """
+
+    name: str
+    category: Category
+    evaluate: Callable[..., Any]
+    doc: str
+    parameters: tuple[Field, ...] = ()
+    check: Callable[..., None] | None = None
+    dtype: str = "same"
+    keeps_zero: bool = False
+
+
+OPERATORS: dict[str, Operator] = {}
+COMPUTES: dict[str, Compute] = {}
+
+
+def register(record: Operator | Compute) -> Any:
+    """Put a record into the tables. Two records of one name are a mistake in the code, not in the input."""
+    table: Mapping[str, object] = OPERATORS if isinstance(record, Operator) else COMPUTES
+    if record.name in table:
+        raise ValueError(f"{record.name} is declared twice")
+    if isinstance(record, Operator):
+        OPERATORS[record.name] = record
+    else:
+        COMPUTES[record.name] = record
+    return record
+
+
+def require(condition: bool, operator: str, requirement: str, got: object) -> None:
+    """Raise "OPERATOR requires REQUIREMENT, got GOT" unless the condition holds."""
+    if not condition:
+        raise TypeMismatch(f"{operator} requires {requirement}, got {got}")

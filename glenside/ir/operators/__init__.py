@@ -1,0 +1,12 @@
+"""The operators and compute types. Every module of this package is found and loaded; no list is edited to add one."""
+
+from importlib import import_module
+from pkgutil import iter_modules
+
+from glenside.ir.operators.compute import CATEGORY_RESULT, compute_text, parse_compute
+from glenside.ir.operators.shape_forms import SHAPE_FORMS, ShapeForm
+
+__all__ = ["CATEGORY_RESULT", "SHAPE_FORMS", "ShapeForm", "compute_text", "parse_compute"]
+
+for _module in sorted(info.name for info in iter_modules(__path__)):
+    import_module(f"{__name__}.{_module}")

@@ -1,0 +1,85 @@
+"""`(compute KIND A)`: one operator for all compute types; the types themselves are records of other modules."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+from glenside.ir.operand import Array, Operand
+from glenside.ir.operator import COMPUTES, Category, Compute, Kind, Operator, fields, register, require
+from glenside.ir.operators.requirements import require_number
+from glenside.ir.rational import exact
+from glenside.ir.types import AccessType
+
+# The type of (compute KIND A) apart from its dtype, in the algebra of glenside.ir.types: the e-graph reads it too.
+CATEGORY_RESULT: dict[Category, Callable[[Any], Any]] = {
+    Category.POINTWISE: lambda a: a,
+    Category.FOLD: lambda a: a.with_dims(a.dims.remove(a.split)),
+    Category.REDUCTION: lambda a: a.with_dims(a.shape),
+    Category.NORMALIZATION: lambda a: a,
+    Category.CONTRACTION: lambda a: a.with_dims(a.shape),
+}
+
+
+def compute_text(name: str, *parameters: object) -> str:
+    """The canonical text of a compute type: `relu`, `(clip 0 6)`."""
+    return f"({' '.join([name, *map(str, parameters)])})" if parameters else name
+
+
+@lru_cache(maxsize=4096)
+def parse_compute(text: str) -> tuple[Compute, tuple[str, ...]]:
+    """The record and the parameters that a canonical text names. Raises TypeMismatch."""
+    name, *parameters = text[1:-1].split() if text.startswith("(") else [text]
+    require(name in COMPUTES and compute_text(name, *parameters) == text, "compute", "a compute type", text)
+    compute = COMPUTES[name]
+    wanted = " ".join(f.name for f in compute.parameters) or "none"
+    count = len(parameters) == len(compute.parameters)
+    require(count, name, f"the parameters {wanted}", " ".join(parameters) or "none")
+    for field, parameter in zip(compute.parameters, parameters, strict=True):
+        if field.kind is Kind.KEYWORD:
+            require(parameter in field.choices, name, f"{field.name} to be {' or '.join(field.choices)}", parameter)
+        else:
+            require(exact(parameter) is not None, name, f"{field.name} to be an exact number", parameter)
+    return compute, tuple(parameters)
+
+
+def _check_compute(kind: str, a: AccessType) -> None:
+    compute, parameters = parse_compute(kind)
+    if compute.category in (Category.FOLD, Category.CONTRACTION):
+        require(a.split < a.rank, compute.name, "an item of at least one axis", a)
+    if compute.category is Category.FOLD:
+        require(a.item[0] > 0, compute.name, "at least one operand along the first item axis", a)
+    if compute.category is Category.CONTRACTION:
+        require_number(compute.name, a)
+    if compute.check is not None:
+        compute.check(a, *parameters)
+
+
+def _result_compute(kind: str, a: AccessType) -> AccessType:
+    compute, _ = parse_compute(kind)
+    result: AccessType = CATEGORY_RESULT[compute.category](a)
+    if compute.dtype == "widen":
+        return result.widened()
+    return result if compute.dtype == "same" else result.with_dtype(compute.dtype)
+
+
+def _evaluate_compute(arithmetic: Any, kind: str, a: Operand) -> Array:
+    compute, parameters = parse_compute(kind)
+    result: Array = compute.evaluate(arithmetic, a, *parameters)
+    return result
+
+
+compute = register(
+    Operator(
+        name="compute",
+        fields=fields(kind=Kind.COMPUTE, a=Kind.TERM),
+        check=_check_compute,
+        result=_result_compute,
+        evaluate=_evaluate_compute,
+        doc="A computation on each item of a; what it does is its compute type.",
+        movement=False,
+        typed=True,
+    )
+)
+

@@ -1,0 +1,98 @@
+"""Terms without operands: tensors and constants."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from glenside.ir.operand import Array
+from glenside.ir.operator import Kind, Operator, fields, register, require
+from glenside.ir.operators.requirements import require_dtype, require_sizes, require_value, spelled
+from glenside.ir.rational import exact
+from glenside.ir.types import AccessType, Dims, Tensor
+
+
+def _check_tensor(tensor: Any) -> None:
+    require(isinstance(tensor, Tensor), "access-tensor", "a declared tensor", repr(tensor))
+    require_dtype("access-tensor", tensor.dtype)
+    require(min(tensor.dims, default=0) >= 0, "access-tensor", "sizes of at least 0", spelled(tensor.dims))
+
+
+access_tensor = register(
+    Operator(
+        name="access-tensor",
+        fields=fields(tensor=Kind.TENSOR),
+        check=_check_tensor,
+        result=lambda tensor: AccessType(tensor.dims, 0, tensor.dtype),
+        # The interpreter reads the tensor's array and gives that in place of its declaration.
+        evaluate=lambda _, array: array,
+        doc="A declared input or constant, as one item: ()(dims).",
+    )
+)
+
+
+def constant(arithmetic: Any, value: str, dtype: str, dims: Dims) -> Array:
+    """An array that holds one number everywhere, without memory for each element."""
+    return np.broadcast_to(arithmetic.constant(exact(value), dtype), dims)
+
+
+def _check_literal(value: str, dtype: str) -> None:
+    require_dtype("access-literal", dtype)
+    require_value("access-literal", value, dtype)
+
+
+access_literal = register(
+    Operator(
+        name="access-literal",
+        fields=fields(value=Kind.NUMBER, dtype=Kind.DTYPE),
+        check=_check_literal,
+        result=lambda value, dtype: AccessType(Dims(), 0, dtype),
+        evaluate=lambda arithmetic, value, dtype: constant(arithmetic, value, dtype, Dims()),
+        doc="One exact number, ()(); float32 unless a dtype is given.",
+        movement=False,
+    )
+)
+
+
+def _check_full(shape: Dims, value: str, dtype: str) -> None:
+    require_sizes("full", "sizes", shape)
+    require_dtype("full", dtype)
+    require_value("full", value, dtype)
+
+
+full = register(
+    Operator(
+        name="full",
+        fields=fields(shape=Kind.SHAPE, value=Kind.NUMBER, dtype=Kind.DTYPE),
+        check=_check_full,
+        result=lambda shape, value, dtype: AccessType(shape, 0, dtype),
+        evaluate=lambda arithmetic, shape, value, dtype: constant(arithmetic, value, dtype, shape),
+        doc="A constant that holds one exact number everywhere: ()(shape).",
+        movement=False,
+    )
+)
+
+
+def _check_eye(n: int, dtype: str) -> None:
+    require(n >= 0, "eye", "n >= 0", n)
+    require_dtype("eye", dtype)
+
+
+def _evaluate_eye(arithmetic: Any, n: int, dtype: str) -> Array:
+    result = np.zeros((n, n), arithmetic.constant(exact("0"), dtype).dtype)
+    np.fill_diagonal(result, True)
+    return result
+
+
+eye = register(
+    Operator(
+        name="eye",
+        fields=fields(n=Kind.INT, dtype=Kind.DTYPE),
+        check=_check_eye,
+        result=lambda n, dtype: AccessType(Dims((n, n)), 0, dtype),
+        evaluate=_evaluate_eye,
+        doc="The identity matrix, a constant: ()(n n), 1 on the diagonal and 0 elsewhere.",
+        movement=False,
+    )
+)

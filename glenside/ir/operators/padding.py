@@ -1,0 +1,81 @@
+"""Axes that grow: padding at the ends, zeros between neighbours."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from glenside.ir.operand import Array, Operand
+from glenside.ir.operator import Field, Kind, Operator, fields, register, require
+from glenside.ir.operators.requirements import require_axis
+from glenside.ir.types import AccessType
+
+PADDINGS = ("zero-padding", "min-padding")
+
+
+def _along(axis: int, part: slice) -> tuple[slice, ...]:
+    return (slice(None),) * axis + (part,)
+
+
+def _check_pad(a: AccessType, kind: str, axis: int, before: int, after: int) -> None:
+    require(kind in PADDINGS, "access-pad", " or ".join(PADDINGS), kind)
+    require_axis("access-pad", axis, a.rank)
+    require(min(before, after) >= 0, "access-pad", "before >= 0 and after >= 0", f"before {before} and after {after}")
+
+
+def _evaluate_pad(arithmetic: Any, operand: Operand, kind: str, axis: int, before: int, after: int) -> Array:
+    a, size = operand.array, operand.access.dims[axis]
+    fill = 0 if kind == "zero-padding" else arithmetic.lowest(operand.access.dtype)
+    result = np.empty(operand.access.dims.set(axis, before + size + after), a.dtype)
+    result[_along(axis, slice(0, before))] = fill
+    result[_along(axis, slice(before, before + size))] = a
+    result[_along(axis, slice(before + size, None))] = fill
+    return result
+
+
+access_pad = register(
+    Operator(
+        name="access-pad",
+        fields=fields(
+            a=Kind.TERM, kind=Field("kind", Kind.KEYWORD, PADDINGS), axis=Kind.INT, before=Kind.INT, after=Kind.INT
+        ),
+        check=_check_pad,
+        result=lambda a, kind, axis, before, after: a.with_dims(
+            a.dims.set(axis, a.dims.get(axis) + before + after)
+        ),
+        evaluate=_evaluate_pad,
+        doc="One axis grows by elements before and after: zeros, or the lowest value of the dtype (-inf for floats).",
+        movement=False,
+        typed=True,
+    )
+)
+
+
+def _check_dilate(a: AccessType, axis: int, n: int) -> None:
+    require_axis("access-dilate", axis, a.rank)
+    require(n >= 0, "access-dilate", "n >= 0", n)
+
+
+def _dilated(size: int, n: int) -> int:
+    return size + max(size - 1, 0) * n
+
+
+def _evaluate_dilate(_: object, a: Array, axis: int, n: int) -> Array:
+    dims = (*a.shape[:axis], _dilated(a.shape[axis], n), *a.shape[axis + 1 :])
+    result = np.zeros(dims, a.dtype)
+    result[_along(axis, slice(None, None, n + 1))] = a
+    return result
+
+
+access_dilate = register(
+    Operator(
+        name="access-dilate",
+        fields=fields(a=Kind.TERM, axis=Kind.INT, n=Kind.INT),
+        check=_check_dilate,
+        result=lambda a, axis, n: a.with_dims(a.dims.set(axis, _dilated(a.dims[axis], n))),
+        evaluate=_evaluate_dilate,
+        doc="n zeros between the neighbours of one axis (n = dilation - 1).",
+        symbolic=False,  # an axis of size 0 stays empty, which is a condition
+    )
+)

@@ -1,0 +1,119 @@
+"""Compute types that treat each element by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from glenside.ir.operand import Array, Operand
+from glenside.ir.operator import Category, Compute, Field, Kind, register, require
+from glenside.ir.operators.requirements import require_float, require_number, require_value
+from glenside.ir.rational import exact
+from glenside.ir.types import AccessType
+
+
+def _ordered(name: str, doc: str, function: Callable[[Array], Array], keeps_zero: bool = True) -> Compute:
+    """A function of the order and the sign only: it means the same for numbers and for signed residues."""
+    record: Compute = register(
+        Compute(
+            name=name,
+            category=Category.POINTWISE,
+            check=lambda a: require_number(name, a),
+            evaluate=lambda _, a: function(a.array),
+            doc=doc,
+            keeps_zero=keeps_zero,
+        )
+    )
+    return record
+
+
+def _transcendental(name: str, doc: str, keeps_zero: bool = False) -> Compute:
+    """A function of reals. In a prime field a fixed pseudo-random function of that name stands for it."""
+    record: Compute = register(
+        Compute(
+            name=name,
+            category=Category.POINTWISE,
+            check=lambda a: require_float(name, a),
+            evaluate=lambda arithmetic, a: arithmetic.apply(name, a.array, keeps_zero),
+            doc=doc,
+            keeps_zero=keeps_zero,
+        )
+    )
+    return record
+
+
+relu = _ordered("relu", "max(x, 0).", lambda x: np.maximum(x, 0))
+negative = _ordered("negative", "-x.", np.negative)
+absolute = _ordered("abs", "|x|.", np.abs)
+sign = _ordered("sign", "-1, 0 or 1.", np.sign)
+
+sqrt = _transcendental("sqrt", "The square root.", keeps_zero=True)
+exp = _transcendental("exp", "e to the power of x.")
+log = _transcendental("log", "The natural logarithm.")
+tanh = _transcendental("tanh", "The hyperbolic tangent.", keeps_zero=True)
+sigmoid = _transcendental("sigmoid", "1 / (1 + exp(-x)).")
+erf = _transcendental("erf", "The error function.", keeps_zero=True)
+floor = _transcendental("floor", "The largest integer that is not above x.", keeps_zero=True)
+ceil = _transcendental("ceil", "The smallest integer that is not below x.", keeps_zero=True)
+rounded = _transcendental("round", "The nearest integer; halves go to the even one.", keeps_zero=True)
+
+logical_not = register(
+    Compute(
+        name="logical-not",
+        category=Category.POINTWISE,
+        check=lambda a: require(a.dtype == "bool", "logical-not", "dtype bool", a),
+        evaluate=lambda _, a: np.logical_not(a.array),
+        doc="Whether x does not hold.",
+    )
+)
+
+
+def _check_clip(a: AccessType, lo: str, hi: str) -> None:
+    require_number("clip", a)
+    require_value("clip", lo, a.dtype)
+    require_value("clip", hi, a.dtype)
+    low, high = exact(lo), exact(hi)
+    require(low is not None and high is not None and low <= high, "clip", "lo <= hi", f"lo {lo} and hi {hi}")
+
+
+def _evaluate_clip(arithmetic: Any, a: Operand, lo: str, hi: str) -> Array:
+    dtype = a.access.dtype
+    above = np.maximum(a.array, arithmetic.constant(exact(lo), dtype))
+    return np.asarray(np.minimum(above, arithmetic.constant(exact(hi), dtype)))
+
+
+clip = register(
+    Compute(
+        name="clip",
+        category=Category.POINTWISE,
+        parameters=(Field("lo", Kind.NUMBER), Field("hi", Kind.NUMBER)),
+        check=_check_clip,
+        evaluate=_evaluate_clip,
+        doc="min(max(x, lo), hi).",
+    )
+)
+
+
+def _check_leaky_relu(a: AccessType, alpha: str) -> None:
+    require_float("leaky-relu", a)
+    require_value("leaky-relu", alpha, a.dtype)
+
+
+def _evaluate_leaky_relu(arithmetic: Any, a: Operand, alpha: str) -> Array:
+    slope = arithmetic.constant(exact(alpha), a.access.dtype)
+    return np.where(a.array < 0, arithmetic.multiply(a.array, slope), a.array)
+
+
+leaky_relu = register(
+    Compute(
+        name="leaky-relu",
+        category=Category.POINTWISE,
+        parameters=(Field("alpha", Kind.NUMBER),),
+        check=_check_leaky_relu,
+        evaluate=_evaluate_leaky_relu,
+        doc="x, or alpha * x where x < 0.",
+        keeps_zero=True,
+    )
+)

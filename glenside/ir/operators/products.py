@@ -1,0 +1,35 @@
+"""Pairs of items."""
+
+from __future__ import annotations
+
+from glenside.ir.operand import Operand, Product
+from glenside.ir.operator import Kind, Operator, fields, register, require
+from glenside.ir.types import AccessType
+
+
+def _check_product(a: AccessType, b: AccessType, n: int) -> None:
+    name, most = "access-product", min(a.split, b.split)
+    require(0 <= n <= most, name, f"0 <= n <= {most} shared axes", n)
+    require(a.dims.take(n) == b.dims.take(n), name, f"the first {n} axes to agree", f"{a} and {b}")
+    require(a.item == b.item, name, "items to agree", f"{a} and {b}")
+    require(a.dtype == b.dtype, name, "dtypes to agree", f"{a} and {b}")
+
+
+def _evaluate_product(_: object, a: Operand, b: Operand, n: int) -> Product:
+    return Product(a.array, b.array, n, len(a.item_axes))
+
+
+access_product = register(
+    Operator(
+        name="access-product",
+        fields=fields(a=Kind.TERM, b=Kind.TERM, n=Kind.INT),
+        check=_check_product,
+        result=lambda a, b, n: a.with_dims(a.shape.append(b.shape.drop(n)).append([2]).append(a.item)).with_split(
+            a.split + b.split - n
+        ),
+        evaluate=_evaluate_product,
+        doc="Pairs of items with n leading shared axes: (G, A)(I) x (G, B)(I) -> (G, A, B)(2, I). "
+        "n = 0 is written access-cartesian-product, n = the whole shape access-pair.",
+        typed=True,
+    )
+)

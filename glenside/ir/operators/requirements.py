@@ -1,0 +1,44 @@
+"""Requirements that several operators share, each with its message."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from glenside.ir.operator import require
+from glenside.ir.rational import exact, represents
+from glenside.ir.types import DTYPES, FLOATS, AccessType
+
+
+def spelled(sizes: Sequence[int]) -> str:
+    """Sizes as a text shows them: (2 3)."""
+    return f"({' '.join(map(str, sizes))})"
+
+
+def require_axis(operator: str, axis: int, rank: int) -> None:
+    require(0 <= axis < rank, operator, f"0 <= axis < {rank}", axis)
+
+
+def require_sizes(operator: str, what: str, sizes: Sequence[int], least: int = 0) -> None:
+    require(all(n >= least for n in sizes), operator, f"{what} of at least {least}", spelled(sizes))
+
+
+def require_dtype(operator: str, dtype: str) -> None:
+    require(dtype in DTYPES, operator, f"a dtype ({', '.join(DTYPES)})", dtype)
+
+
+def require_value(operator: str, value: str, dtype: str) -> None:
+    """An exact number that the dtype can hold."""
+    require(exact(value) is not None, operator, "an exact number, such as -2, 1.5, 1e-5 or 1/3", value)
+    require(represents(value, dtype), operator, f"a value that {dtype} can hold", value)
+
+
+def require_number(operator: str, a: AccessType) -> None:
+    require(a.dtype != "bool", operator, "numbers", a)
+
+
+def require_float(operator: str, a: AccessType) -> None:
+    require(a.dtype in FLOATS, operator, f"a float dtype ({', '.join(FLOATS)})", a)
+
+
+def require_elements(operator: str, a: AccessType) -> None:
+    require(a.item.product() > 0, operator, "an item of at least one element", a)

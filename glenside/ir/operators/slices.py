@@ -1,0 +1,44 @@
+"""Slices and concatenations along one axis."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from glenside.ir.operator import Kind, Operator, fields, register, require
+from glenside.ir.types import AccessType
+
+
+def _check_slice(a: AccessType, axis: int, lo: int, hi: int) -> None:
+    require(0 <= axis < a.rank, "access-slice", f"0 <= axis < {a.rank}", axis)
+    size = a.dims[axis]
+    require(0 <= lo <= hi <= size, "access-slice", f"0 <= lo <= hi <= {size} on axis {axis}", f"lo {lo} and hi {hi}")
+
+
+access_slice = register(
+    Operator(
+        name="access-slice",
+        fields=fields(a=Kind.TERM, axis=Kind.INT, lo=Kind.INT, hi=Kind.INT),
+        check=_check_slice,
+        result=lambda a, axis, lo, hi: a.with_dims(a.dims.set(axis, hi - lo)),
+        evaluate=lambda _, a, axis, lo, hi: a[(slice(None),) * axis + (slice(lo, hi),)],
+        doc="Elements lo to hi - 1 of one axis: that dim becomes hi - lo.",
+    )
+)
+
+
+def _check_concatenate(a: AccessType, b: AccessType, axis: int) -> None:
+    require(0 <= axis < a.rank, "access-concatenate", f"0 <= axis < {a.rank}", axis)
+    agree = (a.split, a.dtype, a.dims.remove(axis)) == (b.split, b.dtype, b.dims.remove(axis))
+    require(agree, "access-concatenate", f"operands that differ on axis {axis} at most", f"{a} and {b}")
+
+
+access_concatenate = register(
+    Operator(
+        name="access-concatenate",
+        fields=fields(a=Kind.TERM, b=Kind.TERM, axis=Kind.INT),
+        check=_check_concatenate,
+        result=lambda a, b, axis: a.with_dims(a.dims.set(axis, a.dims.get(axis) + b.dims.get(axis))),
+        evaluate=lambda _, a, b, axis: np.concatenate([a, b], axis),
+        doc="b after a along one axis; all other dims, the split and the dtype agree.",
+    )
+)

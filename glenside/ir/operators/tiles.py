@@ -1,0 +1,77 @@
+"""Instructions of a systolic array."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from glenside.ir.operand import Array, Operand
+from glenside.ir.operator import Kind, Operator, fields, register, require
+from glenside.ir.operators.requirements import require_number
+from glenside.ir.types import AccessType
+
+
+def _check_operands(name: str, rows: int, columns: int, a: AccessType, b: AccessType) -> None:
+    require(rows > 0 and columns > 0, name, "an array of at least 1 x 1", f"{rows} x {columns}")
+    require(a.dtype == b.dtype, name, "dtypes to agree", f"{a} and {b}")
+    require_number(name, a)
+
+
+def _check_systolic(rows: int, columns: int, a: AccessType, b: AccessType) -> None:
+    name = "systolic-array"
+    _check_operands(name, rows, columns, a, b)
+    require(a.item == (rows,), name, f"a with item ({rows})", a)
+    require(b.item == (rows, columns), name, f"b with item ({rows} {columns})", b)
+    mapped = a.split - b.split in (0, 1) and a.dims.take(b.split) == b.shape
+    require(mapped, name, "a of shape (G) or (G, M) over b of shape (G)", f"{a} and {b}")
+
+
+def _evaluate_tile(arithmetic: Any, rows: int, columns: int, a: Operand, b: Operand) -> Array:
+    """(G, M, K) times (G, K, N); a of shape (G) is one row for each of G."""
+    single = a.split == b.split
+    left = np.expand_dims(a.array, -2) if single else a.array
+    result: Array = arithmetic.contract(left, np.swapaxes(b.array, -1, -2), b.split, 1)
+    return np.squeeze(result, -2) if single else result
+
+
+systolic_array = register(
+    Operator(
+        name="systolic-array",
+        fields=fields(rows=Kind.INT, columns=Kind.INT, a=Kind.TERM, b=Kind.TERM),
+        check=_check_systolic,
+        result=lambda rows, columns, a, b: a.with_dims(a.shape.append([columns])).with_split(a.split + 1).widened(),
+        evaluate=_evaluate_tile,
+        doc="One weight tile and a stream of rows, for each element of G: a (G, M)(rows) or (G)(rows) times "
+        "b (G)(rows, columns) -> (G, M, columns)() or (G, columns)().",
+        movement=False,
+        typed=True,
+    )
+)
+
+
+def _check_blocking(rows: int, columns: int, a: AccessType, b: AccessType) -> None:
+    name = "systolic-array-with-blocking"
+    _check_operands(name, rows, columns, a, b)
+    require(a.split <= 1 and len(a.item) == 1, name, "a of the form (M)(K) or ()(K)", a)
+    require(b.split == 0 and len(b.item) == 2, name, "b of the form ()(K, N)", b)
+    require(a.item[0] == b.item[0], name, f"b with item ({a.item[0]}, N)", b)
+    require(b.item[0] % rows == 0, name, f"K to be a multiple of {rows}", b.item[0])
+    require(b.item[1] % columns == 0, name, f"N to be a multiple of {columns}", b.item[1])
+
+
+systolic_array_with_blocking = register(
+    Operator(
+        name="systolic-array-with-blocking",
+        fields=fields(rows=Kind.INT, columns=Kind.INT, a=Kind.TERM, b=Kind.TERM),
+        check=_check_blocking,
+        result=lambda rows, columns, a, b: a.with_dims(a.shape.append([b.dims.get(1)]))
+        .with_split(a.split + 1)
+        .widened(),
+        evaluate=_evaluate_tile,
+        doc="A whole matrix product that the array cuts into tiles itself: a (M)(K) or ()(K) times b ()(K, N) -> "
+        "(M, N)() or (N)(); K is a multiple of rows, N of columns.",
+        movement=False,
+        typed=True,
+    )
+)

@@ -1,0 +1,167 @@
+"""The same elements under another split, order or shape."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from glenside.ir.operand import Array, Operand
+from glenside.ir.operator import Kind, Operator, fields, register, require
+from glenside.ir.operators.requirements import require_axis, require_sizes, spelled
+from glenside.ir.types import AccessType, Dims
+
+
+def _check_access(a: AccessType, split: int) -> None:
+    require(0 <= split <= a.rank, "access", f"0 <= split <= {a.rank}", split)
+
+
+access = register(
+    Operator(
+        name="access",
+        fields=fields(a=Kind.TERM, split=Kind.INT),
+        check=_check_access,
+        result=lambda a, split: a.with_split(split),
+        evaluate=lambda _, a, split: a,
+        doc="The same dims with the first `split` axes as the shape.",
+    )
+)
+
+
+def _check_transpose(a: AccessType, order: Dims) -> None:
+    require(sorted(order) == list(range(a.rank)), "access-transpose", f"an order of {a.rank} axes", spelled(order))
+
+
+access_transpose = register(
+    Operator(
+        name="access-transpose",
+        fields=fields(a=Kind.TERM, order=Kind.INTS),
+        check=_check_transpose,
+        result=lambda a, order: a.with_dims(a.dims.permute(order)),
+        evaluate=lambda _, a, order: a.transpose(order),
+        doc="Axis i of the result is axis order[i] of a, counted over all axes; the split is kept, axes may cross it.",
+    )
+)
+
+
+def _check_reshape(a: AccessType, target: tuple[Dims, Dims]) -> None:
+    require_sizes("access-reshape", "sizes", target[0].append(target[1]))
+    kept = target[0].product() == a.shape.product() and target[1].product() == a.item.product()
+    sizes = f"a shape of {a.shape.product()} and an item of {a.item.product()} elements"
+    require(kept, "access-reshape", sizes, f"{spelled(target[0])}{spelled(target[1])}")
+
+
+access_reshape = register(
+    Operator(
+        name="access-reshape",
+        fields=fields(a=Kind.TERM, target=Kind.ACCESS_SHAPE),
+        check=_check_reshape,
+        result=lambda a, target: target[0].access(target[1], a.dtype),
+        evaluate=lambda _, a, target: a.reshape(target[0] + target[1]),
+        doc="The elements in row-major order under other dims; the sizes of shape and item are each kept.",
+    )
+)
+
+
+def _flat(dims: Dims) -> Dims:
+    return Dims((dims.product(),)) if dims else dims
+
+
+def _evaluate_flatten(_: object, a: Operand) -> Array:
+    return a.array.reshape(_flat(a.access.shape) + _flat(a.access.item))
+
+
+access_flatten = register(
+    Operator(
+        name="access-flatten",
+        fields=fields(a=Kind.TERM),
+        check=lambda a: None,
+        result=lambda a: _flat(a.shape).access(_flat(a.item), a.dtype),
+        evaluate=_evaluate_flatten,
+        doc="Shape and item each become one axis; an empty side stays empty.",
+        symbolic=False,  # whether a side is empty is a condition
+        typed=True,
+    )
+)
+
+
+access_shift_right = register(
+    Operator(
+        name="access-shift-right",
+        fields=fields(a=Kind.TERM),
+        check=lambda a: require(a.split > 0, "access-shift-right", "a shape of at least one axis", a),
+        result=lambda a: a.with_split(a.split - 1),
+        evaluate=lambda _, a: a,
+        doc="The last axis of the shape becomes the first axis of the item.",
+    )
+)
+
+
+def _check_flip(a: AccessType, axis: int) -> None:
+    require_axis("access-flip", axis, a.rank)
+
+
+access_flip = register(
+    Operator(
+        name="access-flip",
+        fields=fields(a=Kind.TERM, axis=Kind.INT),
+        check=_check_flip,
+        result=lambda a, axis: a,
+        evaluate=lambda _, a, axis: np.flip(a, axis),
+        doc="One axis in reverse order.",
+    )
+)
+
+
+def _check_insert_axis(a: AccessType, axis: int) -> None:
+    require(0 <= axis <= a.rank, "access-insert-axis", f"0 <= axis <= {a.rank}", axis)
+
+
+access_insert_axis = register(
+    Operator(
+        name="access-insert-axis",
+        fields=fields(a=Kind.TERM, axis=Kind.INT),
+        check=_check_insert_axis,
+        result=lambda a, axis: AccessType(a.dims.insert(axis, 1), a.split + (axis <= a.split), a.dtype),
+        evaluate=lambda _, a, axis: np.expand_dims(a, axis),
+        doc="A new axis of size 1 at that position; up to the split, the split included, it belongs to the shape.",
+        symbolic=False,  # on which side of the split the axis lands is a condition
+    )
+)
+
+
+def _check_squeeze(a: AccessType, axis: int) -> None:
+    require_axis("access-squeeze", axis, a.rank)
+    require(a.dims[axis] == 1, "access-squeeze", f"axis {axis} to have size 1", a)
+
+
+access_squeeze = register(
+    Operator(
+        name="access-squeeze",
+        fields=fields(a=Kind.TERM, axis=Kind.INT),
+        check=_check_squeeze,
+        result=lambda a, axis: AccessType(a.dims.remove(axis), a.split - (axis < a.split), a.dtype),
+        evaluate=lambda _, a, axis: np.squeeze(a, axis),
+        doc="Removes an axis of size 1.",
+        symbolic=False,  # on which side of the split the axis stood is a condition
+    )
+)
+
+
+def _check_broadcast(a: AccessType, target: tuple[Dims, Dims]) -> None:
+    shape, item = target
+    require_sizes("access-broadcast", "sizes", shape.append(item))
+    aligned = len(shape) == a.split and len(item) == a.rank - a.split
+    fits = aligned and all(have in (1, want) for have, want in zip(a.dims, shape.append(item), strict=True))
+    need = f"a shape of {a.split} and an item of {a.rank - a.split} axes, each as in {a} unless that is 1"
+    require(fits, "access-broadcast", need, f"{spelled(shape)}{spelled(item)}")
+
+
+access_broadcast = register(
+    Operator(
+        name="access-broadcast",
+        fields=fields(a=Kind.TERM, target=Kind.ACCESS_SHAPE),
+        check=_check_broadcast,
+        result=lambda a, target: a.with_dims(target[0].append(target[1])),
+        evaluate=lambda _, a, target: np.broadcast_to(a, target[0] + target[1]),
+        doc="Axes of size 1 are repeated to the size given; all others stay. Rank and split are kept.",
+    )
+)

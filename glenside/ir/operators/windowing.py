@@ -1,0 +1,84 @@
+"""Windows over the item, and their adjoint."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
+
+from glenside.ir.operand import Array
+from glenside.ir.operator import Kind, Operator, fields, register, require
+from glenside.ir.operators.requirements import require_number, require_sizes, spelled
+from glenside.ir.types import AccessType, Dims
+
+
+def _check_steps(name: str, axes: int, window: Dims, strides: Dims) -> None:
+    ranks = len(window) == axes == len(strides)
+    require(ranks, name, f"window and strides of {axes} axes", f"{spelled(window)} and {spelled(strides)}")
+    require_sizes(name, "window sizes", window)
+    require_sizes(name, "strides", strides, least=1)
+
+
+def _check_windows(a: AccessType, window: Dims, strides: Dims) -> None:
+    _check_steps("access-windows", a.rank - a.split, window, strides)
+    fits = all(k <= n for k, n in zip(window, a.item, strict=True))
+    require(fits, "access-windows", f"a window within the item {spelled(a.item)}", spelled(window))
+
+
+def _evaluate_windows(_: object, a: Array, window: Dims, strides: Dims) -> Array:
+    first = a.ndim - len(window)
+    if not window:
+        return a
+    views: Array = sliding_window_view(a, window, tuple(range(first, a.ndim)))
+    return views[(slice(None),) * first + tuple(slice(None, None, t) for t in strides)]
+
+
+access_windows = register(
+    Operator(
+        name="access-windows",
+        fields=fields(a=Kind.TERM, window=Kind.SHAPE, strides=Kind.SHAPE),
+        check=_check_windows,
+        result=lambda a, window, strides: a.shape.append(a.item.windows(window, strides)).access(window, a.dtype),
+        evaluate=_evaluate_windows,
+        doc="Every window of the item at those strides: the shape gains floor((I - window) / stride) + 1, "
+        "the item is one window. There is no padding.",
+    )
+)
+
+
+def _check_overlap_add(a: AccessType, out: Dims, strides: Dims) -> None:
+    name = "access-overlap-add"
+    require_number(name, a)
+    _check_steps(name, a.rank - a.split, a.item, strides)
+    require(len(out) == len(a.item), name, f"an output of {len(a.item)} axes", spelled(out))
+    covers = all(k <= n for k, n in zip(a.item, out, strict=True))
+    require(covers, name, f"an output that holds a window {spelled(a.item)}", spelled(out))
+    counts = out.windows(a.item, strides)
+    have = a.shape.drop(max(a.split - len(out), 0))
+    require(have == counts, name, f"{spelled(counts)} windows as the last axes of the shape", a)
+
+
+def _evaluate_overlap_add(arithmetic: Any, a: Array, out: Dims, strides: Dims) -> Array:
+    """One strided addition per position in the window: positions are few, windows are many."""
+    lead, axes = a.ndim - 2 * len(out), len(out)
+    result = np.zeros((*a.shape[:lead], *out), a.dtype)
+    counts, window = a.shape[lead : lead + axes], a.shape[lead + axes :]
+    for position in np.ndindex(*window):
+        steps = (slice(i, i + (c - 1) * t + 1, t) for i, c, t in zip(position, counts, strides, strict=True))
+        target = (slice(None),) * lead + tuple(steps)
+        result[target] = arithmetic.add(result[target], a[(..., *position)])
+    return result
+
+
+access_overlap_add = register(
+    Operator(
+        name="access-overlap-add",
+        fields=fields(a=Kind.TERM, out=Kind.SHAPE, strides=Kind.SHAPE),
+        check=_check_overlap_add,
+        result=lambda a, out, strides: a.dims.take(a.split - out.length).access(out, a.dtype),
+        evaluate=_evaluate_overlap_add,
+        doc="The adjoint of access-windows: windows (S, counts)(window) are added into items of size out, (S)(out).",
+        movement=False,
+    )
+)

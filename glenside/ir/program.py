@@ -1,0 +1,150 @@
+"""Programs: a term, the names of its layers, and the values of its constants."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
+from functools import cached_property
+from math import sqrt
+
+import numpy as np
+
+from glenside.ir.errors import BadInput
+from glenside.ir.names import spelled_name
+from glenside.ir.operand import Array
+from glenside.ir.operators.requirements import spelled
+from glenside.ir.term import Term, postorder, tensors
+from glenside.ir.types import FLOATS, Tensor
+
+
+def is_product(term: Term) -> bool:
+    """Whether it is the product of a layer: (compute dot-product ..)."""
+    return term.operator.name == "compute" and term.attributes[0] == "dot-product"
+
+
+def default_layer_name(position: int) -> str:
+    """What the n-th product of a program is called, counted from 1 in network order, unless it has a name."""
+    return f"product-{position}"
+
+
+@dataclass(frozen=True, eq=False)
+class Program:
+    """A term with what its user calls things.
+
+    layers     name -> node in network order. In a program as written these are its products, all of them: those without
+               a name get a default one. In an optimized program they are what became of the original's products.
+    labels     layer name -> words such as "conv 3x3/2"; a text does not keep them
+    constants  name -> value, for constants whose value is known; a mapping other than a dict is read when needed only
+
+    Names of what the term does not hold are dropped, so `replace(program, term=...)` is a program again.
+    Raises BadInput: two different tensors of one name, a value that does not fit.
+    """
+
+    term: Term
+    name: str = "program"
+    layers: Mapping[str, Term] = field(default_factory=dict)
+    labels: Mapping[str, str] = field(default_factory=dict)
+    constants: Mapping[str, Array] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        optimized = any(not is_product(node) for node in self.layers.values())
+        layers = self.layers if optimized else _complete(self.term, self.layers)
+        constants = self.constants
+        if isinstance(constants, dict):
+            constants = {n: np.asarray(v) for n, v in constants.items() if n in self.constants_declared}
+            for name, value in constants.items():
+                _check_value(self.constants_declared[name], value)
+        object.__setattr__(self, "layers", layers)
+        object.__setattr__(self, "labels", {n: words for n, words in self.labels.items() if n in layers})
+        object.__setattr__(self, "constants", constants)
+
+    @cached_property
+    def tensors(self) -> Mapping[str, Tensor]:
+        """Inputs and constants by name, in order of first use."""
+        found: dict[str, Tensor] = {}
+        for leaf in tensors(self.term):
+            tensor = leaf.attributes[0]
+            assert isinstance(tensor, Tensor)
+            if found.setdefault(tensor.name, tensor) != tensor:
+                raise BadInput(f"a program requires one tensor of each name, got {found[tensor.name]} and {tensor}")
+        return found
+
+    @property
+    def inputs(self) -> Mapping[str, Tensor]:
+        """The tensors that change from run to run."""
+        return {name: tensor for name, tensor in self.tensors.items() if not tensor.constant}
+
+    @cached_property
+    def constants_declared(self) -> Mapping[str, Tensor]:
+        """The tensors that do not, whether their values are known or not."""
+        return {name: tensor for name, tensor in self.tensors.items() if tensor.constant}
+
+    def with_constants(self, values: Mapping[str, Array]) -> Program:
+        """The program with these values of constants, over those it has. Raises BadInput."""
+        for name in values:
+            if name in self.inputs:
+                raise BadInput(f"the value of a constant requires a constant, got the input {spelled_name(name)}")
+            if name not in self.constants_declared:
+                close = get_close_matches(name, self.constants_declared, 1)
+                hint = f"; did you mean {spelled_name(close[0])}?" if close else ""
+                raise BadInput(f"the program has no constant {spelled_name(name)}{hint}")
+        return replace(self, constants={**self.constants, **values})
+
+    def seeded_constants(self, seed: int) -> Program:
+        """The program with a value for every constant: those missing are drawn, each by the seed and its name alone."""
+        missing = [t for n, t in self.constants_declared.items() if n not in self.constants]
+        return replace(self, constants={**self.constants, **{t.name: seeded(t, seed) for t in missing}})
+
+    def __str__(self) -> str:
+        from glenside.ir.text import print_program
+
+        return print_program(self)
+
+
+def _complete(term: Term, given: Mapping[str, Term]) -> dict[str, Term]:
+    """Every product of the term under its names, in network order."""
+    names: dict[Term, list[str]] = {}
+    for name, node in given.items():
+        names.setdefault(node, []).append(name)
+    products = [node for node in postorder(term) if is_product(node)]
+    taken = {name for node in products for name in names.get(node, ())}
+    layers: dict[str, Term] = {}
+    for position, node in enumerate(products, 1):
+        for name in names.get(node) or [_fresh(default_layer_name(position), taken)]:
+            layers[name] = node
+    return layers
+
+
+def _fresh(name: str, taken: set[str]) -> str:
+    """The name, or the first of name-2, name-3 .. that is not taken; it is taken then."""
+    fresh, count = name, 1
+    while fresh in taken:
+        count += 1
+        fresh = f"{name}-{count}"
+    taken.add(fresh)
+    return fresh
+
+
+def _check_value(tensor: Tensor, value: Array) -> None:
+    constant = f"constant {spelled_name(tensor.name)}"
+    if value.shape != tensor.dims:
+        raise BadInput(f"{constant} requires shape {spelled(tensor.dims)}, got {spelled(value.shape)}")
+    if value.dtype.name != tensor.dtype:
+        raise BadInput(f"{constant} requires dtype {tensor.dtype}, got {value.dtype}")
+
+
+def seeded(tensor: Tensor, seed: int) -> Array:
+    """A value that keeps a network's numbers moderate, from the seed and the tensor's name alone."""
+    digest = hashlib.sha256(f"{seed} {tensor.name}".encode()).digest()
+    random = np.random.default_rng(int.from_bytes(digest[:16], "big"))
+    if tensor.dtype not in FLOATS:
+        lowest, end = {"b": (0, 2), "u": (0, 4)}.get(np.dtype(tensor.dtype).kind, (-3, 4))
+        return random.integers(lowest, end, tensor.dims).astype(tensor.dtype)
+    if len(tensor.dims) < 2:
+        # A vector may be a variance: it must be positive, and far from 0.
+        return random.uniform(0.5, 1.5, tensor.dims).astype(tensor.dtype)
+    # Weights, the outputs first: sums over the rest keep the size of their operands.
+    scale = 1 / sqrt(max(1, tensor.dims.drop(1).product()))
+    return (random.standard_normal(tensor.dims) * scale).astype(tensor.dtype)

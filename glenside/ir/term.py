@@ -1,0 +1,180 @@
+"""Terms: typed, immutable, shared. Equal terms are one object, so a term is a DAG and equality is identity.
+
+Nothing here recurses: a term may be a hundred thousand operators deep.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, TypeVar
+from weakref import WeakValueDictionary
+
+from glenside.ir.errors import TypeMismatch
+from glenside.ir.operator import OPERATORS, Field, Kind, Operator
+from glenside.ir.types import AccessType, Dims, Tensor, TupleType, Type
+
+Attribute = int | str | Dims | Tensor
+T = TypeVar("T")
+
+
+class Term:
+    """An operator applied to children (terms) and attributes (ints, strings, Dims), with its type."""
+
+    __slots__ = ("__weakref__", "attributes", "children", "operator", "type")
+    operator: Operator
+    attributes: tuple[Attribute, ...]
+    children: tuple[Term, ...]
+    type: Type
+
+    def __init__(
+        self, operator: Operator, attributes: tuple[Attribute, ...], children: tuple[Term, ...], type: Type
+    ) -> None:
+        self.operator, self.attributes, self.children, self.type = operator, attributes, children, type
+
+    @property
+    def access(self) -> AccessType:
+        """The type of a term that is an access pattern; a tuple here is an error."""
+        if isinstance(self.type, TupleType):
+            raise TypeMismatch(f"{self.operator.name} is a tuple where an access pattern is required, got {self.type}")
+        return self.type
+
+    def arguments(self) -> tuple[Any, ...]:
+        """Children and attributes in field order: what the operator is called with to build this term again."""
+        return weave(self.operator, self.children, self.attributes)
+
+    def __repr__(self) -> str:
+        from glenside.ir.text import print_term
+
+        text = print_term(self)
+        return text if len(text) <= 400 else f"{text[:400]} ... : {self.type}"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        raise TypeError("a term is not pickled; print it and parse it again")
+
+
+_terms: WeakValueDictionary[tuple[Any, ...], Term] = WeakValueDictionary()
+
+
+def make(operator: Operator, arguments: Sequence[Any]) -> Term:
+    """The term `operator(*arguments)`; checks everything, infers the type, shares equal terms.
+
+    An ACCESS_SHAPE argument is a pair of dims. Raises TypeMismatch.
+    """
+    children, attributes = unweave(operator, arguments)
+    key = (operator.name, attributes, tuple(map(id, children)))
+    known = _terms.get(key)
+    if known is not None:
+        return known
+    typed = weave(operator, tuple(c.type for c in children), attributes)
+    for child, field in zip(children, _child_fields(operator, len(children)), strict=True):
+        if field.kind is Kind.TERM and isinstance(child.type, TupleType) and operator.name != "tuple-get-item":
+            raise TypeMismatch(f"{operator.name} requires {field.name} to be an access pattern, got {child.type}")
+    operator.check(*typed)
+    term = Term(operator, attributes, children, operator.result(*typed))
+    _terms[key] = term
+    return term
+
+
+def _child_fields(operator: Operator, count: int) -> list[Field]:
+    own = [f for f in operator.fields if f.kind in (Kind.TERM, Kind.TERMS)]
+    if own and own[-1].kind is Kind.TERMS:
+        return own[:-1] + [own[-1]] * (count - len(own) + 1)
+    return own
+
+
+def unweave(operator: Operator, arguments: Sequence[Any]) -> tuple[tuple[Term, ...], tuple[Attribute, ...]]:
+    """Arguments in field order -> (children, attributes in canonical form)."""
+    children: list[Term] = []
+    attributes: list[Attribute] = []
+    variadic = bool(operator.fields) and operator.fields[-1].kind is Kind.TERMS
+    fixed = len(operator.fields) - variadic
+    if len(arguments) < fixed or (len(arguments) > fixed and not variadic):
+        names = " ".join(f.name for f in operator.fields)
+        raise TypeMismatch(f"{operator.name} requires the arguments {names or '(none)'}, got {len(arguments)} of them")
+    for field, value in zip(operator.fields, arguments, strict=False):
+        if field.kind is Kind.TERM:
+            children.append(_as_term(operator, field, value))
+        elif field.kind is Kind.ACCESS_SHAPE:
+            attributes += [Dims(map(int, value[0])), Dims(map(int, value[1]))]
+        elif field.kind in (Kind.INTS, Kind.SHAPE):
+            attributes.append(Dims(map(int, value)))
+        elif field.kind is Kind.INT:
+            attributes.append(int(value))
+        elif field.kind is Kind.TENSOR:
+            attributes.append(value)
+        elif field.kind is not Kind.TERMS:
+            attributes.append(str(value))
+    if variadic:
+        children += [_as_term(operator, operator.fields[-1], value) for value in arguments[fixed:]]
+    return tuple(children), tuple(attributes)
+
+
+def _as_term(operator: Operator, field: Field, value: Any) -> Term:
+    if not isinstance(value, Term):
+        raise TypeMismatch(f"{operator.name} requires {field.name} to be a term, got {value!r}")
+    return value
+
+
+def weave(operator: Operator, children: Sequence[Any], attributes: Sequence[Attribute]) -> tuple[Any, ...]:
+    """The inverse of `unweave`: one value per argument, in field order; an ACCESS_SHAPE is a pair."""
+    child, attribute = iter(children), iter(attributes)
+    result: list[Any] = []
+    for field in operator.fields:
+        if field.kind is Kind.TERM:
+            result.append(next(child))
+        elif field.kind is Kind.TERMS:
+            result += child
+        elif field.kind is Kind.ACCESS_SHAPE:
+            result.append((next(attribute), next(attribute)))
+        else:
+            result.append(next(attribute))
+    return tuple(result)
+
+
+def build(name: str, *arguments: Any) -> Term:
+    """`build("access-slice", a, 0, 1, 3)`: the operator of that name applied to arguments in field order."""
+    return make(OPERATORS[name], arguments)
+
+
+def postorder(*roots: Term) -> Iterator[Term]:
+    """Every distinct term under the roots once, children before parents, left to right."""
+    done: set[int] = set()
+    for root in roots:
+        stack: list[tuple[Term, bool]] = [(root, False)]
+        while stack:
+            term, ready = stack.pop()
+            if id(term) in done:
+                continue
+            if ready:
+                done.add(id(term))
+                yield term
+            else:
+                stack.append((term, True))
+                stack += [(child, False) for child in reversed(term.children) if id(child) not in done]
+
+
+def fold(root: Term, step: Callable[[Term, tuple[T, ...]], T]) -> T:
+    """The value of the root when `step` gives each term's value from its children's values; each term once."""
+    values: dict[int, T] = {}
+    for term in postorder(root):
+        values[id(term)] = step(term, tuple(values[id(c)] for c in term.children))
+    return values[id(root)]
+
+
+def rebuild(root: Term, replace: Callable[[Term, tuple[Term, ...]], Term | None]) -> Term:
+    """The term with some subterms replaced: `replace` sees each with its new children; None keeps it as it is."""
+
+    def step(term: Term, children: tuple[Term, ...]) -> Term:
+        new = replace(term, children)
+        if new is not None:
+            return new
+        if all(a is b for a, b in zip(children, term.children, strict=True)):
+            return term
+        return make(term.operator, weave(term.operator, children, term.attributes))
+
+    return fold(root, step)
+
+
+def tensors(*roots: Term) -> Iterable[Term]:
+    """The distinct `access-tensor` leaves, in order of first appearance."""
+    return (t for t in postorder(*roots) if t.operator.name == "access-tensor")

@@ -1,0 +1,151 @@
+"""Arguments of a text that hold no terms: names, numbers, keywords, shapes, compute types."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Sequence
+from difflib import get_close_matches
+
+from glenside.ir.errors import ParseError
+from glenside.ir.names import shortened
+from glenside.ir.operator import COMPUTES, Compute, Field, Kind
+from glenside.ir.operators import compute_text
+from glenside.ir.rational import exact
+from glenside.ir.text.reader import ATOM, CLOSE, OPEN, Reader, Token
+from glenside.ir.types import DTYPES, Dims
+
+LARGEST = 2**63 - 1
+_INTEGER = re.compile(r"[+-]?[0-9]+")
+
+WANTED = {
+    Kind.TERM: "a term",
+    Kind.TERMS: "a term",
+    Kind.SHAPE: "a shape, such as (shape 3 3)",
+    Kind.INTS: "a list, such as (list 1 0)",
+    Kind.ACCESS_SHAPE: "an access shape, such as (access-shape (shape 4) (shape 3 3))",
+    Kind.INT: "an integer",
+    Kind.NUMBER: "an exact number, such as -2, 1.5, 1e-5 or 1/3",
+    Kind.TENSOR: "the name of a tensor",
+    Kind.DTYPE: f"a dtype ({', '.join(DTYPES)})",
+    Kind.COMPUTE: "a compute type",
+}
+
+
+def suggestion(name: str, known: Collection[str]) -> str:
+    """The end of a message about a name that is not known."""
+    close = get_close_matches(name[:80], list(known), 1)
+    return f"; did you mean {close[0]}?" if close else ""
+
+
+class Arguments:
+    """Reads one argument at the cursor, or raises ParseError. `owner` is what the argument belongs to."""
+
+    def __init__(self, reader: Reader) -> None:
+        self.reader = reader
+
+    def error(self, owner: str, what: str, wanted: str, token: Token, got: str = "") -> ParseError:
+        return self.reader.error(f"{owner} requires {what} to be {wanted}, got {got or token}", token.offset)
+
+    def missing(self, owner: str, what: str, names: str, count: int, opening: Token) -> ParseError:
+        return self.reader.error(f"{owner} requires the {what} {names}, got {count} of them", opening.offset)
+
+    def plain(self, owner: str, field: Field) -> str | int:
+        """An integer, a number, a keyword, a dtype or a compute type, as the field says."""
+        if field.kind is Kind.COMPUTE:
+            return self.compute_kind()
+        if field.kind is Kind.INT:
+            return self.integer(owner, field.name)
+        if field.kind is Kind.DTYPE:
+            return self.keyword(owner, field.name, DTYPES, WANTED[Kind.DTYPE])
+        if field.kind is Kind.KEYWORD:
+            return self.keyword(owner, field.name, field.choices, " or ".join(field.choices))
+        return self.number(owner, field.name)
+
+    def number(self, owner: str, what: str) -> str:
+        token = self.reader.take()
+        if token.kind != ATOM or exact(token.text) is None:
+            raise self.error(owner, what, WANTED[Kind.NUMBER], token)
+        return token.text
+
+    def keyword(self, owner: str, what: str, choices: Sequence[str], wanted: str) -> str:
+        token = self.reader.take()
+        if token.kind != ATOM or token.text not in choices:
+            raise self.error(owner, what, wanted, token)
+        return token.text
+
+    def optional_dtype(self, owner: str, default: str) -> str:
+        """The dtype before the closing parenthesis, or the default."""
+        if self.reader.token.kind == CLOSE:
+            return default
+        return self.keyword(owner, "dtype", DTYPES, WANTED[Kind.DTYPE])
+
+    def compute_kind(self) -> str:
+        """A compute type, relu or (clip 0 6), as its canonical text."""
+        opening = self.reader.token
+        if opening.kind == OPEN:
+            self.reader.take()
+        head = self.reader.take()
+        record = COMPUTES.get(head.text) if head.kind == ATOM else None
+        if record is None:
+            hint = suggestion(head.text, COMPUTES)
+            raise self.reader.error(f"compute requires a compute type, got {head}{hint}", head.offset)
+        if opening.kind == OPEN:
+            return compute_text(record.name, *self._parameters(record, opening))
+        if record.parameters:
+            names = " ".join(field.name for field in record.parameters)
+            message = f"{record.name} requires the parameters {names}, written ({record.name} {names}), got none"
+            raise self.reader.error(message, head.offset)
+        return record.name
+
+    def _parameters(self, record: Compute, opening: Token) -> list[str | int]:
+        names = " ".join(field.name for field in record.parameters)
+        parameters: list[str | int] = []
+        for field in record.parameters:
+            if self.reader.token.kind == CLOSE:
+                raise self.missing(record.name, "parameters", names, len(parameters), opening)
+            parameters.append(self.plain(record.name, field))
+        self.close(record.name, names, "parameters")
+        return parameters
+
+    def shape(self, owner: str) -> Dims:
+        """(shape 1 2), written out."""
+        self.open(owner, "shape", WANTED[Kind.SHAPE])
+        head = self.reader.take()
+        if head.kind != ATOM or head.text != "shape":
+            raise self.error(owner, "shape", WANTED[Kind.SHAPE], head, f"({head}")
+        return Dims(self.integers("shape"))
+
+    def integers(self, owner: str) -> list[int]:
+        """All integers up to the closing parenthesis, and that."""
+        values = []
+        while self.reader.token.kind != CLOSE:
+            values.append(self.integer(owner, "each argument"))
+        self.reader.take()
+        return values
+
+    def integer(self, owner: str, what: str) -> int:
+        token = self.reader.take()
+        if token.kind != ATOM or not _INTEGER.fullmatch(token.text):
+            raise self.error(owner, what, WANTED[Kind.INT], token)
+        # The length first: Python refuses to read thousands of digits, with an error of its own.
+        if len(token.text) > 20 or abs(int(token.text)) > LARGEST:
+            raise self.reader.error(f"{owner} requires {what} to fit into 64 bits, got {token}", token.offset)
+        return int(token.text)
+
+    def name(self, owner: str, what: str, wanted: str = "a name") -> str:
+        token = self.reader.take()
+        if not token.is_name:
+            hint = f' (such a name is quoted: "{shortened(token.text)}")' if token.kind == ATOM else ""
+            raise self.error(owner, what, wanted, token, f"{token}{hint}")
+        return token.text
+
+    def open(self, owner: str, what: str, wanted: str) -> None:
+        token = self.reader.take()
+        if token.kind != OPEN:
+            raise self.error(owner, what, wanted, token)
+
+    def close(self, owner: str, names: str, what: str = "arguments") -> None:
+        token = self.reader.take()
+        if token.kind != CLOSE:
+            message = f"{owner} requires the {what} {names or '(none)'}, got {token} after them"
+            raise self.reader.error(message, token.offset)

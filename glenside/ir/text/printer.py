@@ -1,0 +1,171 @@
+"""From terms to text: each shared subterm once, lines of about 100 columns, and a size linear in that of the term."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from glenside.ir.names import spelled_name
+from glenside.ir.operator import Field, Kind
+from glenside.ir.operators.spellings import SPELLINGS
+from glenside.ir.term import Term, postorder, weave
+from glenside.ir.types import Dims, Tensor
+
+if TYPE_CHECKING:
+    from glenside.ir.program import Program
+
+# Operators inside each other before a let names the inner one: indentation stays bounded, so the text stays linear.
+_DEEPEST = 12
+_LINE = 72  # columns of a form on one line, its indentation aside
+
+_DEFAULT_DTYPE = "float32"
+
+
+def print_term(term: Term, names: Mapping[str, Term] | None = None) -> str:
+    """One expression without declarations; `names` are let names to use."""
+    named: dict[Term, list[str]] = {}
+    for name, node in (names or {}).items():
+        named.setdefault(node, []).append(name)
+    return "\n".join(_Printer(term, named).lines())
+
+
+def print_program(program: Program) -> str:
+    """Declarations in order of first use, then the term with its layers as let names; ends with a newline."""
+    from glenside.ir.program import default_layer_name
+
+    positions: dict[Term, int] = {}
+    for node in program.layers.values():
+        positions.setdefault(node, len(positions) + 1)
+    # A default name comes back by itself; it is written only where its node needs a name anyway.
+    defaults = {node: default_layer_name(position) for node, position in positions.items()}
+    named: dict[Term, list[str]] = {}
+    for name, node in program.layers.items():
+        named.setdefault(node, []).append(name)
+    reserve = {node: names[0] for node, names in named.items() if names == [defaults[node]]}
+    for node in reserve:
+        del named[node]
+    lines = [declaration(tensor) for tensor in program.tensors.values()]
+    lines += _Printer(program.term, named, reserve).lines()
+    return "\n".join(lines) + "\n"
+
+
+def declaration(tensor: Tensor) -> str:
+    """The line that declares a tensor: (input x (shape 1 3 32 32) float32)."""
+    keyword = "constant" if tensor.constant else "input"
+    return f"({keyword} {spelled_name(tensor.name)} {_shape('shape', tensor.dims)} {tensor.dtype})"
+
+
+class _Printer:
+    """The text of one term. `named` gives let names; `reserve` those of nodes that are bound only when they must be."""
+
+    def __init__(self, root: Term, named: Mapping[Term, list[str]], reserve: Mapping[Term, str] | None = None) -> None:
+        self.root, self.named, self.reserve = root, named, reserve or {}
+        self.taken = {name for names in named.values() for name in names} | set(self.reserve.values())
+        self.generated = 0
+        self.bindings: list[list[str]] = []
+
+    def lines(self) -> list[str]:
+        uses = Counter(child for term in postorder(self.root) for child in term.children)
+        texts: dict[Term, list[str]] = {}
+        heights: dict[Term, int] = {}
+        for term in postorder(self.root):
+            text = _form(term, [texts[child] for child in term.children])
+            heights[term] = 1 + max((heights[child] for child in term.children), default=0)
+            for child in term.children:
+                uses[child] -= 1
+                if not uses[child]:
+                    texts.pop(child, None)
+            inner = term is not self.root and bool(term.children)
+            if term in self.named or (inner and (uses[term] > 1 or heights[term] >= _DEEPEST)):
+                text, heights[term] = [self._bind(term, text)], 0
+            texts[term] = text
+        body = texts[self.root]
+        return _let(self.bindings, body) if self.bindings else body
+
+    def _bind(self, term: Term, text: list[str]) -> str:
+        names = self.named.get(term) or [self.reserve.get(term) or self._generate()]
+        first, *others = map(spelled_name, names)
+        flat = f"({first} {text[0]})"
+        fits = len(text) == 1 and len(flat) <= _LINE
+        self.bindings.append([flat] if fits else [f"({first}", *_closed(_indented(text))])
+        self.bindings += [[f"({other} {first})"] for other in others]
+        return first
+
+    def _generate(self) -> str:
+        name = f"n{self.generated}"
+        self.generated += 1
+        return self._generate() if name in self.taken else name
+
+
+def _let(bindings: list[list[str]], body: list[str]) -> list[str]:
+    lines = [line for binding in bindings for line in _indented(binding, 6)]
+    lines[0] = f"(let ({lines[0].lstrip()}"
+    return [*_closed(lines), *_closed(_indented(body))]
+
+
+def _form(term: Term, children: Sequence[list[str]]) -> list[str]:
+    """The lines of one operator around those of its children."""
+    head, parts = _parts(term, children)
+    texts = [part if isinstance(part, str) else part[0] for part in parts]
+    if all(isinstance(part, str) or len(part) == 1 for part in parts):
+        flat = f"({' '.join([head, *texts])})"
+        if len(flat) <= _LINE or not children:
+            return [flat]
+    lines = [f"({head}"]
+    after_attribute = True
+    for part in parts:
+        if not isinstance(part, str):
+            lines += _indented(part)
+        elif after_attribute:
+            lines[-1] += f" {part}"
+        else:
+            lines.append(f"  {part}")
+        after_attribute = isinstance(part, str)
+    return _closed(lines)
+
+
+def _parts(term: Term, children: Sequence[list[str]]) -> tuple[str, list[str | list[str]]]:
+    """The operator's text, and its arguments in order: attributes as text, children as lines."""
+    operator = term.operator
+    if operator.name == "access-literal":
+        value, dtype = map(str, term.attributes)
+        return operator.name, [f"(literal {value})" if dtype == _DEFAULT_DTYPE else f"(literal {value} {dtype})"]
+    for spelling in SPELLINGS.values():
+        if spelling.operator == operator.name:
+            arguments = spelling.contract(*term.arguments())
+            if arguments is not None:
+                lines = iter(children)
+                return spelling.name, [next(lines) if isinstance(a, Term) else str(a) for a in arguments]
+    woven = weave(operator, children, term.attributes)
+    return operator.name, [_argument(field, value) for field, value in zip(_each(operator.fields), woven, strict=False)]
+
+
+def _each(fields: tuple[Field, ...]) -> Iterator[Field]:
+    """The fields, the last one again and again when it takes all remaining arguments."""
+    yield from fields
+    while fields and fields[-1].kind is Kind.TERMS:
+        yield fields[-1]
+
+
+def _argument(field: Field, value: Any) -> str | list[str]:
+    if field.kind in (Kind.TERM, Kind.TERMS):
+        lines: list[str] = value
+        return lines
+    if field.kind is Kind.ACCESS_SHAPE:
+        return f"(access-shape {_shape('shape', value[0])} {_shape('shape', value[1])})"
+    if field.kind in (Kind.SHAPE, Kind.INTS):
+        return _shape("shape" if field.kind is Kind.SHAPE else "list", value)
+    return spelled_name(value.name) if field.kind is Kind.TENSOR else str(value)
+
+
+def _shape(keyword: str, sizes: Dims) -> str:
+    return f"({' '.join([keyword, *map(str, sizes)])})"
+
+
+def _indented(lines: Sequence[str], columns: int = 2) -> list[str]:
+    return [" " * columns + line for line in lines]
+
+
+def _closed(lines: list[str]) -> list[str]:
+    return [*lines[:-1], lines[-1] + ")"]

@@ -1,0 +1,55 @@
+"""The table of built-in models."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from difflib import get_close_matches
+from typing import Any, TypeVar
+
+from glenside.ir.errors import BadInput
+from glenside.ir.program import Program
+
+Build = TypeVar("Build", bound=Callable[..., Program])
+
+_MODELS: dict[str, Callable[..., Program]] = {}
+
+
+def model(build: Build) -> Build:
+    """Register a function from parameters (all with defaults) to a Program under its name, with hyphens."""
+    name = build.__name__.replace("_", "-")
+    if name in _MODELS:
+        raise ValueError(f"{name} is declared twice")
+    _MODELS[name] = build
+    return build
+
+
+def models() -> dict[str, str]:
+    """Every built-in model with one line about it."""
+    return {name: (inspect.getdoc(build) or "").split("\n")[0] for name, build in sorted(_MODELS.items())}
+
+
+def parameters(name: str) -> dict[str, Any]:
+    """The parameters of a model with their defaults. Raises BadInput for an unknown name."""
+    if name not in _MODELS:
+        close = get_close_matches(name, _MODELS, 1)
+        raise BadInput(
+            f"there is no model {name!r}{f'; did you mean {close[0]}?' if close else ''}; "
+            f"the models are {', '.join(sorted(_MODELS))}"
+        )
+    return {p.name: p.default for p in inspect.signature(_MODELS[name]).parameters.values()}
+
+
+def load(name: str, **values: Any) -> Program:
+    """Build a model by name. Raises BadInput for an unknown name or parameter."""
+    name = name.replace("_", "-")
+    known = parameters(name)
+    for parameter in values:
+        if parameter not in known:
+            raise BadInput(f"model {name} requires parameters among {', '.join(known)}, got {parameter}")
+    return _MODELS[name](**values)
+
+
+def builder_of(name: str) -> Callable[..., Program] | None:
+    """The function that builds a model, by its Python name."""
+    return _MODELS.get(name.replace("_", "-"))

@@ -1,0 +1,42 @@
+"""The built-in targets by name. `name:RxC` on the command line becomes a call of the function with those sizes."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable
+
+from glenside.ir.errors import BadInput
+from glenside.target import Target
+
+Maker = Callable[[int, int], Target]
+TARGETS: dict[str, tuple[str, str, Maker]] = {}
+
+
+def target(name: str, usage: str) -> Callable[[Maker], Maker]:
+    """Register a function from sizes to a Target under a name; `usage` is how it is written on the command line."""
+
+    def declare(maker: Maker) -> Maker:
+        TARGETS[name] = (usage, inspect.cleandoc(maker.__doc__ or ""), maker)
+        return maker
+
+    return declare
+
+
+def sizes(text: str) -> tuple[int, int]:
+    """`64x64` -> (64, 64). Raises BadInput."""
+    match = re.fullmatch(r"(\d{1,9})x(\d{1,9})", text)
+    if match is None or int(match[1]) == 0 or int(match[2]) == 0:
+        raise BadInput(f"an array is written ROWSxCOLUMNS with sizes of at least 1, such as 64x64; got {text!r}")
+    return int(match[1]), int(match[2])
+
+
+def parse_target(text: str) -> Target:
+    """`systolic-array:64x64` -> its Target. Raises BadInput for an unknown name or a size that is not one."""
+    name, _, arguments = text.partition(":")
+    if name not in TARGETS:
+        raise BadInput(f"there is no target {name!r}; the targets are {', '.join(u for u, _, _ in TARGETS.values())}")
+    usage, _, maker = TARGETS[name]
+    if not arguments:
+        raise BadInput(f"the target {name} is written {usage}, got {text!r}")
+    return maker(*sizes(arguments))

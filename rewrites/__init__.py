@@ -1,0 +1,29 @@
+"""The rules, in families. Every module of this package is found and loaded; a target names the families that it wants."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from importlib import import_module
+from pkgutil import iter_modules
+
+from glenside.egraph.rule import Clause, Example, Rule, rewrite
+from rewrites.declare import RULES, rule
+
+for _module in sorted(info.name for info in iter_modules(__path__)):
+    import_module(f"{__name__}.{_module}")
+
+__all__ = ["RULES", "Clause", "Example", "Rule", "families", "of_families", "rewrite", "rule"]
+
+
+def families() -> list[str]:
+    """The names of the families, in alphabetical order."""
+    return sorted({r.family for r in RULES.values()})
+
+
+def of_families(names: Iterable[str]) -> tuple[Rule, ...]:
+    """The rules of these families, in a fixed order. Raises KeyError for a family that has none."""
+    wanted = list(names)
+    unknown = [name for name in wanted if name not in families()]
+    if unknown:
+        raise KeyError(f"no rule is of the family {unknown[0]}")
+    return tuple(sorted((r for r in RULES.values() if r.family in wanted), key=lambda r: r.name))

@@ -1,0 +1,418 @@
+"""Extractors against brute force, and on shapes that break naive ones: cycles, exponential sharing, great depth."""
+
+from __future__ import annotations
+
+import pickle
+import random
+import threading
+import time
+from _thread import interrupt_main
+from collections.abc import Iterator, Sequence
+
+import pytest
+
+from extract import (
+    METHODS,
+    Cost,
+    Extraction,
+    Limits,
+    NoExtraction,
+    Problem,
+    children_first,
+    extract_dag,
+    extract_exact,
+    extract_greedy,
+    total_cost,
+    tree_cost,
+)
+from extract import extract as run
+from extract.dag import derive
+from extract.graph import prepare
+from extract.lower_bound import exclusive_costs, landmarks, lower_bound
+from extract.reduction import blocks, reduce
+from extract.scopes import scopes
+from glenside.ir.errors import BadInput, GlensideError
+
+Node = tuple[tuple[int, ...], Cost]
+BATCHES = range(8)
+
+
+def problem(
+    *classes: Sequence[Node], roots: tuple[int, ...] = (0,), boundaries: frozenset[int] = frozenset()
+) -> Problem:
+    nodes = [node for own in classes for node in own]
+    counter = iter(range(len(nodes)))
+    numbered = tuple(tuple(next(counter) for _ in own) for own in classes)
+    return Problem(numbered, tuple(kids for kids, _ in nodes), tuple(cost for _, cost in nodes), roots, boundaries)
+
+
+def random_problem(seed: int, most: int = 8) -> Problem:
+    """Small, with cycles, self-loops, repeated children, zero costs, several roots and random boundaries."""
+    r = random.Random(seed)
+    count, dimension = r.randint(1, most), r.randint(1, 3)
+    classes: list[list[Node]] = []
+    for c in range(count):
+        classes.append([])
+        for _ in range(r.choice([1, 1, 2, 2, 3, 4])):
+            pool = range(count) if r.random() < 0.5 else range(c + 1, count)
+            kids = tuple(r.choice(pool) for _ in range(r.choice([0, 1, 1, 2, 2, 3]))) if pool else ()
+            classes[c].append((kids, tuple(r.choice([0, 0, 1, r.randint(0, 6)]) for _ in range(dimension))))
+    roots = tuple(r.randrange(count) for _ in range(r.randint(1, 2)))
+    boundaries = frozenset(c for c in range(count) if r.random() < r.choice([0.0, 0.3]))
+    return problem(*classes, roots=roots, boundaries=boundaries)
+
+
+def answers(p: Problem) -> Iterator[dict[int, int]]:
+    """Every choice that is closed and acyclic, by enumeration."""
+    stack: list[tuple[dict[int, int], tuple[int, ...]]] = [({}, p.roots)]
+    while stack:
+        choice, wanted = stack.pop()
+        missing = [c for c in wanted if c not in choice]
+        if missing:
+            stack += [({**choice, missing[0]: n}, (*missing[1:], *p.children[n])) for n in p.classes[missing[0]]]
+        elif is_acyclic(p, choice):
+            yield choice
+
+
+def is_acyclic(p: Problem, choice: dict[int, int]) -> bool:
+    """By removing leaves until nothing is left: not the way that the code under test goes."""
+    left = dict(choice)
+    while left:
+        leaves = [c for c, n in left.items() if not any(d in left for d in p.children[n])]
+        if not leaves:
+            return False
+        for c in leaves:
+            del left[c]
+    return True
+
+
+def vector_sum(p: Problem, choice: dict[int, int]) -> Cost:
+    return tuple(map(sum, zip(*(p.costs[n] for n in choice.values()), strict=True)))
+
+
+def check(p: Problem, answer: Extraction) -> None:
+    """Roots and children chosen, nothing else; each from its own class; no cycle; the cost adds up."""
+    needed, stack = set(), list(p.roots)
+    while stack:
+        c = stack.pop()
+        if c not in needed:
+            needed.add(c)
+            assert answer.choice[c] in p.classes[c]
+            stack += p.children[answer.choice[c]]
+    choice = dict(answer.choice)
+    assert needed == set(choice)
+    assert is_acyclic(p, choice) if len(choice) < 200 else len(children_first(p, choice)) == len(choice)
+    assert answer.cost == vector_sum(p, choice) == total_cost(p, choice)
+
+
+@pytest.mark.parametrize("batch", BATCHES)
+def test_every_method_agrees_with_brute_force(batch: int) -> None:
+    for seed in range(batch * 100, batch * 100 + 100):
+        p = random_problem(seed)
+        known = list(answers(p))
+        if not known:
+            for method in METHODS:
+                with pytest.raises(NoExtraction):
+                    run(p, method)
+            continue
+        best = min(vector_sum(p, choice) for choice in known)
+        found = {method: run(p, method) for method in METHODS}
+        for answer in found.values():
+            check(p, answer)
+            assert answer.bound is None or answer.bound <= best
+            assert not answer.proven or answer.cost == best == answer.bound
+        assert found["exact"].proven
+        assert found["auto"].proven
+        assert found["dag"].cost <= found["greedy"].cost
+        assert tree_cost(p, dict(found["greedy"].choice)) == min(tree_cost(p, choice) for choice in known)
+
+
+@pytest.mark.parametrize("batch", BATCHES)
+def test_the_integer_program_alone_finds_the_optimum(batch: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the reduction, every choice is left to the solver: cycles, sharing and levels are in its rows."""
+    monkeypatch.setattr("extract.reduction._without_hopeless", lambda live, *rest: list(live.nodes))
+    monkeypatch.setattr("extract.reduction._without_dominated", lambda live, forced, c, own: own)
+    solved = 0
+    for seed in range(5000 + batch * 40, 5040 + batch * 40):
+        p = random_problem(seed, most=9)
+        known = list(answers(p))
+        if known:
+            start = Extraction(known[-1], vector_sum(p, known[-1]))
+            answer = extract_exact(p, start=start)
+            check(p, answer)
+            assert answer.proven
+            assert answer.cost == min(vector_sum(p, choice) for choice in known)
+            solved += answer.cost < start.cost
+    assert solved > 5
+
+
+@pytest.mark.parametrize("batch", BATCHES)
+def test_reduction_keeps_the_optimum_and_landmarks_are_in_every_answer(batch: int) -> None:
+    for seed in range(9000 + batch * 60, 9060 + batch * 60):
+        p = random_problem(seed)
+        known = list(answers(p))
+        if not known:
+            continue
+        live = prepare(p)
+        best = min(vector_sum(p, choice) for choice in known)
+        reduced = reduce(live)
+        kept = {n for nodes in reduced.live.nodes for n in nodes}
+        assert min(vector_sum(p, choice) for choice in known if kept.issuperset(choice.values())) == best
+        needed = set.intersection(*({*choice} for choice in known))
+        assert set(landmarks(live)) <= needed
+        forced = landmarks(live)
+        assert p.unpack(lower_bound(forced, exclusive_costs(live, scopes(live, forced)))) <= best
+
+
+def test_dag_is_valid_and_never_worse_than_greedy_on_a_thousand_graphs() -> None:
+    optimal = 0
+    for seed in range(20_000, 21_000):
+        p = random_problem(seed, most=14)
+        try:
+            dag, greedy = extract_dag(p), extract_greedy(p)
+        except NoExtraction:
+            continue
+        check(p, dag)
+        check(p, greedy)
+        assert dag.cost <= greedy.cost
+        optimal += dag.cost == run(p).cost
+    assert optimal > 600
+
+
+def test_dag_sees_sharing_that_a_tree_does_not() -> None:
+    # Two uses of class 3 (7 in all) beat two separate leaves (5 + 5), though each leaf alone is cheaper.
+    p = problem(
+        [((1, 2), (0,))],
+        [((3,), (0,)), ((), (5,))],
+        [((3,), (0,)), ((), (5,))],
+        [((), (7,))],
+    )
+    assert extract_greedy(p).cost == (10,)
+    assert run(p).cost == (7,)
+    assert run(p).proven
+
+
+def test_costs_are_lexicographic() -> None:
+    p = problem([((), (1, 0, 0)), ((), (0, 900, 1)), ((), (0, 900, 0))])
+    for method in METHODS:
+        assert run(p, method).cost == (0, 900, 0)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_exponential_sharing(method: str) -> None:
+    depth = 200
+    p = problem(*[[((i + 1, i + 1), (1, 2))] for i in range(depth)], [((), (1, 2))])
+    answer = run(p, method)
+    check(p, answer)
+    assert answer.cost == (depth + 1, 2 * (depth + 1))
+    assert tree_cost(p, dict(answer.choice)) == (2 ** (depth + 1) - 1, 2 * (2 ** (depth + 1) - 1))
+
+
+def test_tree_costs_saturate_and_stay_acyclic() -> None:
+    depth = 3000
+    p = problem(*[[((i + 1, i + 1), (1,)), ((max(i - 1, 0), i + 1), (0,))] for i in range(depth)], [((), (1,))])
+    check(p, extract_greedy(p))
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_deep_chain_needs_no_recursion(method: str) -> None:
+    depth = 50_000
+    chain: list[list[Node]] = [[((i + 1,), (0, 3)), ((i + 1, depth), (0, 2))] for i in range(depth - 1)]
+    p = problem(*chain, [((depth,), (0, 1))], [((), (0, 1))])
+    start = time.perf_counter()
+    answer = run(p, method)
+    assert time.perf_counter() - start < 20
+    check(p, answer)
+    assert answer.cost == ((0, 3 * (depth - 1) + 2) if method == "greedy" else (0, 2 * (depth - 1) + 2))
+
+
+def layers(count: int, seed: int, mark: bool) -> Problem:
+    """A chain of layers whose alternatives stay inside the layer, and views that undo each other."""
+    r = random.Random(seed)
+    classes: list[list[Node]] = [[((), (0, 1))]]
+    below, marks = 0, [0]
+    for _ in range(count):
+        first = len(classes)
+        view, a, b, shared, top = range(first, first + 5)
+        classes.append([((below,), (0, 1))])
+        classes.append([((shared,), (0, r.randrange(4))), ((view,), (r.randrange(2), r.randrange(9)))])
+        classes.append([((shared,), (0, r.randrange(4))), ((a, view), (0, r.randrange(9))), ((b,), (0, 0))])
+        classes.append([((view, a), (0, 1)), ((view,), (0, r.randrange(7)))])
+        classes.append([((a, b), (0, 1)), ((shared, b, b), (0, r.randrange(3)))])
+        below = top
+        marks.append(top)
+    return problem(*classes, roots=(below,), boundaries=frozenset(marks if mark else ()))
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_boundaries_keep_the_cost_of_a_chain_of_layers(seed: int) -> None:
+    marked, plain = layers(30, seed, True), layers(30, seed, False)
+    check(marked, extract_dag(marked))
+    assert extract_dag(marked).cost == extract_dag(plain).cost
+    assert run(marked).cost == extract_exact(plain).cost
+    assert run(marked).proven
+
+
+def test_boundaries_do_not_hide_a_cycle() -> None:
+    # Each of two boundaries is free for the other, and so cheapest through the other.
+    p = problem([((1,), (0,)), ((), (9,))], [((0,), (0,)), ((), (8,))], roots=(0, 1), boundaries=frozenset({0, 1}))
+    for method in METHODS:
+        check(p, run(p, method))
+        assert run(p, method).cost == (8,)
+
+
+def test_sets_over_the_limit_cost_quality_not_validity(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("extract.dag.SET_LIMIT", 2)
+    for seed in range(300):
+        p = random_problem(seed, most=14)
+        try:
+            check(p, extract_dag(p))
+        except NoExtraction:
+            continue
+        assert run(p).cost == extract_exact(p).cost
+
+
+def test_the_cost_of_a_derivation_is_exact_when_dominators_compress_it() -> None:
+    for seed in range(300):
+        p = random_problem(seed, most=12)
+        try:
+            live = prepare(p)
+        except NoExtraction:
+            continue
+        pick, total = derive(live, scopes(live), frozenset())
+        for root in live.roots:
+            alone = Problem(p.classes, p.children, p.costs, (root,))
+            below = {c: pick[c] for c in range(len(pick)) if pick[c] >= 0}
+            stack, closed = [root], {}
+            while stack:
+                c = stack.pop()
+                closed[c] = below[c]
+                stack += [d for d in p.children[below[c]] if d not in closed]
+            assert p.unpack(total[root]) == total_cost(alone, closed)
+
+
+def test_a_cyclic_class_is_named() -> None:
+    p = problem([((1,), (1,))], [((2, 3), (1,))], [((1,), (1,))], [((), (1,))])
+    for method in METHODS:
+        with pytest.raises(NoExtraction, match=r"3 classes: 0, 1, 2$") as raised:
+            run(p, method)
+        assert raised.value.classes == (0, 1, 2)
+        assert isinstance(raised.value, GlensideError)
+        assert pickle.loads(pickle.dumps(raised.value)).classes == (0, 1, 2)
+
+
+def test_an_underivable_class_that_no_root_needs_is_no_error() -> None:
+    p = problem([((), (4,)), ((1,), (0,))], [((1,), (0,))], [])
+    assert [run(p, method).cost for method in METHODS] == [(4,)] * 4
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"classes": ((0, 1), (1,))}, "exactly one class"),
+        ({"classes": ((0,), ())}, "exactly one class"),
+        ({"children": ((1,), (2,))}, "children to be classes below 2, got 2"),
+        ({"children": ((-1,), ())}, "children to be classes below 2, got -1"),
+        ({"roots": ()}, "at least one root"),
+        ({"roots": (5,)}, "roots to be classes below 2, got 5"),
+        ({"boundaries": frozenset({3})}, "boundaries to be classes below 2, got 3"),
+        ({"costs": ((1, 2),)}, "one cost for each of 2 e-nodes, got 1"),
+        ({"costs": ((1, 2), (1,))}, "costs of 2 non-negative ints"),
+        ({"costs": ((1, 2), (1, -1))}, r"got \(1, -1\)"),
+        ({"costs": ((1, 2), (1, 0.5))}, r"got \(1, 0.5\)"),
+    ],
+)
+def test_bad_problems_are_refused(fields: dict[str, object], message: str) -> None:
+    good = {"classes": ((0,), (1,)), "children": ((1,), ()), "costs": ((1, 2), (0, 0)), "roots": (0,)}
+    with pytest.raises(BadInput, match=message):
+        Problem(**(good | fields))  # type: ignore[arg-type]
+
+
+def test_unknown_method() -> None:
+    with pytest.raises(BadInput, match="got 'tree'"):
+        run(problem([((), (1,))]), "tree")
+
+
+def hard(size: int, seed: int = 0) -> Problem:
+    """Sharing without structure, which the reduction hardly shrinks."""
+    r = random.Random(seed)
+    count = size * 2 // 3
+    classes: list[list[Node]] = [[] for _ in range(count)]
+    for i in range(size):
+        c = i if i < count else r.randrange(count)
+        pool = range(max(0, c - 200), c)
+        kids = tuple(r.choice(pool) for _ in range(r.choice((1, 2, 2, 3)))) if pool else ()
+        classes[c].append((kids, (0, r.randrange(1, 20))))
+    return problem(*classes, roots=(count - 1,))
+
+
+def test_a_deadline_keeps_the_best_answer_and_a_bound() -> None:
+    p = hard(6000)
+    start = time.perf_counter()
+    answer = run(p, "exact", time_limit=1.0)
+    assert time.perf_counter() - start < 6
+    check(p, answer)
+    assert answer.stopped == "time-limit"
+    assert answer.bound is not None
+    assert answer.bound <= answer.cost <= extract_dag(p).cost
+    assert answer.gap is not None
+    assert answer.gap > (0, 0)
+
+
+def test_ctrl_c_keeps_the_best_answer() -> None:
+    p = hard(6000)
+    timer = threading.Timer(1.5, interrupt_main)
+    timer.start()
+    start = time.perf_counter()
+    answer = extract_exact(p, Limits.after(60))
+    assert time.perf_counter() - start < 5
+    check(p, answer)
+    assert answer.stopped == "interrupted"
+
+
+def test_auto_leaves_large_blocks_to_the_heuristics_and_is_deterministic() -> None:
+    p = hard(3000)
+    first, second = run(p, node_limit_for_exact=200), run(p, node_limit_for_exact=200)
+    check(p, first)
+    assert first.stopped == "size-limit"
+    assert first == second
+    assert list(first.choice) == list(second.choice)
+
+
+def test_large_costs_stay_exact() -> None:
+    # Beyond 2^53 in total, where doubles cannot tell the two answers apart.
+    big = 1 << 60
+    p = problem(
+        [((1, 2), (big, big)), ((1,), (big, big + 1))], [((), (1, big)), ((), (0, 3))], [((), (0, 1)), ((), (0, 0))]
+    )
+    answer = run(p)
+    assert answer.cost == min(vector_sum(p, choice) for choice in answers(p))
+
+
+def test_a_block_is_no_larger_than_what_is_undecided() -> None:
+    """A long chain of layers falls apart into blocks of one layer each, however long it is."""
+    reduced = reduce(prepare(layers(200, 3, False)))
+    groups = blocks(reduced)
+    assert max((len(group) for group in groups), default=0) <= 5
+
+
+@pytest.mark.parametrize("most", [10**8, 10**15])
+def test_proofs_are_claimed_only_where_doubles_can_carry_them(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("extract.reduction._without_hopeless", lambda live, *rest: list(live.nodes))
+    proven = unproven = 0
+    for seed in range(30_000, 30_060):
+        p = random_problem(seed, most=7)
+        r = random.Random(seed)
+        p = Problem(p.classes, p.children, tuple((r.randrange(most),) for _ in p.costs), p.roots)
+        known = list(answers(p))
+        if known:
+            best = min(vector_sum(p, choice) for choice in known)
+            answer = extract_exact(p, start=Extraction(known[0], vector_sum(p, known[0])))
+            check(p, answer)
+            assert answer.bound is not None
+            assert answer.bound <= best
+            assert not answer.proven or answer.cost == best
+            proven += answer.proven
+            unproven += answer.stopped == "numerics"
+    assert proven
+    assert bool(unproven) == (most > 10**12)

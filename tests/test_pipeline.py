@@ -1,0 +1,148 @@
+"""The whole way: random programs and small networks, optimized, equal to what they were; the figures of the report."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from random_terms import terms
+from rule_checks import assert_all_equal, saturated
+
+import glenside as gl
+from glenside.builder import Builder
+from glenside.ir.interpreter import evaluate
+from glenside.ir.program import Program
+from glenside.ir.term import Term
+from rewrites import RULES
+
+DOT = "(compute dot-product (access-cartesian-product (access (access-tensor a) 1) (access (access-tensor b) 1)))"
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@given(terms())
+def test_every_rule_on_random_programs_is_sound_and_ends(term: Term) -> None:
+    snapshot, search = saturated(Program(term), RULES.values(), {"rows": 3, "columns": 2}, iterations=300)
+    assert search.progress.stopped == "saturated"
+    assert_all_equal(snapshot)
+
+
+@settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
+@given(terms(), st.integers(1, 4), st.integers(1, 4))
+def test_random_programs_optimized_equal_the_original(term: Term, rows: int, columns: int) -> None:
+    result = gl.optimize(Program(term), gl.SystolicArray(rows, columns))
+    assert result.report.checked == "exact", result.report.checked
+    assert result.stopped == "saturated"
+    assert result.program.term.type == term.type
+
+
+@pytest.mark.parametrize(("rows", "columns"), [(1, 1), (4, 4), (3, 7), (8, 2), (64, 64)])
+@pytest.mark.parametrize(("m", "k", "n"), [(1, 1, 1), (5, 7, 3), (2, 16, 9), (9, 33, 10)])
+def test_a_product_becomes_whole_tiles(rows: int, columns: int, m: int, k: int, n: int) -> None:
+    result = gl.optimize(gl.parse(DOT, shapes={"a": (m, k), "b": (n, k)}), gl.SystolicArray(rows, columns))
+    (row,) = result.report.layers
+    tiles = math.ceil(k / rows) * math.ceil(n / columns)
+    assert row.mapped
+    assert row.checked == "exact"
+    assert (row.groups, row.m, row.k, row.n, row.macs) == (1, m, k, n, m * k * n)
+    assert (row.tiles, row.cycles) == (tiles, tiles * (m + 2 * rows + columns - 2))
+    assert row.utilization == pytest.approx(row.macs / (row.cycles * rows * columns))
+
+
+def _network(rows: int) -> Program:
+    """Everything a layer can be: dense, strided, dilated, grouped, depthwise with a multiplier, pointwise, 1-d, batched."""
+    b = Builder("mixed")
+    x = b.input("x", (2, 4, 9, 7))
+    y = b.relu(b.conv(x, b.constant("w1", (6, 4, 3, 3)), strides=(2, 1), padding=1, name="strided"))
+    y = b.conv(y, b.constant("w2", (6, 2, 3, 2)), groups=3, dilations=(1, 2), padding=1, name="grouped")
+    y = b.relu(b.conv(y, b.constant("w3", (12, 1, 3, 3)), groups=6, padding=1, name="depthwise"))
+    y = b.conv(y, b.constant("w4", (5, 12, 1, 1)), name="pointwise")
+    flat = b.global_average_pool(y)
+    flat = b.reshape(flat, (2, 5))
+    return b.finish(b.softmax(b.linear(flat, b.constant("w5", (rows, 5)), b.constant("c", (rows,)), name="fc"), 1))
+
+
+@pytest.mark.parametrize(("rows", "columns"), [(4, 4), (5, 3), (16, 8)])
+def test_a_network_of_every_kind_of_layer(rows: int, columns: int) -> None:
+    program = _network(7)
+    result = gl.optimize(program, gl.SystolicArray(rows, columns))
+    assert [row.name for row in result.report.layers] == ["strided", "grouped", "depthwise", "pointwise", "fc"]
+    assert result.report.ok, [(row.name, row.checked, row.nearest_miss) for row in result.report.layers]
+    for row in result.report.layers:
+        tiles = row.groups * math.ceil(row.k / rows) * math.ceil(row.n / columns)
+        assert (row.tiles, row.cycles) == (tiles, tiles * (row.m + 2 * rows + columns - 2))
+    values = program.seeded_constants(0).constants
+    values = {**values, "x": np.random.default_rng(0).standard_normal((2, 4, 9, 7)).astype(np.float32)}
+    before, after = (evaluate([p.term], values)[0] for p in (program, result.program))
+    np.testing.assert_allclose(before, after, rtol=1e-4, atol=1e-5)
+
+
+def test_a_grouped_product_is_one_instruction() -> None:
+    b = Builder("depthwise")
+    x = b.input("x", (1, 9, 8, 8))
+    program = b.finish(b.conv(x, b.constant("w", (9, 1, 3, 3)), groups=9, padding=1, name="dw"))
+    result = gl.optimize(program, gl.SystolicArray(16, 4))
+    (row,) = result.report.layers
+    assert row.tiles == 9
+    assert sum(node.operator == "systolic-array" for node in result.egraph.nodes) == 1
+
+
+def test_what_cannot_be_mapped_comes_out_and_is_named() -> None:
+    program = gl.parse("(compute dot-product (access (access-tensor p) 1))", shapes={"p": (3, 2, 5)})
+    result = gl.optimize(program, gl.SystolicArray(4, 4))
+    (row,) = result.report.layers
+    assert not row.mapped
+    assert row.checked == "exact"
+    assert "not a product of two operands" in row.nearest_miss
+    assert "1 of 1 products stayed off the array: product-1" in result.report.unmapped_sentence()
+    assert not result.report.ok
+
+
+def test_stopping_early_still_gives_a_checked_program() -> None:
+    program = gl.parse(DOT, shapes={"a": (5, 40), "b": (30, 40)})
+    for iterations in (1, 4, 9):
+        result = gl.optimize(program, gl.SystolicArray(4, 4), limits=gl.Limits(iterations=iterations))
+        assert result.stopped == "iteration-limit"
+        assert result.report.checked == "exact"
+    assert "iteration-limit" in result.report.layers[0].nearest_miss or result.report.layers[0].mapped
+
+
+def test_layers_that_are_the_same_are_counted_once() -> None:
+    text = f"(let ((p {DOT})) (compute elementwise-add (access-pair p p)))"
+    result = gl.optimize(gl.parse(text, shapes={"a": (3, 4), "b": (2, 4)}), gl.SystolicArray(4, 2))
+    assert result.report.totals["layers"] == 1
+    assert result.report.totals["tiles"] == 1
+
+
+def test_integer_programs_are_checked_in_their_own_arithmetic() -> None:
+    text = f"(input a (shape 5 9) int8) (constant b (shape 3 9) int8) {DOT}"
+    result = gl.optimize(gl.parse(text), gl.SystolicArray(4, 2))
+    assert result.report.ok
+    assert result.program.term.access.dtype == "int32"
+
+
+def test_sizes_of_zero_are_legal() -> None:
+    for m, k, n in ((0, 3, 2), (3, 0, 2), (3, 2, 0)):
+        result = gl.optimize(gl.parse(DOT, shapes={"a": (m, k), "b": (n, k)}), gl.SystolicArray(2, 2))
+        assert result.report.checked == "exact"
+
+
+def test_the_answer_is_the_same_every_time() -> None:
+    texts = [str(gl.optimize(_network(5), gl.SystolicArray(4, 3), verify=False).program) for _ in range(2)]
+    assert texts[0] == texts[1]
+
+
+def test_the_usual_mapping_of_mobilenet_v1() -> None:
+    """The figures of the usual mapping (SCALE-Sim's, without its -1 for each product)."""
+    result = gl.optimize(gl.models.mobilenet_v1(), gl.SystolicArray(64, 64))
+    assert result.report.totals == {
+        "layers": 28,
+        "mapped": 28,
+        "tiles": 5_984,
+        "cycles": 3_219_520,
+        "macs": 568_740_352,
+    }
+    assert result.stopped == "saturated"
+    assert result.report.ok

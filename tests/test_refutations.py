@@ -1,0 +1,101 @@
+"""The unsound neighbours of the rules, each as two terms that look equal: no rule may ever make them so."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from rule_checks import saturated, whole_numbers
+
+from glenside.egraph.encode import program_nodes
+from glenside.ir.interpreter import evaluate
+from glenside.ir.program import Program
+from glenside.ir.term import build
+from glenside.ir.text import parse
+from rewrites import RULES
+
+DOT = "(compute dot-product {})"
+PAIRS = "(access-cartesian-product (access (access-tensor a) 1) (access (access-tensor b) 1))"  # (M, N)(2, K)
+
+# (why it is wrong, left, right, shapes)
+UNSOUND = {
+    "flattening across the tuple axis": (
+        DOT.format(PAIRS),
+        DOT.format(f"(access-reshape {PAIRS} (access-shape (shape 3 4) (shape 10)))"),
+        {"a": (3, 5), "b": (4, 5)},
+    ),
+    "dropping a zero pad of the tuple axis": (
+        DOT.format(PAIRS),
+        DOT.format(f"(access-pad {PAIRS} zero-padding 2 0 1)"),
+        {"a": (3, 5), "b": (4, 5)},
+    ),
+    "a concatenation of the tuple axis as a sum": (
+        DOT.format(f"(access-concatenate {PAIRS} {PAIRS} 2)"),
+        f"(compute elementwise-add (access-pair {DOT.format(PAIRS)} {DOT.format(PAIRS)}))",
+        {"a": (3, 5), "b": (4, 5)},
+    ),
+    "a maximum over windows that do not cover the item": (
+        "(compute reduce-max (access-tensor a))",
+        "(compute reduce-max (access (compute reduce-max (access-windows (access-tensor a) (shape 3) (shape 2))) 0))",
+        {"a": (6,)},
+    ),
+    "a reshape past the split that it relied on": (
+        DOT.format("(access-reshape (access (access-tensor a) 1) (access-shape (shape 2 3) (shape 4)))"),
+        f"(access-reshape {DOT.format('(access (access-tensor a) 0)')} (access-shape (shape) (shape)))",
+        {"a": (6, 4)},
+    ),
+    "only the first C filters of a channel multiplier": (
+        "(access-slice (compute dot-product (access-product (access (access-tensor a) 2) (access (access-tensor b) 2) 1))"
+        " 2 0 1)",
+        "(access-slice (compute dot-product (access-product (access (access-tensor a) 2) (access (access-tensor b) 2) 1))"
+        " 2 1 2)",
+        {"a": (3, 5, 4), "b": (3, 2, 4)},
+    ),
+    "zero padding under reduce-max": (
+        "(compute reduce-max (access-tensor a))",
+        "(compute reduce-max (access-pad (access-tensor a) zero-padding 0 0 1))",
+        {"a": (5,)},
+    ),
+    "zero padding under reduce-mean": (
+        "(compute reduce-mean (access-tensor a))",
+        "(compute reduce-mean (access-pad (access-tensor a) zero-padding 0 0 1))",
+        {"a": (5,)},
+    ),
+    "zero padding moved out of softmax": (
+        "(compute softmax (access-pad (access (access-tensor a) 1) zero-padding 0 0 1))",
+        "(access-pad (compute softmax (access (access-tensor a) 1)) zero-padding 0 0 1)",
+        {"a": (3, 5)},
+    ),
+    "padding the depth with what is not zero": (
+        DOT.format(PAIRS),
+        DOT.format(f"(access-pad {PAIRS} min-padding 3 0 1)"),
+        {"a": (3, 5), "b": (4, 5)},
+    ),
+    "a transpose that moves the tuple axis": (
+        DOT.format("(access (access-tensor a) 1)"),
+        DOT.format("(access-transpose (access (access-tensor a) 1) (list 0 2 1))"),
+        {"a": (4, 3, 3)},
+    ),
+    "the place of a maximum after a rearrangement": (
+        "(compute argmax (access-tensor a))",
+        "(compute argmax (access-transpose (access-tensor a) (list 1 0)))",
+        {"a": (4, 3)},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", UNSOUND)
+def test_unsound_neighbour_is_refuted(name: str) -> None:
+    left_text, right_text, shapes = UNSOUND[name]
+    left, right = (parse(text, shapes=shapes).term for text in (left_text, right_text))
+    both = Program(build("construct-tuple", left, right))
+    assert any(_differ(both, seed) for seed in range(200)), "the pair is not a counterexample"
+    snapshot, search = saturated(both, RULES.values(), {"rows": 3, "columns": 2}, iterations=200)
+    nodes = program_nodes(both.term)
+    assert search.progress.stopped == "saturated"
+    assert snapshot.program[nodes.index(left)] != snapshot.program[nodes.index(right)]
+
+
+def _differ(both: Program, seed: int) -> bool:
+    values = {n: v - 6 for n, v in whole_numbers(both.tensors, seed).items()}  # negative: a zero is the largest
+    one, other = evaluate(both.term.children, values)
+    return one.shape != other.shape or not np.array_equal(one, other)

@@ -1,0 +1,59 @@
+"""For every rule, from its record alone: it fires, all that it adds is equal, types are kept."""
+
+from __future__ import annotations
+
+import pytest
+from rule_checks import assert_all_equal, drawn, saturated
+
+from glenside.egraph.rule import Example, Rule
+from rewrites import RULES
+
+CASES = [
+    pytest.param(rule, example, id=f"{rule.name}-{i}") for rule in RULES.values() for i, example in enumerate(rule.examples)
+]
+PARAMETERS = {"rows": 3, "columns": 2}
+
+
+@pytest.mark.parametrize(("rule", "example"), CASES)
+@pytest.mark.parametrize("seed", [0, 1])
+def test_rule_fires_and_is_sound(rule: Rule, example: Example, seed: int) -> None:
+    program = drawn(example, seed)
+    parameters = {**PARAMETERS, **example.parameters}
+    snapshot, search = saturated(program, [rule], parameters, example.wants)
+    assert search.progress.rules[rule.name].matches > 0, f"{rule.name} does not fire on its example"
+    assert search.progress.stopped == "saturated"
+    assert assert_all_equal(snapshot, seed) >= len(snapshot.classes)
+
+
+@pytest.mark.parametrize("rule", [r for r in RULES.values() if r.family != "analyses"], ids=lambda r: r.name)
+def test_every_clause_of_a_rule_fires_somewhere(rule: Rule) -> None:
+    """A clause that no example reaches is a rule without a test."""
+    fired: set[int] = set()
+    for example in rule.examples:
+        one_by_one = [
+            Rule(f"clause-{i}", rule.family, rule.doc, (clause,), rule.examples, rule.relations)
+            for i, clause in enumerate(rule.clauses)
+        ]
+        parameters = {**PARAMETERS, **example.parameters}
+        _, search = saturated(drawn(example, 0), one_by_one, parameters, example.wants)
+        fired |= {i for i in range(len(rule.clauses)) if search.progress.rules[f"clause-{i}"].matches > 0}
+    missing = [rule.clauses[i].facts for i in range(len(rule.clauses)) if i not in fired]
+    assert not missing, f"no example of {rule.name} reaches {missing}"
+
+
+@pytest.mark.parametrize("rule", RULES.values(), ids=lambda r: r.name)
+def test_rule_says_its_equation(rule: Rule) -> None:
+    assert rule.equation
+    assert "Sound because" in rule.doc
+
+
+@pytest.mark.parametrize("rule", RULES.values(), ids=lambda r: r.name)
+def test_all_rules_together_end_and_are_sound(rule: Rule) -> None:
+    """On every example: all rules saturate without a limit, and every e-node of every class is equal."""
+    for example in rule.examples:
+        program = drawn(example, 2)
+        snapshot, search = saturated(
+            program, RULES.values(), {**PARAMETERS, **example.parameters}, example.wants, iterations=200
+        )
+        assert search.progress.stopped == "saturated"
+        assert_all_equal(snapshot)
