@@ -1,4 +1,4 @@
-"""The pipeline, as one function of named stages: program -> e-graph -> saturate -> extract -> checked program + report."""
+"""The pipeline in named stages: program -> e-graph -> saturate -> extract -> checked program + report."""
 
 from __future__ import annotations
 

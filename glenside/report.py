@@ -162,9 +162,7 @@ def cones(
     return result
 
 
-def _below(
-    snapshot: Snapshot, choice: Mapping[int, int], root: int, layers: set[int], seen: set[int]
-) -> Iterator[int]:
+def _below(snapshot: Snapshot, choice: Mapping[int, int], root: int, layers: set[int], seen: set[int]) -> Iterator[int]:
     stack = [root]
     while stack:
         eclass = stack.pop()
@@ -236,7 +234,9 @@ def nearest_miss(cone: Cone, snapshot: Snapshot, target: Target, stopped: str) -
     """Which product stayed, and what the instruction would have needed of which operand."""
     node = snapshot.nodes[cone.products[0]]
     because = "" if stopped == "saturated" else f"; the search stopped at its {stopped} before that"
-    pairs = next((n for n in snapshot.classes[node.children[0]] if snapshot.nodes[n].operator == "access-product"), None)
+    pairs = next(
+        (n for n in snapshot.classes[node.children[0]] if snapshot.nodes[n].operator == "access-product"), None
+    )
     if pairs is None:
         return f"its pairs are not a product of two operands{because}"
     a, b = (snapshot.types[c] for c in snapshot.nodes[pairs].children)

@@ -1,4 +1,7 @@
-"""The rules, in families. Every module of this package is found and loaded; a target names the families that it wants."""
+"""The rules, in families.
+
+Every module of this package is found and loaded; a target names the families that it wants.
+"""
 
 from __future__ import annotations
 

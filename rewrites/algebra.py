@@ -1,7 +1,7 @@
 """The algebra of movement: slices, concatenations, pads, reshapes, transposes and splits among each other.
 
-Slices sink towards the tensors and cancel against what made the axis; transposes, reshapes and splits of the program itself
-rise, meet and compose. Both directions only ever shorten a path or move one step along it, so they end.
+Slices sink towards the tensors and cancel against what made the axis; transposes, reshapes and splits of the program
+itself rise, meet and compose. Both directions only ever shorten a path or move one step along it, so they end.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ _X = "(access (access-tensor x) 1)"
     relations=TILED,
 )
 def tiled_classes_are_known() -> tuple[Clause, ...]:
-    """Where a slice may cancel: a concatenation or pad of the program, the tiles of a product, and what is computed of them.
+    """Where a slice may cancel: a concatenation or pad of the program, the tiles of a product, and what is computed
+    of them.
 
     An analysis: it adds no e-node. Without it slices would sink into every operand for nothing. Sound because it only
     reads what is there.
@@ -39,8 +40,8 @@ def tiled_classes_are_known() -> tuple[Clause, ...]:
 def slice_of_slice_is_one_slice() -> tuple[Clause, ...]:
     """slice(slice(a, x, lo, hi), x, l, h) = slice(a, x, lo + l, lo + h).
 
-    Sound because both name the same elements of the same axis. The nested form is not subsumed: where a slice of everything
-    is its own operand, the form that would replace it is the same e-node.
+    Sound because both name the same elements of the same axis. The nested form is not subsumed: where a slice of
+    everything is its own operand, the form that would replace it is the same e-node.
     """
     return (rewrite("(access-slice (access-slice a x lo hi) x l h)", "(access-slice a x (+ lo l) (+ lo h))"),)
 
@@ -109,13 +110,15 @@ def slice_sinks_into_pad() -> tuple[Clause, ...]:
             f"{left} (= x y) (= d (dims a)) (>= lo before) (<= hi (+ before (vec-get d x)))",
             "(union root (access-slice a x (- lo before) (- hi before)))",
         ),
-        Clause(
-            f"{left} (!= x y) (source a)", "(union root (access-pad (access-slice a y lo hi) kind x before after))"
-        ),
+        Clause(f"{left} (!= x y) (source a)", "(union root (access-pad (access-slice a y lo hi) kind x before after))"),
     )
 
 
-@rule(FAMILY, Example(f"(access-slice (access-transpose {_X} (list 2 0 1)) 1 1 2)", {"x": "4 n k"}, wants="(tiled $x)"), relations=TILED)
+@rule(
+    FAMILY,
+    Example(f"(access-slice (access-transpose {_X} (list 2 0 1)) 1 1 2)", {"x": "4 n k"}, wants="(tiled $x)"),
+    relations=TILED,
+)
 def slice_sinks_into_transpose() -> tuple[Clause, ...]:
     """slice(transpose(a, p), x) = transpose(slice(a, p[x]), p).
 
@@ -130,7 +133,11 @@ def slice_sinks_into_transpose() -> tuple[Clause, ...]:
     )
 
 
-@rule(FAMILY, Example("(access-slice (access (access-tensor x) 2) 1 1 3)", {"x": "m 4 k"}, wants="(tiled $x)"), relations=TILED)
+@rule(
+    FAMILY,
+    Example("(access-slice (access (access-tensor x) 2) 1 1 3)", {"x": "m 4 k"}, wants="(tiled $x)"),
+    relations=TILED,
+)
 def slice_sinks_into_access() -> tuple[Clause, ...]:
     """slice(access(a, d), x) = access(slice(a, x), d).
 
@@ -149,7 +156,8 @@ _RESHAPED = "(access-reshape (access (access-tensor x) 2) (access-shape (shape 5
     Example(f"(access-concatenate {_RESHAPED} {_RESHAPED} 0)", {"x": "5 n k"}),
 )
 def reshape_leaves_the_leading_axis() -> tuple[Clause, ...]:
-    """slice, pad and concatenate on the first axis of reshape(a) = reshape of them on a, when the reshape keeps that axis.
+    """slice, pad and concatenate on the first axis of reshape(a) = reshape of them on a, when the reshape keeps that
+    axis.
 
     Sound because behind an index of the first axis lies the same block of elements before and after the reshape.
     """
@@ -169,8 +177,7 @@ def reshape_leaves_the_leading_axis() -> tuple[Clause, ...]:
             f" {kept} (= i j) (= (dims b) db) (= sa (split b)) (= (vec-length da) (vec-length db))"
             " (= (vec-get db 0) (vec-get t 0)) (= (vec-remove da 0) (vec-remove db 0))"
             " (= (vec-remove s 0) (vec-remove t 0))",
-            "(union root (access-reshape (access-concatenate a b 0)"
-            " (vec-set s 0 (+ (vec-get s 0) (vec-get t 0))) i))",
+            "(union root (access-reshape (access-concatenate a b 0) (vec-set s 0 (+ (vec-get s 0) (vec-get t 0))) i))",
         ),
     )
 
@@ -202,7 +209,9 @@ def transpose_leaves_pad_and_concatenate() -> tuple[Clause, ...]:
     )
 
 
-@rule(FAMILY, Example("(access-transpose (access-transpose (access-tensor x) (list 2 0 1)) (list 1 0 2))", {"x": "m n k"}))
+@rule(
+    FAMILY, Example("(access-transpose (access-transpose (access-tensor x) (list 2 0 1)) (list 1 0 2))", {"x": "m n k"})
+)
 def transposes_compose() -> tuple[Clause, ...]:
     """transpose(transpose(a, p), q) = transpose(a, p[q]).
 
@@ -268,7 +277,8 @@ def reshapes_compose() -> tuple[Clause, ...]:
     return (
         rewrite("(access-reshape (access-reshape a s i) t j)", "(access-reshape a t j)"),
         Clause(
-            "(= root (access-reshape a s i)) (= d (dims a)) (= (split a) n) (= n (vec-length s)) (= d (vec-append s i))",
+            "(= root (access-reshape a s i)) (= d (dims a)) (= (split a) n)"
+            " (= n (vec-length s)) (= d (vec-append s i))",
             "(union root a)",
         ),
     )

@@ -1,14 +1,15 @@
 """What a matrix unit wants of a product: one axis on each side, depth and width that are multiples of its own.
 
-A flat product is dot(a x b) with a = (M)(K), b = (N)(K), or with one shared axis (G, M)(K), (G, N)(K). Every demand below
-starts at a product, and each only once the one before is met: flatten, pad the width, pad the depth, cut the width, cut
-the depth. One order means that a tile is found in one way, so the search grows with the number of tiles and not faster.
+A flat product is dot(a x b) with a = (M)(K), b = (N)(K), or with one shared axis (G, M)(K), (G, N)(K). Every demand
+below starts at a product, and each only once the one before is met: flatten, pad the width, pad the depth, cut the
+width, cut the depth. One order means that a tile is found in one way, so the search grows with the number of tiles
+and not faster.
 """
 
 from __future__ import annotations
 
+from glenside.egraph.rule import Clause, Example
 from rewrites.declare import rule
-from glenside.egraph.rule import Clause, Example, rewrite
 
 DOT = '(= root (compute "dot-product" (access-product a b n)))'
 SIDES = "(= da (dims a)) (= sa (split a)) (= db (dims b)) (= sb (split b))"
@@ -20,15 +21,15 @@ WANT_SLICES = "(relation want-slices (Access i64 i64))"  # access, axis, size of
 RELATIONS = "\n".join([FLAT, WANT_FLAT, WANT_PAD, WANT_DEPTH, WANT_SLICES])
 
 _CONV = Example(
-    '(compute dot-product (access-cartesian-product (access (access-tensor x) 2) (access (access-tensor w) 1)))',
+    "(compute dot-product (access-cartesian-product (access (access-tensor x) 2) (access (access-tensor w) 1)))",
     {"x": "m n k l", "w": "o k l"},
 )
 _GROUPED = Example(
-    '(compute dot-product (access-product (access (access-tensor x) 3) (access (access-tensor w) 1) 1))',
+    "(compute dot-product (access-product (access (access-tensor x) 3) (access (access-tensor w) 1) 1))",
     {"x": "g m n k l", "w": "g k l"},
 )
 _TWO_SHARED = Example(
-    '(compute dot-product (access-product (access (access-tensor x) 3) (access (access-tensor w) 3) 2))',
+    "(compute dot-product (access-product (access (access-tensor x) 3) (access (access-tensor w) 3) 2))",
     {"x": "g h m k", "w": "g h n k"},
 )
 
@@ -37,8 +38,8 @@ _TWO_SHARED = Example(
 def operands_are_flattened() -> tuple[Clause, ...]:
     """a = reshape(reshape(a; (M)(K)); dims of a), for both operands of a product that is not flat.
 
-    A matrix unit knows one row axis and one depth; with shared axes, one axis for all of them. Sound because reshape keeps
-    the elements of shape and item in row-major order, so the way back restores every axis.
+    A matrix unit knows one row axis and one depth; with shared axes, one axis for all of them. Sound because reshape
+    keeps the elements of shape and item in row-major order, so the way back restores every axis.
     """
     bodies = [
         "(!= (- (vec-length da) sa) 1)",
@@ -73,6 +74,8 @@ _SHARED = Example(
     {"x": "g m k", "w": "g n k"},
     parameters={"rows": 3, "columns": 2},
 )
+
+
 @rule("analyses", _MATMUL, _SHARED, relations=RELATIONS)
 def flat_products_are_known() -> tuple[Clause, ...]:
     """dot(a x b) is flat when a = (M)(K), b = (N)(K), or (G, M)(K), (G, N)(K) with one shared axis.
@@ -136,7 +139,10 @@ def depth_is_padded_to_a_multiple() -> tuple[Clause, ...]:
 
 
 _SLICED = Example(
-    "(access (access-tensor x) 1)", {"x": "6 5 k"}, wants="(want-slices $root 0 2)", parameters={"rows": 3, "columns": 2}
+    "(access (access-tensor x) 1)",
+    {"x": "6 5 k"},
+    wants="(want-slices $root 0 2)",
+    parameters={"rows": 3, "columns": 2},
 )
 
 
@@ -148,7 +154,8 @@ _SLICED = Example(
     relations=RELATIONS,
 )
 def access_is_sliced_once() -> tuple[Clause, ...]:
-    """a = concatenate(slice(a, axis, 0, h), slice(a, axis, h, size)), where a product wants a cut; h is near the middle.
+    """a = concatenate(slice(a, axis, 0, h), slice(a, axis, h, size)), where a product wants a cut; h is near the
+    middle.
 
     Cutting in two leaves ceil(log2 n) levels for n tiles and 2n - 1 slices. Sound because the two slices cover the axis
     without overlap. The width is cut before the depth, so that a tile is reached in one way.
@@ -164,7 +171,8 @@ def access_is_sliced_once() -> tuple[Clause, ...]:
         Clause(
             "(want-slices root axis size) (= d (dims root)) (= whole (vec-get d axis)) (> whole size)"
             " (= half (* size (/ (+ 1 (/ whole size)) 2)))",
-            "(union root (access-concatenate (access-slice root axis 0 half) (access-slice root axis half whole) axis))",
+            "(union root (access-concatenate"
+            " (access-slice root axis 0 half) (access-slice root axis half whole) axis))",
         ),
     )
 

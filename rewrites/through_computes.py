@@ -1,7 +1,7 @@
 """Movement and computations on items: each item is computed by itself, so what moves whole items can move outside.
 
-What rises (concatenate, pad, reshape, transpose) rises only where the program itself has it, not where tiling put it; slices
-sink, because only a product's demand makes them.
+What rises (concatenate, pad, reshape, transpose) rises only where the program itself has it, not where tiling put
+it; slices sink, because only a product's demand makes them.
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ def slice_sinks_into_compute() -> tuple[Clause, ...]:
 def pad_leaves_compute() -> tuple[Clause, ...]:
     """f(pad(a)) = pad(f(a)) with zeros, for pointwise f with f(0) = 0, and for reductions on a shape axis.
 
-    Sound because f makes zero of what was added: an element 0, or an item of zeros whose sum, mean, largest and smallest
-    are 0. Not for softmax, whose item of zeros gives 1/n, and not on an item that a reduction reads.
+    Sound because f makes zero of what was added: an element 0, or an item of zeros whose sum, mean, largest and
+    smallest are 0. Not for softmax, whose item of zeros gives 1/n, and not on an item that a reduction reads.
     """
     left = '(compute f (access-pad a "zero-padding" x before after))'
     right = '(access-pad (compute f a) "zero-padding" x before after)'
@@ -149,15 +149,18 @@ def reductions_ignore_order() -> tuple[Clause, ...]:
 
 @rule(
     FAMILY,
-    Example("(compute reduce-sum (access-concatenate (access (access-tensor x) 1) (access (access-tensor x) 1) 2))",
-            {"x": "m n k"}),
+    Example(
+        "(compute reduce-sum (access-concatenate (access (access-tensor x) 1) (access (access-tensor x) 1) 2))",
+        {"x": "m n k"},
+    ),
     Example("(compute reduce-sum (access-pad (access (access-tensor x) 1) zero-padding 2 1 2))", {"x": "m n k"}),
 )
 def sum_of_parts_is_a_sum() -> tuple[Clause, ...]:
-    """reduce-sum(concatenate(a, b, item axis)) = reduce-sum(a) + reduce-sum(b); of a zero pad of the item, reduce-sum(a).
+    """reduce-sum(concatenate(a, b, item axis)) = reduce-sum(a) + reduce-sum(b); of a zero pad of the item,
+    reduce-sum(a).
 
-    Sound because a sum over two parts is the sum of their sums, and zeros add nothing. Not for reduce-mean, which counts
-    the zeros, and not for reduce-max, for which a zero may be the largest.
+    Sound because a sum over two parts is the sum of their sums, and zeros add nothing. Not for reduce-mean, which
+    counts the zeros, and not for reduce-max, for which a zero may be the largest.
     """
     total = '(compute "reduce-sum" {0})'
     return (

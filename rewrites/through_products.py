@@ -1,7 +1,7 @@
 """Movement leaves a product and its dot-product: slices, concatenations, pads, reshapes, transposes.
 
-Axes of access-product(a, b, n): the n shared ones, the rest of a's shape, the rest of b's shape, the tuple axis, the item.
-Nothing here may touch the tuple axis: dot-product multiplies along it.
+Axes of access-product(a, b, n): the n shared ones, the rest of a's shape, the rest of b's shape, the tuple axis, the
+item. Nothing here may touch the tuple axis: dot-product multiplies along it.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ def _product(a: str, b: str, n: int = 1) -> str:
 def concatenate_leaves_product() -> tuple[Clause, ...]:
     """concatenate(a, c) x b = concatenate(a x b, c x b), and likewise on the right, on the item and on shared axes.
 
-    Sound because a product pairs every item of one side with every item of the other, so a part of one side gives a part
-    of the result. Item and shared axes must be cut on both sides at the same place.
+    Sound because a product pairs every item of one side with every item of the other, so a part of one side gives a
+    part of the result. Item and shared axes must be cut on both sides at the same place.
     """
     left, right = "(access-concatenate a c x)", "(access-concatenate b c y)"
     both = "(= root (access-product (access-concatenate a c x) (access-concatenate b d y) n))"
@@ -74,8 +74,8 @@ _P = _product(_A, _B)
 def concatenate_leaves_dot_product() -> tuple[Clause, ...]:
     """dot(concatenate(p, q, shape axis)) = concatenate(dot p, dot q); along the depth it is dot(p) + dot(q).
 
-    Sound because each item is contracted by itself, and a sum over a depth of two parts is the sum of their sums. Not on
-    the tuple axis: there a concatenation is a product of parts, not a sum.
+    Sound because each item is contracted by itself, and a sum over a depth of two parts is the sum of their sums.
+    Not on the tuple axis: there a concatenation is a product of parts, not a sum.
     """
     root = '(compute "dot-product" (access-concatenate p q x))'
     return (
@@ -103,9 +103,9 @@ def concatenate_leaves_dot_product() -> tuple[Clause, ...]:
 def slice_leaves_product() -> tuple[Clause, ...]:
     """slice(a) x b = slice(a x b) on an axis of a's own shape; likewise on the right, on the item and on shared axes.
 
-    Only where a pad is cut back to its size (the slice begins at 0) or the program itself has the slice: the slices that
-    make tiles must stay on the operands. Sound because a part of one side gives a part of the product; items and shared
-    axes must be cut alike on both sides.
+    Only where a pad is cut back to its size (the slice begins at 0) or the program itself has the slice: the slices
+    that make tiles must stay on the operands. Sound because a part of one side gives a part of the product; items
+    and shared axes must be cut alike on both sides.
     """
     both = "(= root (access-product (access-slice a x lo hi) (access-slice b y lo hi) n))"
     whole = "(= sa (split a)) (= sb (split b))"
@@ -150,15 +150,15 @@ def slice_leaves_dot_product() -> tuple[Clause, ...]:
 
 @rule(
     FAMILY,
-    Example(f'(access-pad {_P} zero-padding 4 1 2)', _SHAPES),
+    Example(f"(access-pad {_P} zero-padding 4 1 2)", _SHAPES),
     Example(f"(compute dot-product {_product(f'(access-pad {_A} zero-padding 1 2 1)', _B)})", _SHAPES),
     Example(f"(compute dot-product {_product(_A, f'(access-pad {_B} zero-padding 1 2 1)')})", _SHAPES),
 )
 def pad_crosses_product() -> tuple[Clause, ...]:
     """pad(a x b, item axis) = pad(a) x pad(b); and dot(pad(a, shape axis) x b) = pad(dot(a x b)).
 
-    Sound because the product pairs items element by element, so both halves of a pair are padded; and because an item of
-    zeros gives 0 with every other, which is what the pad holds. The tuple axis is left alone.
+    Sound because the product pairs items element by element, so both halves of a pair are padded; and because an
+    item of zeros gives 0 with every other, which is what the pad holds. The tuple axis is left alone.
     """
     pad = '(access-pad {0} "zero-padding" {1} before after)'
     inward = pad.format("(access-product a b n)", "x")
@@ -218,17 +218,16 @@ def reshape_leaves_product() -> tuple[Clause, ...]:
         " (= ia (drop da sa)) (= ib (drop db sb)) (= ia ib)"
         " (= sn (take s n)) (= tn (take t n)) (= sn tn) (= tail (drop t n))"
     )
-    made = (
-        "(union root (access-reshape (access-product a b {0}) (vec-append s tail)"
-        " (vec-append (vec-of 2) i)))"
-    )
+    made = "(union root (access-reshape (access-product a b {0}) (vec-append s tail) (vec-append (vec-of 2) i)))"
     return (
         # The few candidates first: joining them with the tables of shapes at once costs far more.
         Clause(
             "(= root (access-product (access-reshape a s i) (access-reshape b t i) n))",
             "(reshaped-product root a s i b t n)",
         ),
-        Clause(f"{facts} (= an (take da n)) (= an sn) (= bn (take db n)) (= bn sn) (>= sa n) (>= sb n)", made.format("n")),
+        Clause(
+            f"{facts} (= an (take da n)) (= an sn) (= bn (take db n)) (= bn sn) (>= sa n) (>= sb n)", made.format("n")
+        ),
         Clause(
             f"{facts} (> n 0) (> sa 0) (> sb 0) (= g (product sn)) (= g (vec-get da 0)) (= g (vec-get db 0))",
             made.format("1"),
@@ -239,8 +238,10 @@ def reshape_leaves_product() -> tuple[Clause, ...]:
 @rule(
     FAMILY,
     Example(
-        _dot(f"(access-reshape {_product('(access (access-tensor a) 1)', '(access (access-tensor b) 1)', 1)}"
-             " (access-shape (shape 1 $g) (shape 2 1 12)))"),
+        _dot(
+            f"(access-reshape {_product('(access (access-tensor a) 1)', '(access (access-tensor b) 1)', 1)}"
+            " (access-shape (shape 1 $g) (shape 2 1 12)))"
+        ),
         {"a": "g 3 4", "b": "g 3 4"},
     ),
 )
@@ -291,12 +292,19 @@ def transpose_leaves_product() -> tuple[Clause, ...]:
     result's axes differs; shared axes stay in front, shape and item axes do not mix, the tuple axis does not move.
     """
     found = (
-        ("(= root (access-product (access-transpose a p) b n)) (source root) (source a)",
-         "(left-transposed-product root a p b n)"),
-        ("(= root (access-product a (access-transpose b p) n)) (source root) (source b)",
-         "(right-transposed-product root a b p n)"),
-        ("(= root (access-product (access-transpose a p) (access-transpose b q) n)) (source root) (source a) (source b)",
-         "(transposed-product root a p b q n)"),
+        (
+            "(= root (access-product (access-transpose a p) b n)) (source root) (source a)",
+            "(left-transposed-product root a p b n)",
+        ),
+        (
+            "(= root (access-product a (access-transpose b p) n)) (source root) (source b)",
+            "(right-transposed-product root a b p n)",
+        ),
+        (
+            "(= root (access-product (access-transpose a p) (access-transpose b q) n))"
+            " (source root) (source a) (source b)",
+            "(transposed-product root a p b q n)",
+        ),
     )
     left, right, both = (actions for _, actions in found)
     sizes = "(= da (dims a)) (= sa (split a)) (= db (dims b)) (= sb (split b))"
@@ -318,7 +326,8 @@ def transpose_leaves_product() -> tuple[Clause, ...]:
         Clause(
             f"{both} {sizes} {rank} (= ps (take p sa)) (= sr (vec-range sa)) (= ps sr)"
             " (= qs (take q sb)) (= tr (vec-range sb)) (= qs tr) (= pi (drop p sa)) (= back (- 0 sa))"
-            " (= order (shift pi back)) (= qi (drop q sb)) (= forth (- 0 sb)) (= other (shift qi forth)) (= order other)"
+            " (= order (shift pi back)) (= qi (drop q sb)) (= forth (- 0 sb))"
+            " (= other (shift qi forth)) (= order other)"
             " (= at (+ (+ sa (- sb n)) 1)) (= moved (shift order at)) (= before (take all at))",
             "(union root (access-transpose (access-product a b n) (vec-append before moved)))",
         ),

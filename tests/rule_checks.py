@@ -1,4 +1,4 @@
-"""What every rule is held to: it fires on its examples, every e-node of every class has the same value, types are kept."""
+"""What every rule is held to: it fires, every e-node of every class has the same value, types are kept."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SIZES = (2, 3, 4, 5, 7)
 
 
 def drawn(example: Example, seed: int) -> Program:
-    """The example's program at sizes drawn afresh; different letters get different sizes, so no square hides an error."""
+    """The example's program at sizes drawn afresh; different letters get different sizes: a square hides errors."""
     letters = sorted({word for dims in example.shapes.values() for word in dims.split() if not word.isdigit()})
     sizes = dict(zip(letters, random.Random(seed).sample(SIZES, len(letters)), strict=True))
     shapes = {
@@ -72,7 +72,8 @@ def whole_numbers(tensors: Mapping[str, Tensor], seed: int) -> dict[str, np.ndar
 
 
 def assert_all_equal(snapshot: Snapshot, seed: int = 0) -> int:
-    """Every e-node, over any representative of its children, has its class's type and value. Returns how many were compared.
+    """Every e-node, over any representative of its children, has its class's type and value. Returns how many were
+    compared.
 
     By induction every term that the e-graph holds equals every other one of its class, in sub-classes too.
     """

@@ -29,7 +29,7 @@ def multiplications(program: Any) -> dict[str, int]:
 
 
 def test_the_registry_lists_models_with_a_line_each() -> None:
-    assert models()["mobilenet_v1"].startswith("MobileNetV1: 28 layers")
+    assert models()["mobilenet-v1"].startswith("MobileNetV1: 28 layers")
     assert parameters("mobilenet_v1")["resolution"] == 224
 
 
@@ -171,7 +171,7 @@ def test_weights_that_do_not_fit_are_refused(tmp_path: Path) -> None:
         ({"width": 0}, "mobilenet_v1 requires width to be a number above 0, got 0"),
         ({"width": math.nan}, "mobilenet_v1 requires width to be a number above 0, got nan"),
         ({"width": "wide"}, "mobilenet_v1 requires width to be a number above 0, got wide"),
-        ({"depth": 3}, "model mobilenet_v1 requires parameters among width, resolution, "),
+        ({"depth": 3}, "model mobilenet-v1 requires parameters among width, resolution, "),
     ],
 )
 def test_bad_parameters_are_refused_in_a_sentence(values: dict[str, Any], message: str) -> None:
@@ -181,5 +181,5 @@ def test_bad_parameters_are_refused_in_a_sentence(values: dict[str, Any], messag
 
 
 def test_an_unknown_model_is_refused() -> None:
-    with pytest.raises(BadInput, match=r"a model requires one of the names .*mobilenet_v1.*, got resnet"):
+    with pytest.raises(BadInput, match=r"there is no model 'resnet'; the models are .*mobilenet-v1"):
         load("resnet")

@@ -52,7 +52,7 @@ def test_a_product_becomes_whole_tiles(rows: int, columns: int, m: int, k: int, 
 
 
 def _network(rows: int) -> Program:
-    """Everything a layer can be: dense, strided, dilated, grouped, depthwise with a multiplier, pointwise, 1-d, batched."""
+    """All that a layer can be: strided, dilated, grouped, depthwise with a multiplier, pointwise, dense, batched."""
     b = Builder("mixed")
     x = b.input("x", (2, 4, 9, 7))
     y = b.relu(b.conv(x, b.constant("w1", (6, 4, 3, 3)), strides=(2, 1), padding=1, name="strided"))

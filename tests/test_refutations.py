@@ -16,6 +16,8 @@ from rewrites import RULES
 DOT = "(compute dot-product {})"
 PAIRS = "(access-cartesian-product (access (access-tensor a) 1) (access (access-tensor b) 1))"  # (M, N)(2, K)
 
+DEPTHWISE = "(compute dot-product (access-product (access (access-tensor a) 2) (access (access-tensor b) 2) 1))"
+
 # (why it is wrong, left, right, shapes)
 UNSOUND = {
     "flattening across the tuple axis": (
@@ -44,10 +46,8 @@ UNSOUND = {
         {"a": (6, 4)},
     ),
     "only the first C filters of a channel multiplier": (
-        "(access-slice (compute dot-product (access-product (access (access-tensor a) 2) (access (access-tensor b) 2) 1))"
-        " 2 0 1)",
-        "(access-slice (compute dot-product (access-product (access (access-tensor a) 2) (access (access-tensor b) 2) 1))"
-        " 2 1 2)",
+        f"(access-slice {DEPTHWISE} 2 0 1)",
+        f"(access-slice {DEPTHWISE} 2 1 2)",
         {"a": (3, 5, 4), "b": (3, 2, 4)},
     ),
     "zero padding under reduce-max": (

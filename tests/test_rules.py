@@ -9,7 +9,9 @@ from glenside.egraph.rule import Example, Rule
 from rewrites import RULES
 
 CASES = [
-    pytest.param(rule, example, id=f"{rule.name}-{i}") for rule in RULES.values() for i, example in enumerate(rule.examples)
+    pytest.param(rule, example, id=f"{rule.name}-{i}")
+    for rule in RULES.values()
+    for i, example in enumerate(rule.examples)
 ]
 PARAMETERS = {"rows": 3, "columns": 2}
 

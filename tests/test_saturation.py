@@ -61,7 +61,7 @@ def test_the_search_says_why_it_stopped(limits: Limits, stopped: str) -> None:
 
 
 def test_an_expansive_rule_is_banned_but_not_forgotten() -> None:
-    """With a rule that is over its limit, saturation is claimed only after all rules ran together and changed nothing."""
+    """Saturation is claimed only after all rules, the banned ones too, ran together and changed nothing."""
     commute = _rule(
         "commute",
         (

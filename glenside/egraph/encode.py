@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 
-from glenside.egraph.shape_functions import SHAPE_FUNCTIONS, demands
 from glenside.egraph.sexpr import read_all, write
+from glenside.egraph.shape_functions import SHAPE_FUNCTIONS, demands
 from glenside.egraph.type_rules import columns, type_functions, type_rules
 from glenside.ir.operator import COMPUTES, OPERATORS
 from glenside.ir.operators.compute import parse_compute
@@ -75,12 +75,12 @@ def _compute_facts(kinds: Iterable[str]) -> list[str]:
 
 
 def compiled(name: str, ruleset: str, facts: str, actions: str) -> list[str]:
-    """An egglog rule, and for each shape function among its facts the rule that demands it once what is before holds."""
+    """An egglog rule, and for each shape function among its facts the rule that demands it."""
     read = read_all(facts)
-    lines = [
-        f"(rule ({' '.join(map(write, before))}) ({write(want)}) :ruleset shapes :name {json.dumps(f'{name}{SHAPE_DEMAND}{i}')})"
-        for i, (before, want) in enumerate(demands(read))
-    ]
+    lines = []
+    for i, (before, want) in enumerate(demands(read)):
+        label = json.dumps(f"{name}{SHAPE_DEMAND}{i}")
+        lines.append(f"(rule ({' '.join(map(write, before))}) ({write(want)}) :ruleset shapes :name {label})")
     lines.append(f"(rule ({' '.join(map(write, read))}) ({actions}) :ruleset {ruleset} :name {json.dumps(name)})")
     return lines
 
@@ -105,6 +105,7 @@ def node_text(term: Term, children: Sequence[str]) -> str:
 
 
 def type_facts(node: str, type_: AccessType) -> list[str]:
+    """The commands that set the type of an e-node."""
     return [
         f"(set (dims {node}) {literal(type_.dims)})",
         f"(set (split {node}) {type_.split})",

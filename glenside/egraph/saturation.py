@@ -1,8 +1,9 @@
 """Saturation: the only module that holds an egglog e-graph, runs it and reads it back.
 
-One iteration is: every rule once, then the type and shape facts to their fixed point. Expansive rules run under back-off
-kept here (egglog's own scheduler forgets its state between calls): a rule with more matches than its limit is banned for
-some iterations and its limit doubles. `saturated` is said only after an iteration with no rule banned changed nothing.
+One iteration is: every rule once, then the type and shape facts to their fixed point. Expansive rules run under
+back-off kept here (egglog's own scheduler forgets its state between calls): a rule with more matches than its limit
+is banned for some iterations and its limit doubles. `saturated` is said only after an iteration with no rule banned
+changed nothing.
 """
 
 from __future__ import annotations

@@ -80,7 +80,7 @@ class Worker:
             raise SearchFailed(f"the search process ended with status {self._process.wait()}") from error
 
     def messages(self, until: float | None) -> Iterator[tuple[Any, ...]]:
-        """Messages as they come, until the process closes its end or the clock (`time.perf_counter`) reaches `until`."""
+        """Messages as they come, until the process closes its end or `time.perf_counter()` reaches `until`."""
         assert self._process.stdout is not None
         with selectors.DefaultSelector() as selector:
             selector.register(self._process.stdout, selectors.EVENT_READ)
@@ -122,7 +122,10 @@ def search(
     worker: Worker | None = None,
     on_progress: Callable[[Progress], None] | None = None,
 ) -> SearchResult:
-    """Saturate the program `nodes` (children first) under limits. Ctrl-C ends the search and keeps what it had found."""
+    """Saturate the program `nodes` (children first) under limits.
+
+    Ctrl-C ends the search and keeps what it had found.
+    """
     limits = limits or Limits()
     started = time.perf_counter()
     snapshot, progress = program_snapshot(nodes), Progress(rules={})

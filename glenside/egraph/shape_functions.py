@@ -1,8 +1,8 @@
 """Functions on shapes that egglog's vectors lack, computed on demand and remembered.
 
-egglog has no fold, zip, take or insert over `Vec`. Each function here is a table `NAME`, filled for exactly the arguments
-that stand in a relation `want-NAME`. The tables are keyed by the shapes themselves, of which even a large e-graph has few.
-Steps keep the shorter vector as a column: a look-up by a computed key would be a cross product.
+egglog has no fold, zip, take or insert over `Vec`. Each function here is a table `NAME`, filled for exactly the
+arguments that stand in a relation `want-NAME`. The tables are keyed by the shapes themselves, of which even a large
+e-graph has few. Steps keep the shorter vector as a column: a look-up by a computed key would be a cross product.
 """
 
 from __future__ import annotations

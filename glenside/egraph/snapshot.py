@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from glenside.ir.operator import OPERATORS, Kind
 from glenside.ir.term import Term, make, weave
-from glenside.ir.types import AccessType, Dims, Tensor
+from glenside.ir.types import AccessType, Tensor
 
 if TYPE_CHECKING:
     import networkx
@@ -26,7 +27,8 @@ class ENode:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """`nodes[i]` is in the class `owner[i]`; `classes[c]` lists the nodes of c; `program[i]` is the class of program node i.
+    """`nodes[i]` is in the class `owner[i]`; `classes[c]` lists the nodes of c; `program[i]` is the class of program
+    node i.
 
     Closed under congruence: equal operators over equal classes are one node.
     """
@@ -37,6 +39,20 @@ class Snapshot:
     types: tuple[AccessType | None, ...]
     program: tuple[int, ...]
     tensors: Mapping[str, Tensor] = field(default_factory=dict)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickled as columns: one object for each e-node would take longer to send than to find."""
+        kinds: dict[tuple[Any, ...], int] = {}
+        columns = array("i"), array("i"), array("i")
+        for node in self.nodes:
+            kind = kinds.setdefault((node.operator, node.attributes, node.subsumed), len(kinds))
+            columns[0].append(kind)
+            columns[1].append(len(node.children))
+            columns[2].extend(node.children)
+        types = {t: i for i, t in enumerate(dict.fromkeys(self.types))}
+        typed = array("i", (types[t] for t in self.types))
+        rest = (array("i", self.owner), array("i", self.program), dict(self.tensors))
+        return _from_columns, (list(kinds), *columns, list(types), typed, *rest)
 
     @property
     def e_nodes(self) -> int:
@@ -88,6 +104,30 @@ class Snapshot:
             for position, child in enumerate(node.children):
                 result.add_edge(("node", i), ("class", child), position=position)
         return result
+
+
+def _from_columns(
+    kinds: Sequence[tuple[str, tuple[Any, ...], bool]],
+    kind: Sequence[int],
+    counts: Sequence[int],
+    children: Sequence[int],
+    types: Sequence[AccessType | None],
+    typed: Sequence[int],
+    owner: Sequence[int],
+    program: Sequence[int],
+    tensors: Mapping[str, Tensor],
+) -> Snapshot:
+    """The inverse of `Snapshot.__reduce__`."""
+    nodes: list[ENode] = []
+    members: list[list[int]] = [[] for _ in typed]
+    start = 0
+    for i, (k, count) in enumerate(zip(kind, counts, strict=True)):
+        operator, attributes, subsumed = kinds[k]
+        nodes.append(ENode(operator, attributes, tuple(children[start : start + count]), subsumed))
+        members[owner[i]].append(i)
+        start += count
+    classes, all_types = tuple(map(tuple, members)), tuple(types[t] for t in typed)
+    return Snapshot(tuple(nodes), tuple(owner), classes, all_types, tuple(program), tensors)
 
 
 def closed(
@@ -154,7 +194,3 @@ def _merged(rows: Sequence[tuple[ENode, int]], count: int) -> Callable[[int], in
                 parent[max(own, find(known))] = min(own, find(known))
                 changed = True
     return find
-
-
-def dims_of(values: Sequence[int]) -> Dims:
-    return Dims(values)

@@ -37,6 +37,8 @@ class Facts:
 
 @dataclass(frozen=True)
 class SymbolicInt:
+    """Stands for an int of a type rule."""
+
     text: str
 
     def _combine(self, sign: str, other: Any) -> SymbolicInt:
@@ -162,7 +164,10 @@ def _operand(facts: Facts, name: str) -> SymbolicType:
 
 
 def columns(operator: Operator) -> list[tuple[str, str]]:
-    """The e-node's columns: (variable, egglog sort), in the order of the fields. The ? keeps them apart from functions."""
+    """The e-node's columns: (variable, egglog sort), in the order of the fields.
+
+    The ? keeps them apart from functions.
+    """
     sorts = {Kind.TERM: "Access", Kind.TERMS: "Accesses", Kind.INT: "i64", Kind.INTS: "Ints", Kind.SHAPE: "Ints"}
     result: list[tuple[str, str]] = []
     for f in operator.fields:
@@ -241,4 +246,5 @@ def type_rules() -> list[TypeRule]:
 
 
 def type_functions() -> str:
+    """The declarations of the functions and relations that hold types."""
     return _TYPE_FUNCTIONS

@@ -1,7 +1,7 @@
 """The search process: reads a request, saturates, and hands over a snapshot after each block of work.
 
-One egglog call cannot be interrupted and its memory cannot be bounded from inside, so it runs in a process of its own, which
-its parent can end at any moment while keeping the last snapshot. Run as `python -m glenside.egraph.worker`.
+One egglog call cannot be interrupted and its memory cannot be bounded from inside, so it runs in a process of its
+own, which its parent can end at any moment while keeping the last snapshot. Run as `python -m glenside.egraph.worker`.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from glenside.egraph.saturation import MEMORY_LIMIT, Saturation
 
 HEADER = struct.Struct("<Q")
 _WATCH_SECONDS = 0.05
-_HAND_OVER_SECONDS = 0.5  # how old the parent's snapshot may become
-_HAND_OVER_SHARE = 0.2  # how much of the time may go into snapshots
+_HAND_OVER_SECONDS = 1.0  # how old the parent's snapshot may become
+_HAND_OVER_SHARE = 0.1  # how much of the time may go into snapshots
 
 
 class _Channel:

@@ -44,7 +44,10 @@ def load(
         constants=arrays.keys(),
         file=str(path),
     )
-    return replace(program, name=Path(path).stem).with_constants(arrays)
+    try:
+        return replace(program, name=Path(path).stem).with_constants(arrays)
+    except BadInput as error:
+        raise BadInput(f"{weights}: {error.message}") from None
 
 
 def save(program: Program, path: PathLike) -> None:
@@ -56,11 +59,12 @@ def save(program: Program, path: PathLike) -> None:
 
 
 def read_text(path: PathLike) -> str:
+    """The text of a UTF-8 file. Raises BadInput."""
     try:
         # A byte order mark is no part of the text.
         return Path(path).read_bytes().decode("utf-8-sig").replace("\r\n", "\n")
     except UnicodeDecodeError:
-        raise BadInput(f"cannot read {path}: it is not UTF-8 text") from None
+        raise BadInput(f"cannot read {_shown(path)}: it is not UTF-8 text") from None
     except (OSError, ValueError) as error:
         raise _unreadable(path, error) from None
 
@@ -91,29 +95,23 @@ class _Pairs(list[tuple[str, Any]]):
 
 
 def _brief(value: Any) -> str:
-    text = json.dumps(value)
+    text = json.dumps(dict(value) if isinstance(value, _Pairs) else value)
     return text if len(text) <= 60 else f"{text[:60]}..."
 
 
 def read_array(path: PathLike) -> Array:
     """The array of a .npy file. Objects are never loaded."""
-    try:
-        with open(path, "rb") as file:
-            return _array(file)
-    except Exception as error:
-        raise _unreadable(path, error, "a .npy file") from None
+    with _opened(path, "a .npy file") as file:
+        return _array(file)
 
 
 def read_arrays(path: PathLike) -> dict[str, Array]:
     """The arrays of a .npz file by name. Objects are never loaded."""
     arrays: dict[str, Array] = {}
-    try:
-        with open(path, "rb") as file, zipfile.ZipFile(file) as archive:
-            for member in archive.namelist():
-                with archive.open(member) as entry:
-                    arrays[member.removesuffix(".npy")] = _array(entry)
-    except Exception as error:
-        raise _unreadable(path, error, "a .npz file") from None
+    with _opened(path, "a .npz file") as file, zipfile.ZipFile(file) as archive:
+        for member in archive.namelist():
+            with archive.open(member) as entry:
+                arrays[member.removesuffix(".npy")] = _array(entry)
     return arrays
 
 
@@ -124,25 +122,39 @@ def _array(file: IO[bytes]) -> Array:
     return array.astype(array.dtype.newbyteorder("="), copy=False)
 
 
-def _unreadable(path: PathLike, error: Exception, kind: str = "a readable path") -> BadInput:
-    """numpy and zipfile raise whatever their input provokes: of that, what the system says is worth telling."""
-    if isinstance(error, OSError) and error.strerror:
-        reason = error.strerror
-    elif isinstance(error, BadInput):
-        reason = error.message
-    elif "allow_pickle" in str(error):
-        reason = "it holds Python objects, which are never loaded"
-    else:
-        reason = f"it is not {kind}, or it is damaged"
+@contextmanager
+def _opened(path: PathLike, kind: str) -> Iterator[IO[bytes]]:
+    """A file to read arrays from; numpy and zipfile raise whatever their input provokes, this only BadInput."""
+    try:
+        file = open(path, "rb")
+    except (OSError, ValueError) as error:
+        raise _unreadable(path, error) from None
+    with file:
+        try:
+            yield file
+        except BadInput as error:
+            raise BadInput(f"cannot read {_shown(path)}: {error.message}") from None
+        except Exception as error:
+            reason = f"it is not {kind}, or it is damaged"
+            if "allow_pickle" in str(error):
+                reason = "it holds Python objects, which are never loaded"
+            raise BadInput(f"cannot read {_shown(path)}: {reason}") from None
+
+
+def _unreadable(path: PathLike, error: Exception) -> BadInput:
+    """What the system says when a path cannot be opened."""
+    reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
     return BadInput(f"cannot read {_shown(path)}: {reason}")
 
 
 def write_text(path: PathLike, text: str) -> None:
+    """Write a text whole or not at all. Raises BadInput."""
     with _replacing(path) as file:
         file.write(text.encode())
 
 
 def write_array(path: PathLike, array: Array) -> None:
+    """Write one array as .npy, whole or not at all. Raises BadInput."""
     with _replacing(path) as file:
         np.lib.format.write_array(file, _plain(path, array), allow_pickle=False)
 

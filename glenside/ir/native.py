@@ -127,18 +127,18 @@ class Native(Arithmetic):
     def divide(self, a: Array, b: Array) -> Array:
         if a.dtype.kind == "f":
             return np.asarray(np.divide(a, b))
-        quotient = np.floor_divide(a, b)
+        quotient: Array = np.floor_divide(a, b)
         cut = (b != 0) & (quotient * b != a) & ((a < 0) != (b < 0))
-        return quotient + cut.astype(a.dtype)
+        return np.asarray(quotient + cut.astype(a.dtype))
 
     def power(self, a: Array, b: Array) -> Array:
         return np.asarray(np.power(a, b))
 
     def apply(self, function: str, a: Array, keeps_zero: bool) -> Array:
-        return _FUNCTIONS[function](a)
+        return np.asarray(_FUNCTIONS[function](a))
 
     def below_maximum(self, a: Array, axes: tuple[int, ...]) -> Array:
-        return np.subtract(a, a.max(axes, keepdims=True, initial=-np.inf))
+        return np.asarray(np.subtract(a, a.max(axes, keepdims=True, initial=-np.inf)))
 
     def sum(self, a: Array, axes: tuple[int, ...]) -> Array:
         return np.asarray(a.sum(axes, dtype=widen(a.dtype.name)))
@@ -188,5 +188,3 @@ def _magnitude_of_dtype(a: Array) -> int:
 
 def _magnitude(a: Array) -> int:
     return max(-int(a.min()), int(a.max())) if a.size else 0
-
-

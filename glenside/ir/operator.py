@@ -1,7 +1,7 @@
 """One operator, one record: text, fields, type rule, meaning and documentation.
 
-Parser, printer, e-graph encoding, e-graph type facts, interpreter and the reference page are short loops over `OPERATORS`
-and `COMPUTES`; adding an operator is adding a record to a file of `glenside/ir/operators/`.
+Parser, printer, e-graph encoding, e-graph type facts, interpreter and the reference page are short loops over
+`OPERATORS` and `COMPUTES`; adding an operator is adding a record to a file of `glenside/ir/operators/`.
 """
 
 from __future__ import annotations
@@ -32,6 +32,8 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Field:
+    """One argument of an operator; `choices` are what a KEYWORD may be."""
+
     name: str
     kind: Kind
     choices: tuple[str, ...] = ()

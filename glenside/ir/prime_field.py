@@ -67,7 +67,7 @@ class PrimeField(Arithmetic):
         q = np.asarray(np.multiply(x, 1.0 / self.p))
         np.rint(q, out=q)
         np.multiply(q, float(self.p), out=q)
-        return np.subtract(x, q, out=x)
+        return np.asarray(np.subtract(x, q, out=x))
 
     def _blockwise(self, function: Callable[..., Array], *arrays: Array) -> Array:
         """An elementwise function of float64 arrays, in blocks that stay in the cache."""
@@ -107,7 +107,7 @@ class PrimeField(Arithmetic):
     def _integers(self, array: Array) -> Array:
         residues = np.mod(array, np.asarray(self.p, array.dtype if array.dtype.itemsize > 4 else np.int64))
         signed = residues.astype(np.int64)
-        return np.where(signed > self.half, signed - self.p, signed).astype(_KEPT)
+        return np.asarray(np.where(signed > self.half, signed - self.p, signed), _KEPT)
 
     def constant(self, value: Fraction | int, dtype: str) -> Array:
         if dtype not in FLOATS:

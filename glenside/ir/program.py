@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
@@ -37,6 +38,7 @@ class Program:
                a name get a default one. In an optimized program they are what became of the original's products.
     labels     layer name -> words such as "conv 3x3/2"; a text does not keep them
     constants  name -> value, for constants whose value is known; a mapping other than a dict is read when needed only
+    names      let name -> other node of the text that it came from; printing uses them again
 
     Names of what the term does not hold are dropped, so `replace(program, term=...)` is a program again.
     Raises BadInput: two different tensors of one name, a value that does not fit.
@@ -47,10 +49,15 @@ class Program:
     layers: Mapping[str, Term] = field(default_factory=dict)
     labels: Mapping[str, str] = field(default_factory=dict)
     constants: Mapping[str, Array] = field(default_factory=dict)
+    names: Mapping[str, Term] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        _ = self.tensors  # two of one name are an error now, not when something reads them
         optimized = any(not is_product(node) for node in self.layers.values())
-        layers = self.layers if optimized else _complete(self.term, self.layers)
+        layers = self.layers
+        if not optimized:
+            products = {name: node for name, node in self.names.items() if is_product(node)}
+            layers = _complete(self.term, {**products, **self.layers}, self.names)
         constants = self.constants
         if isinstance(constants, dict):
             constants = {n: np.asarray(v) for n, v in constants.items() if n in self.constants_declared}
@@ -59,6 +66,7 @@ class Program:
         object.__setattr__(self, "layers", layers)
         object.__setattr__(self, "labels", {n: words for n, words in self.labels.items() if n in layers})
         object.__setattr__(self, "constants", constants)
+        object.__setattr__(self, "names", {n: node for n, node in self.names.items() if n not in layers})
 
     @cached_property
     def tensors(self) -> Mapping[str, Tensor]:
@@ -103,18 +111,25 @@ class Program:
         return print_program(self)
 
 
-def _complete(term: Term, given: Mapping[str, Term]) -> dict[str, Term]:
-    """Every product of the term under its names, in network order."""
+def _complete(term: Term, given: Mapping[str, Term], others: Mapping[str, Term]) -> dict[str, Term]:
+    """Every product of the term under its names, in network order; a default name avoids those of the others."""
     names: dict[Term, list[str]] = {}
     for name, node in given.items():
         names.setdefault(node, []).append(name)
     products = [node for node in postorder(term) if is_product(node)]
-    taken = {name for node in products for name in names.get(node, ())}
+    taken = {name for node in products for name in names.get(node, ())} | others.keys()
     layers: dict[str, Term] = {}
     for position, node in enumerate(products, 1):
         for name in names.get(node) or [_fresh(default_layer_name(position), taken)]:
             layers[name] = node
     return layers
+
+
+def has_default_name(program: Program, name: str, position: int) -> bool:
+    """Whether the n-th product would get that name if it had none."""
+    default = default_layer_name(position)
+    taken = default in program.layers or default in program.names
+    return name == default or (taken and re.fullmatch(rf"{default}-\d+", name) is not None)
 
 
 def _fresh(name: str, taken: set[str]) -> str:

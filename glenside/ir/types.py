@@ -1,8 +1,9 @@
 """Access-pattern types, and the small algebra of shapes in which every type rule is written.
 
-A type rule is one Python function over `AccessType`. Called with concrete types it types a term; called with the symbolic
-stand-ins of `glenside.egraph.type_rules`, which have the same methods, it becomes the rules that give types to e-classes.
-So a rule may use only what is here: `take drop set get append insert remove permute product windows`, `+ - *`.
+A type rule is one Python function over `AccessType`. Called with concrete types it types a term; called with the
+symbolic stand-ins of `glenside.egraph.type_rules`, which have the same methods, it becomes the rules that give types to
+e-classes. So a rule may use only what is here: `take drop set get append insert remove permute product windows`, `+
+- *`.
 """
 
 from __future__ import annotations
@@ -128,7 +129,10 @@ Type = AccessType | TupleType
 
 @dataclass(frozen=True, slots=True)
 class Tensor:
-    """A declared tensor: what `(access-tensor name)` reads. Constants cost nothing at run time and may be rearranged."""
+    """A declared tensor: what `(access-tensor name)` reads.
+
+    Constants cost nothing at run time and may be rearranged.
+    """
 
     name: str
     dims: Dims

@@ -31,6 +31,7 @@ def models() -> dict[str, str]:
 
 def parameters(name: str) -> dict[str, Any]:
     """The parameters of a model with their defaults. Raises BadInput for an unknown name."""
+    name = name.replace("_", "-")
     if name not in _MODELS:
         close = get_close_matches(name, _MODELS, 1)
         raise BadInput(
@@ -42,12 +43,11 @@ def parameters(name: str) -> dict[str, Any]:
 
 def load(name: str, **values: Any) -> Program:
     """Build a model by name. Raises BadInput for an unknown name or parameter."""
-    name = name.replace("_", "-")
     known = parameters(name)
     for parameter in values:
         if parameter not in known:
-            raise BadInput(f"model {name} requires parameters among {', '.join(known)}, got {parameter}")
-    return _MODELS[name](**values)
+            raise BadInput(f"model {name.replace('_', '-')} requires parameters among {', '.join(known)}, got {parameter}")
+    return _MODELS[name.replace("_", "-")](**values)
 
 
 def builder_of(name: str) -> Callable[..., Program] | None:

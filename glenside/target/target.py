@@ -56,7 +56,10 @@ class Target:
     def cost(
         self, operator: str, attributes: Sequence[Any], children: Sequence[AccessType], own: AccessType, constant: bool
     ) -> Cost:
-        """What one e-node costs by itself. What is computed from constants alone is computed beforehand: only its nodes."""
+        """What one e-node costs by itself.
+
+        What is computed from constants alone is computed beforehand: only its nodes.
+        """
         if constant:
             return Cost(nodes=1)
         instruction = self.instruction(operator, attributes)

@@ -1,7 +1,7 @@
 """A weight-stationary systolic array of R rows and C columns.
 
-Cycles of one tile with M rows streamed: M + 2R + C - 2 (R to load the weights, then the skew of the stream through R rows
-and C columns). SCALE-Sim 3.0.0 reports exactly ceil(K/R) * ceil(N/C) * (M + 2R + C - 2), less 1 for each product.
+Cycles of one tile with M rows streamed: M + 2R + C - 2 (R to load the weights, then the skew of the stream through R
+rows and C columns). SCALE-Sim 3.0.0 reports exactly ceil(K/R) * ceil(N/C) * (M + 2R + C - 2), less 1 for each product.
 """
 
 from __future__ import annotations
@@ -46,7 +46,9 @@ def systolic_array(rows: int, columns: int) -> Target:
         doc=systolic_array.__doc__ or "",
         instructions=(
             Instruction("systolic-array", _price, f"(G.., M)({rows}) and (G..)({rows}, {columns})", (rows, columns)),
-            Instruction("systolic-array-with-blocking", _blocked_price, "(M)(K) and ()(K, N), whole tiles", (rows, columns)),
+            Instruction(
+                "systolic-array-with-blocking", _blocked_price, "(M)(K) and ()(K, N), whole tiles", (rows, columns)
+            ),
         ),
         families=("analyses", "products", "through-products", "systolic-array", "algebra", "through-computes"),
         parameters={"rows": rows, "columns": columns},

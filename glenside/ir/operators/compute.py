@@ -82,4 +82,3 @@ compute = register(
         typed=True,
     )
 )
-

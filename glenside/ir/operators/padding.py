@@ -41,9 +41,7 @@ access_pad = register(
             a=Kind.TERM, kind=Field("kind", Kind.KEYWORD, PADDINGS), axis=Kind.INT, before=Kind.INT, after=Kind.INT
         ),
         check=_check_pad,
-        result=lambda a, kind, axis, before, after: a.with_dims(
-            a.dims.set(axis, a.dims.get(axis) + before + after)
-        ),
+        result=lambda a, kind, axis, before, after: a.with_dims(a.dims.set(axis, a.dims.get(axis) + before + after)),
         evaluate=_evaluate_pad,
         doc="One axis grows by elements before and after: zeros, or the lowest value of the dtype (-inf for floats).",
         movement=False,

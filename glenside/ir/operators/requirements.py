@@ -15,14 +15,17 @@ def spelled(sizes: Sequence[int]) -> str:
 
 
 def require_axis(operator: str, axis: int, rank: int) -> None:
+    """The axis is one of a's."""
     require(0 <= axis < rank, operator, f"0 <= axis < {rank}", axis)
 
 
 def require_sizes(operator: str, what: str, sizes: Sequence[int], least: int = 0) -> None:
+    """No size is below the least."""
     require(all(n >= least for n in sizes), operator, f"{what} of at least {least}", spelled(sizes))
 
 
 def require_dtype(operator: str, dtype: str) -> None:
+    """It is a dtype of the language."""
     require(dtype in DTYPES, operator, f"a dtype ({', '.join(DTYPES)})", dtype)
 
 
@@ -33,12 +36,15 @@ def require_value(operator: str, value: str, dtype: str) -> None:
 
 
 def require_number(operator: str, a: AccessType) -> None:
+    """The elements can be computed with: they are not bool."""
     require(a.dtype != "bool", operator, "numbers", a)
 
 
 def require_float(operator: str, a: AccessType) -> None:
+    """The dtype is a float."""
     require(a.dtype in FLOATS, operator, f"a float dtype ({', '.join(FLOATS)})", a)
 
 
 def require_elements(operator: str, a: AccessType) -> None:
+    """No item is empty."""
     require(a.item.product() > 0, operator, "an item of at least one element", a)

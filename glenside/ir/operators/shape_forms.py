@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
+from glenside.ir.errors import TypeMismatch
 from glenside.ir.operator import Field, Kind, fields, require
+from glenside.ir.operators.requirements import spelled
 from glenside.ir.types import AccessType, Dims, Tensor
 
 ShapeValue = Dims | tuple[Dims, Dims]
@@ -33,10 +34,10 @@ def _shape_of(tensor: Tensor) -> ShapeValue:
     return tensor.dims
 
 
-def _plain(form: str, shape: Any) -> Dims:
-    require(isinstance(shape, Dims), form, "a shape", f"an access shape {shape}")
-    plain: Dims = shape
-    return plain
+def _plain(form: str, shape: ShapeValue) -> Dims:
+    if isinstance(shape, Dims):
+        return shape
+    raise TypeMismatch(f"{form} requires a shape, got {''.join(map(spelled, shape))}")
 
 
 def _slice_shape(shape: ShapeValue, count: int) -> ShapeValue:

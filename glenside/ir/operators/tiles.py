@@ -65,9 +65,9 @@ systolic_array_with_blocking = register(
         name="systolic-array-with-blocking",
         fields=fields(rows=Kind.INT, columns=Kind.INT, a=Kind.TERM, b=Kind.TERM),
         check=_check_blocking,
-        result=lambda rows, columns, a, b: a.with_dims(a.shape.append([b.dims.get(1)]))
-        .with_split(a.split + 1)
-        .widened(),
+        result=lambda rows, columns, a, b: (
+            a.with_dims(a.shape.append([b.dims.get(1)])).with_split(a.split + 1).widened()
+        ),
         evaluate=_evaluate_tile,
         doc="A whole matrix product that the array cuts into tiles itself: a (M)(K) or ()(K) times b ()(K, N) -> "
         "(M, N)() or (N)(); K is a multiple of rows, N of columns.",

@@ -15,10 +15,11 @@ from glenside.ir.operators import SHAPE_FORMS
 from glenside.ir.operators.requirements import spelled
 from glenside.ir.operators.spellings import SPELLINGS, SPLIT_AS_OPERAND
 from glenside.ir.program import Program, is_product
-from glenside.ir.term import Term
+from glenside.ir.term import Term, postorder
 from glenside.ir.text.arguments import WANTED, Arguments, suggestion
 from glenside.ir.text.building import at, make_term
 from glenside.ir.text.declarations import DECLARATIONS, Tensors
+from glenside.ir.text.printer import GENERATED
 from glenside.ir.text.reader import ATOM, CLOSE, END, OPEN, Reader, Token
 from glenside.ir.text.scope import Scope
 from glenside.ir.types import Dims
@@ -69,7 +70,7 @@ class _Parser:
         self.reader, self.tensors = reader, tensors
         self.arguments = Arguments(reader)
         self.scope = Scope(reader)
-        self.products: list[tuple[str, Term]] = []
+        self.bound: list[tuple[str, Term]] = []
 
     def program(self) -> Program:
         """Declarations, then one term."""
@@ -90,10 +91,17 @@ class _Parser:
         if extra.kind != END:
             message = f"a program requires one term after its declarations, got {extra} after it"
             raise self.reader.error(message, extra.offset)
+        return self._named(term)
+
+    def _named(self, term: Term) -> Program:
+        """The program of a term: names of products are layers. Of nodes of one name, a layer keeps it, or the first."""
+        inside = set(postorder(term))
         layers: dict[str, Term] = {}
-        for name, product in self.products:
-            layers.setdefault(name, product)
-        return Program(term, layers=layers)
+        names: dict[str, Term] = {}
+        for name, node in self.bound:
+            if node in inside and (is_product(node) or not GENERATED.fullmatch(name)):
+                (layers if is_product(node) else names).setdefault(name, node)
+        return Program(term, layers=layers, names=names)
 
     def expression(self, owner: str, field: Field | None) -> Form:
         """A form or a let name; without a field anything that can be bound."""
@@ -142,8 +150,8 @@ class _Parser:
             self.arguments.close("let", "name value")
             self.scope.bind(name, value)
             bound.append(name)
-            if isinstance(value, Term) and is_product(value):
-                self.products.append((name, value))
+            if isinstance(value, Term):
+                self.bound.append((name, value))
         self.reader.take()
         self.scope.close_list()
         if self.reader.token.kind == CLOSE:

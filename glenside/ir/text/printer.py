@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -21,33 +22,37 @@ _LINE = 72  # columns of a form on one line, its indentation aside
 
 _DEFAULT_DTYPE = "float32"
 
+# Let names that the printer makes up. They are forgotten when read, and made up again.
+GENERATED = re.compile(r"n\d+")
+
 
 def print_term(term: Term, names: Mapping[str, Term] | None = None) -> str:
     """One expression without declarations; `names` are let names to use."""
-    named: dict[Term, list[str]] = {}
-    for name, node in (names or {}).items():
-        named.setdefault(node, []).append(name)
-    return "\n".join(_Printer(term, named).lines())
+    return "\n".join(_Printer(term, _by_node(names or {})).lines())
 
 
 def print_program(program: Program) -> str:
     """Declarations in order of first use, then the term with its layers as let names; ends with a newline."""
-    from glenside.ir.program import default_layer_name
+    from glenside.ir.program import has_default_name, is_product
 
-    positions: dict[Term, int] = {}
-    for node in program.layers.values():
-        positions.setdefault(node, len(positions) + 1)
+    named = _by_node({**program.layers, **program.names})
     # A default name comes back by itself; it is written only where its node needs a name anyway.
-    defaults = {node: default_layer_name(position) for node, position in positions.items()}
-    named: dict[Term, list[str]] = {}
-    for name, node in program.layers.items():
-        named.setdefault(node, []).append(name)
-    reserve = {node: names[0] for node, names in named.items() if names == [defaults[node]]}
-    for node in reserve:
-        del named[node]
+    reserve: dict[Term, str] = {}
+    products = (node for node in postorder(program.term) if is_product(node))
+    for position, node in enumerate(products, 1):
+        names = named.get(node, [])
+        if len(names) == 1 and has_default_name(program, names[0], position):
+            reserve[node] = named.pop(node)[0]
     lines = [declaration(tensor) for tensor in program.tensors.values()]
     lines += _Printer(program.term, named, reserve).lines()
     return "\n".join(lines) + "\n"
+
+
+def _by_node(names: Mapping[str, Term]) -> dict[Term, list[str]]:
+    named: dict[Term, list[str]] = {}
+    for name, node in names.items():
+        named.setdefault(node, []).append(name)
+    return named
 
 
 def declaration(tensor: Tensor) -> str:
@@ -60,8 +65,9 @@ class _Printer:
     """The text of one term. `named` gives let names; `reserve` those of nodes that are bound only when they must be."""
 
     def __init__(self, root: Term, named: Mapping[Term, list[str]], reserve: Mapping[Term, str] | None = None) -> None:
-        self.root, self.named, self.reserve = root, named, reserve or {}
-        self.taken = {name for names in named.values() for name in names} | set(self.reserve.values())
+        self.root, self.reserve = root, reserve or {}
+        self.named = {term: named[term] for term in postorder(root) if term in named}
+        self.taken = {name for names in self.named.values() for name in names} | set(self.reserve.values())
         self.generated = 0
         self.bindings: list[list[str]] = []
 

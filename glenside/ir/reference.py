@@ -1,0 +1,75 @@
+"""The reference of the language, written from the records: no page about an operator is kept by hand."""
+
+from __future__ import annotations
+
+from glenside.ir.operator import COMPUTES, OPERATORS, Category, Compute, Field, Kind, Operator
+from glenside.ir.operators import SHAPE_FORMS, ShapeForm
+from glenside.ir.types import DTYPES
+
+# Forms whose text says more than their fields.
+_FORMS = {
+    "access-literal": "(access-literal (literal value dtype))",
+    "access-product": "(access-product a b n) | (access-cartesian-product a b) | (access-pair a b)",
+}
+
+_EFFECTS = {
+    Category.POINTWISE: "(S)(I) -> (S)(I), each element by itself",
+    Category.FOLD: "(S)(I) -> (S)(I[1:]), folds the first axis of the item, left to right",
+    Category.REDUCTION: "(S)(I) -> (S)(), over the whole item",
+    Category.NORMALIZATION: "(S)(I) -> (S)(I), each item as a whole",
+    Category.CONTRACTION: "(S)(I) -> (S)(), along the first axis of the item, then over the rest",
+}
+
+
+def _argument(field: Field) -> str:
+    written = {
+        Kind.TERMS: f"{field.name} ..",
+        Kind.INTS: f"(list {field.name} ..)",
+        Kind.SHAPE: f"(shape {field.name[0]} ..)",
+        Kind.ACCESS_SHAPE: "(access-shape (shape ..) (shape ..))",
+    }
+    return "|".join(field.choices) or written.get(field.kind, field.name)
+
+
+def form(record: Operator | Compute | ShapeForm) -> str:
+    """How it is written: `(access-slice a axis lo hi)`, `(compute (clip lo hi) a)`."""
+    if isinstance(record, Compute):
+        words = [record.name, *map(_argument, record.parameters)]
+        return f"(compute {words[0] if len(words) == 1 else '(' + ' '.join(words) + ')'} a)"
+    if isinstance(record, ShapeForm):
+        return f"({' '.join([record.name, *(f.name for f in record.arguments)])})"
+    return _FORMS.get(record.name, f"({' '.join([record.name, *map(_argument, record.fields)])})")
+
+
+def summary() -> list[tuple[str, str]]:
+    """One (form, meaning) for each operator, compute type and shape form, by name within each kind."""
+    records: list[Operator | Compute | ShapeForm] = []
+    for table in (OPERATORS, COMPUTES, SHAPE_FORMS):
+        records += [table[name] for name in sorted(table)]
+    return [(form(record), record.doc) for record in records]
+
+
+def markdown() -> str:
+    """The reference page."""
+    lines = ["# Operators", "", "An access pattern `(S)(I)` is a collection of shape S of items of shape I.", ""]
+    lines += [f"Dtypes: {', '.join(DTYPES)}.", "", *_table("", [OPERATORS[name] for name in sorted(OPERATORS)])]
+    for category, effect in _EFFECTS.items():
+        kinds = [COMPUTES[name] for name in sorted(COMPUTES) if COMPUTES[name].category is category]
+        lines += ["", f"## Compute types: {category.value}", "", f"{effect}.", "", *_table("result dtype", kinds)]
+    forms = [SHAPE_FORMS[name] for name in sorted(SHAPE_FORMS)]
+    lines += ["", "## Shapes", "", "Evaluated when a text is read.", "", *_table("", forms)]
+    return "\n".join(lines) + "\n"
+
+
+def _table(extra: str, records: list[Operator] | list[Compute] | list[ShapeForm]) -> list[str]:
+    titles = ["form", *([extra] if extra else []), "meaning"]
+    rows = [f"| {' | '.join(titles)} |", f"|{'---|' * len(titles)}"]
+    for record in records:
+        cells = [f"`{form(record)}`", *([_dtype(record)] if isinstance(record, Compute) else []), record.doc]
+        rows.append(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |")
+    return rows
+
+
+def _dtype(compute: Compute) -> str:
+    names = {"same": "that of the operand", "widen": "that of the operand, int8, uint8 and int16 as int32"}
+    return names.get(compute.dtype, compute.dtype)

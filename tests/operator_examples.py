@@ -1,0 +1,362 @@
+"""Examples of every operator and compute type: a term, its type as text, and its value from numpy alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import erf
+from typing import Any
+
+import numpy as np
+
+import glenside.ir.operators  # noqa: F401 (fills the tables)
+from glenside.ir.operand import Array
+from glenside.ir.term import Term, build
+from glenside.ir.types import Dims, Tensor
+
+VALUES: dict[str, Array] = {}
+
+
+def leaf(array: Any, split: int = 0, dtype: str = "float32") -> Term:
+    """A tensor with that value, split there."""
+    value = np.asarray(array, dtype)
+    name = f"t{len(VALUES)}"
+    VALUES[name] = value
+    return build("access", build("access-tensor", Tensor(name, Dims(value.shape), dtype)), split)
+
+
+def integers(*dims: int, seed: int = 0) -> Array:
+    """Small random integers, neither square nor symmetric: mistakes in axes and signs show."""
+    return np.random.default_rng((seed, *dims)).integers(-9, 10, dims)
+
+
+@dataclass(frozen=True)
+class Example:
+    term: Term
+    type: str
+    value: Any
+
+
+A = integers(2, 3, 4)
+B = integers(2, 5, 4, seed=1)
+NARROW = np.array([[100, -128, 127], [-128, 120, -5]])
+SAMPLES = np.array([[-2.5, -0.5, 0.0], [0.5, 1.5, 3.25]])
+POSITIVE = np.array([[0.25, 1.0, 4.0], [9.0, 2.0, 0.5]])
+
+
+def _padded(fill: float) -> Array:
+    result = np.full((2, 6, 4), fill)
+    result[:, 1:4] = A
+    return result
+
+
+def _windows(x: Array, window: Sequence[int], strides: Sequence[int]) -> Array:
+    """Windows of a whole array, one at a time."""
+    counts = [(n - k) // t + 1 for n, k, t in zip(x.shape, window, strides, strict=True)]
+    result = np.empty((*counts, *window), x.dtype)
+    for at in np.ndindex(*counts):
+        result[at] = x[tuple(slice(i * t, i * t + k) for i, t, k in zip(at, strides, window, strict=True))]
+    return result
+
+
+def _overlap_add(windows: Array, out: Sequence[int], strides: Sequence[int]) -> Array:
+    result = np.zeros(out, windows.dtype)
+    axes = len(out)
+    for at in np.ndindex(*windows.shape[:axes]):
+        window = windows[at]
+        result[tuple(slice(i * t, i * t + k) for i, t, k in zip(at, strides, window.shape, strict=True))] += window
+    return result
+
+
+def _dilated() -> Array:
+    result = np.zeros((2, 7, 4))
+    result[:, ::3] = A
+    return result
+
+
+def _mapped_tiles() -> Array:
+    return np.array([[[A[g, m] @ TILE[g][:, c] for c in range(3)] for m in range(3)] for g in range(2)])
+
+
+TILE = integers(2, 4, 3, seed=2)
+MATRIX = integers(6, 4, seed=3)
+WEIGHTS = integers(4, 6, seed=4)
+PAIRED = np.stack([np.broadcast_to(A[:, :, None], (2, 3, 5, 4)), np.broadcast_to(B[:, None], (2, 3, 5, 4))], 3)
+
+OPERATORS: Mapping[str, Sequence[Example]] = {
+    "access-tensor": [Example(leaf(A, 0).children[0], "()(2 3 4) float32", A)],
+    "access-literal": [
+        Example(build("access-literal", "1/3", "float64"), "()() float64", 1 / 3),
+        Example(build("access-literal", "-128", "int8"), "()() int8", -128),
+    ],
+    "full": [
+        Example(build("full", (2, 0, 3), "1.5", "float16"), "()(2 0 3) float16", np.full((2, 0, 3), 1.5)),
+        Example(build("full", (3, 2), "7", "uint8"), "()(3 2) uint8", np.full((3, 2), 7)),
+    ],
+    "eye": [Example(build("eye", 3, "int32"), "()(3 3) int32", np.eye(3))],
+    "access": [Example(build("access", leaf(A, 1), 2), "(2 3)(4) float32", A)],
+    "access-transpose": [
+        Example(build("access-transpose", leaf(A, 1), (2, 0, 1)), "(4)(2 3) float32", np.transpose(A, (2, 0, 1)))
+    ],
+    "access-reshape": [
+        Example(
+            build("access-reshape", leaf(A, 2), ((3, 2), (2, 1, 2))), "(3 2)(2 1 2) float32", A.reshape(3, 2, 2, 1, 2)
+        ),
+        Example(
+            build("access-reshape", leaf(np.zeros((0, 3)), 1), ((4, 0), (3,))), "(4 0)(3) float32", np.zeros((4, 0, 3))
+        ),
+    ],
+    "access-flatten": [
+        Example(build("access-flatten", leaf(A, 2)), "(6)(4) float32", A.reshape(6, 4)),
+        Example(build("access-flatten", leaf(A, 0)), "()(24) float32", A.reshape(24)),
+        Example(build("access-flatten", leaf(A, 3)), "(24)() float32", A.reshape(24)),
+    ],
+    "access-shift-right": [Example(build("access-shift-right", leaf(A, 2)), "(2)(3 4) float32", A)],
+    "access-flip": [Example(build("access-flip", leaf(A, 1), 2), "(2)(3 4) float32", A[:, :, ::-1])],
+    "access-insert-axis": [
+        Example(build("access-insert-axis", leaf(A, 1), 1), "(2 1)(3 4) float32", A[:, None]),
+        Example(build("access-insert-axis", leaf(A, 1), 2), "(2)(3 1 4) float32", A[:, :, None]),
+    ],
+    "access-squeeze": [
+        Example(build("access-squeeze", leaf(A[:, :1], 1), 1), "(2)(4) float32", A[:, 0]),
+        Example(build("access-squeeze", leaf(A[:1], 1), 0), "()(3 4) float32", A[0]),
+    ],
+    "access-broadcast": [
+        Example(
+            build("access-broadcast", leaf(A[:, :1], 1), ((2,), (5, 4))),
+            "(2)(5 4) float32",
+            np.repeat(A[:, :1], 5, axis=1),
+        ),
+        Example(build("access-broadcast", leaf([[7]], 1), ((0,), (3,))), "(0)(3) float32", np.zeros((0, 3))),
+    ],
+    "access-slice": [
+        Example(build("access-slice", leaf(A, 1), 1, 1, 3), "(2)(2 4) float32", A[:, 1:3]),
+        Example(build("access-slice", leaf(A, 1), 2, 4, 4), "(2)(3 0) float32", A[:, :, 4:]),
+    ],
+    "access-concatenate": [
+        Example(
+            build("access-concatenate", leaf(A, 1), leaf(B, 1), 1),
+            "(2)(8 4) float32",
+            np.array([[*A[0], *B[0]], [*A[1], *B[1]]]),
+        )
+    ],
+    "access-pad": [
+        Example(build("access-pad", leaf(A, 1), "zero-padding", 1, 1, 2), "(2)(6 4) float32", _padded(0)),
+        Example(build("access-pad", leaf(A, 1), "min-padding", 1, 1, 2), "(2)(6 4) float32", _padded(-np.inf)),
+        Example(build("access-pad", leaf(A, 1, "int8"), "min-padding", 1, 1, 2), "(2)(6 4) int8", _padded(-128)),
+        Example(
+            build("access-pad", leaf([True], 0, "bool"), "min-padding", 0, 0, 1), "()(2) bool", np.array([True, False])
+        ),
+    ],
+    "access-dilate": [
+        Example(build("access-dilate", leaf(A, 1), 1, 2), "(2)(7 4) float32", _dilated()),
+        Example(build("access-dilate", leaf(A[:, :0], 1), 1, 2), "(2)(0 4) float32", A[:, :0]),
+    ],
+    "access-windows": [
+        Example(
+            build("access-windows", leaf(MATRIX, 0), (3, 2), (2, 1)),
+            "(2 3)(3 2) float32",
+            _windows(MATRIX, (3, 2), (2, 1)),
+        ),
+        Example(
+            build("access-windows", leaf(A, 1), (3, 2), (1, 2)),
+            "(2 1 2)(3 2) float32",
+            np.array([_windows(x, (3, 2), (1, 2)) for x in A]),
+        ),
+        Example(build("access-windows", leaf(5), (), ()), "()() float32", np.array(5)),
+    ],
+    "access-overlap-add": [
+        Example(
+            build("access-overlap-add", leaf(integers(2, 3, 3, 2), 2), (6, 4), (2, 1)),
+            "()(6 4) float32",
+            _overlap_add(integers(2, 3, 3, 2), (6, 4), (2, 1)),
+        ),
+        Example(
+            build("access-overlap-add", leaf(integers(2, 3, 3), 2, "int64"), (8,), (2,)),
+            "(2)(8) int64",
+            np.array([_overlap_add(x, (8,), (2,)) for x in integers(2, 3, 3)]),
+        ),
+    ],
+    "access-product": [
+        Example(
+            build("access-product", leaf(A[0], 1), leaf(B[0], 1), 0),
+            "(3 5)(2 4) float32",
+            np.array([[[x, y] for y in B[0]] for x in A[0]]),
+        ),
+        Example(build("access-product", leaf(A, 2), leaf(B, 2), 1), "(2 3 5)(2 4) float32", PAIRED),
+        Example(
+            build("access-product", leaf(A, 1), leaf(A + 1, 1), 1),
+            "(2)(2 3 4) float32",
+            np.array([[x, x + 1] for x in A]),
+        ),
+    ],
+    "access-gather": [
+        Example(
+            build("access-gather", leaf(A, 1), leaf([[2, 0], [1, 1], [0, 2]], 0, "int64"), 1),
+            "(2)(3 2 4) float32",
+            np.array([[[x[2], x[0]], [x[1], x[1]], [x[0], x[2]]] for x in A]),
+        ),
+        Example(build("access-gather", leaf(A, 1), leaf(1, 0, "uint8"), 0), "()(3 4) float32", A[1]),
+    ],
+    "cast": [
+        Example(build("cast", leaf(SAMPLES, 1), "int8"), "(2)(3) int8", np.array([[-2, 0, 0], [0, 1, 3]])),
+        Example(build("cast", leaf(SAMPLES, 1), "bool"), "(2)(3) bool", SAMPLES != 0),
+        Example(build("cast", leaf([300, -1], 0, "int32"), "uint8"), "()(2) uint8", np.array([44, 255])),
+    ],
+    "construct-tuple": [
+        Example(build("construct-tuple", leaf(A, 1), leaf(B, 2)), "(tuple (2)(3 4) float32 (2 5)(4) float32)", (A, B))
+    ],
+    "tuple-get-item": [
+        Example(build("tuple-get-item", build("construct-tuple", leaf(A, 1), leaf(B, 2)), 1), "(2 5)(4) float32", B)
+    ],
+    "systolic-array": [
+        Example(build("systolic-array", 4, 3, leaf(A[0], 1), leaf(TILE[0], 0)), "(3 3)() float32", A[0] @ TILE[0]),
+        Example(build("systolic-array", 4, 3, leaf(A[0, 0], 0), leaf(TILE[0], 0)), "(3)() float32", A[0, 0] @ TILE[0]),
+        Example(build("systolic-array", 4, 3, leaf(A, 2), leaf(TILE, 1)), "(2 3 3)() float32", _mapped_tiles()),
+        Example(
+            build("systolic-array", 4, 3, leaf(A[:, 0], 1), leaf(TILE, 1)), "(2 3)() float32", _mapped_tiles()[:, 0]
+        ),
+        Example(
+            build("systolic-array", 3, 2, leaf(NARROW, 1, "int8"), leaf(NARROW.T, 0, "int8")),
+            "(2 2)() int32",
+            NARROW @ NARROW.T,
+        ),
+    ],
+    "systolic-array-with-blocking": [
+        Example(
+            build("systolic-array-with-blocking", 2, 3, leaf(MATRIX, 1), leaf(WEIGHTS, 0)),
+            "(6 6)() float32",
+            MATRIX @ WEIGHTS,
+        ),
+        Example(
+            build("systolic-array-with-blocking", 4, 3, leaf(MATRIX[1], 0), leaf(WEIGHTS, 0)),
+            "(6)() float32",
+            MATRIX[1] @ WEIGHTS,
+        ),
+    ],
+    "compute": [Example(build("compute", "relu", leaf(A, 1)), "(2)(3 4) float32", np.where(A > 0, A, 0))],
+}
+
+
+def _pointwise(kind: str, samples: Array, value: Any) -> list[Example]:
+    return [Example(build("compute", kind, leaf(samples, 1, "float64")), "(2)(3) float64", value)]
+
+
+def _fold(kind: str, operands: Any, value: Any, dtype: str = "float32", result: str = "") -> Example:
+    """Operands stacked in the item of a shape (2)."""
+    term = build("compute", kind, leaf(np.moveaxis(np.asarray(operands), 0, 1), 1, dtype))
+    return Example(term, f"({len(value)})({' '.join(map(str, value.shape[1:]))}) {result or dtype}", value)
+
+
+def _reduction(kind: str, value: Any, dtype: str = "float32") -> list[Example]:
+    """Over the items of (2)(3 4)."""
+    return [Example(build("compute", kind, leaf(A, 1)), f"(2)() {dtype}", np.asarray(value))]
+
+
+def _softmax(x: Array) -> Array:
+    powers = np.array([np.exp(row - row.max()) for row in x])
+    return np.array([row / row.sum() for row in powers])
+
+
+LESS, MORE = integers(2, 3, seed=5), integers(2, 3, seed=6)
+THIRD = integers(2, 3, seed=7)
+TRUTHS = np.array([[[True, False, True], [False, False, True]], [[True, True, False], [False, True, True]]])
+
+COMPUTES: Mapping[str, Sequence[Example]] = {
+    "dot-product": [
+        Example(
+            build("compute", "dot-product", build("access-product", leaf(A, 2), leaf(B, 2), 1)),
+            "(2 3 5)() float32",
+            np.array([a @ b.T for a, b in zip(A, B, strict=True)]),
+        ),
+        Example(
+            build("compute", "dot-product", build("access-product", leaf(A, 1), leaf(A + 1, 1), 1)),
+            "(2)() float32",
+            np.array([(x * (x + 1)).sum() for x in A]),
+        ),
+        Example(
+            build("compute", "dot-product", build("access-product", leaf(3), leaf(-4), 0)),
+            "()() float32",
+            np.array(-12),
+        ),
+        Example(build("compute", "dot-product", leaf(A, 1)), "(2)() float32", np.array([x.prod(0).sum() for x in A])),
+        Example(
+            build("compute", "dot-product", leaf(NARROW, 0, "int8")),
+            "()() int32",
+            np.array((NARROW[0] * NARROW[1]).sum()),
+        ),
+        Example(build("compute", "dot-product", leaf(A[:, :0], 1)), "(2)() float32", np.array([4.0, 4.0])),
+    ],
+    "reduce-sum": [
+        *_reduction("reduce-sum", [A[0].sum(), A[1].sum()]),
+        Example(build("compute", "reduce-sum", leaf(NARROW, 0, "int8")), "()() int32", np.array(NARROW.sum())),
+        Example(build("compute", "reduce-sum", leaf(A[:, :0], 1)), "(2)() float32", np.zeros(2)),
+        Example(build("compute", "reduce-sum", leaf(A, 3)), "(2 3 4)() float32", A),
+    ],
+    "reduce-prod": [
+        Example(
+            build("compute", "reduce-prod", leaf(A, 2)),
+            "(2 3)() float32",
+            A[..., 0] * A[..., 1] * A[..., 2] * A[..., 3],
+        ),
+        Example(build("compute", "reduce-prod", leaf([100, 3], 0, "int8")), "()() int8", np.array(300 - 256)),
+    ],
+    "reduce-mean": _reduction("reduce-mean", [sum(x.ravel().tolist()) / 12 for x in A]),
+    "reduce-max": _reduction("reduce-max", [max(x.ravel().tolist()) for x in A]),
+    "reduce-min": _reduction("reduce-min", [min(x.ravel().tolist()) for x in A]),
+    "argmax": _reduction("argmax", [x.ravel().tolist().index(x.max()) for x in A], "int64"),
+    "argmin": _reduction("argmin", [x.ravel().tolist().index(x.min()) for x in A], "int64"),
+    "elementwise-add": [
+        _fold("elementwise-add", [LESS, MORE, THIRD], LESS + MORE + THIRD),
+        Example(
+            build("compute", "elementwise-add", build("access-product", leaf(A, 2), leaf(B, 2), 1)),
+            "(2 3 5)(4) float32",
+            A[:, :, None] + B[:, None],
+        ),
+    ],
+    "elementwise-mul": [_fold("elementwise-mul", [LESS, MORE, THIRD], LESS * MORE * THIRD)],
+    "elementwise-div": [
+        _fold("elementwise-div", [LESS, POSITIVE, POSITIVE], LESS / POSITIVE / POSITIVE, "float64"),
+        _fold(
+            "elementwise-div",
+            [[[7, -7, 7], [-7, 0, 5]], [[2, 2, -2], [-2, 3, 0]]],
+            np.array([[3, -3, -3], [3, 0, 0]]),
+            "int32",
+        ),
+    ],
+    "subtract": [_fold("subtract", [LESS, MORE, THIRD], LESS - MORE - THIRD)],
+    "pow": [_fold("pow", [POSITIVE, SAMPLES], np.exp(np.log(POSITIVE) * SAMPLES), "float64")],
+    "minimum": [_fold("minimum", [LESS, MORE, THIRD], np.where(LESS < MORE, LESS, MORE).clip(None, THIRD))],
+    "maximum": [_fold("maximum", [LESS, MORE, THIRD], np.where(LESS > MORE, LESS, MORE).clip(THIRD, None))],
+    "logical-and": [_fold("logical-and", TRUTHS, TRUTHS[0] * TRUTHS[1], "bool")],
+    "logical-or": [_fold("logical-or", TRUTHS, ~(~TRUTHS[0] * ~TRUTHS[1]), "bool")],
+    "compare": [
+        _fold("(compare lt)", [LESS, MORE], LESS - MORE < 0, result="bool"),
+        _fold("(compare le)", [LESS, MORE], LESS - MORE <= 0, result="bool"),
+        _fold("(compare gt)", [LESS, MORE], LESS - MORE > 0, result="bool"),
+        _fold("(compare ge)", [LESS, MORE], LESS - MORE >= 0, result="bool"),
+        _fold("(compare eq)", [LESS, LESS * (MORE > 0)], LESS * (MORE <= 0) == 0, result="bool"),
+        _fold("(compare ne)", [LESS, LESS * (MORE > 0)], LESS * (MORE <= 0) != 0, result="bool"),
+    ],
+    "select": [_fold("select", [TRUTHS[0], LESS, MORE], TRUTHS[0] * LESS + ~TRUTHS[0] * MORE)],
+    "relu": _pointwise("relu", LESS, (LESS + abs(LESS)) / 2),
+    "negative": _pointwise("negative", SAMPLES, 0 - SAMPLES),
+    "abs": _pointwise("abs", LESS, np.where(LESS < 0, -LESS, LESS)),
+    "sign": _pointwise("sign", LESS, (LESS > 0) * 1 - (LESS < 0)),
+    "sqrt": _pointwise("sqrt", POSITIVE, POSITIVE**0.5),
+    "exp": _pointwise("exp", SAMPLES, np.e**SAMPLES),
+    "log": _pointwise("log", POSITIVE, np.log2(POSITIVE) / np.log2(np.e)),
+    "tanh": _pointwise("tanh", SAMPLES, 1 - 2 / (np.exp(2 * SAMPLES) + 1)),
+    "sigmoid": _pointwise("sigmoid", SAMPLES, (1 + np.tanh(SAMPLES / 2)) / 2),
+    "erf": _pointwise("erf", SAMPLES, np.array([[erf(x) for x in row] for row in SAMPLES.tolist()])),
+    "floor": _pointwise("floor", SAMPLES, np.array([[-3, -1, 0], [0, 1, 3]])),
+    "ceil": _pointwise("ceil", SAMPLES, np.array([[-2, 0, 0], [1, 2, 4]])),
+    "round": _pointwise("round", SAMPLES, np.array([[-2, 0, 0], [0, 2, 3]])),
+    "logical-not": [
+        Example(build("compute", "logical-not", leaf(TRUTHS[0], 1, "bool")), "(2)(3) bool", TRUTHS[0] == 0)
+    ],
+    "clip": _pointwise("(clip -1/2 2)", SAMPLES, np.array([[-0.5, -0.5, 0.0], [0.5, 1.5, 2.0]])),
+    "leaky-relu": _pointwise("(leaky-relu 0.5)", SAMPLES, np.array([[-1.25, -0.25, 0.0], [0.5, 1.5, 3.25]])),
+    "softmax": _pointwise("softmax", 100 * SAMPLES, _softmax(100 * SAMPLES)),
+    "log-softmax": _pointwise("log-softmax", SAMPLES, np.log(_softmax(SAMPLES))),
+}
