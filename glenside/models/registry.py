@@ -43,11 +43,11 @@ def parameters(name: str) -> dict[str, Any]:
 
 def load(name: str, **values: Any) -> Program:
     """Build a model by name. Raises BadInput for an unknown name or parameter."""
-    known = parameters(name)
+    known, name = parameters(name), name.replace("_", "-")
     for parameter in values:
         if parameter not in known:
-            raise BadInput(f"model {name.replace('_', '-')} requires parameters among {', '.join(known)}, got {parameter}")
-    return _MODELS[name.replace("_", "-")](**values)
+            raise BadInput(f"model {name} requires parameters among {', '.join(known)}, got {parameter}")
+    return _MODELS[name](**values)
 
 
 def builder_of(name: str) -> Callable[..., Program] | None:
