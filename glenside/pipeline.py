@@ -45,6 +45,8 @@ class Result:
     egraph: Snapshot
     choice: dict[int, int] = field(repr=False)
     seed: int = 0
+    interrupted: bool = False
+    """Whether Ctrl-C ended the check."""
 
     @property
     def stopped(self) -> str:
@@ -58,6 +60,7 @@ class Result:
         rows = [replace(row, checked=verdict.layers.get(row.name, "not checked")) for row in self.report.layers]
         self.report.layers[:] = rows
         self.report.checked, self.report.how_checked = verdict.result, verdict.how
+        self.interrupted = verdict.stopped == "interrupted"
         self.report.seconds["check"] = time.perf_counter() - started
         return verdict
 

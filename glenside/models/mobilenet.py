@@ -60,7 +60,7 @@ class _Network:
 
     def __init__(self, seed: int) -> None:
         self.seed = seed
-        self.b = Builder("mobilenet_v1")
+        self.b = Builder("mobilenet-v1")
 
     def build(self, width: float, resolution: int, batch: int, classes: int) -> Program:
         b, channels = self.b, _scaled(32, width)

@@ -1,0 +1,5 @@
+"""`python -m glenside` is the command line."""
+
+from glenside.cli import main
+
+main()
