@@ -94,7 +94,9 @@ def plot(table: list[tuple[str, int, str, int, int, int]], machine: str) -> None
         (one,) = panel.plot(sizes, [float(row[2]) for row in rows], "o-", color="tab:blue", label="seconds")
         other = panel.twinx()
         (two,) = other.plot(sizes, [row[3] for row in rows], "s--", color="tab:orange", label="e-nodes")
-        panel.set(xlabel="first layers of MobileNetV1" if series == "layers" else series, ylabel="seconds", ylim=(0, None))
+        panel.set(
+            xlabel="first layers of MobileNetV1" if series == "layers" else series, ylabel="seconds", ylim=(0, None)
+        )
         other.set(ylabel="e-nodes", ylim=(0, None))
         panel.legend(handles=[one, two], loc="upper left")
     figure.suptitle(f"How saturation grows on a 64x64 array ({machine})")

@@ -16,6 +16,7 @@ import typer
 
 from glenside import __version__
 from glenside.ir.errors import BadInput, GlensideError
+from glenside.sources import limits_of, loader, pair
 
 if TYPE_CHECKING:
     from glenside.ir.program import Program
@@ -76,8 +77,8 @@ def tensorize(
     """Map the products of a program onto an array and print one row for each."""
     machine = _target(array, target)
     writable(json_path, output)
-    limits = _limits(node_limit, time_limit, iter_limit, memory_limit)
-    load = _loader(source, shapes, shape, weights, parameters, seed)
+    limits = limits_of(node_limit, time_limit, iter_limit, memory_limit)
+    load = loader(source, shapes, shape, weights, parameters, seed)
     result = _optimize(load, machine, limits, blocking, seed, verify=not no_check)
     _save(result.program, output)
     if json_path is not None:
@@ -111,8 +112,8 @@ def optimize(
         raise BadInput(f"--emit must be one of {', '.join(STAGES)}, got {emit!r}")
     machine = _target(array, target)
     writable(output)
-    limits = _limits(node_limit, time_limit, iter_limit, memory_limit)
-    load = _loader(source, shapes, shape, weights, parameters, seed)
+    limits = limits_of(node_limit, time_limit, iter_limit, memory_limit)
+    load = loader(source, shapes, shape, weights, parameters, seed)
     if emit == "typed":
         _print_or_write(typed_text(load()), output)
         return
@@ -144,11 +145,11 @@ def run(
     from glenside.ir.interpreter import evaluate
 
     writable(output)
-    arrays = {name: read_array(path) for name, path in (_pair(text, "--input") for text in inputs or ())}
+    arrays = {name: read_array(path) for name, path in (pair(text, "--input") for text in inputs or ())}
     dtypes = {name: array.dtype.name for name, array in arrays.items()}
     given = {name: ",".join(map(str, array.shape)) for name, array in arrays.items()}
     more = [f"{name}={dims}" for name, dims in given.items()] if Path(source).exists() else []
-    program = _loader(source, shapes, [*(shape or ()), *more], weights, parameters, seed, dtypes)()
+    program = loader(source, shapes, [*(shape or ()), *more], weights, parameters, seed, dtypes)()
     values = {**program.seeded_constants(seed).constants, **arrays}
     (value,) = evaluate([program.term], values)
     if output is None:
@@ -164,7 +165,7 @@ def check(source: Source, shapes: Shapes = None, shape: Shape = None, parameters
     """Check the types of a program; print its type, and the sizes of its products."""
     from glenside.report import product_sizes
 
-    program = _loader(source, shapes, shape, None, parameters, 0)()
+    program = loader(source, shapes, shape, None, parameters, 0)()
     print(f"{program.name}: {program.term.type}")
     for name, product in program.layers.items():
         sizes = product_sizes(product)
@@ -240,86 +241,6 @@ def _target(array: str | None, target: str | None) -> Target:
     if (array is None) == (target is None):
         raise BadInput("give the machine with --array RxC, such as --array 64x64, or with --target, and not with both")
     return parse_target(target if target is not None else f"systolic-array:{array}")
-
-
-def _limits(nodes: int, seconds: float, iterations: int, memory: str) -> Any:
-    import re
-
-    from glenside.egraph.saturation import Limits
-
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(KB|MB|GB)?", memory.strip(), re.IGNORECASE)
-    if match is None:
-        raise BadInput(f"--memory-limit is written as 500MB or 2GB, got {memory!r}")
-    for name, value in (("--node-limit", nodes), ("--time-limit", seconds), ("--iter-limit", iterations)):
-        if not value >= 0:
-            raise BadInput(f"{name} must be at least 0, got {value}")
-    unit = {"": 1, "KB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30}[(match[2] or "").upper()]
-    return Limits(nodes=nodes, seconds=seconds, iterations=iterations, memory=int(float(match[1]) * unit))
-
-
-def _pair(text: str, flag: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not (name and equals and value):
-        raise BadInput(f"{flag} is written NAME=VALUE, got {text!r}")
-    return name, value
-
-
-def _dims(name: str, text: str) -> tuple[int, ...]:
-    parts = [part for part in text.split(",") if part]
-    if not all(part.isdecimal() for part in parts):
-        raise BadInput(f"the shape of {name} is written as 1,3,32,32, got {text!r}")
-    return tuple(map(int, parts))
-
-
-def _loader(
-    source: str,
-    shapes: str | None,
-    shape: list[str] | None,
-    weights: str | None,
-    parameters: list[str] | None,
-    seed: int,
-    dtypes: dict[str, str] | None = None,
-) -> Callable[[], Program]:
-    """How to load the program; a name that is neither a model nor a file is refused at once."""
-    from glenside import models as built_in
-
-    name = source.replace("_", "-")
-    is_file = Path(source).suffix == ".glenside" or (name not in built_in.models() and Path(source).exists())
-
-    def load() -> Program:
-        if is_file:
-            from glenside.ir.files import load as load_file
-            from glenside.ir.files import read_shapes
-
-            if parameters:
-                raise BadInput(f"--set gives a parameter of a built-in model, and {source} is a file")
-            known: dict[str, tuple[int, ...]] = dict(read_shapes(shapes)) if shapes else {}
-            known |= {n: _dims(n, text) for n, text in (_pair(text, "--shape") for text in shape or ())}
-            return load_file(source, shapes=known, weights=weights, dtypes=dtypes)
-        if shapes or shape:
-            raise BadInput(f"the shapes of the model {source} are its own; its size is set with --set, as resolution=128")
-        values = {n: _value(text) for n, text in (_pair(text, "--set") for text in parameters or ())}
-        if "seed" in built_in.parameters(name):
-            values.setdefault("seed", seed)
-        if weights:
-            values["weights"] = weights
-        return built_in.load(name, **values)
-
-    if not is_file and name not in built_in.models():
-        try:
-            built_in.parameters(name)
-        except BadInput as error:
-            raise BadInput(f"{error}, and there is no file of that name") from None
-    return load
-
-
-def _value(text: str) -> int | float | str:
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            continue
-    return text
 
 
 def _optimize(
@@ -434,7 +355,7 @@ def main() -> None:
     """The entry point: bad input is one sentence and status 2, Ctrl-C is 130, a closed pipe is no error."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
-        app(standalone_mode=False)
+        sys.exit(app(standalone_mode=False) or 0)
     except GlensideError as error:
         _fail(str(error))
     except typer.Exit as exit_:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from extract import Extraction, Problem, extract
 from glenside.check import CheckReport, check
-from glenside.egraph.saturation import Limits, Progress
+from glenside.egraph.saturation import INTERRUPTED, Limits, Progress
 from glenside.egraph.search import Worker, search
 from glenside.egraph.snapshot import Snapshot
 from glenside.ir.errors import BadInput
@@ -33,7 +33,7 @@ class Event:
 Listener = Callable[[Event], None]
 
 
-@dataclass
+@dataclass(repr=False)
 class Result:
     """The answer: the optimized program, what it costs, and how it was found."""
 
@@ -63,6 +63,11 @@ class Result:
         self.interrupted = verdict.stopped == "interrupted"
         self.report.seconds["check"] = time.perf_counter() - started
         return verdict
+
+    def __repr__(self) -> str:
+        totals = self.report.totals
+        mapped = f"{totals['mapped']} of {totals['layers']} layers mapped"
+        return f"<{self.original.name} on {self.target.name}: {mapped}, {totals['cycles']:,} cycles, {self.stopped}>"
 
     def _repr_html_(self) -> str:
         from glenside.display import report_html
@@ -106,7 +111,7 @@ def optimize(
     extracted = time.perf_counter()
     seconds = {"load": load_seconds, "saturate": saturated - started, "extract": extracted - saturated, "check": 0.0}
     result.report.seconds.update(seconds)
-    if verify:
+    if verify and result.stopped != INTERRUPTED:  # whoever pressed Ctrl-C wants the answer now
         result.check(progress=lambda done, total: listener(Event("check", f"{done} of {total}", done / max(total, 1))))
     result.report.seconds["total"] = load_seconds + time.perf_counter() - started
     return result
@@ -124,7 +129,8 @@ def _extracted(
     root = snapshot.program[index[program.term]]
     constant = constant_classes(snapshot)
     problem, kept = extraction_problem(snapshot, target, constant, [root, *layers.values()], frozenset(layers.values()))
-    answer = extract(problem)
+    # Proofs take time that whoever pressed Ctrl-C does not give.
+    answer = extract(problem, "dag" if progress.stopped == INTERRUPTED else "auto")
     choice = {eclass: kept[node] for eclass, node in answer.choice.items()}
     terms = snapshot.terms(choice, [root, *layers.values()])
     optimized = Program(

@@ -215,19 +215,18 @@ def _mapping(sizes: ProductSizes, cone: Cone, constant: bool, target: Target) ->
     if not cone.instructions:
         return "empty: nothing to compute" if sizes.macs == 0 else "shared with another layer"
     rows, columns = target.parameters["rows"], target.parameters["columns"]
-    depth, width = _axis("depth", sizes.k, rows), _axis("width", sizes.n, columns)
-    groups = f"one instruction over {sizes.groups} groups" if sizes.groups > 1 and len(cone.instructions) == 1 else ""
-    if sizes.groups > 1 and not groups:
-        groups = f"{len(cone.instructions)} instructions over {sizes.groups} groups"
-    return "; ".join(part for part in (groups, depth, width) if part) or "one whole tile"
+    count = len(cone.instructions)
+    calls = f"{count} instruction{'s' if count > 1 else ''} for {sizes.groups} groups" if sizes.groups > 1 else ""
+    parts = (calls, _axis("K", sizes.k, rows), _axis("N", sizes.n, columns))
+    return ", ".join(part for part in parts if part) or "one whole tile"
 
 
 def _axis(what: str, size: int, tile: int) -> str:
+    """`K 1000->1024 in 16`: padded to 1024 and cut into 16; empty when the axis is one whole tile."""
     cuts = math.ceil(size / tile)
-    padded = f" padded to {cuts * tile}" if size % tile else ""
-    if cuts > 1:
-        return f"{what} {size}{padded} cut into {cuts}"
-    return f"{what} {size}{padded}" if padded else ""
+    padded = f"->{cuts * tile}" if size % tile else ""
+    cut = f" in {cuts}" if cuts > 1 else ""
+    return f"{what} {size}{padded}{cut}" if padded or cut else ""
 
 
 def nearest_miss(cone: Cone, snapshot: Snapshot, target: Target, stopped: str) -> str:

@@ -21,10 +21,16 @@ def console() -> Console:
 def report_table(report: Report) -> Table:
     """One row for each layer, totals in the footer."""
     totals = report.totals
-    table = Table(title=f"{report.program} on {report.target}", title_justify="left", show_footer=True, box=box.SIMPLE, pad_edge=False)
+    table = Table(
+        title=f"{report.program} on {report.target}",
+        title_justify="left",
+        show_footer=True,
+        box=box.SIMPLE,
+        pad_edge=False,
+    )
     table.add_column("layer", "total", no_wrap=True, overflow="fold")
     table.add_column("operator", f"{totals['layers']} layers", overflow="fold")
-    table.add_column("groups x M x K x N", f"{totals['macs']:,} MACs", justify="right", overflow="fold")
+    table.add_column("groups x M x K x N", f"{totals['macs']:,} MACs", justify="right", no_wrap=True)
     table.add_column("tiles", f"{totals['tiles']:,}", justify="right", no_wrap=True)
     table.add_column("cycles", f"{totals['cycles']:,}", justify="right", no_wrap=True)
     table.add_column("util %", justify="right", no_wrap=True)

@@ -153,6 +153,12 @@ def write_text(path: PathLike, text: str) -> None:
         file.write(text.encode())
 
 
+def write_bytes(path: PathLike, content: bytes) -> None:
+    """Write a file whole or not at all. Raises BadInput."""
+    with _replacing(path) as file:
+        file.write(content)
+
+
 def write_array(path: PathLike, array: Array) -> None:
     """Write one array as .npy, whole or not at all. Raises BadInput."""
     with _replacing(path) as file:

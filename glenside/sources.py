@@ -1,0 +1,96 @@
+"""What the words on a command line stand for: programs, shapes, parameters, limits."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from glenside.ir.errors import BadInput
+
+if TYPE_CHECKING:
+    from glenside.egraph.saturation import Limits
+    from glenside.ir.program import Program
+
+
+def limits_of(nodes: int, seconds: float, iterations: int, memory: str) -> Limits:
+    """The limits of a search, from flags. Raises BadInput."""
+    from glenside.egraph.saturation import Limits
+
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(KB|MB|GB)?", memory.strip(), re.IGNORECASE)
+    if match is None:
+        raise BadInput(f"--memory-limit is written as 500MB or 2GB, got {memory!r}")
+    for name, value in (("--node-limit", nodes), ("--time-limit", seconds), ("--iter-limit", iterations)):
+        if not value >= 0:
+            raise BadInput(f"{name} must be at least 0, got {value}")
+    unit = {"": 1, "KB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30}[(match[2] or "").upper()]
+    return Limits(nodes=nodes, seconds=seconds, iterations=iterations, memory=int(float(match[1]) * unit))
+
+
+def pair(text: str, flag: str) -> tuple[str, str]:
+    """`NAME=VALUE` -> (NAME, VALUE). Raises BadInput."""
+    name, equals, value = text.partition("=")
+    if not (name and equals and value):
+        raise BadInput(f"{flag} is written NAME=VALUE, got {text!r}")
+    return name, value
+
+
+def _dims(name: str, text: str) -> tuple[int, ...]:
+    parts = [part for part in text.split(",") if part]
+    if not all(part.isdecimal() for part in parts):
+        raise BadInput(f"the shape of {name} is written as 1,3,32,32, got {text!r}")
+    return tuple(map(int, parts))
+
+
+def loader(
+    source: str,
+    shapes: str | None,
+    shape: list[str] | None,
+    weights: str | None,
+    parameters: list[str] | None,
+    seed: int,
+    dtypes: dict[str, str] | None = None,
+) -> Callable[[], Program]:
+    """How to load the program; a name that is neither a model nor a file is refused at once."""
+    from glenside import models as built_in
+
+    name = source.replace("_", "-")
+    is_file = Path(source).suffix == ".glenside" or (name not in built_in.models() and Path(source).exists())
+
+    def load() -> Program:
+        if is_file:
+            from glenside.ir.files import load as load_file
+            from glenside.ir.files import read_shapes
+
+            if parameters:
+                raise BadInput(f"--set gives a parameter of a built-in model, and {source} is a file")
+            known: dict[str, tuple[int, ...]] = dict(read_shapes(shapes)) if shapes else {}
+            known |= {n: _dims(n, text) for n, text in (pair(text, "--shape") for text in shape or ())}
+            return load_file(source, shapes=known, weights=weights, dtypes=dtypes)
+        if shapes or shape:
+            raise BadInput(
+                f"the shapes of the model {source} are its own; its size is set with --set, as resolution=128"
+            )
+        values = {n: _value(text) for n, text in (pair(text, "--set") for text in parameters or ())}
+        if "seed" in built_in.parameters(name):
+            values.setdefault("seed", seed)
+        if weights:
+            values["weights"] = weights
+        return built_in.load(name, **values)
+
+    if not is_file and name not in built_in.models():
+        try:
+            built_in.parameters(name)
+        except BadInput as error:
+            raise BadInput(f"{error}, and there is no file of that name") from None
+    return load
+
+
+def _value(text: str) -> int | float | str:
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
