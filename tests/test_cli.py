@@ -211,6 +211,6 @@ def test_ctrl_c_answers_within_two_seconds_with_the_best_so_far(tmp_path: Path) 
     started = time.perf_counter()
     printed, errors = process.communicate(timeout=60)
     assert process.returncode == 130, errors
-    assert time.perf_counter() - started < 10.0
+    assert time.perf_counter() - started < 3.0
     assert b"stopped: interrupted" in printed
     assert load(out).term.access.dims == (1, 1000)
