@@ -96,9 +96,10 @@ class Report:
             return "The program contains no product, so there is nothing to map."
         if not left:
             return "Every product is mapped onto the array."
-        names = ", ".join(f"{row.name} ({row.nearest_miss})" for row in left[:4])
-        more = f" and {len(left) - 4} more" if len(left) > 4 else ""
-        return f"{len(left)} of {len(self.layers)} products stayed off the array: {names}{more}."
+        names = ", ".join(row.name for row in left[:8])
+        more = f" and {len(left) - 8} more" if len(left) > 8 else ""
+        why = f"{left[0].name}: {left[0].nearest_miss}"
+        return f"{len(left)} of {len(self.layers)} products stayed off the array: {names}{more}; {why}."
 
 
 @dataclass(frozen=True)

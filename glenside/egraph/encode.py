@@ -17,8 +17,6 @@ from glenside.ir.types import WIDENED, AccessType, Dims, Tensor, widen
 # class each node ended. It is not an operator and no snapshot shows it.
 PROGRAM_NODE = "program-node"
 
-SHAPE_DEMAND = ": shape "  # in the name of an egglog rule that only asks for a shape on behalf of another rule
-
 
 def literal(value: Attribute) -> str:
     """An attribute as an egglog literal."""
@@ -79,7 +77,7 @@ def compiled(name: str, ruleset: str, facts: str, actions: str) -> list[str]:
     read = read_all(facts)
     lines = []
     for i, (before, want) in enumerate(demands(read)):
-        label = json.dumps(f"{name}{SHAPE_DEMAND}{i}")
+        label = json.dumps(f"{name}: shape {i}")
         lines.append(f"(rule ({' '.join(map(write, before))}) ({write(want)}) :ruleset shapes :name {label})")
     lines.append(f"(rule ({' '.join(map(write, read))}) ({actions}) :ruleset {ruleset} :name {json.dumps(name)})")
     return lines

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from glenside.egraph.encode import PROGRAM_NODE, SHAPE_DEMAND, declarations, program_text
+from glenside.egraph.encode import PROGRAM_NODE, declarations, program_text
 from glenside.egraph.rule import Rule
 from glenside.egraph.sexpr import read_all, write
 from glenside.egraph.snapshot import ENode, Snapshot, closed
@@ -41,7 +41,7 @@ class Limits:
 
 @dataclass
 class RuleRun:
-    """What one rule did: matches, and seconds as its share of the measured time of the runs it took part in."""
+    """What one rule did: matches, and seconds of searching and applying them."""
 
     matches: int = 0
     seconds: float = 0.0
@@ -94,11 +94,13 @@ class Saturation:
 
         self.request = request
         self._start = time.perf_counter()
-        self._egraph = bindings.EGraph()
+        self._egraph: Any = bindings.EGraph()
         commands = [*map(write, read_all(request.declarations)), *request.program.splitlines(), _ANALYSES]
         for start in range(0, len(commands), _CHUNK):
             self._command("\n".join(commands[start : start + _CHUNK]))
-        self._limit = {name: MATCH_LIMIT for name, _ in request.rules}
+        self._limit = {name: MATCH_LIMIT for name, expansive in request.rules if expansive}
+        self._runs = {name: self._egraph.parse_program(f"(run-schedule (run {name}))") for name, _ in request.rules}
+        self._facts = self._egraph.parse_program(_ANALYSES)
         self._banned: dict[str, int] = {}
         self.progress = Progress(rules={name: RuleRun() for name, _ in request.rules})
 
@@ -132,32 +134,20 @@ class Saturation:
             progress.stopped = TIME_LIMIT
 
     def _iterate(self, active: Sequence[str]) -> bool:
-        started = time.perf_counter()
-        runs = " ".join(f"(run {name})" for name in active)
-        report = self._command(f"(run-schedule (seq {runs} {_FACTS}))")[-1].report
-        wall = time.perf_counter() - started
-        spent = {k: v.total_seconds() for k, v in report.search_and_apply_time_per_rule.items()}
-        total = sum(spent.values()) or 1.0
-        matches = report.num_matches_per_rule
-        for key in matches:
-            name = _rule_of(key)
-            run = self.progress.rules.get(name)
-            if run is not None:
-                run.matches += 0 if SHAPE_DEMAND in key else matches[key]
-                # egglog's own seconds have another unit; their proportions hold.
-                run.seconds += wall * spent.get(key, 0.0) / total
-        self._back_off(matches)
-        return bool(report.updated)
-
-    def _back_off(self, matches: Mapping[str, int]) -> None:
-        found: dict[str, int] = {}
-        for key, count in matches.items():
-            name = _rule_of(key)
-            found[name] = found.get(name, 0) + (0 if SHAPE_DEMAND in key else count)
-        for name, expansive in self.request.rules:
-            if expansive and found.get(name, 0) > self._limit[name]:
+        """Every active rule once, each timed by the clock (egglog's own seconds are too coarse), then the facts."""
+        changed = False
+        for name in active:
+            started = time.perf_counter()
+            report = self._egraph.run_program(*self._runs[name])[-1].report
+            run = self.progress.rules[name]
+            run.seconds += time.perf_counter() - started
+            matches = sum(report.num_matches_per_rule.values())
+            run.matches += matches
+            changed |= report.updated
+            if name in self._limit and matches > self._limit[name]:
                 self._limit[name] *= 2
                 self._banned[name] = self.progress.iterations + 1 + BAN_LENGTH
+        return bool(self._egraph.run_program(*self._facts)[-1].report.updated or changed)
 
     def _rows(self) -> int:
         (sizes,) = self._command("(print-size)")
@@ -169,13 +159,7 @@ class Saturation:
         return _Reader(self._egraph).read(self.request.program_size, tensors or {})
 
 
-def _rule_of(name: str) -> str:
-    """The rule that an egglog rule belongs to: one of its clauses, or a demand for a shape that it needs."""
-    return name.split(SHAPE_DEMAND)[0].split("#")[0]
-
-
-_FACTS = "(saturate (seq (run types) (saturate (run shapes))))"
-_ANALYSES = f"(run-schedule {_FACTS})"
+_ANALYSES = "(run-schedule (saturate (seq (run types) (saturate (run shapes)))))"
 
 
 class _Reader:
