@@ -26,12 +26,13 @@ ARRAYS = ("64x64", "128x128", "32x128", "24x40")
 
 def run(array: str) -> tuple[float, float, dict[str, float], dict[str, int]]:
     """(seconds, peak megabytes so far, seconds of each phase, totals) of one command."""
-    with tempfile.NamedTemporaryFile(suffix=".json") as file:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "report.json"
         started = time.perf_counter()
-        command = [sys.executable, "-m", "glenside", "tensorize", "mobilenet-v1", "--array", array, "--json", file.name]
+        command = [sys.executable, "-m", "glenside", "tensorize", "mobilenet-v1", "--array", array, "--json", str(path)]
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
         seconds = time.perf_counter() - started
-        report = json.load(file)
+        report = json.loads(path.read_text(encoding="utf-8"))
     peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1e3
     return seconds, peak, report["seconds"], report["totals"]
 

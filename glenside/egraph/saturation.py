@@ -105,7 +105,7 @@ class Saturation:
         self.progress = Progress(rules={name: RuleRun() for name, _ in request.rules})
 
     def _command(self, text: str) -> list[Any]:
-        return self._egraph.run_program(*self._egraph.parse_program(text))
+        return list(self._egraph.run_program(*self._egraph.parse_program(text)))
 
     def run(self, after: Callable[[Saturation], None] = lambda _: None) -> Progress:
         """Iterate until saturated or a limit is met; `after` is called after each iteration."""
