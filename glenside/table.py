@@ -29,7 +29,7 @@ def report_table(report: Report) -> Table:
         pad_edge=False,
     )
     table.add_column("layer", "total", no_wrap=True, overflow="fold")
-    table.add_column("operator", f"{totals['layers']} layers", overflow="fold")
+    table.add_column("operator", f"{totals['layers']} layer{'' if totals['layers'] == 1 else 's'}", overflow="fold")
     table.add_column("groups x M x K x N", f"{totals['macs']:,} MACs", justify="right", no_wrap=True)
     table.add_column("tiles", f"{totals['tiles']:,}", justify="right", no_wrap=True)
     table.add_column("cycles", f"{totals['cycles']:,}", justify="right", no_wrap=True)
