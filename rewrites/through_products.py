@@ -184,9 +184,6 @@ def pad_crosses_product() -> tuple[Clause, ...]:
     )
 
 
-_WHOLE = "(access-shape (shape g m) (shape k l))"
-
-
 @rule(
     FAMILY,
     Example(

@@ -86,7 +86,6 @@ def assert_all_equal(snapshot: Snapshot, seed: int = 0) -> int:
         assert made.type == snapshot.types[snapshot.owner[index]] or not isinstance(made.type, AccessType)
         terms.append((made, own))
     values = whole_numbers(snapshot.tensors, seed)
-    arrays = dict(zip(dict.fromkeys(t for pair in terms for t in pair), [], strict=False))
     roots = list(dict.fromkeys(t for pair in terms for t in pair))
     arrays = dict(zip(roots, evaluate(roots, values), strict=True))
     for made, own in terms:

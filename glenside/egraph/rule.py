@@ -47,9 +47,6 @@ class Rule:
         """The first paragraph of the docstring."""
         return " ".join(self.doc.strip().split("\n\n")[0].split())
 
-    def declarations(self) -> str:
-        return self.relations
-
     def egglog(self, parameters: Mapping[str, int]) -> str:
         """The rule as commands, in a ruleset of its own name."""
         lines = [f"(ruleset {self.name})"]

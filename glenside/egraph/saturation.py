@@ -56,7 +56,6 @@ class Request:
     rules: tuple[tuple[str, bool], ...]  # (ruleset, expansive)
     program_size: int
     limits: Limits
-    stop_before: float | None = None
 
     @staticmethod
     def of(
