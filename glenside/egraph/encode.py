@@ -37,6 +37,7 @@ def declarations() -> str:
         "(sort Accesses (Vec Access))",
         "(ruleset types)",
         "(ruleset shapes)",
+        "(ruleset demands)",
         f"(constructor {PROGRAM_NODE} (i64) Access)",
         "(relation source (Access))",
         type_functions(),
@@ -73,12 +74,16 @@ def _compute_facts(kinds: Iterable[str]) -> list[str]:
 
 
 def compiled(name: str, ruleset: str, facts: str, actions: str) -> list[str]:
-    """An egglog rule, and for each shape function among its facts the rule that demands it."""
+    """An egglog rule, and for each shape function among its facts the rule that demands it.
+
+    What types demand is met as types are found; what rules demand can wait until there are no more.
+    """
     read = read_all(facts)
     lines = []
     for i, (before, want) in enumerate(demands(read)):
         label = json.dumps(f"{name}: shape {i}")
-        lines.append(f"(rule ({' '.join(map(write, before))}) ({write(want)}) :ruleset shapes :name {label})")
+        wants = "shapes" if ruleset == "types" else "demands"
+        lines.append(f"(rule ({' '.join(map(write, before))}) ({write(want)}) :ruleset {wants} :name {label})")
     lines.append(f"(rule ({' '.join(map(write, read))}) ({actions}) :ruleset {ruleset} :name {json.dumps(name)})")
     return lines
 

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from string import Template
+from typing import Any
 
 from glenside.egraph.encode import compiled
+from glenside.egraph.sexpr import Sexpr, read_all, write
+from glenside.egraph.symbolic import SymbolicInt
+
+Formula = Callable[..., Any]
+"""A function of sizes to a size, in the arithmetic of `glenside.ir.sizes`."""
+Parameters = Mapping[str, int | Formula]
+"""What a target gives to rules: `$name` is an int, a call `(name a b)` a formula."""
 
 
 @dataclass(frozen=True)
@@ -27,12 +35,16 @@ class Example:
     text: str
     shapes: Mapping[str, str] = field(default_factory=dict)
     wants: str = ""
-    parameters: Mapping[str, int] = field(default_factory=dict)
+    parameters: Parameters = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)
 class Rule:
-    """A named equation. `text` holds what the e-graph needs; `$name` is a parameter of the target."""
+    """A named equation.
+
+    An analysis only adds facts, and runs to its fixed point before any other rule. An expansive rule runs under
+    back-off.
+    """
 
     name: str
     family: str
@@ -43,19 +55,40 @@ class Rule:
     expansive: bool = False
 
     @property
+    def analysis(self) -> bool:
+        return self.family == "analyses"
+
+    @property
     def equation(self) -> str:
         """The first paragraph of the docstring."""
         return " ".join(self.doc.strip().split("\n\n")[0].split())
 
-    def egglog(self, parameters: Mapping[str, int]) -> str:
-        """The rule as commands, in a ruleset of its own name."""
+    def egglog(self, parameters: Parameters) -> str:
+        """The rule as commands, in a ruleset of its own name; a call `(name ..)` of a formula is written out."""
+        formulas = {name: value for name, value in parameters.items() if callable(value)}
         lines = [f"(ruleset {self.name})"]
         for i, clause in enumerate(self.clauses):
             name = self.name if len(self.clauses) == 1 else f"{self.name}#{i + 1}"
-            facts = Template(clause.facts).substitute(parameters)
-            actions = Template(clause.actions).substitute(parameters)
+            facts = _written_out(Template(clause.facts).substitute(parameters), formulas)
+            actions = _written_out(Template(clause.actions).substitute(parameters), formulas)
             lines += compiled(name, self.name, facts, actions)
         return "\n".join(lines)
+
+
+def _written_out(text: str, formulas: Mapping[str, Formula]) -> str:
+    if not any(f"({name} " in text for name in formulas):
+        return text
+
+    def expand(expression: Sexpr) -> Sexpr:
+        if isinstance(expression, str):
+            return expression
+        parts = [expand(part) for part in expression]
+        if parts and isinstance(parts[0], str) and parts[0] in formulas:
+            (result,) = read_all(str(formulas[parts[0]](*(SymbolicInt(write(part)) for part in parts[1:]))))
+            return result
+        return parts
+
+    return " ".join(write(expand(expression)) for expression in read_all(text))
 
 
 def rewrite(left: str, right: str, when: str = "") -> Clause:

@@ -1,6 +1,6 @@
 """Saturation: the only module that holds an egglog e-graph, runs it and reads it back.
 
-One iteration is: every rule once, then the type and shape facts to their fixed point. Expansive rules run under
+One iteration is: every rule once, then types, shapes and analyses to their fixed point. Expansive rules run under
 back-off kept here (egglog's own scheduler forgets its state between calls): a rule with more matches than its limit
 is banned for some iterations and its limit doubles. `saturated` is said only after an iteration with no rule banned
 changed nothing.
@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from glenside.egraph.encode import PROGRAM_NODE, declarations, program_text
-from glenside.egraph.rule import Rule
+from glenside.egraph.rule import Parameters, Rule
 from glenside.egraph.sexpr import read_all, write
 from glenside.egraph.snapshot import ENode, Snapshot, closed
 from glenside.egraph.type_rules import columns
@@ -54,6 +54,7 @@ class Request:
     declarations: str
     program: str
     rules: tuple[tuple[str, bool], ...]  # (ruleset, expansive)
+    analyses: tuple[str, ...]  # rulesets
     program_size: int
     limits: Limits
 
@@ -61,7 +62,7 @@ class Request:
     def of(
         nodes: Sequence[Term],
         rules: Iterable[Rule],
-        parameters: Mapping[str, int],
+        parameters: Parameters,
         limits: Limits,
         wants: str = "",
     ) -> Request:
@@ -69,9 +70,9 @@ class Request:
         rules = tuple(rules)
         relations = dict.fromkeys(line for r in rules for line in r.relations.splitlines() if line)
         text = "\n".join([declarations(), *relations, *(r.egglog(parameters) for r in rules)])
-        return Request(
-            text, program_text(nodes) + "\n" + wants, tuple((r.name, r.expansive) for r in rules), len(nodes), limits
-        )
+        steps = tuple((r.name, r.expansive) for r in rules if not r.analysis)
+        analyses = tuple(r.name for r in rules if r.analysis)
+        return Request(text, program_text(nodes) + "\n" + wants, steps, analyses, len(nodes), limits)
 
 
 @dataclass
@@ -94,14 +95,16 @@ class Saturation:
         self.request = request
         self._start = time.perf_counter()
         self._egraph: Any = bindings.EGraph()
-        commands = [*map(write, read_all(request.declarations)), *request.program.splitlines(), _ANALYSES]
+        facts = _FACTS.format(" ".join(f"(run {name})" for name in request.analyses))
+        commands = [*map(write, read_all(request.declarations)), *request.program.splitlines()]
         for start in range(0, len(commands), _CHUNK):
             self._command("\n".join(commands[start : start + _CHUNK]))
         self._limit = {name: MATCH_LIMIT for name, expansive in request.rules if expansive}
         self._runs = {name: self._egraph.parse_program(f"(run-schedule (run {name}))") for name, _ in request.rules}
-        self._facts = self._egraph.parse_program(_ANALYSES)
+        self._facts = self._egraph.parse_program(facts)
         self._banned: dict[str, int] = {}
-        self.progress = Progress(rules={name: RuleRun() for name, _ in request.rules})
+        self.progress = Progress(rules={name: RuleRun() for name in (*self._runs, *request.analyses)})
+        self._analyze()
 
     def _command(self, text: str) -> list[Any]:
         return list(self._egraph.run_program(*self._egraph.parse_program(text)))
@@ -146,7 +149,16 @@ class Saturation:
             if name in self._limit and matches > self._limit[name]:
                 self._limit[name] *= 2
                 self._banned[name] = self.progress.iterations + 1 + BAN_LENGTH
-        return bool(self._egraph.run_program(*self._facts)[-1].report.updated or changed)
+        return self._analyze() or changed
+
+    def _analyze(self) -> bool:
+        """Types, shapes and analyses to their fixed point; what each analysis took is not told apart."""
+        report = self._egraph.run_program(*self._facts)[-1].report
+        for name, matches in report.num_matches_per_rule.items():
+            rule = name.split("#")[0]
+            if rule in self.progress.rules:
+                self.progress.rules[rule].matches += matches
+        return bool(report.updated)
 
     def _rows(self) -> int:
         (sizes,) = self._command("(print-size)")
@@ -158,7 +170,7 @@ class Saturation:
         return _Reader(self._egraph).read(self.request.program_size, tensors or {})
 
 
-_ANALYSES = "(run-schedule (saturate (seq (run types) (saturate (run shapes)))))"
+_FACTS = "(run-schedule (saturate (seq (saturate (seq (run types) (saturate (run shapes)))) (run demands) {})))"
 
 
 class _Reader:

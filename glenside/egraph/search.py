@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from glenside.egraph.rule import Rule
+from glenside.egraph.rule import Parameters, Rule
 from glenside.egraph.saturation import INTERRUPTED, TIME_LIMIT, Limits, Progress, Request
 from glenside.egraph.snapshot import ENode, Snapshot, closed
 from glenside.egraph.worker import HEADER
@@ -116,7 +116,7 @@ class Worker:
 def search(
     nodes: Sequence[Term],
     rules: Iterable[Rule],
-    parameters: Mapping[str, int],
+    parameters: Parameters,
     limits: Limits | None = None,
     *,
     worker: Worker | None = None,

@@ -79,12 +79,24 @@ _SHIFT = """
       ((set (shift v n) (vec-push w (+ n (vec-get v (- (vec-length v) 1)))))) :ruleset shapes)
 """
 
+_INSERT = """
+(relation insert-step (Ints i64 i64 Ints))
+(rule ((want-insert v n i) (= i (vec-length v))) ((set (insert v n i) (vec-push v n))) :ruleset shapes)
+(rule ((want-insert v n i) (< i (vec-length v)) (= rest (vec-pop v)))
+      ((insert-step v n i rest) (want-insert rest n i)) :ruleset shapes)
+(rule ((insert-step v n i rest) (= w (insert rest n i)))
+      ((set (insert v n i) (vec-push w (vec-get v (- (vec-length v) 1))))) :ruleset shapes)
+"""
+
 SHAPE_FUNCTIONS = {
     f.name: f
     for f in (
         ShapeFunction("take", ("Ints", "i64"), "Ints", _TAKE),  # the first n sizes
         ShapeFunction("drop", ("Ints", "i64"), "Ints", _DROP),  # all but the first n sizes
         ShapeFunction("shift", ("Ints", "i64"), "Ints", _SHIFT),  # n added to each (axis numbers)
+        ShapeFunction("insert", ("Ints", "i64", "i64"), "Ints", _INSERT),  # n put before position i
+        _prefix_fold("prefixes", "Ints", "", "(vec-of 1)", "(vec-push part (* (vec-get part i) (vec-get v i)))"),
+        # prefixes: the products of the first 0, 1, 2 .. sizes
         _prefix_fold("product", "i64", "", "1", "(* part (vec-get v i))"),
         _prefix_fold("highest", "i64", "", "-1", "(max part (vec-get v i))"),
         _prefix_fold("permute", "Ints", "u", "(vec-empty)", "(vec-push part (vec-get u (vec-get v i)))"),  # u[v[i]]

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from glenside.egraph.symbolic import SymbolicInt
 from glenside.ir.operator import COMPUTES, OPERATORS, Category, Kind, Operator
 from glenside.ir.operators import CATEGORY_RESULT
 
@@ -33,31 +34,6 @@ class Facts:
         name = f"v{len(self.lines)}"
         self.lines.append(f"(= {name} {call})")
         return name
-
-
-@dataclass(frozen=True)
-class SymbolicInt:
-    """Stands for an int of a type rule."""
-
-    text: str
-
-    def _combine(self, sign: str, other: Any) -> SymbolicInt:
-        return SymbolicInt(f"({sign} {self.text} {other})")
-
-    def __add__(self, other: Any) -> SymbolicInt:
-        return self._combine("+", other)
-
-    def __sub__(self, other: Any) -> SymbolicInt:
-        return self._combine("-", other)
-
-    def __mul__(self, other: Any) -> SymbolicInt:
-        return self._combine("*", other)
-
-    def __radd__(self, other: Any) -> SymbolicInt:
-        return SymbolicInt(f"(+ {other} {self.text})")
-
-    def __str__(self) -> str:
-        return self.text
 
 
 @dataclass(frozen=True)

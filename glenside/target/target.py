@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from glenside.ir.operator import OPERATORS, Category
 from glenside.ir.operators.compute import parse_compute
+from glenside.ir.sizes import ceil_div, if_fits
 from glenside.ir.types import AccessType
-from glenside.target.cost import Cost, Price
+from glenside.target.cost import Cost, Price, Spent
 
 # Movement that a compiler does by addressing: no element is copied.
 VIEWS = frozenset(
     "access access-slice access-squeeze access-insert-axis access-broadcast access-flatten access-shift-right "
     "access-windows access-tensor access-product access-literal".split()
 )
-CONTRACTIONS = frozenset({"systolic-array", "systolic-array-with-blocking"})
+CONTRACTIONS = frozenset({"systolic-array", "systolic-array-with-blocking", "systolic-array-output-stationary"})
 
 
 @dataclass(frozen=True)
@@ -37,14 +38,57 @@ class Instruction:
 
 @dataclass(frozen=True)
 class Target:
-    """A machine. `parameters` are what `$name` in a rule stands for; `peak` is multiply-accumulates per cycle."""
+    """A machine. Sizes and formulas are in the arithmetic of `glenside.ir.sizes`, so that rules can use them."""
 
     name: str
     doc: str
     instructions: tuple[Instruction, ...]
-    families: tuple[str, ...]
+    families: Mapping[str, tuple[str, ...]]
+    """blocking, such as "loops" -> the families of rules that it takes"""
     parameters: Mapping[str, int]
+    """What `$name` in a rule stands for."""
     peak: int
+    """Multiply-accumulates per cycle."""
+    price: Callable[[Any, Any, Any, Any], Spent]
+    """(groups, m, k, n) -> what a product of such matrices takes when it is cut into loops of tiles as it stands"""
+    bound: Callable[[Any, Any, Any, Any], Spent]
+    """(work, depth, results, weights) -> what any mapping takes at least that makes none of them less: multiplications,
+    depth over all groups, results and elements of weights"""
+    objectives: tuple[str, ...] = ("cycles",)
+    vector_rate: int | None = None
+    """Multiply-accumulates per cycle of a unit beside the array that takes any product, or None."""
+    max_weight_growth: float | None = None
+    """How many times as large a mapping may make the weights, or None."""
+
+    def aim(self, spent: Spent, place: int = 0) -> Any:
+        """The objective that is compared first, or at another place; 0 where there is none."""
+        return getattr(spent, self.objectives[place]) if place < len(self.objectives) else 0 * spent.cycles
+
+    def elsewhere(self, g: Any, m: Any, k: Any, n: Any, word: int = 4) -> Spent | None:
+        """What a product takes on the unit beside the array; None without one."""
+        if self.vector_rate is None:
+            return None
+        return Spent(ceil_div(g * m * k * n, self.vector_rate), 0, (g * m * k + g * k * n + g * m * n) * word)
+
+    def rule_parameters(self) -> dict[str, Any]:
+        """What rules read of the target: its parameters, and its price and bound in its objectives."""
+        growth = None if self.max_weight_growth is None else int(self.max_weight_growth * 1000)
+
+        def heavier(weights: Any, original: Any) -> Any:
+            return 0 * weights if growth is None else if_fits(weights * 1000, original * growth, 0, 1)
+
+        def elsewhere(g: Any, m: Any, k: Any, n: Any) -> Any:
+            spent = self.elsewhere(g, m, k, n)
+            return self.aim(self.price(g, m, k, n) if spent is None else spent)
+
+        formulas = {
+            "price": lambda *sizes: self.aim(self.price(*sizes)),
+            "second-price": lambda *sizes: self.aim(self.price(*sizes), 1),
+            "elsewhere": elsewhere,
+            "bound": lambda *sizes: self.aim(self.bound(*sizes)),
+            "heavier": heavier,
+        }
+        return {**self.parameters, **formulas}
 
     def instruction(self, operator: str, attributes: Sequence[Any]) -> Instruction | None:
         """The instruction that an e-node is, or None."""
@@ -64,21 +108,24 @@ class Target:
             return Cost(nodes=1)
         instruction = self.instruction(operator, attributes)
         if instruction is not None:
-            return Cost(cycles=instruction.price(attributes, children, own)[0], nodes=1)
+            spent = instruction.price(attributes, children, own)
+            return Cost(cycles=spent.cycles, bytes=spent.bytes, nodes=1)
         if operator == "compute":
-            return _compute_cost(attributes[0], children[0], own)
+            return self._compute_cost(attributes[0], children[0], own)
         if operator in CONTRACTIONS:  # an instruction of another machine
             depth = children[0].item.product()
             return Cost(unmapped=own.size * depth, scalar=own.size, nodes=1)
         return Cost(moved=0 if operator in VIEWS else own.size, nodes=1)
 
-
-def _compute_cost(kind: str, operand: AccessType, own: AccessType) -> Cost:
-    compute, _ = parse_compute(kind)
-    if compute.category is Category.CONTRACTION:
-        multiplications = own.size * operand.item.drop(1).product() * max(1, operand.item.get(0) - 1)
-        return Cost(unmapped=multiplications, scalar=own.size, nodes=1)
-    if compute.category is Category.FOLD:
-        operations = own.size * (operand.item.get(0) - 1)
-        return Cost(unmapped=operations if kind == "elementwise-mul" else 0, scalar=operations, nodes=1)
-    return Cost(scalar=operand.size, nodes=1)
+    def _compute_cost(self, kind: str, operand: AccessType, own: AccessType) -> Cost:
+        compute, _ = parse_compute(kind)
+        if compute.category is Category.CONTRACTION:
+            depth = operand.item.drop(1).product() * max(1, operand.item.get(0) - 1)
+            spent = self.elsewhere(1, own.size, depth, 1)
+            if spent is not None:
+                return Cost(cycles=spent.cycles, bytes=spent.bytes, nodes=1)
+            return Cost(unmapped=own.size * depth, scalar=own.size, nodes=1)
+        if compute.category is Category.FOLD:
+            operations = own.size * (operand.item.get(0) - 1)
+            return Cost(unmapped=operations if kind == "elementwise-mul" else 0, scalar=operations, nodes=1)
+        return Cost(scalar=operand.size, nodes=1)

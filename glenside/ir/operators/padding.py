@@ -9,6 +9,7 @@ import numpy as np
 from glenside.ir.operand import Array, Operand
 from glenside.ir.operator import Field, Kind, Operator, fields, register, require
 from glenside.ir.operators.requirements import require_axis
+from glenside.ir.sizes import largest
 from glenside.ir.types import AccessType
 
 PADDINGS = ("zero-padding", "min-padding")
@@ -55,8 +56,8 @@ def _check_dilate(a: AccessType, axis: int, n: int) -> None:
     require(n >= 0, "access-dilate", "n >= 0", n)
 
 
-def _dilated(size: int, n: int) -> int:
-    return size + max(size - 1, 0) * n
+def _dilated(size: Any, n: Any) -> Any:
+    return size + largest(size - 1, 0) * n
 
 
 def _evaluate_dilate(_: object, a: Array, axis: int, n: int) -> Array:
@@ -71,9 +72,8 @@ access_dilate = register(
         name="access-dilate",
         fields=fields(a=Kind.TERM, axis=Kind.INT, n=Kind.INT),
         check=_check_dilate,
-        result=lambda a, axis, n: a.with_dims(a.dims.set(axis, _dilated(a.dims[axis], n))),
+        result=lambda a, axis, n: a.with_dims(a.dims.set(axis, _dilated(a.dims.get(axis), n))),
         evaluate=_evaluate_dilate,
         doc="n zeros between the neighbours of one axis (n = dilation - 1).",
-        symbolic=False,  # an axis of size 0 stays empty, which is a condition
     )
 )

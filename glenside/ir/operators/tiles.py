@@ -50,6 +50,32 @@ systolic_array = register(
 )
 
 
+def _check_output_stationary(rows: int, columns: int, a: AccessType, b: AccessType) -> None:
+    name = "systolic-array-output-stationary"
+    _check_operands(name, rows, columns, a, b)
+    require(len(a.item) == 1, name, "a with item (K)", a)
+    require(b.item == (*a.item, columns), name, f"b with item ({a.item[0]} {columns})", b)
+    mapped = a.split == b.split + 1 and a.shape == (*b.shape, rows)
+    require(mapped, name, f"a of shape (G {rows}) over b of shape (G)", f"{a} and {b}")
+
+
+systolic_array_output_stationary = register(
+    Operator(
+        name="systolic-array-output-stationary",
+        fields=fields(rows=Kind.INT, columns=Kind.INT, a=Kind.TERM, b=Kind.TERM),
+        check=_check_output_stationary,
+        result=lambda rows, columns, a, b: (
+            a.with_dims(a.shape.append([b.dims.get(b.split + 1)])).with_split(a.split + 1).widened()
+        ),
+        evaluate=_evaluate_tile,
+        doc="One tile of results that stays while its operands stream, for each element of G: a (G, rows)(K) times "
+        "b (G)(K, columns) -> (G, rows, columns)().",
+        movement=False,
+        typed=True,
+    )
+)
+
+
 def _check_blocking(rows: int, columns: int, a: AccessType, b: AccessType) -> None:
     name = "systolic-array-with-blocking"
     _check_operands(name, rows, columns, a, b)

@@ -1,0 +1,201 @@
+"""Windows that serve several outputs at once.
+
+`slides a i j t d`: axis i of a's shape steps over windows that lie along axis j of its item, in steps of t, and the
+elements of a window are d apart: a[.. y .., .. u ..] = z[.., y t + u d, ..] for some z. Axes count over all of a.
+`wider a i j q`: a with windows that each hold those of q neighbours, elements 1 apart, and 1/q as many of them.
+"""
+
+from __future__ import annotations
+
+from glenside.egraph.rule import Clause, Example
+from rewrites.declare import rule
+from rewrites.expressions import DOT, ceil_div, dot, padded, reshaped
+
+FAMILY = "windows"
+_SLIDES = "(relation slides (Access i64 i64 i64 i64))"
+_VIEW = "(relation view (Access Access))"
+_AXES = ["(relation axis-number (i64))", *(f"(axis-number {i})" for i in range(12))]
+_WANT_WIDER = "(relation want-wider (Access i64 i64 i64))"
+_WIDER = "(function wider (Access i64 i64 i64) Access :merge old)"  # one is enough: any of them serves
+_WANT_REGROUP = "(relation want-regroup (Access i64 i64 i64))"
+_REGROUP = "(relation regroup (Access Access i64 i64 i64 i64 i64 i64 Access i64))"  # root b n i e q t d w j
+_REGROUPED = "(relation regrouped (Access i64 i64 i64 Access))"
+RELATIONS = "\n".join([_SLIDES, _VIEW, *_AXES, _WANT_WIDER, _WIDER, _WANT_REGROUP, _REGROUP, _REGROUPED])
+
+_IMAGE = {"x": "n 5 9"}
+_WINDOWS = "(access-windows (access (access-tensor x) 1) (shape 2 3) (shape 1 2))"  # (n 4 4)(2 3)
+_DILATED = (
+    "(access (access-reshape (access-windows"
+    " (access-windows (access (access-tensor x) 1) (shape 2 5) (shape 1 1)) (shape 1 1) (shape 1 2))"
+    " (access-shape (shape $n 4 5 2 3) (shape))) 3)"
+)  # (n 4 5)(2 3), elements 2 apart
+_MOVED = (
+    "(access-transpose (access-slice (access-pad (access (access-reshape"
+    f" (access {_WINDOWS} 0) (access-shape (shape) (shape $n 1 4 4 2 3))) 4) zero-padding 4 0 1) 4 0 2)"
+    " (list 0 1 3 2 5 4))"
+)  # (n 1 4 4)(3 2): the windows under every form that keeps their axes
+_ONE_BY_ONE = "(access-windows (access (access-tensor x) 1) (shape 5 1) (shape 1 2))"  # (n 1 5)(5 1)
+
+
+def _wants(i: int, j: int, q: int) -> str:
+    return f"(want-wider $root {i} {j} {q})"
+
+
+_VIEWED = (
+    "(view root a) (slides a i j t d) (= da (dims a)) (= dr (dims root)) (= pa (prefixes da)) (= pr (prefixes dr))"
+    " (axis-number i2) (= (vec-get dr i2) (vec-get da i)) (= (vec-get pr i2) (vec-get pa i))"
+    " (axis-number j2) (= (vec-get dr j2) (vec-get da j)) (= (vec-get pr j2) (vec-get pa j)) (< i2 j2)"
+)
+_EXAMPLES = (
+    Example(_WINDOWS, _IMAGE, wants=_wants(2, 4, 3)),
+    Example(_WINDOWS, _IMAGE, wants=_wants(1, 3, 2)),
+    Example(_DILATED, _IMAGE, wants=_wants(2, 4, 2)),
+    Example(_DILATED, _IMAGE, wants=_wants(1, 3, 4)),
+    Example(_MOVED, _IMAGE, wants=_wants(2, 4, 3)),
+    Example(_ONE_BY_ONE, _IMAGE, wants=_wants(2, 4, 2)),
+)
+
+
+@rule("analyses", *_EXAMPLES, relations=RELATIONS)
+def sliding_axes_are_known() -> tuple[Clause, ...]:
+    """Which axis of a shape steps over windows along which axis of the item, through every form that keeps both.
+
+    An analysis: it adds no e-node. Sound because it only reads what is there: windows of windows that hold one element
+    pick every d-th element; a form that keeps the order of elements keeps an axis whose size, and whose product of
+    sizes before it, are the same on both sides.
+    """
+    return (
+        Clause(
+            "(= root (access-windows x k t)) (= s (split x)) (= d (dims root)) (axis-number e) (< e (vec-length k))"
+            " (= i (+ s e)) (> (vec-get d i) 1)",
+            "(slides root i (+ i (vec-length k)) (vec-get t e) 1)",
+        ),
+        Clause(
+            "(slides a i j t 1) (= root (access-windows a k u)) (= s (split a)) (>= j s) (= e (- j s))"
+            " (= 1 (vec-get k e)) (= d (vec-get u e)) (= da (dims a)) (= dr (dims root))"
+            " (= (vec-get da j) (+ 1 (* d (- (vec-get dr j) 1))))",
+            "(slides root i j t d)",
+        ),
+        Clause("(= root (access a s))", "(view root a)"),
+        Clause("(= root (access-reshape a s i))", "(view root a)"),
+        Clause("(= root (access-squeeze a x))", "(view root a)"),
+        Clause("(= root (access-insert-axis a x))", "(view root a)"),
+        Clause("(= root (access-flatten a))", "(view root a)"),
+        Clause(_VIEWED, "(slides root i2 j2 t d)"),
+        Clause(
+            "(slides a i j t d) (= root (access-transpose a p)) (axis-number i2) (axis-number j2)"
+            " (= i (vec-get p i2)) (= j (vec-get p j2))",
+            "(slides root i2 j2 t d)",
+        ),
+        Clause(
+            "(slides a i j t d) (= root (access-pad a kind x before after)) (!= x i) (!= x j)", "(slides root i j t d)"
+        ),
+        Clause("(slides a i j t d) (= root (access-slice a x lo hi)) (!= x i) (!= x j)", "(slides root i j t d)"),
+    )
+
+
+def _windows_are_widened() -> tuple[Clause, ...]:
+    """wider(windows(z, k, t), q) = windows(pad(z), k + (q - 1) t, q t), and so on under every form that keeps both axes.
+
+    It equals nothing that was there: regrouping puts it in place of the windows. A window that begins with that of
+    output y holds those of y, y + 1, .. y + q - 1, each t further on. Windows beyond the end see zeros.
+    """
+    counts = f"(= da (dims root)) (= h (vec-get da i)) (= windows-left {ceil_div('h', 'q')})"
+    need = "(+ (* (- windows-left 1) (* q t)) span)"
+    wanted = "(want-wider root i j q)"
+    return (
+        Clause(
+            f"{wanted} (= root (access-windows x k u)) (slides root i j t 1) (= j (+ i (vec-length k)))"
+            f" (= s (split x)) (= e (- i s)) {counts}"
+            " (= dx (dims x)) (= size (vec-get dx i)) (= span (+ (vec-get k e) (* (- q 1) t)))"
+            f" (= more (max 0 (- {need} size)))",
+            f"(set (wider root i j q) (access-windows {padded('x', 'i', 'more')} (vec-set k e span) (vec-set u e (* q t))))",
+        ),
+        Clause(
+            f"{wanted} (slides a i j t 1) (= root (access-windows a k u)) (= s (split a)) (>= j s)", "(want-wider a i j q)"
+        ),
+        Clause(
+            f"{wanted} (= w (wider a i j q)) (= root (access-windows a k u)) (= s (split a)) (>= j s)",
+            "(set (wider root i j q) (access-windows w k (vec-set u (- j s) 1)))",
+        ),
+        Clause(f"(want-wider root i2 j2 q) {_VIEWED}", "(want-wider a i j q)"),
+        Clause(
+            f"(want-wider root i2 j2 q) {_VIEWED} (= w (wider a i j q)) (= dw (dims w)) (= s2 (split root))",
+            f"(set (wider root i2 j2 q) {reshaped('w', '(vec-set (vec-set dr i2 (vec-get dw i)) j2 (vec-get dw j))', 's2')})",
+        ),
+        Clause(
+            "(want-wider root i2 j2 q) (= root (access-transpose a p))", "(want-wider a (vec-get p i2) (vec-get p j2) q)"
+        ),
+        Clause(
+            "(want-wider root i2 j2 q) (= root (access-transpose a p)) (= w (wider a i j q)) (= i (vec-get p i2))"
+            " (= j (vec-get p j2))",
+            "(set (wider root i2 j2 q) (access-transpose w p))",
+        ),
+        Clause(
+            f"{wanted} (= root (access-pad a kind x before after)) (!= x i) (!= x j)", "(want-wider a i j q)"
+        ),
+        Clause(
+            f"{wanted} (= root (access-pad a kind x before after)) (!= x i) (!= x j) (= w (wider a i j q))",
+            "(set (wider root i j q) (access-pad w kind x before after))",
+        ),
+        Clause(f"{wanted} (= root (access-slice a x lo hi)) (!= x i) (!= x j)", "(want-wider a i j q)"),
+        Clause(
+            f"{wanted} (= root (access-slice a x lo hi)) (!= x i) (!= x j) (= w (wider a i j q))",
+            "(set (wider root i j q) (access-slice w x lo hi))",
+        ),
+    )
+
+
+_CONV = f"(compute dot-product (access-cartesian-product {_WINDOWS} (access (access-tensor w) 1)))"
+_DILATED_CONV = f"(compute dot-product (access-cartesian-product {_DILATED} (access (access-tensor w) 1)))"
+_DEPTHWISE = (
+    "(compute dot-product (access-product (access-windows (access (access-tensor x) 1) (shape 2 3) (shape 1 2))"
+    " (access (access-tensor w) 1) 1))"
+)
+
+
+def _regroup(i: int, j: int, q: int) -> str:
+    return f"(want-regroup $root {i} {j} {q})"
+
+
+@rule(
+    FAMILY,
+    *_EXAMPLES,
+    Example(_CONV, {**_IMAGE, "w": "o 2 3"}, wants=_regroup(2, 4, 3)),
+    Example(_CONV, {**_IMAGE, "w": "o 2 3"}, wants=_regroup(1, 3, 4)),
+    Example(_DILATED_CONV, {**_IMAGE, "w": "o 2 3"}, wants=_regroup(2, 4, 3)),
+    Example(_DEPTHWISE, {"x": "n 5 9", "w": "n 2 3"}, wants=_regroup(1, 3, 2)),
+    relations=RELATIONS,
+)
+def windows_are_regrouped() -> tuple[Clause, ...]:
+    """dot(a x b) = interleave(dot(wider(a, q) x toeplitz(b, q))).
+
+    One larger window serves q outputs at once: fewer rows stream, through more of the array. toeplitz puts q copies of
+    the weights into a window of that size, copy r at offset r t, zeros elsewhere: windows over padded weights, the last
+    copy first, hence the flip. Sound because copy r meets the elements of the window of output y + r, and zeros
+    elsewhere, and because the outputs of windows beyond the end are cut off.
+    """
+    inside = "(slides a i j t d) (>= i n) (= sa (split a)) (< i sa) (>= j sa)"
+    return (
+        *_windows_are_widened(),
+        Clause(f"(want-regroup root i j q) {DOT} {inside}", "(want-wider a i j q)"),
+        Clause(
+            f"(want-regroup root i j q) {DOT} {inside} (= w (wider a i j q))",
+            "(regroup root b n i (- j sa) q t d w j)",
+        ),
+        Clause(
+            "(regroup root b n i e q t d w j) (= dw (dims w)) (= db (dims b)) (= sb (split b)) (= dr (dims root))"
+            " (= span (vec-get dw j)) (= place (+ sb e)) (= end (- (vec-length db) 1)) (= rank (vec-length dr))"
+            " (= to-end (vec-push (vec-remove (vec-range (+ end 1)) place) place))"
+            " (= with-copies (insert (vec-range end) end sb)) (= back (insert with-copies (+ end 1) (+ place 1)))"
+            " (= merged (insert (vec-range rank) rank (+ i 1)))"
+            " (= reach (+ 1 (* d (- (vec-get db place) 1)))) (= h (vec-get dr i)) (= served (* q (vec-get dw i)))",
+            "(let spread (access-dilate (access (access-transpose b to-end) end) end (- d 1)))"
+            ' (let copies (access-flip (access-windows (access-pad spread "zero-padding" end (* (- q 1) t)'
+            " (- span reach)) (vec-of span) (vec-of t)) end))"
+            " (let weights (access (access-transpose copies back) (+ sb 1)))"
+            f" (let larger {dot('w', 'weights', 'n')})"
+            f" (let whole {reshaped('(access-transpose larger merged)', '(vec-set dr i served)', 'rank')})"
+            " (union root (access-slice whole i 0 h)) (regrouped root i j q larger)",
+        ),
+    )
