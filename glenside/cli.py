@@ -65,7 +65,7 @@ def tensorize(
     shape: Shape = None,
     weights: Weights = None,
     output: Output = None,
-    blocking: Annotated[str, typer.Option("--blocking", help="How products are cut: slices.")] = "slices",
+    blocking: Annotated[str, typer.Option("--blocking", help="How products are cut: loops or slices.")] = "loops",
     parameters: Parameters = None,
     node_limit: Nodes = 2_000_000,
     time_limit: Seconds = 120.0,
@@ -117,7 +117,7 @@ def optimize(
     if emit == "typed":
         _print_or_write(typed_text(load()), output)
         return
-    result = _optimize(load, machine, limits, "slices", seed, verify=emit != "egraph")
+    result = _optimize(load, machine, limits, "loops", seed, verify=emit != "egraph")
     if emit == "report":
         _write_json(result.report.as_dict(), output or "-")
     elif emit == "egraph":

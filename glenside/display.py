@@ -36,10 +36,10 @@ def _cell(value: Any) -> str:
     return f"{value:,}" if isinstance(value, int) else str(value)
 
 
-def growing(program: Program, target: Target) -> Iterator[tuple[int, Snapshot, list[str]]]:
+def growing(program: Program, target: Target, blocking: str = "loops") -> Iterator[tuple[int, Snapshot, list[str]]]:
     """(iteration, e-graph, rules that matched in it), from the program itself until saturated."""
     nodes = program_nodes(program.term)
-    request = Request.of(nodes, of_families(target.families), target.parameters, Limits())
+    request = Request.of(nodes, of_families(target.families[blocking]), target.rule_parameters(), Limits())
     search = Saturation(request)
     yield 0, search.snapshot(program.tensors), []
     before = {name: 0 for name in search.progress.rules}

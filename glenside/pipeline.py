@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from extract import Extraction, Problem, extract
+from extract import METHODS
 from glenside.check import CheckReport, check
 from glenside.egraph.saturation import INTERRUPTED, Limits, Progress
 from glenside.egraph.search import Worker, search
 from glenside.egraph.snapshot import Snapshot
+from glenside.extraction import choose, constant_classes
 from glenside.ir.errors import BadInput
 from glenside.ir.program import Program
 from glenside.ir.term import Term, postorder
-from glenside.report import Cone, LayerRow, Report, cones, layer_row
+from glenside.layers import Layers, distinct_layers, put_together
+from glenside.report import Cone, Report, cones, layer_row
 from glenside.target import Cost, Target
 from rewrites import of_families
 
-BLOCKING = ("slices",)
+BLOCKING = ("loops", "slices")
+MAPPINGS = ("best", "usual")
+REPORTED = ("mapping", "made")
 
 
 @dataclass(frozen=True)
@@ -80,7 +84,9 @@ def optimize(
     target: Target,
     *,
     limits: Limits | None = None,
-    blocking: str = "slices",
+    blocking: str = "loops",
+    mapping: str = "best",
+    method: str = "auto",
     seed: int = 0,
     verify: bool = True,
     worker: Worker | None = None,
@@ -89,25 +95,33 @@ def optimize(
 ) -> Result:
     """Find the equal program that uses the target best, and check that it is equal.
 
+    blocking  "loops": counts of tiles are axes, each distinct layer is searched once; "slices": every tile is a term
+    mapping   "best", or "usual": each product cut into tiles as it stands
+    method    of extraction: "auto", "greedy", "dag" or "exact"
+
     Stopping early, by a limit or by Ctrl-C, still gives the best program found by then; `result.stopped` says why. With
     `verify=False` the check is left to `result.check()`. Raises BadInput.
     """
-    if blocking not in BLOCKING:
-        raise BadInput(f"blocking must be one of {', '.join(BLOCKING)}, got {blocking!r}")
+    families = families_of(target, blocking, mapping)
+    if method not in METHODS:
+        raise BadInput(f"a method of extraction is one of {', '.join(METHODS)}, got {method!r}")
     started = time.perf_counter()
-    nodes = list(postorder(program.term, *program.layers.values()))
+    layers = None if blocking == "slices" else distinct_layers(program)
+    roots = (program.term, *program.layers.values()) if layers is None else (*layers.body[1:], *layers.products, *layers.body[:1])
+    nodes = list(postorder(*roots))
     listener(Event("saturate", "starting"))
-    found = search(
+    answer = search(
         nodes,
-        of_families(target.families),
-        target.parameters,
+        of_families(families),
+        target.rule_parameters(),
         limits,
+        reported=REPORTED,
         worker=worker,
         on_progress=lambda p: listener(Event("saturate", _progress_words(p))),
     )
     saturated = time.perf_counter()
-    listener(Event("extract", f"{found.snapshot.e_nodes:,} e-nodes"))
-    result = _extracted(program, nodes, target, found.snapshot, found.progress, seed)
+    listener(Event("extract", f"{answer.snapshot.e_nodes:,} e-nodes"))
+    result = _extracted(program, target, _Searched(nodes, layers, answer.snapshot, answer.progress), method, seed)
     extracted = time.perf_counter()
     seconds = {"load": load_seconds, "saturate": saturated - started, "extract": extracted - saturated, "check": 0.0}
     result.report.seconds.update(seconds)
@@ -117,99 +131,130 @@ def optimize(
     return result
 
 
+def families_of(target: Target, blocking: str, mapping: str) -> tuple[str, ...]:
+    """The families of rules for a way of blocking and mapping. Raises BadInput."""
+    for what, got, known in (("blocking", blocking, BLOCKING), ("mapping", mapping, MAPPINGS)):
+        if got not in known:
+            raise BadInput(f"{what} must be one of {', '.join(known)}, got {got!r}")
+    key = "usual" if blocking == "loops" and mapping == "usual" else blocking
+    if key not in target.families:
+        raise BadInput(f"{target.name} requires --blocking loops: tiles as slices know no other dataflow and no limits")
+    return target.families[key]
+
+
 def _progress_words(progress: Progress) -> str:
     return f"iteration {progress.iterations}, {progress.rows:,} e-nodes"
 
 
-def _extracted(
-    program: Program, nodes: Sequence[Term], target: Target, snapshot: Snapshot, progress: Progress, seed: int
-) -> Result:
-    index = {term: i for i, term in enumerate(nodes)}
-    layers = {name: snapshot.program[index[term]] for name, term in program.layers.items()}
-    root = snapshot.program[index[program.term]]
+@dataclass(frozen=True)
+class _Searched:
+    """What was put into the e-graph, and what came of it."""
+
+    nodes: Sequence[Term]
+    layers: Layers | None
+    snapshot: Snapshot
+    progress: Progress
+
+    def classes(self, terms: Sequence[Term]) -> list[int]:
+        index = {term: i for i, term in enumerate(self.nodes)}
+        return [self.snapshot.program[index[term]] for term in terms]
+
+
+@dataclass(frozen=True)
+class _Answer:
+    """The optimized program, and for each layer what was chosen and its bound."""
+
+    program: Program
+    cost: Cost
+    choice: dict[int, int]
+    cones: Mapping[str, tuple[Cone, bool, Cost | None]]
+    """layer -> its cone, whether it is constant, what any answer for it costs at least"""
+
+
+def _of_distinct_layers(program: Program, target: Target, found: _Searched, method: str) -> _Answer:
+    """Each distinct layer extracted by itself, and put in every place where it occurs."""
+    layers, snapshot = found.layers, found.snapshot
+    assert layers is not None
     constant = constant_classes(snapshot)
-    problem, kept = extraction_problem(snapshot, target, constant, [root, *layers.values()], frozenset(layers.values()))
+    choice: dict[int, int] = {}
+    terms: list[Term] = []
+    answers: list[tuple[Cone, bool, Cost | None]] = []
+    costs: list[Cost] = []
+    for root in found.classes(layers.products):
+        answer = choose(snapshot, target, constant, [root], method=method)
+        terms.append(snapshot.terms(answer.nodes, [root])[root])
+        (cone,) = cones(snapshot, answer.nodes, [root], constant, target)
+        answers.append((cone, constant[root], answer.bound))
+        costs.append(answer.cost)
+        choice.update((c, n) for c, n in answer.nodes.items() if c not in choice)
+    roots = found.classes(layers.body)
+    body = choose(snapshot, target, constant, roots, method=method)
+    choice.update((c, n) for c, n in body.nodes.items() if c not in choice)
+    made = snapshot.terms(body.nodes, roots)
+    optimized = put_together(program, layers, terms, [made[root] for root in roots])
+    cost = body.cost
+    for number, _ in {program.layers[name]: place for name, place in layers.places.items()}.values():
+        cost = cost.plus(costs[number])
+    of_layer = {name: answers[number] for name, (number, _) in layers.places.items()}
+    return _Answer(optimized, cost, choice, _counted_once(program, of_layer))
+
+
+def _counted_once(
+    program: Program, found: Mapping[str, tuple[Cone, bool, Cost | None]]
+) -> dict[str, tuple[Cone, bool, Cost | None]]:
+    """Two names of one product: the second shares what the first spends."""
+    seen: set[Term] = set()
+    result = {}
+    for name, (cone, constant, bound) in found.items():
+        again = program.layers[name] in seen
+        seen.add(program.layers[name])
+        result[name] = (Cone((), ()), constant, None) if again else (cone, constant, bound)
+    return result
+
+
+def _of_whole_program(program: Program, target: Target, found: _Searched, method: str) -> _Answer:
+    """Everything extracted at once: what layers share is chosen, and counted, once."""
+    snapshot = found.snapshot
+    constant = constant_classes(snapshot)
+    roots = found.classes(list(program.layers.values()))
+    (root,) = found.classes([program.term])
+    answer = choose(snapshot, target, constant, [root, *roots], boundaries=frozenset(roots), method=method)
+    terms = snapshot.terms(answer.nodes, [root, *roots])
+    layers = {name: terms[c] for name, c in zip(program.layers, roots, strict=True)}
+    optimized = Program(terms[root], program.name, layers, program.labels, program.constants)
+    found_cones = cones(snapshot, answer.nodes, roots, constant, target)
+    of_layer = {
+        name: (cone, constant[c], None)
+        for name, c, cone in zip(program.layers, roots, found_cones, strict=True)
+    }
+    return _Answer(optimized, answer.cost, dict(answer.nodes), of_layer)
+
+
+def _extracted(program: Program, target: Target, found: _Searched, method: str, seed: int) -> Result:
+    stopped = found.progress.stopped or ""
     # Proofs take time that whoever pressed Ctrl-C does not give.
-    answer = extract(problem, "dag" if progress.stopped == INTERRUPTED else "auto")
-    choice = {eclass: kept[node] for eclass, node in answer.choice.items()}
-    terms = snapshot.terms(choice, [root, *layers.values()])
-    optimized = Program(
-        terms[root], program.name, {name: terms[c] for name, c in layers.items()}, program.labels, program.constants
-    )
-    found = cones(snapshot, choice, list(layers.values()), constant, target)
-    rows = _rows(program, found, [constant[c] for c in layers.values()], target, snapshot, progress.stopped or "")
-    cost = Cost(*answer.cost)
+    method = "dag" if stopped == INTERRUPTED and method in ("auto", "exact") else method
+    answer = (_of_whole_program if found.layers is None else _of_distinct_layers)(program, target, found, method)
+    rows = [
+        layer_row(name, program.labels.get(name, ""), product, cone, constant, target, found.snapshot, stopped, bound)
+        for name, product in program.layers.items()
+        for cone, constant, bound in [answer.cones[name]]
+    ]
     report = Report(
         program=program.name,
         target=target.name,
         layers=rows,
-        e_nodes=snapshot.e_nodes,
-        e_classes=snapshot.e_classes,
-        iterations=progress.iterations,
-        stopped=progress.stopped or "",
-        rules=progress.rules,
+        e_nodes=found.snapshot.e_nodes,
+        e_classes=found.snapshot.e_classes,
+        iterations=found.progress.iterations,
+        stopped=stopped,
+        rules=found.progress.rules,
         seconds={},
-        cost=cost._asdict(),
+        cost=answer.cost._asdict(),
+        objectives=target.objectives,
+        distinct=len(found.layers.products) if found.layers else len(set(program.layers.values())),
     )
-    return Result(program, optimized, target, cost, report, snapshot, choice, seed)
+    return Result(program, answer.program, target, answer.cost, report, found.snapshot, answer.choice, seed)
 
 
-def _rows(
-    program: Program, found: Sequence[Cone], constant: Sequence[bool], target: Target, snapshot: Snapshot, stopped: str
-) -> list[LayerRow]:
-    rows = []
-    for (name, product), cone, fixed in zip(program.layers.items(), found, constant, strict=True):
-        rows.append(layer_row(name, program.labels.get(name, ""), product, cone, fixed, target, snapshot, stopped))
-    return rows
-
-
-def constant_classes(snapshot: Snapshot) -> list[bool]:
-    """Which classes have a node that is made of constants alone: they are computed before run time."""
-    waiting = [len(set(n.children)) for n in snapshot.nodes]
-    parents: list[list[int]] = [[] for _ in snapshot.classes]
-    for i, node in enumerate(snapshot.nodes):
-        for child in set(node.children):
-            parents[child].append(i)
-    result = [False] * len(snapshot.classes)
-
-    def is_input(i: int) -> bool:
-        node = snapshot.nodes[i]
-        return node.operator == "access-tensor" and not snapshot.tensors[node.attributes[0]].constant
-
-    ready = [i for i, count in enumerate(waiting) if count == 0 and not is_input(i)]
-    while ready:
-        eclass = snapshot.owner[ready.pop()]
-        if result[eclass]:
-            continue
-        result[eclass] = True
-        for parent in parents[eclass]:
-            waiting[parent] -= 1
-            if waiting[parent] == 0:
-                ready.append(parent)
-    return result
-
-
-def extraction_problem(
-    snapshot: Snapshot, target: Target, constant: Sequence[bool], roots: Sequence[int], boundaries: frozenset[int]
-) -> tuple[Problem, list[int]]:
-    """The extractor's arrays, and for each of its nodes the e-node of the snapshot that it is."""
-    kept: list[int] = []
-    classes: list[tuple[int, ...]] = []
-    for _, members in snapshot.usable():
-        classes.append(tuple(range(len(kept), len(kept) + len(members))))
-        kept += members
-    costs = [tuple(_node_cost(snapshot, target, constant, n)) for n in kept]
-    children = tuple(snapshot.nodes[n].children for n in kept)
-    return Problem(tuple(classes), children, tuple(costs), tuple(roots), boundaries), kept
-
-
-def _node_cost(snapshot: Snapshot, target: Target, constant: Sequence[bool], index: int) -> Cost:
-    node = snapshot.nodes[index]
-    own, children = snapshot.types[snapshot.owner[index]], [snapshot.types[c] for c in node.children]
-    fixed = constant[snapshot.owner[index]] and all(constant[c] for c in node.children)
-    if own is None or any(c is None for c in children):
-        return Cost(nodes=1)  # tuples
-    return target.cost(node.operator, node.attributes, [c for c in children if c is not None], own, fixed)
-
-
-__all__ = ["BLOCKING", "Event", "Extraction", "Limits", "Listener", "Result", "optimize"]
+__all__ = ["BLOCKING", "MAPPINGS", "Event", "Limits", "Listener", "Result", "optimize"]

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+import numpy as np
+
 from glenside.egraph.saturation import RuleRun
 from glenside.egraph.snapshot import Snapshot
 from glenside.ir.program import is_product
+from glenside.ir.sizes import ceil_div
 from glenside.ir.term import Term
 from glenside.ir.types import AccessType
-from glenside.target import Target
+from glenside.mapping import Plan, ProductSizes, cut_words, product_sizes
+from glenside.target import Cost, Spent, Target
 
 
 @dataclass(frozen=True)
@@ -33,6 +36,21 @@ class LayerRow:
     mapping: str
     checked: str
     nearest_miss: str = ""
+    usual_cycles: int = 0
+    """Of the product cut into tiles as it stands."""
+    lower_bound: int = 0
+    """The least of the first objective that is proven for any mapping that the rules reach."""
+    gap: int = 0
+    """How far above that the answer is."""
+    bytes: int = 0
+    """Moved to and from on-chip memory."""
+    weight_bytes: int = 0
+    mapped_weight_bytes: int = 0
+    """As the mapping rearranges the right operand, beforehand where it is constant."""
+    rules: tuple[str, ...] = ()
+
+
+_SUMS = ("usual_cycles", "lower_bound", "gap", "bytes", "weight_bytes", "mapped_weight_bytes")
 
 
 @dataclass
@@ -51,6 +69,10 @@ class Report:
     checked: str = "not checked"
     how_checked: str = ""
     cost: dict[str, int] = field(default_factory=dict)
+    objectives: tuple[str, ...] = ("cycles",)
+    distinct: int = 0
+    """Distinct layers, each searched once."""
+    cached: bool = False
 
     @property
     def totals(self) -> dict[str, int]:
@@ -60,6 +82,7 @@ class Report:
             "tiles": sum(row.tiles for row in self.layers),
             "cycles": sum(row.cycles for row in self.layers),
             "macs": sum(row.macs for row in self.layers),
+            **{name: sum(getattr(row, name) for row in self.layers) for name in _SUMS},
         }
 
     @property
@@ -73,10 +96,13 @@ class Report:
             "target": self.target,
             "layers": [asdict(row) for row in self.layers],
             "totals": self.totals,
+            "objectives": list(self.objectives),
             "search": {
                 "e_nodes": self.e_nodes,
                 "e_classes": self.e_classes,
                 "iterations": self.iterations,
+                "distinct_layers": self.distinct,
+                "cached": self.cached,
                 "stopped": self.stopped,
                 "rules": {
                     name: {"matches": run.matches, "seconds": round(run.seconds, 6)}
@@ -103,40 +129,15 @@ class Report:
 
 
 @dataclass(frozen=True)
-class ProductSizes:
-    """groups x M x K x N of a product, from the types of its operands."""
-
-    groups: int
-    m: int
-    k: int
-    n: int
-
-    @property
-    def macs(self) -> int:
-        return self.groups * self.m * self.k * self.n
-
-
-def product_sizes(product: Term) -> ProductSizes:
-    """The sizes of `(compute dot-product p)`: of p's operands when p is an access-product, else of its items."""
-    pairs = product.children[0]
-    if pairs.operator.name != "access-product":
-        item = pairs.access.item
-        return ProductSizes(1, pairs.access.shape.product(), item.drop(1).product(), 1)
-    (shared,) = (v for v in pairs.attributes if isinstance(v, int))
-    a, b = (child.access for child in pairs.children)
-    return ProductSizes(
-        a.dims.take(shared).product(), a.shape.drop(shared).product(), a.item.product(), b.shape.drop(shared).product()
-    )
-
-
-@dataclass(frozen=True)
 class Cone:
     """What the answer chose for one layer, down to other layers and tensors, each e-node counted for one layer only."""
 
-    instructions: Sequence[tuple[int, int]]
-    """(cycles, tiles) of each instruction."""
+    instructions: Sequence[Spent]
     products: Sequence[int]
     """The e-nodes that are products, still."""
+    plan: Plan | None = None
+    rules: tuple[str, ...] = ()
+    """A trace: the rules that made what was chosen."""
 
 
 def cones(
@@ -144,12 +145,19 @@ def cones(
 ) -> list[Cone]:
     """One cone for each layer root, in order."""
     layers, seen = set(roots), set[int]()
+    plans = {fact[0]: Plan.of(fact[1], fact[2]) for fact in reversed(snapshot.facts.get("mapping", ()))}
+    made: dict[tuple[int, str], list[str]] = {}
+    for eclass, operator, rule in snapshot.facts.get("made", ()):
+        made.setdefault((eclass, operator), []).append(rule)
     result: list[Cone] = []
     for root in roots:
-        instructions: list[tuple[int, int]] = []
+        instructions: list[Spent] = []
         products: list[int] = []
+        plan: Plan | None = None
+        rules: dict[str, None] = {}
         for eclass in _below(snapshot, choice, root, layers, seen):
             node = snapshot.nodes[choice[eclass]]
+            rules.update(dict.fromkeys(made.get((eclass, node.operator), ())))
             instruction = target.instruction(node.operator, node.attributes)
             if constant[eclass]:
                 continue
@@ -157,9 +165,10 @@ def cones(
                 own, children = snapshot.types[eclass], [snapshot.types[c] for c in node.children]
                 assert own is not None
                 instructions.append(instruction.price(node.attributes, [t for t in children if t is not None], own))
+                plan = plan or plans.get(eclass)
             elif node.operator == "compute" and node.attributes[0] == "dot-product":
                 products.append(choice[eclass])
-        result.append(Cone(instructions, products))
+        result.append(Cone(instructions, products, plan, tuple(sorted(rules))))
     return result
 
 
@@ -175,14 +184,28 @@ def _below(snapshot: Snapshot, choice: Mapping[int, int], root: int, layers: set
 
 
 def layer_row(
-    name: str, label: str, product: Term, cone: Cone, constant: bool, target: Target, snapshot: Snapshot, stopped: str
+    name: str,
+    label: str,
+    product: Term,
+    cone: Cone,
+    constant: bool,
+    target: Target,
+    snapshot: Snapshot,
+    stopped: str,
+    bound: Cost | None,
 ) -> LayerRow:
-    """The row of one layer, not yet checked."""
+    """The row of one layer, not yet checked. `bound` is what any answer for this layer costs at least, if known."""
     sizes = product_sizes(product)
-    cycles = sum(c for c, _ in cone.instructions)
-    tiles = sum(t for _, t in cone.instructions)
-    mapped = not cone.products
-    miss = "" if mapped else nearest_miss(cone, snapshot, target, stopped)
+    macs = sizes.macs
+    spent = [*cone.instructions]
+    if target.beside is not None and not constant:
+        spent += [target.beside(sizes.groups, sizes.m, sizes.k, sizes.n) for _ in cone.products]
+    cycles, tiles, moved = (sum(getattr(s, part) for s in spent) for part in ("cycles", "tiles", "bytes"))
+    mapped = not cone.products or target.beside is not None or macs == 0
+    objective = {"cycles": cycles, "bytes": moved}[target.objectives[0]]
+    proven = bound is not None and stopped == "saturated" and mapped
+    least = getattr(bound, target.objectives[0]) if proven else min(objective, _ideal(macs, target))
+    word = np.dtype(product.children[0].access.dtype).itemsize
     return LayerRow(
         name=name,
         operator=label or _label(product, sizes),
@@ -190,15 +213,29 @@ def layer_row(
         m=sizes.m,
         k=sizes.k,
         n=sizes.n,
-        macs=sizes.macs,
+        macs=macs,
         tiles=tiles,
         cycles=cycles,
-        utilization=sizes.macs / (cycles * target.peak) if cycles else 0.0,
+        utilization=macs / (cycles * target.peak) if cycles else 0.0,
         mapped=mapped,
-        mapping=_mapping(sizes, cone, constant, target) if mapped else "not mapped",
+        mapping=_mapping(product, sizes, cone, constant, target) if mapped else "not mapped",
         checked="not checked",
-        nearest_miss=miss,
+        nearest_miss="" if mapped else nearest_miss(cone, snapshot, target, stopped),
+        usual_cycles=target.price(sizes.groups, sizes.m, sizes.k, sizes.n).cycles if macs and not constant else 0,
+        lower_bound=least,
+        gap=objective - least,
+        bytes=moved,
+        weight_bytes=sizes.weights * word,
+        mapped_weight_bytes=(sizes.weights if cone.plan is None else cone.plan.weights) * word,
+        rules=cone.rules,
     )
+
+
+def _ideal(macs: int, target: Target) -> int:
+    """Cycles at least, when nothing better is proven: every multiplier busy in every cycle."""
+    if target.objectives[0] != "cycles":
+        return 0
+    return ceil_div(macs, target.peak)
 
 
 def _label(product: Term, sizes: ProductSizes) -> str:
@@ -210,24 +247,24 @@ def _label(product: Term, sizes: ProductSizes) -> str:
     return "matmul" if sizes.groups == 1 else "grouped matmul"
 
 
-def _mapping(sizes: ProductSizes, cone: Cone, constant: bool, target: Target) -> str:
+def _mapping(product: Term, sizes: ProductSizes, cone: Cone, constant: bool, target: Target) -> str:
+    if sizes.macs == 0:
+        return "empty: nothing to compute"
     if constant:
         return "constant: computed beforehand"
+    if cone.products:
+        return "on the unit beside the array"
     if not cone.instructions:
-        return "empty: nothing to compute" if sizes.macs == 0 else "shared with another layer"
-    rows, columns = target.parameters["rows"], target.parameters["columns"]
-    count = len(cone.instructions)
-    calls = f"{count} instruction{'s' if count > 1 else ''} for {sizes.groups} groups" if sizes.groups > 1 else ""
-    parts = (calls, _axis("K", sizes.k, rows), _axis("N", sizes.n, columns))
+        return "shared with another layer"
+    plan = cone.plan
+    if plan is None:
+        count = len(cone.instructions)
+        calls = f"{count} instruction{'s' if count > 1 else ''} for {sizes.groups} groups" if sizes.groups > 1 else ""
+        parts = [calls, *cut_words(sizes, target)]
+    else:
+        channels = sizes.groups > 1 and product.children[0].children[1].access.item.take(1) == (1,)
+        parts = [*plan.words(product, channels), *cut_words(plan.sizes, target)]
     return ", ".join(part for part in parts if part) or "one whole tile"
-
-
-def _axis(what: str, size: int, tile: int) -> str:
-    """`K 1000->1024 in 16`: padded to 1024 and cut into 16; empty when the axis is one whole tile."""
-    cuts = math.ceil(size / tile)
-    padded = f"->{cuts * tile}" if size % tile else ""
-    cut = f" in {cuts}" if cuts > 1 else ""
-    return f"{what} {size}{padded}{cut}" if padded or cut else ""
 
 
 def nearest_miss(cone: Cone, snapshot: Snapshot, target: Target, stopped: str) -> str:

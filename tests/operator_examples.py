@@ -222,6 +222,16 @@ OPERATORS: Mapping[str, Sequence[Example]] = {
             NARROW @ NARROW.T,
         ),
     ],
+    "systolic-array-output-stationary": [
+        Example(
+            build("systolic-array-output-stationary", 3, 3, leaf(A, 2), leaf(TILE, 1)), "(2 3 3)() float32", _mapped_tiles()
+        ),
+        Example(
+            build("systolic-array-output-stationary", 2, 2, leaf(NARROW, 1, "int8"), leaf(NARROW.T, 0, "int8")),
+            "(2 2)() int32",
+            NARROW @ NARROW.T,
+        ),
+    ],
     "systolic-array-with-blocking": [
         Example(
             build("systolic-array-with-blocking", 2, 3, leaf(MATRIX, 1), leaf(WEIGHTS, 0)),

@@ -10,7 +10,7 @@ from string import Template
 import numpy as np
 
 from glenside.egraph.encode import PROGRAM_NODE, program_nodes
-from glenside.egraph.rule import Example, Rule
+from glenside.egraph.rule import Example, Parameters, Rule
 from glenside.egraph.saturation import Limits, Request, Saturation
 from glenside.egraph.snapshot import Snapshot
 from glenside.ir.interpreter import evaluate
@@ -18,6 +18,7 @@ from glenside.ir.program import Program
 from glenside.ir.term import Term
 from glenside.ir.text import parse
 from glenside.ir.types import AccessType, Tensor
+from glenside.targets.systolic_array import systolic_array
 from rewrites import of_families
 
 SIZES = (2, 3, 4, 5, 7)
@@ -35,10 +36,11 @@ def drawn(example: Example, seed: int) -> Program:
 
 
 def saturated(
-    program: Program, rules: Iterable[Rule], parameters: Mapping[str, int], wants: str = "", iterations: int = 30
+    program: Program, rules: Iterable[Rule], parameters: Parameters, wants: str = "", iterations: int = 30
 ) -> tuple[Snapshot, Saturation]:
     """The program's e-graph under these rules, in this process."""
     nodes = program_nodes(program.term)
+    parameters = {**systolic_array(3, 2).rule_parameters(), **parameters}
     known = dict.fromkeys((*rules, *of_families(["analyses"])))
     request = Request.of(nodes, known, parameters, Limits(iterations=iterations), named_wants(wants, nodes))
     search = Saturation(request)

@@ -16,13 +16,14 @@ from glenside.egraph.search import SearchFailed, program_snapshot, search
 from glenside.egraph.snapshot import ENode, closed
 from glenside.ir.program import Program
 from glenside.ir.text import parse
+from glenside.targets.systolic_array import systolic_array
 from rewrites import RULES, of_families
 
 MATMUL = parse(
     "(compute dot-product (access-cartesian-product (access (access-tensor a) 1) (access (access-tensor b) 1)))",
     shapes={"a": (7, 50), "b": (33, 50)},
 )
-PARAMETERS = {"rows": 8, "columns": 4}
+PARAMETERS = systolic_array(8, 4).rule_parameters()
 
 
 def _rule(name: str, *clauses: tuple[str, str], expansive: bool = False) -> Rule:
@@ -148,5 +149,5 @@ def test_rules_see_wide_sharing_in_linear_time() -> None:
     for _ in range(68):
         pair = build("access-product", term, term, 1)
         term = build("compute", "elementwise-add", pair)
-    found = search(program_nodes(term), RULES.values(), {"rows": 2, "columns": 2})
+    found = search(program_nodes(term), RULES.values(), PARAMETERS)
     assert found.stopped == "saturated"

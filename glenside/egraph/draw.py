@@ -25,15 +25,19 @@ def _attribute(value: Any) -> str:
 
 
 def nearest_classes(snapshot: Snapshot, limit: int) -> list[int]:
-    """Up to `limit` classes, those nearest to the program's result first."""
-    root = snapshot.program[-1] if snapshot.program else 0
-    found, queue = {root: None}, [root]
-    for eclass in queue:
-        for index in snapshot.classes[eclass]:
-            for child in snapshot.nodes[index].children:
-                if child not in found and len(found) < limit:
-                    found[child] = None
-                    queue.append(child)
+    """Up to `limit` classes, those nearest to the result first, then what it does not reach: layers on their own."""
+    found: dict[int, None] = {}
+    for root in reversed(snapshot.program or (0,)):
+        if root in found or len(found) >= limit:
+            continue
+        found[root] = None
+        queue = [root]
+        for eclass in queue:
+            for index in snapshot.classes[eclass]:
+                for child in snapshot.nodes[index].children:
+                    if child not in found and len(found) < limit:
+                        found[child] = None
+                        queue.append(child)
     return list(found)
 
 

@@ -57,6 +57,7 @@ class Request:
     analyses: tuple[str, ...]  # rulesets
     program_size: int
     limits: Limits
+    reported: tuple[str, ...] = ()  # relations whose rows, a class first, the snapshot holds as facts
 
     @staticmethod
     def of(
@@ -65,6 +66,7 @@ class Request:
         parameters: Parameters,
         limits: Limits,
         wants: str = "",
+        reported: Sequence[str] = (),
     ) -> Request:
         """The request to saturate the program `nodes` (children first) with rules of a target's parameters."""
         rules = tuple(rules)
@@ -72,7 +74,8 @@ class Request:
         text = "\n".join([declarations(), *relations, *(r.egglog(parameters) for r in rules)])
         steps = tuple((r.name, r.expansive) for r in rules if not r.analysis)
         analyses = tuple(r.name for r in rules if r.analysis)
-        return Request(text, program_text(nodes) + "\n" + wants, steps, analyses, len(nodes), limits)
+        declared = tuple(name for name in reported if any(line.startswith(f"(relation {name} ") for line in relations))
+        return Request(text, program_text(nodes) + "\n" + wants, steps, analyses, len(nodes), limits, declared)
 
 
 @dataclass
@@ -167,7 +170,7 @@ class Saturation:
 
     def snapshot(self, tensors: Mapping[str, Tensor] | None = None) -> Snapshot:
         """The e-graph as it stands."""
-        return _Reader(self._egraph).read(self.request.program_size, tensors or {})
+        return _Reader(self._egraph).read(self.request, tensors or {})
 
 
 _FACTS = "(run-schedule (saturate (seq (saturate (seq (run types) (saturate (run shapes)))) (run demands) {})))"
@@ -198,9 +201,9 @@ class _Reader:
             known = self._plain[value] = self._egraph.value_to_string(value)
         return str(known)
 
-    def read(self, program_size: int, tensors: Mapping[str, Tensor]) -> Snapshot:
+    def read(self, request: Request, tensors: Mapping[str, Tensor]) -> Snapshot:
         functions = self._egraph.freeze().functions
-        program = [0] * program_size
+        program = [0] * request.program_size
         for row in functions[PROGRAM_NODE].rows:
             program[self._egraph.value_to_i64(row.inputs[0])] = self._class(row.output)
         rows: list[tuple[ENode, int]] = []
@@ -208,7 +211,12 @@ class _Reader:
             sorts = [sort for _, sort in columns(operator)]
             rows += [self._node(name, sorts, row) for row in functions[name].rows]
         types = self._types(functions)
-        return closed(rows, len(self._classes), types, program, tensors)
+        facts = {name: [self._fact(row) for row in functions[name].rows] for name in request.reported}
+        return closed(rows, len(self._classes), types, program, tensors, facts)
+
+    def _fact(self, row: Any) -> tuple[int, tuple[Any, ...]]:
+        """A row (class, vectors of ints ..) of a relation."""
+        return self._class(row.inputs[0]), tuple(map(self._dims, row.inputs[1:]))
 
     def _node(self, name: str, sorts: Sequence[str], row: Any) -> tuple[ENode, int]:
         children: list[int] = []

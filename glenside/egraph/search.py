@@ -119,10 +119,11 @@ def search(
     parameters: Parameters,
     limits: Limits | None = None,
     *,
+    reported: Sequence[str] = (),
     worker: Worker | None = None,
     on_progress: Callable[[Progress], None] | None = None,
 ) -> SearchResult:
-    """Saturate the program `nodes` (children first) under limits.
+    """Saturate the program `nodes` (children first) under limits; `reported` relations become facts of the snapshot.
 
     Ctrl-C ends the search and keeps what it had found.
     """
@@ -132,7 +133,7 @@ def search(
     stopped: str | None = None
     worker = worker or Worker()
     try:
-        worker.send(Request.of(nodes, rules, parameters, limits))
+        worker.send(Request.of(nodes, rules, parameters, limits, reported=reported))
         until = None if limits.seconds is None else started + limits.seconds + _GRACE
         for kind, *content in worker.messages(until):
             if kind == "failed":

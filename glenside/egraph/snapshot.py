@@ -25,6 +25,10 @@ class ENode:
     subsumed: bool = False
 
 
+Fact = tuple[Any, ...]
+"""A row of a relation: classes as numbers, strings, ints and vectors of ints."""
+
+
 @dataclass(frozen=True)
 class Snapshot:
     """`nodes[i]` is in the class `owner[i]`; `classes[c]` lists the nodes of c; `program[i]` is the class of program
@@ -39,6 +43,8 @@ class Snapshot:
     types: tuple[AccessType | None, ...]
     program: tuple[int, ...]
     tensors: Mapping[str, Tensor] = field(default_factory=dict)
+    facts: Mapping[str, tuple[Fact, ...]] = field(default_factory=dict)
+    """What rules say of classes, by relation: of the relations that the search was asked to report."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickled as columns: one object for each e-node would take longer to send than to find."""
@@ -51,7 +57,7 @@ class Snapshot:
             columns[2].extend(node.children)
         types = {t: i for i, t in enumerate(dict.fromkeys(self.types))}
         typed = array("i", (types[t] for t in self.types))
-        rest = (array("i", self.owner), array("i", self.program), dict(self.tensors))
+        rest = (array("i", self.owner), array("i", self.program), dict(self.tensors), dict(self.facts))
         return _from_columns, (list(kinds), *columns, list(types), typed, *rest)
 
     @property
@@ -116,6 +122,7 @@ def _from_columns(
     owner: Sequence[int],
     program: Sequence[int],
     tensors: Mapping[str, Tensor],
+    facts: Mapping[str, tuple[Fact, ...]],
 ) -> Snapshot:
     """The inverse of `Snapshot.__reduce__`."""
     nodes: list[ENode] = []
@@ -127,7 +134,7 @@ def _from_columns(
         members[owner[i]].append(i)
         start += count
     classes, all_types = tuple(map(tuple, members)), tuple(types[t] for t in typed)
-    return Snapshot(tuple(nodes), tuple(owner), classes, all_types, tuple(program), tensors)
+    return Snapshot(tuple(nodes), tuple(owner), classes, all_types, tuple(program), tensors, facts)
 
 
 def closed(
@@ -136,8 +143,9 @@ def closed(
     types: Mapping[int, AccessType],
     program: Sequence[int],
     tensors: Mapping[str, Tensor],
+    facts: Mapping[str, Sequence[tuple[int, Fact]]] | None = None,
 ) -> Snapshot:
-    """The snapshot of rows (e-node, class), closed under congruence and numbered in the order of the rows.
+    """The snapshot of rows (e-node, class) and facts (class, the rest of the row), closed under congruence and numbered in the order of the rows.
 
     After saturating under back-off egglog can keep congruent duplicates; they are merged here, so that the counts are
     those of the e-graph and not of the way in which it was found.
@@ -170,7 +178,11 @@ def closed(
     for eclass, type_ in types.items():
         if find(eclass) in number:
             typed[number[find(eclass)]] = type_
-    return Snapshot(tuple(nodes), tuple(owner), tuple(map(tuple, members)), tuple(typed), renamed, dict(tensors))
+    said = {
+        name: tuple(dict.fromkeys((number[find(eclass)], *rest) for eclass, rest in rows if find(eclass) in number))
+        for name, rows in (facts or {}).items()
+    }
+    return Snapshot(tuple(nodes), tuple(owner), tuple(map(tuple, members)), tuple(typed), renamed, dict(tensors), said)
 
 
 def _merged(rows: Sequence[tuple[ENode, int]], count: int) -> Callable[[int], int]:

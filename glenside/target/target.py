@@ -47,6 +47,8 @@ class Target:
     """blocking, such as "loops" -> the families of rules that it takes"""
     parameters: Mapping[str, int]
     """What `$name` in a rule stands for."""
+    tile: Mapping[str, int]
+    """The axes that an instruction has of a fixed size, such as {"K": 64, "N": 64}."""
     peak: int
     """Multiply-accumulates per cycle."""
     price: Callable[[Any, Any, Any, Any], Spent]
@@ -55,20 +57,14 @@ class Target:
     """(work, depth, results, weights) -> what any mapping takes at least that makes none of them less: multiplications,
     depth over all groups, results and elements of weights"""
     objectives: tuple[str, ...] = ("cycles",)
-    vector_rate: int | None = None
-    """Multiply-accumulates per cycle of a unit beside the array that takes any product, or None."""
+    beside: Callable[[Any, Any, Any, Any], Spent] | None = None
+    """(groups, m, k, n) -> what a product takes on a unit beside the array that takes any product, or None."""
     max_weight_growth: float | None = None
     """How many times as large a mapping may make the weights, or None."""
 
     def aim(self, spent: Spent, place: int = 0) -> Any:
         """The objective that is compared first, or at another place; 0 where there is none."""
         return getattr(spent, self.objectives[place]) if place < len(self.objectives) else 0 * spent.cycles
-
-    def elsewhere(self, g: Any, m: Any, k: Any, n: Any, word: int = 4) -> Spent | None:
-        """What a product takes on the unit beside the array; None without one."""
-        if self.vector_rate is None:
-            return None
-        return Spent(ceil_div(g * m * k * n, self.vector_rate), 0, (g * m * k + g * k * n + g * m * n) * word)
 
     def rule_parameters(self) -> dict[str, Any]:
         """What rules read of the target: its parameters, and its price and bound in its objectives."""
@@ -77,14 +73,10 @@ class Target:
         def heavier(weights: Any, original: Any) -> Any:
             return 0 * weights if growth is None else if_fits(weights * 1000, original * growth, 0, 1)
 
-        def elsewhere(g: Any, m: Any, k: Any, n: Any) -> Any:
-            spent = self.elsewhere(g, m, k, n)
-            return self.aim(self.price(g, m, k, n) if spent is None else spent)
-
         formulas = {
             "price": lambda *sizes: self.aim(self.price(*sizes)),
             "second-price": lambda *sizes: self.aim(self.price(*sizes), 1),
-            "elsewhere": elsewhere,
+            "elsewhere": lambda *sizes: self.aim((self.beside or self.price)(*sizes)),
             "bound": lambda *sizes: self.aim(self.bound(*sizes)),
             "heavier": heavier,
         }
@@ -121,8 +113,8 @@ class Target:
         compute, _ = parse_compute(kind)
         if compute.category is Category.CONTRACTION:
             depth = operand.item.drop(1).product() * max(1, operand.item.get(0) - 1)
-            spent = self.elsewhere(1, own.size, depth, 1)
-            if spent is not None:
+            if self.beside is not None:
+                spent = self.beside(1, own.size, depth, 1)
                 return Cost(cycles=spent.cycles, bytes=spent.bytes, nodes=1)
             return Cost(unmapped=own.size * depth, scalar=own.size, nodes=1)
         if compute.category is Category.FOLD:

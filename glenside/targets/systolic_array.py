@@ -42,7 +42,11 @@ class Words:
 
 @dataclass(frozen=True)
 class Array:
-    """The machine as numbers. `capacity` is the on-chip memory in bytes; `max_rows` the depth of the accumulators."""
+    """The machine as numbers.
+
+    `max_rows` is the depth of the accumulators, `capacity` the on-chip memory in bytes, `vector_rate` the
+    multiply-accumulates per cycle of a unit beside the array, or None.
+    """
 
     rows: int
     columns: int
@@ -50,6 +54,7 @@ class Array:
     max_rows: int | None = None
     capacity: int = 0
     words: Words = Words()
+    vector_rate: int | None = None
 
     def tiled(self, g: Any, m: Any, k: Any, n: Any) -> Spent:
         """What matrices (g, m)(k) and (g, n)(k) take, cut into tiles."""
@@ -79,6 +84,14 @@ class Array:
         tiles = g * mt * nt
         cycles = tiles * (k + self.rows + self.columns - 2)
         return Spent(cycles, tiles, g * (self._moved(mt, nt, inputs, weights) + results))
+
+    def beside(self, g: Any, m: Any, k: Any, n: Any) -> Spent:
+        """What the unit beside the array takes: it keeps nothing, so both factors of each product are read."""
+        work = g * m * k * n
+        moved = self._bytes(work, self.words.input + self.words.weight) + self._bytes(
+            g * m * n, self.words.accumulator
+        )
+        return Spent(ceil_div(work, self.vector_rate or 1), 0, moved)
 
     def bound(self, work: Any, depth: Any, results: Any, weights: Any) -> Spent:
         """What any mapping takes at least, swapped ones too, that makes none of these less.
@@ -142,7 +155,7 @@ def systolic_array(
         raise BadInput(f"the rate of a vector unit is at least 1 multiply-accumulate per cycle, got {vector_rate}")
     if max_weight_growth is not None and not max_weight_growth >= 1:
         raise BadInput(f"the growth of weights is at least 1, which means none, got {max_weight_growth}")
-    array = Array(rows, columns, dataflow, max_rows, capacity, words or Words())
+    array = Array(rows, columns, dataflow, max_rows, capacity, words or Words(), vector_rate)
     stays = "output-stationary" if dataflow == "output-stationary" else "weight-stationary"
     families = {"loops": (*_LOOPS, "windows", "mapping", stays), "usual": (*_LOOPS, "usual-mapping", stays)}
     if stays == "weight-stationary" and max_rows is None:
@@ -153,11 +166,12 @@ def systolic_array(
         instructions=_instructions(array),
         families=families,
         parameters={"rows": rows, "columns": columns, "max_rows": max_rows or UNLIMITED},
-        peak=rows * columns,
+        tile={"M" if stays == "output-stationary" else "K": rows, "N": columns},
+        peak=rows * columns + (vector_rate or 0),
         price=array.tiled,
         bound=array.bound,
         objectives=tuple(objectives),
-        vector_rate=vector_rate,
+        beside=None if vector_rate is None else array.beside,
         max_weight_growth=max_weight_growth,
     )
 

@@ -1,0 +1,165 @@
+"""The distinct layers of a program: each is searched once, and its answer serves every place where it occurs.
+
+The cone of a layer is its product with all movement under it, down to what is computed or declared: those are its
+leaves. Two layers are the same when their cones are, whatever their leaves are called. What is left of the program, the
+body, reads each layer's result as if it were a tensor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from glenside.ir.program import Program
+from glenside.ir.term import Term, build, make, postorder, rebuild, tensors, weave
+from glenside.ir.types import Tensor
+
+# Where a cone ends: what computes, or picks elements by computed indices. Tuples are no operands of a product.
+_ENDS = frozenset("compute cast access-gather access-overlap-add construct-tuple tuple-get-item".split())
+
+
+@dataclass(frozen=True)
+class Cone:
+    """A layer over formal tensors, and the terms of the program that stand for them."""
+
+    product: Term
+    formals: tuple[Term, ...]
+    arguments: tuple[Term, ...]
+
+
+@dataclass(frozen=True)
+class Layers:
+    """`places[name]` is the cone of a layer, with the number of its distinct product and its own arguments."""
+
+    products: tuple[Term, ...]
+    formals: tuple[tuple[Term, ...], ...]
+    places: Mapping[str, tuple[int, tuple[Term, ...]]]
+    results: Mapping[Term, Term]
+    """product -> the formal tensor that stands for it in the body"""
+    body: tuple[Term, ...]
+    """The result of the program and the arguments of all layers, over formal tensors in place of the products."""
+    sources: tuple[Term, ...]
+    """The same terms in the program itself."""
+
+
+def distinct_layers(program: Program) -> Layers:
+    """Take a program apart."""
+    taken = set(program.tensors)
+    constant = _constants(program)
+    numbers: dict[Term, int] = {}
+    products: list[Term] = []
+    formals: list[tuple[Term, ...]] = []
+    places: dict[str, tuple[int, tuple[Term, ...]]] = {}
+    results: dict[Term, Term] = {}
+    for name, product in program.layers.items():
+        alike = _cone(product, lambda leaf, i: _formal(f"%{i}", leaf, constant[leaf]))
+        if alike.product not in numbers:
+            # Tensors of the program keep their names, so that a picture of one layer reads as the program does.
+            own = _cone(
+                product,
+                lambda leaf, i, name=name: (  # type: ignore[misc]
+                    leaf
+                    if leaf.operator.name == "access-tensor"
+                    else _formal(_fresh(f"{name}.{i}", taken), leaf, constant[leaf])
+                ),
+            )
+            numbers[alike.product] = len(products)
+            products.append(own.product)
+            formals.append(own.formals)
+        places[name] = (numbers[alike.product], alike.arguments)
+        results.setdefault(product, _formal(_fresh(f"{name}.result", taken), product, constant[product]))
+    sources = tuple(dict.fromkeys([program.term, *(t for _, terms in places.values() for t in terms)]))
+    return Layers(tuple(products), tuple(formals), places, results, _bodies(sources, results), sources)
+
+
+def put_together(program: Program, layers: Layers, found: Sequence[Term], body: Sequence[Term]) -> Program:
+    """The program with `found[i]` for the distinct product i, and `body` for the terms of the body."""
+    stands = {formal: product for product, formal in layers.results.items()}
+    body_of = dict(zip(layers.sources, body, strict=True))
+    places = {program.layers[name]: place for name, place in layers.places.items()}
+    done: dict[Term, Term] = {}
+    # Products come in network order in `postorder`, so those under a term are done before it.
+    for product in (t for t in postorder(program.term, *places) if t in places):
+        number, arguments = places[product]
+        actual = {
+            formal: _filled(body_of[argument], stands, done)
+            for formal, argument in zip(layers.formals[number], arguments, strict=True)
+        }
+        done[product] = _substituted(found[number], actual)
+    term = _filled(body_of[program.term], stands, done)
+    optimized = {name: done[node] for name, node in program.layers.items()}
+    return Program(term, program.name, optimized, program.labels, program.constants)
+
+
+def _filled(term: Term, stands: Mapping[Term, Term], done: Mapping[Term, Term]) -> Term:
+    return _substituted(term, {leaf: done[stands[leaf]] for leaf in tensors(term) if leaf in stands})
+
+
+def _substituted(term: Term, values: Mapping[Term, Term]) -> Term:
+    """The term with values for formal tensors; a split of a value takes the place of the formal's."""
+
+    def put(node: Term, children: tuple[Term, ...]) -> Term | None:
+        if node in values:
+            value = values[node]
+            return value if value.access.split == 0 else build("access", value, 0)
+        if node.operator.name == "access" and children[0].operator.name == "access" and children != node.children:
+            inner, split = children[0].children[0], node.attributes[0]
+            return inner if inner.access.split == split else build("access", inner, split)
+        return None
+
+    return rebuild(term, put)
+
+
+def _cone(product: Term, formal: Callable[[Term, int], Term]) -> Cone:
+    """The cone with `formal(leaf, number)` for each leaf, an access-tensor over the leaf's dims."""
+    leaves: dict[Term, Term] = {}
+    done: dict[Term, Term] = {}
+    stack = [(product, False)]
+    while stack:
+        term, ready = stack.pop()
+        if term in done:
+            continue
+        if term.operator.name == "access-tensor" or (term is not product and term.operator.name in _ENDS):
+            leaves[term] = formal(term, len(leaves))
+            split = term.access.split
+            done[term] = build("access", leaves[term], split) if split else leaves[term]
+        elif ready:
+            done[term] = make(term.operator, weave(term.operator, [done[c] for c in term.children], term.attributes))
+        else:
+            stack.append((term, True))
+            stack += [(child, False) for child in reversed(term.children)]
+    return Cone(done[product], tuple(leaves.values()), tuple(leaves))
+
+
+def _formal(name: str, leaf: Term, constant: bool) -> Term:
+    return build("access-tensor", Tensor(name, leaf.access.dims, leaf.access.dtype, constant))
+
+
+def _bodies(sources: Sequence[Term], results: Mapping[Term, Term]) -> tuple[Term, ...]:
+    done: dict[Term, Term] = {}
+    for term in postorder(*sources):
+        if term in results:
+            split = term.access.split
+            done[term] = build("access", results[term], split) if split else results[term]
+        else:
+            children = [done[c] for c in term.children]
+            same = all(a is b for a, b in zip(children, term.children, strict=True))
+            done[term] = term if same else make(term.operator, weave(term.operator, children, term.attributes))
+    return tuple(done[term] for term in sources)
+
+
+def _constants(program: Program) -> dict[Term, bool]:
+    """Which terms are made of constants alone."""
+    found: dict[Term, bool] = {}
+    for term in postorder(program.term, *program.layers.values()):
+        tensor = term.attributes[0] if term.operator.name == "access-tensor" else None
+        known = tensor.constant if isinstance(tensor, Tensor) else True
+        found[term] = known and all(found[c] for c in term.children)
+    return found
+
+
+def _fresh(name: str, taken: set[str]) -> str:
+    while name in taken:
+        name += "'"
+    taken.add(name)
+    return name
