@@ -1,6 +1,7 @@
-"""Runs SCALE-Sim 3.0.0 (https://github.com/scalesim-project/scale-sim-v2), a simulator of systolic arrays by others.
+"""Runs SCALE-Sim 3.0.0 (https://github.com/scalesim-project/SCALE-Sim), a simulator of systolic arrays by others.
 
-It needs numpy < 2.3, so an environment of its own. GLENSIDE_SCALESIM_PYTHON is that environment's python:
+A swapped matmul is what it calls input-stationary, given the sizes from before the swap. It simulates some 6,000 cycles
+a second and may take 1 GiB. It needs numpy < 2.3, so an environment of its own, whose python a variable names:
 
     python3 -m venv scalesim && scalesim/bin/pip install 'scalesim==3.0.0' 'numpy<2.3'
     GLENSIDE_SCALESIM_PYTHON=scalesim/bin/python pytest -m slow tests/test_scale_sim.py
@@ -10,8 +11,10 @@ from __future__ import annotations
 
 import csv
 import os
+import shutil
 import subprocess
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -67,16 +70,46 @@ UseRamulatorTrace = False
 """
 
 
+@dataclass(frozen=True)
+class Claim:
+    """A layer said to take `cycles` by running one matmul `count` times."""
+
+    layer: str
+    matmul: Matmul
+    count: int
+    cycles: int
+
+
 def missing() -> str | None:
     """Why SCALE-Sim cannot be run, or None if it can."""
-    python = os.environ.get(VARIABLE)
-    if not python:
-        return f"{VARIABLE} does not name the python of an environment with scalesim==3.0.0"
+    if not os.environ.get(VARIABLE):
+        return f"{VARIABLE} does not name the python of an environment with scalesim==3.0.0 and numpy<2.3"
+    import_and_tell = "import scalesim.scale_sim, importlib.metadata as m; print(m.version('scalesim'))"
     try:
-        done = subprocess.run([python, "-c", "import scalesim.scale_sim"], capture_output=True, text=True, timeout=60)
+        done = subprocess.run(_command(import_and_tell), capture_output=True, text=True, timeout=60)
     except (OSError, subprocess.TimeoutExpired) as error:
-        return f"{VARIABLE}={python} does not run: {error}"
-    return None if done.returncode == 0 else f"{VARIABLE}={python} has no SCALE-Sim: {done.stderr.strip()[-200:]}"
+        return f"{VARIABLE} does not run: {error}"
+    if done.returncode:
+        return f"{VARIABLE} has no SCALE-Sim: {done.stderr.strip()[-200:]}"
+    version = done.stdout.strip()
+    return None if version == "3.0.0" else f"{VARIABLE} has SCALE-Sim {version}, not 3.0.0"
+
+
+def _command(program: str, *arguments: Path) -> list[str]:
+    """The environment's python, which sees no packages but its own and runs in any folder."""
+    python = os.environ[VARIABLE]
+    return [os.path.abspath(shutil.which(python) or python), "-I", "-c", program, *map(str, arguments)]
+
+
+def disagreements(claims: Iterable[Claim], rows: int, columns: int) -> list[str]:
+    """The claims that SCALE-Sim does not confirm; it reports one cycle less for each matmul."""
+    claims = list(claims)
+    simulated = cycles([claim.matmul for claim in claims], rows, columns)
+    return [
+        f"{claim.layer}: {claim.cycles} cycles, SCALE-Sim {claim.count} * {got} for {claim.matmul}"
+        for claim, got in zip(claims, simulated, strict=True)
+        if claim.cycles != claim.count * (got + 1)
+    ]
 
 
 def cycles(matmuls: Iterable[Matmul], rows: int, columns: int) -> list[int]:
@@ -99,7 +132,7 @@ def run(matmuls: Sequence[Matmul], rows: int, columns: int, dataflow: str) -> li
         lines = [f"matmul{i},{m},{n},{k},\n" for i, (m, k, n, _) in enumerate(matmuls)]
         topology.write_text("Layer,M,N,K,\n" + "".join(lines))
         layout.write_text("Layer name,\n")  # it reads the file though no layout is asked for
-        command = [os.environ[VARIABLE], "-c", PROGRAM, *map(str, (config, topology, layout, folder / "results"))]
+        command = _command(PROGRAM, config, topology, layout, folder / "results")
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=TIMEOUT)
         report = folder / "results" / "run" / "COMPUTE_REPORT.csv"
         if done.returncode or not report.exists():
