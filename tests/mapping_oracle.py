@@ -120,8 +120,8 @@ def _candidates(layer: Layer, rows: int, columns: int, cycles: Cycles, dilated_s
         for swapped in (False, True):
             left, right = (n * p, m) if swapped else (m, n * p)
             prices = np.asarray(cycles(_ceil(layer.groups, p), left, k * p, right, rows, columns))
-            *factors, packed = map(int, np.unravel_index(int(prices.argmin()), prices.shape))
-            yield Mapping(int(prices.min()), tuple(q + 1 for q in factors), packed + first, swapped)
+            *chosen, packed = map(int, np.unravel_index(int(prices.argmin()), prices.shape))
+            yield Mapping(int(prices.min()), tuple(q + 1 for q in chosen), packed + first, swapped)
 
 
 def products(layer: Layer, mapping: Mapping, *, dilated_span: bool = False) -> tuple[int, int, int, int]:
