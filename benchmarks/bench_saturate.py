@@ -32,7 +32,9 @@ def measured(program: Program, rows: int, columns: int) -> tuple[float, int, int
     seconds = []
     for _ in range(RUNS):
         started = time.perf_counter()
-        request = Request.of(program_nodes(program.term), of_families(target.families["slices"]), target.rule_parameters(), Limits())
+        request = Request.of(
+            program_nodes(program.term), of_families(target.families["slices"]), target.rule_parameters(), Limits()
+        )
         search = Saturation(request)
         search.run()
         snapshot = search.snapshot(program.tensors)

@@ -163,7 +163,7 @@ def run(
 @app.command()
 def check(source: Source, shapes: Shapes = None, shape: Shape = None, parameters: Parameters = None) -> None:
     """Check the types of a program; print its type, and the sizes of its products."""
-    from glenside.report import product_sizes
+    from glenside.mapping import product_sizes
 
     program = loader(source, shapes, shape, None, parameters, 0)()
     print(f"{program.name}: {program.term.type}")

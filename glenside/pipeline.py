@@ -107,7 +107,11 @@ def optimize(
         raise BadInput(f"a method of extraction is one of {', '.join(METHODS)}, got {method!r}")
     started = time.perf_counter()
     layers = None if blocking == "slices" else distinct_layers(program)
-    roots = (program.term, *program.layers.values()) if layers is None else (*layers.body[1:], *layers.products, *layers.body[:1])
+    roots = (
+        (program.term, *program.layers.values())
+        if layers is None
+        else (*layers.body[1:], *layers.products, *layers.body[:1])
+    )
     nodes = list(postorder(*roots))
     listener(Event("saturate", "starting"))
     answer = search(
@@ -224,8 +228,7 @@ def _of_whole_program(program: Program, target: Target, found: _Searched, method
     optimized = Program(terms[root], program.name, layers, program.labels, program.constants)
     found_cones = cones(snapshot, answer.nodes, roots, constant, target)
     of_layer = {
-        name: (cone, constant[c], None)
-        for name, c, cone in zip(program.layers, roots, found_cones, strict=True)
+        name: (cone, constant[c], None) for name, c, cone in zip(program.layers, roots, found_cones, strict=True)
     }
     return _Answer(optimized, answer.cost, dict(answer.nodes), of_layer)
 

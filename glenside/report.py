@@ -235,7 +235,7 @@ def _ideal(macs: int, target: Target) -> int:
     """Cycles at least, when nothing better is proven: every multiplier busy in every cycle."""
     if target.objectives[0] != "cycles":
         return 0
-    return ceil_div(macs, target.peak)
+    return int(ceil_div(macs, target.peak))
 
 
 def _label(product: Term, sizes: ProductSizes) -> str:

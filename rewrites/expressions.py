@@ -16,7 +16,7 @@ def vec(*sizes: object) -> str:
     return f"(vec-of {' '.join(map(str, sizes))})" if sizes else "(vec-empty)"
 
 
-def dot(a: str, b: str, shared: int = 1) -> str:
+def dot(a: str, b: str, shared: object = 1) -> str:
     """The dot product of the items of a and b."""
     return f'(compute "dot-product" (access-product {a} {b} {shared}))'
 

@@ -1,8 +1,8 @@
 """The search for the cheapest mapping of a product: branch and bound over facts, before any e-node is made.
 
 A plan regroups windows axis by axis, takes rows together, packs groups and swaps operands, in this order; its vector is
-(axis of windows, axis of elements, q) for each regrouping, then r, p and 1 if swapped. What a plan makes of a product is
-again g matrices of (m)(k) and (o)(k), so all that a target need give are two functions: the price of such sizes, and a
+(axis of windows, axis of elements, q) for each regrouping, then r, p and 1 if swapped. What a plan makes of a product
+is again g matrices of (m)(k) and (o)(k), so all that a target need give are two functions: the price of such sizes, and a
 bound of it for everything that the steps still to come may reach:
 
     regroup by q      m -> m ceil(h/q)/h    k -> k ((w-1) d + 1 + (q-1) t)/w    o -> o q
@@ -17,7 +17,7 @@ smaller one only add zeros, and are skipped.
 
 from __future__ import annotations
 
-from glenside.egraph.rule import Clause, Example
+from glenside.egraph.rule import Clause, Example, Parameters
 from glenside.ir.sizes import ceil_div
 from rewrites import expressions
 from rewrites.declare import rule
@@ -56,10 +56,11 @@ _MATMUL = "(compute dot-product (access-cartesian-product (access (access-tensor
 
 def _price(g: int, m: int, k: int, o: int) -> int:
     """Of the examples: a weight-stationary array of 4 x 3."""
-    return g * ceil_div(k, 4) * ceil_div(o, 3) * (m + 9)
+    tiles: int = g * ceil_div(k, 4) * ceil_div(o, 3)
+    return tiles * (m + 9)
 
 
-_EXAMPLE_PARAMETERS = {
+_EXAMPLE_PARAMETERS: Parameters = {
     "rows": 4,
     "columns": 3,
     "max_rows": 100,
@@ -144,6 +145,7 @@ def cheapest_mapping_is_known() -> tuple[Clause, ...]:
         ),
     )
 
+
 _PLAN = "(vec-of 1 3 2 2 3 1)"
 _DONE = f"(regrouped $root 1 3 2 $root) (matrices-of $root $root) (matrix-plan $root 2 3 1 {_PLAN})"
 _STEPS = "(rows-of $root 2 $root) (pack-of $root 3 $root) (swap-of $root $root)"
@@ -152,7 +154,9 @@ _STEPS = "(rows-of $root 2 $root) (pack-of $root 3 $root) (swap-of $root $root)"
 @rule(
     FAMILY,
     *_EXAMPLES,
-    Example(_CONV, {"x": "3 6 9", "w": "3 2 3"}, f"(planned $root {_PLAN} {_PLAN}) {_DONE} {_STEPS}", _EXAMPLE_PARAMETERS),
+    Example(
+        _CONV, {"x": "3 6 9", "w": "3 2 3"}, f"(planned $root {_PLAN} {_PLAN}) {_DONE} {_STEPS}", _EXAMPLE_PARAMETERS
+    ),
     relations=RELATIONS,
 )
 def cheapest_mapping_is_made() -> tuple[Clause, ...]:
@@ -180,11 +184,19 @@ def cheapest_mapping_is_made() -> tuple[Clause, ...]:
             "(matrix-plan flat-product r p s whole)",
         ),
         Clause("(matrix-plan flat-product r p s whole) (> r 1)", "(want-rows flat-product r)"),
-        Clause("(matrix-plan flat-product r p s whole) (> r 1) (rows-of flat-product r larger)", "(matrix-plan larger 1 p s whole)"),
+        Clause(
+            "(matrix-plan flat-product r p s whole) (> r 1) (rows-of flat-product r larger)",
+            "(matrix-plan larger 1 p s whole)",
+        ),
         Clause("(matrix-plan flat-product 1 p s whole) (> p 1)", "(want-pack flat-product p)"),
-        Clause("(matrix-plan flat-product 1 p s whole) (> p 1) (pack-of flat-product p larger)", "(matrix-plan larger 1 1 s whole)"),
+        Clause(
+            "(matrix-plan flat-product 1 p s whole) (> p 1) (pack-of flat-product p larger)",
+            "(matrix-plan larger 1 1 s whole)",
+        ),
         Clause("(matrix-plan flat-product 1 1 1 whole)", "(want-swap flat-product)"),
-        Clause("(matrix-plan flat-product 1 1 1 whole) (swap-of flat-product swapped)", "(matrix-plan swapped 1 1 0 whole)"),
+        Clause(
+            "(matrix-plan flat-product 1 1 1 whole) (swap-of flat-product swapped)", "(matrix-plan swapped 1 1 0 whole)"
+        ),
         Clause("(matrix-plan flat-product 1 1 0 whole)", "(want-call flat-product whole)"),
     )
 
@@ -200,5 +212,7 @@ def usual_mapping_is_made() -> tuple[Clause, ...]:
     """
     return (
         Clause("(product-of root a g m k o)", "(want-matrices root)"),
-        Clause("(product-of root a g m k o) (matrices-of root flat-product)", "(want-call flat-product (vec-of 1 1 0))"),
+        Clause(
+            "(product-of root a g m k o) (matrices-of root flat-product)", "(want-call flat-product (vec-of 1 1 0))"
+        ),
     )

@@ -45,8 +45,8 @@ def product_is_a_product_of_matrices() -> tuple[Clause, ...]:
         Clause(
             f"(want-matrices root) {PRODUCT_SIZES} (= d (dims root))",
             f"(let left {reshaped('a', vec('g', 'm', 'k'), 2)}) (let right {reshaped('b', vec('g', 'o', 'k'), 2)})"
-            f" (let product-of-matrices {dot('left', 'right')}) (union root {reshaped('product-of-matrices', 'd', '(vec-length d)')})"
-            " (matrices product-of-matrices left right g m k o) (matrices-of root product-of-matrices)",
+            f" (let flattened {dot('left', 'right')}) (union root {reshaped('flattened', 'd', '(vec-length d)')})"
+            " (matrices flattened left right g m k o) (matrices-of root flattened)",
         ),
     )
 

@@ -95,7 +95,7 @@ def sliding_axes_are_known() -> tuple[Clause, ...]:
 
 
 def _windows_are_widened() -> tuple[Clause, ...]:
-    """wider(windows(z, k, t), q) = windows(pad(z), k + (q - 1) t, q t), and so on under every form that keeps both axes.
+    """wider(windows(z, k, t), q) = windows(pad(z), k + (q - 1) t, q t), and so on under forms that keep both axes.
 
     It equals nothing that was there: regrouping puts it in place of the windows. A window that begins with that of
     output y holds those of y, y + 1, .. y + q - 1, each t further on. Windows beyond the end see zeros.
@@ -109,10 +109,12 @@ def _windows_are_widened() -> tuple[Clause, ...]:
             f" (= s (split x)) (= e (- i s)) {counts}"
             " (= dx (dims x)) (= size (vec-get dx i)) (= span (+ (vec-get k e) (* (- q 1) t)))"
             f" (= more (max 0 (- {need} size)))",
-            f"(set (wider root i j q) (access-windows {padded('x', 'i', 'more')} (vec-set k e span) (vec-set u e (* q t))))",
+            f"(set (wider root i j q) (access-windows {padded('x', 'i', 'more')}"
+            " (vec-set k e span) (vec-set u e (* q t))))",
         ),
         Clause(
-            f"{wanted} (slides a i j t 1) (= root (access-windows a k u)) (= s (split a)) (>= j s)", "(want-wider a i j q)"
+            f"{wanted} (slides a i j t 1) (= root (access-windows a k u)) (= s (split a)) (>= j s)",
+            "(want-wider a i j q)",
         ),
         Clause(
             f"{wanted} (= w (wider a i j q)) (= root (access-windows a k u)) (= s (split a)) (>= j s)",
@@ -121,19 +123,19 @@ def _windows_are_widened() -> tuple[Clause, ...]:
         Clause(f"(want-wider root i2 j2 q) {_VIEWED}", "(want-wider a i j q)"),
         Clause(
             f"(want-wider root i2 j2 q) {_VIEWED} (= w (wider a i j q)) (= dw (dims w)) (= s2 (split root))",
-            f"(set (wider root i2 j2 q) {reshaped('w', '(vec-set (vec-set dr i2 (vec-get dw i)) j2 (vec-get dw j))', 's2')})",
+            "(let sizes (vec-set (vec-set dr i2 (vec-get dw i)) j2 (vec-get dw j)))"
+            f" (set (wider root i2 j2 q) {reshaped('w', 'sizes', 's2')})",
         ),
         Clause(
-            "(want-wider root i2 j2 q) (= root (access-transpose a p))", "(want-wider a (vec-get p i2) (vec-get p j2) q)"
+            "(want-wider root i2 j2 q) (= root (access-transpose a p))",
+            "(want-wider a (vec-get p i2) (vec-get p j2) q)",
         ),
         Clause(
             "(want-wider root i2 j2 q) (= root (access-transpose a p)) (= w (wider a i j q)) (= i (vec-get p i2))"
             " (= j (vec-get p j2))",
             "(set (wider root i2 j2 q) (access-transpose w p))",
         ),
-        Clause(
-            f"{wanted} (= root (access-pad a kind x before after)) (!= x i) (!= x j)", "(want-wider a i j q)"
-        ),
+        Clause(f"{wanted} (= root (access-pad a kind x before after)) (!= x i) (!= x j)", "(want-wider a i j q)"),
         Clause(
             f"{wanted} (= root (access-pad a kind x before after)) (!= x i) (!= x j) (= w (wider a i j q))",
             "(set (wider root i j q) (access-pad w kind x before after))",

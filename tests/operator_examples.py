@@ -224,7 +224,9 @@ OPERATORS: Mapping[str, Sequence[Example]] = {
     ],
     "systolic-array-output-stationary": [
         Example(
-            build("systolic-array-output-stationary", 3, 3, leaf(A, 2), leaf(TILE, 1)), "(2 3 3)() float32", _mapped_tiles()
+            build("systolic-array-output-stationary", 3, 3, leaf(A, 2), leaf(TILE, 1)),
+            "(2 3 3)() float32",
+            _mapped_tiles(),
         ),
         Example(
             build("systolic-array-output-stationary", 2, 2, leaf(NARROW, 1, "int8"), leaf(NARROW.T, 0, "int8")),

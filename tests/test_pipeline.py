@@ -43,9 +43,7 @@ def test_random_programs_optimized_equal_the_original(term: Term, rows: int, col
 @pytest.mark.parametrize(("rows", "columns"), [(1, 1), (4, 4), (3, 7), (8, 2), (64, 64)])
 @pytest.mark.parametrize(("m", "k", "n"), [(1, 1, 1), (5, 7, 3), (2, 16, 9), (9, 33, 10)])
 @pytest.mark.parametrize("way", USUAL)
-def test_a_product_becomes_whole_tiles(
-    rows: int, columns: int, m: int, k: int, n: int, way: dict[str, str]
-) -> None:
+def test_a_product_becomes_whole_tiles(rows: int, columns: int, m: int, k: int, n: int, way: dict[str, str]) -> None:
     program = gl.parse(DOT, shapes={"a": (m, k), "b": (n, k)})
     result = gl.optimize(program, gl.SystolicArray(rows, columns), **way)
     (row,) = result.report.layers

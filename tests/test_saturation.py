@@ -137,7 +137,7 @@ def test_a_deep_program_goes_in_and_comes_out() -> None:
     for _ in range(5_000):
         term = build("compute", "relu", term)
     nodes = program_nodes(term)
-    found = search(nodes, of_families(["algebra", "analyses"]), {})
+    found = search(nodes, of_families(["algebra", "analyses"]), PARAMETERS)
     assert found.stopped == "saturated"
     assert found.snapshot.e_nodes == 5_001 == program_snapshot(nodes).e_nodes
 

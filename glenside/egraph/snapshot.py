@@ -145,7 +145,7 @@ def closed(
     tensors: Mapping[str, Tensor],
     facts: Mapping[str, Sequence[tuple[int, Fact]]] | None = None,
 ) -> Snapshot:
-    """The snapshot of rows (e-node, class) and facts (class, the rest of the row), closed under congruence and numbered in the order of the rows.
+    """The snapshot of rows (e-node, class) and facts (class, the rest), closed under congruence, numbered by the rows.
 
     After saturating under back-off egglog can keep congruent duplicates; they are merged here, so that the counts are
     those of the e-graph and not of the way in which it was found.

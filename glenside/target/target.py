@@ -8,7 +8,7 @@ from typing import Any
 
 from glenside.ir.operator import OPERATORS, Category
 from glenside.ir.operators.compute import parse_compute
-from glenside.ir.sizes import ceil_div, if_fits
+from glenside.ir.sizes import if_fits
 from glenside.ir.types import AccessType
 from glenside.target.cost import Cost, Price, Spent
 

@@ -19,7 +19,7 @@ from typing import Any
 
 from glenside.ir.errors import BadInput
 from glenside.ir.sizes import ceil_div, if_fits, largest
-from glenside.ir.types import AccessType
+from glenside.ir.types import AccessType, Dims
 from glenside.target import Instruction, Spent, Target
 from glenside.targets.registry import target
 
@@ -88,9 +88,7 @@ class Array:
     def beside(self, g: Any, m: Any, k: Any, n: Any) -> Spent:
         """What the unit beside the array takes: it keeps nothing, so both factors of each product are read."""
         work = g * m * k * n
-        moved = self._bytes(work, self.words.input + self.words.weight) + self._bytes(
-            g * m * n, self.words.accumulator
-        )
+        moved = self._bytes(work, self.words.input + self.words.weight) + self._bytes(g * m * n, self.words.accumulator)
         return Spent(ceil_div(work, self.vector_rate or 1), 0, moved)
 
     def bound(self, work: Any, depth: Any, results: Any, weights: Any) -> Spent:
@@ -211,18 +209,16 @@ def _instructions(array: Array) -> tuple[Instruction, ...]:
     )
 
 
-def _loops(leading: Sequence[int], count: int) -> tuple[int, ...]:
+def _loops(leading: Dims, count: int) -> tuple[int, ...]:
     """Loops over groups and tiles where the leading axes are those; anything else is so many tiles for themselves."""
-    whole = 1
-    for size in leading:
-        whole *= size
-    return tuple(leading) if len(leading) == count else (whole, *(1,) * (count - 1))
+    return tuple(leading) if len(leading) == count else (leading.product(), *(1,) * (count - 1))
 
 
 def _price_of_stream(array: Array) -> Any:
     def price(attributes: Sequence[Any], children: Sequence[AccessType], own: AccessType) -> Spent:
         a, b = children
-        return array.streamed(*_loops(b.shape, 4), a.dims.get(b.split) if a.split > b.split else 1)
+        groups, mt, nt, kt = _loops(b.shape, 4)
+        return array.streamed(groups, mt, nt, kt, a.dims.get(b.split) if a.split > b.split else 1)
 
     return price
 
@@ -240,7 +236,8 @@ def _price_of_blocks(array: Array) -> Any:
 
 def _price_of_results(array: Array) -> Any:
     def price(attributes: Sequence[Any], children: Sequence[AccessType], own: AccessType) -> Spent:
-        a, b = children
-        return array.accumulated(*_loops(b.shape, 3), b.item.get(0))
+        b = children[1]
+        groups, mt, nt = _loops(b.shape, 3)
+        return array.accumulated(groups, mt, nt, b.item.get(0))
 
     return price
