@@ -2,8 +2,8 @@
 
 A plan regroups windows axis by axis, takes rows together, packs groups and swaps operands, in this order; its vector is
 (axis of windows, axis of elements, q) for each regrouping, then r, p and 1 if swapped. What a plan makes of a product
-is again g matrices of (m)(k) and (o)(k), so all that a target need give are two functions: the price of such sizes, and a
-bound of it for everything that the steps still to come may reach:
+is again g matrices of (m)(k) and (o)(k), so all that a target need give are two functions: the price of such sizes, and
+a bound of it for everything that the steps still to come may reach:
 
     regroup by q      m -> m ceil(h/q)/h    k -> k ((w-1) d + 1 + (q-1) t)/w    o -> o q
     r rows together   m -> ceil(m/r)        k -> k r                            o -> o r
