@@ -5,7 +5,7 @@ A plan regroups windows axis by axis, takes rows together, packs groups and swap
 is again g matrices of (m)(k) and (o)(k), so all that a target need give are two functions: the price of such sizes, and
 a bound of it for everything that the steps still to come may reach:
 
-    regroup by q      m -> m ceil(h/q)/h    k -> k ((w-1) d + 1 + (q-1) t)/w    o -> o q
+    regroup by q      m -> m ceil(h/q)/h    k -> k (((w-1) d + (q-1) t)/c + 1)/w   o -> o q
     r rows together   m -> ceil(m/r)        k -> k r                            o -> o r
     pack p groups     g -> ceil(g/p)        k -> k p                            o -> o p
 
@@ -92,9 +92,9 @@ def cheapest_mapping_is_known() -> tuple[Clause, ...]:
             " (regrouping root 100 m k o (vec-empty))",
         ),
         Clause(
-            f"(regrouping root open m k o plan) {sizes} (slides a i j t d) (< i open) (= da (dims a)) (= sa (split a))"
+            f"(regrouping root open m k o plan) {sizes} (slides a i j t d c) (< i open) (= da (dims a)) (= sa (split a))"
             " (< i sa) (>= j sa) (= h (vec-get da i)) (> h 1) (= w (vec-get da j))",
-            "(window-factor root i j h w t d m k o plan 2)",
+            "(window-factor root i j h w (/ t c) (/ d c) m k o plan 2)",
         ),
         Clause(
             f"(window-factor root i j h w t d m k o plan q) {here} (= left {expressions.ceil_div('h', 'q')}) (> left 1)"

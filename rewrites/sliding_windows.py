@@ -1,8 +1,9 @@
 """Windows that serve several outputs at once.
 
-`slides a i j t d`: axis i of a's shape steps over windows that lie along axis j of its item, in steps of t, and the
-elements of a window are d apart: a[.. y .., .. u ..] = z[.., y t + u d, ..] for some z. Axes count over all of a.
-`wider a i j q`: a with windows that each hold those of q neighbours, elements 1 apart, and 1/q as many of them.
+`slides a i j t d c`: axis i of a's shape steps over windows that lie along axis j of its item, in steps of t, and the
+elements of a window are d apart: a[.. y .., .. u ..] = z[.., y t + u d, ..] for some z; c is the largest number that
+divides both. Axes count over all of a.
+`wider a i j q`: a with windows that each hold those of q neighbours, elements c apart, and 1/q as many of them.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from rewrites.declare import rule
 from rewrites.expressions import DOT, ceil_div, dot, padded, reshaped
 
 FAMILY = "windows"
-_SLIDES = "(relation slides (Access i64 i64 i64 i64))"
+_SLIDES = "(relation slides (Access i64 i64 i64 i64 i64))"
 _VIEW = "(relation view (Access Access))"
 _AXES = ["(relation axis-number (i64))", *(f"(axis-number {i})" for i in range(12))]
 _WANT_WIDER = "(relation want-wider (Access i64 i64 i64))"
@@ -42,7 +43,7 @@ def _wants(i: int, j: int, q: int) -> str:
 
 
 _VIEWED = (
-    "(view root a) (slides a i j t d) (= da (dims a)) (= dr (dims root)) (= pa (prefixes da)) (= pr (prefixes dr))"
+    "(view root a) (slides a i j t d c) (= da (dims a)) (= dr (dims root)) (= pa (prefixes da)) (= pr (prefixes dr))"
     " (axis-number i2) (= (vec-get dr i2) (vec-get da i)) (= (vec-get pr i2) (vec-get pa i))"
     " (axis-number j2) (= (vec-get dr j2) (vec-get da j)) (= (vec-get pr j2) (vec-get pa j)) (< i2 j2)"
 )
@@ -68,29 +69,29 @@ def sliding_axes_are_known() -> tuple[Clause, ...]:
         Clause(
             "(= root (access-windows x k t)) (= s (split x)) (= d (dims root)) (axis-number e) (< e (vec-length k))"
             " (= i (+ s e)) (> (vec-get d i) 1)",
-            "(slides root i (+ i (vec-length k)) (vec-get t e) 1)",
+            "(slides root i (+ i (vec-length k)) (vec-get t e) 1 1)",
         ),
         Clause(
-            "(slides a i j t 1) (= root (access-windows a k u)) (= s (split a)) (>= j s) (= e (- j s))"
+            "(slides a i j t 1 1) (= root (access-windows a k u)) (= s (split a)) (>= j s) (= e (- j s))"
             " (= 1 (vec-get k e)) (= d (vec-get u e)) (= da (dims a)) (= dr (dims root))"
-            " (= (vec-get da j) (+ 1 (* d (- (vec-get dr j) 1))))",
-            "(slides root i j t d)",
+            " (= (vec-get da j) (+ 1 (* d (- (vec-get dr j) 1)))) (= c (gcd t d))",
+            "(slides root i j t d c)",
         ),
         Clause("(= root (access a s))", "(view root a)"),
         Clause("(= root (access-reshape a s i))", "(view root a)"),
         Clause("(= root (access-squeeze a x))", "(view root a)"),
         Clause("(= root (access-insert-axis a x))", "(view root a)"),
         Clause("(= root (access-flatten a))", "(view root a)"),
-        Clause(_VIEWED, "(slides root i2 j2 t d)"),
+        Clause(_VIEWED, "(slides root i2 j2 t d c)"),
         Clause(
-            "(slides a i j t d) (= root (access-transpose a p)) (axis-number i2) (axis-number j2)"
+            "(slides a i j t d c) (= root (access-transpose a p)) (axis-number i2) (axis-number j2)"
             " (= i (vec-get p i2)) (= j (vec-get p j2))",
-            "(slides root i2 j2 t d)",
+            "(slides root i2 j2 t d c)",
         ),
         Clause(
-            "(slides a i j t d) (= root (access-pad a kind x before after)) (!= x i) (!= x j)", "(slides root i j t d)"
+            "(slides a i j t d c) (= root (access-pad a kind x before after)) (!= x i) (!= x j)", "(slides root i j t d c)"
         ),
-        Clause("(slides a i j t d) (= root (access-slice a x lo hi)) (!= x i) (!= x j)", "(slides root i j t d)"),
+        Clause("(slides a i j t d c) (= root (access-slice a x lo hi)) (!= x i) (!= x j)", "(slides root i j t d c)"),
     )
 
 
@@ -105,7 +106,7 @@ def _windows_are_widened() -> tuple[Clause, ...]:
     wanted = "(want-wider root i j q)"
     return (
         Clause(
-            f"{wanted} (= root (access-windows x k u)) (slides root i j t 1) (= j (+ i (vec-length k)))"
+            f"{wanted} (= root (access-windows x k u)) (slides root i j t 1 1) (= j (+ i (vec-length k)))"
             f" (= s (split x)) (= e (- i s)) {counts}"
             " (= dx (dims x)) (= size (vec-get dx i)) (= span (+ (vec-get k e) (* (- q 1) t)))"
             f" (= more (max 0 (- {need} size)))",
@@ -113,12 +114,13 @@ def _windows_are_widened() -> tuple[Clause, ...]:
             " (vec-set k e span) (vec-set u e (* q t))))",
         ),
         Clause(
-            f"{wanted} (slides a i j t 1) (= root (access-windows a k u)) (= s (split a)) (>= j s)",
+            f"{wanted} (slides a i j t 1 1) (= root (access-windows a k u)) (= s (split a)) (>= j s)",
             "(want-wider a i j q)",
         ),
         Clause(
-            f"{wanted} (= w (wider a i j q)) (= root (access-windows a k u)) (= s (split a)) (>= j s)",
-            "(set (wider root i j q) (access-windows w k (vec-set u (- j s) 1)))",
+            f"{wanted} (= w (wider a i j q)) (slides root i j t d c) (= root (access-windows a k u)) (= s (split a))"
+            " (>= j s)",
+            "(set (wider root i j q) (access-windows w k (vec-set u (- j s) c)))",
         ),
         Clause(f"(want-wider root i2 j2 q) {_VIEWED}", "(want-wider a i j q)"),
         Clause(
@@ -177,13 +179,13 @@ def windows_are_regrouped() -> tuple[Clause, ...]:
     copy first, hence the flip. Sound because copy r meets the elements of the window of output y + r, and zeros
     elsewhere, and because the outputs of windows beyond the end are cut off.
     """
-    inside = "(slides a i j t d) (>= i n) (= sa (split a)) (< i sa) (>= j sa)"
+    inside = "(slides a i j t d c) (>= i n) (= sa (split a)) (< i sa) (>= j sa)"
     return (
         *_windows_are_widened(),
         Clause(f"(want-regroup root i j q) {DOT} {inside}", "(want-wider a i j q)"),
         Clause(
             f"(want-regroup root i j q) {DOT} {inside} (= w (wider a i j q))",
-            "(regroup root b n i (- j sa) q t d w j)",
+            "(regroup root b n i (- j sa) q (/ t c) (/ d c) w j)",
         ),
         Clause(
             "(regroup root b n i e q t d w j) (= dw (dims w)) (= db (dims b)) (= sb (split b)) (= dr (dims root))"

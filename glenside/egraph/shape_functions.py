@@ -88,6 +88,13 @@ _INSERT = """
       ((set (insert v n i) (vec-push w (vec-get v (- (vec-length v) 1))))) :ruleset shapes)
 """
 
+_GCD = """
+(relation gcd-step (i64 i64 i64))
+(rule ((want-gcd a 0)) ((set (gcd a 0) a)) :ruleset shapes)
+(rule ((want-gcd a b) (> b 0) (= rest (% a b))) ((gcd-step a b rest) (want-gcd b rest)) :ruleset shapes)
+(rule ((gcd-step a b rest) (= g (gcd b rest))) ((set (gcd a b) g)) :ruleset shapes)
+"""
+
 SHAPE_FUNCTIONS = {
     f.name: f
     for f in (
@@ -95,6 +102,7 @@ SHAPE_FUNCTIONS = {
         ShapeFunction("drop", ("Ints", "i64"), "Ints", _DROP),  # all but the first n sizes
         ShapeFunction("shift", ("Ints", "i64"), "Ints", _SHIFT),  # n added to each (axis numbers)
         ShapeFunction("insert", ("Ints", "i64", "i64"), "Ints", _INSERT),  # n put before position i
+        ShapeFunction("gcd", ("i64", "i64"), "i64", _GCD),
         _prefix_fold("prefixes", "Ints", "", "(vec-of 1)", "(vec-push part (* (vec-get part i) (vec-get v i)))"),
         # prefixes: the products of the first 0, 1, 2 .. sizes
         _prefix_fold("product", "i64", "", "1", "(* part (vec-get v i))"),
