@@ -22,7 +22,7 @@ from rewrites import of_families
 
 BLOCKING = ("loops", "slices")
 MAPPINGS = ("best", "usual")
-REPORTED = ("mapping", "made")
+REPORTED = ("mapping",)
 
 
 @dataclass(frozen=True)
@@ -87,6 +87,7 @@ def optimize(
     blocking: str = "loops",
     mapping: str = "best",
     method: str = "auto",
+    explain: bool = False,
     seed: int = 0,
     verify: bool = True,
     worker: Worker | None = None,
@@ -98,6 +99,7 @@ def optimize(
     blocking  "loops": counts of tiles are axes, each distinct layer is searched once; "slices": every tile is a term
     mapping   "best", or "usual": each product cut into tiles as it stands
     method    of extraction: "auto", "greedy", "dag" or "exact"
+    explain   whether rows of the report trace which rules made what was chosen
 
     Stopping early, by a limit or by Ctrl-C, still gives the best program found by then; `result.stopped` says why. With
     `verify=False` the check is left to `result.check()`. Raises BadInput.
@@ -120,6 +122,7 @@ def optimize(
         target.rule_parameters(),
         limits,
         reported=REPORTED,
+        trace=explain,
         worker=worker,
         on_progress=lambda p: listener(Event("saturate", _progress_words(p))),
     )

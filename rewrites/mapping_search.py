@@ -151,27 +151,38 @@ _DONE = f"(regrouped $root 1 3 2 $root) (matrices-of $root $root) (matrix-plan $
 _STEPS = "(rows-of $root 2 $root) (pack-of $root 3 $root) (swap-of $root $root)"
 
 
-@rule(
-    FAMILY,
-    *_EXAMPLES,
-    Example(
-        _CONV, {"x": "3 6 9", "w": "3 2 3"}, f"(planned $root {_PLAN} {_PLAN}) {_DONE} {_STEPS}", _EXAMPLE_PARAMETERS
-    ),
-    relations=RELATIONS,
-)
+@rule(FAMILY, *_EXAMPLES, relations=RELATIONS)
 def cheapest_mapping_is_made() -> tuple[Clause, ...]:
     """dot(a x b) = what the cheapest plans make of it, one step after the other.
 
-    Only demands: the steps are rules of their own. Sound because a demand adds no e-node.
+    Only a demand: the steps are rules of their own. It is no analysis, so that it sees the cheapest of all plans.
+    Sound because a demand adds no e-node.
     """
-    length = "(= length (vec-length plan))"
-    first = "(= i (vec-get plan 0)) (= j (vec-get plan 1)) (= q (vec-get plan 2))"
-    steps = "(= r (vec-get plan 0)) (= p (vec-get plan 1)) (= s (vec-get plan 2))"
     return (
         Clause(
             "(= best (cheapest root)) (candidate root best second plan) (= second (next-cheapest root best))",
             "(planned root plan plan)",
         ),
+    )
+
+
+@rule(
+    "analyses",
+    Example(
+        _CONV, {"x": "3 6 9", "w": "3 2 3"}, f"(planned $root {_PLAN} {_PLAN}) {_DONE} {_STEPS}", _EXAMPLE_PARAMETERS
+    ),
+    relations=RELATIONS,
+)
+def steps_of_plans_are_demanded() -> tuple[Clause, ...]:
+    """The first step of a plan is demanded of a product, and the next of what that step made.
+
+    An analysis: it adds no e-node. Sound because a demand only says where a rule applies.
+    """
+    length = "(= length (vec-length plan))"
+    first = "(= i (vec-get plan 0)) (= j (vec-get plan 1)) (= q (vec-get plan 2))"
+    steps = "(= r (vec-get plan 0)) (= p (vec-get plan 1)) (= s (vec-get plan 2))"
+    of_matrices = "(matrix-plan flat-product {} whole)"
+    return (
         Clause(f"(planned root plan whole) {length} (> length 3) {first}", "(want-regroup root i j q)"),
         Clause(
             f"(planned root plan whole) {length} (> length 3) {first} (regrouped root i j q larger)"
@@ -181,23 +192,19 @@ def cheapest_mapping_is_made() -> tuple[Clause, ...]:
         Clause(f"(planned root plan whole) {length} (= length 3)", "(want-matrices root)"),
         Clause(
             f"(planned root plan whole) {length} (= length 3) {steps} (matrices-of root flat-product)",
-            "(matrix-plan flat-product r p s whole)",
+            of_matrices.format("r p s"),
         ),
-        Clause("(matrix-plan flat-product r p s whole) (> r 1)", "(want-rows flat-product r)"),
+        Clause(f"{of_matrices.format('r p s')} (> r 1)", "(want-rows flat-product r)"),
         Clause(
-            "(matrix-plan flat-product r p s whole) (> r 1) (rows-of flat-product r larger)",
-            "(matrix-plan larger 1 p s whole)",
+            f"{of_matrices.format('r p s')} (> r 1) (rows-of flat-product r larger)", "(matrix-plan larger 1 p s whole)"
         ),
-        Clause("(matrix-plan flat-product 1 p s whole) (> p 1)", "(want-pack flat-product p)"),
+        Clause(f"{of_matrices.format('1 p s')} (> p 1)", "(want-pack flat-product p)"),
         Clause(
-            "(matrix-plan flat-product 1 p s whole) (> p 1) (pack-of flat-product p larger)",
-            "(matrix-plan larger 1 1 s whole)",
+            f"{of_matrices.format('1 p s')} (> p 1) (pack-of flat-product p larger)", "(matrix-plan larger 1 1 s whole)"
         ),
-        Clause("(matrix-plan flat-product 1 1 1 whole)", "(want-swap flat-product)"),
-        Clause(
-            "(matrix-plan flat-product 1 1 1 whole) (swap-of flat-product swapped)", "(matrix-plan swapped 1 1 0 whole)"
-        ),
-        Clause("(matrix-plan flat-product 1 1 0 whole)", "(want-call flat-product whole)"),
+        Clause(of_matrices.format("1 1 1"), "(want-swap flat-product)"),
+        Clause(f"{of_matrices.format('1 1 1')} (swap-of flat-product swapped)", "(matrix-plan swapped 1 1 0 whole)"),
+        Clause(of_matrices.format("1 1 0"), "(want-call flat-product whole)"),
     )
 
 

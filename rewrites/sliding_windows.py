@@ -89,9 +89,45 @@ def sliding_axes_are_known() -> tuple[Clause, ...]:
             "(slides root i2 j2 t d c)",
         ),
         Clause(
-            "(slides a i j t d c) (= root (access-pad a kind x before after)) (!= x i) (!= x j)", "(slides root i j t d c)"
+            "(slides a i j t d c) (= root (access-pad a kind x before after)) (!= x i) (!= x j)",
+            "(slides root i j t d c)",
         ),
         Clause("(slides a i j t d c) (= root (access-slice a x lo hi)) (!= x i) (!= x j)", "(slides root i j t d c)"),
+    )
+
+
+# Each form that keeps both axes: where it stands over a, and what it is over w, the wider a.
+_WANTED = "(want-wider root i2 j2 q)"
+_INSIDE = "(slides a i j t d c) (>= i n) (= sa (split a)) (< i sa) (>= j sa)"
+_SAME = "(= i i2) (= j j2)"
+_FORMS = (
+    (
+        f"(slides root i2 j2 t d c) (= root (access-windows a k u)) {_SAME} (slides a i j t 1 1)"
+        " (= s (split a)) (>= j s)",
+        "(access-windows w k (vec-set u (- j s) c))",
+    ),
+    (
+        f"{_VIEWED} (= s2 (split root))",
+        reshaped("w", "(vec-set (vec-set dr i2 (vec-get dw i)) j2 (vec-get dw j))", "s2"),
+    ),
+    ("(= root (access-transpose a p)) (= i (vec-get p i2)) (= j (vec-get p j2))", "(access-transpose w p)"),
+    (
+        f"(= root (access-pad a kind x before after)) {_SAME} (!= x i) (!= x j)",
+        "(access-pad w kind x before after)",
+    ),
+    (f"(= root (access-slice a x lo hi)) {_SAME} (!= x i) (!= x j)", "(access-slice w x lo hi)"),
+)
+
+
+@rule("analyses", *(e for e in _EXAMPLES if "reshape" in e.text), relations=RELATIONS)
+def wider_windows_are_demanded() -> tuple[Clause, ...]:
+    """Wider windows of a form that keeps both axes need wider windows of what is under it.
+
+    An analysis: it adds no e-node. Sound because a demand only says where a rule applies.
+    """
+    return (
+        Clause(f"(want-regroup root i j q) {DOT} {_INSIDE}", "(want-wider a i j q)"),
+        *(Clause(f"{_WANTED} {where}", "(want-wider a i j q)") for where, _ in _FORMS),
     )
 
 
@@ -101,51 +137,19 @@ def _windows_are_widened() -> tuple[Clause, ...]:
     It equals nothing that was there: regrouping puts it in place of the windows. A window that begins with that of
     output y holds those of y, y + 1, .. y + q - 1, each t further on. Windows beyond the end see zeros.
     """
-    counts = f"(= da (dims root)) (= h (vec-get da i)) (= windows-left {ceil_div('h', 'q')})"
     need = "(+ (* (- windows-left 1) (* q t)) span)"
-    wanted = "(want-wider root i j q)"
     return (
         Clause(
-            f"{wanted} (= root (access-windows x k u)) (slides root i j t 1 1) (= j (+ i (vec-length k)))"
-            f" (= s (split x)) (= e (- i s)) {counts}"
+            "(want-wider root i j q) (= root (access-windows x k u)) (slides root i j t 1 1) (= j (+ i (vec-length k)))"
+            f" (= s (split x)) (= e (- i s)) (= da (dims root)) (= windows-left {ceil_div('(vec-get da i)', 'q')})"
             " (= dx (dims x)) (= size (vec-get dx i)) (= span (+ (vec-get k e) (* (- q 1) t)))"
             f" (= more (max 0 (- {need} size)))",
             f"(set (wider root i j q) (access-windows {padded('x', 'i', 'more')}"
             " (vec-set k e span) (vec-set u e (* q t))))",
         ),
-        Clause(
-            f"{wanted} (slides a i j t 1 1) (= root (access-windows a k u)) (= s (split a)) (>= j s)",
-            "(want-wider a i j q)",
-        ),
-        Clause(
-            f"{wanted} (= w (wider a i j q)) (slides root i j t d c) (= root (access-windows a k u)) (= s (split a))"
-            " (>= j s)",
-            "(set (wider root i j q) (access-windows w k (vec-set u (- j s) c)))",
-        ),
-        Clause(f"(want-wider root i2 j2 q) {_VIEWED}", "(want-wider a i j q)"),
-        Clause(
-            f"(want-wider root i2 j2 q) {_VIEWED} (= w (wider a i j q)) (= dw (dims w)) (= s2 (split root))",
-            "(let sizes (vec-set (vec-set dr i2 (vec-get dw i)) j2 (vec-get dw j)))"
-            f" (set (wider root i2 j2 q) {reshaped('w', 'sizes', 's2')})",
-        ),
-        Clause(
-            "(want-wider root i2 j2 q) (= root (access-transpose a p))",
-            "(want-wider a (vec-get p i2) (vec-get p j2) q)",
-        ),
-        Clause(
-            "(want-wider root i2 j2 q) (= root (access-transpose a p)) (= w (wider a i j q)) (= i (vec-get p i2))"
-            " (= j (vec-get p j2))",
-            "(set (wider root i2 j2 q) (access-transpose w p))",
-        ),
-        Clause(f"{wanted} (= root (access-pad a kind x before after)) (!= x i) (!= x j)", "(want-wider a i j q)"),
-        Clause(
-            f"{wanted} (= root (access-pad a kind x before after)) (!= x i) (!= x j) (= w (wider a i j q))",
-            "(set (wider root i j q) (access-pad w kind x before after))",
-        ),
-        Clause(f"{wanted} (= root (access-slice a x lo hi)) (!= x i) (!= x j)", "(want-wider a i j q)"),
-        Clause(
-            f"{wanted} (= root (access-slice a x lo hi)) (!= x i) (!= x j) (= w (wider a i j q))",
-            "(set (wider root i j q) (access-slice w x lo hi))",
+        *(
+            Clause(f"{_WANTED} {where} (= w (wider a i j q)) (= dw (dims w))", f"(set (wider root i2 j2 q) {made})")
+            for where, made in _FORMS
         ),
     )
 
@@ -179,12 +183,10 @@ def windows_are_regrouped() -> tuple[Clause, ...]:
     copy first, hence the flip. Sound because copy r meets the elements of the window of output y + r, and zeros
     elsewhere, and because the outputs of windows beyond the end are cut off.
     """
-    inside = "(slides a i j t d c) (>= i n) (= sa (split a)) (< i sa) (>= j sa)"
     return (
         *_windows_are_widened(),
-        Clause(f"(want-regroup root i j q) {DOT} {inside}", "(want-wider a i j q)"),
         Clause(
-            f"(want-regroup root i j q) {DOT} {inside} (= w (wider a i j q))",
+            f"(want-regroup root i j q) {DOT} {_INSIDE} (= w (wider a i j q))",
             "(regroup root b n i (- j sa) q (/ t c) (/ d c) w j)",
         ),
         Clause(

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from glenside import cli
+from glenside.commands.optimize import STAGES
 from glenside.ir.files import load
 
 PROGRAMS = Path(__file__).parent / "programs"
@@ -83,7 +84,7 @@ def test_every_sample_program_is_tensorized(name: str, tmp_path: Path) -> None:
     assert content["search"]["stopped"] == "saturated"
 
 
-@pytest.mark.parametrize("stage", cli.STAGES)
+@pytest.mark.parametrize("stage", STAGES)
 def test_every_stage_is_printed(stage: str, program: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run("optimize", program, "--target", "systolic-array:4x2", "--emit", stage) == 0
     out = capsys.readouterr().out

@@ -85,9 +85,7 @@ def test_mobilenet_v1_on_64x64_takes_a_sixth_of_the_usual_cycles() -> None:
 
 @SLOW
 @given(convolutions(), st.integers(1, 24), st.integers(1, 24), st.sampled_from(tuple(FLOWS)), st.booleans())
-def test_the_bound_never_cuts_the_optimum(
-    program: Program, rows: int, columns: int, flow: str, by_bytes: bool
-) -> None:
+def test_the_bound_never_cuts_the_optimum(program: Program, rows: int, columns: int, flow: str, by_bytes: bool) -> None:
     """Without a bound every plan is followed to its end: nothing cheaper comes of it."""
     objectives = ("bytes",) if by_bytes else ("cycles",)
     target = gl.SystolicArray(rows, columns, dataflow=flow, objectives=objectives)
@@ -99,7 +97,9 @@ def test_the_bound_never_cuts_the_optimum(
 def test_the_size_of_the_egraph_does_not_depend_on_the_number_of_tiles() -> None:
     sizes = {}
     for n in (8, 80, 800, 8000):
-        text = "(compute dot-product (access-cartesian-product (access (access-tensor a) 1) (access (access-tensor b) 1)))"
+        text = (
+            "(compute dot-product (access-cartesian-product (access (access-tensor a) 1) (access (access-tensor b) 1)))"
+        )
         program = gl.parse(text, shapes={"a": (n + 1, n + 1), "b": (n + 1, n + 1)})
         result = gl.optimize(program, gl.SystolicArray(4, 4), verify=False)
         sizes[result.report.layers[0].tiles] = result.report.e_nodes

@@ -41,6 +41,8 @@ def declarations() -> str:
         f"(constructor {PROGRAM_NODE} (i64) Access)",
         "(relation source (Access))",
         type_functions(),
+        "(relation given (Access Ints i64 String))",
+        "(rule ((given a d s t)) ((source a) (set (dims a) d) (set (split a) s) (set (dtype a) t)) :ruleset types)",
     ]
     for operator in OPERATORS.values():
         lines.append(f"(constructor {operator.name} ({' '.join(sort for _, sort in columns(operator))}) Access)")
@@ -107,17 +109,8 @@ def node_text(term: Term, children: Sequence[str]) -> str:
     return f"({' '.join(parts)})"
 
 
-def type_facts(node: str, type_: AccessType) -> list[str]:
-    """The commands that set the type of an e-node."""
-    return [
-        f"(set (dims {node}) {literal(type_.dims)})",
-        f"(set (split {node}) {type_.split})",
-        f'(set (dtype {node}) "{type_.dtype}")',
-    ]
-
-
 def program_text(nodes: Sequence[Term]) -> str:
-    """The commands that put terms, given children first, into the e-graph: node i is `(program-node i)`."""
+    """The actions that put terms, given children first, into the e-graph: node i is `(program-node i)`."""
     index = {term: i for i, term in enumerate(nodes)}
     kinds = sorted({str(t.attributes[0]) for t in nodes if t.operator.name == "compute"})
     lines = [line for line in _compute_facts(kinds) if "(" in line[1:]]
@@ -125,9 +118,10 @@ def program_text(nodes: Sequence[Term]) -> str:
         name = f"({PROGRAM_NODE} {i})"
         children = [f"({PROGRAM_NODE} {index[c]})" for c in term.children]
         lines.append(f"(union {name} {node_text(term, children)})")
-        lines.append(f"(source {name})")
         if isinstance(term.type, AccessType):
-            lines += type_facts(name, term.type)
+            lines.append(f'(given {name} {literal(term.type.dims)} {term.type.split} "{term.type.dtype}")')
+        else:
+            lines.append(f"(source {name})")
     return "\n".join(lines)
 
 

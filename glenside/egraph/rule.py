@@ -10,6 +10,7 @@ from typing import Any
 from glenside.egraph.encode import compiled
 from glenside.egraph.sexpr import Sexpr, read_all, write
 from glenside.egraph.symbolic import SymbolicInt
+from glenside.ir.operator import OPERATORS
 
 Formula = Callable[..., Any]
 """A function of sizes to a size, in the arithmetic of `glenside.ir.sizes`."""
@@ -63,16 +64,37 @@ class Rule:
         """The first paragraph of the docstring."""
         return " ".join(self.doc.strip().split("\n\n")[0].split())
 
-    def egglog(self, parameters: Parameters) -> str:
-        """The rule as commands, in a ruleset of its own name; a call `(name ..)` of a formula is written out."""
+    def egglog(self, parameters: Parameters, trace: bool = False) -> str:
+        """The rule as commands, in a ruleset of its own name; a call `(name ..)` of a formula is written out.
+
+        With `trace`, a fact `(made class operator rule)` for every e-node that it builds.
+        """
         formulas = {name: value for name, value in parameters.items() if callable(value)}
         lines = [f"(ruleset {self.name})"]
         for i, clause in enumerate(self.clauses):
             name = self.name if len(self.clauses) == 1 else f"{self.name}#{i + 1}"
             facts = _written_out(Template(clause.facts).substitute(parameters), formulas)
             actions = _written_out(Template(clause.actions).substitute(parameters), formulas)
+            if trace:
+                actions = f"{actions} {' '.join(_made(actions, self.name))}"
             lines += compiled(name, self.name, facts, actions)
         return "\n".join(lines)
+
+
+def _made(actions: str, rule: str) -> list[str]:
+    """The facts that say which e-nodes these actions build."""
+    found: dict[str, None] = {}
+
+    def visit(expression: Sexpr) -> None:
+        if isinstance(expression, list) and expression:
+            for part in expression[1:]:
+                visit(part)
+            if expression[0] in OPERATORS:
+                found[f'(made {write(expression)} "{expression[0]}" "{rule}")'] = None
+
+    for action in read_all(actions):
+        visit(action)
+    return list(found)
 
 
 def _written_out(text: str, formulas: Mapping[str, Formula]) -> str:

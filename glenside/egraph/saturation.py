@@ -26,6 +26,7 @@ SATURATED, NODE_LIMIT, TIME_LIMIT, ITERATION_LIMIT = "saturated", "node-limit", 
 MEMORY_LIMIT, INTERRUPTED = "memory-limit", "interrupted"
 
 _CHUNK = 8  # commands parsed at once: egglog's parser takes time and memory quadratic in the length of a text
+_ACTIONS = 32  # actions of one rule that builds a part of the program
 MATCH_LIMIT, BAN_LENGTH = 1_000, 5  # the usual values of egg's back-off scheduler
 
 
@@ -67,11 +68,17 @@ class Request:
         limits: Limits,
         wants: str = "",
         reported: Sequence[str] = (),
+        trace: bool = False,
     ) -> Request:
-        """The request to saturate the program `nodes` (children first) with rules of a target's parameters."""
+        """The request to saturate the program `nodes` (children first) with rules of a target's parameters.
+
+        With `trace`, the facts `made` say which rule built which e-node.
+        """
         rules = tuple(rules)
         relations = dict.fromkeys(line for r in rules for line in r.relations.splitlines() if line)
-        text = "\n".join([declarations(), *relations, *(r.egglog(parameters) for r in rules)])
+        if trace:
+            relations["(relation made (Access String String))"], reported = None, (*reported, "made")
+        text = "\n".join([declarations(), *relations, *(r.egglog(parameters, trace) for r in rules)])
         steps = tuple((r.name, r.expansive) for r in rules if not r.analysis)
         analyses = tuple(r.name for r in rules if r.analysis)
         declared = tuple(name for name in reported if any(line.startswith(f"(relation {name} ") for line in relations))
@@ -99,9 +106,16 @@ class Saturation:
         self._start = time.perf_counter()
         self._egraph: Any = bindings.EGraph()
         facts = _FACTS.format(" ".join(f"(run {name})" for name in request.analyses))
-        commands = [*map(write, read_all(request.declarations)), *request.program.splitlines()]
+        commands = list(map(write, read_all(request.declarations)))
         for start in range(0, len(commands), _CHUNK):
             self._command("\n".join(commands[start : start + _CHUNK]))
+        # One rule that fires once takes many actions faster than as many commands.
+        actions = request.program.splitlines()
+        self._command("(ruleset program)")
+        for start in range(0, len(actions), _ACTIONS):
+            some = " ".join(actions[start : start + _ACTIONS])
+            self._command(f'(rule () ({some}) :ruleset program :name "program {start}")')
+        self._command("(run-schedule (run program))")
         self._limit = {name: MATCH_LIMIT for name, expansive in request.rules if expansive}
         self._runs = {name: self._egraph.parse_program(f"(run-schedule (run {name}))") for name, _ in request.rules}
         self._facts = self._egraph.parse_program(facts)
@@ -211,12 +225,13 @@ class _Reader:
             sorts = [sort for _, sort in columns(operator)]
             rows += [self._node(name, sorts, row) for row in functions[name].rows]
         types = self._types(functions)
-        facts = {name: [self._fact(row) for row in functions[name].rows] for name in request.reported}
+        facts = {name: [self._fact(name, row) for row in functions[name].rows] for name in request.reported}
         return closed(rows, len(self._classes), types, program, tensors, facts)
 
-    def _fact(self, row: Any) -> tuple[int, tuple[Any, ...]]:
-        """A row (class, vectors of ints ..) of a relation."""
-        return self._class(row.inputs[0]), tuple(map(self._dims, row.inputs[1:]))
+    def _fact(self, name: str, row: Any) -> tuple[int, tuple[Any, ...]]:
+        """A row (class, strings) or (class, vectors of ints) of a relation."""
+        read = self._string if name == "made" else self._dims
+        return self._class(row.inputs[0]), tuple(map(read, row.inputs[1:]))
 
     def _node(self, name: str, sorts: Sequence[str], row: Any) -> tuple[ENode, int]:
         children: list[int] = []

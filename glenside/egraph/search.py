@@ -120,6 +120,7 @@ def search(
     limits: Limits | None = None,
     *,
     reported: Sequence[str] = (),
+    trace: bool = False,
     worker: Worker | None = None,
     on_progress: Callable[[Progress], None] | None = None,
 ) -> SearchResult:
@@ -133,7 +134,7 @@ def search(
     stopped: str | None = None
     worker = worker or Worker()
     try:
-        worker.send(Request.of(nodes, rules, parameters, limits, reported=reported))
+        worker.send(Request.of(nodes, rules, parameters, limits, reported=reported, trace=trace))
         until = None if limits.seconds is None else started + limits.seconds + _GRACE
         for kind, *content in worker.messages(until):
             if kind == "failed":

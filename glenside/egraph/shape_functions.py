@@ -29,12 +29,13 @@ class ShapeFunction:
         )
 
 
+_SHORT = 8  # vectors up to this length are done at once: a step at a time would be a pass of all rules for each step
+
 _PREFIX_FOLD = """
 (relation {name}-step ({sorts} Ints))
-(rule ((want-{name} {vars}) (= 0 (vec-length {last}))) ((set ({name} {vars}) {empty})) :ruleset shapes)
-(rule ((want-{name} {vars}) (> (vec-length {last}) 0) (= rest (vec-pop {last})))
+(rule ((want-{name} {vars}) (> (vec-length v) {short}) (= rest (vec-pop v)))
       (({name}-step {vars} rest) (want-{name} {shorter})) :ruleset shapes)
-(rule (({name}-step {vars} rest) (= part ({name} {shorter})) (= i (- (vec-length {last}) 1)))
+(rule (({name}-step {vars} rest) (= part ({name} {shorter})) (= i (- (vec-length v) 1)))
       ((set ({name} {vars}) {combine})) :ruleset shapes)
 """
 
@@ -47,28 +48,49 @@ def _prefix_fold(name: str, result: str, extra: str, empty: str, combine: str) -
         sorts=" ".join(["Ints"] * (len(names) + 1)),
         vars=" ".join([*names, "v"]),
         shorter=" ".join([*names, "rest"]),
-        last="v",
-        empty=empty,
+        short=_SHORT,
         combine=combine,
     )
+    arguments = " ".join([*names, "v"])
+    for length in range(_SHORT + 1):
+        steps = [f"(let part0 {empty})"]
+        steps += [
+            f"(let part{i + 1} {combine.replace('part', f'part{i}').replace(' i)', f' {i})')})" for i in range(length)
+        ]
+        rules += (
+            f"(rule ((want-{name} {arguments}) (= {length} (vec-length v)))"
+            f" ({' '.join(steps)} (set ({name} {arguments}) part{length})) :ruleset shapes)\n"
+        )
     return ShapeFunction(name, ("Ints",) * (len(names) + 1), result, rules)
 
 
-_TAKE = """
+def _take() -> str:
+    rules = """
 (relation take-step (Ints i64 Ints))
-(rule ((want-take v n) (= n (vec-length v))) ((set (take v n) v)) :ruleset shapes)
-(rule ((want-take v n) (< n (vec-length v)) (= rest (vec-pop v)))
+(rule ((want-take v n) (> n SHORT) (= n (vec-length v))) ((set (take v n) v)) :ruleset shapes)
+(rule ((want-take v n) (> n SHORT) (< n (vec-length v)) (= rest (vec-pop v)))
       ((take-step v n rest) (want-take rest n)) :ruleset shapes)
 (rule ((take-step v n rest) (= w (take rest n))) ((set (take v n) w)) :ruleset shapes)
 """
+    for n in range(_SHORT + 1):
+        first = f"(vec-of {' '.join(f'(vec-get v {i})' for i in range(n))})" if n else "(vec-empty)"
+        rules += f"(rule ((want-take v {n}) (>= (vec-length v) {n})) ((set (take v {n}) {first})) :ruleset shapes)\n"
+    return rules.replace("SHORT", str(_SHORT))
 
-_DROP = """
+
+def _drop() -> str:
+    rules = """
 (relation drop-step (Ints i64 Ints i64))
-(rule ((want-drop v 0)) ((set (drop v 0) v)) :ruleset shapes)
-(rule ((want-drop v n) (> n 0) (= rest (vec-remove v 0)) (= m (- n 1)))
+(rule ((want-drop v n) (> n SHORT) (= rest (vec-remove v 0)) (= m (- n 1)))
       ((drop-step v n rest m) (want-drop rest m)) :ruleset shapes)
 (rule ((drop-step v n rest m) (= w (drop rest m))) ((set (drop v n) w)) :ruleset shapes)
 """
+    rest = "v"
+    for n in range(_SHORT + 1):
+        rules += f"(rule ((want-drop v {n}) (>= (vec-length v) {n})) ((set (drop v {n}) {rest})) :ruleset shapes)\n"
+        rest = f"(vec-remove {rest} 0)"
+    return rules.replace("SHORT", str(_SHORT))
+
 
 _SHIFT = """
 (relation shift-step (Ints i64 Ints))
@@ -98,8 +120,8 @@ _GCD = """
 SHAPE_FUNCTIONS = {
     f.name: f
     for f in (
-        ShapeFunction("take", ("Ints", "i64"), "Ints", _TAKE),  # the first n sizes
-        ShapeFunction("drop", ("Ints", "i64"), "Ints", _DROP),  # all but the first n sizes
+        ShapeFunction("take", ("Ints", "i64"), "Ints", _take()),  # the first n sizes
+        ShapeFunction("drop", ("Ints", "i64"), "Ints", _drop()),  # all but the first n sizes
         ShapeFunction("shift", ("Ints", "i64"), "Ints", _SHIFT),  # n added to each (axis numbers)
         ShapeFunction("insert", ("Ints", "i64", "i64"), "Ints", _INSERT),  # n put before position i
         ShapeFunction("gcd", ("i64", "i64"), "i64", _GCD),

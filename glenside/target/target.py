@@ -57,6 +57,8 @@ class Target:
     """(work, depth, results, weights) -> what any mapping takes at least that makes none of them less: multiplications,
     depth over all groups, results and elements of weights"""
     objectives: tuple[str, ...] = ("cycles",)
+    description: str = ""
+    """Every number that price and bound depend on, as text."""
     beside: Callable[[Any, Any, Any, Any], Spent] | None = None
     """(groups, m, k, n) -> what a product takes on a unit beside the array that takes any product, or None."""
     max_weight_growth: float | None = None

@@ -5,11 +5,12 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable
+from typing import Any
 
 from glenside.ir.errors import BadInput
 from glenside.target import Target
 
-Maker = Callable[[int, int], Target]
+Maker = Callable[..., Target]
 TARGETS: dict[str, tuple[str, str, Maker]] = {}
 
 
@@ -31,12 +32,15 @@ def sizes(text: str) -> tuple[int, int]:
     return int(match[1]), int(match[2])
 
 
-def parse_target(text: str) -> Target:
-    """`systolic-array:64x64` -> its Target. Raises BadInput for an unknown name or a size that is not one."""
+def parse_target(text: str, **options: Any) -> Target:
+    """`systolic-array:64x64` -> its Target, with options of `systolic_array`.
+
+    Raises BadInput for an unknown name, a size that is not one, or an option that does not fit.
+    """
     name, _, arguments = text.partition(":")
     if name not in TARGETS:
         raise BadInput(f"there is no target {name!r}; the targets are {', '.join(u for u, _, _ in TARGETS.values())}")
     usage, _, maker = TARGETS[name]
     if not arguments:
         raise BadInput(f"the target {name} is written {usage}, got {text!r}")
-    return maker(*sizes(arguments))
+    return maker(*sizes(arguments), **options)

@@ -169,27 +169,28 @@ def systolic_array(
         price=array.tiled,
         bound=array.bound,
         objectives=tuple(objectives),
+        description=f"{array!r}",
         beside=None if vector_rate is None else array.beside,
         max_weight_growth=max_weight_growth,
     )
 
 
 @target("systolic-array", "systolic-array:RxC")
-def _named(rows: int, columns: int) -> Target:
+def _weight_stationary(rows: int, columns: int, **options: Any) -> Target:
     """A weight-stationary matrix unit of R x C multipliers; M rows stream through a tile in M + 2R + C - 2 cycles."""
-    return systolic_array(rows, columns)
+    return systolic_array(rows, columns, **options)
 
 
 @target("output-stationary", "output-stationary:RxC")
-def _output_stationary(rows: int, columns: int) -> Target:
+def _output_stationary(rows: int, columns: int, **options: Any) -> Target:
     """An array of R x C sums that stay; a tile takes K + R + C - 2 cycles for products of depth K."""
-    return systolic_array(rows, columns, dataflow="output-stationary")
+    return systolic_array(rows, columns, dataflow="output-stationary", **options)
 
 
 @target("double-buffered", "double-buffered:RxC")
-def _double_buffered(rows: int, columns: int) -> Target:
+def _double_buffered(rows: int, columns: int, **options: Any) -> Target:
     """A weight-stationary array that loads the next weights while rows stream: max(R, M + R + C - 2) cycles a tile."""
-    return systolic_array(rows, columns, dataflow="double-buffered")
+    return systolic_array(rows, columns, dataflow="double-buffered", **options)
 
 
 def _name(array: Array) -> str:

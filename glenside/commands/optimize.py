@@ -1,0 +1,220 @@
+"""`glenside tensorize`, `optimize` and `compare`: the pipeline, from flags to a table, a program or a plot."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from glenside.commands.options import (
+    ArraySize,
+    Blocking,
+    Explain,
+    Growth,
+    Iterations,
+    JsonFile,
+    MappingName,
+    MaxRows,
+    Memory,
+    Method,
+    NoCache,
+    NoCheck,
+    Nodes,
+    Objective,
+    Output,
+    Parameters,
+    Seconds,
+    Seed,
+    Shape,
+    Shapes,
+    Source,
+    TargetName,
+    Weights,
+    machine,
+)
+from glenside.commands.output import emit_egraph, print_or_write, save_program, typed_text, writable, write_json
+from glenside.ir.errors import BadInput
+from glenside.sources import limits_of, loader
+
+if TYPE_CHECKING:
+    from glenside.ir.program import Program
+    from glenside.pipeline import Event, Listener, Result
+    from glenside.target import Target
+
+UNMAPPED, INTERRUPTED = 1, 130
+STAGES = ("typed", "egraph", "extracted", "report")
+
+
+def tensorize(
+    source: Source,
+    array: ArraySize = None,
+    target: TargetName = None,
+    objective: Objective = None,
+    max_rows: MaxRows = None,
+    max_weight_growth: Growth = None,
+    json_path: JsonFile = None,
+    output: Output = None,
+    shapes: Shapes = None,
+    shape: Shape = None,
+    weights: Weights = None,
+    parameters: Parameters = None,
+    blocking: Blocking = "loops",
+    mapping: MappingName = "best",
+    method: Method = "auto",
+    explain: Explain = False,
+    node_limit: Nodes = 2_000_000,
+    time_limit: Seconds = 120.0,
+    iter_limit: Iterations = 1_000,
+    memory_limit: Memory = "8GB",
+    seed: Seed = 0,
+    no_check: NoCheck = False,
+    no_cache: NoCache = False,
+) -> None:
+    """Map the products of a program onto an array and print one row for each."""
+    on = machine(array, target, objective, max_rows, max_weight_growth)
+    writable(json_path, output)
+    limits = limits_of(node_limit, time_limit, iter_limit, memory_limit)
+    load = loader(source, shapes, shape, weights, parameters, seed)
+    how = {"blocking": blocking, "mapping": mapping, "method": method, "explain": explain}
+    result = run(load, on, limits=limits, seed=seed, verify=not no_check, cached=not no_cache, **how)
+    if json_path != "-":
+        from glenside.table import print_report
+
+        print_report(result.report, explain=explain)
+    if json_path is not None:
+        write_json(result.report.as_dict(), json_path)
+    if output is not None:
+        save_program(result.program, output)
+    raise typer.Exit(status(result, checked=not no_check))
+
+
+def optimize(
+    source: Source,
+    target: TargetName = None,
+    array: ArraySize = None,
+    objective: Objective = None,
+    max_rows: MaxRows = None,
+    max_weight_growth: Growth = None,
+    emit: Annotated[str, typer.Option("--emit", help="typed, egraph, extracted or report.")] = "extracted",
+    output: Output = None,
+    shapes: Shapes = None,
+    shape: Shape = None,
+    weights: Weights = None,
+    parameters: Parameters = None,
+    blocking: Blocking = "loops",
+    mapping: MappingName = "best",
+    method: Method = "auto",
+    node_limit: Nodes = 2_000_000,
+    time_limit: Seconds = 120.0,
+    iter_limit: Iterations = 1_000,
+    memory_limit: Memory = "8GB",
+    seed: Seed = 0,
+    no_cache: NoCache = False,
+) -> None:
+    """Optimize a program and print one stage of the pipeline."""
+    if emit not in STAGES:
+        raise BadInput(f"--emit must be one of {', '.join(STAGES)}, got {emit!r}")
+    on = machine(array, target, objective, max_rows, max_weight_growth)
+    writable(output)
+    limits = limits_of(node_limit, time_limit, iter_limit, memory_limit)
+    load = loader(source, shapes, shape, weights, parameters, seed)
+    if emit == "typed":
+        print_or_write(typed_text(load()), output)
+        return
+    how = {"blocking": blocking, "mapping": mapping, "method": method}
+    cached = not no_cache and emit != "egraph"
+    result = run(load, on, limits=limits, seed=seed, verify=emit != "egraph", cached=cached, **how)
+    if emit == "report":
+        write_json(result.report.as_dict(), output or "-")
+    elif emit == "egraph":
+        emit_egraph(result, output)
+    elif output is None:
+        print(str(result.program), end="")
+    else:
+        save_program(result.program, output)
+    raise typer.Exit(status(result, checked=emit != "egraph"))
+
+
+def compare(
+    source: Source,
+    array: ArraySize = None,
+    target: TargetName = None,
+    objective: Objective = None,
+    max_rows: MaxRows = None,
+    max_weight_growth: Growth = None,
+    plot: Annotated[str | None, typer.Option("--plot", metavar="FILE.png", help="Draw both; .png, .svg, .pdf.")] = None,
+    json_path: JsonFile = None,
+    shapes: Shapes = None,
+    shape: Shape = None,
+    parameters: Parameters = None,
+    seed: Seed = 0,
+    no_check: NoCheck = False,
+    no_cache: NoCache = False,
+) -> None:
+    """Print what the usual mapping takes against the best one, for each layer."""
+    on = machine(array, target, objective, max_rows, max_weight_growth)
+    writable(json_path, plot)
+    if plot is not None and not plot.lower().endswith((".png", ".svg", ".pdf")):
+        raise BadInput(f"a plot is written as .png, .svg or .pdf, got {plot}")
+    load = loader(source, shapes, shape, None, parameters, seed)
+    result = run(load, on, seed=seed, verify=not no_check, cached=not no_cache)
+    if json_path != "-":
+        from glenside.table import print_comparison
+
+        print_comparison(result.report)
+    if json_path is not None:
+        write_json(result.report.as_dict(), json_path)
+    if plot is not None:
+        from glenside.plots import save_comparison
+
+        save_comparison(result.report, plot)
+    raise typer.Exit(status(result, checked=not no_check))
+
+
+def run(load: Callable[[], Program], on: Target, *, cached: bool, seed: int, verify: bool, **how: Any) -> Result:
+    """Load a program and run the pipeline on it, with progress on a terminal and the cache unless it is refused."""
+    from glenside.egraph.search import Worker
+    from glenside.pipeline import optimize as run_pipeline
+
+    started = time.perf_counter()
+    program = load()
+    seconds = time.perf_counter() - started
+    del cached
+    worker = Worker()
+    try:
+        with _progress() as listener:
+            return run_pipeline(
+                program, on, seed=seed, verify=verify, worker=worker, listener=listener, load_seconds=seconds, **how
+            )
+    finally:
+        worker.end()
+
+
+@contextmanager
+def _progress() -> Iterator[Listener]:
+    """A line on standard error that says what is being done, on a terminal only."""
+    if not sys.stderr.isatty():
+        yield lambda _: None
+        return
+    from rich.console import Console
+
+    with Console(stderr=True).status("starting") as line:
+
+        def show(event: Event) -> None:
+            share = "" if event.fraction is None else f" ({100 * event.fraction:.0f} %)"
+            line.update(f"{event.stage}: {event.detail}{share}")
+
+        yield show
+
+
+def status(result: Result, checked: bool) -> int:
+    """The exit status: 130 interrupted, 1 something unmapped or unequal, 0 otherwise."""
+    if result.stopped == "interrupted" or result.interrupted:
+        return INTERRUPTED
+    if not all(row.mapped for row in result.report.layers):
+        return UNMAPPED
+    return 0 if result.report.ok or not checked else UNMAPPED

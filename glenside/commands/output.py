@@ -1,0 +1,73 @@
+"""Where results go: files that are whole or not there, and standard output."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from glenside.ir.errors import BadInput
+
+if TYPE_CHECKING:
+    from glenside.ir.program import Program
+    from glenside.pipeline import Result
+
+
+def writable(*paths: str | None) -> None:
+    """Refuse an output path before hours of work. Raises BadInput."""
+    for path in paths:
+        if path is None or path == "-":
+            continue
+        folder = Path(path).parent
+        if Path(path).is_dir():
+            raise BadInput(f"cannot write {path}: it is a folder")
+        if not folder.is_dir():
+            raise BadInput(f"cannot write {path}: there is no folder {folder}")
+        if not os.access(Path(path) if Path(path).exists() else folder, os.W_OK):
+            raise BadInput(f"cannot write {path}: permission denied")
+
+
+def save_program(program: Program, path: str) -> None:
+    """Write a program and the values of its constants; - is standard output. Raises BadInput."""
+    if path == "-":
+        print(str(program), end="")
+        return
+    from glenside.ir.files import save
+
+    save(program, path)
+
+
+def write_json(content: Any, path: str) -> None:
+    """Write JSON; - is standard output. Raises BadInput."""
+    text = json.dumps(content, indent=2) + "\n"
+    print_or_write(text, None if path == "-" else path)
+
+
+def print_or_write(text: str, path: str | None) -> None:
+    """Write a text, or print it where there is no path. Raises BadInput."""
+    if path is None or path == "-":
+        print(text, end="" if text.endswith("\n") else "\n")
+        return
+    from glenside.ir.files import write_text
+
+    write_text(path, text)
+
+
+def typed_text(program: Program) -> str:
+    """The program, and for each layer and the result its type, as comments."""
+    lines = [f"; {name}: {term.type}" for name, term in program.layers.items()]
+    return "\n".join([*lines, f"; result: {program.term.type}", str(program)])
+
+
+def emit_egraph(result: Result, output: str | None) -> None:
+    """Print the e-graph as DOT, or write it as the ending of the path says. Raises BadInput."""
+    from glenside.egraph.draw import egraph_dot, write_egraph
+
+    if output is None:
+        print(egraph_dot(result.egraph, result.choice), end="")
+        return
+    left_out = write_egraph(result.egraph, output, result.choice)
+    if left_out:
+        print(left_out, file=sys.stderr)
