@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 from extract import METHODS
+from glenside import answers
+from glenside.cache import Cache, CacheFull
 from glenside.check import CheckReport, check
-from glenside.egraph.saturation import INTERRUPTED, Limits, Progress
+from glenside.egraph.saturation import INTERRUPTED, ITERATION_LIMIT, NODE_LIMIT, SATURATED, Limits, Progress
 from glenside.egraph.search import Worker, search
 from glenside.egraph.snapshot import Snapshot
 from glenside.extraction import choose, constant_classes
@@ -22,6 +25,8 @@ from rewrites import of_families
 
 BLOCKING = ("loops", "slices")
 MAPPINGS = ("best", "usual")
+REPEATABLE = (SATURATED, NODE_LIMIT, ITERATION_LIMIT)
+"""Why a search stopped when every machine stops it at the same place: such an answer may be kept."""
 REPORTED = ("mapping",)
 
 
@@ -37,20 +42,49 @@ class Event:
 Listener = Callable[[Event], None]
 
 
+@dataclass(frozen=True)
+class Found:
+    """The optimized program, and the e-graph that it was chosen from: `choice` is class -> e-node."""
+
+    program: Program
+    egraph: Snapshot
+    choice: Mapping[int, int]
+
+
 @dataclass(repr=False)
 class Result:
     """The answer: the optimized program, what it costs, and how it was found."""
 
     original: Program
-    program: Program
     target: Target
     cost: Cost
     report: Report
-    egraph: Snapshot
-    choice: dict[int, int] = field(repr=False)
+    read: Callable[[], Program]
+    """The optimized program; of an answer from the cache, read when it is asked for."""
+    search: Callable[[], Found]
+    """The e-graph too; of an answer from the cache, searched again when it is asked for."""
     seed: int = 0
     interrupted: bool = False
     """Whether Ctrl-C ended the check."""
+    not_kept: CacheFull | None = None
+    """Why the answer is not in the cache, although it was to be kept there."""
+
+    @cached_property
+    def program(self) -> Program:
+        return self.read()
+
+    @cached_property
+    def _found(self) -> Found:
+        return self.search()
+
+    @property
+    def egraph(self) -> Snapshot:
+        return self._found.egraph
+
+    @property
+    def choice(self) -> Mapping[int, int]:
+        """class -> e-node"""
+        return self._found.choice
 
     @property
     def stopped(self) -> str:
@@ -90,7 +124,8 @@ def optimize(
     explain: bool = False,
     seed: int = 0,
     verify: bool = True,
-    worker: Worker | None = None,
+    cache: Cache | None = None,
+    worker: Callable[[], Worker] = Worker,
     listener: Listener = lambda _: None,
     load_seconds: float = 0.0,
 ) -> Result:
@@ -100,6 +135,7 @@ def optimize(
     mapping   "best", or "usual": each product cut into tiles as it stands
     method    of extraction: "auto", "greedy", "dag" or "exact"
     explain   whether rows of the report trace which rules made what was chosen
+    cache     where answers are kept: one that is there is not searched for again
 
     Stopping early, by a limit or by Ctrl-C, still gives the best program found by then; `result.stopped` says why. With
     `verify=False` the check is left to `result.check()`. Raises BadInput.
@@ -107,6 +143,16 @@ def optimize(
     families = families_of(target, blocking, mapping)
     if method not in METHODS:
         raise BadInput(f"a method of extraction is one of {', '.join(METHODS)}, got {method!r}")
+    how = {"blocking": blocking, "mapping": mapping, "method": method, "explain": explain, "seed": seed}
+    question = "" if cache is None else answers.question(program, target, limits or Limits(), verify=verify, **how)
+    if cache is not None and (known := cache.get(question)) is not None:
+
+        def again() -> Found:
+            same = optimize(program, target, limits=limits, verify=False, listener=listener, **how)  # type: ignore[arg-type]
+            return Found(same.program, same.egraph, same.choice)
+
+        remembered = answers.read(known, program, target)
+        return Result(program, target, remembered.cost, remembered.report, remembered.program, again, seed)
     started = time.perf_counter()
     layers = None if blocking == "slices" else distinct_layers(program)
     roots = (
@@ -123,18 +169,25 @@ def optimize(
         limits,
         reported=REPORTED,
         trace=explain,
-        worker=worker,
+        worker=worker(),
         on_progress=lambda p: listener(Event("saturate", _progress_words(p))),
     )
     saturated = time.perf_counter()
     listener(Event("extract", f"{answer.snapshot.e_nodes:,} e-nodes"))
     result = _extracted(program, target, _Searched(nodes, layers, answer.snapshot, answer.progress), method, seed)
     extracted = time.perf_counter()
-    seconds = {"load": load_seconds, "saturate": saturated - started, "extract": extracted - saturated, "check": 0.0}
+    searched = answer.progress.seconds
+    seconds = {"load": load_seconds, "start": saturated - started - searched, "saturate": searched}
+    seconds |= {"extract": extracted - saturated, "check": 0.0}
     result.report.seconds.update(seconds)
     if verify and result.stopped != INTERRUPTED:  # whoever pressed Ctrl-C wants the answer now
         result.check(progress=lambda done, total: listener(Event("check", f"{done} of {total}", done / max(total, 1))))
     result.report.seconds["total"] = load_seconds + time.perf_counter() - started
+    if cache is not None and result.stopped in REPEATABLE and not result.interrupted:
+        try:
+            cache.put(question, answers.text(result.report, result.cost, result.program))
+        except CacheFull as error:  # the answer itself is whole: the caller says so after it is safe
+            result.not_kept = error
     return result
 
 
@@ -260,7 +313,8 @@ def _extracted(program: Program, target: Target, found: _Searched, method: str, 
         objectives=target.objectives,
         distinct=len(found.layers.products) if found.layers else len(set(program.layers.values())),
     )
-    return Result(program, answer.program, target, answer.cost, report, found.snapshot, answer.choice, seed)
+    made = Found(answer.program, found.snapshot, answer.choice)
+    return Result(program, target, answer.cost, report, lambda: made.program, lambda: made, seed)
 
 
 __all__ = ["BLOCKING", "MAPPINGS", "Event", "Limits", "Listener", "Result", "optimize"]

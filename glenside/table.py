@@ -117,9 +117,10 @@ def print_report(report: Report, explain: bool = False) -> None:
     out.print(_certificate(report))
     seconds = ", ".join(f"{name} {value:.2f} s" for name, value in report.seconds.items())
     out.print(
-        f"Search: {report.distinct} distinct layers, {report.e_nodes:,} e-nodes in {report.e_classes:,} e-classes after {report.iterations} iterations, "
-        f"stopped: {report.stopped}."
+        f"Search: {report.distinct} distinct layer{'' if report.distinct == 1 else 's'}, {report.e_nodes:,} e-nodes in "
+        f"{report.e_classes:,} e-classes after {report.iterations} iterations, stopped: {report.stopped}."
     )
-    out.print(f"Seconds: {seconds}.")
+    kept = "From the cache; seconds when it was found" if report.cached else "Seconds"
+    out.print(f"{kept}: {seconds}.")
     out.print(f"Check of the whole program: {report.checked} ({report.how_checked or 'not run'}).")
     out.print(report.unmapped_sentence())

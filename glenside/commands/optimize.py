@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -89,7 +89,7 @@ def tensorize(
         write_json(result.report.as_dict(), json_path)
     if output is not None:
         save_program(result.program, output)
-    raise typer.Exit(status(result, checked=not no_check))
+    _finish(result, checked=not no_check)
 
 
 def optimize(
@@ -136,7 +136,7 @@ def optimize(
         print(str(result.program), end="")
     else:
         save_program(result.program, output)
-    raise typer.Exit(status(result, checked=emit != "egraph"))
+    _finish(result, checked=emit != "egraph")
 
 
 def compare(
@@ -172,26 +172,23 @@ def compare(
         from glenside.plots import save_comparison
 
         save_comparison(result.report, plot)
-    raise typer.Exit(status(result, checked=not no_check))
+    _finish(result, checked=not no_check)
 
 
 def run(load: Callable[[], Program], on: Target, *, cached: bool, seed: int, verify: bool, **how: Any) -> Result:
     """Load a program and run the pipeline on it, with progress on a terminal and the cache unless it is refused."""
-    from glenside.egraph.search import Worker
+    from glenside.cache import Cache
     from glenside.pipeline import optimize as run_pipeline
 
     started = time.perf_counter()
     program = load()
     seconds = time.perf_counter() - started
-    del cached
-    worker = Worker()
-    try:
-        with _progress() as listener:
-            return run_pipeline(
-                program, on, seed=seed, verify=verify, worker=worker, listener=listener, load_seconds=seconds, **how
-            )
-    finally:
-        worker.end()
+    with ExitStack() as open_:
+        listener = open_.enter_context(_progress())
+        cache = open_.enter_context(Cache()) if cached else None
+        return run_pipeline(
+            program, on, seed=seed, verify=verify, cache=cache, listener=listener, load_seconds=seconds, **how
+        )
 
 
 @contextmanager
@@ -209,6 +206,13 @@ def _progress() -> Iterator[Listener]:
             line.update(f"{event.stage}: {event.detail}{share}")
 
         yield show
+
+
+def _finish(result: Result, checked: bool) -> None:
+    """Leave with the exit status. A cache that could not keep the answer is an error, now that nothing is lost."""
+    if result.not_kept is not None:
+        raise result.not_kept
+    raise typer.Exit(status(result, checked))
 
 
 def status(result: Result, checked: bool) -> int:

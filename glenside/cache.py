@@ -1,0 +1,213 @@
+"""Answers kept on disk, so that a second run of the same question is immediate.
+
+One SQLite file, in the folder that $GLENSIDE_CACHE names or in the user's folder for caches. Two processes may use it at
+once. A value is text, compressed, with a checksum of its own; nothing is unpickled or evaluated. A file that cannot be
+read, or was written by another version, is set aside or left alone with one note, and answers are found as without it.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import sqlite3
+import sys
+import time
+import zlib
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from types import TracebackType
+
+from glenside import __version__
+from glenside.ir.errors import BadInput
+
+FORMAT = 1
+LIMIT = 512 << 20
+"""Bytes of values that are kept; the least recently used go first."""
+_BUSY = 2.0  # seconds to wait for another process
+_COLUMNS = (
+    "key TEXT PRIMARY KEY, value BLOB NOT NULL, checksum TEXT NOT NULL, size INTEGER NOT NULL, used REAL NOT NULL"
+)
+
+Note = Callable[[str], None]
+
+
+class CacheFull(BadInput):
+    """There is no room for an answer. Nothing that was in the cache is lost."""
+
+
+def default_path() -> Path:
+    """$GLENSIDE_CACHE, a folder, or the user's folder for caches."""
+    name = f"answers-{FORMAT}.sqlite"
+    given = os.environ.get("GLENSIDE_CACHE")
+    if given:
+        return Path(given) / name
+    if sys.platform == "darwin":
+        base = Path.home() / "Library" / "Caches"
+    elif sys.platform == "win32":
+        base = Path(os.environ.get("LOCALAPPDATA", str(Path.home())))
+    else:
+        base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return base / "glenside" / name
+
+
+def key_of(**parts: str) -> str:
+    """One key for named parts, this version and this code: an edited rule never meets an answer of before."""
+    digest = hashlib.sha256()
+    for name, text in sorted({**parts, "version": __version__, "code": code_version(), "format": str(FORMAT)}.items()):
+        for data in (name.encode(), text.encode()):
+            digest.update(f"{len(data)}:".encode())
+            digest.update(data)
+    return digest.hexdigest()
+
+
+@cache
+def code_version() -> str:
+    """A digest of the source of everything that an answer depends on."""
+    root = Path(__file__).parent.parent
+    digest = hashlib.sha256()
+    for package in ("extract", "glenside", "rewrites"):
+        for path in sorted((root / package).rglob("*.py")):
+            digest.update(str(path.relative_to(root)).encode() + b"\0")
+            digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+def _print_note(text: str) -> None:
+    print(f"glenside: note: {text}", file=sys.stderr)
+
+
+class Cache:
+    """A store of texts by key. Use as a context manager; every failure but a full disk is a note and a miss."""
+
+    def __init__(self, path: Path | None = None, note: Note = _print_note, limit: int = LIMIT) -> None:
+        self.path, self.limit = path or default_path(), limit
+        self._note, self._noted = note, False
+        self._connection: sqlite3.Connection | None = None
+        try:
+            self._connection = self._opened()
+        except sqlite3.DatabaseError as error:
+            self._broken(error)
+        except OSError as error:
+            self._say(f"the cache {self.path} cannot be used ({error.strerror or error})")
+
+    def _opened(self) -> sqlite3.Connection:
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        if self.path.is_dir():
+            raise IsADirectoryError(errno.EISDIR, "it is a folder")
+        connection = sqlite3.connect(self.path, timeout=_BUSY, isolation_level=None)
+        try:
+            connection.execute("PRAGMA journal_mode=WAL")
+            connection.execute("PRAGMA synchronous=NORMAL")
+            connection.execute(f"CREATE TABLE IF NOT EXISTS answers ({_COLUMNS})")
+            connection.execute("SELECT key, value, checksum, size, used FROM answers LIMIT 1").fetchone()
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _broken(self, error: sqlite3.DatabaseError) -> None:
+        """Set a file aside that is no cache, and begin another; a lock or a folder that is read only is not that."""
+        if isinstance(error, sqlite3.OperationalError) and "no such column" not in str(error):
+            self._say(f"the cache {self.path} cannot be used ({error})")
+            return
+        aside = self.path.with_suffix(".corrupt")
+        self._say(f"the cache {self.path} cannot be read ({error}); it is set aside as {aside.name}")
+        try:
+            os.replace(self.path, aside)
+            for ending in ("-wal", "-shm"):
+                Path(f"{self.path}{ending}").unlink(missing_ok=True)
+            self._connection = self._opened()
+        except (OSError, sqlite3.DatabaseError):
+            self._connection = None
+
+    def _say(self, text: str) -> None:
+        if not self._noted:
+            self._noted = True
+            self._note(f"{text}; answers are found without it")
+
+    def get(self, key: str) -> str | None:
+        """The text of a key, or None."""
+        if self._connection is None:
+            return None
+        try:
+            row = self._connection.execute("SELECT value, checksum FROM answers WHERE key = ?", (key,)).fetchone()
+            if row is None:
+                return None
+            if hashlib.sha256(row[0]).hexdigest() != row[1]:
+                raise zlib.error("a checksum is wrong")
+            text = zlib.decompress(row[0]).decode()
+        except (sqlite3.DatabaseError, zlib.error, TypeError, ValueError) as error:
+            self._say(f"an answer in the cache {self.path} cannot be read ({error})")
+            return None
+        try:
+            self._connection.execute("UPDATE answers SET used = ? WHERE key = ?", (time.time(), key))
+        except sqlite3.DatabaseError:
+            pass  # another process writes, or the folder is read only: the answer is good all the same
+        return text
+
+    def put(self, key: str, text: str) -> None:
+        """Keep a text. Raises CacheFull when the disk is full; nothing is half written."""
+        if self._connection is None:
+            return
+        value = zlib.compress(text.encode(), 3)
+        row = (key, value, hashlib.sha256(value).hexdigest(), len(value), time.time())
+        try:
+            self._connection.execute("BEGIN IMMEDIATE")
+            try:
+                self._connection.execute("INSERT OR REPLACE INTO answers VALUES (?, ?, ?, ?, ?)", row)
+                self._make_room()
+                self._connection.execute("COMMIT")
+            except BaseException:
+                if self._connection.in_transaction:
+                    self._connection.execute("ROLLBACK")
+                raise
+        except (sqlite3.DatabaseError, OSError) as error:
+            if "full" in str(error) or getattr(error, "errno", None) == errno.ENOSPC:
+                raise CacheFull(
+                    f"the disk of the cache {self.path} is full, so the answer was not kept;"
+                    " free some room, name another folder in GLENSIDE_CACHE, or use --no-cache"
+                ) from error
+            self._say(f"the cache {self.path} cannot be written ({error})")
+
+    def _make_room(self) -> None:
+        assert self._connection is not None
+        (total,) = self._connection.execute("SELECT COALESCE(SUM(size), 0) FROM answers").fetchone()
+        if total <= self.limit:
+            return
+        for key, size in self._connection.execute("SELECT key, size FROM answers ORDER BY used").fetchall():
+            if total <= self.limit:
+                break
+            self._connection.execute("DELETE FROM answers WHERE key = ?", (key,))
+            total -= size
+
+    def __len__(self) -> int:
+        if self._connection is None:
+            return 0
+        return int(self._connection.execute("SELECT COUNT(*) FROM answers").fetchone()[0])
+
+    @property
+    def size(self) -> int:
+        """Bytes of all values."""
+        if self._connection is None:
+            return 0
+        return int(self._connection.execute("SELECT COALESCE(SUM(size), 0) FROM answers").fetchone()[0])
+
+    def clear(self) -> None:
+        """Forget every answer."""
+        if self._connection is not None:
+            self._connection.execute("DELETE FROM answers")
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def __enter__(self) -> Cache:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

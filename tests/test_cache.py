@@ -1,0 +1,170 @@
+"""The cache: what goes in comes out, for two processes too; what is broken is a note and never an answer."""
+
+from __future__ import annotations
+
+import resource
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from glenside.cache import Cache, CacheFull, key_of
+
+LONG = "answer " * 10_000
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "folder" / "answers.sqlite"
+
+
+def test_what_goes_in_comes_out(path: Path) -> None:
+    with Cache(path) as cache:
+        assert cache.get("a") is None
+        cache.put("a", LONG)
+        cache.put("a", LONG + "!")
+    with Cache(path) as cache:
+        assert cache.get("a") == LONG + "!"
+        assert len(cache) == 1
+        cache.clear()
+        assert len(cache) == 0
+
+
+def test_keys_tell_their_parts_apart() -> None:
+    keys = {key_of(a="x", b="y"), key_of(a="xb", b=""), key_of(a="y", b="x"), key_of(ab="xy"), key_of(a="x", b="y ")}
+    assert len(keys) == 5
+    assert key_of(a="x", b="y") == key_of(b="y", a="x")
+
+
+def test_the_least_recently_used_go_first(path: Path) -> None:
+    with Cache(path, limit=3_000) as cache:
+        for i in range(6):
+            cache.put(str(i), "".join(str(hash((i, j))) for j in range(100)))
+            cache.get("0")
+        assert 0 < cache.size <= 3_000
+        assert cache.get("5") is not None
+        assert cache.get("0") is not None
+        assert cache.get("1") is None
+
+
+@pytest.mark.parametrize("content", [b"garbage", b"SQLite format 3\0" + b"x" * 5_000])
+def test_a_broken_file_is_set_aside_with_one_note(path: Path, content: bytes) -> None:
+    path.parent.mkdir()
+    path.write_bytes(content)
+    notes: list[str] = []
+    with Cache(path, notes.append) as cache:
+        assert cache.get("a") is None
+        cache.put("a", "b")
+        assert cache.get("a") == "b"
+    assert len(notes) == 1
+    assert "set aside" in notes[0]
+    assert path.with_suffix(".corrupt").read_bytes() == content
+
+
+def test_a_truncated_file_is_a_miss(path: Path) -> None:
+    with Cache(path) as cache:
+        for i in range(50):
+            cache.put(str(i), LONG + str(i))
+    path.write_bytes(path.read_bytes()[:3_000])
+    notes: list[str] = []
+    with Cache(path, notes.append) as cache:
+        assert cache.get("7") is None
+    assert len(notes) == 1
+
+
+def test_another_table_is_set_aside(path: Path) -> None:
+    path.parent.mkdir()
+    with sqlite3.connect(path) as connection:
+        connection.execute("CREATE TABLE answers (something INTEGER)")
+    notes: list[str] = []
+    with Cache(path, notes.append) as cache:
+        cache.put("a", "b")
+        assert cache.get("a") == "b"
+    assert len(notes) == 1
+
+
+def test_a_wrong_checksum_is_a_miss(path: Path) -> None:
+    with Cache(path) as cache:
+        cache.put("a", LONG)
+    with sqlite3.connect(path) as connection:
+        connection.execute("UPDATE answers SET checksum = 'no'")
+    notes: list[str] = []
+    with Cache(path, notes.append) as cache:
+        assert cache.get("a") is None
+    assert "cannot be read" in notes[0]
+
+
+def test_a_folder_in_its_place_and_a_folder_that_cannot_be_made_are_notes(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    for path in (tmp_path, tmp_path / "file" / "answers.sqlite"):
+        notes: list[str] = []
+        with Cache(path, notes.append) as cache:
+            cache.put("a", "b")
+            assert cache.get("a") is None
+        assert len(notes) == 1
+
+
+WRITER = """
+import sys
+from pathlib import Path
+from glenside.cache import Cache
+with Cache(Path(sys.argv[1])) as cache:
+    for i in range(100):
+        cache.put(f"{sys.argv[2]} {i}", "x" * 5000 + str(i))
+"""
+
+
+def test_two_processes_write_at_once(path: Path) -> None:
+    environment = {"PYTHONPATH": ":".join(p for p in sys.path if p)}
+    writers = [
+        subprocess.Popen([sys.executable, "-c", WRITER, path, str(n)], stderr=subprocess.PIPE, env=environment)
+        for n in range(2)
+    ]
+    assert [w.communicate()[1] for w in writers] == [b"", b""]
+    with Cache(path) as cache:
+        assert len(cache) == 200
+        assert cache.get("1 99") == "x" * 5000 + "99"
+
+
+FULL = """
+import resource, signal, sys
+from pathlib import Path
+from glenside.cache import Cache, CacheFull
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+with Cache(Path(sys.argv[1])) as cache:
+    cache.put("kept", "before")
+    resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))
+    import random
+    for i in range(100):
+        cache.put(str(i), "".join(chr(random.randrange(33, 1000)) for _ in range(20_000)))
+"""
+
+
+def test_a_file_that_cannot_grow_loses_nothing(path: Path) -> None:
+    assert resource.RLIMIT_FSIZE
+    environment = {"PYTHONPATH": ":".join(p for p in sys.path if p)}
+    done = subprocess.run([sys.executable, "-c", FULL, path], stderr=subprocess.PIPE, env=environment, check=False)
+    assert b"CacheFull" in done.stderr or b"cannot be written" in done.stderr, done.stderr
+    with Cache(path) as cache:
+        assert cache.get("kept") == "before"
+
+
+class _Full:
+    """A connection whose disk is full."""
+
+    in_transaction = False
+
+    def execute(self, statement: str, *_: object) -> object:
+        raise sqlite3.OperationalError("database or disk is full")
+
+    def close(self) -> None: ...
+
+
+def test_a_full_disk_is_a_sentence(path: Path) -> None:
+    cache = Cache(path)
+    cache.close()
+    cache._connection = _Full()  # type: ignore[assignment]
+    with pytest.raises(CacheFull, match="--no-cache"):
+        cache.put("a", "b")
