@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from glenside import __version__
+from glenside.commands.sweep import sweep
 from glenside.ir.errors import BadInput, GlensideError
 from glenside.sources import limits_of, loader, pair
 
@@ -213,6 +214,9 @@ def targets(as_json: Json = False) -> None:
     from glenside.targets import TARGETS
 
     _listing([{"name": usage, "about": _line(doc)} for usage, doc, _ in TARGETS.values()], as_json)
+
+
+app.command()(sweep)
 
 
 def _line(doc: str) -> str:

@@ -254,13 +254,15 @@ def _optimized(cell: Cell) -> Row:
     )
     totals = result.report.totals
     work = totals["cycles"] * target.peak
-    unequal = cell.check and not result.report.ok and totals["mapped"] == totals["layers"]
+    verdicts = [row.checked for row in result.report.layers] if cell.check else []
     return Row(
-        **{name: totals[name] for name in ("layers", "mapped", "usual_cycles", "cycles", "lower_bound", "gap", "bytes")},
+        **{
+            name: totals[name] for name in ("layers", "mapped", "usual_cycles", "cycles", "lower_bound", "gap", "bytes")
+        },
         utilization=totals["macs"] / work if work else 0.0,
         seconds=result.report.seconds["total"],
         stopped=result.stopped,
-        checked="not equal" if unequal and result.report.checked == "exact" else result.report.checked,
+        checked=next((verdict for verdict in verdicts if verdict != "exact"), result.report.checked),
     )
 
 

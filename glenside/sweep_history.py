@@ -66,7 +66,6 @@ class History:
                 while data:
                     data = data[os.write(descriptor, data) :]
                 self._torn = False
-                os.fsync(descriptor)
             finally:
                 os.close(descriptor)
         except OSError as error:
@@ -84,6 +83,8 @@ class History:
 
 def _read(path: str) -> bytes:
     try:
+        if os.path.exists(path) and not os.path.isfile(path):
+            raise BadInput(f"the results of a sweep go to a file, and {path} is none")
         with open(path, "rb") as file:
             return file.read()
     except FileNotFoundError:
