@@ -1,8 +1,8 @@
 """A sweep: every model on every array for every objective, one row each; what is finished is kept and not done again.
 
-How cells are run is a `Runner`: `glenside.sweep_process` runs them in processes of this machine, `glenside.sweep_cluster`
-on a Dask cluster. Rows stand in the order of the cells, whatever order they come in, and are the same however run, but
-for their seconds.
+How cells are run is a `Runner`: `glenside.sweep_process` runs them in processes of this machine,
+`glenside.sweep_cluster` on a Dask cluster. Rows stand in the order of the cells, whatever order they come in, and are
+the same however run, but for their seconds.
 """
 
 from __future__ import annotations
@@ -149,6 +149,9 @@ def cells(
     objectives: str = "cycles",
     parameters: Sequence[str] = (),
     check: bool = False,
+    *,
+    shapes: str | None = None,
+    shape: Sequence[str] = (),
 ) -> list[Cell]:
     """The cells of a sweep, models first, then arrays, then objectives; every program is loaded once, to refuse it now.
 
@@ -156,6 +159,8 @@ def cells(
     arrays       such as "16x16,32x128"
     objectives   such as "cycles;bytes" or "cycles,bytes;bytes"
     parameters   of built-in models, each NAME=VALUE
+    shapes       a JSON file of shapes of tensors that the program files do not declare
+    shape        the same, each NAME=1,3,32,32
     Raises GlensideError, also for what is given twice.
     """
     from glenside.targets import SystolicArray
@@ -168,7 +173,7 @@ def cells(
     for rows, columns in known_sizes:
         SystolicArray(rows, columns)
     values = dict(pair(text, "--set") for text in parameters)
-    models = _models(sources, values)
+    models = _models(sources, values, shapes, shape)
     for what, given in (
         ("parameter", [pair(text, "--set")[0] for text in parameters]),
         ("model", [text or model for model, text, _ in models]),
@@ -184,7 +189,9 @@ def cells(
     ]
 
 
-def _models(sources: Sequence[str], values: Mapping[str, str]) -> list[tuple[str, str, Mapping[str, str]]]:
+def _models(
+    sources: Sequence[str], values: Mapping[str, str], shapes: str | None, shape: Sequence[str]
+) -> list[tuple[str, str, Mapping[str, str]]]:
     """For each source what it is called, the text of a file, and the parameters of a built-in model."""
     from glenside import models as built_in
 
@@ -197,12 +204,12 @@ def _models(sources: Sequence[str], values: Mapping[str, str]) -> list[tuple[str
             cell.program()
             result.append((name, "", values))
             continue
-        # What is no model takes no parameters; where no model is given at all, the loader says so.
-        given = [f"{n}={v}" for n, v in values.items()] if len(sources) == 1 else None
-        program = loader(source, None, None, None, given, 0)()
+        program = loader(source, shapes, list(shape), None, None, 0)()
         result.append((source if stems[Path(source).stem] > 1 else program.name, str(program), {}))
     if values and all(text for _, text, _ in result):
         raise BadInput("--set gives a parameter of a built-in model, and the sweep has files only")
+    if (shapes or shape) and not any(text for _, text, _ in result):
+        raise BadInput("--shapes and --shape are for files, and the sweep has built-in models only; see --set")
     return result
 
 

@@ -1,8 +1,8 @@
 """Cells of a sweep in processes of this machine, one line of JSON to each and one back.
 
-A process that dies, of memory for example, fails its cell only: the next cell gets a new process. They stand in sessions
-of their own, so that Ctrl-C is for the parent; without their parent they end by themselves, and their searches with them.
-Run as `python -m glenside.sweep_process`.
+A process that dies, of memory for example, fails its cell only: the next cell gets a new process. They stand in
+sessions of their own, so that Ctrl-C is for the parent; without their parent they end by themselves, and their searches
+with them. Run as `python -m glenside.sweep_process`.
 """
 
 from __future__ import annotations

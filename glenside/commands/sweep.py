@@ -30,6 +30,8 @@ Sources = Annotated[list[str], typer.Argument(metavar="MODEL...", help="Built-in
 Arrays = Annotated[str, typer.Option("--arrays", metavar="RxC,..", help="Such as 16x16,32x128.")]
 Objectives = Annotated[str, typer.Option("--objectives", metavar="A;B", help="Such as cycles;bytes or bytes,cycles.")]
 Parameters = Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="A parameter of the models.")]
+Shapes = Annotated[str | None, typer.Option("--shapes", metavar="FILE.json", help="Shapes of tensors of the files.")]
+Shape = Annotated[list[str] | None, typer.Option("--shape", metavar="NAME=1,3,32,32", help="The shape of one tensor.")]
 Jobs = Annotated[int | None, typer.Option("--jobs", help="Processes at once; as many as CPUs if not given.")]
 Output = Annotated[str | None, typer.Option("-o", "--output", metavar="FILE.jsonl", help="Kept rows, to resume from.")]
 Plot = Annotated[str | None, typer.Option("--plot", metavar="FILE", help="Cycles by array, as .png or .svg.")]
@@ -43,6 +45,8 @@ def sweep(
     arrays: Arrays,
     objectives: Objectives = "cycles",
     parameters: Parameters = None,
+    shapes: Shapes = None,
+    shape: Shape = None,
     jobs: Jobs = None,
     output: Output = None,
     plot: Plot = None,
@@ -61,7 +65,7 @@ def sweep(
         plot_ending(plot)
     if scheduler is not None and jobs is not None:
         raise BadInput("--jobs is for processes of this machine; with --scheduler the cluster has its own")
-    wanted = cells(sources, arrays, objectives, parameters or (), check)
+    wanted = cells(sources, arrays, objectives, parameters or (), check, shapes=shapes, shape=shape or ())
     history = None if output is None else History(output)
     if history is not None and history.words():
         print(history.words(), file=sys.stderr)
