@@ -15,9 +15,15 @@ if TYPE_CHECKING:
 
 ENDINGS = (".png", ".svg")
 _ACROSS = 3  # panels in a row
-# (marker, line, grey): the usual mapping first, then one for each list of objectives
-_USUAL = ("o", "--", "0.55")
-_BEST = (("s", "-", "0.0"), ("^", "-.", "0.25"), ("D", ":", "0.4"), ("v", (0, (5, 1, 1, 1)), "0.1"))
+_LEAST_SPAN = 4.0  # an axis covers at least this ratio, so that 1 % does not look like much
+# (marker, line, grey, face, size): where points coincide, the later ones stand inside the earlier, larger ones.
+_USUAL = ("o", "--", "0.5", "white", 9.5)
+_BEST = (
+    ("s", "-", "0.0", "0.0", 7.0),
+    ("^", "-.", "0.25", "white", 4.5),
+    ("D", ":", "0.4", "0.4", 3.5),
+    ("v", (0, (5, 1, 1, 1)), "0.1", "white", 3.0),
+)
 
 
 def plot_ending(path: str) -> str:
@@ -35,7 +41,7 @@ def sweep_figure(finished: Sequence[tuple[Cell, Row]]) -> Any:
     order of their multipliers.
     """
     from matplotlib.figure import Figure
-    from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
+    from matplotlib.ticker import FixedLocator, NullLocator, StrMethodFormatter
 
     models = list(dict.fromkeys(cell.model for cell, _ in finished)) or ["nothing"]
     sizes = sorted({(cell.rows * cell.columns, cell.rows, cell.columns) for cell, _ in finished})
@@ -45,11 +51,11 @@ def sweep_figure(finished: Sequence[tuple[Cell, Row]]) -> Any:
     down = math.ceil(len(models) / across)
     wide = max(4.2, 0.62 * len(names) + 1.6)
     figure = Figure(figsize=(wide * across, 3.3 * down + 0.7), layout="constrained")
-    panels = figure.subplots(down, across, sharey=True, squeeze=False).flatten()
+    panels = figure.subplots(down, across, squeeze=False).flatten()
     for panel, model in zip(panels, models, strict=False):
         own = {(c.array, c.objective): row for c, row in finished if c.model == model and row.complete and row.cycles}
         usual = {array: row.usual_cycles for (array, _), row in own.items()}
-        _line(panel, names, usual, _USUAL, "usual mapping", filled=False)
+        _line(panel, names, usual, _USUAL, "usual mapping")
         for number, objective in enumerate(objectives):
             best = {array: row.cycles for (array, wanted), row in own.items() if wanted == objective}
             label = "best mapping" if objectives == ["cycles"] else f"best mapping, least {_words(objective)}"
@@ -62,10 +68,14 @@ def sweep_figure(finished: Sequence[tuple[Cell, Row]]) -> Any:
         panel.grid(which="major", axis="y", color="0.85", linewidth=0.8)
         panel.set_axisbelow(True)
         panel.spines[["top", "right"]].set_visible(False)
-        panel.tick_params(axis="y", labelleft=True, labelsize=8)
-        panel.yaxis.set_major_locator(LogLocator(subs=_ticks(own.values())))
+        low, high = _span([value for row in own.values() for value in (row.cycles, row.usual_cycles)])
+        panel.set_ylim(low, high)
+        panel.yaxis.set_major_locator(FixedLocator(_ticks(low, high)))
+        panel.yaxis.set_minor_locator(NullLocator())
         panel.yaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
-        panel.yaxis.set_minor_formatter(NullFormatter())
+        panel.tick_params(axis="y", labelsize=8)
+        if not own:
+            panel.text(0.5, 0.5, "nothing to compare", ha="center", transform=panel.transAxes, fontsize=9)
     for panel in panels[len(models) :]:
         panel.set_visible(False)
     for panel in panels[::across]:
@@ -75,25 +85,27 @@ def sweep_figure(finished: Sequence[tuple[Cell, Row]]) -> Any:
     return figure
 
 
-def _line(
-    panel: Any, names: Sequence[str], values: Mapping[str, int], style: Any, label: str, filled: bool = True
-) -> None:
+def _line(panel: Any, names: Sequence[str], values: Mapping[str, int], style: Any, label: str) -> None:
     """A line over those arrays that have a value."""
     at = [position for position, name in enumerate(names) if name in values]
-    marker, line, grey = style
-    face = grey if filled else "white"
-    heights = [values[names[position]] for position in at]
-    size = 6 if filled else 8  # where both are equal, the smaller stands inside the larger
-    panel.plot(
-        at, heights, marker=marker, linestyle=line, color=grey, markerfacecolor=face, markersize=size, label=label
-    )
+    marker, line, grey, face, size = style
+    look = {"marker": marker, "linestyle": line, "color": grey, "markerfacecolor": face, "markersize": size}
+    panel.plot(at, [values[names[position]] for position in at], linewidth=1.4, label=label, **look)
 
 
-def _ticks(rows: Any) -> tuple[float, ...]:
-    """More ticks where the values span little, so that an axis has at least two."""
-    values = [value for row in rows for value in (row.cycles, row.usual_cycles) if value]
-    decades = math.log10(max(values) / min(values)) if values else 1.0
-    return (1.0,) if decades > 2.5 else (1.0, 2.0, 5.0) if decades > 0.7 else tuple(map(float, range(1, 10)))
+def _span(values: Sequence[int]) -> tuple[float, float]:
+    """The limits of an axis with room around the values."""
+    low, high = min(values, default=1), max(values, default=1)
+    more = max(1.2, math.sqrt(_LEAST_SPAN * low / high))
+    return low / more, high * more
+
+
+def _ticks(low: float, high: float) -> list[int]:
+    """Round numbers of an axis, fewer for each decade where there are more decades."""
+    decades = math.log10(high / low)
+    steps = (10, 15, 20, 30, 40, 50, 70) if decades <= 1.1 else (10, 20, 50) if decades <= 2.5 else (10,)
+    ticks = [step * 10**power // 10 for power in range(math.ceil(math.log10(high)) + 1) for step in steps]
+    return [tick for tick in dict.fromkeys(ticks) if low <= tick <= high]
 
 
 def _words(objective: str) -> str:
