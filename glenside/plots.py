@@ -49,8 +49,8 @@ def sweep_figure(finished: Sequence[tuple[Cell, Row]]) -> Any:
     objectives = list(dict.fromkeys(cell.objective for cell, _ in finished))
     across = min(len(models), _ACROSS)
     down = math.ceil(len(models) / across)
-    wide = max(4.2, 0.62 * len(names) + 1.6)
-    figure = Figure(figsize=(wide * across, 3.3 * down + 0.7), layout="constrained")
+    width = across * max(4.2, 0.62 * len(names) + 1.6)
+    figure = Figure(figsize=(width, 3.3 * down + 0.7), layout="constrained")
     panels = figure.subplots(down, across, squeeze=False).flatten()
     for panel, model in zip(panels, models, strict=False):
         own = {(c.array, c.objective): row for c, row in finished if c.model == model and row.complete and row.cycles}
@@ -81,7 +81,9 @@ def sweep_figure(finished: Sequence[tuple[Cell, Row]]) -> Any:
     for panel in panels[::across]:
         panel.set_ylabel("cycles", fontsize=9)
     handles, labels = panels[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside upper center", ncols=min(3, len(labels)), frameon=False, fontsize=9)
+    figure.legend(
+        handles, labels, loc="outside upper center", ncols=max(1, int(width / 3.2)), frameon=False, fontsize=9
+    )
     return figure
 
 
