@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import re
+import socket
 import time
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -21,6 +22,12 @@ from glenside.sweep_process import POLL, run_in_process
 
 CONNECT_SECONDS = 5.0
 """How long a scheduler, and then a worker, may take to answer."""
+FETCH_SECONDS = 1.0
+"""How long a finished row may take to come, before it is asked for again later."""
+ASK_SECONDS = 2.0
+"""How often the cluster is asked for its workers."""
+LARGEST_GREETING = 1 << 20
+"""Bytes of the first message of a scheduler, which has some hundred."""
 LONELY_SECONDS = 30.0
 """How long a cluster may have no workers before the cells that are left fail."""
 
@@ -30,11 +37,12 @@ def run_on_worker(cell: Mapping[str, Any]) -> dict[str, Any]:
     return asdict(run_in_process(Cell.of_dict(cell)))
 
 
-def on_cluster(address: str) -> Runner:
-    """The runner of the cluster of a scheduler, such as tcp://10.0.0.5:8786.
+@contextmanager
+def on_cluster(address: str) -> Iterator[Runner]:
+    """The runner of the cluster of a scheduler, such as tcp://10.0.0.5:8786, while the block lasts.
 
-    Raises BadInput: `distributed` is not installed, or the address is none; when it runs: nothing answers there within
-    some seconds, or there are no workers.
+    Raises BadInput: `distributed` is not installed, the address is none, no scheduler answers there within some
+    seconds, or it has no workers.
     """
     try:
         import distributed
@@ -42,35 +50,57 @@ def on_cluster(address: str) -> Runner:
         raise BadInput(
             "--scheduler requires the package distributed, which is not installed: pip install 'glenside[distributed]'"
         ) from None
-    match = re.fullmatch(r"(?:tcp|tls)://(?:[^\s/:]+|\[[0-9a-fA-F:]+\]):(\d{1,5})", address)
-    if match is None or not 0 < int(match[1]) < 1 << 16:
+    match = re.fullmatch(r"tcp://([^\s/:\[\]]+|\[[0-9a-fA-F:]+\]):(\d{1,5})", address)
+    if match is None or not 0 < int(match[2]) < 1 << 16:
         raise BadInput(f"--scheduler is written tcp://HOST:PORT, such as tcp://127.0.0.1:8786, got {address!r}")
+    # What these log about lost connections is said in rows, once.
+    for name in ("distributed", "distributed.client"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)
+    _probe(address, match[1].strip("[]"), int(match[2]))
+    client = _connected(distributed.Client, address)
 
     def run(cells: Sequence[Cell], stop: Stop) -> Generator[tuple[int, Row], None, None]:
-        with _quiet():
-            client = _connected(distributed.Client, address)
-            waiting: dict[int, Any] = {}
-            try:
-                for number, cell in enumerate(cells):
-                    waiting[number] = client.submit(run_on_worker, cell.as_dict(), pure=False)
-                yield from _answers(client, waiting, stop)
-            finally:
-                with suppress(Exception):
-                    client.cancel(list(waiting.values()), force=True)
-                with suppress(Exception):
-                    client.close(timeout=1)
+        waiting = {
+            number: client.submit(run_on_worker, cell.as_dict(), pure=False) for number, cell in enumerate(cells)
+        }
+        try:
+            yield from _answers(client, waiting, stop)
+        finally:
+            with suppress(Exception):
+                client.cancel(list(waiting.values()), force=True)
 
-    return run
+    try:
+        yield run
+    finally:
+        with suppress(Exception):
+            client.close(timeout=1)
+
+
+def _probe(address: str, host: str, port: int) -> None:
+    """Whether a scheduler is there: it greets with a short message first, and a client would wait for that for ever.
+
+    Raises BadInput.
+    """
+    try:
+        with socket.create_connection((host, port), timeout=CONNECT_SECONDS) as connection:
+            greeting = connection.recv(8, socket.MSG_WAITALL)
+        if len(greeting) == 8 and int.from_bytes(greeting, "little") <= LARGEST_GREETING:
+            return
+        reason = "what answers there is no Dask scheduler"
+    except TimeoutError:
+        reason = f"nothing answers there within {CONNECT_SECONDS:.0f} s"
+    except (OSError, UnicodeError) as error:
+        reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
+    raise BadInput(f"no scheduler at {address}: {reason}; start one with: dask scheduler")
 
 
 def _connected(client_class: Any, address: str) -> Any:
     """A client with at least one worker. Raises BadInput."""
     try:
         client = client_class(address, timeout=CONNECT_SECONDS, set_as_default=False)
-    except (OSError, ValueError) as error:
-        raise BadInput(
-            f"no scheduler answers at {address} within {CONNECT_SECONDS:.0f} s; start one with: dask scheduler"
-        ) from error
+    except Exception as error:  # whatever another version of Dask provokes
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise BadInput(f"no scheduler at {address}: {reason}; start one with: dask scheduler") from error
     try:
         client.wait_for_workers(1, timeout=CONNECT_SECONDS)
     except TimeoutError:
@@ -83,10 +113,9 @@ def _connected(client_class: Any, address: str) -> Any:
 
 def _answers(client: Any, waiting: dict[int, Any], stop: Stop) -> Iterator[tuple[int, Row]]:
     """Rows as they come; asked for now and then, because a callback would come in another thread."""
-    heard = time.monotonic()
+    heard = asked = time.monotonic()
     while waiting and not stop():
-        ready = [number for number, future in waiting.items() if future.done()]
-        for number in ready:
+        for number in [number for number, future in waiting.items() if future.done()]:
             row = _row(waiting[number])
             if row is not None:
                 del waiting[number]
@@ -94,21 +123,21 @@ def _answers(client: Any, waiting: dict[int, Any], stop: Stop) -> Iterator[tuple
             if stop():
                 return
         now = time.monotonic()
-        lost = client.status not in ("running", "connecting", "newly-created")
-        if client.status == "running" and client.scheduler_info()["workers"]:
-            heard = now
-        if lost or now - heard > LONELY_SECONDS:
-            reason = "the scheduler went away" if client.status != "running" else "the cluster lost all its workers"
+        if now - asked > ASK_SECONDS:
+            asked = now
+            with suppress(Exception):  # it is asked again, and not hearing from it is what counts
+                heard = now if client.sync(client.scheduler.ncores, callback_timeout=1.0) else heard
+        if now - heard > LONELY_SECONDS:
             for number in list(waiting):
-                del waiting[number]
-                yield number, Row(failed=reason)
+                yield number, Row(failed=f"the cluster had no workers for {LONELY_SECONDS:.0f} s")
+            return
         time.sleep(POLL)
 
 
 def _row(future: Any) -> Row | None:
     """The row of a finished future, or None when its worker was lost before the row was fetched, so that it runs again."""
     try:
-        return Row.of_dict(future.result(timeout=CONNECT_SECONDS))
+        return Row.of_dict(future.result(timeout=FETCH_SECONDS))
     except TimeoutError:
         return None
     except Exception as error:
@@ -117,15 +146,3 @@ def _row(future: Any) -> Row | None:
         if type(error).__name__ == "KilledWorker":
             return Row(failed="each worker that ran it was lost, as when memory runs out")
         return Row(failed=f"on its worker: {' '.join(f'{type(error).__name__}: {error}'.split())}")
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """What the client logs about lost connections is said in rows, once."""
-    logger = logging.getLogger("distributed")
-    level = logger.level
-    logger.setLevel(logging.CRITICAL)
-    try:
-        yield
-    finally:
-        logger.setLevel(level)

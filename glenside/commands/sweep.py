@@ -8,7 +8,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -69,8 +69,7 @@ def sweep(
     history = None if output is None else History(output)
     if history is not None and history.words():
         print(history.words(), file=sys.stderr)
-    runner = _runner(scheduler, jobs)
-    with _interruptible() as stop, _progress(wanted, history) as on_row:
+    with _runner(scheduler, jobs) as runner, _interruptible() as stop, _progress(wanted, history) as on_row:
         rows = run_sweep(wanted, runner, history, stop=stop, on_row=on_row)
     finished = [(cell, row) for cell, row in zip(wanted, rows, strict=True) if row is not None]
     interrupted = len(finished) < len(wanted)
@@ -87,14 +86,14 @@ def sweep(
     raise typer.Exit(0 if all(row.ok for _, row in finished) else INCOMPLETE)
 
 
-def _runner(scheduler: str | None, jobs: int | None) -> Runner:
+def _runner(scheduler: str | None, jobs: int | None) -> AbstractContextManager[Runner]:
     if scheduler is not None:
         from glenside.sweep_cluster import on_cluster
 
         return on_cluster(scheduler)
     from glenside.sweep_process import in_processes
 
-    return in_processes(_cpus() if jobs is None else jobs)
+    return nullcontext(in_processes(_cpus() if jobs is None else jobs))
 
 
 def _cpus() -> int:
@@ -206,8 +205,12 @@ def _plain(text: str) -> str:
 def _print(finished: Finished, wanted: int, check: bool) -> None:
     from glenside.table import console
 
+    out = console()
     if finished:
-        console().print(sweep_table(finished, check))
+        table = sweep_table(finished, check)
+        # On a narrow terminal lines wrap; a number is never cut.
+        out.width = max(out.width, out.measure(table).minimum)
+        out.print(table)
     failed = sum(bool(row.failed) for _, row in finished)
     if failed:
-        console().print(f"{failed} of {wanted} cells failed.")
+        out.print(f"{failed} of {wanted} cells failed.")
