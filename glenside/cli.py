@@ -12,6 +12,7 @@ import typer
 from glenside import __version__
 from glenside.commands import listings, programs
 from glenside.commands.optimize import INTERRUPTED, compare, optimize, tensorize
+from glenside.commands.sweep import sweep
 from glenside.ir.errors import GlensideError
 
 app = typer.Typer(
@@ -25,6 +26,7 @@ BAD_INPUT = 2
 for _command in (
     tensorize,
     compare,
+    sweep,
     optimize,
     programs.run,
     programs.check,

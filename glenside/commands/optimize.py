@@ -156,10 +156,12 @@ def compare(
     no_cache: NoCache = False,
 ) -> None:
     """Print what the usual mapping takes against the best one, for each layer."""
+    from glenside.plots import plot_ending, write_comparison_plot
+
     on = machine(array, target, objective, max_rows, max_weight_growth)
     writable(json_path, plot)
-    if plot is not None and not plot.lower().endswith((".png", ".svg", ".pdf")):
-        raise BadInput(f"a plot is written as .png, .svg or .pdf, got {plot}")
+    if plot is not None:
+        plot_ending(plot)
     load = loader(source, shapes, shape, None, parameters, seed)
     result = run(load, on, seed=seed, verify=not no_check, cached=not no_cache)
     if json_path != "-":
@@ -169,9 +171,7 @@ def compare(
     if json_path is not None:
         write_json(result.report.as_dict(), json_path)
     if plot is not None:
-        from glenside.plots import save_comparison
-
-        save_comparison(result.report, plot)
+        write_comparison_plot(result.report, plot)
     _finish(result, checked=not no_check)
 
 

@@ -1,0 +1,305 @@
+"""A sweep: every model on every array for every objective, one row each; what is finished is kept and not done again.
+
+How cells are run is a `Runner`: `glenside.sweep_process` runs them in processes of this machine,
+`glenside.sweep_cluster` on a Dask cluster. Rows stand in the order of the cells, whatever order they come in, and are
+the same however run, but for their seconds.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections import Counter
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import asdict, dataclass, fields, replace
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from glenside import __version__
+from glenside.ir.errors import BadInput, GlensideError
+from glenside.sources import loader, pair
+from glenside.target import parse_objectives
+
+if TYPE_CHECKING:
+    from glenside.ir.program import Program
+    from glenside.sweep_history import History
+
+SEARCH_SECONDS = 120.0
+"""Most seconds of the search of one cell."""
+_PACKAGES = ("glenside", "rewrites", "extract")
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One model on one array for one list of objectives; plain data, so that another process can run it."""
+
+    model: str
+    """What it is called in tables: the name of a built-in model, or of a file."""
+    text: str
+    """The program of a file; empty for a built-in model."""
+    parameters: Mapping[str, str]
+    """Of a built-in model, as written."""
+    rows: int
+    columns: int
+    objectives: tuple[str, ...]
+    check: bool = False
+    """Whether the answer is checked to be equal."""
+    code: str = ""
+    """Version and fingerprint of the code that is to run it; empty for any."""
+
+    @property
+    def array(self) -> str:
+        return f"{self.rows}x{self.columns}"
+
+    @property
+    def objective(self) -> str:
+        return ",".join(self.objectives)
+
+    @property
+    def identity(self) -> tuple[str, ...]:
+        """Cells of one identity have one answer. The name of a file is no part of it, its program is."""
+        program = hashlib.sha256(self.text.encode()).hexdigest() if self.text else self.model
+        return program, json.dumps(dict(sorted(self.parameters.items()))), self.array, self.objective, self.code
+
+    def program(self) -> Program:
+        """The program. Raises GlensideError."""
+        if not self.text:
+            return loader(self.model, None, None, None, [f"{n}={v}" for n, v in self.parameters.items()], 0)()
+        from glenside.ir.text import parse
+
+        return replace(parse(self.text, file=self.model), name=self.model)
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def of_dict(cls, content: Mapping[str, Any]) -> Cell:
+        """The inverse of `as_dict`, also after a trip through JSON."""
+        return cls(**{**content, "objectives": tuple(content["objectives"])})
+
+
+@dataclass(frozen=True)
+class Row:
+    """What became of one cell. Cycles and bytes are sums over layers."""
+
+    layers: int = 0
+    mapped: int = 0
+    usual_cycles: int = 0
+    """Of every product cut into tiles as it stands."""
+    cycles: int = 0
+    utilization: float = 0.0
+    """Multiply-accumulates by those of a machine that is busy in every one of the cycles."""
+    lower_bound: int = 0
+    """The least of the first objective that is proven, in its units."""
+    gap: int = 0
+    """How far above that the answer is."""
+    bytes: int = 0
+    seconds: float = 0.0
+    """Of loading, search, extraction and check."""
+    stopped: str = ""
+    """Why the search ended."""
+    checked: str = ""
+    """"exact" where the answer was compared and is equal; "not checked" where it was not compared."""
+    failed: str = ""
+    """Why there is no answer, or nothing."""
+
+    @property
+    def complete(self) -> bool:
+        """Whether every layer is mapped, so that cycles can be compared."""
+        return not self.failed and self.mapped == self.layers
+
+    @property
+    def ratio(self) -> float | None:
+        """How many times the cycles of the answer the usual mapping takes; None where that is no number."""
+        return self.usual_cycles / self.cycles if self.complete and self.cycles else None
+
+    @property
+    def ok(self) -> bool:
+        """Everything is mapped, and equal where it was checked."""
+        return self.complete and self.checked in ("exact", "not checked")
+
+    def note(self) -> str:
+        """What a reader of the row must know, or nothing."""
+        if self.failed:
+            return self.failed
+        parts = [f"{self.layers - self.mapped} not mapped"] if self.mapped < self.layers else []
+        parts += [f"stopped: {self.stopped}"] if self.stopped != "saturated" else []
+        parts += [] if self.checked in ("exact", "not checked") else [f"check: {self.checked}"]
+        return "; ".join(parts)
+
+    @classmethod
+    def of_dict(cls, content: Any) -> Row:
+        """The inverse of `dataclasses.asdict`. Raises ValueError when it is not that of a row."""
+        kinds = {"int": (int,), "float": (int, float), "str": (str,)}
+        known = {field.name: kinds[str(field.type)] for field in fields(cls)}
+        if not isinstance(content, dict) or content.keys() != known.keys():
+            raise ValueError("it has not the fields of a row")
+        for name, value in content.items():
+            if not isinstance(value, known[name]) or isinstance(value, bool):
+                raise ValueError(f"its {name} is {value!r}")
+        return cls(**content)
+
+
+def cells(
+    sources: Sequence[str],
+    arrays: str,
+    objectives: str = "cycles",
+    parameters: Sequence[str] = (),
+    check: bool = False,
+    *,
+    shapes: str | None = None,
+    shape: Sequence[str] = (),
+) -> list[Cell]:
+    """The cells of a sweep, models first, then arrays, then objectives; every program is loaded once, to refuse it now.
+
+    sources      built-in models and program files
+    arrays       such as "16x16,32x128"
+    objectives   such as "cycles;bytes" or "cycles,bytes;bytes"
+    parameters   of built-in models, each NAME=VALUE
+    shapes       a JSON file of shapes of tensors that the program files do not declare
+    shape        the same, each NAME=1,3,32,32
+    Raises GlensideError, also for what is given twice.
+    """
+    from glenside.targets import SystolicArray
+    from glenside.targets.registry import sizes
+
+    if not sources:
+        raise BadInput("a sweep requires at least one model or file, got none")
+    known_sizes = [sizes(text.strip()) for text in arrays.split(",")]
+    wanted = [parse_objectives(text) for text in objectives.split(";")]
+    for rows, columns in known_sizes:
+        SystolicArray(rows, columns)
+    values = dict(pair(text, "--set") for text in parameters)
+    models = _models(sources, values, shapes, shape)
+    for what, given in (
+        ("parameter", [pair(text, "--set")[0] for text in parameters]),
+        ("model", [text or model for model, text, _ in models]),
+        ("array", [f"{r}x{c}" for r, c in known_sizes]),
+        ("list of objectives", [",".join(names) for names in wanted]),
+    ):
+        _refuse_twice(what, given)
+    return [
+        Cell(model, text, own, rows, columns, names, check, code_fingerprint())
+        for model, text, own in models
+        for rows, columns in known_sizes
+        for names in wanted
+    ]
+
+
+def _models(
+    sources: Sequence[str], values: Mapping[str, str], shapes: str | None, shape: Sequence[str]
+) -> list[tuple[str, str, Mapping[str, str]]]:
+    """For each source what it is called, the text of a file, and the parameters of a built-in model."""
+    from glenside import models as built_in
+
+    result: list[tuple[str, str, Mapping[str, str]]] = []
+    stems = Counter(Path(source).stem for source in sources)
+    for source in sources:
+        name = source.replace("_", "-")
+        if Path(source).suffix != ".glenside" and name in built_in.models():
+            cell = Cell(name, "", values, 1, 1, ())
+            cell.program()
+            result.append((name, "", values))
+            continue
+        program = loader(source, shapes, list(shape), None, None, 0)()
+        result.append((source if stems[Path(source).stem] > 1 else program.name, str(program), {}))
+    if values and all(text for _, text, _ in result):
+        raise BadInput("--set gives a parameter of a built-in model, and the sweep has files only")
+    if (shapes or shape) and not any(text for _, text, _ in result):
+        raise BadInput("--shapes and --shape are for files, and the sweep has built-in models only; see --set")
+    return result
+
+
+def _refuse_twice(what: str, given: Sequence[str]) -> None:
+    twice = next((name for name, count in Counter(given).items() if count > 1), None)
+    if twice is not None:
+        brief = twice if len(twice) <= 60 and twice.isprintable() else "one program"
+        raise BadInput(f"a sweep requires each {what} once, got {brief} twice")
+
+
+@cache
+def code_fingerprint() -> str:
+    """Version and a hash of the source files: answers of other code are not taken for those of this one."""
+    digest = hashlib.sha256()
+    root = Path(__file__).parent.parent
+    for package in _PACKAGES:
+        for path in sorted((root / package).rglob("*.py")):
+            digest.update(f"{path.relative_to(root).as_posix()}\n".encode())
+            digest.update(hashlib.sha256(path.read_bytes()).digest())
+    return f"{__version__}+{digest.hexdigest()[:16]}"
+
+
+def optimize_cell(cell: Cell) -> Row:
+    """Run one cell in this process. What goes wrong is the row's reason; nothing is raised but an interrupt."""
+    if cell.code not in ("", code_fingerprint()):
+        return Row(failed=f"it is for the code {cell.code}, and the code here is {code_fingerprint()}")
+    try:
+        return _optimized(cell)
+    except GlensideError as error:
+        return Row(failed=str(error))
+    except Exception as error:
+        return Row(failed=" ".join(f"{type(error).__name__}: {error}".split()))
+
+
+def _optimized(cell: Cell) -> Row:
+    from glenside.pipeline import optimize
+    from glenside.sources import limits_of
+    from glenside.targets import SystolicArray
+
+    started = time.perf_counter()
+    program = cell.program()
+    target = SystolicArray(cell.rows, cell.columns, objectives=cell.objectives)
+    result = optimize(
+        program,
+        target,
+        limits=limits_of(2_000_000, SEARCH_SECONDS, 1_000, "8GB"),
+        verify=cell.check,
+        load_seconds=time.perf_counter() - started,
+    )
+    totals = result.report.totals
+    work = totals["cycles"] * target.peak
+    verdicts = [row.checked for row in result.report.layers] if cell.check else []
+    return Row(
+        **{
+            name: totals[name] for name in ("layers", "mapped", "usual_cycles", "cycles", "lower_bound", "gap", "bytes")
+        },
+        utilization=totals["macs"] / work if work else 0.0,
+        seconds=result.report.seconds["total"],
+        stopped=result.stopped,
+        checked=next((verdict for verdict in verdicts if verdict != "exact"), result.report.checked),
+    )
+
+
+# A runner yields the position and the row of each cell as it is finished. It looks at `stop` at least every 0.2 s, and
+# when that says so, or when it is closed, it ends what it has started and is done.
+Stop = Callable[[], bool]
+Runner = Callable[[Sequence[Cell], Stop], Generator[tuple[int, Row], None, None]]
+
+
+def sweep(
+    wanted: Sequence[Cell],
+    runner: Runner,
+    history: History | None = None,
+    *,
+    stop: Stop = lambda: False,
+    on_row: Callable[[Cell, Row], None] = lambda *_: None,
+) -> list[Row | None]:
+    """The row of each cell, in order; None for those that `stop` came before.
+
+    Rows that the history has are taken from there, except failures, which are tried again; the others are appended to
+    it as they come. Raises BadInput when they cannot be.
+    """
+    rows: list[Row | None] = [None if history is None else history.row(cell) for cell in wanted]
+    left = [position for position, row in enumerate(rows) if row is None]
+    if not left:
+        return rows
+    with closing(runner([wanted[position] for position in left], stop)) as results:
+        for number, row in results:
+            rows[left[number]] = row
+            if history is not None:
+                history.append(wanted[left[number]], row)
+            on_row(wanted[left[number]], row)
+    return rows

@@ -1,0 +1,120 @@
+"""The file of a sweep: one JSON line for each finished cell, appended as they come, read again to go on."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import Any
+
+from glenside.ir.errors import BadInput
+from glenside.sweep import Cell, Row
+
+FORMAT = 1
+_START = f'{{"sweep": {FORMAT}, '
+
+
+class History:
+    """Finished cells of a file, which need not exist.
+
+    `foreign` are the numbers of its lines that are no finished cell: torn ones, those of another program. They stay in
+    the file as they are. A file with such lines only is refused: it is something else, and nothing is appended to it.
+    Raises BadInput for that, and for a file that cannot be read.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.foreign: list[int] = []
+        self._rows: dict[tuple[str, ...], Row] = {}
+        content = _read(path)
+        self._torn = bool(content) and not content.endswith(b"\n")
+        lines = content.splitlines()
+        ours = False
+        for number, line in enumerate(lines, 1):
+            if not line.strip():
+                continue
+            found = _entry(line)
+            begun = _begins_like_ours(line)
+            ours = ours or found is not None or begun
+            if found is None:
+                self.foreign.append(number)
+            else:
+                self._rows[found[0]] = found[1]
+        if self.foreign and not ours:
+            raise BadInput(f"{path} holds no line of a sweep, so nothing is appended to it; give a new file")
+
+    def row(self, cell: Cell) -> Row | None:
+        """The row of a cell that was finished without a failure, and checked if it is to be, or None."""
+        row = self._rows.get(cell.identity)
+        if row is None or row.failed or (cell.check and row.checked == "not checked"):
+            return None
+        return row
+
+    def append(self, cell: Cell, row: Row) -> None:
+        """Write one line, in one piece. Raises BadInput."""
+        self._rows[cell.identity] = row
+        names = {"model": cell.model, "parameters": dict(cell.parameters), "array": cell.array}
+        entry = {**names, "objective": cell.objective, "identity": cell.identity, "row": asdict(row)}
+        line = _START + json.dumps(entry)[1:] + "\n"
+        try:
+            descriptor = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
+            try:
+                # What a torn line holds stays on a line of its own.
+                data = (("\n" if self._torn else "") + line).encode()
+                self._torn = True
+                while data:
+                    data = data[os.write(descriptor, data) :]
+                self._torn = False
+            finally:
+                os.close(descriptor)
+        except OSError as error:
+            raise BadInput(f"cannot write {self.path}: {error.strerror or error}") from None
+
+    def words(self) -> str:
+        """One sentence on the lines that are not ours, or nothing."""
+        if not self.foreign:
+            return ""
+        numbers = ", ".join(map(str, self.foreign[:8])) + (", .." if len(self.foreign) > 8 else "")
+        many = len(self.foreign) > 1
+        what = f"lines {numbers} are no finished cells" if many else f"line {numbers} is no finished cell"
+        return f"{self.path}: {what}; skipped, and left in the file."
+
+
+def _read(path: str) -> bytes:
+    try:
+        if os.path.exists(path) and not os.path.isfile(path):
+            raise BadInput(f"the results of a sweep go to a file, and {path} is none")
+        with open(path, "rb") as file:
+            return file.read()
+    except FileNotFoundError:
+        return b""
+    except (OSError, ValueError) as error:
+        reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
+        raise BadInput(f"cannot read {path}: {reason}") from None
+
+
+def _begins_like_ours(line: bytes) -> bool:
+    start = _START.encode()
+    return line.startswith(start) or start.startswith(line)
+
+
+def _entry(line: bytes) -> tuple[tuple[str, ...], Row] | None:
+    """The identity and the row of a line, or None when it is not one of ours."""
+    try:
+        content: Any = json.loads(line.decode())
+        if not isinstance(content, dict) or content.get("sweep") != FORMAT:
+            return None
+        identity = tuple(_strings(content["identity"]))
+        return identity, Row.of_dict(content["row"])
+    except (ValueError, KeyError, RecursionError):
+        return None
+
+
+def _strings(value: Any) -> Iterator[str]:
+    if not isinstance(value, list):
+        raise ValueError
+    for part in value:
+        if not isinstance(part, str):
+            raise ValueError
+        yield part

@@ -1,0 +1,153 @@
+"""Cells of a sweep in processes of this machine, one line of JSON to each and one back.
+
+A process that dies, of memory for example, fails its cell only: the next cell gets a new process. They stand in
+sessions of their own, so that Ctrl-C is for the parent; without their parent they end by themselves, and their searches
+with them. Run as `python -m glenside.sweep_process`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Generator, Sequence
+from contextlib import suppress
+from dataclasses import asdict
+
+from glenside.ir.errors import BadInput
+from glenside.sweep import Cell, Row, Runner, Stop, optimize_cell
+
+POLL = 0.1  # seconds
+
+
+class CellProcess:
+    """A process that runs one cell at a time. Ended with `end`."""
+
+    def __init__(self) -> None:
+        environment = dict(os.environ, PYTHONPATH=os.pathsep.join(p for p in sys.path if p))
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "glenside.sweep_process"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env=environment,
+            start_new_session=True,
+        )
+        self._buffer = bytearray()
+
+    def fileno(self) -> int:
+        """Ready to be read when there is a part of an answer, or an end."""
+        assert self._process.stdout is not None
+        return self._process.stdout.fileno()
+
+    def start(self, cell: Cell) -> None:
+        """Give it a cell; one that is dead says so when it is read."""
+        assert self._process.stdin is not None
+        with suppress(BrokenPipeError):
+            self._process.stdin.write(json.dumps(cell.as_dict()).encode() + b"\n")
+            self._process.stdin.flush()
+
+    def read(self) -> Row | None:
+        """Called when ready: the row when it is whole, which is a failure when the process has ended."""
+        data = os.read(self.fileno(), 1 << 20)
+        self._buffer += data
+        if self._buffer.endswith(b"\n"):
+            line = bytes(self._buffer)
+            self._buffer.clear()
+            return Row.of_dict(json.loads(line))
+        return None if data else Row(failed=f"its process ended {_how(self._process.wait())}")
+
+    @property
+    def alive(self) -> bool:
+        return self._process.poll() is None
+
+    def end(self) -> None:
+        """End it now."""
+        self._process.kill()
+        self._process.wait()
+        for stream in (self._process.stdin, self._process.stdout):
+            if stream is not None:
+                with suppress(BrokenPipeError):
+                    stream.close()
+
+
+def _how(status: int) -> str:
+    """`by SIGKILL, which is what happens when memory runs out` or `with status 1`."""
+    if status >= 0:
+        return f"with status {status}"
+    try:
+        name = signal.Signals(-status).name
+    except ValueError:
+        name = f"signal {-status}"
+    return f"by {name}{', as when memory runs out' if -status == signal.SIGKILL else ''}"
+
+
+def in_processes(jobs: int) -> Runner:
+    """The runner that keeps up to `jobs` processes busy. Raises BadInput for less than one."""
+    if jobs < 1:
+        raise BadInput(f"--jobs must be at least 1, got {jobs}")
+
+    def run(cells: Sequence[Cell], stop: Stop) -> Generator[tuple[int, Row], None, None]:
+        left = list(range(len(cells)))
+        processes: list[CellProcess] = []
+        idle: list[CellProcess] = []
+        with selectors.DefaultSelector() as busy:
+            try:
+                while (left or busy.get_map()) and not stop():
+                    while left and len(busy.get_map()) < jobs:
+                        if not idle:
+                            idle.append(CellProcess())
+                            processes.append(idle[-1])
+                        process, number = idle.pop(), left.pop(0)
+                        busy.register(process, selectors.EVENT_READ, number)
+                        process.start(cells[number])
+                    for key, _ in busy.select(POLL):
+                        ready = key.fileobj
+                        assert isinstance(ready, CellProcess)
+                        row = ready.read()
+                        if row is None:
+                            continue
+                        busy.unregister(ready)
+                        if ready.alive:
+                            idle.append(ready)
+                        else:
+                            processes.remove(ready)
+                            ready.end()
+                        yield key.data, row
+            finally:
+                for process in processes:
+                    process.end()
+
+    return run
+
+
+def run_in_process(cell: Cell) -> Row:
+    """One cell in a process of its own, waited for."""
+    (answer,) = in_processes(1)([cell], lambda: False)
+    return answer[1]
+
+
+def _end_with(parent: int) -> None:
+    while os.getppid() == parent:
+        time.sleep(POLL)
+    os._exit(1)
+
+
+def main() -> None:
+    """Serve cells from standard input until it ends."""
+    threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
+    out = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # what a library prints is no answer
+    for line in sys.stdin.buffer:
+        row = optimize_cell(Cell.of_dict(json.loads(line)))
+        out.write(json.dumps(asdict(row)).encode() + b"\n")
+        out.flush()
+
+
+if __name__ == "__main__":
+    main()
