@@ -26,7 +26,7 @@ class Answer:
 def question(program: Program, target: Target, limits: Limits, **how: Any) -> str:
     """The key of an answer: of everything that it depends on. Values of constants are not among that."""
     return key_of(
-        program=f"{program.name} {str(program)}",
+        program=f"{program.name} {program!s}",
         names=json.dumps([list(program.layers), dict(program.labels)]),
         target=f"{target.name} {target.description} {target.objectives} {target.max_weight_growth}",
         limits=repr(limits),

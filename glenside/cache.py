@@ -1,8 +1,8 @@
 """Answers kept on disk, so that a second run of the same question is immediate.
 
-One SQLite file, in the folder that $GLENSIDE_CACHE names or in the user's folder for caches. Two processes may use it at
-once. A value is text, compressed, with a checksum of its own; nothing is unpickled or evaluated. A file that cannot be
-read, or was written by another version, is set aside or left alone with one note, and answers are found as without it.
+One SQLite file, in the folder that $GLENSIDE_CACHE names or in the user's folder for caches. Two processes may use it
+at once. A value is text, compressed, with a checksum of its own; nothing is unpickled or evaluated. A file that cannot
+be read is set aside with one note, and answers are found as without it; another version looks for other keys.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import sys
 import time
 import zlib
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from types import TracebackType
@@ -98,7 +99,8 @@ class Cache:
             raise IsADirectoryError(errno.EISDIR, "it is a folder")
         connection = sqlite3.connect(self.path, timeout=_BUSY, isolation_level=None)
         try:
-            connection.execute("PRAGMA journal_mode=WAL")
+            with suppress(sqlite3.OperationalError):  # another process opens it: whatever mode it finds will do
+                connection.execute("PRAGMA journal_mode=WAL")
             connection.execute("PRAGMA synchronous=NORMAL")
             connection.execute(f"CREATE TABLE IF NOT EXISTS answers ({_COLUMNS})")
             connection.execute("SELECT key, value, checksum, size, used FROM answers LIMIT 1").fetchone()

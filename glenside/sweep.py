@@ -262,10 +262,10 @@ def _optimized(cell: Cell) -> Row:
     totals = result.report.totals
     work = totals["cycles"] * target.peak
     verdicts = [row.checked for row in result.report.layers] if cell.check else []
+    counted = ("layers", "mapped", "usual_cycles", "cycles", "lower_bound", "gap", "bytes")
+    counts: dict[str, Any] = {name: totals[name] for name in counted}
     return Row(
-        **{
-            name: totals[name] for name in ("layers", "mapped", "usual_cycles", "cycles", "lower_bound", "gap", "bytes")
-        },
+        **counts,
         utilization=totals["macs"] / work if work else 0.0,
         seconds=result.report.seconds["total"],
         stopped=result.stopped,

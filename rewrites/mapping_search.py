@@ -92,8 +92,8 @@ def cheapest_mapping_is_known() -> tuple[Clause, ...]:
             " (regrouping root 100 m k o (vec-empty))",
         ),
         Clause(
-            f"(regrouping root open m k o plan) {sizes} (slides a i j t d c) (< i open) (= da (dims a)) (= sa (split a))"
-            " (< i sa) (>= j sa) (= h (vec-get da i)) (> h 1) (= w (vec-get da j))",
+            f"(regrouping root open m k o plan) {sizes} (slides a i j t d c) (< i open) (= da (dims a))"
+            " (= sa (split a)) (< i sa) (>= j sa) (= h (vec-get da i)) (> h 1) (= w (vec-get da j))",
             "(window-factor root i j h w (/ t c) (/ d c) m k o plan 2)",
         ),
         Clause(

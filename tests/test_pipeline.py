@@ -109,7 +109,7 @@ def test_what_cannot_be_mapped_comes_out_and_is_named() -> None:
 
 def test_stopping_early_still_gives_a_checked_program() -> None:
     program = gl.parse(DOT, shapes={"a": (5, 40), "b": (30, 40)})
-    for iterations in (1, 4, 9):
+    for iterations in (1, 2, 4):
         result = gl.optimize(program, gl.SystolicArray(4, 4), limits=gl.Limits(iterations=iterations))
         assert result.stopped == "iteration-limit"
         assert result.report.checked == "exact"

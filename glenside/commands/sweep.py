@@ -101,7 +101,7 @@ def _cpus() -> int:
 
 
 def _refuse_paths(*paths: str | None) -> None:
-    from glenside.cli import writable
+    from glenside.commands.output import writable
 
     writable(*paths)
     real = [os.path.realpath(path) for path in paths if path not in (None, "-")]
