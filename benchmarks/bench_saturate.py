@@ -1,7 +1,8 @@
-"""How the search grows: seconds and e-nodes against the number of layers, of tiles, and over array shapes.
+"""How the search grows, tiles as loops against tiles as slices: with tiles, with layers, over array shapes.
 
 Run from the root of the repository: python -m benchmarks.bench_saturate. Writes results/bench_saturate.csv and .png.
-Each figure is the median of three runs in this process: declarations, insertion, saturation and snapshot together.
+Each figure is the median of three runs in this process: taking the program apart, declarations, insertion, saturation
+and snapshot together. The two ways take turns.
 """
 
 from __future__ import annotations
@@ -19,89 +20,110 @@ from glenside.builder import Builder
 from glenside.egraph.encode import program_nodes
 from glenside.egraph.saturation import Limits, Request, Saturation
 from glenside.ir.program import Program
+from glenside.layers import distinct_layers
 from rewrites import of_families
 
 RESULTS = Path(__file__).parent / "results"
 RUNS = 3
+WAYS = ("loops", "slices")
+SLICES_AT_MOST = 6_000  # tiles: more take minutes
 MATMUL = "(compute dot-product (access-cartesian-product (access (access-tensor a) 1) (access (access-tensor b) 1)))"
 
+Figures = tuple[float, int, int, int]
 
-def measured(program: Program, rows: int, columns: int) -> tuple[float, int, int, int]:
-    """(median seconds, e-nodes, e-classes, iterations) of one saturation."""
+
+def search(program: Program, rows: int, columns: int, way: str) -> Figures:
+    """(seconds, e-nodes, e-classes, iterations) of one saturation."""
     target = gl.SystolicArray(rows, columns)
-    seconds = []
-    for _ in range(RUNS):
-        started = time.perf_counter()
-        request = Request.of(
-            program_nodes(program.term), of_families(target.families["slices"]), target.rule_parameters(), Limits()
-        )
-        search = Saturation(request)
-        search.run()
-        snapshot = search.snapshot(program.tensors)
-        seconds.append(time.perf_counter() - started)
-        assert search.progress.stopped == "saturated"
-    return statistics.median(seconds), snapshot.e_nodes, snapshot.e_classes, search.progress.iterations
+    started = time.perf_counter()
+    if way == "loops":
+        layers = distinct_layers(program)
+        nodes = program_nodes(*layers.body, *layers.products)
+    else:
+        nodes = program_nodes(program.term, *program.layers.values())
+    request = Request.of(nodes, of_families(target.families[way]), target.rule_parameters(), Limits())
+    run = Saturation(request)
+    run.run()
+    snapshot = run.snapshot(program.tensors)
+    assert run.progress.stopped == "saturated"
+    return time.perf_counter() - started, snapshot.e_nodes, snapshot.e_classes, run.progress.iterations
+
+
+def tiles(program: Program, rows: int, columns: int) -> int:
+    """Tiles of the usual mapping."""
+    from glenside.mapping import product_sizes
+
+    target = gl.SystolicArray(rows, columns)
+    found = [product_sizes(product) for product in program.layers.values()]
+    return sum(int(target.price(s.groups, s.m, s.k, s.n).tiles) for s in found)
 
 
 def cases() -> list[tuple[str, int, Program, int, int]]:
     """(series, what grows, program, rows, columns)."""
-    network = gl.models.mobilenet_v1()
-    products = list(network.layers.values())
-    found = [("layers", n, Program(products[n - 1]), 64, 64) for n in (1, 2, 4, 7, 11, 14, 18, 21, 25, 28)]
-    found += [("equal layers in a chain", n, dense_chain(n), 64, 64) for n in (1, 2, 4, 8, 16, 28, 56)]
-    for side in (2, 4, 8, 16, 32, 64):
+    found = []
+    for side in (1, 2, 4, 8, 16, 32, 64, 128):
         sizes = {"a": (49, 64 * side), "b": (64 * side, 64 * side)}
         found.append(("tiles of one layer", side * side, gl.parse(MATMUL, shapes=sizes), 64, 64))
-    for rows, columns in ((32, 32), (24, 40), (64, 64), (128, 32), (32, 128), (128, 128), (256, 256)):
-        found.append((f"mobilenet-v1 on {rows}x{columns}", rows * columns, network, rows, columns))
+    found += [("different layers in a chain", n, dense_chain(n, 8), 64, 64) for n in (1, 2, 4, 8, 16, 32, 64)]
+    found += [("equal layers in a chain", n, dense_chain(n, 0), 64, 64) for n in (1, 2, 4, 8, 16, 32, 64)]
+    network = gl.models.mobilenet_v1()
+    for rows, columns in ((8, 8), (16, 16), (32, 32), (24, 40), (64, 64), (128, 32), (32, 128), (128, 128), (256, 256)):
+        found.append((f"mobilenet-v1 on {rows}x{columns}", tiles(network, rows, columns), network, rows, columns))
     return found
 
 
-def dense_chain(layers: int) -> Program:
-    """Dense layers of 64 tiles each, every one with weights of its own, relu between them."""
+def dense_chain(layers: int, step: int) -> Program:
+    """Dense layers, every one with weights of its own, `step` wider than the one before, relu between them."""
     builder = Builder("chain")
     x = builder.input("x", (49, 512))
     for i in range(layers):
-        x = builder.relu(builder.linear(x, builder.constant(f"w{i}", (512, 512))))
+        k, n = 512 + step * i, 512 + step * (i + 1)
+        x = builder.relu(builder.linear(x, builder.constant(f"w{i}", (n, k))))
     return builder.finish(x)
 
 
 def main() -> None:
     """Measure, print and write the table and the plot."""
-    table = []
+    table: list[tuple[str, int, str, float, int, int, int]] = []
     for series, size, program, rows, columns in cases():
-        seconds, e_nodes, e_classes, iterations = measured(program, rows, columns)
-        table.append((series, size, f"{seconds:.3f}", e_nodes, e_classes, iterations))
-        print(f"{series:<28}{size:>7}{seconds:>9.3f} s{e_nodes:>9} e-nodes{iterations:>4} iterations", flush=True)
+        ways = [way for way in WAYS if way == "loops" or tiles(program, rows, columns) <= SLICES_AT_MOST]
+        runs: dict[str, list[Figures]] = {way: [] for way in ways}
+        for _ in range(RUNS):
+            for way in ways:
+                runs[way].append(search(program, rows, columns, way))
+        for way in ways:
+            seconds = statistics.median(figures[0] for figures in runs[way])
+            table.append((series, size, way, round(seconds, 3), *runs[way][0][1:]))
+            print(f"{series:<30}{size:>8} {way:<7}{seconds:>8.3f} s{runs[way][0][1]:>9} e-nodes", flush=True)
     RESULTS.mkdir(exist_ok=True)
     machine = f"{os.cpu_count()} cores, Python {platform.python_version()}, egglog {version('egglog')}"
     with open(RESULTS / "bench_saturate.csv", "w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
-        writer.writerow(["series", "size", "median seconds", "e-nodes", "e-classes", "iterations", machine])
+        writer.writerow(["series", "size", "blocking", "median seconds", "e-nodes", "e-classes", "iterations", machine])
         writer.writerows(table)
     plot(table, machine)
 
 
-def plot(table: list[tuple[str, int, str, int, int, int]], machine: str) -> None:
-    """One panel for each thing that grows: seconds on the left axis, e-nodes on the right."""
-    import matplotlib
+def plot(table: list[tuple[str, int, str, float, int, int, int]], machine: str) -> None:
+    """Seconds above, e-nodes below; one column for each thing that grows."""
+    from matplotlib.figure import Figure
 
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    figure, panels = pyplot.subplots(1, 3, figsize=(14, 4), layout="constrained")
-    for panel, series in zip(panels, ("layers", "equal layers in a chain", "tiles of one layer"), strict=True):
-        rows = [row for row in table if row[0] == series]
-        sizes = [row[1] for row in rows]
-        (one,) = panel.plot(sizes, [float(row[2]) for row in rows], "o-", color="tab:blue", label="seconds")
-        other = panel.twinx()
-        (two,) = other.plot(sizes, [row[3] for row in rows], "s--", color="tab:orange", label="e-nodes")
-        panel.set(
-            xlabel="first layers of MobileNetV1" if series == "layers" else series, ylabel="seconds", ylim=(0, None)
-        )
-        other.set(ylabel="e-nodes", ylim=(0, None))
-        panel.legend(handles=[one, two], loc="upper left")
-    figure.suptitle(f"How saturation grows on a 64x64 array ({machine})")
+    names = ("tiles of one layer", "different layers in a chain", "equal layers in a chain")
+    figure = Figure(figsize=(13, 6.5), layout="constrained")
+    panels = figure.subplots(2, len(names), sharex="col")
+    looks = {"loops": {"marker": "o", "color": "black"}, "slices": {"marker": "s", "color": "0.6", "linestyle": "--"}}
+    for column, name in enumerate(names):
+        for row, (place, what) in enumerate(((3, "seconds"), (4, "e-nodes"))):
+            panel = panels[row][column]
+            for way, look in looks.items():
+                points = [(r[1], r[place]) for r in table if r[0] == name and r[2] == way]
+                panel.plot([p[0] for p in points], [p[1] for p in points], label=f"tiles as {way}", **look)
+            panel.set(ylabel=what, yscale="log", xscale="log" if column == 0 else "linear")
+            panel.grid(color="0.88")
+            if row:
+                panel.set_xlabel(name)
+    panels[0][0].legend()
+    figure.suptitle(f"How the search grows on a 64x64 array ({machine})")
     figure.savefig(RESULTS / "bench_saturate.png", dpi=110)
 
 

@@ -138,8 +138,8 @@ def comparison_figure(report: Report) -> Any:
     shares = [
         (100 * row.macs / (row.usual_cycles * p), 100 * row.utilization) for row, p in zip(rows, peak, strict=True)
     ]
-    lower.plot(places, [u for u, _ in shares], "o--", color="0.55", label="usual", markersize=4)
-    lower.plot(places, [b for _, b in shares], "s-", color="black", label="best", markersize=4)
+    lower.plot(places, [u for u, _ in shares], "o", color="0.55", label="usual", markersize=4)
+    lower.plot(places, [b for _, b in shares], "s", color="black", label="best", markersize=4)
     lower.set(ylabel="utilization, %", ylim=(0, 105), xlim=(-0.7, len(rows) - 0.3))
     lower.set_xticks(list(places), [row.name for row in rows], rotation=90, fontsize=8)
     for axes in (upper, lower):

@@ -86,9 +86,18 @@ def test_every_sample_program_is_tensorized(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("stage", STAGES)
 def test_every_stage_is_printed(stage: str, program: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run("optimize", program, "--target", "systolic-array:4x2", "--emit", stage) == 0
+    weights = program.with_suffix(".npz")
+    np.savez(weights, b=np.ones((7, 9), np.float32))
+    more = ("--weights", weights) if stage == "folded" else ()
+    assert run("optimize", program, "--target", "systolic-array:4x2", "--emit", stage, *more) == 0
     out = capsys.readouterr().out
-    start = {"typed": "; product-1", "egraph": "digraph", "extracted": "(constant", "report": "{"}[stage]
+    start = {
+        "typed": "; product-1",
+        "egraph": "digraph",
+        "extracted": "(constant",
+        "folded": "(constant",
+        "report": "{",
+    }[stage]
     assert out.startswith(start)
 
 

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from glenside.target import Target
 
 UNMAPPED, INTERRUPTED = 1, 130
-STAGES = ("typed", "egraph", "extracted", "report")
+STAGES = ("typed", "egraph", "extracted", "folded", "report")
 
 
 def tensorize(
@@ -99,7 +99,7 @@ def optimize(
     objective: Objective = None,
     max_rows: MaxRows = None,
     max_weight_growth: Growth = None,
-    emit: Annotated[str, typer.Option("--emit", help="typed, egraph, extracted or report.")] = "extracted",
+    emit: Annotated[str, typer.Option("--emit", help="typed, egraph, extracted, folded or report.")] = "extracted",
     output: Output = None,
     shapes: Shapes = None,
     shape: Shape = None,
@@ -132,10 +132,10 @@ def optimize(
         write_json(result.report.as_dict(), output or "-")
     elif emit == "egraph":
         emit_egraph(result, output)
-    elif output is None:
-        print(str(result.program), end="")
     else:
-        save_program(result.program, output)
+        from glenside.folding import fold
+
+        save_program(fold(result.program) if emit == "folded" else result.program, output or "-")
     _finish(result, checked=emit != "egraph")
 
 

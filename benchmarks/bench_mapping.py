@@ -1,0 +1,76 @@
+"""What the mappings found take: every built-in network, against the usual mapping and against brute force.
+
+Run from the root of the repository: python -m benchmarks.bench_mapping. Writes results/bench_mapping.csv. Brute force
+is what a user would otherwise write: all window factors, pack sizes and operand orders of each layer, priced by the
+formula (tests/mapping_oracle.py); it finds numbers, not programs. Saturation is measured in the search process.
+"""
+
+from __future__ import annotations
+
+import csv
+import os
+import platform
+import sys
+import time
+from importlib.metadata import version
+from pathlib import Path
+
+import glenside as gl
+from glenside.models import models
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
+
+import mapping_oracle as oracle
+
+RESULTS = Path(__file__).parent / "results"
+ARRAYS = ((8, 8), (16, 16), (32, 32), (64, 64), (128, 128), (256, 256), (32, 128), (24, 40))
+
+
+def main() -> None:
+    """Measure, print and write the table."""
+    machine = f"{os.cpu_count()} cores, Python {platform.python_version()}, egglog {version('egglog')}"
+    names = "network rows columns layers distinct usual best times-fewer brute-force worse-layers gap weights-times"
+    names += " e-nodes saturate extract brute-force-seconds"
+    table: list[tuple[object, ...]] = []
+    print(names)
+    for name in models():
+        program = gl.models.load(name)
+        layers = list(oracle.layers_of(program).values())
+        for rows, columns in ARRAYS:
+            result = gl.optimize(program, gl.SystolicArray(rows, columns), verify=False)
+            started = time.perf_counter()
+            brute = [oracle.best(layer, rows, columns).cycles for layer in layers]
+            seconds = time.perf_counter() - started
+            report, totals = result.report, result.report.totals
+            worse = sum(row.cycles > least for row, least in zip(report.layers, brute, strict=True))
+            assert totals["mapped"] == totals["layers"], (name, rows, columns)
+            table.append(
+                (
+                    name,
+                    rows,
+                    columns,
+                    totals["layers"],
+                    report.distinct,
+                    totals["usual_cycles"],
+                    totals["cycles"],
+                    f"{totals['usual_cycles'] / totals['cycles']:.2f}",
+                    sum(brute),
+                    worse,
+                    totals["gap"],
+                    f"{totals['mapped_weight_bytes'] / totals['weight_bytes']:.2f}",
+                    report.e_nodes,
+                    f"{report.seconds['saturate']:.2f}",
+                    f"{report.seconds['extract']:.2f}",
+                    f"{seconds:.2f}",
+                )
+            )
+            print(*table[-1], flush=True)
+    RESULTS.mkdir(exist_ok=True)
+    with open(RESULTS / "bench_mapping.csv", "w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow([*names.split(), machine])
+        writer.writerows(table)
+
+
+if __name__ == "__main__":
+    main()

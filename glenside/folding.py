@@ -1,0 +1,68 @@
+"""Folding: what is computed from constants alone becomes a constant, in a step of its own that one can see."""
+
+from __future__ import annotations
+
+from glenside.ir.errors import BadInput
+from glenside.ir.interpreter import evaluate
+from glenside.ir.operand import Array
+from glenside.ir.program import Program
+from glenside.ir.term import Term, build, make, postorder, weave
+from glenside.ir.types import AccessType, Tensor
+
+
+def fold(program: Program) -> Program:
+    """The program with each largest term over constants alone replaced by a constant that holds its value.
+
+    Weights that a mapping has rearranged are such terms. Raises BadInput for a constant whose value is not known.
+    """
+    constant = _constant_terms(program)
+    roots = (program.term, *program.layers.values())
+    inside = {child for term in postorder(*roots) if constant[term] for child in term.children}
+    outside = {child for term in postorder(*roots) if not constant[term] for child in term.children} | set(roots)
+    largest = [t for t in postorder(*roots) if constant[t] and (t not in inside or t in outside) and not _plain(t)]
+    largest = [t for t in largest if isinstance(t.type, AccessType)]
+    _require_values(program, largest)
+    taken = set(program.tensors)
+    names: dict[Term, str] = {}
+    for number, term in enumerate(largest, 1):
+        name = f"folded.{number}"
+        while name in taken:
+            name += "'"
+        names[term] = name
+    values: dict[str, Array] = {}
+    for term in largest:
+        (values[names[term]],) = evaluate([term], program.constants)
+    done: dict[Term, Term] = {}
+    for term in postorder(*roots):
+        if term in names:
+            leaf = build("access-tensor", Tensor(names[term], term.access.dims, term.access.dtype, constant=True))
+            done[term] = build("access", leaf, term.access.split) if term.access.split else leaf
+        else:
+            children = [done[c] for c in term.children]
+            same = all(a is b for a, b in zip(children, term.children, strict=True))
+            done[term] = term if same else make(term.operator, weave(term.operator, children, term.attributes))
+    layers = {name: done[term] for name, term in program.layers.items()}
+    kept = {n: program.constants[n] for n in Program(done[program.term]).constants_declared if n in program.constants}
+    return Program(done[program.term], program.name, layers, program.labels, {**kept, **values})
+
+
+def _constant_terms(program: Program) -> dict[Term, bool]:
+    found: dict[Term, bool] = {}
+    for term in postorder(program.term, *program.layers.values()):
+        tensor = term.attributes[0] if term.operator.name == "access-tensor" else None
+        found[term] = (not isinstance(tensor, Tensor) or tensor.constant) and all(found[c] for c in term.children)
+    return found
+
+
+def _plain(term: Term) -> bool:
+    """A tensor, or a number that takes no memory, under any split: nothing to fold."""
+    while term.operator.name == "access":
+        term = term.children[0]
+    return not term.children
+
+
+def _require_values(program: Program, terms: list[Term]) -> None:
+    for term in postorder(*terms):
+        if term.operator.name == "access-tensor" and isinstance(tensor := term.attributes[0], Tensor):
+            if tensor.name not in program.constants:
+                raise BadInput(f"folding requires the value of the constant {tensor.name}; give it with --weights")
