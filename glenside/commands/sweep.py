@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from glenside.sweep import Cell, Row, Runner
+    from glenside.sweep_history import History
 
     Finished = Sequence[tuple[Cell, Row]]
 
@@ -123,7 +124,7 @@ def _interruptible() -> Iterator[Callable[[], bool]]:
 
 
 @contextmanager
-def _progress(wanted: Sequence[Cell], history: Any) -> Iterator[Callable[[Cell, Row], None]]:
+def _progress(wanted: Sequence[Cell], history: History | None) -> Iterator[Callable[[Cell, Row], None]]:
     """A line on standard error that counts cells, on a terminal only."""
     if not sys.stderr.isatty():
         yield lambda *_: None
