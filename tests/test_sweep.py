@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Generator, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -113,7 +113,7 @@ def test_the_table_has_a_row_for_each_cell_in_order(
 
 
 def test_answers_are_the_same_in_this_process_and_in_others(programs: list[str]) -> None:
-    wanted = cells(programs, "4x2,8x8", "cycles;bytes")
+    wanted = cells(programs, "4x2", "cycles;bytes")
     here = [optimize_cell(cell) for cell in wanted]
     assert all(row.ok for row in here)
     for jobs in (1, 3):
@@ -144,7 +144,8 @@ def test_finished_cells_are_not_run_again(programs: list[str], tmp_path: Path) -
     # A check that was not made is made; an answer that is checked serves unchecked, too.
     assert known.row(replace(more[0], check=True)) is None
     known.append(more[0], replace(first.row, checked="exact"))
-    assert History(path).row(more[0]) == History(path).row(replace(more[0], check=True)) != None  # noqa: E711
+    checked = replace(first.row, checked="exact")
+    assert [History(path).row(replace(more[0], check=check)) for check in (False, True)] == [checked, checked]
 
 
 def test_a_failure_is_a_row_and_is_tried_again(
@@ -379,10 +380,10 @@ def test_a_plot_shows_complete_cells_with_marks_and_lines_that_differ(programs: 
     assert [panel.get_title() for panel in panels] == ["small", "large"]
     for panel in panels:
         assert panel.get_yscale() == "log"
-        assert [label.get_text() for label in panel.get_xticklabels()] == ["4x4", "8x2", "16x16"] or True
+        assert [label.get_text() for label in panel.get_xticklabels()] == ["4x4", "8x2", "16x16"]
         lines = panel.get_lines()
         assert [list(line.get_ydata()) for line in lines] == [[900, 900], [300, 300], [300, 300]]
-        assert [list(line.get_xdata()) for line in lines] == [[1, 2]] * 3 or [list(lines[0].get_xdata())] * 3
+        assert [list(line.get_xdata()) for line in lines] == [[0, 2]] * 3
         assert len({line.get_marker() for line in lines}) == len({line.get_linestyle() for line in lines}) == 3
     assert len(figure.legends[0].get_texts()) == 3
     for name in ("a.svg", "b.svg"):
@@ -417,7 +418,7 @@ def test_what_is_no_scheduler_is_refused_soon(says: bytes, monkeypatch: pytest.M
 
         def serve() -> None:
             connection, _ = server.accept()
-            with connection:
+            with connection, suppress(ConnectionResetError):
                 connection.sendall(says)
                 connection.recv(1)
 
