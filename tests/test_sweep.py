@@ -6,31 +6,26 @@ import importlib.util
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Generator, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import asdict, replace
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from sweep_programs import DOT, HANG, sample_programs, without_seconds
 
-from glenside import cli, sweep_cluster
+from glenside import cli
 from glenside.commands import sweep as command
-from glenside.ir.errors import BadInput
 from glenside.plots import sweep_figure, write_sweep_plot
 from glenside.sweep import Cell, Row, Stop, cells, code_fingerprint, optimize_cell, sweep
 from glenside.sweep_history import History
 from glenside.sweep_process import CellProcess, in_processes
 
-DOT = "(compute dot-product (access-cartesian-product (access (access-tensor a) 1) (access (access-tensor b) 1)))"
-HANG = 60  # seconds after which a test says that something hangs
 NO_CLUSTER = importlib.util.find_spec("distributed") is None
-needs_cluster = pytest.mark.skipif(NO_CLUSTER, reason="the package distributed is not installed")
 
 
 def run(*arguments: object) -> int:
@@ -46,17 +41,9 @@ def run(*arguments: object) -> int:
     return 0
 
 
-def without_seconds(rows: Sequence[Row | None]) -> list[dict[str, Any]]:
-    return [asdict(replace(row, seconds=0.0)) for row in rows if row is not None]
-
-
 @pytest.fixture
 def programs(tmp_path: Path) -> list[str]:
-    """Two programs with sizes that share nothing."""
-    for name, (m, k, n) in {"small": (5, 9, 7), "large": (40, 33, 20)}.items():
-        text = f"(input a (shape {m} {k})) (constant b (shape {n} {k})) {DOT}"
-        (tmp_path / f"{name}.glenside").write_text(text)
-    return [str(tmp_path / "small.glenside"), str(tmp_path / "large.glenside")]
+    return sample_programs(tmp_path)
 
 
 class Counting:
@@ -324,7 +311,7 @@ def test_files_of_one_name_are_told_apart(programs: list[str], tmp_path: Path) -
 
 
 def test_ctrl_c_keeps_finished_cells_and_leaves_no_process(programs: list[str], tmp_path: Path) -> None:
-    """The small programs are done, the networks would take minutes: the small ones are printed, the status is 130."""
+    """The small programs are done, seven networks are not: what is finished is printed, the status is 130."""
     out = tmp_path / "s.jsonl"
     words = ["sweep", *programs, "mobilenet-v1", "--arrays", "4x4,5x5,6x6,7x7,9x9,10x10,11x11", "--check", "-o", out]
     environment = dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path), SWEEP_TEST=str(tmp_path))
@@ -407,117 +394,3 @@ def test_distributed_is_loaded_for_a_cluster_only(programs: list[str]) -> None:
     )
     environment = dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path))
     assert subprocess.run([sys.executable, "-c", code], env=environment, timeout=HANG).returncode == 0
-
-
-@needs_cluster
-@pytest.mark.parametrize("says", [b"", b"HTTP/1.1 400 Bad Request\r\n"], ids=["nothing", "something else"])
-def test_what_is_no_scheduler_is_refused_soon(says: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sweep_cluster, "CONNECT_SECONDS", 0.5)
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        address = f"tcp://127.0.0.1:{server.getsockname()[1]}"
-
-        def serve() -> None:
-            connection, _ = server.accept()
-            with connection, suppress(ConnectionResetError):
-                connection.sendall(says)
-                connection.recv(1)
-
-        thread = threading.Thread(target=serve, daemon=True)
-        thread.start()
-        started = time.monotonic()
-        with pytest.raises(BadInput, match="no scheduler at tcp"), sweep_cluster.on_cluster(address):
-            pass
-        assert time.monotonic() - started < HANG / 4
-        thread.join(HANG)
-
-
-class Cluster:
-    """A scheduler and two workers, each a process, on this machine."""
-
-    def __init__(self, folder: Path, workers: int = 2) -> None:
-        with socket.create_server(("127.0.0.1", 0)) as server:
-            self.address = f"tcp://127.0.0.1:{server.getsockname()[1]}"
-        self._folder = folder
-        self.scheduler = self._start("dask_scheduler", "--host", "127.0.0.1", "--port", self.address.split(":")[-1])
-        self.workers = [
-            self._start("dask_worker", self.address, "--no-nanny", "--nthreads", "1") for _ in range(workers)
-        ]
-
-    def _start(self, module: str, *words: str) -> subprocess.Popen[bytes]:
-        environment = dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path))
-        return subprocess.Popen(
-            [sys.executable, "-m", f"distributed.cli.{module}", *words, "--no-dashboard"],
-            cwd=self._folder,
-            env=environment,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
-
-    def end(self) -> None:
-        for process in (*self.workers, self.scheduler):
-            process.kill()
-            process.wait()
-
-
-@pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[Cluster]:
-    made = Cluster(tmp_path)
-    try:
-        deadline = time.monotonic() + HANG
-        while time.monotonic() < deadline:
-            try:
-                socket.create_connection(("127.0.0.1", int(made.address.split(":")[-1])), timeout=1).close()
-                break
-            except OSError:
-                time.sleep(0.1)
-        yield made
-    finally:
-        made.end()
-
-
-@needs_cluster
-@pytest.mark.slow
-def test_a_cluster_that_loses_a_worker_still_gives_every_row(cluster: Cluster, programs: list[str]) -> None:
-    wanted = cells([*programs, "mobilenet-v1"], "16x16,32x32", "cycles;bytes", ["resolution=32"])
-    here = sweep(wanted, in_processes(2))
-    killed: list[Row] = []
-
-    def on_row(_: Cell, row: Row) -> None:
-        if not killed:
-            cluster.workers[0].kill()
-        killed.append(row)
-
-    with sweep_cluster.on_cluster(cluster.address) as runner:
-        rows = sweep(wanted, runner, on_row=on_row)
-    assert cluster.workers[0].wait(HANG) == -signal.SIGKILL
-    assert all(row is not None and row.ok for row in rows)
-    assert without_seconds(rows) == without_seconds(here)
-
-
-@needs_cluster
-@pytest.mark.slow
-def test_a_scheduler_that_goes_away_is_a_reason_and_not_a_hang(cluster: Cluster, programs: list[str]) -> None:
-    wanted = cells([*programs, "mobilenet-v1"], "16x16,32x32", "cycles;bytes", ["resolution=32"])
-    with sweep_cluster.on_cluster(cluster.address) as runner:
-        rows = sweep(wanted, runner, on_row=lambda *_: cluster.scheduler.kill())
-    assert all(row is not None for row in rows)
-    assert {row.failed for row in rows if row is not None} == {"", "the scheduler went away"}
-
-
-@needs_cluster
-@pytest.mark.slow
-def test_a_cluster_without_workers_is_refused_or_a_reason(
-    cluster: Cluster, programs: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sweep_cluster, "LONELY_SECONDS", 4.0)
-
-    def on_row(*_: object) -> None:
-        for worker in cluster.workers:
-            worker.kill()
-
-    wanted = cells([*programs, "mobilenet-v1"], "16x16,32x32", "cycles;bytes", ["resolution=32"])
-    with sweep_cluster.on_cluster(cluster.address) as runner:
-        rows = sweep(wanted, runner, on_row=on_row)
-    assert "the cluster had no workers for 4 s" in {row.failed for row in rows if row is not None}
-    with pytest.raises(BadInput, match="has no workers"), sweep_cluster.on_cluster(cluster.address):
-        pass
