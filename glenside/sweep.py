@@ -176,7 +176,7 @@ def cells(
     models = _models(sources, values, shapes, shape)
     for what, given in (
         ("parameter", [pair(text, "--set")[0] for text in parameters]),
-        ("model", [text or model for model, text, _ in models]),
+        ("model", [source if text else model for source, (model, text, _) in zip(sources, models, strict=True)]),
         ("array", [f"{r}x{c}" for r, c in known_sizes]),
         ("list of objectives", [",".join(names) for names in wanted]),
     ):
@@ -216,8 +216,7 @@ def _models(
 def _refuse_twice(what: str, given: Sequence[str]) -> None:
     twice = next((name for name, count in Counter(given).items() if count > 1), None)
     if twice is not None:
-        brief = twice if len(twice) <= 60 and twice.isprintable() else "one program"
-        raise BadInput(f"a sweep requires each {what} once, got {brief} twice")
+        raise BadInput(f"a sweep requires each {what} once, got {twice} twice")
 
 
 @cache
@@ -262,10 +261,14 @@ def _optimized(cell: Cell) -> Row:
     totals = result.report.totals
     work = totals["cycles"] * target.peak
     verdicts = [row.checked for row in result.report.layers] if cell.check else []
-    counted = ("layers", "mapped", "usual_cycles", "cycles", "lower_bound", "gap", "bytes")
-    counts: dict[str, Any] = {name: totals[name] for name in counted}
     return Row(
-        **counts,
+        layers=totals["layers"],
+        mapped=totals["mapped"],
+        usual_cycles=totals["usual_cycles"],
+        cycles=totals["cycles"],
+        lower_bound=totals["lower_bound"],
+        gap=totals["gap"],
+        bytes=totals["bytes"],
         utilization=totals["macs"] / work if work else 0.0,
         seconds=result.report.seconds["total"],
         stopped=result.stopped,

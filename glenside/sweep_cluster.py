@@ -135,7 +135,7 @@ def _answers(client: Any, waiting: dict[int, Any], stop: Stop) -> Iterator[tuple
 
 
 def _row(future: Any) -> Row | None:
-    """The row of a finished future, or None when its worker was lost before that: it runs again."""
+    """The row of a finished future; None when its worker was lost before the row was fetched, so it runs again."""
     try:
         return Row.of_dict(future.result(timeout=FETCH_SECONDS))
     except TimeoutError:

@@ -10,7 +10,6 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -21,10 +20,15 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from glenside.sweep import Cell, Row, Runner
+    from glenside.sweep_history import History
 
     Finished = Sequence[tuple[Cell, Row]]
 
 INCOMPLETE, INTERRUPTED = 1, 130
+_COLUMNS = (
+    *("model", "array", "objective", "layers mapped", "usual cycles", "best cycles", "ratio"),
+    *("util %", "gap %", "bytes", "seconds"),
+)
 
 Sources = Annotated[list[str], typer.Argument(metavar="MODEL...", help="Built-in models and .glenside files.")]
 Arrays = Annotated[str, typer.Option("--arrays", metavar="RxC,..", help="Such as 16x16,32x128.")]
@@ -123,7 +127,7 @@ def _interruptible() -> Iterator[Callable[[], bool]]:
 
 
 @contextmanager
-def _progress(wanted: Sequence[Cell], history: Any) -> Iterator[Callable[[Cell, Row], None]]:
+def _progress(wanted: Sequence[Cell], history: History | None) -> Iterator[Callable[[Cell, Row], None]]:
     """A line on standard error that counts cells, on a terminal only."""
     if not sys.stderr.isatty():
         yield lambda *_: None
@@ -162,22 +166,24 @@ def _write_json(finished: Finished, interrupted: bool, path: str) -> None:
 def sweep_table(finished: Finished, check: bool) -> Table:
     """One row for each cell; a column of notes where there is one to make."""
     from rich import box
+    from rich.markup import escape
     from rich.table import Table
 
-    table = Table(box=box.SIMPLE, pad_edge=False)
-    table.add_column("model", overflow="fold")
-    table.add_column("array", no_wrap=True)
-    table.add_column("objective", no_wrap=True)
-    for name in ("layers mapped", "usual cycles", "best cycles", "usual/best", "util %", "gap %", "bytes", "seconds"):
-        table.add_column(name, justify="right", no_wrap=True)
     noted = any(row.note() for _, row in finished)
-    for name in (*(("checked",) if check else ()), *(("note",) if noted else ())):
-        table.add_column(name, overflow="fold")
-    for cell, row in finished:
-        values = [Path(cell.model).as_posix(), cell.array, cell.objective, *_numbers(row)]
-        values += [row.checked] if check else []
-        values += [row.note()] if noted else []
-        table.add_row(*map(_plain, values), style=None if row.ok else "yellow")
+    lines = [
+        [cell.model, cell.array, cell.objective, *_numbers(row), *([row.checked] if check else [])]
+        for cell, row in finished
+    ]
+    names = [*_COLUMNS, *(["checked"] if check else [])]
+    table = Table(box=box.SIMPLE, pad_edge=False)
+    for name, column in zip(names, zip(*lines, strict=True), strict=True):
+        whole = 0 if name in ("model", "checked") else max(map(len, column))  # a number is never cut
+        table.add_column(name, justify="right" if name in _COLUMNS[3:] else "left", min_width=whole, overflow="fold")
+    if noted:
+        table.add_column("note", min_width=20, overflow="fold")
+    for line, (_, row) in zip(lines, finished, strict=True):
+        values = [*line, *([row.note()] if noted else [])]
+        table.add_row(*map(escape, values), style=None if row.ok else "yellow")
     return table
 
 
@@ -196,20 +202,14 @@ def _numbers(row: Row) -> list[str]:
     ]
 
 
-def _plain(text: str) -> str:
-    from rich.markup import escape
-
-    return escape(text)
-
-
 def _print(finished: Finished, wanted: int, check: bool) -> None:
     from glenside.table import console
 
     out = console()
     if finished:
         table = sweep_table(finished, check)
-        # On a narrow terminal lines wrap; a number is never cut.
-        out.width = max(out.width, out.measure(table).minimum)
+        # Where a terminal is narrower than that, its lines wrap.
+        out.width = max(out.width, out.measure(table, options=out.options.update(max_width=1_000)).minimum)
         out.print(table)
     failed = sum(bool(row.failed) for _, row in finished)
     if failed:
