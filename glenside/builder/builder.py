@@ -32,6 +32,12 @@ class Builder:
     compute = staticmethod(pointwise.compute)
     relu = staticmethod(pointwise.relu)
     relu6 = staticmethod(pointwise.relu6)
+    scalar = staticmethod(pointwise.scalar)
+    sigmoid = staticmethod(pointwise.sigmoid)
+    hard_sigmoid = staticmethod(pointwise.hard_sigmoid)
+    hard_swish = staticmethod(pointwise.hard_swish)
+    gelu = staticmethod(pointwise.gelu)
+    layer_norm = staticmethod(pointwise.layer_norm)
     batch_norm = staticmethod(pointwise.batch_norm)
     softmax = staticmethod(pointwise.softmax)
     max_pool = staticmethod(windows.max_pool)
@@ -41,6 +47,10 @@ class Builder:
     transpose = staticmethod(layout.transpose)
     pad = staticmethod(layout.pad)
     broadcast = staticmethod(layout.broadcast)
+    concatenate = staticmethod(layout.concatenate)
+    cut = staticmethod(layout.cut)
+    upsample = staticmethod(layout.upsample)
+    gather = staticmethod(layout.gather)
 
     def __init__(self, name: str = "program") -> None:
         self.name = name

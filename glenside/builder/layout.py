@@ -61,6 +61,36 @@ def broadcast(x: Term, dims: Sequence[int]) -> Term:
     return x if x.access.dims == tuple(dims) else build("access-broadcast", x, ((), dims))
 
 
+def concatenate(parts: Sequence[Term], axis: int) -> Term:
+    """All parts, one after the other along one axis."""
+    require(len(parts) > 0, "concatenate", "at least one part", len(parts))
+    whole = split_at(parts[0], 0)
+    for part in parts[1:]:
+        whole = build("access-concatenate", whole, split_at(part, 0), axis)
+    return whole
+
+
+def cut(x: Term, axis: int, lo: int, hi: int) -> Term:
+    """Elements lo to hi - 1 of one axis."""
+    return build("access-slice", split_at(x, 0), axis, lo, hi)
+
+
+def upsample(x: Term, factor: int) -> Term:
+    """()(N C d..) -> ()(N C factor * d..): every element repeated along each axis behind the channels."""
+    require(x.access.rank >= 3 and factor >= 1, "upsample", "x of ()(N C d..) and a factor of at least 1", x.access)
+    apart, wide, whole = list(x.access.dims[:2]), list(x.access.dims[:2]), list(x.access.dims[:2])
+    for size in x.access.dims[2:]:
+        apart += [size, 1]
+        wide += [size, factor]
+        whole.append(size * factor)
+    return reshape(build("access-broadcast", reshape(x, apart), ((), wide)), whole)
+
+
+def gather(table: Term, indices: Term, axis: int = 0) -> Term:
+    """The elements of one axis at computed indices: rows of an embedding, for axis 0."""
+    return build("access-gather", split_at(table, 0), split_at(indices, 0), axis)
+
+
 def common_dims(operation: str, *dims: Sequence[int]) -> Dims:
     """The dims that all of these broadcast to, aligned at the last axis."""
     rank = max(map(len, dims))

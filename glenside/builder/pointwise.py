@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from glenside.builder.layout import broadcast, channel_vector, common_dims, split_at, transpose
+from glenside.builder.layout import broadcast, channel_vector, common_dims, reshape, split_at, transpose
 from glenside.ir.operator import require
 from glenside.ir.term import Term, build
 
@@ -46,6 +46,48 @@ def relu(x: Term) -> Term:
 def relu6(x: Term) -> Term:
     """min(max(x, 0), 6)."""
     return compute("(clip 0 6)", x)
+
+
+def scalar(value: float | str, like: Term) -> Term:
+    """One number, of the dtype of another term."""
+    return build("full", (), value, like.access.dtype)
+
+
+def sigmoid(x: Term) -> Term:
+    """1 / (1 + exp(-x))."""
+    return compute("sigmoid", x)
+
+
+def hard_sigmoid(x: Term) -> Term:
+    """min(max(x + 3, 0), 6) / 6."""
+    return divide(relu6(add(x, scalar(3, x))), scalar(6, x))
+
+
+def hard_swish(x: Term) -> Term:
+    """x * hard_sigmoid(x)."""
+    return multiply(x, hard_sigmoid(x))
+
+
+def gelu(x: Term) -> Term:
+    """x * (1 + erf(x / sqrt(2))) / 2, with the square root to 17 digits."""
+    return multiply(
+        x, divide(add(compute("erf", divide(x, scalar("1.4142135623730951", x))), scalar(1, x)), scalar(2, x))
+    )
+
+
+def layer_norm(x: Term, gamma: Term, beta: Term, eps: float | str = "1e-5") -> Term:
+    """(x - mean) / sqrt(variance + eps) * gamma + beta over the last axis; gamma and beta of ()(that axis)."""
+    fits = x.access.rank >= 1 and gamma.access.dims == beta.access.dims == x.access.dims[-1:]
+    require(fits, "layer norm", "gamma and beta of x's last axis", f"{x.access}, {gamma.access} and {beta.access}")
+    centred = subtract(x, _mean_of_last(x))
+    variance = _mean_of_last(multiply(centred, centred))
+    return add(multiply(divide(centred, compute("sqrt", add(variance, scalar(eps, x)))), gamma), beta)
+
+
+def _mean_of_last(x: Term) -> Term:
+    """()(.. n) -> ()(.. 1)."""
+    mean = build("compute", "reduce-mean", split_at(x, x.access.rank - 1))
+    return reshape(mean, (*mean.access.dims, 1))
 
 
 def batch_norm(x: Term, gamma: Term, beta: Term, mean: Term, var: Term, eps: float | str = 1e-5) -> Term:

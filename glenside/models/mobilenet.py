@@ -1,20 +1,41 @@
-"""MobileNetV1: https://arxiv.org/abs/1704.04861, table 1."""
+"""MobileNets: V1 https://arxiv.org/abs/1704.04861, V2 https://arxiv.org/abs/1801.04381, V3 https://arxiv.org/abs/1905.02244.
+
+Windows are padded by half their size on all sides, as PyTorch ports do; the sizes are those of the papers.
+"""
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from pathlib import Path
 
 from glenside.builder import Builder
-from glenside.ir.errors import BadInput
 from glenside.ir.program import Program
 from glenside.ir.term import Term
+from glenside.models.network import Activation, Network, check_parameters, scaled
 from glenside.models.registry import model
-from glenside.models.weights import random_near_one, random_normal, read_npz
 
 # (stride of the depthwise convolution, channels after the pointwise one) of each pair.
-_PAIRS = ((1, 64), (2, 128), (1, 128), (2, 256), (1, 256), (2, 512), *((1, 512),) * 5, (2, 1024), (1, 1024))
+_V1 = ((1, 64), (2, 128), (1, 128), (2, 256), (1, 256), (2, 512), *((1, 512),) * 5, (2, 1024), (1, 1024))
+# (expansion, channels, blocks, stride of the first)
+_V2 = ((1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1))
+# (window, expanded channels, channels, squeeze and excite, hard swish, stride)
+_V3 = (
+    (3, 16, 16, False, False, 1),
+    (3, 64, 24, False, False, 2),
+    (3, 72, 24, False, False, 1),
+    (5, 72, 40, True, False, 2),
+    (5, 120, 40, True, False, 1),
+    (5, 120, 40, True, False, 1),
+    (3, 240, 80, False, True, 2),
+    (3, 200, 80, False, True, 1),
+    (3, 184, 80, False, True, 1),
+    (3, 184, 80, False, True, 1),
+    (3, 480, 112, True, True, 1),
+    (3, 672, 112, True, True, 1),
+    (5, 672, 160, True, True, 2),
+    (5, 960, 160, True, True, 1),
+    (5, 960, 160, True, True, 1),
+)
 
 
 @model
@@ -28,62 +49,117 @@ def mobilenet_v1(
 ) -> Program:
     """MobileNetV1: 28 layers, of which 13 depthwise; width and resolution multipliers as in the paper.
 
-    Every 3x3 convolution is padded by 1 on all sides, as PyTorch ports do; the sizes are those of the paper. Weights
-    are random ones of that seed, made when they are read, or the arrays of an .npz file: conv1.weight, conv1.gamma,
-    conv1.beta, conv1.mean, conv1.var, and so on for dw1, pw1, .., pw13, then fc.weight and fc.bias. Raises BadInput.
+    Weights are random ones of that seed, made when they are read, or the arrays of an .npz file: conv1.weight,
+    conv1.gamma, conv1.beta, conv1.mean, conv1.var, and so on for dw1, pw1, .., pw13, then fc.weight and fc.bias. Raises
+    BadInput.
     """
-    sizes = {"resolution": resolution, "batch": batch, "classes": classes}
-    for name, value in sizes.items():
-        if not isinstance(value, int) or value < 1:
-            raise BadInput(f"mobilenet_v1 requires {name} to be an integer of at least 1, got {value}")
-    if not isinstance(seed, int) or seed < 0:
-        raise BadInput(f"mobilenet_v1 requires seed to be an integer of at least 0, got {seed}")
-    if not isinstance(width, int | float) or not (math.isfinite(width) and width > 0):
-        raise BadInput(f"mobilenet_v1 requires width to be a number above 0, got {width}")
-    network = _Network(seed)
-    program = network.build(width, resolution, batch, classes)
-    if weights is None:
-        return program
-    constants = {name: tensor for name, tensor in network.b.tensors.items() if tensor.constant}
-    return dataclasses.replace(program, constants=read_npz(weights, constants))
+    check_parameters("mobilenet_v1", {"resolution": resolution, "batch": batch, "classes": classes}, seed, width)
+    n = Network("mobilenet-v1", seed)
+    channels = scaled(32, width)
+    x = n.convolve("conv1", n.b.input("x", (batch, 3, resolution, resolution)), channels, window=3, stride=2)
+    for number, (stride, filters) in enumerate(_V1, 1):
+        x = n.convolve(f"dw{number}", x, channels, window=3, stride=stride, groups=channels)
+        channels = scaled(filters, width)
+        x = n.convolve(f"pw{number}", x, channels, window=1)
+    return n.finish(n.b.softmax(n.dense("fc", n.b.global_average_pool(x), classes), axis=1), weights)
 
 
-def _scaled(channels: int, width: float) -> int:
-    """The nearest multiple of 8 that is at least 8 and not more than a tenth below channels * width."""
-    wanted = channels * width
-    rounded = max(8, int(wanted + 4) // 8 * 8)
-    return rounded if rounded >= 0.9 * wanted else rounded + 8
+def inverted_residual(
+    n: Network,
+    name: str,
+    x: Term,
+    *,
+    expanded: int,
+    filters: int,
+    window: int,
+    stride: int,
+    activation: Activation,
+    excite: bool = False,
+) -> Term:
+    """Expand, convolve depthwise, project, and add the input where sizes allow; names are .expand, .depthwise,
+    .project.
+    """
+    channels = x.access.dims[1]
+    y = x
+    if expanded != channels:
+        y = n.convolve(f"{name}.expand", y, expanded, window=1, activation=activation)
+    y = n.convolve(
+        f"{name}.depthwise", y, expanded, window=window, stride=stride, groups=expanded, activation=activation
+    )
+    if excite:
+        y = squeeze_and_excite(n, name, y)
+    y = n.convolve(f"{name}.project", y, filters, window=1, activation=None)
+    return n.b.add(x, y) if stride == 1 and filters == channels else y
 
 
-class _Network:
-    """The layers with random constants: He-initialised weights, batch norms that keep the scale of what they see."""
+def squeeze_and_excite(n: Network, name: str, x: Term) -> Term:
+    """x * hard_sigmoid(W2 relu(W1 mean(x))), with a quarter of the channels between."""
+    b, channels = n.b, x.access.dims[1]
+    inner = b.relu(n.dense(f"{name}.squeeze", b.global_average_pool(x), scaled(channels / 4)))
+    gate = b.hard_sigmoid(n.dense(f"{name}.excite", inner, channels))
+    return b.multiply(x, b.reshape(gate, (*gate.access.dims, 1, 1)))
 
-    def __init__(self, seed: int) -> None:
-        self.seed = seed
-        self.b = Builder("mobilenet-v1")
 
-    def build(self, width: float, resolution: int, batch: int, classes: int) -> Program:
-        b, channels = self.b, _scaled(32, width)
-        x = self.convolve("conv1", b.input("x", (batch, 3, resolution, resolution)), channels, window=3, stride=2)
-        for number, (stride, filters) in enumerate(_PAIRS, 1):
-            x = self.convolve(f"dw{number}", x, channels, window=3, stride=stride, groups=channels)
-            channels = _scaled(filters, width)
-            x = self.convolve(f"pw{number}", x, channels, window=1, stride=1)
-        weight = self.normal("fc.weight", (classes, channels), 1 / math.sqrt(channels))
-        bias = self.normal("fc.bias", (classes,), 0.1)
-        return b.finish(b.softmax(b.linear(b.global_average_pool(x), weight, bias, name="fc"), axis=1))
+@model
+def mobilenet_v2(
+    width: float = 1.0,
+    resolution: int = 224,
+    batch: int = 1,
+    classes: int = 1000,
+    seed: int = 0,
+    weights: str | Path | None = None,
+) -> Program:
+    """MobileNetV2: 53 layers, inverted residuals with linear bottlenecks. Raises BadInput."""
+    check_parameters("mobilenet_v2", {"resolution": resolution, "batch": batch, "classes": classes}, seed, width)
+    n = Network("mobilenet-v2", seed)
+    six = Builder.relu6
+    x = n.b.input("x", (batch, 3, resolution, resolution))
+    x = n.convolve("conv1", x, scaled(32, width), window=3, stride=2, activation=six)
+    number = 0
+    for expansion, filters, blocks, first in _V2:
+        for block in range(blocks):
+            number += 1
+            x = inverted_residual(
+                n,
+                f"block{number}",
+                x,
+                expanded=expansion * x.access.dims[1],
+                filters=scaled(filters, width),
+                window=3,
+                stride=first if block == 0 else 1,
+                activation=six,
+            )
+    x = n.convolve("conv2", x, scaled(1280, max(1.0, width)), window=1, activation=six)
+    return n.finish(n.b.softmax(n.dense("fc", n.b.global_average_pool(x), classes), axis=1), weights)
 
-    def convolve(self, name: str, x: Term, filters: int, *, window: int, stride: int, groups: int = 1) -> Term:
-        """Convolution, batch norm and relu."""
-        b, dims = self.b, (filters, x.access.dims[1] // groups, window, window)
-        weight = self.normal(f"{name}.weight", dims, math.sqrt(2 / math.prod(dims[1:])))
-        y = b.conv(x, weight, strides=stride, padding=window // 2, groups=groups, name=name)
-        gamma, beta = self.near_one(f"{name}.gamma", filters), self.normal(f"{name}.beta", (filters,), 0.1)
-        mean, var = self.normal(f"{name}.mean", (filters,), 0.1), self.near_one(f"{name}.var", filters)
-        return b.relu(b.batch_norm(y, gamma, beta, mean, var, eps="1e-5"))
 
-    def normal(self, name: str, dims: tuple[int, ...], scale: float) -> Term:
-        return self.b.constant(name, dims, value=random_normal(self.seed, name, dims, scale))
-
-    def near_one(self, name: str, length: int) -> Term:
-        return self.b.constant(name, (length,), value=random_near_one(self.seed, name, (length,), 0.2))
+@model
+def mobilenet_v3_large(
+    width: float = 1.0,
+    resolution: int = 224,
+    batch: int = 1,
+    classes: int = 1000,
+    seed: int = 0,
+    weights: str | Path | None = None,
+) -> Program:
+    """MobileNetV3-Large: 64 layers, with squeeze-and-excite and hard swish. Raises BadInput."""
+    check_parameters("mobilenet_v3_large", {"resolution": resolution, "batch": batch, "classes": classes}, seed, width)
+    n = Network("mobilenet-v3-large", seed)
+    b, swish = n.b, Builder.hard_swish
+    x = b.input("x", (batch, 3, resolution, resolution))
+    x = n.convolve("conv1", x, scaled(16, width), window=3, stride=2, activation=swish)
+    for number, (window, expanded, filters, excite, swishes, stride) in enumerate(_V3, 1):
+        x = inverted_residual(
+            n,
+            f"block{number}",
+            x,
+            expanded=scaled(expanded, width),
+            filters=scaled(filters, width),
+            window=window,
+            stride=stride,
+            activation=swish if swishes else Builder.relu,
+            excite=excite,
+        )
+    x = n.convolve("conv2", x, scaled(960, width), window=1, activation=swish)
+    x = b.hard_swish(n.dense("fc1", b.global_average_pool(x), math.ceil(scaled(1280, max(1.0, width)))))
+    return n.finish(b.softmax(n.dense("fc2", x, classes), axis=1), weights)
