@@ -181,5 +181,5 @@ def test_bad_parameters_are_refused_in_a_sentence(values: dict[str, Any], messag
 
 
 def test_an_unknown_model_is_refused() -> None:
-    with pytest.raises(BadInput, match=r"there is no model 'resnet'; the models are .*mobilenet-v1"):
-        load("resnet")
+    with pytest.raises(BadInput, match=r"there is no model 'alexnet'; the models are .*mobilenet-v1"):
+        load("alexnet")
