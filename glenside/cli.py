@@ -11,6 +11,7 @@ import typer
 
 from glenside import __version__
 from glenside.commands import listings, programs
+from glenside.commands.extract import extract
 from glenside.commands.optimize import INTERRUPTED, compare, optimize, tensorize
 from glenside.commands.sweep import sweep
 from glenside.ir.errors import GlensideError
@@ -28,6 +29,7 @@ for _command in (
     compare,
     sweep,
     optimize,
+    extract,
     programs.run,
     programs.check,
     listings.models,

@@ -1,4 +1,4 @@
-"""The built-in networks are those of the papers: layers, multiplications, shapes; their blocks compute what they say."""
+"""The built-in networks are those of the papers: layers, multiplications, shapes; they compute what they say."""
 
 from __future__ import annotations
 
