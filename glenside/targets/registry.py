@@ -33,10 +33,14 @@ def sizes(text: str) -> tuple[int, int]:
 
 
 def parse_target(text: str, **options: Any) -> Target:
-    """`systolic-array:64x64` -> its Target, with options of `systolic_array`.
+    """`systolic-array:64x64`, or the path of a .toml file -> its Target, with options of `systolic_array`.
 
     Raises BadInput for an unknown name, a size that is not one, or an option that does not fit.
     """
+    if text.lower().endswith(".toml"):
+        from glenside.targets.description import load_target
+
+        return load_target(text, **options)
     name, _, arguments = text.partition(":")
     if name not in TARGETS:
         raise BadInput(f"there is no target {name!r}; the targets are {', '.join(u for u, _, _ in TARGETS.values())}")
