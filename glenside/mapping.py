@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 from glenside.ir.sizes import ceil_div
 from glenside.ir.term import Term
@@ -71,6 +72,16 @@ class Plan:
         """Elements of what became of the right operand."""
         s = self.sizes
         return s.groups * s.k * (s.m if self.swapped else s.n)
+
+    def as_dict(self) -> dict[str, Any]:
+        """For programs: factors by axis of the left operand, and the matrices as the calls take them."""
+        return {
+            "windows": {str(axis): factor for axis, factor in self.windows},
+            "rows": self.rows,
+            "groups": self.groups,
+            "swapped": self.swapped,
+            "matrices": asdict(self.sizes),
+        }
 
     def words(self, product: Term, channels: bool) -> list[str]:
         """Such as "2 x 2 outputs per window", "7 channels per tile", "operands swapped"."""

@@ -48,6 +48,9 @@ class LayerRow:
     mapped_weight_bytes: int = 0
     """As the mapping rearranges the right operand, beforehand where it is constant."""
     rules: tuple[str, ...] = ()
+    """A trace: the rules that made what was chosen."""
+    plan: dict[str, Any] | None = None
+    """What the mapping did, see `Plan.as_dict`; None where nothing was mapped as loops of tiles."""
 
 
 _SUMS = ("usual_cycles", "lower_bound", "gap", "bytes", "weight_bytes", "mapped_weight_bytes")
@@ -228,6 +231,7 @@ def layer_row(
         weight_bytes=sizes.weights * word,
         mapped_weight_bytes=(sizes.weights if cone.plan is None else cone.plan.weights) * word,
         rules=cone.rules,
+        plan=None if cone.plan is None else cone.plan.as_dict(),
     )
 
 

@@ -12,6 +12,7 @@ import pytest
 import scale_sim
 from scale_sim import Claim, Matmul
 
+import glenside as gl
 from glenside.models import load
 
 
@@ -71,6 +72,35 @@ def best_claims(model: str, rows: int, columns: int, most: int) -> list[Claim]:
 def test_the_best_mappings_of_mobilenet(rows: int, columns: int, most: int, layers: int) -> None:
     claims = best_claims("mobilenet-v1", rows, columns, most)
     assert len(claims) == layers
+    assert scale_sim.disagreements(claims, rows, columns) == []
+
+
+def chosen(model: str, rows: int, columns: int, most: int) -> list[Claim]:
+    """What the pipeline chose for each layer, if one of its matmuls takes at most that many cycles."""
+    claims = []
+    for row in gl.optimize(load(model), gl.SystolicArray(rows, columns), verify=False).report.layers:
+        assert row.plan is not None
+        g, m, k, n = row.plan["matrices"].values()
+        swapped = row.plan["swapped"]
+        if row.cycles <= most * g:
+            claims.append(Claim(row.name, (n, k, m, True) if swapped else (m, k, n, False), g, row.cycles))
+    return claims
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("simulator")
+@pytest.mark.parametrize(
+    ("model", "rows", "columns", "most", "least"),
+    [
+        ("mobilenet-v1", 64, 64, 10**9, 28),
+        ("mobilenet-v1", 128, 128, 8_000, 25),
+        ("mobilenet-v2", 64, 32, 8_000, 35),
+        ("vit-s-16", 128, 128, 8_000, 60),
+    ],
+)
+def test_what_the_pipeline_chose(model: str, rows: int, columns: int, most: int, least: int) -> None:
+    claims = chosen(model, rows, columns, most)
+    assert len(claims) >= least
     assert scale_sim.disagreements(claims, rows, columns) == []
 
 
