@@ -12,7 +12,7 @@ from glenside.ir.errors import BadInput
 
 if TYPE_CHECKING:
     from glenside.report import Report
-    from glenside.sweep import Cell, Row
+    from glenside.sweep.cells import Cell, Row
 
 ENDINGS = (".png", ".svg", ".pdf")
 _ACROSS = 3  # panels in a row

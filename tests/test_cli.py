@@ -12,27 +12,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from command_line import run
 
-from glenside import cli
 from glenside.commands.optimize import STAGES
 from glenside.ir.files import load
 
 PROGRAMS = Path(__file__).parent / "programs"
 DOT = "(compute dot-product (access-cartesian-product (access (access-tensor a) 1) (access (access-tensor b) 1)))"
 DECLARED = f"(input a (shape 5 9)) (constant b (shape 7 9)) {DOT}"
-
-
-def run(*arguments: object) -> int:
-    """The exit status of the command line, in this process."""
-    old = sys.argv
-    sys.argv = ["glenside", *map(str, arguments)]
-    try:
-        cli.main()
-    except SystemExit as exit_:
-        return int(exit_.code or 0)
-    finally:
-        sys.argv = old
-    return 0
 
 
 @pytest.fixture
@@ -153,7 +140,7 @@ BAD = {
     "array words": ("tensorize mobilenet-v1 --array axb", "written ROWSxCOLUMNS"),
     "array too large": ("tensorize mobilenet-v1 --array 5000x1", "from 1 to 4096"),
     "no array": ("tensorize mobilenet-v1", "--array RxC"),
-    "unknown model": ("tensorize mobilnet --array 4x4", "did you mean mobilenet-v1"),
+    "unknown model": ("tensorize mobilnet --array 4x4", "did you mean mobilenet-v"),
     "unknown target": ("optimize mobilenet-v1 --target gpu:1x1", "there is no target 'gpu'"),
     "unknown stage": ("optimize mobilenet-v1 --array 4x4 --emit code", "--emit must be one of"),
     "unknown parameter": ("tensorize mobilenet-v1 --array 4x4 --set depth=3", "requires parameters among"),

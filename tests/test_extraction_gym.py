@@ -5,16 +5,15 @@ from __future__ import annotations
 import itertools
 import json
 import random
-import sys
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import pytest
+from command_line import run
 
 from extract import children_first, extract
 from extract.gym import read_egraph
-from glenside import cli
 from glenside.ir.errors import BadInput
 
 # (a + b) * 2 and (a + b) << 1; the shift is cheaper, the sum is shared with another root.
@@ -34,17 +33,6 @@ SHARED: dict[str, Any] = {
     "root_eclasses": ["R", "N"],
     "class_data": {},
 }
-
-
-def run(*arguments: object) -> int:
-    old, sys.argv = sys.argv, ["glenside", *map(str, arguments)]
-    try:
-        cli.main()
-    except SystemExit as exit_:
-        return int(exit_.code or 0)
-    finally:
-        sys.argv = old
-    return 0
 
 
 @pytest.mark.parametrize("method", ["auto", "greedy", "dag", "exact"])

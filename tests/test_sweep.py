@@ -16,29 +16,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from command_line import run
 from sweep_programs import DOT, HANG, sample_programs, without_seconds
 
-from glenside import cli
 from glenside.commands import sweep as command
 from glenside.plots import sweep_figure, write_sweep_plot
-from glenside.sweep import Cell, Row, Stop, cells, code_fingerprint, optimize_cell, sweep
-from glenside.sweep_history import History
-from glenside.sweep_process import CellProcess, in_processes
+from glenside.sweep.cells import Cell, Row, Stop, cells, code_fingerprint, optimize_cell, sweep
+from glenside.sweep.history import History
+from glenside.sweep.processes import CellProcess, in_processes
 
 NO_CLUSTER = importlib.util.find_spec("distributed") is None
-
-
-def run(*arguments: object) -> int:
-    """The exit status of the command line, in this process."""
-    old = sys.argv
-    sys.argv = ["glenside", *map(str, arguments)]
-    try:
-        cli.main()
-    except SystemExit as exit_:
-        return int(exit_.code or 0)
-    finally:
-        sys.argv = old
-    return 0
 
 
 @pytest.fixture
@@ -248,7 +235,7 @@ BAD = {
     "unknown objective": ("sweep {small} --arrays 4x4 --objectives joules", "one of cycles, bytes"),
     "objective twice": ("sweep {small} --arrays 4x4 --objectives cycles,cycles", "each can stand there once"),
     "objectives twice": ("sweep {small} --arrays 4x4 --objectives bytes;cycles;bytes", "list of objectives once"),
-    "unknown model": ("sweep {small} mobilnet --arrays 4x4", "did you mean mobilenet-v1"),
+    "unknown model": ("sweep {small} mobilnet --arrays 4x4", "did you mean mobilenet-v"),
     "model twice": ("sweep mobilenet-v1 mobilenet_v1 --arrays 4x4", "each model once"),
     "file twice": ("sweep {small} {small} --arrays 4x4", "each model once"),
     "missing file": ("sweep {folder}/none.glenside --arrays 4x4", "none.glenside"),
@@ -263,7 +250,7 @@ BAD = {
     "no such folder": ("sweep {small} --arrays 4x4 -o {folder}/no/s.jsonl", "there is no folder"),
     "no such folder of a plot": ("sweep {small} --arrays 4x4 --plot {folder}/no/s.png", "there is no folder"),
     "no such folder of JSON": ("sweep {small} --arrays 4x4 --json {folder}/no/s.json", "there is no folder"),
-    "plot of another kind": ("sweep {small} --arrays 4x4 --plot {folder}/s.gif", ".png or .svg"),
+    "plot of another kind": ("sweep {small} --arrays 4x4 --plot {folder}/s.gif", ".png, .svg or .pdf"),
     "rows on stdout": ("sweep {small} --arrays 4x4 -o -", "--json - prints them"),
     "one file for two": ("sweep {small} --arrays 4x4 -o {folder}/s --json {folder}/./s", "two of them are one file"),
     "no file for rows": ("sweep {small} --arrays 4x4 -o /dev/null", "go to a file"),
@@ -389,7 +376,7 @@ def test_distributed_that_is_not_installed_is_said(
 
 def test_distributed_is_loaded_for_a_cluster_only(programs: list[str]) -> None:
     code = (
-        "import sys; from glenside.commands.sweep import _runner; from glenside.sweep import cells, sweep\n"
+        "import sys; from glenside.commands.sweep import _runner; from glenside.sweep.cells import cells, sweep\n"
         f"cells([{programs[0]!r}], '4x4'); _runner(None, 1); assert 'distributed' not in sys.modules"
     )
     environment = dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path))

@@ -16,10 +16,10 @@ from pathlib import Path
 import pytest
 from sweep_programs import HANG, sample_programs, without_seconds
 
-from glenside import sweep_cluster
 from glenside.ir.errors import BadInput
-from glenside.sweep import Cell, Row, cells, sweep
-from glenside.sweep_process import in_processes
+from glenside.sweep import cluster as sweep_cluster
+from glenside.sweep.cells import Cell, Row, cells, sweep
+from glenside.sweep.processes import in_processes
 
 pytest.importorskip("distributed", reason="the package distributed is not installed")
 

@@ -19,8 +19,8 @@ from glenside.ir.errors import BadInput
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from glenside.sweep import Cell, Row, Runner
-    from glenside.sweep_history import History
+    from glenside.sweep.cells import Cell, Row, Runner
+    from glenside.sweep.history import History
 
     Finished = Sequence[tuple[Cell, Row]]
 
@@ -60,9 +60,9 @@ def sweep(
 ) -> None:
     """Optimize every model on every array for every objective, in parallel, and print one table."""
     from glenside.plots import plot_ending, write_sweep_plot
-    from glenside.sweep import cells
-    from glenside.sweep import sweep as run_sweep
-    from glenside.sweep_history import History
+    from glenside.sweep.cells import cells
+    from glenside.sweep.cells import sweep as run_sweep
+    from glenside.sweep.history import History
 
     _refuse_paths(output, plot, json_path)
     if plot is not None:
@@ -92,10 +92,10 @@ def sweep(
 
 def _runner(scheduler: str | None, jobs: int | None) -> AbstractContextManager[Runner]:
     if scheduler is not None:
-        from glenside.sweep_cluster import on_cluster
+        from glenside.sweep.cluster import on_cluster
 
         return on_cluster(scheduler)
-    from glenside.sweep_process import in_processes
+    from glenside.sweep.processes import in_processes
 
     return nullcontext(in_processes(_cpus() if jobs is None else jobs))
 

@@ -1,7 +1,7 @@
 """A sweep: every model on every array for every objective, one row each; what is finished is kept and not done again.
 
-How cells are run is a `Runner`: `glenside.sweep_process` runs them in processes of this machine,
-`glenside.sweep_cluster` on a Dask cluster. Rows stand in the order of the cells, whatever order they come in, and are
+How cells are run is a `Runner`: `glenside.sweep.processes` runs them in processes of this machine,
+`glenside.sweep.cluster` on a Dask cluster. Rows stand in the order of the cells, whatever order they come in, and are
 the same however run, but for their seconds.
 """
 
@@ -14,22 +14,21 @@ from collections import Counter
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, fields, replace
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from glenside import __version__
+from glenside.cache import code_version
 from glenside.ir.errors import BadInput, GlensideError
 from glenside.sources import loader, pair
 from glenside.target import parse_objectives
 
 if TYPE_CHECKING:
     from glenside.ir.program import Program
-    from glenside.sweep_history import History
+    from glenside.sweep.history import History
 
 SEARCH_SECONDS = 120.0
 """Most seconds of the search of one cell."""
-_PACKAGES = ("glenside", "rewrites", "extract")
 
 
 @dataclass(frozen=True)
@@ -219,16 +218,9 @@ def _refuse_twice(what: str, given: Sequence[str]) -> None:
         raise BadInput(f"a sweep requires each {what} once, got {twice} twice")
 
 
-@cache
 def code_fingerprint() -> str:
-    """Version and a hash of the source files: answers of other code are not taken for those of this one."""
-    digest = hashlib.sha256()
-    root = Path(__file__).parent.parent
-    for package in _PACKAGES:
-        for path in sorted((root / package).rglob("*.py")):
-            digest.update(f"{path.relative_to(root).as_posix()}\n".encode())
-            digest.update(hashlib.sha256(path.read_bytes()).digest())
-    return f"{__version__}+{digest.hexdigest()[:16]}"
+    """The version, and a digest of the source of everything that an answer depends on."""
+    return f"{__version__}+{code_version()[:16]}"
 
 
 def optimize_cell(cell: Cell) -> Row:

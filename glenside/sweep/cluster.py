@@ -17,8 +17,8 @@ from dataclasses import asdict
 from typing import Any
 
 from glenside.ir.errors import BadInput
-from glenside.sweep import Cell, Row, Runner, Stop
-from glenside.sweep_process import POLL, run_in_process
+from glenside.sweep.cells import Cell, Row, Runner, Stop
+from glenside.sweep.processes import POLL, run_in_process
 
 CONNECT_SECONDS = 5.0
 """How long a scheduler, and then a worker, may take to answer."""

@@ -9,7 +9,7 @@ from dataclasses import asdict
 from typing import Any
 
 from glenside.ir.errors import BadInput
-from glenside.sweep import Cell, Row
+from glenside.sweep.cells import Cell, Row
 
 FORMAT = 1
 _START = f'{{"sweep": {FORMAT}, '

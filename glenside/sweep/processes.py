@@ -2,7 +2,7 @@
 
 A process that dies, of memory for example, fails its cell only: the next cell gets a new process. They stand in
 sessions of their own, so that Ctrl-C is for the parent; without their parent they end by themselves, and their searches
-with them. Run as `python -m glenside.sweep_process`.
+with them. Run as `python -m glenside.sweep.processes`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from contextlib import suppress
 from dataclasses import asdict
 
 from glenside.ir.errors import BadInput
-from glenside.sweep import Cell, Row, Runner, Stop, optimize_cell
+from glenside.sweep.cells import Cell, Row, Runner, Stop, optimize_cell
 
 POLL = 0.1  # seconds
 
@@ -31,7 +31,7 @@ class CellProcess:
     def __init__(self) -> None:
         environment = dict(os.environ, PYTHONPATH=os.pathsep.join(p for p in sys.path if p))
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "glenside.sweep_process"],
+            [sys.executable, "-m", "glenside.sweep.processes"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

@@ -1,0 +1,1 @@
+"""Sweeps: every model on every array for every objective. Start at `cells.py`; `processes` and `cluster` run them."""
