@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from glenside.egraph.rule import Clause, Example, rewrite
 from rewrites.declare import rule
+from rewrites.expressions import reshaped
 
 FAMILY = "algebra"
 TILED = "(relation tiled (Access))"
@@ -291,3 +292,33 @@ def pad_of_nothing_is_nothing() -> tuple[Clause, ...]:
     Sound because no element is added.
     """
     return (Clause("(= root (access-pad a kind x 0 0))", "(union root a)"),)
+
+
+@rule(
+    FAMILY,
+    Example(
+        "(access-broadcast (access (access-tensor x) 1) (access-shape (shape $m) (shape $n)))",
+        {"x": "m n"},
+    ),
+)
+def broadcast_to_the_same_sizes_is_nothing() -> tuple[Clause, ...]:
+    """broadcast(a, dims of a) = a.
+
+    Sound because no axis is repeated.
+    """
+    return (Clause("(= root (access-broadcast a s i)) (= d (dims a)) (= d (vec-append s i))", "(union root a)"),)
+
+
+@rule(FAMILY, Example("(compute reduce-sum (access (access-tensor x) 2))", {"x": "m n 1"}))
+def sum_of_one_is_itself() -> tuple[Clause, ...]:
+    """sum(a) = reshape(a) where each item is one element.
+
+    Sound because the sum of one number is that number; where the sum is of a wider dtype nothing is said.
+    """
+    return (
+        Clause(
+            '(= root (compute "reduce-sum" a)) (= d (dims a)) (= s (split a)) (= (vec-length d) (+ s 1))'
+            " (= 1 (vec-get d s)) (= t (dtype a)) (= t (dtype root))",
+            f"(union root {reshaped('a', '(vec-pop d)', 's')})",
+        ),
+    )

@@ -101,16 +101,17 @@ def levels(snapshot: Snapshot, shown: Sequence[int]) -> list[list[int]]:
     """Rows of a drawing: operands stand below what reads them, except around cycles."""
     inside = set(shown)
     depth: dict[int, int] = {}
-    waiting = [(shown[0], 0)]
-    while waiting:
-        c, level = waiting.pop()
-        # A class sinks below its lowest reader; on a cycle it stops sinking once it is as deep as there are classes.
-        if depth.get(c, -1) >= level or level >= len(shown):
-            continue
-        depth[c] = level
-        for i in snapshot.classes[c]:
-            ahead = snapshot.nodes[i].children
-            waiting += [(d, level + 1) for d in ahead if d in inside and d not in depth]
+    for root in shown:  # what an earlier root reaches has its place already
+        waiting = [] if root in depth else [(root, 0)]
+        while waiting:
+            c, level = waiting.pop()
+            # A class sinks below its lowest reader; on a cycle it stops once it is as deep as there are classes.
+            if depth.get(c, -1) >= level or level >= len(shown):
+                continue
+            depth[c] = level
+            for i in snapshot.classes[c]:
+                ahead = snapshot.nodes[i].children
+                waiting += [(d, level + 1) for d in ahead if d in inside and d not in depth]
     rows: list[list[int]] = [[] for _ in range(max(depth.values(), default=0) + 1)]
     for c in shown:
         rows[depth.get(c, 0)].append(c)
