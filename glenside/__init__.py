@@ -9,10 +9,11 @@ Names are loaded when they are first used (PEP 562), so that the command line an
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _EXPORTS = {
     "Builder": "glenside.builder",
+    "Cache": "glenside.cache",
     "CheckReport": "glenside.check",
     "GlensideError": "glenside.ir.errors",
     "Limits": "glenside.egraph.saturation",
@@ -21,6 +22,7 @@ _EXPORTS = {
     "Snapshot": "glenside.egraph.snapshot",
     "SystolicArray": "glenside.targets",
     "evaluate": "glenside.ir.interpreter",
+    "fold": "glenside.folding",
     "load": "glenside.ir.files",
     "models": "glenside.models",
     "optimize": "glenside.pipeline",
@@ -32,9 +34,11 @@ _EXPORTS = {
 if TYPE_CHECKING:
     from glenside import models as models
     from glenside.builder import Builder as Builder
+    from glenside.cache import Cache as Cache
     from glenside.check import CheckReport as CheckReport
     from glenside.egraph.saturation import Limits as Limits
     from glenside.egraph.snapshot import Snapshot as Snapshot
+    from glenside.folding import fold as fold
     from glenside.ir.errors import GlensideError as GlensideError
     from glenside.ir.files import load as load
     from glenside.ir.files import save as save

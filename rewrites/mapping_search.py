@@ -86,8 +86,9 @@ def cheapest_mapping_is_known() -> tuple[Clause, ...]:
     sizes = "(product-of root a g m0 k0 o0)"
     here = f"(= best (cheapest root)) {sizes}"
     return (
+        Clause('(source root) (= root (compute "dot-product" p))', "(searched root)"),
         Clause(
-            f"{PRODUCT_SIZES} (source root) (> (* (* g m) (* k o)) 0) (= usual (price g m k o))",
+            f"{PRODUCT_SIZES} (searched root) (> (* (* g m) (* k o)) 0) (= usual (price g m k o))",
             "(product-of root a g m k o) (set (cheapest root) usual) (set (cheapest root) (elsewhere g m k o))"
             " (regrouping root 100 m k o (vec-empty))",
         ),

@@ -18,10 +18,11 @@ _VIEW = "(relation view (Access Access))"
 _AXES = ["(relation axis-number (i64))", *(f"(axis-number {i})" for i in range(12))]
 _WANT_WIDER = "(relation want-wider (Access i64 i64 i64))"
 _WIDER = "(function wider (Access i64 i64 i64) Access :merge old)"  # one is enough: any of them serves
+_SEARCHED = "(relation searched (Access))"  # products for which mappings are looked for
 _WANT_REGROUP = "(relation want-regroup (Access i64 i64 i64))"
 _REGROUP = "(relation regroup (Access Access i64 i64 i64 i64 i64 i64 Access i64))"  # root b n i e q t d w j
 _REGROUPED = "(relation regrouped (Access i64 i64 i64 Access))"
-RELATIONS = "\n".join([_SLIDES, _VIEW, *_AXES, _WANT_WIDER, _WIDER, _WANT_REGROUP, _REGROUP, _REGROUPED])
+RELATIONS = "\n".join([_SLIDES, _VIEW, *_AXES, _WANT_WIDER, _WIDER, _WANT_REGROUP, _SEARCHED, _REGROUP, _REGROUPED])
 
 _IMAGE = {"x": "n 5 9"}
 _WINDOWS = "(access-windows (access (access-tensor x) 1) (shape 2 3) (shape 1 2))"  # (n 4 4)(2 3)
@@ -160,6 +161,34 @@ _DEPTHWISE = (
     "(compute dot-product (access-product (access-windows (access (access-tensor x) 1) (shape 2 3) (shape 1 2))"
     " (access (access-tensor w) 1) 1))"
 )
+
+
+_WEIGHTS_FIRST = (
+    f"(compute dot-product (access-product (access (access-tensor w) 1) {_WINDOWS} 0))",
+    f"(compute dot-product (access-product (access (access-tensor w) 2) {_WINDOWS} 1))",
+)
+
+
+@rule(
+    FAMILY,
+    Example(_WEIGHTS_FIRST[0], {**_IMAGE, "w": "o 2 3"}),
+    Example(_WEIGHTS_FIRST[1], {**_IMAGE, "w": "n o 2 3"}),
+    relations=RELATIONS,
+)
+def windows_come_first() -> tuple[Clause, ...]:
+    """dot(a x b) = transpose(dot(b x a)), where b is windows and a is none.
+
+    What follows looks for windows on the left. Sound because multiplication of numbers is commutative and the transpose
+    puts the axes back in order.
+    """
+    return (
+        Clause(
+            f"(source root) {DOT} (slides b i j t d c) (= sb (split b)) (>= i n) (< i sb) (>= j sb) (= sa (split a))"
+            " (= r (vec-range (- (+ sa sb) n))) (= shared (take r n)) (= rest (drop r n))"
+            " (= own-b (take rest (- sb n))) (= own-a (drop rest (- sb n))) (= back (vec-append shared own-a own-b))",
+            f"(let turned {dot('b', 'a', 'n')}) (union root (access-transpose turned back)) (searched turned)",
+        ),
+    )
 
 
 def _regroup(i: int, j: int, q: int) -> str:

@@ -168,3 +168,33 @@ def test_a_full_disk_is_a_sentence(path: Path) -> None:
     cache._connection = _Full()  # type: ignore[assignment]
     with pytest.raises(CacheFull, match="--no-cache"):
         cache.put("a", "b")
+
+
+def test_a_second_answer_is_the_first(path: Path) -> None:
+    import glenside as gl
+
+    program = gl.models.mobilenet_v1(resolution=32)
+    with Cache(path) as cache:
+        first = gl.optimize(program, gl.SystolicArray(16, 16), cache=cache)
+        second = gl.optimize(program, gl.SystolicArray(16, 16), cache=cache)
+        other = gl.optimize(program, gl.SystolicArray(16, 8), cache=cache, verify=False)
+        assert len(cache) == 2
+    assert (first.report.cached, second.report.cached, other.report.cached) == (False, True, False)
+    assert str(first.program) == str(second.program)
+    assert first.report.layers == second.report.layers
+    assert first.cost == second.cost
+    assert second.check().result == "exact"
+    assert second.egraph.e_nodes == first.egraph.e_nodes
+
+
+def test_an_answer_that_cannot_be_kept_is_still_given(path: Path) -> None:
+    import glenside as gl
+
+    cache = Cache(path)
+    cache.close()
+    cache._connection = _Full()  # type: ignore[assignment]
+    cache.get = lambda _: None  # type: ignore[method-assign]
+    text = "(compute dot-product (access-cartesian-product (access (access-tensor a) 1) (access (access-tensor b) 1)))"
+    result = gl.optimize(gl.parse(text, shapes={"a": (3, 4), "b": (5, 4)}), gl.SystolicArray(4, 4), cache=cache)
+    assert result.report.ok
+    assert isinstance(result.not_kept, CacheFull)

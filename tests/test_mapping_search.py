@@ -105,3 +105,28 @@ def test_the_size_of_the_egraph_does_not_depend_on_the_number_of_tiles() -> None
         sizes[result.report.layers[0].tiles] = result.report.e_nodes
     assert len(sizes) == 4
     assert len(set(sizes.values())) == 1, sizes
+
+
+def test_windows_on_the_right_are_regrouped_too() -> None:
+    """The same convolution with its operands the other way round: as few cycles."""
+    windows = "(access-windows (access (access-tensor x) 1) (shape 4 3 3) (shape 1 1 1))"
+    weights = "(access (access-tensor w) 1)"
+    found = []
+    for left, right in ((windows, weights), (weights, windows)):
+        text = f"(compute dot-product (access-cartesian-product {left} {right}))"
+        program = gl.parse(text, shapes={"x": (1, 4, 30, 30), "w": (3, 4, 3, 3)})
+        (row,) = gl.optimize(program, gl.SystolicArray(64, 64)).report.layers
+        assert row.checked == "exact"
+        found.append(row.cycles)
+    assert found[0] == found[1] < row.usual_cycles
+
+
+def test_loops_as_usual_are_the_same_rows_as_slices() -> None:
+    program = gl.models.mobilenet_v1(resolution=64)
+    keys = ("name", "groups", "m", "k", "n", "tiles", "cycles", "usual_cycles", "mapped")
+    rows = []
+    for how in ({"blocking": "slices"}, {"blocking": "loops", "mapping": "usual"}):
+        report = gl.optimize(program, gl.SystolicArray(96, 80), **how).report
+        assert report.ok
+        rows.append([tuple(getattr(row, key) for key in keys) for row in report.layers])
+    assert rows[0] == rows[1]
