@@ -14,7 +14,7 @@ if os.environ.get("CI"):
 
 
 @pytest.fixture(autouse=True)
-def _own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
     """No test reads what another one, or the person at the keyboard, has cached."""
     folder = tmp_path_factory.mktemp("cache")
     monkeypatch.setenv("GLENSIDE_CACHE", str(folder))
