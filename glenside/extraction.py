@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -29,11 +30,12 @@ def choose(
     *,
     boundaries: frozenset[int] = frozenset(),
     method: str = "auto",
-    time_limit: float | None = None,
+    deadline: float | None = None,
 ) -> Choice:
-    """The cheapest answer for some roots that `method` finds (see `extract`)."""
+    """The cheapest answer for some roots that `method` finds (see `extract`), by a deadline of `time.monotonic`."""
     problem, classes, kept = _problem(snapshot, target, constant, roots, boundaries)
-    answer: Extraction = extract(problem, method, time_limit=time_limit)
+    left = None if deadline is None else max(0.0, deadline - time.monotonic())
+    answer: Extraction = extract(problem, method, time_limit=left)
     nodes = {classes[c]: kept[n] for c, n in answer.choice.items()}
     bound = None if answer.bound is None else Cost.of_ordered(answer.bound, target.objectives)
     return Choice(nodes, Cost.of_ordered(answer.cost, target.objectives), bound, answer.proven)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
+from typing import NamedTuple
 
 from extract import METHODS
 from glenside import answers
@@ -14,7 +15,7 @@ from glenside.check import CheckReport, check
 from glenside.egraph.saturation import INTERRUPTED, ITERATION_LIMIT, NODE_LIMIT, SATURATED, Limits, Progress
 from glenside.egraph.search import Worker, search
 from glenside.egraph.snapshot import Snapshot
-from glenside.extraction import choose, constant_classes
+from glenside.extraction import Choice, choose, constant_classes
 from glenside.ir.errors import BadInput
 from glenside.ir.program import Program
 from glenside.ir.term import Term, postorder
@@ -121,6 +122,7 @@ def optimize(
     blocking: str = "loops",
     mapping: str = "best",
     method: str = "auto",
+    extract_seconds: float = 60.0,
     explain: bool = False,
     seed: int = 0,
     verify: bool = True,
@@ -133,7 +135,7 @@ def optimize(
 
     blocking  "loops": counts of tiles are axes, each distinct layer is searched once; "slices": every tile is a term
     mapping   "best", or "usual": each product cut into tiles as it stands
-    method    of extraction: "auto", "greedy", "dag" or "exact"
+    method    of extraction: "auto", "greedy", "dag" or "exact"; extract_seconds bounds "exact" for the whole program
     explain   whether rows of the report trace which rules made what was chosen
     cache     where answers are kept: one that is there is not searched for again
 
@@ -144,6 +146,7 @@ def optimize(
     if method not in METHODS:
         raise BadInput(f"a method of extraction is one of {', '.join(METHODS)}, got {method!r}")
     how = {"blocking": blocking, "mapping": mapping, "method": method, "explain": explain, "seed": seed}
+    how |= {"extract_seconds": extract_seconds} if method == "exact" else {}
     question = "" if cache is None else answers.question(program, target, limits or Limits(), verify=verify, **how)
     if cache is not None and (known := cache.get(question)) is not None:
 
@@ -174,7 +177,12 @@ def optimize(
     )
     saturated = time.perf_counter()
     listener(Event("extract", f"{answer.snapshot.e_nodes:,} e-nodes"))
-    result = _extracted(program, target, _Searched(nodes, layers, answer.snapshot, answer.progress), method, seed)
+    # Proofs take time that whoever pressed Ctrl-C does not give.
+    if answer.stopped == INTERRUPTED and method in ("auto", "exact"):
+        method = "dag"
+    chooser = partial(choose, deadline=time.monotonic() + extract_seconds) if method == "exact" else choose
+    found = _Searched(nodes, layers, answer.snapshot, answer.progress)
+    result = _extracted(program, target, found, partial(chooser, method=method), seed)
     extracted = time.perf_counter()
     searched = answer.progress.seconds
     seconds = {"load": load_seconds, "start": saturated - started - searched, "saturate": searched}
@@ -220,84 +228,90 @@ class _Searched:
         return [self.snapshot.program[index[term]] for term in terms]
 
 
+class _Chosen(NamedTuple):
+    """What was chosen for a layer."""
+
+    cone: Cone
+    constant: bool
+    bound: Cost | None
+    """What any answer for it costs at least, if known."""
+
+
 @dataclass(frozen=True)
 class _Answer:
-    """The optimized program, and for each layer what was chosen and its bound."""
+    """The optimized program, and what was chosen for each layer."""
 
     program: Program
     cost: Cost
     choice: dict[int, int]
-    cones: Mapping[str, tuple[Cone, bool, Cost | None]]
-    """layer -> its cone, whether it is constant, what any answer for it costs at least"""
+    layers: Mapping[str, _Chosen]
 
 
-def _of_distinct_layers(program: Program, target: Target, found: _Searched, method: str) -> _Answer:
+Chooser = Callable[..., Choice]
+
+
+def _of_distinct_layers(program: Program, target: Target, found: _Searched, choose: Chooser) -> _Answer:
     """Each distinct layer extracted by itself, and put in every place where it occurs."""
     layers, snapshot = found.layers, found.snapshot
     assert layers is not None
     constant = constant_classes(snapshot)
     choice: dict[int, int] = {}
     terms: list[Term] = []
-    answers: list[tuple[Cone, bool, Cost | None]] = []
+    chosen: list[_Chosen] = []
     costs: list[Cost] = []
     for root in found.classes(layers.products):
-        answer = choose(snapshot, target, constant, [root], method=method)
+        answer = choose(snapshot, target, constant, [root])
         terms.append(snapshot.terms(answer.nodes, [root])[root])
         (cone,) = cones(snapshot, answer.nodes, [root], constant, target)
-        answers.append((cone, constant[root], answer.bound))
+        chosen.append(_Chosen(cone, constant[root], answer.bound))
         costs.append(answer.cost)
         choice.update((c, n) for c, n in answer.nodes.items() if c not in choice)
     roots = found.classes(layers.body)
-    body = choose(snapshot, target, constant, roots, method=method)
+    body = choose(snapshot, target, constant, roots)
     choice.update((c, n) for c, n in body.nodes.items() if c not in choice)
     made = snapshot.terms(body.nodes, roots)
     optimized = put_together(program, layers, terms, [made[root] for root in roots])
     cost = body.cost
     for number, _ in {program.layers[name]: place for name, place in layers.places.items()}.values():
         cost = cost.plus(costs[number])
-    of_layer = {name: answers[number] for name, (number, _) in layers.places.items()}
+    of_layer = {name: chosen[number] for name, (number, _) in layers.places.items()}
     return _Answer(optimized, cost, choice, _counted_once(program, of_layer))
 
 
-def _counted_once(
-    program: Program, found: Mapping[str, tuple[Cone, bool, Cost | None]]
-) -> dict[str, tuple[Cone, bool, Cost | None]]:
+def _counted_once(program: Program, found: Mapping[str, _Chosen]) -> dict[str, _Chosen]:
     """Two names of one product: the second shares what the first spends."""
     seen: set[Term] = set()
     result = {}
-    for name, (cone, constant, bound) in found.items():
+    for name, chosen in found.items():
         again = program.layers[name] in seen
         seen.add(program.layers[name])
-        result[name] = (Cone((), ()), constant, None) if again else (cone, constant, bound)
+        result[name] = _Chosen(Cone((), ()), chosen.constant, None) if again else chosen
     return result
 
 
-def _of_whole_program(program: Program, target: Target, found: _Searched, method: str) -> _Answer:
+def _of_whole_program(program: Program, target: Target, found: _Searched, choose: Chooser) -> _Answer:
     """Everything extracted at once: what layers share is chosen, and counted, once."""
     snapshot = found.snapshot
     constant = constant_classes(snapshot)
     roots = found.classes(list(program.layers.values()))
     (root,) = found.classes([program.term])
-    answer = choose(snapshot, target, constant, [root, *roots], boundaries=frozenset(roots), method=method)
+    answer = choose(snapshot, target, constant, [root, *roots], boundaries=frozenset(roots))
     terms = snapshot.terms(answer.nodes, [root, *roots])
     layers = {name: terms[c] for name, c in zip(program.layers, roots, strict=True)}
     optimized = Program(terms[root], program.name, layers, program.labels, program.constants)
     found_cones = cones(snapshot, answer.nodes, roots, constant, target)
     of_layer = {
-        name: (cone, constant[c], None) for name, c, cone in zip(program.layers, roots, found_cones, strict=True)
+        name: _Chosen(cone, constant[c], None) for name, c, cone in zip(program.layers, roots, found_cones, strict=True)
     }
     return _Answer(optimized, answer.cost, dict(answer.nodes), of_layer)
 
 
-def _extracted(program: Program, target: Target, found: _Searched, method: str, seed: int) -> Result:
+def _extracted(program: Program, target: Target, found: _Searched, choose: Chooser, seed: int) -> Result:
     stopped = found.progress.stopped or ""
-    # Proofs take time that whoever pressed Ctrl-C does not give.
-    method = "dag" if stopped == INTERRUPTED and method in ("auto", "exact") else method
-    answer = (_of_whole_program if found.layers is None else _of_distinct_layers)(program, target, found, method)
+    answer = (_of_whole_program if found.layers is None else _of_distinct_layers)(program, target, found, choose)
     rows = [
-        layer_row(name, program.labels.get(name, ""), product, cone, constant, target, found.snapshot, stopped, bound)
+        layer_row(name, program.labels.get(name, ""), product, *answer.layers[name], target, found.snapshot, stopped)
         for name, product in program.layers.items()
-        for cone, constant, bound in [answer.cones[name]]
     ]
     report = Report(
         program=program.name,

@@ -192,10 +192,10 @@ def layer_row(
     product: Term,
     cone: Cone,
     constant: bool,
+    bound: Cost | None,
     target: Target,
     snapshot: Snapshot,
     stopped: str,
-    bound: Cost | None,
 ) -> LayerRow:
     """The row of one layer, not yet checked. `bound` is what any answer for this layer costs at least, if known."""
     sizes = product_sizes(product)

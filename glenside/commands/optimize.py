@@ -14,6 +14,7 @@ from glenside.commands.options import (
     ArraySize,
     Blocking,
     Explain,
+    ExtractSeconds,
     Growth,
     Iterations,
     JsonFile,
@@ -65,6 +66,7 @@ def tensorize(
     blocking: Blocking = "loops",
     mapping: MappingName = "best",
     method: Method = "auto",
+    extract_seconds: ExtractSeconds = 60.0,
     explain: Explain = False,
     node_limit: Nodes = 2_000_000,
     time_limit: Seconds = 120.0,
@@ -79,7 +81,8 @@ def tensorize(
     writable(json_path, output)
     limits = limits_of(node_limit, time_limit, iter_limit, memory_limit)
     load = loader(source, shapes, shape, weights, parameters, seed)
-    how = {"blocking": blocking, "mapping": mapping, "method": method, "explain": explain}
+    how: dict[str, Any] = {"blocking": blocking, "mapping": mapping, "method": method, "explain": explain}
+    how["extract_seconds"] = extract_seconds
     result = run(load, on, limits=limits, seed=seed, verify=not no_check, cached=not no_cache, **how)
     if json_path != "-":
         from glenside.table import print_report
@@ -108,6 +111,7 @@ def optimize(
     blocking: Blocking = "loops",
     mapping: MappingName = "best",
     method: Method = "auto",
+    extract_seconds: ExtractSeconds = 60.0,
     node_limit: Nodes = 2_000_000,
     time_limit: Seconds = 120.0,
     iter_limit: Iterations = 1_000,
@@ -125,7 +129,12 @@ def optimize(
     if emit == "typed":
         print_or_write(typed_text(load()), output)
         return
-    how = {"blocking": blocking, "mapping": mapping, "method": method}
+    how: dict[str, Any] = {
+        "blocking": blocking,
+        "mapping": mapping,
+        "method": method,
+        "extract_seconds": extract_seconds,
+    }
     cached = not no_cache and emit != "egraph"
     result = run(load, on, limits=limits, seed=seed, verify=emit != "egraph", cached=cached, **how)
     if emit == "report":

@@ -36,6 +36,7 @@ Growth = Annotated[
 Blocking = Annotated[str, typer.Option("--blocking", help="How products are cut: loops or slices.")]
 MappingName = Annotated[str, typer.Option("--mapping", help="best, or usual: products as they stand.")]
 Method = Annotated[str, typer.Option("--extract", help="How to extract: auto, greedy, dag or exact.")]
+ExtractSeconds = Annotated[float, typer.Option("--extract-time-limit", help="Most seconds of exact extraction.")]
 Explain = Annotated[bool, typer.Option("--explain", help="Trace which rules made each mapping.")]
 NoCache = Annotated[bool, typer.Option("--no-cache", help="Neither read nor write the cache of answers.")]
 NoCheck = Annotated[bool, typer.Option("--no-check", help="Leave out the check.")]
