@@ -130,3 +130,22 @@ def test_loops_as_usual_are_the_same_rows_as_slices() -> None:
         assert report.ok
         rows.append([tuple(getattr(row, key) for key in keys) for row in report.layers])
     assert rows[0] == rows[1]
+
+
+TINY: dict[str, dict[str, Any]] = {
+    "mobilenet-v2": {"resolution": 32, "width": 0.1},
+    "mobilenet-v3-large": {"resolution": 32, "width": 0.1},
+    "resnet-18": {"resolution": 32, "classes": 5},
+    "resnet-50": {"resolution": 32, "classes": 5},
+    "efficientnet-lite0": {"resolution": 32, "classes": 5},
+    "unet-small": {"resolution": 16, "base": 3, "levels": 2},
+    "bert-base": {"layers": 1, "hidden": 12, "heads": 2, "sequence": 5, "vocabulary": 11},
+    "vit-s-16": {"layers": 1, "hidden": 12, "heads": 3, "resolution": 32, "classes": 5},
+}
+
+
+@pytest.mark.parametrize("name", TINY)
+def test_every_layer_of_a_network_is_mapped_and_exact(name: str) -> None:
+    result = gl.optimize(gl.models.load(name, **TINY[name]), gl.SystolicArray(8, 4))
+    assert result.report.ok, [(r.name, r.checked, r.nearest_miss) for r in result.report.layers if r.checked != "exact"]
+    assert result.report.totals["gap"] == 0

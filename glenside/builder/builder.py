@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from glenside.builder import layout, pointwise, products, windows
+from glenside.builder import attention, layout, pointwise, products, windows
 from glenside.builder.products import Layer
 from glenside.builder.values import LazyArrays, fitting
 from glenside.builder.windows import Padding, Sizes
@@ -32,13 +32,13 @@ class Builder:
     compute = staticmethod(pointwise.compute)
     relu = staticmethod(pointwise.relu)
     relu6 = staticmethod(pointwise.relu6)
-    scalar = staticmethod(pointwise.scalar)
     sigmoid = staticmethod(pointwise.sigmoid)
+    tanh = staticmethod(pointwise.tanh)
     hard_sigmoid = staticmethod(pointwise.hard_sigmoid)
     hard_swish = staticmethod(pointwise.hard_swish)
     gelu = staticmethod(pointwise.gelu)
-    layer_norm = staticmethod(pointwise.layer_norm)
     batch_norm = staticmethod(pointwise.batch_norm)
+    layer_norm = staticmethod(pointwise.layer_norm)
     softmax = staticmethod(pointwise.softmax)
     max_pool = staticmethod(windows.max_pool)
     average_pool = staticmethod(windows.average_pool)
@@ -48,9 +48,9 @@ class Builder:
     pad = staticmethod(layout.pad)
     broadcast = staticmethod(layout.broadcast)
     concatenate = staticmethod(layout.concatenate)
-    cut = staticmethod(layout.cut)
-    upsample = staticmethod(layout.upsample)
+    slice_axis = staticmethod(layout.slice_axis)
     gather = staticmethod(layout.gather)
+    upsample = staticmethod(layout.upsample)
 
     def __init__(self, name: str = "program") -> None:
         self.name = name
@@ -105,6 +105,20 @@ class Builder:
     def matmul(self, x: Term, y: Term, *, name: str | None = None) -> Term:
         """The matrix product of the last two axes; leading axes broadcast as in numpy."""
         return self._layer("matmul", name, products.matmul(x, y))
+
+    def attention(
+        self, q: Term, k: Term, v: Term, mask: Term | None = None, *, heads: int, name: str | None = None
+    ) -> Term:
+        """softmax(q k^T / sqrt(D / heads) + mask) v in each head: q ()(N S D), k ()(N T D), v ()(N T E) -> ()(N S E).
+
+        Two products, NAME.scores and NAME.context. The mask broadcasts to the scores, ()(N heads S T).
+        """
+        attention.check(q, k, v, heads)
+        queries, keys, values = (attention.split_heads(x, heads) for x in (q, k, v))
+        first, second = (None, None) if name is None else (f"{name}.scores", f"{name}.context")
+        scores = self.matmul(queries, layout.transpose(keys, (0, 1, 3, 2)), name=first)
+        shares = attention.shares(scores, queries.access.dims[-1], mask)
+        return attention.join_heads(self.matmul(shares, values, name=second))
 
     def finish(self, term: Term) -> Program:
         """The program whose result is that term."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import reduce
 
 from glenside.ir.operator import require
 from glenside.ir.term import Term, build
@@ -18,6 +19,10 @@ def split_at(x: Term, split: int) -> Term:
 def transpose(x: Term, order: Sequence[int]) -> Term:
     """Axis i of the result is axis order[i] of x."""
     x = split_at(x, 0)
+    if x.operator.name == "access-transpose" and len(order) == x.access.rank:  # two transposes are one
+        (first,) = x.attributes
+        assert isinstance(first, Dims)
+        x, order = x.children[0], [first[axis] for axis in order]
     return x if list(order) == list(range(x.access.rank)) else build("access-transpose", x, order)
 
 
@@ -62,33 +67,37 @@ def broadcast(x: Term, dims: Sequence[int]) -> Term:
 
 
 def concatenate(parts: Sequence[Term], axis: int) -> Term:
-    """All parts, one after the other along one axis."""
+    """The parts one after the other along one axis, which counts from the end when it is below 0."""
     require(len(parts) > 0, "concatenate", "at least one part", len(parts))
-    whole = split_at(parts[0], 0)
-    for part in parts[1:]:
-        whole = build("access-concatenate", whole, split_at(part, 0), axis)
-    return whole
+    axis = _axis("concatenate", parts[0], axis)
+    return reduce(lambda a, b: build("access-concatenate", a, split_at(b, 0), axis), parts[1:], split_at(parts[0], 0))
 
 
-def cut(x: Term, axis: int, lo: int, hi: int) -> Term:
-    """Elements lo to hi - 1 of one axis."""
-    return build("access-slice", split_at(x, 0), axis, lo, hi)
-
-
-def upsample(x: Term, factor: int) -> Term:
-    """()(N C d..) -> ()(N C factor * d..): every element repeated along each axis behind the channels."""
-    require(x.access.rank >= 3 and factor >= 1, "upsample", "x of ()(N C d..) and a factor of at least 1", x.access)
-    apart, wide, whole = list(x.access.dims[:2]), list(x.access.dims[:2]), list(x.access.dims[:2])
-    for size in x.access.dims[2:]:
-        apart += [size, 1]
-        wide += [size, factor]
-        whole.append(size * factor)
-    return reshape(build("access-broadcast", reshape(x, apart), ((), wide)), whole)
+def slice_axis(x: Term, axis: int, start: int, stop: int) -> Term:
+    """Elements start to stop - 1 of one axis, which counts from the end when it is below 0."""
+    axis = _axis("slice axis", x, axis)
+    x = split_at(x, 0)
+    return x if (start, stop) == (0, x.access.dims[axis]) else build("access-slice", x, axis, start, stop)
 
 
 def gather(table: Term, indices: Term, axis: int = 0) -> Term:
-    """The elements of one axis at computed indices: rows of an embedding, for axis 0."""
-    return build("access-gather", split_at(table, 0), split_at(indices, 0), axis)
+    """The elements of one axis of a table at indices: ()(V D) at ()(N S) -> ()(N S D), an embedding."""
+    return build("access-gather", split_at(table, 0), split_at(indices, 0), _axis("gather", table, axis))
+
+
+def upsample(x: Term, factor: int = 2) -> Term:
+    """Each element repeated along every axis but the first two: ()(N C d..) -> ()(N C factor*d..)."""
+    dims = x.access.dims
+    require(x.access.rank >= 3 and factor >= 1, "upsample", "x of ()(N C d..), repeated", f"{x.access} by {factor}")
+    apart = reshape(x, (*dims[:2], *(size for n in dims[2:] for size in (n, 1))))
+    repeated = broadcast(apart, (*dims[:2], *(size for n in dims[2:] for size in (n, factor))))
+    return reshape(repeated, (*dims[:2], *(n * factor for n in dims[2:])))
+
+
+def _axis(operation: str, x: Term, axis: int) -> int:
+    rank = x.access.rank
+    require(-rank <= axis < rank, operation, f"{-rank} <= axis < {rank}", axis)
+    return axis % rank
 
 
 def common_dims(operation: str, *dims: Sequence[int]) -> Dims:

@@ -1,6 +1,8 @@
-"""Element by element: arithmetic with broadcasting, activations, batch normalisation, softmax."""
+"""Element by element: arithmetic with broadcasting, activations, normalisations, softmax."""
 
 from __future__ import annotations
+
+import math
 
 from glenside.builder.layout import broadcast, channel_vector, common_dims, reshape, split_at, transpose
 from glenside.ir.operator import require
@@ -48,46 +50,43 @@ def relu6(x: Term) -> Term:
     return compute("(clip 0 6)", x)
 
 
-def scalar(value: float | str, like: Term) -> Term:
-    """One number, of the dtype of another term."""
-    return build("full", (), value, like.access.dtype)
-
-
 def sigmoid(x: Term) -> Term:
     """1 / (1 + exp(-x))."""
     return compute("sigmoid", x)
 
 
+def tanh(x: Term) -> Term:
+    """The hyperbolic tangent."""
+    return compute("tanh", x)
+
+
 def hard_sigmoid(x: Term) -> Term:
     """min(max(x + 3, 0), 6) / 6."""
-    return divide(relu6(add(x, scalar(3, x))), scalar(6, x))
+    return divide(relu6(add(x, filled(x, 3))), filled(x, 6))
 
 
 def hard_swish(x: Term) -> Term:
-    """x * hard_sigmoid(x)."""
+    """x * min(max(x + 3, 0), 6) / 6."""
     return multiply(x, hard_sigmoid(x))
 
 
 def gelu(x: Term) -> Term:
-    """x * (1 + erf(x / sqrt(2))) / 2, with the square root to 17 digits."""
-    return multiply(
-        x, divide(add(compute("erf", divide(x, scalar("1.4142135623730951", x))), scalar(1, x)), scalar(2, x))
-    )
+    """x * (1 + erf(x / sqrt(2))) / 2."""
+    probability = add(compute("erf", divide(x, square_root(2, x.access.dtype))), filled(x, 1))
+    return divide(multiply(x, probability), filled(x, 2))
 
 
-def layer_norm(x: Term, gamma: Term, beta: Term, eps: float | str = "1e-5") -> Term:
-    """(x - mean) / sqrt(variance + eps) * gamma + beta over the last axis; gamma and beta of ()(that axis)."""
-    fits = x.access.rank >= 1 and gamma.access.dims == beta.access.dims == x.access.dims[-1:]
-    require(fits, "layer norm", "gamma and beta of x's last axis", f"{x.access}, {gamma.access} and {beta.access}")
-    centred = subtract(x, _mean_of_last(x))
-    variance = _mean_of_last(multiply(centred, centred))
-    return add(multiply(divide(centred, compute("sqrt", add(variance, scalar(eps, x)))), gamma), beta)
+def filled(x: Term, value: float | str) -> Term:
+    """One exact number in the dims of x."""
+    return build("full", x.access.dims, value, x.access.dtype)
 
 
-def _mean_of_last(x: Term) -> Term:
-    """()(.. n) -> ()(.. 1)."""
-    mean = build("compute", "reduce-mean", split_at(x, x.access.rank - 1))
-    return reshape(mean, (*mean.access.dims, 1))
+def square_root(value: int, dtype: str) -> Term:
+    """The square root of a number, ()(): a number when it is rational, else a computation."""
+    root = math.isqrt(value)
+    if root * root == value:
+        return build("full", (), root, dtype)
+    return compute("sqrt", build("full", (), value, dtype))
 
 
 def batch_norm(x: Term, gamma: Term, beta: Term, mean: Term, var: Term, eps: float | str = 1e-5) -> Term:
@@ -99,6 +98,21 @@ def batch_norm(x: Term, gamma: Term, beta: Term, mean: Term, var: Term, eps: flo
     scale = divide(gamma, compute("sqrt", add(var, epsilon)))
     shift = subtract(beta, multiply(mean, scale))
     return add(multiply(x, channel_vector(scale, x)), channel_vector(shift, x))
+
+
+def layer_norm(x: Term, gamma: Term, beta: Term, eps: float | str = 1e-5) -> Term:
+    """(x - mean) / sqrt(variance + eps) * gamma + beta, each over the last axis; gamma and beta are vectors of it."""
+    rank, dims = x.access.rank, x.access.dims
+    fits = rank >= 1 and gamma.access.dims == beta.access.dims == dims[-1:]
+    require(fits, "layer norm", "gamma and beta of x's last axis", f"{gamma.access} and {beta.access} for {x.access}")
+
+    def mean(y: Term) -> Term:
+        return reshape(build("compute", "reduce-mean", split_at(y, rank - 1)), (*dims[:-1], 1))
+
+    centred = subtract(x, mean(x))
+    variance = mean(multiply(centred, centred))
+    deviation = compute("sqrt", add(variance, filled(variance, eps)))
+    return add(multiply(divide(centred, deviation), gamma), beta)
 
 
 def softmax(x: Term, axis: int = -1) -> Term:

@@ -1,50 +1,49 @@
-"""EfficientNet-Lite0: EfficientNet-B0 (https://arxiv.org/abs/1905.11946) without squeeze-and-excite, with relu6."""
+"""EfficientNet-Lite: https://arxiv.org/abs/1905.11946 without squeeze-and-excitation, with relu6."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from glenside.builder import Builder
 from glenside.ir.program import Program
-from glenside.models.mobilenet import inverted_residual
-from glenside.models.network import Network, check_parameters
+from glenside.models.arguments import require_image_network
+from glenside.models.inverted_residual import InvertedResidual, invert
+from glenside.models.network import Network, scaled
 from glenside.models.registry import model
 
-# (window, expansion, channels, blocks, stride of the first)
-_BLOCKS = (
-    (3, 1, 16, 1, 1),
-    (3, 6, 24, 2, 2),
-    (5, 6, 40, 2, 2),
-    (3, 6, 80, 3, 2),
-    (5, 6, 112, 3, 1),
-    (5, 6, 192, 4, 2),
-    (3, 6, 320, 1, 1),
+# (expansion, window, channels, blocks, stride of the first block), table 1 of the paper.
+_STAGES = (
+    (1, 3, 16, 1, 1),
+    (6, 3, 24, 2, 2),
+    (6, 5, 40, 2, 2),
+    (6, 3, 80, 3, 2),
+    (6, 5, 112, 3, 1),
+    (6, 5, 192, 4, 2),
+    (6, 3, 320, 1, 1),
 )
 
 
 @model
 def efficientnet_lite0(
-    resolution: int = 224, batch: int = 1, classes: int = 1000, seed: int = 0, weights: str | Path | None = None
+    width: float = 1.0,
+    resolution: int = 224,
+    batch: int = 1,
+    classes: int = 1000,
+    seed: int = 0,
+    weights: str | Path | None = None,
 ) -> Program:
-    """EfficientNet-Lite0: 50 layers, inverted residuals with 3x3 and 5x5 windows. Raises BadInput."""
-    check_parameters("efficientnet_lite0", {"resolution": resolution, "batch": batch, "classes": classes}, seed)
-    n = Network("efficientnet-lite0", seed)
-    six = Builder.relu6
-    x = n.b.input("x", (batch, 3, resolution, resolution))
-    x = n.convolve("conv1", x, 32, window=3, stride=2, activation=six)
-    number = 0
-    for window, expansion, filters, blocks, first in _BLOCKS:
-        for block in range(blocks):
+    """EfficientNet-Lite0: 50 layers in 16 inverted residuals, relu6; first and last convolution keep their width.
+
+    Layers are conv1, block1.depthwise, block1.project, block2.expand, .., block16.project, conv2 and fc. Convolutions
+    are padded by half their window on all sides. Weights are as in mobilenet_v1. Raises BadInput.
+    """
+    require_image_network("efficientnet_lite0", width, resolution, batch, classes, seed)
+    n, number, eps = Network("efficientnet-lite0", seed), 0, "1e-3"
+    x = n.convolve("conv1", n.images(batch, resolution), 32, window=3, stride=2, activation="relu6", eps=eps)
+    for expansion, window, channels, blocks, first in _STAGES:
+        for stride in (first, *(1,) * (blocks - 1)):
             number += 1
-            x = inverted_residual(
-                n,
-                f"block{number}",
-                x,
-                expanded=expansion * x.access.dims[1],
-                filters=filters,
-                window=window,
-                stride=first if block == 0 else 1,
-                activation=six,
-            )
-    x = n.convolve("conv2", x, 1280, window=1, activation=six)
-    return n.finish(n.b.softmax(n.dense("fc", n.b.global_average_pool(x), classes), axis=1), weights)
+            expanded = x.access.dims[1] * expansion if expansion > 1 else 0
+            block = InvertedResidual(window, expanded, scaled(channels, width), stride, "relu6", eps)
+            x = invert(n, f"block{number}", x, block)
+    x = n.convolve("conv2", x, 1280, window=1, activation="relu6", eps=eps)
+    return n.finish(n.classify(n.b.global_average_pool(x), classes), weights)

@@ -1,64 +1,85 @@
-"""Residual networks: https://arxiv.org/abs/1512.03385; bottlenecks have their stride on the 3x3 convolution."""
+"""Residual networks: https://arxiv.org/abs/1512.03385, table 1."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 from glenside.ir.program import Program
 from glenside.ir.term import Term
-from glenside.models.network import Network, check_parameters
+from glenside.models.arguments import require_image_network
+from glenside.models.network import Network, scaled
 from glenside.models.registry import model
+
+# Blocks on their way from x to y: network, name, x, channels, stride.
+_Branch = Callable[[Network, str, Term, int, int], Term]
 
 
 @model
 def resnet_18(
-    resolution: int = 224, batch: int = 1, classes: int = 1000, seed: int = 0, weights: str | Path | None = None
+    width: float = 1.0,
+    resolution: int = 224,
+    batch: int = 1,
+    classes: int = 1000,
+    seed: int = 0,
+    weights: str | Path | None = None,
 ) -> Program:
-    """ResNet-18: 21 layers, blocks of two 3x3 convolutions. Raises BadInput."""
-    return _resnet("resnet-18", (2, 2, 2, 2), False, resolution, batch, classes, seed, weights)
+    """ResNet-18: 21 layers in 8 residual blocks of two 3x3 convolutions.
+
+    Layers are conv1, layer1.0.conv1, layer1.0.conv2, .., layer2.0.downsample, .., layer4.1.conv2 and fc. Weights are as
+    in mobilenet_v1. `width` multiplies all channels. Raises BadInput.
+    """
+    require_image_network("resnet_18", width, resolution, batch, classes, seed)
+    n = Network("resnet-18", seed)
+    x = _trunk(n, n.images(batch, resolution), width, (2, 2, 2, 2), _basic)
+    return n.finish(n.classify(n.b.global_average_pool(x), classes), weights)
 
 
 @model
 def resnet_50(
-    resolution: int = 224, batch: int = 1, classes: int = 1000, seed: int = 0, weights: str | Path | None = None
+    width: float = 1.0,
+    resolution: int = 224,
+    batch: int = 1,
+    classes: int = 1000,
+    seed: int = 0,
+    weights: str | Path | None = None,
 ) -> Program:
-    """ResNet-50: 54 layers, bottlenecks of 1x1, 3x3 and 1x1 convolutions. Raises BadInput."""
-    return _resnet("resnet-50", (3, 4, 6, 3), True, resolution, batch, classes, seed, weights)
+    """ResNet-50: 54 layers in 16 bottlenecks, which have their stride on the 3x3 convolution, as PyTorch has.
+
+    Layers are conv1, layer1.0.conv1, .., layer1.0.conv3, layer1.0.downsample, .., layer4.2.conv3 and fc. Weights are as
+    in mobilenet_v1. `width` multiplies all channels. Raises BadInput.
+    """
+    require_image_network("resnet_50", width, resolution, batch, classes, seed)
+    n = Network("resnet-50", seed)
+    x = _trunk(n, n.images(batch, resolution), width, (3, 4, 6, 3), _bottleneck)
+    return n.finish(n.classify(n.b.global_average_pool(x), classes), weights)
 
 
-def _resnet(
-    name: str,
-    blocks: tuple[int, ...],
-    bottleneck: bool,
-    resolution: int,
-    batch: int,
-    classes: int,
-    seed: int,
-    weights: str | Path | None,
-) -> Program:
-    sizes = {"resolution": resolution, "batch": batch, "classes": classes}
-    check_parameters(name.replace("-", "_"), sizes, seed)
-    n = Network(name, seed)
-    x = n.convolve("conv1", n.b.input("x", (batch, 3, resolution, resolution)), 64, window=7, stride=2)
+def _trunk(n: Network, x: Term, width: float, blocks: tuple[int, ...], branch: _Branch) -> Term:
+    """All but the classifier; each group of blocks but the first halves the size and doubles the channels."""
+    x = n.convolve("conv1", x, scaled(64, width), window=7, stride=2, activation="relu")
     x = n.b.max_pool(x, 3, strides=2, padding=1)
-    for stage, count in enumerate(blocks, 1):
+    for group, count in enumerate(blocks):
         for block in range(count):
-            stride = 2 if stage > 1 and block == 0 else 1
-            x = _block(n, f"layer{stage}.{block}", x, 64 << (stage - 1), stride, bottleneck)
-    return n.finish(n.b.softmax(n.dense("fc", n.b.global_average_pool(x), classes), axis=1), weights)
+            stride = 2 if group and not block else 1
+            x = _residual(n, f"layer{group + 1}.{block}", x, scaled(64 * 2**group, width), stride, branch)
+    return x
 
 
-def _block(n: Network, name: str, x: Term, width: int, stride: int, bottleneck: bool) -> Term:
-    """Two 3x3 convolutions, or 1x1, 3x3 and 1x1, and what is added to them: the input, or its projection."""
-    if bottleneck:
-        filters = 4 * width
-        y = n.convolve(f"{name}.conv1", x, width, window=1)
-        y = n.convolve(f"{name}.conv2", y, width, window=3, stride=stride)
-        y = n.convolve(f"{name}.conv3", y, filters, window=1, activation=None)
-    else:
-        filters = width
-        y = n.convolve(f"{name}.conv1", x, width, window=3, stride=stride)
-        y = n.convolve(f"{name}.conv2", y, width, window=3, activation=None)
-    if stride != 1 or x.access.dims[1] != filters:
-        x = n.convolve(f"{name}.shortcut", x, filters, window=1, stride=stride, activation=None)
-    return n.b.relu(n.b.add(x, y))
+def _residual(n: Network, name: str, x: Term, channels: int, stride: int, branch: _Branch) -> Term:
+    """relu(branch + x), with x projected to the size of the branch where that differs."""
+    y = branch(n, name, x, channels, stride)
+    if y.access != x.access:
+        x = n.convolve(f"{name}.downsample", x, y.access.dims[1], window=1, stride=stride, gain=1)
+    return n.b.relu(n.b.add(y, x))
+
+
+def _basic(n: Network, name: str, x: Term, channels: int, stride: int) -> Term:
+    y = n.convolve(f"{name}.conv1", x, channels, window=3, stride=stride, activation="relu")
+    return n.convolve(f"{name}.conv2", y, channels, window=3, gain=0.5)
+
+
+def _bottleneck(n: Network, name: str, x: Term, channels: int, stride: int) -> Term:
+    y = n.convolve(f"{name}.conv1", x, channels, window=1, activation="relu")
+    y = n.convolve(f"{name}.conv2", y, channels, window=3, stride=stride, activation="relu")
+    return n.convolve(f"{name}.conv3", y, 4 * channels, window=1, gain=0.5)

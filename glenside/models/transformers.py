@@ -1,14 +1,14 @@
-"""Transformers: BERT https://arxiv.org/abs/1810.04805, ViT https://arxiv.org/abs/2010.11929 (small, of DeiT)."""
+"""Transformer encoders: BERT, https://arxiv.org/abs/1810.04805, and ViT, https://arxiv.org/abs/2010.11929."""
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 
 from glenside.ir.errors import BadInput
 from glenside.ir.program import Program
 from glenside.ir.term import Term
-from glenside.models.network import Network, check_parameters
+from glenside.models.arguments import require_multiple, require_seed, require_sizes
+from glenside.models.network import Network
 from glenside.models.registry import model
 
 
@@ -19,33 +19,44 @@ def bert_base(
     layers: int = 12,
     hidden: int = 768,
     heads: int = 12,
+    intermediate: int = 3072,
     vocabulary: int = 30522,
+    positions: int = 512,
+    mask: int = 0,
     seed: int = 0,
     weights: str | Path | None = None,
 ) -> Program:
-    """BERT-base: 97 layers; token ids and token types in, the pooled output out.
+    """BERT-base: 97 layers in 12 encoders of 12 heads; token ids and types to the pooled first token.
 
-    Inputs are int64: ids (batch, sequence) below the vocabulary, types (batch, sequence) of 0 and 1. Raises BadInput.
+    Inputs are ids and types (of 2), ()(batch sequence) of int64, and with mask=1 also mask, floats of those dims that
+    are added to the scores of each token: 0 or a large negative number. Layers are encoder.0.attention.query, .key,
+    .value, .scores, .context, .output, encoder.0.intermediate, encoder.0.output, .., and pooler. Weights are random
+    ones of that seed, made when they are read, or the arrays of an .npz file: NAME.weight and NAME.bias of each layer
+    but scores and context, NAME.gamma and NAME.beta of embeddings.norm, encoder.0.attention.norm and encoder.0.norm,
+    and embeddings.words, embeddings.types and embeddings.positions. Raises BadInput.
     """
-    sizes = {"sequence": sequence, "batch": batch, "layers": layers, "hidden": hidden, "heads": heads}
-    check_parameters("bert_base", {**sizes, "vocabulary": vocabulary}, seed)
-    _check_heads("bert_base", hidden, heads)
-    if sequence > 512:
-        raise BadInput(f"bert_base requires a sequence of at most 512, got {sequence}")
-    n = Network("bert-base", seed)
-    b = n.b
-    ids, types = (b.input(name, (batch, sequence), "int64") for name in ("ids", "types"))
-    words = b.gather(n.normal("embeddings.words", (vocabulary, hidden), 0.5), ids)
-    kinds = b.gather(n.normal("embeddings.types", (2, hidden), 0.5), types)
-    places = b.cut(n.normal("embeddings.positions", (512, hidden), 0.5), 0, 0, sequence)
-    x = _norm(n, "embeddings.norm", b.add(b.add(words, kinds), places), "1e-12")
-    for i in range(layers):
-        name = f"encoder.{i}"
-        x = _norm(n, f"{name}.attention.norm", b.add(x, attention(n, f"{name}.attention", x, heads)), "1e-12")
-        y = b.gelu(n.dense(f"{name}.intermediate", x, 4 * hidden))
-        x = _norm(n, f"{name}.norm", b.add(x, n.dense(f"{name}.output", y, hidden)), "1e-12")
-    first = b.reshape(b.cut(x, 1, 0, 1), (batch, hidden))
-    return n.finish(b.compute("tanh", n.dense("pooler", first, hidden)), weights)
+    name = "bert_base"
+    require_sizes(name, sequence=sequence, batch=batch, layers=layers, hidden=hidden, heads=heads)
+    require_sizes(name, intermediate=intermediate, vocabulary=vocabulary, positions=positions)
+    require_seed(name, seed)
+    require_multiple(name, "hidden", hidden, heads)
+    if sequence > positions:
+        raise BadInput(f"{name} requires sequence to be at most {positions}, the number of positions, got {sequence}")
+    if mask not in (0, 1):
+        raise BadInput(f"{name} requires mask to be 0 or 1, got {mask}")
+    n, eps = Network("bert-base", seed), "1e-12"
+    ids, types = (n.b.input(which, (batch, sequence), "int64") for which in ("ids", "types"))
+    added = n.b.reshape(n.b.input("mask", (batch, sequence)), (batch, 1, 1, sequence)) if mask else None
+    x = n.b.gather(n.normal("embeddings.words", (vocabulary, hidden), 1), ids)
+    x = n.b.add(x, n.b.gather(n.normal("embeddings.types", (2, hidden), 1), types))
+    places = n.normal("embeddings.positions", (positions, hidden), 1)
+    x = n.layer_norm("embeddings.norm", n.b.add(x, n.b.slice_axis(places, 0, 0, sequence)), eps)
+    for number in range(layers):
+        within = f"encoder.{number}"
+        attended = _attend(n, f"{within}.attention", x, heads, added)
+        x = n.layer_norm(f"{within}.attention.norm", n.b.add(attended, x), eps)
+        x = n.layer_norm(f"{within}.norm", n.b.add(_feed_forward(n, within, x, intermediate), x), eps)
+    return n.finish(n.linear("pooler", _first(n, x), hidden, activation="tanh"), weights)
 
 
 @model
@@ -56,58 +67,59 @@ def vit_s_16(
     layers: int = 12,
     hidden: int = 384,
     heads: int = 6,
+    intermediate: int = 1536,
+    patch: int = 16,
     seed: int = 0,
     weights: str | Path | None = None,
 ) -> Program:
-    """ViT-S/16: 98 layers on patches of 16x16; the resolution is a multiple of 16. Raises BadInput."""
-    sizes = {"resolution": resolution, "batch": batch, "classes": classes, "layers": layers}
-    check_parameters("vit_s_16", {**sizes, "hidden": hidden, "heads": heads}, seed)
-    _check_heads("vit_s_16", hidden, heads)
-    if resolution % 16:
-        raise BadInput(f"vit_s_16 requires resolution to be a multiple of 16, got {resolution}")
-    n = Network("vit-s-16", seed)
-    b = n.b
-    weight = n.normal("patches.weight", (hidden, 3, 16, 16), 1 / 28)
-    bias = n.normal("patches.bias", (hidden,), 0.1)
-    x = b.conv(b.input("x", (batch, 3, resolution, resolution)), weight, bias, strides=16, name="patches")
-    count = (resolution // 16) ** 2
-    x = b.transpose(b.reshape(x, (batch, hidden, count)), (0, 2, 1))
-    token = b.broadcast(n.normal("class-token", (1, 1, hidden), 0.5), (batch, 1, hidden))
-    x = b.add(b.concatenate([token, x], 1), n.normal("positions", (count + 1, hidden), 0.5))
-    for i in range(layers):
-        name = f"encoder.{i}"
-        x = b.add(x, attention(n, f"{name}.attention", _norm(n, f"{name}.norm1", x, "1e-6"), heads))
-        y = b.gelu(n.dense(f"{name}.intermediate", _norm(n, f"{name}.norm2", x, "1e-6"), 4 * hidden))
-        x = b.add(x, n.dense(f"{name}.output", y, hidden))
-    x = b.reshape(b.cut(_norm(n, "norm", x, "1e-6"), 1, 0, 1), (batch, hidden))
-    return n.finish(b.softmax(n.dense("head", x, classes), axis=1), weights)
+    """ViT-S/16: 98 layers in 12 encoders of 6 heads, 384 wide; a class token before 14 x 14 patches.
+
+    Layers are patches, those of bert_base for each encoder, and head. Weights are random ones of that seed, made when
+    they are read, or the arrays of an .npz file: NAME.weight and NAME.bias of each layer but scores and context,
+    NAME.gamma and NAME.beta of encoder.0.attention.norm, encoder.0.norm and so on, and norm, the last one, and token
+    and positions. Raises BadInput.
+    """
+    name = "vit_s_16"
+    require_sizes(name, resolution=resolution, batch=batch, classes=classes, layers=layers, hidden=hidden, heads=heads)
+    require_sizes(name, intermediate=intermediate, patch=patch)
+    require_seed(name, seed)
+    require_multiple(name, "resolution", resolution, patch)
+    require_multiple(name, "hidden", hidden, heads)
+    n, eps = Network("vit-s-16", seed), "1e-6"
+    x = _patches(n, n.images(batch, resolution), hidden, patch)
+    token = n.b.broadcast(n.normal("token", (1, 1, hidden), 1), (batch, 1, hidden))
+    x = n.b.concatenate([token, x], 1)
+    x = n.b.add(x, n.normal("positions", (1, *x.access.dims[1:]), 0.5))
+    for number in range(layers):
+        within = f"encoder.{number}"
+        normed = n.layer_norm(f"{within}.attention.norm", x, eps)
+        x = n.b.add(x, _attend(n, f"{within}.attention", normed, heads, None))
+        x = n.b.add(x, _feed_forward(n, within, n.layer_norm(f"{within}.norm", x, eps), intermediate))
+    x = n.layer_norm("norm", _first(n, x), eps)  # of the one token that is read
+    return n.finish(n.classify(x, classes, name="head"), weights)
 
 
-def attention(n: Network, name: str, x: Term, heads: int) -> Term:
-    """Multi-head self-attention of ()(batch, sequence, hidden): softmax(q k' / sqrt(size)) v, and an output product."""
-    b = n.b
-    batch, sequence, hidden = x.access.dims
-    size = hidden // heads
-
-    def split(part: str) -> Term:
-        """()(batch, heads, sequence, size)"""
-        y = n.dense(f"{name}.{part}", x, hidden)
-        return b.transpose(b.reshape(y, (batch, sequence, heads, size)), (0, 2, 1, 3))
-
-    query, key, value = split("query"), split("key"), split("value")
-    scores = b.matmul(query, b.transpose(key, (0, 1, 3, 2)), name=f"{name}.scores")
-    scores = b.divide(scores, b.scalar(repr(math.sqrt(size)), scores))
-    context = b.matmul(b.softmax(scores), value, name=f"{name}.context")
-    joined = b.reshape(b.transpose(context, (0, 2, 1, 3)), (batch, sequence, hidden))
-    return n.dense(f"{name}.output", joined, hidden)
+def _patches(n: Network, x: Term, hidden: int, patch: int) -> Term:
+    """Square patches of the images as vectors: ()(N 3 H W) -> ()(N patches hidden)."""
+    channels = x.access.dims[1]
+    weight = n.normal("patches.weight", (hidden, channels, patch, patch), (channels * patch * patch) ** -0.5)
+    y = n.b.conv(x, weight, n.normal("patches.bias", (hidden,), 0.1), strides=patch, name="patches")
+    return n.b.transpose(n.b.reshape(y, (y.access.dims[0], hidden, -1)), (0, 2, 1))
 
 
-def _norm(n: Network, name: str, x: Term, eps: str) -> Term:
-    size = x.access.dims[-1]
-    gamma, beta = n.near_one(f"{name}.gamma", size), n.normal(f"{name}.beta", (size,), 0.1)
-    return n.b.layer_norm(x, gamma, beta, eps)
+def _attend(n: Network, name: str, x: Term, heads: int, mask: Term | None) -> Term:
+    """Self-attention between linear layers of x's width."""
+    hidden = x.access.dims[-1]
+    q, k, v = (n.linear(f"{name}.{part}", x, hidden) for part in ("query", "key", "value"))
+    return n.linear(f"{name}.output", n.b.attention(q, k, v, mask, heads=heads, name=name), hidden)
 
 
-def _check_heads(model: str, hidden: int, heads: int) -> None:
-    if hidden % heads:
-        raise BadInput(f"{model} requires hidden to be a multiple of heads, got {hidden} and {heads}")
+def _feed_forward(n: Network, name: str, x: Term, intermediate: int) -> Term:
+    wide = n.linear(f"{name}.intermediate", x, intermediate, activation="gelu")
+    return n.linear(f"{name}.output", wide, x.access.dims[-1], gain=2)
+
+
+def _first(n: Network, x: Term) -> Term:
+    """The first token of each sequence: ()(N S D) -> ()(N D)."""
+    batch, _, hidden = x.access.dims
+    return n.b.reshape(n.b.slice_axis(x, 1, 0, 1), (batch, hidden))

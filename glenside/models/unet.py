@@ -1,4 +1,4 @@
-"""A small U-Net for segmentation, after https://arxiv.org/abs/1505.04597."""
+"""U-Net: https://arxiv.org/abs/1505.04597, with padded convolutions, batch norm, and nearest-neighbour upsampling."""
 
 from __future__ import annotations
 
@@ -7,43 +7,57 @@ from pathlib import Path
 from glenside.ir.errors import BadInput
 from glenside.ir.program import Program
 from glenside.ir.term import Term
-from glenside.models.network import Network, check_parameters
+from glenside.models.arguments import require_multiple, require_seed, require_sizes
+from glenside.models.network import Network
 from glenside.models.registry import model
 
 
 @model
 def unet_small(
+    base: int = 32,
+    levels: int = 4,
     resolution: int = 256,
     batch: int = 1,
     classes: int = 2,
-    channels: int = 32,
-    levels: int = 4,
     seed: int = 0,
     weights: str | Path | None = None,
 ) -> Program:
-    """U-Net of 4 levels from 32 channels on: 23 layers, skips by concatenation, upsampling by repetition.
+    """U-Net of 4 levels, 32 to 256 channels: 18 layers; the probability of each class at each pixel.
 
-    The resolution is a multiple of 2 to the number of levels. Raises BadInput.
+    Level i has base * 2^(i - 1) channels and half the size of the one before it. Layers are down1.conv1, down1.conv2,
+    .., down4.conv2, then up3.resize (after upsampling), up3.conv1 (after concatenation with what down3 gave),
+    up3.conv2, .., up1.conv2, and head. Weights are as in mobilenet_v1. Raises BadInput.
     """
-    sizes = {"resolution": resolution, "batch": batch, "classes": classes, "channels": channels, "levels": levels}
-    check_parameters("unet_small", sizes, seed)
-    if resolution % (1 << levels):
-        raise BadInput(f"unet_small requires resolution to be a multiple of {1 << levels}, got {resolution}")
-    n = Network("unet-small", seed)
-    b = n.b
-    x = b.input("x", (batch, 3, resolution, resolution))
-    skips: list[Term] = []
-    for level in range(levels):
-        x = _two(n, f"down{level + 1}", x, channels << level)
+    require_sizes("unet_small", base=base, levels=levels, resolution=resolution, batch=batch, classes=classes)
+    require_seed("unet_small", seed)
+    if levels > 16:
+        raise BadInput(f"unet_small requires at most 16 levels, got {levels}")
+    require_multiple("unet_small", "resolution", resolution, 2 ** (levels - 1))
+    n, skips = Network("unet-small", seed), list[Term]()
+    x = n.images(batch, resolution)
+    for level in range(1, levels + 1):
+        if skips:
+            x = n.b.max_pool(x, 2)
+        x = _twice(n, f"down{level}", x, base * 2 ** (level - 1))
         skips.append(x)
-        x = b.max_pool(x, 2)
-    x = _two(n, "middle", x, channels << levels)
-    for level in reversed(range(levels)):
-        x = n.convolve(f"up{level + 1}.conv0", b.upsample(x, 2), channels << level, window=3)
-        x = _two(n, f"up{level + 1}", b.concatenate([skips[level], x], 1), channels << level)
-    weight = n.normal("head.weight", (classes, channels, 1, 1), 0.2)
-    return n.finish(b.softmax(b.conv(x, weight, n.normal("head.bias", (classes,), 0.1), name="head"), axis=1), weights)
+    for level in range(levels - 1, 0, -1):
+        x = _up(n, f"up{level}", x, skips[level - 1])
+    return n.finish(n.b.softmax(_head(n, x, classes), axis=1), weights)
 
 
-def _two(n: Network, name: str, x: Term, filters: int) -> Term:
-    return n.convolve(f"{name}.conv2", n.convolve(f"{name}.conv1", x, filters, window=3), filters, window=3)
+def _twice(n: Network, name: str, x: Term, channels: int) -> Term:
+    x = n.convolve(f"{name}.conv1", x, channels, window=3, activation="relu")
+    return n.convolve(f"{name}.conv2", x, channels, window=3, activation="relu")
+
+
+def _up(n: Network, name: str, x: Term, skip: Term) -> Term:
+    """x at twice its size with as many channels as skip, after skip on the channel axis, and two convolutions."""
+    channels = skip.access.dims[1]
+    x = n.convolve(f"{name}.resize", n.b.upsample(x, 2), channels, window=3, activation="relu")
+    return _twice(n, name, n.b.concatenate([skip, x], 1), channels)
+
+
+def _head(n: Network, x: Term, classes: int) -> Term:
+    channels = x.access.dims[1]
+    weight = n.normal("head.weight", (classes, channels, 1, 1), channels**-0.5)
+    return n.b.conv(x, weight, n.normal("head.bias", (classes,), 0.1), name="head")
