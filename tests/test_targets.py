@@ -17,7 +17,7 @@ from glenside.ir.errors import BadInput
 from glenside.ir.program import Program
 from glenside.target import parse_objectives
 from glenside.targets.description import load_target
-from glenside.targets.registry import parse_target
+from glenside.targets.parse import parse_target
 from glenside.targets.systolic_array import DATAFLOWS, Array, Words
 
 EXAMPLES = sorted((Path(__file__).parent.parent / "examples" / "targets").glob("*.toml"))

@@ -3,7 +3,8 @@
 from importlib import import_module
 from pkgutil import iter_modules
 
-from glenside.targets.registry import TARGETS, parse_target
+from glenside.targets.parse import parse_target
+from glenside.targets.registry import TARGETS
 from glenside.targets.systolic_array import systolic_array as SystolicArray
 
 for _module in sorted(info.name for info in iter_modules(__path__)):
