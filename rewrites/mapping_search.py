@@ -87,6 +87,8 @@ def cheapest_mapping_is_known() -> tuple[Clause, ...]:
     here = f"(= best (cheapest root)) {sizes}"
     return (
         Clause('(source root) (= root (compute "dot-product" p))', "(searched root)"),
+        # A form of the program's own pairs: what stood between the pairs and their sum has moved out of the way.
+        Clause('(= p (access-product a b n)) (source p) (= root (compute "dot-product" p))', "(searched root)"),
         Clause(
             f"{PRODUCT_SIZES} (searched root) (> (* (* g m) (* k o)) 0) (= usual (price g m k o))",
             "(product-of root a g m k o) (set (cheapest root) usual) (set (cheapest root) (elsewhere g m k o))"

@@ -149,3 +149,24 @@ def test_the_usual_mapping_of_mobilenet_v1() -> None:
     assert (totals["cycles"], totals["usual_cycles"], totals["macs"]) == (3_219_520, 3_219_520, 568_740_352)
     assert result.stopped == "saturated"
     assert result.report.ok
+
+
+_A, _B = "(access (access-tensor a) 1)", "(access (access-tensor b) 1)"
+_PAIRS = f"(access-cartesian-product {_A} {_B})"
+
+
+@pytest.mark.parametrize(
+    "pairs",
+    [
+        f"(access-slice {_PAIRS} 0 1 4)",
+        f"(access-slice {_PAIRS} 1 1 4)",
+        f"(access-pad {_PAIRS} zero-padding 3 1 4)",
+        f"(access-transpose {_PAIRS} (list 1 0 2 3))",
+        f"(access-reshape {_PAIRS} (access-shape (shape 2 3 4) (shape 2 9)))",
+        f"(access-concatenate {_PAIRS} {_PAIRS} 0)",
+        f"(access-concatenate {_PAIRS} {_PAIRS} 3)",
+    ],
+)
+def test_what_stands_between_the_pairs_and_their_sum_moves_out_of_the_way(pairs: str) -> None:
+    program = gl.parse(f"(compute dot-product {pairs})", shapes={"a": (6, 9), "b": (4, 9)})
+    assert gl.optimize(program, gl.SystolicArray(4, 3)).report.ok

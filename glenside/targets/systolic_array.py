@@ -28,7 +28,7 @@ UNLIMITED = 1 << 40
 DATAFLOWS = ("weight-stationary", "output-stationary", "double-buffered")
 
 _SLICES = ("analyses", "products", "through-products", "systolic-array", "algebra", "through-computes")
-_LOOPS = ("analyses", "matrices", "algebra")
+_LOOPS = ("analyses", "matrices", "algebra", "through-products")
 
 
 @dataclass(frozen=True)
