@@ -142,7 +142,7 @@ def optimize(
     Stopping early, by a limit or by Ctrl-C, still gives the best program found by then; `result.stopped` says why. With
     `verify=False` the check is left to `result.check()`. Raises BadInput.
     """
-    families = families_of(target, blocking, mapping)
+    families = _needed(families_of(target, blocking, mapping), blocking, program)
     if method not in METHODS:
         raise BadInput(f"a method of extraction is one of {', '.join(METHODS)}, got {method!r}")
     how = {"blocking": blocking, "mapping": mapping, "method": method, "explain": explain, "seed": seed}
@@ -208,6 +208,13 @@ def families_of(target: Target, blocking: str, mapping: str) -> tuple[str, ...]:
     if key not in target.families:
         raise BadInput(f"{target.name} requires --blocking loops: tiles as slices know no other dataflow and no limits")
     return target.families[key]
+
+
+def _needed(families: Sequence[str], blocking: str, program: Program) -> tuple[str, ...]:
+    """Without the rules that move things between pairs and their sum, where nothing stands there: they cannot fire."""
+    pairs = (product.children[0].operator.name for product in program.layers.values())
+    plain = blocking == "loops" and all(name == "access-product" for name in pairs)
+    return tuple(name for name in families if not (plain and name == "through-products"))
 
 
 def _progress_words(progress: Progress) -> str:

@@ -12,7 +12,8 @@ a bound of it for everything that the steps still to come may reach:
 No step makes the work (g m k o), the results (g m o), the depth of all groups (g k) or the weights (g k o) less. A plan
 is followed while its bound is not above `cheapest`, the price of the best mapping known so far, which only falls: a
 price known late weakens a guard, and never makes it wrong. Factors that leave as many windows, rows or groups as a
-smaller one only add zeros, and are skipped.
+smaller one only add zeros, and are skipped. Of plans that cost the same, by the second objective too, those with the
+fewest weights and steps are made.
 """
 
 from __future__ import annotations
@@ -31,11 +32,12 @@ _SEARCH = """
 (relation product-of (Access Access i64 i64 i64 i64))
 (function cheapest (Access) i64 :merge (min old new))
 (function next-cheapest (Access i64) i64 :merge (min old new))
+(function lightest (Access i64 i64) i64 :merge (min old new))
 (relation regrouping (Access i64 i64 i64 i64 Ints))
 (relation window-factor (Access i64 i64 i64 i64 i64 i64 i64 i64 i64 Ints i64))
 (relation row-factor (Access i64 i64 i64 Ints i64))
 (relation group-factor (Access i64 i64 i64 i64 Ints i64))
-(relation candidate (Access i64 i64 Ints))
+(relation candidate (Access i64 i64 i64 Ints))
 (relation planned (Access Ints Ints))
 (relation matrix-plan (Access i64 i64 i64 Ints))
 """
@@ -141,8 +143,11 @@ def cheapest_mapping_is_known() -> tuple[Clause, ...]:
                 f"(group-factor root m k o r plan p) {here} (= left {expressions.ceil_div('g', 'p')})"
                 " (= weights (* (* left (* k p)) (* o p))) (= 0 (heavier weights (* g (* k0 o0))))"
                 f" (= cost (price {first})) (<= cost best)",
-                f"(set (cheapest root) cost) (set (next-cheapest root cost) (second-price {first}))"
-                f" (candidate root cost (second-price {first}) (vec-append plan (vec-of r p {swapped})))",
+                f"(set (cheapest root) cost) (let second (second-price {first}))"
+                f" (let whole (vec-append plan (vec-of r p {swapped})))"
+                f" (let weight (+ (* 64 weights) (+ (vec-length plan) {swapped})))"
+                " (set (next-cheapest root cost) second) (set (lightest root cost second) weight)"
+                " (candidate root cost second weight whole)",
             )
             for swapped, first in enumerate(("left m (* k p) (* o p)", "left (* o p) (* k p) m"))
         ),
@@ -163,7 +168,8 @@ def cheapest_mapping_is_made() -> tuple[Clause, ...]:
     """
     return (
         Clause(
-            "(= best (cheapest root)) (candidate root best second plan) (= second (next-cheapest root best))",
+            "(= best (cheapest root)) (= second (next-cheapest root best)) (= weight (lightest root best second))"
+            " (candidate root best second weight plan)",
             "(planned root plan plan)",
         ),
     )
