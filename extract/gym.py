@@ -1,145 +1,286 @@
-"""E-graphs in the format of extraction-gym (https://github.com/egraphs-good/extraction-gym) and egraph-serialize.
+"""E-graphs in the JSON format of egraph-serialize and the extraction gym, as exact problems for the extractors.
 
-A JSON object: `nodes`, id -> {"op", "children": ids of nodes, "eclass", "cost": 1 unless given, "subsumed"}, and
-`root_eclasses`. A child stands for the class of that node.
+    {"nodes": {id: {"op": ..., "children": [ids of nodes], "eclass": id, "cost": 1.0, "subsumed": false}},
+     "root_eclasses": [ids of classes]}
+
+"children" is [] when left out, "cost" 1 and "subsumed" false; other keys, "class_data" among them, say nothing about
+costs and are passed over. A child stands for its whole class, so cycles among classes are allowed. A cost is a decimal
+number; the decimals that are written, and not doubles near them, are what is added up.
 """
 
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from fractions import Fraction
-from typing import Any
+from math import gcd, lcm
+from typing import Any, Never
 
-from extract.problem import NoExtraction, Problem
+from extract import Extraction, NoExtraction, Problem, extract, tree_cost
+from extract.greedy import CEILING
+from extract.problem import Cost
 from glenside.ir.errors import BadInput
+from glenside.ir.files import PathLike, read_text
 
-_DIGITS = 30  # a cost with more is no measurement, and would make every sum of costs as long
+LARGEST, SMALLEST = 308, -400
+"""Powers of ten of the first digit of a cost; a double reaches from 1e-323 to 1e308."""
+COST_LENGTH = 1_200
+"""Characters of one cost; written out in full, a double takes at most 1,080."""
+COST_BITS = 512
+"""Of the largest cost, counted in the unit in which all costs of a file are whole."""
+NAMED_IN_ERROR = 5
 
 
 @dataclass(frozen=True)
-class SerializedEGraph:
-    """A problem, with the names that its classes and nodes have in the file."""
+class GymGraph:
+    """An e-graph from a file: a problem of ints, and what its numbers are called in the file."""
 
+    source: str
+    """The file, for messages."""
     problem: Problem
-    classes: tuple[str, ...]
-    nodes: tuple[str, ...]
+    """Without the subsumed e-nodes, except in classes of nothing else; one cost component, in multiples of `unit`."""
     unit: Fraction
-    """What a cost of 1 in the problem is in the file: costs there are fractions, and sums of them stay exact."""
+    """What one in a cost of `problem` is in the file; all costs of the file are multiples of it."""
+    node_ids: tuple[str, ...]
+    """e-node of `problem` -> its name in the file."""
+    class_ids: tuple[str, ...]
+    """class of `problem` -> its name in the file."""
+    e_nodes: int
+    """E-nodes in the file, subsumed ones included."""
 
-    def cost(self, cost: Sequence[int]) -> float:
-        """A cost of the problem, as the file counts it."""
-        return float(cost[0] * self.unit)
+    @property
+    def e_classes(self) -> int:
+        """How many classes the file has."""
+        return len(self.class_ids)
 
-    def choice(self, choice: Mapping[int, int]) -> dict[str, str]:
-        """class -> node, by their names."""
-        return {self.classes[c]: self.nodes[n] for c, n in sorted(choice.items())}
+    def extract(self, method: str = "auto", time_limit: float | None = None) -> Extraction:
+        """What `extract.extract` answers; `time_limit` is in seconds.
 
-    def named(self, error: NoExtraction) -> BadInput:
-        """The error of an extraction, by the names of the file."""
-        names = ", ".join(self.classes[c] for c in error.classes[:8]) + (", .." if len(error.classes) > 8 else "")
-        return BadInput(f"no answer exists: every node of the classes {names} needs, in the end, its own class")
+        Raises NoExtraction, naming classes as the file does, when a root has no finite derivation, and BadInput for an
+        unknown method.
+        """
+        try:
+            return extract(self.problem, method, time_limit=time_limit)
+        except NoExtraction as error:
+            raise self._underivable(error) from None
 
+    def cost(self, cost: Cost) -> Fraction:
+        """A cost of `problem`, exactly, in the unit of the file."""
+        return self.unit * cost[0]
 
-def read_egraph(text: str, source: str = "the e-graph") -> SerializedEGraph:
-    """The e-graph of a JSON text. Raises BadInput, which names `source` and the place."""
-    content = _parsed(text, source)
-    nodes = _entry(content, "nodes", dict, source)
-    roots = _entry(content, "root_eclasses", list, source)
-    if not roots:
-        raise BadInput(f"{source}: root_eclasses requires at least one class, got none")
-    owner: dict[str, str] = {}
-    for name, node in nodes.items():
-        if not isinstance(node, dict):
-            raise BadInput(f"{source}: the node {name} requires an object, got {_kind(node)}")
-        eclass = node.get("eclass")
-        if not isinstance(eclass, str):
-            raise BadInput(f"{source}: the node {name} requires an eclass, a string, got {_kind(eclass)}")
-        owner[name] = eclass
-    number = {eclass: i for i, eclass in enumerate(dict.fromkeys(owner.values()))}
-    costs = {name: _cost(node, name, source) for name, node in nodes.items()}
-    kept = _usable(nodes, owner)
-    members: list[list[int]] = [[] for _ in number]
-    children: list[tuple[int, ...]] = []
-    for i, name in enumerate(kept):
-        members[number[owner[name]]].append(i)
-        children.append(tuple(number[owner[child]] for child in _children(nodes, name, source)))
-    for root in roots:
-        if not isinstance(root, str) or root not in number:
-            raise BadInput(f"{source}: root_eclasses requires classes that have a node, got {root!r}")
-    unit = Fraction(1, math.lcm(*(cost.denominator for cost in costs.values())))
-    weights = tuple((int(costs[name] / unit),) for name in kept)
-    problem = Problem(tuple(map(tuple, members)), tuple(children), weights, tuple(number[root] for root in roots))
-    return SerializedEGraph(problem, tuple(number), tuple(kept), unit)
+    def tree_cost(self, answer: Extraction) -> Fraction | None:
+        """What the answer costs when each use of a class is paid for, over all roots, in the unit of the file.
+
+        None above 2^1024 of the graph's unit, where it is not counted further.
+        """
+        cost = tree_cost(self.problem, dict(answer.choice))
+        return self.cost(cost) if max(cost) < CEILING else None
+
+    def choice(self, answer: Extraction) -> dict[str, str]:
+        """The answer in the names of the file: class -> e-node, for the classes that the roots need."""
+        return {self.class_ids[c]: self.node_ids[n] for c, n in answer.choice.items()}
+
+    def _underivable(self, error: NoExtraction) -> NoExtraction:
+        missing = set(error.classes)
+        root = next(c for c in self.problem.roots if c in missing)
+        names = ", ".join(_quoted(self.class_ids[c]) for c in error.classes[:NAMED_IN_ERROR])
+        more = ", ..." if len(missing) > NAMED_IN_ERROR else ""
+        return NoExtraction(
+            f"{self.source} requires a finite derivation of root class {_quoted(self.class_ids[root])}, got a cycle "
+            f"in every one, through {len(missing)} class{'' if len(missing) == 1 else 'es'}: {names}{more}",
+            classes=error.classes,
+        )
 
 
-def _parsed(text: str, source: str) -> dict[str, Any]:
-    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        found: dict[str, Any] = {}
-        for name, value in pairs:
-            if name in found:
-                raise BadInput(f"{source}: the key {name} stands twice in one object")
-            found[name] = value
-        return found
+def read_gym(path: PathLike) -> GymGraph:
+    """The e-graph of a JSON file. Raises BadInput, naming the place, when it cannot be read or is none."""
+    text, name = read_text(path), str(path)
+    return parse_gym(text, name if name.isprintable() else json.dumps(name))
 
-    def refused(word: str) -> Any:
-        raise BadInput(f"{source}: {word} is no cost")
 
+def parse_gym(text: str, source: str = "the e-graph") -> GymGraph:
+    """The e-graph of a JSON text; `source` names it in messages. Raises BadInput, naming the place."""
+    return _Reader(source).graph(text)
+
+
+class _Number(str):
+    """A JSON number as it is written."""
+
+
+class _Object(dict[str, Any]):
+    """A JSON object that remembers a key written twice."""
+
+    repeated: str | None = None
+
+
+def _object(pairs: list[tuple[str, Any]]) -> _Object:
+    found = _Object(pairs)
+    if len(found) != len(pairs):
+        seen: set[str] = set()
+        found.repeated = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
+    return found
+
+
+@dataclass
+class _Node:
+    """One record of the file, checked."""
+
+    children: list[str]
+    eclass: str
+    cost: str
+    """As it is written, checked; a key of `_Reader.costs`, as a Fraction is slow to hash."""
+    subsumed: bool
+
+
+class _Reader:
+    def __init__(self, source: str) -> None:
+        self.source = source
+        self.costs: dict[str, Fraction] = {}
+        """Few costs are written very often, so each text is read once."""
+
+    def graph(self, text: str) -> GymGraph:
+        content = self._json(text)
+        records = self._object(self._key(content, "nodes", "the top level"), '"nodes"')
+        nodes = {name: self._node(name, record) for name, record in records.items()}
+        classes: dict[str, list[str]] = {}
+        for name, node in nodes.items():
+            classes.setdefault(node.eclass, []).append(name)
+        for name, node in nodes.items():
+            self._check_children(name, node, nodes)
+        roots = self._roots(content, classes)
+        kept = [_not_subsumed(own, nodes) for own in classes.values()]
+        ids = [name for own in kept for name in own]
+        costs = {nodes[name].cost for name in ids}
+        unit = self._unit({self.costs[text] for text in costs})
+        whole = {text: (int(self.costs[text] / unit),) for text in costs}
+        number, counter = {name: c for c, name in enumerate(classes)}, iter(range(len(ids)))
+        problem = Problem(
+            tuple(tuple(next(counter) for _ in own) for own in kept),
+            tuple(tuple(number[nodes[child].eclass] for child in nodes[name].children) for name in ids),
+            tuple(whole[nodes[name].cost] for name in ids),
+            tuple(number[root] for root in roots),
+        )
+        return GymGraph(self.source, problem, unit, tuple(ids), tuple(classes), len(nodes))
+
+    def _fail(self, message: str) -> Never:
+        raise BadInput(f"{self.source} {message}")
+
+    def _json(self, text: str) -> _Object:
+        try:
+            content = json.loads(
+                text, object_pairs_hook=_object, parse_float=_Number, parse_int=_Number, parse_constant=_Number
+            )
+        except json.JSONDecodeError as error:
+            place = f"{self.source}:{error.lineno}:{error.colno}"
+            raise BadInput(f"{place}: an e-graph file requires JSON, got {error.msg}") from None
+        except RecursionError:
+            self._fail("requires an e-graph, got JSON that is nested too deeply")
+        return self._object(content, "the top level")
+
+    def _object(self, value: Any, place: str) -> _Object:
+        if not isinstance(value, _Object):
+            self._fail(f"requires an object at {place}, got {_brief(value)}")
+        if value.repeated is not None:
+            self._fail(f"requires each key once at {place}, got {_quoted(value.repeated)} twice")
+        return value
+
+    def _key(self, record: Mapping[str, Any], key: str, place: str) -> Any:
+        if key not in record:
+            self._fail(f'requires the key "{key}" at {place}, got none')
+        return record[key]
+
+    def _name(self, value: Any, what: str) -> str:
+        if type(value) is not str:
+            self._fail(f"requires a string as {what}, got {_brief(value)}")
+        return value
+
+    def _names(self, value: Any, what: str) -> list[str]:
+        if not isinstance(value, list):
+            self._fail(f"requires a list of strings as {what}, got {_brief(value)}")
+        return [self._name(item, f"each of {what}") for item in value]
+
+    def _node(self, name: str, value: Any) -> _Node:
+        place = f"node {_quoted(name)}"
+        record = self._object(value, place)
+        self._name(self._key(record, "op", place), f'the "op" of {place}')
+        eclass = self._name(self._key(record, "eclass", place), f'the "eclass" of {place}')
+        children = self._names(record.get("children", []), f'the "children" of {place}')
+        subsumed = record.get("subsumed", False)
+        if not isinstance(subsumed, bool):
+            self._fail(f'requires true or false as the "subsumed" of {place}, got {_brief(subsumed)}')
+        return _Node(children, eclass, self._cost(record.get("cost", _Number("1")), place), subsumed)
+
+    def _cost(self, value: Any, place: str) -> str:
+        if not isinstance(value, _Number) or (value not in self.costs and not self._known(value)):
+            self._fail(
+                f'requires a "cost" that is 0 or from 1e{SMALLEST} to 1e{LARGEST} in {place}, got {_brief(value)}'
+            )
+        return value
+
+    def _known(self, text: str) -> bool:
+        cost = _exact(text)
+        if cost is not None:
+            self.costs[text] = cost
+        return cost is not None
+
+    def _roots(self, content: _Object, classes: Mapping[str, object]) -> list[str]:
+        roots = self._names(self._key(content, "root_eclasses", "the top level"), '"root_eclasses"')
+        if not roots:
+            self._fail('requires at least one class in "root_eclasses", got none')
+        for root in roots:
+            if root not in classes:
+                self._fail(f"requires nodes in root class {_quoted(root)}, got none")
+        return list(dict.fromkeys(roots))
+
+    def _check_children(self, name: str, node: _Node, nodes: Mapping[str, _Node]) -> None:
+        for child in node.children:
+            if child not in nodes:
+                self._fail(f"requires the children of node {_quoted(name)} to be nodes, got {_quoted(child)}")
+
+    def _unit(self, distinct: set[Fraction]) -> Fraction:
+        """The largest of which every cost is a multiple; 1 when all are 0."""
+        below = lcm(*(cost.denominator for cost in distinct))
+        above = gcd(*(cost.numerator * (below // cost.denominator) for cost in distinct)) or below
+        unit = Fraction(above, below)
+        if (max(distinct) / unit).numerator.bit_length() > COST_BITS:
+            self._fail(
+                f"requires costs whose digits span at most {COST_BITS} bits, got "
+                f"{float(min(cost for cost in distinct if cost)):g} and {float(max(distinct)):g}"
+            )
+        return unit
+
+
+def _not_subsumed(own: list[str], nodes: Mapping[str, _Node]) -> list[str]:
+    return [name for name in own if not nodes[name].subsumed] or own
+
+
+def _exact(text: str) -> Fraction | None:
+    """The decimal that is written, when it is a cost: no NaN, infinity or negative, nor far outside of doubles."""
     try:
-        content = json.loads(text, parse_float=Decimal, parse_constant=refused, object_pairs_hook=once)
-    except json.JSONDecodeError as error:
-        raise BadInput(f"{source}:{error.lineno}:{error.colno}: it is not JSON: {error.msg}") from error
-    except RecursionError as error:
-        raise BadInput(f"{source}: it is nested more deeply than an e-graph is") from error
-    except ValueError as error:  # an integer of thousands of digits
-        raise BadInput(f"{source}: it is not JSON that can be read: {error}") from error
-    if not isinstance(content, dict):
-        raise BadInput(f"{source}: an e-graph is an object with nodes and root_eclasses, got {_kind(content)}")
-    return content
+        number = Decimal(text) if len(text) <= COST_LENGTH else Decimal("NaN")
+    except InvalidOperation:  # an exponent of twenty digits
+        return None
+    if number == 0:
+        return Fraction(0)
+    good = number.is_finite() and number > 0 and SMALLEST <= number.adjusted() <= LARGEST
+    return Fraction(number) if good else None
 
 
-def _entry(content: Mapping[str, Any], name: str, kind: type, source: str) -> Any:
-    if name not in content:
-        raise BadInput(f"{source}: an e-graph requires {name}")
-    if not isinstance(content[name], kind):
-        wanted = "an object" if kind is dict else "a list"
-        raise BadInput(f"{source}: {name} requires {wanted}, got {_kind(content[name])}")
-    return content[name]
+def _quoted(name: str) -> str:
+    return _cut(json.dumps(name))
 
 
-def _children(nodes: Mapping[str, Any], name: str, source: str) -> list[str]:
-    children = nodes[name].get("children", [])
-    if not isinstance(children, list):
-        raise BadInput(f"{source}: the children of the node {name} require a list, got {_kind(children)}")
-    for child in children:
-        if not isinstance(child, str) or child not in nodes:
-            raise BadInput(f"{source}: the node {name} has a child {child!r}, and there is no node of that name")
-    return children
+def _brief(value: Any) -> str:
+    """A value as the file has it, cut short; what is nested is only said to be there."""
+    if isinstance(value, _Number):
+        return _cut(str(value))
+    if isinstance(value, dict | list):
+        kind = "an object" if isinstance(value, dict) else "a list"
+        return kind if value else f"an empty {kind.split()[1]}"
+    return _cut(json.dumps(value))
 
 
-def _cost(node: Mapping[str, Any], name: str, source: str) -> Fraction:
-    cost = node.get("cost", 1)
-    if isinstance(cost, bool) or not isinstance(cost, int | Decimal):
-        raise BadInput(f"{source}: the cost of the node {name} requires a number, got {_kind(cost)}")
-    if cost < 0:
-        raise BadInput(f"{source}: the cost of the node {name} requires at least 0, got {cost}")
-    try:
-        if cost and not -_DIGITS <= Decimal(cost).adjusted() <= _DIGITS:
-            raise BadInput(f"{source}: the cost of the node {name} is out of range, got {cost}")
-        return Fraction(cost)
-    except InvalidOperation as error:
-        raise BadInput(f"{source}: the cost of the node {name} is out of range") from error
-
-
-def _usable(nodes: Mapping[str, Any], owner: Mapping[str, str]) -> list[str]:
-    """The nodes that are not subsumed, and those of classes that have no others."""
-    alive = {owner[name] for name, node in nodes.items() if node.get("subsumed") is not True}
-    return [name for name, node in nodes.items() if node.get("subsumed") is not True or owner[name] not in alive]
-
-
-def _kind(value: Any) -> str:
-    kinds = {dict: "an object", list: "a list", str: "a string", bool: "true or false", type(None): "nothing"}
-    return kinds.get(type(value), "a number")
+def _cut(text: str) -> str:
+    return text if len(text) <= 60 else f"{text[:60]}..."

@@ -21,6 +21,10 @@ TOLERANCE = 1e-9
 """HiGHS calls x integral, and a row satisfied, within this; the default of 1e-6 is too coarse for costs above 1e5."""
 PRECISION = 1e-12
 """How far, relatively, the solver's dual bound is trusted: costs above 4e11 in one block are not called proven."""
+COST_BITS = 53
+"""Bits of a level's sum that the solver sees: so many are exact in a double, and HiGHS calls 1e20 infinite."""
+TIES = 8
+"""Answers that doubles cannot tell from the best that are looked for, so that ints can, before a proof is given up."""
 MERGE_LIMIT = 1 << 24
 """Levels are solved together while their packed coefficients sum to less: the tolerance then moves the objective by
 less than 0.02. Beyond that, doubles would still hold the numbers (2^53), but not a proof; so level follows level."""
@@ -120,30 +124,65 @@ class Block:
     def solve(self, start: dict[int, int], limits: Limits) -> Outcome:
         """The best choice from `start` on; stops at the first level that cannot be finished."""
         solver = self._solver()
-        best, bound = start, 0
-        for level in self.levels():
+        best, bound, levels = start, 0, self.levels()
+        for level in levels:
             if limits.remaining <= 0:
                 return Outcome(best, bound, "time-limit")
-            scaled = np.array([a // level.unit for a in level.coefficients], dtype=np.float64)
+            units = [a // level.unit for a in level.coefficients]
+            cut = max(0, sum(units).bit_length() - COST_BITS)  # Rounded down, so that a bound stays one.
+            units = [a >> cut for a in units]
+            scaled = np.array(units, dtype=np.float64)
             columns = np.arange(len(self.nodes), dtype=np.int32)
             solver.changeColsCost(len(columns), columns, scaled)
             stopped = _run(solver, self._values(best), limits)
             best = self._better(best, solver)
-            reached = sum(level.coefficients[self.column[n]] for n in best.values()) // level.unit
+            reached = sum(units[self.column[n]] for n in best.values())
             below = _below(solver, reached)
-            bound += (below * level.unit) << level.shift
-            if below < reached:
-                return Outcome(best, bound, "numerics" if stopped == "optimal" else stopped)
+            if (below < reached or cut) and stopped == "optimal" and len(levels) == 1:
+                return self._told_apart(solver, best, level, cut, below, limits)
+            bound += ((below << cut) * level.unit) << level.shift
+            if below < reached or cut:
+                return Outcome(best, bound, "numerics" if stopped in ("optimal", "infeasible") else stopped)
             # Half a unit of slack is below the next integer, and above what rounding may lose.
             solver.addRow(-highspy.kHighsInf, reached + 0.5, len(columns), columns, scaled)
         return Outcome(best, bound, "optimal")
 
-    def _better(self, best: dict[int, int], solver: highspy.Highs) -> dict[int, int]:
+    def _told_apart(
+        self, solver: highspy.Highs, best: dict[int, int], level: _Level, cut: int, below: int, limits: Limits
+    ) -> Outcome:
+        """A proof of the only level where doubles are too coarse: forbid the answers found, and bound the others.
+
+        What contains a forbidden answer costs no less than it, and so no less than the best; the solver's bound holds
+        for all others. When it reaches the best, the best is optimal. `below` is a bound for all, without `cut` bits.
+        """
+        found, stopped = best, "optimal"
+        for _ in range(TIES):
+            columns = np.array([self.column[n] for n in found.values()], dtype=np.int32)
+            solver.addRow(-highspy.kHighsInf, len(columns) - 1.0, len(columns), columns, np.ones(len(columns)))
+            stopped = _run(solver, None, limits)
+            if stopped == "infeasible":
+                return Outcome(best, self.weight(best), "optimal")
+            following = self._found(solver)
+            best = self._better(best, solver)
+            units = self.weight(best) // (level.unit << level.shift)
+            below = max(below, _below(solver, (units >> cut) + 1))
+            if stopped != "optimal" or below << cut >= units or following is None:
+                break
+            found = following
+        weight = self.weight(best)
+        bound = min(weight, ((below << cut) * level.unit) << level.shift)
+        unproven = "numerics" if stopped == "optimal" else stopped
+        return Outcome(best, bound, "optimal" if bound == weight else unproven)
+
+    def _found(self, solver: highspy.Highs) -> dict[int, int] | None:
         if solver.getInfo().primal_solution_status != highspy.SolutionStatus.kSolutionStatusFeasible:
-            return best
+            return None
         values = solver.getSolution().col_value
         owners = ((c, n) for c in self.classes for n in self.live.nodes[c])
-        found = self.follow({c: n for c, n in owners if values[self.column[n]] > 0.5})
+        return self.follow({c: n for c, n in owners if values[self.column[n]] > 0.5})
+
+    def _better(self, best: dict[int, int], solver: highspy.Highs) -> dict[int, int]:
+        found = self._found(solver)
         return found if found is not None and self.weight(found) < self.weight(best) else best
 
     def _solver(self) -> highspy.Highs:
@@ -246,11 +285,12 @@ def _configure(solver: highspy.Highs) -> None:
         solver.setOptionValue(name, value)
 
 
-def _run(solver: highspy.Highs, values: list[float], limits: Limits) -> str:
+def _run(solver: highspy.Highs, values: list[float] | None, limits: Limits) -> str:
     """Solve in a thread of its own, so that a deadline or Ctrl-C ends it within a tenth of a second."""
-    start = highspy.HighsSolution()
-    start.col_value = values
-    solver.setSolution(start)
+    if values is not None:
+        start = highspy.HighsSolution()
+        start.col_value = values
+        solver.setSolution(start)
     if limits.branches is not None:
         solver.setOptionValue("mip_max_nodes", limits.branches)
     solver.HandleUserInterrupt = True
@@ -270,6 +310,8 @@ def _run(solver: highspy.Highs, values: list[float], limits: Limits) -> str:
     status = solver.getModelStatus()
     if status == highspy.HighsModelStatus.kOptimal:
         return "optimal"
+    if status == highspy.HighsModelStatus.kInfeasible:
+        return "infeasible"
     return asked or ("node-limit" if status == highspy.HighsModelStatus.kSolutionLimit else "numerics")
 
 
