@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
 
 from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from glenside.report import Report
+from glenside.report import LayerRow, Report
 
 _PIPED_WIDTH = 200
+_NARROW = 130  # characters below which a table leaves columns out
 
 
 def console() -> Console:
@@ -18,65 +22,74 @@ def console() -> Console:
     return Console(width=None if sys.stdout.isatty() else _PIPED_WIDTH, highlight=False)
 
 
-def report_table(report: Report) -> Table:
+@dataclass(frozen=True)
+class _Column:
+    """A column of the layer table; `wide` ones are left out on a narrow terminal."""
+
+    name: str
+    total: str
+    value: Callable[[LayerRow], str]
+    words: bool = False
+    wide: bool = False
+
+
+def _layer_table(report: Report, columns: Sequence[_Column], width: int, wrong: Callable[[LayerRow], bool]) -> Table:
     """One row for each layer, totals in the footer."""
-    totals = report.totals
-    table = Table(
-        title=f"{report.program} on {report.target}",
-        title_justify="left",
-        show_footer=True,
-        box=box.SIMPLE,
-        pad_edge=False,
-    )
-    table.add_column("layer", "total", no_wrap=True, overflow="fold")
-    table.add_column("operator", f"{totals['layers']} layer{'' if totals['layers'] == 1 else 's'}", overflow="fold")
-    table.add_column("groups x M x K x N", f"{totals['macs']:,} MACs", justify="right", no_wrap=True)
-    table.add_column("tiles", f"{totals['tiles']:,}", justify="right", no_wrap=True)
-    table.add_column("cycles", f"{totals['cycles']:,}", justify="right", no_wrap=True)
-    table.add_column("util %", justify="right", no_wrap=True)
-    table.add_column("mapping", f"{totals['mapped']} of {totals['layers']} mapped", overflow="fold")
-    table.add_column("checked", overflow="fold")
-    for row in report.layers:
-        table.add_row(
-            row.name,
-            row.operator,
-            f"{row.groups} x {row.m} x {row.k} x {row.n}",
-            f"{row.tiles:,}",
-            f"{row.cycles:,}",
-            f"{100 * row.utilization:.2f}",
-            row.mapping,
-            row.checked,
-            style=None if row.mapped and row.checked == "exact" else "yellow",
-        )
-    return table
-
-
-def comparison_table(report: Report) -> Table:
-    """Usual against best, one row for each layer, totals in the footer."""
-    totals = report.totals
+    shown = [column for column in columns if width >= _NARROW or not column.wide]
     table = Table(title=f"{report.program} on {report.target}", title_justify="left", show_footer=True, box=box.SIMPLE)
     table.pad_edge = False
-    table.add_column("layer", "total", no_wrap=True, overflow="fold")
-    table.add_column("operator", f"{totals['layers']} layer{'' if totals['layers'] == 1 else 's'}", overflow="fold")
-    for name, key in (("usual cycles", "usual_cycles"), ("best", "cycles"), ("lower bound", "lower_bound")):
-        table.add_column(name, f"{totals[key]:,}", justify="right", no_wrap=True)
-    table.add_column("times fewer", _ratio(totals["usual_cycles"], totals["cycles"]), justify="right", no_wrap=True)
-    growth = _ratio(totals["mapped_weight_bytes"], totals["weight_bytes"])
-    table.add_column("weights x", growth, justify="right", no_wrap=True)
-    table.add_column("mapping", f"{totals['mapped']} of {totals['layers']} mapped", overflow="fold")
+    for column in shown:
+        justify: Literal["left", "right"] = "left" if column.words else "right"
+        table.add_column(column.name, column.total, justify=justify, no_wrap=column.name != "mapping", overflow="fold")
     for row in report.layers:
-        table.add_row(
-            row.name,
-            row.operator,
-            f"{row.usual_cycles:,}",
-            f"{row.cycles:,}",
-            f"{row.lower_bound:,}",
-            _ratio(row.usual_cycles, row.cycles),
-            _ratio(row.mapped_weight_bytes, row.weight_bytes),
-            row.mapping,
-            style=None if row.mapped and row.checked != "different" else "yellow",
-        )
+        table.add_row(*(column.value(row) for column in shown), style="yellow" if wrong(row) else None)
     return table
+
+
+def report_table(report: Report, width: int = _PIPED_WIDTH) -> Table:
+    """What each layer became; `width` is that of the terminal, in characters."""
+    totals = report.totals
+    columns = (
+        _Column("layer", "total", lambda row: row.name, words=True),
+        _Column("operator", _layers(report), lambda row: row.operator, words=True, wide=True),
+        _Column(
+            "groups x M x K x N",
+            f"{totals['macs']:,} MACs",
+            lambda row: f"{row.groups} x {row.m} x {row.k} x {row.n}",
+        ),
+        _Column("tiles", f"{totals['tiles']:,}", lambda row: f"{row.tiles:,}", wide=True),
+        _Column("cycles", f"{totals['cycles']:,}", lambda row: f"{row.cycles:,}"),
+        _Column("util %", "", lambda row: f"{100 * row.utilization:.2f}", wide=True),
+        _Column("mapping", f"{totals['mapped']} of {totals['layers']} mapped", lambda row: row.mapping, words=True),
+        _Column("checked", "", lambda row: row.checked, words=True),
+    )
+    return _layer_table(report, columns, width, lambda row: not (row.mapped and row.checked == "exact"))
+
+
+def comparison_table(report: Report, width: int = _PIPED_WIDTH) -> Table:
+    """Usual against best; `width` is that of the terminal, in characters."""
+    totals = report.totals
+    growth = _ratio(totals["mapped_weight_bytes"], totals["weight_bytes"])
+    columns = (
+        _Column("layer", "total", lambda row: row.name, words=True),
+        _Column("operator", _layers(report), lambda row: row.operator, words=True, wide=True),
+        _Column("usual cycles", f"{totals['usual_cycles']:,}", lambda row: f"{row.usual_cycles:,}"),
+        _Column("best", f"{totals['cycles']:,}", lambda row: f"{row.cycles:,}"),
+        _Column("lower bound", f"{totals['lower_bound']:,}", lambda row: f"{row.lower_bound:,}", wide=True),
+        _Column(
+            "times fewer",
+            _ratio(totals["usual_cycles"], totals["cycles"]),
+            lambda row: _ratio(row.usual_cycles, row.cycles),
+        ),
+        _Column("weights x", growth, lambda row: _ratio(row.mapped_weight_bytes, row.weight_bytes), wide=True),
+        _Column("mapping", f"{totals['mapped']} of {totals['layers']} mapped", lambda row: row.mapping, words=True),
+    )
+    return _layer_table(report, columns, width, lambda row: not row.mapped or row.checked == "different")
+
+
+def _layers(report: Report) -> str:
+    count = len(report.layers)
+    return f"{count} layer{'' if count == 1 else 's'}"
 
 
 def _ratio(more: int, less: int) -> str:
@@ -86,7 +99,7 @@ def _ratio(more: int, less: int) -> str:
 def print_comparison(report: Report) -> None:
     """Usual against best, and how it was checked."""
     out = console()
-    out.print(comparison_table(report))
+    out.print(comparison_table(report, out.width))
     out.print(_certificate(report))
     out.print(f"Check of the whole program: {report.checked} ({report.how_checked or 'not run'}).")
     out.print(report.unmapped_sentence())
@@ -102,7 +115,7 @@ def _certificate(report: Report) -> str:
 def print_report(report: Report, explain: bool = False) -> None:
     """The table, what the search did, and one honest sentence on what was not mapped."""
     out = console()
-    out.print(report_table(report))
+    out.print(report_table(report, out.width))
     if explain:
         out.print("Trace of the rules that made what was chosen:")
         for row in report.layers:

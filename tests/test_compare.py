@@ -101,3 +101,24 @@ def test_an_array_or_a_target_is_needed_and_not_both(capsys: pytest.CaptureFixtu
     assert run("compare", "mobilenet-v1", "--array", "4x4", "--target", "systolic-array:4x4") == 2
     assert run("compare", "mobilenet-v1", "--array", "5000x4") == 2
     assert "from 1 to 4096" in capsys.readouterr().err
+
+
+def test_a_narrow_terminal_leaves_columns_out_and_cuts_nothing() -> None:
+    import io
+
+    from rich.console import Console
+
+    import glenside as gl
+    from glenside.table import comparison_table, report_table
+
+    report = gl.optimize(gl.models.mobilenet_v1(resolution=32), gl.SystolicArray(16, 16), verify=False).report
+    for width in (80, 100, 160):
+        for make in (report_table, comparison_table):
+            out = Console(file=io.StringIO(), width=width)
+            out.print(make(report, width))
+            assert isinstance(out.file, io.StringIO)
+            lines = out.file.getvalue().splitlines()
+            assert max(map(len, lines)) <= width
+            assert ("operator" in lines[2]) == (width == 160)
+            assert all(any(line.startswith(f" {row.name} ") for line in lines) for row in report.layers)
+            assert all(any(f"{row.cycles:,}" in line for line in lines) for row in report.layers)
