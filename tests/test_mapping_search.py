@@ -48,13 +48,26 @@ def serves_holes(layer: oracle.Layer) -> bool:
     return any(k > 1 and t > 1 and d % t and t % d for k, t, d in axes)
 
 
-SLOW = settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
+FEW = settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
+MANY = settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
 
 
 @pytest.mark.parametrize("flow", FLOWS)
-@SLOW
+@FEW
 @given(convolutions(), st.integers(1, 40), st.integers(1, 40))
 def test_never_worse_than_brute_force_and_exact(flow: str, program: Program, rows: int, columns: int) -> None:
+    hold_to_brute_force(flow, program, rows, columns)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("flow", FLOWS)
+@MANY
+@given(convolutions(), st.integers(1, 80), st.integers(1, 80))
+def test_never_worse_than_brute_force_and_exact_many(flow: str, program: Program, rows: int, columns: int) -> None:
+    hold_to_brute_force(flow, program, rows, columns)
+
+
+def hold_to_brute_force(flow: str, program: Program, rows: int, columns: int) -> None:
     result = gl.optimize(program, gl.SystolicArray(rows, columns, dataflow=flow))
     (row,) = result.report.layers
     (layer,) = oracle.layers_of(program).values()
@@ -83,7 +96,7 @@ def test_mobilenet_v1_on_64x64_takes_a_sixth_of_the_usual_cycles() -> None:
     assert totals["gap"] == 0
 
 
-@SLOW
+@FEW
 @given(convolutions(), st.integers(1, 24), st.integers(1, 24), st.sampled_from(tuple(FLOWS)), st.booleans())
 def test_the_bound_never_cuts_the_optimum(program: Program, rows: int, columns: int, flow: str, by_bytes: bool) -> None:
     """Without a bound every plan is followed to its end: nothing cheaper comes of it."""
