@@ -6,7 +6,7 @@ from glenside.ir.errors import BadInput
 from glenside.ir.interpreter import evaluate
 from glenside.ir.operand import Array
 from glenside.ir.program import Program
-from glenside.ir.term import Term, build, make, postorder, weave
+from glenside.ir.term import Term, build, postorder, rebuild_all
 from glenside.ir.types import AccessType, Tensor
 
 
@@ -32,18 +32,18 @@ def fold(program: Program) -> Program:
     values: dict[str, Array] = {}
     for term in largest:
         (values[names[term]],) = evaluate([term], program.constants)
-    done: dict[Term, Term] = {}
-    for term in postorder(*roots):
-        if term in names:
-            leaf = build("access-tensor", Tensor(names[term], term.access.dims, term.access.dtype, constant=True))
-            done[term] = build("access", leaf, term.access.split) if term.access.split else leaf
-        else:
-            children = [done[c] for c in term.children]
-            same = all(a is b for a, b in zip(children, term.children, strict=True))
-            done[term] = term if same else make(term.operator, weave(term.operator, children, term.attributes))
-    layers = {name: done[term] for name, term in program.layers.items()}
-    kept = {n: program.constants[n] for n in Program(done[program.term]).constants_declared if n in program.constants}
-    return Program(done[program.term], program.name, layers, program.labels, {**kept, **values})
+
+    def folded(term: Term, _: tuple[Term, ...]) -> Term | None:
+        if term not in names:
+            return None
+        leaf = build("access-tensor", Tensor(names[term], term.access.dims, term.access.dtype, constant=True))
+        return build("access", leaf, term.access.split) if term.access.split else leaf
+
+    result, *layers = rebuild_all(roots, folded)
+    declared = Program(result).constants_declared
+    kept = {name: program.constants[name] for name in declared if name in program.constants}
+    named = dict(zip(program.layers, layers, strict=True))
+    return Program(result, program.name, named, program.labels, {**kept, **values})
 
 
 def _constant_terms(program: Program) -> dict[Term, bool]:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from glenside.ir.program import Program
-from glenside.ir.term import Term, build, make, postorder, rebuild, tensors, weave
+from glenside.ir.term import Term, build, make, postorder, rebuild, rebuild_all, tensors, weave
 from glenside.ir.types import Tensor
 
 # Where a cone ends: what computes, or picks elements by computed indices. Tuples are no operands of a product.
@@ -136,16 +136,13 @@ def _formal(name: str, leaf: Term, constant: bool) -> Term:
 
 
 def _bodies(sources: Sequence[Term], results: Mapping[Term, Term]) -> tuple[Term, ...]:
-    done: dict[Term, Term] = {}
-    for term in postorder(*sources):
-        if term in results:
-            split = term.access.split
-            done[term] = build("access", results[term], split) if split else results[term]
-        else:
-            children = [done[c] for c in term.children]
-            same = all(a is b for a, b in zip(children, term.children, strict=True))
-            done[term] = term if same else make(term.operator, weave(term.operator, children, term.attributes))
-    return tuple(done[term] for term in sources)
+    def stand_in(term: Term, _: tuple[Term, ...]) -> Term | None:
+        if term not in results:
+            return None
+        split = term.access.split
+        return build("access", results[term], split) if split else results[term]
+
+    return tuple(rebuild_all(sources, stand_in))
 
 
 def _constants(program: Program) -> dict[Term, bool]:

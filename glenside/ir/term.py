@@ -6,7 +6,7 @@ Nothing here recurses: a term may be a hundred thousand operators deep.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, TypeVar
+from typing import Any
 from weakref import WeakValueDictionary
 
 from glenside.ir.errors import TypeMismatch
@@ -14,7 +14,6 @@ from glenside.ir.operator import OPERATORS, Field, Kind, Operator
 from glenside.ir.types import AccessType, Dims, Tensor, TupleType, Type
 
 Attribute = int | str | Dims | Tensor
-T = TypeVar("T")
 
 
 class Term:
@@ -153,26 +152,25 @@ def postorder(*roots: Term) -> Iterator[Term]:
                 stack += [(child, False) for child in reversed(term.children) if id(child) not in done]
 
 
-def fold(root: Term, step: Callable[[Term, tuple[T, ...]], T]) -> T:
-    """The value of the root when `step` gives each term's value from its children's values; each term once."""
-    values: dict[int, T] = {}
-    for term in postorder(root):
-        values[id(term)] = step(term, tuple(values[id(c)] for c in term.children))
-    return values[id(root)]
+Replace = Callable[[Term, tuple[Term, ...]], Term | None]
 
 
-def rebuild(root: Term, replace: Callable[[Term, tuple[Term, ...]], Term | None]) -> Term:
+def rebuild(root: Term, replace: Replace) -> Term:
     """The term with some subterms replaced: `replace` sees each with its new children; None keeps it as it is."""
+    return rebuild_all([root], replace)[0]
 
-    def step(term: Term, children: tuple[Term, ...]) -> Term:
+
+def rebuild_all(roots: Sequence[Term], replace: Replace) -> list[Term]:
+    """The same for several terms, each subterm once."""
+    done: dict[int, Term] = {}
+    for term in postorder(*roots):
+        children = tuple(done[id(c)] for c in term.children)
         new = replace(term, children)
-        if new is not None:
-            return new
-        if all(a is b for a, b in zip(children, term.children, strict=True)):
-            return term
-        return make(term.operator, weave(term.operator, children, term.attributes))
-
-    return fold(root, step)
+        if new is None:
+            same = all(a is b for a, b in zip(children, term.children, strict=True))
+            new = term if same else make(term.operator, weave(term.operator, children, term.attributes))
+        done[id(term)] = new
+    return [done[id(root)] for root in roots]
 
 
 def tensors(*roots: Term) -> Iterable[Term]:
