@@ -64,6 +64,16 @@ class Builder:
         """The declarations so far, by name."""
         return self._tensors
 
+    @property
+    def values(self) -> Mapping[str, Array]:
+        """The values of constants so far, each read when it is asked for."""
+        return LazyArrays(self._values, lambda name, value: fitting(self._tensors[name], value))
+
+    @property
+    def layers(self) -> Mapping[str, Term]:
+        """The products so far, by name."""
+        return self._layers
+
     def input(self, name: str, shape: Sequence[int], dtype: str = "float32") -> Term:
         """A tensor that is given at run time."""
         return self._declare(Tensor(name, Dims(shape), dtype))
@@ -122,9 +132,7 @@ class Builder:
 
     def finish(self, term: Term) -> Program:
         """The program whose result is that term."""
-        declared = {name: self._tensors[name] for name in self._values}
-        constants = LazyArrays(self._values, lambda name, value: fitting(declared[name], value))
-        return Program(term, self.name, dict(self._layers), dict(self._labels), constants)
+        return Program(term, self.name, dict(self._layers), dict(self._labels), self.values)
 
     def _declare(self, tensor: Tensor) -> Term:
         if tensor.name in self._tensors:

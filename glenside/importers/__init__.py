@@ -1,0 +1,1 @@
+"""Programs from other people's files."""

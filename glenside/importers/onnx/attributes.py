@@ -1,0 +1,58 @@
+"""Attributes of nodes as Python values. Strings arrive as bytes and are decoded here, once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from glenside.ir.errors import BadInput
+
+Attribute = int | float | str | list[Any] | Any
+"""A number, a text, a list of those, or a protobuf message (tensor, graph, type)."""
+
+
+@dataclass(frozen=True)
+class Reference:
+    """An attribute of a function's node whose value is that of the function's own attribute of this name."""
+
+    name: str
+
+
+def decoded(attribute: Any) -> Attribute:
+    """The value of an AttributeProto. Raises BadInput for one without a type that we know."""
+    from onnx import AttributeProto as Proto
+
+    if attribute.ref_attr_name:
+        return Reference(attribute.ref_attr_name)
+    kind = attribute.type
+    if kind == Proto.STRING:
+        return _text(attribute.name, attribute.s)
+    if kind == Proto.STRINGS:
+        return [_text(attribute.name, text) for text in attribute.strings]
+    one = {Proto.INT: "i", Proto.FLOAT: "f", Proto.TENSOR: "t", Proto.GRAPH: "g", Proto.TYPE_PROTO: "tp"}
+    one[Proto.SPARSE_TENSOR] = "sparse_tensor"
+    many = {Proto.INTS: "ints", Proto.FLOATS: "floats", Proto.TENSORS: "tensors", Proto.GRAPHS: "graphs"}
+    if kind in one:
+        return getattr(attribute, one[kind])
+    if kind in many:
+        return list(getattr(attribute, many[kind]))
+    raise BadInput(f"attribute {attribute.name} requires a value of a known type, got type {kind}")
+
+
+def _text(name: str, value: bytes) -> str:
+    try:
+        return value.decode("utf-8")
+    except UnicodeDecodeError:
+        raise BadInput(f"attribute {name} requires UTF-8 text, got {value[:20]!r}") from None
+
+
+def bound(attributes: Mapping[str, Attribute], given: Mapping[str, Attribute]) -> dict[str, Attribute]:
+    """The attributes with references replaced by what the function was given; one that was not given is left out."""
+    result: dict[str, Attribute] = {}
+    for name, value in attributes.items():
+        if not isinstance(value, Reference):
+            result[name] = value
+        elif value.name in given:
+            result[name] = given[value.name]
+    return result

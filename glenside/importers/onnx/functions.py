@@ -1,0 +1,86 @@
+"""Composite operators as ONNX itself defines them: the bodies of functions, a model's own and the standard's."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from glenside.importers.onnx.attributes import Attribute, decoded
+from glenside.importers.onnx.node import Node
+from glenside.importers.onnx.tensors import element_type
+from glenside.importers.onnx.values import Items, Value
+
+
+@dataclass(frozen=True)
+class Body:
+    """A function: nodes between named inputs and outputs; `standard` are values of attributes that are not given."""
+
+    inputs: Sequence[str]
+    outputs: Sequence[str]
+    nodes: Sequence[Any]
+    versions: Mapping[str, int]
+    standard: Mapping[str, Attribute] = field(default_factory=dict)
+
+
+def body_of(function: Any, standard: Mapping[str, Attribute] | None = None) -> Body:
+    """The body that a FunctionProto holds."""
+    versions = {("" if o.domain == "ai.onnx" else o.domain): o.version for o in function.opset_import}
+    own = {a.name: decoded(a) for a in function.attribute_proto}
+    inputs, outputs = list(function.input), list(function.output)
+    return Body(inputs, outputs, list(function.node), versions, {**(standard or {}), **own})
+
+
+def function_body(functions: Mapping[tuple[str, str], Any], proto: Any, domain: str) -> Body | None:
+    """The function of the model that a node calls, or None."""
+    function = functions.get((domain, proto.op_type))
+    return None if function is None else body_of(function)
+
+
+def standard_body(node: Node, proto: Any) -> Body | None:
+    """The expansion of an operator in ONNX's own definition, or None where it has none."""
+    import onnx
+
+    try:
+        schema = onnx.defs.get_schema(node.op_type, node.version, node.domain)
+    except onnx.defs.SchemaError:
+        return None
+    standard = {
+        name: decoded(attribute.default_value)
+        for name, attribute in schema.attributes.items()
+        if attribute.default_value.name
+    }
+    if schema.has_context_dependent_function:
+        function = _dependent(schema, node, proto)
+    elif schema.has_function:
+        versions = [v for v in schema.function_opset_versions if v <= node.version] or [schema.since_version]
+        function = schema.get_function_with_opset_version(max(versions))
+    else:
+        return None
+    if function is None:
+        return None
+    parsed = function if isinstance(function, onnx.FunctionProto) else onnx.FunctionProto.FromString(function)
+    body = body_of(parsed, standard)
+    return Body(body.inputs, body.outputs, body.nodes, {**node.scope.versions, **body.versions}, body.standard)
+
+
+def _dependent(schema: Any, node: Node, proto: Any) -> Any:
+    """The body of a function that depends on the types of its inputs."""
+    types = [_type(value) for value in node.inputs]
+    versions = [v for v in schema.context_dependent_function_opset_versions if v <= node.version]
+    version = max(versions, default=schema.since_version)
+    return schema.get_context_dependent_function_with_opset_version(version, proto.SerializeToString(), types)
+
+
+def _type(value: Value) -> bytes:
+    import onnx
+
+    if value is None:
+        kind = onnx.TypeProto()
+    elif isinstance(value, Items):
+        kind = onnx.helper.make_tensor_type_proto(element_type(value.dtype), None)
+        kind = onnx.helper.make_sequence_type_proto(kind)
+    else:
+        access = value.access
+        kind = onnx.helper.make_tensor_type_proto(element_type(access.dtype), list(access.dims))
+    return bytes(kind.SerializeToString())

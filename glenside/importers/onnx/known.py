@@ -1,0 +1,56 @@
+"""What is known beforehand: terms of constants, evaluated when a node needs their value as a shape or an axis."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from glenside.ir.interpreter import evaluate
+from glenside.ir.operand import Array
+from glenside.ir.term import Term
+from glenside.ir.types import Tensor
+
+
+class KnownValues(Mapping[str, Array]):
+    """Name of a tensor -> value, and through them the values of terms; each term is evaluated once."""
+
+    def __init__(self, values: Mapping[str, Array]) -> None:
+        self._values = dict(values)
+        self._fixed: dict[Term, bool] = {}
+        self._evaluated: dict[Term, Array] = {}
+
+    def add(self, name: str, value: Array) -> None:
+        """One more tensor whose value is known."""
+        self._values[name] = value
+
+    def __getitem__(self, name: str) -> Array:
+        return self._values[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def of(self, term: Term) -> Array | None:
+        """The value of the term, or None when it depends on what is not known."""
+        if not self._is_fixed(term):
+            return None
+        if term not in self._evaluated:
+            (self._evaluated[term],) = evaluate([term], self, given=self._evaluated)
+        return self._evaluated[term]
+
+    def _is_fixed(self, root: Term) -> bool:
+        stack = [root]
+        while stack:
+            term = stack[-1]
+            if term in self._fixed:
+                stack.pop()
+            elif term.operator.name == "access-tensor":
+                tensor = term.attributes[0]
+                self._fixed[term] = isinstance(tensor, Tensor) and tensor.name in self._values
+            else:
+                open_ = [child for child in term.children if child not in self._fixed]
+                stack += open_
+                if not open_:
+                    self._fixed[term] = all(self._fixed[child] for child in term.children)
+        return self._fixed[root]

@@ -1,0 +1,169 @@
+"""A node on its way to terms: its inputs, its attributes, and what may be asked of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar, overload
+
+import numpy as np
+
+from glenside.builder import Builder
+from glenside.importers.onnx.attributes import Attribute
+from glenside.importers.onnx.tensors import array_of
+from glenside.importers.onnx.values import Items, Value
+from glenside.ir.errors import BadInput
+from glenside.ir.operand import Array
+from glenside.ir.term import Term
+
+if TYPE_CHECKING:
+    from glenside.importers.onnx.graph import Scope
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Node:
+    """One node. Inputs are counted from 0; one that is left out, or empty, is None.
+
+    version   of the operator set of its domain, which the meaning may depend on
+    outputs   the names of its outputs, empty for those that nobody wants
+    """
+
+    op_type: str
+    domain: str
+    name: str
+    version: int
+    inputs: tuple[Value, ...]
+    outputs: tuple[str, ...]
+    attributes: Mapping[str, Attribute]
+    scope: Scope
+
+    @property
+    def builder(self) -> Builder:
+        return self.scope.builder
+
+    def value(self, i: int) -> Value:
+        """Input i, or None."""
+        return self.inputs[i] if i < len(self.inputs) else None
+
+    def optional(self, i: int) -> Term | None:
+        """Input i as a tensor, or None."""
+        value = self.value(i)
+        if isinstance(value, Items):
+            raise BadInput(f"input {i} requires a tensor, got a sequence")
+        return value
+
+    def term(self, i: int) -> Term:
+        """Input i as a tensor, ()(dims). Raises BadInput."""
+        term = self.optional(i)
+        if term is None:
+            raise BadInput(f"input {i} is required, got nothing")
+        return term
+
+    def items(self, i: int) -> Items:
+        """Input i as a sequence. Raises BadInput."""
+        value = self.value(i)
+        if not isinstance(value, Items):
+            raise BadInput(f"input {i} requires a sequence, got {'nothing' if value is None else 'a tensor'}")
+        return value
+
+    def terms(self) -> list[Term]:
+        """All inputs as tensors."""
+        return [self.term(i) for i in range(len(self.inputs))]
+
+    def known(self, i: int) -> Array:
+        """The value of input i, which must be known beforehand, as shapes and axes are. Raises BadInput."""
+        value = self.scope.known(self.term(i))
+        if value is None:
+            raise BadInput(f"input {i} requires a value that is known beforehand, got one that depends on data")
+        return value
+
+    def known_ints(self, i: int) -> list[int] | None:
+        """The numbers of an optional input that is known beforehand, in row-major order."""
+        if self.optional(i) is None:
+            return None
+        value = self.known(i)
+        if value.dtype.kind not in "iu":
+            raise BadInput(f"input {i} requires integers, got {value.dtype}")
+        return [int(n) for n in value.reshape(-1)]
+
+    def constant(self, value: Array, name: str = "") -> Term:
+        """A constant of the program with that value."""
+        return self.scope.constant(name or self.name or self.op_type, np.asarray(value))
+
+    def _attribute(self, name: str, kinds: type | tuple[type, ...], words: str) -> Any:
+        value = self.attributes[name]
+        if not isinstance(value, kinds) or isinstance(value, bool):
+            raise BadInput(f"attribute {name} requires {words}, got {_shown(value)}")
+        return value
+
+    @overload
+    def integer(self, name: str, standard: int) -> int: ...
+    @overload
+    def integer(self, name: str, standard: None = None) -> int | None: ...
+    def integer(self, name: str, standard: Any = None) -> Any:
+        """An attribute that is a whole number."""
+        return self._attribute(name, int, "a whole number") if name in self.attributes else standard
+
+    def number(self, name: str, standard: float) -> float:
+        """An attribute that is a number."""
+        return float(self._attribute(name, (float, int), "a number")) if name in self.attributes else standard
+
+    def text(self, name: str, standard: str, *choices: str) -> str:
+        """An attribute that is a text, one of the choices when there are any."""
+        value: str = self._attribute(name, str, "a text") if name in self.attributes else standard
+        if choices and value not in choices:
+            raise BadInput(f"attribute {name} is one of {', '.join(choices)}, got {value!r}")
+        return value
+
+    @overload
+    def integers(self, name: str, standard: Sequence[int]) -> list[int]: ...
+    @overload
+    def integers(self, name: str, standard: None = None) -> list[int] | None: ...
+    def integers(self, name: str, standard: Any = None) -> Any:
+        """An attribute that is a list of whole numbers."""
+        if name not in self.attributes:
+            return None if standard is None else list(standard)
+        return self._list(name, int, "whole numbers")
+
+    def numbers(self, name: str) -> list[float] | None:
+        """An attribute that is a list of numbers."""
+        return self._list(name, (float, int), "numbers") if name in self.attributes else None
+
+    def texts(self, name: str) -> list[str] | None:
+        """An attribute that is a list of texts."""
+        return self._list(name, str, "texts") if name in self.attributes else None
+
+    def _list(self, name: str, kinds: type | tuple[type, ...], words: str) -> list[Any]:
+        value = self._attribute(name, list, f"a list of {words}")
+        if not all(isinstance(v, kinds) for v in value):
+            raise BadInput(f"attribute {name} requires a list of {words}, got {_shown(value)}")
+        return list(value)
+
+    def tensor(self, name: str) -> Array:
+        """An attribute that is a tensor. Raises BadInput when it is not there."""
+        value = self.attributes.get(name)
+        if not hasattr(value, "data_type"):
+            raise BadInput(f"attribute {name} requires a tensor, got {_shown(value)}")
+        return array_of(value, self.scope.folder)
+
+    def axis(self, name: str, standard: int, rank: int) -> int:
+        """An attribute that counts axes, from the end when it is below 0. Raises BadInput."""
+        return normal_axis(self.integer(name, standard), rank, f"attribute {name}")
+
+    def wants(self, i: int) -> bool:
+        """Whether output i is used."""
+        return i < len(self.outputs) and bool(self.outputs[i])
+
+
+def normal_axis(axis: int, rank: int, what: str = "an axis") -> int:
+    """0 <= axis < rank. Raises BadInput."""
+    if not -rank <= axis < rank:
+        raise BadInput(f"{what} requires a number from {-rank} to {rank - 1}, got {axis}")
+    return axis % rank
+
+
+def _shown(value: object) -> str:
+    text = repr(value) if value is not None else "nothing"
+    return text if len(text) <= 40 else f"{text[:40]}..."

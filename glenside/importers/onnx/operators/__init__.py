@@ -1,0 +1,1 @@
+"""The ONNX operators, a function each, in modules by subject."""

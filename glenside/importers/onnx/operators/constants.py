@@ -1,0 +1,52 @@
+"""Operators that make constants, and those that say what a tensor's shape is."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from glenside.importers.onnx.node import Node
+from glenside.importers.onnx.registry import onnx_operator
+from glenside.importers.onnx.values import Value
+from glenside.ir.errors import BadInput
+from glenside.ir.term import Term
+
+
+@onnx_operator("Constant")
+def constant(node: Node) -> Term:
+    if "value" in node.attributes:
+        return node.constant(node.tensor("value"))
+    if "value_int" in node.attributes:
+        return node.constant(np.array(node.integer("value_int"), np.int64))
+    if "value_ints" in node.attributes:
+        return node.constant(np.array(node.integers("value_ints"), np.int64))
+    if "value_float" in node.attributes:
+        return node.constant(np.array(node.number("value_float", 0), np.float32))
+    if "value_floats" in node.attributes:
+        return node.constant(np.array(node.numbers("value_floats"), np.float32))
+    raise BadInput(f"requires a dense value of numbers, got {', '.join(node.attributes) or 'none'}")
+
+
+@onnx_operator("Identity")
+def identity(node: Node) -> Value:
+    return node.value(0)
+
+
+@onnx_operator("Shape")
+def shape(node: Node) -> Term:
+    dims = node.term(0).access.dims
+    part = slice(node.integer("start", 0), node.integer("end"))
+    return node.constant(np.array(dims[part], np.int64))
+
+
+@onnx_operator("Size")
+def size(node: Node) -> Term:
+    return node.constant(np.array(node.term(0).access.size, np.int64))
+
+
+@onnx_operator("ConstantOfShape")
+def constant_of_shape(node: Node) -> Term:
+    dims = node.known_ints(0)
+    value = node.tensor("value").reshape(-1) if "value" in node.attributes else np.zeros(1, np.float32)
+    if value.size != 1:
+        raise BadInput(f"attribute value requires one element, got {value.size}")
+    return node.scope.filled(dims or [], value[0])
