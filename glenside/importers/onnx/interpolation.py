@@ -26,7 +26,7 @@ class ResizedAxis:
     @property
     def kept(self) -> bool:
         """Whether nothing happens to it, whatever the mode."""
-        return self.scale == 1 and self.size == self.resized and self.roi == (0, 1)
+        return self.size == self.resized and (self.size == 0 or (self.scale == 1 and self.roi == (0, 1)))
 
 
 def _half_pixel(axis: ResizedAxis, x: Array) -> Array:
