@@ -1,4 +1,4 @@
-"""Reductions over axes, positions, running sums and products, sums of products."""
+"""Reductions over axes, positions, running sums and products, sums of products, determinants."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from glenside.builder.determinant import determinant
 from glenside.builder.einsum import einsum as sum_of_products
 from glenside.builder.layout import flip, reshape
 from glenside.builder.pointwise import add, compare, compute, divide, filled, multiply, select, subtract
@@ -154,3 +155,8 @@ def einsum(node: Node) -> Term:
         return node.builder.matmul(x, y, name=node.scope.layer_name(node.name))
 
     return sum_of_products(node.text("equation", ""), node.terms(), product)
+
+
+@onnx_operator("Det")
+def det(node: Node) -> Term:
+    return determinant(node.term(0))
