@@ -10,7 +10,7 @@ from glenside.builder.pointwise import add, compare, compute, divide, filled, mu
 from glenside.importers.onnx.node import Node
 from glenside.importers.onnx.registry import onnx_operator
 from glenside.ir.errors import BadInput
-from glenside.ir.rational import represents
+from glenside.ir.rational import exact, represents
 from glenside.ir.term import Term, build
 
 NAMED = {"Relu": "relu", "Sigmoid": "sigmoid"}
@@ -29,8 +29,9 @@ def named(node: Node) -> Term:
 
 @onnx_operator("LeakyRelu")
 def leaky_relu(node: Node) -> Term:
-    slope = str(np.float32(node.number("alpha", 0.01)))
-    return compute(f"(leaky-relu {slope})", node.term(0))
+    x, slope = node.term(0), np.float32(node.number("alpha", 0.01))
+    text = str(slope) if x.access.dtype == "float32" else repr(slope.item())
+    return compute(f"(leaky-relu {text})", x)
 
 
 @onnx_operator("PRelu")
@@ -92,9 +93,11 @@ def hard_swish(node: Node) -> Term:
 
 
 def _softplus(x: Term) -> Term:
-    """log(1 + exp(x)), where exp does not overflow."""
-    power = compute("exp", compute("negative", compute("abs", x)))
-    return add(relu(x), compute("log", add(filled(x, 1), power)))
+    """log(1 + exp(x)) = max(x, 0) + log(1 + e) with e = exp(-|x|), where log(1 + e) = 2 atanh(e / (e + 2)) keeps its
+    digits for small e, and nothing overflows."""
+    e = compute("exp", compute("negative", compute("abs", x)))
+    half = compute("atanh", divide(e, add(e, filled(x, 2))))
+    return add(relu(x), multiply(filled(x, 2), half))
 
 
 @onnx_operator("Softplus")
@@ -141,27 +144,33 @@ def shrink(node: Node) -> Term:
 def clip(node: Node) -> Term:
     """min(max(x, lo), hi), as one compute type when both limits are known numbers in order."""
     x = node.term(0)
+    lo, hi = _limits(node, x)
+    texts = [None if limit is None else _text(node, limit) for limit in (lo, hi)]
+    low, high = (None if text is None else exact(text) for text in texts)
+    if low is not None and high is not None and low <= high:
+        return compute(f"(clip {texts[0]} {texts[1]})", x)
+    if low == 0 and hi is None and x.access.dtype != "bool":
+        return relu(x)
+    if lo is not None:
+        x = pointwise.combine("maximum", x, lo)
+    return x if hi is None else pointwise.combine("minimum", x, hi)
+
+
+def _limits(node: Node, x: Term) -> list[Term | None]:
     if node.version < 11:
-        names = ("min", "max")
-        limits = [number(node, name, 0.0, x) if name in node.attributes else None for name in names]
-    else:
-        limits = [node.optional(1), node.optional(2)]
-    lo, hi = (None if limit is None else _text(node, limit) for limit in limits)
-    if lo is not None and hi is not None and float(lo) <= float(hi):
-        return compute(f"(clip {lo} {hi})", x)
-    for kind, limit in zip(("maximum", "minimum"), limits, strict=True):
-        if limit is not None:
-            x = pointwise.combine(kind, x, limit)
-    return x
+        return [number(node, name, 0.0, x) if name in node.attributes else None for name in ("min", "max")]
+    limits = [node.optional(1), node.optional(2)]
+    for i, limit in enumerate(limits, 1):
+        if limit is not None and limit.access.size != 1:
+            raise BadInput(f"input {i} requires one number, got {limit.access}")
+    return [None if limit is None else reshape(limit, ()) for limit in limits]
 
 
 def _text(node: Node, limit: Term) -> str | None:
-    """A limit that is one known finite number."""
+    """The text of a limit, when that is a finite number and known beforehand."""
     value = node.scope.known(limit)
-    if value is None or value.size < 1 or (value != value.reshape(-1)[0]).any():
-        return None
-    text = str(value.reshape(-1)[0])
-    return text if represents(text, limit.access.dtype) else None
+    text = None if value is None or value.size == 0 else str(value.reshape(-1)[0])
+    return text if text is not None and represents(text, limit.access.dtype) else None
 
 
 @onnx_operator("Dropout")

@@ -19,12 +19,22 @@ def comparison(node: Node) -> Term:
     return pointwise.compare(RELATIONS[node.op_type], *operands(node))
 
 
+def _bools(node: Node) -> Term:
+    x = node.term(0)
+    if x.access.dtype != "bool":
+        raise BadInput(f"input 0 requires dtype bool, got {x.access}")
+    return x
+
+
+@onnx_operator("Xor")
+def exclusive_or(node: Node) -> Term:
+    _bools(node)
+    return pointwise.compare("ne", *operands(node))
+
+
 @onnx_operator("Where")
 def where(node: Node) -> Term:
-    condition = node.term(0)
-    if condition.access.dtype != "bool":
-        raise BadInput(f"input 0 requires dtype bool, got {condition.access.dtype}")
-    return pointwise.select(condition, node.term(1), node.term(2))
+    return pointwise.select(_bools(node), node.term(1), node.term(2))
 
 
 @onnx_operator("IsNaN")

@@ -8,11 +8,11 @@ import numpy as np
 
 from glenside.builder import pointwise
 from glenside.builder.layout import common_dims, reshape
-from glenside.importers.onnx.node import Node, normal_axis
+from glenside.importers.onnx.node import Node
 from glenside.importers.onnx.registry import onnx_operator
 from glenside.ir.errors import BadInput
 from glenside.ir.term import Term, build
-from glenside.ir.types import FLOATS
+from glenside.ir.types import FLOATS, INTEGERS
 
 FUNCTIONS = {
     "Abs": "abs",
@@ -46,7 +46,6 @@ PAIRS = {
     "Div": "elementwise-div",
     "And": "logical-and",
     "Or": "logical-or",
-    "Xor": "(compare ne)",
     "BitwiseAnd": "bitwise-and",
     "BitwiseOr": "bitwise-or",
     "BitwiseXor": "bitwise-xor",
@@ -61,12 +60,12 @@ def operands(node: Node) -> tuple[Term, Term]:
         return x, y
     if not node.integer("broadcast", 0):
         raise BadInput(f"requires inputs of one shape, as attribute broadcast is 0, got {x.access} and {y.access}")
-    rank = x.access.rank
-    first = normal_axis(node.integer("axis", rank - y.access.rank), rank + 1, "attribute axis")
-    after = rank - first - y.access.rank
+    rank, few = x.access.rank, y.access.rank
+    first = node.axis("axis", 0, rank) if "axis" in node.attributes else max(rank - few, 0)
+    after = rank - first - few
     if after < 0:
         raise BadInput(
-            f"requires an input of at most {rank - first} axes at axis {first} of {x.access}, got {y.access}"
+            f"input 1 requires at most the {rank - first} axes of {x.access} from {first} on, got {y.access}"
         )
     return x, reshape(y, (*y.access.dims, *(1,) * after))
 
@@ -84,9 +83,16 @@ def reciprocal(node: Node) -> Term:
 
 @onnx_operator("BitwiseNot")
 def bitwise_not(node: Node) -> Term:
-    x = node.term(0)
-    ones = 0 if x.access.dtype.startswith("u") else -1
-    return pointwise.subtract(pointwise.filled(x, ones or int(np.iinfo(x.access.dtype).max)), x)
+    x = _integers(node, 0)
+    ones = int(np.iinfo(x.access.dtype).max) if x.access.dtype.startswith("u") else -1
+    return pointwise.combine("bitwise-xor", x, pointwise.filled(x, ones))
+
+
+def _integers(node: Node, i: int) -> Term:
+    x = node.term(i)
+    if x.access.dtype not in INTEGERS:
+        raise BadInput(f"input {i} requires integers, got {x.access}")
+    return x
 
 
 @onnx_operator(*PAIRS)
@@ -96,17 +102,17 @@ def pair(node: Node) -> Term:
 
 @onnx_operator(*VARIADIC)
 def variadic(node: Node) -> Term:
-    return reduce(lambda x, y: pointwise.combine(VARIADIC[node.op_type], x, y), node.terms())
+    return _folded(node, VARIADIC[node.op_type])
+
+
+def _folded(node: Node, kind: str) -> Term:
+    return reduce(lambda x, y: pointwise.combine(kind, x, y), node.terms()[1:], node.term(0))
 
 
 @onnx_operator("Mean")
 def mean(node: Node) -> Term:
-    total = variadic_sum(node.terms())
+    total = _folded(node, "elementwise-add")
     return pointwise.divide(total, pointwise.filled(total, len(node.inputs)))
-
-
-def variadic_sum(terms: list[Term]) -> Term:
-    return reduce(pointwise.add, terms)
 
 
 @onnx_operator("Mod")
@@ -117,7 +123,10 @@ def mod(node: Node) -> Term:
 
 @onnx_operator("Pow")
 def power(node: Node) -> Term:
-    """Both in the dtype of the first input; of integers to powers that are floats, in float64."""
+    """Both in the dtype of the first input; of integers to powers that are floats, in float64.
+
+    Small whole powers are products: those are exact, and the e-graph knows them.
+    """
     x, y = operands(node)
     dims, dtype = common_dims("Pow", x.access.dims, y.access.dims), x.access.dtype
     if dims == x.access.dims and y.access.size == 1:
@@ -134,8 +143,8 @@ def _simple_power(x: Term, exponent: float) -> Term | None:
         return x
     if exponent == 2:
         return pointwise.multiply(x, x)
-    if exponent == 0.5 and x.access.dtype in FLOATS:
-        return pointwise.compute("sqrt", x)
+    if exponent == 3:
+        return pointwise.multiply(pointwise.multiply(x, x), x)
     return None
 
 
@@ -146,7 +155,7 @@ def cast(x: Term, dtype: str) -> Term:
 @onnx_operator("BitShift")
 def bit_shift(node: Node) -> Term:
     """Products with powers of 2, which wrap to 0 from the width on; n / 0 is 0, and negative powers are 0 too."""
-    x, y = node.term(0), node.term(1)
+    x, y = _integers(node, 0), _integers(node, 1)
     factor = pointwise.combine("pow", pointwise.filled(y, 2), y)
     if node.text("direction", "", "LEFT", "RIGHT") == "LEFT":
         return pointwise.multiply(x, factor)
