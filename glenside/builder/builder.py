@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from glenside.builder import attention, layout, pointwise, products, windows
+from glenside.builder import attention, layout, pointwise, products, reductions, windows
+from glenside.builder.einsum import einsum
 from glenside.builder.products import Layer
 from glenside.builder.values import LazyArrays, fitting
 from glenside.builder.windows import Padding, Sizes
@@ -40,6 +41,9 @@ class Builder:
     batch_norm = staticmethod(pointwise.batch_norm)
     layer_norm = staticmethod(pointwise.layer_norm)
     softmax = staticmethod(pointwise.softmax)
+    select = staticmethod(pointwise.select)
+    compare = staticmethod(pointwise.compare)
+    reduce_axes = staticmethod(reductions.reduce_axes)
     max_pool = staticmethod(windows.max_pool)
     average_pool = staticmethod(windows.average_pool)
     global_average_pool = staticmethod(windows.global_average_pool)
@@ -115,6 +119,17 @@ class Builder:
     def matmul(self, x: Term, y: Term, *, name: str | None = None) -> Term:
         """The matrix product of the last two axes; leading axes broadcast as in numpy."""
         return self._layer("matmul", name, products.matmul(x, y))
+
+    def einsum(self, equation: str, *operands: Term, name: str | None = None) -> Term:
+        """Sums of products as in numpy, such as `bij,bjk->bik`; of several products the next are NAME.2, NAME.3, ..."""
+        count = 0
+
+        def product(x: Term, y: Term) -> Term:
+            nonlocal count
+            count += 1
+            return self.matmul(x, y, name=name if name is None or count == 1 else f"{name}.{count}")
+
+        return einsum(equation, operands, product)
 
     def attention(
         self, q: Term, k: Term, v: Term, mask: Term | None = None, *, heads: int, name: str | None = None

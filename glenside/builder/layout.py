@@ -85,6 +85,21 @@ def gather(table: Term, indices: Term, axis: int = 0) -> Term:
     return build("access-gather", split_at(table, 0), split_at(indices, 0), _axis("gather", table, axis))
 
 
+def flip(x: Term, axis: int) -> Term:
+    """One axis in reverse order; it counts from the end when it is below 0."""
+    return build("access-flip", split_at(x, 0), _axis("flip", x, axis))
+
+
+def diagonal(x: Term) -> Term:
+    """The diagonals of the last two axes, ()(S.. n n) -> ()(S.. n): every n + 1st of their elements."""
+    require(x.access.rank >= 2 and x.access.dims[-1] == x.access.dims[-2], "diagonal", "x of ()(S.. n n)", x.access)
+    rank, (*shape, n, _) = x.access.rank, x.access.dims
+    if n == 0:
+        return reshape(x, (*shape, 0))
+    rows = split_at(reshape(x, (*shape, n * n)), rank - 2)
+    return reshape(build("access-windows", rows, (1,), (n + 1,)), (*shape, n))
+
+
 def upsample(x: Term, factor: int = 2) -> Term:
     """Each element repeated along every axis but the first two: ()(N C d..) -> ()(N C factor*d..)."""
     dims = x.access.dims
