@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from glenside.builder import attention, layout, pointwise, products, windows
+from glenside.builder import attention, layout, pointwise, products, transposed_convolution, windows
 from glenside.builder.products import Layer
 from glenside.builder.values import LazyArrays, fitting
 from glenside.builder.windows import Padding, Sizes
@@ -39,13 +39,16 @@ class Builder:
     gelu = staticmethod(pointwise.gelu)
     batch_norm = staticmethod(pointwise.batch_norm)
     layer_norm = staticmethod(pointwise.layer_norm)
+    standardized = staticmethod(pointwise.standardized)
     softmax = staticmethod(pointwise.softmax)
     max_pool = staticmethod(windows.max_pool)
     average_pool = staticmethod(windows.average_pool)
+    lp_pool = staticmethod(windows.lp_pool)
     global_average_pool = staticmethod(windows.global_average_pool)
     reshape = staticmethod(layout.reshape)
     transpose = staticmethod(layout.transpose)
     pad = staticmethod(layout.pad)
+    pad_or_crop = staticmethod(layout.pad_or_crop)
     broadcast = staticmethod(layout.broadcast)
     concatenate = staticmethod(layout.concatenate)
     slice_axis = staticmethod(layout.slice_axis)
@@ -105,6 +108,27 @@ class Builder:
     ) -> Term:
         """x of ()(N C d..) with w of ()(O C/groups k..) -> ()(N O d'..); padding is (before, after) for each axis."""
         result = self._layer("conv", name, products.convolution(x, w, strides, padding, dilations, groups))
+        return result if bias is None else pointwise.add(result, layout.channel_vector(bias, result))
+
+    def conv_transpose(
+        self,
+        x: Term,
+        w: Term,
+        bias: Term | None = None,
+        *,
+        strides: Sizes = 1,
+        padding: Padding = 0,
+        output_padding: Sizes = 0,
+        dilations: Sizes = 1,
+        groups: int = 1,
+        name: str | None = None,
+    ) -> Term:
+        """x of ()(N C d..) with w of ()(C O/groups k..) -> ()(N O d'..), the adjoint of `conv` over the sizes d'.
+
+        d' = strides * (d - 1) + dilations * (k - 1) + 1 + output_padding - padding; padding below 0 adds zeros.
+        """
+        layer = transposed_convolution.layer(x, w, strides, padding, output_padding, dilations, groups)
+        result = self._layer("conv_transpose", name, layer)
         return result if bias is None else pointwise.add(result, layout.channel_vector(bias, result))
 
     def linear(self, x: Term, w: Term, bias: Term | None = None, *, name: str | None = None) -> Term:

@@ -58,6 +58,15 @@ def pad(x: Term, padding: Sequence[tuple[int, int]], kind: str = "zero-padding")
     return x
 
 
+def pad_or_crop(x: Term, padding: Sequence[tuple[int, int]], kind: str = "zero-padding") -> Term:
+    """The same, where a number below 0 takes so many elements away."""
+    x = pad(x, [(max(before, 0), max(after, 0)) for before, after in padding], kind)
+    for axis, (before, after) in enumerate(padding):
+        size = x.access.dims[axis]
+        x = slice_axis(x, axis, max(-before, 0), size - max(-after, 0))
+    return x
+
+
 def broadcast(x: Term, dims: Sequence[int]) -> Term:
     """x repeated to dims, aligned at the last axis as numpy aligns arrays."""
     missing = len(dims) - x.access.rank
