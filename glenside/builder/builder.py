@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from glenside.builder import attention, layout, pointwise, products, transposed_convolution, windows
+from glenside.builder import attention, indexing, layout, pointwise, products, transposed_convolution, windows
 from glenside.builder.products import Layer
 from glenside.builder.values import LazyArrays, fitting
 from glenside.builder.windows import Padding, Sizes
@@ -52,7 +52,16 @@ class Builder:
     broadcast = staticmethod(layout.broadcast)
     concatenate = staticmethod(layout.concatenate)
     slice_axis = staticmethod(layout.slice_axis)
+    flip = staticmethod(layout.flip)
+    strided = staticmethod(layout.strided)
+    tile = staticmethod(layout.tile)
+    surround = staticmethod(layout.surround)
     gather = staticmethod(layout.gather)
+    gather_nd = staticmethod(indexing.gather_nd)
+    gather_elements = staticmethod(indexing.gather_elements)
+    scatter_nd = staticmethod(indexing.scatter_nd)
+    scatter_elements = staticmethod(indexing.scatter_elements)
+    top = staticmethod(indexing.top)
     upsample = staticmethod(layout.upsample)
 
     def __init__(self, name: str = "program") -> None:
