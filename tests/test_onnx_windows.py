@@ -144,3 +144,115 @@ def test_max_pool_and_where_the_largest_are(seed: int) -> None:
     dims, named = pooled(draw)
     x = draw.array(*dims, dtype=draw.one_of("float32", "float64", "uint8", "int8"))
     agree("MaxPool", x, outputs=draw.one_of(1, 2), storage_order=draw.one_of(0, 1), **named)
+
+
+@pytest.mark.parametrize("version", [11, 22])
+def test_unpooling_puts_the_largest_back(version: int) -> None:
+    draw = Draw(version)
+    x = draw.array(2, 3, 6, 6)
+    named = {"kernel_shape": [2, 3], "strides": [2, 2], "pads": [0, 1, 0, 0]}
+    largest, places = ours("MaxPool", x, outputs=2, version=version, **named)
+    expected = np.zeros(x.size, np.float32)
+    expected[places.reshape(-1)] = largest.reshape(-1)
+    (same,) = ours("MaxUnpool", largest, places, version=version, **named)
+    np.testing.assert_array_equal(same, expected.reshape(x.shape))
+    (larger,) = ours("MaxUnpool", largest, places, np.array([2, 4, 7, 6]), **named)
+    np.testing.assert_array_equal(larger, np.pad(same, [(0, 0), (0, 1), (0, 1), (0, 0)]))
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_blocks_are_added_where_they_overlap(seed: int) -> None:
+    draw = Draw(seed)
+    axes = draw.axes
+    block, strides, dilations, pads = draw.ints(1, 3), draw.ints(1, 3), draw.ints(1, 2), draw.ints(0, 2, 2 * axes)
+    spans = [(k - 1) * d + 1 for k, d in zip(block, dilations, strict=True)]
+    whole = [s + n for s, n in zip(spans, draw.ints(4, 6), strict=True)]
+    image = [n - before - after for n, before, after in zip(whole, pads[:axes], pads[axes:], strict=True)]
+    counts = [(n - s) // t + 1 for n, s, t in zip(whole, spans, strides, strict=True)]
+    x = draw.array(2, 3 * int(np.prod(block)), int(np.prod(counts)))
+    expected = np.zeros((2, 3, *whole))
+    blocks = x.reshape(2, 3, *block, *counts)
+    for at in np.ndindex(*block, *counts):
+        k, place = at[:axes], at[axes:]
+        target = tuple(p * t + i * d for p, t, i, d in zip(place, strides, k, dilations, strict=True))
+        expected[(..., *target)] += blocks[(slice(None), slice(None), *at)]
+    inside = tuple(slice(before, before + n) for before, n in zip(pads, image, strict=False))
+    named = {"strides": strides, "dilations": dilations, "pads": pads}
+    (result,) = ours("Col2Im", x, np.array(image), np.array(block), **named)
+    np.testing.assert_allclose(result, expected[(..., *inside)], rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_gemm(seed: int) -> None:
+    draw = Draw(seed)
+    m, k, n = draw.ints(1, 6, 3)
+    dtype, flips = draw.one_of("float32", "float64"), {"transA": draw.one_of(0, 1), "transB": draw.one_of(0, 1)}
+    a = draw.array(*((k, m) if flips["transA"] else (m, k)), dtype=dtype)
+    b = draw.array(*((n, k) if flips["transB"] else (k, n)), dtype=dtype)
+    c = draw.array(*draw.one_of((), (1,), (n,), (1, n), (m, 1), (m, n)), dtype=dtype)
+    scales = {"alpha": draw.one_of(0.3, 1.0), "beta": draw.one_of(0.0, 0.7, 1.0)}
+    agree("Gemm", *draw.one_of((a, b), (a, b, c)), **flips, **scales)
+
+
+@pytest.mark.parametrize("dtype", ["int32", "uint64", "float16"])
+def test_products_of_other_dtypes(dtype: str) -> None:
+    a, b = np.arange(12).reshape(3, 4).astype(dtype), np.arange(20).reshape(4, 5).astype(dtype)
+    for result, expected in (
+        (ours("MatMul", a, b)[0], a @ b),
+        (ours("MatMul", a[0], b)[0], a[0] @ b),
+        (ours("MatMul", np.stack([a, a])[:, None], np.stack([b, b]))[0], np.stack([a, a])[:, None] @ np.stack([b, b])),
+        (ours("MatMul", a[:0, :0], b[:0])[0], np.zeros((0, 5), dtype)),
+        (ours("MatMul", a[:, :0], b[:0])[0], np.zeros((3, 5), dtype)),
+        (ours("Gemm", a, b, alpha=2.0)[0], 2 * (a @ b)),
+    ):
+        assert result.dtype == expected.dtype
+        np.testing.assert_array_equal(result, expected)
+
+
+def test_padding_below_zero_takes_elements_away() -> None:
+    draw = Draw(0)
+    x, w = draw.array(1, 2, 7, 8), draw.array(3, 2, 2, 2)
+    for op, inputs, named in (
+        ("Conv", [w], {}),
+        ("AveragePool", [], {"kernel_shape": [2, 2]}),
+        ("MaxPool", [], {"kernel_shape": [2, 2]}),
+    ):
+        (result,) = ours(op, x, *inputs, pads=[-1, 2, 1, -3], **named)
+        (expected,) = ours(op, x[:, :, 1:, :-3], *inputs, pads=[0, 2, 1, 0], **named)
+        np.testing.assert_array_equal(result, expected)
+    _, places = ours("MaxPool", x, outputs=2, pads=[-1, 0, 0, -3], kernel_shape=[2, 2])
+    largest, _ = ours("MaxPool", x[:, :, 1:, :-3], outputs=2, kernel_shape=[2, 2])
+    np.testing.assert_array_equal(x.reshape(-1)[places], largest)
+    wt = np.ascontiguousarray(w.transpose(1, 0, 2, 3))
+    (grown,) = ours("ConvTranspose", x, wt, strides=[2, 2], pads=[-1, 0, 1, -2])
+    (plain,) = ours("ConvTranspose", x, wt, strides=[2, 2])
+    np.testing.assert_array_equal(grown, np.pad(plain[:, :, :-1], [(0, 0), (0, 0), (1, 0), (0, 2)]))
+
+
+def test_a_transposed_convolution_may_be_larger_than_what_its_windows_reach() -> None:
+    x, w = np.ones((1, 1, 2, 3), np.float32), np.full((1, 1, 1, 1), 2, np.float32)
+    (result,) = ours("ConvTranspose", x, w, strides=[3, 2], auto_pad="SAME_UPPER")
+    expected = np.zeros((1, 1, 6, 6), np.float32)
+    expected[:, :, 1:5:3, 1:6:2] = 2
+    np.testing.assert_array_equal(result, expected)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_normalizations(seed: int) -> None:
+    draw = Draw(seed)
+    x, epsilon = draw.array(3, 6, *draw.ints(1, 4)), draw.one_of({}, {"epsilon": 0.25})
+    scale, bias, mean = (draw.array(6) for _ in range(3))
+    variance = draw.random.uniform(0.5, 2, 6).astype(np.float32)
+    agree("BatchNormalization", x, scale, bias, mean, variance, version=draw.one_of(7, 9, 14, 15), **epsilon)
+    agree("InstanceNormalization", x, scale, bias, version=draw.one_of(6, 22), **epsilon)
+    agree("GroupNormalization", x, scale, bias, version=21, num_groups=draw.one_of(1, 2, 3, 6), **epsilon)
+    groups = draw.one_of(1, 2, 3)
+    agree("GroupNormalization", x, scale[:groups], bias[:groups], version=18, num_groups=groups, **epsilon)
+    axis = int(draw.random.integers(-x.ndim, x.ndim))
+    shape = x.shape[axis:] if draw.one_of(True, False) else x.shape[-1:]
+    scaling = [draw.array(*shape), draw.array(*shape)]
+    agree("LayerNormalization", x, *scaling[: draw.one_of(1, 2)], outputs=draw.one_of(1, 3), axis=axis, **epsilon)
+    agree("LpNormalization", x, axis=axis, p=draw.one_of(1, 2))
+    agree("GlobalLpPool", x, version=21, p=draw.one_of(1, 2, 3))
+    named = {"size": draw.one_of(1, 3, 5), "alpha": 0.3, "beta": draw.one_of(0.5, 0.75), "bias": 2.0}
+    agree("LRN", draw.array(2, 6, 3, 2), **named)

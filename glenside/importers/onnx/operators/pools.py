@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 
 import numpy as np
 
 from glenside.builder import windows as pooling
-from glenside.builder.layout import reshape, split_at
+from glenside.builder.indexing import scatter_nd
+from glenside.builder.layout import pad_or_crop, reshape, split_at
 from glenside.importers.onnx.node import Node
 from glenside.importers.onnx.registry import onnx_operator
-from glenside.importers.onnx.windows import Windows, cropped, windows_of
+from glenside.importers.onnx.windows import Windows, cropped, kernel_of, pads_of, positive, windows_of
+from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
 from glenside.ir.term import Term, build
 
@@ -83,7 +86,7 @@ def indices(node: Node, positions: Term, windows: Windows) -> Term:
             positions.access.dims[2:], windows.strides, windows.padding, steps, strict=True
         )
     ]
-    images = np.arange(batch * channels).reshape(batch, channels, *(1 for _ in sizes)) * int(np.prod(sizes))
+    images = np.arange(batch * channels).reshape(batch, channels, *(1 for _ in sizes)) * prod(sizes)
     table = node.constant(summed(inside).reshape(-1), f"{node.name}.offsets")
     origins = node.builder.add(
         node.constant(images, f"{node.name}.images"), node.constant(summed(starts), f"{node.name}.starts")
@@ -94,7 +97,7 @@ def indices(node: Node, positions: Term, windows: Windows) -> Term:
 def steps_of(sizes: Sequence[int], column_major: bool) -> list[int]:
     """How far neighbours along each axis are apart in memory."""
     axes = range(len(sizes))
-    return [int(np.prod(sizes[:i] if column_major else sizes[i + 1 :])) for i in axes]
+    return [prod(sizes[:i] if column_major else sizes[i + 1 :]) for i in axes]
 
 
 def summed(parts: Sequence[Array]) -> Array:
@@ -120,3 +123,22 @@ def of_channels(kind: str, x: Term) -> Term:
     """()(N C d..) -> ()(N C 1..)."""
     dims = x.access.dims
     return reshape(build("compute", kind, split_at(x, 2)), (*dims[:2], *(1 for _ in dims[2:])))
+
+
+@onnx_operator("MaxUnpool")
+def max_unpool(node: Node) -> Term:
+    x, places = node.term(0), node.term(1)
+    if x.access.rank < 3 or places.access.dims != x.access.dims:
+        raise BadInput(f"inputs 0 and 1 require dims (N C d..) that agree, got {x.access} and {places.access}")
+    batch, channels, *sizes = x.access.dims
+    kernel, strides = kernel_of(node, len(sizes), None), positive(node, "strides", len(sizes))
+    inferred = [batch, channels] + [
+        (n - 1) * t - before - after + k
+        for n, t, k, (before, after) in zip(sizes, strides, kernel, pads_of(node, len(sizes)), strict=True)
+    ]
+    wanted = node.known_ints(2) or inferred
+    if len(wanted) != len(inferred) or any(n < 1 for n in inferred[2:]):
+        raise BadInput(f"an output of {len(inferred)} axes of at least 1 is required, got {wanted} around {inferred}")
+    empty = node.scope.filled([prod(inferred)], np.zeros(1, x.access.dtype)[0])
+    flat = scatter_nd(empty, reshape(places, (x.access.size, 1)), reshape(x, (x.access.size,)))
+    return pad_or_crop(reshape(flat, inferred), [(0, n - m) for n, m in zip(wanted, inferred, strict=True)])
