@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from glenside.builder import attention, layout, pointwise, products, reductions, windows
+from glenside.builder import (
+    attention,
+    indexing,
+    layout,
+    pointwise,
+    products,
+    reductions,
+    transposed_convolution,
+    windows,
+)
 from glenside.builder.einsum import einsum
 from glenside.builder.products import Layer
 from glenside.builder.values import LazyArrays, fitting
@@ -40,20 +49,32 @@ class Builder:
     gelu = staticmethod(pointwise.gelu)
     batch_norm = staticmethod(pointwise.batch_norm)
     layer_norm = staticmethod(pointwise.layer_norm)
+    standardized = staticmethod(pointwise.standardized)
     softmax = staticmethod(pointwise.softmax)
     select = staticmethod(pointwise.select)
     compare = staticmethod(pointwise.compare)
     reduce_axes = staticmethod(reductions.reduce_axes)
     max_pool = staticmethod(windows.max_pool)
     average_pool = staticmethod(windows.average_pool)
+    lp_pool = staticmethod(windows.lp_pool)
     global_average_pool = staticmethod(windows.global_average_pool)
     reshape = staticmethod(layout.reshape)
     transpose = staticmethod(layout.transpose)
     pad = staticmethod(layout.pad)
+    pad_or_crop = staticmethod(layout.pad_or_crop)
     broadcast = staticmethod(layout.broadcast)
     concatenate = staticmethod(layout.concatenate)
     slice_axis = staticmethod(layout.slice_axis)
+    flip = staticmethod(layout.flip)
+    strided = staticmethod(layout.strided)
+    tile = staticmethod(layout.tile)
+    surround = staticmethod(layout.surround)
     gather = staticmethod(layout.gather)
+    gather_nd = staticmethod(indexing.gather_nd)
+    gather_elements = staticmethod(indexing.gather_elements)
+    scatter_nd = staticmethod(indexing.scatter_nd)
+    scatter_elements = staticmethod(indexing.scatter_elements)
+    top = staticmethod(indexing.top)
     upsample = staticmethod(layout.upsample)
 
     def __init__(self, name: str = "program") -> None:
@@ -109,6 +130,27 @@ class Builder:
     ) -> Term:
         """x of ()(N C d..) with w of ()(O C/groups k..) -> ()(N O d'..); padding is (before, after) for each axis."""
         result = self._layer("conv", name, products.convolution(x, w, strides, padding, dilations, groups))
+        return result if bias is None else pointwise.add(result, layout.channel_vector(bias, result))
+
+    def conv_transpose(
+        self,
+        x: Term,
+        w: Term,
+        bias: Term | None = None,
+        *,
+        strides: Sizes = 1,
+        padding: Padding = 0,
+        output_padding: Sizes = 0,
+        dilations: Sizes = 1,
+        groups: int = 1,
+        name: str | None = None,
+    ) -> Term:
+        """x of ()(N C d..) with w of ()(C O/groups k..) -> ()(N O d'..), the adjoint of `conv` over the sizes d'.
+
+        d' = strides * (d - 1) + dilations * (k - 1) + 1 + output_padding - padding; padding below 0 adds zeros.
+        """
+        layer = transposed_convolution.layer(x, w, strides, padding, output_padding, dilations, groups)
+        result = self._layer("conv_transpose", name, layer)
         return result if bias is None else pointwise.add(result, layout.channel_vector(bias, result))
 
     def linear(self, x: Term, w: Term, bias: Term | None = None, *, name: str | None = None) -> Term:

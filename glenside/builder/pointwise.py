@@ -117,14 +117,22 @@ def layer_norm(x: Term, gamma: Term, beta: Term, eps: float | str = 1e-5) -> Ter
     rank, dims = x.access.rank, x.access.dims
     fits = rank >= 1 and gamma.access.dims == beta.access.dims == dims[-1:]
     require(fits, "layer norm", "gamma and beta of x's last axis", f"{gamma.access} and {beta.access} for {x.access}")
+    return add(multiply(standardized(x, rank - 1, eps)[0], gamma), beta)
 
-    def mean(y: Term) -> Term:
-        return reshape(build("compute", "reduce-mean", split_at(y, rank - 1)), (*dims[:-1], 1))
 
-    centred = subtract(x, mean(x))
-    variance = mean(multiply(centred, centred))
+def mean_from(x: Term, axis: int) -> Term:
+    """The mean over the axes from that one on, which keep the size 1."""
+    dims = x.access.dims
+    return reshape(build("compute", "reduce-mean", split_at(x, axis)), (*dims[:axis], *(1 for _ in dims[axis:])))
+
+
+def standardized(x: Term, axis: int, eps: float | str = 1e-5) -> tuple[Term, Term, Term]:
+    """((x - mean) / deviation, mean, deviation) over the axes from that one on; deviation = sqrt(variance + eps)."""
+    mean = mean_from(x, axis)
+    centred = subtract(x, mean)
+    variance = mean_from(multiply(centred, centred), axis)
     deviation = compute("sqrt", add(variance, filled(variance, eps)))
-    return add(multiply(divide(centred, deviation), gamma), beta)
+    return divide(centred, deviation), mean, deviation
 
 
 def softmax(x: Term, axis: int = -1, kind: str = "softmax") -> Term:
