@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from glenside.builder.layout import broadcast, channel_vector, common_dims, reshape, split_at, transpose
+from glenside.builder.layout import broadcast, channel_vector, common_dims, reshape, split_at, stack, transpose
 from glenside.ir.operator import require
 from glenside.ir.term import Term, build
 
@@ -33,6 +33,13 @@ def multiply(x: Term, y: Term) -> Term:
 def divide(x: Term, y: Term) -> Term:
     """x / y."""
     return combine("elementwise-div", x, y)
+
+
+def select(condition: Term, x: Term, y: Term) -> Term:
+    """x where the condition is not zero, else y; all three broadcast as in numpy."""
+    dims = common_dims("select", condition.access.dims, x.access.dims, y.access.dims)
+    chosen = build("cast", split_at(condition, 0), x.access.dtype)
+    return build("compute", "select", stack([broadcast(part, dims) for part in (chosen, x, y)]))
 
 
 def compute(kind: str, x: Term) -> Term:

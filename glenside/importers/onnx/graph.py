@@ -25,6 +25,8 @@ from glenside.ir.term import Term, build
 DEPTH = 64
 """Functions and subgraphs in each other: a function that calls itself ends here."""
 
+_SMALL = 1 << 16  # bytes of a constant that is worth comparing
+
 
 @dataclass
 class Scope:
@@ -47,19 +49,26 @@ class Scope:
     attributes: Mapping[str, Attribute] = field(default_factory=dict)
     outer: Scope | None = None
     names: dict[str, Value] = field(default_factory=dict)
+    shared: dict[tuple[str, str, tuple[int, ...], bytes], Term] = field(default_factory=dict)
+    """Constants so far by name and value: the passes through a loop share theirs."""
 
     def known(self, term: Term) -> Array | None:
         """The value of a term that depends on nothing but what is known beforehand, or None."""
         return self.known_values.of(term)
 
     def constant(self, name: str, value: Array) -> Term:
-        """A new constant with that value, under that name or a name like it."""
+        """A constant with that value, under that name or a name like it."""
+        key = (name, value.dtype.name, value.shape, value.tobytes() if value.nbytes <= _SMALL else b"")
+        if key in self.shared:
+            return self.shared[key]
         fresh, count = name, 1
         while fresh in self.builder.tensors:
             count += 1
             fresh = f"{name}_{count}"
         leaf = self.builder.constant(fresh, value.shape, value.dtype.name, value)
         self.known_values.add(fresh, value)
+        if value.nbytes <= _SMALL:
+            self.shared[key] = leaf
         return leaf
 
     def filled(self, dims: Sequence[int], value: Any) -> Term:
@@ -95,12 +104,20 @@ class Scope:
         """The outputs of a graph whose inputs have these values."""
         if self.depth > DEPTH:
             raise BadInput(f"graphs and functions may stand {DEPTH} deep in each other, got more")
-        for formal, value in zip(graph.input, given, strict=False):
-            self.names[formal.name] = value
+        self.declare(graph)
+        return self.evaluate(graph, given)
+
+    def declare(self, graph: Any) -> None:
+        """Give the initializers of a graph their values."""
         for tensor in graph.initializer:
             self.names[tensor.name] = self._initializer(tensor)
         if graph.sparse_initializer:
             raise BadInput(f"graph {graph.name} requires dense initializers, got sparse ones")
+
+    def evaluate(self, graph: Any, given: Sequence[Value] = ()) -> list[Value]:
+        """The outputs of a graph whose initializers have their values, here or around."""
+        for formal, value in zip(graph.input, given, strict=False):
+            self.names[formal.name] = value
         self.nodes(graph.node)
         return [self._output(value.name) for value in graph.output]
 

@@ -148,6 +148,13 @@ class Node:
             raise BadInput(f"attribute {name} requires a tensor, got {_shown(value)}")
         return array_of(value, self.scope.folder)
 
+    def graph(self, name: str) -> Any:
+        """An attribute that is a graph. Raises BadInput when it is not there."""
+        value = self.attributes.get(name)
+        if not hasattr(value, "initializer"):
+            raise BadInput(f"attribute {name} requires a graph, got {_shown(value)}")
+        return value
+
     def axis(self, name: str, standard: int, rank: int) -> int:
         """An attribute that counts axes, from the end when it is below 0. Raises BadInput."""
         return normal_axis(self.integer(name, standard), rank, f"attribute {name}")
