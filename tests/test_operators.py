@@ -166,6 +166,12 @@ ERRORS: list[tuple[tuple[Any, ...], str]] = [
         ("systolic-array-with-blocking", 4, 1, square, leaf(np.zeros((4, 6)))),
         "systolic-array-with-blocking requires a of the form (M)(K) or ()(K), got (2 3)(4) float32",
     ),
+    (("opaque", "a\nb", ((), (2,)), "int8"), "opaque requires a key that can be printed on one line, got 'a\\nb'"),
+    (("opaque", "a", ((), (-2,)), "int8"), "opaque requires sizes of at least 0, got (-2)"),
+    (
+        ("opaque", "a", ((), (2,)), "int8", x, pair),
+        f"opaque requires operands that are access patterns, got {pair.type}",
+    ),
     (("compute", "swish", x), "compute requires a compute type, got swish"),
     (("compute", "( relu )", x), "compute requires a compute type, got ( relu )"),
     (("compute", "(relu 1)", x), "relu requires the parameters none, got 1"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,9 +12,10 @@ import numpy as np
 from glenside.builder import Builder
 from glenside.builder.layout import broadcast
 from glenside.importers.onnx.attributes import Attribute, bound, decoded
-from glenside.importers.onnx.functions import Body, function_body
+from glenside.importers.onnx.functions import Body, function_body, standard_body
 from glenside.importers.onnx.known import KnownValues
-from glenside.importers.onnx.node import Node
+from glenside.importers.onnx.node import DependsOnData, Node
+from glenside.importers.onnx.opaque import black_box, holds_graph
 from glenside.importers.onnx.registry import imports
 from glenside.importers.onnx.tensors import array_of
 from glenside.importers.onnx.values import Items, Value
@@ -36,6 +37,10 @@ class Scope:
     functions     (domain, name) -> a function that the model itself declares
     attributes    of the function that this is the body of
     opaque        whether an operator without a meaning is kept as a black box
+    dims          sizes of named dimensions
+    types         name -> the TypeProto that the graph declares for it
+    boxes         names of black boxes that must differ from all others
+    shared        constants so far, by name and value: the passes through a loop share theirs
     """
 
     builder: Builder
@@ -50,7 +55,9 @@ class Scope:
     outer: Scope | None = None
     names: dict[str, Value] = field(default_factory=dict)
     shared: dict[tuple[str, str, tuple[int, ...], bytes], Term] = field(default_factory=dict)
-    """Constants so far by name and value: the passes through a loop share theirs."""
+    dims: Mapping[str, int] = field(default_factory=dict)
+    types: dict[str, Any] = field(default_factory=dict)
+    boxes: set[str] = field(default_factory=set)
 
     def known(self, term: Term) -> Array | None:
         """The value of a term that depends on nothing but what is known beforehand, or None."""
@@ -61,10 +68,7 @@ class Scope:
         key = (name, value.dtype.name, value.shape, value.tobytes() if value.nbytes <= _SMALL else b"")
         if key in self.shared:
             return self.shared[key]
-        fresh, count = name, 1
-        while fresh in self.builder.tensors:
-            count += 1
-            fresh = f"{name}_{count}"
+        fresh = _fresh(name, self.builder.tensors)
         leaf = self.builder.constant(fresh, value.shape, value.dtype.name, value)
         self.known_values.add(fresh, value)
         if value.nbytes <= _SMALL:
@@ -79,10 +83,11 @@ class Scope:
 
     def layer_name(self, name: str) -> str:
         """The name, or one like it that no layer has yet."""
-        fresh, count = name, 1
-        while fresh in self.builder.layers:
-            count += 1
-            fresh = f"{name}_{count}"
+        return _fresh(name, self.builder.layers)
+
+    def box_name(self, name: str) -> str:
+        """The name, or one like it that no black box has yet."""
+        self.boxes.add(fresh := _fresh(name, self.boxes))
         return fresh
 
     def find(self, name: str) -> Value:
@@ -97,7 +102,9 @@ class Scope:
     def inside(self, name: str) -> Scope:
         """A scope for a subgraph of the node of that name."""
         prefix = f"{self.prefix}{name}/"
-        scope = Scope(**{**self.__dict__, "outer": self, "names": {}, "prefix": prefix, "depth": self.depth + 1})
+        scope = Scope(
+            **{**self.__dict__, "outer": self, "names": {}, "types": {}, "prefix": prefix, "depth": self.depth + 1}
+        )
         return scope
 
     def run(self, graph: Any, given: Sequence[Value] = ()) -> list[Value]:
@@ -108,7 +115,8 @@ class Scope:
         return self.evaluate(graph, given)
 
     def declare(self, graph: Any) -> None:
-        """Give the initializers of a graph their values."""
+        """Give the initializers of a graph their values, and see which types it declares."""
+        self.types.update((value.name, value.type) for value in (*graph.value_info, *graph.output))
         for tensor in graph.initializer:
             self.names[tensor.name] = self._initializer(tensor)
         if graph.sparse_initializer:
@@ -188,14 +196,16 @@ class Scope:
         )
         handler = imports().get((domain, proto.op_type))
         if handler is not None:
-            made = handler(node)
+            try:
+                made = handler(node)
+            except DependsOnData:
+                if not self.opaque or holds_graph(proto):
+                    raise
+                return black_box(node, proto)
             return [made] if made is None or isinstance(made, Term | Items) else list(made)
         return self._unknown(node, proto)
 
     def _unknown(self, node: Node, proto: Any) -> Sequence[Value]:
-        from glenside.importers.onnx.functions import standard_body
-        from glenside.importers.onnx.opaque import black_box
-
         body = standard_body(node, proto)
         if body is not None:
             return self.call(body, node.inputs, node.attributes, node.name)
@@ -223,6 +233,14 @@ class Scope:
         scope.prefix = f"{self.prefix}{name.removeprefix(self.prefix)}/"
         scope.nodes(body.nodes)
         return [scope.names.get(output) for output in body.outputs]
+
+
+def _fresh(name: str, taken: Container[str]) -> str:
+    fresh, count = name, 1
+    while fresh in taken:
+        count += 1
+        fresh = f"{name}_{count}"
+    return fresh
 
 
 def described(proto: Any, position: int, prefix: str = "") -> str:

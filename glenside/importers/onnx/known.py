@@ -52,5 +52,6 @@ class KnownValues(Mapping[str, Array]):
                 open_ = [child for child in term.children if child not in self._fixed]
                 stack += open_
                 if not open_:
-                    self._fixed[term] = all(self._fixed[child] for child in term.children)
+                    below = all(self._fixed[child] for child in term.children)
+                    self._fixed[term] = below and not term.operator.opaque
         return self._fixed[root]

@@ -90,7 +90,7 @@ def outputs_of_model(
     builder = Builder(graph.name or "model")
     versions = {("" if o.domain == "ai.onnx" else o.domain): o.version for o in model.opset_import}
     functions = {(("" if f.domain == "ai.onnx" else f.domain), f.name): f for f in model.functions}
-    scope = Scope(builder, KnownValues(known), versions, functions, folder, allow_opaque)
+    scope = Scope(builder, KnownValues(known), versions, functions, folder, allow_opaque, dims=dims)
     initialized = {tensor.name for tensor in graph.initializer}
     unknown = [name for name in shapes if name not in {i.name for i in graph.input}]
     if unknown:

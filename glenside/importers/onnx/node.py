@@ -19,6 +19,11 @@ from glenside.ir.term import Term
 if TYPE_CHECKING:
     from glenside.importers.onnx.graph import Scope
 
+
+class DependsOnData(BadInput):
+    """A shape, an axis or a count is computed from data, so that the type of a result cannot be known."""
+
+
 T = TypeVar("T")
 
 
@@ -76,7 +81,7 @@ class Node:
         """The value of input i, which must be known beforehand, as shapes and axes are. Raises BadInput."""
         value = self.scope.known(self.term(i))
         if value is None:
-            raise BadInput(f"input {i} requires a value that is known beforehand, got one that depends on data")
+            raise DependsOnData(f"input {i} requires a value that is known beforehand, got one that depends on data")
         return value
 
     def known_ints(self, i: int) -> list[int] | None:
