@@ -1,4 +1,4 @@
-"""ONNX models written down node by node, as exporters write them: named nodes, weights as raw bytes, open dims by name."""
+"""ONNX models node by node, as exporters write them: named nodes, weights as raw bytes, open dims by name."""
 
 from __future__ import annotations
 

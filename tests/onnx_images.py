@@ -26,7 +26,8 @@ def mobilenet_v2(*, width: float = 1.0, resolution: int = 224, classes: int = 10
 
     channels, block = sized(32), 0
     x = layer(g.input("input", ["batch", 3, resolution, resolution]), "features.0", channels, 3, 3, stride=2)
-    settings = [(1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1)]
+    settings = [(1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1), (6, 160, 3, 2)]
+    settings.append((6, 320, 1, 1))
     for expansion, out, repeats, first in settings:
         filters = sized(out)
         for stride in (first, *[1] * (repeats - 1)):
@@ -65,7 +66,7 @@ def _quantised_weight(g: Graph, name: str, *dims: int) -> tuple[str, str]:
 
 
 def quantised(*, resolution: int = 12, channels: int = 8, scale: float = 0.03125) -> onnx.ModelProto:
-    """A CNN of QLinearConv nodes, the second with a scale for each filter. With scales that are powers of 2 it is exact."""
+    """A CNN of QLinearConv nodes, the second with a scale for each filter; exact, as the scales are powers of 2."""
     g = Graph("quantised", opset=13)
     x = g.input("image", [1, 3, resolution, resolution])
     steps, zero = g.tensor(np.float32(scale), "image_scale"), g.tensor(np.uint8(128), "image_zero_point")

@@ -19,7 +19,7 @@ Arrays = Mapping[str, NDArray[Any]]
 
 @dataclass(frozen=True)
 class Network:
-    """A maker with its arguments; `dims` are sizes for the names that the model leaves open, `highest` bounds integers."""
+    """A maker with its arguments; `dims` are sizes of what the model leaves open, `highest` bounds integer inputs."""
 
     make: Callable[..., onnx.ModelProto]
     small: Mapping[str, Any] = field(default_factory=dict)

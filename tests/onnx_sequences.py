@@ -64,7 +64,7 @@ def bert(
 def vit(
     *, layers: int = 12, hidden: int = 384, heads: int = 6, patch: int = 16, resolution: int = 224, classes: int = 1000
 ) -> onnx.ModelProto:
-    """A vision transformer: patches by a convolution, a class token expanded to the batch, q, k and v of one product."""
+    """A vision transformer: patches by a convolution, a class token for each image, q, k and v of one product."""
     g = Graph("vit", opset=20)
     depth = hidden // heads
     x = g.conv(g.input("pixels", ["batch", 3, resolution, resolution]), "patch", hidden, 3, patch, stride=patch, pad=0)
@@ -95,7 +95,7 @@ def vit(
 
 
 def lstm_tagger(*, vocabulary: int = 50, depth: int = 8, hidden: int = 6, tags: int = 4) -> onnx.ModelProto:
-    """Tags of words by an LSTM in both directions, its first state zeros of a size that is computed; scores and tags."""
+    """Tags of words by an LSTM in both directions, its first state zeros of a size that is computed."""
     g = Graph("lstm_tagger", opset=14)
     words = g.input("words", ["batch", "length"], TensorProto.INT64)
     x = g.node("Gather", g.weight("embedding.weight", vocabulary, depth, scale=1.0), words)

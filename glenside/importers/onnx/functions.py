@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from glenside.importers.onnx.attributes import Attribute, decoded
+from glenside.importers.onnx.checks import FunctionName, function_name
 from glenside.importers.onnx.node import Node
 from glenside.importers.onnx.tensors import element_type
 from glenside.importers.onnx.values import Items, Value
@@ -31,9 +32,9 @@ def body_of(function: Any, standard: Mapping[str, Attribute] | None = None) -> B
     return Body(inputs, outputs, list(function.node), versions, {**(standard or {}), **own})
 
 
-def function_body(functions: Mapping[tuple[str, str], Any], proto: Any, domain: str) -> Body | None:
+def function_body(functions: Mapping[FunctionName, Any], proto: Any) -> Body | None:
     """The function of the model that a node calls, or None."""
-    function = functions.get((domain, proto.op_type))
+    function = functions.get(function_name(proto))
     return None if function is None else body_of(function)
 
 

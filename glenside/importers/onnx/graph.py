@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,19 +12,44 @@ import numpy as np
 
 from glenside.builder import Builder
 from glenside.builder.layout import broadcast
-from glenside.importers.onnx.attributes import Attribute, bound, decoded
+from glenside.importers.onnx.attributes import Attribute, attributes_of, bound
+from glenside.importers.onnx.checks import FunctionName, plain_domain
 from glenside.importers.onnx.functions import Body, function_body
 from glenside.importers.onnx.known import KnownValues
 from glenside.importers.onnx.node import Node
 from glenside.importers.onnx.registry import imports
-from glenside.importers.onnx.tensors import array_of
+from glenside.importers.onnx.schema import check_node, demands
+from glenside.importers.onnx.tensors import array_of, check_size
 from glenside.importers.onnx.values import Items, Value
 from glenside.ir.errors import BadInput, GlensideError
+from glenside.ir.names import shortened
 from glenside.ir.operand import Array
 from glenside.ir.term import Term, build
 
 DEPTH = 64
-"""Functions and subgraphs in each other: a function that calls itself ends here."""
+"""Functions and subgraphs in each other."""
+
+NODES = 200_000
+"""Nodes of one model, those of functions and loops counted each time: a small file can ask for any number."""
+
+FAULTS = (ArithmeticError, AttributeError, LookupError, MemoryError, RuntimeError, TypeError, ValueError)
+"""What a broken file provokes in numpy, in onnx and in us; the node is what its user can look at."""
+
+
+@dataclass
+class Tally:
+    """What the scopes of one model count together: nodes so far, and how often a name was given."""
+
+    nodes: int = 0
+    names: Counter[str] = field(default_factory=Counter)
+
+    def fresh(self, name: str, taken: Container[str]) -> str:
+        """The name, or the first of name_2, name_3 .. that is not taken."""
+        fresh = name
+        while fresh in taken:
+            self.names[name] += 1
+            fresh = f"{name}_{self.names[name] + 1}"
+        return fresh
 
 
 @dataclass
@@ -39,7 +65,7 @@ class Scope:
     builder: Builder
     known_values: KnownValues
     versions: Mapping[str, int]
-    functions: Mapping[tuple[str, str], Any]
+    functions: Mapping[FunctionName, Any]
     folder: Path | None = None
     opaque: bool = False
     prefix: str = ""
@@ -47,6 +73,7 @@ class Scope:
     attributes: Mapping[str, Attribute] = field(default_factory=dict)
     outer: Scope | None = None
     names: dict[str, Value] = field(default_factory=dict)
+    tally: Tally = field(default_factory=Tally)
 
     def known(self, term: Term) -> Array | None:
         """The value of a term that depends on nothing but what is known beforehand, or None."""
@@ -54,10 +81,7 @@ class Scope:
 
     def constant(self, name: str, value: Array) -> Term:
         """A new constant with that value, under that name or a name like it."""
-        fresh, count = name, 1
-        while fresh in self.builder.tensors:
-            count += 1
-            fresh = f"{name}_{count}"
+        fresh = self.tally.fresh(name, self.builder.tensors)
         leaf = self.builder.constant(fresh, value.shape, value.dtype.name, value)
         self.known_values.add(fresh, value)
         return leaf
@@ -70,11 +94,7 @@ class Scope:
 
     def layer_name(self, name: str) -> str:
         """The name, or one like it that no layer has yet."""
-        fresh, count = name, 1
-        while fresh in self.builder.layers:
-            count += 1
-            fresh = f"{name}_{count}"
-        return fresh
+        return self.tally.fresh(name, self.builder.layers)
 
     def find(self, name: str) -> Value:
         """The value of a name, here or around. Raises KeyError."""
@@ -97,10 +117,12 @@ class Scope:
             raise BadInput(f"graphs and functions may stand {DEPTH} deep in each other, got more")
         for formal, value in zip(graph.input, given, strict=False):
             self.names[formal.name] = value
+        for sparse in graph.sparse_initializer:
+            raise BadInput(f"initializer {shortened(sparse.values.name)} is sparse; a dense one is required")
         for tensor in graph.initializer:
+            if tensor.name in self.names:
+                raise BadInput(f"initializer {shortened(tensor.name)} is there twice; names are to be given once")
             self.names[tensor.name] = self._initializer(tensor)
-        if graph.sparse_initializer:
-            raise BadInput(f"graph {graph.name} requires dense initializers, got sparse ones")
         self.nodes(graph.node)
         return [self._output(value.name) for value in graph.output]
 
@@ -113,7 +135,8 @@ class Scope:
         try:
             return self.find(name)
         except KeyError:
-            raise BadInput(f"output {name!r} requires a node, an input or an initializer of that name") from None
+            spelled = shortened(name, True)
+            raise BadInput(f"output {spelled} is made by no node, and is no input or initializer") from None
 
     def nodes(self, nodes: Sequence[Any]) -> None:
         """Give every output of these nodes its value. Raises BadInput that names the node."""
@@ -127,8 +150,7 @@ class Scope:
             except GlensideError as error:
                 inner = error.message if error.message.startswith("node ") else f"{place}: {error.message}"
                 raise BadInput(inner) from None
-            except (ValueError, TypeError, IndexError, KeyError, OverflowError, ZeroDivisionError) as error:
-                # What a mutated file provokes in numpy and in us; the node is what its user can look at.
+            except FAULTS as error:
                 raise BadInput(f"{place} cannot be read: {type(error).__name__}: {error}") from error
 
     def _input(self, name: str, makers: Mapping[str, int], nodes: Sequence[Any]) -> Value:
@@ -138,27 +160,40 @@ class Scope:
             return self.find(name)
         except KeyError:
             pass
+        spelled = shortened(name, True)
         if name in makers:
             other = described(nodes[makers[name]], makers[name], self.prefix)
-            raise BadInput(f"requires {name!r} before {other} makes it: the nodes have a cycle, or are not in order")
-        raise BadInput(f"requires {name!r}, which no input, initializer or node of the graph is called")
+            raise BadInput(f"requires {spelled} before {other} makes it: the nodes have a cycle, or are not in order")
+        raise BadInput(f"requires {spelled}, which no input, initializer or node of the graph is called")
 
     def _bind(self, proto: Any, made: Sequence[Value]) -> None:
-        if len(made) < len(proto.output):
-            raise BadInput(f"gives {len(made)} outputs, and the file names {len(proto.output)}")
-        for name, value in zip(proto.output, made, strict=False):
+        for i, name in enumerate(proto.output):
+            if not name:
+                continue
+            if i >= len(made):
+                raise BadInput(f"has {len(made)} outputs, and the file names {len(proto.output)}")
             if name in self.names:
-                raise BadInput(f"makes {name!r}, which is made before")
-            if name:
-                self.names[name] = value
+                raise BadInput(f"makes {shortened(name, True)}, which is there already; names are to be given once")
+            value = made[i]
+            if isinstance(value, Term):
+                check_size(f"output {i}", value.access.dims)
+            self.names[name] = value
 
     def node(self, proto: Any, inputs: tuple[Value, ...]) -> Sequence[Value]:
         """The values of one node's outputs."""
-        domain = "" if proto.domain == "ai.onnx" else proto.domain
-        attributes = bound({a.name: decoded(a) for a in proto.attribute}, self.attributes)
-        body = function_body(self.functions, proto, domain)
+        self.tally.nodes += 1
+        if self.tally.nodes > NODES:
+            raise BadInput(f"comes after {NODES} others, functions and loops unrolled; a model may have no more")
+        domain = plain_domain(proto.domain)
+        attributes = bound(attributes_of(proto), self.attributes)
+        body = function_body(self.functions, proto)
         if body is not None:
+            if len(inputs) > len(body.inputs):
+                raise BadInput(f"the function {proto.op_type} has {len(body.inputs)} inputs, got {len(inputs)}")
             return self.call(body, inputs, attributes, proto.name or proto.op_type)
+        needs = demands(proto.op_type, self.version(domain), domain)
+        if needs is not None:
+            check_node(needs, proto.input, inputs, proto.output, attributes)
         node = Node(
             op_type=proto.op_type,
             domain=domain,
@@ -205,13 +240,16 @@ class Scope:
         scope.names = dict(zip(body.inputs, [*inputs, *[None] * len(body.inputs)], strict=False))
         scope.prefix = f"{self.prefix}{name.removeprefix(self.prefix)}/"
         scope.nodes(body.nodes)
-        return [scope.names.get(output) for output in body.outputs]
+        missing = [output for output in body.outputs if output not in scope.names]
+        if missing:
+            raise BadInput(f"the function's output {shortened(missing[0], True)} is made by none of its nodes")
+        return [scope.names[output] for output in body.outputs]
 
 
 def described(proto: Any, position: int, prefix: str = "") -> str:
     """A node in words: its name, or its place when it has none."""
     name = f"{prefix}{proto.name}" if proto.name else f"{prefix}#{position}"
-    return f"node {name} ({proto.op_type})"
+    return f"node {shortened(name[-80:])} ({shortened(proto.op_type)})"
 
 
 def outputs_of(values: Iterable[Value]) -> list[Term]:
