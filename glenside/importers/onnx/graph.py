@@ -29,7 +29,7 @@ from glenside.ir.term import Term, build
 DEPTH = 64
 """Functions and subgraphs in each other."""
 
-NODES = 200_000
+NODES = 100_000
 """Nodes of one model, those of functions and loops counted each time: a small file can ask for any number."""
 
 FAULTS = (ArithmeticError, AttributeError, LookupError, MemoryError, RuntimeError, TypeError, ValueError)

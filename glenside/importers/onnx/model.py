@@ -60,7 +60,7 @@ def read_model(path: str | os.PathLike[str]) -> Any:
     except (OSError, ValueError) as error:
         raise BadInput(f"cannot be read: {getattr(error, 'strerror', None) or error}") from None
     except DecodeError:
-        raise BadInput("is not an ONNX file, or is cut off") from None
+        raise BadInput("is not an ONNX file, or is cut off, or nested deeper than protobuf reads") from None
     return model
 
 

@@ -93,7 +93,7 @@ def check_node(
     if not needs.least <= len(names) <= needs.most:
         count = str(needs.least) if needs.least == needs.most else f"{needs.least} to {needs.most}"
         wanted = f"at least {needs.least}" if needs.most > 1000 else count
-        raise BadInput(f"requires {wanted} inputs, got {len(names)}")
+        raise BadInput(f"requires {wanted} input{'s' * (wanted != '1')}, got {len(names)}")
     if len(outputs) > needs.outputs:
         raise BadInput(f"has at most {needs.outputs} outputs, got {len(outputs)}")
     _check_inputs(needs, names, inputs)
