@@ -68,15 +68,20 @@ def _change_field(model: onnx.ModelProto, pick: random.Random) -> None:
     elif chosen.type == chosen.TYPE_MESSAGE:
         like = [m for m in messages if m.DESCRIPTOR is chosen.message_type]
         if like and pick.random() < 0.6:
-            other = type(like[0])()
-            other.CopyFrom(pick.choice(like))
-            value.CopyFrom(other)
+            value.CopyFrom(_copied(pick.choice(like)))
         else:
             message.ClearField(chosen.name)
     elif pick.random() < 0.1:
         message.ClearField(chosen.name)
     else:
         setattr(message, chosen.name, _scalar(chosen, value, messages, pick))
+
+
+def _copied(message: Any) -> Any:
+    """A copy that stands alone: protobuf does not copy a message into its own parts."""
+    copy = type(message)()
+    copy.CopyFrom(message)
+    return copy
 
 
 def _change_list(values: Any, chosen: Any, messages: Sequence[Any], pick: random.Random) -> None:
@@ -86,8 +91,7 @@ def _change_list(values: Any, chosen: Any, messages: Sequence[Any], pick: random
     elif count > 1 and kind == 1:
         a, b = pick.sample(range(count), 2)
         if chosen.type == chosen.TYPE_MESSAGE:
-            first = type(values[a])()
-            first.CopyFrom(values[a])
+            first = _copied(values[a])
             values[a].CopyFrom(values[b])
             values[b].CopyFrom(first)
         else:
@@ -95,7 +99,7 @@ def _change_list(values: Any, chosen: Any, messages: Sequence[Any], pick: random
     elif chosen.type == chosen.TYPE_MESSAGE:
         like = [m for m in messages if m.DESCRIPTOR is chosen.message_type]
         if like:
-            values.add().CopyFrom(pick.choice(like))
+            values.append(_copied(pick.choice(like)))
     elif count and kind < 4:
         at = pick.randrange(count)
         values[at] = _scalar(chosen, values[at], messages, pick)

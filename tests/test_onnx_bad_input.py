@@ -410,6 +410,16 @@ def test_what_is_computed_beforehand_is_small() -> None:
     assert message.startswith("node here (Reshape): what must be known beforehand is computed from at most 67108864")
 
 
+@pytest.mark.slow
+def test_ten_seconds_of_models_that_were_changed_at_random() -> None:
+    pytest.importorskip("resource")
+    from fuzz_onnx import fuzz
+
+    done, found = fuzz(10, seed=0)
+    assert found == {}
+    assert done > 100
+
+
 # Weights in other files.
 
 
