@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import erf
 from typing import Any
 
 import numpy as np
@@ -203,6 +203,20 @@ OPERATORS: Mapping[str, Sequence[Example]] = {
         Example(build("cast", leaf(SAMPLES, 1), "bool"), "(2)(3) bool", SAMPLES != 0),
         Example(build("cast", leaf([300, -1], 0, "int32"), "uint8"), "()(2) uint8", np.array([44, 255])),
     ],
+    "bitcast": [
+        Example(
+            build("bitcast", leaf([1.0, -0.0, 0.15625]), "uint32"),
+            "()(3) uint32",
+            np.array([127 << 23, 1 << 31, (124 << 23) + (1 << 21)]),
+        ),
+        Example(
+            build("bitcast", leaf([[15 << 10], [-(1 << 15)]], 1, "int16"), "float16"),
+            "(2)(1) float16",
+            np.array([[1.0], [-0.0]]),
+        ),
+        Example(build("bitcast", leaf([[200, -1]], 1, "int32"), "uint32"), "(1)(2) uint32", [[200, 2**32 - 1]]),
+        Example(build("bitcast", leaf([0, 2], 0, "uint8"), "bool"), "()(2) bool", [False, True]),
+    ],
     "construct-tuple": [
         Example(build("construct-tuple", leaf(A, 1), leaf(B, 2)), "(tuple (2)(3 4) float32 (2 5)(4) float32)", (A, B))
     ],
@@ -274,6 +288,12 @@ LESS, MORE = integers(2, 3, seed=5), integers(2, 3, seed=6)
 THIRD = integers(2, 3, seed=7)
 TRUTHS = np.array([[[True, False, True], [False, False, True]], [[True, True, False], [False, True, True]]])
 
+ANGLES = {
+    **dict.fromkeys(("sin", "cos", "tan", "atan", "sinh", "cosh", "asinh"), SAMPLES),
+    **dict.fromkeys(("asin", "acos", "atanh"), SAMPLES / 4),
+    "acosh": 4 * POSITIVE,
+}
+
 COMPUTES: Mapping[str, Sequence[Example]] = {
     "dot-product": [
         Example(
@@ -337,11 +357,27 @@ COMPUTES: Mapping[str, Sequence[Example]] = {
         ),
     ],
     "subtract": [_fold("subtract", [LESS, MORE, THIRD], LESS - MORE - THIRD)],
-    "pow": [_fold("pow", [POSITIVE, SAMPLES], np.exp(np.log(POSITIVE) * SAMPLES), "float64")],
+    "pow": [
+        _fold("pow", [POSITIVE, SAMPLES], np.exp(np.log(POSITIVE) * SAMPLES), "float64"),
+        _fold("pow", [[[2, -3, 0]], [[9, 3, 0]]], np.array([[0, -27, 1]]), "int8"),
+        _fold("pow", [[[1, -1, -1]], [[-2, -3, -4]]], np.array([[1, -1, 1]]), "int32"),
+        _fold("pow", [[[2, 5, 0]], [[-1, -2, -1]]], np.array([[0, 0, 0]]), "int64"),
+        _fold("pow", [[[3, 2]], [[3, 40]]], np.array([[27, 0]]), "uint32"),
+    ],
+    "mod": [
+        _fold("(mod floor)", [[[7, -7, 7, -7, 5]], [[3, 3, -3, -3, 0]]], np.array([[1, 2, -2, -1, 0]]), "int16"),
+        _fold("(mod truncate)", [[[7, -7, 7, -7, 5]], [[3, 3, -3, -3, 0]]], np.array([[1, -1, 1, -1, 0]]), "int16"),
+        _fold("(mod floor)", [[[5.5, -5.5, -2.0]], [[2, 2, np.inf]]], np.array([[1.5, 0.5, np.inf]])),
+        _fold("(mod truncate)", [[[5.5, -5.5, -2.0]], [[2, 2, np.inf]]], np.array([[1.5, -1.5, -2.0]])),
+        _fold("(mod floor)", [[[250, 7]], [[7, 250]]], np.array([[5, 7]]), "uint8"),
+    ],
     "minimum": [_fold("minimum", [LESS, MORE, THIRD], np.where(LESS < MORE, LESS, MORE).clip(None, THIRD))],
     "maximum": [_fold("maximum", [LESS, MORE, THIRD], np.where(LESS > MORE, LESS, MORE).clip(THIRD, None))],
     "logical-and": [_fold("logical-and", TRUTHS, TRUTHS[0] * TRUTHS[1], "bool")],
     "logical-or": [_fold("logical-or", TRUTHS, ~(~TRUTHS[0] * ~TRUTHS[1]), "bool")],
+    "bitwise-and": [_fold("bitwise-and", [[[12, -1]], [[10, 5]]], np.array([[8, 5]]), "int8")],
+    "bitwise-or": [_fold("bitwise-or", [[[12, -8]], [[10, 5]]], np.array([[14, -3]]), "int8")],
+    "bitwise-xor": [_fold("bitwise-xor", [[[12, 255]], [[10, 5]], [[1, 0]]], np.array([[7, 250]]), "uint8")],
     "compare": [
         _fold("(compare lt)", [LESS, MORE], LESS - MORE < 0, result="bool"),
         _fold("(compare le)", [LESS, MORE], LESS - MORE <= 0, result="bool"),
@@ -360,7 +396,8 @@ COMPUTES: Mapping[str, Sequence[Example]] = {
     "log": _pointwise("log", POSITIVE, np.log2(POSITIVE) / np.log2(np.e)),
     "tanh": _pointwise("tanh", SAMPLES, 1 - 2 / (np.exp(2 * SAMPLES) + 1)),
     "sigmoid": _pointwise("sigmoid", SAMPLES, (1 + np.tanh(SAMPLES / 2)) / 2),
-    "erf": _pointwise("erf", SAMPLES, np.array([[erf(x) for x in row] for row in SAMPLES.tolist()])),
+    "erf": _pointwise("erf", SAMPLES, np.array([[math.erf(x) for x in row] for row in SAMPLES.tolist()])),
+    **{name: _pointwise(name, x, np.vectorize(getattr(math, name))(x)) for name, x in ANGLES.items()},
     "floor": _pointwise("floor", SAMPLES, np.array([[-3, -1, 0], [0, 1, 3]])),
     "ceil": _pointwise("ceil", SAMPLES, np.array([[-2, 0, 0], [1, 2, 4]])),
     "round": _pointwise("round", SAMPLES, np.array([[-2, 0, 0], [0, 2, 3]])),

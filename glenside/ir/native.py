@@ -48,7 +48,12 @@ class Arithmetic(ABC):
         """a / b; integers are cut towards zero and n / 0 is 0 for them."""
 
     @abstractmethod
-    def power(self, a: Array, b: Array) -> Array: ...
+    def power(self, a: Array, b: Array) -> Array:
+        """a to the power of b; of integers, powers below 0 are cut towards zero, and those of 0 are 0."""
+
+    @abstractmethod
+    def remainder(self, a: Array, b: Array, rounding: str) -> Array:
+        """a - b * (a / b) with that quotient rounded down (floor) or cut (truncate); n mod 0 is 0 for integers."""
 
     @abstractmethod
     def apply(self, function: str, a: Array, keeps_zero: bool) -> Array:
@@ -75,6 +80,10 @@ class Arithmetic(ABC):
     @abstractmethod
     def cast(self, a: Array, dtype: str) -> Array: ...
 
+    @abstractmethod
+    def reinterpret(self, a: Array, dtype: str) -> Array:
+        """The bits of a as another dtype of the same width."""
+
 
 def _sigmoid(x: Array) -> Array:
     result: Array = 1 / (1 + np.exp(-x))
@@ -93,6 +102,17 @@ _FUNCTIONS: dict[str, Callable[[Array], Array]] = {
     "tanh": np.tanh,
     "sigmoid": _sigmoid,
     "erf": _erf,
+    "sin": np.sin,
+    "cos": np.cos,
+    "tan": np.tan,
+    "asin": np.arcsin,
+    "acos": np.arccos,
+    "atan": np.arctan,
+    "sinh": np.sinh,
+    "cosh": np.cosh,
+    "asinh": np.arcsinh,
+    "acosh": np.arccosh,
+    "atanh": np.arctanh,
     "floor": np.floor,
     "ceil": np.ceil,
     "round": np.rint,
@@ -132,7 +152,14 @@ class Native(Arithmetic):
         return np.asarray(quotient + cut.astype(a.dtype))
 
     def power(self, a: Array, b: Array) -> Array:
-        return np.asarray(np.power(a, b))
+        if a.dtype.kind != "i":
+            return np.asarray(np.power(a, b))
+        one, odd = a.dtype.type(1), (b & 1).astype(bool)
+        inverse = np.where(a == 1, one, np.where(a == -1, np.where(odd, -one, one), a.dtype.type(0)))
+        return np.where(b < 0, inverse, np.power(a, np.maximum(b, 0)))
+
+    def remainder(self, a: Array, b: Array, rounding: str) -> Array:
+        return np.asarray(np.mod(a, b) if rounding == "floor" else np.fmod(a, b))
 
     def apply(self, function: str, a: Array, keeps_zero: bool) -> Array:
         return np.asarray(_FUNCTIONS[function](a))
@@ -163,6 +190,9 @@ class Native(Arithmetic):
 
     def cast(self, a: Array, dtype: str) -> Array:
         return a.astype(dtype, copy=False)
+
+    def reinterpret(self, a: Array, dtype: str) -> Array:
+        return a.view(np.uint8) != 0 if dtype == "bool" else a.view(dtype)
 
 
 def _matmul(a: Array, b: Array) -> Array:

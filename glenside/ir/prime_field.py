@@ -161,7 +161,15 @@ class PrimeField(Arithmetic):
         return np.where(a == 0, _KEPT(0), result.reshape(a.shape))
 
     def power(self, a: Array, b: Array) -> Array:
-        return self._blockwise(lambda x, y: self._scatter("pow", x + y * 2.0**22), a, b)
+        return self._native.power(a, b) if a.dtype.kind != "f" else self._scatter_pairs("pow", a, b)
+
+    def remainder(self, a: Array, b: Array, rounding: str) -> Array:
+        if a.dtype.kind != "f":
+            return self._native.remainder(a, b, rounding)
+        return self._scatter_pairs(f"mod {rounding}", a, b)
+
+    def _scatter_pairs(self, function: str, a: Array, b: Array) -> Array:
+        return self._blockwise(lambda x, y: self._scatter(function, x + y * 2.0**22), a, b)
 
     def apply(self, function: str, a: Array, keeps_zero: bool) -> Array:
         if keeps_zero:
@@ -231,3 +239,12 @@ class PrimeField(Arithmetic):
         if dtype in FLOATS:
             return a if a.dtype.kind == "f" else self._integers(a.astype(np.int64) if a.dtype == bool else a)
         return self._native.cast(a.astype(np.int64) if a.dtype.kind == "f" else a, dtype)
+
+    def reinterpret(self, a: Array, dtype: str) -> Array:
+        """Residues have no bits: what leads from floats to integers, or back, is a fixed pseudo-random function."""
+        if a.dtype.kind != "f" and dtype not in FLOATS:
+            return self._native.reinterpret(a, dtype)
+        if a.dtype.kind == "f" and dtype in FLOATS:
+            return a
+        scattered = self._blockwise(lambda x: self._scatter("bitcast", x), a)
+        return scattered if dtype in FLOATS else self.cast(scattered, dtype)
