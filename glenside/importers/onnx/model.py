@@ -7,17 +7,21 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from glenside.builder import Builder
 from glenside.importers.onnx.graph import Scope, outputs_of
 from glenside.importers.onnx.known import KnownValues
 from glenside.importers.onnx.tensors import dtype_name
-from glenside.importers.onnx.values import Value
+from glenside.importers.onnx.values import Items, Value
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
 from glenside.ir.program import Program
 from glenside.ir.term import Term, build
 
 Shapes = Mapping[str, Sequence[int]]
+Composed = Array | Sequence[Array] | None
+"""A value that is a sequence or optional, as arrays."""
 
 
 def load_onnx(
@@ -83,8 +87,12 @@ def outputs_of_model(
     folder: Path | None,
     allow_opaque: bool,
     known: Mapping[str, Array],
+    composed: Mapping[str, Composed] | None = None,
 ) -> tuple[list[Value], list[Term], Builder]:
-    """The outputs, the inputs that are tensors, and the builder that made them."""
+    """The outputs, the inputs that are tensors, and the builder that made them.
+
+    composed  values of inputs of this one run that are sequences or optional: their elements become constants
+    """
     _check(model)
     graph = model.graph
     builder = Builder(graph.name or "model")
@@ -97,7 +105,10 @@ def outputs_of_model(
         raise BadInput(f"a shape is given for {unknown[0]!r}, which is no input of the model")
     inputs = []
     for formal in graph.input:
-        if formal.name not in initialized:
+        if composed is not None and formal.name in composed:
+            dtype = _element_type(formal, composed=True)
+            scope.names[formal.name] = _composed(scope, formal.name, dtype, composed[formal.name])
+        elif formal.name not in initialized:
             sizes = shapes[formal.name] if formal.name in shapes else _sizes(formal, dims)
             dtype = _element_type(formal)
             scope.names[formal.name] = leaf = builder.input(formal.name, sizes, dtype)
@@ -119,12 +130,27 @@ def _check(model: Any) -> None:
             raise BadInput(f"requires an opset from 1 to {newest}, got {opset.version}")
 
 
-def _element_type(formal: Any) -> str:
-    if formal.type.WhichOneof("value") != "tensor_type":
-        kind = formal.type.WhichOneof("value") or "nothing"
-        raise BadInput(f"input {formal.name} requires a tensor, got {kind.removesuffix('_type')}")
+def _composed(scope: Scope, name: str, dtype: str, value: Composed) -> Value:
+    """The value of an input that is a sequence or optional."""
+    if value is None:
+        return None
+    if not isinstance(value, np.ndarray):
+        elements = (_composed(scope, f"{name}/{i}", dtype, element) for i, element in enumerate(value))
+        return Items(tuple(elements), dtype)
+    if value.dtype.name != dtype:
+        raise BadInput(f"input {name} requires dtype {dtype}, got {value.dtype}")
+    return scope.constant(name, value)
+
+
+def _element_type(formal: Any, composed: bool = False) -> str:
+    kind = formal.type
+    while composed and kind.WhichOneof("value") in ("sequence_type", "optional_type"):
+        kind = getattr(kind, kind.WhichOneof("value")).elem_type
+    if kind.WhichOneof("value") != "tensor_type":
+        got = kind.WhichOneof("value") or "nothing"
+        raise BadInput(f"input {formal.name} requires a tensor, got {got.removesuffix('_type')}")
     try:
-        return dtype_name(formal.type.tensor_type.elem_type)
+        return dtype_name(kind.tensor_type.elem_type)
     except BadInput as error:
         raise BadInput(f"input {formal.name}: {error.message}") from None
 
