@@ -7,12 +7,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from glenside.builder import Builder
 from glenside.importers.onnx.checks import check_model, functions_of, plain_domain
 from glenside.importers.onnx.graph import Scope, outputs_of
 from glenside.importers.onnx.known import KnownValues
 from glenside.importers.onnx.tensors import check_size, dtype_name
-from glenside.importers.onnx.values import Value
+from glenside.importers.onnx.values import Items, Value
 from glenside.ir.errors import BadInput
 from glenside.ir.names import shortened
 from glenside.ir.operand import Array
@@ -21,6 +23,8 @@ from glenside.ir.program import Program
 from glenside.ir.term import Term, build
 
 Shapes = Mapping[str, Sequence[int]]
+Composed = Array | Sequence[Array] | None
+"""A value that is a sequence or optional, as arrays."""
 
 PROTOBUF = (1 << 31) - 1
 """What a protobuf message may have in bytes."""
@@ -93,8 +97,12 @@ def outputs_of_model(
     folder: Path | None,
     allow_opaque: bool,
     known: Mapping[str, Array],
+    composed: Mapping[str, Composed] | None = None,
 ) -> tuple[list[Value], list[Term], Builder]:
-    """The outputs, the inputs that are tensors, and the builder that made them."""
+    """The outputs, the inputs that are tensors, and the builder that made them.
+
+    composed  values of inputs of this one run that are sequences or optional: their elements become constants
+    """
     check_model(model)
     _check_sizes(model.graph, dims, shapes)
     graph = model.graph
@@ -104,7 +112,10 @@ def outputs_of_model(
     initialized = {tensor.name for tensor in graph.initializer}
     inputs = []
     for formal in graph.input:
-        if formal.name not in initialized:
+        if composed is not None and formal.name in composed:
+            dtype = _element_type(formal, composed=True)
+            scope.names[formal.name] = _composed(scope, formal.name, dtype, composed[formal.name])
+        elif formal.name not in initialized:
             dtype = _element_type(formal)
             sizes = _sizes(formal, dims, shapes.get(formal.name))
             scope.names[formal.name] = leaf = builder.input(formal.name, sizes, dtype)
@@ -127,15 +138,29 @@ def _check_sizes(graph: Any, dims: Mapping[str, int], shapes: Shapes) -> None:
             raise BadInput(f"{shortened(name)} requires sizes of at least 0, got {min(sizes)}")
 
 
-def _element_type(formal: Any) -> str:
+def _composed(scope: Scope, name: str, dtype: str, value: Composed) -> Value:
+    """The value of an input that is a sequence or optional."""
+    if value is None:
+        return None
+    if not isinstance(value, np.ndarray):
+        elements = (_composed(scope, f"{name}/{i}", dtype, element) for i, element in enumerate(value))
+        return Items(tuple(elements), dtype)
+    if value.dtype.name != dtype:
+        raise BadInput(f"input {name} requires dtype {dtype}, got {value.dtype}")
+    return scope.constant(name, value)
+
+
+def _element_type(formal: Any, composed: bool = False) -> str:
     if not formal.name:
         raise BadInput("an input of the model requires a name, got none")
-    name = shortened(formal.name)
-    kind = formal.type.WhichOneof("value") or "nothing"
-    if kind != "tensor_type":
-        raise BadInput(f"input {name} requires a tensor, got {kind.removesuffix('_type')}")
+    name, kind = shortened(formal.name), formal.type
+    while composed and kind.WhichOneof("value") in ("sequence_type", "optional_type"):
+        kind = getattr(kind, kind.WhichOneof("value")).elem_type
+    if kind.WhichOneof("value") != "tensor_type":
+        got = kind.WhichOneof("value") or "nothing"
+        raise BadInput(f"input {name} requires a tensor, got {got.removesuffix('_type')}")
     try:
-        return dtype_name(formal.type.tensor_type.elem_type)
+        return dtype_name(kind.tensor_type.elem_type)
     except BadInput as error:
         raise BadInput(f"input {name}: {error.message}") from None
 
