@@ -40,9 +40,13 @@ class GlensideBackendRep(BackendRep):  # type: ignore[misc]
         missing = [name for name in names if name not in given]
         if missing:
             raise BadInput(f"the model requires the input {missing[0]}, got none")
+        kinds = {i.name: i.type.WhichOneof("value") for i in self.model.graph.input}
+        composed = {
+            name: _elements(given.pop(name)) for name in names if kinds[name] in ("sequence_type", "optional_type")
+        }
         arrays = {name: _array(value) for name, value in given.items()}
         shapes = {name: array.shape for name, array in arrays.items()}
-        outputs, _, builder = outputs_of_model(self.model, {}, shapes, None, False, arrays)
+        outputs, _, builder = outputs_of_model(self.model, {}, shapes, None, False, arrays, composed)
         results = _evaluated(outputs, {**arrays, **builder.values})
         names = [output.name for output in self.model.graph.output]
         outcome: tuple[Any, ...] = namedtupledict("Outputs", names)(*results)
@@ -71,6 +75,13 @@ def _evaluated(outputs: Sequence[Value], values: Mapping[str, Array]) -> list[An
 
 def _array(value: Any) -> Array:
     return array_of(value) if isinstance(value, onnx.TensorProto) else np.asarray(value)
+
+
+def _elements(value: Any) -> Any:
+    """A sequence or an optional value with its elements as arrays."""
+    if value is None:
+        return None
+    return [_array(element) for element in value] if isinstance(value, list | tuple) else _array(value)
 
 
 class GlensideBackend(Backend):  # type: ignore[misc]

@@ -16,10 +16,10 @@ from glenside.ir.errors import BadInput, TypeMismatch
 from glenside.ir.interpreter import evaluate
 from glenside.ir.operator import COMPUTES, OPERATORS, Category, Compute, Operator, register
 from glenside.ir.operators import CATEGORY_RESULT, SHAPE_FORMS, ShapeForm, compute_text, parse_compute
-from glenside.ir.rational import exact
+from glenside.ir.rational import exact, represents
 from glenside.ir.reference import form, markdown, summary
 from glenside.ir.term import Term, build
-from glenside.ir.types import AccessType, Dims, Tensor, TupleType
+from glenside.ir.types import DTYPES, AccessType, Dims, Tensor, TupleType
 
 ALL = [(name, e) for table in (examples.OPERATORS, examples.COMPUTES) for name, es in table.items() for e in es]
 
@@ -172,7 +172,12 @@ ERRORS: list[tuple[tuple[Any, ...], str]] = [
         ("opaque", "a", ((), (2,)), "int8", x, pair),
         f"opaque requires operands that are access patterns, got {pair.type}",
     ),
+    (("bitcast", x, "int64"), "bitcast requires a dtype of 32 bits, as (2)(3 4) float32 has, got int64"),
+    (("bitcast", x, "bytes"), f"bitcast requires a dtype ({', '.join(DTYPES)}), got bytes"),
     (("compute", "swish", x), "compute requires a compute type, got swish"),
+    (("compute", "bitwise-or", x), "bitwise-or requires an integer dtype, got (2)(3 4) float32"),
+    (("compute", "(mod up)", x), "mod requires rounding to be floor or truncate, got up"),
+    (("compute", "pow", truth), "pow requires numbers, got (2)(3) bool"),
     (("compute", "( relu )", x), "compute requires a compute type, got ( relu )"),
     (("compute", "(relu 1)", x), "relu requires the parameters none, got 1"),
     (("compute", "clip", x), "clip requires the parameters lo hi, got none"),
@@ -216,6 +221,10 @@ def test_gathering_outside_of_the_axis_is_an_error() -> None:
 
 def test_numbers_are_exact_and_bounded() -> None:
     assert exact("-1.5e-2") == exact("-3/200")
+    largest = repr(float(np.finfo("float32").max))  # a little above it, but nothing is nearer
+    assert represents(largest, "float32")
+    assert not represents("3.4028236e38", "float32")
+    assert not represents("1e400", "float64")
     for text in ("", "nan", "1e9999", "--1", "1/0", "0x1", "1_0", "9" * 2000, "\u0663"):
         assert exact(text) is None
 

@@ -7,9 +7,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from glenside.importers.onnx.attributes import Attribute, decoded
+from glenside.importers.onnx.checks import FunctionName, function_name
 from glenside.importers.onnx.node import Node
 from glenside.importers.onnx.tensors import element_type
 from glenside.importers.onnx.values import Items, Value
+from glenside.ir.errors import BadInput
+from glenside.ir.names import shortened
 
 
 @dataclass(frozen=True)
@@ -31,9 +34,9 @@ def body_of(function: Any, standard: Mapping[str, Attribute] | None = None) -> B
     return Body(inputs, outputs, list(function.node), versions, {**(standard or {}), **own})
 
 
-def function_body(functions: Mapping[tuple[str, str], Any], proto: Any, domain: str) -> Body | None:
+def function_body(functions: Mapping[FunctionName, Any], proto: Any) -> Body | None:
     """The function of the model that a node calls, or None."""
-    function = functions.get((domain, proto.op_type))
+    function = functions.get(function_name(proto))
     return None if function is None else body_of(function)
 
 
@@ -69,7 +72,11 @@ def _dependent(schema: Any, node: Node, proto: Any) -> Any:
     types = [_type(value) for value in node.inputs]
     versions = [v for v in schema.context_dependent_function_opset_versions if v <= node.version]
     version = max(versions, default=schema.since_version)
-    return schema.get_context_dependent_function_with_opset_version(version, proto.SerializeToString(), types)
+    try:
+        return schema.get_context_dependent_function_with_opset_version(version, proto.SerializeToString(), types)
+    except RuntimeError as error:  # onnx writes the names of the node into a text, and reads that
+        reason = " ".join(str(error).split())
+        raise BadInput(f"ONNX's definition of {node.op_type} does not fit the node: {shortened(reason)}") from None
 
 
 def _type(value: Value) -> bytes:

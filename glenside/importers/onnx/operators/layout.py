@@ -140,5 +140,6 @@ def space_to_depth(node: Node) -> Term:
     x, block, (n, c, h, w) = _image(node)
     if h % block or w % block:
         raise BadInput(f"attribute blocksize requires one that divides {h} and {w}, got {block}")
-    parts = (n, c, h // block, block, w // block, block)
-    return rearrange(x, parts, (0, 3, 5, 1, 2, 4), (n, c * block**2, h // block, w // block))
+    parts, dims = (n, c, h // block, block, w // block, block), (n, c * block**2, h // block, w // block)
+    blocks_first = node.text("mode", "DCR", "DCR", "CRD") == "DCR"
+    return rearrange(x, parts, (0, 3, 5, 1, 2, 4) if blocks_first else (0, 1, 3, 5, 2, 4), dims)

@@ -180,7 +180,13 @@ def counted(node: Node) -> Term:
         raise BadInput(f"requires finite numbers and a step other than 0, got {start}, {limit} and {step}")
     exact = values[0].dtype.kind in "iu"
     count = -((start - limit) // step) if exact else int(np.ceil((limit - start) / step))
-    places = build("iota", max(0, count), values[0].dtype.name)
-    first, width = (reshape(node.term(i), ()) for i in (0, 2))
+    dtype = values[0].dtype.name
+    computed = dtype_name(node.integer("stash_type", 1)) if dtype == "float16" else dtype
+    places = build("iota", max(0, count), computed)
+    first, width = (_cast(reshape(node.term(i), ()), computed) for i in (0, 2))
     steps = places if step == 1 else multiply(places, width)
-    return steps if start == 0 else add(steps, first)
+    return _cast(steps if start == 0 else add(steps, first), dtype)
+
+
+def _cast(x: Term, dtype: str) -> Term:
+    return x if x.access.dtype == dtype else build("cast", x, dtype)
