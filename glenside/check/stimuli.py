@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 import numpy as np
 
@@ -41,10 +42,19 @@ def index_limits(*roots: Term) -> dict[str, int]:
     for term in postorder(*roots):
         arguments = dict(zip((f.name for f in term.operator.fields), term.arguments(), strict=False))
         if "indices" in arguments:
-            size = arguments["a"].access.dims[arguments["axis"]]
+            size = _picked_size(arguments)
             for name in declared(arguments["indices"]):
                 limits[name] = min(size, limits.get(name, size))
     return limits
+
+
+def _picked_size(arguments: Mapping[str, Any]) -> int:
+    """The smallest axis that indices pick from: the one that is named, or those that each place has a number for."""
+    dims = arguments["a"].access.dims
+    if "axis" in arguments:
+        return int(dims[arguments["axis"]])
+    first, count = arguments["shared"], arguments["indices"].access.dims[-1]
+    return int(min(dims[first : first + count]))
 
 
 def _stream(seed: int, salt: int, name: str) -> np.random.Generator:

@@ -109,8 +109,8 @@ def outputs_of_model(
             dtype = _element_type(formal, composed=True)
             scope.names[formal.name] = _composed(scope, formal.name, dtype, composed[formal.name])
         elif formal.name not in initialized:
-            sizes = shapes[formal.name] if formal.name in shapes else _sizes(formal, dims)
             dtype = _element_type(formal)
+            sizes = shapes[formal.name] if formal.name in shapes else _sizes(formal, dims)
             scope.names[formal.name] = leaf = builder.input(formal.name, sizes, dtype)
             inputs.append(leaf)
     return scope.run(graph), inputs, builder
