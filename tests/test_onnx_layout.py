@@ -388,6 +388,8 @@ def test_sequences_and_optional_values_are_inputs_of_a_call() -> None:
         backend.run_model(model(nodes, 2), [None])
     with pytest.raises(BadInput, match="input x/1 requires dtype float32, got int64"):
         backend.run_model(model(nodes, 2), [[X, ints(1)]])
+    (joined,) = backend.run_node(make_node("ConcatFromSequence", ["s"], ["y"], axis=0), [[X, X[:1]]])
+    np.testing.assert_array_equal(joined, np.concatenate([X, X[:1]]))
     with pytest.raises(BadInput, match="input x requires a tensor, got optional"):
         program_of_model(model(nodes, 2))
 
