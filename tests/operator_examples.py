@@ -260,6 +260,16 @@ OPERATORS: Mapping[str, Sequence[Example]] = {
             MATRIX[1] @ WEIGHTS,
         ),
     ],
+    # Pseudo-random, but always the same: two processes must agree on it.
+    "opaque": [
+        Example(
+            build("opaque", "mystery/1#0", ((2,), (3,)), "float32", leaf(A, 1), leaf([1, 2], 0, "int64")),
+            "(2)(3) float32",
+            np.array([[-2, 0, 0], [0, -2, 0]]),
+        ),
+        Example(build("opaque", "mystery/1#0", ((), (4,)), "uint8"), "()(4) uint8", np.array([32, 90, 7, 91])),
+        Example(build("opaque", "mystery/1#0", ((), (0,)), "bool", leaf(A)), "()(0) bool", np.zeros(0)),
+    ],
     "compute": [Example(build("compute", "relu", leaf(A, 1)), "(2)(3 4) float32", np.where(A > 0, A, 0))],
 }
 

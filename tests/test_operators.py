@@ -168,6 +168,12 @@ ERRORS: list[tuple[tuple[Any, ...], str]] = [
     ),
     (("bitcast", x, "int64"), "bitcast requires a dtype of 32 bits, as (2)(3 4) float32 has, got int64"),
     (("bitcast", x, "bytes"), f"bitcast requires a dtype ({', '.join(DTYPES)}), got bytes"),
+    (("opaque", "a\nb", ((), (2,)), "int8"), "opaque requires a key that can be printed on one line, got 'a\\nb'"),
+    (("opaque", "a", ((), (-2,)), "int8"), "opaque requires sizes of at least 0, got (-2)"),
+    (
+        ("opaque", "a", ((), (2,)), "int8", x, pair),
+        f"opaque requires operands that are access patterns, got {pair.type}",
+    ),
     (("compute", "swish", x), "compute requires a compute type, got swish"),
     (("compute", "bitwise-or", x), "bitwise-or requires an integer dtype, got (2)(3 4) float32"),
     (("compute", "(mod up)", x), "mod requires rounding to be floor or truncate, got up"),

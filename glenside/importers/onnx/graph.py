@@ -14,9 +14,10 @@ from glenside.builder import Builder
 from glenside.builder.layout import broadcast
 from glenside.importers.onnx.attributes import Attribute, attributes_of, bound
 from glenside.importers.onnx.checks import FunctionName, plain_domain
-from glenside.importers.onnx.functions import Body, function_body
+from glenside.importers.onnx.functions import Body, function_body, standard_body
 from glenside.importers.onnx.known import KnownValues
-from glenside.importers.onnx.node import Node
+from glenside.importers.onnx.node import DependsOnData, Node
+from glenside.importers.onnx.opaque import black_box, holds_graph
 from glenside.importers.onnx.registry import imports
 from glenside.importers.onnx.schema import check_node, demands
 from glenside.importers.onnx.tensors import array_of, check_size
@@ -35,20 +36,24 @@ NODES = 100_000
 FAULTS = (ArithmeticError, AttributeError, LookupError, MemoryError, RuntimeError, TypeError, ValueError)
 """What a broken file provokes in numpy, in onnx and in us; the node is what its user can look at."""
 
+_SMALL = 1 << 16  # bytes of a constant that is worth comparing
+
 
 @dataclass
 class Tally:
-    """What the scopes of one model count together: nodes so far, and how often a name was given."""
+    """What the scopes of one model share: the nodes so far, the names that were given, and small constants by value."""
 
     nodes: int = 0
-    names: Counter[str] = field(default_factory=Counter)
+    names: Counter[tuple[str, str]] = field(default_factory=Counter)
+    constants: dict[tuple[str, str, tuple[int, ...], bytes], Term] = field(default_factory=dict)
+    boxes: set[str] = field(default_factory=set)
 
-    def fresh(self, name: str, taken: Container[str]) -> str:
+    def fresh(self, kind: str, name: str, taken: Container[str]) -> str:
         """The name, or the first of name_2, name_3 .. that is not taken."""
         fresh = name
         while fresh in taken:
-            self.names[name] += 1
-            fresh = f"{name}_{self.names[name] + 1}"
+            self.names[kind, name] += 1
+            fresh = f"{name}_{self.names[kind, name] + 1}"
         return fresh
 
 
@@ -60,6 +65,8 @@ class Scope:
     functions     (domain, name) -> a function that the model itself declares
     attributes    of the function that this is the body of
     opaque        whether an operator without a meaning is kept as a black box
+    dims          sizes of named dimensions
+    types         name -> the TypeProto that the graph declares for it
     """
 
     builder: Builder
@@ -74,16 +81,23 @@ class Scope:
     outer: Scope | None = None
     names: dict[str, Value] = field(default_factory=dict)
     tally: Tally = field(default_factory=Tally)
+    dims: Mapping[str, int] = field(default_factory=dict)
+    types: dict[str, Any] = field(default_factory=dict)
 
     def known(self, term: Term) -> Array | None:
         """The value of a term that depends on nothing but what is known beforehand, or None."""
         return self.known_values.of(term)
 
     def constant(self, name: str, value: Array) -> Term:
-        """A new constant with that value, under that name or a name like it."""
-        fresh = self.tally.fresh(name, self.builder.tensors)
+        """A constant with that value, under that name or a name like it; passes through a loop share theirs."""
+        key = (name, value.dtype.name, value.shape, value.tobytes() if value.nbytes <= _SMALL else b"")
+        if key in self.tally.constants:
+            return self.tally.constants[key]
+        fresh = self.tally.fresh("tensor", name, self.builder.tensors)
         leaf = self.builder.constant(fresh, value.shape, value.dtype.name, value)
         self.known_values.add(fresh, value)
+        if value.nbytes <= _SMALL:
+            self.tally.constants[key] = leaf
         return leaf
 
     def filled(self, dims: Sequence[int], value: Any) -> Term:
@@ -94,7 +108,12 @@ class Scope:
 
     def layer_name(self, name: str) -> str:
         """The name, or one like it that no layer has yet."""
-        return self.tally.fresh(name, self.builder.layers)
+        return self.tally.fresh("layer", name, self.builder.layers)
+
+    def box_name(self, name: str) -> str:
+        """The name, or one like it that no black box has yet."""
+        self.tally.boxes.add(fresh := self.tally.fresh("box", name, self.tally.boxes))
+        return fresh
 
     def find(self, name: str) -> Value:
         """The value of a name, here or around. Raises KeyError."""
@@ -108,21 +127,30 @@ class Scope:
     def inside(self, name: str) -> Scope:
         """A scope for a subgraph of the node of that name."""
         prefix = f"{self.prefix}{name}/"
-        scope = Scope(**{**self.__dict__, "outer": self, "names": {}, "prefix": prefix, "depth": self.depth + 1})
-        return scope
+        own = {"outer": self, "names": {}, "types": {}, "prefix": prefix, "depth": self.depth + 1}
+        return Scope(**{**self.__dict__, **own})
 
     def run(self, graph: Any, given: Sequence[Value] = ()) -> list[Value]:
         """The outputs of a graph whose inputs have these values."""
         if self.depth > DEPTH:
             raise BadInput(f"graphs and functions may stand {DEPTH} deep in each other, got more")
-        for formal, value in zip(graph.input, given, strict=False):
-            self.names[formal.name] = value
+        self.declare(graph)
+        return self.evaluate(graph, given)
+
+    def declare(self, graph: Any) -> None:
+        """Give the initializers of a graph their values, and see which types it declares."""
+        self.types.update((value.name, value.type) for value in (*graph.value_info, *graph.output))
         for sparse in graph.sparse_initializer:
             raise BadInput(f"initializer {shortened(sparse.values.name)} is sparse; a dense one is required")
         for tensor in graph.initializer:
             if tensor.name in self.names:
                 raise BadInput(f"initializer {shortened(tensor.name)} is there twice; names are to be given once")
             self.names[tensor.name] = self._initializer(tensor)
+
+    def evaluate(self, graph: Any, given: Sequence[Value] = ()) -> list[Value]:
+        """The outputs of a graph whose initializers have their values, here or around."""
+        for formal, value in zip(graph.input, given, strict=False):
+            self.names[formal.name] = value
         self.nodes(graph.node)
         return [self._output(value.name) for value in graph.output]
 
@@ -206,14 +234,16 @@ class Scope:
         )
         handler = imports().get((domain, proto.op_type))
         if handler is not None:
-            made = handler(node)
+            try:
+                made = handler(node)
+            except DependsOnData:
+                if not self.opaque or holds_graph(proto):
+                    raise
+                return black_box(node, proto)
             return [made] if made is None or isinstance(made, Term | Items) else list(made)
         return self._unknown(node, proto)
 
     def _unknown(self, node: Node, proto: Any) -> Sequence[Value]:
-        from glenside.importers.onnx.functions import standard_body
-        from glenside.importers.onnx.opaque import black_box
-
         body = standard_body(node, proto)
         if body is not None:
             return self.call(body, node.inputs, node.attributes, node.name)
@@ -240,10 +270,7 @@ class Scope:
         scope.names = dict(zip(body.inputs, [*inputs, *[None] * len(body.inputs)], strict=False))
         scope.prefix = f"{self.prefix}{name.removeprefix(self.prefix)}/"
         scope.nodes(body.nodes)
-        missing = [output for output in body.outputs if output not in scope.names]
-        if missing:
-            raise BadInput(f"the function's output {shortened(missing[0], True)} is made by none of its nodes")
-        return [scope.names[output] for output in body.outputs]
+        return [scope.names.get(output) for output in body.outputs]
 
 
 def described(proto: Any, position: int, prefix: str = "") -> str:

@@ -59,7 +59,8 @@ class KnownValues(Mapping[str, Array]):
                 open_ = [child for child in term.children if child not in self._fixed]
                 stack += open_
                 if not open_:
-                    self._fixed[term] = all(self._fixed[child] for child in term.children)
+                    below = all(self._fixed[child] for child in term.children)
+                    self._fixed[term] = below and not term.operator.opaque
                     if _is_large(term) or any(child in self._large for child in term.children):
                         self._large.add(term)
         return self._fixed[root]

@@ -108,7 +108,7 @@ def outputs_of_model(
     graph = model.graph
     builder = Builder(graph.name or "model")
     versions = {plain_domain(opset.domain): opset.version for opset in model.opset_import}
-    scope = Scope(builder, KnownValues(known), versions, functions_of(model), folder, allow_opaque)
+    scope = Scope(builder, KnownValues(known), versions, functions_of(model), folder, allow_opaque, dims=dims)
     initialized = {tensor.name for tensor in graph.initializer}
     inputs = []
     for formal in graph.input:
