@@ -15,7 +15,10 @@ from glenside.ir.term import Term, build, make, postorder, rebuild, rebuild_all,
 from glenside.ir.types import Tensor
 
 # Where a cone ends: what computes, or picks elements by computed indices. Tuples are no operands of a product.
-_ENDS = frozenset("compute cast opaque access-gather access-overlap-add construct-tuple tuple-get-item".split())
+_ENDS = frozenset(
+    "compute cast opaque access-gather access-gather-nd access-scatter-nd access-overlap-add construct-tuple "
+    "tuple-get-item".split()
+)
 
 
 @dataclass(frozen=True)

@@ -36,6 +36,8 @@ from glenside.ir.types import AccessType
 
 SECONDS, MEMORY = 10, 1 << 30
 DIMS = {name: 2 for name in ("batch", "sequence", "length", "N")}
+
+
 def seeds() -> list[onnx.ModelProto]:
     """The models to change: small networks, and the node tests of onnx with their inputs as initializers."""
     models = [small(name) for name in NETWORKS]

@@ -124,7 +124,7 @@ def test_opsets_that_are_missing_or_several() -> None:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (lambda g: g.node[0].input.append("later"), "requires \"later\", which no input, initializer or node"),
+        (lambda g: g.node[0].input.append("later"), 'requires "later", which no input, initializer or node'),
         (lambda g: g.output.append(info("z", None)), 'output "z" is made by no node'),
         (lambda g: g.input.append(info("x")), "different names, got x twice"),
         (lambda g: g.input.append(info("")), "an input of the model requires a name"),
@@ -325,7 +325,7 @@ def test_functions_that_double_thirty_times_are_refused_in_time() -> None:
 def test_functions_deep_in_each_other() -> None:
     chain = [function(f"f{i}", node(f"f{i + 1}", "a", "b", domain="own")) for i in range(100)]
     message = refusal(calling("f0", *chain, function("f100", node("Relu", "a", "b"))))
-    assert "functions may stand 64 deep in each other, got more" in message
+    assert "graphs and functions may stand 64 deep in each other, got more" in message
 
 
 def wrapped(content: bytes, *fields: int) -> bytes:

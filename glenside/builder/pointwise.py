@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from glenside.builder.layout import broadcast, channel_vector, common_dims, reshape, split_at, stack, transpose
+from glenside.builder.layout import broadcast, channel_vector, common_dims, concatenate, reshape, split_at, transpose
 from glenside.ir.operator import require
 from glenside.ir.term import Term, build
 
@@ -13,6 +13,13 @@ def combine(kind: str, x: Term, y: Term) -> Term:
     """A compute type of two operands, such as elementwise-add or maximum; operands broadcast as in numpy."""
     dims = common_dims(kind, x.access.dims, y.access.dims)
     return build("compute", kind, build("access-product", broadcast(x, dims), broadcast(y, dims), 0))
+
+
+def select(condition: Term, x: Term, y: Term) -> Term:
+    """x where the condition, of dtype bool, holds, else y; the three broadcast as in numpy."""
+    dims = common_dims("select", condition.access.dims, x.access.dims, y.access.dims)
+    choices = [broadcast(choice, dims) for choice in (build("cast", condition, x.access.dtype), x, y)]
+    return build("compute", "select", concatenate([reshape(choice, (1, *dims)) for choice in choices], 0))
 
 
 def compare(relation: str, x: Term, y: Term) -> Term:
@@ -38,13 +45,6 @@ def multiply(x: Term, y: Term) -> Term:
 def divide(x: Term, y: Term) -> Term:
     """x / y."""
     return combine("elementwise-div", x, y)
-
-
-def select(condition: Term, x: Term, y: Term) -> Term:
-    """x where the condition is not zero, else y; all three broadcast as in numpy."""
-    dims = common_dims("select", condition.access.dims, x.access.dims, y.access.dims)
-    chosen = build("cast", split_at(condition, 0), x.access.dtype)
-    return build("compute", "select", stack([broadcast(part, dims) for part in (chosen, x, y)]))
 
 
 def compute(kind: str, x: Term) -> Term:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 import numpy as np
 
@@ -56,7 +57,16 @@ def _picks(*roots: Term) -> Iterator[tuple[Term, int]]:
     for term in postorder(*roots):
         arguments = dict(zip((f.name for f in term.operator.fields), term.arguments(), strict=False))
         if "indices" in arguments:
-            yield arguments["indices"], arguments["a"].access.dims[arguments["axis"]]
+            yield arguments["indices"], _picked_size(arguments)
+
+
+def _picked_size(arguments: Mapping[str, Any]) -> int:
+    """The smallest axis that indices pick from: the one that is named, or those that each place has a number for."""
+    dims = arguments["a"].access.dims
+    if "axis" in arguments:
+        return int(dims[arguments["axis"]])
+    first, count = arguments["shared"], arguments["indices"].access.dims[-1]
+    return int(min(dims[first : first + count]))
 
 
 def _stream(seed: int, salt: int, name: str) -> np.random.Generator:

@@ -54,7 +54,7 @@ def standard_body(node: Node, proto: Any) -> Body | None:
         if attribute.default_value.name
     }
     if schema.has_context_dependent_function:
-        function = _dependent(schema, node, proto)
+        function = _dependent(schema, node, _bound(node, proto))
     elif schema.has_function:
         versions = [v for v in schema.function_opset_versions if v <= node.version] or [schema.since_version]
         function = schema.get_function_with_opset_version(max(versions))
@@ -65,6 +65,22 @@ def standard_body(node: Node, proto: Any) -> Body | None:
     parsed = function if isinstance(function, onnx.FunctionProto) else onnx.FunctionProto.FromString(function)
     body = body_of(parsed, standard)
     return Body(body.inputs, body.outputs, body.nodes, {**node.scope.versions, **body.versions}, body.standard)
+
+
+def _bound(node: Node, proto: Any) -> Any:
+    """The node with values for those of its attributes that refer to the function around it."""
+    import onnx
+
+    result = onnx.NodeProto()
+    result.CopyFrom(proto)
+    del result.attribute[:]
+    for attribute in proto.attribute:
+        if not attribute.ref_attr_name:
+            result.attribute.append(attribute)
+        elif attribute.name in node.attributes:
+            value = node.attributes[attribute.name]
+            result.attribute.append(onnx.helper.make_attribute(attribute.name, value, attr_type=attribute.type))
+    return result
 
 
 def _dependent(schema: Any, node: Node, proto: Any) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +41,13 @@ _SMALL = 1 << 16  # bytes of a constant that is worth comparing
 
 @dataclass
 class Tally:
-    """What the scopes of one model share: the nodes so far, the names that were given, and small constants by value."""
+    """What the scopes of one model keep together.
+
+    nodes      so far
+    names      how often a name was given to a kind of thing
+    constants  by name and value: the passes through a loop share theirs
+    boxes      names of black boxes that must differ from all others
+    """
 
     nodes: int = 0
     names: Counter[tuple[str, str]] = field(default_factory=Counter)
@@ -80,16 +86,16 @@ class Scope:
     attributes: Mapping[str, Attribute] = field(default_factory=dict)
     outer: Scope | None = None
     names: dict[str, Value] = field(default_factory=dict)
-    tally: Tally = field(default_factory=Tally)
     dims: Mapping[str, int] = field(default_factory=dict)
     types: dict[str, Any] = field(default_factory=dict)
+    tally: Tally = field(default_factory=Tally)
 
     def known(self, term: Term) -> Array | None:
         """The value of a term that depends on nothing but what is known beforehand, or None."""
         return self.known_values.of(term)
 
     def constant(self, name: str, value: Array) -> Term:
-        """A constant with that value, under that name or a name like it; passes through a loop share theirs."""
+        """A constant with that value, under that name or a name like it."""
         key = (name, value.dtype.name, value.shape, value.tobytes() if value.nbytes <= _SMALL else b"")
         if key in self.tally.constants:
             return self.tally.constants[key]
@@ -125,15 +131,14 @@ class Scope:
         raise KeyError(name)
 
     def inside(self, name: str) -> Scope:
-        """A scope for a subgraph of the node of that name."""
+        """A scope for a subgraph of the node of that name. Raises BadInput when that is too deep."""
+        if self.depth == DEPTH:
+            raise BadInput(f"graphs and functions may stand {DEPTH} deep in each other, got more")
         prefix = f"{self.prefix}{name}/"
-        own = {"outer": self, "names": {}, "types": {}, "prefix": prefix, "depth": self.depth + 1}
-        return Scope(**{**self.__dict__, **own})
+        return replace(self, outer=self, names={}, types={}, prefix=prefix, depth=self.depth + 1)
 
     def run(self, graph: Any, given: Sequence[Value] = ()) -> list[Value]:
         """The outputs of a graph whose inputs have these values."""
-        if self.depth > DEPTH:
-            raise BadInput(f"graphs and functions may stand {DEPTH} deep in each other, got more")
         self.declare(graph)
         return self.evaluate(graph, given)
 
@@ -262,8 +267,6 @@ class Scope:
         self, body: Body, inputs: Sequence[Value], attributes: Mapping[str, Attribute], name: str
     ) -> Sequence[Value]:
         """The outputs of a function."""
-        if self.depth > DEPTH:
-            raise BadInput(f"functions may stand {DEPTH} deep in each other, got more")
         scope = self.inside(name)
         scope.outer, scope.versions = None, body.versions
         scope.attributes = {**body.standard, **attributes}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -118,7 +119,8 @@ def _holds(node: Node, condition: Term | None, carried: Sequence[Value]) -> bool
         # The next conditions are computed from these: then no pass is evaluated again for each of them.
         for state in carried:
             if isinstance(state, Term):
-                node.scope.known(state)
+                with suppress(BadInput):  # what is too large for that is not needed for the condition
+                    node.scope.known(state)
     value = node.scope.known(condition)
     if value is None:
         raise BadInput("a loop requires a condition that is known before each pass, got one that depends on data")

@@ -66,8 +66,8 @@ def split(node: Node) -> list[Term]:
     sizes = node.integers("split") if node.version < 13 and "split" in node.attributes else node.known_ints(1)
     if sizes is None:
         count = node.integer("num_outputs", len(node.outputs)) if node.version >= 18 else len(node.outputs)
-        if count < 1:
-            raise BadInput(f"attribute num_outputs requires a number of at least 1, got {count}")
+        if count < 1 or count != len(node.outputs):
+            raise BadInput(f"attribute num_outputs requires the number of outputs, {len(node.outputs)}, got {count}")
         if node.version < 18 and size % count:
             raise BadInput(f"requires {count} parts of one size along an axis of {size}")
         chunk = -(-size // count)
