@@ -10,11 +10,6 @@ from glenside.ir.operator import require
 from glenside.ir.term import Term, build
 
 
-def cast(x: Term, dtype: str) -> Term:
-    """x in another dtype: floats are cut towards zero, integers wrap."""
-    return x if x.access.dtype == dtype else build("cast", split_at(x, 0), dtype)
-
-
 def repeat(x: Term, counts: Sequence[int]) -> Term:
     """Each element repeated along each axis, so often as is said for that axis: ()(n..) -> ()(count*n..)."""
     dims = x.access.dims

@@ -10,7 +10,8 @@ import numpy as np
 
 from glenside.builder.layout import broadcast, gather, reshape, transpose
 from glenside.builder.pointwise import add, combine, compute, divide, multiply, select, subtract
-from glenside.builder.sampling import cast, weighted_rows
+from glenside.builder.quantization import cast
+from glenside.builder.sampling import weighted_rows
 from glenside.importers.onnx.node import Node
 from glenside.ir.errors import BadInput
 from glenside.ir.term import Term, build

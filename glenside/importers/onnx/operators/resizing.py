@@ -8,8 +8,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from glenside.builder.layout import broadcast, gather, reshape, transpose
-from glenside.builder.pointwise import compute, select
-from glenside.builder.sampling import cast, repeat, weighted_rows
+from glenside.builder.pointwise import select
+from glenside.builder.quantization import cast, rounded
+from glenside.builder.sampling import repeat, weighted_rows
 from glenside.importers.onnx.interpolation import (
     ROUNDINGS,
     TRANSFORMATIONS,
@@ -21,6 +22,7 @@ from glenside.importers.onnx.interpolation import (
     positions,
 )
 from glenside.importers.onnx.node import Node, normal_axis
+from glenside.importers.onnx.positions import float_dtype
 from glenside.importers.onnx.registry import onnx_operator
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
@@ -167,14 +169,15 @@ def _nearest(node: Node, x: Term, axes: dict[int, ResizedAxis], transformation: 
 
 
 def _interpolated(node: Node, x: Term, axes: dict[int, ResizedAxis], transformation: str, kernel: Kernel) -> Term:
-    dtype = x.access.dtype
-    wide = wide_dtype(dtype)
+    dtype, wide = x.access.dtype, float_dtype(x)
+    if dtype == "bool":
+        raise BadInput("input 0 requires numbers for the modes linear and cubic, got bool")
     y = cast(x, wide)
     for number, axis in axes.items():
         if not axis.kept:
             indices, weights = kernel.taps(axis, positions(_with_elements(axis), transformation))
             y = _weighted(y, number, node.constant(indices), node.constant(weights.astype(wide)))
-    return from_wide(y, dtype)
+    return cast(y, dtype) if dtype in FLOATS else rounded(y, None, dtype)
 
 
 def _weighted(x: Term, axis: int, indices: Term, weights: Term) -> Term:
@@ -185,29 +188,6 @@ def _weighted(x: Term, axis: int, indices: Term, weights: Term) -> Term:
     rest = table.access.dims.drop(1)
     sums = weighted_rows(reshape(table, (dims[axis], rest.product())), indices, weights)
     return transpose(reshape(sums, (indices.access.dims[0], *rest)), sorted(range(rank), key=order.__getitem__))
-
-
-def wide_dtype(dtype: str) -> str:
-    """The float dtype in which weighted sums of elements are taken."""
-    return "float32" if dtype in ("float16", "float32") else "float64"
-
-
-def from_wide(y: Term, dtype: str) -> Term:
-    """Sums in the dtype of the elements: integers are rounded, and end at their lowest and highest."""
-    if dtype in FLOATS:
-        return cast(y, dtype)
-    return saturated(compute("round", y), dtype)
-
-
-def saturated(y: Term, dtype: str) -> Term:
-    """Floats as integers; what is beyond the lowest or highest ends there."""
-    if dtype == "bool":
-        return cast(y, dtype)
-    lowest, highest = int(np.iinfo(dtype).min), int(np.iinfo(dtype).max)
-    # The largest float that is not above: 2^63 - 1 is none.
-    bound = np.array(highest).astype(y.access.dtype)
-    bound = np.nextafter(bound, bound.dtype.type(0)) if int(bound) > highest else bound
-    return cast(compute(f"(clip {lowest} {int(bound)})", y), dtype)
 
 
 def _extrapolated(node: Node, y: Term, axes: dict[int, ResizedAxis]) -> Term:

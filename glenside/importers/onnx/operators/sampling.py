@@ -8,7 +8,8 @@ import numpy as np
 
 from glenside.builder.layout import reshape, slice_axis
 from glenside.builder.pointwise import add, combine, compute, multiply, select, subtract
-from glenside.builder.sampling import cast, largest_weighted_rows, weighted_rows
+from glenside.builder.quantization import cast
+from glenside.builder.sampling import largest_weighted_rows, weighted_rows
 from glenside.importers.onnx.node import Node
 from glenside.importers.onnx.positions import (
     SampledAxis,
