@@ -89,7 +89,7 @@ def functions_of(model: Any) -> Mapping[FunctionName, Any]:
         made = {output for node in function.node for output in node.output}.union(function.input)
         for output in function.output:
             if output not in made:
-                raise BadInput(f"output {shortened(output, True)} of function {_spelled(name)} is made by no node of it")
+                raise BadInput(f"output {shortened(output, True)} of function {_spelled(name)} is made by no node")
         for formal, count in Counter(function.input).items():
             if count > 1:
                 raise BadInput(f"function {_spelled(name)} has two inputs of the name {shortened(formal, True)}")
