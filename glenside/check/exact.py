@@ -38,13 +38,9 @@ class _Field(PrimeField):
         super().__init__(p)
         self.replaced: set[str] = set()
 
-    def apply(self, function: str, a: Array, keeps_zero: bool) -> Array:
+    def _scatter(self, function: str, x: Array) -> Array:
         self.replaced.add(function)
-        return super().apply(function, a, keeps_zero)
-
-    def power(self, a: Array, b: Array) -> Array:
-        self.replaced.add("pow")
-        return super().power(a, b)
+        return super()._scatter(function, x)
 
     def opaque(self, key: str, operands: Sequence[Array], dims: Sequence[int], dtype: str) -> Array:
         self.replaced.add(name_of(key))

@@ -67,7 +67,7 @@ def _check_texts(model: Any) -> None:
             stack += [value for value in values if not isinstance(value, str)]
 
 
-UNREAD = ("doc_string", "metadata_props", "value_info", "training_info", "quantization_annotation")
+UNREAD = ("doc_string", "metadata_props", "training_info", "quantization_annotation")
 
 
 def _text_or_message(field: Any) -> bool:
@@ -86,6 +86,10 @@ def functions_of(model: Any) -> Mapping[FunctionName, Any]:
         if name in functions:
             raise BadInput(f"function {_spelled(name)} is declared twice")
         functions[name] = function
+        made = {output for node in function.node for output in node.output}.union(function.input)
+        for output in function.output:
+            if output not in made:
+                raise BadInput(f"output {shortened(output, True)} of function {_spelled(name)} is made by no node")
         for formal, count in Counter(function.input).items():
             if count > 1:
                 raise BadInput(f"function {_spelled(name)} has two inputs of the name {shortened(formal, True)}")

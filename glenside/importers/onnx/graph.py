@@ -44,22 +44,22 @@ class Tally:
     """What the scopes of one model keep together.
 
     nodes      so far
-    names      how often a name was given
+    names      how often a name was given to a kind of thing
     constants  by name and value: the passes through a loop share theirs
     boxes      names of black boxes that must differ from all others
     """
 
     nodes: int = 0
-    names: Counter[str] = field(default_factory=Counter)
+    names: Counter[tuple[str, str]] = field(default_factory=Counter)
     constants: dict[tuple[str, str, tuple[int, ...], bytes], Term] = field(default_factory=dict)
     boxes: set[str] = field(default_factory=set)
 
-    def fresh(self, name: str, taken: Container[str]) -> str:
+    def fresh(self, kind: str, name: str, taken: Container[str]) -> str:
         """The name, or the first of name_2, name_3 .. that is not taken."""
         fresh = name
         while fresh in taken:
-            self.names[name] += 1
-            fresh = f"{name}_{self.names[name] + 1}"
+            self.names[kind, name] += 1
+            fresh = f"{name}_{self.names[kind, name] + 1}"
         return fresh
 
 
@@ -99,7 +99,7 @@ class Scope:
         key = (name, value.dtype.name, value.shape, value.tobytes() if value.nbytes <= _SMALL else b"")
         if key in self.tally.constants:
             return self.tally.constants[key]
-        fresh = self.tally.fresh(name, self.builder.tensors)
+        fresh = self.tally.fresh("tensor", name, self.builder.tensors)
         leaf = self.builder.constant(fresh, value.shape, value.dtype.name, value)
         self.known_values.add(fresh, value)
         if value.nbytes <= _SMALL:
@@ -114,11 +114,11 @@ class Scope:
 
     def layer_name(self, name: str) -> str:
         """The name, or one like it that no layer has yet."""
-        return self.tally.fresh(name, self.builder.layers)
+        return self.tally.fresh("layer", name, self.builder.layers)
 
     def box_name(self, name: str) -> str:
         """The name, or one like it that no black box has yet."""
-        self.tally.boxes.add(fresh := self.tally.fresh(name, self.tally.boxes))
+        self.tally.boxes.add(fresh := self.tally.fresh("box", name, self.tally.boxes))
         return fresh
 
     def find(self, name: str) -> Value:
@@ -273,10 +273,7 @@ class Scope:
         scope.names = dict(zip(body.inputs, [*inputs, *[None] * len(body.inputs)], strict=False))
         scope.prefix = f"{self.prefix}{name.removeprefix(self.prefix)}/"
         scope.nodes(body.nodes)
-        missing = [output for output in body.outputs if output not in scope.names]
-        if missing:
-            raise BadInput(f"the function's output {shortened(missing[0], True)} is made by none of its nodes")
-        return [scope.names[output] for output in body.outputs]
+        return [scope.names.get(output) for output in body.outputs]
 
 
 def described(proto: Any, position: int, prefix: str = "") -> str:
