@@ -78,6 +78,8 @@ def _mapped_tiles() -> Array:
     return np.array([[[A[g, m] @ TILE[g][:, c] for c in range(3)] for m in range(3)] for g in range(2)])
 
 
+LASTS = np.array([[[row[3], row[1], row[0]] for row in x] for x in A])
+TWICE = leaf([[1], [-1], [1]], 0, "int64")
 TILE = integers(2, 4, 3, seed=2)
 MATRIX = integers(6, 4, seed=3)
 WEIGHTS = integers(4, 6, seed=4)
@@ -92,6 +94,10 @@ OPERATORS: Mapping[str, Sequence[Example]] = {
     "full": [
         Example(build("full", (2, 0, 3), "1.5", "float16"), "()(2 0 3) float16", np.full((2, 0, 3), 1.5)),
         Example(build("full", (3, 2), "7", "uint8"), "()(3 2) uint8", np.full((3, 2), 7)),
+    ],
+    "iota": [
+        Example(build("iota", 5, "int8"), "()(5) int8", np.array([0, 1, 2, 3, 4])),
+        Example(build("iota", 3, "float64"), "()(3) float64", np.array([0.0, 1.0, 2.0])),
     ],
     "eye": [Example(build("eye", 3, "int32"), "()(3 3) int32", np.eye(3))],
     "access": [Example(build("access", leaf(A, 1), 2), "(2 3)(4) float32", A)],
@@ -197,6 +203,46 @@ OPERATORS: Mapping[str, Sequence[Example]] = {
             np.array([[[x[2], x[0]], [x[1], x[1]], [x[0], x[2]]] for x in A]),
         ),
         Example(build("access-gather", leaf(A, 1), leaf(1, 0, "uint8"), 0), "()(3 4) float32", A[1]),
+        Example(build("access-gather", leaf(A, 0), leaf([-1, 1, -4], 0, "int8"), 2), "()(2 3 3) float32", LASTS),
+    ],
+    "access-gather-nd": [
+        Example(
+            build("access-gather-nd", leaf(A, 0), leaf([[1, 2], [0, -1]], 0, "int32"), 0),
+            "()(2 4) float32",
+            np.array([A[1, 2], A[0, 2]]),
+        ),
+        Example(
+            build("access-gather-nd", leaf(A, 1), leaf([[[2], [2], [0]], [[-3], [1], [1]]], 0, "int64"), 1),
+            "(2)(3 4) float32",
+            np.array([[A[0, 2], A[0, 2], A[0, 0]], [A[1, 0], A[1, 1], A[1, 1]]]),
+        ),
+        Example(
+            build("access-gather-nd", leaf(A, 0), leaf(np.zeros((0, 2, 3)), 0, "int64"), 0),
+            "()(0 2) float32",
+            np.zeros((0, 2)),
+        ),
+    ],
+    "access-scatter-nd": [
+        *(
+            Example(
+                build("access-scatter-nd", leaf([9, 4, 2, 7], 0, dtype), TWICE, leaf([5, 1, 3], 0, dtype), 0, kind),
+                f"()(4) {dtype}",
+                np.array(value),
+            )
+            for dtype in ("float32", "int16")
+            for kind, value in {
+                "replace": [9, 3, 2, 1],
+                "add": [9, 12, 2, 8],
+                "mul": [9, 60, 2, 7],
+                "min": [9, 3, 2, 1],
+                "max": [9, 5, 2, 7],
+            }.items()
+        ),
+        Example(
+            build("access-scatter-nd", leaf(A, 1), leaf([[[2]], [[0]]], 0, "int64"), leaf(B[:, :1], 0), 1, "replace"),
+            "(2)(3 4) float32",
+            np.array([[A[0, 0], A[0, 1], B[0, 0]], [B[1, 0], A[1, 1], A[1, 2]]]),
+        ),
     ],
     "cast": [
         Example(build("cast", leaf(SAMPLES, 1), "int8"), "(2)(3) int8", np.array([[-2, 0, 0], [0, 1, 3]])),
@@ -259,6 +305,16 @@ OPERATORS: Mapping[str, Sequence[Example]] = {
             "(6)() float32",
             MATRIX[1] @ WEIGHTS,
         ),
+    ],
+    # Pseudo-random, but always the same: two processes must agree on it.
+    "opaque": [
+        Example(
+            build("opaque", "mystery/1#0", ((2,), (3,)), "float32", leaf(A, 1), leaf([1, 2], 0, "int64")),
+            "(2)(3) float32",
+            np.array([[-2, 0, 0], [0, -2, 0]]),
+        ),
+        Example(build("opaque", "mystery/1#0", ((), (4,)), "uint8"), "()(4) uint8", np.array([32, 90, 7, 91])),
+        Example(build("opaque", "mystery/1#0", ((), (0,)), "bool", leaf(A)), "()(0) bool", np.zeros(0)),
     ],
     "compute": [Example(build("compute", "relu", leaf(A, 1)), "(2)(3 4) float32", np.where(A > 0, A, 0))],
 }
@@ -338,6 +394,19 @@ COMPUTES: Mapping[str, Sequence[Example]] = {
     "reduce-min": _reduction("reduce-min", [min(x.ravel().tolist()) for x in A]),
     "argmax": _reduction("argmax", [x.ravel().tolist().index(x.max()) for x in A], "int64"),
     "argmin": _reduction("argmin", [x.ravel().tolist().index(x.min()) for x in A], "int64"),
+    "argsort": [
+        Example(
+            build("compute", "(argsort ascending)", leaf([[3, -1, 3, 0], [2, 2, -5, 2]], 1)),
+            "(2)(4) int64",
+            np.array([[1, 3, 0, 2], [2, 0, 1, 3]]),
+        ),
+        Example(
+            build("compute", "(argsort descending)", leaf([[3, -1], [3, 0]], 0, "int8")),
+            "()(2 2) int64",
+            np.array([[0, 2], [3, 1]]),
+        ),
+        Example(build("compute", "(argsort ascending)", leaf(5)), "()() int64", np.array(0)),
+    ],
     "elementwise-add": [
         _fold("elementwise-add", [LESS, MORE, THIRD], LESS + MORE + THIRD),
         Example(

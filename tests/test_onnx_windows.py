@@ -13,6 +13,7 @@ onnxruntime = pytest.importorskip("onnxruntime")
 
 from onnx import helper  # noqa: E402
 
+import glenside as gl  # noqa: E402
 import glenside.onnx_backend as backend  # noqa: E402
 from glenside.importers.onnx import program_of_model  # noqa: E402
 from glenside.ir.errors import BadInput  # noqa: E402
@@ -256,3 +257,109 @@ def test_normalizations(seed: int) -> None:
     agree("GlobalLpPool", x, version=21, p=draw.one_of(1, 2, 3))
     named = {"size": draw.one_of(1, 3, 5), "alpha": 0.3, "beta": draw.one_of(0.5, 0.75), "bias": 2.0}
     agree("LRN", draw.array(2, 6, 3, 2), **named)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_root_mean_squares_and_wide_statistics(dtype: str) -> None:
+    draw = Draw(3)
+    x, scale = draw.array(2, 3, 4, dtype=dtype), draw.array(3, 4, dtype=dtype)
+    (result,) = ours("RMSNormalization", x, scale, version=23, axis=1)
+    squares = np.mean(x.astype(np.float64) ** 2, (1, 2), keepdims=True)
+    assert result.dtype == dtype
+    np.testing.assert_allclose(result, x / np.sqrt(squares + 1e-5) * scale, rtol=5e-3 if dtype == "float16" else 1e-5)
+    huge = (x * 1000).astype(dtype)  # its squares overflow float16
+    standard, mean, deviation = ours("LayerNormalization", huge, scale, outputs=3, version=17, axis=1)
+    assert (standard.dtype.name, mean.dtype.name, deviation.dtype.name) == (dtype, "float32", "float32")
+    np.testing.assert_allclose(deviation, 1 / huge.astype(np.float64).std((1, 2), keepdims=True), rtol=1e-3)
+
+
+def test_a_batch_normalized_by_its_own_statistics() -> None:
+    draw = Draw(4)
+    x, scale, bias, mean = draw.array(5, 3, 4), draw.array(3), draw.array(3), draw.array(3)
+    var = np.ones(3, np.float32)
+    named = {"outputs": 3, "version": 15, "training_mode": 1, "momentum": 0.75}
+    result, running_mean, running_var = ours("BatchNormalization", x, scale, bias, mean, var, **named)
+    column = (1, 3, 1)
+    centred = (x - x.mean((0, 2)).reshape(column)) / np.sqrt(x.var((0, 2)).reshape(column) + 1e-5)
+    np.testing.assert_allclose(result, centred * scale.reshape(column) + bias.reshape(column), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(running_mean, mean * 0.75 + x.mean((0, 2)) * 0.25, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(running_var, var * 0.75 + x.var((0, 2)) * 0.25, rtol=1e-5)
+
+
+def test_a_batch_normalized_element_by_element_or_in_wider_numbers() -> None:
+    draw = Draw(5)
+    x, (scale, bias, mean) = draw.array(5, 3, 4), (draw.array(3, 4) for _ in range(3))
+    var = np.full((3, 4), 4, np.float32)
+    expected = (x - mean) / np.sqrt(var + 1e-5) * scale + bias
+    (result,) = ours("BatchNormalization", x, scale, bias, mean, var, version=6, is_test=1, spatial=0)
+    np.testing.assert_allclose(result, expected, rtol=1e-4, atol=1e-5)
+    half = x.astype(np.float16)
+    vectors = [v[:, 0] for v in (scale, bias, mean + 3000, var)]
+    (result,) = ours("BatchNormalization", half, *vectors, version=15)
+    column = [v.reshape(3, 1).astype(np.float64) for v in vectors]
+    wide = (half.astype(np.float64) - column[2]) / np.sqrt(column[3] + 1e-5) * column[0] + column[1]
+    assert result.dtype == np.float16
+    np.testing.assert_allclose(result, wide, rtol=2e-3)
+
+
+def test_a_padding_that_onnx_computes_counts_dilated_windows_and_no_ceiling() -> None:
+    x = np.arange(9, dtype=np.float32).reshape(1, 1, 9)
+    (same,) = ours("MaxPool", -x, kernel_shape=[3], dilations=[2], auto_pad="SAME_LOWER")
+    np.testing.assert_array_equal(same, [[[0, -1, 0, -1, -2, -3, -4, -5, -6]]])
+    (valid,) = ours("MaxPool", x, kernel_shape=[2], strides=[4], auto_pad="VALID", ceil_mode=1)
+    np.testing.assert_array_equal(valid, [[[1, 5]]])
+
+
+def test_a_transposed_convolution_is_a_layer_that_maps() -> None:
+    draw = Draw(6)
+    x, w, bias = draw.array(1, 4, 5, 6), draw.array(4, 3, 3, 3), draw.array(6)
+    named = {"strides": [2, 2], "pads": [1, 1, 1, 1], "output_padding": [1, 1], "group": 2}
+    program = program_of_model(model("ConvTranspose", [x, w, bias], **named))
+    assert dict(program.labels) == {"it": "transposed conv 3x3/2"}
+    result = gl.optimize(program, gl.SystolicArray(8, 8))
+    assert [row.mapped for row in result.report.layers] == [True]
+    assert result.check().ok
+
+
+X, W = np.ones((1, 4, 5, 5), np.float32), np.ones((4, 4, 3, 3), np.float32)
+BAD = {
+    "attribute pads requires 4 numbers, got [1]": ("Conv", [X, W], {"pads": [1]}),
+    "attribute strides requires 2 numbers of at least 1, got [0, 1]": ("Conv", [X, W], {"strides": [0, 1]}),
+    "attribute kernel_shape requires the sizes of the weights": ("Conv", [X, W], {"kernel_shape": [2, 3]}),
+    "attribute auto_pad is one of NOTSET, SAME_UPPER": ("Conv", [X, W], {"auto_pad": "SAME"}),
+    "conv requires groups >= 1, got 0": ("Conv", [X, W], {"group": 0}),
+    "input 0 requires at least one axis after (N C)": ("Conv", [X[0, 0], W[0, 0]], {}),
+    "attribute kernel_shape is required": ("MaxPool", [X], {}),
+    "attribute kernel_shape requires 2 numbers of at least 1": ("MaxPool", [X], {"kernel_shape": [0, 1]}),
+    "a window within the item (5 5), got (6 6)": ("AveragePool", [X], {"kernel_shape": [6, 6]}),
+    "p-norm requires p of at least 1": ("LpPool", [X], {"kernel_shape": [2, 2], "p": 0}),
+    "attribute output_padding requires 2 numbers of at least 0": ("ConvTranspose", [X, W], {"output_padding": [-1, 0]}),
+    "attribute output_shape requires 2 numbers": ("ConvTranspose", [X, W], {"output_shape": [3]}),
+    "inputs 0 and 1 require two axes": ("Gemm", [X, W], {}),
+    "requires a whole number for int32, got 0.5": ("Gemm", [np.ones((2, 2), np.int32)] * 2, {"alpha": 0.5}),
+    "attribute num_groups requires a divisor": (
+        "GroupNormalization",
+        [X, X[0, :, 0, 0], X[0, :, 0, 0]],
+        {"num_groups": 3},
+    ),
+    "attribute axis requires a number from -4 to 3": ("LayerNormalization", [X, X], {"axis": 4}),
+    "attribute p requires 1 or 2, got 3": ("LpNormalization", [X], {"p": 3}),
+    "attribute size of at least 1": ("LRN", [X], {"size": 0}),
+    "requires one output, got more": ("BatchNormalization", [X, *[X[0, :, 0, 0]] * 4], {"version": 9, "outputs": 3}),
+    "attribute is_test requires 1": ("BatchNormalization", [X, *[X[0, :, 0, 0]] * 4], {"version": 6}),
+    "input 0 requires blocks of [2, 2] at [3, 3] places": (
+        "Col2Im",
+        [X[0], np.array([4, 4]), np.array([2, 2])],
+        {},
+    ),
+    "dims (N C d..) that agree": ("MaxUnpool", [X, np.ones((1, 4, 5), np.int64)], {"kernel_shape": [1, 1]}),
+}
+
+
+@pytest.mark.parametrize("message", BAD)
+def test_bad_attributes_are_named(message: str) -> None:
+    op, inputs, named = BAD[message]
+    with pytest.raises(BadInput) as error:
+        ours(op, *inputs, **named)
+    assert message in str(error.value)
+    assert str(error.value).startswith(f"node it ({op}): ")

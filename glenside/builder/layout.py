@@ -10,6 +10,8 @@ from glenside.ir.operator import require
 from glenside.ir.term import Term, build
 from glenside.ir.types import Dims
 
+_FEW = 8  # parts that are concatenated one by one
+
 
 def split_at(x: Term, split: int) -> Term:
     """x with its first `split` axes as the shape."""
@@ -79,7 +81,28 @@ def concatenate(parts: Sequence[Term], axis: int) -> Term:
     """The parts one after the other along one axis, which counts from the end when it is below 0."""
     require(len(parts) > 0, "concatenate", "at least one part", len(parts))
     axis = _axis("concatenate", parts[0], axis)
-    return reduce(lambda a, b: build("access-concatenate", a, split_at(b, 0), axis), parts[1:], split_at(parts[0], 0))
+    joined = [split_at(part, 0) for part in parts]
+    while (
+        len(joined) > _FEW
+    ):  # in pairs, then pairs of pairs: each element is copied a few times, not once for each part
+        pairs = [build("access-concatenate", a, b, axis) for a, b in zip(joined[::2], joined[1::2], strict=False)]
+        joined = pairs + joined[len(pairs) * 2 :]
+    return reduce(lambda a, b: build("access-concatenate", a, b, axis), joined)
+
+
+def stack(parts: Sequence[Term], axis: int = 0) -> Term:
+    """Parts of equal dims along a new axis, which counts from the end of the result's when it is below 0."""
+    require(len(parts) > 0, "stack", "at least one part", len(parts))
+    dims = parts[0].access.dims
+    require(-len(dims) <= axis + (axis < 0) <= len(dims), "stack", f"an axis of {len(dims) + 1}", axis)
+    at = axis % (len(dims) + 1)
+    return concatenate([reshape(part, (*part.access.dims[:at], 1, *part.access.dims[at:])) for part in parts], at)
+
+
+def element(x: Term, axis: int, position: int) -> Term:
+    """One element of one axis of x, without that axis, which counts from the end when it is below 0."""
+    axis = _axis("element", x, axis)
+    return reshape(slice_axis(x, axis, position, position + 1), x.access.dims.remove(axis))
 
 
 def slice_axis(x: Term, axis: int, start: int, stop: int) -> Term:

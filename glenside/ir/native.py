@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 
 import numpy as np
 
+from glenside.ir.black_box import scattered
 from glenside.ir.contraction import contract_into, contracted_dims
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
@@ -76,6 +77,13 @@ class Arithmetic(ABC):
     @abstractmethod
     def contract(self, a: Array, b: Array, shared: int, item: int) -> Array:
         """(G, A)(I) x (G, B)(I) -> (G, A, B), summed over I; |G| = shared and |I| = item; narrow integers widen."""
+
+    opaque_below = 100
+    """The whole numbers that a black box gives are from 0 to one less: an int8 holds them, and few axes are shorter."""
+
+    @abstractmethod
+    def opaque(self, key: str, operands: Sequence[Array], dims: Sequence[int], dtype: str) -> Array:
+        """What stands for a function that nobody knows: pseudo-random, from the key and the operands' values alone."""
 
     @abstractmethod
     def cast(self, a: Array, dtype: str) -> Array: ...
@@ -187,6 +195,12 @@ class Native(Arithmetic):
         else:
             contract_into(out, a, b, shared, item, out.dtype, _matmul)
         return out
+
+    def opaque(self, key: str, operands: Sequence[Array], dims: Sequence[int], dtype: str) -> Array:
+        drawn = scattered(key, operands, dims)
+        if dtype in FLOATS:  # whole numbers from -3 to 3: sums of them do not round
+            return np.subtract(drawn % np.uint64(7), 3, dtype=dtype)
+        return np.asarray(drawn % np.uint64(2 if dtype == "bool" else self.opaque_below)).astype(dtype)
 
     def cast(self, a: Array, dtype: str) -> Array:
         return a.astype(dtype, copy=False)

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from functools import cached_property, lru_cache
 
 import numpy as np
 
+from glenside.ir.black_box import scattered
 from glenside.ir.contraction import blocks, contract_into, contracted_dims
 from glenside.ir.errors import BadInput
 from glenside.ir.native import Arithmetic, Native
@@ -234,6 +235,13 @@ class PrimeField(Arithmetic):
             total += np.matmul(a[..., part], columns[:, part])
             self._reduce(total)
         return total
+
+    def opaque(self, key: str, operands: Sequence[Array], dims: Sequence[int], dtype: str) -> Array:
+        if dtype not in FLOATS:
+            self._native.opaque_below = self.opaque_below
+            return self._native.opaque(key, operands, dims, dtype)
+        drawn = scattered(key, operands, dims) * np.uint64(self.p) >> np.uint64(32)
+        return np.asarray(drawn.astype(np.float64) - self.half, _KEPT)
 
     def cast(self, a: Array, dtype: str) -> Array:
         if dtype in FLOATS:

@@ -124,7 +124,7 @@ def _turns(positions: Array) -> list[Array]:
 def _evaluate_scatter(arithmetic: Any, a: Array, indices: Array, updates: Array, shared: int, reduction: str) -> Array:
     places = _places("access-scatter-nd", a, indices, shared)
     sizes = a.shape[: len(places)]
-    result = np.array(a)
+    result = np.array(a, order="C")
     if not updates.size:
         return result
     positions = np.ravel_multi_index(places, sizes).reshape(-1)

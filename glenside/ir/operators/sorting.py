@@ -23,8 +23,8 @@ argsort = register(
         category=Category.NORMALIZATION,
         parameters=(Field("direction", Kind.KEYWORD, ("ascending", "descending")),),
         evaluate=_evaluate_argsort,
-        doc="Where in the item, counted in row-major order from 0, the elements stand that would follow each other if it "
-        "were sorted; the first of equal ones comes first.",
+        doc="Where in the item the elements stand, in the order in which they follow each other when it is sorted: "
+        "places count in row-major order from 0, and the first of equal elements comes first.",
         dtype="int64",
     )
 )

@@ -93,11 +93,12 @@ def expanded(node: Node) -> Term:
 
 @onnx_operator("Tile")
 def tiled(node: Node) -> Term:
-    x, repeats = node.term(0), required(node.known_ints(1), "repeats")
-    rank = x.access.rank
-    if node.version < 6:  # a number of tiles and one axis
-        (axis,) = distinct_axes(required(node.known_ints(2), "axis"), rank, "axis")
-        repeats = [repeats[0] if i == axis else 1 for i in range(rank)]
+    x, rank = node.term(0), node.term(0).access.rank
+    if node.version < 6:  # one number of tiles and one axis, of the dtype of x
+        tiles, axis = (int(node.known(i).item()) for i in (1, 2))
+        repeats = [tiles if i == normal_axis(axis, rank, "input 2") else 1 for i in range(rank)]
+    else:
+        repeats = required(node.known_ints(1), "repeats")
     if len(repeats) != rank or min(repeats, default=0) < 0:
         raise BadInput(f"repeats requires {rank} numbers of at least 0, got {repeats}")
     return tile(x, repeats)
@@ -140,5 +141,6 @@ def space_to_depth(node: Node) -> Term:
     x, block, (n, c, h, w) = _image(node)
     if h % block or w % block:
         raise BadInput(f"attribute blocksize requires one that divides {h} and {w}, got {block}")
-    parts = (n, c, h // block, block, w // block, block)
-    return rearrange(x, parts, (0, 3, 5, 1, 2, 4), (n, c * block**2, h // block, w // block))
+    parts, dims = (n, c, h // block, block, w // block, block), (n, c * block**2, h // block, w // block)
+    blocks_first = node.text("mode", "DCR", "DCR", "CRD") == "DCR"
+    return rearrange(x, parts, (0, 3, 5, 1, 2, 4) if blocks_first else (0, 1, 3, 5, 2, 4), dims)

@@ -140,6 +140,9 @@ def lp_normalization(node: Node) -> Term:
     return divide(x, add(norm, build("cast", zero, x.access.dtype)))  # 0 / 1 where all elements are 0
 
 
+LRN_NUMBERS = {"alpha": float(np.float32(1e-4)), "beta": 0.75, "bias": 1.0}
+
+
 @onnx_operator("LRN")
 def local_response_normalization(node: Node) -> Term:
     x, size = node.term(0), node.integer("size", 0)
@@ -153,6 +156,3 @@ def local_response_normalization(node: Node) -> Term:
     sums = split_at(build("compute", "reduce-sum", near), 0)
     scale = add(filled(x, bias), multiply(sums, filled(x, alpha / size)))
     return divide(x, combine("pow", scale, filled(x, beta)))
-
-
-LRN_NUMBERS = {"alpha": float(np.float32(1e-4)), "beta": 0.75, "bias": 1.0}

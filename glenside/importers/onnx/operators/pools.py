@@ -137,8 +137,10 @@ def max_unpool(node: Node) -> Term:
         for n, t, k, (before, after) in zip(sizes, strides, kernel, pads_of(node, len(sizes)), strict=True)
     ]
     wanted = node.known_ints(2) or inferred
-    if len(wanted) != len(inferred) or any(n < 1 for n in inferred[2:]):
-        raise BadInput(f"an output of {len(inferred)} axes of at least 1 is required, got {wanted} around {inferred}")
+    if min(inferred[2:]) < 1:
+        raise BadInput(f"kernel_shape, strides and pads require an output of at least 1 on each axis, got {inferred}")
+    if len(wanted) != len(inferred) or any(n < m for n, m in zip(wanted, inferred, strict=True)):
+        raise BadInput(f"input 2 requires sizes of at least {inferred}, got {wanted}")
     empty = node.scope.filled([prod(inferred)], np.zeros(1, x.access.dtype)[0])
     flat = scatter_nd(empty, reshape(places, (x.access.size, 1)), reshape(x, (x.access.size,)))
     return pad_or_crop(reshape(flat, inferred), [(0, n - m) for n, m in zip(wanted, inferred, strict=True)])

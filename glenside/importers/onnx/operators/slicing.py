@@ -66,8 +66,8 @@ def split(node: Node) -> list[Term]:
     sizes = node.integers("split") if node.version < 13 and "split" in node.attributes else node.known_ints(1)
     if sizes is None:
         count = node.integer("num_outputs", len(node.outputs)) if node.version >= 18 else len(node.outputs)
-        if count < 1:
-            raise BadInput(f"attribute num_outputs requires a number of at least 1, got {count}")
+        if count < 1 or count != len(node.outputs):
+            raise BadInput(f"attribute num_outputs requires the number of outputs, {len(node.outputs)}, got {count}")
         if node.version < 18 and size % count:
             raise BadInput(f"requires {count} parts of one size along an axis of {size}")
         chunk = -(-size // count)
@@ -180,7 +180,13 @@ def counted(node: Node) -> Term:
         raise BadInput(f"requires finite numbers and a step other than 0, got {start}, {limit} and {step}")
     exact = values[0].dtype.kind in "iu"
     count = -((start - limit) // step) if exact else int(np.ceil((limit - start) / step))
-    places = build("iota", max(0, count), values[0].dtype.name)
-    first, width = (reshape(node.term(i), ()) for i in (0, 2))
+    dtype = values[0].dtype.name
+    computed = dtype_name(node.integer("stash_type", 1)) if dtype == "float16" else dtype
+    places = build("iota", max(0, count), computed)
+    first, width = (_cast(reshape(node.term(i), ()), computed) for i in (0, 2))
     steps = places if step == 1 else multiply(places, width)
-    return steps if start == 0 else add(steps, first)
+    return _cast(steps if start == 0 else add(steps, first), dtype)
+
+
+def _cast(x: Term, dtype: str) -> Term:
+    return x if x.access.dtype == dtype else build("cast", x, dtype)
