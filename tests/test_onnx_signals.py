@@ -84,7 +84,12 @@ BAD: list[tuple[str, list[Any], dict[str, Any], str]] = [
     ("STFT", [SIGNAL, ONE, None, np.array(9)], {}, "a frame of 1 to 8 elements"),
     ("STFT", [SIGNAL, ONE, SIGNAL], {}, "input 2, window, requires one axis"),
     ("MelWeightMatrix", [FOUR, FOUR, np.array(8000), *EDGES], {}, "upper edge <= sample rate / 2"),
-    ("MelWeightMatrix", [FOUR, FOUR, FOUR, FOUR, FOUR], {}, "input 3 requires one finite frequency"),
+    (
+        "MelWeightMatrix",
+        [FOUR, FOUR, FOUR, *EDGES[:1], np.array(np.inf, np.float32)],
+        {},
+        "input 4 requires one finite frequency",
+    ),
 ]
 
 

@@ -6,27 +6,28 @@ from math import isfinite, prod
 
 import numpy as np
 
+from glenside.builder.indexing import gather_nd
 from glenside.builder.layout import reshape, slice_axis
 from glenside.builder.pointwise import add, combine, compute, multiply, select, subtract
 from glenside.builder.quantization import cast
-from glenside.builder.sampling import largest_weighted_rows, weighted_rows
+from glenside.builder.sampling import weighted_elements
 from glenside.importers.onnx.node import Node
 from glenside.importers.onnx.positions import (
     SampledAxis,
     channels_first,
+    channels_last,
     float_dtype,
-    joined,
     number,
     picked,
+    places,
     require_elements,
-    rows_of,
     sampled,
     within,
 )
 from glenside.importers.onnx.registry import onnx_operator
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
-from glenside.ir.term import Term, build
+from glenside.ir.term import Term
 
 GRID_MODES = {"bilinear": "linear", "bicubic": "cubic", "linear": "linear", "cubic": "cubic", "nearest": "nearest"}
 
@@ -48,11 +49,12 @@ def grid_sample(node: Node) -> Term:
     mode = GRID_MODES[node.text("mode", names[0], *names)]
     padding = node.text("padding_mode", "zeros", "zeros", "border", "reflection")
     axes = [SampledAxis(n, padding, bool(node.integer("align_corners", 0))) for n in x.access.dims[2:]]
-    places = cast(grid, float_dtype(grid))
-    normal = [column(places, rank + 1, rank - 1 - i) for i in range(rank)]  # a grid counts axes from the last
+    normal = [
+        column(cast(grid, float_dtype(grid)), rank + 1, rank - 1 - i) for i in range(rank)
+    ]  # a grid counts axes from the last
     at = [axis.position(one) for axis, one in zip(axes, normal, strict=True)]
     if mode == "nearest":
-        return picked(node, x, axes, [a.returned(compute("round", one)) for a, one in zip(axes, at, strict=True)])
+        return picked(x, axes, [a.returned(compute("round", one)) for a, one in zip(axes, at, strict=True)])
     dtype = float_dtype(x, grid)
     at = [cast(axis.returned(one), dtype) for axis, one in zip(axes, at, strict=True)]
     return cast(sampled(node, cast(x, dtype), axes, at, mode), x.access.dtype)
@@ -72,13 +74,13 @@ def deform_conv(node: Node) -> Term:
     groups = node.integer("offset_group", 1)
     if groups < 1 or channels % groups:
         raise BadInput(f"attribute offset_group requires a number that divides {channels} channels, got {groups}")
-    places = (batch * groups, prod(kernel))
+    parts_of = (batch * groups, prod(kernel))
     base = _window_positions(node, x.access.dims[2:], kernel, out)
     dtype = float_dtype(x)
-    moved = _parted(cast(offset, dtype), "input 2", (*places, axes, *out))
+    moved = _parted(cast(offset, dtype), "input 2", (*parts_of, axes, *out))
     at = [add(column(moved, 2, k), node.constant(base[k].astype(dtype))) for k in range(axes)]
     taken = [SampledAxis(n, "zeros", True) for n in x.access.dims[2:]]
-    parts = reshape(cast(x, dtype), (places[0], channels // groups, *x.access.dims[2:]))
+    parts = reshape(cast(x, dtype), (batch * groups, channels // groups, *x.access.dims[2:]))
     y = sampled(node, parts, taken, at, "linear")
     if mask is not None:
         y = multiply(y, _parted(cast(mask, dtype), "input 4", (batch * groups, 1, prod(kernel), *out)))
@@ -132,11 +134,11 @@ def roi_align(node: Node) -> Term:
     mode, dtype = node.text("mode", "avg", "avg", "max"), float_dtype(x)
     boxes = _Boxes(node, cast(rois, dtype), mode)
     indices, weights = zip(*(boxes.taps(axis, size) for axis, size in enumerate(x.access.dims[2:])), strict=True)
-    starts = multiply(cast(batch, "int64"), build("full", (), x.access.dims.drop(2).product(), "int64"))
-    flat = add(reshape(starts, (count, 1, 1, 1, 1, 1, 1)), joined(x.access.dims[2:], indices))
-    dims = (*flat.access.dims[:3], prod(flat.access.dims[3:]))
-    found = weighted_rows if mode == "avg" else largest_weighted_rows
-    y = found(rows_of(cast(x, dtype)), reshape(flat, dims), reshape(multiply(*weights), dims))
+    at = places([reshape(cast(batch, "int64"), (count, 1, 1, 1, 1, 1, 1)), *indices])
+    bins, samples = at.access.dims[:3], prod(at.access.dims[3:-1])
+    found = gather_nd(channels_last(cast(x, dtype)), reshape(at, (*bins, samples, 3)))
+    shares = reshape(multiply(*weights), (*bins, samples))
+    y = weighted_elements(found, shares, "reduce-sum" if mode == "avg" else "reduce-max")
     return cast(channels_first(y), x.access.dtype)
 
 
