@@ -78,6 +78,7 @@ BAD: list[tuple[str, list[Any], dict[str, Any], str]] = [
     ("DFT", [SIGNAL, None, np.array(2)], {}, "the axis requires one of the signal"),
     ("DFT", [SIGNAL, None, np.array(3)], {}, "input 2, axis, requires a number from -3 to 2"),
     ("DFT", [SIGNAL, np.array(0)], {}, "input 1, dft_length, requires at least 1"),
+    ("DFT", [SIGNAL, np.array(1 << 40)], {}, "the matrix of a Fourier transform requires at most"),
     ("DFT", [SIGNAL, np.ones(2, int)], {}, "input 1 requires one number, got 2"),
     ("DFT", [SIGNAL], {"inverse": "yes"}, "attribute inverse requires a whole number"),
     ("STFT", [SIGNAL, np.array(0), None, FOUR], {}, "a step of at least 1, got 4 and 0"),
