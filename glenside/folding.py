@@ -50,7 +50,8 @@ def _constant_terms(program: Program) -> dict[Term, bool]:
     found: dict[Term, bool] = {}
     for term in postorder(program.term, *program.layers.values()):
         tensor = term.attributes[0] if term.operator.name == "access-tensor" else None
-        found[term] = (not isinstance(tensor, Tensor) or tensor.constant) and all(found[c] for c in term.children)
+        known = tensor.constant if isinstance(tensor, Tensor) else not term.operator.opaque
+        found[term] = known and all(found[c] for c in term.children)
     return found
 
 

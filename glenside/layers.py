@@ -15,7 +15,10 @@ from glenside.ir.term import Term, build, make, postorder, rebuild, rebuild_all,
 from glenside.ir.types import Tensor
 
 # Where a cone ends: what computes, or picks elements by computed indices. Tuples are no operands of a product.
-_ENDS = frozenset("compute cast access-gather access-overlap-add construct-tuple tuple-get-item".split())
+_ENDS = frozenset(
+    "compute cast opaque access-gather access-gather-nd access-scatter-nd access-overlap-add construct-tuple "
+    "tuple-get-item".split()
+)
 
 
 @dataclass(frozen=True)
@@ -150,7 +153,7 @@ def _constants(program: Program) -> dict[Term, bool]:
     found: dict[Term, bool] = {}
     for term in postorder(program.term, *program.layers.values()):
         tensor = term.attributes[0] if term.operator.name == "access-tensor" else None
-        known = tensor.constant if isinstance(tensor, Tensor) else True
+        known = tensor.constant if isinstance(tensor, Tensor) else not term.operator.opaque
         found[term] = known and all(found[c] for c in term.children)
     return found
 

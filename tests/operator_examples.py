@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import erf
 from typing import Any
 
 import numpy as np
@@ -78,6 +78,8 @@ def _mapped_tiles() -> Array:
     return np.array([[[A[g, m] @ TILE[g][:, c] for c in range(3)] for m in range(3)] for g in range(2)])
 
 
+LASTS = np.array([[[row[3], row[1], row[0]] for row in x] for x in A])
+TWICE = leaf([[1], [-1], [1]], 0, "int64")
 TILE = integers(2, 4, 3, seed=2)
 MATRIX = integers(6, 4, seed=3)
 WEIGHTS = integers(4, 6, seed=4)
@@ -92,6 +94,10 @@ OPERATORS: Mapping[str, Sequence[Example]] = {
     "full": [
         Example(build("full", (2, 0, 3), "1.5", "float16"), "()(2 0 3) float16", np.full((2, 0, 3), 1.5)),
         Example(build("full", (3, 2), "7", "uint8"), "()(3 2) uint8", np.full((3, 2), 7)),
+    ],
+    "iota": [
+        Example(build("iota", 5, "int8"), "()(5) int8", np.array([0, 1, 2, 3, 4])),
+        Example(build("iota", 3, "float64"), "()(3) float64", np.array([0.0, 1.0, 2.0])),
     ],
     "eye": [Example(build("eye", 3, "int32"), "()(3 3) int32", np.eye(3))],
     "access": [Example(build("access", leaf(A, 1), 2), "(2 3)(4) float32", A)],
@@ -254,11 +260,65 @@ OPERATORS: Mapping[str, Sequence[Example]] = {
             np.array([[[x[2], x[0]], [x[1], x[1]], [x[0], x[2]]] for x in A]),
         ),
         Example(build("access-gather", leaf(A, 1), leaf(1, 0, "uint8"), 0), "()(3 4) float32", A[1]),
+        Example(build("access-gather", leaf(A, 0), leaf([-1, 1, -4], 0, "int8"), 2), "()(2 3 3) float32", LASTS),
+    ],
+    "access-gather-nd": [
+        Example(
+            build("access-gather-nd", leaf(A, 0), leaf([[1, 2], [0, -1]], 0, "int32"), 0),
+            "()(2 4) float32",
+            np.array([A[1, 2], A[0, 2]]),
+        ),
+        Example(
+            build("access-gather-nd", leaf(A, 1), leaf([[[2], [2], [0]], [[-3], [1], [1]]], 0, "int64"), 1),
+            "(2)(3 4) float32",
+            np.array([[A[0, 2], A[0, 2], A[0, 0]], [A[1, 0], A[1, 1], A[1, 1]]]),
+        ),
+        Example(
+            build("access-gather-nd", leaf(A, 0), leaf(np.zeros((0, 2, 3)), 0, "int64"), 0),
+            "()(0 2) float32",
+            np.zeros((0, 2)),
+        ),
+    ],
+    "access-scatter-nd": [
+        *(
+            Example(
+                build("access-scatter-nd", leaf([9, 4, 2, 7], 0, dtype), TWICE, leaf([5, 1, 3], 0, dtype), 0, kind),
+                f"()(4) {dtype}",
+                np.array(value),
+            )
+            for dtype in ("float32", "int16")
+            for kind, value in {
+                "replace": [9, 3, 2, 1],
+                "add": [9, 12, 2, 8],
+                "mul": [9, 60, 2, 7],
+                "min": [9, 3, 2, 1],
+                "max": [9, 5, 2, 7],
+            }.items()
+        ),
+        Example(
+            build("access-scatter-nd", leaf(A, 1), leaf([[[2]], [[0]]], 0, "int64"), leaf(B[:, :1], 0), 1, "replace"),
+            "(2)(3 4) float32",
+            np.array([[A[0, 0], A[0, 1], B[0, 0]], [B[1, 0], A[1, 1], A[1, 2]]]),
+        ),
     ],
     "cast": [
         Example(build("cast", leaf(SAMPLES, 1), "int8"), "(2)(3) int8", np.array([[-2, 0, 0], [0, 1, 3]])),
         Example(build("cast", leaf(SAMPLES, 1), "bool"), "(2)(3) bool", SAMPLES != 0),
         Example(build("cast", leaf([300, -1], 0, "int32"), "uint8"), "()(2) uint8", np.array([44, 255])),
+    ],
+    "bitcast": [
+        Example(
+            build("bitcast", leaf([1.0, -0.0, 0.15625]), "uint32"),
+            "()(3) uint32",
+            np.array([127 << 23, 1 << 31, (124 << 23) + (1 << 21)]),
+        ),
+        Example(
+            build("bitcast", leaf([[15 << 10], [-(1 << 15)]], 1, "int16"), "float16"),
+            "(2)(1) float16",
+            np.array([[1.0], [-0.0]]),
+        ),
+        Example(build("bitcast", leaf([[200, -1]], 1, "int32"), "uint32"), "(1)(2) uint32", [[200, 2**32 - 1]]),
+        Example(build("bitcast", leaf([0, 2], 0, "uint8"), "bool"), "()(2) bool", [False, True]),
     ],
     "construct-tuple": [
         Example(build("construct-tuple", leaf(A, 1), leaf(B, 2)), "(tuple (2)(3 4) float32 (2 5)(4) float32)", (A, B))
@@ -303,6 +363,16 @@ OPERATORS: Mapping[str, Sequence[Example]] = {
             MATRIX[1] @ WEIGHTS,
         ),
     ],
+    # Pseudo-random, but always the same: two processes must agree on it.
+    "opaque": [
+        Example(
+            build("opaque", "mystery/1#0", ((2,), (3,)), "float32", leaf(A, 1), leaf([1, 2], 0, "int64")),
+            "(2)(3) float32",
+            np.array([[-2, 0, 0], [0, -2, 0]]),
+        ),
+        Example(build("opaque", "mystery/1#0", ((), (4,)), "uint8"), "()(4) uint8", np.array([32, 90, 7, 91])),
+        Example(build("opaque", "mystery/1#0", ((), (0,)), "bool", leaf(A)), "()(0) bool", np.zeros(0)),
+    ],
     "compute": [Example(build("compute", "relu", leaf(A, 1)), "(2)(3 4) float32", np.where(A > 0, A, 0))],
 }
 
@@ -330,6 +400,12 @@ def _softmax(x: Array) -> Array:
 LESS, MORE = integers(2, 3, seed=5), integers(2, 3, seed=6)
 THIRD = integers(2, 3, seed=7)
 TRUTHS = np.array([[[True, False, True], [False, False, True]], [[True, True, False], [False, True, True]]])
+
+ANGLES = {
+    **dict.fromkeys(("sin", "cos", "tan", "atan", "sinh", "cosh", "asinh"), SAMPLES),
+    **dict.fromkeys(("asin", "acos", "atanh"), SAMPLES / 4),
+    "acosh": 4 * POSITIVE,
+}
 
 COMPUTES: Mapping[str, Sequence[Example]] = {
     "dot-product": [
@@ -375,6 +451,19 @@ COMPUTES: Mapping[str, Sequence[Example]] = {
     "reduce-min": _reduction("reduce-min", [min(x.ravel().tolist()) for x in A]),
     "argmax": _reduction("argmax", [x.ravel().tolist().index(x.max()) for x in A], "int64"),
     "argmin": _reduction("argmin", [x.ravel().tolist().index(x.min()) for x in A], "int64"),
+    "argsort": [
+        Example(
+            build("compute", "(argsort ascending)", leaf([[3, -1, 3, 0], [2, 2, -5, 2]], 1)),
+            "(2)(4) int64",
+            np.array([[1, 3, 0, 2], [2, 0, 1, 3]]),
+        ),
+        Example(
+            build("compute", "(argsort descending)", leaf([[3, -1], [3, 0]], 0, "int8")),
+            "()(2 2) int64",
+            np.array([[0, 2], [3, 1]]),
+        ),
+        Example(build("compute", "(argsort ascending)", leaf(5)), "()() int64", np.array(0)),
+    ],
     "elementwise-add": [
         _fold("elementwise-add", [LESS, MORE, THIRD], LESS + MORE + THIRD),
         Example(
@@ -394,11 +483,27 @@ COMPUTES: Mapping[str, Sequence[Example]] = {
         ),
     ],
     "subtract": [_fold("subtract", [LESS, MORE, THIRD], LESS - MORE - THIRD)],
-    "pow": [_fold("pow", [POSITIVE, SAMPLES], np.exp(np.log(POSITIVE) * SAMPLES), "float64")],
+    "pow": [
+        _fold("pow", [POSITIVE, SAMPLES], np.exp(np.log(POSITIVE) * SAMPLES), "float64"),
+        _fold("pow", [[[2, -3, 0]], [[9, 3, 0]]], np.array([[0, -27, 1]]), "int8"),
+        _fold("pow", [[[1, -1, -1]], [[-2, -3, -4]]], np.array([[1, -1, 1]]), "int32"),
+        _fold("pow", [[[2, 5, 0]], [[-1, -2, -1]]], np.array([[0, 0, 0]]), "int64"),
+        _fold("pow", [[[3, 2]], [[3, 40]]], np.array([[27, 0]]), "uint32"),
+    ],
+    "mod": [
+        _fold("(mod floor)", [[[7, -7, 7, -7, 5]], [[3, 3, -3, -3, 0]]], np.array([[1, 2, -2, -1, 0]]), "int16"),
+        _fold("(mod truncate)", [[[7, -7, 7, -7, 5]], [[3, 3, -3, -3, 0]]], np.array([[1, -1, 1, -1, 0]]), "int16"),
+        _fold("(mod floor)", [[[5.5, -5.5, -2.0]], [[2, 2, np.inf]]], np.array([[1.5, 0.5, np.inf]])),
+        _fold("(mod truncate)", [[[5.5, -5.5, -2.0]], [[2, 2, np.inf]]], np.array([[1.5, -1.5, -2.0]])),
+        _fold("(mod floor)", [[[250, 7]], [[7, 250]]], np.array([[5, 7]]), "uint8"),
+    ],
     "minimum": [_fold("minimum", [LESS, MORE, THIRD], np.where(LESS < MORE, LESS, MORE).clip(None, THIRD))],
     "maximum": [_fold("maximum", [LESS, MORE, THIRD], np.where(LESS > MORE, LESS, MORE).clip(THIRD, None))],
     "logical-and": [_fold("logical-and", TRUTHS, TRUTHS[0] * TRUTHS[1], "bool")],
     "logical-or": [_fold("logical-or", TRUTHS, ~(~TRUTHS[0] * ~TRUTHS[1]), "bool")],
+    "bitwise-and": [_fold("bitwise-and", [[[12, -1]], [[10, 5]]], np.array([[8, 5]]), "int8")],
+    "bitwise-or": [_fold("bitwise-or", [[[12, -8]], [[10, 5]]], np.array([[14, -3]]), "int8")],
+    "bitwise-xor": [_fold("bitwise-xor", [[[12, 255]], [[10, 5]], [[1, 0]]], np.array([[7, 250]]), "uint8")],
     "compare": [
         _fold("(compare lt)", [LESS, MORE], LESS - MORE < 0, result="bool"),
         _fold("(compare le)", [LESS, MORE], LESS - MORE <= 0, result="bool"),
@@ -417,7 +522,8 @@ COMPUTES: Mapping[str, Sequence[Example]] = {
     "log": _pointwise("log", POSITIVE, np.log2(POSITIVE) / np.log2(np.e)),
     "tanh": _pointwise("tanh", SAMPLES, 1 - 2 / (np.exp(2 * SAMPLES) + 1)),
     "sigmoid": _pointwise("sigmoid", SAMPLES, (1 + np.tanh(SAMPLES / 2)) / 2),
-    "erf": _pointwise("erf", SAMPLES, np.array([[erf(x) for x in row] for row in SAMPLES.tolist()])),
+    "erf": _pointwise("erf", SAMPLES, np.array([[math.erf(x) for x in row] for row in SAMPLES.tolist()])),
+    **{name: _pointwise(name, x, np.vectorize(getattr(math, name))(x)) for name, x in ANGLES.items()},
     "floor": _pointwise("floor", SAMPLES, np.array([[-3, -1, 0], [0, 1, 3]])),
     "ceil": _pointwise("ceil", SAMPLES, np.array([[-2, 0, 0], [1, 2, 4]])),
     "round": _pointwise("round", SAMPLES, np.array([[-2, 0, 0], [0, 2, 3]])),

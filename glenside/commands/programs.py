@@ -26,6 +26,7 @@ def run(
     """Run a program on arrays with the interpreter."""
     from glenside.ir.files import read_array, write_array
     from glenside.ir.interpreter import evaluate
+    from glenside.ir.operators.opaque import require_meaning
 
     writable(output)
     arrays = {name: read_array(path) for name, path in (pair(text, "--input") for text in inputs or ())}
@@ -33,6 +34,7 @@ def run(
     given = {name: ",".join(map(str, array.shape)) for name, array in arrays.items()}
     more = [f"{name}={dims}" for name, dims in given.items()] if Path(source).exists() else []
     program = loader(source, shapes, [*(shape or ()), *more], weights, parameters, seed, dtypes)()
+    require_meaning("a run", program.term)
     values = {**program.seeded_constants(seed).constants, **arrays}
     (value,) = evaluate([program.term], values)
     if output is None:

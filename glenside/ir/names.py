@@ -16,4 +16,9 @@ def shortened(text: str, quoted: bool = False) -> str:
 
 def spelled_name(name: str) -> str:
     """A name as the text writes it: quoted when it holds other than letters, digits and _ . / : -"""
-    return name if _PLAIN_NAME.fullmatch(name) else json.dumps(name, ensure_ascii=not name.isprintable())
+    return name if _PLAIN_NAME.fullmatch(name) else quoted(name)
+
+
+def quoted(text: str) -> str:
+    """Any text as the language writes it, in quotes."""
+    return json.dumps(text, ensure_ascii=not text.isprintable())
