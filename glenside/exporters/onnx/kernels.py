@@ -1,0 +1,50 @@
+"""Which dtypes a runtime computes in, and what stands in for the others.
+
+The standard allows more than runtimes have. The tables below were found by running every pair of operator and dtype in
+onnxruntime 1.19 and 1.31 on a CPU; what stands in a row runs in both, except for what `_NEWER` says.
+"""
+
+from __future__ import annotations
+
+from glenside.ir.types import DTYPES, FLOATS, INTEGERS
+
+_CORE = (*FLOATS, "int32", "int64")
+
+# Only the later of the two has these, and there is no simple detour.
+_NEWER = {"uint64": ("Div", "Less", "LessOrEqual", "Greater", "GreaterOrEqual", "Equal"), "int64": ("ArgMax", "ArgMin")}
+
+# Operators of which the row is other than _CORE and _NEWER. Those that only move elements take everything but in Pad.
+_ROWS: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(("Max", "Min"), (*_CORE, "uint32", "uint64")),
+    **dict.fromkeys(("Sqrt", "Exp", "Log", "Tanh", "Sigmoid", "Floor", "Ceil", "Round", "Relu"), FLOATS),
+    **dict.fromkeys(("Softmax", "LogSoftmax", "ReduceMean", "ReduceSum", "Pow"), FLOATS),
+    **dict.fromkeys(("ReduceMax", "ReduceMin"), (*_CORE, "int8", "uint8")),
+    **dict.fromkeys(("ArgMax", "ArgMin"), (*FLOATS, "int32")),
+    **dict.fromkeys(("Conv", "AveragePool", "ReduceProd", "Erf"), ("float16", "float32")),
+    "MaxPool": (*FLOATS, "int8", "uint8"),
+    **dict.fromkeys(("And", "Or", "Not"), ("bool",)),
+    "Equal": (*_CORE, "bool"),
+    "MatMul": (*_CORE, "uint32", "uint64"),
+    "Neg": (*_CORE, "int8"),
+    "Abs": (*FLOATS, *INTEGERS),
+    "Sign": ("float32", "float64", *INTEGERS),  # the sign of a float16 nan would be 0
+    "Pad": tuple(d for d in DTYPES if d not in ("int16", "uint16")),
+}
+
+# A dtype that holds all values of another. Sums, differences and products modulo 2^64 are the same in int64 and uint64,
+# order is not: `Emitter.ordered` sees to that.
+_CARRIERS = {
+    **dict.fromkeys(("int8", "uint8", "int16", "uint16", "bool"), "int32"),
+    **dict.fromkeys(("uint32", "uint64"), "int64"),
+    **dict.fromkeys(("float16", "float64"), "float32"),
+}
+
+
+def runs(op: str, dtype: str) -> bool:
+    """Whether runtimes compute that operator in that dtype."""
+    return dtype in _ROWS.get(op, _CORE) or op in _NEWER.get(dtype, ())
+
+
+def carrier(op: str, dtype: str) -> str:
+    """The dtype in which to compute: the same, when runtimes do."""
+    return dtype if runs(op, dtype) else _CARRIERS[dtype]
