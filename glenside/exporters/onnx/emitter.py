@@ -100,13 +100,16 @@ class Emitter:
         The result has the dtype of the operands, or the one given: then it is the node's own, such as bool.
         """
         own = inputs[0].dtype
-        wide = carrier(op, own)
+        wide = _carrier(op, own)
         operands = [*(self.cast(x, wide) for x in inputs), *extra]
         result = self.graph.node(op, operands, dims, dtype or wide, attributes, main=main)
         return result if dtype else self.cast(result, own)
 
     def elementwise(self, op: str, *operands: Value, dtype: str | None = None) -> Value:
         """An operator of several operands that broadcast; an operand that was expanded for it need not be."""
+        if op in ("Min", "Max") and carrier(op, operands[0].dtype) is None:
+            a, b = operands
+            return self.where(self.elementwise("Less" if op == "Min" else "Greater", a, b, dtype="bool"), a, b)
         dims = np.broadcast_shapes(*(x.dims for x in operands))
         short = [self.unexpanded(x) for x in operands]
         if np.broadcast_shapes(*(x.dims for x in short)) != dims:
@@ -117,7 +120,7 @@ class Emitter:
 
     def where(self, condition: Value, then: Value, otherwise: Value) -> Value:
         """`then` where the condition holds."""
-        own, wide = then.dtype, carrier("Where", then.dtype)
+        own, wide = then.dtype, _carrier("Where", then.dtype)
         operands = [condition, self.cast(then, wide), self.cast(otherwise, wide)]
         dims = np.broadcast_shapes(*(x.dims for x in operands))
         return self.cast(self.graph.node("Where", operands, dims, wide, main=True), own)
@@ -129,16 +132,8 @@ class Emitter:
         return self.graph.node("Cast", [x], x.dims, dtype, {"to": dtype})
 
     def ordered(self, x: Value) -> Value:
-        """uint64 as int64 in the same order, which wraps; anything else as it is."""
-        if x.dtype != "uint64":
-            return x
+        """uint64 as int64 in the same order: the highest bit flips."""
         return self.elementwise("Add", self.cast(x, "int64"), self.number(_INT64_MIN, "int64", x.rank))
-
-    def unordered(self, x: Value, dtype: str) -> Value:
-        """The inverse of `ordered`."""
-        if dtype != "uint64":
-            return x
-        return self.cast(self.elementwise("Add", x, self.number(_INT64_MIN, "int64", x.rank)), dtype)
 
     def chain(self, op: str, operands: Iterable[Value]) -> Value:
         """The operands folded left to right."""
@@ -232,7 +227,7 @@ class Emitter:
         dims = [b + n + a for b, n, a in zip(before, x.dims, after, strict=True)]
         if 0 in x.dims:
             return self.expand(self.view(fill, (1,) * len(dims)), dims)
-        wide = carrier("Pad", x.dtype)
+        wide = _carrier("Pad", x.dtype)
         inputs = [self.cast(x, wide), self.integers([*before, *after]), self.cast(fill, wide)]
         note = Padding(x, tuple(before), tuple(after), value)
         padded = self.graph.node("Pad", inputs, dims, wide, note=note)
@@ -257,3 +252,9 @@ class Emitter:
         dtype = function.output.dtype
         return self.graph.node(function.name, inputs, dims, dtype, attributes, main=True, domain="glenside")
 
+
+
+def _carrier(op: str, dtype: str) -> str:
+    wide = carrier(op, dtype)
+    assert wide is not None, f"{op} of {dtype} has a detour"
+    return wide

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from glenside.exporters.onnx.emitter import Emitter
 from glenside.exporters.onnx.graph import Value
+from glenside.exporters.onnx.kernels import carrier
 from glenside.exporters.onnx.registry import COMPUTE_EXPORTS, Export, Held, Operand, exports, exports_compute
 from glenside.ir.operators import parse_compute
 from glenside.ir.types import FLOATS, AccessType
@@ -27,7 +28,6 @@ def _same(op: str) -> Export:
 _SAME = {
     "negative": "Neg",
     "abs": "Abs",
-    "sign": "Sign",
     "sqrt": "Sqrt",
     "exp": "Exp",
     "log": "Log",
@@ -49,6 +49,16 @@ def _relu(emit: Emitter, result: AccessType, a: Operand) -> Value:
     if dtype in FLOATS:
         return emit.run("Relu", [a.value], result.dims, main=True)
     return emit.elementwise("Max", a.value, emit.number(0, dtype, a.access.rank))
+
+
+@exports_compute("sign")
+def _sign(emit: Emitter, result: AccessType, a: Operand) -> Value:
+    x = a.value
+    if carrier("Sign", x.dtype):
+        return emit.run("Sign", [x], result.dims, main=True)
+    zero = emit.number(0, x.dtype, x.rank)
+    above, below = (emit.cast(emit.elementwise(op, x, zero, dtype="bool"), x.dtype) for op in ("Greater", "Less"))
+    return emit.elementwise("Sub", above, below)
 
 
 @exports_compute("logical-not")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from glenside.exporters.onnx.emitter import Emitter
 from glenside.exporters.onnx.graph import Value
+from glenside.exporters.onnx.kernels import carrier
 from glenside.exporters.onnx.operators.pools import pooled
 from glenside.exporters.onnx.registry import Export, Operand, exports_compute
 from glenside.ir.types import FLOATS, AccessType, widen
@@ -66,10 +67,11 @@ def _extreme(op: str) -> Export:
         pool = pooled(emit, "MaxPool", a) if op == "ReduceMax" else None
         if pool:
             return pool
+        if carrier(op, a.access.dtype) is None:
+            flat = emit.view(a.value, a.access.shape.append([a.access.item.product()]))
+            return emit.view(emit.tree(op.removeprefix("Reduce"), flat, a.access.split), result.dims)
         axes = emit.integers(a.item_axes)
-        x = emit.ordered(a.value)
-        found = emit.run(op, [x], result.dims, attributes={"keepdims": 0}, extra=[axes], main=True)
-        return emit.unordered(found, result.dtype)
+        return emit.run(op, [a.value], result.dims, attributes={"keepdims": 0}, extra=[axes], main=True)
 
     return export
 
@@ -80,7 +82,9 @@ exports_compute("reduce-min")(_extreme("ReduceMin"))
 
 def _position(op: str) -> Export:
     def export(emit: Emitter, result: AccessType, a: Operand) -> Value:
-        items = emit.ordered(emit.view(a.value, a.access.shape.append([a.access.item.product()])))
+        items = emit.view(a.value, a.access.shape.append([a.access.item.product()]))
+        if items.dtype == "uint64":
+            items = emit.ordered(items)
         attributes = {"axis": a.access.split, "keepdims": 0}
         return emit.run(op, [items], result.dims, "int64", attributes, main=True)
 
