@@ -172,9 +172,14 @@ class Emitter:
         expanded = self.graph.producer(x, "Expand")
         if expanded and expanded.inputs[0].rank == x.rank:
             return self.expand(self.transpose(expanded.inputs[0], order), dims)
-        first = self.graph.producer(x, "Transpose")
-        if first:
-            return self.transpose(first.inputs[0], [first.attributes["perm"][axis] for axis in order])
+        first = self.graph.producer(self.base(x), "Transpose")
+        if first and _larger(first.output.dims) == _larger(x.dims):
+            source, perm = first.inputs[0], first.attributes["perm"]
+            before = [axis for axis in perm if source.dims[axis] != 1]
+            place = dict(zip((axis for axis, n in enumerate(x.dims) if n != 1), before, strict=True))
+            kept = sorted(before)
+            plain = self.view(source, _larger(source.dims))
+            return self.view(self.transpose(plain, [kept.index(place[axis]) for axis in moved]), dims)
         return self.graph.node("Transpose", [x], dims, x.dtype, {"perm": tuple(order)})
 
     def expand(self, x: Value, dims: Sequence[int]) -> Value:
@@ -252,6 +257,11 @@ class Emitter:
         dtype = function.output.dtype
         return self.graph.node(function.name, inputs, dims, dtype, attributes, main=True, domain="glenside")
 
+
+
+def _larger(dims: Dims) -> Dims:
+    """The sizes other than 1."""
+    return Dims(n for n in dims if n != 1)
 
 
 def _carrier(op: str, dtype: str) -> str:
