@@ -258,7 +258,6 @@ class Emitter:
         return self.graph.node(function.name, inputs, dims, dtype, attributes, main=True, domain="glenside")
 
 
-
 def _larger(dims: Dims) -> Dims:
     """The sizes other than 1."""
     return Dims(n for n in dims if n != 1)

@@ -27,7 +27,7 @@ class Value:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One ONNX node with one output. `domain` is "" for standard operators; `note` is for later rewrites, not the file."""
+    """One ONNX node with one output. `domain` is "" for standard operators; `note` is for later steps, not the file."""
 
     op: str
     inputs: tuple[Value, ...]

@@ -77,7 +77,7 @@ def model_of(program: Program, emit: Emitter, outputs: Mapping[str, Value], stor
 
 
 def _joined(nodes: Sequence[Node], outputs: Iterable[Value]) -> list[Node]:
-    """The nodes with concatenations of concatenations along one axis as one: a chain of them would copy again and again."""
+    """The nodes, chains of concatenations along one axis as one each: a chain copies its first part again and again."""
     uses = Counter(value.name for node in nodes for value in node.inputs)
     uses.update(value.name for value in outputs)
     joins = {node.output.name: node for node in nodes if node.op == "Concat"}
@@ -131,9 +131,7 @@ def _describe(info: Any, value: Value, onnx: Any) -> None:
         shape.dim.add().dim_value = size
 
 
-def _add_constants(
-    graph: Any, source: Graph, program: Program, nodes: Sequence[Node], store: Store, onnx: Any
-) -> None:
+def _add_constants(graph: Any, source: Graph, program: Program, nodes: Sequence[Node], store: Store, onnx: Any) -> None:
     """Those that nodes read, in the order of their first use."""
     for value in dict.fromkeys(value for node in nodes for value in node.inputs):
         if value.name in source.arrays:

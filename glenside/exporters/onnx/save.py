@@ -28,7 +28,8 @@ _SMALL = 1024
 def save_onnx(program: Program, path: PathLike, most_bytes: int = _MOST_BYTES) -> None:
     """Write `export_onnx(program)`, whole or not at all.
 
-    Constants of more than `most_bytes` together go to PATH.data beside it, which must be moved with it. Raises BadInput.
+    Constants of more than `most_bytes` together go to PATH.data beside it, which must be moved with it: both or neither
+    are written. Raises BadInput.
     """
     import_onnx()
     emit, outputs = emitted(program)

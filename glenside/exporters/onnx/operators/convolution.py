@@ -30,9 +30,9 @@ class _Convolution:
     order: tuple[int, ...]
 
 
-def convolution(emit: Emitter, result: AccessType, pair: Pair) -> Value | None:
-    """(G, A)(I) x (G, B)(I) as one Conv of |G| groups; None where there is no such Conv."""
-    if not runs("Conv", pair.a.dtype):
+def convolution(emit: Emitter, result: AccessType, pair: Pair, inner: str) -> Value | None:
+    """(G, A)(I) x (G, B)(I) as one Conv of |G| groups in the dtype `inner`; None where there is no such Conv."""
+    if not runs("Conv", inner):
         return None
     conv = _of_windows(emit, pair) or _of_channels(emit, pair)
     if not conv:
@@ -48,9 +48,9 @@ def convolution(emit: Emitter, result: AccessType, pair: Pair) -> Value | None:
         "pads": tuple(pads),
         "group": conv.groups,
     }
-    operands = [images, emit.view(weights, (conv.groups * filters, conv.channels, *conv.window))]
+    kernels = emit.view(weights, (conv.groups * filters, conv.channels, *conv.window))
     dims = (images.dims[0], conv.groups * filters, *conv.counts)
-    y = emit.run("Conv", operands, dims, None, attributes, main=True)
+    y = emit.run("Conv", [emit.cast(x, inner) for x in (images, kernels)], dims, None, attributes, main=True)
     y = emit.view(y, (images.dims[0], conv.groups, filters, *conv.counts))
     return emit.view(emit.transpose(y, [1, 0, *range(3, y.rank), 2]), result.dims)
 
@@ -96,7 +96,9 @@ def _of_channels(emit: Emitter, pair: Pair) -> _Convolution | None:
     channels = perm[rank:]
     first = channels[0] if channels else rank
     space = x.dims.drop(first + pair.item)
-    if list(perm) != [*range(first), *range(first + pair.item, x.rank), *channels] or list(channels) != sorted(channels):
+    if list(perm) != [*range(first), *range(first + pair.item, x.rank), *channels] or list(channels) != sorted(
+        channels
+    ):
         return None
     if not 0 < len(space) <= MOST_AXES:
         return None

@@ -53,7 +53,7 @@ def _divide(emit: Emitter, result: AccessType, a: Operand) -> Value:
 
 
 def _divide_integers(emit: Emitter, a: Value, b: Value) -> Value:
-    """Cut towards zero, as in ONNX, but n / 0 is 0, and n / -1 is -n also where that wraps: runtimes may trap on both."""
+    """Cut towards zero, as in ONNX, but n / 0 is 0, and n / -1 is -n, which may wrap: runtimes may trap on both."""
 
     def number(value: int) -> Value:
         return emit.number(value, b.dtype, b.rank)

@@ -73,7 +73,9 @@ def _clip(emit: Emitter, result: AccessType, a: Operand, lo: str, hi: str) -> Va
         return emit.run(
             "Clip", [a.value], result.dims, extra=[emit.number(lo, dtype), emit.number(hi, dtype)], main=True
         )
-    return emit.elementwise("Min", emit.elementwise("Max", a.value, emit.number(lo, dtype, rank)), emit.number(hi, dtype, rank))
+    return emit.elementwise(
+        "Min", emit.elementwise("Max", a.value, emit.number(lo, dtype, rank)), emit.number(hi, dtype, rank)
+    )
 
 
 @exports_compute("leaky-relu")

@@ -62,5 +62,7 @@ def pooled(emit: Emitter, op: str, a: Operand) -> Value | None:
         **({"dilations": tuple(record.dilations.drop(first))} if op == "MaxPool" else {"count_include_pad": 1}),
     }
     dims = (images, 1, *record.counts.drop(first))
-    found = emit.run(op, [emit.view(inner, (images, 1, *inner.dims.drop(inner.rank - axes)))], dims, None, attributes, main=True)
+    found = emit.run(
+        op, [emit.view(inner, (images, 1, *inner.dims.drop(inner.rank - axes)))], dims, None, attributes, main=True
+    )
     return emit.view(found, a.access.shape)

@@ -9,7 +9,7 @@ from glenside.exporters.onnx.graph import Value
 from glenside.exporters.onnx.operators.convolution import convolution
 from glenside.exporters.onnx.operators.reductions import accumulated, total
 from glenside.exporters.onnx.registry import Held, Operand, Pair, exports, exports_compute, pair_parts
-from glenside.ir.types import AccessType, Dims
+from glenside.ir.types import WIDENED, AccessType
 
 
 @exports("access-product")
@@ -24,22 +24,36 @@ def _dot_product(emit: Emitter, result: AccessType, a: Operand) -> Value:
         terms = 0 if a.access.item[0] else a.access.item.drop(1).product()
         return emit.full(result.dims, terms, result.dtype)
     if isinstance(a.held, Pair):
-        return convolution(emit, result, a.held) or contracted(emit, result, a.held)
+        inner = multiplied_in(a.access.dtype, a.access.item.drop(1).product())
+        product = convolution(emit, result, a.held, inner) or contracted(emit, result, a.held, inner)
+        return emit.cast(product, result.dtype)
     wide = accumulated(emit, a.value)
     split = a.access.split
     products = emit.tree("Mul", wide, split)
     return total(emit, emit.view(products, wide.dims.remove(split)), split)
 
 
-def contracted(emit: Emitter, result: AccessType, pair: Pair) -> Value:
-    """(G, A)(I) x (G, B)(I) as (G.., M, K) times (G.., K, N)."""
+def multiplied_in(dtype: str, length: int) -> str:
+    """The dtype for products of matrices with sums of that length, as fast as can be exact.
+
+    In onnxruntime, int8 matrices took 4 ms in float32, 13 ms in float64 and 26 ms in int32.
+    """
+    if dtype not in WIDENED:
+        return dtype
+    limits = np.iinfo(dtype)
+    largest = length * max(-int(limits.min), int(limits.max)) ** 2
+    return "float32" if largest <= 2**24 else "float64" if largest < 2**31 else WIDENED[dtype]
+
+
+def contracted(emit: Emitter, result: AccessType, pair: Pair, inner: str) -> Value:
+    """(G, A)(I) x (G, B)(I) as (G.., M, K) times (G.., K, N), in the dtype `inner`."""
     groups, a, b, item = pair.rows
     m, n, k = a.product(), b.product(), item.product()
     if m == n == 1 and groups.product() > 1:
         left, right = pair_parts(emit, pair)
-        return total(emit, emit.elementwise("Mul", accumulated(emit, left), accumulated(emit, right)), result.rank)
-    left = accumulated(emit, emit.view(pair.a, groups.append([m, k])))
-    right = accumulated(emit, _columns(emit, emit.view(pair.b, groups.append([n, k]))))
+        return total(emit, emit.elementwise("Mul", emit.cast(left, inner), emit.cast(right, inner)), result.rank)
+    left = emit.cast(emit.view(pair.a, groups.append([m, k])), inner)
+    right = emit.cast(_columns(emit, emit.view(pair.b, groups.append([n, k]))), inner)
     product = matmul(emit, left, right)
     return emit.view(product, result.dims)
 

@@ -29,9 +29,7 @@ def _windows(emit: Emitter, result: AccessType, a: Operand, window: Dims, stride
     return value
 
 
-def _record(
-    emit: Emitter, x: Value, split: int, window: Dims, strides: Dims, result: AccessType
-) -> Windows | None:
+def _record(emit: Emitter, x: Value, split: int, window: Dims, strides: Dims, result: AccessType) -> Windows | None:
     """What the windows are of. Single elements of windows, every d-th of them, are dilated windows."""
     counts = result.dims.drop(split).take(len(window))
     inner = emit.windowed.get(emit.base(x).name)
@@ -43,7 +41,7 @@ def _record(
 
 
 class _Windowing:
-    """A value whose axes are cut into windows. `axes` says what each is: ("lead", i), ("in", i), ("count", i), ("at", i)."""
+    """A value whose axes are cut into windows. `axes` says what each is: lead, in, count or at, and its number."""
 
     def __init__(self, emit: Emitter, x: Value, split: int) -> None:
         self.emit, self.x, self.split = emit, x, split
@@ -63,7 +61,10 @@ class _Windowing:
             self.x = self.emit.slice(self.x, axis, 0, count * stride)
             self._apart(axis, count, window, number)
         elif min(count, window) > _SLICES:
-            starts, positions = self.emit.integers([[i * stride] for i in range(count)]), self.emit.integers([range(window)])
+            starts, positions = (
+                self.emit.integers([[i * stride] for i in range(count)]),
+                self.emit.integers([range(window)]),
+            )
             self.x = self.emit.gather(self.x, self.emit.elementwise("Add", starts, positions), axis)
             self.axes[axis : axis + 1] = [("count", number), ("at", number)]
         elif window <= count:
