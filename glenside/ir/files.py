@@ -54,7 +54,7 @@ def save(program: Program, path: PathLike) -> None:
     """Write the text, and beside it, as .npz, the values of constants when there are any: both or neither."""
     with ExitStack() as files:
         if program.constants:
-            _dump(files.enter_context(replacing(Path(path).with_suffix(".npz"))), program.constants)
+            dump_arrays(files.enter_context(replacing(Path(path).with_suffix(".npz"))), program.constants)
         files.enter_context(replacing(path)).write(print_program(program).encode())
 
 
@@ -168,10 +168,11 @@ def write_array(path: PathLike, array: Array) -> None:
 def write_arrays(path: PathLike, arrays: Mapping[str, Array]) -> None:
     """An .npz file: the same arrays give the same bytes."""
     with replacing(path) as file:
-        _dump(file, arrays)
+        dump_arrays(file, arrays)
 
 
-def _dump(file: IO[bytes], arrays: Mapping[str, Array]) -> None:
+def dump_arrays(file: IO[bytes], arrays: Mapping[str, Array]) -> None:
+    """Write the arrays as .npz into an open file. Raises BadInput: a name or a dtype that such a file cannot hold."""
     # numpy.savez takes names as keywords, so that an array cannot be called "file", and stores the time.
     with zipfile.ZipFile(file, "w", allowZip64=True) as archive:
         for name, array in arrays.items():

@@ -105,7 +105,7 @@ class Emitter:
         result = self.graph.node(op, operands, dims, dtype or wide, attributes, main=main)
         return result if dtype else self.cast(result, own)
 
-    def elementwise(self, op: str, *operands: Value, dtype: str | None = None) -> Value:
+    def elementwise(self, op: str, *operands: Value, dtype: str | None = None, main: bool = True) -> Value:
         """An operator of several operands that broadcast; an operand that was expanded for it need not be."""
         if op in ("Min", "Max") and carrier(op, operands[0].dtype) is None:
             a, b = operands
@@ -116,7 +116,7 @@ class Emitter:
             short[0] = operands[0]
         if np.broadcast_shapes(*(x.dims for x in short)) != dims:
             short = list(operands)
-        return self.run(op, short, dims, dtype, main=True)
+        return self.run(op, short, dims, dtype, main=main)
 
     def where(self, condition: Value, then: Value, otherwise: Value) -> Value:
         """`then` where the condition holds."""

@@ -54,7 +54,7 @@ def model_of(program: Program, emit: Emitter, outputs: Mapping[str, Value], stor
     name = program.name.encode(errors="replace").decode() or "program"
     model = onnx.ModelProto(ir_version=_IR_VERSION, producer_name="glenside", producer_version=glenside.__version__)
     model.opset_import.add(domain="", version=OPSET)
-    model.doc_string = f"The program {name}; what its operators mean is said by ONNX operators and local functions."
+    model.doc_string = f"The program {name}, written by Glenside."
     model.metadata_props.add(key="program", value=name)
     model.graph.name = name
     nodes = _joined(emit.graph.used([*outputs.values()]), outputs.values())

@@ -51,7 +51,8 @@ def contracted(emit: Emitter, result: AccessType, pair: Pair, inner: str) -> Val
     m, n, k = a.product(), b.product(), item.product()
     if m == n == 1 and groups.product() > 1:
         left, right = pair_parts(emit, pair)
-        return total(emit, emit.elementwise("Mul", emit.cast(left, inner), emit.cast(right, inner)), result.rank)
+        products = emit.elementwise("Mul", emit.cast(left, inner), emit.cast(right, inner), main=False)
+        return total(emit, products, result.rank)
     left = emit.cast(emit.view(pair.a, groups.append([m, k])), inner)
     right = emit.cast(_columns(emit, emit.view(pair.b, groups.append([n, k]))), inner)
     product = matmul(emit, left, right)
