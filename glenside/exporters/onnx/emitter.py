@@ -131,9 +131,10 @@ class Emitter:
             return x
         return self.graph.node("Cast", [x], x.dims, dtype, {"to": dtype})
 
-    def ordered(self, x: Value) -> Value:
-        """uint64 as int64 in the same order: the highest bit flips."""
-        return self.elementwise("Add", self.cast(x, "int64"), self.number(_INT64_MIN, "int64", x.rank))
+    def extreme(self, op: str, x: Value, split: int) -> Value:
+        """The least or the largest, by Min or Max, over all axes from `split` on: of size 1 in the result."""
+        flat = self.view(x, x.dims.take(split).append([x.dims.drop(split).product()]))
+        return self.tree(op, flat, split)
 
     def chain(self, op: str, operands: Iterable[Value]) -> Value:
         """The operands folded left to right."""
@@ -156,6 +157,8 @@ class Emitter:
         x = reshaped.inputs[0] if reshaped else x
         if x.dims == tuple(dims):
             return x
+        if x.name in self.graph.arrays:
+            return self.graph.constant(self.graph.arrays[x.name].reshape(tuple(dims)))
         return self.graph.node("Reshape", [x, self.integers(dims)], dims, x.dtype)
 
     def base(self, x: Value) -> Value:

@@ -69,12 +69,26 @@ def _divide_integers(emit: Emitter, a: Value, b: Value) -> Value:
     return emit.where(zero, emit.number(0, a.dtype, a.rank), quotient)
 
 
+_RELATIONS = {
+    "lt": "Less",
+    "le": "LessOrEqual",
+    "gt": "Greater",
+    "ge": "GreaterOrEqual",
+    "eq": "Equal",
+    "ne": "Equal",
+}
+
+
 @exports_compute("compare")
 def _compare(emit: Emitter, result: AccessType, a: Operand, relation: str) -> Value:
-    names = {"lt": "Less", "le": "LessOrEqual", "gt": "Greater", "ge": "GreaterOrEqual"}
     left, right = a.parts()
-    holds = emit.elementwise(names.get(relation, "Equal"), left, right, dtype="bool")
-    if relation == "ne":
+    op, negated = _RELATIONS[relation], relation == "ne"
+    if op != "Equal" and left.dtype == "uint64":
+        # a <= b when a is the smaller one, and a < b when it is not the larger one.
+        right = emit.elementwise("Min" if relation in ("le", "gt") else "Max", left, right)
+        op, negated = "Equal", relation in ("lt", "gt")
+    holds = emit.elementwise(op, left, right, dtype="bool")
+    if negated:
         holds = emit.run("Not", [holds], holds.dims, "bool")
     return emit.expand(holds, result.dims)
 

@@ -68,8 +68,7 @@ def _extreme(op: str) -> Export:
         if pool:
             return pool
         if carrier(op, a.access.dtype) is None:
-            flat = emit.view(a.value, a.access.shape.append([a.access.item.product()]))
-            return emit.view(emit.tree(op.removeprefix("Reduce"), flat, a.access.split), result.dims)
+            return emit.view(emit.extreme(op.removeprefix("Reduce"), a.value, a.access.split), result.dims)
         axes = emit.integers(a.item_axes)
         return emit.run(op, [a.value], result.dims, attributes={"keepdims": 0}, extra=[axes], main=True)
 
@@ -83,10 +82,13 @@ exports_compute("reduce-min")(_extreme("ReduceMin"))
 def _position(op: str) -> Export:
     def export(emit: Emitter, result: AccessType, a: Operand) -> Value:
         items = emit.view(a.value, a.access.shape.append([a.access.item.product()]))
-        if items.dtype == "uint64":
-            items = emit.ordered(items)
         attributes = {"axis": a.access.split, "keepdims": 0}
-        return emit.run(op, [items], result.dims, "int64", attributes, main=True)
+        if carrier(op, items.dtype):
+            return emit.run(op, [items], result.dims, "int64", attributes, main=True)
+        # Of what equals the extreme, the first: ArgMax takes the first of equals.
+        extreme = emit.extreme(op.removeprefix("Arg"), items, a.access.split)
+        equal = emit.cast(emit.elementwise("Equal", items, extreme, dtype="bool"), "int32")
+        return emit.run("ArgMax", [equal], result.dims, "int64", attributes, main=True)
 
     return export
 
