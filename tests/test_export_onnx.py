@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -259,6 +260,15 @@ def test_pools_are_pools() -> None:
     assert not {"Slice", "Gather"} & {*kinds(model)}
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_largest_of_windows_in_every_dtype(dtype: str) -> None:
+    x = build(
+        "access-pad", build("access-pad", leaf("x", (2, 7, 7), dtype), "min-padding", 1, 1, 2), "min-padding", 2, 1, 1
+    )
+    windows = build("access-windows", build("access", x, 1), (3, 3), (2, 1))
+    same(Program(build("compute", "reduce-max", windows)), {"x": extreme(dtype, (2, 7, 7), 0)})
+
+
 @pytest.mark.parametrize(
     ("size", "window", "stride"), [(9, 4, 2), (9, 3, 3), (12, 1, 2), (9, 8, 1), (100, 40, 1), (7, 7, 3)]
 )
@@ -286,6 +296,20 @@ def test_tile_instructions_are_calls_of_one_function_each() -> None:
     assert [function.name for function in model.functions] == [*dict.fromkeys(calls)]
     assert {(a.name, a.i) for a in model.graph.node[0].attribute} == {("rows", 4), ("columns", 4)}
     assert all(node.domain == "" for function in model.functions for node in function.node)
+
+
+def test_operands_of_tiles_are_not_repeated() -> None:
+    shared = build("access", build("access-broadcast", leaf("x", (1, 8, 4)), ((), (5, 8, 4))), 2)
+    term = build("systolic-array", 4, 3, shared, build("access", leaf("w", (5, 4, 3)), 1))
+    assert kinds(same(Program(term), values_for(term))) == ["systolic_array_4x3_3d_3d"]
+    both = build(
+        "systolic-array",
+        4,
+        4,
+        shared,
+        build("access-broadcast", build("access", leaf("v", (1, 4, 4)), 1), ((5,), (4, 4))),
+    )
+    assert kinds(same(Program(both), values_for(both))) == ["Expand", "systolic_array_4x4_3d_3d"]
 
 
 def test_names_shapes_and_origin() -> None:
@@ -399,6 +423,13 @@ REFUSED = {
     "half a character": (leaf("\ud800", (2,)), "names of at least one Unicode character"),
     "no result": (build("construct-tuple"), "a result of at least one array"),
 }
+
+
+def test_without_onnx_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setitem(sys.modules, "onnx", None)
+    for export in (export_onnx, lambda program: save_onnx(program, tmp_path / "p.onnx")):
+        with pytest.raises(BadInput, match=r"pip install 'glenside\[onnx\]'"):
+            export(Program(leaf("x", (2,))))
 
 
 @pytest.mark.parametrize(("term", "message"), REFUSED.values(), ids=REFUSED)

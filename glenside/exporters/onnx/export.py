@@ -12,7 +12,6 @@ from glenside.exporters.onnx.model import OPSET, model_of
 from glenside.exporters.onnx.registry import OPERATOR_EXPORTS, Held, Operand, in_memory
 from glenside.ir.errors import BadInput
 from glenside.ir.names import spelled_name
-from glenside.ir.operator import OPERATORS
 from glenside.ir.program import Program
 from glenside.ir.term import Term, postorder, weave
 from glenside.ir.types import AccessType
@@ -64,7 +63,7 @@ def _exported(emit: Emitter, term: Term, done: Mapping[Term, Held]) -> Held:
         return emit.full(term.type.dims, 0, term.type.dtype)
     operands = [Operand(emit, child.type, done[child]) for child in term.children]
     export = OPERATOR_EXPORTS[term.operator.name]
-    return export(emit, term.type, *weave(OPERATORS[term.operator.name], operands, term.attributes))
+    return export(emit, term.type, *weave(term.operator, operands, term.attributes))
 
 
 def _labels(program: Program) -> dict[Term, str]:

@@ -24,8 +24,8 @@ def _windows(emit: Emitter, result: AccessType, a: Operand, window: Dims, stride
     value = emit.view(found.ordered(len(window)), result.dims)
     base = emit.base(value)
     record = _record(emit, x, split, window, strides, result)
-    if record and base.name not in emit.windowed:
-        emit.windowed[base.name] = record
+    if record and base != emit.base(x):  # a view of x may be one for other reasons too
+        emit.windowed.setdefault(base.name, record)
     return value
 
 
