@@ -33,7 +33,7 @@ def export_onnx(program: Program) -> onnx.ModelProto:
 
     Inputs keep their names; a result is `output`, a tuple `output_0` and so on. Layers name the values that compute
     them. Tile instructions are calls of local functions of the domain `glenside`, so that any runtime executes the
-    file. Equal programs give equal bytes. What is undefined in ONNX is up to the runtime: the extremes of nan, and indices
+    file. Equal programs give equal bytes. What ONNX leaves open is up to the runtime: the extremes of nan, and indices
     of a gather that are out of range. Raises BadInput: a constant without a value, a name that ONNX cannot hold, a
     result of nothing, or no package onnx.
     """
