@@ -67,12 +67,12 @@ def _zero_point(node: Node) -> Term | None:
 def _granular(node: Node, i: int) -> Term:
     """A scale or zero point of the whole tensor, of each element of an axis or of blocks, broadcast to input 0."""
     value, dims = node.term(i), node.term(0).access.dims
-    if value.access.size == 1:
-        return reshape(value, ())
-    block = node.integer("block_size", 0)
+    axis, block = node.integer("axis", 1), node.integer("block_size", 0)
     if block < 0:
         raise BadInput(f"attribute block_size requires at least 0, got {block}")
-    axis = normal_axis(node.integer("axis", 1), len(dims), "attribute axis")
+    if value.access.size == 1:
+        return reshape(value, ())
+    axis = normal_axis(axis, len(dims), "attribute axis")
     if not block:
         if value.access.dims != (dims[axis],):
             raise BadInput(
