@@ -104,7 +104,7 @@ def outputs_of_model(
     composed  values of inputs of this one run that are sequences or optional: their elements become constants
     """
     check_model(model)
-    _check_sizes(model.graph, dims, shapes)
+    _check_sizes(model.graph, dims, shapes, allow_opaque)
     graph = model.graph
     builder = Builder(graph.name or "model")
     versions = {plain_domain(opset.domain): opset.version for opset in model.opset_import}
@@ -123,10 +123,14 @@ def outputs_of_model(
     return scope.run(graph), inputs, builder
 
 
-def _check_sizes(graph: Any, dims: Mapping[str, int], shapes: Shapes) -> None:
-    """The sizes that a user gives are sizes, of something that the model has."""
+def _check_sizes(graph: Any, dims: Mapping[str, int], shapes: Shapes, allow_opaque: bool) -> None:
+    """The sizes that a user gives are sizes, of something that the model has.
+
+    The results of black boxes have the sizes that the model declares, which may have names of their own.
+    """
     inputs = [formal.name for formal in graph.input]
-    named = sorted({d.dim_param for i in graph.input for d in i.type.tensor_type.shape.dim if d.dim_param})
+    sized = (*graph.input, *graph.value_info, *graph.output) if allow_opaque else graph.input
+    named = sorted({d.dim_param for i in sized for d in i.type.tensor_type.shape.dim if d.dim_param})
     for kind, given, known in (("a shape", shapes, inputs), ("a size", dims, named)):
         for name in given:
             if name not in known:

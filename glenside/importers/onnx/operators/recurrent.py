@@ -16,6 +16,7 @@ from glenside.importers.onnx.node import Node
 from glenside.importers.onnx.operators.control import MOST_STEPS
 from glenside.importers.onnx.registry import onnx_operator
 from glenside.ir.errors import BadInput
+from glenside.ir.operators.requirements import spelled
 from glenside.ir.term import Term, build
 
 DIRECTIONS = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}
@@ -174,7 +175,7 @@ class Network:
         if self.node.integer("layout", 0):
             state = transpose(state, (1, 0, 2)) if state.access.rank == 3 else state
         if state.access.dims != wanted:
-            raise BadInput(f"input {i} requires a state of {wanted} for each direction, got {state.access}")
+            raise BadInput(f"input {i} requires a state of {spelled(wanted)}, got {state.access}")
         return state
 
     def zeros(self) -> Term:
