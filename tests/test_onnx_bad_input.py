@@ -221,7 +221,7 @@ def test_inputs_that_are_no_tensors_of_numbers() -> None:
         (node("Relu", alpha=1.0), "has no attribute alpha; it has none"),
         (node("LeakyRelu", alpha=1), "attribute alpha requires a number with a fraction, got a whole number, 1"),
         (node("Constant", "", value=1.0), "attribute value requires a tensor, got a number with a fraction, 1.0"),
-        (node("Relu", domain="other"), "a node of the domain 'other' requires that the model imports its opset"),
+        (node("Relu", domain="other"), 'a node of the domain "other" requires that the model imports its opset'),
     ],
 )
 def test_nodes_that_are_not_what_onnx_says(bad: Any, words: str) -> None:

@@ -254,13 +254,14 @@ class Scope:
             return self.call(body, node.inputs, node.attributes, node.name)
         if self.opaque:
             return black_box(node, proto)
-        name = f"{node.domain}.{node.op_type}" if node.domain else node.op_type
+        name = shortened(f"{node.domain}.{node.op_type}" if node.domain else node.op_type)
         raise BadInput(f"the operator {name} of version {node.version} has no meaning here; --allow-opaque keeps it")
 
     def version(self, domain: str) -> int:
         """The version of a domain's operators. Raises BadInput when the model imports none."""
         if domain not in self.versions:
-            raise BadInput(f"a node of the domain {domain or 'ai.onnx'!r} requires that the model imports its opset")
+            spelled = shortened(domain or "ai.onnx", True)
+            raise BadInput(f"a node of the domain {spelled} requires that the model imports its opset")
         return self.versions[domain]
 
     def call(

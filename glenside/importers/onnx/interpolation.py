@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from glenside.importers.onnx.tensors import check_count
 from glenside.ir.operand import Array
 
 
@@ -75,6 +76,7 @@ ROUNDINGS: dict[str, Callable[[Array], Array]] = {
 
 def positions(axis: ResizedAxis, transformation: str) -> Array:
     """Where each element of the resized axis stands on the axis itself."""
+    check_count("the size of a resized axis", axis.resized)
     return TRANSFORMATIONS[transformation](axis, np.arange(axis.resized, dtype=np.float64))
 
 
@@ -113,6 +115,7 @@ class Kernel:
         """Indices and weights, (positions, taps) each."""
         stretch = min(axis.scale, 1.0) if self.antialias else 1.0
         reach = int(np.ceil(self.radius / stretch))
+        check_count("the number of elements that make up a resized axis", len(x) * 2 * reach)
         indices = np.ceil(x)[:, None] + np.arange(-reach, reach)
         weights = self.weight((indices - x[:, None]) * stretch)
         if self.exclude_outside:

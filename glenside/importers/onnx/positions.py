@@ -13,6 +13,7 @@ from glenside.builder.pointwise import add, combine, compute, divide, multiply, 
 from glenside.builder.quantization import cast
 from glenside.builder.sampling import weighted_rows
 from glenside.importers.onnx.node import Node
+from glenside.importers.onnx.tensors import check_count
 from glenside.ir.errors import BadInput
 from glenside.ir.term import Term, build
 
@@ -123,6 +124,7 @@ def in_batch(node: Node, x: Term, indices: Sequence[Term]) -> Term:
     """Indices of each axis d.. of x, of ()(N ..) that broadcast to each other, as indices of `rows_of` x."""
     n, sizes = x.access.dims[0], x.access.dims.drop(2)
     flat = joined(sizes, indices)
+    check_count("the size of axis 0", n)
     starts = node.constant(np.arange(n) * sizes.product())
     return add(reshape(starts, (n, *(1 for _ in flat.access.dims[1:]))), flat)
 

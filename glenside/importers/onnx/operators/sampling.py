@@ -24,6 +24,7 @@ from glenside.importers.onnx.positions import (
     within,
 )
 from glenside.importers.onnx.registry import onnx_operator
+from glenside.importers.onnx.tensors import check_count
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
 from glenside.ir.term import Term, build
@@ -105,6 +106,7 @@ def _window_positions(node: Node, sizes: tuple[int, ...], kernel: tuple[int, ...
     ]
     if counts != list(out):
         raise BadInput(f"input 2 requires offsets for {counts} windows, got {list(out)}")
+    check_count("the number of elements of all windows", prod(kernel) * prod(out))
     result = []
     for i in range(axes):
         along = np.arange(kernel[i]) * dilations[i] - pads[i]
@@ -177,6 +179,7 @@ class _Boxes:
         """Indices and weights along height or width, of dims that broadcast: ()(R PH PW SH SW 2 2)."""
         counts, pooled = self.counts[:, axis, None], self.pooled[axis]
         most = max(1, int(counts.max(initial=1)))
+        check_count("the number of samples", len(counts) * pooled * most)
         sample = np.minimum(np.arange(most), np.maximum(counts - 1, 0))  # further ones repeat the last
         steps = np.arange(pooled)[:, None] + ((sample + 0.5) / np.maximum(counts, 1))[:, None]
         dtype = self.ends.access.dtype

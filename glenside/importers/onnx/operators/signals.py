@@ -10,7 +10,7 @@ from glenside.builder.quantization import cast
 from glenside.importers.onnx.node import Node, normal_axis
 from glenside.importers.onnx.positions import float_dtype
 from glenside.importers.onnx.registry import onnx_operator
-from glenside.importers.onnx.tensors import dtype_name
+from glenside.importers.onnx.tensors import check_count, dtype_name
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
 from glenside.ir.term import Term
@@ -19,6 +19,7 @@ from glenside.ir.types import FLOATS
 
 def _rotations(rows: int, columns: int, length: int) -> tuple[Array, Array]:
     """cos and sin of 2 pi n k / length; n k is reduced first, so that long signals lose nothing."""
+    check_count("the number of elements of a Fourier matrix", rows * columns)
     angles = 2 * np.pi / length * (np.outer(np.arange(rows), np.arange(columns)) % length)
     return np.cos(angles), np.sin(angles)
 
@@ -136,6 +137,7 @@ def _frequency(node: Node, i: int) -> float:
 
 def mel_filters(bands: int, length: int, rate: int, low: float, high: float) -> Array:
     """(length // 2 + 1, bands): triangles over the bins of a spectrum, their corners evenly spaced in mel."""
+    check_count("the number of elements of a Mel matrix", (length // 2 + 1) * bands)
     least, most = (2595 * np.log10(1 + hertz / 700) for hertz in (low, high))
     mel = least + np.arange(bands + 2) * ((most - least) / (bands + 2))
     corners = np.floor((length + 1) * 700 * (10 ** (mel / 2595) - 1) / rate)
