@@ -155,6 +155,8 @@ def _by_filter(node: Node, i: int, w: Term) -> Term | None:
     value = node.optional(i)
     if value is None or value.access.size == 1:
         return None if value is None else reshape(value, ())
+    if w.access.rank < 3:
+        raise BadInput(f"weights require axes (O C d..), got {w.access}")
     if value.access.dims != w.access.dims[:1]:
         raise BadInput(
             f"input {i} requires one number, or one for each of {w.access.dims[0]} filters, got {value.access}"
