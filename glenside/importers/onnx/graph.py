@@ -33,7 +33,7 @@ DEPTH = 64
 NODES = 100_000
 """Nodes of one model, those of functions and loops counted each time: a small file can ask for any number."""
 
-FAULTS = (ArithmeticError, AttributeError, LookupError, MemoryError, RuntimeError, TypeError, ValueError)
+FAULTS = (ArithmeticError, AssertionError, AttributeError, LookupError, MemoryError, RuntimeError, TypeError, ValueError)
 """What a broken file provokes in numpy, in onnx and in us; the node is what its user can look at."""
 
 _SMALL = 1 << 16  # bytes of a constant that is worth comparing
@@ -217,6 +217,8 @@ class Scope:
         self.tally.nodes += 1
         if self.tally.nodes > NODES:
             raise BadInput(f"comes after {NODES} others, functions and loops unrolled; a model may have no more")
+        if not proto.op_type:
+            raise BadInput("requires the name of an operator, got none")
         domain = plain_domain(proto.domain)
         attributes = bound(attributes_of(proto), self.attributes)
         body = function_body(self.functions, proto)
