@@ -33,7 +33,10 @@ DEPTH = 64
 NODES = 100_000
 """Nodes of one model, those of functions and loops counted each time: a small file can ask for any number."""
 
-FAULTS = (ArithmeticError, AssertionError, AttributeError, LookupError, MemoryError, RuntimeError, TypeError, ValueError)
+FAULTS = (
+    *(ArithmeticError, AssertionError, AttributeError, LookupError),
+    *(MemoryError, RuntimeError, TypeError, ValueError),
+)
 """What a broken file provokes in numpy, in onnx and in us; the node is what its user can look at."""
 
 _SMALL = 1 << 16  # bytes of a constant that is worth comparing
