@@ -233,6 +233,8 @@ BAD: list[tuple[str, list[Any], dict[str, Any], str]] = [
     ("Resize", [X, None, TWO], CROP, "input 1, roi, requires 2 starts and 2 ends, got nothing"),
     ("Resize", [X[:, :0], None, None, SIZES], {}, "input 0 requires elements along an axis that is resized to 3"),
     ("Resize", [X > 0, None, None, SIZES], {"mode": "linear"}, "input 0 requires numbers"),
+    ("Resize", [X, None, TWO * 1e20], {}, "the table of a resized axis requires at most"),
+    ("Resize", [X, None, TWO / 1e20], {"mode": "linear", "antialias": 1}, "the table of a resized axis"),
     ("GridSample", [IMAGE, GRID[0]], {}, "inputs require x of"),
     ("GridSample", [IMAGE, GRID], {"mode": "bilinear"}, "attribute mode is one of linear, cubic, nearest"),
     ("GridSample", [IMAGE[:, :, :0], GRID], {}, "input 0 requires elements to sample"),
@@ -246,6 +248,8 @@ BAD: list[tuple[str, list[Any], dict[str, Any], str]] = [
     ("DeformConv", [IMAGE, FILTER, OFFSET], {"strides": [0, 2]}, "attribute strides requires 2 numbers of at least 1"),
     ("DeformConv", [IMAGE, FILTER, OFFSET[:, :1]], {}, "input 2 requires 32 elements"),
     ("RoiAlign", ROIS, {"sampling_ratio": -1}, "attribute sampling_ratio requires at least 0"),
+    ("RoiAlign", ROIS, {"sampling_ratio": 1 << 40}, "the table of samples requires at most"),
+    ("RoiAlign", [IMAGE, ROIS[1] * np.array([-1, -1, 1e30, 1e30], np.float32), ROIS[2]], {}, "the table of samples"),
     ("RoiAlign", ROIS, {"output_width": 0}, "attributes output_height and output_width require at least 1"),
     ("RoiAlign", [*ROIS[:2], ROIS[2][:2]], {}, "inputs require"),
 ]

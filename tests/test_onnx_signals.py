@@ -78,13 +78,19 @@ BAD: list[tuple[str, list[Any], dict[str, Any], str]] = [
     ("DFT", [SIGNAL, None, np.array(2)], {}, "the axis requires one of the signal"),
     ("DFT", [SIGNAL, None, np.array(3)], {}, "input 2, axis, requires a number from -3 to 2"),
     ("DFT", [SIGNAL, np.array(0)], {}, "input 1, dft_length, requires at least 1"),
+    ("DFT", [SIGNAL, np.array(1 << 40)], {}, "the matrix of a Fourier transform requires at most"),
     ("DFT", [SIGNAL, np.ones(2, int)], {}, "input 1 requires one number, got 2"),
     ("DFT", [SIGNAL], {"inverse": "yes"}, "attribute inverse requires a whole number"),
     ("STFT", [SIGNAL, np.array(0), None, FOUR], {}, "a step of at least 1, got 4 and 0"),
     ("STFT", [SIGNAL, ONE, None, np.array(9)], {}, "a frame of 1 to 8 elements"),
     ("STFT", [SIGNAL, ONE, SIGNAL], {}, "input 2, window, requires one axis"),
     ("MelWeightMatrix", [FOUR, FOUR, np.array(8000), *EDGES], {}, "upper edge <= sample rate / 2"),
-    ("MelWeightMatrix", [FOUR, FOUR, FOUR, FOUR, FOUR], {}, "input 3 requires one finite frequency"),
+    (
+        "MelWeightMatrix",
+        [FOUR, FOUR, FOUR, *EDGES[:1], np.array(np.inf, np.float32)],
+        {},
+        "input 4 requires one finite frequency",
+    ),
 ]
 
 

@@ -58,13 +58,6 @@ def check_size(what: str, dims: Iterable[int]) -> list[int]:
     return sizes
 
 
-def check_count(what: str, count: int, most: int = 1 << 24) -> int:
-    """The number of things that are made one by one while a model is read. Raises BadInput for too many."""
-    if count > most:
-        raise BadInput(f"{what} requires at most {most}, got {count}")
-    return count
-
-
 def array_of(tensor: Any, folder: Path | None = None) -> Array:
     """The value of a TensorProto; one whose data lie beside the file is mapped from there. Raises BadInput."""
     import onnx

@@ -16,7 +16,7 @@ from glenside.builder.reductions import position, reduce_axes, running
 from glenside.importers.onnx.node import Node, normal_axis
 from glenside.importers.onnx.operators.pointwise import cast
 from glenside.importers.onnx.registry import onnx_operator
-from glenside.importers.onnx.tensors import check_count
+from glenside.importers.onnx.tables import require_table
 from glenside.ir.errors import BadInput
 from glenside.ir.term import Term
 from glenside.ir.types import FLOATS
@@ -165,5 +165,5 @@ ROWS = 256
 @onnx_operator("Det")
 def det(node: Node) -> Term:
     x = node.term(0)
-    check_count("the number of rows", max(x.access.dims[-1:], default=0), ROWS)
+    require_table("a column of a determinant", max(x.access.dims[-1:], default=0), most=ROWS)
     return determinant(x)

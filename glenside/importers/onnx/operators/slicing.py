@@ -13,7 +13,8 @@ from glenside.builder.pointwise import add, compare, filled, multiply, select, s
 from glenside.importers.onnx.node import Node
 from glenside.importers.onnx.operators.layout import distinct_axes, numbers, required
 from glenside.importers.onnx.registry import onnx_operator
-from glenside.importers.onnx.tensors import check_count, dtype_name
+from glenside.importers.onnx.tables import require_table
+from glenside.importers.onnx.tensors import dtype_name
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
 from glenside.ir.term import Term, build
@@ -59,7 +60,7 @@ def parts_of(x: Term, axis: int, sizes: Sequence[int]) -> list[Term]:
     """x cut along one axis into parts of these sizes. Raises BadInput when they are not the whole of it."""
     if min(sizes, default=0) < 0 or sum(sizes) != x.access.dims[axis]:
         raise BadInput(f"split requires sizes that add up to {x.access.dims[axis]}, got {list(sizes)}")
-    check_count("the number of parts", len(sizes), PARTS)
+    require_table("the list of parts", len(sizes), most=PARTS)
     ends = list(accumulate(sizes))
     return [slice_axis(x, axis, end - size, end) for size, end in zip(sizes, ends, strict=True)]
 
@@ -140,7 +141,7 @@ def _repeated_around(node: Node, x: Term, pairs: Sequence[tuple[int, int]], mode
         if before or after:
             if not size:
                 raise BadInput(f"attribute mode requires elements to repeat on axis {axis}, got none")
-            check_count(f"the size of axis {axis}", size + max(before, 0) + max(after, 0))
+            require_table(f"the table of axis {axis}", size + max(before, 0) + max(after, 0))
             places = np.pad(np.arange(size), (before, after), mode)  # type: ignore[call-overload]
             x = gather(x, node.constant(places, f"{node.name}.places"), axis)
     return x
