@@ -191,5 +191,6 @@ def _sizes(formal: Any, dims: Mapping[str, int], given: Sequence[int] | None) ->
         return check_size(f"input {name}", sizes)
     words = " and ".join(f"axis {axis} ({shortened(param)})" if param else f"axis {axis}" for axis, param in open_)
     named = [f"--dim {shortened(param)}=1" for _, param in open_ if param]
-    how = " ".join(named) if len(named) == len(open_) else f"--shape {name}=.."
+    fixed = ",".join(str(dim.dim_value) if dim.dim_value > 0 else "1" for dim in tensor.shape.dim)
+    how = " ".join(named) if len(named) == len(open_) else f"--shape {name}={fixed}"
     raise BadInput(f"input {name} has open dimensions, {words}; {how} fixes them")

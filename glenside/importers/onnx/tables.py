@@ -6,11 +6,11 @@ from math import prod
 
 from glenside.ir.errors import BadInput
 
-ELEMENTS = 1 << 28
-"""Of one table: 2 GiB of float64."""
+ELEMENTS = 1 << 24
+"""Of one table: 128 MiB of float64, and some of them are needed at once."""
 
 
-def require_table(what: str, *sizes: int) -> None:
+def require_table(what: str, *sizes: int, most: int = ELEMENTS) -> None:
     """Raise BadInput when a table of these sizes is too large."""
-    if prod(sizes) > ELEMENTS:
-        raise BadInput(f"{what} requires at most {ELEMENTS} elements, got {' x '.join(map(str, sizes))}")
+    if prod(sizes) > most:
+        raise BadInput(f"{what} requires at most {most} elements, got {' x '.join(map(str, sizes))}")

@@ -161,7 +161,7 @@ def _nearest(node: Node, x: Term, axes: dict[int, ResizedAxis], transformation: 
             continue
         found = nearest(axis, positions(_with_elements(axis), transformation), rounding)
         whole = axis.resized // max(axis.size, 1)
-        if np.array_equal(found, np.repeat(np.arange(axis.size), whole)):
+        if len(found) == axis.size * whole and np.array_equal(found, np.repeat(np.arange(axis.size), whole)):
             counts[number] = whole
         else:
             x = gather(x, node.constant(found), number)
