@@ -10,11 +10,11 @@ from itertools import combinations
 from math import prod
 
 from glenside.builder.layout import broadcast, common_dims, diagonal, reshape, transpose
-from glenside.builder.pointwise import multiply
+from glenside.builder.pointwise import cast, multiply
 from glenside.builder.reductions import reduce_axes
 from glenside.ir.names import shortened
 from glenside.ir.operator import require
-from glenside.ir.term import Term, build
+from glenside.ir.term import Term
 from glenside.ir.types import Dims
 
 Product = Callable[[Term, Term], Term]
@@ -137,6 +137,5 @@ def _joined(a: _Labelled, b: _Labelled, wanted: set[str], sizes: dict[str, int],
         return reshape(broadcast(term, (*lead, *rest[0], *rest[1])), (*lead, *(d.product() for d in rest)))
 
     product = matmul(matrices(a, rows, inner), matrices(b, inner, columns))
-    if product.access.dtype != a.term.access.dtype:
-        product = build("cast", product, a.term.access.dtype)
+    product = cast(product, a.term.access.dtype)
     return _Labelled(reshape(product, [*product.access.dims[:-2], *(sizes[v] for v in (*rows, *columns))]), labels)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from glenside.builder.layout import broadcast, channel_vector, common_dims, concatenate, reshape, split_at, transpose
+from glenside.builder.layout import broadcast, channel_vector, common_dims, reshape, split_at, stack, transpose
 from glenside.ir.operator import require
 from glenside.ir.term import Term, build
 
@@ -18,8 +18,8 @@ def combine(kind: str, x: Term, y: Term) -> Term:
 def select(condition: Term, x: Term, y: Term) -> Term:
     """x where the condition, of dtype bool, holds, else y; the three broadcast as in numpy."""
     dims = common_dims("select", condition.access.dims, x.access.dims, y.access.dims)
-    choices = [broadcast(choice, dims) for choice in (build("cast", condition, x.access.dtype), x, y)]
-    return build("compute", "select", concatenate([reshape(choice, (1, *dims)) for choice in choices], 0))
+    choices = [broadcast(choice, dims) for choice in (cast(condition, x.access.dtype), x, y)]
+    return build("compute", "select", stack(choices))
 
 
 def compare(relation: str, x: Term, y: Term) -> Term:
@@ -50,6 +50,11 @@ def divide(x: Term, y: Term) -> Term:
 def compute(kind: str, x: Term) -> Term:
     """A compute type of one operand, such as tanh or (clip 0 6)."""
     return build("compute", kind, split_at(x, 0))
+
+
+def cast(x: Term, dtype: str) -> Term:
+    """x in another dtype: floats are cut towards zero, integers wrap."""
+    return x if x.access.dtype == dtype else build("cast", split_at(x, 0), dtype)
 
 
 def relu(x: Term) -> Term:

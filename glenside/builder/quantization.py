@@ -6,15 +6,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from glenside.builder.layout import split_at
-from glenside.builder.pointwise import add, compute, divide, filled, multiply, subtract
+from glenside.builder.pointwise import add, cast, compute, divide, filled, multiply, subtract
 from glenside.ir.operator import require
 from glenside.ir.term import Term, build
-
-
-def cast(x: Term, dtype: str) -> Term:
-    """x in another dtype: floats are cut towards zero, integers wrap."""
-    return x if x.access.dtype == dtype else build("cast", split_at(x, 0), dtype)
 
 
 def saturated(x: Term, dtype: str) -> Term:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from glenside.builder.layout import concatenate, flip, reshape, slice_axis, split_at, transpose
-from glenside.builder.pointwise import filled, subtract
+from glenside.builder.pointwise import cast, filled, subtract
 from glenside.ir.operator import require
 from glenside.ir.term import Term, build
 
@@ -21,8 +21,8 @@ def reduce_axes(kind: str, x: Term, axes: Sequence[int], keep: bool = False) -> 
         return x
     order = [*kept, *(axis for axis in range(rank) if axis in axes)]
     result = split_at(build("compute", kind, split_at(transpose(x, order), len(kept))), 0)
-    if result.access.dtype != x.access.dtype and result.access.dtype != "int64":
-        result = build("cast", result, x.access.dtype)
+    if result.access.dtype != "int64":
+        result = cast(result, x.access.dtype)
     dims = [1 if axis in axes else n for axis, n in enumerate(x.access.dims)]
     return reshape(result, dims) if keep else result
 

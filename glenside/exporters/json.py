@@ -188,6 +188,7 @@ _KINDS: dict[Kind, tuple[str, Callable[[Any], bool]]] = {
     Kind.NUMBER: ("a number as a string", _is_text),
     Kind.DTYPE: ("the name of a dtype", _is_text),
     Kind.COMPUTE: ("a compute type as a string", _is_text),
+    Kind.TEXT: ("a string", _is_text),
     Kind.TENSOR: ("the name of a tensor", _is_text),
 }
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from glenside.builder.pointwise import cast
 from glenside.importers.onnx.node import Node
-from glenside.importers.onnx.operators.pointwise import cast
 from glenside.importers.onnx.registry import onnx_operator
 from glenside.importers.onnx.tensors import dtype_name
 from glenside.ir.errors import BadInput

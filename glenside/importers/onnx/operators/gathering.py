@@ -6,7 +6,7 @@ import numpy as np
 
 from glenside.builder.indexing import gather_elements, gather_nd, iota
 from glenside.builder.layout import gather, reshape, slice_axis, transpose
-from glenside.builder.pointwise import add, compare, select, subtract
+from glenside.builder.pointwise import add, cast, compare, select, subtract
 from glenside.importers.onnx.node import Node, normal_axis
 from glenside.importers.onnx.registry import onnx_operator
 from glenside.ir.errors import BadInput
@@ -94,7 +94,7 @@ def one_hot(node: Node) -> Term:
         raise BadInput(f"input 2 requires two values, off and on, got {values.access}")
     rank, count = indices.access.rank + 1, int(depth[0])
     axis = normal_axis(node.integer("axis", -1), rank, "attribute axis")
-    wanted = build("cast", indices, "int64")
+    wanted = cast(indices, "int64")
     wanted = reshape(wanted, (*indices.access.dims[:axis], 1, *indices.access.dims[axis:]))
     below = compare("lt", wanted, build("full", (), 0, "int64"))
     wanted = select(below, add(wanted, build("full", (), count, "int64")), wanted)
@@ -104,7 +104,7 @@ def one_hot(node: Node) -> Term:
 
 @onnx_operator("ReverseSequence")
 def reversed_sequences(node: Node) -> Term:
-    x, lengths = node.term(0), build("cast", node.term(1), "int64")
+    x, lengths = node.term(0), cast(node.term(1), "int64")
     rank = x.access.rank
     batch, time = node.axis("batch_axis", 1, rank), node.axis("time_axis", 0, rank)
     if {batch, time} != {0, 1}:

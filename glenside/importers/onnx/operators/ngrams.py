@@ -8,7 +8,7 @@ import numpy as np
 
 from glenside.builder.indexing import scatter_nd
 from glenside.builder.layout import concatenate, reshape, split_at, transpose
-from glenside.builder.pointwise import add, compare, multiply
+from glenside.builder.pointwise import add, cast, compare, multiply
 from glenside.builder.windows import windows
 from glenside.importers.onnx.node import Node
 from glenside.importers.onnx.operators.layout import required
@@ -30,7 +30,7 @@ def vectorized(node: Node) -> Term:
     found = concatenate(counts, 1) if counts else build("full", (rows.access.dims[0], 0), 0, "int64")
     if not columns or min(columns) < 0 or len(columns) != found.access.dims[1]:
         raise BadInput(f"attribute ngram_indexes requires a column for each of {found.access.dims[1]}, got {columns}")
-    scores = build("cast", found if mode != "IDF" else compare("gt", found, build("full", (), 0, "int64")), "float32")
+    scores = cast(found if mode != "IDF" else compare("gt", found, build("full", (), 0, "int64")), "float32")
     weights = node.numbers("weights")
     if mode != "TF" and weights is not None:
         if len(weights) != len(columns):
@@ -61,7 +61,7 @@ def _counts(node: Node, rows: Term, pool: Array) -> Term:
     for apart in _distances(n, node.integer("max_skip_count", 0), length) if shortest <= n <= longest and grams else ():
         seen = windows(split_at(rows, 1), (n,), (1,), (apart,))
         equal = compare("eq", reshape(seen, (batch, seen.access.dims[1], 1, n)), wanted)
-        whole = build("cast", split_at(build("compute", "reduce-min", split_at(equal, 3)), 0), "int64")
+        whole = cast(build("compute", "reduce-min", split_at(equal, 3)), "int64")
         total = add(total, split_at(build("compute", "reduce-sum", split_at(transpose(whole, (0, 2, 1)), 2)), 0))
     return total
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from glenside.builder import pointwise
 from glenside.builder.layout import broadcast, channel_vector, pad, reshape, split_at, transpose
-from glenside.builder.pointwise import add, combine, divide, filled, mean_from, multiply, standardized, subtract
+from glenside.builder.pointwise import add, cast, combine, divide, filled, mean_from, multiply, standardized, subtract
 from glenside.builder.windows import powers, root, windows
 from glenside.importers.onnx.node import Node
 from glenside.importers.onnx.registry import onnx_operator
@@ -18,11 +18,6 @@ from glenside.ir.term import Term, build
 
 EPSILON = float(np.float32(1e-5))
 """What ONNX adds to variances unless it is told otherwise; its attributes are float32."""
-
-
-def in_dtype(x: Term, dtype: str) -> Term:
-    """x in another dtype."""
-    return x if x.access.dtype == dtype else build("cast", x, dtype)
 
 
 @onnx_operator("BatchNormalization")
@@ -45,9 +40,9 @@ def normalized_batch(node: Node, x: Term, parameters: list[Term]) -> list[Term]:
         running = [moved(node, old, new) for old, new in zip((mean, var), current, strict=True)]
         mean, var = current
     dtype = max((t.access.dtype for t in (x, gamma, mean)), key=lambda name: np.dtype(name).itemsize)
-    wide, gamma, beta, mean, var = (in_dtype(t, dtype) for t in (x, gamma, beta, mean, var))
+    wide, gamma, beta, mean, var = (cast(t, dtype) for t in (x, gamma, beta, mean, var))
     y = pointwise.batch_norm(wide, gamma, beta, mean, var, epsilon(node))
-    return [in_dtype(y, x.access.dtype), *running]
+    return [cast(y, x.access.dtype), *running]
 
 
 def is_training(node: Node) -> bool:
@@ -63,7 +58,7 @@ def is_training(node: Node) -> bool:
 
 def statistics(x: Term) -> tuple[Term, Term]:
     """The mean and the variance of each channel of ()(N C d..), in float32 at least."""
-    wide = in_dtype(x, "float32") if x.access.dtype == "float16" else x
+    wide = cast(x, "float32") if x.access.dtype == "float16" else x
     rows = transpose(wide, (1, 0, *range(2, x.access.rank)))
     mean = mean_from(rows, 1)
     centred = subtract(rows, mean)
@@ -75,7 +70,7 @@ def moved(node: Node, old: Term, new: Term) -> Term:
     """A running statistic after one more batch."""
     momentum = node.number("momentum", float(np.float32(0.9)))
     kept = multiply(old, filled(old, momentum))
-    return add(kept, multiply(in_dtype(new, old.access.dtype), filled(old, 1 - momentum)))
+    return add(kept, multiply(cast(new, old.access.dtype), filled(old, 1 - momentum)))
 
 
 @onnx_operator("InstanceNormalization")
@@ -90,9 +85,9 @@ def group_normalization(node: Node) -> Term:
     dims, groups = x.access.dims, node.integer("num_groups", 0)
     if len(dims) < 2 or groups < 1 or dims[1] % groups:
         raise BadInput(f"attribute num_groups requires a divisor of the channels of {x.access}, got {groups}")
-    wide = in_dtype(x, stage_dtype(node)) if node.version >= 21 else x
+    wide = cast(x, stage_dtype(node)) if node.version >= 21 else x
     y, _, _ = standardized(reshape(wide, (dims[0], groups, prod(dims[1:]) // groups)), 2, epsilon(node))
-    y = in_dtype(y, x.access.dtype)
+    y = cast(y, x.access.dtype)
     y = reshape(y, dims) if node.version >= 21 else y  # before, scale and bias were of groups
     return reshape(add(multiply(y, channel_vector(scale, y)), channel_vector(bias, y)), dims)
 
@@ -110,8 +105,8 @@ def epsilon(node: Node) -> float:
 def layer_normalization(node: Node) -> list[Term]:
     x, bias = node.term(0), node.optional(2)
     axis = node.axis("axis", -1, x.access.rank)
-    y, mean, deviation = standardized(in_dtype(x, stage_dtype(node)), axis, epsilon(node))
-    y = in_dtype(y, x.access.dtype)
+    y, mean, deviation = standardized(cast(x, stage_dtype(node)), axis, epsilon(node))
+    y = cast(y, x.access.dtype)
     y = multiply(y, broadcast(node.term(1), x.access.dims))
     y = y if bias is None else add(y, broadcast(bias, x.access.dims))
     return [y, mean, divide(filled(deviation, 1), deviation)]
@@ -120,10 +115,10 @@ def layer_normalization(node: Node) -> list[Term]:
 @onnx_operator("RMSNormalization")
 def rms_normalization(node: Node) -> Term:
     x = node.term(0)
-    wide = in_dtype(x, stage_dtype(node))
+    wide = cast(x, stage_dtype(node))
     mean = mean_from(multiply(wide, wide), node.axis("axis", -1, x.access.rank))
     y = divide(wide, pointwise.compute("sqrt", add(mean, filled(mean, epsilon(node)))))
-    return multiply(in_dtype(y, x.access.dtype), broadcast(node.term(1), x.access.dims))
+    return multiply(cast(y, x.access.dtype), broadcast(node.term(1), x.access.dims))
 
 
 @onnx_operator("LpNormalization")
@@ -137,7 +132,7 @@ def lp_normalization(node: Node) -> Term:
     dims = x.access.dims
     norm = root(reshape(sums, (*dims[:axis], 1, *dims[axis + 1 :])), p)
     zero = combine("(compare eq)", norm, filled(norm, 0))
-    return divide(x, add(norm, build("cast", zero, x.access.dtype)))  # 0 / 1 where all elements are 0
+    return divide(x, add(norm, cast(zero, x.access.dtype)))  # 0 / 1 where all elements are 0
 
 
 LRN_NUMBERS = {"alpha": float(np.float32(1e-4)), "beta": 0.75, "bias": 1.0}

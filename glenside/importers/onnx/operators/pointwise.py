@@ -8,10 +8,11 @@ import numpy as np
 
 from glenside.builder import pointwise
 from glenside.builder.layout import common_dims, reshape
+from glenside.builder.pointwise import cast
 from glenside.importers.onnx.node import Node
 from glenside.importers.onnx.registry import onnx_operator
 from glenside.ir.errors import BadInput
-from glenside.ir.term import Term, build
+from glenside.ir.term import Term
 from glenside.ir.types import FLOATS, INTEGERS
 
 FUNCTIONS = {
@@ -146,10 +147,6 @@ def _simple_power(x: Term, exponent: float) -> Term | None:
     if exponent == 3:
         return pointwise.multiply(pointwise.multiply(x, x), x)
     return None
-
-
-def cast(x: Term, dtype: str) -> Term:
-    return x if x.access.dtype == dtype else build("cast", x, dtype)
 
 
 @onnx_operator("BitShift")

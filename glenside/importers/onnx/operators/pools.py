@@ -10,6 +10,7 @@ import numpy as np
 from glenside.builder import windows as pooling
 from glenside.builder.indexing import scatter_nd
 from glenside.builder.layout import pad_or_crop, reshape, split_at
+from glenside.builder.pointwise import cast
 from glenside.importers.onnx.node import Node
 from glenside.importers.onnx.registry import onnx_operator
 from glenside.importers.onnx.tables import require_table
@@ -64,7 +65,7 @@ def max_pool(node: Node) -> list[Term]:
     if not node.wants(1):
         return [largest]
     if np.dtype(x.access.dtype).kind in "iu":  # their lowest value may be an element too: padding must be below it
-        x = build("cast", x, "int32")
+        x = cast(x, "int32")
     positions = pooling.largest_positions(
         x,
         windows.kernel,

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from glenside.builder.layout import broadcast, gather, transpose
-from glenside.builder.pointwise import select
-from glenside.builder.quantization import cast, rounded
+from glenside.builder.pointwise import cast, select
+from glenside.builder.quantization import rounded
 from glenside.builder.sampling import repeat, weighted_elements
 from glenside.importers.onnx.interpolation import (
     ROUNDINGS,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from glenside.builder.indexing import iota, scatter_elements, scatter_nd
 from glenside.builder.layout import concatenate, reshape, slice_axis, transpose
-from glenside.builder.pointwise import add, divide, multiply, subtract
+from glenside.builder.pointwise import add, cast, divide, multiply, subtract
 from glenside.importers.onnx.node import Node
 from glenside.importers.onnx.operators.gathering import check_indices
 from glenside.importers.onnx.registry import onnx_operator
@@ -50,7 +50,7 @@ def written(node: Node) -> Term:
         return concatenate([update, slice_axis(cache, axis, length, size)], axis)
     if start.access.dims != (batch,):
         raise BadInput(f"input 2 requires {batch} indices, got {start.access}")
-    places = add(reshape(build("cast", start, "int64"), (batch, 1)), iota(length, 1, 2))
+    places = add(reshape(cast(start, "int64"), (batch, 1)), iota(length, 1, 2))
     if mode == "circular":
         turn = build("full", (), size, "int64")
         places = subtract(places, multiply(divide(places, turn), turn))

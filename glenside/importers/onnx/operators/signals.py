@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from glenside.builder.layout import pad, reshape, slice_axis, transpose
-from glenside.builder.pointwise import multiply
-from glenside.builder.quantization import cast
+from glenside.builder.pointwise import cast, multiply
 from glenside.importers.onnx.node import Node, normal_axis
 from glenside.importers.onnx.positions import float_dtype
 from glenside.importers.onnx.registry import onnx_operator

@@ -9,7 +9,7 @@ import numpy as np
 
 from glenside.builder.indexing import iota
 from glenside.builder.layout import flip, gather, pad, reshape, slice_axis, strided, surround
-from glenside.builder.pointwise import add, compare, filled, multiply, select, subtract
+from glenside.builder.pointwise import add, cast, compare, filled, multiply, select, subtract
 from glenside.importers.onnx.node import Node
 from glenside.importers.onnx.operators.layout import distinct_axes, numbers, required
 from glenside.importers.onnx.registry import onnx_operator
@@ -154,7 +154,7 @@ def triangle(node: Node) -> Term:
         raise BadInput(f"input 0 requires at least two axes, got {x.access}")
     *_, rows, columns = x.access.dims
     given = node.optional(1)
-    diagonal = build("full", (), 0, "int64") if given is None else build("cast", given, "int64")
+    diagonal = build("full", (), 0, "int64") if given is None else cast(given, "int64")
     if diagonal.access.size != 1:
         raise BadInput(f"input 1 requires one number, got {diagonal.access}")
     offset = subtract(iota(columns, 1, 2), iota(rows, 0, 2))
@@ -191,10 +191,6 @@ def counted(node: Node) -> Term:
     dtype = values[0].dtype.name
     computed = dtype_name(node.integer("stash_type", 1)) if dtype == "float16" else dtype
     places = build("iota", max(0, count), computed)
-    first, width = (_cast(reshape(node.term(i), ()), computed) for i in (0, 2))
+    first, width = (cast(reshape(node.term(i), ()), computed) for i in (0, 2))
     steps = places if step == 1 else multiply(places, width)
-    return _cast(steps if start == 0 else add(steps, first), dtype)
-
-
-def _cast(x: Term, dtype: str) -> Term:
-    return x if x.access.dtype == dtype else build("cast", x, dtype)
+    return cast(steps if start == 0 else add(steps, first), dtype)
