@@ -26,6 +26,8 @@ from glenside.commands.options import (
     NoCheck,
     Nodes,
     Objective,
+    Opaque,
+    OpenDims,
     Output,
     Parameters,
     Seconds,
@@ -61,6 +63,8 @@ def tensorize(
     output: Output = None,
     shapes: Shapes = None,
     shape: Shape = None,
+    dims: OpenDims = None,
+    allow_opaque: Opaque = False,
     weights: Weights = None,
     parameters: Parameters = None,
     blocking: Blocking = "loops",
@@ -80,7 +84,7 @@ def tensorize(
     on = machine(array, target, objective, max_rows, max_weight_growth)
     writable(json_path, output)
     limits = limits_of(node_limit, time_limit, iter_limit, memory_limit)
-    load = loader(source, shapes, shape, weights, parameters, seed)
+    load = loader(source, shapes, shape, weights, parameters, seed, dims=dims, allow_opaque=allow_opaque)
     how: dict[str, Any] = {"blocking": blocking, "mapping": mapping, "method": method, "explain": explain}
     how["extract_seconds"] = extract_seconds
     result = run(load, on, limits=limits, seed=seed, verify=not no_check, cached=not no_cache, **how)
@@ -91,7 +95,7 @@ def tensorize(
     if json_path is not None:
         write_json(result.report.as_dict(), json_path)
     if output is not None:
-        save_program(result.program, output)
+        save_program(result.program, output, seed)
     _finish(result, checked=not no_check)
 
 
@@ -106,6 +110,8 @@ def optimize(
     output: Output = None,
     shapes: Shapes = None,
     shape: Shape = None,
+    dims: OpenDims = None,
+    allow_opaque: Opaque = False,
     weights: Weights = None,
     parameters: Parameters = None,
     blocking: Blocking = "loops",
@@ -125,7 +131,7 @@ def optimize(
     on = machine(array, target, objective, max_rows, max_weight_growth)
     writable(output)
     limits = limits_of(node_limit, time_limit, iter_limit, memory_limit)
-    load = loader(source, shapes, shape, weights, parameters, seed)
+    load = loader(source, shapes, shape, weights, parameters, seed, dims=dims, allow_opaque=allow_opaque)
     if emit == "typed":
         print_or_write(typed_text(load()), output)
         return
@@ -144,7 +150,7 @@ def optimize(
     else:
         from glenside.folding import fold
 
-        save_program(fold(result.program) if emit == "folded" else result.program, output or "-")
+        save_program(fold(result.program) if emit == "folded" else result.program, output or "-", seed)
     _finish(result, checked=emit != "egraph")
 
 
@@ -159,6 +165,8 @@ def compare(
     json_path: JsonFile = None,
     shapes: Shapes = None,
     shape: Shape = None,
+    dims: OpenDims = None,
+    allow_opaque: Opaque = False,
     parameters: Parameters = None,
     seed: Seed = 0,
     no_check: NoCheck = False,
@@ -171,7 +179,7 @@ def compare(
     writable(json_path, plot)
     if plot is not None:
         plot_ending(plot)
-    load = loader(source, shapes, shape, None, parameters, seed)
+    load = loader(source, shapes, shape, None, parameters, seed, dims=dims, allow_opaque=allow_opaque)
     result = run(load, on, seed=seed, verify=not no_check, cached=not no_cache)
     if json_path != "-":
         from glenside.table import print_comparison

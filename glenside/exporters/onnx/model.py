@@ -12,9 +12,9 @@ import numpy as np
 import glenside
 from glenside.exporters.onnx.emitter import Emitter, Function
 from glenside.exporters.onnx.graph import Graph, Node, Value
-from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
 from glenside.ir.program import Program
+from glenside.packages import import_onnx
 
 if TYPE_CHECKING:
     import onnx
@@ -37,15 +37,6 @@ def inline(tensor: Any, array: Array) -> None:
 def little_endian(array: Array) -> Array:
     """The array as files hold it."""
     return np.ascontiguousarray(array, array.dtype.newbyteorder("<"))
-
-
-def import_onnx() -> Any:
-    """The package, which is optional. Raises BadInput."""
-    try:
-        import onnx
-    except ImportError:
-        raise BadInput("ONNX files require the package onnx: pip install 'glenside[onnx]'") from None
-    return onnx
 
 
 def model_of(program: Program, emit: Emitter, outputs: Mapping[str, Value], store: Store = inline) -> onnx.ModelProto:

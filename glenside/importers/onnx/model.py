@@ -21,6 +21,7 @@ from glenside.ir.operand import Array
 from glenside.ir.operators.requirements import spelled
 from glenside.ir.program import Program
 from glenside.ir.term import Term, build
+from glenside.packages import import_onnx
 
 Shapes = Mapping[str, Sequence[int]]
 Composed = Array | Sequence[Array] | None
@@ -51,7 +52,7 @@ def load_onnx(
 
 def read_model(path: str | os.PathLike[str]) -> Any:
     """The ModelProto of a file, its external data left where they are. Raises BadInput."""
-    import onnx
+    onnx = import_onnx()
     from google.protobuf.message import DecodeError
 
     model = onnx.ModelProto()
