@@ -22,6 +22,7 @@ _EXPORTS = {
     "Snapshot": "glenside.egraph.snapshot",
     "ConvolutionUnit": "glenside.targets",
     "SystolicArray": "glenside.targets",
+    "check_onnxruntime": "glenside.check.onnxruntime",
     "evaluate": "glenside.ir.interpreter",
     "fold": "glenside.folding",
     "export_onnx": "glenside.exporters.onnx",
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from glenside.builder import Builder as Builder
     from glenside.cache import Cache as Cache
     from glenside.check import CheckReport as CheckReport
+    from glenside.check.onnxruntime import check_onnxruntime as check_onnxruntime
     from glenside.egraph.saturation import Limits as Limits
     from glenside.egraph.snapshot import Snapshot as Snapshot
     from glenside.exporters.onnx import export_onnx as export_onnx

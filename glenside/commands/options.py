@@ -49,7 +49,10 @@ Method = Annotated[str, typer.Option("--extract", help="How to extract: auto, gr
 ExtractSeconds = Annotated[float, typer.Option("--extract-time-limit", help="Most seconds of exact extraction.")]
 Explain = Annotated[bool, typer.Option("--explain", help="Trace which rules made each mapping.")]
 NoCache = Annotated[bool, typer.Option("--no-cache", help="Neither read nor write the cache of answers.")]
-NoCheck = Annotated[bool, typer.Option("--no-check", help="Leave out the check.")]
+CheckIn = Annotated[
+    str, typer.Option("--check", help="exact, or onnxruntime: that one too, on the ONNX files of both programs.")
+]
+NoCheck = Annotated[bool, typer.Option("--no-check", help="Leave out the exact check.")]
 
 
 def machine(
