@@ -10,6 +10,7 @@ import typer
 from glenside.commands.options import Opaque, OpenDims, Parameters, Seed, Shape, Shapes, Source, Weights
 from glenside.commands.output import writable
 from glenside.ir.errors import BadInput
+from glenside.ir.names import one_line
 from glenside.sources import loader, pair
 
 
@@ -69,7 +70,7 @@ def check(
     from glenside.mapping import product_sizes
 
     program = loader(source, shapes, shape, None, parameters, 0, dims=dims, allow_opaque=allow_opaque)()
-    print(f"{program.name}: {program.term.type}")
+    print(f"{one_line(program.name)}: {program.term.type}")
     for name, product in program.layers.items():
         sizes = product_sizes(product)
-        print(f"  {name}: {sizes.groups} x {sizes.m} x {sizes.k} x {sizes.n}")
+        print(f"  {one_line(name)}: {sizes.groups} x {sizes.m} x {sizes.k} x {sizes.n}")

@@ -23,8 +23,8 @@ def literal(value: Attribute) -> str:
     if isinstance(value, Tensor):
         return literal(value.name)
     if isinstance(value, str):
-        # egglog takes every character as it is, and knows few of the escapes that JSON has.
-        return '"{}"'.format(value.replace("\\", "\\\\").replace('"', '\\"'))
+        # egglog takes every character as it is, and knows few of the escapes that JSON has. A line is an action here.
+        return '"{}"'.format(value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n"))
     if isinstance(value, Dims):
         return f"(vec-of {' '.join(map(str, value))})" if value else "(vec-empty)"
     return str(value)
