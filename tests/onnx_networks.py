@@ -63,6 +63,32 @@ LIGHT = sorted((Path(onnx.__file__).parent / "backend" / "test" / "data" / "ligh
 """Networks of the onnx package, whole, with made-up weights."""
 
 
+def weighted(path: Path) -> onnx.ModelProto:
+    """A network of the onnx package with random weights: its own are one number, which hides what is rearranged.
+
+    A softmax at the end is left out: it makes 0 and 1 of what comes before it.
+    """
+    model, random = onnx.load(path), np.random.default_rng(0)
+    shapes = {tensor.name: onnx.numpy_helper.to_array(tensor) for tensor in model.graph.initializer}
+    nodes = []
+    last = model.graph.node[-1]
+    if last.op_type == "Softmax":
+        model.graph.output[0].name = last.input[0]
+    for node in model.graph.node:
+        if node.op_type != "ConstantOfShape":
+            nodes += [node] if node is not last or last.op_type != "Softmax" else []
+            continue
+        dims = shapes[node.input[0]]
+        if len(dims) == 1:
+            value = random.uniform(0.5, 1.5, dims)
+        else:
+            value = random.standard_normal(dims, np.float32) * np.float32((2 / np.prod(dims[1:])) ** 0.5)
+        model.graph.initializer.append(onnx.numpy_helper.from_array(value.astype(np.float32), node.output[0]))
+    del model.graph.node[:]
+    model.graph.node.extend(nodes)
+    return model
+
+
 def small(name: str) -> onnx.ModelProto:
     """The small network of that name."""
     network = NETWORKS[name]

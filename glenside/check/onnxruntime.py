@@ -26,7 +26,7 @@ from glenside.ir.program import Program
 from glenside.ir.types import FLOATS, Dims, Tensor
 from glenside.packages import import_onnx, import_onnxruntime
 
-TOLERANCE = {"float16": 2e-2, "float32": 1e-3, "float64": 1e-3}
+TOLERANCE = {"float16": 2e-2, "float32": 1e-4, "float64": 1e-4}
 """How far elements may be apart, relative to the largest magnitude of the original's output, by its dtype.
 
 Runtimes have functions in float32 that are good to some 1e-7, and sums add up their errors; a float64 output may come
