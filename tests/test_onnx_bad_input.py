@@ -20,6 +20,7 @@ from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 from glenside.importers.onnx import load_onnx, program_of_model  # noqa: E402
 from glenside.ir.errors import BadInput  # noqa: E402
 from glenside.ir.interpreter import evaluate  # noqa: E402
+from glenside.ir.text import parse, print_program  # noqa: E402
 
 FLOAT = TensorProto.FLOAT
 
@@ -190,6 +191,12 @@ def test_sizes_that_do_not_fit(arguments: dict[str, Any], words: str) -> None:
     assert words in refusal(model(node("Relu"), inputs=[info("x", ("batch", 3))]), **arguments)
 
 
+def test_a_shape_is_for_inputs_without_a_value_only() -> None:
+    made = model(node("Add", "x,w"), inputs=[info("x"), info("w")], initializer=[tensor(raw_data=bytes(24))])
+    assert refusal(made, shapes={"w": (2, 3)}) == "a shape is given for w, but the inputs of the model are x"
+    assert list(program_of_model(made).inputs) == ["x"]
+
+
 def test_inputs_that_are_no_tensors_of_numbers() -> None:
     sequence = helper.make_tensor_sequence_value_info("x", FLOAT, None)
     assert refusal(model(node("Relu"), inputs=[sequence])) == "input x requires a tensor, got sequence"
@@ -283,6 +290,7 @@ def test_names_with_other_characters_are_kept_and_shown_on_one_line() -> None:
     made = model(node("Relu", name), inputs=[info(name)])
     program = program_of_model(made)
     assert list(program.inputs) == [name]
+    assert parse(print_program(program)).term is program.term
     missing = refusal(model(node("Relu", name + "!", name=name)))
     assert "requires " in missing
 
