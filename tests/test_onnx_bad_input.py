@@ -20,6 +20,7 @@ from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 from glenside.importers.onnx import load_onnx, program_of_model  # noqa: E402
 from glenside.ir.errors import BadInput  # noqa: E402
 from glenside.ir.interpreter import evaluate  # noqa: E402
+from glenside.ir.text import parse, print_program  # noqa: E402
 
 FLOAT = TensorProto.FLOAT
 
@@ -110,10 +111,16 @@ def test_opsets_that_are_not_known(version: int, got: str) -> None:
     assert message == f"requires an opset from 1 to {onnx.defs.onnx_opset_version()}, {got}"
 
 
+def test_opsets_of_other_domains_are_numbers_too() -> None:
+    made = model(node("Relu"), domains=["own"])
+    made.opset_import[1].version = 1 << 60
+    assert refusal(made).startswith('requires an opset of the domain "own" from 1 to 2147483647, got 1152')
+
+
 def test_opsets_that_are_missing_or_several() -> None:
     made = model(node("Relu"))
     made.opset_import.append(helper.make_opsetid("ai.onnx", 9))
-    assert "one opset for the domain 'ai.onnx'" in refusal(made)
+    assert refusal(made) == "requires one opset, got 17 and 9"
     del made.opset_import[:]
     assert refusal(made) == "requires an opset, got none"
     made.opset_import.append(helper.make_opsetid("other", 1))
@@ -161,7 +168,7 @@ def test_open_dims_are_named_with_what_fixes_them() -> None:
     assert message == "input x has open dimensions, axis 2 (width); --dim width=1 fixes them"
     assert str(program_of_model(open_, dims={"batch": 2, "width": 5}).term.type) == "()(2 3 5) float32"
     nameless = model(node("Relu"), inputs=[info("x", (None, 3))])
-    assert refusal(nameless) == "input x has open dimensions, axis 0; --shape x=.. fixes them"
+    assert refusal(nameless) == "input x has open dimensions, axis 0; --shape x=1,3 fixes them"
     assert str(program_of_model(nameless, shapes={"x": (4, 3)}).term.type) == "()(4 3) float32"
     shapeless = model(node("Relu"), inputs=[info("x", None)])
     assert "input x has no shape; --shape x=" in refusal(shapeless)
@@ -184,6 +191,12 @@ def test_sizes_that_do_not_fit(arguments: dict[str, Any], words: str) -> None:
     assert words in refusal(model(node("Relu"), inputs=[info("x", ("batch", 3))]), **arguments)
 
 
+def test_a_shape_is_for_inputs_without_a_value_only() -> None:
+    made = model(node("Add", "x,w"), inputs=[info("x"), info("w")], initializer=[tensor(raw_data=bytes(24))])
+    assert refusal(made, shapes={"w": (2, 3)}) == "a shape is given for w, but the inputs of the model are x"
+    assert list(program_of_model(made).inputs) == ["x"]
+
+
 def test_inputs_that_are_no_tensors_of_numbers() -> None:
     sequence = helper.make_tensor_sequence_value_info("x", FLOAT, None)
     assert refusal(model(node("Relu"), inputs=[sequence])) == "input x requires a tensor, got sequence"
@@ -203,12 +216,12 @@ def test_inputs_that_are_no_tensors_of_numbers() -> None:
     ("bad", "words"),
     [
         (node("Frobnicate"), "the operator Frobnicate of version 17 has no meaning here"),
-        (node(""), "has no meaning here"),
+        (node(""), "requires the name of an operator, got none"),
         (node("Add", "x"), "requires 2 inputs, got 1"),
         (node("Relu", "x,x"), "requires 1 input, got 2"),
         (node("Add", "x,"), "input 1 is required, got an empty name"),
         (node("Relu", ""), "input 0 is required, got an empty name"),
-        (node("Relu", "x", "y,z"), "has at most 1 outputs, got 2"),
+        (node("Relu", "x", "y,z"), "has at most 1 output, got 2"),
         (node("Not"), "input 0 requires bool, got float32"),
         (node("Gather", "x,x"), "input 1 requires int32 or int64, got float32"),
         (node("Add", "x,n"), "input 1 requires float32 as the inputs before it, got int64"),
@@ -221,7 +234,7 @@ def test_inputs_that_are_no_tensors_of_numbers() -> None:
         (node("Relu", alpha=1.0), "has no attribute alpha; it has none"),
         (node("LeakyRelu", alpha=1), "attribute alpha requires a number with a fraction, got a whole number, 1"),
         (node("Constant", "", value=1.0), "attribute value requires a tensor, got a number with a fraction, 1.0"),
-        (node("Relu", domain="other"), "a node of the domain 'other' requires that the model imports its opset"),
+        (node("Relu", domain="other"), 'a node of the domain "other" requires that the model imports its opset'),
     ],
 )
 def test_nodes_that_are_not_what_onnx_says(bad: Any, words: str) -> None:
@@ -277,6 +290,7 @@ def test_names_with_other_characters_are_kept_and_shown_on_one_line() -> None:
     made = model(node("Relu", name), inputs=[info(name)])
     program = program_of_model(made)
     assert list(program.inputs) == [name]
+    assert parse(print_program(program)).term is program.term
     missing = refusal(model(node("Relu", name + "!", name=name)))
     assert "requires " in missing
 

@@ -12,6 +12,7 @@ from math import prod
 from glenside.builder.layout import broadcast, common_dims, diagonal, reshape, transpose
 from glenside.builder.pointwise import multiply
 from glenside.builder.reductions import reduce_axes
+from glenside.ir.names import shortened
 from glenside.ir.operator import require
 from glenside.ir.term import Term, build
 from glenside.ir.types import Dims
@@ -43,15 +44,15 @@ def einsum(equation: str, operands: Sequence[Term], matmul: Product) -> Term:
     Raises TypeMismatch for an equation that cannot be read, or does not fit the operands.
     """
     text, arrow, output = equation.replace(" ", "").partition("->")
-    texts = text.split(",")
-    require(len(texts) == len(operands), "einsum", f"{len(operands)} operands in the equation", equation)
-    parts = [_Labelled(x, _labels(t, x.access.rank, equation)) for t, x in zip(texts, operands, strict=True)]
+    texts, shown = text.split(","), shortened(equation)
+    require(len(texts) == len(operands), "einsum", f"{len(operands)} operands in the equation", shown)
+    parts = [_Labelled(x, _labels(t, x.access.rank, shown)) for t, x in zip(texts, operands, strict=True)]
     used = [label for part in parts for label in part.labels]
     ellipsis = sorted({label for label in used if len(label) > 1}, key=lambda label: -int(label[3:]))
     if arrow:
-        result = _labels(output, len(output.replace("...", "")) + ("..." in output) * len(ellipsis), equation)
+        result = _labels(output, len(output.replace("...", "")) + ("..." in output) * len(ellipsis), shown)
         fits = len(set(result)) == len(result) and set(result) <= set(used)
-        require(fits, "einsum", "labels of the result that are different, and those of operands", equation)
+        require(fits, "einsum", "labels of the result that are different, and those of operands", shown)
     else:
         result = (*ellipsis, *sorted(label for label, count in Counter(used).items() if count == 1 == len(label)))
     sizes = _sizes(parts)
@@ -62,14 +63,14 @@ def einsum(equation: str, operands: Sequence[Term], matmul: Product) -> Term:
     return broadcast(alone.ordered(result), [sizes[label] for label in result])
 
 
-def _labels(text: str, rank: int, equation: str) -> tuple[str, ...]:
+def _labels(text: str, rank: int, shown: str) -> tuple[str, ...]:
     found = _OPERAND.fullmatch(text)
     if found is None:
-        require(False, "einsum", "letters and at most one ellipsis for each operand", equation)
+        require(False, "einsum", "letters and at most one ellipsis for each operand", shown)
         return ()
     before, ellipsis, after = found.group(1), found.group(2), found.group(3) or ""
     more = rank - len(before) - len(after)
-    require(more >= 0 if ellipsis else more == 0, "einsum", f"{rank} labels for an operand of {rank} axes", equation)
+    require(more >= 0 if ellipsis else more == 0, "einsum", f"{rank} labels for an operand of {rank} axes", shown)
     return (*before, *(f"...{i}" for i in reversed(range(more))), *after)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from glenside.builder.layout import broadcast, gather, reshape, split_at, transpose
+from glenside.builder.layout import broadcast, reshape, split_at, transpose
 from glenside.builder.pointwise import multiply
 from glenside.ir.operator import require
 from glenside.ir.term import Term, build
@@ -23,26 +23,15 @@ def repeat(x: Term, counts: Sequence[int]) -> Term:
     return reshape(repeated, [n * count for n, count in zip(dims, counts, strict=True)])
 
 
-def weighted_rows(table: Term, indices: Term, weights: Term) -> Term:
-    """Weighted sums of rows of a table: ()(V C) at indices ()(S.. T) with weights ()(S.. T) -> ()(S.. C)."""
-    dims = _checked("weighted rows", table, indices, weights)
-    rank = len(dims)
-    found = transpose(gather(table, indices), (*range(rank - 1), rank, rank - 1))
-    pairs = build("access-product", split_at(found, rank), split_at(weights, rank - 1), rank - 1)
-    return split_at(build("compute", "dot-product", pairs), 0)
+def weighted_elements(found: Term, weights: Term, kind: str = "reduce-sum") -> Term:
+    """Sums of weighted elements, ()(S.. T R..) with weights of ()(S.. T) -> ()(S.. R..); or another reduction of them.
 
-
-def largest_weighted_rows(table: Term, indices: Term, weights: Term) -> Term:
-    """The same, with the largest of the weighted elements in place of their sum."""
-    dims = _checked("largest weighted rows", table, indices, weights)
-    rank = len(dims)
-    weighted = multiply(gather(table, indices), reshape(weights, (*dims, 1)))
-    items = split_at(transpose(weighted, (*range(rank - 1), rank, rank - 1)), rank)
-    return split_at(build("compute", "reduce-max", items), 0)
-
-
-def _checked(name: str, table: Term, indices: Term, weights: Term) -> Sequence[int]:
-    fits = table.access.rank == 2 and indices.access.rank >= 1 and indices.access.dims == weights.access.dims
-    got = f"{table.access}, {indices.access} and {weights.access}"
-    require(fits, name, "a table of ()(V C), indices and weights of equal dims", got)
-    return indices.access.dims
+    This is elementwise: a product of so few elements for each result would be no work for a matrix unit.
+    """
+    dims, rank = weights.access.dims, found.access.rank
+    at = len(dims) - 1
+    fits = at >= 0 and found.access.dims[: at + 1] == dims
+    require(fits, "weighted elements", "weights of the leading axes", f"{found.access} and {weights.access}")
+    weighted = multiply(found, reshape(weights, (*dims, *(1 for _ in range(rank - len(dims))))))
+    moved = transpose(weighted, (*range(at), *range(at + 1, rank), at))
+    return split_at(build("compute", kind, split_at(moved, rank - 1)), 0)

@@ -58,6 +58,16 @@ def _text(name: str, value: bytes) -> str:
         raise BadInput(f"attribute {shortened(name)} requires UTF-8 text, got {value[:20]!r}") from None
 
 
+def encoded(name: str, value: Attribute, kind: int) -> Any:
+    """The AttributeProto of a value; `kind` says of which type a list without elements is. Raises BadInput."""
+    import onnx
+
+    try:
+        return onnx.helper.make_attribute(name, value, attr_type=kind if value == [] else None)
+    except (TypeError, ValueError) as error:
+        raise BadInput(f"attribute {shortened(name)} requires a value of a known type: {error}") from None
+
+
 def bound(attributes: Mapping[str, Attribute], given: Mapping[str, Attribute]) -> dict[str, Attribute]:
     """The attributes with references replaced by what the function was given; one that was not given is left out."""
     result: dict[str, Attribute] = {}

@@ -40,13 +40,15 @@ def check_model(model: Any) -> None:
 def _check_versions(opsets: Any) -> None:
     import onnx
 
-    newest, versions = onnx.defs.onnx_opset_version(), dict[str, int]()
+    versions: dict[str, int] = {}
     for opset in opsets:
         domain = plain_domain(opset.domain)
-        if not domain and not 1 <= opset.version <= newest:
-            raise BadInput(f"requires an opset from 1 to {newest}, got {opset.version}")
+        of = f" of the domain {shortened(domain, True)}" if domain else ""
+        newest = (1 << 31) - 1 if domain else onnx.defs.onnx_opset_version()
+        if not 1 <= opset.version <= newest:
+            raise BadInput(f"requires an opset{of} from 1 to {newest}, got {opset.version}")
         if versions.setdefault(domain, opset.version) != opset.version:
-            raise BadInput(f"requires one opset for the domain {domain or 'ai.onnx'!r}, got several")
+            raise BadInput(f"requires one opset{of}, got {versions[domain]} and {opset.version}")
 
 
 def _check_texts(model: Any) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from glenside.importers.onnx.attributes import Attribute, decoded
+from glenside.importers.onnx.attributes import Attribute, decoded, encoded
 from glenside.importers.onnx.checks import FunctionName, function_name
 from glenside.importers.onnx.node import Node
 from glenside.importers.onnx.tensors import element_type
@@ -78,8 +78,7 @@ def _bound(node: Node, proto: Any) -> Any:
         if not attribute.ref_attr_name:
             result.attribute.append(attribute)
         elif attribute.name in node.attributes:
-            value = node.attributes[attribute.name]
-            result.attribute.append(onnx.helper.make_attribute(attribute.name, value, attr_type=attribute.type))
+            result.attribute.append(encoded(attribute.name, node.attributes[attribute.name], attribute.type))
     return result
 
 

@@ -33,7 +33,10 @@ DEPTH = 64
 NODES = 100_000
 """Nodes of one model, those of functions and loops counted each time: a small file can ask for any number."""
 
-FAULTS = (ArithmeticError, AttributeError, LookupError, MemoryError, RuntimeError, TypeError, ValueError)
+FAULTS = (
+    *(ArithmeticError, AssertionError, AttributeError, LookupError),
+    *(MemoryError, RuntimeError, TypeError, ValueError),
+)
 """What a broken file provokes in numpy, in onnx and in us; the node is what its user can look at."""
 
 _SMALL = 1 << 16  # bytes of a constant that is worth comparing
@@ -217,6 +220,8 @@ class Scope:
         self.tally.nodes += 1
         if self.tally.nodes > NODES:
             raise BadInput(f"comes after {NODES} others, functions and loops unrolled; a model may have no more")
+        if not proto.op_type:
+            raise BadInput("requires the name of an operator, got none")
         domain = plain_domain(proto.domain)
         attributes = bound(attributes_of(proto), self.attributes)
         body = function_body(self.functions, proto)
@@ -254,13 +259,14 @@ class Scope:
             return self.call(body, node.inputs, node.attributes, node.name)
         if self.opaque:
             return black_box(node, proto)
-        name = f"{node.domain}.{node.op_type}" if node.domain else node.op_type
+        name = shortened(f"{node.domain}.{node.op_type}" if node.domain else node.op_type)
         raise BadInput(f"the operator {name} of version {node.version} has no meaning here; --allow-opaque keeps it")
 
     def version(self, domain: str) -> int:
         """The version of a domain's operators. Raises BadInput when the model imports none."""
         if domain not in self.versions:
-            raise BadInput(f"a node of the domain {domain or 'ai.onnx'!r} requires that the model imports its opset")
+            spelled = shortened(domain or "ai.onnx", True)
+            raise BadInput(f"a node of the domain {spelled} requires that the model imports its opset")
         return self.versions[domain]
 
     def call(

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from glenside.importers.onnx.tables import require_table
 from glenside.ir.operand import Array
 
 
@@ -74,7 +75,8 @@ ROUNDINGS: dict[str, Callable[[Array], Array]] = {
 
 
 def positions(axis: ResizedAxis, transformation: str) -> Array:
-    """Where each element of the resized axis stands on the axis itself."""
+    """Where each element of the resized axis stands on the axis itself. Raises BadInput when they are too many."""
+    require_table("the table of a resized axis", axis.resized)
     return TRANSFORMATIONS[transformation](axis, np.arange(axis.resized, dtype=np.float64))
 
 
@@ -110,9 +112,10 @@ class Kernel:
     exclude_outside: bool = False
 
     def taps(self, axis: ResizedAxis, x: Array) -> tuple[Array, Array]:
-        """Indices and weights, (positions, taps) each."""
+        """Indices and weights, (positions, taps) each. Raises BadInput when they are too many."""
         stretch = min(axis.scale, 1.0) if self.antialias else 1.0
         reach = int(np.ceil(self.radius / stretch))
+        require_table("the table of a resized axis", max(1, axis.resized), 2 * reach)
         indices = np.ceil(x)[:, None] + np.arange(-reach, reach)
         weights = self.weight((indices - x[:, None]) * stretch)
         if self.exclude_outside:

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from glenside.importers.onnx.attributes import encoded
 from glenside.importers.onnx.node import Node
 from glenside.importers.onnx.tensors import dtype_name, element_type
 from glenside.importers.onnx.values import Items, Value
@@ -104,8 +105,7 @@ def _bare(node: Node, proto: Any) -> Any:
         if not attribute.ref_attr_name:
             result.attribute.append(attribute)
         elif attribute.name in node.attributes:
-            value = node.attributes[attribute.name]
-            result.attribute.append(onnx.helper.make_attribute(attribute.name, value, attr_type=attribute.type))
+            result.attribute.append(encoded(attribute.name, node.attributes[attribute.name], attribute.type))
     for attribute in result.attribute:
         attribute.ClearField("doc_string")
     result.input.extend("" if value is None else f"i{i}" for i, value in enumerate(node.inputs))

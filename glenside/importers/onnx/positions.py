@@ -8,10 +8,11 @@ from functools import reduce
 
 import numpy as np
 
-from glenside.builder.layout import broadcast, gather, reshape, transpose
+from glenside.builder.indexing import gather_nd
+from glenside.builder.layout import broadcast, common_dims, reshape, stack, transpose
 from glenside.builder.pointwise import add, combine, compute, divide, multiply, select, subtract
 from glenside.builder.quantization import cast
-from glenside.builder.sampling import weighted_rows
+from glenside.builder.sampling import weighted_elements
 from glenside.importers.onnx.node import Node
 from glenside.ir.errors import BadInput
 from glenside.ir.term import Term, build
@@ -107,11 +108,9 @@ def require_elements(x: Term) -> None:
         raise BadInput(f"input 0 requires elements to sample, got {x.access}")
 
 
-def rows_of(x: Term) -> Term:
-    """()(N C d..) -> ()(N*d.. C), the elements of all channels at each place."""
-    rank, dims = x.access.rank, x.access.dims
-    moved = transpose(x, (0, *range(2, rank), 1))
-    return reshape(moved, (dims[0] * dims.drop(2).product(), dims[1]))
+def channels_last(x: Term) -> Term:
+    """()(N C d..) -> ()(N d.. C)."""
+    return transpose(x, (0, *range(2, x.access.rank), 1))
 
 
 def channels_first(y: Term) -> Term:
@@ -119,22 +118,10 @@ def channels_first(y: Term) -> Term:
     return transpose(y, (0, y.access.rank - 1, *range(1, y.access.rank - 1)))
 
 
-def in_batch(node: Node, x: Term, indices: Sequence[Term]) -> Term:
-    """Indices of each axis d.. of x, of ()(N ..) that broadcast to each other, as indices of `rows_of` x."""
-    n, sizes = x.access.dims[0], x.access.dims.drop(2)
-    flat = joined(sizes, indices)
-    starts = node.constant(np.arange(n) * sizes.product())
-    return add(reshape(starts, (n, *(1 for _ in flat.access.dims[1:]))), flat)
-
-
-def joined(sizes: Sequence[int], indices: Sequence[Term]) -> Term:
-    """Indices of several axes as one index in row-major order."""
-
-    def further(flat: Term, pair: tuple[int, Term]) -> Term:
-        size, index = pair
-        return add(multiply(flat, build("full", (), size, "int64")), index)
-
-    return reduce(further, zip(sizes[1:], indices[1:], strict=True), indices[0])
+def places(indices: Sequence[Term]) -> Term:
+    """Indices of several axes, which broadcast to each other, as places: ()(S..) each -> ()(S.. axes)."""
+    dims = common_dims("places", *(index.access.dims for index in indices))
+    return stack([broadcast(index, dims) for index in indices], -1)
 
 
 def apart(taps: Sequence[Term]) -> list[Term]:
@@ -149,18 +136,19 @@ def apart(taps: Sequence[Term]) -> list[Term]:
 def sampled(node: Node, x: Term, axes: Sequence[SampledAxis], positions: Sequence[Term], mode: str) -> Term:
     """x of ()(N C d..) between its elements, at positions of each axis, ()(N S..) -> ()(N C S..)."""
     dims = positions[0].access.dims
-    found = [axis.taps(node, at, mode) for axis, at in zip(axes, positions, strict=True)]
-    indices = in_batch(node, x, apart([index for index, _ in found]))
-    weights = reduce(multiply, apart([weight for _, weight in found]))
-    return channels_first(weighted_rows(rows_of(x), reshape(indices, (*dims, -1)), reshape(weights, (*dims, -1))))
+    taps = [axis.taps(node, at, mode) for axis, at in zip(axes, positions, strict=True)]
+    weights = reduce(multiply, apart([weight for _, weight in taps]))
+    count = weights.access.dims.drop(len(dims)).product()
+    at = reshape(places(apart([index for index, _ in taps])), (*dims, count, len(axes)))
+    return channels_first(weighted_elements(gather_nd(channels_last(x), at, 1), reshape(weights, (*dims, count))))
 
 
-def picked(node: Node, x: Term, axes: Sequence[SampledAxis], whole: Sequence[Term]) -> Term:
+def picked(x: Term, axes: Sequence[SampledAxis], whole: Sequence[Term]) -> Term:
     """The elements of x at whole positions of each axis, ()(N C d..) at ()(N S..) -> ()(N C S..)."""
-    indices = in_batch(node, x, [axis.indices(at) for axis, at in zip(axes, whole, strict=True)])
-    y = gather(rows_of(x), indices)
+    at = places([axis.indices(one) for axis, one in zip(axes, whole, strict=True)])
+    y = gather_nd(channels_last(x), at, 1)
     if axes[0].padding == "zeros":
-        there = [axis.inside(at) for axis, at in zip(axes, whole, strict=True)]
+        there = [axis.inside(one) for axis, one in zip(axes, whole, strict=True)]
         inside = reduce(lambda a, b: combine("logical-and", a, b), there)
         y = select(reshape(inside, (*inside.access.dims, 1)), y, build("full", (), 0, y.access.dtype))
     return channels_first(y)

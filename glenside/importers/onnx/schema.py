@@ -95,7 +95,7 @@ def check_node(
         wanted = f"at least {needs.least}" if needs.most > 1000 else count
         raise BadInput(f"requires {wanted} input{'s' * (wanted != '1')}, got {len(names)}")
     if len(outputs) > needs.outputs:
-        raise BadInput(f"has at most {needs.outputs} outputs, got {len(outputs)}")
+        raise BadInput(f"has at most {needs.outputs} output{'s' * (needs.outputs != 1)}, got {len(outputs)}")
     _check_inputs(needs, names, inputs)
     _check_attributes(needs, attributes)
 
@@ -114,7 +114,9 @@ def _check_inputs(needs: Demands, names: Sequence[str], inputs: Sequence[Value])
             continue
         dtype = value.access.dtype
         if dtype not in formal.dtypes:
-            raise BadInput(f"input {i} requires {' or '.join(sorted(formal.dtypes)) or 'a sequence'}, got {dtype}")
+            wanted = [known for known in DTYPES if known in formal.dtypes]
+            words = " or ".join(filter(None, (", ".join(wanted[:-1]), *wanted[-1:])))
+            raise BadInput(f"input {i} requires {words or 'a sequence'}, got {dtype}")
         if formal.letter and agreed.setdefault(formal.letter, dtype) != dtype:
             raise BadInput(f"input {i} requires {agreed[formal.letter]} as the inputs before it, got {dtype}")
 
@@ -124,7 +126,7 @@ def _check_attributes(needs: Demands, attributes: Mapping[str, Attribute]) -> No
         if name not in needs.attributes:
             close = get_close_matches(name, needs.attributes, 1)
             known = f"did you mean {close[0]}?" if close else f"it has {', '.join(sorted(needs.attributes)) or 'none'}"
-            raise BadInput(f"has no attribute {shortened(name)}; {known}")
+            raise BadInput(f"has no attribute {shortened(name, not name)}; {known}")
         if not _is(needs.attributes[name], value):
             raise BadInput(f"attribute {name} requires {_words(needs.attributes[name])}, got {_shown(value)}")
     for name in needs.required:

@@ -51,6 +51,8 @@ def kernel_of(node: Node, axes: int, kernel: Sequence[int] | None) -> list[int]:
     given = node.integers("kernel_shape")
     if given is None and kernel is None:
         raise BadInput("attribute kernel_shape is required, got nothing")
+    if kernel is not None and len(kernel) != axes:
+        raise BadInput(f"weights require {axes} axes after the first two, as input 0 has, got {len(kernel)}")
     if given is None or (kernel is not None and list(kernel) == given):
         return list(kernel or [])
     if kernel is not None:

@@ -68,4 +68,4 @@ def _counts(node: Node, rows: Term, pool: Array) -> Term:
 
 def _distances(n: int, skips: int, length: int) -> Sequence[int]:
     """How far apart neighbours may be; single elements have none."""
-    return [apart for apart in range(1, 2 if n == 1 else skips + 2) if (n - 1) * apart < length]
+    return [apart for apart in range(1, 2 if n == 1 else min(skips + 2, length + 1)) if (n - 1) * apart < length]

@@ -12,6 +12,7 @@ from glenside.builder.indexing import scatter_nd
 from glenside.builder.layout import pad_or_crop, reshape, split_at
 from glenside.importers.onnx.node import Node
 from glenside.importers.onnx.registry import onnx_operator
+from glenside.importers.onnx.tables import require_table
 from glenside.importers.onnx.windows import Windows, cropped, kernel_of, pads_of, positive, windows_of
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
@@ -79,6 +80,7 @@ def indices(node: Node, positions: Term, windows: Windows) -> Term:
     """Positions in windows as positions in the whole input, counted over all its axes."""
     batch, channels, *sizes = node.term(0).access.dims
     steps = steps_of(sizes, bool(node.integer("storage_order", 0)))
+    require_table("the table of windows", prod(windows.kernel) + prod(positions.access.dims))
     inside = [np.arange(k) * d * step for k, d, step in zip(windows.kernel, windows.dilations, steps, strict=True)]
     starts = [
         (np.arange(n) * t - before) * step

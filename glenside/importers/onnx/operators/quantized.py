@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
-from glenside.builder.layout import pad, reshape, slice_axis, split_at
+from glenside.builder.layout import channel_vector, pad, reshape, slice_axis, split_at
 from glenside.builder.pointwise import add, combine, compare, compute, divide, filled, multiply, select, subtract
 from glenside.builder.quantization import as_int8, cast, dequantize, quantize, rounded, without_zero_points
 from glenside.builder.reductions import reduce_axes
@@ -19,32 +19,28 @@ from glenside.importers.onnx.tensors import dtype_name
 from glenside.importers.onnx.windows import cropped, windows_of
 from glenside.ir.errors import BadInput
 from glenside.ir.term import Term, build
-from glenside.ir.types import FLOATS, INTEGERS
+from glenside.ir.types import FLOATS
 
-NARROW = ("int8", "uint8")
+RESULTS = ("int8", "uint8", "int16", "uint16")
 
 
 @onnx_operator("QuantizeLinear")
 def quantize_linear(node: Node) -> Term:
-    x, scale, zero = node.term(0), _granular(node, 1), _zero_point(node)
-    dtype = _dtype(node, "output_dtype", "uint8" if zero is None else zero.access.dtype, INTEGERS)
+    scale, zero = _granular(node, 1), _zero_point(node)
+    dtype = _dtype(node, "output_dtype", "uint8" if zero is None else zero.access.dtype, RESULTS)
     if zero is not None and dtype != zero.access.dtype:
         raise BadInput(f"attribute output_dtype requires that of the zero point, {zero.access.dtype}, got {dtype}")
-    if dtype not in INTEGERS or scale.access.dtype not in FLOATS:
-        raise BadInput(f"requires a float scale and integer results, got {scale.access.dtype} and {dtype}")
     precision = _dtype(node, "precision", scale.access.dtype, FLOATS)
-    return quantize(cast(x, precision), cast(scale, precision), zero, dtype)
+    return quantize(cast(node.term(0), precision), cast(scale, precision), zero, dtype)
 
 
 @onnx_operator("DequantizeLinear")
 def dequantize_linear(node: Node) -> Term:
-    x, scale, zero = node.term(0), _granular(node, 1), _zero_point(node)
-    if x.access.dtype not in INTEGERS or scale.access.dtype not in FLOATS:
-        raise BadInput(f"requires integers and a float scale, got {x.access.dtype} and {scale.access.dtype}")
-    if zero is not None and zero.access.dtype != x.access.dtype:
-        raise BadInput(f"input 2, the zero point, requires dtype {x.access.dtype}, got {zero.access.dtype}")
+    scale, zero = _granular(node, 1), _zero_point(node)
+    if zero is not None and _is_zero(node, zero):
+        zero = None
     dtype = _dtype(node, "output_dtype", scale.access.dtype, FLOATS)
-    return cast(dequantize(x, cast(scale, float_dtype(scale)), zero), dtype)
+    return cast(dequantize(node.term(0), cast(scale, float_dtype(scale)), zero), dtype)
 
 
 def _dtype(node: Node, name: str, standard: str, choices: Sequence[str]) -> str:
@@ -61,18 +57,18 @@ def _zero_point(node: Node) -> Term | None:
         return None
     if zero.access.dims != node.term(1).access.dims and zero.access.size != 1:
         raise BadInput(f"input 2, the zero point, requires the dims of the scale, got {zero.access}")
-    return None if _is_zero(node, zero) and zero.access.dtype == node.term(0).access.dtype else _granular(node, 2)
+    return _granular(node, 2)
 
 
 def _granular(node: Node, i: int) -> Term:
     """A scale or zero point of the whole tensor, of each element of an axis or of blocks, broadcast to input 0."""
     value, dims = node.term(i), node.term(0).access.dims
-    if value.access.size == 1:
-        return reshape(value, ())
-    block = node.integer("block_size", 0)
+    axis, block = node.integer("axis", 1), node.integer("block_size", 0)
     if block < 0:
         raise BadInput(f"attribute block_size requires at least 0, got {block}")
-    axis = normal_axis(node.integer("axis", 1), len(dims), "attribute axis")
+    if value.access.size == 1:
+        return reshape(value, ())
+    axis = normal_axis(axis, len(dims), "attribute axis")
     if not block:
         if value.access.dims != (dims[axis],):
             raise BadInput(
@@ -88,8 +84,8 @@ def _granular(node: Node, i: int) -> Term:
 @onnx_operator("DynamicQuantizeLinear")
 def dynamic_quantize_linear(node: Node) -> list[Term]:
     x = node.term(0)
-    if x.access.dtype not in FLOATS or not x.access.size:
-        raise BadInput(f"input 0 requires floats, at least one, got {x.access}")
+    if not x.access.size:
+        raise BadInput(f"input 0 requires at least one element, got {x.access}")
     none = build("full", (), 0, x.access.dtype)
     everything = range(x.access.rank)
     low = combine("minimum", reduce_axes("reduce-min", x, everything), none)
@@ -121,9 +117,6 @@ def _is_zero(node: Node, value: Term) -> bool:
 def _operands(node: Node, places: Sequence[int], zeros: Sequence[Term | None]) -> tuple[Operand, Operand]:
     """Both operands of a product in one dtype: where they differ, the one of uint8 becomes int8."""
     values = [node.term(i) for i in places]
-    for i, x, zero in zip(places, values, zeros, strict=True):
-        if x.access.dtype not in NARROW or (zero is not None and zero.access.dtype != x.access.dtype):
-            raise BadInput(f"input {i} requires {' or '.join(NARROW)} and a zero point of its dtype, got {x.access}")
     mixed = len({x.access.dtype for x in values}) > 1
     result = []
     for x, zero in zip(values, zeros, strict=True):
@@ -135,31 +128,22 @@ def _operands(node: Node, places: Sequence[int], zeros: Sequence[Term | None]) -
     return result[0], result[1]
 
 
-def _one(node: Node, i: int) -> Term | None:
-    """An optional input of one number, ()()."""
-    value = node.optional(i)
-    if value is not None and value.access.size != 1:
+def _one(node: Node, i: int) -> Term:
+    """An input of one number, ()()."""
+    value = node.term(i)
+    if value.access.size != 1:
         raise BadInput(f"input {i} requires one number, got {value.access}")
-    return None if value is None else reshape(value, ())
+    return reshape(value, ())
 
 
-def _needed(node: Node, i: int) -> Term:
-    value = _one(node, i)
-    if value is None:
-        raise BadInput(f"input {i} is required, got nothing")
-    return value
-
-
-def _by_filter(node: Node, i: int, w: Term) -> Term | None:
-    """An optional input of one number, or one for each filter, which broadcasts to results of (N O d..)."""
-    value = node.optional(i)
-    if value is None or value.access.size == 1:
-        return None if value is None else reshape(value, ())
-    if value.access.dims != w.access.dims[:1]:
-        raise BadInput(
-            f"input {i} requires one number, or one for each of {w.access.dims[0]} filters, got {value.access}"
-        )
-    return reshape(value, (*value.access.dims, *(1 for _ in w.access.dims[2:])))
+def _by_filter(node: Node, i: int, w: Term) -> Term:
+    """An input of one number, or one for each filter, which broadcasts to filters and to results of (N O d..)."""
+    value, count = node.term(i), w.access.dims[0]
+    if value.access.size == 1:
+        return reshape(value, ())
+    if value.access.dims != (count,):
+        raise BadInput(f"input {i} requires one number, or one for each of {count} filters, got {value.access}")
+    return reshape(value, (count, *(1 for _ in w.access.dims[2:])))
 
 
 def _convolution(node: Node, x: Operand, w: Operand) -> Term:
@@ -197,7 +181,11 @@ def _padded(x: Term, zero: Term | None, padding: Sequence[tuple[int, int]]) -> T
 
 @onnx_operator("ConvInteger")
 def conv_integer(node: Node) -> Term:
-    return _convolution(node, *_operands(node, (0, 1), (_one(node, 2), _by_filter(node, 3, node.term(1)))))
+    zeros = (
+        None if node.optional(2) is None else _one(node, 2),
+        None if node.optional(3) is None else _by_filter(node, 3, node.term(1)),
+    )
+    return _convolution(node, *_operands(node, (0, 1), zeros))
 
 
 @onnx_operator("QLinearConv")
@@ -205,30 +193,26 @@ def qlinear_conv(node: Node) -> Term:
     w, bias = node.term(3), node.optional(8)
     y = _convolution(node, *_operands(node, (0, 3), (_one(node, 2), _by_filter(node, 5, w))))
     if bias is not None:
-        if bias.access.dtype != "int32" or bias.access.dims != w.access.dims[:1]:
+        if bias.access.dims != w.access.dims[:1]:
             raise BadInput(
-                f"input 8, the bias, requires an int32 for each of {w.access.dims[0]} filters, got {bias.access}"
+                f"input 8, the bias, requires one number for each of {w.access.dims[0]} filters, got {bias.access}"
             )
-        y = add(y, reshape(bias, (*bias.access.dims, *(1 for _ in w.access.dims[2:]))))
-    scale = _by_filter(node, 4, w)
-    if scale is None:
-        raise BadInput("input 4 is required, got nothing")
-    return _requantized(node, y, divide(multiply(_needed(node, 1), scale), _needed(node, 6)))
+        y = add(y, channel_vector(bias, y))
+    return _requantized(node, y, multiply(_one(node, 1), _by_filter(node, 4, w)))
 
 
 def _requantized(node: Node, y: Term, scale: Term) -> Term:
-    """Sums in int32 times a scale, in the dtype of input 7, the zero point of the results."""
-    zero = _needed(node, 7)
-    if zero.access.dtype not in NARROW:
-        raise BadInput(f"input 7, the zero point, requires {' or '.join(NARROW)}, got {zero.access.dtype}")
-    return rounded(multiply(cast(y, "float32"), cast(scale, "float32")), zero, zero.access.dtype)
+    """Sums in int32 times a scale, with the scale and the zero point of the results, inputs 6 and 7."""
+    zero = _one(node, 7)
+    scaled = multiply(cast(y, "float32"), cast(divide(scale, _one(node, 6)), "float32"))
+    return rounded(scaled, zero, zero.access.dtype)
 
 
-def _by_line(node: Node, i: int, operand: Term, rows: bool) -> Term | None:
-    """An optional input of one number, or one for each row or column of an operand, ()(.. M K) or ()(.. K N)."""
-    value = node.optional(i)
-    if value is None or value.access.size == 1:
-        return None if value is None else reshape(value, ())
+def _by_line(node: Node, i: int, operand: Term, rows: bool) -> Term:
+    """An input of one number, or one for each row or column of an operand, ()(.. M K) or ()(.. K N)."""
+    value = node.term(i)
+    if value.access.size == 1:
+        return reshape(value, ())
     dims = operand.access.dims
     lines = dims[-2 if rows and len(dims) > 1 else -1]
     if value.access.dims == (lines,):
@@ -243,7 +227,10 @@ def _matrix_product(node: Node, places: tuple[int, int], zeros: tuple[int, int])
     terms = [node.term(i) for i in places]
     if not all(x.access.rank for x in terms):
         raise BadInput(f"inputs {places[0]} and {places[1]} require at least one axis, got a number")
-    lines = [_by_line(node, i, x, k == 0) for k, (i, x) in enumerate(zip(zeros, terms, strict=True))]
+    lines = [
+        None if node.optional(i) is None else _by_line(node, i, x, k == 0)
+        for k, (i, x) in enumerate(zip(zeros, terms, strict=True))
+    ]
     a, b = _operands(node, places, lines)
     left = reshape(a.values, (1, -1)) if a.values.access.rank == 1 else a.values
     right = reshape(b.values, (-1, 1)) if b.values.access.rank == 1 else b.values
@@ -270,8 +257,6 @@ def matmul_integer(node: Node) -> Term:
 @onnx_operator("QLinearMatMul")
 def qlinear_matmul(node: Node) -> Term:
     y = _matrix_product(node, (0, 3), (2, 5))
-    a, b = _by_line(node, 1, node.term(0), True), _by_line(node, 4, node.term(3), False)
-    if a is None or b is None:
-        raise BadInput("inputs 1 and 4, the scales, are required, got nothing")
-    y = _requantized(node, y, divide(multiply(a, b), _needed(node, 6)))
+    scales = _by_line(node, 1, node.term(0), True), _by_line(node, 4, node.term(3), False)
+    y = _requantized(node, y, multiply(*scales))
     return _without_lines_of_vectors(y, node.term(0), node.term(3))

@@ -16,6 +16,7 @@ from glenside.builder.reductions import position, reduce_axes, running
 from glenside.importers.onnx.node import Node, normal_axis
 from glenside.importers.onnx.operators.pointwise import cast
 from glenside.importers.onnx.registry import onnx_operator
+from glenside.importers.onnx.tables import require_table
 from glenside.ir.errors import BadInput
 from glenside.ir.term import Term
 from glenside.ir.types import FLOATS
@@ -157,6 +158,12 @@ def einsum(node: Node) -> Term:
     return sum_of_products(node.text("equation", ""), node.terms(), product)
 
 
+ROWS = 256
+"""Of a determinant: each is a step of elimination of its own."""
+
+
 @onnx_operator("Det")
 def det(node: Node) -> Term:
-    return determinant(node.term(0))
+    x = node.term(0)
+    require_table("a column of a determinant", max(x.access.dims[-1:], default=0), most=ROWS)
+    return determinant(x)

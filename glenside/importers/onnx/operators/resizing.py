@@ -7,10 +7,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from glenside.builder.layout import broadcast, gather, reshape, transpose
+from glenside.builder.layout import broadcast, gather, transpose
 from glenside.builder.pointwise import select
 from glenside.builder.quantization import cast, rounded
-from glenside.builder.sampling import repeat, weighted_rows
+from glenside.builder.sampling import repeat, weighted_elements
 from glenside.importers.onnx.interpolation import (
     ROUNDINGS,
     TRANSFORMATIONS,
@@ -161,7 +161,7 @@ def _nearest(node: Node, x: Term, axes: dict[int, ResizedAxis], transformation: 
             continue
         found = nearest(axis, positions(_with_elements(axis), transformation), rounding)
         whole = axis.resized // max(axis.size, 1)
-        if np.array_equal(found, np.repeat(np.arange(axis.size), whole)):
+        if len(found) == axis.size * whole and np.array_equal(found, np.repeat(np.arange(axis.size), whole)):
             counts[number] = whole
         else:
             x = gather(x, node.constant(found), number)
@@ -182,12 +182,10 @@ def _interpolated(node: Node, x: Term, axes: dict[int, ResizedAxis], transformat
 
 def _weighted(x: Term, axis: int, indices: Term, weights: Term) -> Term:
     """Weighted sums of elements of one axis: ()(.. V ..) -> ()(.. M ..) for indices and weights of ()(M T)."""
-    rank, dims = x.access.rank, x.access.dims
+    rank = x.access.rank
     order = (axis, *(i for i in range(rank) if i != axis))
-    table = transpose(x, order)
-    rest = table.access.dims.drop(1)
-    sums = weighted_rows(reshape(table, (dims[axis], rest.product())), indices, weights)
-    return transpose(reshape(sums, (indices.access.dims[0], *rest)), sorted(range(rank), key=order.__getitem__))
+    sums = weighted_elements(gather(transpose(x, order), indices), weights)
+    return transpose(sums, sorted(range(rank), key=order.__getitem__))
 
 
 def _extrapolated(node: Node, y: Term, axes: dict[int, ResizedAxis]) -> Term:

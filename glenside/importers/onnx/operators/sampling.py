@@ -6,34 +6,32 @@ from math import isfinite, prod
 
 import numpy as np
 
-from glenside.builder.layout import reshape, slice_axis
+from glenside.builder.indexing import gather_nd
+from glenside.builder.layout import element, reshape, slice_axis
 from glenside.builder.pointwise import add, combine, compute, multiply, select, subtract
 from glenside.builder.quantization import cast
-from glenside.builder.sampling import largest_weighted_rows, weighted_rows
+from glenside.builder.sampling import weighted_elements
 from glenside.importers.onnx.node import Node
 from glenside.importers.onnx.positions import (
     SampledAxis,
     channels_first,
+    channels_last,
     float_dtype,
-    joined,
     number,
     picked,
+    places,
     require_elements,
-    rows_of,
     sampled,
     within,
 )
 from glenside.importers.onnx.registry import onnx_operator
+from glenside.importers.onnx.tables import ELEMENTS, require_table
+from glenside.importers.onnx.tensors import check_size
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
-from glenside.ir.term import Term, build
+from glenside.ir.term import Term
 
 GRID_MODES = {"bilinear": "linear", "bicubic": "cubic", "linear": "linear", "cubic": "cubic", "nearest": "nearest"}
-
-
-def column(x: Term, axis: int, i: int) -> Term:
-    """Element i of one axis, without that axis."""
-    return reshape(slice_axis(x, axis, i, i + 1), x.access.dims.remove(axis))
 
 
 @onnx_operator("GridSample")
@@ -48,11 +46,11 @@ def grid_sample(node: Node) -> Term:
     mode = GRID_MODES[node.text("mode", names[0], *names)]
     padding = node.text("padding_mode", "zeros", "zeros", "border", "reflection")
     axes = [SampledAxis(n, padding, bool(node.integer("align_corners", 0))) for n in x.access.dims[2:]]
-    places = cast(grid, float_dtype(grid))
-    normal = [column(places, rank + 1, rank - 1 - i) for i in range(rank)]  # a grid counts axes from the last
+    wide = cast(grid, float_dtype(grid))
+    normal = [element(wide, -1, rank - 1 - i) for i in range(rank)]  # a grid counts axes from the last
     at = [axis.position(one) for axis, one in zip(axes, normal, strict=True)]
     if mode == "nearest":
-        return picked(node, x, axes, [a.returned(compute("round", one)) for a, one in zip(axes, at, strict=True)])
+        return picked(x, axes, [a.returned(compute("round", one)) for a, one in zip(axes, at, strict=True)])
     dtype = float_dtype(x, grid)
     at = [cast(axis.returned(one), dtype) for axis, one in zip(axes, at, strict=True)]
     return cast(sampled(node, cast(x, dtype), axes, at, mode), x.access.dtype)
@@ -72,13 +70,13 @@ def deform_conv(node: Node) -> Term:
     groups = node.integer("offset_group", 1)
     if groups < 1 or channels % groups:
         raise BadInput(f"attribute offset_group requires a number that divides {channels} channels, got {groups}")
-    places = (batch * groups, prod(kernel))
+    parts_of = (batch * groups, prod(kernel))
     base = _window_positions(node, x.access.dims[2:], kernel, out)
     dtype = float_dtype(x)
-    moved = _parted(cast(offset, dtype), "input 2", (*places, axes, *out))
-    at = [add(column(moved, 2, k), node.constant(base[k].astype(dtype))) for k in range(axes)]
+    moved = _parted(cast(offset, dtype), "input 2", (*parts_of, axes, *out))
+    at = [add(element(moved, 2, k), node.constant(base[k].astype(dtype))) for k in range(axes)]
     taken = [SampledAxis(n, "zeros", True) for n in x.access.dims[2:]]
-    parts = reshape(cast(x, dtype), (places[0], channels // groups, *x.access.dims[2:]))
+    parts = reshape(cast(x, dtype), (batch * groups, channels // groups, *x.access.dims[2:]))
     y = sampled(node, parts, taken, at, "linear")
     if mask is not None:
         y = multiply(y, _parted(cast(mask, dtype), "input 4", (batch * groups, 1, prod(kernel), *out)))
@@ -132,11 +130,12 @@ def roi_align(node: Node) -> Term:
     mode, dtype = node.text("mode", "avg", "avg", "max"), float_dtype(x)
     boxes = _Boxes(node, cast(rois, dtype), mode)
     indices, weights = zip(*(boxes.taps(axis, size) for axis, size in enumerate(x.access.dims[2:])), strict=True)
-    starts = multiply(cast(batch, "int64"), build("full", (), x.access.dims.drop(2).product(), "int64"))
-    flat = add(reshape(starts, (count, 1, 1, 1, 1, 1, 1)), joined(x.access.dims[2:], indices))
-    dims = (*flat.access.dims[:3], prod(flat.access.dims[3:]))
-    found = weighted_rows if mode == "avg" else largest_weighted_rows
-    y = found(rows_of(cast(x, dtype)), reshape(flat, dims), reshape(multiply(*weights), dims))
+    at = places([reshape(cast(batch, "int64"), (count, 1, 1, 1, 1, 1, 1)), *indices])
+    bins, samples = at.access.dims[:3], prod(at.access.dims[3:-1])
+    check_size("the table of samples", (*bins, samples, 3))
+    found = gather_nd(channels_last(cast(x, dtype)), reshape(at, (*bins, samples, 3)))
+    shares = reshape(multiply(*weights), (*bins, samples))
+    y = weighted_elements(found, shares, "reduce-sum" if mode == "avg" else "reduce-max")
     return cast(channels_first(y), x.access.dtype)
 
 
@@ -170,13 +169,14 @@ class _Boxes:
         known = self.node.scope.known(self.size)
         if known is None:
             raise BadInput("attribute sampling_ratio is required above 0 where boxes depend on data, got 0")
-        counts = np.ceil(known[:, ::-1] / np.array(self.pooled, known.dtype))
-        return np.asarray(np.maximum(counts, 0).astype(np.int64))
+        counts = np.nan_to_num(np.ceil(known[:, ::-1] / np.array(self.pooled, known.dtype)))
+        return np.asarray(np.clip(counts, 0, ELEMENTS).astype(np.int64))
 
     def taps(self, axis: int, size: int) -> tuple[Term, Term]:
         """Indices and weights along height or width, of dims that broadcast: ()(R PH PW SH SW 2 2)."""
         counts, pooled = self.counts[:, axis, None], self.pooled[axis]
         most = max(1, int(counts.max(initial=1)))
+        require_table("the table of samples", len(counts), pooled, most)
         sample = np.minimum(np.arange(most), np.maximum(counts - 1, 0))  # further ones repeat the last
         steps = np.arange(pooled)[:, None] + ((sample + 0.5) / np.maximum(counts, 1))[:, None]
         dtype = self.ends.access.dtype

@@ -6,8 +6,9 @@ import numpy as np
 
 from glenside.builder.layout import concatenate, reshape
 from glenside.importers.onnx.node import Node, normal_axis
-from glenside.importers.onnx.operators.slicing import parts_of
+from glenside.importers.onnx.operators.slicing import PARTS, parts_of
 from glenside.importers.onnx.registry import onnx_operator
+from glenside.importers.onnx.tables import require_table
 from glenside.importers.onnx.tensors import dtype_name
 from glenside.importers.onnx.values import Items, Value
 from glenside.ir.errors import BadInput
@@ -74,12 +75,14 @@ def split_to_sequence(node: Node) -> Items:
     axis = node.axis("axis", 0, x.access.rank)
     size, given = x.access.dims[axis], node.known_ints(1)
     if given is None:
+        require_table("the list of parts", size, most=PARTS)
         parts = parts_of(x, axis, [1] * size)
         if not node.integer("keepdims", 1):
             parts = [reshape(part, part.access.dims.remove(axis)) for part in parts]
     elif node.term(1).access.rank:
         parts = parts_of(x, axis, given)
     elif len(given) == 1 and given[0] >= 1:
+        require_table("the list of parts", -(-size // given[0]), most=PARTS)
         parts = parts_of(x, axis, [min(given[0], size - start) for start in range(0, size, given[0])])
     else:
         raise BadInput(f"input 1 requires sizes of at least 1, got {given}")

@@ -10,15 +10,16 @@ from glenside.builder.quantization import cast
 from glenside.importers.onnx.node import Node, normal_axis
 from glenside.importers.onnx.positions import float_dtype
 from glenside.importers.onnx.registry import onnx_operator
+from glenside.importers.onnx.tables import require_table
 from glenside.importers.onnx.tensors import dtype_name
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
 from glenside.ir.term import Term
-from glenside.ir.types import FLOATS
 
 
 def _rotations(rows: int, columns: int, length: int) -> tuple[Array, Array]:
     """cos and sin of 2 pi n k / length; n k is reduced first, so that long signals lose nothing."""
+    require_table("the matrix of a Fourier transform", 4, rows, columns)
     angles = 2 * np.pi / length * (np.outer(np.arange(rows), np.arange(columns)) % length)
     return np.cos(angles), np.sin(angles)
 
@@ -124,13 +125,14 @@ def mel_weight_matrix(node: Node) -> Term:
         )
     if dtype == "bool":
         raise BadInput("attribute output_datatype requires a dtype of numbers, got bool")
+    require_table("the matrix of mel filters", length // 2 + 1, bands)
     return node.constant(mel_filters(bands, length, rate, low, high).astype(dtype))
 
 
 def _frequency(node: Node, i: int) -> float:
     value = node.known(i)
-    if value.dtype.name not in FLOATS or value.size != 1 or not np.isfinite(value).all():
-        raise BadInput(f"input {i} requires one finite frequency, got {value.dtype} of shape {value.shape}")
+    if value.size != 1 or not np.isfinite(value).all():
+        raise BadInput(f"input {i} requires one finite frequency, got {value.reshape(-1)[:4].tolist()}")
     return float(value.reshape(()))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import accumulate
 
 import numpy as np
 
@@ -12,6 +13,7 @@ from glenside.builder.pointwise import add, compare, filled, multiply, select, s
 from glenside.importers.onnx.node import Node
 from glenside.importers.onnx.operators.layout import distinct_axes, numbers, required
 from glenside.importers.onnx.registry import onnx_operator
+from glenside.importers.onnx.tables import require_table
 from glenside.importers.onnx.tensors import dtype_name
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
@@ -50,11 +52,16 @@ def _picked(x: Term, places: dict[int, range]) -> Term:
     return x
 
 
+PARTS = 1 << 14
+"""Of one tensor: each becomes a term of its own."""
+
+
 def parts_of(x: Term, axis: int, sizes: Sequence[int]) -> list[Term]:
     """x cut along one axis into parts of these sizes. Raises BadInput when they are not the whole of it."""
     if min(sizes, default=0) < 0 or sum(sizes) != x.access.dims[axis]:
         raise BadInput(f"split requires sizes that add up to {x.access.dims[axis]}, got {list(sizes)}")
-    ends = [sum(sizes[: i + 1]) for i in range(len(sizes))]
+    require_table("the list of parts", len(sizes), most=PARTS)
+    ends = list(accumulate(sizes))
     return [slice_axis(x, axis, end - size, end) for size, end in zip(sizes, ends, strict=True)]
 
 
@@ -134,6 +141,7 @@ def _repeated_around(node: Node, x: Term, pairs: Sequence[tuple[int, int]], mode
         if before or after:
             if not size:
                 raise BadInput(f"attribute mode requires elements to repeat on axis {axis}, got none")
+            require_table(f"the table of axis {axis}", size + max(before, 0) + max(after, 0))
             places = np.pad(np.arange(size), (before, after), mode)  # type: ignore[call-overload]
             x = gather(x, node.constant(places, f"{node.name}.places"), axis)
     return x
