@@ -20,6 +20,7 @@ _EXPORTS = {
     "Program": "glenside.ir.program",
     "Result": "glenside.pipeline",
     "Snapshot": "glenside.egraph.snapshot",
+    "ConvolutionUnit": "glenside.targets",
     "SystolicArray": "glenside.targets",
     "evaluate": "glenside.ir.interpreter",
     "fold": "glenside.folding",
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from glenside.ir.text import parse as parse
     from glenside.pipeline import Result as Result
     from glenside.pipeline import optimize as optimize
+    from glenside.targets import ConvolutionUnit as ConvolutionUnit
     from glenside.targets import SystolicArray as SystolicArray
     from glenside.targets import parse_target as parse_target
 

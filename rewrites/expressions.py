@@ -48,3 +48,18 @@ def diagonal(blocks: str, g: object, p: object, o: object, k: object) -> str:
 def ceil_div(a: str, b: str) -> str:
     """a / b rounded up."""
     return f"(/ (+ {a} (- {b} 1)) {b})"
+
+
+def rearranged(x: str, parts: str, order: str, shape: str, item: str) -> str:
+    """The elements of x, cut into parts, in that order of the parts, as (shape)(item)."""
+    return f"(access-rearrange {x} {parts} {order} {shape} {item})"
+
+
+def under(x: str, size: str, shape: str, item: str = "(vec-empty)") -> str:
+    """x, which has so many elements, as (shape)(item), in the order in which they are."""
+    return rearranged(x, f"(vec-of {size})", "(vec-of 0)", shape, item)
+
+
+def whole(x: str, size: str, dims: str) -> str:
+    """x, which has so many elements, as ()(dims)."""
+    return under(x, size, "(vec-empty)", dims)

@@ -104,6 +104,63 @@ OPERATORS: Mapping[str, Sequence[Example]] = {
     "access-transpose": [
         Example(build("access-transpose", leaf(A, 1), (2, 0, 1)), "(4)(2 3) float32", np.transpose(A, (2, 0, 1)))
     ],
+    "access-rearrange": [
+        Example(
+            build("access-rearrange", leaf(A, 1), (2, 3, 4), (1, 2, 0), ((3,), (8,))),
+            "(3)(8) float32",
+            A.transpose(1, 2, 0).reshape(3, 8),
+        ),
+        Example(
+            build("access-rearrange", leaf(A), (6, 2, 2), (2, 0, 1), ((2, 6), (2,))),
+            "(2 6)(2) float32",
+            A.reshape(6, 2, 2).transpose(2, 0, 1),
+        ),
+    ],
+    "product-unit": [
+        Example(
+            build(
+                "product-unit", 0, leaf(A), (2, 3, 4), (0, 1, 2), 2, leaf(B[0]), (5, 4), (0, 1), 1, (2, 3, 5), (2, 0, 1)
+            ),
+            "()(5 2 3) float32",
+            np.einsum("abk,nk->nab", A, B[0]),
+        ),
+        Example(
+            build(
+                "product-unit",
+                1,
+                leaf(A),
+                (2, 3, 4),
+                (0, 2, 1),
+                2,
+                leaf(A),
+                (2, 3, 4),
+                (0, 2, 1),
+                2,
+                (2, 4, 4),
+                (0, 1, 2),
+            ),
+            "()(2 4 4) float32",
+            np.einsum("gkm,gkn->gmn", A, A),
+        ),
+        Example(
+            build(
+                "product-unit",
+                0,
+                leaf(NARROW, 0, "int8"),
+                (2, 3),
+                (0, 1),
+                1,
+                leaf(NARROW, 0, "int8"),
+                (2, 3),
+                (0, 1),
+                1,
+                (2, 2),
+                (0, 1),
+            ),
+            "()(2 2) int32",
+            NARROW.astype(np.int32) @ NARROW.T,
+        ),
+    ],
     "access-reshape": [
         Example(
             build("access-reshape", leaf(A, 2), ((3, 2), (2, 1, 2))), "(3 2)(2 1 2) float32", A.reshape(3, 2, 2, 1, 2)

@@ -19,7 +19,7 @@ from glenside.ir.term import Term
 from glenside.ir.text import parse
 from glenside.ir.types import AccessType, Tensor
 from glenside.targets.systolic_array import systolic_array
-from rewrites import of_families
+from rewrites import RULES
 
 SIZES = (2, 3, 4, 5, 7)
 
@@ -41,7 +41,7 @@ def saturated(
     """The program's e-graph under these rules, in this process."""
     nodes = program_nodes(program.term)
     parameters = {**systolic_array(3, 2).rule_parameters(), **parameters}
-    known = dict.fromkeys((*rules, *of_families(["analyses"])))
+    known = dict.fromkeys((*rules, *(rule for rule in RULES.values() if rule.analysis)))
     request = Request.of(nodes, known, parameters, Limits(iterations=iterations), named_wants(wants, nodes))
     search = Saturation(request)
     search.run()

@@ -6,14 +6,15 @@ import pytest
 from rule_checks import assert_all_equal, drawn, saturated
 
 from glenside.egraph.rule import Example, Rule
-from rewrites import RULES
+from glenside.targets import ConvolutionUnit, SystolicArray
+from rewrites import RULES, of_families
 
 CASES = [
     pytest.param(rule, example, id=f"{rule.name}-{i}")
     for rule in RULES.values()
     for i, example in enumerate(rule.examples)
 ]
-PARAMETERS = {"rows": 3, "columns": 2}
+PARAMETERS = {"rows": 3, "columns": 2, "layout": 1, "loads": 2, "stores": 2}
 
 
 @pytest.mark.parametrize(("rule", "example"), CASES)
@@ -27,7 +28,7 @@ def test_rule_fires_and_is_sound(rule: Rule, example: Example, seed: int) -> Non
     assert assert_all_equal(snapshot, seed) >= len(snapshot.classes)
 
 
-@pytest.mark.parametrize("rule", [r for r in RULES.values() if r.family != "analyses"], ids=lambda r: r.name)
+@pytest.mark.parametrize("rule", [r for r in RULES.values() if not r.analysis], ids=lambda r: r.name)
 def test_every_clause_of_a_rule_fires_somewhere(rule: Rule) -> None:
     """A clause that no example reaches is a rule without a test."""
     fired: set[int] = set()
@@ -49,13 +50,30 @@ def test_rule_says_its_equation(rule: Rule) -> None:
     assert "Sound because" in rule.doc
 
 
-@pytest.mark.parametrize("rule", RULES.values(), ids=lambda r: r.name)
-def test_all_rules_together_end_and_are_sound(rule: Rule) -> None:
-    """On every example: all rules saturate without a limit, and every e-node of every class is equal."""
+TOGETHER = [
+    families
+    for target in (SystolicArray(3, 2), SystolicArray(3, 2, dataflow="output-stationary"), ConvolutionUnit("nhwc"))
+    for families in dict.fromkeys(target.families.values())
+]
+TOGETHER_CASES = [
+    pytest.param(rule, families, id=f"{rule.name}-{i}")
+    for rule in RULES.values()
+    for i, families in enumerate(TOGETHER)
+    if rule.family in families
+]
+
+
+@pytest.mark.parametrize(("rule", "families"), TOGETHER_CASES)
+def test_rules_of_a_target_together_end_and_are_sound(rule: Rule, families: tuple[str, ...]) -> None:
+    """On every example: the rules that run together saturate without a limit, and every e-node of a class is equal."""
     for example in rule.examples:
         program = drawn(example, 2)
         snapshot, search = saturated(
-            program, RULES.values(), {**PARAMETERS, **example.parameters}, example.wants, iterations=200
+            program, of_families(families), {**PARAMETERS, **example.parameters}, example.wants, iterations=200
         )
         assert search.progress.stopped == "saturated"
         assert_all_equal(snapshot)
+
+
+def test_every_rule_runs_on_some_target() -> None:
+    assert {rule.name for rule in RULES.values()} == {case.values[0].name for case in TOGETHER_CASES}

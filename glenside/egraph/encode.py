@@ -41,6 +41,8 @@ def declarations() -> str:
         "(ruleset demands)",
         f"(constructor {PROGRAM_NODE} (i64) Access)",
         "(relation source (Access))",
+        "(relation constant (Access))",
+        "(relation varies (Access))",
         type_functions(),
         "(relation given (Access Ints i64 String))",
         "(rule ((given a d s t)) ((source a) (set (dims a) d) (set (split a) s) (set (dtype a) t)) :ruleset types)",
@@ -115,10 +117,16 @@ def program_text(nodes: Sequence[Term]) -> str:
     index = {term: i for i, term in enumerate(nodes)}
     kinds = sorted({str(t.attributes[0]) for t in nodes if t.operator.name == "compute"})
     lines = [line for line in _compute_facts(kinds) if "(" in line[1:]]
+    constant: set[Term] = set()
     for i, term in enumerate(nodes):
         name = f"({PROGRAM_NODE} {i})"
         children = [f"({PROGRAM_NODE} {index[c]})" for c in term.children]
         lines.append(f"(union {name} {node_text(term, children)})")
+        if all(c in constant for c in term.children) and all(
+            a.constant for a in term.attributes if isinstance(a, Tensor)
+        ):
+            constant.add(term)
+        lines.append(f"({'constant' if term in constant else 'varies'} {name})")
         if isinstance(term.type, AccessType):
             lines.append(f'(given {name} {literal(term.type.dims)} {term.type.split} "{term.type.dtype}")')
         else:

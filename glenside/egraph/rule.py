@@ -57,7 +57,7 @@ class Rule:
 
     @property
     def analysis(self) -> bool:
-        return self.family == "analyses"
+        return self.family.endswith("analyses")
 
     @property
     def equation(self) -> str:

@@ -11,12 +11,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib import import_module
 from typing import Any
 
 from glenside.egraph.encode import PROGRAM_NODE, declarations, program_text
 from glenside.egraph.rule import Parameters, Rule
 from glenside.egraph.sexpr import read_all, write
 from glenside.egraph.snapshot import ENode, Snapshot, closed
+from glenside.egraph.tables import TABLES, Table, used
 from glenside.egraph.type_rules import columns
 from glenside.ir.operator import OPERATORS
 from glenside.ir.term import Term
@@ -59,6 +61,7 @@ class Request:
     program_size: int
     limits: Limits
     reported: tuple[str, ...] = ()  # relations whose rows, a class first, the snapshot holds as facts
+    tables: tuple[tuple[str, str], ...] = ()  # (module, name)
 
     @staticmethod
     def of(
@@ -78,11 +81,22 @@ class Request:
         relations = dict.fromkeys(line for r in rules for line in r.relations.splitlines() if line)
         if trace:
             relations["(relation made (Access String String))"], reported = None, (*reported, "made")
-        text = "\n".join([declarations(), *relations, *(r.egglog(parameters, trace) for r in rules)])
+        own = "\n".join([*relations, *(r.egglog(parameters, trace) for r in rules)])
+        tables = used(own)
+        text = "\n".join([declarations(), *(t.declarations() for t in tables), own])
         steps = tuple((r.name, r.expansive) for r in rules if not r.analysis)
         analyses = tuple(r.name for r in rules if r.analysis)
         declared = tuple(name for name in reported if any(line.startswith(f"(relation {name} ") for line in relations))
-        return Request(text, program_text(nodes) + "\n" + wants, steps, analyses, len(nodes), limits, declared)
+        return Request(
+            text,
+            program_text(nodes) + "\n" + wants,
+            steps,
+            analyses,
+            len(nodes),
+            limits,
+            declared,
+            tuple((t.module, t.name) for t in tables),
+        )
 
 
 @dataclass
@@ -119,6 +133,7 @@ class Saturation:
         self._limit = {name: MATCH_LIMIT for name, expansive in request.rules if expansive}
         self._runs = {name: self._egraph.parse_program(f"(run-schedule (run {name}))") for name, _ in request.rules}
         self._facts = self._egraph.parse_program(facts)
+        self._tables = [_Filled(_table(*place), set()) for place in request.tables]
         self._banned: dict[str, int] = {}
         self.progress = Progress(rules={name: RuleRun() for name in (*self._runs, *request.analyses)})
         self._analyze()
@@ -169,7 +184,30 @@ class Saturation:
         return self._analyze() or changed
 
     def _analyze(self) -> bool:
-        """Types, shapes and analyses to their fixed point; what each analysis took is not told apart."""
+        """Types, shapes and analyses to their fixed point, with the rows of tables that they and the rules ask for."""
+        changed = self._find_facts()
+        while self._fill_tables():
+            self._find_facts()
+            changed = True
+        return changed
+
+    def _fill_tables(self) -> bool:
+        """Compute what tables were asked for and do not hold yet."""
+        commands: list[str] = []
+        for filled in self._tables:
+            (printed,) = self._command(f"(print-function want-{filled.table.name} {_ALL})")
+            for line in str(printed).splitlines():
+                row, arrow, _ = line.partition(" -> ")
+                if arrow and line not in filled.lines:  # reading a line costs far more than knowing it again
+                    filled.lines.add(line)
+                    (read,) = read_all(row)
+                    commands += filled.table.rows(list(read[1:]))
+        for start in range(0, len(commands), _CHUNK):
+            self._command("\n".join(commands[start : start + _CHUNK]))
+        return bool(commands)
+
+    def _find_facts(self) -> bool:
+        """What follows by facts alone; what each analysis took is not told apart."""
         report = self._egraph.run_program(*self._facts)[-1].report
         for name, matches in report.num_matches_per_rule.items():
             rule = name.split("#")[0]
@@ -187,6 +225,20 @@ class Saturation:
         return _Reader(self._egraph).read(self.request, tensors or {})
 
 
+@dataclass(frozen=True)
+class _Filled:
+    """A table, and the arguments for which it was asked so far."""
+
+    table: Table
+    lines: set[str]
+
+
+def _table(module: str, name: str) -> Table:
+    import_module(module)
+    return TABLES[name]
+
+
+_ALL = 1 << 40  # rows to print
 _FACTS = "(run-schedule (saturate (seq (saturate (seq (run types) (saturate (run shapes)))) (run demands) {})))"
 
 

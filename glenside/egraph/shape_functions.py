@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from glenside.egraph.sexpr import Sexpr
+from glenside.egraph.tables import RESULTS
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,14 +148,21 @@ def demands(facts: list[Sexpr]) -> list[tuple[list[Sexpr], Sexpr]]:
     for index, fact in enumerate(facts):
         call = shape_call(fact)
         if call is not None:
-            found.append((facts[:index], [f"want-{call[0]}", *call[1:]]))
+            name = str(call[0])
+            wanted = RESULTS[name].name if name in RESULTS else name
+            found.append((facts[:index], [f"want-{wanted}", *call[1:]]))
     return found
 
 
 def shape_call(fact: Sexpr) -> list[Sexpr] | None:
-    """The call in a fact `(= x (NAME ..))` of a shape function, or None."""
+    """The call in a fact `(= x (NAME ..))` of a shape function or a table, or None."""
     if isinstance(fact, list) and len(fact) == 3 and fact[0] == "=":
         call = fact[2]
-        if isinstance(call, list) and call and isinstance(call[0], str) and call[0] in SHAPE_FUNCTIONS:
+        if (
+            isinstance(call, list)
+            and call
+            and isinstance(call[0], str)
+            and (call[0] in SHAPE_FUNCTIONS or call[0] in RESULTS)
+        ):
             return call
     return None

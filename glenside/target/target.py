@@ -61,6 +61,8 @@ class Target:
     """Every number that price and bound depend on, as text."""
     beside: Callable[[Any, Any, Any, Any], Spent] | None = None
     """(groups, m, k, n) -> what a product takes on a unit beside the array that takes any product, or None."""
+    copied: Callable[[str, Sequence[Any], Sequence[AccessType], AccessType], int] | None = None
+    """(operator, attributes, types of the children, own type) -> bytes that an e-node copies, where they are counted"""
     max_weight_growth: float | None = None
     """How many times as large a mapping may make the weights, or None."""
 
@@ -109,7 +111,9 @@ class Target:
         if operator in CONTRACTIONS:  # an instruction of another machine
             depth = children[0].item.product()
             return Cost(unmapped=own.size * depth, scalar=own.size, nodes=1)
-        return Cost(moved=0 if operator in VIEWS else own.size, nodes=1)
+        copied = 0 if self.copied is None else self.copied(operator, attributes, children, own)
+        still = operator in VIEWS or (operator == "access-rearrange" and list(attributes[1]) == sorted(attributes[1]))
+        return Cost(bytes=copied, moved=0 if still else own.size, nodes=1)
 
     def _compute_cost(self, kind: str, operand: AccessType, own: AccessType) -> Cost:
         compute, _ = parse_compute(kind)

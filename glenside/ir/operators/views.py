@@ -61,6 +61,28 @@ access_reshape = register(
 )
 
 
+def _check_rearrange(a: AccessType, parts: Dims, order: Dims, target: tuple[Dims, Dims]) -> None:
+    name = "access-rearrange"
+    require_sizes(name, "sizes", parts.append(target[0]).append(target[1]))
+    require(parts.product() == a.size, name, f"parts of {a.size} elements", spelled(parts))
+    require(sorted(order) == list(range(len(parts))), name, f"an order of {len(parts)} parts", spelled(order))
+    sizes = target[0].product() * target[1].product() == a.size
+    require(sizes, name, f"a result of {a.size} elements", f"{spelled(target[0])}{spelled(target[1])}")
+
+
+access_rearrange = register(
+    Operator(
+        name="access-rearrange",
+        fields=fields(a=Kind.TERM, parts=Kind.SHAPE, order=Kind.INTS, target=Kind.ACCESS_SHAPE),
+        check=_check_rearrange,
+        result=lambda a, parts, order, target: target[0].access(target[1], a.dtype),
+        evaluate=lambda _, a, parts, order, target: a.reshape(parts).transpose(order).reshape(target[0] + target[1]),
+        doc="The elements of a, cut into parts in row-major order, with the parts in another order, under other dims: "
+        "any chain of reshapes and transposes as one step, whatever its splits.",
+    )
+)
+
+
 def _flat(dims: Dims) -> Dims:
     return Dims((dims.product(),)) if dims else dims
 

@@ -1,0 +1,233 @@
+"""How rearrangements travel: tables from the parts and order of an operand to those of a result.
+
+Throughout, an operand c is `rearrange(b; parts, order)` under the dims d. To act on axes of c is to act on parts of b,
+after cutting the parts so finely that each lies within one axis of c (`Cut`). A table has no row where an axis is made
+of parts that are apart in b, so the rule that reads it does not fire there.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from glenside.egraph.tables import table
+from glenside.ir.rearrangement import Rearrangement, identity, of_transpose, refined, runs_of
+from glenside.ir.types import Dims
+
+
+@dataclass(frozen=True)
+class Cut:
+    """A rearrangement whose result is cut at the axes of d: `axes[a]` are the parts of axis a, numbered as in b."""
+
+    parts: tuple[int, ...]
+    order: tuple[int, ...]
+    axes: tuple[tuple[int, ...], ...]
+
+    def kind(self, split: int) -> list[bool]:
+        """For each part, whether it lies in the item of d."""
+        item = {part for axis in self.axes[split:] for part in axis}
+        return [part in item for part in range(len(self.parts))]
+
+
+def cut_at_axes(parts: Sequence[int], order: Sequence[int], d: Sequence[int]) -> Cut | None:
+    """The parts of a rearrangement cut at the axes of its result, d; None where they cannot be."""
+    if 0 in d:
+        return None
+    r = Rearrangement(tuple(parts), tuple(order))
+    sizes = refined(r.result, d)
+    fine = None if sizes is None else r.cut_result(sizes)
+    runs = None if fine is None else runs_of(d, fine.result)
+    if fine is None or runs is None:
+        return None
+    return Cut(fine.parts, fine.order, tuple(tuple(fine.order[i] for i in run) for run in runs))
+
+
+def canonical_pair(r: Rearrangement) -> tuple[Dims, Dims]:
+    """The parts and the order of its canonical form."""
+    small = r.canonical()
+    return Dims(small.parts), Dims(small.order)
+
+
+def _still(order: Dims) -> bool:
+    return len(order) <= 1
+
+
+@table(parts=Dims, order=Dims)
+def transposing(d: Dims, p: Dims) -> tuple[Dims, Dims] | None:
+    """The rearrangement that the transpose of dims d is."""
+    return None if 0 in d else canonical_pair(of_transpose(d, p))
+
+
+@table(parts=Dims, order=Dims)
+def composed(p: Dims, o: Dims, q: Dims, r: Dims) -> tuple[Dims, Dims] | None:
+    """The rearrangement (p, o) and then (q, r)."""
+    both = Rearrangement(tuple(p), tuple(o)).then(Rearrangement(tuple(q), tuple(r)))
+    return None if both is None else canonical_pair(both)
+
+
+@table(parts=Dims, order=Dims)
+def undone(p: Dims, o: Dims) -> tuple[Dims, Dims] | None:
+    """What undoes (p, o)."""
+    return canonical_pair(Rearrangement(tuple(p), tuple(o)).inverse())
+
+
+@table(at=int, parts=Dims, order=Dims)
+def one_axis(p: Dims, o: Dims, d: Dims, axis: int) -> tuple[int, Dims, Dims] | None:
+    """Parts of b of which one, `at`, is the axis of c."""
+    if _still(o):
+        return None
+    cut = cut_at_axes(p, o, d)
+    if cut is None or len(cut.axes[axis]) > 1:
+        return None
+    if cut.axes[axis]:
+        return cut.axes[axis][0], Dims(cut.parts), Dims(cut.order)
+    wide, order, places = _with_ones(cut, [axis])
+    return places[axis], Dims(wide), Dims(order)
+
+
+def _with_ones(cut: Cut, axes: Sequence[int]) -> tuple[list[int], list[int], dict[int, int]]:
+    """The parts with one of size 1 more for each of these axes, which have none, and where those are."""
+    keys: list[tuple[int, int]] = [(part, 0) for part in range(len(cut.parts))]
+    ordered: list[tuple[int, int]] = []
+    for axis, run in enumerate(cut.axes):
+        if axis in axes:
+            before = ordered[-1] if ordered else (-1, 0)
+            new = (before[0], before[1] + 1)
+            keys.append(new)
+            ordered.append(new)
+        else:
+            ordered += [(part, 0) for part in run]
+    keys.sort()
+    place = {key: i for i, key in enumerate(keys)}
+    sizes = [cut.parts[key[0]] if key[1] == 0 else 1 for key in keys]
+    order = [place[key] for key in ordered]
+    at: dict[int, int] = {}
+    i = 0
+    for axis, run in enumerate(cut.axes):
+        if axis in axes:
+            at[axis] = order[i]
+            i += 1
+        else:
+            i += len(run)
+    return sizes, order, at
+
+
+@table(ones=Dims, parts=Dims, order=Dims)
+def broadcasting(p: Dims, o: Dims, d: Dims, wide: Dims) -> tuple[Dims, Dims, Dims] | None:
+    """b with parts of size 1 where c is repeated to `wide`, those parts repeated, and their order."""
+    if _still(o) or 0 in wide:
+        return None
+    cut = cut_at_axes(p, o, d)
+    repeated = [axis for axis, (have, want) in enumerate(zip(d, wide, strict=True)) if have != want]
+    if cut is None or any(cut.axes[axis] for axis in repeated):
+        return None
+    ones, order, places = _with_ones(cut, repeated)
+    parts = list(ones)
+    for axis, place in places.items():
+        parts[place] = wide[axis]
+    return Dims(ones), Dims(parts), Dims(order)
+
+
+@table(parts=Dims, order=Dims, small=Dims, large=Dims)
+def before_broadcast(p: Dims, o: Dims, narrow: Dims, wide: Dims) -> tuple[Dims, Dims, Dims, Dims] | None:
+    """(p, o) of broadcast(z: narrow -> wide): how z is rearranged instead, and what it is repeated from and to."""
+    if _still(o) or 0 in wide:
+        return None
+    sizes = refined(p, wide)
+    fine = None if sizes is None else Rearrangement(tuple(p), tuple(o)).cut_parts(sizes)
+    runs = None if fine is None else runs_of(wide, fine.parts)
+    if fine is None or runs is None:
+        return None
+    own = list(fine.parts)
+    for axis, run in enumerate(runs):
+        for part in run:
+            own[part] = own[part] if narrow[axis] == wide[axis] else 1
+    return Dims(own), Dims(fine.order), Dims(own[i] for i in fine.order), Dims(fine.result)
+
+
+@table(parts=Dims, left_order=Dims, other_parts=Dims, other_order=Dims, other=Dims, at=int)
+def concatenating(p: Dims, o: Dims, d: Dims, e: Dims, axis: int) -> tuple[Dims, Dims, Dims, Dims, Dims, int] | None:
+    """How the other operand, of dims e, is rearranged to stand beside b, along part `at`."""
+    if _still(o) or 0 in e:
+        return None
+    cut = cut_at_axes(p, o, d)
+    if cut is None or len(cut.axes[axis]) != 1:
+        return None
+    (at,) = cut.axes[axis]
+    sizes = list(cut.parts)
+    sizes[at] = e[axis]
+    back = Rearrangement(tuple(sizes), cut.order).inverse()
+    return Dims(cut.parts), Dims(cut.order), Dims(back.parts), Dims(back.order), Dims(sizes), at
+
+
+@table(parts=Dims, window=Dims, strides=Dims, after=Dims, order=Dims)
+def windowing(p: Dims, o: Dims, d: Dims, split: int, k: Dims, t: Dims) -> tuple[Dims, Dims, Dims, Dims, Dims] | None:
+    """windows(c; k, t) as windows of the parts of b, and how those are rearranged: all counts, then all windows."""
+    if _still(o):
+        return None
+    cut = cut_at_axes(p, o, d)
+    if cut is None:
+        return None
+    window, strides = [1] * len(cut.parts), [1] * len(cut.parts)
+    for axis, run in enumerate(cut.axes[split:]):
+        if k[axis] == d[split + axis]:
+            for part in run:
+                window[part] = cut.parts[part]
+        elif (k[axis], t[axis]) != (1, 1):
+            if len(run) != 1:
+                return None
+            window[run[0]], strides[run[0]] = k[axis], t[axis]
+    counts = [(n - w) // s + 1 for n, w, s in zip(cut.parts, window, strides, strict=True)]
+    rank, item = len(cut.parts), cut.kind(split)
+    inside = [rank + part for part in cut.order if item[part]]
+    outside = [rank + part for part in cut.order if not item[part]]
+    after, order = canonical_pair(Rearrangement((*counts, *window), (*cut.order, *inside, *outside)))
+    return Dims(cut.parts), Dims(window), Dims(strides), after, order
+
+
+@table(shape=Dims, item=Dims, parts=Dims, order=Dims)
+def reducing(p: Dims, o: Dims, d: Dims, split: int) -> tuple[Dims, Dims, Dims, Dims] | None:
+    """The item of c as the last parts of b, where it is those, and the order of the rest."""
+    found = None if _still(o) else _apart(p, o, d, split)
+    if found is None:
+        return None
+    cut, item = found
+    if item != sorted(item):
+        return None
+    shape = Dims(n for n, inside in zip(cut.parts, item, strict=True) if not inside)
+    return shape, Dims(cut.parts[len(shape) :]), *canonical_pair(_of_shape(cut, item))
+
+
+@table(whole=Dims, window=Dims, strides=Dims, parts=Dims, order=Dims)
+def reducing_windows(p: Dims, o: Dims, d: Dims, split: int) -> tuple[Dims, Dims, Dims, Dims, Dims] | None:
+    """The item of c as one window of b that is whole along its parts, where they do not come last."""
+    found = None if _still(o) else _apart(p, o, d, split)
+    if found is None:
+        return None
+    cut, item = found
+    if item == sorted(item):
+        return None
+    window = Dims(n if inside else 1 for n, inside in zip(cut.parts, item, strict=True))
+    return Dims(cut.parts), window, Dims(1 for _ in window), *canonical_pair(_of_shape(cut, item))
+
+
+def _apart(p: Dims, o: Dims, d: Dims, split: int) -> tuple[Cut, list[bool]] | None:
+    """The parts cut where the item of c begins, and which of them are in it."""
+    cut = cut_at_axes(p, o, (math.prod(d[:split]), math.prod(d[split:])))
+    return None if cut is None else (cut, cut.kind(1))
+
+
+def _of_shape(cut: Cut, item: Sequence[bool]) -> Rearrangement:
+    """The order of the parts that are not of the item, numbered without those."""
+    kept = [part for part, inside in enumerate(item) if not inside]
+    place = {part: i for i, part in enumerate(kept)}
+    order = tuple(place[part] for part in cut.order if not item[part])
+    return Rearrangement(tuple(cut.parts[part] for part in kept), order) if kept else identity(1)
+
+
+@table(shape=Dims, item=Dims)
+def normalizing(p: Dims, o: Dims, d: Dims, split: int) -> tuple[Dims, Dims] | None:
+    """The item of c as the last parts of b, where it is those: what sees all of an item ignores its order."""
+    found = reducing.function(p, o, d, split)
+    return None if found is None else (found[0], found[1])
