@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from glenside.exporters.onnx import operators as _operators  # noqa: F401 (fills the tables)
 from glenside.exporters.onnx.emitter import Emitter
-from glenside.exporters.onnx.graph import Graph, Value
-from glenside.exporters.onnx.model import OPSET, model_of
+from glenside.exporters.onnx.graph import OPSET, Graph, Value
+from glenside.exporters.onnx.model import model_of
 from glenside.exporters.onnx.registry import OPERATOR_EXPORTS, Held, Operand, in_memory
 from glenside.ir.errors import BadInput
 from glenside.ir.names import spelled_name
@@ -23,8 +23,8 @@ __all__ = ["OPSET", "emitted", "export_onnx"]
 
 # Under a layer's node, these only rearrange what computes it: the name belongs to that.
 _ARRANGING = frozenset(
-    "access access-shift-right access-reshape access-flatten access-insert-axis access-squeeze access-transpose "
-    "access-slice access-pad".split()
+    "access access-shift-right access-rearrange access-reshape access-flatten access-insert-axis access-squeeze "
+    "access-transpose access-slice access-pad".split()
 )
 
 
@@ -48,7 +48,7 @@ def emitted(program: Program) -> tuple[Emitter, dict[str, Value]]:
     for name in program.constants_declared:
         if name not in program.constants:
             raise BadInput(f"an ONNX file requires the value of every constant, got none of {spelled_name(name)}")
-    emit = Emitter(Graph([*program.tensors]))
+    emit = Emitter(Graph([*program.tensors]), constants=program.constants)
     labels = _labels(program)
     done: dict[Term, Held] = {}
     for term in postorder(program.term):
