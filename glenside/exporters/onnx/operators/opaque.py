@@ -7,6 +7,9 @@ from dataclasses import replace
 from glenside.exporters.onnx.emitter import Emitter
 from glenside.exporters.onnx.graph import ABSENT, Encoded, Value
 from glenside.exporters.onnx.registry import Operand, exports
+from glenside.ir.errors import BadInput
+from glenside.ir.names import shortened
+from glenside.ir.operators.opaque import name_of
 from glenside.ir.types import AccessType, Dims
 
 
@@ -15,7 +18,11 @@ def _opaque(emit: Emitter, result: AccessType, key: str, _: tuple[Dims, Dims], _
     """One node for all of its outputs, of which the key says one. Raises BadInput for a key that is none of ONNX's."""
     from glenside.importers.onnx.opaque import read_key
 
-    box = read_key(key)
+    try:
+        box = read_key(key)
+    except BadInput:
+        name = shortened(name_of(key))
+        raise BadInput(f"an ONNX file requires black boxes that were imported from ONNX, got {name}") from None
     node, rest = box.node, iter(operands)
     inputs = [next(rest).value if name else ABSENT for name in node.input]
     outputs = [(Dims(), "") if name else None for name in node.output]
