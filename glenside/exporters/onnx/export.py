@@ -31,14 +31,13 @@ _ARRANGING = frozenset(
 def export_onnx(program: Program) -> onnx.ModelProto:
     """The program as a model of standard operators of ai.onnx with static shapes.
 
-    The opset is 18, or the lowest from there that has what the program needs: 26 for the bits of floats, and the
-    version that a black box was imported in. Black boxes are the nodes that they were.
-
     Inputs keep their names; a result is `output`, a tuple `output_0` and so on. Layers name the values that compute
     them. Tile instructions are calls of local functions of the domain `glenside`, so that any runtime executes the
-    file. Equal programs give equal bytes. What ONNX leaves open is up to the runtime: the extremes and the order of nan, and indices
-    of a gather that are out of range. Raises BadInput: a constant without a value, a name that ONNX cannot hold, a
-    result of nothing, or no package onnx.
+    file. Black boxes are the nodes that they were. The opset is 18, or the lowest above it that has what the program
+    needs: 26 for the bits of floats, and for a black box the version in which it was imported. Equal programs give
+    equal bytes. What ONNX leaves open is up to the runtime: the extremes and the order of nan, and indices of a gather
+    that are out of range. Raises BadInput: a constant without a value, a name that ONNX cannot hold, a result of
+    nothing, black boxes of other files or of versions that do not go together, or no package onnx.
     """
     emit, outputs = emitted(program)
     return model_of(program, emit, outputs)
