@@ -149,8 +149,9 @@ def demands(facts: list[Sexpr]) -> list[tuple[list[Sexpr], Sexpr]]:
         call = shape_call(fact)
         if call is not None:
             name = str(call[0])
-            wanted = RESULTS[name].name if name in RESULTS else name
-            found.append((facts[:index], [f"want-{wanted}", *call[1:]]))
+            want: Sexpr = [f"want-{RESULTS[name].name if name in RESULTS else name}", *call[1:]]
+            if all(want != known for _, known in found):  # the results of a table are wanted once
+                found.append((facts[:index], want))
     return found
 
 

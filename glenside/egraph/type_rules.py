@@ -218,7 +218,8 @@ def _compute_rules() -> list[TypeRule]:
 def type_rules() -> list[TypeRule]:
     """The type rules of every operator that the algebra can say."""
     plain = [o for o in OPERATORS.values() if o.symbolic and o.name != "compute"]
-    return [_operator_rule(o) for o in plain if any(f.kind is Kind.TERM for f in o.fields)] + _compute_rules()
+    made = [o for o in plain if any(f.kind in (Kind.TERM, Kind.SHAPE) for f in o.fields)]
+    return [_operator_rule(o) for o in made] + _compute_rules()
 
 
 def type_functions() -> str:

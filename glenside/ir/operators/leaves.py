@@ -66,7 +66,7 @@ full = register(
         name="full",
         fields=fields(shape=Kind.SHAPE, value=Kind.NUMBER, dtype=Kind.DTYPE),
         check=_check_full,
-        result=lambda shape, value, dtype: AccessType(shape, 0, dtype),
+        result=lambda shape, value, dtype: shape.take(0).access(shape, dtype),
         evaluate=lambda arithmetic, shape, value, dtype: constant(arithmetic, value, dtype, shape),
         doc="A constant that holds one exact number everywhere: ()(shape).",
         movement=False,
