@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -68,15 +68,6 @@ def drawn(dtype: str, *dims: int, seed: int = 0) -> Array:
     return rng.integers(0 if dtype in UNSIGNED else -9, 10, dims).astype(dtype)
 
 
-def taken(op: str, dtypes: Sequence[str], version: int = 21) -> list[str]:
-    """Those that ONNX has for the first input of an operator."""
-    types = onnx.defs.get_schema(op, version).inputs[0].types
-    names = {
-        dtype: onnx.TensorProto.DataType.Name(helper.np_dtype_to_tensor_dtype(np.dtype(dtype))) for dtype in dtypes
-    }
-    return [dtype for dtype in dtypes if f"tensor({names[dtype].lower()})" in types]
-
-
 UNARY = (
     "Abs Neg Sign Ceil Floor Round Sqrt Exp Log Erf Reciprocal Sin Cos Tan Asin Acos Atan Sinh Cosh Tanh Asinh Acosh "
     "Atanh Sigmoid Relu LeakyRelu Elu Selu Celu Gelu HardSigmoid HardSwish Mish Softplus Softsign ThresholdedRelu "
@@ -86,7 +77,7 @@ UNARY = (
 
 @pytest.mark.parametrize("op", UNARY)
 def test_functions_of_one_number(op: str) -> None:
-    for dtype in taken(op, FLOATS):
+    for dtype in FLOATS:
         as_the_reference(op, drawn(dtype, 2, 3, 4))
         scalar = np.array(0.75, dtype)
         np.testing.assert_array_equal(run(op, scalar), run(op, scalar[None])[0], strict=True)
@@ -127,7 +118,7 @@ def test_old_selu_has_other_constants() -> None:
 
 @pytest.mark.parametrize("op", ["Add", "Sub", "Mul", "Div", "Min", "Max", "Sum", "Mod"])
 def test_arithmetic_broadcasts_both_ways(op: str) -> None:
-    for dtype in taken(op, (*FLOATS, *SIGNED, *UNSIGNED)):
+    for dtype in (*FLOATS, *((*SIGNED, *UNSIGNED) if op != "Sum" else ())):
         attributes = {"fmod": 1} if op == "Mod" and dtype in FLOATS else {}
         x, y = (
             drawn(dtype, 3, 1, 4),
@@ -149,7 +140,7 @@ def test_variadic_operators() -> None:
     np.testing.assert_allclose(run("Mean", *parts), sum(parts) / 3, rtol=1e-6)
     np.testing.assert_array_equal(run("Max", *parts), np.maximum(np.maximum(*parts[:2]), parts[2]))
     assert run("Sum", parts[0]) is not None
-    with pytest.raises(BadInput, match=r"node n .*: requires at least 1 input.*, got 0"):
+    with pytest.raises(BadInput, match=r"node n .*: requires at least 1 input, got 0"):
         run("Min")
 
 
@@ -177,9 +168,9 @@ def test_shifts_by_any_amount(dtype: str) -> None:
     x = np.array([[1], [5], [limits.max], [limits.min], [limits.max // 3]], dtype)
     amounts = [0, 1, 2, bits - 1, bits, bits + 3, *([-1] if dtype in SIGNED else [])]
     right = [[int(v) >> (n if n >= 0 else bits) for n in amounts] for v in x[:, 0]]
-    assert run("BitShift", x, np.array(amounts, dtype), version=28, direction="RIGHT").tolist() == right
+    assert run("BitShift", x, np.array(amounts, dtype), direction="RIGHT").tolist() == right
     left = np.array([[(int(v) << n) % 2**bits if n >= 0 else 0 for n in amounts] for v in x[:, 0]], f"uint{bits}")
-    got = run("BitShift", x, np.array(amounts, dtype), version=28, direction="LEFT")
+    got = run("BitShift", x, np.array(amounts, dtype), direction="LEFT")
     np.testing.assert_array_equal(got.view(f"uint{bits}"), left)
 
 
@@ -393,10 +384,10 @@ REFUSED: list[tuple[str, list[Array | None], dict[str, Any], str]] = [
     ("Add", [X, X[0]], {"version": 6}, "requires inputs of one shape, as attribute broadcast is 0"),
     ("Add", [X, X[:, :2]], {"version": 6, "broadcast": 1, "axis": 1}, "input 1 requires at most the 1 axes of"),
     ("Add", [X, N], {}, "input 1 requires float32 as the inputs before it, got int32"),
-    ("Xor", [N, N], {}, "input 0 requires bool, got"),
-    ("Where", [X, X, X], {}, "input 0 requires bool, got"),
-    ("BitShift", [N.astype("uint32")] * 2, {"direction": "UP"}, "attribute direction is one of LEFT, RIGHT, got 'UP'"),
-    ("BitShift", [X, X], {"direction": "LEFT"}, "input 0 requires uint8, uint16, uint32 or uint64, got float32"),
+    ("Xor", [N, N], {}, "input 0 requires bool, got int32"),
+    ("Where", [X, X, X], {}, "input 0 requires bool, got float32"),
+    ("BitShift", [N, N], {"direction": "UP"}, "attribute direction is one of LEFT, RIGHT, got 'UP'"),
+    ("BitShift", [X, X], {"direction": "LEFT"}, "input 0 requires int8, .*, got float32"),
     ("BitwiseNot", [X], {}, "input 0 requires int8, .*, got float32"),
     ("Gelu", [X], {"approximate": "erf"}, "attribute approximate is one of none, tanh, got 'erf'"),
     ("LeakyRelu", [X], {"alpha": "a"}, "attribute alpha requires a number with a fraction, got a text, a"),
@@ -409,12 +400,7 @@ REFUSED: list[tuple[str, list[Array | None], dict[str, Any], str]] = [
     ("ReduceSum", [X, np.array([2])], {}, "an axis requires a number from -2 to 1, got 2"),
     ("ReduceMax", [X, np.array([0, -2])], {}, r"requires axes that are different, got \[0, -2\]"),
     ("ReduceMax", [X, np.array([0.5])], {}, "input 1 requires int64, got float64"),
-    (
-        "ReduceMean",
-        [X],
-        {"keepdims": 1.0},
-        "attribute keepdims requires a whole number, got a number",
-    ),
+    ("ReduceMean", [X], {"keepdims": 1.0}, "attribute keepdims requires a whole number, got a number .*, 1.0"),
     ("ArgMax", [np.zeros((0, 2), "float32")], {}, "argmax requires an item of at least one element"),
     ("CumSum", [X, np.array([0, 1])], {}, r"input 1 requires one axis, got \[0, 1\]"),
     ("CumSum", [X, np.array(-3)], {}, "input 1 requires a number from -2 to 1, got -3"),

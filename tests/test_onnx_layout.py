@@ -419,12 +419,7 @@ def test_sequences_and_optional_values_are_inputs_of_a_call() -> None:
         ("requires as many starts", "Slice", (X, ints(0, 1), ints(1)), {"known": [1, 2]}),
         ("attribute mode is one of constant", "Pad", (X, ints(*[1] * 6)), {"known": [1], "mode": "mirror"}),
         ("leave axis 1 of 3", "Pad", (X, ints(0, -2, 0, 0, -2, 0)), {"known": [1]}),
-        (
-            "input 2 requires float32 as the inputs before it",
-            "Pad",
-            (X, ints(*[1] * 6), ints(1)),
-            {"known": [1]},
-        ),
+        ("input 2 requires float32 as the inputs before it", "Pad", (X, ints(*[1] * 6), ints(1)), {"known": [1]}),
         ("one whose square divides 2 channels", "DepthToSpace", (X[None],), {"blocksize": 2}),
         ("blocksize requires a number of at least 1", "SpaceToDepth", (X[None],), {"blocksize": 0}),
         ("input 1 requires indices from -3 to 2, got 0 to 3", "Gather", (X, ints(0, 3)), {"known": [1], "axis": 1}),
@@ -440,7 +435,7 @@ def test_sequences_and_optional_values_are_inputs_of_a_call() -> None:
         ("lengths from 0 to 2, got 1 to 3", "ReverseSequence", (X, ints(1, 2, 3)), {"known": [1]}),
         ("depends on data", "NonZero", (X,), {}),
         ("boxes \\(B N 4\\)", "NonMaxSuppression", (X, X), {"known": [0, 1]}),
-        ("input 0 requires a sequence, got float32", "SequenceAt", (X, ints(1)), {"known": [1]}),
+        ("input 0 requires a sequence, got a tensor", "SequenceAt", (X, ints(1)), {"known": [1]}),
     ],
 )
 def test_what_does_not_fit_is_refused(message: str, op: str, inputs: tuple[Array, ...], more: dict[str, Any]) -> None:
