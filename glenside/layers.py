@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from glenside.ir.program import Program
+from glenside.ir.program import Program, constant_terms
 from glenside.ir.term import Term, build, make, postorder, rebuild_all, weave
 from glenside.ir.types import Tensor
 
@@ -48,7 +48,7 @@ class Layers:
 def distinct_layers(program: Program) -> Layers:
     """Take a program apart."""
     taken = set(program.tensors)
-    constant = _constants(program)
+    constant = constant_terms(program)
     numbers: dict[Term, int] = {}
     products: list[Term] = []
     formals: list[tuple[Term, ...]] = []
@@ -150,16 +150,6 @@ def _bodies(sources: Sequence[Term], results: Mapping[Term, Term]) -> tuple[Term
         return build("access", results[term], split) if split else results[term]
 
     return tuple(rebuild_all(sources, stand_in))
-
-
-def _constants(program: Program) -> dict[Term, bool]:
-    """Which terms are made of constants alone."""
-    found: dict[Term, bool] = {}
-    for term in postorder(program.term, *program.layers.values()):
-        tensor = term.attributes[0] if term.operator.name == "access-tensor" else None
-        known = tensor.constant if isinstance(tensor, Tensor) else not term.operator.opaque
-        found[term] = known and all(found[c] for c in term.children)
-    return found
 
 
 def _fresh(name: str, taken: set[str]) -> str:
