@@ -12,6 +12,7 @@ import typer
 from glenside import __version__
 from glenside.commands import listings, programs
 from glenside.commands.extract import extract
+from glenside.commands.layout import layout
 from glenside.commands.optimize import INTERRUPTED, compare, optimize, tensorize
 from glenside.commands.sweep import sweep
 from glenside.ir.errors import GlensideError
@@ -29,6 +30,7 @@ for _command in (
     compare,
     sweep,
     optimize,
+    layout,
     extract,
     programs.run,
     programs.check,

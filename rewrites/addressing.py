@@ -120,10 +120,12 @@ def unit(
     windowed: int,
     layout: int,
     loads: int,
+    fixed: int,
 ) -> tuple[Dims, Dims, int, Dims, Dims, int, int, Dims, Dims, Dims] | None:
     """How a unit reads the operands of a product, the parts of its result, and how the product's own is made of those.
 
-    Rows and items are read in the order in which they lie in memory, which is `held`, with `axis` as its last axis.
+    Rows and items are read in the order in which they lie in memory, which is `held`, with `axis` as its last axis. An
+    operand b that is fixed is put into the order in which it is read beforehand.
     """
     if 0 in da or 0 in db:
         return None
@@ -137,7 +139,8 @@ def unit(
     rows = sorted(a.rows)
     a_order = [*a.shared, *rows, *(a.item[i] for i in place)]
     b_order = [*b.shared, *b.rows, *(b.item[i] for i in place)]
-    if not (_accepts(layout, a, held, axis, bool(windowed)) and _free(a_order, loads) and _free(b_order, loads)):
+    free = _free(a_order, loads) and (fixed or _free(b_order, loads))
+    if not free or not _accepts(layout, a, held, axis, bool(windowed)):
         return None
     stored = (*a.sizes(a.shared), *a.sizes(rows), *b.sizes(b.rows)) or (1,)
     count, split = len(a.shared), len(a.shared) + len(rows)

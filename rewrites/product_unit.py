@@ -20,7 +20,8 @@ _HELD = "(relation held (Access Ints i64 i64))"  # what lies in memory: dims, th
 _WANT_LAYOUT = "(relation want-layout (Access))"
 _READ = "(relation read-product (Access Access Access i64 Access Ints Ints Access Ints Ints Ints i64 i64))"
 _STORED = "(relation stored-elsewhere (Access Access Ints Ints Ints Ints))"
-RELATIONS = "\n".join([_SEEN, _HELD, _WANT_LAYOUT, _READ, _STORED])
+_IN_MEMORY = "(relation in-memory (Access))"
+RELATIONS = "\n".join([_SEEN, _IN_MEMORY, _HELD, _WANT_LAYOUT, _READ, _STORED])
 PARAMETERS = {"layout": 1, "loads": 2, "stores": 2}
 
 _NHWC = "(access-rearrange (access-tensor x) (shape {0}) (list {1}) (access-shape (shape {2}) (shape {3})))"
@@ -90,22 +91,18 @@ def what_lies_innermost_is_known() -> tuple[Clause, ...]:
 
     An analysis: it adds no e-node. Sound because it only reads what is there.
     """
-    seen = "(seen c x p o)"
+    seen, last = "(seen c x p o)", "(= d (dims x)) (> (vec-length d) 0)"
     return (
         Clause(
             f"{seen} (= x (access-windows y k t)) (= dy (dims y)) (= axis (innermost-axis k dy)) (= d (dims x))",
             "(held x d axis 1)",
         ),
-        *(
-            Clause(
-                f"{seen} {form.replace('linear', 'x')} (= {name} {kind}) (= d (dims x)) (> (vec-length d) 0)",
-                "(held x d (- (vec-length d) 1) 0)",
-            )
-            for kind in _KINDS
-            for name, form in (("x", ""), ("in-memory", LIFTED.format("in-memory")))
-        ),
+        *(Clause(f"(= root {kind})", "(in-memory root)") for kind in _KINDS),
+        Clause("(= root (access-rearrange x p (vec-of 0) s i)) (in-memory x)", "(in-memory root)"),
+        Clause(f"{seen} (in-memory x) {last}", "(held x d (- (vec-length d) 1) 0)"),
+        # A copy in the order of the product itself of what lies in memory in another; windows are a view, not a copy.
         Clause(
-            "(seen x x p o) (= x (access-rearrange u q r s i)) (!= r (vec-of 0)) (= d (dims x))",
+            f"(seen x x p o) (= x (access-rearrange y q r s i)) (in-memory y) {last}",
             "(held x d (- (vec-length d) 1) 0)",
         ),
     )
@@ -126,10 +123,11 @@ def product_runs_on_the_unit() -> tuple[Clause, ...]:
     """
     # The few candidates first: joining them with the tables of shapes at once costs far more.
     found = "(read-product root a b n x p o y q r d axis windowed)"
-    facts = (
-        f"{found} {_RANK}"
-        + "".join(f" (= {name} (unit-{name} {_KEY}))" for name in _RESULTS)
+    facts = tuple(
+        f"{found} ({kind} b) {_RANK}"
+        + "".join(f" (= {name} (unit-{name} {_KEY} {fixed}))" for name in _RESULTS)
         + " (= dr (dims root)) (= sr (split root)) (= rs (take dr sr))"
+        for fixed, kind in enumerate(("varies", "constant"))
     )
     made = "(product-unit shared x a-parts a-order a-split {0} {1} {2} b-split stored (vec-range (vec-length stored)))"
 
@@ -140,10 +138,10 @@ def product_runs_on_the_unit() -> tuple[Clause, ...]:
     return (
         Clause(f"{_PRODUCT} (seen a x p o) (held x d axis windowed) (seen b y q r)", found),
         Clause(
-            f"{facts} (constant b) (= read (permute b-parts b-order))",
+            f"{facts[1]} (= read (permute b-parts b-order))",
             root(made.format(fixed, "read", "(vec-range (vec-length read))")),
         ),
-        Clause(f"{facts} (varies b)", root(made.format("y", "b-parts", "b-order"))),
+        Clause(facts[0], root(made.format("y", "b-parts", "b-order"))),
     )
 
 

@@ -8,8 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from compute_examples import COMPUTES
+from example_values import Example
 from hypothesis import given, settings
-from operator_examples import COMPUTES, OPERATORS, Example
+from operator_examples import OPERATORS
 from random_terms import terms
 
 import glenside as gl

@@ -1,79 +1,39 @@
-"""Programs as ONNX models: onnxruntime must compute what the interpreter does."""
+"""Every operator and compute type as ONNX, and what becomes of products, windows, pools and tiles."""
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from compute_examples import COMPUTES as COMPUTE_EXAMPLES
+from example_values import VALUES, Example
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from operator_examples import COMPUTES as COMPUTE_EXAMPLES
 from operator_examples import OPERATORS as OPERATOR_EXAMPLES
-from operator_examples import VALUES, Example
 from random_terms import terms, values_for
 
 import glenside as gl
-from glenside.exporters.onnx import export_onnx, save_onnx
 from glenside.exporters.onnx.registry import COMPUTE_EXPORTS, OPERATOR_EXPORTS
-from glenside.ir.errors import BadInput, TypeMismatch
-from glenside.ir.operand import Array
+from glenside.ir.errors import TypeMismatch
 from glenside.ir.operator import COMPUTES, OPERATORS
+from glenside.ir.operators.gathering import REDUCTIONS
 from glenside.ir.program import Program
-from glenside.ir.term import Term, build
-from glenside.ir.types import DTYPES, Dims, Tensor
+from glenside.ir.term import Term, build, postorder
+from glenside.ir.types import DTYPES
 
-onnx = pytest.importorskip("onnx", reason="the package onnx is not installed")
-onnxruntime = pytest.importorskip("onnxruntime", reason="the package onnxruntime is not installed")
+pytest.importorskip("onnx", reason="the package onnx is not installed")
+pytest.importorskip("onnxruntime", reason="the package onnxruntime is not installed")
+
+from onnx_exports import extreme, kinds, leaf, same
 
 EXAMPLES = [
     pytest.param(example, id=f"{name}-{number}")
     for table in (OPERATOR_EXAMPLES, COMPUTE_EXAMPLES)
     for name, examples in table.items()
     for number, example in enumerate(examples)
+    if name != "opaque"  # their keys are none of ONNX's
 ]
-
-
-def leaf(name: str, dims: tuple[int, ...], dtype: str = "float32", constant: bool = False) -> Term:
-    return build("access-tensor", Tensor(name, Dims(dims), dtype, constant))
-
-
-def run(model: Any, inputs: Mapping[str, Array]) -> list[Array]:
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = 1
-    options.log_severity_level = 3
-    content = model if isinstance(model, str) else model.SerializeToString()
-    session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
-    results: list[Array] = session.run(None, {each.name: inputs[each.name] for each in session.get_inputs()})
-    return results
-
-
-def flat(value: Any) -> list[Array]:
-    return [array for item in value for array in flat(item)] if isinstance(value, tuple) else [value]
-
-
-def agree(got: list[Array], want: Any) -> None:
-    """Integers exactly, floats as far as their dtype goes."""
-    expected = flat(want)
-    assert [(g.dtype, g.shape) for g in got] == [(w.dtype, w.shape) for w in expected]
-    for g, w in zip(got, expected, strict=True):
-        close = {"float16": 2e-2, "float32": 1e-4, "float64": 1e-4}.get(w.dtype.name, 0)
-        np.testing.assert_allclose(g, w, rtol=close, atol=close / 10)
-
-
-def same(program: Program, values: Mapping[str, Array]) -> Any:
-    """Export, check and run a program; the model."""
-    model = export_onnx(program)
-    onnx.checker.check_model(model, full_check=True)
-    agree(run(model, values), gl.evaluate([program.term], {**program.constants, **values})[0])
-    return model
-
-
-def kinds(model: Any) -> list[str]:
-    return [node.op_type for node in model.graph.node]
 
 
 # Every operator, every compute type, every dtype
@@ -92,27 +52,20 @@ def test_examples_of_every_operator(example: Example) -> None:
 @settings(max_examples=80, deadline=None)
 @given(terms(), st.integers(0, 9))
 def test_random_terms(term: Term, seed: int) -> None:
+    assume(not any(part.operator.opaque for part in postorder(term)))
     program, values = Program(term), values_for(term, seed=seed)
     constants = {name: values[name] for name in program.constants_declared}
     same(program.with_constants(constants), values)
 
 
-def extreme(dtype: str, dims: tuple[int, ...], seed: int) -> Array:
-    """Numbers of all magnitudes of a dtype, its limits and 0 among them."""
-    random = np.random.default_rng([seed, *dims])
-    if dtype == "bool":
-        return random.integers(0, 2, dims).astype(bool)
-    if dtype.startswith("f"):
-        return random.uniform(0.5, 4, dims).astype(dtype)
-    limits = np.iinfo(dtype)
-    values = random.integers(limits.min, limits.max, dims, dtype, endpoint=True)
-    values >>= random.integers(0, limits.bits, dims).astype(dtype)
-    special = np.array([limits.min, limits.max, 0, 1, 2, 3], dtype)
-    return np.where(random.random(dims) < 0.5, random.choice(special, dims), values)
+PARAMETERS = {"clip": ["(clip 1 100)"], "leaky-relu": ["(leaky-relu 1/3)"]} | {
+    name: [f"({name} {choice})" for choice in COMPUTES[name].parameters[0].choices]
+    for name in ("compare", "mod", "argsort")
+}
 
 
-PARAMETERS = {"clip": ["(clip 1 100)"], "leaky-relu": ["(leaky-relu 1/3)"]}
-PARAMETERS["compare"] = [f"(compare {relation})" for relation in COMPUTES["compare"].parameters[0].choices]
+def test_every_compute_type_has_its_parameters() -> None:
+    assert PARAMETERS.keys() == {name for name, compute in COMPUTES.items() if compute.parameters}
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -144,7 +97,15 @@ def test_every_movement_in_every_dtype(dtype: str) -> None:
         build("access-broadcast", build("access-slice", x, 1, 2, 3), ((), (2, 4, 6))),
         build("full", (2, 3), "1", dtype),
         build("eye", 3, dtype),
+        build("access-rearrange", x, (10, 2, 3), (2, 0, 1), ((3,), (5, 4))),
+        build("access-gather", x, leaf("places", (2, 2), "int64"), 2),
+        build("access-gather-nd", x, build("access-slice", leaf("spots", (2, 7, 2), "int32"), 1, 0, 3), 1),
     ]
+    updates = build("access-reshape", build("access-concatenate", x, x, 1), ((), (2, 10, 6)))
+    spots = leaf("spots", (2, 7, 2), "int32")
+    few = build("access-slice", build("access-slice", updates, 1, 0, 7), 2, 0, 1)
+    for reduction in REDUCTIONS if dtype != "bool" else ("replace", "min", "max"):
+        made.append(build("access-scatter-nd", x, spots, build("access-reshape", few, ((), (2, 7))), 1, reduction))
     made += [build("cast", x, other) for other in DTYPES if other[0] != "u" or not dtype.startswith("f")]
     if dtype != "bool":
         windows = build("access", x, 2)
@@ -152,19 +113,50 @@ def test_every_movement_in_every_dtype(dtype: str) -> None:
         made.append(build("access-overlap-add", build("access-slice", windows, 1, 0, 2), (7,), (1,)))
         tiles = build("access", leaf("w", (2, 6, 3), dtype), 1)
         made += [build("systolic-array", 6, 3, windows, tiles)]
+        made.append(build("iota", 4, dtype))
+        weights = leaf("w", (2, 6, 3), dtype)
+        left, right = (x, (2, 5, 6), (1, 0, 2), 2), (weights, (2, 6, 3), (2, 0, 1), 2)
+        made.append(build("product-unit", 0, *left, *right, (5, 4, 3), (2, 0, 1)))
         made += [
             build("systolic-array", 6, 3, build("access-squeeze", build("access-slice", windows, 1, 0, 1), 1), tiles)
         ]
     program = Program(build("construct-tuple", *made))
-    same(program, {name: extreme(dtype, t.dims, i) for i, (name, t) in enumerate(program.tensors.items())})
+    values = {name: extreme(dtype, t.dims, i) for i, (name, t) in enumerate(program.tensors.items())}
+    places, spots = (np.random.default_rng(0).integers(-5, 5, dims) for dims in ((2, 2), (2, 7, 2)))
+    same(program, values | {"places": places, "spots": spots.astype("int32")})
 
 
-def test_division_of_integers_is_the_interpreters() -> None:
-    for dtype in ("int8", "int32", "int64"):
-        lowest = np.iinfo(dtype).min
-        values = {"a": np.array([lowest, lowest, -7, 7, 5], dtype), "b": np.array([-1, 0, 2, -2, 0], dtype)}
-        pair = build("access-product", leaf("a", (5,), dtype), leaf("b", (5,), dtype), 0)
-        same(Program(build("compute", "elementwise-div", pair)), values)
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_bits_as_every_dtype(dtype: str) -> None:
+    x, width = leaf("x", (40,), dtype), np.dtype(dtype).itemsize
+    made = [build("bitcast", x, other) for other in DTYPES if np.dtype(other).itemsize == width]
+    model = same(Program(build("construct-tuple", *made)), {"x": extreme(dtype, (40,), 0)})
+    assert [opset.version for opset in model.opset_import] == [18 if width == 1 else 26]
+
+
+SPECIAL = {
+    "elementwise-div": ([-128, -128, -7, 7, 5], [-1, 0, 2, -2, 0]),
+    "(mod floor)": ([-128, -128, -7, 7, 5, -7, 0], [-1, 0, 2, -2, 0, -2, -3]),
+    "(mod truncate)": ([-128, -128, -7, 7, 5, -7, 0], [-1, 0, 2, -2, 0, -2, -3]),
+    "pow": ([-128, 127, -1, -1, 1, 0, 0, 2, 3], [-1, -2, -3, -4, -128, -1, 0, 7, 127]),
+}
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int32", "int64"])
+@pytest.mark.parametrize("kind", SPECIAL)
+def test_arithmetic_of_integers_is_the_interpreters(kind: str, dtype: str) -> None:
+    values = {name: np.array(x, dtype) for name, x in zip("ab", SPECIAL[kind], strict=True)}
+    values["a"][values["a"] == -128] = np.iinfo(dtype).min
+    a, b = (leaf(name, value.shape, dtype) for name, value in values.items())
+    same(Program(build("compute", kind, build("access-product", a, b, 0))), values)
+
+
+def test_remainders_of_floats_have_the_sign_of_the_divisor_or_the_dividend() -> None:
+    values = {"a": np.array([5.5, -5.5, 6, -2, 0, 3, -1], "float32"), "b": np.array([2, 2, -3, 4, -2, -5, np.inf])}
+    values["b"] = values["b"].astype("float32")
+    pair = build("access-product", leaf("a", (7,)), leaf("b", (7,)), 0)
+    for rounding in ("floor", "truncate"):
+        same(Program(build("compute", f"(mod {rounding})", pair)), values)
 
 
 @pytest.mark.parametrize("kind", ["reduce-sum", "reduce-prod", "dot-product"])
@@ -298,6 +290,39 @@ def test_tile_instructions_are_calls_of_one_function_each() -> None:
     assert all(node.domain == "" for function in model.functions for node in function.node)
 
 
+def test_instructions_of_a_unit_that_addresses_are_calls_of_one_function() -> None:
+    x, w = leaf("x", (8, 4)), leaf("w", (4, 6))
+    first = build("product-unit", 0, x, (8, 4), (0, 1), 1, w, (4, 6), (1, 0), 1, (2, 4, 6), (2, 0, 1))
+    wide = build("product-unit", 1, first, (6, 8), (1, 0), 2, x, (8, 4), (0, 1), 2, (8, 6, 4), (1, 0, 2))
+    model = same(Program(wide), values_for(wide))
+    assert kinds(model) == ["product_unit"] * 2
+    (function,) = model.functions
+    assert [n.op_type for n in function.node if n.op_type != "Constant"] == [
+        *("Reshape", "Transpose", "Reshape") * 2,
+        *("MatMul", "Reshape", "Transpose"),
+    ]
+
+
+def test_chains_of_rearrangements_are_one() -> None:
+    x = leaf("x", (2, 12, 5))
+    term = build("access-rearrange", x, (2, 3, 4, 5), (0, 1, 3, 2), ((2, 3), (20,)))
+    term = build("access-transpose", build("access-reshape", term, ((6,), (5, 4))), (2, 0, 1))
+    assert kinds(same(Program(term), values_for(term))) == ["Reshape", "Transpose"]
+    back = build("access-rearrange", term, (4, 6, 5), (1, 0, 2), ((2, 12), (5,)))
+    assert kinds(same(Program(back), values_for(back))) == ["Identity"]
+
+
+def test_updates_are_one_scatter_where_all_places_differ() -> None:
+    x, updates = leaf("x", (5, 3)), leaf("u", (2, 3))
+    places = leaf("p", (2, 1), "int64", constant=True)
+    values = {"x": np.zeros((5, 3), "float32"), "u": np.ones((2, 3), "float32")}
+    for rows, twice in (([1, -1], False), ([4, -1], True)):
+        term = build("access-scatter-nd", x, places, updates, 0, "replace")
+        model = same(Program(term, constants={"p": np.array(rows).reshape(2, 1)}), values)
+        assert kinds(model).count("ScatterND") == 1
+        assert ("Where" in kinds(model)) == twice
+
+
 def test_operands_of_tiles_are_not_repeated() -> None:
     shared = build("access", build("access-broadcast", leaf("x", (1, 8, 4)), ((), (5, 8, 4))), 2)
     term = build("systolic-array", 4, 3, shared, build("access", leaf("w", (5, 4, 3)), 1))
@@ -310,129 +335,3 @@ def test_operands_of_tiles_are_not_repeated() -> None:
         build("access-broadcast", build("access", leaf("v", (1, 4, 4)), 1), ((5,), (4, 4))),
     )
     assert kinds(same(Program(both), values_for(both))) == ["Expand", "systolic_array_4x4_3d_3d"]
-
-
-def test_names_shapes_and_origin() -> None:
-    text = """(input x (shape 2 7)) (constant w (shape 5 7)) (constant unused.name (shape 5))
-    (let ((hidden (compute dot-product
-                    (access-cartesian-product (access (access-tensor x) 1) (access (access-tensor w) 1)))))
-      (construct-tuple hidden (compute relu hidden)
-        (construct-tuple (access-tensor x) (access-tensor x) (access-tensor unused.name))))"""
-    program = gl.parse(text).seeded_constants(0)
-    model = same(program, {"x": np.ones((2, 7), "float32")})
-    assert [each.name for each in model.graph.input] == ["x"]
-    assert [d.dim_value for d in model.graph.input[0].type.tensor_type.shape.dim] == [2, 7]
-    outputs = ["output_0", "output_1", "output_2_0", "output_2_1", "output_2_2"]
-    assert [each.name for each in model.graph.output] == outputs
-    assert "hidden" in [node.name for node in model.graph.node if node.op_type == "MatMul"]
-    assert {"w", "unused.name"} <= {each.name for each in model.graph.initializer}
-    assert (model.producer_name, model.producer_version) == ("glenside", gl.__version__)
-    assert [(p.key, p.value) for p in model.metadata_props] == [("program", program.name)]
-    assert export_onnx(program).SerializeToString() == model.SerializeToString()
-
-
-def test_an_input_may_be_called_output() -> None:
-    term = build("compute", "relu", leaf("output", (3,)))
-    model = same(Program(term), {"output": np.array([-1, 0, 2], "float32")})
-    assert [each.name for each in model.graph.output] == ["output-2"]
-
-
-def test_shared_terms_are_exported_once() -> None:
-    x = leaf("x", (3,))
-    for _ in range(40):
-        x = build("compute", "elementwise-add", build("access-product", x, x, 0))
-    model = same(Program(x), {"x": np.ones(3, "float32")})
-    assert kinds(model) == ["Add"] * 40
-
-
-def test_a_chain_of_concatenations_is_one() -> None:
-    parts = [leaf(f"x{i}", (2, 1 + i % 3)) for i in range(30)]
-    term = parts[0]
-    for part in parts[1:]:
-        term = build("access-concatenate", term, part, 1)
-    assert kinds(same(Program(term), values_for(term))) == ["Concat"]
-
-
-def test_deep_terms_are_exported() -> None:
-    term = leaf("x", (2,))
-    for _ in range(20_000):
-        term = build("compute", "negative", term)
-    assert len(export_onnx(Program(term)).graph.node) == 20_000
-
-
-# Networks
-
-
-def inputs_of(program: Program) -> dict[str, Array]:
-    random = np.random.default_rng(0)
-    return {
-        name: random.integers(0, 2, t.dims) if t.dtype == "int64" else random.standard_normal(t.dims).astype(t.dtype)
-        for name, t in program.inputs.items()
-    }
-
-
-NETWORKS = {
-    "mobilenet-v1": {"width": 0.25, "resolution": 32, "batch": 2, "classes": 4},
-    "mobilenet-v3-large": {"width": 0.25, "resolution": 32, "classes": 4},
-    "resnet-18": {"resolution": 32, "classes": 4},
-    "unet-small": {"resolution": 32},
-    "bert-base": {"sequence": 5, "layers": 1, "hidden": 24, "heads": 2, "intermediate": 16, "vocabulary": 50},
-    "vit-s-16": {"resolution": 32, "layers": 1, "hidden": 24, "heads": 2, "intermediate": 16, "classes": 4},
-}
-
-
-@pytest.mark.parametrize("name", NETWORKS)
-def test_networks(name: str) -> None:
-    program = gl.models.load(name, **NETWORKS[name])
-    same(program, inputs_of(program))
-
-
-@pytest.mark.parametrize("name", ["mobilenet-v1", "bert-base"])
-def test_optimized_networks(name: str) -> None:
-    program = gl.optimize(gl.models.load(name, **NETWORKS[name]), gl.SystolicArray(8, 8)).program
-    model = same(program, inputs_of(program))
-    assert "systolic_array_8x8_6d_6d" in kinds(model)
-    assert {*program.layers} <= {node.name for node in model.graph.node}
-
-
-# Files
-
-
-def test_files_and_weights_beside_them(tmp_path: Path) -> None:
-    program = gl.models.load("mobilenet-v1", **NETWORKS["mobilenet-v1"])
-    save_onnx(program, tmp_path / "whole.onnx")
-    save_onnx(program, tmp_path / "parts.onnx", most_bytes=1000)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["parts.onnx", "parts.onnx.data", "whole.onnx"]
-    assert (tmp_path / "parts.onnx").stat().st_size < (tmp_path / "whole.onnx").stat().st_size / 5
-    onnx.checker.check_model(str(tmp_path / "parts.onnx"), full_check=True)
-    whole, parts = (run(str(tmp_path / name), inputs_of(program))[0] for name in ("whole.onnx", "parts.onnx"))
-    np.testing.assert_array_equal(whole, parts)
-
-
-def test_nothing_is_written_when_something_cannot_be(tmp_path: Path) -> None:
-    (tmp_path / "p.onnx").mkdir()
-    program = gl.models.load("mobilenet-v1", **NETWORKS["mobilenet-v1"])
-    with pytest.raises(BadInput, match="cannot write"):
-        save_onnx(program, tmp_path / "p.onnx", most_bytes=1000)
-    assert [path.name for path in tmp_path.iterdir()] == ["p.onnx"]
-
-
-REFUSED = {
-    "a constant without a value": (leaf("w", (2,), constant=True), "value of every constant, got none of w"),
-    "no name": (leaf("", (2,)), "names of at least one Unicode character"),
-    "half a character": (leaf("\ud800", (2,)), "names of at least one Unicode character"),
-    "no result": (build("construct-tuple"), "a result of at least one array"),
-}
-
-
-def test_without_onnx_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setitem(sys.modules, "onnx", None)
-    for export in (export_onnx, lambda program: save_onnx(program, tmp_path / "p.onnx")):
-        with pytest.raises(BadInput, match=r"pip install 'glenside\[onnx\]'"):
-            export(Program(leaf("x", (2,))))
-
-
-@pytest.mark.parametrize(("term", "message"), REFUSED.values(), ids=REFUSED)
-def test_what_onnx_cannot_hold_is_refused(term: Term, message: str) -> None:
-    with pytest.raises(BadInput, match=message):
-        export_onnx(Program(term))

@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from compute_examples import COMPUTES as COMPUTE_EXAMPLES
+from example_values import VALUES, Example, integers, leaf
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from operator_examples import COMPUTES as COMPUTE_EXAMPLES
 from operator_examples import OPERATORS as OPERATOR_EXAMPLES
-from operator_examples import VALUES, Example, integers, leaf
 
 from glenside.ir import contraction
 from glenside.ir.arithmetic import PRIMES, Arithmetic, Native, PrimeField

@@ -118,7 +118,7 @@ def test_old_selu_has_other_constants() -> None:
 
 @pytest.mark.parametrize("op", ["Add", "Sub", "Mul", "Div", "Min", "Max", "Sum", "Mod"])
 def test_arithmetic_broadcasts_both_ways(op: str) -> None:
-    for dtype in (*FLOATS, *SIGNED, *UNSIGNED):
+    for dtype in (*FLOATS, *((*SIGNED, *UNSIGNED) if op != "Sum" else ())):
         attributes = {"fmod": 1} if op == "Mod" and dtype in FLOATS else {}
         x, y = (
             drawn(dtype, 3, 1, 4),
@@ -140,7 +140,7 @@ def test_variadic_operators() -> None:
     np.testing.assert_allclose(run("Mean", *parts), sum(parts) / 3, rtol=1e-6)
     np.testing.assert_array_equal(run("Max", *parts), np.maximum(np.maximum(*parts[:2]), parts[2]))
     assert run("Sum", parts[0]) is not None
-    with pytest.raises(BadInput, match=r"node n .*: input 0 is required, got nothing"):
+    with pytest.raises(BadInput, match=r"node n .*: requires at least 1 input, got 0"):
         run("Min")
 
 
@@ -383,24 +383,24 @@ REFUSED: list[tuple[str, list[Array | None], dict[str, Any], str]] = [
     ("Add", [X, drawn("float32", 2)], {}, "sizes that agree or are 1"),
     ("Add", [X, X[0]], {"version": 6}, "requires inputs of one shape, as attribute broadcast is 0"),
     ("Add", [X, X[:, :2]], {"version": 6, "broadcast": 1, "axis": 1}, "input 1 requires at most the 1 axes of"),
-    ("Add", [X, N], {}, "dtypes to agree"),
-    ("Xor", [N, N], {}, "input 0 requires dtype bool"),
-    ("Where", [X, X, X], {}, "input 0 requires dtype bool"),
+    ("Add", [X, N], {}, "input 1 requires float32 as the inputs before it, got int32"),
+    ("Xor", [N, N], {}, "input 0 requires bool, got int32"),
+    ("Where", [X, X, X], {}, "input 0 requires bool, got float32"),
     ("BitShift", [N, N], {"direction": "UP"}, "attribute direction is one of LEFT, RIGHT, got 'UP'"),
-    ("BitShift", [X, X], {"direction": "LEFT"}, "input 0 requires integers"),
-    ("BitwiseNot", [X], {}, "input 0 requires integers"),
+    ("BitShift", [X, X], {"direction": "LEFT"}, "input 0 requires int8, .*, got float32"),
+    ("BitwiseNot", [X], {}, "input 0 requires int8, .*, got float32"),
     ("Gelu", [X], {"approximate": "erf"}, "attribute approximate is one of none, tanh, got 'erf'"),
-    ("LeakyRelu", [X], {"alpha": "a"}, "attribute alpha requires a number, got 'a'"),
+    ("LeakyRelu", [X], {"alpha": "a"}, "attribute alpha requires a number with a fraction, got a text, a"),
     ("Clip", [X, X[0]], {}, "input 1 requires one number"),
-    ("Cast", [X], {}, "attribute to requires an element type, got nothing"),
+    ("Cast", [X], {}, "requires the attribute to, got none"),
     ("Cast", [X], {"to": 8}, "attribute to: an element type is one of .*, got string"),
     ("Cast", [X], {"to": 999}, "attribute to: an element type requires a number that ONNX knows, got 999"),
     ("BitCast", [X], {"to": 7}, "bitcast requires a dtype of 32 bits"),
     ("Softmax", [X], {"axis": 2}, "attribute axis requires a number from -2 to 1, got 2"),
     ("ReduceSum", [X, np.array([2])], {}, "an axis requires a number from -2 to 1, got 2"),
     ("ReduceMax", [X, np.array([0, -2])], {}, r"requires axes that are different, got \[0, -2\]"),
-    ("ReduceMax", [X, np.array([0.5])], {}, "input 1 requires integers, got float64"),
-    ("ReduceMean", [X], {"keepdims": 1.0}, "attribute keepdims requires a whole number, got 1.0"),
+    ("ReduceMax", [X, np.array([0.5])], {}, "input 1 requires int64, got float64"),
+    ("ReduceMean", [X], {"keepdims": 1.0}, "attribute keepdims requires a whole number, got a number .*, 1.0"),
     ("ArgMax", [np.zeros((0, 2), "float32")], {}, "argmax requires an item of at least one element"),
     ("CumSum", [X, np.array([0, 1])], {}, r"input 1 requires one axis, got \[0, 1\]"),
     ("CumSum", [X, np.array(-3)], {}, "input 1 requires a number from -2 to 1, got -3"),

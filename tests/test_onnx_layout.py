@@ -419,7 +419,7 @@ def test_sequences_and_optional_values_are_inputs_of_a_call() -> None:
         ("requires as many starts", "Slice", (X, ints(0, 1), ints(1)), {"known": [1, 2]}),
         ("attribute mode is one of constant", "Pad", (X, ints(*[1] * 6)), {"known": [1], "mode": "mirror"}),
         ("leave axis 1 of 3", "Pad", (X, ints(0, -2, 0, 0, -2, 0)), {"known": [1]}),
-        ("input 2 requires one float32", "Pad", (X, ints(*[1] * 6), ints(1)), {"known": [1]}),
+        ("input 2 requires float32 as the inputs before it", "Pad", (X, ints(*[1] * 6), ints(1)), {"known": [1]}),
         ("one whose square divides 2 channels", "DepthToSpace", (X[None],), {"blocksize": 2}),
         ("blocksize requires a number of at least 1", "SpaceToDepth", (X[None],), {"blocksize": 0}),
         ("input 1 requires indices from -3 to 2, got 0 to 3", "Gather", (X, ints(0, 3)), {"known": [1], "axis": 1}),

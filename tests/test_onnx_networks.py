@@ -22,6 +22,7 @@ from onnx_networks import LIGHT, NETWORKS, random_inputs, run_onnxruntime, small
 from glenside.importers.onnx import load_onnx, program_of_model  # noqa: E402
 from glenside.ir.interpreter import evaluate  # noqa: E402
 from glenside.ir.program import Program  # noqa: E402
+from glenside.ir.text import parse, print_program  # noqa: E402
 
 MEMORY = """
 import sys, time
@@ -54,6 +55,7 @@ def assert_same(got: list[Any], want: list[Any], rtol: float, atol: float) -> No
 def test_network_computes_what_onnxruntime_computes(name: str) -> None:
     network, model = NETWORKS[name], small(name)
     program = program_of_model(model, dims=network.dims)
+    assert parse(print_program(program)).term is program.term
     for seed in range(2):
         inputs = random_inputs(model, network.dims, highest=network.highest, seed=seed)
         assert set(program.inputs) <= set(inputs)

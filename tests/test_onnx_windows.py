@@ -329,7 +329,7 @@ BAD = {
     "attribute auto_pad is one of NOTSET, SAME_UPPER": ("Conv", [X, W], {"auto_pad": "SAME"}),
     "conv requires groups >= 1, got 0": ("Conv", [X, W], {"group": 0}),
     "input 0 requires at least one axis after (N C)": ("Conv", [X[0, 0], W[0, 0]], {}),
-    "attribute kernel_shape is required": ("MaxPool", [X], {}),
+    "requires the attribute kernel_shape": ("MaxPool", [X], {}),
     "attribute kernel_shape requires 2 numbers of at least 1": ("MaxPool", [X], {"kernel_shape": [0, 1]}),
     "a window within the item (5 5), got (6 6)": ("AveragePool", [X], {"kernel_shape": [6, 6]}),
     "p-norm requires p of at least 1": ("LpPool", [X], {"kernel_shape": [2, 2], "p": 0}),

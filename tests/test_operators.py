@@ -6,11 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import operator_examples as examples
 import pytest
+from compute_examples import COMPUTES as COMPUTE_EXAMPLES
+from example_values import VALUES, Example, integers, leaf
 from hypothesis import given
 from hypothesis import strategies as st
-from operator_examples import VALUES, Example, leaf
+from operator_examples import OPERATORS as OPERATOR_EXAMPLES
 
 from glenside.ir.errors import BadInput, TypeMismatch
 from glenside.ir.interpreter import evaluate
@@ -21,12 +22,12 @@ from glenside.ir.reference import form, markdown, summary
 from glenside.ir.term import Term, build
 from glenside.ir.types import DTYPES, AccessType, Dims, Tensor, TupleType
 
-ALL = [(name, e) for table in (examples.OPERATORS, examples.COMPUTES) for name, es in table.items() for e in es]
+ALL = [(name, e) for table in (OPERATOR_EXAMPLES, COMPUTE_EXAMPLES) for name, es in table.items() for e in es]
 
 
 def test_every_record_has_an_example() -> None:
-    assert set(examples.OPERATORS) == set(OPERATORS)
-    assert set(examples.COMPUTES) == set(COMPUTES)
+    assert set(OPERATOR_EXAMPLES) == set(OPERATORS)
+    assert set(COMPUTE_EXAMPLES) == set(COMPUTES)
 
 
 @pytest.mark.parametrize(("name", "example"), ALL, ids=[name for name, _ in ALL])
@@ -279,7 +280,7 @@ def test_numbers_are_exact_and_bounded() -> None:
 
 def test_category_results_are_the_types_of_computes() -> None:
     """The e-graph types computes by this table alone."""
-    for name, example in ((n, e) for n, es in examples.COMPUTES.items() for e in es):
+    for name, example in ((n, e) for n, es in COMPUTE_EXAMPLES.items() for e in es):
         operand = example.term.children[0].access
         result = CATEGORY_RESULT[COMPUTES[name].category](operand)
         assert (result.dims, result.split) == (example.term.access.dims, example.term.access.split)
@@ -367,12 +368,12 @@ def test_windows_and_overlap_add_are_adjoint(data: st.DataObject) -> None:
     )
     item = tuple(max(a, b) for a, b, _ in sizes)
     window, strides = tuple(min(a, b) for a, b, _ in sizes), tuple(t for *_, t in sizes)
-    a = leaf(examples.integers(2, *item), 1, "int64")
+    a = leaf(integers(2, *item), 1, "int64")
     windows = build("access-windows", a, window, strides)
-    w = examples.integers(*windows.access.dims, seed=9)
+    w = integers(*windows.access.dims, seed=9)
     back = build("access-overlap-add", leaf(w, windows.access.split, "int64"), item, strides)
     one, other = evaluate([windows, back], VALUES)
-    assert (one * w).sum() == (examples.integers(2, *item) * other).sum()
+    assert (one * w).sum() == (integers(2, *item) * other).sum()
 
 
 @pytest.mark.parametrize("make", [lambda t: build("access-flatten", t), lambda t: build("access", t, 0)])

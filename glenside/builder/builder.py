@@ -11,6 +11,7 @@ from glenside.builder import (
     pointwise,
     products,
     reductions,
+    sampling,
     transposed_convolution,
     windows,
 )
@@ -75,7 +76,7 @@ class Builder:
     scatter_nd = staticmethod(indexing.scatter_nd)
     scatter_elements = staticmethod(indexing.scatter_elements)
     top = staticmethod(indexing.top)
-    upsample = staticmethod(layout.upsample)
+    upsample = staticmethod(sampling.upsample)
 
     def __init__(self, name: str = "program") -> None:
         self.name = name

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from glenside.builder.layout import concatenate, reshape, slice_axis, split_at, transpose
+from glenside.builder.layout import concatenate, reshape, slice_axis, split_at, transpose, untransposed
 from glenside.ir.operator import require
 from glenside.ir.term import Term, build
 
@@ -34,7 +34,7 @@ def gather_elements(x: Term, indices: Term, axis: int) -> Term:
     """
     last = _last(x, indices, axis)
     corner = _corner(transpose(x, last), [indices.access.dims[i] for i in last[:-1]])
-    return transpose(gather_nd(corner, _single(transpose(indices, last)), len(last) - 1), _back(last))
+    return untransposed(gather_nd(corner, _single(transpose(indices, last)), len(last) - 1), last)
 
 
 def scatter_elements(x: Term, indices: Term, updates: Term, axis: int, reduction: str = "replace") -> Term:
@@ -48,7 +48,7 @@ def scatter_elements(x: Term, indices: Term, updates: Term, axis: int, reduction
         if size < dims[i]:
             rest = _corner(x, [*dims[:i], dims[i], *sizes[i + 1 :]])
             result = concatenate([result, slice_axis(rest, i, size, dims[i])], i)
-    return transpose(result, _back(last))
+    return untransposed(result, last)
 
 
 def top(x: Term, k: int, axis: int, *, largest: bool = True) -> tuple[Term, Term]:
@@ -60,7 +60,7 @@ def top(x: Term, k: int, axis: int, *, largest: bool = True) -> tuple[Term, Term
     order = split_at(build("compute", f"(argsort {direction})", split_at(moved, rank - 1)), 0)
     places = slice_axis(order, rank - 1, 0, k)
     values = gather_nd(moved, _single(places), rank - 1)
-    return transpose(values, _back(last)), transpose(places, _back(last))
+    return untransposed(values, last), untransposed(places, last)
 
 
 def _last(x: Term, indices: Term, axis: int) -> list[int]:
@@ -70,10 +70,6 @@ def _last(x: Term, indices: Term, axis: int) -> list[int]:
     fits = len(sizes) == rank and all(m <= n or i == axis for i, (m, n) in enumerate(zip(sizes, dims, strict=True)))
     require(fits, "elements by index", f"indices within {x.access} on all axes but {axis}", indices.access)
     return [*(i for i in range(rank) if i != axis), axis]
-
-
-def _back(order: Sequence[int]) -> list[int]:
-    return sorted(range(len(order)), key=order.__getitem__)
 
 
 def _single(indices: Term) -> Term:

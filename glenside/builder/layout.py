@@ -28,6 +28,11 @@ def transpose(x: Term, order: Sequence[int]) -> Term:
     return x if list(order) == list(range(x.access.rank)) else build("access-transpose", x, order)
 
 
+def untransposed(x: Term, order: Sequence[int]) -> Term:
+    """What transpose(.., order) gave, with the axes where they were before."""
+    return transpose(x, sorted(range(len(order)), key=order.__getitem__))
+
+
 def reshape(x: Term, dims: Sequence[int]) -> Term:
     """x in row-major order under other dims; one of them may be -1, which means what is left."""
     x = split_at(x, 0)
@@ -164,15 +169,6 @@ def diagonal(x: Term) -> Term:
         return reshape(x, (*shape, 0))
     rows = split_at(reshape(x, (*shape, n * n)), rank - 2)
     return reshape(build("access-windows", rows, (1,), (n + 1,)), (*shape, n))
-
-
-def upsample(x: Term, factor: int = 2) -> Term:
-    """Each element repeated along every axis but the first two: ()(N C d..) -> ()(N C factor*d..)."""
-    dims = x.access.dims
-    require(x.access.rank >= 3 and factor >= 1, "upsample", "x of ()(N C d..), repeated", f"{x.access} by {factor}")
-    apart = reshape(x, (*dims[:2], *(size for n in dims[2:] for size in (n, 1))))
-    repeated = broadcast(apart, (*dims[:2], *(size for n in dims[2:] for size in (n, factor))))
-    return reshape(repeated, (*dims[:2], *(n * factor for n in dims[2:])))
 
 
 def _axis(operation: str, x: Term, axis: int) -> int:

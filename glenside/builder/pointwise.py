@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import math
 
-from glenside.builder.layout import broadcast, channel_vector, common_dims, reshape, split_at, stack, transpose
+from glenside.builder.layout import (
+    broadcast,
+    channel_vector,
+    common_dims,
+    reshape,
+    split_at,
+    stack,
+    transpose,
+    untransposed,
+)
 from glenside.ir.operator import require
 from glenside.ir.term import Term, build
 
@@ -145,5 +154,4 @@ def softmax(x: Term, axis: int = -1, kind: str = "softmax") -> Term:
     rank = x.access.rank
     require(-rank <= axis < rank, kind, f"{-rank} <= axis < {rank}", axis)
     order = [i for i in range(rank) if i != axis % rank] + [axis % rank]
-    back = sorted(range(rank), key=order.__getitem__)
-    return transpose(build("compute", kind, split_at(transpose(x, order), rank - 1)), back)
+    return untransposed(build("compute", kind, split_at(transpose(x, order), rank - 1)), order)

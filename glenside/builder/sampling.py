@@ -23,6 +23,12 @@ def repeat(x: Term, counts: Sequence[int]) -> Term:
     return reshape(repeated, [n * count for n, count in zip(dims, counts, strict=True)])
 
 
+def upsample(x: Term, factor: int = 2) -> Term:
+    """Each element repeated along every axis but the first two: ()(N C d..) -> ()(N C factor*d..)."""
+    require(x.access.rank >= 3 and factor >= 1, "upsample", "x of ()(N C d..), repeated", f"{x.access} by {factor}")
+    return repeat(x, (1, 1, *(factor for _ in x.access.dims[2:])))
+
+
 def weighted_elements(found: Term, weights: Term, kind: str = "reduce-sum") -> Term:
     """Sums of weighted elements, ()(S.. T R..) with weights of ()(S.. T) -> ()(S.. R..); or another reduction of them.
 

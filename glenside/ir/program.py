@@ -132,6 +132,16 @@ class _Part(Mapping[str, Array]):
         return len(self._names)
 
 
+def constant_terms(program: Program) -> dict[Term, bool]:
+    """For each term of the program and its layers, whether it is made of constants alone: no input, no black box."""
+    found: dict[Term, bool] = {}
+    for term in postorder(program.term, *program.layers.values()):
+        tensor = term.attributes[0] if term.operator.name == "access-tensor" else None
+        known = tensor.constant if isinstance(tensor, Tensor) else not term.operator.opaque
+        found[term] = known and all(found[c] for c in term.children)
+    return found
+
+
 def _complete(term: Term, given: Mapping[str, Term], others: Mapping[str, Term]) -> dict[str, Term]:
     """Every product of the term under its names, in network order; a default name avoids those of the others."""
     names: dict[Term, list[str]] = {}

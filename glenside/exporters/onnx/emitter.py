@@ -12,7 +12,9 @@ import numpy as np
 from glenside.exporters.onnx.graph import Graph, Value
 from glenside.exporters.onnx.kernels import carrier
 from glenside.ir.native import Native
+from glenside.ir.operand import Array
 from glenside.ir.rational import exact
+from glenside.ir.rearrangement import Rearrangement, of_transpose
 from glenside.ir.types import Dims
 
 _INT64_MIN = -(2**63)
@@ -54,10 +56,16 @@ class Function:
 
 @dataclass
 class Emitter:
-    """Makes the nodes of one graph."""
+    """Makes the nodes of one graph.
+
+    constants  the values of the program's constants
+    versions   (domain, operator, version) of nodes that are to mean what they do in that version
+    """
 
     graph: Graph
     functions: dict[str, Function] = field(default_factory=dict)
+    constants: Mapping[str, Array] = field(default_factory=dict)
+    versions: set[tuple[str, str, int]] = field(default_factory=set)
     windowed: dict[str, Windows] = field(default_factory=dict)
 
     # Constants
@@ -76,11 +84,23 @@ class Emitter:
         """An int64 constant of any rank: sizes, axes, positions."""
         return self.graph.constant(np.asarray(values, np.int64))
 
+    def counting(self, n: int) -> Value:
+        """The numbers from 0 to n - 1, int64."""
+        return self.graph.node("Range", [self.integers(i) for i in (0, n, 1)], (n,), "int64")
+
     def full(self, dims: Sequence[int], value: str | int, dtype: str) -> Value:
         """One number everywhere; an array without elements is a constant."""
         if 0 in dims:
             return self.graph.constant(np.zeros(tuple(dims), dtype))
         return self.expand(self.number(value, dtype, len(dims)), dims)
+
+    def known(self, x: Value) -> Array | None:
+        """The value of a constant, or of one that was cast or seen under other dims."""
+        node = self.graph.producers.get(x.name)
+        if node is not None and node.op in ("Cast", "Reshape") and not node.domain:
+            inner = self.known(node.inputs[0])
+            return None if inner is None else inner.astype(x.dtype).reshape(x.dims)
+        return self.graph.arrays.get(x.name, self.constants.get(x.name))
 
     # Nodes that compute
 
@@ -105,7 +125,14 @@ class Emitter:
         result = self.graph.node(op, operands, dims, dtype or wide, attributes, main=main)
         return result if dtype else self.cast(result, own)
 
-    def elementwise(self, op: str, *operands: Value, dtype: str | None = None, main: bool = True) -> Value:
+    def elementwise(
+        self,
+        op: str,
+        *operands: Value,
+        dtype: str | None = None,
+        attributes: Mapping[str, Any] | None = None,
+        main: bool = True,
+    ) -> Value:
         """An operator of several operands that broadcast; an operand that was expanded for it need not be."""
         if op in ("Min", "Max") and carrier(op, operands[0].dtype) is None:
             a, b = operands
@@ -116,7 +143,7 @@ class Emitter:
             short[0] = operands[0]
         if np.broadcast_shapes(*(x.dims for x in short)) != dims:
             short = list(operands)
-        return self.run(op, short, dims, dtype, main=main)
+        return self.run(op, short, dims, dtype, attributes, main=main)
 
     def where(self, condition: Value, then: Value, otherwise: Value) -> Value:
         """`then` where the condition holds."""
@@ -130,6 +157,13 @@ class Emitter:
         if x.dtype == dtype:
             return x
         return self.graph.node("Cast", [x], x.dims, dtype, {"to": dtype})
+
+    def ordered(self, x: Value) -> Value:
+        """Numbers that stand in the same order as those of x, in a dtype in which runtimes sort."""
+        wide = self.cast(x, _carrier("TopK", x.dtype))
+        if x.dtype != "uint64":
+            return wide
+        return self.elementwise("Add", wide, self.number(_INT64_MIN, "int64", x.rank), main=False)
 
     def extreme(self, op: str, x: Value, split: int) -> Value:
         """The least or the largest, by Min or Max, over all axes from `split` on: of size 1 in the result."""
@@ -176,14 +210,21 @@ class Emitter:
         if expanded and expanded.inputs[0].rank == x.rank:
             return self.expand(self.transpose(expanded.inputs[0], order), dims)
         first = self.graph.producer(self.base(x), "Transpose")
-        if first and _larger(first.output.dims) == _larger(x.dims):
-            source, perm = first.inputs[0], first.attributes["perm"]
-            before = [axis for axis in perm if source.dims[axis] != 1]
-            place = dict(zip((axis for axis, n in enumerate(x.dims) if n != 1), before, strict=True))
-            kept = sorted(before)
-            plain = self.view(source, _larger(source.dims))
-            return self.view(self.transpose(plain, [kept.index(place[axis]) for axis in moved]), dims)
+        if first:
+            source, inner = first.inputs[0], of_transpose(first.inputs[0].dims, first.attributes["perm"])
+            both = inner.then(of_transpose(x.dims, order))
+            if both:
+                return self.view(self._rearranged(source, both, dims), dims)
         return self.graph.node("Transpose", [x], dims, x.dtype, {"perm": tuple(order)})
+
+    def _rearranged(self, x: Value, how: Rearrangement, dims: Dims) -> Value:
+        """One transpose, of x itself where its axes are the parts, else of as few as there are."""
+        if how.is_identity:
+            return x
+        own = how.cut_parts(_larger(x.dims))
+        plain = own if own and own.result == _larger(dims) else how
+        x = self.view(x, plain.parts)
+        return self.graph.node("Transpose", [x], plain.result, x.dtype, {"perm": plain.order})
 
     def expand(self, x: Value, dims: Sequence[int]) -> Value:
         """Axes of size 1 repeated to those dims."""
@@ -254,7 +295,7 @@ class Emitter:
 
     # Local functions
 
-    def call(self, function: Function, inputs: Sequence[Value], dims: Sequence[int], **attributes: int) -> Value:
+    def call(self, function: Function, inputs: Sequence[Value], dims: Sequence[int], **attributes: Any) -> Value:
         """A node that calls a local function of the domain "glenside"."""
         self.functions.setdefault(function.name, function)
         dtype = function.output.dtype

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from glenside.exporters.onnx import operators as _operators  # noqa: F401 (fills the tables)
 from glenside.exporters.onnx.emitter import Emitter
-from glenside.exporters.onnx.graph import Graph, Value
-from glenside.exporters.onnx.model import OPSET, model_of
+from glenside.exporters.onnx.graph import OPSET, Graph, Value
+from glenside.exporters.onnx.model import model_of
 from glenside.exporters.onnx.registry import OPERATOR_EXPORTS, Held, Operand, in_memory
 from glenside.ir.errors import BadInput
 from glenside.ir.names import spelled_name
@@ -23,19 +23,21 @@ __all__ = ["OPSET", "emitted", "export_onnx"]
 
 # Under a layer's node, these only rearrange what computes it: the name belongs to that.
 _ARRANGING = frozenset(
-    "access access-shift-right access-reshape access-flatten access-insert-axis access-squeeze access-transpose "
-    "access-slice access-pad".split()
+    "access access-shift-right access-rearrange access-reshape access-flatten access-insert-axis access-squeeze "
+    "access-transpose access-slice access-pad".split()
 )
 
 
 def export_onnx(program: Program) -> onnx.ModelProto:
-    """The program as a model of standard operators of ai.onnx, opset 18, with static shapes.
+    """The program as a model of standard operators of ai.onnx with static shapes.
 
     Inputs keep their names; a result is `output`, a tuple `output_0` and so on. Layers name the values that compute
     them. Tile instructions are calls of local functions of the domain `glenside`, so that any runtime executes the
-    file. Equal programs give equal bytes. What ONNX leaves open is up to the runtime: the extremes of nan, and indices
-    of a gather that are out of range. Raises BadInput: a constant without a value, a name that ONNX cannot hold, a
-    result of nothing, or no package onnx.
+    file. Black boxes are the nodes that they were. The opset is 18, or the lowest above it that has what the program
+    needs: 26 for the bits of floats, and for a black box the version in which it was imported. Equal programs give
+    equal bytes. What ONNX leaves open is up to the runtime: the extremes and the order of nan, and indices of a gather
+    that are out of range. Raises BadInput: a constant without a value, a name that ONNX cannot hold, a result of
+    nothing, black boxes of other files or of versions that do not go together, or no package onnx.
     """
     emit, outputs = emitted(program)
     return model_of(program, emit, outputs)
@@ -48,7 +50,7 @@ def emitted(program: Program) -> tuple[Emitter, dict[str, Value]]:
     for name in program.constants_declared:
         if name not in program.constants:
             raise BadInput(f"an ONNX file requires the value of every constant, got none of {spelled_name(name)}")
-    emit = Emitter(Graph([*program.tensors]))
+    emit = Emitter(Graph([*program.tensors]), constants=program.constants)
     labels = _labels(program)
     done: dict[Term, Held] = {}
     for term in postorder(program.term):

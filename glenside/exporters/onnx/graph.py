@@ -11,6 +11,9 @@ import numpy as np
 from glenside.ir.operand import Array
 from glenside.ir.types import Dims
 
+# The first in which all reductions take axes as an input; later ones only add dtypes, which runtimes lack.
+OPSET = 18
+
 
 @dataclass(frozen=True, slots=True)
 class Value:
@@ -25,17 +28,40 @@ class Value:
         return len(self.dims)
 
 
+ABSENT = Value("", Dims(), "")
+"""An optional input or output that a node does without."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """What an attribute of a node in a function is: the whole numbers of that attribute of the call."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """An attribute as another file had it: the bytes of its message."""
+
+    message: bytes
+
+
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One ONNX node with one output. `domain` is "" for standard operators; `note` is for later steps, not the file."""
+    """One ONNX node. `domain` is "" for standard operators; `note` is for later steps, not the file."""
 
     op: str
     inputs: tuple[Value, ...]
-    output: Value
+    outputs: tuple[Value, ...]
     attributes: Mapping[str, Any]
     domain: str = ""
     doc: str = ""
     note: Any = None
+
+    @property
+    def output(self) -> Value:
+        """The first output, of most operators the only one."""
+        return self.outputs[0]
 
 
 class Graph:
@@ -43,6 +69,7 @@ class Graph:
 
     weights    names of constants whose arrays are read when the model is made
     arrays     name -> array of the small constants that the translation needs
+    typed      name -> one of several outputs of a node whose other outputs have types that nobody knows
     """
 
     def __init__(self, reserved: Sequence[str]) -> None:
@@ -50,10 +77,11 @@ class Graph:
         self.weights: dict[str, Value] = {}
         self.arrays: dict[str, Array] = {}
         self.producers: dict[str, Node] = {}
+        self.typed: dict[str, Value] = {}
         self.label = self.doc = ""
         self._taken = set(reserved)
         self._counts: dict[str, int] = {}
-        self._made: dict[tuple[Any, ...], Value] = {}
+        self._made: dict[tuple[Any, ...], tuple[Value, ...]] = {}
         self._constants: dict[tuple[Any, ...], Value] = {}
 
     def name(self, wanted: str) -> str:
@@ -97,25 +125,48 @@ class Graph:
         note: Any = None,
     ) -> Value:
         """The value of a node. Under a label, the `main` one is named by it, the others are LABEL/OP."""
+        output = (Dims(dims), dtype)
+        return self.several(op, inputs, [output], attributes, main=main, domain=domain, note=note)[0]
+
+    def several(
+        self,
+        op: str,
+        inputs: Sequence[Value],
+        outputs: Sequence[tuple[Dims, str] | None],
+        attributes: Mapping[str, Any] | None = None,
+        *,
+        main: bool = False,
+        domain: str = "",
+        note: Any = None,
+        which: str = "",
+    ) -> tuple[Value, ...]:
+        """The values of a node, of dims and a dtype each; None is one that the node does without.
+
+        `which` tells nodes apart that are not the same although they look it.
+        """
         attributes = attributes or {}
-        key = (domain, op, *(i.name for i in inputs), *attributes.items())
+        key = (domain, op, which, len(outputs), *(i.name for i in inputs), *attributes.items())
         if key in self._made:
             return self._made[key]
         if self.label:
             name = self.name(self.label if main else f"{self.label}/{op}")
         else:
             name = self.numbered(op)
-        output = Value(name, Dims(dims), dtype)
-        made = Node(op, tuple(inputs), output, attributes, domain, self.doc if main else "", note)
+        values: list[Value] = []
+        free = name
+        for output in outputs:
+            values.append(Value(free or self.name(f"{name}/{len(values)}"), *output) if output else ABSENT)
+            free = "" if output else free
+        made = Node(op, tuple(inputs), tuple(values), attributes, domain, self.doc if main else "", note)
         self.nodes.append(made)
-        self.producers[name] = made
-        self._made[key] = output
-        return output
+        self.producers.update((value.name, made) for value in values if value.name)
+        self._made[key] = made.outputs
+        return made.outputs
 
     def copy(self, x: Value) -> Value:
         """The same value under another name."""
         output = Value(self.numbered("Identity"), x.dims, x.dtype)
-        self.nodes.append(Node("Identity", (x,), output, {}))
+        self.nodes.append(Node("Identity", (x,), (output,), {}))
         self.producers[output.name] = self.nodes[-1]
         return output
 
@@ -128,7 +179,7 @@ class Graph:
         """The nodes that the outputs need, in order."""
         needed, kept = {value.name for value in outputs}, []
         for node in reversed(self.nodes):
-            if node.output.name in needed:
+            if any(value.name in needed for value in node.outputs if value.name):
                 needed.update(value.name for value in node.inputs)
                 kept.append(node)
         return kept[::-1]

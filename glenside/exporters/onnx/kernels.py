@@ -21,7 +21,12 @@ _ROWS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("ArgMax", "ArgMin"), (*FLOATS, "int32")),
     **dict.fromkeys(("Conv", "AveragePool", "ReduceProd", "Erf"), ("float16", "float32")),
     "MaxPool": (*FLOATS, "int8", "uint8"),
-    **dict.fromkeys(("And", "Or", "Not"), ("bool",)),
+    **dict.fromkeys(("And", "Or", "Not", "Xor"), ("bool",)),
+    **dict.fromkeys(("BitwiseAnd", "BitwiseOr", "BitwiseXor"), INTEGERS),
+    "Sin": FLOATS,
+    **dict.fromkeys("Cos Tan Asin Acos Atan Sinh Cosh Asinh Acosh Atanh".split(), ("float16", "float32")),
+    "Mod": (*FLOATS, *INTEGERS),
+    "ScatterND": ("float32", "float64", *INTEGERS),  # where updates are combined
     "Equal": (*_CORE, "bool"),
     "Div": (*_CORE, "uint64"),  # uint64 only in the later of the two: there is no simple detour
     "MatMul": (*_CORE, "uint32", "uint64"),

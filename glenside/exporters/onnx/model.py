@@ -11,16 +11,14 @@ import numpy as np
 
 import glenside
 from glenside.exporters.onnx.emitter import Emitter, Function
-from glenside.exporters.onnx.graph import Graph, Node, Value
+from glenside.exporters.onnx.graph import Encoded, Graph, Node, Reference, Value
+from glenside.exporters.onnx.versions import opsets
 from glenside.ir.operand import Array
 from glenside.ir.program import Program
 from glenside.packages import import_onnx
 
 if TYPE_CHECKING:
     import onnx
-
-# The first in which all reductions take axes as an input; later ones only add dtypes, which runtimes lack.
-OPSET = 18
 
 # The first that has local functions.
 _IR_VERSION = 8
@@ -44,7 +42,6 @@ def model_of(program: Program, emit: Emitter, outputs: Mapping[str, Value], stor
     onnx = import_onnx()
     name = program.name.encode(errors="replace").decode() or "program"
     model = onnx.ModelProto(ir_version=_IR_VERSION, producer_name="glenside", producer_version=glenside.__version__)
-    model.opset_import.add(domain="", version=OPSET)
     model.doc_string = f"The program {name}, written by Glenside."
     model.metadata_props.add(key="program", value=name)
     model.graph.name = name
@@ -56,14 +53,16 @@ def model_of(program: Program, emit: Emitter, outputs: Mapping[str, Value], stor
         _describe(model.graph.output.add(), replace(value, name=output), onnx)
     for node in nodes:
         model.graph.node.append(_node(node, renamed, onnx))
-        if node.output.name not in renamed:
-            _describe(model.graph.value_info.add(), node.output, onnx)
+        for value in (emit.graph.typed.get(value.name, value) for value in node.outputs):
+            if value.dtype and value.name not in renamed:
+                _describe(model.graph.value_info.add(), value, onnx)
     _add_constants(model.graph, emit.graph, program, nodes, store, onnx)
-    called = {node.op: emit.functions[node.op] for node in nodes if node.domain}
+    called = {node.op: emit.functions[node.op] for node in nodes if node.domain == "glenside"}
+    versions = opsets(emit.versions, nodes)
     for function in called.values():
-        _fill_function(model.functions.add(), function, onnx)
-    if called:
-        model.opset_import.add(domain="glenside", version=1)
+        _fill_function(model.functions.add(), function, versions[""], onnx)
+    for domain, version in {**versions, **({"glenside": 1} if called else {})}.items():
+        model.opset_import.add(domain=domain, version=version)
     return model
 
 
@@ -98,15 +97,24 @@ def _joined(nodes: Sequence[Node], outputs: Iterable[Value]) -> list[Node]:
 
 
 def _node(node: Node, renamed: Mapping[str, str], onnx: Any) -> Any:
-    attributes = dict(node.attributes)
-    if node.op == "Cast":
-        attributes["to"] = _data_type(attributes["to"], onnx)
-    inputs = [renamed.get(value.name, value.name) for value in node.inputs]
-    output = renamed.get(node.output.name, node.output.name)
-    made = onnx.helper.make_node(node.op, inputs, [output], node.output.name, domain=node.domain, **attributes)
+    inputs, outputs = ([renamed.get(v.name, v.name) for v in values] for values in (node.inputs, node.outputs))
+    name = next(filter(None, (value.name for value in node.outputs)))
+    made = onnx.helper.make_node(node.op, inputs, outputs, name, domain=node.domain)
+    made.attribute.extend(_attribute(key, value, onnx) for key, value in sorted(node.attributes.items()))
     if node.doc:
         made.doc_string = node.doc
     return made
+
+
+def _attribute(name: str, value: Any, onnx: Any) -> Any:
+    kinds = onnx.AttributeProto
+    if isinstance(value, Reference):
+        return kinds(name=name, ref_attr_name=value.name, type=kinds.INTS)
+    if isinstance(value, Encoded):
+        return kinds.FromString(value.message)
+    if name == "to":
+        value = _data_type(value, onnx)
+    return onnx.helper.make_attribute(name, value, attr_type=kinds.INTS if isinstance(value, tuple) else None)
 
 
 def _data_type(dtype: str, onnx: Any) -> int:
@@ -137,12 +145,12 @@ def _fill_tensor(tensor: Any, value: Value, onnx: Any, array: Array, store: Stor
     store(tensor, array)
 
 
-def _fill_function(proto: Any, function: Function, onnx: Any) -> None:
+def _fill_function(proto: Any, function: Function, version: int, onnx: Any) -> None:
     proto.name, proto.domain, proto.doc_string = function.name, "glenside", function.doc
     proto.input.extend(function.inputs)
     proto.output.append("result")
     proto.attribute.extend(function.attributes)
-    proto.opset_import.add(domain="", version=OPSET)
+    proto.opset_import.add(domain="", version=version)
     nodes = function.graph.used([function.output])
     for value in dict.fromkeys(value for node in nodes for value in node.inputs):
         if value.name in function.graph.arrays:

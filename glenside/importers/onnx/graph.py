@@ -184,10 +184,10 @@ class Scope:
                 made = self.node(proto, inputs)
                 self._bind(proto, made)
             except GlensideError as error:
-                inner = error.message if error.message.startswith("node ") else f"{place}: {error.message}"
-                raise BadInput(inner) from None
+                inner = error.message.startswith("node ")
+                raise BadInput(error.message if inner else f"{place}: {one_line(error.message)}") from None
             except FAULTS as error:
-                raise BadInput(f"{place} cannot be read: {type(error).__name__}: {error}") from error
+                raise BadInput(f"{place} cannot be read: {type(error).__name__}: {one_line(str(error))}") from error
 
     def _input(self, name: str, makers: Mapping[str, int], nodes: Sequence[Any]) -> Value:
         if not name:
@@ -286,6 +286,12 @@ def described(proto: Any, position: int, prefix: str = "") -> str:
     """A node in words: its name, or its place when it has none."""
     name = f"{prefix}{proto.name}" if proto.name else f"{prefix}#{position}"
     return f"node {shortened(name[-80:])} ({shortened(proto.op_type)})"
+
+
+def one_line(message: str) -> str:
+    """A message without line breaks and control characters, cut where it shows many numbers of a file."""
+    words = "".join(c if c.isprintable() else "?" for c in " ".join(message.split()))
+    return words if len(words) <= 300 else f"{words[:300]}..."
 
 
 def outputs_of(values: Iterable[Value]) -> list[Term]:

@@ -129,14 +129,15 @@ def _check_sizes(graph: Any, dims: Mapping[str, int], shapes: Shapes, allow_opaq
 
     The results of black boxes have the sizes that the model declares, which may have names of their own.
     """
-    inputs = [formal.name for formal in graph.input]
+    initialized = {tensor.name for tensor in graph.initializer}
+    inputs = [formal.name for formal in graph.input if formal.name not in initialized]
     sized = (*graph.input, *graph.value_info, *graph.output) if allow_opaque else graph.input
     named = sorted({d.dim_param for i in sized for d in i.type.tensor_type.shape.dim if d.dim_param})
     for kind, given, known in (("a shape", shapes, inputs), ("a size", dims, named)):
         for name in given:
             if name not in known:
                 what = "input" if kind == "a shape" else "dimension"
-                words = ", ".join(map(shortened, known)) or "none"
+                words = ", ".join([*map(shortened, known[:8]), *[".."] * (len(known) > 8)]) or "none"
                 raise BadInput(f"{kind} is given for {shortened(name)}, but the {what}s of the model are {words}")
     for name, sizes in (*shapes.items(), *((name, [size]) for name, size in dims.items())):
         if min(sizes, default=0) < 0:

@@ -119,11 +119,13 @@ def _inferred(node: Node, bare: Any) -> Mapping[str, Any]:
     """Output name -> TypeProto, as far as ONNX's own inference goes."""
     import onnx
 
-    inputs, known = [], []
+    inputs, known, propagate = [], [], True
     for name, value in zip(bare.input, node.inputs, strict=True):
         if isinstance(value, Term):
             kind = value.access
             inputs.append(onnx.helper.make_tensor_value_info(name, element_type(kind.dtype), list(kind.dims)))
+            # For each element of a vector of integers the inference makes a dimension, known or not.
+            propagate = propagate and (kind.rank != 1 or kind.size <= _KNOWN)
             array = node.scope.known(value) if kind.size <= _KNOWN else None
             if array is not None:
                 known.append(onnx.numpy_helper.from_array(array, name))
@@ -132,8 +134,8 @@ def _inferred(node: Node, bare: Any) -> Mapping[str, Any]:
     opsets = [onnx.helper.make_opsetid(node.domain, node.version)]
     try:
         model = onnx.helper.make_model(graph, opset_imports=opsets)
-        found = onnx.shape_inference.infer_shapes(model, data_prop=True)
-    except (onnx.shape_inference.InferenceError, onnx.checker.ValidationError, ValueError, RuntimeError):
+        found = onnx.shape_inference.infer_shapes(model, data_prop=propagate)
+    except (onnx.shape_inference.InferenceError, onnx.checker.ValidationError, ValueError, RuntimeError, MemoryError):
         return {}
     return {output.name: output.type for output in found.graph.output}
 

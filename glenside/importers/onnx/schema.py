@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cache
@@ -52,8 +52,10 @@ def demands(op_type: str, version: int, domain: str) -> Demands | None:
     except onnx.defs.SchemaError:
         return None
     letters = {constraint.type_param_str for constraint in schema.type_constraints}
+    # What a later version allows is the same function of more types, which are as good.
+    newest = {formal.name: formal.types for formal in onnx.defs.get_schema(op_type, domain).inputs}
     return Demands(
-        inputs=tuple(_formal(formal, letters) for formal in schema.inputs),
+        inputs=tuple(_formal(f, {*f.types, *newest.get(f.name, ())}, letters) for f in schema.inputs),
         least=schema.min_input,
         most=schema.max_input,
         outputs=schema.max_output,
@@ -69,15 +71,15 @@ def _dtypes_by_name() -> Mapping[str, str]:
     return {onnx.TensorProto.DataType.Name(element_type(dtype)).lower(): dtype for dtype in DTYPES}
 
 
-def _formal(formal: Any, letters: set[str]) -> Formal:
+def _formal(formal: Any, types: Collection[str], letters: set[str]) -> Formal:
     from onnx.defs import OpSchema
 
-    tensors = [re.fullmatch(r"(?:optional\()?tensor\((\w+)\)+", words) for words in formal.types]
+    tensors = [re.fullmatch(r"(?:optional\()?tensor\((\w+)\)+", words) for words in types]
     names = {found[1] for found in tensors if found}
     return Formal(
         required=formal.option == OpSchema.FormalParameterOption.Single,
         dtypes=frozenset(dtype for name, dtype in _dtypes_by_name().items() if name in names),
-        sequence=any("seq(" in words for words in formal.types),
+        sequence=any("seq(" in words for words in types),
         letter=formal.type_str if formal.type_str in letters and formal.is_homogeneous else "",
     )
 
@@ -93,7 +95,8 @@ def check_node(
     if not needs.least <= len(names) <= needs.most:
         count = str(needs.least) if needs.least == needs.most else f"{needs.least} to {needs.most}"
         wanted = f"at least {needs.least}" if needs.most > 1000 else count
-        raise BadInput(f"requires {wanted} input{'s' * (wanted != '1')}, got {len(names)}")
+        plural = "" if wanted.split()[-1] == "1" else "s"
+        raise BadInput(f"requires {wanted} input{plural}, got {len(names)}")
     if len(outputs) > needs.outputs:
         raise BadInput(f"has at most {needs.outputs} output{'s' * (needs.outputs != 1)}, got {len(outputs)}")
     _check_inputs(needs, names, inputs)
@@ -116,7 +119,7 @@ def _check_inputs(needs: Demands, names: Sequence[str], inputs: Sequence[Value])
         if dtype not in formal.dtypes:
             wanted = [known for known in DTYPES if known in formal.dtypes]
             words = " or ".join(filter(None, (", ".join(wanted[:-1]), *wanted[-1:])))
-            raise BadInput(f"input {i} requires {words or 'a sequence'}, got {dtype}")
+            raise BadInput(f"input {i} requires {words or 'a sequence'}, got {dtype if words else 'a tensor'}")
         if formal.letter and agreed.setdefault(formal.letter, dtype) != dtype:
             raise BadInput(f"input {i} requires {agreed[formal.letter]} as the inputs before it, got {dtype}")
 

@@ -25,8 +25,13 @@ def _full(emit: Emitter, _: AccessType, shape: Dims, value: str, dtype: str) -> 
     return emit.full(shape, value, dtype)
 
 
+@exports("iota")
+def _iota(emit: Emitter, _: AccessType, n: int, dtype: str) -> Value:
+    return emit.cast(emit.counting(n), dtype)
+
+
 @exports("eye")
 def _eye(emit: Emitter, _: AccessType, n: int, dtype: str) -> Value:
-    """Where a column of numbers equals a row of them: a file holds 2n numbers for it."""
-    column, row = (emit.view(emit.integers(range(n)), dims) for dims in ((n, 1), (1, n)))
+    """Where a column of numbers equals a row of them."""
+    column, row = (emit.view(emit.counting(n), dims) for dims in ((n, 1), (1, n)))
     return emit.cast(emit.elementwise("Equal", column, row, dtype="bool"), dtype)

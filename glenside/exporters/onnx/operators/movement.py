@@ -7,7 +7,7 @@ from typing import Any
 from glenside.exporters.onnx.emitter import Emitter
 from glenside.exporters.onnx.graph import Value
 from glenside.exporters.onnx.registry import Held, Operand, exports
-from glenside.ir.types import AccessType, Dims, Type
+from glenside.ir.types import FLOATS, AccessType, Dims, Type
 
 
 @exports("access")
@@ -24,6 +24,11 @@ def _view(emit: Emitter, result: AccessType, a: Operand, *_: Any) -> Value:
 @exports("access-transpose")
 def _transpose(emit: Emitter, _: AccessType, a: Operand, order: Dims) -> Value:
     return emit.transpose(a.value, order)
+
+
+@exports("access-rearrange")
+def _rearrange(emit: Emitter, result: AccessType, a: Operand, parts: Dims, order: Dims, _: tuple[Dims, Dims]) -> Value:
+    return emit.view(emit.transpose(emit.view(a.value, parts), order), result.dims)
 
 
 @exports("access-broadcast")
@@ -63,17 +68,17 @@ def _dilate(emit: Emitter, result: AccessType, a: Operand, axis: int, n: int) ->
     return emit.slice(together, axis, 0, result.dims[axis])
 
 
-@exports("access-gather")
-def _gather(emit: Emitter, _: AccessType, a: Operand, indices: Operand, axis: int) -> Value:
-    """An index that is out of range is the runtime's to refuse; ONNX counts those below 0 from the end."""
-    positions = indices.value
-    if positions.dtype not in ("int32", "int64"):
-        positions = emit.cast(positions, "int64")
-    return emit.gather(a.value, positions, axis)
-
-
 @exports("cast")
 def _cast(emit: Emitter, _: AccessType, a: Operand, dtype: str) -> Value:
+    return emit.cast(a.value, dtype)
+
+
+@exports("bitcast")
+def _bitcast(emit: Emitter, result: AccessType, a: Operand, dtype: str) -> Value:
+    """Integers of one width are casts of each other, which wrap; ONNX has BitCast from version 26 on."""
+    if {a.access.dtype, dtype} & {*FLOATS} and a.access.dtype != dtype:
+        emit.versions.add(("", "BitCast", 26))
+        return emit.graph.node("BitCast", [a.value], result.dims, dtype, {"to": dtype}, main=True)
     return emit.cast(a.value, dtype)
 
 

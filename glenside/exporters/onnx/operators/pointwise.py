@@ -34,6 +34,7 @@ _SAME = {
     "tanh": "Tanh",
     "sigmoid": "Sigmoid",
     "erf": "Erf",
+    **{name: name.capitalize() for name in "sin cos tan asin acos atan sinh cosh asinh acosh atanh".split()},
     "floor": "Floor",
     "ceil": "Ceil",
     "round": "Round",  # halves go to the even one in both

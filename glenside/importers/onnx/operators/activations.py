@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from glenside.builder import pointwise
-from glenside.builder.layout import reshape, split_at, transpose
+from glenside.builder.layout import reshape, split_at, transpose, untransposed
 from glenside.builder.pointwise import add, compare, compute, divide, filled, multiply, relu, select, subtract
 from glenside.importers.onnx.node import Node
 from glenside.importers.onnx.registry import onnx_operator
@@ -200,5 +200,4 @@ def normalization(node: Node) -> Term:
     if kind == "argmax":
         table = build("eye", moved.access.dims.drop(rank - len(last)).product(), x.access.dtype)
         result = build("access-gather", table, split_at(result, 0), 0)
-    back = sorted(range(rank), key=order.__getitem__)
-    return transpose(reshape(result, moved.access.dims), back)
+    return untransposed(reshape(result, moved.access.dims), order)

@@ -8,7 +8,6 @@ from glenside.builder import pointwise
 from glenside.importers.onnx.node import Node
 from glenside.importers.onnx.operators.pointwise import operands
 from glenside.importers.onnx.registry import onnx_operator
-from glenside.ir.errors import BadInput
 from glenside.ir.term import Term
 
 RELATIONS = {"Equal": "eq", "Less": "lt", "LessOrEqual": "le", "Greater": "gt", "GreaterOrEqual": "ge"}
@@ -19,22 +18,14 @@ def comparison(node: Node) -> Term:
     return pointwise.compare(RELATIONS[node.op_type], *operands(node))
 
 
-def _bools(node: Node) -> Term:
-    x = node.term(0)
-    if x.access.dtype != "bool":
-        raise BadInput(f"input 0 requires dtype bool, got {x.access}")
-    return x
-
-
 @onnx_operator("Xor")
 def exclusive_or(node: Node) -> Term:
-    _bools(node)
     return pointwise.compare("ne", *operands(node))
 
 
 @onnx_operator("Where")
 def where(node: Node) -> Term:
-    return pointwise.select(_bools(node), node.term(1), node.term(2))
+    return pointwise.select(node.term(0), node.term(1), node.term(2))
 
 
 @onnx_operator("IsNaN")

@@ -11,14 +11,11 @@ from glenside.importers.onnx.node import Node, normal_axis
 from glenside.importers.onnx.registry import onnx_operator
 from glenside.ir.errors import BadInput
 from glenside.ir.term import Term, build
-from glenside.ir.types import INTEGERS
 
 
 def check_indices(node: Node, i: int, sizes: list[int]) -> Term:
     """Input i as indices; the last axis, where there are several sizes, tells one for each. Raises BadInput."""
     indices = node.term(i)
-    if indices.access.dtype not in INTEGERS:
-        raise BadInput(f"input {i} requires integers, got {indices.access}")
     value = node.scope.known(indices)
     if value is not None and value.size:
         columns = [value] if len(sizes) == 1 else [value[..., column] for column in range(len(sizes))]

@@ -9,6 +9,7 @@ import numpy as np
 from glenside.builder import pointwise
 from glenside.builder.layout import broadcast, channel_vector, pad, reshape, split_at, transpose
 from glenside.builder.pointwise import add, cast, combine, divide, filled, mean_from, multiply, standardized, subtract
+from glenside.builder.reductions import reduce_axes
 from glenside.builder.windows import powers, root, windows
 from glenside.importers.onnx.node import Node
 from glenside.importers.onnx.registry import onnx_operator
@@ -127,10 +128,7 @@ def lp_normalization(node: Node) -> Term:
     if p not in (1, 2):
         raise BadInput(f"attribute p requires 1 or 2, got {p}")
     axis = node.axis("axis", -1, x.access.rank)
-    last = transpose(powers(x, p), [*(i for i in range(x.access.rank) if i != axis), axis])
-    sums = split_at(build("compute", "reduce-sum", split_at(last, x.access.rank - 1)), 0)
-    dims = x.access.dims
-    norm = root(reshape(sums, (*dims[:axis], 1, *dims[axis + 1 :])), p)
+    norm = root(reduce_axes("reduce-sum", powers(x, p), [axis], keep=True), p)
     zero = combine("(compare eq)", norm, filled(norm, 0))
     return divide(x, add(norm, cast(zero, x.access.dtype)))  # 0 / 1 where all elements are 0
 

@@ -13,7 +13,7 @@ from glenside.importers.onnx.node import Node
 from glenside.importers.onnx.registry import onnx_operator
 from glenside.ir.errors import BadInput
 from glenside.ir.term import Term
-from glenside.ir.types import FLOATS, INTEGERS
+from glenside.ir.types import FLOATS
 
 FUNCTIONS = {
     "Abs": "abs",
@@ -84,16 +84,9 @@ def reciprocal(node: Node) -> Term:
 
 @onnx_operator("BitwiseNot")
 def bitwise_not(node: Node) -> Term:
-    x = _integers(node, 0)
+    x = node.term(0)
     ones = int(np.iinfo(x.access.dtype).max) if x.access.dtype.startswith("u") else -1
     return pointwise.combine("bitwise-xor", x, pointwise.filled(x, ones))
-
-
-def _integers(node: Node, i: int) -> Term:
-    x = node.term(i)
-    if x.access.dtype not in INTEGERS:
-        raise BadInput(f"input {i} requires integers, got {x.access}")
-    return x
 
 
 @onnx_operator(*PAIRS)
@@ -152,7 +145,7 @@ def _simple_power(x: Term, exponent: float) -> Term | None:
 @onnx_operator("BitShift")
 def bit_shift(node: Node) -> Term:
     """Products with powers of 2, which wrap to 0 from the width on; n / 0 is 0, and negative powers are 0 too."""
-    x, y = _integers(node, 0), _integers(node, 1)
+    x, y = node.term(0), node.term(1)
     factor = pointwise.combine("pow", pointwise.filled(y, 2), y)
     if node.text("direction", "", "LEFT", "RIGHT") == "LEFT":
         return pointwise.multiply(x, factor)

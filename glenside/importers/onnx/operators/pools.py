@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
+from typing import Any
 
 import numpy as np
 
@@ -20,60 +21,36 @@ from glenside.ir.operand import Array
 from glenside.ir.term import Term, build
 
 
-@onnx_operator("AveragePool")
-def average_pool(node: Node) -> Term:
+def _pooled(node: Node) -> tuple[Term, Windows, dict[str, Any]]:
+    """What is pooled, its windows, and all of these but their sizes as options of the builder's pools."""
     windows = windows_of(node, node.term(0).access.dims[2:])
     x, padding = cropped(node.term(0), windows)
-    return pooling.average_pool(
-        x,
-        windows.kernel,
-        strides=windows.strides,
-        padding=padding,
-        dilations=windows.dilations,
-        count_padding=bool(node.integer("count_include_pad", 0)),
-        ceil=windows.ceil,
-    )
+    options = {"strides": windows.strides, "padding": padding, "dilations": windows.dilations, "ceil": windows.ceil}
+    return x, windows, options
+
+
+@onnx_operator("AveragePool")
+def average_pool(node: Node) -> Term:
+    x, windows, options = _pooled(node)
+    counted = bool(node.integer("count_include_pad", 0))
+    return pooling.average_pool(x, windows.kernel, count_padding=counted, **options)
 
 
 @onnx_operator("LpPool")
 def lp_pool(node: Node) -> Term:
-    windows = windows_of(node, node.term(0).access.dims[2:])
-    x, padding = cropped(node.term(0), windows)
-    return pooling.lp_pool(
-        x,
-        windows.kernel,
-        node.number("p", 2),
-        strides=windows.strides,
-        padding=padding,
-        dilations=windows.dilations,
-        ceil=windows.ceil,
-    )
+    x, windows, options = _pooled(node)
+    return pooling.lp_pool(x, windows.kernel, node.number("p", 2), **options)
 
 
 @onnx_operator("MaxPool")
 def max_pool(node: Node) -> list[Term]:
-    windows = windows_of(node, node.term(0).access.dims[2:])
-    x, padding = cropped(node.term(0), windows)
-    largest = pooling.max_pool(
-        x,
-        windows.kernel,
-        strides=windows.strides,
-        padding=padding,
-        dilations=windows.dilations,
-        ceil=windows.ceil,
-    )
+    x, windows, options = _pooled(node)
+    largest = pooling.max_pool(x, windows.kernel, **options)
     if not node.wants(1):
         return [largest]
     if np.dtype(x.access.dtype).kind in "iu":  # their lowest value may be an element too: padding must be below it
         x = cast(x, "int32")
-    positions = pooling.largest_positions(
-        x,
-        windows.kernel,
-        strides=windows.strides,
-        padding=padding,
-        dilations=windows.dilations,
-        ceil=windows.ceil,
-    )
+    positions = pooling.largest_positions(x, windows.kernel, **options)
     return [largest, indices(node, positions, windows)]
 
 

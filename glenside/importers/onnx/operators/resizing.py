@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from glenside.builder.layout import broadcast, gather, transpose
+from glenside.builder.layout import broadcast, gather, transpose, untransposed
 from glenside.builder.pointwise import cast, select
 from glenside.builder.quantization import rounded
 from glenside.builder.sampling import repeat, weighted_elements
@@ -185,7 +185,7 @@ def _weighted(x: Term, axis: int, indices: Term, weights: Term) -> Term:
     rank = x.access.rank
     order = (axis, *(i for i in range(rank) if i != axis))
     sums = weighted_elements(gather(transpose(x, order), indices), weights)
-    return transpose(sums, sorted(range(rank), key=order.__getitem__))
+    return untransposed(sums, order)
 
 
 def _extrapolated(node: Node, y: Term, axes: dict[int, ResizedAxis]) -> Term:

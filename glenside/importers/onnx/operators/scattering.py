@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from glenside.builder.indexing import iota, scatter_elements, scatter_nd
-from glenside.builder.layout import concatenate, reshape, slice_axis, transpose
+from glenside.builder.layout import concatenate, reshape, slice_axis, transpose, untransposed
 from glenside.builder.pointwise import add, cast, divide, multiply, subtract
 from glenside.importers.onnx.node import Node
 from glenside.importers.onnx.operators.gathering import check_indices
@@ -55,6 +55,5 @@ def written(node: Node) -> Term:
         turn = build("full", (), size, "int64")
         places = subtract(places, multiply(divide(places, turn), turn))
     order = (0, axis, *(i for i in range(1, rank) if i != axis))
-    back = sorted(range(rank), key=order.__getitem__)
     at = reshape(places, (batch, length, 1))
-    return transpose(scatter_nd(transpose(cache, order), at, transpose(update, order), 1), back)
+    return untransposed(scatter_nd(transpose(cache, order), at, transpose(update, order), 1), order)

@@ -1,0 +1,117 @@
+"""A whole network in one e-graph: scales into weights, layouts along the network, before its layers are mapped."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from glenside.builder.layout import rearrange
+from glenside.egraph.saturation import INTERRUPTED, Limits, Progress
+from glenside.egraph.search import Worker, search
+from glenside.egraph.snapshot import Snapshot
+from glenside.extraction import choose, constant_classes
+from glenside.ir.program import Program, is_product
+from glenside.ir.term import Term, build, postorder, rebuild_all, tensors
+from glenside.ir.types import Dims, Tensor
+from glenside.target import Cost, Target
+from rewrites import of_families
+
+
+@dataclass(frozen=True)
+class Arranged:
+    """The program as the network's e-graph gives it, what it costs, and the e-graph: `choice` is class -> e-node."""
+
+    program: Program
+    cost: Cost
+    egraph: Snapshot
+    choice: Mapping[int, int]
+    progress: Progress
+    seconds: float
+
+    @property
+    def stopped(self) -> str:
+        return self.progress.stopped or INTERRUPTED
+
+
+def arranged(
+    program: Program,
+    target: Target,
+    *,
+    limits: Limits | None = None,
+    method: str = "dag",
+    worker: Callable[[], Worker] = Worker,
+    on_progress: Callable[[Progress], None] | None = None,
+) -> Arranged:
+    """The equal program that costs the target least as a network: its family of rules "network", all nodes at once.
+
+    Stopped early it is the best found by then, and never costs more than the program itself where the target can run
+    that. Products keep their layers' names.
+    """
+    started = time.perf_counter()
+    nodes = list(postorder(program.term))
+    answer = search(
+        nodes,
+        of_families(target.families["network"]),
+        target.rule_parameters(),
+        limits,
+        worker=worker(),
+        on_progress=on_progress,
+    )
+    snapshot = answer.snapshot
+    root = snapshot.program[len(nodes) - 1]
+    choice = choose(snapshot, target, constant_classes(snapshot), [root], method=method)
+    term = plain(snapshot.terms(choice.nodes, [root])[root])
+    made = Program(term, program.name, named(program, term), program.labels, program.constants)
+    seconds = time.perf_counter() - started
+    return Arranged(made, choice.cost, snapshot, choice.nodes, answer.progress, seconds)
+
+
+def plain(term: Term) -> Term:
+    """The term with every rearrangement spelled as reshapes and transposes."""
+
+    def spelled(node: Term, children: tuple[Term, ...]) -> Term | None:
+        if node.operator.name != "access-rearrange":
+            return None
+        parts, order, shape, item = (a for a in node.attributes if isinstance(a, Dims))
+        moved = rearrange(children[0], parts, order, (*shape, *item))
+        return build("access", moved, len(shape)) if len(shape) else moved
+
+    return rebuild_all([term], spelled)[0]
+
+
+def is_layer(term: Term) -> bool:
+    """Whether it is a product, or the instruction that one became."""
+    return is_product(term) or term.operator.name == "product-unit"
+
+
+def named(program: Program, term: Term) -> dict[str, Term]:
+    """Names of layers -> the products of another form of the program.
+
+    A product is known by the constants that its second operand is made of: folding may add some, and takes none away.
+    Where several layers have the same, or none, they come in the same order.
+    """
+    names = {product: name for name, product in reversed(list(program.layers.items()))}
+    before = [product for product in postorder(program.term) if product in names]
+    after = [product for product in postorder(term) if is_layer(product)]
+    if len(before) != len(after):
+        return {}
+    left: dict[frozenset[str], list[Term]] = {}
+    for product in before:
+        left.setdefault(_weights(product), []).append(product)
+    found: dict[str, Term] = {}
+    for product in after:
+        own = _weights(product)
+        known = max((w for w, products in left.items() if products and w <= own), key=len, default=None)
+        if known is None:
+            return {}
+        found[names[left[known].pop(0)]] = product
+    return {name: found[name] for name in program.layers if name in found}
+
+
+def _weights(product: Term) -> frozenset[str]:
+    operand = (product.children[0] if is_product(product) else product).children[-1]
+    leaves = [leaf.attributes[0] for leaf in tensors(operand)]
+    if not all(isinstance(t, Tensor) and t.constant for t in leaves):
+        return frozenset()
+    return frozenset(t.name for t in leaves if isinstance(t, Tensor))
