@@ -162,7 +162,7 @@ def _drawn(tensor: Tensor, limits: Mapping[str, int], seed: int) -> Array:
 def _compared(expected: Sequence[Any], found: Sequence[Any]) -> tuple[str, float]:
     """The verdict and the largest error of floats."""
     if len(expected) != len(found):
-        return f"the exported program has {len(found)} outputs, the original {len(expected)}", 0.0
+        return f"the number of outputs is {len(found)}, and in the original {len(expected)}", 0.0
     wrong, largest = "", 0.0
     for position, (a, b) in enumerate(zip(expected, found, strict=True)):
         words, error = _compared_output(np.asarray(a), np.asarray(b))
