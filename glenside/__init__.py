@@ -22,14 +22,17 @@ _EXPORTS = {
     "Snapshot": "glenside.egraph.snapshot",
     "ConvolutionUnit": "glenside.targets",
     "SystolicArray": "glenside.targets",
+    "check_onnxruntime": "glenside.check.onnxruntime",
     "evaluate": "glenside.ir.interpreter",
     "fold": "glenside.folding",
-    "load": "glenside.ir.files",
+    "export_onnx": "glenside.exporters.onnx",
+    "load": "glenside.formats",
+    "load_onnx": "glenside.importers.onnx",
     "models": "glenside.models",
     "optimize": "glenside.pipeline",
     "parse": "glenside.ir.text",
     "parse_target": "glenside.targets",
-    "save": "glenside.ir.files",
+    "save": "glenside.formats",
 }
 
 if TYPE_CHECKING:
@@ -37,12 +40,15 @@ if TYPE_CHECKING:
     from glenside.builder import Builder as Builder
     from glenside.cache import Cache as Cache
     from glenside.check import CheckReport as CheckReport
+    from glenside.check.onnxruntime import check_onnxruntime as check_onnxruntime
     from glenside.egraph.saturation import Limits as Limits
     from glenside.egraph.snapshot import Snapshot as Snapshot
+    from glenside.exporters.onnx import export_onnx as export_onnx
     from glenside.folding import fold as fold
+    from glenside.formats import load as load
+    from glenside.formats import save as save
+    from glenside.importers.onnx import load_onnx as load_onnx
     from glenside.ir.errors import GlensideError as GlensideError
-    from glenside.ir.files import load as load
-    from glenside.ir.files import save as save
     from glenside.ir.interpreter import evaluate as evaluate
     from glenside.ir.program import Program as Program
     from glenside.ir.text import parse as parse

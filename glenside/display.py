@@ -10,6 +10,7 @@ from glenside.egraph.encode import program_nodes
 from glenside.egraph.saturation import Limits, Request, Saturation
 from glenside.egraph.snapshot import Snapshot
 from glenside.ir.program import Program
+from glenside.plots import shown
 from glenside.report import Report
 from glenside.target import Target
 from rewrites import of_families
@@ -56,11 +57,13 @@ def layer_plot(report: Report) -> Any:
 
     figure = Figure(figsize=(11, 6), layout="constrained")
     upper, lower = figure.subplots(2, 1, sharex=True)
-    names = [row.name for row in report.layers]
+    places = range(len(report.layers))
     colours = ["tab:orange" if row.groups > 1 else "tab:blue" for row in report.layers]
-    upper.bar(names, [row.cycles for row in report.layers], color=colours)
-    upper.set(ylabel="cycles", title=f"{report.program} on {report.target}: {report.totals['cycles']:,} cycles")
-    lower.bar(names, [100 * row.utilization for row in report.layers], color=colours)
+    upper.bar(places, [row.cycles for row in report.layers], color=colours)
+    upper.set(ylabel="cycles")
+    title = f"{shown(report.program)} on {report.target}: {report.totals['cycles']:,} cycles"
+    upper.set_title(title, parse_math=False)
+    lower.bar(places, [100 * row.utilization for row in report.layers], color=colours)
     lower.set(ylabel="utilization, %", yscale="log")
-    lower.tick_params(axis="x", labelrotation=90)
+    lower.set_xticks(places, [shown(row.name) for row in report.layers], rotation=90, parse_math=False)
     return figure

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from extract import Extraction, Problem, extract
 from glenside.egraph.snapshot import Snapshot
+from glenside.ir.operator import OPERATORS
 from glenside.target import Cost, Target
 
 
@@ -84,11 +85,13 @@ def constant_classes(snapshot: Snapshot) -> list[bool]:
             parents[child].append(i)
     result = [False] * len(snapshot.classes)
 
-    def is_input(i: int) -> bool:
+    def unknown(i: int) -> bool:
         node = snapshot.nodes[i]
+        if OPERATORS[node.operator].opaque:
+            return True
         return node.operator == "access-tensor" and not snapshot.tensors[node.attributes[0]].constant
 
-    ready = [i for i, count in enumerate(waiting) if count == 0 and not is_input(i)]
+    ready = [i for i, count in enumerate(waiting) if count == 0 and not unknown(i)]
     while ready:
         eclass = snapshot.owner[ready.pop()]
         if result[eclass]:
@@ -96,6 +99,6 @@ def constant_classes(snapshot: Snapshot) -> list[bool]:
         result[eclass] = True
         for parent in parents[eclass]:
             waiting[parent] -= 1
-            if waiting[parent] == 0:
+            if waiting[parent] == 0 and not unknown(parent):
                 ready.append(parent)
     return result

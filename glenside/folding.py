@@ -5,7 +5,7 @@ from __future__ import annotations
 from glenside.ir.errors import BadInput
 from glenside.ir.interpreter import evaluate
 from glenside.ir.operand import Array
-from glenside.ir.program import Program
+from glenside.ir.program import Program, constant_terms
 from glenside.ir.term import Term, build, postorder, rebuild_all
 from glenside.ir.types import AccessType, Tensor
 
@@ -15,7 +15,7 @@ def fold(program: Program) -> Program:
 
     Weights that a mapping has rearranged are such terms. Raises BadInput for a constant whose value is not known.
     """
-    constant = _constant_terms(program)
+    constant = constant_terms(program)
     roots = (program.term, *program.layers.values())
     inside = {child for term in postorder(*roots) if constant[term] for child in term.children}
     outside = {child for term in postorder(*roots) if not constant[term] for child in term.children} | set(roots)
@@ -44,14 +44,6 @@ def fold(program: Program) -> Program:
     kept = {name: program.constants[name] for name in declared if name in program.constants}
     named = dict(zip(program.layers, layers, strict=True))
     return Program(result, program.name, named, program.labels, {**kept, **values})
-
-
-def _constant_terms(program: Program) -> dict[Term, bool]:
-    found: dict[Term, bool] = {}
-    for term in postorder(program.term, *program.layers.values()):
-        tensor = term.attributes[0] if term.operator.name == "access-tensor" else None
-        found[term] = (not isinstance(tensor, Tensor) or tensor.constant) and all(found[c] for c in term.children)
-    return found
 
 
 def _plain(term: Term) -> bool:

@@ -10,12 +10,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from glenside.ir.program import Program
-from glenside.ir.term import Term, build, make, postorder, rebuild, rebuild_all, tensors, weave
+from glenside.ir.program import Program, constant_terms
+from glenside.ir.term import Term, build, make, postorder, rebuild_all, weave
 from glenside.ir.types import Tensor
 
 # Where a cone ends: what computes, or picks elements by computed indices. Tuples are no operands of a product.
-_ENDS = frozenset("compute cast access-gather access-overlap-add construct-tuple tuple-get-item".split())
+_ENDS = frozenset(
+    "compute cast opaque access-gather access-gather-nd access-scatter-nd access-overlap-add construct-tuple "
+    "tuple-get-item".split()
+)
 
 
 @dataclass(frozen=True)
@@ -45,7 +48,7 @@ class Layers:
 def distinct_layers(program: Program) -> Layers:
     """Take a program apart."""
     taken = set(program.tensors)
-    constant = _constants(program)
+    constant = constant_terms(program)
     numbers: dict[Term, int] = {}
     products: list[Term] = []
     formals: list[tuple[Term, ...]] = []
@@ -78,36 +81,40 @@ def put_together(program: Program, layers: Layers, found: Sequence[Term], body: 
     body_of = dict(zip(layers.sources, body, strict=True))
     places = {program.layers[name]: place for name, place in layers.places.items()}
     done: dict[Term, Term] = {}
+    filled: dict[Term, Term] = {}
+
+    def result(formal: Term) -> Term | None:
+        return done[stands[formal]] if formal in stands else None
+
     # Products come in network order in `postorder`, so those under a term are done before it.
     for product in (t for t in postorder(program.term, *places) if t in places):
         number, arguments = places[product]
         actual = {
-            formal: _filled(body_of[argument], stands, done)
+            formal: _substituted(body_of[argument], result, filled)
             for formal, argument in zip(layers.formals[number], arguments, strict=True)
         }
-        done[product] = _substituted(found[number], actual)
-    term = _filled(body_of[program.term], stands, done)
+        done[product] = _substituted(found[number], actual.get)
+    term = _substituted(body_of[program.term], result, filled)
     optimized = {name: done[node] for name, node in program.layers.items()}
     return Program(term, program.name, optimized, program.labels, program.constants)
 
 
-def _filled(term: Term, stands: Mapping[Term, Term], done: Mapping[Term, Term]) -> Term:
-    return _substituted(term, {leaf: done[stands[leaf]] for leaf in tensors(term) if leaf in stands})
+def _substituted(term: Term, value_of: Callable[[Term], Term | None], done: dict[Term, Term] | None = None) -> Term:
+    """The term with values for formal tensors; a split of a value takes the place of the formal's.
 
-
-def _substituted(term: Term, values: Mapping[Term, Term]) -> Term:
-    """The term with values for formal tensors; a split of a value takes the place of the formal's."""
+    `done` is what earlier calls with the same values have made.
+    """
 
     def put(node: Term, children: tuple[Term, ...]) -> Term | None:
-        if node in values:
-            value = values[node]
+        value = value_of(node)
+        if value is not None:
             return value if value.access.split == 0 else build("access", value, 0)
         if node.operator.name == "access" and children[0].operator.name == "access" and children != node.children:
             inner, split = children[0].children[0], node.attributes[0]
             return inner if inner.access.split == split else build("access", inner, split)
         return None
 
-    return rebuild(term, put)
+    return rebuild_all([term], put, done)[0]
 
 
 def _cone(product: Term, formal: Callable[[Term, int], Term]) -> Cone:
@@ -143,16 +150,6 @@ def _bodies(sources: Sequence[Term], results: Mapping[Term, Term]) -> tuple[Term
         return build("access", results[term], split) if split else results[term]
 
     return tuple(rebuild_all(sources, stand_in))
-
-
-def _constants(program: Program) -> dict[Term, bool]:
-    """Which terms are made of constants alone."""
-    found: dict[Term, bool] = {}
-    for term in postorder(program.term, *program.layers.values()):
-        tensor = term.attributes[0] if term.operator.name == "access-tensor" else None
-        known = tensor.constant if isinstance(tensor, Tensor) else True
-        found[term] = known and all(found[c] for c in term.children)
-    return found
 
 
 def _fresh(name: str, taken: set[str]) -> str:

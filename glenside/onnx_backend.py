@@ -40,9 +40,13 @@ class GlensideBackendRep(BackendRep):  # type: ignore[misc]
         missing = [name for name in names if name not in given]
         if missing:
             raise BadInput(f"the model requires the input {missing[0]}, got none")
+        kinds = {i.name: i.type.WhichOneof("value") for i in self.model.graph.input}
+        composed = {
+            name: _elements(given.pop(name)) for name in names if kinds[name] in ("sequence_type", "optional_type")
+        }
         arrays = {name: _array(value) for name, value in given.items()}
         shapes = {name: array.shape for name, array in arrays.items()}
-        outputs, _, builder = outputs_of_model(self.model, {}, shapes, None, False, arrays)
+        outputs, _, builder = outputs_of_model(self.model, {}, shapes, None, False, arrays, composed)
         results = _evaluated(outputs, {**arrays, **builder.values})
         names = [output.name for output in self.model.graph.output]
         outcome: tuple[Any, ...] = namedtupledict("Outputs", names)(*results)
@@ -73,6 +77,22 @@ def _array(value: Any) -> Array:
     return array_of(value) if isinstance(value, onnx.TensorProto) else np.asarray(value)
 
 
+def _elements(value: Any) -> Any:
+    """A sequence or an optional value with its elements as arrays."""
+    if value is None:
+        return None
+    return [_array(element) for element in value] if isinstance(value, list | tuple) else _array(value)
+
+
+def _formal(name: str, value: Any) -> Any:
+    """The declaration of an input with that value: an array, or a list of them."""
+    if not isinstance(value, list):
+        dtype = onnx.helper.np_dtype_to_tensor_dtype(value.dtype)
+        return onnx.helper.make_tensor_value_info(name, dtype, value.shape)
+    dtype = onnx.helper.np_dtype_to_tensor_dtype(value[0].dtype if value else np.dtype("float32"))
+    return onnx.helper.make_tensor_sequence_value_info(name, dtype, None)
+
+
 class GlensideBackend(Backend):  # type: ignore[misc]
     """Programs of ONNX models, run by the interpreter."""
 
@@ -96,11 +116,9 @@ class GlensideBackend(Backend):  # type: ignore[misc]
         cls, node: Any, inputs: Any, device: str = "CPU", outputs_info: Any = None, **kwargs: Any
     ) -> tuple[Any, ...]:
         """One node on arrays, at the newest opset unless `opset_version` says another."""
-        arrays = [_array(value) for value in inputs]
-        formals = [
-            onnx.helper.make_tensor_value_info(name, onnx.helper.np_dtype_to_tensor_dtype(a.dtype), a.shape)
-            for name, a in zip([name for name in node.input if name], arrays, strict=True)
-        ]
+        arrays = [_elements(value) for value in inputs]
+        names = [name for name in node.input if name]
+        formals = [_formal(name, value) for name, value in zip(names, arrays, strict=True)]
         outputs = [onnx.helper.make_empty_tensor_value_info(name) for name in node.output if name]
         graph = onnx.helper.make_graph([node], "node", formals, outputs)
         version = kwargs.get("opset_version", onnx.defs.onnx_opset_version())

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import io
 import math
+import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from glenside.ir.errors import BadInput
+from glenside.ir.names import one_line
 
 if TYPE_CHECKING:
     from glenside.report import Report
@@ -61,7 +63,7 @@ def sweep_figure(finished: Sequence[tuple[Cell, Row]]) -> Any:
             best = {array: row.cycles for (array, wanted), row in own.items() if wanted == objective}
             label = "best mapping" if objectives == ["cycles"] else f"best mapping, least {_words(objective)}"
             _line(panel, names, best, _BEST[number % len(_BEST)], label)
-        panel.set_title(model if len(model) <= 44 else f"..{model[-42:]}", fontsize=10)
+        panel.set_title(shown(model, 44), fontsize=10, parse_math=False)
         panel.set_yscale("log")
         panel.set_xlim(-0.5, len(names) - 0.5)
         panel.set_xticks(range(len(names)), names, rotation=45 if len(names) > 6 else 0, fontsize=8)
@@ -94,6 +96,12 @@ def _line(panel: Any, names: Sequence[str], values: Mapping[str, int], style: An
     marker, line, grey, face, size = style
     look = {"marker": marker, "linestyle": line, "color": grey, "markerfacecolor": face, "markersize": size}
     panel.plot(at, [values[names[position]] for position in at], linewidth=1.4, label=label, **look)
+
+
+def shown(name: str, most: int = 40) -> str:
+    """A name as a figure has room for it: on one line, its end when it is long."""
+    line = one_line(name)
+    return line if len(line) <= most else f"..{line[2 - most :]}"
 
 
 def _span(values: Sequence[int]) -> tuple[float, float]:
@@ -129,9 +137,10 @@ def comparison_figure(report: Report) -> Any:
     upper.bar([x + 0.2 for x in places], best, 0.4, label="best", color="0.25", edgecolor="black")
     ratio = sum(usual) / max(sum(best), 1)
     upper.set_title(
-        f"{report.program} on {report.target}\n"
+        f"{shown(report.program, 44)} on {report.target}\n"
         f"{sum(usual):,} cycles as usual, {sum(best):,} at best: {ratio:.1f} times fewer",
         fontsize=11,
+        parse_math=False,
     )
     upper.set(ylabel="cycles", yscale="log")
     peak = [row.macs / (row.utilization * row.cycles) if row.utilization else 1.0 for row in rows]
@@ -141,7 +150,7 @@ def comparison_figure(report: Report) -> Any:
     lower.plot(places, [u for u, _ in shares], "o", color="0.55", label="usual", markersize=4)
     lower.plot(places, [b for _, b in shares], "s", color="black", label="best", markersize=4)
     lower.set(ylabel="utilization, %", ylim=(0, 105), xlim=(-0.7, len(rows) - 0.3))
-    lower.set_xticks(list(places), [row.name for row in rows], rotation=90, fontsize=8)
+    lower.set_xticks(list(places), [shown(row.name) for row in rows], rotation=90, fontsize=8, parse_math=False)
     for axes in (upper, lower):
         axes.grid(axis="y", color="0.85")
         axes.set_axisbelow(True)
@@ -166,6 +175,8 @@ def _write(figure: Any, path: str) -> None:
 
     picture = io.BytesIO()
     kind = plot_ending(path)
-    with matplotlib.rc_context({"svg.hashsalt": "glenside"}):  # the same rows give the same bytes
+    with matplotlib.rc_context({"svg.hashsalt": "glenside"}), warnings.catch_warnings():
+        # The same rows give the same bytes. A font may lack letters of a name: it shows boxes for them.
+        warnings.filterwarnings("ignore", "Glyph .* missing")
         figure.savefig(picture, format=kind, dpi=130, metadata={"Date": None} if kind == "svg" else {})
     write_bytes(path, picture.getvalue())

@@ -10,6 +10,7 @@ import numpy as np
 
 from glenside.egraph.saturation import RuleRun
 from glenside.egraph.snapshot import Snapshot
+from glenside.ir.names import one_line
 from glenside.ir.program import is_product
 from glenside.ir.sizes import ceil_div
 from glenside.ir.term import Term
@@ -125,9 +126,9 @@ class Report:
             return "The program contains no product, so there is nothing to map."
         if not left:
             return "Every product is mapped onto the array."
-        names = ", ".join(row.name for row in left[:8])
+        names = ", ".join(one_line(row.name) for row in left[:8])
         more = f" and {len(left) - 8} more" if len(left) > 8 else ""
-        why = f"{left[0].name}: {left[0].nearest_miss}"
+        why = f"{one_line(left[0].name)}: {left[0].nearest_miss}"
         return f"{len(left)} of {len(self.layers)} products stayed off the array: {names}{more}; {why}."
 
 

@@ -10,10 +10,13 @@ from typing import Literal
 from rich import box
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
+from glenside.ir.names import one_line
 from glenside.report import LayerRow, Report
 
 _PIPED_WIDTH = 200
+_WRAPPED = ("layer", "mapping")  # columns that a person or a rule fills with as many words as there are
 _NARROW = 130  # characters below which a table leaves columns out
 
 
@@ -36,13 +39,16 @@ class _Column:
 def _layer_table(report: Report, columns: Sequence[_Column], width: int, wrong: Callable[[LayerRow], bool]) -> Table:
     """One row for each layer, totals in the footer."""
     shown = [column for column in columns if width >= _NARROW or not column.wide]
-    table = Table(title=f"{report.program} on {report.target}", title_justify="left", show_footer=True, box=box.SIMPLE)
+    title = Text(f"{one_line(report.program)} on {report.target}", style="table.title")
+    table = Table(title=title, title_justify="left", show_footer=True, box=box.SIMPLE)
     table.pad_edge = False
     for column in shown:
         justify: Literal["left", "right"] = "left" if column.words else "right"
-        table.add_column(column.name, column.total, justify=justify, no_wrap=column.name != "mapping", overflow="fold")
+        wraps = column.name in _WRAPPED
+        table.add_column(column.name, column.total, justify=justify, no_wrap=not wraps, overflow="fold")
     for row in report.layers:
-        table.add_row(*(column.value(row) for column in shown), style="yellow" if wrong(row) else None)
+        cells = (Text(one_line(column.value(row))) for column in shown)  # no name is taken for markup
+        table.add_row(*cells, style="yellow" if wrong(row) else None)
     return table
 
 
@@ -101,8 +107,8 @@ def print_comparison(report: Report) -> None:
     out = console()
     out.print(comparison_table(report, out.width))
     out.print(_certificate(report))
-    out.print(f"Check of the whole program: {report.checked} ({report.how_checked or 'not run'}).")
-    out.print(report.unmapped_sentence())
+    out.print(f"Check of the whole program: {report.checked} ({report.how_checked or 'not run'}).", markup=False)
+    out.print(report.unmapped_sentence(), markup=False)
 
 
 def _certificate(report: Report) -> str:
@@ -119,7 +125,7 @@ def print_report(report: Report, explain: bool = False) -> None:
     if explain:
         out.print("Trace of the rules that made what was chosen:")
         for row in report.layers:
-            out.print(f"  {row.name}: {', '.join(row.rules) or 'none: as it was written'}")
+            out.print(f"  {one_line(row.name)}: {', '.join(row.rules) or 'none: as it was written'}", markup=False)
     if report.totals["usual_cycles"] and report.totals["cycles"]:
         fewer = _ratio(report.totals["usual_cycles"], report.totals["cycles"])
         growth = _ratio(report.totals["mapped_weight_bytes"], report.totals["weight_bytes"])
@@ -135,5 +141,5 @@ def print_report(report: Report, explain: bool = False) -> None:
     )
     kept = "From the cache; seconds when it was found" if report.cached else "Seconds"
     out.print(f"{kept}: {seconds}.")
-    out.print(f"Check of the whole program: {report.checked} ({report.how_checked or 'not run'}).")
-    out.print(report.unmapped_sentence())
+    out.print(f"Check of the whole program: {report.checked} ({report.how_checked or 'not run'}).", markup=False)
+    out.print(report.unmapped_sentence(), markup=False)

@@ -1,47 +1,14 @@
-"""Examples of every operator and compute type: a term, its type as text, and its value from numpy alone."""
+"""Examples of every operator: a term, its type as text, and its value from numpy alone."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from math import erf
-from typing import Any
 
 import numpy as np
+from example_values import NARROW, SAMPLES, A, B, Example, integers, leaf
 
-import glenside.ir.operators  # noqa: F401 (fills the tables)
 from glenside.ir.operand import Array
-from glenside.ir.term import Term, build
-from glenside.ir.types import Dims, Tensor
-
-VALUES: dict[str, Array] = {}
-
-
-def leaf(array: Any, split: int = 0, dtype: str = "float32") -> Term:
-    """A tensor with that value, split there."""
-    value = np.asarray(array, dtype)
-    name = f"t{len(VALUES)}"
-    VALUES[name] = value
-    return build("access", build("access-tensor", Tensor(name, Dims(value.shape), dtype)), split)
-
-
-def integers(*dims: int, seed: int = 0) -> Array:
-    """Small random integers, neither square nor symmetric: mistakes in axes and signs show."""
-    return np.random.default_rng((seed, *dims)).integers(-9, 10, dims)
-
-
-@dataclass(frozen=True)
-class Example:
-    term: Term
-    type: str
-    value: Any
-
-
-A = integers(2, 3, 4)
-B = integers(2, 5, 4, seed=1)
-NARROW = np.array([[100, -128, 127], [-128, 120, -5]])
-SAMPLES = np.array([[-2.5, -0.5, 0.0], [0.5, 1.5, 3.25]])
-POSITIVE = np.array([[0.25, 1.0, 4.0], [9.0, 2.0, 0.5]])
+from glenside.ir.term import build
 
 
 def _padded(fill: float) -> Array:
@@ -78,6 +45,8 @@ def _mapped_tiles() -> Array:
     return np.array([[[A[g, m] @ TILE[g][:, c] for c in range(3)] for m in range(3)] for g in range(2)])
 
 
+LASTS = np.array([[[row[3], row[1], row[0]] for row in x] for x in A])
+TWICE = leaf([[1], [-1], [1]], 0, "int64")
 TILE = integers(2, 4, 3, seed=2)
 MATRIX = integers(6, 4, seed=3)
 WEIGHTS = integers(4, 6, seed=4)
@@ -92,6 +61,10 @@ OPERATORS: Mapping[str, Sequence[Example]] = {
     "full": [
         Example(build("full", (2, 0, 3), "1.5", "float16"), "()(2 0 3) float16", np.full((2, 0, 3), 1.5)),
         Example(build("full", (3, 2), "7", "uint8"), "()(3 2) uint8", np.full((3, 2), 7)),
+    ],
+    "iota": [
+        Example(build("iota", 5, "int8"), "()(5) int8", np.array([0, 1, 2, 3, 4])),
+        Example(build("iota", 3, "float64"), "()(3) float64", np.array([0.0, 1.0, 2.0])),
     ],
     "eye": [Example(build("eye", 3, "int32"), "()(3 3) int32", np.eye(3))],
     "access": [Example(build("access", leaf(A, 1), 2), "(2 3)(4) float32", A)],
@@ -254,11 +227,65 @@ OPERATORS: Mapping[str, Sequence[Example]] = {
             np.array([[[x[2], x[0]], [x[1], x[1]], [x[0], x[2]]] for x in A]),
         ),
         Example(build("access-gather", leaf(A, 1), leaf(1, 0, "uint8"), 0), "()(3 4) float32", A[1]),
+        Example(build("access-gather", leaf(A, 0), leaf([-1, 1, -4], 0, "int8"), 2), "()(2 3 3) float32", LASTS),
+    ],
+    "access-gather-nd": [
+        Example(
+            build("access-gather-nd", leaf(A, 0), leaf([[1, 2], [0, -1]], 0, "int32"), 0),
+            "()(2 4) float32",
+            np.array([A[1, 2], A[0, 2]]),
+        ),
+        Example(
+            build("access-gather-nd", leaf(A, 1), leaf([[[2], [2], [0]], [[-3], [1], [1]]], 0, "int64"), 1),
+            "(2)(3 4) float32",
+            np.array([[A[0, 2], A[0, 2], A[0, 0]], [A[1, 0], A[1, 1], A[1, 1]]]),
+        ),
+        Example(
+            build("access-gather-nd", leaf(A, 0), leaf(np.zeros((0, 2, 3)), 0, "int64"), 0),
+            "()(0 2) float32",
+            np.zeros((0, 2)),
+        ),
+    ],
+    "access-scatter-nd": [
+        *(
+            Example(
+                build("access-scatter-nd", leaf([9, 4, 2, 7], 0, dtype), TWICE, leaf([5, 1, 3], 0, dtype), 0, kind),
+                f"()(4) {dtype}",
+                np.array(value),
+            )
+            for dtype in ("float32", "int16")
+            for kind, value in {
+                "replace": [9, 3, 2, 1],
+                "add": [9, 12, 2, 8],
+                "mul": [9, 60, 2, 7],
+                "min": [9, 3, 2, 1],
+                "max": [9, 5, 2, 7],
+            }.items()
+        ),
+        Example(
+            build("access-scatter-nd", leaf(A, 1), leaf([[[2]], [[0]]], 0, "int64"), leaf(B[:, :1], 0), 1, "replace"),
+            "(2)(3 4) float32",
+            np.array([[A[0, 0], A[0, 1], B[0, 0]], [B[1, 0], A[1, 1], A[1, 2]]]),
+        ),
     ],
     "cast": [
         Example(build("cast", leaf(SAMPLES, 1), "int8"), "(2)(3) int8", np.array([[-2, 0, 0], [0, 1, 3]])),
         Example(build("cast", leaf(SAMPLES, 1), "bool"), "(2)(3) bool", SAMPLES != 0),
         Example(build("cast", leaf([300, -1], 0, "int32"), "uint8"), "()(2) uint8", np.array([44, 255])),
+    ],
+    "bitcast": [
+        Example(
+            build("bitcast", leaf([1.0, -0.0, 0.15625]), "uint32"),
+            "()(3) uint32",
+            np.array([127 << 23, 1 << 31, (124 << 23) + (1 << 21)]),
+        ),
+        Example(
+            build("bitcast", leaf([[15 << 10], [-(1 << 15)]], 1, "int16"), "float16"),
+            "(2)(1) float16",
+            np.array([[1.0], [-0.0]]),
+        ),
+        Example(build("bitcast", leaf([[200, -1]], 1, "int32"), "uint32"), "(1)(2) uint32", [[200, 2**32 - 1]]),
+        Example(build("bitcast", leaf([0, 2], 0, "uint8"), "bool"), "()(2) bool", [False, True]),
     ],
     "construct-tuple": [
         Example(build("construct-tuple", leaf(A, 1), leaf(B, 2)), "(tuple (2)(3 4) float32 (2 5)(4) float32)", (A, B))
@@ -303,129 +330,15 @@ OPERATORS: Mapping[str, Sequence[Example]] = {
             MATRIX[1] @ WEIGHTS,
         ),
     ],
+    # Pseudo-random, but always the same: two processes must agree on it.
+    "opaque": [
+        Example(
+            build("opaque", "mystery/1#0", ((2,), (3,)), "float32", leaf(A, 1), leaf([1, 2], 0, "int64")),
+            "(2)(3) float32",
+            np.array([[-2, 0, 0], [0, -2, 0]]),
+        ),
+        Example(build("opaque", "mystery/1#0", ((), (4,)), "uint8"), "()(4) uint8", np.array([32, 90, 7, 91])),
+        Example(build("opaque", "mystery/1#0", ((), (0,)), "bool", leaf(A)), "()(0) bool", np.zeros(0)),
+    ],
     "compute": [Example(build("compute", "relu", leaf(A, 1)), "(2)(3 4) float32", np.where(A > 0, A, 0))],
-}
-
-
-def _pointwise(kind: str, samples: Array, value: Any) -> list[Example]:
-    return [Example(build("compute", kind, leaf(samples, 1, "float64")), "(2)(3) float64", value)]
-
-
-def _fold(kind: str, operands: Any, value: Any, dtype: str = "float32", result: str = "") -> Example:
-    """Operands stacked in the item of a shape (2)."""
-    term = build("compute", kind, leaf(np.moveaxis(np.asarray(operands), 0, 1), 1, dtype))
-    return Example(term, f"({len(value)})({' '.join(map(str, value.shape[1:]))}) {result or dtype}", value)
-
-
-def _reduction(kind: str, value: Any, dtype: str = "float32") -> list[Example]:
-    """Over the items of (2)(3 4)."""
-    return [Example(build("compute", kind, leaf(A, 1)), f"(2)() {dtype}", np.asarray(value))]
-
-
-def _softmax(x: Array) -> Array:
-    powers = np.array([np.exp(row - row.max()) for row in x])
-    return np.array([row / row.sum() for row in powers])
-
-
-LESS, MORE = integers(2, 3, seed=5), integers(2, 3, seed=6)
-THIRD = integers(2, 3, seed=7)
-TRUTHS = np.array([[[True, False, True], [False, False, True]], [[True, True, False], [False, True, True]]])
-
-COMPUTES: Mapping[str, Sequence[Example]] = {
-    "dot-product": [
-        Example(
-            build("compute", "dot-product", build("access-product", leaf(A, 2), leaf(B, 2), 1)),
-            "(2 3 5)() float32",
-            np.array([a @ b.T for a, b in zip(A, B, strict=True)]),
-        ),
-        Example(
-            build("compute", "dot-product", build("access-product", leaf(A, 1), leaf(A + 1, 1), 1)),
-            "(2)() float32",
-            np.array([(x * (x + 1)).sum() for x in A]),
-        ),
-        Example(
-            build("compute", "dot-product", build("access-product", leaf(3), leaf(-4), 0)),
-            "()() float32",
-            np.array(-12),
-        ),
-        Example(build("compute", "dot-product", leaf(A, 1)), "(2)() float32", np.array([x.prod(0).sum() for x in A])),
-        Example(
-            build("compute", "dot-product", leaf(NARROW, 0, "int8")),
-            "()() int32",
-            np.array((NARROW[0] * NARROW[1]).sum()),
-        ),
-        Example(build("compute", "dot-product", leaf(A[:, :0], 1)), "(2)() float32", np.array([4.0, 4.0])),
-    ],
-    "reduce-sum": [
-        *_reduction("reduce-sum", [A[0].sum(), A[1].sum()]),
-        Example(build("compute", "reduce-sum", leaf(NARROW, 0, "int8")), "()() int32", np.array(NARROW.sum())),
-        Example(build("compute", "reduce-sum", leaf(A[:, :0], 1)), "(2)() float32", np.zeros(2)),
-        Example(build("compute", "reduce-sum", leaf(A, 3)), "(2 3 4)() float32", A),
-    ],
-    "reduce-prod": [
-        Example(
-            build("compute", "reduce-prod", leaf(A, 2)),
-            "(2 3)() float32",
-            A[..., 0] * A[..., 1] * A[..., 2] * A[..., 3],
-        ),
-        Example(build("compute", "reduce-prod", leaf([100, 3], 0, "int8")), "()() int8", np.array(300 - 256)),
-    ],
-    "reduce-mean": _reduction("reduce-mean", [sum(x.ravel().tolist()) / 12 for x in A]),
-    "reduce-max": _reduction("reduce-max", [max(x.ravel().tolist()) for x in A]),
-    "reduce-min": _reduction("reduce-min", [min(x.ravel().tolist()) for x in A]),
-    "argmax": _reduction("argmax", [x.ravel().tolist().index(x.max()) for x in A], "int64"),
-    "argmin": _reduction("argmin", [x.ravel().tolist().index(x.min()) for x in A], "int64"),
-    "elementwise-add": [
-        _fold("elementwise-add", [LESS, MORE, THIRD], LESS + MORE + THIRD),
-        Example(
-            build("compute", "elementwise-add", build("access-product", leaf(A, 2), leaf(B, 2), 1)),
-            "(2 3 5)(4) float32",
-            A[:, :, None] + B[:, None],
-        ),
-    ],
-    "elementwise-mul": [_fold("elementwise-mul", [LESS, MORE, THIRD], LESS * MORE * THIRD)],
-    "elementwise-div": [
-        _fold("elementwise-div", [LESS, POSITIVE, POSITIVE], LESS / POSITIVE / POSITIVE, "float64"),
-        _fold(
-            "elementwise-div",
-            [[[7, -7, 7], [-7, 0, 5]], [[2, 2, -2], [-2, 3, 0]]],
-            np.array([[3, -3, -3], [3, 0, 0]]),
-            "int32",
-        ),
-    ],
-    "subtract": [_fold("subtract", [LESS, MORE, THIRD], LESS - MORE - THIRD)],
-    "pow": [_fold("pow", [POSITIVE, SAMPLES], np.exp(np.log(POSITIVE) * SAMPLES), "float64")],
-    "minimum": [_fold("minimum", [LESS, MORE, THIRD], np.where(LESS < MORE, LESS, MORE).clip(None, THIRD))],
-    "maximum": [_fold("maximum", [LESS, MORE, THIRD], np.where(LESS > MORE, LESS, MORE).clip(THIRD, None))],
-    "logical-and": [_fold("logical-and", TRUTHS, TRUTHS[0] * TRUTHS[1], "bool")],
-    "logical-or": [_fold("logical-or", TRUTHS, ~(~TRUTHS[0] * ~TRUTHS[1]), "bool")],
-    "compare": [
-        _fold("(compare lt)", [LESS, MORE], LESS - MORE < 0, result="bool"),
-        _fold("(compare le)", [LESS, MORE], LESS - MORE <= 0, result="bool"),
-        _fold("(compare gt)", [LESS, MORE], LESS - MORE > 0, result="bool"),
-        _fold("(compare ge)", [LESS, MORE], LESS - MORE >= 0, result="bool"),
-        _fold("(compare eq)", [LESS, LESS * (MORE > 0)], LESS * (MORE <= 0) == 0, result="bool"),
-        _fold("(compare ne)", [LESS, LESS * (MORE > 0)], LESS * (MORE <= 0) != 0, result="bool"),
-    ],
-    "select": [_fold("select", [TRUTHS[0], LESS, MORE], TRUTHS[0] * LESS + ~TRUTHS[0] * MORE)],
-    "relu": _pointwise("relu", LESS, (LESS + abs(LESS)) / 2),
-    "negative": _pointwise("negative", SAMPLES, 0 - SAMPLES),
-    "abs": _pointwise("abs", LESS, np.where(LESS < 0, -LESS, LESS)),
-    "sign": _pointwise("sign", LESS, (LESS > 0) * 1 - (LESS < 0)),
-    "sqrt": _pointwise("sqrt", POSITIVE, POSITIVE**0.5),
-    "exp": _pointwise("exp", SAMPLES, np.e**SAMPLES),
-    "log": _pointwise("log", POSITIVE, np.log2(POSITIVE) / np.log2(np.e)),
-    "tanh": _pointwise("tanh", SAMPLES, 1 - 2 / (np.exp(2 * SAMPLES) + 1)),
-    "sigmoid": _pointwise("sigmoid", SAMPLES, (1 + np.tanh(SAMPLES / 2)) / 2),
-    "erf": _pointwise("erf", SAMPLES, np.array([[erf(x) for x in row] for row in SAMPLES.tolist()])),
-    "floor": _pointwise("floor", SAMPLES, np.array([[-3, -1, 0], [0, 1, 3]])),
-    "ceil": _pointwise("ceil", SAMPLES, np.array([[-2, 0, 0], [1, 2, 4]])),
-    "round": _pointwise("round", SAMPLES, np.array([[-2, 0, 0], [0, 2, 3]])),
-    "logical-not": [
-        Example(build("compute", "logical-not", leaf(TRUTHS[0], 1, "bool")), "(2)(3) bool", TRUTHS[0] == 0)
-    ],
-    "clip": _pointwise("(clip -1/2 2)", SAMPLES, np.array([[-0.5, -0.5, 0.0], [0.5, 1.5, 2.0]])),
-    "leaky-relu": _pointwise("(leaky-relu 0.5)", SAMPLES, np.array([[-1.25, -0.25, 0.0], [0.5, 1.5, 3.25]])),
-    "softmax": _pointwise("softmax", 100 * SAMPLES, _softmax(100 * SAMPLES)),
-    "log-softmax": _pointwise("log-softmax", SAMPLES, np.log(_softmax(SAMPLES))),
 }

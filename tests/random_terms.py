@@ -126,6 +126,12 @@ class _Steps:
             return None
         return build("compute", REDUCTIONS[self.number(0, len(REDUCTIONS) - 1)], a)
 
+    def opaque(self, a: Term) -> Term:
+        operands = [a, *self.pool[: self.number(0, 2)]]
+        dims = [self.number(1, 4) for _ in range(self.number(0, 3))]
+        split = self.number(0, len(dims))
+        return build("opaque", f'box-{self.number(0, 1)} é"\\', (dims[:split], dims[split:]), "float32", *operands)
+
     def fold(self, a: Term) -> Term | None:
         if not a.access.item or not a.access.item[0]:
             return None

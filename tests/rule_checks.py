@@ -18,6 +18,7 @@ from glenside.ir.program import Program
 from glenside.ir.term import Term
 from glenside.ir.text import parse
 from glenside.ir.types import AccessType, Tensor
+from glenside.targets.convolution_unit import convolution_unit
 from glenside.targets.systolic_array import systolic_array
 from rewrites import RULES
 
@@ -40,7 +41,8 @@ def saturated(
 ) -> tuple[Snapshot, Saturation]:
     """The program's e-graph under these rules, in this process."""
     nodes = program_nodes(program.term)
-    parameters = {**systolic_array(3, 2).rule_parameters(), **parameters}
+    targets = (convolution_unit(), systolic_array(3, 2))
+    parameters = {name: value for t in targets for name, value in t.rule_parameters().items()} | dict(parameters)
     known = dict.fromkeys((*rules, *(rule for rule in RULES.values() if rule.analysis)))
     request = Request.of(nodes, known, parameters, Limits(iterations=iterations), named_wants(wants, nodes))
     search = Saturation(request)

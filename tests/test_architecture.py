@@ -19,7 +19,14 @@ LAYERS = {
     "glenside.ir": ("glenside.ir",),
     "glenside.target": ("glenside.ir", "glenside.target"),
     "glenside.egraph": ("glenside.ir", "glenside.egraph"),
-    "rewrites": ("glenside.ir", "glenside.target", "glenside.egraph.rule", "rewrites"),
+    "rewrites": (
+        "glenside.ir",
+        "glenside.target",
+        "glenside.egraph.rule",
+        "glenside.egraph.tables",
+        "glenside.egraph.type_rules",
+        "rewrites",
+    ),
     "extract": ("glenside.ir", "extract"),
 }
 

@@ -6,27 +6,28 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import operator_examples as examples
 import pytest
+from compute_examples import COMPUTES as COMPUTE_EXAMPLES
+from example_values import VALUES, Example, integers, leaf
 from hypothesis import given
 from hypothesis import strategies as st
-from operator_examples import VALUES, Example, leaf
+from operator_examples import OPERATORS as OPERATOR_EXAMPLES
 
 from glenside.ir.errors import BadInput, TypeMismatch
 from glenside.ir.interpreter import evaluate
 from glenside.ir.operator import COMPUTES, OPERATORS, Category, Compute, Operator, register
 from glenside.ir.operators import CATEGORY_RESULT, SHAPE_FORMS, ShapeForm, compute_text, parse_compute
-from glenside.ir.rational import exact
+from glenside.ir.rational import exact, represents
 from glenside.ir.reference import form, markdown, summary
 from glenside.ir.term import Term, build
-from glenside.ir.types import AccessType, Dims, Tensor, TupleType
+from glenside.ir.types import DTYPES, AccessType, Dims, Tensor, TupleType
 
-ALL = [(name, e) for table in (examples.OPERATORS, examples.COMPUTES) for name, es in table.items() for e in es]
+ALL = [(name, e) for table in (OPERATOR_EXAMPLES, COMPUTE_EXAMPLES) for name, es in table.items() for e in es]
 
 
 def test_every_record_has_an_example() -> None:
-    assert set(examples.OPERATORS) == set(OPERATORS)
-    assert set(examples.COMPUTES) == set(COMPUTES)
+    assert set(OPERATOR_EXAMPLES) == set(OPERATORS)
+    assert set(COMPUTE_EXAMPLES) == set(COMPUTES)
 
 
 @pytest.mark.parametrize(("name", "example"), ALL, ids=[name for name, _ in ALL])
@@ -144,6 +145,47 @@ ERRORS: list[tuple[tuple[Any, ...], str]] = [
     ),
     (("access-gather", x, y, 1), "access-gather requires indices of an integer dtype, got (2)(5 4) float32"),
     (("access-gather", x, whole, 3), "access-gather requires 0 <= axis < 3, got 3"),
+    (
+        ("access-gather-nd", square, whole, 2),
+        "access-gather-nd requires 0 <= shared < 2, got 2",
+    ),
+    (("access-gather-nd", x, y, 0), "access-gather-nd requires indices of an integer dtype, got (2)(5 4) float32"),
+    (
+        ("access-gather-nd", x, leaf(0, 0, "int8"), 0),
+        "access-gather-nd requires indices of at least one axis, got ()() int8",
+    ),
+    (
+        ("access-gather-nd", x, whole, 1),
+        "access-gather-nd requires from 1 to 2 numbers in the last axis of the indices, got (2)(3) int32",
+    ),
+    (
+        ("access-gather-nd", x, leaf(np.zeros((3, 1)), 0, "int8"), 1),
+        "access-gather-nd requires the first 1 axes to agree, got (2)(3 4) float32 and ()(3 1) int8",
+    ),
+    (
+        ("access-gather-nd", x, whole, 0),
+        "access-gather-nd requires a split among the 0 shared axes, got (2)(3 4) float32",
+    ),
+    (
+        ("access-scatter-nd", build("access", x, 0), whole, whole, 0, "add"),
+        "access-scatter-nd requires updates of dims (2), got (2)(3) int32",
+    ),
+    (
+        ("access-scatter-nd", truth, leaf([[[0]], [[1]]], 0, "int8"), leaf([[1], [0]], 0, "bool"), 1, "add"),
+        "access-scatter-nd requires numbers, got (2)(3) bool",
+    ),
+    (
+        ("access-scatter-nd", whole, leaf([[[0]], [[1]]], 0, "int8"), leaf([[1], [0]], 0, "int8"), 1, "add"),
+        "access-scatter-nd requires dtypes to agree, got (2)(3) int32 and ()(2 1) int8",
+    ),
+    (
+        ("access-scatter-nd", x, whole, whole, 0, "xor"),
+        "access-scatter-nd requires replace or add or mul or min or max, got xor",
+    ),
+    (("iota", -1, "int8"), "iota requires n >= 0, got -1"),
+    (("iota", 3, "bool"), "iota requires a dtype of numbers, got bool"),
+    (("iota", 129, "int8"), "iota requires a value that int8 can hold, got 128"),
+    (("compute", "(argsort up)", x), "argsort requires direction to be ascending or descending, got up"),
     (("tuple-get-item", x, 0), "tuple-get-item requires a tuple, got (2)(3 4) float32"),
     (("tuple-get-item", pair, 2), "tuple-get-item requires 0 <= index < 2, got 2"),
     (("systolic-array", 0, 4, x, y), "systolic-array requires an array of at least 1 x 1, got 0 x 4"),
@@ -166,7 +208,18 @@ ERRORS: list[tuple[tuple[Any, ...], str]] = [
         ("systolic-array-with-blocking", 4, 1, square, leaf(np.zeros((4, 6)))),
         "systolic-array-with-blocking requires a of the form (M)(K) or ()(K), got (2 3)(4) float32",
     ),
+    (("opaque", "a\nb", ((), (2,)), "int8"), "opaque requires a key that can be printed on one line, got 'a\\nb'"),
+    (("opaque", "a", ((), (-2,)), "int8"), "opaque requires sizes of at least 0, got (-2)"),
+    (
+        ("opaque", "a", ((), (2,)), "int8", x, pair),
+        f"opaque requires operands that are access patterns, got {pair.type}",
+    ),
+    (("bitcast", x, "int64"), "bitcast requires a dtype of 32 bits, as (2)(3 4) float32 has, got int64"),
+    (("bitcast", x, "bytes"), f"bitcast requires a dtype ({', '.join(DTYPES)}), got bytes"),
     (("compute", "swish", x), "compute requires a compute type, got swish"),
+    (("compute", "bitwise-or", x), "bitwise-or requires an integer dtype, got (2)(3 4) float32"),
+    (("compute", "(mod up)", x), "mod requires rounding to be floor or truncate, got up"),
+    (("compute", "pow", truth), "pow requires numbers, got (2)(3) bool"),
     (("compute", "( relu )", x), "compute requires a compute type, got ( relu )"),
     (("compute", "(relu 1)", x), "relu requires the parameters none, got 1"),
     (("compute", "clip", x), "clip requires the parameters lo hi, got none"),
@@ -204,19 +257,30 @@ def test_errors_say_what_is_required_and_what_was_given(call: tuple[Any, ...], m
 
 def test_gathering_outside_of_the_axis_is_an_error() -> None:
     term = build("access-gather", leaf([1, 2, 3]), leaf([0, 3], 0, "int64"), 0)
-    with pytest.raises(BadInput, match=r"^access-gather requires indices from 0 to 2, got 0 to 3$"):
+    with pytest.raises(BadInput, match=r"^access-gather requires indices from -3 to 2, got 0 to 3$"):
+        evaluate([term], VALUES)
+
+
+def test_each_number_of_a_place_stays_in_its_axis() -> None:
+    """A place outside of one axis is not taken for one of the next row."""
+    term = build("access-gather-nd", leaf(np.zeros((2, 3))), leaf([[0, 2], [0, 3]], 0, "int64"), 0)
+    with pytest.raises(BadInput, match=r"^access-gather-nd requires indices from -3 to 2, got 2 to 3$"):
         evaluate([term], VALUES)
 
 
 def test_numbers_are_exact_and_bounded() -> None:
     assert exact("-1.5e-2") == exact("-3/200")
+    largest = repr(float(np.finfo("float32").max))  # a little above it, but nothing is nearer
+    assert represents(largest, "float32")
+    assert not represents("3.4028236e38", "float32")
+    assert not represents("1e400", "float64")
     for text in ("", "nan", "1e9999", "--1", "1/0", "0x1", "1_0", "9" * 2000, "\u0663"):
         assert exact(text) is None
 
 
 def test_category_results_are_the_types_of_computes() -> None:
     """The e-graph types computes by this table alone."""
-    for name, example in ((n, e) for n, es in examples.COMPUTES.items() for e in es):
+    for name, example in ((n, e) for n, es in COMPUTE_EXAMPLES.items() for e in es):
         operand = example.term.children[0].access
         result = CATEGORY_RESULT[COMPUTES[name].category](operand)
         assert (result.dims, result.split) == (example.term.access.dims, example.term.access.split)
@@ -304,12 +368,12 @@ def test_windows_and_overlap_add_are_adjoint(data: st.DataObject) -> None:
     )
     item = tuple(max(a, b) for a, b, _ in sizes)
     window, strides = tuple(min(a, b) for a, b, _ in sizes), tuple(t for *_, t in sizes)
-    a = leaf(examples.integers(2, *item), 1, "int64")
+    a = leaf(integers(2, *item), 1, "int64")
     windows = build("access-windows", a, window, strides)
-    w = examples.integers(*windows.access.dims, seed=9)
+    w = integers(*windows.access.dims, seed=9)
     back = build("access-overlap-add", leaf(w, windows.access.split, "int64"), item, strides)
     one, other = evaluate([windows, back], VALUES)
-    assert (one * w).sum() == (examples.integers(2, *item) * other).sum()
+    assert (one * w).sum() == (integers(2, *item) * other).sum()
 
 
 @pytest.mark.parametrize("make", [lambda t: build("access-flatten", t), lambda t: build("access", t, 0)])

@@ -16,6 +16,7 @@ from glenside.egraph.search import SearchFailed, program_snapshot, search
 from glenside.egraph.snapshot import ENode, closed
 from glenside.ir.program import Program
 from glenside.ir.text import parse
+from glenside.targets.convolution_unit import convolution_unit
 from glenside.targets.systolic_array import systolic_array
 from rewrites import RULES, of_families
 
@@ -23,7 +24,7 @@ MATMUL = parse(
     "(compute dot-product (access-cartesian-product (access (access-tensor a) 1) (access (access-tensor b) 1)))",
     shapes={"a": (7, 50), "b": (33, 50)},
 )
-PARAMETERS = systolic_array(8, 4).rule_parameters()
+PARAMETERS = {**convolution_unit().rule_parameters(), **systolic_array(8, 4).rule_parameters()}
 
 
 def _rule(name: str, *clauses: tuple[str, str], expansive: bool = False) -> Rule:

@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from glenside.builder import attention, layout, pointwise, products, windows
+from glenside.builder import (
+    attention,
+    indexing,
+    layout,
+    pointwise,
+    products,
+    reductions,
+    sampling,
+    transposed_convolution,
+    windows,
+)
+from glenside.builder.einsum import einsum
 from glenside.builder.products import Layer
 from glenside.builder.values import LazyArrays, fitting
 from glenside.builder.windows import Padding, Sizes
@@ -39,18 +50,33 @@ class Builder:
     gelu = staticmethod(pointwise.gelu)
     batch_norm = staticmethod(pointwise.batch_norm)
     layer_norm = staticmethod(pointwise.layer_norm)
+    standardized = staticmethod(pointwise.standardized)
     softmax = staticmethod(pointwise.softmax)
+    select = staticmethod(pointwise.select)
+    compare = staticmethod(pointwise.compare)
+    reduce_axes = staticmethod(reductions.reduce_axes)
     max_pool = staticmethod(windows.max_pool)
     average_pool = staticmethod(windows.average_pool)
+    lp_pool = staticmethod(windows.lp_pool)
     global_average_pool = staticmethod(windows.global_average_pool)
     reshape = staticmethod(layout.reshape)
     transpose = staticmethod(layout.transpose)
     pad = staticmethod(layout.pad)
+    pad_or_crop = staticmethod(layout.pad_or_crop)
     broadcast = staticmethod(layout.broadcast)
     concatenate = staticmethod(layout.concatenate)
     slice_axis = staticmethod(layout.slice_axis)
+    flip = staticmethod(layout.flip)
+    strided = staticmethod(layout.strided)
+    tile = staticmethod(layout.tile)
+    surround = staticmethod(layout.surround)
     gather = staticmethod(layout.gather)
-    upsample = staticmethod(layout.upsample)
+    gather_nd = staticmethod(indexing.gather_nd)
+    gather_elements = staticmethod(indexing.gather_elements)
+    scatter_nd = staticmethod(indexing.scatter_nd)
+    scatter_elements = staticmethod(indexing.scatter_elements)
+    top = staticmethod(indexing.top)
+    upsample = staticmethod(sampling.upsample)
 
     def __init__(self, name: str = "program") -> None:
         self.name = name
@@ -107,6 +133,27 @@ class Builder:
         result = self._layer("conv", name, products.convolution(x, w, strides, padding, dilations, groups))
         return result if bias is None else pointwise.add(result, layout.channel_vector(bias, result))
 
+    def conv_transpose(
+        self,
+        x: Term,
+        w: Term,
+        bias: Term | None = None,
+        *,
+        strides: Sizes = 1,
+        padding: Padding = 0,
+        output_padding: Sizes = 0,
+        dilations: Sizes = 1,
+        groups: int = 1,
+        name: str | None = None,
+    ) -> Term:
+        """x of ()(N C d..) with w of ()(C O/groups k..) -> ()(N O d'..), the adjoint of `conv` over the sizes d'.
+
+        d' = strides * (d - 1) + dilations * (k - 1) + 1 + output_padding - padding; padding below 0 adds zeros.
+        """
+        layer = transposed_convolution.layer(x, w, strides, padding, output_padding, dilations, groups)
+        result = self._layer("conv_transpose", name, layer)
+        return result if bias is None else pointwise.add(result, layout.channel_vector(bias, result))
+
     def linear(self, x: Term, w: Term, bias: Term | None = None, *, name: str | None = None) -> Term:
         """x of ()(M.. K) times w of ()(N K), transposed, plus bias of ()(N) -> ()(M.. N)."""
         result = self._layer("linear", name, products.linear(x, w))
@@ -115,6 +162,17 @@ class Builder:
     def matmul(self, x: Term, y: Term, *, name: str | None = None) -> Term:
         """The matrix product of the last two axes; leading axes broadcast as in numpy."""
         return self._layer("matmul", name, products.matmul(x, y))
+
+    def einsum(self, equation: str, *operands: Term, name: str | None = None) -> Term:
+        """Sums of products as in numpy, such as `bij,bjk->bik`; of several products the next are NAME.2, NAME.3, ..."""
+        count = 0
+
+        def product(x: Term, y: Term) -> Term:
+            nonlocal count
+            count += 1
+            return self.matmul(x, y, name=name if name is None or count == 1 else f"{name}.{count}")
+
+        return einsum(equation, operands, product)
 
     def attention(
         self, q: Term, k: Term, v: Term, mask: Term | None = None, *, heads: int, name: str | None = None

@@ -10,6 +10,8 @@ from glenside.ir.operator import require
 from glenside.ir.term import Term, build
 from glenside.ir.types import Dims
 
+_FEW = 8  # parts that are concatenated one by one
+
 
 def split_at(x: Term, split: int) -> Term:
     """x with its first `split` axes as the shape."""
@@ -24,6 +26,11 @@ def transpose(x: Term, order: Sequence[int]) -> Term:
         assert isinstance(first, Dims)
         x, order = x.children[0], [first[axis] for axis in order]
     return x if list(order) == list(range(x.access.rank)) else build("access-transpose", x, order)
+
+
+def untransposed(x: Term, order: Sequence[int]) -> Term:
+    """What transpose(.., order) gave, with the axes where they were before."""
+    return transpose(x, sorted(range(len(order)), key=order.__getitem__))
 
 
 def reshape(x: Term, dims: Sequence[int]) -> Term:
@@ -58,6 +65,15 @@ def pad(x: Term, padding: Sequence[tuple[int, int]], kind: str = "zero-padding")
     return x
 
 
+def pad_or_crop(x: Term, padding: Sequence[tuple[int, int]], kind: str = "zero-padding") -> Term:
+    """The same, where a number below 0 takes so many elements away."""
+    x = pad(x, [(max(before, 0), max(after, 0)) for before, after in padding], kind)
+    for axis, (before, after) in enumerate(padding):
+        size = x.access.dims[axis]
+        x = slice_axis(x, axis, max(-before, 0), size - max(-after, 0))
+    return x
+
+
 def broadcast(x: Term, dims: Sequence[int]) -> Term:
     """x repeated to dims, aligned at the last axis as numpy aligns arrays."""
     missing = len(dims) - x.access.rank
@@ -70,7 +86,28 @@ def concatenate(parts: Sequence[Term], axis: int) -> Term:
     """The parts one after the other along one axis, which counts from the end when it is below 0."""
     require(len(parts) > 0, "concatenate", "at least one part", len(parts))
     axis = _axis("concatenate", parts[0], axis)
-    return reduce(lambda a, b: build("access-concatenate", a, split_at(b, 0), axis), parts[1:], split_at(parts[0], 0))
+    joined = [split_at(part, 0) for part in parts]
+    while (
+        len(joined) > _FEW
+    ):  # in pairs, then pairs of pairs: each element is copied a few times, not once for each part
+        pairs = [build("access-concatenate", a, b, axis) for a, b in zip(joined[::2], joined[1::2], strict=False)]
+        joined = pairs + joined[len(pairs) * 2 :]
+    return reduce(lambda a, b: build("access-concatenate", a, b, axis), joined)
+
+
+def stack(parts: Sequence[Term], axis: int = 0) -> Term:
+    """Parts of equal dims along a new axis, which counts from the end of the result's when it is below 0."""
+    require(len(parts) > 0, "stack", "at least one part", len(parts))
+    dims = parts[0].access.dims
+    require(-len(dims) <= axis + (axis < 0) <= len(dims), "stack", f"an axis of {len(dims) + 1}", axis)
+    at = axis % (len(dims) + 1)
+    return concatenate([reshape(part, (*part.access.dims[:at], 1, *part.access.dims[at:])) for part in parts], at)
+
+
+def element(x: Term, axis: int, position: int) -> Term:
+    """One element of one axis of x, without that axis, which counts from the end when it is below 0."""
+    axis = _axis("element", x, axis)
+    return reshape(slice_axis(x, axis, position, position + 1), x.access.dims.remove(axis))
 
 
 def slice_axis(x: Term, axis: int, start: int, stop: int) -> Term:
@@ -80,18 +117,58 @@ def slice_axis(x: Term, axis: int, start: int, stop: int) -> Term:
     return x if (start, stop) == (0, x.access.dims[axis]) else build("access-slice", x, axis, start, stop)
 
 
+def strided(x: Term, steps: Sequence[int]) -> Term:
+    """Every step-th element of each axis, from the first on."""
+    x = split_at(x, 0)
+    dims = x.access.dims
+    require(len(steps) == len(dims) and all(t >= 1 for t in steps), "strided", "a step for each axis", tuple(steps))
+    stepped = [axis for axis, (n, t) in enumerate(zip(dims, steps, strict=True)) if t > 1 and n > 1]
+    if not stepped:
+        return x
+    first = stepped[0]
+    windows = build("access-windows", split_at(x, first), [min(n, 1) for n in dims[first:]], list(steps[first:]))
+    return reshape(windows, [-(-n // t) for n, t in zip(dims, steps, strict=True)])
+
+
+def tile(x: Term, repeats: Sequence[int]) -> Term:
+    """x again and again along each axis, that many times."""
+    dims = x.access.dims
+    fits = len(repeats) == len(dims) and all(r >= 0 for r in repeats)
+    require(fits, "tile", f"a number of repeats for each axis of {x.access}", tuple(repeats))
+    apart = [size for n, r in zip(dims, repeats, strict=True) for size in ((1, n) if r != 1 else (n,))]
+    repeated = [size for n, r in zip(dims, repeats, strict=True) for size in ((r, n) if r != 1 else (n,))]
+    return reshape(broadcast(reshape(x, apart), repeated), [n * r for n, r in zip(dims, repeats, strict=True)])
+
+
+def surround(x: Term, padding: Sequence[tuple[int, int]], filler: Term) -> Term:
+    """x with (before, after) elements more on each axis, each the one element of the filler."""
+    x = split_at(x, 0)
+    require(len(padding) == x.access.rank, "surround", f"{x.access.rank} pairs", len(padding))
+    single = reshape(filler, ())
+    for axis, (before, after) in enumerate(padding):
+        ends = [broadcast(single, x.access.dims.set(axis, n)) if n else None for n in (before, after)]
+        x = concatenate([part for part in (ends[0], x, ends[1]) if part is not None], axis)
+    return x
+
+
 def gather(table: Term, indices: Term, axis: int = 0) -> Term:
     """The elements of one axis of a table at indices: ()(V D) at ()(N S) -> ()(N S D), an embedding."""
     return build("access-gather", split_at(table, 0), split_at(indices, 0), _axis("gather", table, axis))
 
 
-def upsample(x: Term, factor: int = 2) -> Term:
-    """Each element repeated along every axis but the first two: ()(N C d..) -> ()(N C factor*d..)."""
-    dims = x.access.dims
-    require(x.access.rank >= 3 and factor >= 1, "upsample", "x of ()(N C d..), repeated", f"{x.access} by {factor}")
-    apart = reshape(x, (*dims[:2], *(size for n in dims[2:] for size in (n, 1))))
-    repeated = broadcast(apart, (*dims[:2], *(size for n in dims[2:] for size in (n, factor))))
-    return reshape(repeated, (*dims[:2], *(n * factor for n in dims[2:])))
+def flip(x: Term, axis: int) -> Term:
+    """One axis in reverse order; it counts from the end when it is below 0."""
+    return build("access-flip", split_at(x, 0), _axis("flip", x, axis))
+
+
+def diagonal(x: Term) -> Term:
+    """The diagonals of the last two axes, ()(S.. n n) -> ()(S.. n): every n + 1st of their elements."""
+    require(x.access.rank >= 2 and x.access.dims[-1] == x.access.dims[-2], "diagonal", "x of ()(S.. n n)", x.access)
+    rank, (*shape, n, _) = x.access.rank, x.access.dims
+    if n == 0:
+        return reshape(x, (*shape, 0))
+    rows = split_at(reshape(x, (*shape, n * n)), rank - 2)
+    return reshape(build("access-windows", rows, (1,), (n + 1,)), (*shape, n))
 
 
 def _axis(operation: str, x: Term, axis: int) -> int:

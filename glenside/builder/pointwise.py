@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import math
 
-from glenside.builder.layout import broadcast, channel_vector, common_dims, reshape, split_at, transpose
+from glenside.builder.layout import (
+    broadcast,
+    channel_vector,
+    common_dims,
+    reshape,
+    split_at,
+    stack,
+    transpose,
+    untransposed,
+)
 from glenside.ir.operator import require
 from glenside.ir.term import Term, build
 
@@ -13,6 +22,18 @@ def combine(kind: str, x: Term, y: Term) -> Term:
     """A compute type of two operands, such as elementwise-add or maximum; operands broadcast as in numpy."""
     dims = common_dims(kind, x.access.dims, y.access.dims)
     return build("compute", kind, build("access-product", broadcast(x, dims), broadcast(y, dims), 0))
+
+
+def select(condition: Term, x: Term, y: Term) -> Term:
+    """x where the condition, of dtype bool, holds, else y; the three broadcast as in numpy."""
+    dims = common_dims("select", condition.access.dims, x.access.dims, y.access.dims)
+    choices = [broadcast(choice, dims) for choice in (cast(condition, x.access.dtype), x, y)]
+    return build("compute", "select", stack(choices))
+
+
+def compare(relation: str, x: Term, y: Term) -> Term:
+    """Whether x lt, le, gt, ge, eq or ne y; operands broadcast as in numpy."""
+    return combine(f"(compare {relation})", x, y)
 
 
 def add(x: Term, y: Term) -> Term:
@@ -38,6 +59,11 @@ def divide(x: Term, y: Term) -> Term:
 def compute(kind: str, x: Term) -> Term:
     """A compute type of one operand, such as tanh or (clip 0 6)."""
     return build("compute", kind, split_at(x, 0))
+
+
+def cast(x: Term, dtype: str) -> Term:
+    """x in another dtype: floats are cut towards zero, integers wrap."""
+    return x if x.access.dtype == dtype else build("cast", split_at(x, 0), dtype)
 
 
 def relu(x: Term) -> Term:
@@ -105,20 +131,27 @@ def layer_norm(x: Term, gamma: Term, beta: Term, eps: float | str = 1e-5) -> Ter
     rank, dims = x.access.rank, x.access.dims
     fits = rank >= 1 and gamma.access.dims == beta.access.dims == dims[-1:]
     require(fits, "layer norm", "gamma and beta of x's last axis", f"{gamma.access} and {beta.access} for {x.access}")
+    return add(multiply(standardized(x, rank - 1, eps)[0], gamma), beta)
 
-    def mean(y: Term) -> Term:
-        return reshape(build("compute", "reduce-mean", split_at(y, rank - 1)), (*dims[:-1], 1))
 
-    centred = subtract(x, mean(x))
-    variance = mean(multiply(centred, centred))
+def mean_from(x: Term, axis: int) -> Term:
+    """The mean over the axes from that one on, which keep the size 1."""
+    dims = x.access.dims
+    return reshape(build("compute", "reduce-mean", split_at(x, axis)), (*dims[:axis], *(1 for _ in dims[axis:])))
+
+
+def standardized(x: Term, axis: int, eps: float | str = 1e-5) -> tuple[Term, Term, Term]:
+    """((x - mean) / deviation, mean, deviation) over the axes from that one on; deviation = sqrt(variance + eps)."""
+    mean = mean_from(x, axis)
+    centred = subtract(x, mean)
+    variance = mean_from(multiply(centred, centred), axis)
     deviation = compute("sqrt", add(variance, filled(variance, eps)))
-    return add(multiply(divide(centred, deviation), gamma), beta)
+    return divide(centred, deviation), mean, deviation
 
 
-def softmax(x: Term, axis: int = -1) -> Term:
-    """exp(x) / sum(exp(x)) along one axis."""
+def softmax(x: Term, axis: int = -1, kind: str = "softmax") -> Term:
+    """exp(x) / sum(exp(x)) along one axis; or another compute type of whole items, such as log-softmax."""
     rank = x.access.rank
-    require(-rank <= axis < rank, "softmax", f"{-rank} <= axis < {rank}", axis)
+    require(-rank <= axis < rank, kind, f"{-rank} <= axis < {rank}", axis)
     order = [i for i in range(rank) if i != axis % rank] + [axis % rank]
-    back = sorted(range(rank), key=order.__getitem__)
-    return transpose(build("compute", "softmax", split_at(transpose(x, order), rank - 1)), back)
+    return untransposed(build("compute", kind, split_at(transpose(x, order), rank - 1)), order)

@@ -11,6 +11,7 @@ A comes first: it is the operand that streams through an array, B the one that s
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from glenside.builder.layout import broadcast, common_dims, pad, rearrange, reshape, split_at, transpose
@@ -51,14 +52,17 @@ class _Convolution:
 
     @property
     def label(self) -> str:
-        sizes = "x".join(map(str, self.window))
         if self.pointwise and self.groups == 1:
-            return f"pointwise {sizes}"
-        steps = sorted(set(self.strides))
-        stride = str(steps[0]) if len(steps) == 1 else "x".join(map(str, self.strides))
+            return f"pointwise {'x'.join(map(str, self.window))}"
         kind = "conv" if self.groups == 1 else "depthwise" if self.groups == self.channels else "grouped"
-        dilated = f" dilated {'x'.join(map(str, self.dilations))}" if set(self.dilations) != {1} else ""
-        return f"{kind} {sizes}/{stride}{dilated}"
+        return f"{kind} {sizes_label(self.window, self.strides, self.dilations)}"
+
+
+def sizes_label(window: Sequence[int], strides: Sequence[int], dilations: Sequence[int]) -> str:
+    """What a layer's label says about its windows: 3x3/2 dilated 2x2."""
+    stride = strides[:1] if len(set(strides)) == 1 else strides
+    dilated = f" dilated {'x'.join(map(str, dilations))}" if set(dilations) != {1} else ""
+    return f"{'x'.join(map(str, window))}/{'x'.join(map(str, stride))}{dilated}"
 
 
 def _checked(x: Term, w: Term, strides: Sizes, dilations: Sizes, groups: int) -> _Convolution:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
 
 from glenside.builder.layout import pad, split_at
-from glenside.builder.pointwise import divide
+from glenside.builder.pointwise import combine, compute, divide, filled, multiply
 from glenside.ir.operator import require
 from glenside.ir.term import Term, build
 
@@ -21,11 +24,12 @@ def per_axis(operation: str, what: str, value: Sizes, axes: int, least: int = 1)
     return sizes
 
 
-def pairs_per_axis(operation: str, value: Padding, axes: int) -> tuple[tuple[int, int], ...]:
+def pairs_per_axis(operation: str, value: Padding, axes: int, least: int | None = 0) -> tuple[tuple[int, int], ...]:
     """(before, after) for each axis; a single int stands for all of them."""
     pairs = ((value, value),) * axes if isinstance(value, int) else tuple((lo, hi) for lo, hi in value)
-    fits = len(pairs) == axes and all(n >= 0 for pair in pairs for n in pair)
-    require(fits, operation, f"padding of at least 0, one pair for each of {axes} axes", value)
+    fits = len(pairs) == axes and (least is None or all(n >= least for pair in pairs for n in pair))
+    bound = "" if least is None else f" of at least {least}"
+    require(fits, operation, f"padding{bound}, one pair for each of {axes} axes", value)
     return pairs
 
 
@@ -43,23 +47,94 @@ def windows(x: Term, window: Sequence[int], strides: Sequence[int], dilations: S
     return split_at(build("access-reshape", picked, (picked.access.shape, ())), found.access.split)
 
 
-def _pool(
-    kind: str, x: Term, window: Sizes, strides: Sizes | None, padding: Padding, dilations: Sizes, filler: str
-) -> Term:
+def overlap_add(x: Term, sizes: Sequence[int], strides: Sequence[int], dilations: Sequence[int]) -> Term:
+    """()(S counts window) -> ()(S sizes): every window added where it came from, the adjoint of `windows`."""
+    first = x.access.rank - len(sizes)
+    for axis, d in enumerate(dilations, first):
+        x = build("access-dilate", split_at(x, 0), axis, d - 1) if d > 1 else x
+    return split_at(build("access-overlap-add", split_at(x, first), sizes, strides), 0)
+
+
+@dataclass(frozen=True, slots=True)
+class _Pool:
+    """The attributes of a pool over x, ()(N C d..), checked; `beyond` is what only the last windows reach."""
+
+    x: Term
+    window: tuple[int, ...]
+    strides: tuple[int, ...]
+    dilations: tuple[int, ...]
+    padding: tuple[tuple[int, int], ...]
+    beyond: tuple[tuple[int, int], ...]
+
+    def grown(self, x: Term, pairs: Sequence[tuple[int, int]], filler: str = "zero-padding") -> Term:
+        """x with these elements more on its axes d."""
+        return pad(x, [(0, 0), (0, 0), *pairs], filler)
+
+    def reduced(self, kind: str, x: Term) -> Term:
+        """One number of each window of x, which is padded already."""
+        return split_at(build("compute", kind, windows(split_at(x, 2), self.window, self.strides, self.dilations)), 0)
+
+    def of(self, kind: str, filler: str) -> Term:
+        """One number of each window."""
+        pairs = [(lo, hi + more) for (lo, hi), (_, more) in zip(self.padding, self.beyond, strict=True)]
+        return self.reduced(kind, self.grown(self.x, pairs, filler))
+
+
+def _pool(x: Term, window: Sizes, strides: Sizes | None, padding: Padding, dilations: Sizes, ceil: bool) -> _Pool:
     axes = x.access.rank - 2
     require(axes >= 1, "pool", "x of ()(N C d..)", x.access)
     size = per_axis("pool", "windows", window, axes)
     steps = size if strides is None else per_axis("pool", "strides", strides, axes)
     spread = per_axis("pool", "dilations", dilations, axes)
-    padded = pad(x, [(0, 0), (0, 0), *pairs_per_axis("pool", padding, axes)], filler)
-    return split_at(build("compute", kind, windows(split_at(padded, 2), size, steps, spread)), 0)
+    pairs = pairs_per_axis("pool", padding, axes)
+    spans = [(k - 1) * d + 1 for k, d in zip(size, spread, strict=True)]
+    beyond = [
+        (0, overhang(n, span, t, pair) if ceil else 0)
+        for n, span, t, pair in zip(x.access.dims[2:], spans, steps, pairs, strict=True)
+    ]
+    return _Pool(x, size, steps, spread, pairs, tuple(beyond))
+
+
+def overhang(size: int, span: int, stride: int, padding: tuple[int, int]) -> int:
+    """How far the last window reaches beyond the padded axis when it need not fit, but starts before the padding after.
+
+    A window is `span` elements from its first to its last.
+    """
+    before, after = padding
+    whole = before + size + after
+    steps = -((span - whole) // stride)
+    if steps * stride >= before + size:
+        steps -= 1
+    return max(0, steps * stride + span - whole)
 
 
 def max_pool(
-    x: Term, window: Sizes, *, strides: Sizes | None = None, padding: Padding = 0, dilations: Sizes = 1
+    x: Term,
+    window: Sizes,
+    *,
+    strides: Sizes | None = None,
+    padding: Padding = 0,
+    dilations: Sizes = 1,
+    ceil: bool = False,
 ) -> Term:
-    """The largest element of each window, ()(N C d..); padding never wins. Strides are the window unless given."""
-    return _pool("reduce-max", x, window, strides, padding, dilations, "min-padding")
+    """The largest element of each window, ()(N C d..); padding never wins. Strides are the window unless given.
+
+    With `ceil` a last window that does not fit counts too, unless it starts in the padding after: so in every pool.
+    """
+    return _pool(x, window, strides, padding, dilations, ceil).of("reduce-max", "min-padding")
+
+
+def largest_positions(
+    x: Term,
+    window: Sizes,
+    *,
+    strides: Sizes | None = None,
+    padding: Padding = 0,
+    dilations: Sizes = 1,
+    ceil: bool = False,
+) -> Term:
+    """Where in its window the first largest element is, counted in row-major order: int64, ()(N C d'..)."""
+    return _pool(x, window, strides, padding, dilations, ceil).of("argmax", "min-padding")
 
 
 def average_pool(
@@ -70,14 +145,51 @@ def average_pool(
     padding: Padding = 0,
     dilations: Sizes = 1,
     count_padding: bool = True,
+    ceil: bool = False,
 ) -> Term:
-    """The mean of each window; without `count_padding`, of those of its elements that are not padding."""
-    pairs = pairs_per_axis("pool", padding, x.access.rank - 2)
-    if count_padding or not any(map(any, pairs)):
-        return _pool("reduce-mean", x, window, strides, pairs, dilations, "zero-padding")
-    sums = _pool("reduce-sum", x, window, strides, pairs, dilations, "zero-padding")
-    ones = build("full", (1, 1, *x.access.dims[2:]), 1, x.access.dtype)
-    return divide(sums, _pool("reduce-sum", ones, window, strides, pairs, dilations, "zero-padding"))
+    """The mean of each window; without `count_padding`, of those of its elements that are not padding.
+
+    What a window has beyond the padding, with `ceil`, is never counted.
+    """
+    pool = _pool(x, window, strides, padding, dilations, ceil)
+    uncounted = any(map(any, pool.beyond)) or (any(map(any, pool.padding)) and not count_padding)
+    if not uncounted:
+        return pool.of("reduce-mean", "zero-padding")
+    dims = [n + (sum(pair) if count_padding else 0) for n, pair in zip(x.access.dims[2:], pool.padding, strict=True)]
+    ones = build("full", (1, 1, *dims), 1, x.access.dtype)
+    ones = ones if count_padding else pool.grown(ones, pool.padding)
+    return divide(pool.of("reduce-sum", "zero-padding"), pool.reduced("reduce-sum", pool.grown(ones, pool.beyond)))
+
+
+def lp_pool(
+    x: Term,
+    window: Sizes,
+    p: float = 2,
+    *,
+    strides: Sizes | None = None,
+    padding: Padding = 0,
+    dilations: Sizes = 1,
+    ceil: bool = False,
+) -> Term:
+    """The p-norm of each window, sum(|x|^p)^(1/p); padding adds nothing."""
+    pool = _pool(powers(x, p), window, strides, padding, dilations, ceil)
+    return root(pool.of("reduce-sum", "zero-padding"), p)
+
+
+def powers(x: Term, p: float) -> Term:
+    """|x|^p, for p of at least 1."""
+    require(1 <= p < math.inf, "p-norm", "p of at least 1", p)
+    if p == 2:
+        return multiply(x, x)
+    magnitude = compute("abs", x)
+    return magnitude if p == 1 else combine("pow", magnitude, filled(x, str(Fraction(p))))
+
+
+def root(x: Term, p: float) -> Term:
+    """x^(1/p), for x of at least 0."""
+    if p in (1, 2):
+        return x if p == 1 else compute("sqrt", x)
+    return combine("pow", x, filled(x, str(1 / Fraction(p))))
 
 
 def global_average_pool(x: Term) -> Term:

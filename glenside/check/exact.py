@@ -13,19 +13,22 @@ from __future__ import annotations
 
 import time
 from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from glenside.check.comparison import difference, digest
 from glenside.check.observe import Clock, OutOfTime, Progress, Trial, observe, steps
 from glenside.check.report import EXACT, CheckReport
-from glenside.check.stimuli import declared, draw_integers, draw_residues, index_limits, is_real
+from glenside.check.stimuli import declared, draw_integers, draw_residues, index_limits, is_real, opaque_limit
 from glenside.ir.arithmetic import Native
 from glenside.ir.errors import GlensideError
 from glenside.ir.interpreter import evaluate
 from glenside.ir.operand import Array
+from glenside.ir.operators.opaque import name_of
 from glenside.ir.prime_field import PRIMES, PrimeField
 from glenside.ir.program import Program
 from glenside.ir.term import Term
+from glenside.ir.types import Tensor
 
 
 class _Field(PrimeField):
@@ -35,13 +38,24 @@ class _Field(PrimeField):
         super().__init__(p)
         self.replaced: set[str] = set()
 
-    def apply(self, function: str, a: Array, keeps_zero: bool) -> Array:
+    def _scatter(self, function: str, x: Array) -> Array:
         self.replaced.add(function)
-        return super().apply(function, a, keeps_zero)
+        return super()._scatter(function, x)
 
-    def power(self, a: Array, b: Array) -> Array:
-        self.replaced.add("pow")
-        return super().power(a, b)
+    def opaque(self, key: str, operands: Sequence[Array], dims: Sequence[int], dtype: str) -> Array:
+        self.replaced.add(name_of(key))
+        return super().opaque(key, operands, dims, dtype)
+
+
+class _Integers(Native):
+    """numpy's integers, which remember the same of black boxes."""
+
+    def __init__(self) -> None:
+        self.replaced: set[str] = set()
+
+    def opaque(self, key: str, operands: Sequence[Array], dims: Sequence[int], dtype: str) -> Array:
+        self.replaced.add(name_of(key))
+        return super().opaque(key, operands, dims, dtype)
 
 
 def check(
@@ -60,35 +74,42 @@ def check(
     """
     started = time.perf_counter()
     roots = (original.term, *original.layers.values(), optimized.term, *optimized.layers.values())
-    declarations, limits = declared(*roots), index_limits(*roots)
-    fields = [_Field(p) for p in PRIMES] if is_real(*roots) else []
+    declarations, limits, below = declared(*roots), index_limits(*roots), opaque_limit(*roots)
+    fields: list[_Field | _Integers] = [_Field(p) for p in PRIMES] if is_real(*roots) else [_Integers()]
     runs = sum(len(steps(p.term, *p.layers.values())) for p in (original, optimized))
-    comparison = _Comparison(original, optimized, Clock(runs * max(len(fields), 1), deadline, progress))
+    comparison = _Comparison(original, optimized, Clock(runs * len(fields), deadline, progress))
     stopped, reason = "", ""
     try:
         for field in fields:
-            comparison.run(Trial(field, draw_residues(declarations, limits, seed, field.p)))
-        if not fields:
-            values = {name: draw_integers(t, seed, limits.get(name)) for name, t in declarations.items()}
-            comparison.run(Trial(Native(), values))
+            field.opaque_below = below
+            comparison.run(Trial(field, _stimuli(field, declarations, limits, seed)))
     except OutOfTime:
         stopped, reason = "time-limit", "time ran out"
     except KeyboardInterrupt:
         stopped, reason = "interrupted", "interrupted"
     except GlensideError as error:
         reason = str(error)
-    layers, result = comparison.verdicts(max(len(fields), 1), reason)
+    layers, result = comparison.verdicts(len(fields), reason)
     return CheckReport(layers, result, _how(fields, seed), time.perf_counter() - started, stopped)
 
 
-def _how(fields: list[_Field], seed: int) -> str:
-    if not fields:
-        return f"random integers over their full range, seed {seed}"
-    text = f"random residues in two prime fields, p = {' and '.join(str(f.p) for f in fields)}, seed {seed}"
+def _stimuli(
+    field: _Field | _Integers, declarations: Mapping[str, Tensor], limits: Mapping[str, int], seed: int
+) -> dict[str, Array]:
+    if isinstance(field, _Field):
+        return draw_residues(declarations, limits, seed, field.p)
+    return {name: draw_integers(t, seed, limits.get(name)) for name, t in declarations.items()}
+
+
+def _how(fields: list[_Field | _Integers], seed: int) -> str:
+    primes = [str(field.p) for field in fields if isinstance(field, _Field)]
+    text = f"random residues in two prime fields, p = {' and '.join(primes)}" if primes else _INTEGERS
+    text += f", seed {seed}"
     replaced = sorted({name for field in fields for name in field.replaced})
     return f"{text}; pseudo-random functions stand for {', '.join(replaced)}" if replaced else text
 
 
+_INTEGERS = "random integers over their full range"
 _RESULT = None  # stands for the programs' results where layers have their names
 
 

@@ -14,6 +14,7 @@ from glenside.check.comparison import arrays
 from glenside.check.observe import Clock, OutOfTime, Progress, Trial, observe, steps
 from glenside.check.stimuli import declared, draw_reals, index_limits
 from glenside.ir.arithmetic import Native
+from glenside.ir.operators.opaque import require_meaning
 from glenside.ir.program import Program
 from glenside.ir.term import Term
 
@@ -46,10 +47,12 @@ def check_floating(
 ) -> FloatingReport:
     """Run both programs on the same floats: the constants' own values, and normal ones for all that have none.
 
-    The original's layers are kept in memory meanwhile. Raises BadInput when the programs declare a tensor differently.
+    The original's layers are kept in memory meanwhile. Raises BadInput when the programs declare a tensor differently,
+    or hold a black box: nobody knows how far it takes rounding.
     """
     started = time.perf_counter()
     roots = (original.term, *original.layers.values(), optimized.term, *optimized.layers.values())
+    require_meaning("a check in floating point", *roots)
     limits = index_limits(*roots)
     constants = {**optimized.constants, **original.constants}
     declarations = declared(*roots)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 import numpy as np
 
+from glenside.ir.arithmetic import Native
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
 from glenside.ir.term import Term, postorder, tensors
@@ -38,13 +40,33 @@ def is_real(*roots: Term) -> bool:
 def index_limits(*roots: Term) -> dict[str, int]:
     """Tensors that serve as indices -> the size of the smallest axis that they pick from."""
     limits: dict[str, int] = {}
+    for indices, size in _picks(*roots):
+        for name in declared(indices):
+            limits[name] = min(size, limits.get(name, size))
+    return limits
+
+
+def opaque_limit(*roots: Term) -> int:
+    """What all whole numbers of black boxes must be below: some may serve as indices."""
+    sizes = [size for indices, size in _picks(*roots) if any(t.operator.opaque for t in postorder(indices))]
+    return max(1, min([Native.opaque_below, *sizes]))
+
+
+def _picks(*roots: Term) -> Iterator[tuple[Term, int]]:
+    """Terms of indices, with the sizes of the axes that they pick from."""
     for term in postorder(*roots):
         arguments = dict(zip((f.name for f in term.operator.fields), term.arguments(), strict=False))
         if "indices" in arguments:
-            size = arguments["a"].access.dims[arguments["axis"]]
-            for name in declared(arguments["indices"]):
-                limits[name] = min(size, limits.get(name, size))
-    return limits
+            yield arguments["indices"], _picked_size(arguments)
+
+
+def _picked_size(arguments: Mapping[str, Any]) -> int:
+    """The smallest axis that indices pick from: the one that is named, or those that each place has a number for."""
+    dims = arguments["a"].access.dims
+    if "axis" in arguments:
+        return int(dims[arguments["axis"]])
+    first, count = arguments["shared"], arguments["indices"].access.dims[-1]
+    return int(min(dims[first : first + count]))
 
 
 def _stream(seed: int, salt: int, name: str) -> np.random.Generator:

@@ -13,6 +13,8 @@ from glenside.commands.options import (
     Memory,
     NoCheck,
     Nodes,
+    Opaque,
+    OpenDims,
     Output,
     Parameters,
     Seconds,
@@ -23,6 +25,7 @@ from glenside.commands.options import (
     Weights,
 )
 from glenside.commands.output import save_program, writable, write_json
+from glenside.ir.names import one_line
 from glenside.sources import limits_of, loader
 
 if TYPE_CHECKING:
@@ -40,6 +43,8 @@ def layout(
     output: Output = None,
     shapes: Shapes = None,
     shape: Shape = None,
+    dims: OpenDims = None,
+    allow_opaque: Opaque = False,
     weights: Weights = None,
     parameters: Parameters = None,
     node_limit: Nodes = 2_000_000,
@@ -57,14 +62,14 @@ def layout(
     target = ConvolutionUnit(unit, loads=loads, stores=stores)
     writable(json_path, output)
     limits = limits_of(node_limit, time_limit, iter_limit, memory_limit)
-    program = loader(source, shapes, shape, weights, parameters, seed)()
-    report = arrange_layout(program, target, limits=limits, seed=seed, verify=not no_check)
+    load = loader(source, shapes, shape, weights, parameters, seed, dims=dims, allow_opaque=allow_opaque)
+    report = arrange_layout(load(), target, limits=limits, seed=seed, verify=not no_check)
     if json_path != "-":
         _print(report)
     if json_path is not None:
         write_json(report.as_dict(), json_path)
     if output is not None:
-        save_program(report.program, output)
+        save_program(report.program, output, seed)
     if report.stopped == "interrupted":
         raise typer.Exit(INTERRUPTED)
     raise typer.Exit(0 if report.checked == "exact" or no_check else UNMAPPED)
@@ -73,15 +78,17 @@ def layout(
 def _print(report: LayoutReport) -> None:
     from rich import box
     from rich.table import Table
+    from rich.text import Text
 
     from glenside.table import console
 
     out = console()
-    table = Table(title=f"{report.name} on {report.target}", title_justify="left", box=box.SIMPLE, show_footer=True)
+    title = Text(f"{one_line(report.name)} on {report.target}", style="table.title")
+    table = Table(title=title, title_justify="left", box=box.SIMPLE, show_footer=True)
     table.pad_edge = False
     before, after = report.totals["before"], report.totals["after"]
     table.add_column("copy", f"{len(report.before)} before, {len(report.after)} after", no_wrap=True)
-    table.add_column("where", "", no_wrap=True)
+    table.add_column("where", "", overflow="fold")
     table.add_column("dims", "", overflow="fold")
     table.add_column("before, bytes", f"{sum(before.values()):,}", justify="right", no_wrap=True)
     table.add_column("after, bytes", f"{sum(after.values()):,}", justify="right", no_wrap=True)
@@ -89,7 +96,8 @@ def _print(report: LayoutReport) -> None:
         for movement in found:
             cells = ["", ""]
             cells[side] = f"{movement.bytes:,}"
-            table.add_row(movement.what, movement.place, " x ".join(map(str, movement.dims)), *cells)
+            place = Text(one_line(movement.place))  # no name is taken for markup
+            table.add_row(movement.what, place, " x ".join(map(str, movement.dims)), *cells)
     out.print(table)
     inside = f"{before['inside']:,} bytes before, {after['inside']:,} after"
     out.print(f"Inside the network, its own inputs and outputs aside: {inside}.")

@@ -6,13 +6,14 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
 from glenside.commands.options import (
     ArraySize,
     Blocking,
+    CheckIn,
     Explain,
     ExtractSeconds,
     Growth,
@@ -26,6 +27,8 @@ from glenside.commands.options import (
     NoCheck,
     Nodes,
     Objective,
+    Opaque,
+    OpenDims,
     Output,
     Parameters,
     Seconds,
@@ -38,10 +41,12 @@ from glenside.commands.options import (
     machine,
 )
 from glenside.commands.output import emit_egraph, print_or_write, save_program, typed_text, writable, write_json
+from glenside.commands.runtime import in_runtime, run_both
 from glenside.ir.errors import BadInput
 from glenside.sources import limits_of, loader
 
 if TYPE_CHECKING:
+    from glenside.check.onnxruntime import RuntimeReport
     from glenside.ir.program import Program
     from glenside.pipeline import Event, Listener, Result
     from glenside.target import Target
@@ -61,6 +66,8 @@ def tensorize(
     output: Output = None,
     shapes: Shapes = None,
     shape: Shape = None,
+    dims: OpenDims = None,
+    allow_opaque: Opaque = False,
     weights: Weights = None,
     parameters: Parameters = None,
     blocking: Blocking = "loops",
@@ -73,14 +80,16 @@ def tensorize(
     iter_limit: Iterations = 1_000,
     memory_limit: Memory = "8GB",
     seed: Seed = 0,
+    check: CheckIn = "exact",
     no_check: NoCheck = False,
     no_cache: NoCache = False,
 ) -> None:
     """Map the products of a program onto an array and print one row for each."""
     on = machine(array, target, objective, max_rows, max_weight_growth)
     writable(json_path, output)
+    twice = in_runtime(check)
     limits = limits_of(node_limit, time_limit, iter_limit, memory_limit)
-    load = loader(source, shapes, shape, weights, parameters, seed)
+    load = loader(source, shapes, shape, weights, parameters, seed, dims=dims, allow_opaque=allow_opaque)
     how: dict[str, Any] = {"blocking": blocking, "mapping": mapping, "method": method, "explain": explain}
     how["extract_seconds"] = extract_seconds
     result = run(load, on, limits=limits, seed=seed, verify=not no_check, cached=not no_cache, **how)
@@ -88,11 +97,14 @@ def tensorize(
         from glenside.table import print_report
 
         print_report(result.report, explain=explain)
-    if json_path is not None:
-        write_json(result.report.as_dict(), json_path)
     if output is not None:
-        save_program(result.program, output)
-    _finish(result, checked=not no_check)
+        save_program(result.program, output, seed)
+    report = run_both(result, result.program, source, weights, output, seed) if twice and not ended(result) else None
+    if report is not None and json_path != "-":
+        print(report)
+    if json_path is not None:
+        write_json(_content(result, report), json_path)
+    _finish(result, not no_check, report)
 
 
 def optimize(
@@ -106,6 +118,8 @@ def optimize(
     output: Output = None,
     shapes: Shapes = None,
     shape: Shape = None,
+    dims: OpenDims = None,
+    allow_opaque: Opaque = False,
     weights: Weights = None,
     parameters: Parameters = None,
     blocking: Blocking = "loops",
@@ -117,6 +131,7 @@ def optimize(
     iter_limit: Iterations = 1_000,
     memory_limit: Memory = "8GB",
     seed: Seed = 0,
+    check: CheckIn = "exact",
     no_cache: NoCache = False,
 ) -> None:
     """Optimize a program and print one stage of the pipeline."""
@@ -124,8 +139,9 @@ def optimize(
         raise BadInput(f"--emit must be one of {', '.join(STAGES)}, got {emit!r}")
     on = machine(array, target, objective, max_rows, max_weight_growth)
     writable(output)
+    twice = in_runtime(check) and emit not in ("typed", "egraph")
     limits = limits_of(node_limit, time_limit, iter_limit, memory_limit)
-    load = loader(source, shapes, shape, weights, parameters, seed)
+    load = loader(source, shapes, shape, weights, parameters, seed, dims=dims, allow_opaque=allow_opaque)
     if emit == "typed":
         print_or_write(typed_text(load()), output)
         return
@@ -137,15 +153,23 @@ def optimize(
     }
     cached = not no_cache and emit != "egraph"
     result = run(load, on, limits=limits, seed=seed, verify=emit != "egraph", cached=cached, **how)
-    if emit == "report":
-        write_json(result.report.as_dict(), output or "-")
-    elif emit == "egraph":
+    if emit == "egraph":
         emit_egraph(result, output)
-    else:
+        _finish(result, checked=False)
+    program = result.program
+    if emit == "folded":
         from glenside.folding import fold
 
-        save_program(fold(result.program) if emit == "folded" else result.program, output or "-")
-    _finish(result, checked=emit != "egraph")
+        program = fold(program)
+    if emit != "report":
+        save_program(program, output or "-", seed)
+    file = output if emit != "report" else None
+    report = run_both(result, program, source, weights, file, seed) if twice and not ended(result) else None
+    if emit == "report":
+        write_json(_content(result, report), output or "-")
+    elif report is not None:
+        print(report, file=sys.stderr)
+    _finish(result, True, report)
 
 
 def compare(
@@ -159,6 +183,8 @@ def compare(
     json_path: JsonFile = None,
     shapes: Shapes = None,
     shape: Shape = None,
+    dims: OpenDims = None,
+    allow_opaque: Opaque = False,
     parameters: Parameters = None,
     seed: Seed = 0,
     no_check: NoCheck = False,
@@ -171,7 +197,7 @@ def compare(
     writable(json_path, plot)
     if plot is not None:
         plot_ending(plot)
-    load = loader(source, shapes, shape, None, parameters, seed)
+    load = loader(source, shapes, shape, None, parameters, seed, dims=dims, allow_opaque=allow_opaque)
     result = run(load, on, seed=seed, verify=not no_check, cached=not no_cache)
     if json_path != "-":
         from glenside.table import print_comparison
@@ -181,7 +207,7 @@ def compare(
         write_json(result.report.as_dict(), json_path)
     if plot is not None:
         write_comparison_plot(result.report, plot)
-    _finish(result, checked=not no_check)
+    _finish(result, not no_check)
 
 
 def run(load: Callable[[], Program], on: Target, *, cached: bool, seed: int, verify: bool, **how: Any) -> Result:
@@ -217,17 +243,28 @@ def _progress() -> Iterator[Listener]:
         yield show
 
 
-def _finish(result: Result, checked: bool) -> None:
+def _content(result: Result, report: RuntimeReport | None) -> dict[str, Any]:
+    """What JSON says of a result."""
+    content = result.report.as_dict()
+    return content if report is None else {**content, "onnxruntime": report.as_dict()}
+
+
+def _finish(result: Result, checked: bool, report: RuntimeReport | None = None) -> NoReturn:
     """Leave with the exit status. A cache that could not keep the answer is an error, now that nothing is lost."""
     if result.not_kept is not None:
         raise result.not_kept
-    raise typer.Exit(status(result, checked))
+    raise typer.Exit(status(result, checked, report))
 
 
-def status(result: Result, checked: bool) -> int:
+def ended(result: Result) -> bool:
+    """Whether Ctrl-C ended the search or the check."""
+    return result.stopped == "interrupted" or result.interrupted
+
+
+def status(result: Result, checked: bool, report: RuntimeReport | None = None) -> int:
     """The exit status: 130 interrupted, 1 something unmapped or unequal, 0 otherwise."""
-    if result.stopped == "interrupted" or result.interrupted:
+    if ended(result):
         return INTERRUPTED
-    if not all(row.mapped for row in result.report.layers):
+    if not all(row.mapped for row in result.report.layers) or (report is not None and not report.ok):
         return UNMAPPED
     return 0 if result.report.ok or not checked else UNMAPPED

@@ -11,11 +11,21 @@ from glenside.ir.errors import BadInput
 if TYPE_CHECKING:
     from glenside.target import Target
 
-Source = Annotated[str, typer.Argument(help="A built-in model (see `glenside models`) or a .glenside file.")]
+Source = Annotated[
+    str, typer.Argument(help="A built-in model (see `glenside models`), or a .glenside, .onnx or .json file.")
+]
 Shapes = Annotated[str | None, typer.Option("--shapes", metavar="FILE.json", help="Shapes of tensors by name.")]
 Shape = Annotated[list[str] | None, typer.Option("--shape", metavar="NAME=1,3,32,32", help="The shape of one tensor.")]
+OpenDims = Annotated[
+    list[str] | None, typer.Option("--dim", metavar="NAME=SIZE", help="The size of a named dimension of an ONNX file.")
+]
+Opaque = Annotated[
+    bool, typer.Option("--allow-opaque", help="Keep what has no meaning here of an ONNX file, as black boxes.")
+]
 Weights = Annotated[str | None, typer.Option("--weights", metavar="W.npz", help="Values of constants.")]
-Output = Annotated[str | None, typer.Option("-o", "--output", metavar="FILE", help="Where the result goes.")]
+Output = Annotated[
+    str | None, typer.Option("-o", "--output", metavar="FILE", help="Where the result goes; .glenside, .onnx or .json.")
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 JsonFile = Annotated[str | None, typer.Option("--json", metavar="FILE", help="The report; - is stdout.")]
 Nodes = Annotated[int, typer.Option("--node-limit", help="Most e-nodes.")]
@@ -39,7 +49,10 @@ Method = Annotated[str, typer.Option("--extract", help="How to extract: auto, gr
 ExtractSeconds = Annotated[float, typer.Option("--extract-time-limit", help="Most seconds of exact extraction.")]
 Explain = Annotated[bool, typer.Option("--explain", help="Trace which rules made each mapping.")]
 NoCache = Annotated[bool, typer.Option("--no-cache", help="Neither read nor write the cache of answers.")]
-NoCheck = Annotated[bool, typer.Option("--no-check", help="Leave out the check.")]
+CheckIn = Annotated[
+    str, typer.Option("--check", help="exact, or onnxruntime: that one too, on the ONNX files of both programs.")
+]
+NoCheck = Annotated[bool, typer.Option("--no-check", help="Leave out the exact check.")]
 
 
 def machine(

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from glenside.ir.errors import BadInput
+from glenside.ir.names import spelled_name
 
 if TYPE_CHECKING:
     from glenside.ir.program import Program
@@ -29,13 +30,23 @@ def writable(*paths: str | None) -> None:
             raise BadInput(f"cannot write {path}: permission denied")
 
 
-def save_program(program: Program, path: str) -> None:
-    """Write a program and the values of its constants; - is standard output. Raises BadInput."""
+def save_program(program: Program, path: str, seed: int) -> None:
+    """Write a program and the values of its constants, in the format of the ending; - is standard output.
+
+    An ONNX file has the value of every constant: those that nobody gave are drawn by the seed, as in `glenside run`,
+    and a note on standard error says which. Raises BadInput.
+    """
     if path == "-":
         print(str(program), end="")
         return
-    from glenside.ir.files import save
+    from glenside.formats import ending, save
 
+    if ending(path) == ".onnx":
+        drawn = [spelled_name(name) for name in program.constants_declared if name not in program.constants]
+        if drawn:
+            names = ", ".join(drawn[:3]) + (f" and {len(drawn) - 3} more" if len(drawn) > 3 else "")
+            print(f"glenside: note: {path} has random values of seed {seed} for {names}", file=sys.stderr)
+            program = program.seeded_constants(seed)
     save(program, path)
 
 

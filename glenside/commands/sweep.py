@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from glenside.commands.options import Opaque, OpenDims
 from glenside.ir.errors import BadInput
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ _COLUMNS = (
     *("util %", "gap %", "bytes", "seconds"),
 )
 
-Sources = Annotated[list[str], typer.Argument(metavar="MODEL...", help="Built-in models and .glenside files.")]
+Sources = Annotated[list[str], typer.Argument(metavar="MODEL...", help="Built-in models, and files of programs.")]
 Arrays = Annotated[str, typer.Option("--arrays", metavar="RxC,..", help="Such as 16x16,32x128.")]
 Objectives = Annotated[str, typer.Option("--objectives", metavar="A;B", help="Such as cycles;bytes or bytes,cycles.")]
 Parameters = Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="A parameter of the models.")]
@@ -51,6 +52,8 @@ def sweep(
     parameters: Parameters = None,
     shapes: Shapes = None,
     shape: Shape = None,
+    dims: OpenDims = None,
+    allow_opaque: Opaque = False,
     jobs: Jobs = None,
     output: Output = None,
     plot: Plot = None,
@@ -69,7 +72,9 @@ def sweep(
         plot_ending(plot)
     if scheduler is not None and jobs is not None:
         raise BadInput("--jobs is for processes of this machine; with --scheduler the cluster has its own")
-    wanted = cells(sources, arrays, objectives, parameters or (), check, shapes=shapes, shape=shape or ())
+    of_files: dict[str, Any] = {"shapes": shapes, "shape": shape or ()}
+    of_files |= {"dims": dims or (), "allow_opaque": allow_opaque}
+    wanted = cells(sources, arrays, objectives, parameters or (), check, **of_files)
     history = None if output is None else History(output)
     if history is not None and history.words():
         print(history.words(), file=sys.stderr)

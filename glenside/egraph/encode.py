@@ -21,9 +21,10 @@ PROGRAM_NODE = "program-node"
 def literal(value: Attribute) -> str:
     """An attribute as an egglog literal."""
     if isinstance(value, Tensor):
-        return json.dumps(value.name)
+        return literal(value.name)
     if isinstance(value, str):
-        return json.dumps(value)
+        # egglog takes every character as it is, and knows few of the escapes that JSON has. A line is an action here.
+        return '"{}"'.format(value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n"))
     if isinstance(value, Dims):
         return f"(vec-of {' '.join(map(str, value))})" if value else "(vec-empty)"
     return str(value)

@@ -124,7 +124,7 @@ class Saturation:
         for start in range(0, len(commands), _CHUNK):
             self._command("\n".join(commands[start : start + _CHUNK]))
         # One rule that fires once takes many actions faster than as many commands.
-        actions = request.program.splitlines()
+        actions = request.program.split("\n")  # names may hold what else ends lines
         self._command("(ruleset program)")
         for start in range(0, len(actions), _ACTIONS):
             some = " ".join(actions[start : start + _ACTIONS])

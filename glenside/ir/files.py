@@ -54,8 +54,8 @@ def save(program: Program, path: PathLike) -> None:
     """Write the text, and beside it, as .npz, the values of constants when there are any: both or neither."""
     with ExitStack() as files:
         if program.constants:
-            _dump(files.enter_context(_replacing(Path(path).with_suffix(".npz"))), program.constants)
-        files.enter_context(_replacing(path)).write(print_program(program).encode())
+            dump_arrays(files.enter_context(replacing(Path(path).with_suffix(".npz"))), program.constants)
+        files.enter_context(replacing(path)).write(print_program(program).encode())
 
 
 def read_text(path: PathLike) -> str:
@@ -149,29 +149,30 @@ def _unreadable(path: PathLike, error: Exception) -> BadInput:
 
 def write_text(path: PathLike, text: str) -> None:
     """Write a text whole or not at all. Raises BadInput."""
-    with _replacing(path) as file:
+    with replacing(path) as file:
         file.write(text.encode())
 
 
 def write_bytes(path: PathLike, content: bytes) -> None:
     """Write a file whole or not at all. Raises BadInput."""
-    with _replacing(path) as file:
+    with replacing(path) as file:
         file.write(content)
 
 
 def write_array(path: PathLike, array: Array) -> None:
     """Write one array as .npy, whole or not at all. Raises BadInput."""
-    with _replacing(path) as file:
+    with replacing(path) as file:
         np.lib.format.write_array(file, _plain(path, array), allow_pickle=False)
 
 
 def write_arrays(path: PathLike, arrays: Mapping[str, Array]) -> None:
     """An .npz file: the same arrays give the same bytes."""
-    with _replacing(path) as file:
-        _dump(file, arrays)
+    with replacing(path) as file:
+        dump_arrays(file, arrays)
 
 
-def _dump(file: IO[bytes], arrays: Mapping[str, Array]) -> None:
+def dump_arrays(file: IO[bytes], arrays: Mapping[str, Array]) -> None:
+    """Write the arrays as .npz into an open file. Raises BadInput: a name or a dtype that such a file cannot hold."""
     # numpy.savez takes names as keywords, so that an array cannot be called "file", and stores the time.
     with zipfile.ZipFile(file, "w", allowZip64=True) as archive:
         for name, array in arrays.items():
@@ -190,7 +191,7 @@ def _plain(name: PathLike, array: Array) -> Array:
 
 
 @contextmanager
-def _replacing(path: PathLike) -> Iterator[IO[bytes]]:
+def replacing(path: PathLike) -> Iterator[IO[bytes]]:
     """A new file that takes the place of the path when the block ends well, and is gone otherwise."""
     temporary: Path | None = None
     try:

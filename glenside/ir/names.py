@@ -14,6 +14,16 @@ def shortened(text: str, quoted: bool = False) -> str:
     return shown if shown.isprintable() and not quoted else json.dumps(shown, ensure_ascii=not shown.isprintable())
 
 
+def one_line(text: str) -> str:
+    """The whole text as a table shows it: quoted when it holds control characters."""
+    return text if text.isprintable() else quoted(text)
+
+
 def spelled_name(name: str) -> str:
     """A name as the text writes it: quoted when it holds other than letters, digits and _ . / : -"""
-    return name if _PLAIN_NAME.fullmatch(name) else json.dumps(name, ensure_ascii=not name.isprintable())
+    return name if _PLAIN_NAME.fullmatch(name) else quoted(name)
+
+
+def quoted(text: str) -> str:
+    """Any text as the language writes it, in quotes."""
+    return json.dumps(text, ensure_ascii=not text.isprintable())

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 
 import numpy as np
 
+from glenside.ir.black_box import scattered
 from glenside.ir.contraction import contract_into, contracted_dims
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
@@ -48,7 +49,12 @@ class Arithmetic(ABC):
         """a / b; integers are cut towards zero and n / 0 is 0 for them."""
 
     @abstractmethod
-    def power(self, a: Array, b: Array) -> Array: ...
+    def power(self, a: Array, b: Array) -> Array:
+        """a to the power of b; of integers, powers below 0 are cut towards zero, and those of 0 are 0."""
+
+    @abstractmethod
+    def remainder(self, a: Array, b: Array, rounding: str) -> Array:
+        """a - b * (a / b) with that quotient rounded down (floor) or cut (truncate); n mod 0 is 0 for integers."""
 
     @abstractmethod
     def apply(self, function: str, a: Array, keeps_zero: bool) -> Array:
@@ -72,8 +78,19 @@ class Arithmetic(ABC):
     def contract(self, a: Array, b: Array, shared: int, item: int) -> Array:
         """(G, A)(I) x (G, B)(I) -> (G, A, B), summed over I; |G| = shared and |I| = item; narrow integers widen."""
 
+    opaque_below = 100
+    """The whole numbers that a black box gives are from 0 to one less: an int8 holds them, and few axes are shorter."""
+
+    @abstractmethod
+    def opaque(self, key: str, operands: Sequence[Array], dims: Sequence[int], dtype: str) -> Array:
+        """What stands for a function that nobody knows: pseudo-random, from the key and the operands' values alone."""
+
     @abstractmethod
     def cast(self, a: Array, dtype: str) -> Array: ...
+
+    @abstractmethod
+    def reinterpret(self, a: Array, dtype: str) -> Array:
+        """The bits of a as another dtype of the same width."""
 
 
 def _sigmoid(x: Array) -> Array:
@@ -93,6 +110,17 @@ _FUNCTIONS: dict[str, Callable[[Array], Array]] = {
     "tanh": np.tanh,
     "sigmoid": _sigmoid,
     "erf": _erf,
+    "sin": np.sin,
+    "cos": np.cos,
+    "tan": np.tan,
+    "asin": np.arcsin,
+    "acos": np.arccos,
+    "atan": np.arctan,
+    "sinh": np.sinh,
+    "cosh": np.cosh,
+    "asinh": np.arcsinh,
+    "acosh": np.arccosh,
+    "atanh": np.arctanh,
     "floor": np.floor,
     "ceil": np.ceil,
     "round": np.rint,
@@ -132,7 +160,14 @@ class Native(Arithmetic):
         return np.asarray(quotient + cut.astype(a.dtype))
 
     def power(self, a: Array, b: Array) -> Array:
-        return np.asarray(np.power(a, b))
+        if a.dtype.kind != "i":
+            return np.asarray(np.power(a, b))
+        one, odd = a.dtype.type(1), (b & 1).astype(bool)
+        inverse = np.where(a == 1, one, np.where(a == -1, np.where(odd, -one, one), a.dtype.type(0)))
+        return np.where(b < 0, inverse, np.power(a, np.maximum(b, 0)))
+
+    def remainder(self, a: Array, b: Array, rounding: str) -> Array:
+        return np.asarray(np.mod(a, b) if rounding == "floor" else np.fmod(a, b))
 
     def apply(self, function: str, a: Array, keeps_zero: bool) -> Array:
         return np.asarray(_FUNCTIONS[function](a))
@@ -161,8 +196,17 @@ class Native(Arithmetic):
             contract_into(out, a, b, shared, item, out.dtype, _matmul)
         return out
 
+    def opaque(self, key: str, operands: Sequence[Array], dims: Sequence[int], dtype: str) -> Array:
+        drawn = scattered(key, operands, dims)
+        if dtype in FLOATS:  # whole numbers from -3 to 3: sums of them do not round
+            return np.subtract(drawn % np.uint64(7), 3, dtype=dtype)
+        return np.asarray(drawn % np.uint64(2 if dtype == "bool" else self.opaque_below)).astype(dtype)
+
     def cast(self, a: Array, dtype: str) -> Array:
         return a.astype(dtype, copy=False)
+
+    def reinterpret(self, a: Array, dtype: str) -> Array:
+        return a.view(np.uint8) != 0 if dtype == "bool" else a.view(dtype)
 
 
 def _matmul(a: Array, b: Array) -> Array:

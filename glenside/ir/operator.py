@@ -26,6 +26,7 @@ class Kind(Enum):
     KEYWORD = "keyword"  # one of `choices`, e-graph String
     NUMBER = "number"  # an exact decimal or fraction, kept as its text, e-graph String
     DTYPE = "dtype"  # e-graph String
+    TEXT = "text"  # any text, in quotes; e-graph String
     TENSOR = "tensor"  # text: a tensor's name; attribute: its Tensor record; e-graph: the name as String
     COMPUTE = "compute"  # a compute type: its name, or (name parameter ..), e-graph String
 
@@ -54,6 +55,7 @@ class Operator:
     symbolic  False when `result` uses more than the algebra: then rules of the e-graph must not build this operator
     movement  True when values are only moved, so that the meaning needs no arithmetic
     typed     True when `evaluate` takes each term as an `Operand`: its type and its value, perhaps not in memory
+    opaque    True when nobody here knows the meaning: a check draws one, and nothing is run or folded with it
     """
 
     name: str
@@ -65,6 +67,7 @@ class Operator:
     symbolic: bool = True
     movement: bool = True
     typed: bool = False
+    opaque: bool = False
 
     def __call__(self, *arguments: Any) -> Any:
         """Build the term: the arguments in field order. Raises TypeMismatch."""

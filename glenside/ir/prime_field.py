@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from functools import cached_property, lru_cache
 
 import numpy as np
 
+from glenside.ir.black_box import scattered
 from glenside.ir.contraction import blocks, contract_into, contracted_dims
 from glenside.ir.errors import BadInput
 from glenside.ir.native import Arithmetic, Native
@@ -161,7 +162,15 @@ class PrimeField(Arithmetic):
         return np.where(a == 0, _KEPT(0), result.reshape(a.shape))
 
     def power(self, a: Array, b: Array) -> Array:
-        return self._blockwise(lambda x, y: self._scatter("pow", x + y * 2.0**22), a, b)
+        return self._native.power(a, b) if a.dtype.kind != "f" else self._scatter_pairs("pow", a, b)
+
+    def remainder(self, a: Array, b: Array, rounding: str) -> Array:
+        if a.dtype.kind != "f":
+            return self._native.remainder(a, b, rounding)
+        return self._scatter_pairs(f"mod {rounding}", a, b)
+
+    def _scatter_pairs(self, function: str, a: Array, b: Array) -> Array:
+        return self._blockwise(lambda x, y: self._scatter(function, x + y * 2.0**22), a, b)
 
     def apply(self, function: str, a: Array, keeps_zero: bool) -> Array:
         if keeps_zero:
@@ -227,7 +236,23 @@ class PrimeField(Arithmetic):
             self._reduce(total)
         return total
 
+    def opaque(self, key: str, operands: Sequence[Array], dims: Sequence[int], dtype: str) -> Array:
+        if dtype not in FLOATS:
+            self._native.opaque_below = self.opaque_below
+            return self._native.opaque(key, operands, dims, dtype)
+        drawn = scattered(key, operands, dims) * np.uint64(self.p) >> np.uint64(32)
+        return np.asarray(drawn.astype(np.float64) - self.half, _KEPT)
+
     def cast(self, a: Array, dtype: str) -> Array:
         if dtype in FLOATS:
             return a if a.dtype.kind == "f" else self._integers(a.astype(np.int64) if a.dtype == bool else a)
         return self._native.cast(a.astype(np.int64) if a.dtype.kind == "f" else a, dtype)
+
+    def reinterpret(self, a: Array, dtype: str) -> Array:
+        """Residues have no bits: what leads from floats to integers, or back, is a fixed pseudo-random function."""
+        if a.dtype.kind != "f" and dtype not in FLOATS:
+            return self._native.reinterpret(a, dtype)
+        if a.dtype.kind == "f" and dtype in FLOATS:
+            return a
+        scattered = self._blockwise(lambda x: self._scatter("bitcast", x), a)
+        return scattered if dtype in FLOATS else self.cast(scattered, dtype)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from functools import cached_property
@@ -63,6 +63,8 @@ class Program:
             constants = {n: np.asarray(v) for n, v in constants.items() if n in self.constants_declared}
             for name, value in constants.items():
                 _check_value(self.constants_declared[name], value)
+        elif any(name not in self.constants_declared for name in constants):
+            constants = _Part(constants, self.constants_declared)
         object.__setattr__(self, "layers", layers)
         object.__setattr__(self, "labels", {n: words for n, words in self.labels.items() if n in layers})
         object.__setattr__(self, "constants", constants)
@@ -109,6 +111,35 @@ class Program:
         from glenside.ir.text import print_program
 
         return print_program(self)
+
+
+class _Part(Mapping[str, Array]):
+    """What another mapping holds under some names; values are read there, when they are asked for."""
+
+    def __init__(self, whole: Mapping[str, Array], names: Container[str]) -> None:
+        self._whole = whole
+        self._names = dict.fromkeys(name for name in whole if name in names)
+
+    def __getitem__(self, name: str) -> Array:
+        if name not in self._names:
+            raise KeyError(name)
+        return self._whole[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+
+def constant_terms(program: Program) -> dict[Term, bool]:
+    """For each term of the program and its layers, whether it is made of constants alone: no input, no black box."""
+    found: dict[Term, bool] = {}
+    for term in postorder(program.term, *program.layers.values()):
+        tensor = term.attributes[0] if term.operator.name == "access-tensor" else None
+        known = tensor.constant if isinstance(tensor, Tensor) else not term.operator.opaque
+        found[term] = known and all(found[c] for c in term.children)
+    return found
 
 
 def _complete(term: Term, given: Mapping[str, Term], others: Mapping[str, Term]) -> dict[str, Term]:

@@ -31,6 +31,10 @@ def represents(text: str, dtype: str) -> bool:
     if value is None:
         return False
     if dtype in FLOATS:
-        return abs(value) <= Fraction(float(np.finfo(dtype).max))
+        try:
+            with np.errstate(over="ignore"):
+                return bool(np.isfinite(np.asarray(float(value)).astype(dtype)))
+        except OverflowError:
+            return False
     lowest, highest = (0, 1) if dtype == "bool" else (int(np.iinfo(dtype).min), int(np.iinfo(dtype).max))
     return value.denominator == 1 and lowest <= value <= highest

@@ -24,6 +24,7 @@ _EFFECTS = {
 def _argument(field: Field) -> str:
     written = {
         Kind.TERMS: f"{field.name} ..",
+        Kind.TEXT: f'"{field.name}"',
         Kind.INTS: f"(list {field.name} ..)",
         Kind.SHAPE: f"(shape {field.name[0]} ..)",
         Kind.ACCESS_SHAPE: "(access-shape (shape ..) (shape ..))",

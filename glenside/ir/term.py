@@ -5,7 +5,7 @@ Nothing here recurses: a term may be a hundred thousand operators deep.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -135,14 +135,17 @@ def build(name: str, *arguments: Any) -> Term:
     return make(OPERATORS[name], arguments)
 
 
-def postorder(*roots: Term) -> Iterator[Term]:
-    """Every distinct term under the roots once, children before parents, left to right."""
+def postorder(*roots: Term, without: Container[Term] = ()) -> Iterator[Term]:
+    """Every distinct term under the roots once, children before parents, left to right.
+
+    What is in `without`, and what only such terms need, is left out.
+    """
     done: set[int] = set()
     for root in roots:
         stack: list[tuple[Term, bool]] = [(root, False)]
         while stack:
             term, ready = stack.pop()
-            if id(term) in done:
+            if id(term) in done or term in without:
                 continue
             if ready:
                 done.add(id(term))
@@ -160,17 +163,17 @@ def rebuild(root: Term, replace: Replace) -> Term:
     return rebuild_all([root], replace)[0]
 
 
-def rebuild_all(roots: Sequence[Term], replace: Replace) -> list[Term]:
-    """The same for several terms, each subterm once."""
-    done: dict[int, Term] = {}
-    for term in postorder(*roots):
-        children = tuple(done[id(c)] for c in term.children)
+def rebuild_all(roots: Sequence[Term], replace: Replace, done: dict[Term, Term] | None = None) -> list[Term]:
+    """The same for several terms, each subterm once; `done` holds those of earlier calls, and gets the new ones."""
+    done = {} if done is None else done
+    for term in postorder(*roots, without=done):
+        children = tuple(done[c] for c in term.children)
         new = replace(term, children)
         if new is None:
             same = all(a is b for a, b in zip(children, term.children, strict=True))
             new = term if same else make(term.operator, weave(term.operator, children, term.attributes))
-        done[id(term)] = new
-    return [done[id(root)] for root in roots]
+        done[term] = new
+    return [done[root] for root in roots]
 
 
 def tensors(*roots: Term) -> Iterable[Term]:

@@ -14,11 +14,13 @@ from collections import Counter
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, fields, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from glenside import __version__
 from glenside.cache import code_version
+from glenside.formats import ENDINGS, ending
 from glenside.ir.errors import BadInput, GlensideError
 from glenside.sources import loader, pair
 from glenside.target import parse_objectives
@@ -151,6 +153,8 @@ def cells(
     *,
     shapes: str | None = None,
     shape: Sequence[str] = (),
+    dims: Sequence[str] = (),
+    allow_opaque: bool = False,
 ) -> list[Cell]:
     """The cells of a sweep, models first, then arrays, then objectives; every program is loaded once, to refuse it now.
 
@@ -160,6 +164,8 @@ def cells(
     parameters   of built-in models, each NAME=VALUE
     shapes       a JSON file of shapes of tensors that the program files do not declare
     shape        the same, each NAME=1,3,32,32
+    dims         sizes of named dimensions of the .onnx files among the sources, each NAME=1
+    allow_opaque whether operators of those files that have no meaning here are kept as black boxes
     Raises GlensideError, also for what is given twice.
     """
     from glenside.targets import SystolicArray
@@ -172,7 +178,10 @@ def cells(
     for rows, columns in known_sizes:
         SystolicArray(rows, columns)
     values = dict(pair(text, "--set") for text in parameters)
-    models = _models(sources, values, shapes, shape)
+    models = [
+        _model(source, sources, values, partial(_load_file, shapes, shape, dims, allow_opaque)) for source in sources
+    ]
+    _refuse_idle(sources, models, {"--set": values, "--shapes": shapes or shape, "--dim": dims or allow_opaque})
     for what, given in (
         ("parameter", [pair(text, "--set")[0] for text in parameters]),
         ("model", [source if text else model for source, (model, text, _) in zip(sources, models, strict=True)]),
@@ -188,28 +197,40 @@ def cells(
     ]
 
 
-def _models(
-    sources: Sequence[str], values: Mapping[str, str], shapes: str | None, shape: Sequence[str]
-) -> list[tuple[str, str, Mapping[str, str]]]:
-    """For each source what it is called, the text of a file, and the parameters of a built-in model."""
+Model = tuple[str, str, Mapping[str, str]]
+"""What a source is called, the text of a file, and the parameters of a built-in model."""
+
+
+def _model(source: str, sources: Sequence[str], values: Mapping[str, str], load: Callable[[str], Program]) -> Model:
     from glenside import models as built_in
 
-    result: list[tuple[str, str, Mapping[str, str]]] = []
-    stems = Counter(Path(source).stem for source in sources)
-    for source in sources:
-        name = source.replace("_", "-")
-        if Path(source).suffix != ".glenside" and name in built_in.models():
-            cell = Cell(name, "", values, 1, 1, ())
-            cell.program()
-            result.append((name, "", values))
-            continue
-        program = loader(source, shapes, list(shape), None, None, 0)()
-        result.append((source if stems[Path(source).stem] > 1 else program.name, str(program), {}))
-    if values and all(text for _, text, _ in result):
+    name = source.replace("_", "-")
+    if ending(source) not in ENDINGS and name in built_in.models():
+        Cell(name, "", values, 1, 1, ()).program()
+        return name, "", values
+    program = load(source)
+    alike = sum(Path(other).stem == Path(source).stem for other in sources)
+    return source if alike > 1 else program.name, str(program), {}
+
+
+def _load_file(
+    shapes: str | None, shape: Sequence[str], dims: Sequence[str], allow_opaque: bool, source: str
+) -> Program:
+    kind = ending(source)
+    sizes: tuple[str | None, list[str]] = (None, []) if kind == ".json" else (shapes, list(shape))
+    open_: dict[str, Any] = {"dims": dims, "allow_opaque": allow_opaque} if kind == ".onnx" else {}
+    return loader(source, *sizes, None, None, 0, **open_)()
+
+
+def _refuse_idle(sources: Sequence[str], models: Sequence[Model], given: Mapping[str, Any]) -> None:
+    """Refuse flags that say something about none of the sources. Raises BadInput."""
+    files = any(text for _, text, _ in models)
+    if given["--set"] and all(text for _, text, _ in models):
         raise BadInput("--set gives a parameter of a built-in model, and the sweep has files only")
-    if (shapes or shape) and not any(text for _, text, _ in result):
+    if given["--shapes"] and not files:
         raise BadInput("--shapes and --shape are for files, and the sweep has built-in models only; see --set")
-    return result
+    if given["--dim"] and not any(ending(source) == ".onnx" for source in sources):
+        raise BadInput("--dim and --allow-opaque are for .onnx files, and the sweep has none")
 
 
 def _refuse_twice(what: str, given: Sequence[str]) -> None:

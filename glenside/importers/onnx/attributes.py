@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from glenside.ir.errors import BadInput
+from glenside.ir.names import shortened
 
 Attribute = int | float | str | list[Any] | Any
 """A number, a text, a list of those, or a protobuf message (tensor, graph, type)."""
@@ -17,6 +18,16 @@ class Reference:
     """An attribute of a function's node whose value is that of the function's own attribute of this name."""
 
     name: str
+
+
+def attributes_of(proto: Any) -> dict[str, Attribute]:
+    """Those of a node by name. Raises BadInput for one that is given twice."""
+    result: dict[str, Attribute] = {}
+    for attribute in proto.attribute:
+        if attribute.name in result:
+            raise BadInput(f"attribute {shortened(attribute.name)} is given twice")
+        result[attribute.name] = decoded(attribute)
+    return result
 
 
 def decoded(attribute: Any) -> Attribute:
@@ -37,14 +48,24 @@ def decoded(attribute: Any) -> Attribute:
         return getattr(attribute, one[kind])
     if kind in many:
         return list(getattr(attribute, many[kind]))
-    raise BadInput(f"attribute {attribute.name} requires a value of a known type, got type {kind}")
+    raise BadInput(f"attribute {shortened(attribute.name)} requires a value of a known type, got type {kind}")
 
 
 def _text(name: str, value: bytes) -> str:
     try:
         return value.decode("utf-8")
     except UnicodeDecodeError:
-        raise BadInput(f"attribute {name} requires UTF-8 text, got {value[:20]!r}") from None
+        raise BadInput(f"attribute {shortened(name)} requires UTF-8 text, got {value[:20]!r}") from None
+
+
+def encoded(name: str, value: Attribute, kind: int) -> Any:
+    """The AttributeProto of a value; `kind` says of which type a list without elements is. Raises BadInput."""
+    import onnx
+
+    try:
+        return onnx.helper.make_attribute(name, value, attr_type=kind if value == [] else None)
+    except (TypeError, ValueError) as error:
+        raise BadInput(f"attribute {shortened(name)} requires a value of a known type: {error}") from None
 
 
 def bound(attributes: Mapping[str, Attribute], given: Mapping[str, Attribute]) -> dict[str, Attribute]:

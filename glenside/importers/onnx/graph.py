@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,19 +12,58 @@ import numpy as np
 
 from glenside.builder import Builder
 from glenside.builder.layout import broadcast
-from glenside.importers.onnx.attributes import Attribute, bound, decoded
-from glenside.importers.onnx.functions import Body, function_body
+from glenside.importers.onnx.attributes import Attribute, attributes_of, bound
+from glenside.importers.onnx.checks import FunctionName, plain_domain
+from glenside.importers.onnx.functions import Body, function_body, standard_body
 from glenside.importers.onnx.known import KnownValues
-from glenside.importers.onnx.node import Node
+from glenside.importers.onnx.node import DependsOnData, Node
+from glenside.importers.onnx.opaque import black_box, holds_graph
 from glenside.importers.onnx.registry import imports
-from glenside.importers.onnx.tensors import array_of
+from glenside.importers.onnx.schema import check_node, demands
+from glenside.importers.onnx.tensors import array_of, check_size
 from glenside.importers.onnx.values import Items, Value
 from glenside.ir.errors import BadInput, GlensideError
+from glenside.ir.names import shortened
 from glenside.ir.operand import Array
 from glenside.ir.term import Term, build
 
 DEPTH = 64
-"""Functions and subgraphs in each other: a function that calls itself ends here."""
+"""Functions and subgraphs in each other."""
+
+NODES = 100_000
+"""Nodes of one model, those of functions and loops counted each time: a small file can ask for any number."""
+
+FAULTS = (
+    *(ArithmeticError, AssertionError, AttributeError, LookupError),
+    *(MemoryError, RuntimeError, TypeError, ValueError),
+)
+"""What a broken file provokes in numpy, in onnx and in us; the node is what its user can look at."""
+
+_SMALL = 1 << 16  # bytes of a constant that is worth comparing
+
+
+@dataclass
+class Tally:
+    """What the scopes of one model keep together.
+
+    nodes      so far
+    names      how often a name was given to a kind of thing
+    constants  by name and value: the passes through a loop share theirs
+    boxes      names of black boxes that must differ from all others
+    """
+
+    nodes: int = 0
+    names: Counter[tuple[str, str]] = field(default_factory=Counter)
+    constants: dict[tuple[str, str, tuple[int, ...], bytes], Term] = field(default_factory=dict)
+    boxes: set[str] = field(default_factory=set)
+
+    def fresh(self, kind: str, name: str, taken: Container[str]) -> str:
+        """The name, or the first of name_2, name_3 .. that is not taken."""
+        fresh = name
+        while fresh in taken:
+            self.names[kind, name] += 1
+            fresh = f"{name}_{self.names[kind, name] + 1}"
+        return fresh
 
 
 @dataclass
@@ -34,12 +74,14 @@ class Scope:
     functions     (domain, name) -> a function that the model itself declares
     attributes    of the function that this is the body of
     opaque        whether an operator without a meaning is kept as a black box
+    dims          sizes of named dimensions
+    types         name -> the TypeProto that the graph declares for it
     """
 
     builder: Builder
     known_values: KnownValues
     versions: Mapping[str, int]
-    functions: Mapping[tuple[str, str], Any]
+    functions: Mapping[FunctionName, Any]
     folder: Path | None = None
     opaque: bool = False
     prefix: str = ""
@@ -47,19 +89,24 @@ class Scope:
     attributes: Mapping[str, Attribute] = field(default_factory=dict)
     outer: Scope | None = None
     names: dict[str, Value] = field(default_factory=dict)
+    dims: Mapping[str, int] = field(default_factory=dict)
+    types: dict[str, Any] = field(default_factory=dict)
+    tally: Tally = field(default_factory=Tally)
 
     def known(self, term: Term) -> Array | None:
         """The value of a term that depends on nothing but what is known beforehand, or None."""
         return self.known_values.of(term)
 
     def constant(self, name: str, value: Array) -> Term:
-        """A new constant with that value, under that name or a name like it."""
-        fresh, count = name, 1
-        while fresh in self.builder.tensors:
-            count += 1
-            fresh = f"{name}_{count}"
+        """A constant with that value, under that name or a name like it."""
+        key = (name, value.dtype.name, value.shape, value.tobytes() if value.nbytes <= _SMALL else b"")
+        if key in self.tally.constants:
+            return self.tally.constants[key]
+        fresh = self.tally.fresh("tensor", name, self.builder.tensors)
         leaf = self.builder.constant(fresh, value.shape, value.dtype.name, value)
         self.known_values.add(fresh, value)
+        if value.nbytes <= _SMALL:
+            self.tally.constants[key] = leaf
         return leaf
 
     def filled(self, dims: Sequence[int], value: Any) -> Term:
@@ -70,10 +117,11 @@ class Scope:
 
     def layer_name(self, name: str) -> str:
         """The name, or one like it that no layer has yet."""
-        fresh, count = name, 1
-        while fresh in self.builder.layers:
-            count += 1
-            fresh = f"{name}_{count}"
+        return self.tally.fresh("layer", name, self.builder.layers)
+
+    def box_name(self, name: str) -> str:
+        """The name, or one like it that no black box has yet."""
+        self.tally.boxes.add(fresh := self.tally.fresh("box", name, self.tally.boxes))
         return fresh
 
     def find(self, name: str) -> Value:
@@ -86,21 +134,31 @@ class Scope:
         raise KeyError(name)
 
     def inside(self, name: str) -> Scope:
-        """A scope for a subgraph of the node of that name."""
+        """A scope for a subgraph of the node of that name. Raises BadInput when that is too deep."""
+        if self.depth == DEPTH:
+            raise BadInput(f"graphs and functions may stand {DEPTH} deep in each other, got more")
         prefix = f"{self.prefix}{name}/"
-        scope = Scope(**{**self.__dict__, "outer": self, "names": {}, "prefix": prefix, "depth": self.depth + 1})
-        return scope
+        return replace(self, outer=self, names={}, types={}, prefix=prefix, depth=self.depth + 1)
 
     def run(self, graph: Any, given: Sequence[Value] = ()) -> list[Value]:
         """The outputs of a graph whose inputs have these values."""
-        if self.depth > DEPTH:
-            raise BadInput(f"graphs and functions may stand {DEPTH} deep in each other, got more")
+        self.declare(graph)
+        return self.evaluate(graph, given)
+
+    def declare(self, graph: Any) -> None:
+        """Give the initializers of a graph their values, and see which types it declares."""
+        self.types.update((value.name, value.type) for value in (*graph.value_info, *graph.output))
+        for sparse in graph.sparse_initializer:
+            raise BadInput(f"initializer {shortened(sparse.values.name)} is sparse; a dense one is required")
+        for tensor in graph.initializer:
+            if tensor.name in self.names:
+                raise BadInput(f"initializer {shortened(tensor.name)} is there twice; names are to be given once")
+            self.names[tensor.name] = self._initializer(tensor)
+
+    def evaluate(self, graph: Any, given: Sequence[Value] = ()) -> list[Value]:
+        """The outputs of a graph whose initializers have their values, here or around."""
         for formal, value in zip(graph.input, given, strict=False):
             self.names[formal.name] = value
-        for tensor in graph.initializer:
-            self.names[tensor.name] = self._initializer(tensor)
-        if graph.sparse_initializer:
-            raise BadInput(f"graph {graph.name} requires dense initializers, got sparse ones")
         self.nodes(graph.node)
         return [self._output(value.name) for value in graph.output]
 
@@ -113,7 +171,8 @@ class Scope:
         try:
             return self.find(name)
         except KeyError:
-            raise BadInput(f"output {name!r} requires a node, an input or an initializer of that name") from None
+            spelled = shortened(name, True)
+            raise BadInput(f"output {spelled} is made by no node, and is no input or initializer") from None
 
     def nodes(self, nodes: Sequence[Any]) -> None:
         """Give every output of these nodes its value. Raises BadInput that names the node."""
@@ -125,11 +184,10 @@ class Scope:
                 made = self.node(proto, inputs)
                 self._bind(proto, made)
             except GlensideError as error:
-                inner = error.message if error.message.startswith("node ") else f"{place}: {error.message}"
-                raise BadInput(inner) from None
-            except (ValueError, TypeError, IndexError, KeyError, OverflowError, ZeroDivisionError) as error:
-                # What a mutated file provokes in numpy and in us; the node is what its user can look at.
-                raise BadInput(f"{place} cannot be read: {type(error).__name__}: {error}") from error
+                inner = error.message.startswith("node ")
+                raise BadInput(error.message if inner else f"{place}: {one_line(error.message)}") from None
+            except FAULTS as error:
+                raise BadInput(f"{place} cannot be read: {type(error).__name__}: {one_line(str(error))}") from error
 
     def _input(self, name: str, makers: Mapping[str, int], nodes: Sequence[Any]) -> Value:
         if not name:
@@ -138,27 +196,42 @@ class Scope:
             return self.find(name)
         except KeyError:
             pass
+        spelled = shortened(name, True)
         if name in makers:
             other = described(nodes[makers[name]], makers[name], self.prefix)
-            raise BadInput(f"requires {name!r} before {other} makes it: the nodes have a cycle, or are not in order")
-        raise BadInput(f"requires {name!r}, which no input, initializer or node of the graph is called")
+            raise BadInput(f"requires {spelled} before {other} makes it: the nodes have a cycle, or are not in order")
+        raise BadInput(f"requires {spelled}, which no input, initializer or node of the graph is called")
 
     def _bind(self, proto: Any, made: Sequence[Value]) -> None:
-        if len(made) < len(proto.output):
-            raise BadInput(f"gives {len(made)} outputs, and the file names {len(proto.output)}")
-        for name, value in zip(proto.output, made, strict=False):
+        for i, name in enumerate(proto.output):
+            if not name:
+                continue
+            if i >= len(made):
+                raise BadInput(f"has {len(made)} outputs, and the file names {len(proto.output)}")
             if name in self.names:
-                raise BadInput(f"makes {name!r}, which is made before")
-            if name:
-                self.names[name] = value
+                raise BadInput(f"makes {shortened(name, True)}, which is there already; names are to be given once")
+            value = made[i]
+            if isinstance(value, Term):
+                check_size(f"output {i}", value.access.dims)
+            self.names[name] = value
 
     def node(self, proto: Any, inputs: tuple[Value, ...]) -> Sequence[Value]:
         """The values of one node's outputs."""
-        domain = "" if proto.domain == "ai.onnx" else proto.domain
-        attributes = bound({a.name: decoded(a) for a in proto.attribute}, self.attributes)
-        body = function_body(self.functions, proto, domain)
+        self.tally.nodes += 1
+        if self.tally.nodes > NODES:
+            raise BadInput(f"comes after {NODES} others, functions and loops unrolled; a model may have no more")
+        if not proto.op_type:
+            raise BadInput("requires the name of an operator, got none")
+        domain = plain_domain(proto.domain)
+        attributes = bound(attributes_of(proto), self.attributes)
+        body = function_body(self.functions, proto)
         if body is not None:
+            if len(inputs) > len(body.inputs):
+                raise BadInput(f"the function {proto.op_type} has {len(body.inputs)} inputs, got {len(inputs)}")
             return self.call(body, inputs, attributes, proto.name or proto.op_type)
+        needs = demands(proto.op_type, self.version(domain), domain)
+        if needs is not None:
+            check_node(needs, proto.input, inputs, proto.output, attributes)
         node = Node(
             op_type=proto.op_type,
             domain=domain,
@@ -171,34 +244,35 @@ class Scope:
         )
         handler = imports().get((domain, proto.op_type))
         if handler is not None:
-            made = handler(node)
+            try:
+                made = handler(node)
+            except DependsOnData:
+                if not self.opaque or holds_graph(proto):
+                    raise
+                return black_box(node, proto)
             return [made] if made is None or isinstance(made, Term | Items) else list(made)
         return self._unknown(node, proto)
 
     def _unknown(self, node: Node, proto: Any) -> Sequence[Value]:
-        from glenside.importers.onnx.functions import standard_body
-        from glenside.importers.onnx.opaque import black_box
-
         body = standard_body(node, proto)
         if body is not None:
             return self.call(body, node.inputs, node.attributes, node.name)
         if self.opaque:
             return black_box(node, proto)
-        name = f"{node.domain}.{node.op_type}" if node.domain else node.op_type
+        name = shortened(f"{node.domain}.{node.op_type}" if node.domain else node.op_type)
         raise BadInput(f"the operator {name} of version {node.version} has no meaning here; --allow-opaque keeps it")
 
     def version(self, domain: str) -> int:
         """The version of a domain's operators. Raises BadInput when the model imports none."""
         if domain not in self.versions:
-            raise BadInput(f"a node of the domain {domain or 'ai.onnx'!r} requires that the model imports its opset")
+            spelled = shortened(domain or "ai.onnx", True)
+            raise BadInput(f"a node of the domain {spelled} requires that the model imports its opset")
         return self.versions[domain]
 
     def call(
         self, body: Body, inputs: Sequence[Value], attributes: Mapping[str, Attribute], name: str
     ) -> Sequence[Value]:
         """The outputs of a function."""
-        if self.depth > DEPTH:
-            raise BadInput(f"functions may stand {DEPTH} deep in each other, got more")
         scope = self.inside(name)
         scope.outer, scope.versions = None, body.versions
         scope.attributes = {**body.standard, **attributes}
@@ -211,7 +285,13 @@ class Scope:
 def described(proto: Any, position: int, prefix: str = "") -> str:
     """A node in words: its name, or its place when it has none."""
     name = f"{prefix}{proto.name}" if proto.name else f"{prefix}#{position}"
-    return f"node {name} ({proto.op_type})"
+    return f"node {shortened(name[-80:])} ({shortened(proto.op_type)})"
+
+
+def one_line(message: str) -> str:
+    """A message without line breaks and control characters, cut where it shows many numbers of a file."""
+    words = "".join(c if c.isprintable() else "?" for c in " ".join(message.split()))
+    return words if len(words) <= 300 else f"{words[:300]}..."
 
 
 def outputs_of(values: Iterable[Value]) -> list[Term]:

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from glenside.ir.errors import BadInput
 from glenside.ir.interpreter import evaluate
 from glenside.ir.operand import Array
 from glenside.ir.term import Term
-from glenside.ir.types import Tensor
+from glenside.ir.types import AccessType, Tensor
+
+ELEMENTS = 1 << 26
+"""What is evaluated while a model is read: shapes, axes, and what they are computed from, are small."""
 
 
 class KnownValues(Mapping[str, Array]):
@@ -16,6 +20,7 @@ class KnownValues(Mapping[str, Array]):
     def __init__(self, values: Mapping[str, Array]) -> None:
         self._values = dict(values)
         self._fixed: dict[Term, bool] = {}
+        self._large: set[Term] = set()
         self._evaluated: dict[Term, Array] = {}
 
     def add(self, name: str, value: Array) -> None:
@@ -35,6 +40,8 @@ class KnownValues(Mapping[str, Array]):
         """The value of the term, or None when it depends on what is not known."""
         if not self._is_fixed(term):
             return None
+        if term in self._large:
+            raise BadInput(f"what must be known beforehand is computed from at most {ELEMENTS} elements, got more")
         if term not in self._evaluated:
             (self._evaluated[term],) = evaluate([term], self, given=self._evaluated)
         return self._evaluated[term]
@@ -52,5 +59,12 @@ class KnownValues(Mapping[str, Array]):
                 open_ = [child for child in term.children if child not in self._fixed]
                 stack += open_
                 if not open_:
-                    self._fixed[term] = all(self._fixed[child] for child in term.children)
+                    below = all(self._fixed[child] for child in term.children)
+                    self._fixed[term] = below and not term.operator.opaque
+                    if _is_large(term) or any(child in self._large for child in term.children):
+                        self._large.add(term)
         return self._fixed[root]
+
+
+def _is_large(term: Term) -> bool:
+    return isinstance(term.type, AccessType) and term.type.size > ELEMENTS

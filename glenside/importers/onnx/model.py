@@ -7,17 +7,28 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from glenside.builder import Builder
+from glenside.importers.onnx.checks import check_model, functions_of, plain_domain
 from glenside.importers.onnx.graph import Scope, outputs_of
 from glenside.importers.onnx.known import KnownValues
-from glenside.importers.onnx.tensors import dtype_name
-from glenside.importers.onnx.values import Value
+from glenside.importers.onnx.tensors import check_size, dtype_name
+from glenside.importers.onnx.values import Items, Value
 from glenside.ir.errors import BadInput
+from glenside.ir.names import shortened
 from glenside.ir.operand import Array
+from glenside.ir.operators.requirements import spelled
 from glenside.ir.program import Program
 from glenside.ir.term import Term, build
+from glenside.packages import import_onnx
 
 Shapes = Mapping[str, Sequence[int]]
+Composed = Array | Sequence[Array] | None
+"""A value that is a sequence or optional, as arrays."""
+
+PROTOBUF = (1 << 31) - 1
+"""What a protobuf message may have in bytes."""
 
 
 def load_onnx(
@@ -41,16 +52,20 @@ def load_onnx(
 
 def read_model(path: str | os.PathLike[str]) -> Any:
     """The ModelProto of a file, its external data left where they are. Raises BadInput."""
-    import onnx
+    onnx = import_onnx()
     from google.protobuf.message import DecodeError
 
     model = onnx.ModelProto()
     try:
+        size = Path(path).stat().st_size
+        if size > PROTOBUF:
+            beside = "larger weights lie in files beside it"
+            raise BadInput(f"has {size} bytes, and a protobuf file has at most {PROTOBUF}; {beside}")
         model.ParseFromString(Path(path).read_bytes())
     except (OSError, ValueError) as error:
         raise BadInput(f"cannot be read: {getattr(error, 'strerror', None) or error}") from None
     except DecodeError:
-        raise BadInput("is not an ONNX file, or is cut off") from None
+        raise BadInput("is not an ONNX file, or is cut off, or nested deeper than protobuf reads") from None
     return model
 
 
@@ -83,57 +98,88 @@ def outputs_of_model(
     folder: Path | None,
     allow_opaque: bool,
     known: Mapping[str, Array],
+    composed: Mapping[str, Composed] | None = None,
 ) -> tuple[list[Value], list[Term], Builder]:
-    """The outputs, the inputs that are tensors, and the builder that made them."""
-    _check(model)
+    """The outputs, the inputs that are tensors, and the builder that made them.
+
+    composed  values of inputs of this one run that are sequences or optional: their elements become constants
+    """
+    check_model(model)
+    _check_sizes(model.graph, dims, shapes, allow_opaque)
     graph = model.graph
     builder = Builder(graph.name or "model")
-    versions = {("" if o.domain == "ai.onnx" else o.domain): o.version for o in model.opset_import}
-    functions = {(("" if f.domain == "ai.onnx" else f.domain), f.name): f for f in model.functions}
-    scope = Scope(builder, KnownValues(known), versions, functions, folder, allow_opaque)
+    versions = {plain_domain(opset.domain): opset.version for opset in model.opset_import}
+    scope = Scope(builder, KnownValues(known), versions, functions_of(model), folder, allow_opaque, dims=dims)
     initialized = {tensor.name for tensor in graph.initializer}
-    unknown = [name for name in shapes if name not in {i.name for i in graph.input}]
-    if unknown:
-        raise BadInput(f"a shape is given for {unknown[0]!r}, which is no input of the model")
     inputs = []
     for formal in graph.input:
-        if formal.name not in initialized:
-            sizes = shapes[formal.name] if formal.name in shapes else _sizes(formal, dims)
+        if composed is not None and formal.name in composed:
+            dtype = _element_type(formal, composed=True)
+            scope.names[formal.name] = _composed(scope, formal.name, dtype, composed[formal.name])
+        elif formal.name not in initialized:
             dtype = _element_type(formal)
+            sizes = _sizes(formal, dims, shapes.get(formal.name))
             scope.names[formal.name] = leaf = builder.input(formal.name, sizes, dtype)
             inputs.append(leaf)
     return scope.run(graph), inputs, builder
 
 
-def _check(model: Any) -> None:
-    """What must hold before any node is looked at."""
-    import onnx
+def _check_sizes(graph: Any, dims: Mapping[str, int], shapes: Shapes, allow_opaque: bool) -> None:
+    """The sizes that a user gives are sizes, of something that the model has.
 
-    if not model.HasField("graph") or not (model.graph.node or model.graph.output):
-        raise BadInput("is not an ONNX file: it holds no graph")
-    if not model.opset_import:
-        raise BadInput("requires an opset, got none")
-    for opset in model.opset_import:
-        newest = onnx.defs.onnx_opset_version()
-        if opset.domain in ("", "ai.onnx") and not 1 <= opset.version <= newest:
-            raise BadInput(f"requires an opset from 1 to {newest}, got {opset.version}")
+    The results of black boxes have the sizes that the model declares, which may have names of their own.
+    """
+    initialized = {tensor.name for tensor in graph.initializer}
+    inputs = [formal.name for formal in graph.input if formal.name not in initialized]
+    sized = (*graph.input, *graph.value_info, *graph.output) if allow_opaque else graph.input
+    named = sorted({d.dim_param for i in sized for d in i.type.tensor_type.shape.dim if d.dim_param})
+    for kind, given, known in (("a shape", shapes, inputs), ("a size", dims, named)):
+        for name in given:
+            if name not in known:
+                what = "input" if kind == "a shape" else "dimension"
+                words = ", ".join([*map(shortened, known[:8]), *[".."] * (len(known) > 8)]) or "none"
+                raise BadInput(f"{kind} is given for {shortened(name)}, but the {what}s of the model are {words}")
+    for name, sizes in (*shapes.items(), *((name, [size]) for name, size in dims.items())):
+        if min(sizes, default=0) < 0:
+            raise BadInput(f"{shortened(name)} requires sizes of at least 0, got {min(sizes)}")
 
 
-def _element_type(formal: Any) -> str:
-    if formal.type.WhichOneof("value") != "tensor_type":
-        kind = formal.type.WhichOneof("value") or "nothing"
-        raise BadInput(f"input {formal.name} requires a tensor, got {kind.removesuffix('_type')}")
+def _composed(scope: Scope, name: str, dtype: str, value: Composed) -> Value:
+    """The value of an input that is a sequence or optional."""
+    if value is None:
+        return None
+    if not isinstance(value, np.ndarray):
+        elements = (_composed(scope, f"{name}/{i}", dtype, element) for i, element in enumerate(value))
+        return Items(tuple(elements), dtype)
+    if value.dtype.name != dtype:
+        raise BadInput(f"input {name} requires dtype {dtype}, got {value.dtype}")
+    return scope.constant(name, value)
+
+
+def _element_type(formal: Any, composed: bool = False) -> str:
+    if not formal.name:
+        raise BadInput("an input of the model requires a name, got none")
+    name, kind = shortened(formal.name), formal.type
+    while composed and kind.WhichOneof("value") in ("sequence_type", "optional_type"):
+        kind = getattr(kind, kind.WhichOneof("value")).elem_type
+    if kind.WhichOneof("value") != "tensor_type":
+        got = kind.WhichOneof("value") or "nothing"
+        raise BadInput(f"input {name} requires a tensor, got {got.removesuffix('_type')}")
     try:
-        return dtype_name(formal.type.tensor_type.elem_type)
+        return dtype_name(kind.tensor_type.elem_type)
     except BadInput as error:
-        raise BadInput(f"input {formal.name}: {error.message}") from None
+        raise BadInput(f"input {name}: {error.message}") from None
 
 
-def _sizes(formal: Any, dims: Mapping[str, int]) -> list[int]:
-    """The shape of an input. Raises BadInput, which names the dims that are open."""
-    tensor = formal.type.tensor_type
+def _sizes(formal: Any, dims: Mapping[str, int], given: Sequence[int] | None) -> list[int]:
+    """The shape of an input, `given` or the file's. Raises BadInput, which names the dims that are open."""
+    tensor, name = formal.type.tensor_type, shortened(formal.name)
+    if given is not None:
+        if tensor.HasField("shape") and len(tensor.shape.dim) != len(given):
+            raise BadInput(f"input {name} requires a shape of {len(tensor.shape.dim)} sizes, got {spelled(given)}")
+        return check_size(f"input {name}", given)
     if not tensor.HasField("shape"):
-        raise BadInput(f"input {formal.name} has no shape; --shape {formal.name}=1,3,224,224 gives it one")
+        raise BadInput(f"input {name} has no shape; --shape {name}=1,3,224,224 gives it one")
     sizes, open_ = [], []
     for axis, dim in enumerate(tensor.shape.dim):
         kind = dim.WhichOneof("value")
@@ -144,8 +190,9 @@ def _sizes(formal: Any, dims: Mapping[str, int]) -> list[int]:
         else:
             open_.append((axis, dim.dim_param if kind == "dim_param" else ""))
     if not open_:
-        return sizes
-    words = " and ".join(f"axis {axis} ({name})" if name else f"axis {axis}" for axis, name in open_)
-    named = [f"--dim {name}=1" for _, name in open_ if name]
-    how = " ".join(named) if len(named) == len(open_) else f"--shape {formal.name}=.."
-    raise BadInput(f"input {formal.name} has open dimensions, {words}; {how} fixes them")
+        return check_size(f"input {name}", sizes)
+    words = " and ".join(f"axis {axis} ({shortened(param)})" if param else f"axis {axis}" for axis, param in open_)
+    named = [f"--dim {shortened(param)}=1" for _, param in open_ if param]
+    fixed = ",".join(str(dim.dim_value) if dim.dim_value > 0 else "1" for dim in tensor.shape.dim)
+    how = " ".join(named) if len(named) == len(open_) else f"--shape {name}={fixed}"
+    raise BadInput(f"input {name} has open dimensions, {words}; {how} fixes them")

@@ -19,6 +19,11 @@ from glenside.ir.term import Term
 if TYPE_CHECKING:
     from glenside.importers.onnx.graph import Scope
 
+
+class DependsOnData(BadInput):
+    """A shape, an axis or a count is computed from data, so that the type of a result cannot be known."""
+
+
 T = TypeVar("T")
 
 
@@ -76,7 +81,7 @@ class Node:
         """The value of input i, which must be known beforehand, as shapes and axes are. Raises BadInput."""
         value = self.scope.known(self.term(i))
         if value is None:
-            raise BadInput(f"input {i} requires a value that is known beforehand, got one that depends on data")
+            raise DependsOnData(f"input {i} requires a value that is known beforehand, got one that depends on data")
         return value
 
     def known_ints(self, i: int) -> list[int] | None:
@@ -147,6 +152,13 @@ class Node:
         if not hasattr(value, "data_type"):
             raise BadInput(f"attribute {name} requires a tensor, got {_shown(value)}")
         return array_of(value, self.scope.folder)
+
+    def graph(self, name: str) -> Any:
+        """An attribute that is a graph. Raises BadInput when it is not there."""
+        value = self.attributes.get(name)
+        if not hasattr(value, "initializer"):
+            raise BadInput(f"attribute {name} requires a graph, got {_shown(value)}")
+        return value
 
     def axis(self, name: str, standard: int, rank: int) -> int:
         """An attribute that counts axes, from the end when it is below 0. Raises BadInput."""

@@ -1,15 +1,163 @@
-"""Operators without a meaning here, kept as black boxes."""
+"""Operators without a meaning here, kept as black boxes: their result types are known, and their nodes can be written.
+
+The key of a black box is `domain/operator/version#output`, a space, and the node in base64: its attributes, and which
+of its inputs and outputs there are, by made-up names.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import base64
+import binascii
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+from glenside.importers.onnx.attributes import encoded
 from glenside.importers.onnx.node import Node
-from glenside.importers.onnx.values import Value
+from glenside.importers.onnx.tensors import dtype_name, element_type
+from glenside.importers.onnx.values import Items, Value
 from glenside.ir.errors import BadInput
+from glenside.ir.term import Term, build
+
+_KEY = re.compile(r"(?P<domain>[^ /]+)/(?P<op>[^ /]+)/(?P<version>\d{1,9})#(?P<output>\d{1,9}) (?P<node>\S+)")
+# Two nodes that draw numbers are two functions, however alike they are.
+_RANDOM = frozenset(
+    "Bernoulli Dropout Multinomial RandomNormal RandomNormalLike RandomUniform RandomUniformLike".split()
+)
+_KNOWN = 1024  # elements of an input that the inference of types may look at: a shape, axes, counts
+
+
+@dataclass(frozen=True)
+class BlackBox:
+    """What a key says: a node without its names, the version of its domain's operators, and which output is meant."""
+
+    node: Any
+    version: int
+    output: int
 
 
 def black_box(node: Node, proto: Any) -> Sequence[Value]:
-    """The outputs of a node as uninterpreted functions of its inputs."""
-    raise BadInput(f"the operator {node.op_type} cannot be kept as a black box yet")
+    """The outputs of a node as uninterpreted functions of its inputs, one for each that is wanted.
+
+    Their types are those that ONNX infers from the inputs, or those that the graph declares. Raises BadInput when
+    neither says all, when an input or output is no tensor, and when the node holds a graph.
+    """
+    bare = _bare(node, proto)
+    operands = []
+    for i, value in enumerate(node.inputs):
+        if isinstance(value, Items):
+            raise BadInput(f"a black box requires tensors, got a sequence as input {i}")
+        operands += [] if value is None else [value]
+    text = base64.b64encode(bare.SerializeToString(deterministic=True)).decode("ascii")
+    name = f"{node.domain or 'ai.onnx'}/{node.op_type}/{node.version}"
+    inferred = _inferred(node, bare)
+    results: list[Value] = []
+    for i, output in enumerate(node.outputs):
+        if not output:
+            results.append(None)
+            continue
+        dtype, dims = _type(i, inferred.get(f"o{i}"), node.scope.types.get(output), node.scope.dims)
+        results.append(build("opaque", f"{name}#{i} {text}", ((), dims), dtype, *operands))
+    return results
+
+
+def node_of_key(key: str) -> Any:
+    """The NodeProto of a black box: its inputs and outputs are named i0, o0 and so on, or empty. Raises BadInput."""
+    return read_key(key).node
+
+
+def read_key(key: str) -> BlackBox:
+    """The key of a black box that was imported from ONNX, taken apart. Raises BadInput."""
+    import onnx
+    from google.protobuf.message import DecodeError
+
+    match = _KEY.fullmatch(key)
+    wanted = "a key requires the form domain/operator/version#output and a node in base64"
+    if match is None:
+        raise BadInput(f"{wanted}, got {key[:60]!r}")
+    node = onnx.NodeProto()
+    try:
+        node.ParseFromString(base64.b64decode(match["node"], validate=True))
+    except (binascii.Error, ValueError, DecodeError):
+        raise BadInput(f"{wanted}, got {key[:60]!r}") from None
+    output = int(match["output"])
+    if (node.domain or "ai.onnx", node.op_type) != (match["domain"], match["op"]) or output >= len(node.output):
+        raise BadInput(f"{wanted} that agree, got {key[:60]!r}")
+    return BlackBox(node, int(match["version"]), output)
+
+
+def holds_graph(proto: Any) -> bool:
+    """Whether the node runs graphs of its own, as loops do."""
+    import onnx
+
+    return any(a.type in (onnx.AttributeProto.GRAPH, onnx.AttributeProto.GRAPHS) for a in proto.attribute)
+
+
+def _bare(node: Node, proto: Any) -> Any:
+    """The node without names, and with attributes that stand for those of a function as they are in this call."""
+    import onnx
+
+    result = onnx.NodeProto(op_type=proto.op_type, domain=node.domain)
+    if holds_graph(proto):
+        raise BadInput("a black box requires a node without a graph in it, got one")
+    for attribute in sorted(proto.attribute, key=lambda a: a.name):
+        if not attribute.ref_attr_name:
+            result.attribute.append(attribute)
+        elif attribute.name in node.attributes:
+            result.attribute.append(encoded(attribute.name, node.attributes[attribute.name], attribute.type))
+    for attribute in result.attribute:
+        attribute.ClearField("doc_string")
+    result.input.extend("" if value is None else f"i{i}" for i, value in enumerate(node.inputs))
+    result.output.extend(f"o{i}" if output else "" for i, output in enumerate(node.outputs))
+    if node.op_type in _RANDOM:
+        result.name = node.scope.box_name(node.name)
+    return result
+
+
+def _inferred(node: Node, bare: Any) -> Mapping[str, Any]:
+    """Output name -> TypeProto, as far as ONNX's own inference goes."""
+    import onnx
+
+    inputs, known, propagate = [], [], True
+    for name, value in zip(bare.input, node.inputs, strict=True):
+        if isinstance(value, Term):
+            kind = value.access
+            inputs.append(onnx.helper.make_tensor_value_info(name, element_type(kind.dtype), list(kind.dims)))
+            # For each element of a vector of integers the inference makes a dimension, known or not.
+            propagate = propagate and (kind.rank != 1 or kind.size <= _KNOWN)
+            array = node.scope.known(value) if kind.size <= _KNOWN else None
+            if array is not None:
+                known.append(onnx.numpy_helper.from_array(array, name))
+    outputs = [onnx.ValueInfoProto(name=name) for name in bare.output if name]
+    graph = onnx.helper.make_graph([bare], "node", inputs, outputs, known)
+    opsets = [onnx.helper.make_opsetid(node.domain, node.version)]
+    try:
+        model = onnx.helper.make_model(graph, opset_imports=opsets)
+        found = onnx.shape_inference.infer_shapes(model, data_prop=propagate)
+    except (onnx.shape_inference.InferenceError, onnx.checker.ValidationError, ValueError, RuntimeError, MemoryError):
+        return {}
+    return {output.name: output.type for output in found.graph.output}
+
+
+def _type(i: int, inferred: Any, declared: Any, sizes: Mapping[str, int]) -> tuple[str, list[int]]:
+    """The dtype and dims of output i, from what ONNX infers where that says it, else from what the graph declares."""
+    kinds = [kind for kind in (inferred, declared) if kind is not None and kind.WhichOneof("value")]
+    if any(kind.WhichOneof("value") != "tensor_type" for kind in kinds):
+        raise BadInput(f"a black box requires tensors, got a {kinds[0].WhichOneof('value')} as output {i}")
+    tensors = [kind.tensor_type for kind in kinds]
+    element = next((t.elem_type for t in tensors if t.elem_type), 0)
+    shapes = [[_size(dim, sizes) for dim in t.shape.dim] for t in tensors if t.HasField("shape")]
+    if not element or not shapes:
+        raise BadInput(f"a black box requires the type of output {i}, which neither ONNX infers nor the graph declares")
+    ranked = [shape for shape in shapes if len(shape) == len(shapes[0])]
+    dims = [next((size for size in column if size is not None), None) for column in zip(*ranked, strict=True)]
+    if None in dims:
+        raise BadInput(f"a black box requires all sizes of output {i}, got none for axis {dims.index(None)}")
+    return dtype_name(element), [size for size in dims if size is not None]
+
+
+def _size(dim: Any, sizes: Mapping[str, int]) -> int | None:
+    if dim.WhichOneof("value") == "dim_value":
+        return int(dim.dim_value)
+    return sizes.get(dim.dim_param) if dim.dim_param else None

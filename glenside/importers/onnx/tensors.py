@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from math import prod
+from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from typing import Any
+from weakref import WeakValueDictionary
 
 import numpy as np
 
 from glenside.ir.errors import BadInput
+from glenside.ir.names import shortened
 from glenside.ir.operand import Array
+from glenside.ir.operators.requirements import spelled
 from glenside.ir.types import DTYPES
+
+ELEMENTS = 1 << 40
+"""What one tensor may have: more fit on no machine, and their count soon fits in no word."""
+
+AXES = 30
+"""What one tensor may have: numpy's 64 are enough for its windows then."""
 
 
 def dtype_name(element_type: int) -> str:
@@ -35,49 +46,89 @@ def element_type(dtype: str) -> int:
     return int(onnx.helper.np_dtype_to_tensor_dtype(np.dtype(dtype)))
 
 
+def check_size(what: str, dims: Iterable[int]) -> list[int]:
+    """The dims, which must be of a tensor that a machine may hold: not too many axes, nor elements. Raises BadInput."""
+    sizes = list(dims)
+    if min(sizes, default=0) < 0:
+        raise BadInput(f"{what} requires sizes of at least 0, got {shortened(spelled(sizes))}")
+    if len(sizes) > AXES:
+        raise BadInput(f"{what} requires at most {AXES} axes, got {len(sizes)}")
+    if prod(max(1, size) for size in sizes) > ELEMENTS:
+        raise BadInput(f"{what} requires at most {ELEMENTS} elements, got {shortened(spelled(sizes))}")
+    return sizes
+
+
 def array_of(tensor: Any, folder: Path | None = None) -> Array:
     """The value of a TensorProto; one whose data lie beside the file is mapped from there. Raises BadInput."""
     import onnx
 
-    name = tensor.name or "of an attribute"
-    dtype = np.dtype(dtype_name(tensor.data_type))
-    if min(tensor.dims, default=0) < 0:
-        raise BadInput(f"tensor {name} requires sizes of at least 0, got {list(tensor.dims)}")
+    name = f"tensor {shortened(tensor.name)}" if tensor.name else "the tensor"
+    try:
+        dtype = np.dtype(dtype_name(tensor.data_type))
+    except BadInput as error:
+        raise BadInput(f"{name}: {error.message}") from None
+    dims = check_size(name, tensor.dims)
     if tensor.data_location == onnx.TensorProto.EXTERNAL:
-        return _mapped(tensor, name, dtype, folder)
-    if tensor.HasField("raw_data") and len(tensor.raw_data) != prod(tensor.dims) * dtype.itemsize:
-        need = prod(tensor.dims) * dtype.itemsize
-        raise BadInput(f"tensor {name} requires {need} bytes, got {len(tensor.raw_data)}")
+        return _mapped(tensor, name, dims, dtype, folder)
+    if tensor.HasField("raw_data"):
+        return _from_bytes(tensor.raw_data, name, dims, dtype)
     try:
         return np.asarray(onnx.numpy_helper.to_array(tensor)).astype(dtype, copy=False)
-    except (ValueError, TypeError) as error:
-        raise BadInput(f"tensor {name} requires {list(tensor.dims)} elements of {dtype.name}: {error}") from None
+    except (ValueError, TypeError, OverflowError) as error:
+        raise BadInput(f"{name} requires the elements of {spelled(dims)} {dtype.name}: {error}") from None
 
 
-def _mapped(tensor: Any, name: str, dtype: np.dtype[Any], folder: Path | None) -> Array:
+def _from_bytes(data: bytes, name: str, dims: list[int], dtype: np.dtype[Any]) -> Array:
+    need = prod(dims) * dtype.itemsize
+    if len(data) != need:
+        raise BadInput(f"{name} of {spelled(dims)} {dtype.name} requires {need} bytes, got {len(data)}")
+    return np.frombuffer(data, dtype.newbyteorder("<")).reshape(dims).astype(dtype, copy=False)
+
+
+_files: WeakValueDictionary[tuple[Any, ...], mmap] = WeakValueDictionary()
+"""The files that are mapped: once each, however many tensors lie in them."""
+
+
+def _mapped(tensor: Any, name: str, dims: list[int], dtype: np.dtype[Any], folder: Path | None) -> Array:
     entries = {entry.key: entry.value for entry in tensor.external_data}
-    if folder is None or "location" not in entries:
-        raise BadInput(f"tensor {name} requires a file of its data beside the model, got none")
-    location = entries["location"]
-    path = Path(os.path.realpath(folder / location))
-    if os.path.isabs(location) or not path.is_relative_to(os.path.realpath(folder)):
-        raise BadInput(f"tensor {name} requires its data in the folder of the model, got {location!r}")
-    count = prod(tensor.dims)
+    need = prod(dims) * dtype.itemsize
+    path = _external_file(entries, name, folder)
+    offset = _whole(entries.get("offset", "0"), "an offset", name)
+    length = _whole(entries.get("length", str(need)), "a length", name)
+    if length != need:
+        raise BadInput(f"{name} of {spelled(dims)} {dtype.name} requires a length of {need} bytes, got {length}")
     try:
-        offset, length = (int(entries.get(key, standard)) for key, standard in (("offset", 0), ("length", -1)))
-    except ValueError:
-        raise BadInput(f"tensor {name} requires an offset and a length that are numbers, got {entries}") from None
-    need = count * dtype.itemsize
-    if offset < 0 or length not in (-1, need):
-        raise BadInput(f"tensor {name} requires {need} bytes from an offset of at least 0, got {length} from {offset}")
-    try:
-        size = path.stat().st_size
+        with path.open("rb") as file:
+            status = os.fstat(file.fileno())
+            if offset + need > status.st_size:
+                size = f"which has {status.st_size} bytes"
+                raise BadInput(f"{name} requires bytes {offset} to {offset + need} of {path.name}, {size}")
+            if not need:
+                return np.zeros(dims, dtype)
+            key = (path, status.st_ino, status.st_size, status.st_mtime_ns)
+            data = _files.get(key) or _files.setdefault(key, mmap(file.fileno(), 0, access=ACCESS_READ))
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
-        raise BadInput(f"tensor {name}: cannot read {location}: {reason}") from None
-    if not path.is_file() or offset + need > size:
-        raise BadInput(f"tensor {name} requires bytes {offset} to {offset + need} of {location}, which has {size}")
-    if not need:
-        return np.zeros(tuple(tensor.dims), dtype)
-    little = np.memmap(path, dtype.newbyteorder("<"), "r", offset, tuple(tensor.dims))
-    return little.view(dtype) if dtype.isnative else little
+        raise BadInput(f"{name}: cannot read {shortened(entries['location'])}: {reason}") from None
+    little = np.frombuffer(data, dtype.newbyteorder("<"), prod(dims), offset).reshape(dims)
+    return little.astype(dtype, copy=False)
+
+
+def _external_file(entries: dict[str, str], name: str, folder: Path | None) -> Path:
+    location = entries.get("location", "")
+    if folder is None or not location:
+        raise BadInput(f"{name} requires a file of its data beside the model, got none")
+    try:
+        home = Path(os.path.realpath(folder))
+        path = Path(os.path.realpath(home / location))
+    except (OSError, ValueError) as error:
+        raise BadInput(f"{name}: cannot read {shortened(location, True)}: {error}") from None
+    if os.path.isabs(location) or home not in path.parents:
+        raise BadInput(f"{name} requires its data in a file of the model's folder, got {shortened(location, True)}")
+    return path
+
+
+def _whole(words: str, what: str, name: str) -> int:
+    if not words.isdecimal() or len(words) > 20:
+        raise BadInput(f"{name} requires {what} in bytes, got {shortened(words, True)}")
+    return int(words)

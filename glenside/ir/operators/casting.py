@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from glenside.ir.operator import Kind, Operator, fields, register
+import numpy as np
+
+from glenside.ir.operator import Kind, Operator, fields, register, require
 from glenside.ir.operators.requirements import require_dtype
 from glenside.ir.types import AccessType
 
@@ -19,6 +21,26 @@ cast = register(
         result=lambda a, dtype: a.with_dtype(dtype),
         evaluate=lambda arithmetic, a, dtype: arithmetic.cast(a, dtype),
         doc="The same values in another dtype: floats are cut towards zero, integers wrap, bool is `not zero`.",
+        symbolic=False,  # the algebra names dtypes by literals, not by variables
+        movement=False,
+    )
+)
+
+
+def _check_bitcast(a: AccessType, dtype: str) -> None:
+    require_dtype("bitcast", dtype)
+    width = np.dtype(a.dtype).itemsize
+    require(np.dtype(dtype).itemsize == width, "bitcast", f"a dtype of {8 * width} bits, as {a} has", dtype)
+
+
+bitcast = register(
+    Operator(
+        name="bitcast",
+        fields=fields(a=Kind.TERM, dtype=Kind.DTYPE),
+        check=_check_bitcast,
+        result=lambda a, dtype: a.with_dtype(dtype),
+        evaluate=lambda arithmetic, a, dtype: arithmetic.reinterpret(a, dtype),
+        doc="The same bits as another dtype of the same width; bool is `not zero`.",
         symbolic=False,  # the algebra names dtypes by literals, not by variables
         movement=False,
     )

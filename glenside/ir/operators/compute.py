@@ -30,7 +30,7 @@ def compute_text(name: str, *parameters: object) -> str:
 @lru_cache(maxsize=4096)
 def parse_compute(text: str) -> tuple[Compute, tuple[str, ...]]:
     """The record and the parameters that a canonical text names. Raises TypeMismatch."""
-    name, *parameters = text[1:-1].split() if text.startswith("(") else [text]
+    name, *parameters = (text[1:-1].split() or [""]) if text.startswith("(") else [text]
     require(name in COMPUTES and compute_text(name, *parameters) == text, "compute", "a compute type", text)
     compute = COMPUTES[name]
     wanted = " ".join(f.name for f in compute.parameters) or "none"

@@ -10,8 +10,8 @@ import numpy as np
 
 from glenside.ir.operand import Array, Operand
 from glenside.ir.operator import Category, Compute, Field, Kind, register, require
-from glenside.ir.operators.requirements import require_float, require_number
-from glenside.ir.types import AccessType
+from glenside.ir.operators.requirements import require_number
+from glenside.ir.types import INTEGERS, AccessType
 
 Step = Callable[[Any, Array, Array], Array]
 
@@ -30,8 +30,8 @@ def _numbers(name: str) -> Callable[..., None]:
     return lambda a: require_number(name, a)
 
 
-def _floats(name: str) -> Callable[..., None]:
-    return lambda a: require_float(name, a)
+def _integers(name: str) -> Callable[..., None]:
+    return lambda a: require(a.dtype in INTEGERS, name, "an integer dtype", a)
 
 
 def _bools(name: str) -> Callable[..., None]:
@@ -53,11 +53,38 @@ elementwise_div = _fold(
 subtract = _fold(
     "subtract", "Subtracts the others from the first operand.", lambda f, a, b: f.subtract(a, b), _numbers("subtract")
 )
-power = _fold("pow", "The first operand to the power of the next.", lambda f, a, b: f.power(a, b), _floats("pow"))
+power = _fold(
+    "pow",
+    "The first operand to the power of the next; of integers, powers below 0 are cut towards zero, those of 0 are 0.",
+    lambda f, a, b: f.power(a, b),
+    _numbers("pow"),
+)
 minimum = _fold("minimum", "The smallest operand.", lambda _, a, b: np.minimum(a, b), None)
 maximum = _fold("maximum", "The largest operand.", lambda _, a, b: np.maximum(a, b), None)
 logical_and = _fold("logical-and", "All operands hold.", lambda _, a, b: a & b, _bools("logical-and"))
 logical_or = _fold("logical-or", "Some operand holds.", lambda _, a, b: a | b, _bools("logical-or"))
+bitwise_and = _fold("bitwise-and", "The bits that all operands have.", lambda _, a, b: a & b, _integers("bitwise-and"))
+bitwise_or = _fold("bitwise-or", "The bits that some operand has.", lambda _, a, b: a | b, _integers("bitwise-or"))
+bitwise_xor = _fold(
+    "bitwise-xor", "The bits that an odd number of operands has.", lambda _, a, b: a ^ b, _integers("bitwise-xor")
+)
+
+
+def _evaluate_mod(arithmetic: Any, a: Operand, rounding: str) -> Array:
+    return reduce(lambda left, right: np.asarray(arithmetic.remainder(left, right, rounding)), a.parts())
+
+
+mod = register(
+    Compute(
+        name="mod",
+        category=Category.FOLD,
+        parameters=(Field("rounding", Kind.KEYWORD, ("floor", "truncate")),),
+        check=lambda a, rounding: require_number("mod", a),
+        evaluate=_evaluate_mod,
+        doc="What a division by the next operand leaves: the quotient is rounded down (floor: a result of the "
+        "divisor's sign) or cut towards zero (truncate: of the dividend's); n mod 0 is 0 for integers.",
+    )
+)
 
 RELATIONS: dict[str, Callable[..., Any]] = {
     "lt": np.less,

@@ -1,31 +1,40 @@
-"""Elements picked by computed indices."""
+"""Elements picked by computed indices, and elements put where computed indices say."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
-from glenside.ir.operator import Kind, Operator, fields, register, require
-from glenside.ir.operators.requirements import require_axis
-from glenside.ir.types import INTEGERS, AccessType
+from glenside.ir.operator import Field, Kind, Operator, fields, register, require
+from glenside.ir.operators.requirements import require_axis, require_number, spelled
+from glenside.ir.types import INTEGERS, AccessType, Dims
+
+
+def _require_indices(operator: str, indices: AccessType) -> None:
+    require(indices.dtype in INTEGERS, operator, "indices of an integer dtype", indices)
+
+
+def _within(operator: str, indices: Array, size: int) -> Array:
+    """The indices as positions: those below 0 count from the end. Raises BadInput for one outside of the axis."""
+    if indices.size and not (-size <= int(indices.min()) and int(indices.max()) < size):
+        least, most = indices.min(), indices.max()
+        raise BadInput(f"{operator} requires indices from {-size} to {size - 1}, got {least} to {most}")
+    positions = indices.astype(np.intp, copy=False)
+    return np.where(positions < 0, positions + size, positions) if positions.size and positions.min() < 0 else positions
 
 
 def _check_gather(a: AccessType, indices: AccessType, axis: int) -> None:
     require_axis("access-gather", axis, a.rank)
-    require(indices.dtype in INTEGERS, "access-gather", "indices of an integer dtype", indices)
+    _require_indices("access-gather", indices)
 
 
 def _result_gather(a: AccessType, indices: AccessType, axis: int) -> AccessType:
     dims = a.dims.take(axis).append(indices.dims).append(a.dims.drop(axis + 1))
     return AccessType(dims, a.split + (indices.rank - 1 if axis < a.split else 0), a.dtype)
-
-
-def _evaluate_gather(_: object, a: Array, indices: Array, axis: int) -> Array:
-    size = a.shape[axis]
-    if indices.size and not (0 <= indices.min() and indices.max() < size):
-        raise BadInput(f"access-gather requires indices from 0 to {size - 1}, got {indices.min()} to {indices.max()}")
-    return np.take(a, indices, axis)
 
 
 access_gather = register(
@@ -34,9 +43,114 @@ access_gather = register(
         fields=fields(a=Kind.TERM, indices=Kind.TERM, axis=Kind.INT),
         check=_check_gather,
         result=_result_gather,
-        evaluate=_evaluate_gather,
+        evaluate=lambda _, a, indices, axis: np.take(a, _within("access-gather", indices, a.shape[axis]), axis),
         doc="The elements of one axis at computed indices: all axes of the indices stand in place of that axis, "
-        "on its side of the split.",
+        "on its side of the split. Indices below 0 count from the end.",
         symbolic=False,  # on which side of the split the axis stands is a condition
+    )
+)
+
+
+def _check_places(operator: str, a: AccessType, indices: AccessType, shared: int) -> None:
+    _require_indices(operator, indices)
+    require(indices.rank > 0, operator, "indices of at least one axis", indices)
+    require(0 <= shared < indices.rank, operator, f"0 <= shared < {indices.rank}", shared)
+    count = indices.dims[-1]
+    fits = 1 <= count <= a.rank - shared
+    require(fits, operator, f"from 1 to {a.rank - shared} numbers in the last axis of the indices", indices)
+    agree = a.dims.take(shared) == indices.dims.take(shared)
+    require(agree, operator, f"the first {shared} axes to agree", f"{a} and {indices}")
+    require(a.split <= shared, operator, f"a split among the {shared} shared axes", a)
+
+
+def picked_dims(a: Dims, indices: Dims, shared: int) -> Dims:
+    """The dims of what indices of those dims pick from an array of dims a."""
+    return indices.take(len(indices) - 1).append(a.drop(shared + indices[-1]))
+
+
+def _places(operator: str, a: Array, indices: Array, shared: int) -> tuple[Array, ...]:
+    """An array of positions for each of the axes that are picked from, which broadcast to each other."""
+    lead = indices.shape[:-1]
+    grid = [np.arange(n).reshape(tuple(n if j == i else 1 for j in range(len(lead)))) for i, n in enumerate(lead)]
+    sizes = a.shape[shared : shared + indices.shape[-1]]
+    return (*grid[:shared], *(_within(operator, indices[..., i], n) for i, n in enumerate(sizes)))
+
+
+access_gather_nd = register(
+    Operator(
+        name="access-gather-nd",
+        fields=fields(a=Kind.TERM, indices=Kind.TERM, shared=Kind.INT),
+        check=lambda a, indices, shared: _check_places("access-gather-nd", a, indices, shared),
+        result=lambda a, indices, shared: a.with_dims(picked_dims(a.dims, indices.dims, shared)),
+        evaluate=lambda _, a, indices, shared: a[_places("access-gather-nd", a, indices, shared)],
+        doc="Elements at computed places: with a of dims (G, n.., R) and indices of dims (G, M, k), |G| = shared, "
+        "each k numbers say where in the k axes n.. to look, which gives dims (G, M, R). The split is among G.",
+        symbolic=False,  # k is a size
+    )
+)
+
+Step = Callable[[Any, Array, Array], Array]
+
+REDUCTIONS: dict[str, Step] = {
+    "replace": lambda _, old, new: new,
+    "add": lambda arithmetic, old, new: arithmetic.add(old, new),
+    "mul": lambda arithmetic, old, new: arithmetic.multiply(old, new),
+    "min": lambda _, old, new: np.minimum(old, new),
+    "max": lambda _, old, new: np.maximum(old, new),
+}
+
+
+def _check_scatter(a: AccessType, indices: AccessType, updates: AccessType, shared: int, reduction: str) -> None:
+    name = "access-scatter-nd"
+    require(reduction in REDUCTIONS, name, " or ".join(REDUCTIONS), reduction)
+    _check_places(name, a, indices, shared)
+    wanted = picked_dims(a.dims, indices.dims, shared)
+    require(updates.dims == wanted, name, f"updates of dims {spelled(wanted)}", updates)
+    require(updates.dtype == a.dtype, name, "dtypes to agree", f"{a} and {updates}")
+    if reduction in ("add", "mul"):
+        require_number(name, a)
+
+
+def _turns(positions: Array) -> list[Array]:
+    """Which positions to treat together, so that no place occurs twice in one turn and each in order."""
+    order = np.argsort(positions, kind="stable")
+    ordered = positions[order]
+    first = np.searchsorted(ordered, ordered)
+    turn = np.arange(len(order)) - first
+    by_turn = np.argsort(turn, kind="stable")
+    return np.split(order[by_turn], np.cumsum(np.bincount(turn))[:-1]) if len(order) else []
+
+
+def _evaluate_scatter(arithmetic: Any, a: Array, indices: Array, updates: Array, shared: int, reduction: str) -> Array:
+    places = _places("access-scatter-nd", a, indices, shared)
+    sizes = a.shape[: len(places)]
+    result = np.array(a, order="C")
+    if not updates.size:
+        return result
+    positions = np.ravel_multi_index(places, sizes).reshape(-1)
+    flat = result.reshape((-1, *a.shape[len(places) :]))
+    new = updates.reshape((len(positions), *a.shape[len(places) :]))
+    for turn in _turns(positions):
+        at = positions[turn]
+        flat[at] = REDUCTIONS[reduction](arithmetic, flat[at], new[turn])
+    return result
+
+
+access_scatter_nd = register(
+    Operator(
+        name="access-scatter-nd",
+        fields=fields(
+            a=Kind.TERM,
+            indices=Kind.TERM,
+            updates=Kind.TERM,
+            shared=Kind.INT,
+            reduction=Field("reduction", Kind.KEYWORD, tuple(REDUCTIONS)),
+        ),
+        check=_check_scatter,
+        result=lambda a, indices, updates, shared, reduction: a,
+        evaluate=_evaluate_scatter,
+        doc="a with updates where access-gather-nd would look: they replace what is there, or are combined with it. "
+        "Several for one place are taken in row-major order.",
+        movement=False,
     )
 )

@@ -96,3 +96,23 @@ eye = register(
         movement=False,
     )
 )
+
+
+def _check_iota(n: int, dtype: str) -> None:
+    require(n >= 0, "iota", "n >= 0", n)
+    require_dtype("iota", dtype)
+    require(dtype != "bool", "iota", "a dtype of numbers", dtype)
+    require_value("iota", str(max(n - 1, 0)), dtype)
+
+
+iota = register(
+    Operator(
+        name="iota",
+        fields=fields(n=Kind.INT, dtype=Kind.DTYPE),
+        check=_check_iota,
+        result=lambda n, dtype: AccessType(Dims((n,)), 0, dtype),
+        evaluate=lambda arithmetic, n, dtype: arithmetic.encode("iota", np.arange(n).astype(dtype), dtype),
+        doc="The numbers from 0 to n - 1, a constant: ()(n).",
+        movement=False,
+    )
+)

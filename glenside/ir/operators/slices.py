@@ -28,7 +28,7 @@ access_slice = register(
 
 def _check_concatenate(a: AccessType, b: AccessType, axis: int) -> None:
     require(0 <= axis < a.rank, "access-concatenate", f"0 <= axis < {a.rank}", axis)
-    agree = (a.split, a.dtype, a.dims.remove(axis)) == (b.split, b.dtype, b.dims.remove(axis))
+    agree = a.rank == b.rank and (a.split, a.dtype, a.dims.remove(axis)) == (b.split, b.dtype, b.dims.remove(axis))
     require(agree, "access-concatenate", f"operands that differ on axis {axis} at most", f"{a} and {b}")
 
 

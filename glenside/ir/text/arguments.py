@@ -11,7 +11,7 @@ from glenside.ir.names import shortened
 from glenside.ir.operator import COMPUTES, Compute, Field, Kind
 from glenside.ir.operators import compute_text
 from glenside.ir.rational import exact
-from glenside.ir.text.reader import ATOM, CLOSE, OPEN, Reader, Token
+from glenside.ir.text.reader import ATOM, CLOSE, OPEN, STRING, Reader, Token
 from glenside.ir.types import DTYPES, Dims
 
 LARGEST = 2**63 - 1
@@ -25,6 +25,7 @@ WANTED = {
     Kind.ACCESS_SHAPE: "an access shape, such as (access-shape (shape 4) (shape 3 3))",
     Kind.INT: "an integer",
     Kind.NUMBER: "an exact number, such as -2, 1.5, 1e-5 or 1/3",
+    Kind.TEXT: 'a text in quotes, such as "gelu"',
     Kind.TENSOR: "the name of a tensor",
     Kind.DTYPE: f"a dtype ({', '.join(DTYPES)})",
     Kind.COMPUTE: "a compute type",
@@ -50,7 +51,7 @@ class Arguments:
         return self.reader.error(f"{owner} requires the {what} {names}, got {count} of them", opening.offset)
 
     def plain(self, owner: str, field: Field) -> str | int:
-        """An integer, a number, a keyword, a dtype or a compute type, as the field says."""
+        """An integer, a number, a keyword, a text, a dtype or a compute type, as the field says."""
         if field.kind is Kind.COMPUTE:
             return self.compute_kind()
         if field.kind is Kind.INT:
@@ -59,6 +60,8 @@ class Arguments:
             return self.keyword(owner, field.name, DTYPES, WANTED[Kind.DTYPE])
         if field.kind is Kind.KEYWORD:
             return self.keyword(owner, field.name, field.choices, " or ".join(field.choices))
+        if field.kind is Kind.TEXT:
+            return self.text(owner, field.name)
         return self.number(owner, field.name)
 
     def number(self, owner: str, what: str) -> str:
@@ -71,6 +74,12 @@ class Arguments:
         token = self.reader.take()
         if token.kind != ATOM or token.text not in choices:
             raise self.error(owner, what, wanted, token)
+        return token.text
+
+    def text(self, owner: str, what: str) -> str:
+        token = self.reader.take()
+        if token.kind != STRING:
+            raise self.error(owner, what, WANTED[Kind.TEXT], token)
         return token.text
 
     def optional_dtype(self, owner: str, default: str) -> str:

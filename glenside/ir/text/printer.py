@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from glenside.ir.names import spelled_name
+from glenside.ir.names import quoted, spelled_name
 from glenside.ir.operator import Field, Kind
 from glenside.ir.operators.spellings import SPELLINGS
 from glenside.ir.term import Term, postorder, weave
@@ -162,6 +162,8 @@ def _argument(field: Field, value: Any) -> str | list[str]:
         return f"(access-shape {_shape('shape', value[0])} {_shape('shape', value[1])})"
     if field.kind in (Kind.SHAPE, Kind.INTS):
         return _shape("shape" if field.kind is Kind.SHAPE else "list", value)
+    if field.kind is Kind.TEXT:
+        return quoted(value)
     return spelled_name(value.name) if field.kind is Kind.TENSOR else str(value)
 
 

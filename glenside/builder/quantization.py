@@ -1,0 +1,69 @@
+"""Numbers as narrow integers: a scale, and a zero point, the integer that stands for 0."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from glenside.builder.pointwise import add, cast, compute, divide, filled, multiply, subtract
+from glenside.ir.operator import require
+from glenside.ir.term import Term, build
+
+
+def saturated(x: Term, dtype: str) -> Term:
+    """Floats as integers, cut towards zero; what is below the lowest or above the highest ends there."""
+    lowest, highest = int(np.iinfo(dtype).min), int(np.iinfo(dtype).max)
+    bound = np.array(highest).astype(x.access.dtype)
+    if int(bound) > highest:  # no float32 is 2^31 - 1
+        bound = np.nextafter(bound, bound.dtype.type(0))
+    return cast(compute(f"(clip {lowest} {int(bound)})", x), dtype)
+
+
+def quantize(x: Term, scale: Term, zero: Term | None, dtype: str) -> Term:
+    """round(x / scale) + zero in an integer dtype, saturated; halves go to the even integer.
+
+    Scale and zero point broadcast to x.
+    """
+    return rounded(divide(x, scale), zero, dtype)
+
+
+def rounded(x: Term, zero: Term | None, dtype: str) -> Term:
+    """round(x) + zero in an integer dtype, saturated; halves go to the even integer."""
+    y = compute("round", x)
+    y = cast(y, "float32") if y.access.dtype == "float16" else y  # which does not hold all integers above 2048
+    return saturated(y if zero is None else add(y, cast(zero, y.access.dtype)), dtype)
+
+
+def dequantize(x: Term, scale: Term, zero: Term | None) -> Term:
+    """(x - zero) * scale in the dtype of the scale, which broadcasts to x, as the zero point does."""
+    wide = cast(x, "int32")
+    return multiply(cast(wide if zero is None else subtract(wide, cast(zero, "int32")), scale.access.dtype), scale)
+
+
+def as_int8(x: Term) -> Term:
+    """uint8 as int8, each number less 128: what it stands for is the same with a zero point that is less 128 too."""
+    require(x.access.dtype == "uint8", "as int8", "dtype uint8", x.access)
+    signed = cast(x, "int8")
+    return add(signed, filled(signed, -128))
+
+
+def without_zero_points(
+    product: Term,
+    zeros: tuple[Term | None, Term | None],
+    sums: tuple[Callable[[], Term], Callable[[], Term]],
+    depth: int,
+) -> Term:
+    """The product of (x - zx) and (w - zw) from that of x and w: subtract zw * sum(x) and zx * (sum(w) - depth * zw).
+
+    A zero point of None is 0. `sums` are those of each operand over the `depth` elements that meet in one result;
+    everything is int32, whose overflow wraps in both forms alike.
+    """
+    (zx, zw), (sum_x, sum_w) = zeros, sums
+    y = product if zw is None else subtract(product, multiply(zw, sum_x()))
+    if zx is None:
+        return y
+    total = sum_w()
+    if zw is not None:
+        total = subtract(total, multiply(zw, build("full", (), depth, "int32")))
+    return subtract(y, multiply(zx, total))

@@ -1,0 +1,1 @@
+"""Programs for other tools: ONNX, which any runtime executes, and JSON."""

@@ -1,0 +1,326 @@
+"""Programs as JSON, for tools that read no S-expressions; nothing is lost on the way there and back.
+
+    {"format": "glenside-program", "version": 1, "name": "net",
+     "tensors": [{"name": "x", "shape": [2, 3], "dtype": "float32", "constant": false}],
+     "nodes": [{"operator": "access-tensor", "attributes": {"tensor": "x"}, "children": [],
+                "type": {"shape": [], "item": [2, 3], "dtype": "float32"}},
+               {"operator": "access", "attributes": {"split": 1}, "children": [0],
+                "type": {"shape": [2], "item": [3], "dtype": "float32"}}],
+     "result": 1, "layers": {}, "labels": {}, "names": {}, "values": []}
+
+A child, a result and a name refer to a node by its position; nodes come after their children. `values` are the names of
+the constants whose arrays stand in an .npz file beside. A reader may leave out `type`, `layers`, `labels`, `names` and
+`values`; a type that stands there is checked.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, NoReturn
+
+from glenside.ir.errors import BadInput, TypeMismatch
+from glenside.ir.files import PathLike, dump_arrays, read_arrays, read_text, replacing
+from glenside.ir.names import shortened, spelled_name
+from glenside.ir.operand import Array
+from glenside.ir.operator import OPERATORS, Field, Kind, Operator
+from glenside.ir.program import Program
+from glenside.ir.term import Term, postorder, weave
+from glenside.ir.text.building import make_term
+from glenside.ir.types import Dims, Tensor, TupleType, Type
+
+FORMAT, VERSION = "glenside-program", 1
+
+_CHILDREN = (Kind.TERM, Kind.TERMS)
+
+
+def program_json(program: Program) -> dict[str, Any]:
+    """The program as what JSON can hold, as the module says; the values of constants are not in it."""
+    nodes = [*postorder(program.term, *program.layers.values(), *program.names.values())]
+    places = {node: place for place, node in enumerate(nodes)}
+    return {
+        "format": FORMAT,
+        "version": VERSION,
+        "name": program.name,
+        "tensors": [
+            {"name": t.name, "shape": [*t.dims], "dtype": t.dtype, "constant": t.constant}
+            for t in program.tensors.values()
+        ],
+        "nodes": [_node_json(node, places) for node in nodes],
+        "result": places[program.term],
+        "layers": {name: places[node] for name, node in program.layers.items()},
+        "labels": dict(program.labels),
+        "names": {name: places[node] for name, node in program.names.items()},
+        "values": [*program.constants],
+    }
+
+
+def _node_json(node: Term, places: Mapping[Term, int]) -> dict[str, Any]:
+    fields = [field for field in node.operator.fields if field.kind not in _CHILDREN]
+    placeholders = [None] * len(node.children)
+    values = [v for v in weave(node.operator, placeholders, node.attributes) if v is not None]
+    attributes = {field.name: _attribute_json(value) for field, value in zip(fields, values, strict=True)}
+    children = [places[child] for child in node.children]
+    return {
+        "operator": node.operator.name,
+        "attributes": attributes,
+        "children": children,
+        "type": _type_json(node.type),
+    }
+
+
+def _attribute_json(value: Any) -> Any:
+    if isinstance(value, Tensor):
+        return value.name
+    if isinstance(value, Dims):
+        return [*value]
+    return {"shape": [*value[0]], "item": [*value[1]]} if isinstance(value, tuple) else value
+
+
+def _type_json(type: Type) -> dict[str, Any]:
+    if isinstance(type, TupleType):
+        return {"tuple": len(type.items)}  # the items are the children's types: types in types could be deep
+    return {"shape": [*type.shape], "item": [*type.item], "dtype": type.dtype}
+
+
+def save_json(program: Program, path: PathLike) -> None:
+    """Write the program, one node a line, and beside it, as .npz, the values of constants: both or neither."""
+    document = program_json(program)
+    with ExitStack() as files:
+        if program.constants:
+            dump_arrays(files.enter_context(replacing(Path(path).with_suffix(".npz"))), program.constants)
+        files.enter_context(replacing(path)).write(_text(document).encode())
+
+
+def _text(document: Mapping[str, Any]) -> str:
+    """One line for each entry, and one for each element of its lists."""
+    lines = []
+    for key, value in document.items():
+        if isinstance(value, list) and value:
+            value = "[\n    " + ",\n    ".join(map(json.dumps, value)) + "\n  ]"
+        else:
+            value = json.dumps(value)
+        lines.append(f"  {json.dumps(key)}: {value}")
+    return "{\n" + ",\n".join(lines) + "\n}\n"
+
+
+def load_json(path: PathLike, weights: PathLike | None = None) -> Program:
+    """The program of a JSON file, with the values that it names from an .npz file: the one beside it unless given.
+
+    Raises BadInput, which names the place in the file.
+    """
+    text = read_text(path)
+    try:
+        document = json.loads(text, object_pairs_hook=_object)
+        named = _values(document)
+    except json.JSONDecodeError as error:
+        raise BadInput(f"{path}:{error.lineno}:{error.colno}: a program requires JSON, got {error.msg}") from None
+    except (ValueError, RecursionError):
+        raise BadInput(f"{path} requires JSON of a program, got lists that are too deep or a number too long") from None
+    except BadInput as error:
+        raise BadInput(f"{path}: {error.message}") from None
+    arrays: dict[str, Array] = {}
+    if weights is not None or named:
+        beside = weights if weights is not None else Path(path).with_suffix(".npz")
+        arrays = read_arrays(beside)
+        missing = [name for name in named if name not in arrays]
+        if missing:
+            raise BadInput(f"{beside} requires the constant {spelled_name(missing[0])}, which {path} names, got none")
+    try:
+        return program_of_json(document, arrays)
+    except BadInput as error:
+        raise BadInput(f"{path}: {error.message}") from None
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in found:
+            raise BadInput(f"an object requires different names, got {json.dumps(name)} twice")
+        found[name] = value
+    return found
+
+
+def program_of_json(document: Any, constants: Mapping[str, Array] | None = None) -> Program:
+    """The inverse of `program_json`, with values for constants. Raises BadInput, which names the place."""
+    _values(document)
+    program = _Reader(document).program()
+    return program.with_constants(constants) if constants else program
+
+
+def _values(document: Any) -> list[str]:
+    """The names of constants that have values; the document is one of a program of ours."""
+    if not isinstance(document, dict) or document.get("format") != FORMAT:
+        raise BadInput(f'a program requires an object with "format": "{FORMAT}", got {_brief(document)}')
+    if document.get("version") != VERSION:
+        raise BadInput(f"a program requires version {VERSION} of the format, got {_brief(document.get('version'))}")
+    names = document.get("values", [])
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise BadInput(f"values requires a list of names, got {_brief(names)}")
+    return names
+
+
+def _is_integer(value: Any) -> bool:
+    return type(value) is int and -(2**63) <= value < 2**63
+
+
+def _is_sizes(value: Any) -> bool:
+    return isinstance(value, list) and all(map(_is_integer, value))
+
+
+def _is_access_shape(value: Any) -> bool:
+    return isinstance(value, dict) and value.keys() == {"shape", "item"} and all(map(_is_sizes, value.values()))
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+# What an attribute of a kind must be, and how to tell.
+_KINDS: dict[Kind, tuple[str, Callable[[Any], bool]]] = {
+    Kind.INT: ("an integer", _is_integer),
+    Kind.INTS: ("a list of integers", _is_sizes),
+    Kind.SHAPE: ("a list of integers", _is_sizes),
+    Kind.ACCESS_SHAPE: ('an object of two lists of integers, "shape" and "item"', _is_access_shape),
+    Kind.KEYWORD: ("a string", _is_text),
+    Kind.NUMBER: ("a number as a string", _is_text),
+    Kind.DTYPE: ("the name of a dtype", _is_text),
+    Kind.COMPUTE: ("a compute type as a string", _is_text),
+    Kind.TEXT: ("a string", _is_text),
+    Kind.TENSOR: ("the name of a tensor", _is_text),
+}
+
+
+def _refuse(place: str, need: str, got: Any) -> NoReturn:
+    raise BadInput(f"{place} requires {need}, got {_brief(got)}")
+
+
+def _brief(value: Any) -> str:
+    if isinstance(value, dict | list):
+        return "an object" if isinstance(value, dict) else f"a list of {len(value)}"
+    return shortened(json.dumps(value))
+
+
+class _Reader:
+    """Reads one document; nodes are checked one after the other, so that a bad one is told by its position."""
+
+    def __init__(self, document: Mapping[str, Any]) -> None:
+        self.document = document
+        self.tensors: dict[str, Tensor] = {}
+        self.nodes: list[Term] = []
+
+    def program(self) -> Program:
+        for place, entry in enumerate(self._list("tensors")):
+            tensor = self._tensor(f"tensor {place}", entry)
+            if tensor.name in self.tensors:
+                _refuse(f"tensor {place}", "a name that no other has", tensor.name)
+            self.tensors[tensor.name] = tensor
+        for place, entry in enumerate(self._list("nodes")):
+            self.nodes.append(self._node(f"node {place}", entry))
+        name = self.document.get("name")
+        if not isinstance(name, str):
+            _refuse("name", "a string", name)
+        labels = self._object("labels")
+        for layer, label in labels.items():
+            if not isinstance(label, str):
+                _refuse(f"the label of {spelled_name(layer)}", "a string", label)
+        result = self._reference("result", self.document.get("result"))
+        return Program(result, name, self._references("layers"), labels, {}, self._references("names"))
+
+    def _list(self, key: str) -> list[Any]:
+        value = self.document.get(key)
+        if not isinstance(value, list):
+            _refuse(key, "a list", value)
+        return value
+
+    def _object(self, key: str) -> dict[str, Any]:
+        value = self.document.get(key, {})
+        if not isinstance(value, dict):
+            _refuse(key, "an object", value)
+        return value
+
+    def _references(self, key: str) -> dict[str, Term]:
+        return {
+            name: self._reference(f"{key}: {spelled_name(name)}", value) for name, value in self._object(key).items()
+        }
+
+    def _reference(self, place: str, value: Any) -> Term:
+        if not _is_integer(value) or not 0 <= value < len(self.nodes):
+            _refuse(place, f"the position of one of the {len(self.nodes)} nodes before it", value)
+        node: Term = self.nodes[value]
+        return node
+
+    def _tensor(self, place: str, entry: Any) -> Tensor:
+        self._keys(place, entry, {"name", "shape", "dtype", "constant"}, set())
+        if not isinstance(entry["name"], str):
+            _refuse(f"the name of {place}", "a string", entry["name"])
+        place = f"tensor {spelled_name(entry['name'])}"
+        if not _is_sizes(entry["shape"]):
+            _refuse(f"the shape of {place}", "a list of integers", entry["shape"])
+        if not isinstance(entry["dtype"], str):
+            _refuse(f"the dtype of {place}", "a string", entry["dtype"])
+        if not isinstance(entry["constant"], bool):
+            _refuse(f"constant of {place}", "true or false", entry["constant"])
+        return Tensor(entry["name"], Dims(entry["shape"]), entry["dtype"], entry["constant"])
+
+    def _keys(self, place: str, entry: Any, required: set[str], optional: set[str]) -> None:
+        keys = ", ".join(sorted(required))
+        if not isinstance(entry, dict):
+            _refuse(place, f"an object of {keys}", entry)
+        for key in sorted(required - entry.keys()):
+            _refuse(place, f"an object of {keys}", f"none of {key}")
+        for key in entry:
+            if key not in required and key not in optional:
+                _refuse(place, f"an object of {keys}", key)
+
+    def _node(self, place: str, entry: Any) -> Term:
+        self._keys(place, entry, {"operator", "attributes", "children"}, {"type"})
+        name = entry["operator"]
+        if not isinstance(name, str) or name not in OPERATORS:
+            _refuse(f"the operator of {place}", "the name of an operator", name)
+        place, operator = f"{place} ({name})", OPERATORS[name]
+        if not isinstance(entry["children"], list):
+            _refuse(f"children of {place}", "a list of positions", entry["children"])
+        children = [self._reference(f"child {i} of {place}", value) for i, value in enumerate(entry["children"])]
+        arguments = self._arguments(place, operator, entry["attributes"], children)
+        try:
+            node = make_term(name, name, arguments)
+        except TypeMismatch as error:
+            raise BadInput(f"{place}: {error.message}") from None
+        if "type" in entry and entry["type"] != _type_json(node.type):
+            raise BadInput(f"{place} is of type {node.type}, which is not the type that stands there")
+        return node
+
+    def _arguments(self, place: str, operator: Operator, attributes: Any, children: Sequence[Term]) -> list[Any]:
+        """Children and attributes in the order of the fields."""
+        names = {field.name for field in operator.fields if field.kind not in _CHILDREN}
+        if not isinstance(attributes, dict) or attributes.keys() != names:
+            wanted = ", ".join(field.name for field in operator.fields if field.name in names)
+            got = ", ".join(map(str, attributes)) if isinstance(attributes, dict) else attributes
+            _refuse(place, f"the attributes {wanted or '(none)'}", got)
+        variadic = any(field.kind is Kind.TERMS for field in operator.fields)
+        count = sum(field.kind is Kind.TERM for field in operator.fields)
+        if len(children) != count and not (variadic and len(children) > count):
+            _refuse(place, f"{count} children", len(children))
+        rest = iter(children)
+        arguments: list[Any] = []
+        for field in operator.fields:
+            if field.kind is Kind.TERM:
+                arguments.append(next(rest))
+            elif field.kind is not Kind.TERMS:
+                arguments.append(self._attribute(f"{field.name} of {place}", field, attributes[field.name]))
+        return [*arguments, *rest]
+
+    def _attribute(self, place: str, field: Field, value: Any) -> Any:
+        need, fits = _KINDS[field.kind]
+        if not fits(value):
+            _refuse(place, need, value)
+        if field.kind is Kind.ACCESS_SHAPE:
+            return Dims(value["shape"]), Dims(value["item"])
+        if field.kind is Kind.TENSOR:
+            if value not in self.tensors:
+                _refuse(place, "the name of a tensor that the file declares", value)
+            return self.tensors[value]
+        return value

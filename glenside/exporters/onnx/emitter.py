@@ -1,0 +1,313 @@
+"""The steps in which exports of operators are written: each makes nodes, or finds that none is needed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import reduce
+from typing import Any
+
+import numpy as np
+
+from glenside.exporters.onnx.graph import Graph, Value
+from glenside.exporters.onnx.kernels import carrier
+from glenside.ir.native import Native
+from glenside.ir.operand import Array
+from glenside.ir.rational import exact
+from glenside.ir.rearrangement import Rearrangement, of_transpose
+from glenside.ir.types import Dims
+
+_INT64_MIN = -(2**63)
+
+
+@dataclass(frozen=True, slots=True)
+class Padding:
+    """What a Pad node does: elements before and after on each axis of its source, all of one value."""
+
+    source: Value
+    before: tuple[int, ...]
+    after: tuple[int, ...]
+    fill: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Windows:
+    """What windows are of: a source with `split` leading axes that have none; one entry for each other axis."""
+
+    source: Value
+    split: int
+    window: Dims
+    strides: Dims
+    dilations: Dims
+    counts: Dims
+
+
+@dataclass
+class Function:
+    """A local function of the model: its nodes over the named inputs."""
+
+    name: str
+    inputs: tuple[str, ...]
+    attributes: tuple[str, ...]
+    graph: Graph
+    output: Value
+    doc: str
+
+
+@dataclass
+class Emitter:
+    """Makes the nodes of one graph.
+
+    constants  the values of the program's constants
+    versions   (domain, operator, version) of nodes that are to mean what they do in that version
+    """
+
+    graph: Graph
+    functions: dict[str, Function] = field(default_factory=dict)
+    constants: Mapping[str, Array] = field(default_factory=dict)
+    versions: set[tuple[str, str, int]] = field(default_factory=set)
+    windowed: dict[str, Windows] = field(default_factory=dict)
+
+    # Constants
+
+    def number(self, value: str | int, dtype: str, rank: int = 0) -> Value:
+        """One exact number, with `rank` axes of size 1."""
+        known = exact(str(value))
+        assert known is not None, "numbers are checked when a term is built"
+        return self.graph.constant(Native().constant(known, dtype).reshape((1,) * rank))
+
+    def lowest(self, dtype: str) -> Value:
+        """What a maximum ignores."""
+        return self.graph.constant(Native().lowest(dtype))
+
+    def integers(self, values: Any) -> Value:
+        """An int64 constant of any rank: sizes, axes, positions."""
+        return self.graph.constant(np.asarray(values, np.int64))
+
+    def counting(self, n: int) -> Value:
+        """The numbers from 0 to n - 1, int64."""
+        return self.graph.node("Range", [self.integers(i) for i in (0, n, 1)], (n,), "int64")
+
+    def full(self, dims: Sequence[int], value: str | int, dtype: str) -> Value:
+        """One number everywhere; an array without elements is a constant."""
+        if 0 in dims:
+            return self.graph.constant(np.zeros(tuple(dims), dtype))
+        return self.expand(self.number(value, dtype, len(dims)), dims)
+
+    def known(self, x: Value) -> Array | None:
+        """The value of a constant, or of one that was cast or seen under other dims."""
+        node = self.graph.producers.get(x.name)
+        if node is not None and node.op in ("Cast", "Reshape") and not node.domain:
+            inner = self.known(node.inputs[0])
+            return None if inner is None else inner.astype(x.dtype).reshape(x.dims)
+        return self.graph.arrays.get(x.name, self.constants.get(x.name))
+
+    # Nodes that compute
+
+    def run(
+        self,
+        op: str,
+        inputs: Sequence[Value],
+        dims: Sequence[int],
+        dtype: str | None = None,
+        attributes: Mapping[str, Any] | None = None,
+        *,
+        extra: Sequence[Value] = (),
+        main: bool = False,
+    ) -> Value:
+        """A node on operands of one dtype, computed in a dtype that runtimes have; `extra` inputs stay as they are.
+
+        The result has the dtype of the operands, or the one given: then it is the node's own, such as bool.
+        """
+        own = inputs[0].dtype
+        wide = _carrier(op, own)
+        operands = [*(self.cast(x, wide) for x in inputs), *extra]
+        result = self.graph.node(op, operands, dims, dtype or wide, attributes, main=main)
+        return result if dtype else self.cast(result, own)
+
+    def elementwise(
+        self,
+        op: str,
+        *operands: Value,
+        dtype: str | None = None,
+        attributes: Mapping[str, Any] | None = None,
+        main: bool = True,
+    ) -> Value:
+        """An operator of several operands that broadcast; an operand that was expanded for it need not be."""
+        if op in ("Min", "Max") and carrier(op, operands[0].dtype) is None:
+            a, b = operands
+            return self.where(self.elementwise("Less" if op == "Min" else "Greater", a, b, dtype="bool"), a, b)
+        dims = np.broadcast_shapes(*(x.dims for x in operands))
+        short = [self.unexpanded(x) for x in operands]
+        if np.broadcast_shapes(*(x.dims for x in short)) != dims:
+            short[0] = operands[0]
+        if np.broadcast_shapes(*(x.dims for x in short)) != dims:
+            short = list(operands)
+        return self.run(op, short, dims, dtype, attributes, main=main)
+
+    def where(self, condition: Value, then: Value, otherwise: Value) -> Value:
+        """`then` where the condition holds."""
+        own, wide = then.dtype, _carrier("Where", then.dtype)
+        operands = [condition, self.cast(then, wide), self.cast(otherwise, wide)]
+        dims = np.broadcast_shapes(*(x.dims for x in operands))
+        return self.cast(self.graph.node("Where", operands, dims, wide, main=True), own)
+
+    def cast(self, x: Value, dtype: str) -> Value:
+        """The same values in another dtype."""
+        if x.dtype == dtype:
+            return x
+        return self.graph.node("Cast", [x], x.dims, dtype, {"to": dtype})
+
+    def ordered(self, x: Value) -> Value:
+        """Numbers that stand in the same order as those of x, in a dtype in which runtimes sort."""
+        wide = self.cast(x, _carrier("TopK", x.dtype))
+        if x.dtype != "uint64":
+            return wide
+        return self.elementwise("Add", wide, self.number(_INT64_MIN, "int64", x.rank), main=False)
+
+    def extreme(self, op: str, x: Value, split: int) -> Value:
+        """The least or the largest, by Min or Max, over all axes from `split` on: of size 1 in the result."""
+        flat = self.view(x, x.dims.take(split).append([x.dims.drop(split).product()]))
+        return self.tree(op, flat, split)
+
+    def chain(self, op: str, operands: Iterable[Value]) -> Value:
+        """The operands folded left to right."""
+        return reduce(lambda a, b: self.elementwise(op, a, b), operands)
+
+    def tree(self, op: str, x: Value, axis: int) -> Value:
+        """An axis folded by an associative operator, halves on halves; it keeps size 1."""
+        while x.dims[axis] > 1:
+            half = x.dims[axis] // 2
+            folded = self.elementwise(op, self.slice(x, axis, 0, half), self.slice(x, axis, half, 2 * half))
+            odd = self.slice(x, axis, 2 * half, x.dims[axis])
+            x = self.concat([folded, odd], axis) if odd.dims[axis] else folded
+        return x
+
+    # Nodes that move
+
+    def view(self, x: Value, dims: Sequence[int]) -> Value:
+        """The same elements in row-major order under other dims."""
+        reshaped = self.graph.producer(x, "Reshape")
+        x = reshaped.inputs[0] if reshaped else x
+        if x.dims == tuple(dims):
+            return x
+        if x.name in self.graph.arrays:
+            return self.graph.constant(self.graph.arrays[x.name].reshape(tuple(dims)))
+        return self.graph.node("Reshape", [x, self.integers(dims)], dims, x.dtype)
+
+    def base(self, x: Value) -> Value:
+        """What a value is a view of."""
+        reshaped = self.graph.producer(x, "Reshape")
+        return reshaped.inputs[0] if reshaped else x
+
+    def transpose(self, x: Value, order: Sequence[int]) -> Value:
+        """Axis i of the result is axis order[i]."""
+        dims = x.dims.permute(order)
+        moved = [axis for axis in order if x.dims[axis] != 1]
+        if moved == sorted(moved):
+            return self.view(x, dims)
+        expanded = self.graph.producer(x, "Expand")
+        if expanded and expanded.inputs[0].rank == x.rank:
+            return self.expand(self.transpose(expanded.inputs[0], order), dims)
+        first = self.graph.producer(self.base(x), "Transpose")
+        if first:
+            source, inner = first.inputs[0], of_transpose(first.inputs[0].dims, first.attributes["perm"])
+            both = inner.then(of_transpose(x.dims, order))
+            if both:
+                return self.view(self._rearranged(source, both, dims), dims)
+        return self.graph.node("Transpose", [x], dims, x.dtype, {"perm": tuple(order)})
+
+    def _rearranged(self, x: Value, how: Rearrangement, dims: Dims) -> Value:
+        """One transpose, of x itself where its axes are the parts, else of as few as there are."""
+        if how.is_identity:
+            return x
+        own = how.cut_parts(_larger(x.dims))
+        plain = own if own and own.result == _larger(dims) else how
+        x = self.view(x, plain.parts)
+        return self.graph.node("Transpose", [x], plain.result, x.dtype, {"perm": plain.order})
+
+    def expand(self, x: Value, dims: Sequence[int]) -> Value:
+        """Axes of size 1 repeated to those dims."""
+        x = self.unexpanded(x)
+        if x.dims == tuple(dims):
+            return x
+        return self.graph.node("Expand", [x, self.integers(dims)], dims, x.dtype)
+
+    def unexpanded(self, x: Value) -> Value:
+        """What an expanded value of the same rank was before; broadcasting gives it back."""
+        expanded = self.graph.producer(x, "Expand")
+        return expanded.inputs[0] if expanded and expanded.inputs[0].rank == x.rank else x
+
+    def slice(self, x: Value, axis: int, start: int, stop: int, step: int = 1) -> Value:
+        """Elements start, start + step .. below stop of one axis."""
+        size = len(range(start, stop, step))
+        if not size:
+            return self.full(x.dims.set(axis, 0), 0, x.dtype)
+        if (start, size) == (0, x.dims[axis]):
+            return x
+        bounds = [self.integers([n]) for n in (start, stop, axis, step)]
+        return self.graph.node("Slice", [x, *(bounds[:3] if step == 1 else bounds)], x.dims.set(axis, size), x.dtype)
+
+    def flip(self, x: Value, axis: int) -> Value:
+        """One axis in reverse order."""
+        if x.dims[axis] == 1:
+            return x
+        bounds = [self.integers([n]) for n in (-1, _INT64_MIN, axis, -1)]
+        return self.graph.node("Slice", [x, *bounds], x.dims, x.dtype)
+
+    def concat(self, parts: Sequence[Value], axis: int) -> Value:
+        """The parts one after the other, less those without elements."""
+        kept = [part for part in parts if part.dims[axis]] or list(parts[:1])
+        if len(kept) == 1:
+            return kept[0]
+        dims = kept[0].dims.set(axis, sum(part.dims[axis] for part in kept))
+        return self.graph.node("Concat", kept, dims, kept[0].dtype, {"axis": axis})
+
+    def pad(self, x: Value, before: Sequence[int], after: Sequence[int], fill: Value) -> Value:
+        """Elements of one value, ()(), before and after on each axis. Pads of pads are one."""
+        value = self.graph.arrays[fill.name]
+        inner = self.padding(x)
+        if inner and np.array_equal(inner.fill, value):
+            before = [a + b for a, b in zip(inner.before, before, strict=True)]
+            after = [a + b for a, b in zip(inner.after, after, strict=True)]
+            x = inner.source
+        if not any(before) and not any(after):
+            return x
+        dims = [b + n + a for b, n, a in zip(before, x.dims, after, strict=True)]
+        if 0 in x.dims:
+            return self.expand(self.view(fill, (1,) * len(dims)), dims)
+        wide = _carrier("Pad", x.dtype)
+        inputs = [self.cast(x, wide), self.integers([*before, *after]), self.cast(fill, wide)]
+        note = Padding(x, tuple(before), tuple(after), value)
+        padded = self.graph.node("Pad", inputs, dims, wide, note=note)
+        return self.cast(padded, x.dtype)
+
+    def padding(self, x: Value) -> Padding | None:
+        """How a value was padded."""
+        padded = self.graph.producer(x, "Pad")
+        note = padded.note if padded else None
+        return note if isinstance(note, Padding) else None
+
+    def gather(self, x: Value, indices: Value, axis: int) -> Value:
+        """All axes of the indices, int32 or int64, in place of one axis."""
+        dims = x.dims.take(axis).append(indices.dims).append(x.dims.drop(axis + 1))
+        return self.graph.node("Gather", [x, indices], dims, x.dtype, {"axis": axis})
+
+    # Local functions
+
+    def call(self, function: Function, inputs: Sequence[Value], dims: Sequence[int], **attributes: Any) -> Value:
+        """A node that calls a local function of the domain "glenside"."""
+        self.functions.setdefault(function.name, function)
+        dtype = function.output.dtype
+        return self.graph.node(function.name, inputs, dims, dtype, attributes, main=True, domain="glenside")
+
+
+def _larger(dims: Dims) -> Dims:
+    """The sizes other than 1."""
+    return Dims(n for n in dims if n != 1)
+
+
+def _carrier(op: str, dtype: str) -> str:
+    wide = carrier(op, dtype)
+    assert wide is not None, f"{op} of {dtype} has a detour"
+    return wide

@@ -1,0 +1,111 @@
+"""A program as an ONNX model, term by term."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from glenside.exporters.onnx import operators as _operators  # noqa: F401 (fills the tables)
+from glenside.exporters.onnx.emitter import Emitter
+from glenside.exporters.onnx.graph import OPSET, Graph, Value
+from glenside.exporters.onnx.model import model_of
+from glenside.exporters.onnx.registry import OPERATOR_EXPORTS, Held, Operand, in_memory
+from glenside.ir.errors import BadInput
+from glenside.ir.names import spelled_name
+from glenside.ir.program import Program
+from glenside.ir.term import Term, postorder, weave
+from glenside.ir.types import AccessType
+
+if TYPE_CHECKING:
+    import onnx
+
+__all__ = ["OPSET", "emitted", "export_onnx"]
+
+# Under a layer's node, these only rearrange what computes it: the name belongs to that.
+_ARRANGING = frozenset(
+    "access access-shift-right access-rearrange access-reshape access-flatten access-insert-axis access-squeeze "
+    "access-transpose access-slice access-pad".split()
+)
+
+
+def export_onnx(program: Program) -> onnx.ModelProto:
+    """The program as a model of standard operators of ai.onnx with static shapes.
+
+    Inputs keep their names; a result is `output`, a tuple `output_0` and so on. Layers name the values that compute
+    them. Tile instructions are calls of local functions of the domain `glenside`, so that any runtime executes the
+    file. Black boxes are the nodes that they were. The opset is 18, or the lowest above it that has what the program
+    needs: 26 for the bits of floats, and for a black box the version in which it was imported. Equal programs give
+    equal bytes. What ONNX leaves open is up to the runtime: the extremes and the order of nan, and indices of a gather
+    that are out of range. Raises BadInput: a constant without a value, a name that ONNX cannot hold, a result of
+    nothing, black boxes of other files or of versions that do not go together, or no package onnx.
+    """
+    emit, outputs = emitted(program)
+    return model_of(program, emit, outputs)
+
+
+def emitted(program: Program) -> tuple[Emitter, dict[str, Value]]:
+    """The graph of a program, and its results by name. Raises BadInput."""
+    for name in program.tensors:
+        _check_name(name)
+    for name in program.constants_declared:
+        if name not in program.constants:
+            raise BadInput(f"an ONNX file requires the value of every constant, got none of {spelled_name(name)}")
+    emit = Emitter(Graph([*program.tensors]), constants=program.constants)
+    labels = _labels(program)
+    done: dict[Term, Held] = {}
+    for term in postorder(program.term):
+        emit.graph.label = labels.get(term, "")
+        emit.graph.doc = program.labels.get(emit.graph.label, "")
+        done[term] = _exported(emit, term, done)
+    emit.graph.label = emit.graph.doc = ""
+    return emit, _outputs(emit, done[program.term])
+
+
+def _exported(emit: Emitter, term: Term, done: Mapping[Term, Held]) -> Held:
+    if isinstance(term.type, AccessType) and not term.type.size and term.operator.name != "access-tensor":
+        return emit.full(term.type.dims, 0, term.type.dtype)
+    operands = [Operand(emit, child.type, done[child]) for child in term.children]
+    export = OPERATOR_EXPORTS[term.operator.name]
+    return export(emit, term.type, *weave(term.operator, operands, term.attributes))
+
+
+def _labels(program: Program) -> dict[Term, str]:
+    """The names of terms: those of layers first, each at what computes it."""
+    labels: dict[Term, str] = {}
+    for name, node in {**program.layers, **program.names}.items():
+        if name not in program.layers and name in program.tensors:
+            continue
+        while node.operator.name in _ARRANGING:
+            node = node.children[0]
+        if node.children and _spells(name):
+            labels.setdefault(node, name)
+    return labels
+
+
+def _outputs(emit: Emitter, result: Held) -> dict[str, Value]:
+    """Every array of the result: output, or output_0, output_1 .., and output_0_0 for a tuple in a tuple."""
+    found: dict[str, Value] = {}
+    stack: list[tuple[str, Held]] = [("output", result)]
+    while stack:
+        name, held = stack.pop()
+        if isinstance(held, tuple):
+            stack += reversed([(f"{name}_{i}", item) for i, item in enumerate(held)])
+        else:
+            value = in_memory(emit, held)
+            own = value.name in emit.graph.producers and value not in found.values()
+            found[emit.graph.name(name)] = value if own else emit.graph.copy(value)
+    if not found:
+        raise BadInput("an ONNX file requires a result of at least one array, got a tuple of none")
+    return found
+
+
+def _spells(name: str) -> bool:
+    try:
+        return bool(name.encode())
+    except UnicodeEncodeError:
+        return False
+
+
+def _check_name(name: str) -> None:
+    if not _spells(name):
+        raise BadInput(f"an ONNX file requires names of at least one Unicode character, got {spelled_name(name)}")

@@ -1,0 +1,160 @@
+"""From a graph to the message that ONNX files hold."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+import glenside
+from glenside.exporters.onnx.emitter import Emitter, Function
+from glenside.exporters.onnx.graph import Encoded, Graph, Node, Reference, Value
+from glenside.exporters.onnx.versions import opsets
+from glenside.ir.operand import Array
+from glenside.ir.program import Program
+from glenside.packages import import_onnx
+
+if TYPE_CHECKING:
+    import onnx
+
+# The first that has local functions.
+_IR_VERSION = 8
+
+# (message of a constant, its array): keeps the bytes, in the message or elsewhere.
+Store = Callable[[Any, Array], None]
+
+
+def inline(tensor: Any, array: Array) -> None:
+    """Put the bytes of a constant into its message."""
+    tensor.raw_data = little_endian(array).tobytes()
+
+
+def little_endian(array: Array) -> Array:
+    """The array as files hold it."""
+    return np.ascontiguousarray(array, array.dtype.newbyteorder("<"))
+
+
+def model_of(program: Program, emit: Emitter, outputs: Mapping[str, Value], store: Store = inline) -> onnx.ModelProto:
+    """The model of a graph whose results are known by name; `store` keeps the values of the program's constants."""
+    onnx = import_onnx()
+    name = program.name.encode(errors="replace").decode() or "program"
+    model = onnx.ModelProto(ir_version=_IR_VERSION, producer_name="glenside", producer_version=glenside.__version__)
+    model.doc_string = f"The program {name}, written by Glenside."
+    model.metadata_props.add(key="program", value=name)
+    model.graph.name = name
+    nodes = _joined(emit.graph.used([*outputs.values()]), outputs.values())
+    renamed = {value.name: output for output, value in outputs.items()}
+    for tensor in program.inputs.values():
+        _describe(model.graph.input.add(), Value(tensor.name, tensor.dims, tensor.dtype), onnx)
+    for output, value in outputs.items():
+        _describe(model.graph.output.add(), replace(value, name=output), onnx)
+    for node in nodes:
+        model.graph.node.append(_node(node, renamed, onnx))
+        for value in (emit.graph.typed.get(value.name, value) for value in node.outputs):
+            if value.dtype and value.name not in renamed:
+                _describe(model.graph.value_info.add(), value, onnx)
+    _add_constants(model.graph, emit.graph, program, nodes, store, onnx)
+    called = {node.op: emit.functions[node.op] for node in nodes if node.domain == "glenside"}
+    versions = opsets(emit.versions, nodes)
+    for function in called.values():
+        _fill_function(model.functions.add(), function, versions[""], onnx)
+    for domain, version in {**versions, **({"glenside": 1} if called else {})}.items():
+        model.opset_import.add(domain=domain, version=version)
+    return model
+
+
+def _joined(nodes: Sequence[Node], outputs: Iterable[Value]) -> list[Node]:
+    """The nodes, chains of concatenations along one axis as one each: a chain copies its first part again and again."""
+    uses = Counter(value.name for node in nodes for value in node.inputs)
+    uses.update(value.name for value in outputs)
+    joins = {node.output.name: node for node in nodes if node.op == "Concat"}
+
+    def inner(value: Value, axis: int) -> Node | None:
+        node = joins.get(value.name)
+        return node if node and uses[value.name] == 1 and node.attributes["axis"] == axis else None
+
+    gone = {v.name for node in joins.values() for v in node.inputs if inner(v, node.attributes["axis"])}
+    result = []
+    for node in nodes:
+        if node.output.name in gone:
+            continue
+        if node.output.name in joins:
+            parts: list[Value] = []
+            stack = [*reversed(node.inputs)]
+            while stack:
+                value = stack.pop()
+                joined = inner(value, node.attributes["axis"])
+                if joined:
+                    stack += reversed(joined.inputs)
+                else:
+                    parts.append(value)
+            node = replace(node, inputs=tuple(parts))
+        result.append(node)
+    return result
+
+
+def _node(node: Node, renamed: Mapping[str, str], onnx: Any) -> Any:
+    inputs, outputs = ([renamed.get(v.name, v.name) for v in values] for values in (node.inputs, node.outputs))
+    name = next(filter(None, (value.name for value in node.outputs)))
+    made = onnx.helper.make_node(node.op, inputs, outputs, name, domain=node.domain)
+    made.attribute.extend(_attribute(key, value, onnx) for key, value in sorted(node.attributes.items()))
+    if node.doc:
+        made.doc_string = node.doc
+    return made
+
+
+def _attribute(name: str, value: Any, onnx: Any) -> Any:
+    kinds = onnx.AttributeProto
+    if isinstance(value, Reference):
+        return kinds(name=name, ref_attr_name=value.name, type=kinds.INTS)
+    if isinstance(value, Encoded):
+        return kinds.FromString(value.message)
+    if name == "to":
+        value = _data_type(value, onnx)
+    return onnx.helper.make_attribute(name, value, attr_type=kinds.INTS if isinstance(value, tuple) else None)
+
+
+def _data_type(dtype: str, onnx: Any) -> int:
+    return int(onnx.helper.np_dtype_to_tensor_dtype(np.dtype(dtype)))
+
+
+def _describe(info: Any, value: Value, onnx: Any) -> None:
+    info.name = value.name
+    info.type.tensor_type.elem_type = _data_type(value.dtype, onnx)
+    shape = info.type.tensor_type.shape
+    shape.SetInParent()  # no axes are not an unknown number of axes
+    for size in value.dims:
+        shape.dim.add().dim_value = size
+
+
+def _add_constants(graph: Any, source: Graph, program: Program, nodes: Sequence[Node], store: Store, onnx: Any) -> None:
+    """Those that nodes read, in the order of their first use."""
+    for value in dict.fromkeys(value for node in nodes for value in node.inputs):
+        if value.name in source.arrays:
+            _fill_tensor(graph.initializer.add(), value, onnx, source.arrays[value.name], inline)
+        elif value.name in source.weights:
+            _fill_tensor(graph.initializer.add(), value, onnx, program.constants[value.name], store)
+
+
+def _fill_tensor(tensor: Any, value: Value, onnx: Any, array: Array, store: Store) -> None:
+    tensor.name, tensor.data_type = value.name, _data_type(value.dtype, onnx)
+    tensor.dims.extend(value.dims)
+    store(tensor, array)
+
+
+def _fill_function(proto: Any, function: Function, version: int, onnx: Any) -> None:
+    proto.name, proto.domain, proto.doc_string = function.name, "glenside", function.doc
+    proto.input.extend(function.inputs)
+    proto.output.append("result")
+    proto.attribute.extend(function.attributes)
+    proto.opset_import.add(domain="", version=version)
+    nodes = function.graph.used([function.output])
+    for value in dict.fromkeys(value for node in nodes for value in node.inputs):
+        if value.name in function.graph.arrays:
+            constant = proto.node.add(op_type="Constant", name=value.name, output=[value.name])
+            attribute = constant.attribute.add(name="value", type=onnx.AttributeProto.TENSOR)
+            _fill_tensor(attribute.t, value, onnx, function.graph.arrays[value.name], inline)
+    proto.node.extend(_node(node, {function.output.name: "result"}, onnx) for node in nodes)

@@ -1,0 +1,36 @@
+"""Black boxes: the nodes that they were imported from, again."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from glenside.exporters.onnx.emitter import Emitter
+from glenside.exporters.onnx.graph import ABSENT, Encoded, Value
+from glenside.exporters.onnx.registry import Operand, exports
+from glenside.ir.errors import BadInput
+from glenside.ir.names import shortened
+from glenside.ir.operators.opaque import name_of
+from glenside.ir.types import AccessType, Dims
+
+
+@exports("opaque")
+def _opaque(emit: Emitter, result: AccessType, key: str, _: tuple[Dims, Dims], __: str, *operands: Operand) -> Value:
+    """One node for all of its outputs, of which the key says one. Raises BadInput for a key that is none of ONNX's."""
+    from glenside.importers.onnx.opaque import read_key
+
+    try:
+        box = read_key(key)
+    except BadInput:
+        name = shortened(name_of(key))
+        raise BadInput(f"an ONNX file requires black boxes that were imported from ONNX, got {name}") from None
+    node, rest = box.node, iter(operands)
+    inputs = [next(rest).value if name else ABSENT for name in node.input]
+    outputs = [(Dims(), "") if name else None for name in node.output]
+    attributes = {a.name: Encoded(a.SerializeToString(deterministic=True)) for a in node.attribute}
+    emit.versions.add((node.domain, node.op_type, box.version))
+    made = emit.graph.several(
+        node.op_type, inputs, outputs, attributes, domain=node.domain, main=True, which=f"{node.name} {box.version}"
+    )
+    value = replace(made[box.output], dims=result.dims, dtype=result.dtype)
+    emit.graph.typed[value.name] = value
+    return value

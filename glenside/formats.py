@@ -1,0 +1,90 @@
+"""Files of programs by their ending: .onnx, .json, and .glenside, the text, which is also what any other one holds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from glenside.ir import files
+from glenside.ir.errors import BadInput
+from glenside.ir.files import PathLike
+from glenside.ir.program import Program
+
+ENDINGS = (".glenside", ".onnx", ".json")
+"""Of files that hold programs for certain."""
+
+
+def ending(path: PathLike) -> str:
+    """The ending of a path in lower case, with its dot."""
+    return Path(path).suffix.lower()
+
+
+def load(
+    path: PathLike,
+    shapes: Mapping[str, Sequence[int]] | None = None,
+    weights: PathLike | None = None,
+    dtypes: Mapping[str, str] | None = None,
+    *,
+    dims: Mapping[str, int] | None = None,
+    allow_opaque: bool = False,
+) -> Program:
+    """The program of a file.
+
+    shapes        of tensors that a text does not declare, or of inputs of an ONNX file that leaves them open
+    weights       an .npz file with values of constants; those that an ONNX file has come after these
+    dtypes        of tensors that a text does not declare
+    dims          of an ONNX file: name of a dimension, such as batch -> its size
+    allow_opaque  whether operators of an ONNX file that have no meaning here are kept as black boxes
+
+    Several outputs of an ONNX file are a tuple. Raises GlensideError.
+    """
+    kind = ending(path)
+    if (dims or allow_opaque) and kind != ".onnx":
+        raise BadInput(f"sizes of named dimensions and black boxes are for .onnx files, got {path}")
+    if kind == ".onnx":
+        return _load_onnx(path, shapes, weights, dims, allow_opaque)
+    if kind == ".json":
+        from glenside.exporters.json import load_json
+
+        if shapes:
+            raise BadInput(f"shapes are for .glenside and .onnx files; {path} has its own")
+        return load_json(path, weights)
+    return files.load(path, shapes, weights, dtypes)
+
+
+def _load_onnx(
+    path: PathLike,
+    shapes: Mapping[str, Sequence[int]] | None,
+    weights: PathLike | None,
+    dims: Mapping[str, int] | None,
+    allow_opaque: bool,
+) -> Program:
+    from glenside.importers.onnx import load_onnx
+
+    program = load_onnx(path, dims=dims, shapes=shapes, allow_opaque=allow_opaque)
+    if weights is not None:
+        try:
+            program = program.with_constants(files.read_arrays(weights))
+        except BadInput as error:
+            raise BadInput(f"{weights}: {error.message}") from None
+    return replace(program, name=Path(path).stem)
+
+
+def save(program: Program, path: PathLike) -> None:
+    """Write a program and the values of its constants, in the format that the ending names: whole or not at all.
+
+    The text and JSON keep values in an .npz file beside them; ONNX needs the value of every constant, and keeps them in
+    the file up to its limit of 2 GiB, beyond that in PATH.data beside it. Raises BadInput.
+    """
+    kind = ending(path)
+    if kind == ".onnx":
+        from glenside.exporters.onnx import save_onnx
+
+        save_onnx(program, path)
+    elif kind == ".json":
+        from glenside.exporters.json import save_json
+
+        save_json(program, path)
+    else:
+        files.save(program, path)

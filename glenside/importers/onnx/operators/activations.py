@@ -1,0 +1,203 @@
+"""Activations, dropout, and what makes shares of scores."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from glenside.builder import pointwise
+from glenside.builder.layout import reshape, split_at, transpose, untransposed
+from glenside.builder.pointwise import add, compare, compute, divide, filled, multiply, relu, select, subtract
+from glenside.importers.onnx.node import Node
+from glenside.importers.onnx.registry import onnx_operator
+from glenside.ir.errors import BadInput
+from glenside.ir.rational import exact, represents
+from glenside.ir.term import Term, build
+
+NAMED = {"Relu": "relu", "Sigmoid": "sigmoid"}
+
+
+def number(node: Node, name: str, standard: float, x: Term) -> Term:
+    """An attribute in the dims and the dtype of x; ONNX keeps it in float32."""
+    value = np.float32(node.number(name, standard)).astype(x.access.dtype)
+    return node.scope.filled(x.access.dims, value)
+
+
+@onnx_operator(*NAMED)
+def named(node: Node) -> Term:
+    return compute(NAMED[node.op_type], node.term(0))
+
+
+@onnx_operator("LeakyRelu")
+def leaky_relu(node: Node) -> Term:
+    x, slope = node.term(0), np.float32(node.number("alpha", 0.01))
+    text = str(slope) if x.access.dtype == "float32" else repr(slope.item())
+    return compute(f"(leaky-relu {text})", x)
+
+
+@onnx_operator("PRelu")
+def prelu(node: Node) -> Term:
+    x, slope = node.term(0), node.term(1)
+    if node.version < 7 and slope.access.size > 1:  # one for each channel
+        slope = reshape(slope, (*slope.access.dims, *(1,) * (x.access.rank - 2)))
+    return select(compare("lt", x, filled(x, 0)), multiply(x, slope), x)
+
+
+def _scaled_exp(x: Term, alpha: Term) -> Term:
+    """alpha * (exp(x) - 1)."""
+    return multiply(alpha, subtract(compute("exp", x), filled(x, 1)))
+
+
+@onnx_operator("Elu")
+def elu(node: Node) -> Term:
+    x = node.term(0)
+    return select(compare("lt", x, filled(x, 0)), _scaled_exp(x, number(node, "alpha", 1.0, x)), x)
+
+
+@onnx_operator("Selu")
+def selu(node: Node) -> Term:
+    x = node.term(0)
+    old = node.version < 6
+    alpha = number(node, "alpha", 1.6732 if old else 1.67326319217681884765625, x)
+    gamma = number(node, "gamma", 1.0507 if old else 1.05070102214813232421875, x)
+    return multiply(gamma, select(compare("le", x, filled(x, 0)), _scaled_exp(x, alpha), x))
+
+
+@onnx_operator("Celu")
+def celu(node: Node) -> Term:
+    x = node.term(0)
+    alpha = number(node, "alpha", 1.0, x)
+    below = pointwise.combine("minimum", _scaled_exp(divide(x, alpha), alpha), filled(x, 0))
+    return add(relu(x), below)
+
+
+@onnx_operator("Gelu")
+def gelu(node: Node) -> Term:
+    x = node.term(0)
+    if node.text("approximate", "none", "none", "tanh") == "none":
+        return pointwise.gelu(x)
+    cubic = multiply(filled(x, "0.044715"), multiply(x, multiply(x, x)))
+    inner = multiply(filled(x, repr(float(np.sqrt(2 / np.pi)))), add(x, cubic))
+    return multiply(multiply(filled(x, "0.5"), x), add(compute("tanh", inner), filled(x, 1)))
+
+
+@onnx_operator("HardSigmoid")
+def hard_sigmoid(node: Node) -> Term:
+    x = node.term(0)
+    line = add(multiply(number(node, "alpha", 0.2, x), x), number(node, "beta", 0.5, x))
+    return compute("(clip 0 1)", line)
+
+
+@onnx_operator("HardSwish")
+def hard_swish(node: Node) -> Term:
+    return pointwise.hard_swish(node.term(0))
+
+
+def _softplus(x: Term) -> Term:
+    """log(1 + exp(x)) = max(x, 0) + log(1 + e) with e = exp(-|x|), where log(1 + e) = 2 atanh(e / (e + 2)) keeps its
+    digits for small e, and nothing overflows."""
+    e = compute("exp", compute("negative", compute("abs", x)))
+    half = compute("atanh", divide(e, add(e, filled(x, 2))))
+    return add(relu(x), multiply(filled(x, 2), half))
+
+
+@onnx_operator("Softplus")
+def softplus(node: Node) -> Term:
+    return _softplus(node.term(0))
+
+
+@onnx_operator("Mish")
+def mish(node: Node) -> Term:
+    x = node.term(0)
+    return multiply(x, compute("tanh", _softplus(x)))
+
+
+@onnx_operator("Softsign")
+def softsign(node: Node) -> Term:
+    x = node.term(0)
+    return divide(x, add(filled(x, 1), compute("abs", x)))
+
+
+@onnx_operator("Swish")
+def swish(node: Node) -> Term:
+    x = node.term(0)
+    scaled = x if node.number("alpha", 1.0) == 1 else multiply(number(node, "alpha", 1.0, x), x)
+    return multiply(x, compute("sigmoid", scaled))
+
+
+@onnx_operator("ThresholdedRelu")
+def thresholded_relu(node: Node) -> Term:
+    x = node.term(0)
+    return select(compare("gt", x, number(node, "alpha", 1.0, x)), x, filled(x, 0))
+
+
+@onnx_operator("Shrink")
+def shrink(node: Node) -> Term:
+    x = node.term(0)
+    limit, bias = number(node, "lambd", 0.5, x), number(node, "bias", 0.0, x)
+    inner = select(compare("gt", x, limit), subtract(x, bias), filled(x, 0))
+    if x.access.dtype.startswith("u"):  # nothing is below 0
+        return inner
+    return select(compare("lt", x, compute("negative", limit)), add(x, bias), inner)
+
+
+@onnx_operator("Clip")
+def clip(node: Node) -> Term:
+    """min(max(x, lo), hi), as one compute type when both limits are known numbers in order."""
+    x = node.term(0)
+    lo, hi = _limits(node, x)
+    texts = [None if limit is None else _text(node, limit) for limit in (lo, hi)]
+    low, high = (None if text is None else exact(text) for text in texts)
+    if low is not None and high is not None and low <= high:
+        return compute(f"(clip {texts[0]} {texts[1]})", x)
+    if low == 0 and hi is None and x.access.dtype != "bool":
+        return relu(x)
+    if lo is not None:
+        x = pointwise.combine("maximum", x, lo)
+    return x if hi is None else pointwise.combine("minimum", x, hi)
+
+
+def _limits(node: Node, x: Term) -> list[Term | None]:
+    if node.version < 11:
+        return [number(node, name, 0.0, x) if name in node.attributes else None for name in ("min", "max")]
+    limits = [node.optional(1), node.optional(2)]
+    for i, limit in enumerate(limits, 1):
+        if limit is not None and limit.access.size != 1:
+            raise BadInput(f"input {i} requires one number, got {limit.access}")
+    return [None if limit is None else reshape(limit, ()) for limit in limits]
+
+
+def _text(node: Node, limit: Term) -> str | None:
+    """The text of a limit, when that is a finite number and known beforehand."""
+    value = node.scope.known(limit)
+    text = None if value is None or value.size == 0 else str(value.reshape(-1)[0])
+    return text if text is not None and represents(text, limit.access.dtype) else None
+
+
+@onnx_operator("Dropout")
+def dropout(node: Node) -> list[Term]:
+    """What it does at inference: nothing."""
+    x = node.term(0)
+    training = node.version >= 12 and node.optional(2) is not None and bool(node.known(2).any())
+    ratio = 0.5 if node.optional(1) is None else float(node.known(1).reshape(-1)[0]) if training else 0.0
+    if training and ratio:
+        raise BadInput(f"training_mode requires a ratio of 0, as nothing here is random, got {ratio}")
+    return [x, node.builder.full(x.access.dims, 1, "bool" if node.version >= 10 else x.access.dtype)]
+
+
+@onnx_operator("Softmax", "LogSoftmax", "Hardmax")
+def normalization(node: Node) -> Term:
+    """Along one axis; before version 13, over all axes from that one on."""
+    x = node.term(0)
+    rank = x.access.rank
+    kind = {"Softmax": "softmax", "LogSoftmax": "log-softmax", "Hardmax": "argmax"}[node.op_type]
+    axis = node.axis("axis", -1 if node.version >= 13 else 1, rank)
+    if x.access.size == 0:
+        return x
+    last = [axis] if node.version >= 13 else list(range(axis, rank))
+    order = [i for i in range(rank) if i not in last] + last
+    moved = transpose(x, order)
+    result = build("compute", kind, split_at(moved, rank - len(last)))
+    if kind == "argmax":
+        table = build("eye", moved.access.dims.drop(rank - len(last)).product(), x.access.dtype)
+        result = build("access-gather", table, split_at(result, 0), 0)
+    return untransposed(reshape(result, moved.access.dims), order)

@@ -1,0 +1,243 @@
+"""Branches and loops: a branch that is known is taken, a loop whose passes can be counted is unrolled."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from glenside.builder.layout import element, pad, reshape, slice_axis, stack
+from glenside.builder.pointwise import select
+from glenside.importers.onnx.node import Node, normal_axis
+from glenside.importers.onnx.registry import onnx_operator
+from glenside.importers.onnx.values import Items, Value
+from glenside.ir.errors import BadInput
+from glenside.ir.term import Term, build
+
+MOST_STEPS = 4096
+"""Passes of one loop: each becomes terms of its own."""
+
+
+class Subgraph:
+    """A graph that a node holds, to be run any number of times; its initializers are read once."""
+
+    def __init__(self, node: Node, attribute: str) -> None:
+        self.graph, self.attribute = node.graph(attribute), attribute
+        self.scope = node.scope.inside(node.name.removeprefix(node.scope.prefix))
+        self.scope.declare(self.graph)
+
+    def run(self, given: Sequence[Value], outputs: int) -> list[Value]:
+        """What it gives for these inputs, which must be at least so many values. Raises BadInput."""
+        if len(self.graph.input) != len(given):
+            raise BadInput(f"attribute {self.attribute} requires {len(given)} inputs, got {len(self.graph.input)}")
+        if len(self.graph.output) < outputs:
+            raise BadInput(f"attribute {self.attribute} requires {outputs} outputs, got {len(self.graph.output)}")
+        return replace(self.scope, outer=self.scope, names={}).evaluate(self.graph, given)
+
+    def axes(self, i: int) -> int:
+        """How many axes input i is declared to have; 0 when it does not say."""
+        kind = self.graph.input[i].type if i < len(self.graph.input) else None
+        return len(kind.tensor_type.shape.dim) if kind is not None else 0
+
+
+def _truth(condition: Term) -> Term:
+    """A condition as ()() bool."""
+    if condition.access.dtype != "bool" or condition.access.size != 1:
+        raise BadInput(f"a condition requires one element of bool, got {condition.access}")
+    return reshape(condition, ())
+
+
+@onnx_operator("If")
+def conditional(node: Node) -> list[Value]:
+    condition = _truth(node.term(0))
+    known = node.scope.known(condition)
+    wanted = len(node.outputs)
+    if known is not None:
+        return Subgraph(node, "then_branch" if known else "else_branch").run((), wanted)
+    branches = [Subgraph(node, name).run((), wanted) for name in ("then_branch", "else_branch")]
+    return [_either(condition, a, b) for a, b in zip(*branches, strict=False)]
+
+
+def _either(condition: Term, a: Value, b: Value) -> Value:
+    if a is b:
+        return a
+    if isinstance(a, Items) and isinstance(b, Items) and len(a.values) == len(b.values):
+        chosen = (_either(condition, x, y) for x, y in zip(a.values, b.values, strict=True))
+        return Items(tuple(chosen), a.dtype)
+    if isinstance(a, Term) and isinstance(b, Term) and a.access == b.access:
+        return select(condition, a, b)
+    got = f"{_described(a)} and {_described(b)}"
+    raise BadInput(f"a condition that depends on data requires branches that give equal types, got {got}")
+
+
+def _described(value: Value) -> str:
+    if isinstance(value, Items):
+        return f"a sequence of {len(value.values)}"
+    return "nothing" if value is None else str(value.type)
+
+
+@onnx_operator("Loop")
+def loop(node: Node) -> list[Value]:
+    body = Subgraph(node, "body")
+    trips = _trips(node)
+    carried: list[Value] = list(node.inputs[2:])
+    states, wanted = len(carried), 1 + max(len(carried), len(node.outputs))
+    condition = None if node.optional(1) is None else _truth(node.term(1))
+    scanned: list[list[Value]] = []
+
+    def turn(step: int) -> list[Value]:
+        counter = node.scope.filled((1,) * body.axes(0), np.int64(step))
+        going = node.scope.filled((1,) * body.axes(1), np.bool_(True))
+        return body.run([counter, going, *carried], wanted)
+
+    while (trips is None or len(scanned) < trips) and _holds(node, condition, carried):
+        if len(scanned) == MOST_STEPS:
+            raise BadInput(f"a loop is unrolled {MOST_STEPS} times at most, and this one goes on")
+        first, *rest = turn(len(scanned))
+        condition = _truth(_tensor(first))
+        carried = rest[:states]
+        scanned.append(rest[states:])
+    kept = [list(parts) for parts in zip(*scanned, strict=True)] if scanned else []
+    if scanned or len(node.outputs) <= states:
+        return [*carried, *(stack([_tensor(part) for part in parts]) for parts in kept)]
+    return [*carried, *(_none_of(_tensor(part), 0) for part in turn(0)[1 + states :])]
+
+
+def _trips(node: Node) -> int | None:
+    numbers = node.known_ints(0)
+    if numbers is not None and len(numbers) != 1:
+        raise BadInput(f"input 0 requires one number of passes, got {len(numbers)}")
+    return None if numbers is None else numbers[0]
+
+
+def _holds(node: Node, condition: Term | None, carried: Sequence[Value]) -> bool:
+    if condition is None:
+        return True
+    if condition.children:
+        # The next conditions are computed from these: then no pass is evaluated again for each of them.
+        for state in carried:
+            if isinstance(state, Term):
+                with suppress(BadInput):  # what is too large for that is not needed for the condition
+                    node.scope.known(state)
+    value = node.scope.known(condition)
+    if value is None:
+        raise BadInput("a loop requires a condition that is known before each pass, got one that depends on data")
+    return bool(value)
+
+
+def _tensor(value: Value) -> Term:
+    if not isinstance(value, Term):
+        raise BadInput(f"the body of a loop requires tensors here, got {_described(value)}")
+    return value
+
+
+def _none_of(part: Term, axis: int) -> Term:
+    """What no passes of a loop leave along an axis where each would have left such a part."""
+    return build("full", part.access.dims.insert(axis, 0), 0, part.access.dtype)
+
+
+@dataclass(frozen=True)
+class _Passes:
+    """A body over elements of its inputs, one step after the other.
+
+    axes      of each input, along which it is taken apart
+    backward  for each input, whether it begins with its last element
+    outputs   how many scan outputs the body has
+    """
+
+    body: Subgraph
+    axes: Sequence[int]
+    backward: Sequence[bool]
+    outputs: int
+
+    def run(self, states: Sequence[Term], inputs: Sequence[Term]) -> tuple[list[Value], list[list[Term]], list[Term]]:
+        """The last states, the parts of each scan output, and for each a term that is like its parts."""
+        lengths = {x.access.dims[axis] for axis, x in zip(self.axes, inputs, strict=True)}
+        length = max(lengths)
+        if len(lengths) > 1:
+            raise BadInput(f"inputs that are scanned require one length, got {sorted(lengths)}")
+        if length > MOST_STEPS:
+            raise BadInput(f"a scan is unrolled {MOST_STEPS} times at most, got {length}")
+        parts: list[list[Term]] = [[] for _ in range(self.outputs)]
+        current: list[Value] = list(states)
+        for step in range(length):
+            places = [length - 1 - step if back else step for back in self.backward]
+            elements = [element(x, axis, at) for x, axis, at in zip(inputs, self.axes, places, strict=True)]
+            made = self.body.run([*current, *elements], len(states) + self.outputs)
+            current = made[: len(states)]
+            for part, value in zip(parts, made[len(states) :], strict=True):
+                part.append(_tensor(value))
+        return current, parts, [part[0] for part in parts] if length else self._like(states, inputs)
+
+    def _like(self, states: Sequence[Term], inputs: Sequence[Term]) -> list[Term]:
+        """What one pass would give, if there were one."""
+        if not self.outputs:
+            return []
+        kinds = [(x.access.dims.remove(axis), x.access.dtype) for axis, x in zip(self.axes, inputs, strict=True)]
+        elements = [build("full", dims, 0, dtype) for dims, dtype in kinds]
+        made = self.body.run([*states, *elements], len(states) + self.outputs)
+        return [_tensor(value) for value in made[len(states) :]]
+
+
+@onnx_operator("Scan")
+def scan(node: Node) -> list[Value]:
+    body, count = Subgraph(node, "body"), node.integer("num_scan_inputs", 0)
+    given = [node.term(i) for i in range(1 if node.version < 9 else 0, len(node.inputs))]
+    if not 1 <= count <= len(given):
+        raise BadInput(f"attribute num_scan_inputs requires a number from 1 to {len(given)}, got {count}")
+    states, inputs = given[:-count], given[-count:]
+    outputs = max(0, len(body.graph.output) - len(states))
+    if node.version < 9:
+        passes = _Passes(body, [0] * count, _directions(node, "directions", count), outputs)
+        return _batches(node, passes, states, inputs)
+    axes = _each(node, "scan_input_axes", count)
+    axes = [normal_axis(a, x.access.rank, "attribute scan_input_axes") for a, x in zip(axes, inputs, strict=True)]
+    passes = _Passes(body, axes, _directions(node, "scan_input_directions", count), outputs)
+    ended, parts, like = passes.run(states, inputs)
+    places, prepend = _each(node, "scan_output_axes", outputs), _directions(node, "scan_output_directions", outputs)
+    return [*ended, *map(_laid, parts, like, places, prepend)]
+
+
+def _each(node: Node, name: str, count: int) -> list[int]:
+    numbers = node.integers(name, [0] * count)
+    if len(numbers) != count:
+        raise BadInput(f"attribute {name} requires {count} numbers, got {len(numbers)}")
+    return numbers
+
+
+def _directions(node: Node, name: str, count: int) -> list[bool]:
+    numbers = _each(node, name, count)
+    if not set(numbers) <= {0, 1}:
+        raise BadInput(f"attribute {name} requires numbers of 0 and 1, got {numbers}")
+    return [number == 1 for number in numbers]
+
+
+def _laid(parts: Sequence[Term], like: Term, axis: int, backward: bool) -> Term:
+    axis = normal_axis(axis, like.access.rank + 1, "attribute scan_output_axes")
+    return stack(parts[::-1] if backward else parts, axis) if parts else _none_of(like, axis)
+
+
+def _batches(node: Node, passes: _Passes, states: Sequence[Term], inputs: Sequence[Term]) -> list[Value]:
+    """Scan of opset 8: every tensor has a batch first, and each of it may end earlier; zeros fill what it leaves."""
+    if min(x.access.rank for x in inputs) < 2:
+        raise BadInput("inputs that are scanned require a batch and a length as their first axes")
+    batch, length = inputs[0].access.dims[:2]
+    lengths = node.known_ints(0) or [length] * batch
+    if len(lengths) != batch or not all(0 <= n <= length for n in lengths):
+        raise BadInput(f"input 0 requires {batch} lengths from 0 to {length}, got {lengths}")
+    rows: list[list[Term]] = []
+    for i, steps in enumerate(lengths):
+        own = [slice_axis(element(x, 0, i), 0, 0, steps) for x in inputs]
+        ended, parts, like = passes.run([element(state, 0, i) for state in states], own)
+        whole = [_filled_up(_laid(p, x, 0, False), length) for p, x in zip(parts, like, strict=True)]
+        rows.append([*map(_tensor, ended), *whole])
+    if not rows:
+        raise BadInput("inputs that are scanned require a batch of at least 1")
+    return [stack(column) for column in zip(*rows, strict=True)]
+
+
+def _filled_up(x: Term, length: int) -> Term:
+    """x with zeros after it, to that length."""
+    return pad(x, [(0, length - x.access.dims[0]), *[(0, 0)] * (x.access.rank - 1)])

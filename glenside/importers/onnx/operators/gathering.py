@@ -1,0 +1,124 @@
+"""Elements picked by index, and the places of the elements that something holds for."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from glenside.builder.indexing import gather_elements, gather_nd, iota
+from glenside.builder.layout import gather, reshape, slice_axis, transpose
+from glenside.builder.pointwise import add, cast, compare, select, subtract
+from glenside.importers.onnx.node import Node, normal_axis
+from glenside.importers.onnx.registry import onnx_operator
+from glenside.ir.errors import BadInput
+from glenside.ir.term import Term, build
+
+
+def check_indices(node: Node, i: int, sizes: list[int]) -> Term:
+    """Input i as indices; the last axis, where there are several sizes, tells one for each. Raises BadInput."""
+    indices = node.term(i)
+    value = node.scope.known(indices)
+    if value is not None and value.size:
+        columns = [value] if len(sizes) == 1 else [value[..., column] for column in range(len(sizes))]
+        for column, size in zip(columns, sizes, strict=True):
+            if column.min() < -size or column.max() >= size:
+                need = f"indices from {-size} to {size - 1}"
+                raise BadInput(f"input {i} requires {need}, got {column.min()} to {column.max()}")
+    return indices
+
+
+@onnx_operator("Gather")
+def gathered(node: Node) -> Term:
+    x = node.term(0)
+    axis = node.axis("axis", 0, x.access.rank)
+    size = x.access.dims[axis]
+    indices = check_indices(node, 1, [size])
+    value = node.scope.known(indices)
+    if value is None or value.size != 1:
+        return gather(x, indices, axis)
+    place = int(value.item()) % size  # one that is known is a slice
+    dims = (*x.access.dims[:axis], *indices.access.dims, *x.access.dims[axis + 1 :])
+    return reshape(slice_axis(x, axis, place, place + 1), dims)
+
+
+@onnx_operator("GatherElements")
+def gathered_elements(node: Node) -> Term:
+    x = node.term(0)
+    axis = node.axis("axis", 0, x.access.rank)
+    return gather_elements(x, check_indices(node, 1, [x.access.dims[axis]]), axis)
+
+
+@onnx_operator("GatherND")
+def gathered_nd(node: Node) -> Term:
+    x, indices = node.term(0), node.term(1)
+    shared = node.integer("batch_dims", 0)
+    if not 0 <= shared < min(x.access.rank, indices.access.rank):
+        least = min(x.access.rank, indices.access.rank)
+        raise BadInput(f"attribute batch_dims requires a number from 0 to {least - 1}, got {shared}")
+    count = indices.access.dims[-1]
+    if not 1 <= count <= x.access.rank - shared:
+        raise BadInput(f"input 1 requires from 1 to {x.access.rank - shared} numbers for each place, got {count}")
+    return gather_nd(x, check_indices(node, 1, list(x.access.dims[shared : shared + count])), shared)
+
+
+@onnx_operator("Compress")
+def compressed(node: Node) -> Term:
+    x, kept = node.term(0), node.known(1)
+    if kept.dtype != np.bool_ or kept.ndim != 1:
+        raise BadInput(f"input 1 requires one axis of bool, got {kept.ndim} of {kept.dtype}")
+    flat = "axis" not in node.attributes
+    x = reshape(x, (x.access.size,)) if flat else x
+    axis = 0 if flat else node.axis("axis", 0, x.access.rank)
+    places = np.flatnonzero(kept)
+    if places.size and places[-1] >= x.access.dims[axis]:
+        raise BadInput(f"input 1 requires at most {x.access.dims[axis]} elements, got {kept.size}")
+    return gather(x, node.constant(places.astype(np.int64), f"{node.name}.places"), axis)
+
+
+@onnx_operator("NonZero")
+def nonzero(node: Node) -> Term:
+    value = node.known(0)
+    places = np.nonzero(np.atleast_1d(value))
+    return node.constant(np.array(places, np.int64).reshape(value.ndim or len(places), -1))
+
+
+@onnx_operator("OneHot")
+def one_hot(node: Node) -> Term:
+    indices, values = node.term(0), node.term(2)
+    depth = node.known(1).reshape(-1)
+    if depth.size != 1 or depth[0] < 0:
+        raise BadInput(f"input 1 requires one number of at least 0, got {depth}")
+    if values.access.dims != (2,):
+        raise BadInput(f"input 2 requires two values, off and on, got {values.access}")
+    rank, count = indices.access.rank + 1, int(depth[0])
+    axis = normal_axis(node.integer("axis", -1), rank, "attribute axis")
+    wanted = cast(indices, "int64")
+    wanted = reshape(wanted, (*indices.access.dims[:axis], 1, *indices.access.dims[axis:]))
+    below = compare("lt", wanted, build("full", (), 0, "int64"))
+    wanted = select(below, add(wanted, build("full", (), count, "int64")), wanted)
+    off, on = (slice_axis(values, 0, i, i + 1) for i in (0, 1))
+    return select(compare("eq", wanted, iota(count, axis, rank)), on, off)
+
+
+@onnx_operator("ReverseSequence")
+def reversed_sequences(node: Node) -> Term:
+    x, lengths = node.term(0), cast(node.term(1), "int64")
+    rank = x.access.rank
+    batch, time = node.axis("batch_axis", 1, rank), node.axis("time_axis", 0, rank)
+    if {batch, time} != {0, 1}:
+        raise BadInput(f"attributes batch_axis and time_axis require 0 and 1, got {batch} and {time}")
+    size, longest = x.access.dims[batch], x.access.dims[time]
+    if lengths.access.dims != (size,):
+        raise BadInput(f"input 1 requires {size} lengths, got {lengths.access}")
+    check_lengths(node, longest)
+    order = (batch, time, *range(2, rank))
+    ends, places = reshape(lengths, (size, 1)), iota(longest, 1, 2)
+    mirrored = subtract(subtract(ends, build("full", (), 1, "int64")), places)
+    picked = select(compare("lt", places, ends), mirrored, places)
+    return transpose(gather_nd(transpose(x, order), reshape(picked, (size, longest, 1)), 1), order)
+
+
+def check_lengths(node: Node, longest: int) -> None:
+    """Input 1, if it is known, holds lengths up to that. Raises BadInput."""
+    value = node.scope.known(node.term(1))
+    if value is not None and value.size and not (0 <= value.min() and value.max() <= longest):
+        raise BadInput(f"input 1 requires lengths from 0 to {longest}, got {value.min()} to {value.max()}")

@@ -1,0 +1,151 @@
+"""Normalizations: what is standardized, or divided by a norm, and then scaled."""
+
+from __future__ import annotations
+
+from math import prod
+
+import numpy as np
+
+from glenside.builder import pointwise
+from glenside.builder.layout import broadcast, channel_vector, pad, reshape, split_at, transpose
+from glenside.builder.pointwise import add, cast, combine, divide, filled, mean_from, multiply, standardized, subtract
+from glenside.builder.reductions import reduce_axes
+from glenside.builder.windows import powers, root, windows
+from glenside.importers.onnx.node import Node
+from glenside.importers.onnx.registry import onnx_operator
+from glenside.importers.onnx.tensors import dtype_name
+from glenside.ir.errors import BadInput
+from glenside.ir.term import Term, build
+
+EPSILON = float(np.float32(1e-5))
+"""What ONNX adds to variances unless it is told otherwise; its attributes are float32."""
+
+
+@onnx_operator("BatchNormalization")
+def batch_normalization(node: Node) -> list[Term]:
+    x, *parameters = (node.term(i) for i in range(5))
+    dims = x.access.dims
+    if len(dims) > 1 and node.integer("spatial", 1):
+        return normalized_batch(node, x, parameters)
+    # One channel, or one for each element of an image.
+    flat = reshape(x, (dims[0], prod(dims[1:])))
+    y, *running = normalized_batch(node, flat, [reshape(v, flat.access.dims[1:]) for v in parameters])
+    return [reshape(y, dims), *running]
+
+
+def normalized_batch(node: Node, x: Term, parameters: list[Term]) -> list[Term]:
+    gamma, beta, mean, var = parameters
+    running = []
+    if is_training(node):
+        current = statistics(x)
+        running = [moved(node, old, new) for old, new in zip((mean, var), current, strict=True)]
+        mean, var = current
+    dtype = max((t.access.dtype for t in (x, gamma, mean)), key=lambda name: np.dtype(name).itemsize)
+    wide, gamma, beta, mean, var = (cast(t, dtype) for t in (x, gamma, beta, mean, var))
+    y = pointwise.batch_norm(wide, gamma, beta, mean, var, epsilon(node))
+    return [cast(y, x.access.dtype), *running]
+
+
+def is_training(node: Node) -> bool:
+    """Whether the batch's own mean and variance are asked for. Raises BadInput before opset 14, which defines them."""
+    if node.version >= 14:
+        return bool(node.integer("training_mode", 0))
+    if node.version < 7 and not node.integer("is_test", 0):
+        raise BadInput("attribute is_test requires 1: training is understood from opset 14 on")
+    if any(node.wants(i) for i in range(1, 5)):
+        raise BadInput("requires one output, got more: training is understood from opset 14 on")
+    return False
+
+
+def statistics(x: Term) -> tuple[Term, Term]:
+    """The mean and the variance of each channel of ()(N C d..), in float32 at least."""
+    wide = cast(x, "float32") if x.access.dtype == "float16" else x
+    rows = transpose(wide, (1, 0, *range(2, x.access.rank)))
+    mean = mean_from(rows, 1)
+    centred = subtract(rows, mean)
+    channels = x.access.dims[1:2]
+    return reshape(mean, channels), reshape(mean_from(multiply(centred, centred), 1), channels)
+
+
+def moved(node: Node, old: Term, new: Term) -> Term:
+    """A running statistic after one more batch."""
+    momentum = node.number("momentum", float(np.float32(0.9)))
+    kept = multiply(old, filled(old, momentum))
+    return add(kept, multiply(cast(new, old.access.dtype), filled(old, 1 - momentum)))
+
+
+@onnx_operator("InstanceNormalization")
+def instance_normalization(node: Node) -> Term:
+    y, _, _ = standardized(node.term(0), 2, epsilon(node))
+    return add(multiply(y, channel_vector(node.term(1), y)), channel_vector(node.term(2), y))
+
+
+@onnx_operator("GroupNormalization")
+def group_normalization(node: Node) -> Term:
+    x, scale, bias = node.term(0), node.term(1), node.term(2)
+    dims, groups = x.access.dims, node.integer("num_groups", 0)
+    if len(dims) < 2 or groups < 1 or dims[1] % groups:
+        raise BadInput(f"attribute num_groups requires a divisor of the channels of {x.access}, got {groups}")
+    wide = cast(x, stage_dtype(node)) if node.version >= 21 else x
+    y, _, _ = standardized(reshape(wide, (dims[0], groups, prod(dims[1:]) // groups)), 2, epsilon(node))
+    y = cast(y, x.access.dtype)
+    y = reshape(y, dims) if node.version >= 21 else y  # before, scale and bias were of groups
+    return reshape(add(multiply(y, channel_vector(scale, y)), channel_vector(bias, y)), dims)
+
+
+def stage_dtype(node: Node) -> str:
+    """In what the first stage computes."""
+    return dtype_name(node.integer("stash_type", 1))
+
+
+def epsilon(node: Node) -> float:
+    return node.number("epsilon", EPSILON)
+
+
+@onnx_operator("LayerNormalization")
+def layer_normalization(node: Node) -> list[Term]:
+    x, bias = node.term(0), node.optional(2)
+    axis = node.axis("axis", -1, x.access.rank)
+    y, mean, deviation = standardized(cast(x, stage_dtype(node)), axis, epsilon(node))
+    y = cast(y, x.access.dtype)
+    y = multiply(y, broadcast(node.term(1), x.access.dims))
+    y = y if bias is None else add(y, broadcast(bias, x.access.dims))
+    return [y, mean, divide(filled(deviation, 1), deviation)]
+
+
+@onnx_operator("RMSNormalization")
+def rms_normalization(node: Node) -> Term:
+    x = node.term(0)
+    wide = cast(x, stage_dtype(node))
+    mean = mean_from(multiply(wide, wide), node.axis("axis", -1, x.access.rank))
+    y = divide(wide, pointwise.compute("sqrt", add(mean, filled(mean, epsilon(node)))))
+    return multiply(cast(y, x.access.dtype), broadcast(node.term(1), x.access.dims))
+
+
+@onnx_operator("LpNormalization")
+def lp_normalization(node: Node) -> Term:
+    x, p = node.term(0), node.integer("p", 2)
+    if p not in (1, 2):
+        raise BadInput(f"attribute p requires 1 or 2, got {p}")
+    axis = node.axis("axis", -1, x.access.rank)
+    norm = root(reduce_axes("reduce-sum", powers(x, p), [axis], keep=True), p)
+    zero = combine("(compare eq)", norm, filled(norm, 0))
+    return divide(x, add(norm, cast(zero, x.access.dtype)))  # 0 / 1 where all elements are 0
+
+
+LRN_NUMBERS = {"alpha": float(np.float32(1e-4)), "beta": 0.75, "bias": 1.0}
+
+
+@onnx_operator("LRN")
+def local_response_normalization(node: Node) -> Term:
+    x, size = node.term(0), node.integer("size", 0)
+    rank = x.access.rank
+    if rank < 2 or size < 1:
+        raise BadInput(f"requires an input of (N C d..) and attribute size of at least 1, got {x.access} and {size}")
+    alpha, beta, bias = (node.number(name, standard) for name, standard in LRN_NUMBERS.items())
+    squares = pad(multiply(x, x), [(0, 0), ((size - 1) // 2, size // 2), *[(0, 0)] * (rank - 2)])
+    ones = [1] * (rank - 2)
+    near = windows(split_at(squares, 1), (size, *ones), [1] * (rank - 1), [1] * (rank - 1))
+    sums = split_at(build("compute", "reduce-sum", near), 0)
+    scale = add(filled(x, bias), multiply(sums, filled(x, alpha / size)))
+    return divide(x, combine("pow", scale, filled(x, beta)))

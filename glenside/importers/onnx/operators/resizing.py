@@ -1,0 +1,202 @@
+"""Resize and Upsample: gathers with constant indices and, between elements, constant weights, axis by axis."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from glenside.builder.layout import broadcast, gather, transpose, untransposed
+from glenside.builder.pointwise import cast, select
+from glenside.builder.quantization import rounded
+from glenside.builder.sampling import repeat, weighted_elements
+from glenside.importers.onnx.interpolation import (
+    ROUNDINGS,
+    TRANSFORMATIONS,
+    Kernel,
+    ResizedAxis,
+    cubic,
+    linear,
+    nearest,
+    positions,
+)
+from glenside.importers.onnx.node import Node, normal_axis
+from glenside.importers.onnx.positions import float_dtype
+from glenside.importers.onnx.registry import onnx_operator
+from glenside.ir.errors import BadInput
+from glenside.ir.operand import Array
+from glenside.ir.term import Term
+from glenside.ir.types import FLOATS
+
+MODES = ("nearest", "linear", "cubic")
+POLICIES = ("stretch", "not_larger", "not_smaller")
+
+
+@onnx_operator("Resize")
+def resize(node: Node) -> Term:
+    if node.version < 11:
+        return _upsampled(node)
+    mode = node.text("mode", "nearest", *MODES)
+    transformation = node.text("coordinate_transformation_mode", "half_pixel", *TRANSFORMATIONS)
+    crops = transformation == "tf_crop_and_resize"
+    axes = _axes(node, crops)
+    if mode == "nearest":
+        rounding = node.text("nearest_mode", "round_prefer_floor", *ROUNDINGS)
+        y = _nearest(node, node.term(0), axes, transformation, rounding)
+    else:
+        y = _interpolated(node, node.term(0), axes, transformation, _kernel(node, mode))
+    return _extrapolated(node, y, axes) if crops else y
+
+
+@onnx_operator("Upsample")
+def upsample(node: Node) -> Term:
+    return _upsampled(node)
+
+
+def _upsampled(node: Node) -> Term:
+    mode = node.text("mode", "nearest", "nearest", "linear", *(["bilinear"] if node.version < 7 else []))
+    x, scales = node.term(0), _upsample_scales(node)
+    axes = {i: _scaled(n, scale) for i, (n, scale) in enumerate(zip(x.access.dims, scales, strict=True))}
+    if mode != "nearest":
+        return _interpolated(node, x, axes, "asymmetric", Kernel(1, linear))
+    # Resize of opset 10 took the element after the position along axes that it made smaller.
+    smaller = {i: axis for i, axis in axes.items() if axis.scale < 1 and node.op_type == "Resize"}
+    larger = {i: axis for i, axis in axes.items() if i not in smaller}
+    return _nearest(node, _nearest(node, x, smaller, "asymmetric", "ceil"), larger, "asymmetric", "floor")
+
+
+def _upsample_scales(node: Node) -> list[float]:
+    rank = node.term(0).access.rank
+    if node.version >= 9:
+        return _scales(node.known(1), rank, "input 1")
+    if node.version >= 7:
+        return _scales(np.array(node.numbers("scales") or []), rank, "attribute scales")
+    if rank != 4:
+        raise BadInput(f"input 0 requires four axes, got {node.term(0).access}")
+    sizes = [node.number(name, 0) for name in ("height_scale", "width_scale")]
+    return _scales(np.array([1, 1, *sizes]), rank, "attributes height_scale and width_scale")
+
+
+def _scales(value: Array, count: int, what: str) -> list[float]:
+    scales = [float(scale) for scale in value.reshape(-1)]
+    if len(scales) != count or not all(0 < scale < math.inf for scale in scales):
+        raise BadInput(f"{what} requires a scale above 0 for each of {count} axes, got {scales}")
+    return scales
+
+
+def _scaled(size: int, scale: float) -> ResizedAxis:
+    return ResizedAxis(size, int(np.float32(size) * np.float32(scale)), scale)
+
+
+def _axes(node: Node, crops: bool) -> dict[int, ResizedAxis]:
+    """What happens to each axis that is named, by its number."""
+    dims = node.term(0).access.dims
+    named = node.integers("axes", range(len(dims)))
+    numbers = [normal_axis(axis, len(dims), "attribute axes") for axis in named]
+    if len(set(numbers)) < len(numbers):
+        raise BadInput(f"attribute axes requires different axes, got {named}")
+    sizes, scales = _given(node, 3), _given(node, 2)
+    if (sizes is None) == (scales is None):
+        raise BadInput(
+            f"either input 2, scales, or input 3, sizes, is required, got {'none' if sizes is None else 'both'}"
+        )
+    chosen = [dims[axis] for axis in numbers]
+    if scales is not None:
+        resized = [_scaled(*pair) for pair in zip(chosen, _scales(scales, len(numbers), "input 2"), strict=True)]
+    else:
+        resized = _sized(node, chosen, node.known_ints(3) or [])
+    roi = _roi(node, len(numbers)) if crops else [(0.0, 1.0)] * len(numbers)
+    return {
+        axis: ResizedAxis(r.size, r.resized, r.scale, part) for axis, r, part in zip(numbers, resized, roi, strict=True)
+    }
+
+
+def _given(node: Node, i: int) -> Array | None:
+    """An input that counts as left out when it is empty, as files of opset 11 have it."""
+    if node.optional(i) is None or (node.term(i).access.dims == (0,) and node.term(0).access.rank):
+        return None
+    return node.known(i)
+
+
+def _sized(node: Node, chosen: Sequence[int], sizes: Sequence[int]) -> list[ResizedAxis]:
+    policy = node.text("keep_aspect_ratio_policy", "stretch", *POLICIES)
+    if len(sizes) != len(chosen) or min(sizes, default=0) < 0:
+        raise BadInput(f"input 3 requires a size of at least 0 for each of {len(chosen)} axes, got {sizes}")
+    scales = [size / n if n else 1.0 for n, size in zip(chosen, sizes, strict=True)]
+    if policy != "stretch" and scales:
+        scale = min(scales) if policy == "not_larger" else max(scales)
+        scales, sizes = [scale] * len(chosen), [int(scale * n + 0.5) for n in chosen]
+    return [ResizedAxis(*axis) for axis in zip(chosen, sizes, scales, strict=True)]
+
+
+def _roi(node: Node, count: int) -> list[tuple[float, float]]:
+    value = _given(node, 1)
+    ends = [] if value is None else [float(end) for end in value.reshape(-1)]
+    if len(ends) != 2 * count or not np.isfinite(ends).all():
+        raise BadInput(f"input 1, roi, requires {count} starts and {count} ends, got {ends or 'nothing'}")
+    return list(zip(ends[:count], ends[count:], strict=True))
+
+
+def _kernel(node: Node, mode: str) -> Kernel:
+    a = node.number("cubic_coeff_a", -0.75)
+    if not math.isfinite(a):
+        raise BadInput(f"attribute cubic_coeff_a requires a finite number, got {a}")
+    flags = bool(node.integer("antialias", 0)), bool(node.integer("exclude_outside", 0))
+    return Kernel(1, linear, *flags) if mode == "linear" else Kernel(2, lambda d: cubic(d, a), *flags)
+
+
+def _with_elements(axis: ResizedAxis) -> ResizedAxis:
+    if axis.resized and not axis.size:
+        raise BadInput(f"input 0 requires elements along an axis that is resized to {axis.resized}, got none")
+    return axis
+
+
+def _nearest(node: Node, x: Term, axes: dict[int, ResizedAxis], transformation: str, rounding: str) -> Term:
+    if node.integer("antialias", 0):
+        raise BadInput("attribute antialias requires the mode linear or cubic, got nearest")
+    counts = [1] * x.access.rank
+    for number, axis in axes.items():
+        if axis.kept:
+            continue
+        found = nearest(axis, positions(_with_elements(axis), transformation), rounding)
+        whole = axis.resized // max(axis.size, 1)
+        if len(found) == axis.size * whole and np.array_equal(found, np.repeat(np.arange(axis.size), whole)):
+            counts[number] = whole
+        else:
+            x = gather(x, node.constant(found), number)
+    return repeat(x, counts)
+
+
+def _interpolated(node: Node, x: Term, axes: dict[int, ResizedAxis], transformation: str, kernel: Kernel) -> Term:
+    dtype, wide = x.access.dtype, float_dtype(x)
+    if dtype == "bool":
+        raise BadInput("input 0 requires numbers for the modes linear and cubic, got bool")
+    y = cast(x, wide)
+    for number, axis in axes.items():
+        if not axis.kept:
+            indices, weights = kernel.taps(axis, positions(_with_elements(axis), transformation))
+            y = _weighted(y, number, node.constant(indices), node.constant(weights.astype(wide)))
+    return cast(y, dtype) if dtype in FLOATS else rounded(y, None, dtype)
+
+
+def _weighted(x: Term, axis: int, indices: Term, weights: Term) -> Term:
+    """Weighted sums of elements of one axis: ()(.. V ..) -> ()(.. M ..) for indices and weights of ()(M T)."""
+    rank = x.access.rank
+    order = (axis, *(i for i in range(rank) if i != axis))
+    sums = weighted_elements(gather(transpose(x, order), indices), weights)
+    return untransposed(sums, order)
+
+
+def _extrapolated(node: Node, y: Term, axes: dict[int, ResizedAxis]) -> Term:
+    """y with a fixed value where some coordinate is outside of the axis."""
+    value = node.number("extrapolation_value", 0)
+    outside = np.zeros((1,) * y.access.rank, bool)
+    for number, axis in axes.items():
+        x = positions(axis, "tf_crop_and_resize")
+        beyond = (x < 0) | (x > axis.size - 1)
+        outside = outside | beyond.reshape([-1 if i == number else 1 for i in range(y.access.rank)])
+    if not outside.any():
+        return y
+    filler = node.scope.filled((1,) * y.access.rank, np.array([value]).astype(y.access.dtype)[0])
+    return select(broadcast(node.constant(outside), y.access.dims), filler, y)

@@ -1,0 +1,196 @@
+"""Parts of tensors: slices, splits, padding, and masks by position."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import accumulate
+
+import numpy as np
+
+from glenside.builder.indexing import iota
+from glenside.builder.layout import flip, gather, pad, reshape, slice_axis, strided, surround
+from glenside.builder.pointwise import add, cast, compare, filled, multiply, select, subtract
+from glenside.importers.onnx.node import Node
+from glenside.importers.onnx.operators.layout import distinct_axes, numbers, required
+from glenside.importers.onnx.registry import onnx_operator
+from glenside.importers.onnx.tables import require_table
+from glenside.importers.onnx.tensors import dtype_name
+from glenside.ir.errors import BadInput
+from glenside.ir.operand import Array
+from glenside.ir.term import Term, build
+
+
+@onnx_operator("Slice")
+def sliced(node: Node) -> Term:
+    x = node.term(0)
+    starts = required(numbers(node, 1, "starts", 10), "starts")
+    ends = required(numbers(node, 2, "ends", 10), "ends")
+    given = numbers(node, 3, "axes", 10)
+    axes = distinct_axes(list(range(len(starts))) if given is None else given, x.access.rank)
+    steps = (node.known_ints(4) if node.version >= 10 else None) or [1] * len(starts)
+    if not len(starts) == len(ends) == len(axes) == len(steps):
+        raise BadInput(f"requires as many starts, ends, axes and steps, got {starts}, {ends}, {axes} and {steps}")
+    if 0 in steps:
+        raise BadInput(f"steps requires numbers other than 0, got {steps}")
+    picked = [
+        range(*slice(a, b, t).indices(x.access.dims[i])) for a, b, t, i in zip(starts, ends, steps, axes, strict=True)
+    ]
+    return _picked(x, dict(zip(axes, picked, strict=True)))
+
+
+def _picked(x: Term, places: dict[int, range]) -> Term:
+    """The elements of some axes at places that follow each other at even steps, perhaps backwards."""
+    strides = [1] * x.access.rank
+    for axis, along in places.items():
+        low, high = (min(along[0], along[-1]), max(along[0], along[-1]) + 1) if along else (0, 0)
+        x = slice_axis(x, axis, low, high)
+        strides[axis] = abs(along.step) if len(along) > 1 else 1
+    x = strided(x, strides)
+    for axis, along in places.items():
+        if along.step < 0 and len(along) > 1:
+            x = flip(x, axis)
+    return x
+
+
+PARTS = 1 << 14
+"""Of one tensor: each becomes a term of its own."""
+
+
+def parts_of(x: Term, axis: int, sizes: Sequence[int]) -> list[Term]:
+    """x cut along one axis into parts of these sizes. Raises BadInput when they are not the whole of it."""
+    if min(sizes, default=0) < 0 or sum(sizes) != x.access.dims[axis]:
+        raise BadInput(f"split requires sizes that add up to {x.access.dims[axis]}, got {list(sizes)}")
+    require_table("the list of parts", len(sizes), most=PARTS)
+    ends = list(accumulate(sizes))
+    return [slice_axis(x, axis, end - size, end) for size, end in zip(sizes, ends, strict=True)]
+
+
+@onnx_operator("Split")
+def split(node: Node) -> list[Term]:
+    x = node.term(0)
+    axis = node.axis("axis", 0, x.access.rank)
+    size = x.access.dims[axis]
+    sizes = node.integers("split") if node.version < 13 and "split" in node.attributes else node.known_ints(1)
+    if sizes is None:
+        count = node.integer("num_outputs", len(node.outputs)) if node.version >= 18 else len(node.outputs)
+        if count < 1 or count != len(node.outputs):
+            raise BadInput(f"attribute num_outputs requires the number of outputs, {len(node.outputs)}, got {count}")
+        if node.version < 18 and size % count:
+            raise BadInput(f"requires {count} parts of one size along an axis of {size}")
+        chunk = -(-size // count)
+        sizes = [max(0, min(chunk, size - i * chunk)) for i in range(count)]
+    if len(sizes) != len(node.outputs):
+        raise BadInput(f"requires {len(sizes)} outputs, one for each part, got {len(node.outputs)}")
+    return parts_of(x, axis, sizes)
+
+
+@onnx_operator("Pad")
+def padded(node: Node) -> Term:
+    x = node.term(0)
+    rank = x.access.rank
+    ends = required(numbers(node, 1, "pads" if node.version >= 2 else "paddings", 11), "pads")
+    given = node.known_ints(3) if node.version >= 18 else None
+    axes = list(range(rank)) if given is None else distinct_axes(given, rank)
+    if len(ends) != 2 * len(axes):
+        raise BadInput(f"pads requires {2 * len(axes)} numbers, two for each axis, got {ends}")
+    pairs = [(0, 0)] * rank
+    for i, axis in enumerate(axes):
+        pairs[axis] = (ends[i], ends[i + len(axes)])
+    mode = node.text("mode", "constant", "constant", "reflect", "edge", "wrap")
+    x = _cropped(x, pairs)
+    grown = [(max(before, 0), max(after, 0)) for before, after in pairs]
+    return _filled_around(node, x, grown) if mode == "constant" else _repeated_around(node, x, grown, mode)
+
+
+def _cropped(x: Term, pairs: Sequence[tuple[int, int]]) -> Term:
+    """x without what padding below 0 takes away."""
+    for axis, (before, after) in enumerate(pairs):
+        size = x.access.dims[axis]
+        low, high = max(-before, 0), size - max(-after, 0)
+        if low > high:
+            raise BadInput(f"pads requires numbers that leave axis {axis} of {size}, got {before} and {after}")
+        x = slice_axis(x, axis, low, high)
+    return x
+
+
+def _filled_around(node: Node, x: Term, pairs: Sequence[tuple[int, int]]) -> Term:
+    dtype = np.dtype(x.access.dtype)
+    if node.version < 11:
+        return _surrounded(node, x, pairs, np.asarray(node.number("value", 0)).astype(dtype))
+    filler = node.optional(2)
+    if filler is None:
+        return pad(x, pairs)
+    if filler.access.size != 1 or filler.access.dtype != dtype.name:
+        raise BadInput(f"input 2 requires one {dtype.name}, got {filler.access}")
+    value = node.scope.known(filler)
+    return surround(x, pairs, filler) if value is None else _surrounded(node, x, pairs, value.reshape(()))
+
+
+def _surrounded(node: Node, x: Term, pairs: Sequence[tuple[int, int]], value: Array) -> Term:
+    """x with a known value around it: zeros and the lowest value have padding of their own."""
+    if value == 0:
+        return pad(x, pairs)
+    if value == (-np.inf if value.dtype.kind == "f" else value.dtype.kind == "i" and np.iinfo(value.dtype).min):
+        return pad(x, pairs, "min-padding")
+    return surround(x, pairs, node.scope.filled((), value[()]))
+
+
+def _repeated_around(node: Node, x: Term, pairs: Sequence[tuple[int, int]], mode: str) -> Term:
+    for axis, (before, after) in enumerate(pairs):
+        size = x.access.dims[axis]
+        if before or after:
+            if not size:
+                raise BadInput(f"attribute mode requires elements to repeat on axis {axis}, got none")
+            require_table(f"the table of axis {axis}", size + max(before, 0) + max(after, 0))
+            places = np.pad(np.arange(size), (before, after), mode)  # type: ignore[call-overload]
+            x = gather(x, node.constant(places, f"{node.name}.places"), axis)
+    return x
+
+
+@onnx_operator("Trilu")
+def triangle(node: Node) -> Term:
+    x = node.term(0)
+    if x.access.rank < 2:
+        raise BadInput(f"input 0 requires at least two axes, got {x.access}")
+    *_, rows, columns = x.access.dims
+    given = node.optional(1)
+    diagonal = build("full", (), 0, "int64") if given is None else cast(given, "int64")
+    if diagonal.access.size != 1:
+        raise BadInput(f"input 1 requires one number, got {diagonal.access}")
+    offset = subtract(iota(columns, 1, 2), iota(rows, 0, 2))
+    upper = bool(node.integer("upper", 1))
+    kept = compare("ge" if upper else "le", offset, reshape(diagonal, (1, 1)))
+    return select(kept, x, filled(x, 0))
+
+
+@onnx_operator("EyeLike")
+def eye_like(node: Node) -> Term:
+    x = node.term(0)
+    if x.access.rank != 2:
+        raise BadInput(f"input 0 requires two axes, got {x.access}")
+    (rows, columns), k = x.access.dims, node.integer("k", 0)
+    wanted = node.integer("dtype")
+    dtype = x.access.dtype if wanted is None else dtype_name(wanted)
+    above, left = max(-k, 0), max(k, 0)
+    size = min(rows - above, columns - left)
+    if size <= 0:
+        return build("full", (rows, columns), 0, dtype)
+    return pad(build("eye", size, dtype), [(above, rows - above - size), (left, columns - left - size)])
+
+
+@onnx_operator("Range")
+def counted(node: Node) -> Term:
+    values = [node.known(i).reshape(-1) for i in range(3)]
+    if any(value.size != 1 or value.dtype != values[0].dtype for value in values):
+        raise BadInput(f"requires three numbers of one dtype, got {' and '.join(str(v.dtype) for v in values)}")
+    start, limit, step = (value.item() for value in values)
+    if not (np.isfinite([start, limit, step]).all() and step):
+        raise BadInput(f"requires finite numbers and a step other than 0, got {start}, {limit} and {step}")
+    exact = values[0].dtype.kind in "iu"
+    count = -((start - limit) // step) if exact else int(np.ceil((limit - start) / step))
+    dtype = values[0].dtype.name
+    computed = dtype_name(node.integer("stash_type", 1)) if dtype == "float16" else dtype
+    places = build("iota", max(0, count), computed)
+    first, width = (cast(reshape(node.term(i), ()), computed) for i in (0, 2))
+    steps = places if step == 1 else multiply(places, width)
+    return cast(steps if start == 0 else add(steps, first), dtype)

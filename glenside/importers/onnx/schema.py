@@ -1,0 +1,166 @@
+"""What ONNX's own schema of an operator demands of a node: its inputs and their types, its outputs, its attributes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import cache
+from typing import Any
+
+from glenside.importers.onnx.attributes import Attribute
+from glenside.importers.onnx.tensors import element_type
+from glenside.importers.onnx.values import Items, Value
+from glenside.ir.errors import BadInput
+from glenside.ir.names import shortened
+from glenside.ir.types import DTYPES
+
+
+@dataclass(frozen=True)
+class Formal:
+    """An input: whether it must be given, what it may be, and the letter of the inputs that must be of one type."""
+
+    required: bool
+    dtypes: frozenset[str]
+    sequence: bool
+    letter: str
+
+
+@dataclass(frozen=True)
+class Demands:
+    """Those of one operator. The last of the inputs repeats when `most` is more than there are."""
+
+    inputs: tuple[Formal, ...]
+    least: int
+    most: int
+    outputs: int
+    attributes: Mapping[str, str]
+    required: tuple[str, ...]
+
+    def formal(self, i: int) -> Formal:
+        return self.inputs[min(i, len(self.inputs) - 1)]
+
+
+@cache
+def demands(op_type: str, version: int, domain: str) -> Demands | None:
+    """What ONNX says of an operator, or None for one that it does not define."""
+    import onnx
+
+    try:
+        schema = onnx.defs.get_schema(op_type, version, domain)
+    except onnx.defs.SchemaError:
+        return None
+    letters = {constraint.type_param_str for constraint in schema.type_constraints}
+    # What a later version allows is the same function of more types, which are as good.
+    newest = {formal.name: formal.types for formal in onnx.defs.get_schema(op_type, domain).inputs}
+    return Demands(
+        inputs=tuple(_formal(f, {*f.types, *newest.get(f.name, ())}, letters) for f in schema.inputs),
+        least=schema.min_input,
+        most=schema.max_input,
+        outputs=schema.max_output,
+        attributes={name: str(attribute.type.name) for name, attribute in schema.attributes.items()},
+        required=tuple(name for name, attribute in schema.attributes.items() if attribute.required),
+    )
+
+
+@cache
+def _dtypes_by_name() -> Mapping[str, str]:
+    import onnx
+
+    return {onnx.TensorProto.DataType.Name(element_type(dtype)).lower(): dtype for dtype in DTYPES}
+
+
+def _formal(formal: Any, types: Collection[str], letters: set[str]) -> Formal:
+    from onnx.defs import OpSchema
+
+    tensors = [re.fullmatch(r"(?:optional\()?tensor\((\w+)\)+", words) for words in types]
+    names = {found[1] for found in tensors if found}
+    return Formal(
+        required=formal.option == OpSchema.FormalParameterOption.Single,
+        dtypes=frozenset(dtype for name, dtype in _dtypes_by_name().items() if name in names),
+        sequence=any("seq(" in words for words in types),
+        letter=formal.type_str if formal.type_str in letters and formal.is_homogeneous else "",
+    )
+
+
+def check_node(
+    needs: Demands,
+    names: Sequence[str],
+    inputs: Sequence[Value],
+    outputs: Sequence[str],
+    attributes: Mapping[str, Attribute],
+) -> None:
+    """Raise BadInput where a node is not what its operator demands; `names` are those of its inputs."""
+    if not needs.least <= len(names) <= needs.most:
+        count = str(needs.least) if needs.least == needs.most else f"{needs.least} to {needs.most}"
+        wanted = f"at least {needs.least}" if needs.most > 1000 else count
+        plural = "" if wanted.split()[-1] == "1" else "s"
+        raise BadInput(f"requires {wanted} input{plural}, got {len(names)}")
+    if len(outputs) > needs.outputs:
+        raise BadInput(f"has at most {needs.outputs} output{'s' * (needs.outputs != 1)}, got {len(outputs)}")
+    _check_inputs(needs, names, inputs)
+    _check_attributes(needs, attributes)
+
+
+def _check_inputs(needs: Demands, names: Sequence[str], inputs: Sequence[Value]) -> None:
+    agreed: dict[str, str] = {}
+    for i, (name, value) in enumerate(zip(names, inputs, strict=True)):
+        formal = needs.formal(i)
+        if not name and formal.required:
+            raise BadInput(f"input {i} is required, got an empty name")
+        if value is None:
+            continue
+        if isinstance(value, Items):
+            if not formal.sequence:
+                raise BadInput(f"input {i} requires a tensor, got a sequence")
+            continue
+        dtype = value.access.dtype
+        if dtype not in formal.dtypes:
+            wanted = [known for known in DTYPES if known in formal.dtypes]
+            words = " or ".join(filter(None, (", ".join(wanted[:-1]), *wanted[-1:])))
+            raise BadInput(f"input {i} requires {words or 'a sequence'}, got {dtype if words else 'a tensor'}")
+        if formal.letter and agreed.setdefault(formal.letter, dtype) != dtype:
+            raise BadInput(f"input {i} requires {agreed[formal.letter]} as the inputs before it, got {dtype}")
+
+
+def _check_attributes(needs: Demands, attributes: Mapping[str, Attribute]) -> None:
+    for name, value in attributes.items():
+        if name not in needs.attributes:
+            close = get_close_matches(name, needs.attributes, 1)
+            known = f"did you mean {close[0]}?" if close else f"it has {', '.join(sorted(needs.attributes)) or 'none'}"
+            raise BadInput(f"has no attribute {shortened(name, not name)}; {known}")
+        if not _is(needs.attributes[name], value):
+            raise BadInput(f"attribute {name} requires {_words(needs.attributes[name])}, got {_shown(value)}")
+    for name in needs.required:
+        if name not in attributes:
+            raise BadInput(f"requires the attribute {name}, got none")
+
+
+KINDS: Mapping[str, tuple[str, str, str]] = {
+    "FLOAT": ("float", "a number with a fraction", "numbers with fractions"),
+    "INT": ("int", "a whole number", "whole numbers"),
+    "STRING": ("str", "a text", "texts"),
+    "TENSOR": ("TensorProto", "a tensor", "tensors"),
+    "GRAPH": ("GraphProto", "a graph", "graphs"),
+    "SPARSE_TENSOR": ("SparseTensorProto", "a sparse tensor", "sparse tensors"),
+    "TYPE_PROTO": ("TypeProto", "a type", "types"),
+}
+"""Kind of an attribute -> the class of its value, and what one and several are called."""
+
+
+def _is(kind: str, value: Attribute) -> bool:
+    if kind in KINDS:
+        return type(value).__name__ == KINDS[kind][0]
+    return isinstance(value, list) and all(_is(kind.removesuffix("S"), part) for part in value)
+
+
+def _words(kind: str) -> str:
+    return KINDS[kind][1] if kind in KINDS else f"a list of {KINDS[kind.removesuffix('S')][2]}"
+
+
+def _shown(value: Attribute) -> str:
+    for _, (name, one, _) in KINDS.items():
+        if type(value).__name__ == name:
+            return one if name.endswith("Proto") else f"{one}, {shortened(str(value))}"
+    return f"a list, {shortened(str(value))}" if isinstance(value, list) else "another"

@@ -1,0 +1,57 @@
+"""Black boxes: functions that nobody here knows, between parts of a program that are known."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from glenside.ir.errors import BadInput
+from glenside.ir.operand import Array
+from glenside.ir.operator import Kind, Operator, fields, register, require
+from glenside.ir.operators.requirements import require_dtype, require_sizes
+from glenside.ir.term import Term, postorder
+from glenside.ir.types import AccessType, Dims
+
+Sides = tuple[Sequence[int], Sequence[int]]
+
+
+def _check(key: str, type: Sides, dtype: str, *operands: Any) -> None:
+    require(bool(key) and key.isprintable(), "opaque", "a key that can be printed on one line", repr(key))
+    require_sizes("opaque", "sizes", (*type[0], *type[1]))
+    require_dtype("opaque", dtype)
+    for operand in operands:
+        require(isinstance(operand, AccessType), "opaque", "operands that are access patterns", operand)
+
+
+def _evaluate(arithmetic: Any, key: str, type: Sides, dtype: str, *operands: Array) -> Array:
+    result: Array = arithmetic.opaque(key, operands, (*type[0], *type[1]), dtype)
+    return result
+
+
+opaque = register(
+    Operator(
+        name="opaque",
+        fields=fields(key=Kind.TEXT, type=Kind.ACCESS_SHAPE, dtype=Kind.DTYPE, operands=Kind.TERMS),
+        check=_check,
+        result=lambda key, type, dtype, *operands: Dims(type[0]).access(type[1], dtype),
+        evaluate=_evaluate,
+        doc="A function of the operands that only its key tells, with that result: a check puts the same "
+        "pseudo-random function in its place everywhere, and it cannot be run. The first word of the key is its name.",
+        symbolic=False,  # rules build no black boxes
+        movement=False,
+        opaque=True,
+    )
+)
+
+
+def name_of(key: str) -> str:
+    """What a black box is called in messages."""
+    return key.split(maxsplit=1)[0] if key.split() else key
+
+
+def require_meaning(purpose: str, *roots: Term) -> None:
+    """Raise BadInput when one of the terms is, or depends on, a black box."""
+    boxes = dict.fromkeys(name_of(str(t.attributes[0])) for t in postorder(*roots) if t.operator.opaque)
+    if boxes:
+        first, more = next(iter(boxes)), f" and {len(boxes) - 1} more" if len(boxes) > 1 else ""
+        raise BadInput(f"{purpose} requires operators whose meaning is known, got the black box {first}{more}")

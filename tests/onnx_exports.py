@@ -1,0 +1,70 @@
+"""Programs as ONNX models: onnxruntime must compute what the interpreter does."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+
+import glenside as gl
+from glenside.exporters.onnx import export_onnx
+from glenside.ir.operand import Array
+from glenside.ir.program import Program
+from glenside.ir.term import Term, build
+from glenside.ir.types import Dims, Tensor
+
+
+def leaf(name: str, dims: tuple[int, ...], dtype: str = "float32", constant: bool = False) -> Term:
+    return build("access-tensor", Tensor(name, Dims(dims), dtype, constant))
+
+
+def run(model: Any, inputs: Mapping[str, Array]) -> list[Array]:
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    options.log_severity_level = 3
+    content = model if isinstance(model, str) else model.SerializeToString()
+    session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
+    results: list[Array] = session.run(None, {each.name: inputs[each.name] for each in session.get_inputs()})
+    return results
+
+
+def flat(value: Any) -> list[Array]:
+    return [array for item in value for array in flat(item)] if isinstance(value, tuple) else [value]
+
+
+def agree(got: list[Array], want: Any) -> None:
+    """Integers exactly, floats as far as their dtype goes."""
+    expected = flat(want)
+    assert [(g.dtype, g.shape) for g in got] == [(w.dtype, w.shape) for w in expected]
+    for g, w in zip(got, expected, strict=True):
+        close = {"float16": 2e-2, "float32": 1e-4, "float64": 1e-4}.get(w.dtype.name, 0)
+        np.testing.assert_allclose(g, w, rtol=close, atol=close / 10)
+
+
+def same(program: Program, values: Mapping[str, Array]) -> Any:
+    """Export, check and run a program; the model."""
+    model = export_onnx(program)
+    onnx.checker.check_model(model, full_check=True)
+    agree(run(model, values), gl.evaluate([program.term], {**program.constants, **values})[0])
+    return model
+
+
+def kinds(model: Any) -> list[str]:
+    return [node.op_type for node in model.graph.node]
+
+
+def extreme(dtype: str, dims: tuple[int, ...], seed: int) -> Array:
+    """Numbers of all magnitudes of a dtype, its limits and 0 among them."""
+    random = np.random.default_rng([seed, *dims])
+    if dtype == "bool":
+        return random.integers(0, 2, dims).astype(bool)
+    if dtype.startswith("f"):
+        return random.uniform(0.5, 4, dims).astype(dtype)
+    limits = np.iinfo(dtype)
+    values = random.integers(limits.min, limits.max, dims, dtype, endpoint=True)
+    values >>= random.integers(0, limits.bits, dims).astype(dtype)
+    special = np.array([limits.min, limits.max, 0, 1, 2, 3], dtype)
+    return np.where(random.random(dims) < 0.5, random.choice(special, dims), values)

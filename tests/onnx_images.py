@@ -1,0 +1,195 @@
+"""Networks of images as ONNX models, in the words of the exporters that write them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx_graphs import Graph
+
+TO_NCHW, TO_NHWC = (0, 3, 1, 2), (0, 2, 3, 1)
+
+
+def mobilenet_v2(*, width: float = 1.0, resolution: int = 224, classes: int = 1000) -> onnx.ModelProto:
+    """MobileNetV2 as PyTorch writes it in training mode: batch norms apart, ReLU6 as Clip with Constant bounds."""
+    g = Graph("mobilenet_v2", opset=13)
+
+    def sized(channels: int) -> int:
+        """The nearest multiple of 8 that is not much smaller."""
+        near = max(8, int(channels * width + 4) // 8 * 8)
+        return near + 8 * (near < 0.9 * channels * width)
+
+    def layer(x: str, name: str, filters: int, channels: int, k: int, act: bool = True, **kw: Any) -> str:
+        made = g.batch_norm(g.conv(x, f"{name}.0", filters, channels, k, bias=False, **kw), f"{name}.1", filters)
+        return g.node("Clip", made, g.constant(0.0), g.constant(6.0)) if act else made
+
+    channels, block = sized(32), 0
+    x = layer(g.input("input", ["batch", 3, resolution, resolution]), "features.0", channels, 3, 3, stride=2)
+    settings = [(1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1), (6, 160, 3, 2)]
+    settings.append((6, 320, 1, 1))
+    for expansion, out, repeats, first in settings:
+        filters = sized(out)
+        for stride in (first, *[1] * (repeats - 1)):
+            block += 1
+            name, inner, before = f"features.{block}.conv", channels * expansion, x
+            if expansion != 1:
+                x = layer(x, f"{name}.0", inner, channels, 1)
+            x = layer(x, f"{name}.1", inner, inner, 3, stride=stride, groups=inner)
+            x = layer(x, f"{name}.2", filters, inner, 1, act=False)
+            if stride == 1 and filters == channels:
+                x = g.node("Add", before, x)
+            channels = filters
+    last = max(1280, sized(1280))
+    pooled = g.node("GlobalAveragePool", layer(x, "features.18", last, channels, 1))
+    flat = g.node("Flatten", pooled, axis=1)
+    weights = g.weight("classifier.1.weight", classes, last), g.weight("classifier.1.bias", classes, scale=0.1)
+    return g.model({g.node("Gemm", flat, *weights, alpha=1.0, beta=1.0, transB=1): 2})
+
+
+def residual(*, blocks: int = 80, channels: int = 8, resolution: int = 16) -> onnx.ModelProto:
+    """Blocks with skip connections, of seven nodes each."""
+    g = Graph("residual", opset=15)
+    x = g.conv(g.input("x", ["N", 3, resolution, resolution]), "stem", channels, 3)
+    for i in range(blocks):
+        y = g.batch_norm(g.conv(x, f"blocks.{i}.conv1", channels, channels, bias=False), f"blocks.{i}.bn1", channels)
+        y = g.node("Relu", y)
+        y = g.batch_norm(g.conv(y, f"blocks.{i}.conv2", channels, channels, bias=False), f"blocks.{i}.bn2", channels)
+        x = g.node("Relu", g.node("Add", g.node("Mul", y, g.constant(0.1)), x))
+    return g.model({g.node("ReduceMean", x, axes=[2, 3], keepdims=0): 2})
+
+
+def _quantised_weight(g: Graph, name: str, *dims: int) -> tuple[str, str]:
+    """Small int8 weights and an int32 bias."""
+    weight = g.random.integers(-20, 21, dims).astype(np.int8)
+    return g.tensor(weight, f"{name}.weight"), g.tensor(g.random.integers(-500, 500, dims[:1]).astype(np.int32))
+
+
+def quantised(*, resolution: int = 12, channels: int = 8, scale: float = 0.03125) -> onnx.ModelProto:
+    """A CNN of QLinearConv nodes, the second with a scale for each filter; exact, as the scales are powers of 2."""
+    g = Graph("quantised", opset=13)
+    x = g.input("image", [1, 3, resolution, resolution])
+    steps, zero = g.tensor(np.float32(scale), "image_scale"), g.tensor(np.uint8(128), "image_zero_point")
+    x = g.node("QuantizeLinear", x, steps, zero)
+    per_filter = np.array([scale * 2.0 ** (i % 3) for i in range(channels)], np.float32)
+    for i, (filters, depth, stride) in enumerate(((channels, 3, 2), (channels, channels, 1))):
+        weight, bias = _quantised_weight(g, f"conv{i}", filters, depth, 3, 3)
+        w_scale = g.tensor(np.float32(scale) if i == 0 else per_filter)
+        w_zero = g.tensor(np.int8(0) if i == 0 else np.zeros(filters, np.int8))
+        y_scale, y_zero = g.tensor(np.float32(scale * 4)), g.tensor(np.uint8(100 + i))
+        x = g.node(
+            "QLinearConv", x, steps, zero, weight, w_scale, w_zero, y_scale, y_zero, bias,
+            kernel_shape=[3, 3], pads=[1] * 4, strides=[stride] * 2,
+        )  # fmt: skip
+        x, steps, zero = g.node("MaxPool", x, kernel_shape=[2, 2], strides=[1, 1]), y_scale, y_zero
+    return g.model({g.node("DequantizeLinear", x, steps, zero): 4})
+
+
+def quantised_qdq(*, resolution: int = 12, channels: int = 8, scale: float = 0.03125) -> onnx.ModelProto:
+    """The same kind in the other style: float nodes between QuantizeLinear and DequantizeLinear, and a Gemm."""
+    g = Graph("quantised_qdq", opset=13)
+
+    def fake(x: str, zero_point: int, factor: float = 1.0) -> str:
+        parts = g.tensor(np.float32(scale * factor)), g.tensor(np.uint8(zero_point))
+        return g.node("DequantizeLinear", g.node("QuantizeLinear", x, *parts), *parts)
+
+    def weights(name: str, *dims: int) -> list[str]:
+        weight, bias = _quantised_weight(g, name, *dims)
+        steps = g.tensor(np.array([scale * 2.0 ** -(i % 2) for i in range(dims[0])], np.float32))
+        zeros = g.tensor(np.zeros(dims[0], np.int8))
+        made = g.node("DequantizeLinear", weight, steps, zeros, axis=0)
+        return [made, g.node("DequantizeLinear", bias, g.tensor(np.float32(scale**2)))]
+
+    x = fake(g.input("image", ["N", 3, resolution, resolution]), 128)
+    filters, bias = weights("conv1", channels, 3, 3, 3)
+    x = g.node("Conv", x, filters, bias, kernel_shape=[3, 3], strides=[2, 2], pads=[1] * 4)
+    x = fake(g.node("Relu", x), 0, 2)
+    filters, bias = weights("conv2", channels, 1, 3, 3)
+    x = g.node("Conv", x, filters, bias, kernel_shape=[3, 3], pads=[1] * 4, group=channels)
+    x = fake(g.node("Clip", x, g.tensor(0.0), g.tensor(6.0)), 3, 2)
+    pooled = fake(g.node("GlobalMaxPool", x), 3, 2)
+    flat = g.node("Flatten", pooled)
+    matrix, bias = weights("fc", 5, channels)
+    return g.model({fake(g.node("Gemm", flat, matrix, bias, transB=1), 127, 16): 2})
+
+
+def unet(*, base: int = 8, resolution: int = 32, classes: int = 3) -> onnx.ModelProto:
+    """Down twice by MaxPool, up once by ConvTranspose and once by Resize to the size of the skip connection."""
+    g = Graph("unet", opset=13)
+
+    def double(x: str, name: str, filters: int, channels: int) -> str:
+        for i, depth in enumerate((channels, filters)):
+            x = g.node("Relu", g.batch_norm(g.conv(x, f"{name}.{i}", filters, depth), f"{name}.bn{i}", filters))
+        return x
+
+    def halved(x: str) -> str:
+        return g.node("MaxPool", x, kernel_shape=[2, 2], strides=[2, 2], ceil_mode=0, pads=[0] * 4)
+
+    first = double(g.input("image", ["N", 3, resolution, resolution]), "down1", base, 3)
+    second = double(halved(first), "down2", base * 2, base)
+    x = double(halved(second), "bottom", base * 4, base * 2)
+    weights = g.weight("up1.weight", base * 4, base * 2, 2, 2), g.weight("up1.bias", base * 2, scale=0.1)
+    x = g.node("ConvTranspose", x, *weights, kernel_shape=[2, 2], strides=[2, 2], pads=[0] * 4)
+    x = double(g.node("Concat", second, x, axis=1), "up2", base * 2, base * 4)
+    start, stop, axes = g.tensor([0]), g.tensor([2]), g.tensor([0])
+    lead = g.node("Slice", g.node("Shape", x), start, stop, axes)
+    sizes = g.node("Concat", lead, g.dims(g.size(first, 2), g.size(first, 3)), axis=0)
+    x = g.node("Resize", x, "", "", sizes, coordinate_transformation_mode="half_pixel", mode="linear")
+    x = double(g.node("Concat", first, x, axis=1), "up3", base, base * 3)
+    logits = g.conv(x, "head", classes, base, 1)
+    return g.model({logits: 4, g.node("Softmax", logits, axis=1): 4})
+
+
+def super_resolution(
+    *,
+    height: int = 24,
+    width: int = 40,
+    channels: int = 64,
+    mode: str = "CRD",
+    layout: str = "NCHW",
+    relu_after_shuffle: bool = False,
+) -> onnx.ModelProto:
+    """Four times as many pixels each way.
+
+    layout  NCHW; NHWC, with one Transpose at each end; or NHWC-each, with transposes around every convolution
+    """
+    g = Graph("super_resolution", opset=13)
+    each, last = layout == "NHWC-each", layout != "NCHW"
+
+    def moved(x: str, order: tuple[int, ...], when: bool) -> str:
+        return g.node("Transpose", x, perm=order) if when else x
+
+    def conv(x: str, name: str, filters: int, depth: int) -> str:
+        return moved(g.conv(moved(x, TO_NCHW, each), name, filters, depth), TO_NHWC, each)
+
+    def leaky(x: str) -> str:
+        return g.node("LeakyRelu", x, alpha=0.2)
+
+    def shuffled(x: str) -> str:
+        made = g.node("DepthToSpace", moved(x, TO_NCHW, each), blocksize=2, mode=mode)
+        made = moved(made, TO_NHWC, each)
+        return leaky(made) if relu_after_shuffle else made
+
+    dims = ["N", height, width, 3] if last else ["N", 3, height, width]
+    x = moved(g.input("image", dims), TO_NCHW, last and not each)
+    x = first = conv(x, "head", channels, 3)
+    for i in range(2):
+        y = leaky(conv(x, f"body.{i}.conv1", channels, channels))
+        x = g.node("Add", x, conv(y, f"body.{i}.conv2", channels, channels))
+    x = g.node("Add", conv(x, "body.last", channels, channels), first)
+    x = shuffled(conv(x, "up.0", 2 * channels, channels))
+    x = shuffled(conv(x, "up.1", channels, channels // 2))
+    x = conv(x, "tail", 3, channels // 4)
+    return g.model({moved(x, TO_NHWC, last and not each): 4})
+
+
+def pooling(*, resolution: int = 19) -> onnx.ModelProto:
+    """An older export, opset 9: attributes where inputs came later, a Pad node, pools of uneven windows."""
+    g = Graph("pooling", opset=9)
+    x = g.node("Pad", g.input("data", [1, 3, resolution, resolution]), pads=[0, 0, 1, 2, 0, 0, 2, 1], mode="reflect")
+    x = g.node("Clip", g.conv(x, "conv1", 8, 3, stride=2, pad=0), min=0.0, max=6.0)
+    x = g.node("MaxPool", x, kernel_shape=[3, 3], strides=[2, 2], pads=[1, 0, 1, 1])
+    x = g.node("AveragePool", x, kernel_shape=[2, 3], pads=[0, 1, 1, 1], count_include_pad=0)
+    x = g.node("LRN", x, size=3, alpha=0.01, beta=0.75, bias=1.0)
+    x = g.node("Reshape", g.node("Dropout", x, ratio=0.5), g.tensor([1, -1]))
+    return g.model({g.node("Softmax", g.node("Slice", x, starts=[-12], ends=[9999], axes=[1]), axis=1): 2})

@@ -1,0 +1,337 @@
+"""Every operator and compute type as ONNX, and what becomes of products, windows, pools and tiles."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from compute_examples import COMPUTES as COMPUTE_EXAMPLES
+from example_values import VALUES, Example
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from operator_examples import OPERATORS as OPERATOR_EXAMPLES
+from random_terms import terms, values_for
+
+import glenside as gl
+from glenside.exporters.onnx.registry import COMPUTE_EXPORTS, OPERATOR_EXPORTS
+from glenside.ir.errors import TypeMismatch
+from glenside.ir.operator import COMPUTES, OPERATORS
+from glenside.ir.operators.gathering import REDUCTIONS
+from glenside.ir.program import Program
+from glenside.ir.term import Term, build, postorder
+from glenside.ir.types import DTYPES
+
+pytest.importorskip("onnx", reason="the package onnx is not installed")
+pytest.importorskip("onnxruntime", reason="the package onnxruntime is not installed")
+
+from onnx_exports import extreme, kinds, leaf, same
+
+EXAMPLES = [
+    pytest.param(example, id=f"{name}-{number}")
+    for table in (OPERATOR_EXAMPLES, COMPUTE_EXAMPLES)
+    for name, examples in table.items()
+    for number, example in enumerate(examples)
+    if name != "opaque"  # their keys are none of ONNX's
+]
+
+
+# Every operator, every compute type, every dtype
+
+
+def test_every_operator_and_compute_type_has_an_export() -> None:
+    assert OPERATOR_EXPORTS.keys() == OPERATORS.keys()
+    assert COMPUTE_EXPORTS.keys() == COMPUTES.keys()
+
+
+@pytest.mark.parametrize("example", EXAMPLES)
+def test_examples_of_every_operator(example: Example) -> None:
+    same(Program(example.term), VALUES)
+
+
+@settings(max_examples=80, deadline=None)
+@given(terms(), st.integers(0, 9))
+def test_random_terms(term: Term, seed: int) -> None:
+    assume(not any(part.operator.opaque for part in postorder(term)))
+    program, values = Program(term), values_for(term, seed=seed)
+    constants = {name: values[name] for name in program.constants_declared}
+    same(program.with_constants(constants), values)
+
+
+PARAMETERS = {"clip": ["(clip 1 100)"], "leaky-relu": ["(leaky-relu 1/3)"]} | {
+    name: [f"({name} {choice})" for choice in COMPUTES[name].parameters[0].choices]
+    for name in ("compare", "mod", "argsort")
+}
+
+
+def test_every_compute_type_has_its_parameters() -> None:
+    assert PARAMETERS.keys() == {name for name, compute in COMPUTES.items() if compute.parameters}
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_every_compute_type_in_every_dtype(dtype: str) -> None:
+    """All in one model, which is faster: over stacked operands, many of them, items of two axes, and a product."""
+    a, b = build("access", leaf("a", (3, 4), dtype), 1), build("access", leaf("b", (5, 4), dtype), 1)
+    stacked = [(leaf("s", (3, 2, 7), dtype), 1), (leaf("t", (3, 3, 2), dtype), 1), (leaf("u", (2, 11), dtype), 1)]
+    operands = [*(build("access", x, split) for x, split in stacked), build("access-product", a, b, 0)]
+    made = []
+    for kind in (text for name in COMPUTES for text in PARAMETERS.get(name, [name])):
+        for operand in operands:
+            try:
+                made.append(build("compute", kind, operand))
+            except TypeMismatch:
+                continue
+    program = Program(build("construct-tuple", *made))
+    same(program, {name: extreme(dtype, t.dims, i) for i, (name, t) in enumerate(program.tensors.items())})
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_every_movement_in_every_dtype(dtype: str) -> None:
+    x = leaf("x", (2, 5, 6), dtype)
+    made = [
+        build("access-windows", build("access", x, 1), (3, 2), (1, 2)),
+        build("access-pad", x, "min-padding", 1, 1, 2),
+        build("access-dilate", x, 1, 2),
+        build("access-flip", x, 2),
+        build("access-concatenate", x, x, 0),
+        build("access-broadcast", build("access-slice", x, 1, 2, 3), ((), (2, 4, 6))),
+        build("full", (2, 3), "1", dtype),
+        build("eye", 3, dtype),
+        build("access-rearrange", x, (10, 2, 3), (2, 0, 1), ((3,), (5, 4))),
+        build("access-gather", x, leaf("places", (2, 2), "int64"), 2),
+        build("access-gather-nd", x, build("access-slice", leaf("spots", (2, 7, 2), "int32"), 1, 0, 3), 1),
+    ]
+    updates = build("access-reshape", build("access-concatenate", x, x, 1), ((), (2, 10, 6)))
+    spots = leaf("spots", (2, 7, 2), "int32")
+    few = build("access-slice", build("access-slice", updates, 1, 0, 7), 2, 0, 1)
+    for reduction in REDUCTIONS if dtype != "bool" else ("replace", "min", "max"):
+        made.append(build("access-scatter-nd", x, spots, build("access-reshape", few, ((), (2, 7))), 1, reduction))
+    made += [build("cast", x, other) for other in DTYPES if other[0] != "u" or not dtype.startswith("f")]
+    if dtype != "bool":
+        windows = build("access", x, 2)
+        made += [build("access-overlap-add", windows, out, steps) for out, steps in (((15,), (2,)), ((35,), (7,)))]
+        made.append(build("access-overlap-add", build("access-slice", windows, 1, 0, 2), (7,), (1,)))
+        tiles = build("access", leaf("w", (2, 6, 3), dtype), 1)
+        made += [build("systolic-array", 6, 3, windows, tiles)]
+        made.append(build("iota", 4, dtype))
+        weights = leaf("w", (2, 6, 3), dtype)
+        left, right = (x, (2, 5, 6), (1, 0, 2), 2), (weights, (2, 6, 3), (2, 0, 1), 2)
+        made.append(build("product-unit", 0, *left, *right, (5, 4, 3), (2, 0, 1)))
+        made += [
+            build("systolic-array", 6, 3, build("access-squeeze", build("access-slice", windows, 1, 0, 1), 1), tiles)
+        ]
+    program = Program(build("construct-tuple", *made))
+    values = {name: extreme(dtype, t.dims, i) for i, (name, t) in enumerate(program.tensors.items())}
+    places, spots = (np.random.default_rng(0).integers(-5, 5, dims) for dims in ((2, 2), (2, 7, 2)))
+    same(program, values | {"places": places, "spots": spots.astype("int32")})
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_bits_as_every_dtype(dtype: str) -> None:
+    x, width = leaf("x", (40,), dtype), np.dtype(dtype).itemsize
+    made = [build("bitcast", x, other) for other in DTYPES if np.dtype(other).itemsize == width]
+    model = same(Program(build("construct-tuple", *made)), {"x": extreme(dtype, (40,), 0)})
+    assert [opset.version for opset in model.opset_import] == [18 if width == 1 else 26]
+
+
+SPECIAL = {
+    "elementwise-div": ([-128, -128, -7, 7, 5], [-1, 0, 2, -2, 0]),
+    "(mod floor)": ([-128, -128, -7, 7, 5, -7, 0], [-1, 0, 2, -2, 0, -2, -3]),
+    "(mod truncate)": ([-128, -128, -7, 7, 5, -7, 0], [-1, 0, 2, -2, 0, -2, -3]),
+    "pow": ([-128, 127, -1, -1, 1, 0, 0, 2, 3], [-1, -2, -3, -4, -128, -1, 0, 7, 127]),
+}
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int32", "int64"])
+@pytest.mark.parametrize("kind", SPECIAL)
+def test_arithmetic_of_integers_is_the_interpreters(kind: str, dtype: str) -> None:
+    values = {name: np.array(x, dtype) for name, x in zip("ab", SPECIAL[kind], strict=True)}
+    values["a"][values["a"] == -128] = np.iinfo(dtype).min
+    a, b = (leaf(name, value.shape, dtype) for name, value in values.items())
+    same(Program(build("compute", kind, build("access-product", a, b, 0))), values)
+
+
+def test_remainders_of_floats_have_the_sign_of_the_divisor_or_the_dividend() -> None:
+    values = {"a": np.array([5.5, -5.5, 6, -2, 0, 3, -1], "float32"), "b": np.array([2, 2, -3, 4, -2, -5, np.inf])}
+    values["b"] = values["b"].astype("float32")
+    pair = build("access-product", leaf("a", (7,)), leaf("b", (7,)), 0)
+    for rounding in ("floor", "truncate"):
+        same(Program(build("compute", f"(mod {rounding})", pair)), values)
+
+
+@pytest.mark.parametrize("kind", ["reduce-sum", "reduce-prod", "dot-product"])
+@pytest.mark.parametrize("dims", [(2, 0, 3), (2, 3, 0)])
+def test_items_without_elements(kind: str, dims: tuple[int, ...]) -> None:
+    term = build("compute", kind, build("access", leaf("x", dims, "int8"), 1))
+    same(Program(term), {"x": np.zeros(dims, "int8")})
+
+
+def test_arrays_without_elements_inside_a_program() -> None:
+    x = leaf("x", (2, 3))
+    empty = build("access-slice", x, 1, 1, 1)
+    grown = build("access-concatenate", build("access-pad", empty, "min-padding", 1, 1, 0), empty, 1)
+    weights = build("access", build("access-transpose", empty, (0, 1)), 1)
+    term = build(
+        "construct-tuple", grown, build("compute", "dot-product", build("access-product", weights, weights, 0))
+    )
+    same(Program(build("construct-tuple", term, empty)), {"x": np.ones((2, 3), "float32")})
+
+
+# What the file looks like
+
+
+def test_a_product_is_one_matmul() -> None:
+    a, b = build("access", leaf("a", (2, 3, 4)), 2), build("access", leaf("b", (2, 5, 4)), 2)
+    term = build("compute", "dot-product", build("access-product", a, b, 1))
+    values = values_for(term)
+    assert kinds(same(Program(term), values)) == ["Transpose", "MatMul"]
+
+
+def test_elementwise_operators_broadcast() -> None:
+    b = gl.Builder()
+    x, bias = b.input("x", (2, 3, 4, 4)), b.input("bias", (3,))
+    term = b.add(b.multiply(x, b.full((), 2)), b.broadcast(b.reshape(bias, (1, 3, 1, 1)), (2, 3, 4, 4)))
+    assert kinds(same(Program(term), values_for(term))) == ["Mul", "Reshape", "Add"]
+
+
+CONVOLUTIONS = {
+    "plain": ((1, 3, 9, 9), (4, 3, 3, 3), {"padding": 1, "strides": 2}),
+    "batch": ((2, 3, 9, 8), (4, 3, 3, 2), {"padding": [(1, 0), (0, 2)]}),
+    "depthwise": ((2, 4, 9, 9), (4, 1, 3, 3), {"groups": 4, "padding": 1}),
+    "grouped": ((2, 4, 7, 7), (6, 2, 3, 3), {"groups": 2, "strides": 2}),
+    "dilated": ((1, 3, 9, 9), (2, 3, 3, 3), {"dilations": 2, "padding": 2}),
+    "pointwise": ((2, 3, 5, 5), (4, 3, 1, 1), {}),
+    "pointwise, strided": ((1, 3, 6, 6), (4, 3, 1, 1), {"strides": 2}),
+    "one axis": ((2, 3, 11), (4, 3, 5), {"strides": 3}),
+    "three axes": ((1, 2, 5, 6, 7), (3, 2, 2, 3, 2), {"padding": 1}),
+}
+
+
+@pytest.mark.parametrize("case", CONVOLUTIONS.values(), ids=CONVOLUTIONS)
+def test_a_convolution_is_one_conv(case: tuple[Any, ...]) -> None:
+    images, weights, options = case
+    b = gl.Builder()
+    term = b.conv(b.input("x", images), b.constant("w", weights), name="layer", **options)
+    values = values_for(term)
+    program = Program(term, layers=b.finish(term).layers, constants={"w": values["w"]})
+    model = same(program, values)
+    assert kinds(model).count("Conv") == 1
+    assert not {"Pad", "Transpose", "Slice", "Gather", "Concat"} & {*kinds(model)}
+    assert "layer" in [node.name for node in model.graph.node if node.op_type == "Conv"]
+
+
+def test_a_convolution_of_five_axes_is_a_product_of_windows() -> None:
+    b = gl.Builder()
+    term = b.conv(b.input("x", (1, 1, 3, 3, 3, 3)), b.input("w", (2, 1, 2, 2, 2, 2)))
+    model = same(Program(term), values_for(term))
+    assert "MatMul" in kinds(model)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "int32", "float64"])
+def test_convolutions_of_every_dtype(dtype: str) -> None:
+    b = gl.Builder()
+    term = b.conv(b.input("x", (1, 3, 6, 6), dtype), b.input("w", (4, 3, 3, 3), dtype), padding=1)
+    same(Program(term), {name: extreme(dtype, t.dims, 1) for name, t in Program(term).tensors.items()})
+
+
+def test_pools_are_pools() -> None:
+    b = gl.Builder()
+    x = b.input("x", (2, 3, 9, 9))
+    pools = [b.max_pool(x, 3, strides=2, padding=1), b.average_pool(x, 3, strides=2, padding=1), b.max_pool(x, 2)]
+    pools += [b.average_pool(x, 2, padding=1, count_padding=False), b.max_pool(x, 3, dilations=2)]
+    program = Program(build("construct-tuple", *pools))
+    model = same(program, {"x": np.random.default_rng(0).standard_normal((2, 3, 9, 9)).astype("float32")})
+    assert [kind for kind in kinds(model) if "Pool" in kind] == [
+        "MaxPool",
+        "AveragePool",
+        "MaxPool",
+        "AveragePool",
+        "AveragePool",
+        "MaxPool",
+    ]
+    assert not {"Slice", "Gather"} & {*kinds(model)}
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_largest_of_windows_in_every_dtype(dtype: str) -> None:
+    x = build(
+        "access-pad", build("access-pad", leaf("x", (2, 7, 7), dtype), "min-padding", 1, 1, 2), "min-padding", 2, 1, 1
+    )
+    windows = build("access-windows", build("access", x, 1), (3, 3), (2, 1))
+    same(Program(build("compute", "reduce-max", windows)), {"x": extreme(dtype, (2, 7, 7), 0)})
+
+
+@pytest.mark.parametrize(
+    ("size", "window", "stride"), [(9, 4, 2), (9, 3, 3), (12, 1, 2), (9, 8, 1), (100, 40, 1), (7, 7, 3)]
+)
+def test_windows_of_every_proportion(size: int, window: int, stride: int) -> None:
+    x = build("access", leaf("x", (2, size, 5)), 1)
+    term = build("access-windows", x, (window, 3), (stride, 2))
+    same(Program(term), {"x": np.arange(10 * size, dtype="float32").reshape(2, size, 5)})
+
+
+def test_tile_instructions_are_calls_of_one_function_each() -> None:
+    x, w = leaf("x", (8, 4)), leaf("w", (4, 4), constant=True)
+    first = build("systolic-array", 4, 4, build("access", x, 1), w)
+    second = build("systolic-array", 4, 4, build("access", first, 1), w)
+    row = build(
+        "systolic-array",
+        4,
+        4,
+        build("access", build("access-squeeze", build("access-slice", second, 0, 0, 1), 0), 0),
+        w,
+    )
+    values = values_for(row)
+    model = same(Program(row, constants={"w": values["w"]}), values)
+    calls = [node.op_type for node in model.graph.node if node.domain == "glenside"]
+    assert (calls[0] == calls[1], calls[0] == calls[2]) == (True, False)
+    assert [function.name for function in model.functions] == [*dict.fromkeys(calls)]
+    assert {(a.name, a.i) for a in model.graph.node[0].attribute} == {("rows", 4), ("columns", 4)}
+    assert all(node.domain == "" for function in model.functions for node in function.node)
+
+
+def test_instructions_of_a_unit_that_addresses_are_calls_of_one_function() -> None:
+    x, w = leaf("x", (8, 4)), leaf("w", (4, 6))
+    first = build("product-unit", 0, x, (8, 4), (0, 1), 1, w, (4, 6), (1, 0), 1, (2, 4, 6), (2, 0, 1))
+    wide = build("product-unit", 1, first, (6, 8), (1, 0), 2, x, (8, 4), (0, 1), 2, (8, 6, 4), (1, 0, 2))
+    model = same(Program(wide), values_for(wide))
+    assert kinds(model) == ["product_unit"] * 2
+    (function,) = model.functions
+    assert [n.op_type for n in function.node if n.op_type != "Constant"] == [
+        *("Reshape", "Transpose", "Reshape") * 2,
+        *("MatMul", "Reshape", "Transpose"),
+    ]
+
+
+def test_chains_of_rearrangements_are_one() -> None:
+    x = leaf("x", (2, 12, 5))
+    term = build("access-rearrange", x, (2, 3, 4, 5), (0, 1, 3, 2), ((2, 3), (20,)))
+    term = build("access-transpose", build("access-reshape", term, ((6,), (5, 4))), (2, 0, 1))
+    assert kinds(same(Program(term), values_for(term))) == ["Reshape", "Transpose"]
+    back = build("access-rearrange", term, (4, 6, 5), (1, 0, 2), ((2, 12), (5,)))
+    assert kinds(same(Program(back), values_for(back))) == ["Identity"]
+
+
+def test_updates_are_one_scatter_where_all_places_differ() -> None:
+    x, updates = leaf("x", (5, 3)), leaf("u", (2, 3))
+    places = leaf("p", (2, 1), "int64", constant=True)
+    values = {"x": np.zeros((5, 3), "float32"), "u": np.ones((2, 3), "float32")}
+    for rows, twice in (([1, -1], False), ([4, -1], True)):
+        term = build("access-scatter-nd", x, places, updates, 0, "replace")
+        model = same(Program(term, constants={"p": np.array(rows).reshape(2, 1)}), values)
+        assert kinds(model).count("ScatterND") == 1
+        assert ("Where" in kinds(model)) == twice
+
+
+def test_operands_of_tiles_are_not_repeated() -> None:
+    shared = build("access", build("access-broadcast", leaf("x", (1, 8, 4)), ((), (5, 8, 4))), 2)
+    term = build("systolic-array", 4, 3, shared, build("access", leaf("w", (5, 4, 3)), 1))
+    assert kinds(same(Program(term), values_for(term))) == ["systolic_array_4x3_3d_3d"]
+    both = build(
+        "systolic-array",
+        4,
+        4,
+        shared,
+        build("access-broadcast", build("access", leaf("v", (1, 4, 4)), 1), ((5,), (4, 4))),
+    )
+    assert kinds(same(Program(both), values_for(both))) == ["Expand", "systolic_array_4x4_3d_3d"]
