@@ -54,7 +54,8 @@ _OF_BROADCAST = "(= {0} (access-rearrange {1} {0}-one (vec-of 0) {0}-no {0}-all)
     Example(_PAIR.format("elementwise-mul", _REPEATED, _RESULT), _SHAPES, _CONSTANT),
     Example(_PAIR.format("elementwise-mul", _RESULT, "(full (shape 30) 3 float32)"), _SHAPES, "(constant $w)"),
     Example(_PAIR.format("elementwise-mul", "(full (shape 30) 3 float32)", _RESULT), _SHAPES, "(constant $w)"),
-    relations="(relation scaled-product (Access Access Access Access Access Access i64))\n"
+    relations="(relation flat-layer (Access Access Access Access i64))\n"
+    "(relation scaled-product (Access Access Access Access Access Access i64))\n"
     "(relation filled-product (Access Access Access Access Access i64))",
 )
 def scale_goes_into_weights() -> tuple[Clause, ...]:
@@ -65,15 +66,16 @@ def scale_goes_into_weights() -> tuple[Clause, ...]:
     """
     found = "(scaled-product root z wide layer a b n)"
     pair = '(varies root) (= root (compute "elementwise-mul" (access-product {0} 0))) (constant m) (!= linear m)'
-    layer = (
-        f"(= linear (access-rearrange layer linear-one (vec-of 0) no all)) {DOT.replace('root', 'layer')} (constant b)"
-    )
+    layer = "(flat-layer linear layer a b n)"
+    lifted = f"{DOT.replace('root', 'layer')} (constant b) (= linear (access-rearrange layer one (vec-of 0) no all))"
     key = "few many d sa n db sb"
     read = " (= narrow (weight-scale-narrow {0})) (= repeated (weight-scale-wide {0})) (= size (weight-scale-size {0}))"
     factor = whole(f"(access-broadcast {whole('z', 'size', 'narrow')} (vec-empty) repeated)", "weights", "db")
     scaled = f'(access (compute "elementwise-mul" (access-product (access b 0) {factor} 0)) sb)'
     filled = '(access (compute "elementwise-mul" (access-product (access b 0) (full db v t) 0)) sb)'
+    # The few candidates first: joining all pairs with all products at once costs far more.
     return (
+        Clause(lifted, layer),
         *(
             Clause(f"{pair.format(operands)} (= m (full fd v t)) {layer}", "(filled-product root m layer a b n)")
             for operands in ("linear m", "m linear")
@@ -179,19 +181,25 @@ _SMALL = _FLAT.format("(access-broadcast (access-tensor {0}) (access-shape (shap
     Example(
         _PAIR.format("elementwise-add", _SMALL.format("s"), _SMALL.format("w")), {"s": "1 2 1", "w": "1 2 1"}, _CONSTANT
     ),
+    relations="(relation repeated-pair (Access String Access Access Ints Ints))",
 )
 def repeated_constants_are_paired_before() -> tuple[Clause, ...]:
     """f(broadcast(z), broadcast(y)) = broadcast(f(z, y)), for constants z and y of the same dims.
 
     A bias stays a vector. Sound because equal elements have equal results.
     """
+    found = "(repeated-pair root f z y bs bi)"
     return (
         Clause(
-            '(= root (compute f (access-product a b 0))) (category f "fold") (constant a) (constant b) '
+            '(= root (compute f (access-product a b 0))) (constant a) (constant b) (category f "fold") '
             + _OF_BROADCAST.format("a", "x", "z")
             + " "
-            + _OF_BROADCAST.format("b", "w", "y")
-            + " (= d (dims z)) (= d (dims y)) (= 0 (split z)) (= 0 (split y)) (= size (product bi)) (= dr (dims root))",
+            + _OF_BROADCAST.format("b", "w", "y"),
+            found,
+        ),
+        Clause(
+            f"{found} (= d (dims z)) (= d (dims y)) (= 0 (split z)) (= 0 (split y)) (= size (product bi))"
+            " (= dr (dims root))",
             "(union root " + whole("(access-broadcast (compute f (access-product z y 0)) bs bi)", "size", "dr") + ")",
         ),
     )

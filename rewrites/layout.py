@@ -13,11 +13,11 @@ from rewrites.declare import rule
 from rewrites.expressions import rearranged, under, whole
 
 FAMILY = "layout"
-TABLES = rearranging  # the tables that the facts below read are declared there
-_MOVED = "(access-rearrange (access-tensor x) (shape {0}) (list {1}) (access-shape (shape {2}) (shape {3})))"
-_TURNED = _MOVED.format("$m $n $k $l", "0 2 3 1", "", "$m $k $l $n")
+TABLES = rearranging  # declares the tables that are read here
+MOVED = "(access-rearrange (access-tensor x) (shape {0}) (list {1}) (access-shape (shape {2}) (shape {3})))"
+_TURNED = MOVED.format("$m $n $k $l", "0 2 3 1", "", "$m $k $l $n")
 _RANK4 = {"x": "m n k l"}
-_OPERAND = "(source root) (varies root) (= c (access-rearrange b p o s i)) (= d (dims c))"
+OPERAND = "(source root) (varies root) (= c (access-rearrange b p o s i)) (= d (dims c))"
 _TYPE = "(= dr (dims root)) (= sr (split root)) (= rs (take dr sr)) (= ri (drop dr sr))"
 
 
@@ -58,9 +58,9 @@ def movement_is_a_rearrangement() -> tuple[Clause, ...]:
 
 
 _TWICE = "(access-rearrange {0} (shape $n $m) (list 1 0) (access-shape (shape) (shape $m $n)))"
-_TWICE = _TWICE.format(_MOVED.format("$m $n", "1 0", "", "$n $m"))
+_TWICE = _TWICE.format(MOVED.format("$m $n", "1 0", "", "$n $m"))
 _FLAT_TWICE = "(access-rearrange {0} (shape 3 2) (list 1 0) (access-shape (shape) (shape 6)))"
-_FLAT_TWICE = _FLAT_TWICE.format(_MOVED.format("2 3", "1 0", "", "6"))
+_FLAT_TWICE = _FLAT_TWICE.format(MOVED.format("2 3", "1 0", "", "6"))
 LIFTED = "(= linear (access-rearrange {0} one (vec-of 0) no all))"
 
 
@@ -72,12 +72,11 @@ def rearrangements_compose() -> tuple[Clause, ...]:
     """rearrange(rearrange(a; p, o); q, r) = rearrange(a; both), which is a where nothing moves and the
     dims are its own.
 
-    Only of what is made of a tensor: what is the same everywhere is every rearrangement of itself, and composing those
-    would not end. Sound because each is a permutation of the elements in row-major order, and permutations compose.
+    Sound because each is a permutation of the elements in row-major order, and permutations compose.
     """
     return (
         Clause(
-            "(declared root) (= root (access-rearrange b q r t j)) (= b (access-rearrange a p o s i)) (= d (dims a))"
+            "(= root (access-rearrange b q r t j)) (= b (access-rearrange a p o s i)) (= d (dims a))"
             " (= 1 (vec-length d)) (= 0 (split a)) (= v (composed-parts p o q r)) (= w (composed-order p o q r))",
             f"(union root {rearranged('a', 'v', 'w', 't', 'j')})",
         ),
@@ -89,7 +88,7 @@ def rearrangements_compose() -> tuple[Clause, ...]:
     )
 
 
-@rule(FAMILY, Example(_TWICE, {"x": "m n"}), Example(_MOVED.format("$m $n", "0 1", "$m", "$n"), {"x": "m n"}))
+@rule(FAMILY, Example(_TWICE, {"x": "m n"}), Example(MOVED.format("$m $n", "0 1", "$m", "$n"), {"x": "m n"}))
 def operands_are_flat() -> tuple[Clause, ...]:
     """rearrange(b; p, o) = rearrange(flat(b); p, o), where flat(b) are its elements along one axis.
 
@@ -109,7 +108,7 @@ def operands_are_flat() -> tuple[Clause, ...]:
     )
 
 
-_TWO = _MOVED.format("2 3", "1 0", "", "3 2")
+_TWO = MOVED.format("2 3", "1 0", "", "3 2")
 _ALIKE = (
     '(access-rearrange (compute "negative" (compute "negative" $x)) (vec-of 2 3) (vec-of 1 0) (vec-empty) (vec-of 3 2))'
 )
@@ -153,6 +152,7 @@ _PAIR = "(compute subtract (access-cartesian-product {0} {1}))"
     FAMILY,
     Example(_PAIR.format(_TURNED, "(access-tensor y)"), {"x": "m n k l", "y": "m k l n"}),
     Example(_PAIR.format("(access-tensor y)", _TURNED), {"x": "m n k l", "y": "m k l n"}),
+    relations="(relation whole-pair (Access String Access Access))",
 )
 def rearrangement_leaves_pair() -> tuple[Clause, ...]:
     """f(rearrange(b) x y) = rearrange(f(b x rearrange'(y))), with what undoes it, for an f of two whole tensors.
@@ -160,22 +160,31 @@ def rearrangement_leaves_pair() -> tuple[Clause, ...]:
     Sound because f takes the elements of both at the same place, and both sides are moved alike.
     """
     facts = (
-        f'(= root (compute f (access-product {{0}} 0))) (category f "fold") {_OPERAND} (= 0 (split c))'
-        " (= v (undone-parts p o)) (= w (undone-order p o)) (= db (dims b)) (= size (product db))"
+        f"{{0}} {OPERAND} (= 0 (split c)) (= v (undone-parts p o)) (= w (undone-order p o)) (= db (dims b))"
+        " (= size (product db))"
     )
     own, other = whole("b", "size", "db"), rearranged("y", "v", "w", "(vec-empty)", "db")
-    return tuple(
+    return (
         Clause(
-            facts.format(operands.format("c", "y")) + " (= 0 (split y))",
-            "(union root "
-            + rearranged(f"(compute f (access-product {operands.format(own, other)} 0))", "p", "o", "(vec-empty)", "d")
-            + ")",
-        )
-        for operands in ("{0} {1}", "{1} {0}")
+            '(source root) (varies root) (= root (compute f (access-product x y 0))) (category f "fold")'
+            " (= 0 (split x)) (= 0 (split y))",
+            "(whole-pair root f x y)",
+        ),
+        *(
+            Clause(
+                facts.format(f"(whole-pair root f {operands.format('c', 'y')})"),
+                "(union root "
+                + rearranged(
+                    f"(compute f (access-product {operands.format(own, other)} 0))", "p", "o", "(vec-empty)", "d"
+                )
+                + ")",
+            )
+            for operands in ("{0} {1}", "{1} {0}")
+        ),
     )
 
 
-_WIDE = f"(access-broadcast {_MOVED} (access-shape (shape) (shape $m 6 $n 5)))"
+_WIDE = f"(access-broadcast {MOVED} (access-shape (shape) (shape $m 6 $n 5)))"
 
 
 @rule(
@@ -191,11 +200,11 @@ def rearrangement_leaves_broadcast() -> tuple[Clause, ...]:
     key = "p o d dr"
     return (
         Clause(
-            f"(= root (access-broadcast c bs bi)) {_OPERAND} {_TYPE} (= ones (broadcasting-ones {key}))"
-            f" (= q (broadcasting-parts {key})) (= r (broadcasting-order {key})) (= size (product d))"
-            " (= small (undone-parts q r)) (!= small dr)",
+            f"(= root (access-broadcast c bs bi)) {OPERAND} {_TYPE} (= ones (broadcasting-ones {key}))"
+            f" (= q (broadcasting-parts {key})) (= v (broadcasting-after {key})) (= r (broadcasting-order {key}))"
+            " (= size (product d))",
             "(union root "
-            + rearranged(f"(access-broadcast {whole('b', 'size', 'ones')} (vec-empty) q)", "q", "r", "rs", "ri")
+            + rearranged(f"(access-broadcast {whole('b', 'size', 'ones')} (vec-empty) q)", "v", "r", "rs", "ri")
             + ")",
         ),
     )
@@ -246,27 +255,12 @@ def rearrangement_sinks_into_broadcast() -> tuple[Clause, ...]:
 
 @rule(
     FAMILY,
-    Example(
-        _MOVED.format("$m $n", "1 0", "$n", "$m").replace("(access-tensor x)", "(full (shape $m $n) 7 float32)"),
-        {"x": "m n"},
-    ),
-)
-def rearrangement_of_a_filled_tensor_is_filled() -> tuple[Clause, ...]:
-    """rearrange(full(v)) = full(v), of the dims of the result.
-
-    Sound because all its elements are the same.
-    """
-    return (rewrite("(access-rearrange (full d v t) p o s i)", "(access (full (vec-append s i) v t) (vec-length s))"),)
-
-
-@rule(
-    FAMILY,
     Example(f"(access-pad {_TURNED} zero-padding 1 1 2)", _RANK4),
     Example(f"(access-slice {_TURNED} 1 0 2)", _RANK4),
     Example(f"(access-flip {_TURNED} 1)", _RANK4),
     Example(f"(access-dilate {_TURNED} 3 2)", _RANK4),
     Example(
-        f"(access-pad {_MOVED.format('$m $n 1 $l', '0 2 3 1', '', '$m 1 $l $n')} zero-padding 1 1 2)", {"x": "m n 1 l"}
+        f"(access-pad {MOVED.format('$m $n 1 $l', '0 2 3 1', '', '$m 1 $l $n')} zero-padding 1 1 2)", {"x": "m n 1 l"}
     ),
 )
 def rearrangement_leaves_one_axis() -> tuple[Clause, ...]:
@@ -274,7 +268,7 @@ def rearrangement_leaves_one_axis() -> tuple[Clause, ...]:
 
     Where x is one part of b. Sound because these act on an axis as a whole, wherever it stands.
     """
-    key = "p o d x"
+    key = "p o d x new"
     forms = (
         "access-pad {0} kind {1} lo hi",
         "access-slice {0} {1} lo hi",
@@ -284,17 +278,16 @@ def rearrangement_leaves_one_axis() -> tuple[Clause, ...]:
     inner = whole("b", "size", "q")
     return tuple(
         Clause(
-            f"(= root ({form.format('c', 'x')})) {_OPERAND} {_TYPE} (= at (one-axis-at {key}))"
-            f" (= q (one-axis-parts {key})) (= r (one-axis-order {key})) (= size (product d))",
-            f"(let moved ({form.format(inner, 'at')})) (union root "
-            + rearranged("moved", "(vec-set q at (vec-get dr x))", "r", "rs", "ri")
-            + ")",
+            f"(= root ({form.format('c', 'x')})) {OPERAND} {_TYPE} (= new (vec-get dr x)) (= at (one-axis-at {key}))"
+            f" (= q (one-axis-parts {key})) (= v (one-axis-after {key})) (= r (one-axis-order {key}))"
+            " (= size (product d))",
+            f"(let moved ({form.format(inner, 'at')})) (union root " + rearranged("moved", "v", "r", "rs", "ri") + ")",
         )
         for form in forms
     )
 
 
-_IMAGE = _MOVED.format("$m $n 5 7", "0 2 3 1", "{0}", "{1}")
+_IMAGE = MOVED.format("$m $n 5 7", "0 2 3 1", "{0}", "{1}")
 _JOINED = "(access-concatenate {0} {1} 3)"
 
 
@@ -310,16 +303,17 @@ def rearrangement_leaves_concatenate() -> tuple[Clause, ...]:
     """
     key = "p o d e x"
     facts = (
-        f"(= root (access-concatenate {{0}} x)) {_OPERAND} (= e (dims y)) {_TYPE}"
+        f"(= root (access-concatenate {{0}} x)) {OPERAND} (= e (dims y)) {_TYPE}"
         + "".join(
             f" (= {name} (concatenating-{result} {key}))"
             for name, result in (
                 ("q", "parts"),
-                ("r", "left-order"),
                 ("v", "other-parts"),
                 ("w", "other-order"),
                 ("sizes", "other"),
                 ("at", "at"),
+                ("all", "after"),
+                ("r", "order"),
             )
         )
         + " (= size (product d))"
@@ -329,7 +323,7 @@ def rearrangement_leaves_concatenate() -> tuple[Clause, ...]:
         Clause(
             facts.format(operands.format("c", "y")),
             f"(let joined (access-concatenate {operands.format(own, other)} at)) (union root "
-            + rearranged("joined", "(vec-set q at (vec-get dr x))", "r", "rs", "ri")
+            + rearranged("joined", "all", "r", "rs", "ri")
             + ")",
         )
         for operands in ("{0} {1}", "{1} {0}")
@@ -349,7 +343,7 @@ def rearrangement_leaves_windows() -> tuple[Clause, ...]:
     key = "p o d n k t"
     return (
         Clause(
-            f"(= root (access-windows c k t)) {_OPERAND} (= n (split c)) {_TYPE}"
+            f"(= root (access-windows c k t)) {OPERAND} (= n (split c)) {_TYPE}"
             + "".join(
                 f" (= {name} (windowing-{result} {key}))"
                 for name, result in (
@@ -363,65 +357,6 @@ def rearrangement_leaves_windows() -> tuple[Clause, ...]:
             + " (= size (product d))",
             "(union root "
             + rearranged(f"(access-windows {whole('b', 'size', 'q')} window steps)", "v", "w", "rs", "ri")
-            + ")",
-        ),
-    )
-
-
-@rule(
-    FAMILY,
-    Example(f"(compute reduce-max {_MOVED.format('$m $n $k $l', '0 2 3 1', '$m $k $l', '$n')})", _RANK4),
-    Example(f"(compute reduce-sum {_MOVED.format('$m $n $k $l', '1 0 3 2', '$n $m', '$l $k')})", _RANK4),
-)
-def rearrangement_leaves_reduction() -> tuple[Clause, ...]:
-    """reduce(rearrange(b)) = rearrange(reduce(b)), over the parts of b that are the item.
-
-    Where they do not come last in b, they are the item of one window that is whole along them: a view. Sound because
-    a sum, product, mean, maximum or minimum does not depend on the order of its elements; the place of one does, so
-    argmax and argmin are left out.
-    """
-    free = '(category f "reduction") (!= f "argmax") (!= f "argmin")'
-    facts = f"(= root (compute f c)) {free} {_OPERAND} (= n (split c)) (= size (product d)) (= dr (dims root))"
-    key = "p o d n"
-
-    def read(name: str, *results: str) -> str:
-        return "".join(f" (= {result} ({name}-{result} {key}))" for result in results)
-
-    return (
-        Clause(
-            facts + read("reducing", "shape", "item", "parts", "order"),
-            "(union root "
-            + rearranged(f"(compute f {under('b', 'size', 'shape', 'item')})", "parts", "order", "dr", "(vec-empty)")
-            + ")",
-        ),
-        Clause(
-            facts + read("reducing-windows", "whole", "window", "strides", "parts", "order"),
-            "(union root "
-            + rearranged(
-                f"(compute f (access-windows {whole('b', 'size', 'whole')} window strides))",
-                "parts",
-                "order",
-                "dr",
-                "(vec-empty)",
-            )
-            + ")",
-        ),
-    )
-
-
-@rule(FAMILY, Example(f"(compute softmax {_MOVED.format('$m $n $k', '1 0 2', '$n $m', '$k')})", {"x": "m n k"}))
-def rearrangement_leaves_softmax() -> tuple[Clause, ...]:
-    """softmax(rearrange(b)) = rearrange(softmax(b)), where the parts of b that are the item come last.
-
-    Sound because each item is normalized as a whole, in whatever order its elements stand.
-    """
-    key = "p o d n"
-    return (
-        Clause(
-            f'(= root (compute "softmax" c)) {_OPERAND} (= n (split c)) (= size (product d))'
-            f" (= shape (normalizing-shape {key})) (= item (normalizing-item {key}))",
-            "(union root "
-            + rearranged(f'(compute "softmax" {under("b", "size", "shape", "item")})', "p", "o", "s", "i")
             + ")",
         ),
     )

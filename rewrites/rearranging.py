@@ -72,18 +72,19 @@ def undone(p: Dims, o: Dims) -> tuple[Dims, Dims] | None:
     return canonical_pair(Rearrangement(tuple(p), tuple(o)).inverse())
 
 
-@table(at=int, parts=Dims, order=Dims)
-def one_axis(p: Dims, o: Dims, d: Dims, axis: int) -> tuple[int, Dims, Dims] | None:
-    """Parts of b of which one, `at`, is the axis of c."""
-    if _still(o):
-        return None
-    cut = cut_at_axes(p, o, d)
+@table(at=int, parts=Dims, after=Dims, order=Dims)
+def one_axis(p: Dims, o: Dims, d: Dims, axis: int, size: int) -> tuple[int, Dims, Dims, Dims] | None:
+    """Parts of b of which one, `at`, is the axis of c, and what is after it has another size."""
+    cut = None if _still(o) else cut_at_axes(p, o, d)
     if cut is None or len(cut.axes[axis]) > 1:
         return None
     if cut.axes[axis]:
-        return cut.axes[axis][0], Dims(cut.parts), Dims(cut.order)
-    wide, order, places = _with_ones(cut, [axis])
-    return places[axis], Dims(wide), Dims(order)
+        parts, order, at = list(cut.parts), cut.order, cut.axes[axis][0]
+    else:
+        parts, wide, places = _with_ones(cut, [axis])
+        order, at = tuple(wide), places[axis]
+    after = [size if part == at else n for part, n in enumerate(parts)]
+    return at, Dims(parts), *canonical_pair(Rearrangement(tuple(after), order))
 
 
 def _with_ones(cut: Cut, axes: Sequence[int]) -> tuple[list[int], list[int], dict[int, int]]:
@@ -113,9 +114,9 @@ def _with_ones(cut: Cut, axes: Sequence[int]) -> tuple[list[int], list[int], dic
     return sizes, order, at
 
 
-@table(ones=Dims, parts=Dims, order=Dims)
-def broadcasting(p: Dims, o: Dims, d: Dims, wide: Dims) -> tuple[Dims, Dims, Dims] | None:
-    """b with parts of size 1 where c is repeated to `wide`, those parts repeated, and their order."""
+@table(ones=Dims, parts=Dims, after=Dims, order=Dims)
+def broadcasting(p: Dims, o: Dims, d: Dims, wide: Dims) -> tuple[Dims, Dims, Dims, Dims] | None:
+    """b with parts of size 1 where c is repeated to `wide`, those parts repeated, and how the result is of that."""
     if _still(o) or 0 in wide:
         return None
     cut = cut_at_axes(p, o, d)
@@ -126,7 +127,7 @@ def broadcasting(p: Dims, o: Dims, d: Dims, wide: Dims) -> tuple[Dims, Dims, Dim
     parts = list(ones)
     for axis, place in places.items():
         parts[place] = wide[axis]
-    return Dims(ones), Dims(parts), Dims(order)
+    return Dims(ones), Dims(parts), *canonical_pair(Rearrangement(tuple(parts), tuple(order)))
 
 
 @table(parts=Dims, order=Dims, small=Dims, large=Dims)
@@ -147,19 +148,21 @@ def before_broadcast(p: Dims, o: Dims, narrow: Dims, wide: Dims) -> tuple[Dims, 
     return *moved, Dims(own[i] for i in fine.order), Dims(fine.result)
 
 
-@table(parts=Dims, left_order=Dims, other_parts=Dims, other_order=Dims, other=Dims, at=int)
-def concatenating(p: Dims, o: Dims, d: Dims, e: Dims, axis: int) -> tuple[Dims, Dims, Dims, Dims, Dims, int] | None:
-    """How the other operand, of dims e, is rearranged to stand beside b, along part `at`."""
+@table(parts=Dims, other_parts=Dims, other_order=Dims, other=Dims, at=int, after=Dims, order=Dims)
+def concatenating(
+    p: Dims, o: Dims, d: Dims, e: Dims, axis: int
+) -> tuple[Dims, Dims, Dims, Dims, int, Dims, Dims] | None:
+    """How the other operand, of dims e, is rearranged to stand beside b, along part `at`, and what is after it."""
     if _still(o) or 0 in e:
         return None
     cut = cut_at_axes(p, o, d)
     if cut is None or len(cut.axes[axis]) != 1:
         return None
     (at,) = cut.axes[axis]
-    sizes = list(cut.parts)
-    sizes[at] = e[axis]
-    back = Rearrangement(tuple(sizes), cut.order).inverse()
-    return Dims(cut.parts), Dims(cut.order), Dims(back.parts), Dims(back.order), Dims(sizes), at
+    other, both = list(cut.parts), list(cut.parts)
+    other[at], both[at] = e[axis], d[axis] + e[axis]
+    back = canonical_pair(Rearrangement(tuple(other), cut.order).inverse())
+    return Dims(cut.parts), *back, Dims(other), at, *canonical_pair(Rearrangement(tuple(both), cut.order))
 
 
 @table(parts=Dims, window=Dims, strides=Dims, after=Dims, order=Dims)
