@@ -23,9 +23,20 @@ USUAL = ({"blocking": "slices"}, {"blocking": "loops", "mapping": "usual"})
 DOT = "(compute dot-product (access-cartesian-product (access (access-tensor a) 1) (access (access-tensor b) 1)))"
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
 @given(terms())
 def test_every_rule_on_random_programs_is_sound_and_ends(term: Term) -> None:
+    assert_sound(term)
+
+
+@pytest.mark.slow
+@settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
+@given(terms())
+def test_every_rule_on_many_random_programs_is_sound_and_ends(term: Term) -> None:
+    assert_sound(term)
+
+
+def assert_sound(term: Term) -> None:
     snapshot, search = saturated(Program(term), RULES.values(), {}, iterations=300)
     assert search.progress.stopped == "saturated"
     assert_all_equal(snapshot)
@@ -40,7 +51,10 @@ def test_random_programs_optimized_equal_the_original(term: Term, rows: int, col
     assert result.program.term.type == term.type
 
 
-@pytest.mark.parametrize(("rows", "columns"), [(1, 1), (4, 4), (3, 7), (8, 2), (64, 64)])
+MORE = [pytest.param(rows, columns, marks=pytest.mark.slow) for rows, columns in ((8, 2), (64, 64))]
+
+
+@pytest.mark.parametrize(("rows", "columns"), [(1, 1), (4, 4), (3, 7), *MORE])
 @pytest.mark.parametrize(("m", "k", "n"), [(1, 1, 1), (5, 7, 3), (2, 16, 9), (9, 33, 10)])
 @pytest.mark.parametrize("way", USUAL)
 def test_a_product_becomes_whole_tiles(rows: int, columns: int, m: int, k: int, n: int, way: dict[str, str]) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 from rule_checks import assert_all_equal, drawn, saturated
 
@@ -55,12 +57,20 @@ TOGETHER = [
     for target in (SystolicArray(3, 2), SystolicArray(3, 2, dataflow="output-stationary"), ConvolutionUnit("nhwc"))
     for families in dict.fromkeys(target.families.values())
 ]
-TOGETHER_CASES = [
-    pytest.param(rule, families, id=f"{rule.name}-{i}")
-    for rule in RULES.values()
-    for i, families in enumerate(TOGETHER)
-    if rule.family in families
-]
+
+
+def _together() -> Iterator[object]:
+    """Each rule with each set of families. Sets that are others but for one family are slow, but for its rules."""
+    alike = {f for f in TOGETHER if any(len({*f} - {*before}) == 1 for before in TOGETHER[: TOGETHER.index(f)])}
+    plain = {family for families in TOGETHER if families not in alike for family in families}
+    for rule in RULES.values():
+        for i, families in enumerate(TOGETHER):
+            if rule.family in families:
+                marks = [pytest.mark.slow] if families in alike and rule.family in plain else []
+                yield pytest.param(rule, families, id=f"{rule.name}-{i}", marks=marks)
+
+
+TOGETHER_CASES = list(_together())
 
 
 @pytest.mark.parametrize(("rule", "families"), TOGETHER_CASES)
@@ -76,4 +86,6 @@ def test_rules_of_a_target_together_end_and_are_sound(rule: Rule, families: tupl
 
 
 def test_every_rule_runs_on_some_target() -> None:
-    assert {rule.name for rule in RULES.values()} == {case.values[0].name for case in TOGETHER_CASES}
+    assert {rule.name for rule in RULES.values()} == {
+        rule.name for families in TOGETHER for rule in of_families(families)
+    }
