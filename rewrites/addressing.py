@@ -104,6 +104,8 @@ def innermost(window: Dims, dims: Dims) -> tuple[int] | None:
     stored=Dims,
     parts=Dims,
     order=Dims,
+    fixed_parts=Dims,
+    fixed_order=Dims,
 )
 def unit(
     p: Dims,
@@ -121,7 +123,7 @@ def unit(
     layout: int,
     loads: int,
     fixed: int,
-) -> tuple[Dims, Dims, int, Dims, Dims, int, int, Dims, Dims, Dims] | None:
+) -> tuple[Dims, Dims, int, Dims, Dims, int, int, Dims, Dims, Dims, Dims, Dims] | None:
     """How a unit reads the operands of a product, the parts of its result, and how the product's own is made of those.
 
     Rows and items are read in the order in which they lie in memory, which is `held`, with `axis` as its last axis. An
@@ -147,7 +149,8 @@ def unit(
     logical = [*range(count), *(count + rows.index(part) for part in a.rows), *range(split, len(stored))]
     parts, order = canonical_pair(Rearrangement(stored, tuple(logical)))
     left, right = (Dims(a.parts), Dims(a_order)), (Dims(b.parts), Dims(b_order))
-    return *left, split, *right, count + len(b.rows), count, Dims(stored), parts, order
+    beforehand = canonical_pair(Rearrangement(b.parts, tuple(b_order)))
+    return *left, split, *right, count + len(b.rows), count, Dims(stored), parts, order, *beforehand
 
 
 @table(b_parts=Dims, b_order=Dims, split=int, moved_parts=Dims, moved_order=Dims, parts=Dims, order=Dims)

@@ -1,4 +1,4 @@
-"""Which classes are made of constants alone: what is done to them is done beforehand."""
+"""Which classes are made of constants alone, so that what is done to them is done beforehand, and which are not."""
 
 from __future__ import annotations
 
@@ -17,6 +17,11 @@ def _propagated() -> tuple[Clause, ...]:
         if names and not any(f.kind is Kind.TERMS for f in operator.fields):
             node = f"({' '.join([operator.name, *(c for c, _ in columns(operator))])})"
             clauses.append(Clause(f"(= root {node}) {' '.join(f'(constant {n})' for n in names)}", "(constant root)"))
+            clauses += [
+                Clause(f"(= root {node}) ({fact} {n})", f"({fact} root)")
+                for fact in ("varies", "declared")
+                for n in names
+            ]
     return tuple(clauses)
 
 
@@ -27,7 +32,9 @@ def _propagated() -> tuple[Clause, ...]:
     ),
 )
 def what_is_made_of_constants_is_constant() -> tuple[Clause, ...]:
-    """constant(f(a, b)) where constant(a) and constant(b), for every operator.
+    """constant(f(a, b)) where constant(a) and constant(b), varies(f(a, b)) where either does, for every operator.
+
+    Likewise declared(f(a, b)): it is made of a tensor, so that it need not be the same everywhere.
 
     An analysis: it adds no e-node. Sound because an operator's value depends on those of its operands alone.
     """

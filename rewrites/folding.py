@@ -52,7 +52,10 @@ _OF_BROADCAST = "(= {0} (access-rearrange {1} {0}-one (vec-of 0) {0}-no {0}-all)
     FAMILY,
     Example(_PAIR.format("elementwise-mul", _RESULT, _REPEATED), _SHAPES, _CONSTANT),
     Example(_PAIR.format("elementwise-mul", _REPEATED, _RESULT), _SHAPES, _CONSTANT),
-    relations="(relation scaled-product (Access Access Access Access Access Access i64))",
+    Example(_PAIR.format("elementwise-mul", _RESULT, "(full (shape 30) 3 float32)"), _SHAPES, "(constant $w)"),
+    Example(_PAIR.format("elementwise-mul", "(full (shape 30) 3 float32)", _RESULT), _SHAPES, "(constant $w)"),
+    relations="(relation scaled-product (Access Access Access Access Access Access i64))\n"
+    "(relation filled-product (Access Access Access Access Access i64))",
 )
 def scale_goes_into_weights() -> tuple[Clause, ...]:
     """dot(a x b) * s = dot(a x (b * s)), for constants b and s, where s does not differ between rows of a.
@@ -61,7 +64,7 @@ def scale_goes_into_weights() -> tuple[Clause, ...]:
     of. Only where b is constant: then the product is made beforehand, and nothing is multiplied at run time.
     """
     found = "(scaled-product root z wide layer a b n)"
-    pair = '(= root (compute "elementwise-mul" (access-product {0} 0))) (constant m) (!= linear m)'
+    pair = '(varies root) (= root (compute "elementwise-mul" (access-product {0} 0))) (constant m) (!= linear m)'
     layer = (
         f"(= linear (access-rearrange layer linear-one (vec-of 0) no all)) {DOT.replace('root', 'layer')} (constant b)"
     )
@@ -69,7 +72,18 @@ def scale_goes_into_weights() -> tuple[Clause, ...]:
     read = " (= narrow (weight-scale-narrow {0})) (= repeated (weight-scale-wide {0})) (= size (weight-scale-size {0}))"
     factor = whole(f"(access-broadcast {whole('z', 'size', 'narrow')} (vec-empty) repeated)", "weights", "db")
     scaled = f'(access (compute "elementwise-mul" (access-product (access b 0) {factor} 0)) sb)'
+    filled = '(access (compute "elementwise-mul" (access-product (access b 0) (full db v t) 0)) sb)'
     return (
+        *(
+            Clause(f"{pair.format(operands)} (= m (full fd v t)) {layer}", "(filled-product root m layer a b n)")
+            for operands in ("linear m", "m linear")
+        ),
+        Clause(
+            "(filled-product root m layer a b n) (= m (full fd v t)) (= db (dims b)) (= sb (split b))"
+            " (= t (dtype layer)) (= t (dtype b)) (= d (dims layer)) (= results (product d)) (= dr (dims root))",
+            f'(let scaled-dots (compute "dot-product" (access-product a {filled} n)))'
+            f" (union root {whole('scaled-dots', 'results', 'dr')})",
+        ),
         *(
             Clause(f"{pair.format(operands)} {_OF_BROADCAST.format('m', 'wide', 'z')} {layer}", found)
             for operands in ("linear m", "m linear")
@@ -98,7 +112,7 @@ def constants_meet() -> tuple[Clause, ...]:
     Sound because addition of numbers is associative and multiplication distributes over it; floats round elsewhere.
     """
     facts = (
-        '(= root (compute "{0}" (access-product y e 0))) (constant e)'
+        '(varies root) (= root (compute "{0}" (access-product y e 0))) (constant e)'
         ' (= y (compute "elementwise-add" (access-product x c 0))) (constant c) (= 0 (split x))'
     )
 
@@ -125,7 +139,7 @@ def subtracting_a_constant_adds_it() -> tuple[Clause, ...]:
     """
     return (
         Clause(
-            '(= root (compute "subtract" (access-product x c 0))) (constant c)',
+            '(varies root) (= root (compute "subtract" (access-product x c 0))) (constant c)',
             '(union root (compute "elementwise-add" (access-product x (compute "negative" c) 0)))',
         ),
     )
@@ -148,7 +162,7 @@ def dividing_by_a_constant_multiplies() -> tuple[Clause, ...]:
     """
     return tuple(
         Clause(
-            '(= root (compute "elementwise-div" (access-product x c 0))) (constant c) (= d (dims c))'
+            '(varies root) (= root (compute "elementwise-div" (access-product x c 0))) (constant c) (= d (dims c))'
             f' (= 0 (split c)) (= "{dtype}" (dtype c))',
             '(union root (compute "elementwise-mul" (access-product x'
             f' (compute "elementwise-div" (access-product (full d "1" "{dtype}") c 0)) 0)))',
@@ -181,23 +195,3 @@ def repeated_constants_are_paired_before() -> tuple[Clause, ...]:
             "(union root " + whole("(access-broadcast (compute f (access-product z y 0)) bs bi)", "size", "dr") + ")",
         ),
     )
-
-
-@rule(FAMILY, Example("(full (shape 2 3) 7 float32)", {}))
-def a_filled_tensor_is_repeated() -> tuple[Clause, ...]:
-    """full(dims, v) = broadcast(full(1 .. 1, v)).
-
-    Sound because all its elements are the same.
-    """
-    return (
-        Clause(
-            "(= root (full s v t)) (= ones (all-ones-dims s)) (!= s ones)",
-            "(union root (access-broadcast (full ones v t) (vec-empty) s))",
-        ),
-    )
-
-
-@table(dims=Dims)
-def all_ones(s: Dims) -> tuple[Dims] | None:
-    """As many sizes of 1."""
-    return (Dims(1 for _ in s),) if s and 0 not in s else None

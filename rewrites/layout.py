@@ -17,7 +17,7 @@ TABLES = rearranging  # the tables that the facts below read are declared there
 _MOVED = "(access-rearrange (access-tensor x) (shape {0}) (list {1}) (access-shape (shape {2}) (shape {3})))"
 _TURNED = _MOVED.format("$m $n $k $l", "0 2 3 1", "", "$m $k $l $n")
 _RANK4 = {"x": "m n k l"}
-_OPERAND = "(varies root) (= c (access-rearrange b p o s i)) (= d (dims c))"
+_OPERAND = "(source root) (varies root) (= c (access-rearrange b p o s i)) (= d (dims c))"
 _TYPE = "(= dr (dims root)) (= sr (split root)) (= rs (take dr sr)) (= ri (drop dr sr))"
 
 
@@ -64,16 +64,20 @@ _FLAT_TWICE = _FLAT_TWICE.format(_MOVED.format("2 3", "1 0", "", "6"))
 LIFTED = "(= linear (access-rearrange {0} one (vec-of 0) no all))"
 
 
-@rule(FAMILY, Example(_FLAT_TWICE, {"x": "6"}))
+@rule(
+    FAMILY,
+    Example(_FLAT_TWICE, {"x": "6"}),
+)
 def rearrangements_compose() -> tuple[Clause, ...]:
     """rearrange(rearrange(a; p, o); q, r) = rearrange(a; both), which is a where nothing moves and the
     dims are its own.
 
-    Sound because each is a permutation of the elements in row-major order, and permutations compose.
+    Only of what is made of a tensor: what is the same everywhere is every rearrangement of itself, and composing those
+    would not end. Sound because each is a permutation of the elements in row-major order, and permutations compose.
     """
     return (
         Clause(
-            "(= root (access-rearrange b q r t j)) (= b (access-rearrange a p o s i)) (= d (dims a))"
+            "(declared root) (= root (access-rearrange b q r t j)) (= b (access-rearrange a p o s i)) (= d (dims a))"
             " (= 1 (vec-length d)) (= 0 (split a)) (= v (composed-parts p o q r)) (= w (composed-order p o q r))",
             f"(union root {rearranged('a', 'v', 'w', 't', 'j')})",
         ),
@@ -119,7 +123,8 @@ def equal_rearrangements_are_of_equals() -> tuple[Clause, ...]:
     """
     return (
         Clause(
-            "(= root (access-rearrange a p o s i)) (= root (access-rearrange b p o s i)) (!= a b) (= d (dims a))"
+            "(= root (access-rearrange a p o s i)) (= root (access-rearrange b p o s i)) (!= a b)"
+            " (= d (dims a))"
             " (= d (dims b)) (= n (split a)) (= n (split b))",
             "(union a b)",
         ),
@@ -136,7 +141,7 @@ def rearrangement_leaves_pointwise() -> tuple[Clause, ...]:
         rewrite(
             "(compute f (access-rearrange b p o s i))",
             rearranged("(compute f b)", "p", "o", "s", "i"),
-            '(varies root) (category f "pointwise")',
+            '(source root) (varies root) (category f "pointwise")',
         ),
     )
 
@@ -206,22 +211,27 @@ _NARROW = _NARROW.format(_LIFT.format(_BROAD, 120))
     FAMILY,
     Example(_NARROW, {"x": "1 6 1"}),
     Example(_NARROW, {"x": "4 6 1"}),
+    Example(_NARROW, {"x": "1 1 1"}),
+    relations="(relation moved-broadcast (Access Access Access Ints Ints Ints Ints i64))",
 )
 def rearrangement_sinks_into_broadcast() -> tuple[Clause, ...]:
     """rearrange(broadcast(z)) = broadcast(rearrange(z)): what is small is moved, and repeated in its new place.
 
     A bias is a vector in every layout. Sound because along a repeated axis all elements are the same one of z.
     """
-    key = "p o dz db"
+    found, key = "(moved-broadcast root b z p o s i size)", "p o dz db"
     return (
         Clause(
             "(= root (access-rearrange linear p o s i)) (!= o (vec-of 0))"
-            f" {LIFTED.format('b')} (= b (access-broadcast z bs bi)) (= dz (dims z)) (= db (dims b))"
+            f" {LIFTED.format('b')} (= b (access-broadcast z bs bi)) (= size (vec-get one 0))",
+            found,
+        ),
+        Clause(
+            f"{found} (= dz (dims z)) (= db (dims b))"
             + "".join(
                 f" (= {name} (before-broadcast-{result} {key}))"
                 for name, result in (("q", "parts"), ("r", "order"), ("few", "small"), ("many", "large"))
-            )
-            + " (= size (product db))",
+            ),
             "(union root "
             + under(
                 f"(access-broadcast {rearranged('z', 'q', 'r', '(vec-empty)', 'few')} (vec-empty) many)",
@@ -232,6 +242,21 @@ def rearrangement_sinks_into_broadcast() -> tuple[Clause, ...]:
             + ")",
         ),
     )
+
+
+@rule(
+    FAMILY,
+    Example(
+        _MOVED.format("$m $n", "1 0", "$n", "$m").replace("(access-tensor x)", "(full (shape $m $n) 7 float32)"),
+        {"x": "m n"},
+    ),
+)
+def rearrangement_of_a_filled_tensor_is_filled() -> tuple[Clause, ...]:
+    """rearrange(full(v)) = full(v), of the dims of the result.
+
+    Sound because all its elements are the same.
+    """
+    return (rewrite("(access-rearrange (full d v t) p o s i)", "(access (full (vec-append s i) v t) (vec-length s))"),)
 
 
 @rule(

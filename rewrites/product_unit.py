@@ -111,6 +111,7 @@ def what_lies_innermost_is_known() -> tuple[Clause, ...]:
 _RANK = "(= da (dims a)) (= sa (split a)) (= db (dims b)) (= sb (split b))"
 _KEY = "p o da sa q r db sb n d axis windowed $layout $loads"
 _RESULTS = "a-parts a-order a-split b-parts b-order b-split shared stored parts order".split()
+_FIXED_RESULTS = ("fixed-parts", "fixed-order")
 
 
 @rule(FAMILY, _PLAIN, _MOVED, _FIXED, _CONV, _BATCHED, relations=RELATIONS)
@@ -134,11 +135,13 @@ def product_runs_on_the_unit() -> tuple[Clause, ...]:
     def root(unit: str) -> str:
         return f"(union root {rearranged(unit, 'parts', 'order', 'rs', '(vec-empty)')})"
 
-    fixed = rearranged("y", "b-parts", "b-order", "(vec-empty)", "read")
+    fixed = rearranged("y", "fixed-parts", "fixed-order", "(vec-empty)", "read")
     return (
         Clause(f"{_PRODUCT} (seen a x p o) (held x d axis windowed) (seen b y q r)", found),
         Clause(
-            f"{facts[1]} (= read (permute b-parts b-order))",
+            facts[1]
+            + "".join(f" (= {name} (unit-{name} {_KEY} 1))" for name in _FIXED_RESULTS)
+            + " (= read (permute b-parts b-order))",
             root(made.format(fixed, "read", "(vec-range (vec-length read))")),
         ),
         Clause(facts[0], root(made.format("y", "b-parts", "b-order"))),
@@ -188,8 +191,7 @@ def unit_stores_a_rearrangement() -> tuple[Clause, ...]:
         "".join(f" (= {name} (storing-{result} {key}))" for name, result in names)
         + f" (= rows-end (storing-split {key}))"
     )
-    ordered = rearranged("y", "bp", "bo", "(vec-empty)", "read-b")
-    moved = rearranged(ordered, "v", "w", "(vec-empty)", "q")
+    moved = rearranged("y", "v", "w", "(vec-empty)", "q")
     return (
         Clause(
             "(= root (access-rearrange linear p o s i)) (!= o (vec-of 0))"
@@ -197,7 +199,7 @@ def unit_stores_a_rearrangement() -> tuple[Clause, ...]:
             found,
         ),
         Clause(
-            f"{facts} {read} (constant y)",
+            f"{facts} {read} (constant y) (= bo (vec-range (vec-length bo)))",
             f"(let stored (product-unit n x ap ao an {moved} q r rows-end t j))"
             f" (union root {under('stored', 'size', 's', 'i')})",
         ),
@@ -227,7 +229,7 @@ def rearrangement_sinks_to_the_unit() -> tuple[Clause, ...]:
     So what a unit may store for nothing reaches it past a bias and an activation. Sound because each element is
     computed by itself, and its operands are moved alike.
     """
-    facts = "(= root (access-rearrange c p o s i)) (!= o (vec-of 0)) (= size (product p))"
+    facts = "(varies root) (= root (access-rearrange c p o s i)) (!= o (vec-of 0)) (= size (product p))"
 
     def moved(x: str) -> str:
         return rearranged(x, "p", "o", "(vec-empty)", "(vec-of size)")
@@ -249,11 +251,12 @@ def rearrangement_sinks_to_the_unit() -> tuple[Clause, ...]:
 def layouts_are_wanted() -> tuple[Clause, ...]:
     """What the windows of a product slide over is wanted in the unit's layout, and so is what was padded to it.
 
-    An analysis: it adds no e-node. Sound because a demand only says where a rule applies.
+    Only for windows of the program itself: what layouts make of them has its layout already. An analysis: it adds no
+    e-node. Sound because a demand only says where a rule applies.
     """
     return (
         Clause(
-            "(seen c x p o) (held x d axis 1) (= x (access-windows y k t)) (= dy (dims y))"
+            "(seen c x p o) (held x d axis 1) (source x) (= x (access-windows y k t)) (source y) (= dy (dims y))"
             " (= axis (- (vec-length dy) 1))",
             "(want-layout y)",
         ),

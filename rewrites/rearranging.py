@@ -143,7 +143,8 @@ def before_broadcast(p: Dims, o: Dims, narrow: Dims, wide: Dims) -> tuple[Dims, 
     for axis, run in enumerate(runs):
         for part in run:
             own[part] = own[part] if narrow[axis] == wide[axis] else 1
-    return Dims(own), Dims(fine.order), Dims(own[i] for i in fine.order), Dims(fine.result)
+    moved = canonical_pair(Rearrangement(tuple(own), fine.order))
+    return *moved, Dims(own[i] for i in fine.order), Dims(fine.result)
 
 
 @table(parts=Dims, left_order=Dims, other_parts=Dims, other_order=Dims, other=Dims, at=int)

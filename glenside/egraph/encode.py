@@ -43,6 +43,7 @@ def declarations() -> str:
         "(relation source (Access))",
         "(relation constant (Access))",
         "(relation varies (Access))",
+        "(relation declared (Access))",
         type_functions(),
         "(relation given (Access Ints i64 String))",
         "(rule ((given a d s t)) ((source a) (set (dims a) d) (set (split a) s) (set (dtype a) t)) :ruleset types)",
@@ -126,6 +127,8 @@ def program_text(nodes: Sequence[Term]) -> str:
             a.constant for a in term.attributes if isinstance(a, Tensor)
         ):
             constant.add(term)
+        if term.operator.name == "access-tensor":
+            lines.append(f"(declared {name})")
         lines.append(f"({'constant' if term in constant else 'varies'} {name})")
         if isinstance(term.type, AccessType):
             lines.append(f'(given {name} {literal(term.type.dims)} {term.type.split} "{term.type.dtype}")')
