@@ -227,6 +227,23 @@ def test_what_differs_in_onnxruntime_is_status_1(tmp_path: Path, capsys: pytest.
     printed = capsys.readouterr().out
     assert "1 of 1 mapped" in printed
     assert "Check in onnxruntime: the output differs by" in printed
+    assert "The exact check finds no difference" in printed
+
+
+def test_what_onnxruntime_does_not_run_is_not_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    g = Graph("warped")
+    product = g.node("MatMul", g.input("x", [3, 4]), g.weight("w", 4, 5))
+    model = g.model({g.node("Relu", product): 2})
+    model.graph.node[1].domain, model.graph.node[1].op_type = "acme", "Warp"
+    model.opset_import.add(domain="acme", version=1)
+    model.graph.output[0].type.CopyFrom(onnx.helper.make_tensor_type_proto(1, [3, 5]))
+    onnx.save(model, tmp_path / "warped.onnx")
+    command = ("tensorize", tmp_path / "warped.onnx", *ARRAY, "--allow-opaque", "--check", "onnxruntime")
+    assert run(*command, "--json", tmp_path / "r.json") == 1
+    printed = capsys.readouterr().out
+    assert "not compared, onnxruntime does not load the original: " in printed
+    assert "Warp" in printed
+    assert json.loads((tmp_path / "r.json").read_text())["onnxruntime"]["equal"] is False
 
 
 def test_the_check_in_onnxruntime_sees_differences(net: Path) -> None:

@@ -41,7 +41,7 @@ from glenside.commands.options import (
     machine,
 )
 from glenside.commands.output import emit_egraph, print_or_write, save_program, typed_text, writable, write_json
-from glenside.commands.runtime import in_runtime, run_both
+from glenside.commands.runtime import in_runtime, in_words, run_both
 from glenside.ir.errors import BadInput
 from glenside.sources import limits_of, loader
 
@@ -101,7 +101,7 @@ def tensorize(
         save_program(result.program, output, seed)
     report = run_both(result, result.program, source, weights, output, seed) if twice and not ended(result) else None
     if report is not None and json_path != "-":
-        print(report)
+        print(in_words(report, result))
     if json_path is not None:
         write_json(_content(result, report), json_path)
     _finish(result, not no_check, report)
@@ -168,7 +168,7 @@ def optimize(
     if emit == "report":
         write_json(_content(result, report), output or "-")
     elif report is not None:
-        print(report, file=sys.stderr)
+        print(in_words(report, result), file=sys.stderr)
     _finish(result, True, report)
 
 

@@ -39,3 +39,10 @@ def run_both(
     replaced = exported is not None and os.path.realpath(source) == os.path.realpath(exported)
     original = source if whole and not replaced else result.original
     return check_onnxruntime(original, program, seed=seed, exported=exported)
+
+
+def in_words(report: RuntimeReport, result: Result) -> str:
+    """What the check found, and where the reason is to be looked for when the exact check found nothing."""
+    if report.ok or result.report.checked != "exact":
+        return str(report)
+    return f"{report} The exact check finds no difference: it is of rounding, of random numbers, or of the files."
