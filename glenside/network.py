@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from glenside.builder.layout import rearrange
-from glenside.egraph.saturation import INTERRUPTED, Limits, Progress
+from glenside.egraph.saturation import INTERRUPTED, SATURATED, Limits, Progress
 from glenside.egraph.search import Worker, search
 from glenside.egraph.snapshot import Snapshot
 from glenside.extraction import choose, constant_classes
 from glenside.ir.program import Program, is_product
 from glenside.ir.term import Term, build, postorder, rebuild_all, tensors
-from glenside.ir.types import Dims, Tensor
-from glenside.target import Cost, Target
+from glenside.ir.types import AccessType, Dims, Tensor
+from glenside.movement import MOVEMENT, constant_terms
+from glenside.target import Cost, Spent, Target
 from rewrites import of_families
 
 
@@ -115,3 +116,51 @@ def _weights(product: Term) -> frozenset[str]:
     if not all(isinstance(t, Tensor) and t.constant for t in leaves):
         return frozenset()
     return frozenset(t.name for t in leaves if isinstance(t, Tensor))
+
+
+_SCALES = frozenset({"elementwise-mul", "elementwise-div"})
+
+
+def has_scales_of_products(program: Program) -> bool:
+    """Whether a product by constant weights is scaled by a constant: what `folded` can take away."""
+    constant = constant_terms(program.term)
+    scaled: dict[Term, bool] = {}
+    for term in postorder(program.term):
+        pair = term.children[0] if term.operator.name == "compute" else term
+        operands = [c for c in pair.children if c not in constant]
+        kind = term.attributes[0] if term.operator.name == "compute" else ""
+        if is_product(term):
+            scaled[term] = len(operands) == 1
+        elif term.operator.name in MOVEMENT or kind in ("elementwise-add", "subtract", *_SCALES):
+            scaled[term] = len(operands) == 1 and scaled.get(operands[0], False)
+        if kind in _SCALES and scaled[term]:
+            return True
+    return False
+
+
+def folded(
+    program: Program,
+    target: Target,
+    *,
+    limits: Limits | None = None,
+    worker: Callable[[], Worker] = Worker,
+    on_progress: Callable[[Progress], None] | None = None,
+) -> tuple[Program, str]:
+    """The program with scales of its products folded into their weights, and why the search for it ended.
+
+    The program itself where nothing can be folded, or where that would multiply or compute no less. Products cost
+    nothing here: they are the same ones, and how the target runs them is searched next.
+    """
+    if "network" not in target.families or not has_scales_of_products(program):
+        return program, SATURATED
+    free = replace(target, beside=lambda *_: Spent(0, 0), instructions=(), families=target.families)
+    found = arranged(program, free, limits=limits, worker=worker, on_progress=on_progress)
+    constant = constant_terms(program.term)
+    own = Cost()
+    for term in postorder(program.term):
+        if isinstance(term.type, AccessType) and all(isinstance(c.type, AccessType) for c in term.children):
+            operands = [c.access for c in term.children]
+            own = own.plus(free.cost(term.operator.name, term.attributes, operands, term.type, term in constant))
+    better = (found.cost.unmapped, found.cost.scalar) < (own.unmapped, own.scalar)
+    whole = len(found.program.layers) == len(program.layers)
+    return found.program if better and whole else program, found.stopped

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from extract import METHODS
 from glenside import answers
 from glenside.cache import Cache, CacheFull
-from glenside.check import CheckReport, check
+from glenside.check import EXACT, CheckReport, check
 from glenside.egraph.saturation import INTERRUPTED, ITERATION_LIMIT, NODE_LIMIT, SATURATED, Limits, Progress
 from glenside.egraph.search import Worker, search
 from glenside.egraph.snapshot import Snapshot
@@ -20,6 +20,8 @@ from glenside.ir.errors import BadInput
 from glenside.ir.program import Program
 from glenside.ir.term import Term, postorder
 from glenside.layers import Layers, distinct_layers, put_together
+from glenside.layout import without_layers
+from glenside.network import folded
 from glenside.report import Cone, Report, cones, layer_row
 from glenside.target import Cost, Target
 from rewrites import of_families
@@ -64,6 +66,8 @@ class Result:
     """The optimized program; of an answer from the cache, read when it is asked for."""
     search: Callable[[], Found]
     """The e-graph too; of an answer from the cache, searched again when it is asked for."""
+    prepare: Callable[[], Program]
+    """The program whose layers were mapped: the original, with what is constant folded."""
     seed: int = 0
     interrupted: bool = False
     """Whether Ctrl-C ended the check."""
@@ -73,6 +77,10 @@ class Result:
     @cached_property
     def program(self) -> Program:
         return self.read()
+
+    @cached_property
+    def prepared(self) -> Program:
+        return self.prepare()
 
     @cached_property
     def _found(self) -> Found:
@@ -93,9 +101,16 @@ class Result:
         return self.report.stopped
 
     def check(self, *, progress: Callable[[int, int], None] | None = None) -> CheckReport:
-        """Compare the two programs exactly, layer by layer and as a whole; the report then says so."""
+        """Compare the two programs exactly, layer by layer and as a whole; the report then says so.
+
+        A layer is what it was when it was mapped: its weights may hold the scale that followed it. The result is
+        compared with that of the original.
+        """
         started = time.perf_counter()
-        verdict = check(self.original, self.program, seed=self.seed, progress=progress)
+        verdict = check(self.prepared, self.program, seed=self.seed, progress=progress)
+        if self.prepared is not self.original and verdict.result == EXACT:
+            whole = check(without_layers(self.original), without_layers(self.prepared), seed=self.seed)
+            verdict = replace(verdict, result=whole.result, stopped=verdict.stopped or whole.stopped)
         rows = [replace(row, checked=verdict.layers.get(row.name, "not checked")) for row in self.report.layers]
         self.report.layers[:] = rows
         self.report.checked, self.report.how_checked = verdict.result, verdict.how
@@ -142,7 +157,7 @@ def optimize(
     Stopping early, by a limit or by Ctrl-C, still gives the best program found by then; `result.stopped` says why. With
     `verify=False` the check is left to `result.check()`. Raises BadInput.
     """
-    families = _needed(families_of(target, blocking, mapping), blocking, program)
+    families_of(target, blocking, mapping)
     if method not in METHODS:
         raise BadInput(f"a method of extraction is one of {', '.join(METHODS)}, got {method!r}")
     how = {"blocking": blocking, "mapping": mapping, "method": method, "explain": explain, "seed": seed}
@@ -155,8 +170,15 @@ def optimize(
             return Found(same.program, same.egraph, same.choice)
 
         remembered = answers.read(known, program, target)
-        return Result(program, target, remembered.cost, remembered.report, remembered.program, again, seed)
+        prepare = partial(_prepared, program, target, blocking, limits, worker, listener)
+        return Result(
+            program, target, remembered.cost, remembered.report, remembered.program, again, lambda: prepare()[0], seed
+        )
     started = time.perf_counter()
+    original = program
+    program, stopped = _prepared(program, target, blocking, limits, worker, listener)
+    families = _needed(families_of(target, blocking, mapping), blocking, program)
+    folding = time.perf_counter() - started
     layers = None if blocking == "slices" else distinct_layers(program)
     roots = (
         (program.term, *program.layers.values())
@@ -169,12 +191,14 @@ def optimize(
         nodes,
         of_families(families),
         target.rule_parameters(),
-        limits,
+        limits if stopped != INTERRUPTED else Limits(seconds=0.0),
         reported=REPORTED,
         trace=explain,
         worker=worker(),
         on_progress=lambda p: listener(Event("saturate", _progress_words(p))),
     )
+    if stopped == INTERRUPTED:
+        answer = replace(answer, progress=replace(answer.progress, stopped=INTERRUPTED))
     saturated = time.perf_counter()
     listener(Event("extract", f"{answer.snapshot.e_nodes:,} e-nodes"))
     # Proofs take time that whoever pressed Ctrl-C does not give.
@@ -182,10 +206,11 @@ def optimize(
         method = "dag"
     chooser = partial(choose, deadline=time.monotonic() + extract_seconds) if method == "exact" else choose
     found = _Searched(nodes, layers, answer.snapshot, answer.progress)
-    result = _extracted(program, target, found, partial(chooser, method=method), seed)
+    result = _extracted(original, program, target, found, partial(chooser, method=method), seed)
     extracted = time.perf_counter()
     searched = answer.progress.seconds
-    seconds = {"load": load_seconds, "start": saturated - started - searched, "saturate": searched}
+    seconds = {"load": load_seconds, "fold": folding, "start": saturated - started - folding - searched}
+    seconds |= {"saturate": searched}
     seconds |= {"extract": extracted - saturated, "check": 0.0}
     result.report.seconds.update(seconds)
     if verify and result.stopped != INTERRUPTED:  # whoever pressed Ctrl-C wants the answer now
@@ -197,6 +222,24 @@ def optimize(
         except CacheFull as error:  # the answer itself is whole: the caller says so after it is safe
             result.not_kept = error
     return result
+
+
+def _prepared(
+    program: Program,
+    target: Target,
+    blocking: str,
+    limits: Limits | None,
+    worker: Callable[[], Worker],
+    listener: Listener,
+) -> tuple[Program, str]:
+    """The program with scales folded into weights, where its tiles are loops, and why the search for it ended."""
+    if blocking == "slices":
+        return program, SATURATED
+
+    def show(progress: Progress) -> None:
+        listener(Event("fold", _progress_words(progress)))
+
+    return folded(program, target, limits=limits, worker=worker, on_progress=show)
 
 
 def families_of(target: Target, blocking: str, mapping: str) -> tuple[str, ...]:
@@ -313,7 +356,9 @@ def _of_whole_program(program: Program, target: Target, found: _Searched, choose
     return _Answer(optimized, answer.cost, dict(answer.nodes), of_layer)
 
 
-def _extracted(program: Program, target: Target, found: _Searched, choose: Chooser, seed: int) -> Result:
+def _extracted(
+    original: Program, program: Program, target: Target, found: _Searched, choose: Chooser, seed: int
+) -> Result:
     stopped = found.progress.stopped or ""
     answer = (_of_whole_program if found.layers is None else _of_distinct_layers)(program, target, found, choose)
     rows = [
@@ -335,7 +380,7 @@ def _extracted(program: Program, target: Target, found: _Searched, choose: Choos
         distinct=len(found.layers.products) if found.layers else len(set(program.layers.values())),
     )
     made = Found(answer.program, found.snapshot, answer.choice)
-    return Result(program, target, answer.cost, report, lambda: made.program, lambda: made, seed)
+    return Result(original, target, answer.cost, report, lambda: made.program, lambda: made, lambda: program, seed)
 
 
 __all__ = ["BLOCKING", "MAPPINGS", "Event", "Limits", "Listener", "Result", "optimize"]

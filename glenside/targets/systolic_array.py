@@ -29,6 +29,7 @@ DATAFLOWS = ("weight-stationary", "output-stationary", "double-buffered")
 
 _SLICES = ("analyses", "products", "through-products", "systolic-array", "algebra", "through-computes")
 _LOOPS = ("analyses", "matrices", "algebra", "through-products")
+_NETWORK = ("constant-analyses", "folding", "layout")
 
 
 @dataclass(frozen=True)
@@ -156,6 +157,7 @@ def systolic_array(
     array = Array(rows, columns, dataflow, max_rows, capacity, words or Words(), vector_rate)
     stays = "output-stationary" if dataflow == "output-stationary" else "weight-stationary"
     families = {"loops": (*_LOOPS, "windows", "mapping", stays), "usual": (*_LOOPS, "usual-mapping", stays)}
+    families["network"] = _NETWORK
     if stays == "weight-stationary" and max_rows is None:
         families["slices"] = _SLICES
     return Target(
