@@ -7,8 +7,8 @@ Cycles of matrices (m)(k) and (n)(k), as SCALE-Sim 3.0.0 reports them plus 1 for
     output-stationary   ceil(m/R) ceil(n/C) (k + R + C - 2)
 
 Bytes are those of whole tiles to and from memory outside the chip. Loops run over groups, row tiles, column tiles and
-k-tiles, in this order. What the on-chip memory holds is read once: first the rows of one row tile, over column tiles,
-then, beside them, the weights of one group, over row tiles. Sums stay in accumulators until they are whole.
+k-tiles, in this order. What the on-chip memory holds is read once: first the rows of one row tile, over column tiles
+where there are several, then, beside them, the weights of one group, over row tiles. Sums stay in accumulators until they are whole.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ class Array:
     def _moved(self, mt: Any, nt: Any, inputs: Any, weights: Any) -> Any:
         """Bytes of rows and weights of one group: `inputs` are those of one row tile, `weights` all of the group's."""
         rows_again = if_fits(inputs, self.capacity, 1, nt)
-        kept = if_fits(inputs, self.capacity, inputs, 0)
+        kept = if_fits(nt, 1, 0, if_fits(inputs, self.capacity, inputs, 0))  # rows of one column tile are read once
         return mt * inputs * rows_again + weights * if_fits(weights + kept, self.capacity, 1, mt)
 
     @staticmethod
