@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from extract import Extraction, Problem, extract
@@ -32,18 +32,33 @@ def choose(
     boundaries: frozenset[int] = frozenset(),
     method: str = "auto",
     deadline: float | None = None,
+    avoided: Set[int] = frozenset(),
 ) -> Choice:
-    """The cheapest answer for some roots that `method` finds (see `extract`), by a deadline of `time.monotonic`."""
-    problem, classes, kept = _problem(snapshot, target, constant, roots, boundaries)
+    """The cheapest answer for some roots that `method` finds (see `extract`), by a deadline of `time.monotonic`.
+
+    E-nodes that are `avoided` count as if their elements were computed twice: among equals, others are taken. Then
+    nothing is said of a bound.
+    """
+    problem, classes, kept = _problem(snapshot, target, constant, roots, boundaries, avoided)
     left = None if deadline is None else max(0.0, deadline - time.monotonic())
     answer: Extraction = extract(problem, method, time_limit=left)
     nodes = {classes[c]: kept[n] for c, n in answer.choice.items()}
+    if avoided:
+        cost = Cost()
+        for n in nodes.values():
+            cost = cost.plus(node_cost(snapshot, target, constant, n))
+        return Choice(nodes, cost, None, False)
     bound = None if answer.bound is None else Cost.of_ordered(answer.bound, target.objectives)
     return Choice(nodes, Cost.of_ordered(answer.cost, target.objectives), bound, answer.proven)
 
 
 def _problem(
-    snapshot: Snapshot, target: Target, constant: Sequence[bool], roots: Sequence[int], boundaries: frozenset[int]
+    snapshot: Snapshot,
+    target: Target,
+    constant: Sequence[bool],
+    roots: Sequence[int],
+    boundaries: frozenset[int],
+    avoided: Set[int],
 ) -> tuple[Problem, list[int], list[int]]:
     """The extractor's arrays, and what its classes and nodes are in the snapshot: those that the roots can reach."""
     usable = dict(snapshot.usable())
@@ -61,7 +76,12 @@ def _problem(
                     number[child] = len(classes)
                     classes.append(child)
     children = tuple(tuple(number[c] for c in snapshot.nodes[n].children) for n in kept)
-    costs = tuple(node_cost(snapshot, target, constant, n).ordered(target.objectives) for n in kept)
+
+    def cost(n: int) -> Cost:
+        own = node_cost(snapshot, target, constant, n)
+        return own.plus(Cost(scalar=own.scalar)) if n in avoided else own
+
+    costs = tuple(cost(n).ordered(target.objectives) for n in kept)
     inside = frozenset(number[c] for c in boundaries if c in number)
     return Problem(tuple(members), children, costs, tuple(number[r] for r in roots), inside), classes, kept
 

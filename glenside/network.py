@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 
 from glenside.builder.layout import rearrange
 from glenside.egraph.saturation import INTERRUPTED, SATURATED, Limits, Progress
@@ -61,11 +62,30 @@ def arranged(
     )
     snapshot = answer.snapshot
     root = snapshot.program[len(nodes) - 1]
-    choice = choose(snapshot, target, constant_classes(snapshot), [root], method=method)
+    find = partial(choose, snapshot, target, constant_classes(snapshot), [root], method=method)
+    # Where two forms of a tensor cost the same, what computes it once in each of them costs more than either: the
+    # program's own forms are avoided once, so that all of it is in the other.
+    choice = min((find(), find(avoided=_own_forms(snapshot))), key=lambda c: c.cost.ordered(target.objectives))
     term = plain(snapshot.terms(choice.nodes, [root])[root])
     made = Program(term, program.name, named(program, term), program.labels, program.constants)
     seconds = time.perf_counter() - started
     return Arranged(made, choice.cost, snapshot, choice.nodes, answer.progress, seconds)
+
+
+def _own_forms(snapshot: Snapshot) -> frozenset[int]:
+    """The e-nodes that compute a tensor of the program in its own order, where it is known in another too."""
+
+    def has(eclass: int, operator: str) -> bool:
+        return any(snapshot.nodes[n].operator == operator for n in snapshot.classes[eclass])
+
+    own = {c for c in snapshot.program if has(c, "access-rearrange") and has(c, "compute")}
+    still = {
+        snapshot.owner[n]
+        for n, node in enumerate(snapshot.nodes)
+        if node.operator == "access-rearrange" and len(node.attributes[1]) == 1 and node.children[0] in own
+    }
+    computed = (n for c in own | still for n in snapshot.classes[c] if snapshot.nodes[n].operator == "compute")
+    return frozenset(n for n in computed if snapshot.nodes[n].attributes[0] != "dot-product")
 
 
 def plain(term: Term) -> Term:

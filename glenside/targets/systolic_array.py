@@ -8,7 +8,8 @@ Cycles of matrices (m)(k) and (n)(k), as SCALE-Sim 3.0.0 reports them plus 1 for
 
 Bytes are those of whole tiles to and from memory outside the chip. Loops run over groups, row tiles, column tiles and
 k-tiles, in this order. What the on-chip memory holds is read once: first the rows of one row tile, over column tiles
-where there are several, then, beside them, the weights of one group, over row tiles. Sums stay in accumulators until they are whole.
+where there are several, then, beside them, the weights of one group, over row tiles. Sums stay in accumulators until
+they are whole.
 """
 
 from __future__ import annotations
