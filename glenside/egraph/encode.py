@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 
 from glenside.egraph.sexpr import read_all, write
 from glenside.egraph.shape_functions import SHAPE_FUNCTIONS, demands
@@ -78,7 +79,8 @@ def _compute_facts(kinds: Iterable[str]) -> list[str]:
     return lines
 
 
-def compiled(name: str, ruleset: str, facts: str, actions: str) -> list[str]:
+@lru_cache(maxsize=8192)
+def compiled(name: str, ruleset: str, facts: str, actions: str) -> tuple[str, ...]:
     """An egglog rule, and for each shape function among its facts the rule that demands it.
 
     What types demand is met as types are found; what rules demand can wait until there are no more.
@@ -90,7 +92,7 @@ def compiled(name: str, ruleset: str, facts: str, actions: str) -> list[str]:
         wants = "shapes" if ruleset == "types" else "demands"
         lines.append(f"(rule ({' '.join(map(write, before))}) ({write(want)}) :ruleset {wants} :name {label})")
     lines.append(f"(rule ({' '.join(map(write, read))}) ({actions}) :ruleset {ruleset} :name {json.dumps(name)})")
-    return lines
+    return tuple(lines)
 
 
 def node_text(term: Term, children: Sequence[str]) -> str:

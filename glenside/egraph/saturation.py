@@ -16,7 +16,7 @@ from typing import Any
 
 from glenside.egraph.encode import PROGRAM_NODE, declarations, program_text
 from glenside.egraph.rule import Parameters, Rule
-from glenside.egraph.sexpr import read_all, write
+from glenside.egraph.sexpr import parts, read_all
 from glenside.egraph.snapshot import ENode, Snapshot, closed
 from glenside.egraph.tables import TABLES, Table, used
 from glenside.egraph.type_rules import columns
@@ -120,7 +120,7 @@ class Saturation:
         self._start = time.perf_counter()
         self._egraph: Any = bindings.EGraph()
         facts = _FACTS.format(" ".join(f"(run {name})" for name in request.analyses))
-        commands = list(map(write, read_all(request.declarations)))
+        commands = parts(request.declarations)
         for start in range(0, len(commands), _CHUNK):
             self._command("\n".join(commands[start : start + _CHUNK]))
         # One rule that fires once takes many actions faster than as many commands.

@@ -8,6 +8,7 @@ from typing import TypeAlias
 Sexpr: TypeAlias = "str | list[Sexpr]"
 
 _TOKEN = re.compile(r'\s+|;[^\n]*|([()])|("(?:[^"\\]|\\.)*")|([^\s()";]+)')
+_BRACKET = re.compile(r'[()]|"(?:[^"\\]|\\.)*"|;[^\n]*')
 
 
 def read_all(text: str) -> list[Sexpr]:
@@ -31,6 +32,25 @@ def read_all(text: str) -> list[Sexpr]:
     if len(stack) != 1:
         raise ValueError(f"a ( is not closed in the rule text {text!r}")
     return stack[0]
+
+
+def parts(text: str) -> list[str]:
+    """The s-expressions of a text of lists as they are written, without what is between them: faster than reading."""
+    found: list[str] = []
+    depth = start = 0
+    for match in _BRACKET.finditer(text):
+        if match[0] == "(":
+            start = start if depth else match.start()
+            depth += 1
+        elif match[0] == ")":
+            depth -= 1
+            if depth < 0:
+                raise ValueError(f"one ) too many in the rule text {text!r}")
+            if not depth:
+                found.append(text[start : match.end()])
+    if depth:
+        raise ValueError(f"a ( is not closed in the rule text {text[start:]!r}")
+    return found
 
 
 def write(expression: Sexpr) -> str:
