@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import sys
+from collections import Counter
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -25,7 +25,7 @@ from glenside.commands.options import (
     Weights,
 )
 from glenside.commands.output import save_program, writable, write_json
-from glenside.ir.names import one_line
+from glenside.movement import total
 from glenside.sources import limits_of, loader
 
 if TYPE_CHECKING:
@@ -76,6 +76,7 @@ def layout(
 
 
 def _print(report: LayoutReport) -> None:
+    """Equal copies are one row, with how many there are before and after."""
     from rich import box
     from rich.table import Table
     from rich.text import Text
@@ -86,25 +87,25 @@ def _print(report: LayoutReport) -> None:
     title = Text(f"{one_line(report.name)} on {report.target}", style="table.title")
     table = Table(title=title, title_justify="left", box=box.SIMPLE, show_footer=True)
     table.pad_edge = False
-    before, after = report.totals["before"], report.totals["after"]
-    table.add_column("copy", f"{len(report.before)} before, {len(report.after)} after", no_wrap=True)
-    table.add_column("where", "", overflow="fold")
+    table.add_column("copy", "total", no_wrap=True)
+    table.add_column("where", "", no_wrap=True)
     table.add_column("dims", "", overflow="fold")
-    table.add_column("before, bytes", f"{sum(before.values()):,}", justify="right", no_wrap=True)
-    table.add_column("after, bytes", f"{sum(after.values()):,}", justify="right", no_wrap=True)
-    for found, side in ((report.before, 0), (report.after, 1)):
-        for movement in found:
-            cells = ["", ""]
-            cells[side] = f"{movement.bytes:,}"
-            place = Text(one_line(movement.place))  # no name is taken for markup
-            table.add_row(movement.what, place, " x ".join(map(str, movement.dims)), *cells)
+    for found, when in ((report.before, "before"), (report.after, "after")):
+        table.add_column(when, f"{len(found):,}", justify="right", no_wrap=True)
+        table.add_column(f"bytes {when}", f"{total(found):,}", justify="right", no_wrap=True)
+    counts = [Counter(found) for found in (report.before, report.after)]
+    for movement in counts[0] | counts[1]:
+        cells = []
+        for count in (c[movement] for c in counts):
+            cells += [f"{count:,}", f"{count * movement.bytes:,}"] if count else ["", ""]
+        table.add_row(movement.what, movement.place, " x ".join(map(str, movement.dims)), *cells)
     out.print(table)
-    inside = f"{before['inside']:,} bytes before, {after['inside']:,} after"
-    out.print(f"Inside the network, its own inputs and outputs aside: {inside}.")
+    inside = (f"{total(found, 'inside'):,} bytes" for found in (report.before, report.after))
+    out.print(f"Inside the network, its own inputs and outputs aside: {' before, '.join(inside)} after.")
     out.print(
         f"Search: {report.e_nodes:,} e-nodes in {report.e_classes:,} e-classes after {report.iterations} iterations, "
         f"{report.seconds:.2f} s, stopped: {report.stopped}."
     )
-    out.print(f"Check of the whole program: {report.checked} ({report.how_checked or 'not run'}).")
+    out.print(f"Check of the whole program: {report.checked} ({report.how_checked or 'not run'}).", markup=False)
     if report.kept:
-        print("Nothing better than the program itself was found: it is kept as it is.", file=sys.stderr)
+        out.print("Nothing that moves less was found: the program is kept as it is.")
