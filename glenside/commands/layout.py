@@ -26,6 +26,7 @@ from glenside.commands.options import (
 )
 from glenside.commands.output import save_program, writable, write_json
 from glenside.movement import total
+from glenside.ir.names import one_line
 from glenside.sources import limits_of, loader
 
 if TYPE_CHECKING:
