@@ -25,8 +25,8 @@ from glenside.commands.options import (
     Weights,
 )
 from glenside.commands.output import save_program, writable, write_json
-from glenside.movement import total
 from glenside.ir.names import one_line
+from glenside.movement import total
 from glenside.sources import limits_of, loader
 
 if TYPE_CHECKING:
