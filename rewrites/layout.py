@@ -130,18 +130,20 @@ def equal_rearrangements_are_of_equals() -> tuple[Clause, ...]:
     )
 
 
-@rule(FAMILY, Example(f"(compute relu {_TURNED})", _RANK4))
+@rule(FAMILY, Example(f"(compute relu {_TURNED})", _RANK4), Example(f"(cast {_TURNED} float64)", _RANK4))
 def rearrangement_leaves_pointwise() -> tuple[Clause, ...]:
-    """f(rearrange(b)) = rearrange(f(b)), for pointwise f.
+    """f(rearrange(b)) = rearrange(f(b)), for pointwise f and for casts.
 
     Sound because each element is computed by itself; only its place differs.
     """
+    ours = "(source root) (varies root)"
     return (
         rewrite(
             "(compute f (access-rearrange b p o s i))",
             rearranged("(compute f b)", "p", "o", "s", "i"),
-            '(source root) (varies root) (category f "pointwise")',
+            f'{ours} (category f "pointwise")',
         ),
+        rewrite("(cast (access-rearrange b p o s i) t)", rearranged("(cast b t)", "p", "o", "s", "i"), ours),
     )
 
 

@@ -21,7 +21,6 @@ cast = register(
         result=lambda a, dtype: a.with_dtype(dtype),
         evaluate=lambda arithmetic, a, dtype: arithmetic.cast(a, dtype),
         doc="The same values in another dtype: floats are cut towards zero, integers wrap, bool is `not zero`.",
-        symbolic=False,  # the algebra names dtypes by literals, not by variables
         movement=False,
     )
 )
@@ -41,7 +40,6 @@ bitcast = register(
         result=lambda a, dtype: a.with_dtype(dtype),
         evaluate=lambda arithmetic, a, dtype: arithmetic.reinterpret(a, dtype),
         doc="The same bits as another dtype of the same width; bool is `not zero`.",
-        symbolic=False,  # the algebra names dtypes by literals, not by variables
         movement=False,
     )
 )
