@@ -255,7 +255,7 @@ def test_the_command_prints_reports_and_writes_the_program(
     printed = capsys.readouterr().out
     inside = content["bytes"]["before"]["inside"]
     assert inside > 0 == content["bytes"]["after"]["inside"]
-    assert f"{inside:,} bytes before, 0 after" in printed
+    assert f"{inside:,} bytes before, 0 bytes after" in printed
     assert content["checked"] == "exact"
     found = gl.load(out)
     assert "product-unit" in {t.operator.name for t in postorder(found.term)}
