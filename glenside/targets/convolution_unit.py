@@ -1,7 +1,8 @@
 """A unit for convolutions and matrix products that takes its operands in one layout.
 
 What is asked of it is not how long a product takes but what is moved for its sake: bytes of copies that only put data
-into another order, each read once and written once.
+into another order, each read once and written once. A product counts first, as one cycle: computing it again in
+another layout is no way to save a copy.
 """
 
 from __future__ import annotations
@@ -54,14 +55,14 @@ def convolution_unit(layout: str = "nhwc", *, loads: str = "all", stores: str = 
     return Target(
         name=f"convolution-unit:{layout}",
         doc="A unit that takes its operands in one layout; what is counted are the bytes of copies.",
-        instructions=(Instruction("product-unit", lambda *_: Spent(0, 1), f"operands in {layout}"),),
+        instructions=(Instruction("product-unit", lambda *_: Spent(1, 1), f"operands in {layout}"),),
         families={"network": tuple(families)},
         parameters=parameters,
         tile={},
         peak=1,
-        price=lambda *_: Spent(0, 1),
+        price=lambda *_: Spent(1, 1),
         bound=lambda *_: Spent(0, 0),
-        objectives=("bytes",),
+        objectives=("cycles", "bytes"),
         description=f"{layout} loads {loads} stores {stores}",
         copied=copied_bytes,
     )
