@@ -82,7 +82,7 @@ def arrange_layout(
     if kept:
         checked, how = "exact", "it is the program itself"
     elif verify and found.stopped != "interrupted":
-        verdict = check(without_layers(program), without_layers(result), seed=seed)
+        verdict = check(program, result, layers=False, seed=seed)
         checked, how = verdict.result, verdict.how
     return LayoutReport(
         name=program.name,
@@ -99,8 +99,3 @@ def arrange_layout(
         how_checked=how,
         kept=kept,
     )
-
-
-def without_layers(program: Program) -> Program:
-    """The program without the names of its products: a check of the result alone."""
-    return Program(program.term, program.name, {}, {}, program.constants)

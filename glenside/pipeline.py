@@ -20,7 +20,6 @@ from glenside.ir.errors import BadInput
 from glenside.ir.program import Program
 from glenside.ir.term import Term, postorder
 from glenside.layers import Layers, distinct_layers, put_together
-from glenside.layout import without_layers
 from glenside.network import folded
 from glenside.report import Cone, Report, cones, layer_row
 from glenside.target import Cost, Target
@@ -109,7 +108,7 @@ class Result:
         started = time.perf_counter()
         verdict = check(self.prepared, self.program, seed=self.seed, progress=progress)
         if self.prepared is not self.original and verdict.result == EXACT:
-            whole = check(without_layers(self.original), without_layers(self.prepared), seed=self.seed)
+            whole = check(self.original, self.prepared, layers=False, seed=self.seed)
             verdict = replace(verdict, result=whole.result, stopped=verdict.stopped or whole.stopped)
         rows = [replace(row, checked=verdict.layers.get(row.name, "not checked")) for row in self.report.layers]
         self.report.layers[:] = rows

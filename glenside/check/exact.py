@@ -63,21 +63,23 @@ def check(
     optimized: Program,
     *,
     seed: int = 0,
+    layers: bool = True,
     progress: Progress | None = None,
     deadline: float | None = None,
 ) -> CheckReport:
-    """Compare the results of two programs, and the layers that both have, exactly.
+    """Compare the results of two programs, and the layers that both have, exactly; without `layers` only the results.
 
     `progress` is called with the terms evaluated so far and their number. Past the `deadline`, a value of
     `time.monotonic()`, or at Ctrl-C the check ends between two terms, and the report says what was not reached.
     Raises BadInput when the programs declare a tensor differently.
     """
     started = time.perf_counter()
-    roots = (original.term, *original.layers.values(), optimized.term, *optimized.layers.values())
+    names = [name for name in original.layers if layers and name in optimized.layers]
+    roots = (original.term, optimized.term, *(p.layers[name] for p in (original, optimized) for name in names))
     declarations, limits, below = declared(*roots), index_limits(*roots), opaque_limit(*roots)
     fields: list[_Field | _Integers] = [_Field(p) for p in PRIMES] if is_real(*roots) else [_Integers()]
-    runs = sum(len(steps(p.term, *p.layers.values())) for p in (original, optimized))
-    comparison = _Comparison(original, optimized, Clock(runs * len(fields), deadline, progress))
+    runs = sum(len(steps(p.term, *(p.layers[name] for name in names))) for p in (original, optimized))
+    comparison = _Comparison(original, optimized, names, Clock(runs * len(fields), deadline, progress))
     stopped, reason = "", ""
     try:
         for field in fields:
@@ -89,8 +91,8 @@ def check(
         stopped, reason = "interrupted", "interrupted"
     except GlensideError as error:
         reason = str(error)
-    layers, result = comparison.verdicts(len(fields), reason)
-    return CheckReport(layers, result, _how(fields, seed), time.perf_counter() - started, stopped)
+    verdicts, result = comparison.verdicts(len(fields), reason)
+    return CheckReport(verdicts, result, _how(fields, seed), time.perf_counter() - started, stopped)
 
 
 def _stimuli(
@@ -116,9 +118,8 @@ _RESULT = None  # stands for the programs' results where layers have their names
 class _Comparison:
     """Verdicts, gathered over trials: how often each layer (and the result) was equal, and what was found when not."""
 
-    def __init__(self, original: Program, optimized: Program, clock: Clock) -> None:
-        self.original, self.optimized, self.clock = original, optimized, clock
-        self.names = [name for name in original.layers if name in optimized.layers]
+    def __init__(self, original: Program, optimized: Program, names: list[str], clock: Clock) -> None:
+        self.original, self.optimized, self.names, self.clock = original, optimized, names, clock
         self.equal: Counter[str | None] = Counter()
         self.differs: dict[str | None, str] = {}
         for name in (*self.names, _RESULT):
