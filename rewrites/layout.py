@@ -13,6 +13,7 @@ from rewrites.declare import rule
 from rewrites.expressions import rearranged, under, whole
 
 FAMILY = "layout"
+CORE = "rearranging"  # what folding needs of it
 TABLES = rearranging  # declares the tables that are read here
 MOVED = "(access-rearrange (access-tensor x) (shape {0}) (list {1}) (access-shape (shape {2}) (shape {3})))"
 _TURNED = MOVED.format("$m $n $k $l", "0 2 3 1", "", "$m $k $l $n")
@@ -22,7 +23,7 @@ _TYPE = "(= dr (dims root)) (= sr (split root)) (= rs (take dr sr)) (= ri (drop 
 
 
 @rule(
-    FAMILY,
+    CORE,
     Example("(access-transpose (access-tensor x) (list 0 2 3 1))", _RANK4),
     Example("(access-reshape (access (access-tensor x) 1) (access-shape (shape $m 1) (shape 2 $k)))", {"x": "m k 2"}),
     Example("(access-squeeze (access-insert-axis (access-tensor x) 1) 1)", {"x": "m k"}),
@@ -65,7 +66,7 @@ LIFTED = "(= linear (access-rearrange {0} one (vec-of 0) no all))"
 
 
 @rule(
-    FAMILY,
+    CORE,
     Example(_FLAT_TWICE, {"x": "6"}),
 )
 def rearrangements_compose() -> tuple[Clause, ...]:
@@ -88,7 +89,7 @@ def rearrangements_compose() -> tuple[Clause, ...]:
     )
 
 
-@rule(FAMILY, Example(_TWICE, {"x": "m n"}), Example(MOVED.format("$m $n", "0 1", "$m", "$n"), {"x": "m n"}))
+@rule(CORE, Example(_TWICE, {"x": "m n"}), Example(MOVED.format("$m $n", "0 1", "$m", "$n"), {"x": "m n"}))
 def operands_are_flat() -> tuple[Clause, ...]:
     """rearrange(b; p, o) = rearrange(flat(b); p, o), where flat(b) are its elements along one axis.
 
@@ -114,7 +115,7 @@ _ALIKE = (
 )
 
 
-@rule(FAMILY, Example(_TWO, {"x": "2 3"}, f"(union $root {_ALIKE})"))
+@rule(CORE, Example(_TWO, {"x": "2 3"}, f"(union $root {_ALIKE})"))
 def equal_rearrangements_are_of_equals() -> tuple[Clause, ...]:
     """rearrange(a; p, o) = rearrange(b; p, o) implies a = b, where both have the same dims.
 
@@ -151,7 +152,7 @@ _PAIR = "(compute subtract (access-cartesian-product {0} {1}))"
 
 
 @rule(
-    FAMILY,
+    CORE,
     Example(_PAIR.format(_TURNED, "(access-tensor y)"), {"x": "m n k l", "y": "m k l n"}),
     Example(_PAIR.format("(access-tensor y)", _TURNED), {"x": "m n k l", "y": "m k l n"}),
     relations="(relation whole-pair (Access String Access Access))",
@@ -219,7 +220,7 @@ _NARROW = _NARROW.format(_LIFT.format(_BROAD, 120))
 
 
 @rule(
-    FAMILY,
+    CORE,
     Example(_NARROW, {"x": "1 6 1"}),
     Example(_NARROW, {"x": "4 6 1"}),
     Example(_NARROW, {"x": "1 1 1"}),

@@ -51,7 +51,7 @@ def convolution_unit(layout: str = "nhwc", *, loads: str = "all", stores: str = 
         if got not in ADDRESSES:
             raise BadInput(f"{what} are {', '.join(ADDRESSES)}, got {got!r}")
     parameters = {"layout": layout_code(layout), "loads": ADDRESSES[loads], "stores": ADDRESSES[stores]}
-    families = ["constant-analyses", "folding", "layout", "product-unit-analyses", "product-unit"]
+    families = ["constant-analyses", "rearranging", "folding", "layout", "product-unit-analyses", "product-unit"]
     return Target(
         name=f"convolution-unit:{layout}",
         doc="A unit that takes its operands in one layout; what is counted are the bytes of copies.",

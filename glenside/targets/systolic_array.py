@@ -30,7 +30,7 @@ DATAFLOWS = ("weight-stationary", "output-stationary", "double-buffered")
 
 _SLICES = ("analyses", "products", "through-products", "systolic-array", "algebra", "through-computes")
 _LOOPS = ("analyses", "matrices", "algebra", "through-products")
-_NETWORK = ("constant-analyses", "folding", "layout")
+_NETWORK = ("constant-analyses", "rearranging", "folding")
 
 
 @dataclass(frozen=True)
