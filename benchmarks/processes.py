@@ -1,0 +1,29 @@
+"""Measurements in processes of their own: what one holds in memory counts for no other."""
+
+from __future__ import annotations
+
+import json
+import resource
+import subprocess
+import sys
+from typing import Any
+
+
+def answer(module: str, *arguments: str, seconds: float) -> dict[str, Any] | None:
+    """What `python -m benchmarks.MODULE ARGUMENTS` prints as JSON; None where it takes longer than that."""
+    command = [sys.executable, "-m", f"benchmarks.{module}", *arguments]
+    try:
+        done = subprocess.run(command, check=True, stdout=subprocess.PIPE, timeout=seconds)
+    except subprocess.TimeoutExpired:
+        return None
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def peak_megabytes(*whose: int) -> int:
+    """The most memory of this process and of a child that has ended, or of one of the two.
+
+    Linux counts for a process what its parent held when it was started, so a parent should be small.
+    """
+    whose = whose or (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
+    return round(max(resource.getrusage(of).ru_maxrss for of in whose) / 1e3)
