@@ -181,24 +181,28 @@ _SMALL = _FLAT.format("(access-broadcast (access-tensor {0}) (access-shape (shap
     Example(
         _PAIR.format("elementwise-add", _SMALL.format("s"), _SMALL.format("w")), {"s": "1 2 1", "w": "1 2 1"}, _CONSTANT
     ),
-    relations="(relation repeated-pair (Access String Access Access Ints Ints))",
+    relations="(relation constant-pair (Access String Access Access))\n"
+    "(relation repeated-pair (Access String Access Access Ints Ints Ints))",
 )
 def repeated_constants_are_paired_before() -> tuple[Clause, ...]:
     """f(broadcast(z), broadcast(y)) = broadcast(f(z, y)), for constants z and y of the same dims.
 
     A bias stays a vector. Sound because equal elements have equal results.
     """
-    found = "(repeated-pair root f z y bs bi)"
+    second = _OF_BROADCAST.format("b", "w", "y").replace("bs bi", "cs ci")
     return (
+        # Stage by stage: where many tensors have the same dims, a join on those would be of all with all.
         Clause(
-            '(= root (compute f (access-product a b 0))) (constant a) (constant b) (category f "fold") '
-            + _OF_BROADCAST.format("a", "x", "z")
-            + " "
-            + _OF_BROADCAST.format("b", "w", "y"),
-            found,
+            '(= root (compute f (access-product a b 0))) (constant a) (constant b) (category f "fold")',
+            "(constant-pair root f a b)",
         ),
         Clause(
-            f"{found} (= d (dims z)) (= d (dims y)) (= 0 (split z)) (= 0 (split y)) (= size (product bi))"
+            f"(constant-pair root f a b) {_OF_BROADCAST.format('a', 'x', 'z')} {second}",
+            "(repeated-pair root f z y bs bi ci)",
+        ),
+        Clause(
+            "(repeated-pair root f z y bs bi ci) (= ci (vec-append bi (vec-empty))) (= d (dims z)) (= e (dims y))"
+            " (= e (vec-append d (vec-empty))) (= 0 (split z)) (= 0 (split y)) (= size (product bi))"
             " (= dr (dims root))",
             "(union root " + whole("(access-broadcast (compute f (access-product z y 0)) bs bi)", "size", "dr") + ")",
         ),

@@ -20,7 +20,7 @@ PARAMETERS = {"rows": 3, "columns": 2, "layout": 1, "loads": 2, "stores": 2}
 
 
 @pytest.mark.parametrize(("rule", "example"), CASES)
-@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_rule_fires_and_is_sound(rule: Rule, example: Example, seed: int) -> None:
     program = drawn(example, seed)
     parameters = {**PARAMETERS, **example.parameters}
