@@ -25,6 +25,13 @@ def exact(text: str) -> Fraction | None:
         return None
 
 
+@lru_cache(maxsize=4096)
+def exact_numbers(text: str) -> tuple[Fraction, ...] | None:
+    """The rationals that a text of words stands for, such as "1 0 -1/2"; None when one of them stands for none."""
+    found = tuple(exact(word) for word in text.split())
+    return None if None in found else tuple(value for value in found if value is not None)
+
+
 def represents(text: str, dtype: str) -> bool:
     """Whether a dtype can hold a number: integers exactly and in range, floats by rounding, but not to infinity."""
     value = exact(text)

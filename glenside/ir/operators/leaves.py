@@ -8,8 +8,8 @@ import numpy as np
 
 from glenside.ir.operand import Array
 from glenside.ir.operator import Kind, Operator, fields, register, require
-from glenside.ir.operators.requirements import require_dtype, require_sizes, require_value, spelled
-from glenside.ir.rational import exact
+from glenside.ir.operators.requirements import require_dtype, require_sizes, require_value, require_values, spelled
+from glenside.ir.rational import exact, exact_numbers
 from glenside.ir.types import AccessType, Dims, Tensor
 
 
@@ -69,6 +69,31 @@ full = register(
         result=lambda shape, value, dtype: shape.take(0).access(shape, dtype),
         evaluate=lambda arithmetic, shape, value, dtype: constant(arithmetic, value, dtype, shape),
         doc="A constant that holds one exact number everywhere: ()(shape).",
+        movement=False,
+    )
+)
+
+
+def _check_numbers(shape: Dims, values: str, dtype: str) -> None:
+    require_sizes("numbers", "sizes", shape)
+    require_dtype("numbers", dtype)
+    require_values("numbers", values, shape.product(), dtype)
+
+
+def _evaluate_numbers(arithmetic: Any, shape: Dims, values: str, dtype: str) -> Array:
+    result = np.empty(shape, arithmetic.constant(exact("0"), dtype).dtype)
+    result.flat = [arithmetic.constant(value, dtype) for value in exact_numbers(values) or ()]
+    return result
+
+
+numbers = register(
+    Operator(
+        name="numbers",
+        fields=fields(shape=Kind.SHAPE, values=Kind.TEXT, dtype=Kind.DTYPE),
+        check=_check_numbers,
+        result=lambda shape, values, dtype: shape.take(0).access(shape, dtype),
+        evaluate=_evaluate_numbers,
+        doc="A constant of exact numbers, in row-major order, such as a small matrix of rationals: ()(shape).",
         movement=False,
     )
 )

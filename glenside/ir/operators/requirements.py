@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from glenside.ir.operator import require
-from glenside.ir.rational import exact, represents
+from glenside.ir.rational import exact, exact_numbers, represents
 from glenside.ir.types import DTYPES, FLOATS, AccessType
 
 
@@ -33,6 +33,16 @@ def require_value(operator: str, value: str, dtype: str) -> None:
     """An exact number that the dtype can hold."""
     require(exact(value) is not None, operator, "an exact number, such as -2, 1.5, 1e-5 or 1/3", value)
     require(represents(value, dtype), operator, f"a value that {dtype} can hold", value)
+
+
+def require_values(operator: str, values: str, count: int, dtype: str) -> None:
+    """So many exact numbers, each of which the dtype can hold."""
+    found = exact_numbers(values)
+    require(found is not None, operator, "exact numbers, such as 1 0 -1/2", values)
+    have = len(values.split())
+    require(have == count, operator, f"{count} numbers", have)
+    unfit = next((v for v in values.split() if not represents(v, dtype)), None)
+    require(unfit is None, operator, f"values that {dtype} can hold", unfit)
 
 
 def require_number(operator: str, a: AccessType) -> None:

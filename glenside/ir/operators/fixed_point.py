@@ -1,0 +1,18 @@
+"""Fixed-point numbers, as protocols of secure computation have them: each is an integer times 2^-f."""
+
+from __future__ import annotations
+
+from glenside.ir.operator import Kind, Operator, fields, register
+from glenside.ir.operators.requirements import require_float
+
+truncate = register(
+    Operator(
+        name="truncate",
+        fields=fields(a=Kind.TERM),
+        check=lambda a: require_float("truncate", a),
+        result=lambda a: a,
+        evaluate=lambda _, a: a,
+        doc="a, with as many fractional bits as before its last product: a product of fixed-point numbers of f bits has "
+        "2 f of them, and cutting f off rounds by less than 2^-f. The number that it stands for is that of a.",
+    )
+)
