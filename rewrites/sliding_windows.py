@@ -43,7 +43,7 @@ def _wants(i: int, j: int, q: int) -> str:
     return f"(want-wider $root {i} {j} {q})"
 
 
-_VIEWED = (
+VIEWED = (
     "(view root a) (slides a i j t d c) (= da (dims a)) (= dr (dims root)) (= pa (prefixes da)) (= pr (prefixes dr))"
     " (axis-number i2) (= (vec-get dr i2) (vec-get da i)) (= (vec-get pr i2) (vec-get pa i))"
     " (axis-number j2) (= (vec-get dr j2) (vec-get da j)) (= (vec-get pr j2) (vec-get pa j)) (< i2 j2)"
@@ -83,7 +83,7 @@ def sliding_axes_are_known() -> tuple[Clause, ...]:
         Clause("(= root (access-squeeze a x))", "(view root a)"),
         Clause("(= root (access-insert-axis a x))", "(view root a)"),
         Clause("(= root (access-flatten a))", "(view root a)"),
-        Clause(_VIEWED, "(slides root i2 j2 t d c)"),
+        Clause(VIEWED, "(slides root i2 j2 t d c)"),
         Clause(
             "(slides a i j t d c) (= root (access-transpose a p)) (axis-number i2) (axis-number j2)"
             " (= i (vec-get p i2)) (= j (vec-get p j2))",
@@ -101,14 +101,14 @@ def sliding_axes_are_known() -> tuple[Clause, ...]:
 _WANTED = "(want-wider root i2 j2 q)"
 _INSIDE = "(slides a i j t d c) (>= i n) (= sa (split a)) (< i sa) (>= j sa)"
 _SAME = "(= i i2) (= j j2)"
-_FORMS = (
+FORMS = (
     (
         f"(slides root i2 j2 t d c) (= root (access-windows a k u)) {_SAME} (slides a i j t 1 1)"
         " (= s (split a)) (>= j s)",
         "(access-windows w k (vec-set u (- j s) c))",
     ),
     (
-        f"{_VIEWED} (= s2 (split root))",
+        f"{VIEWED} (= s2 (split root))",
         reshaped("w", "(vec-set (vec-set dr i2 (vec-get dw i)) j2 (vec-get dw j))", "s2"),
     ),
     ("(= root (access-transpose a p)) (= i (vec-get p i2)) (= j (vec-get p j2))", "(access-transpose w p)"),
@@ -128,7 +128,7 @@ def wider_windows_are_demanded() -> tuple[Clause, ...]:
     """
     return (
         Clause(f"(want-regroup root i j q) {DOT} {_INSIDE}", "(want-wider a i j q)"),
-        *(Clause(f"{_WANTED} {where}", "(want-wider a i j q)") for where, _ in _FORMS),
+        *(Clause(f"{_WANTED} {where}", "(want-wider a i j q)") for where, _ in FORMS),
     )
 
 
@@ -150,7 +150,7 @@ def _windows_are_widened() -> tuple[Clause, ...]:
         ),
         *(
             Clause(f"{_WANTED} {where} (= w (wider a i j q)) (= dw (dims w))", f"(set (wider root i2 j2 q) {made})")
-            for where, made in _FORMS
+            for where, made in FORMS
         ),
     )
 
