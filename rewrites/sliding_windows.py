@@ -43,7 +43,7 @@ def _wants(i: int, j: int, q: int) -> str:
     return f"(want-wider $root {i} {j} {q})"
 
 
-VIEWED = (
+_VIEWED = (
     "(view root a) (slides a i j t d c) (= da (dims a)) (= dr (dims root)) (= pa (prefixes da)) (= pr (prefixes dr))"
     " (axis-number i2) (= (vec-get dr i2) (vec-get da i)) (= (vec-get pr i2) (vec-get pa i))"
     " (axis-number j2) (= (vec-get dr j2) (vec-get da j)) (= (vec-get pr j2) (vec-get pa j)) (< i2 j2)"
@@ -83,7 +83,7 @@ def sliding_axes_are_known() -> tuple[Clause, ...]:
         Clause("(= root (access-squeeze a x))", "(view root a)"),
         Clause("(= root (access-insert-axis a x))", "(view root a)"),
         Clause("(= root (access-flatten a))", "(view root a)"),
-        Clause(VIEWED, "(slides root i2 j2 t d c)"),
+        Clause(_VIEWED, "(slides root i2 j2 t d c)"),
         Clause(
             "(slides a i j t d c) (= root (access-transpose a p)) (axis-number i2) (axis-number j2)"
             " (= i (vec-get p i2)) (= j (vec-get p j2))",
@@ -108,7 +108,7 @@ FORMS = (
         "(access-windows w k (vec-set u (- j s) c))",
     ),
     (
-        f"{VIEWED} (= s2 (split root))",
+        f"{_VIEWED} (= s2 (split root))",
         reshaped("w", "(vec-set (vec-set dr i2 (vec-get dw i)) j2 (vec-get dw j))", "s2"),
     ),
     ("(= root (access-transpose a p)) (= i (vec-get p i2)) (= j (vec-get p j2))", "(access-transpose w p)"),

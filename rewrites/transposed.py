@@ -18,7 +18,7 @@ from glenside.egraph.rule import Clause, Example
 from glenside.egraph.tables import table
 from glenside.ir.types import Dims
 from rewrites.declare import rule
-from rewrites.expressions import DOT, dot, reshaped, vec
+from rewrites.expressions import dot, reshaped, vec
 from rewrites.forms import RELATIONS as FORM
 from rewrites.zeros_between import RELATIONS as ZEROS
 
@@ -263,8 +263,8 @@ def windows_are_added_up() -> tuple[Clause, ...]:
     spreading = f"(spreading root inner x e) {all_axes} (< e (vec-length axes))"
     return (
         Clause(
-            f"{BETWEEN}{found} (= w (over a i j gap begin n first count 1 1)) (= dw (dims w)) (= db (dims b)) (= sb (split b))"
-            " (= sa (split a)) (= place (- (+ sb j) sa)) (= rest (vec-remove (vec-range (vec-length db)) place))"
+            f"{BETWEEN}{found} (= w (over a i j gap begin n first count 1 1)) (= dw (dims w)) (= db (dims b))"
+            " (= sb (split b)) (= sa (split a)) (= place (- (+ sb j) sa)) (= rest (vec-remove (vec-range (vec-length db)) place))"
             " (= order (insert rest place sb))",
             "(let weights (access (access-transpose (access-flip b place) order) (+ sb 1)))"
             f" (let inner {dot(reshaped('w', '(vec-remove dw j)', 'sa'), 'weights', 'm')})"
@@ -299,7 +299,7 @@ def windows_are_added_up() -> tuple[Clause, ...]:
             " (cropping root whole axes firsts sizes)",
         ),
         Clause(
-            f"(cropping root x axes firsts sizes) (> (vec-length axes) 0)",
+            "(cropping root x axes firsts sizes) (> (vec-length axes) 0)",
             f"(want-section x {last} (vec-get firsts 0) (vec-get sizes 0))",
         ),
         Clause(

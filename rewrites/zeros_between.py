@@ -16,13 +16,14 @@ from __future__ import annotations
 from glenside.egraph.rule import Clause, Example
 from rewrites.declare import rule
 from rewrites.expressions import reshaped
-from rewrites.sliding_windows import FORMS, VIEWED
+from rewrites.sliding_windows import FORMS
 from rewrites.sliding_windows import RELATIONS as WINDOWS
 
 FAMILY = "transposed-analyses"
 _OWN = """
 (relation gaps (Access i64 i64 i64 i64))
 (relation gapped (Access i64 i64 i64 i64 i64))
+(relation kept-axes (Access Access i64 i64 i64 i64))
 (relation want-bare (Access i64 i64 i64 i64))
 (function bare (Access i64 i64 i64 i64) Access :merge old)
 (relation want-over (Access i64 i64 i64 i64 i64 i64 i64 i64 i64))
@@ -35,8 +36,8 @@ RELATIONS = WINDOWS + _OWN
 
 _LINE = "(access-slice (access-pad (access-dilate (access-tensor x) 1 2) zero-padding 1 2 1) 1 1 12)"
 _PLANE = (
-    "(access-pad (access-slice (access-pad (access-dilate (access-dilate (access-tensor x) 1 1) 2 2) zero-padding 1 1 0)"
-    " 2 1 10) zero-padding 2 0 2)"
+    "(access-pad (access-slice (access-pad (access-dilate (access-dilate (access-tensor x) 1 1) 2 2)"
+    " zero-padding 1 1 0) 2 1 10) zero-padding 2 0 2)"
 )  # (n 8 11)
 _TURNED = (
     f"(access-reshape (access (access-transpose {_PLANE} (list 1 0 2)) 3) (access-shape (shape 8 1 $n 11) (shape)))"
@@ -78,8 +79,8 @@ _OVERS = (
 # is over b, which is a without them.
 _MOVES = (
     (
-        '(= root (access-pad a "zero-padding" x before after)) (= y x) (= sizes (dims a)) (= 0 (* before (min begin 0)))'
-        " (= 0 (* after (min 0 (- (vec-get sizes x) (+ begin (+ 1 (* gap (- n 1))))))))",
+        '(= root (access-pad a "zero-padding" x before after)) (= y x) (= sizes (dims a))'
+        " (= 0 (* before (min begin 0))) (= 0 (* after (min 0 (- (vec-get sizes x) (+ begin (+ 1 (* gap (- n 1))))))))",
         "before",
         "b",
     ),
@@ -152,6 +153,16 @@ def gaps_are_taken_out() -> tuple[Clause, ...]:
     )
 
 
+# The forms that keep both axes of windows: of views, only what is known of their axes is asked.
+_SAME_AXES = (
+    "(view root a) (= da (dims a)) (= dr (dims root)) (= pa (prefixes da)) (= pr (prefixes dr)) (gapped a i j gap begin n)"
+    " (slides a i j t d c) (slides root i2 j2 t d c) (= (vec-get dr i2) (vec-get da i)) (= (vec-get pr i2) (vec-get pa i))"
+    " (= (vec-get dr j2) (vec-get da j)) (= (vec-get pr j2) (vec-get pa j))"
+)
+_PICKING = FORMS[0]
+_KEEPING = (("(kept-axes root a i j i2 j2) (= dr (dims root)) (= s2 (split root))", FORMS[1][1]), *FORMS[2:])
+
+
 @rule(FAMILY, *_OVERS, relations=RELATIONS)
 def windows_over_gaps_are_known() -> tuple[Clause, ...]:
     """Which axes step over windows of a tensor with gaps, through every form that keeps both axes.
@@ -163,12 +174,13 @@ def windows_over_gaps_are_known() -> tuple[Clause, ...]:
             "(= root (access-windows x k u)) (gaps x i gap begin n) (slides root i j 1 1 1) (= j (+ i (vec-length k)))",
             "(gapped root i j gap begin n)",
         ),
+        Clause(_SAME_AXES, "(kept-axes root a i j i2 j2)"),
         *(
             Clause(
                 f"(gapped a i j gap begin n) (slides root i2 j2 t d c) {where}",
                 "(gapped root i2 j2 gap begin n)",
             )
-            for where, _ in FORMS
+            for where, _ in (_PICKING, *_KEEPING)
         ),
     )
 
@@ -179,7 +191,7 @@ _BASE = (
     f"(want-over root i j {_KEY} taps 1) (= root (access-windows x k u)) (gaps x i gap begin n)"
     " (slides root i j 1 1 1) (= j (+ i (vec-length k))) (= size (+ (- count 1) taps))"
 )
-_PICKED = f"(gapped a i j gap begin n) {FORMS[0][0]} (= span (+ 1 (* (- taps 1) apart)))"
+_PICKED = f"(gapped a i j gap begin n) {_PICKING[0]} (= span (+ 1 (* (- taps 1) apart)))"
 
 
 @rule(FAMILY, *_OVERS, relations=RELATIONS)
@@ -206,14 +218,14 @@ def windows_leave_gaps_out() -> tuple[Clause, ...]:
                 f"{_WANTED} (gapped a i j gap begin n) {where}",
                 f"(want-over a i j {_KEY} taps apart)",
             )
-            for where, _ in FORMS[1:]
+            for where, _ in _KEEPING
         ),
         *(
             Clause(
                 f"{_WANTED} (gapped a i j gap begin n) {where} (= w (over a i j {_KEY} taps apart)) (= dw (dims w))",
                 f"(set (over root i2 j2 {_KEY} taps apart) {made})",
             )
-            for where, made in FORMS[1:]
+            for where, made in _KEEPING
         ),
     )
 
