@@ -238,6 +238,7 @@ def _table(module: str, name: str) -> Table:
     return TABLES[name]
 
 
+_SPOKEN = ("made", "form")  # relations of strings
 _ALL = 1 << 40  # rows to print
 _FACTS = "(run-schedule (saturate (seq (saturate (seq (run types) (saturate (run shapes)))) (run demands) {})))"
 
@@ -282,7 +283,7 @@ class _Reader:
 
     def _fact(self, name: str, row: Any) -> tuple[int, tuple[Any, ...]]:
         """A row (class, strings) or (class, vectors of ints) of a relation."""
-        read = self._string if name == "made" else self._dims
+        read = self._string if name in _SPOKEN else self._dims
         return self._class(row.inputs[0]), tuple(map(read, row.inputs[1:]))
 
     def _node(self, name: str, sorts: Sequence[str], row: Any) -> tuple[ENode, int]:
