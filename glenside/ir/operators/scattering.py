@@ -45,7 +45,7 @@ def _boxes(places: tuple[int, ...], tile: int) -> Iterator[tuple[tuple[int, int]
 
 
 def _reached(first: int, last: int, stride: int, offset: int, size: int) -> tuple[slice, slice]:
-    """Of positions m from first to last - 1, those with a place m stride + offset from 0 to size - 1, and the places."""
+    """Which positions from first to last - 1 have a place from 0 to size - 1, and those: position * stride + offset."""
     first_in = max(first, -(offset // stride))
     last_in = min(last, (size - 1 - offset) // stride + 1)
     if last_in <= first_in:
@@ -78,11 +78,12 @@ def _evaluate(
         columns = np.moveaxis(columns, range(before, before + axes), range(-2 * axes, -axes))
         for tap in np.ndindex(*window):
             reached = [
-                _reached(*part, t, u * d - start, size)
-                for part, t, u, d, start, size in zip(box, strides, tap, dilations, starts, out, strict=True)
+                _reached(first, last, t, u * d - start, size)
+                for (first, last), t, u, d, start, size in zip(box, strides, tap, dilations, starts, out, strict=True)
             ]
-            target = result[(..., *(place for _, place in reached))]
-            arithmetic.accumulate(target, columns[(..., *(position for position, _ in reached), *tap)])
+            own: tuple[Any, ...] = (..., *(positions for positions, _ in reached), *tap)
+            target: tuple[Any, ...] = (..., *(places for _, places in reached))
+            arithmetic.accumulate(result[target], columns[own])
         del columns
     return result
 
