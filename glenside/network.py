@@ -47,8 +47,8 @@ def arranged(
 ) -> Arranged:
     """The equal program that costs the target least as a network: its family of rules "network", all nodes at once.
 
-    Stopped early it is the best found by then, and never costs more than the program itself where the target can run
-    that. Products keep their layers' names.
+    Stopped early it is the best found by then. Extraction of shared nodes is a heuristic: the answer may cost more than
+    the program itself, which is a candidate too, and whoever asks compares. Products keep their layers' names.
     """
     started = time.perf_counter()
     nodes = list(postorder(program.term))
@@ -173,7 +173,7 @@ def folded(
     """
     if "network" not in target.families or not has_scales_of_products(program):
         return program, SATURATED
-    free = replace(target, beside=lambda *_: Spent(0, 0), instructions=(), families=target.families)
+    free = replace(target, beside=lambda *_: Spent(0, 0), instructions=())
     found = arranged(program, free, limits=limits, worker=worker, on_progress=on_progress)
     constant = constant_terms(program.term)
     own = Cost()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -183,3 +184,14 @@ def test_layers_keep_their_names(target: Target) -> None:
     for name, product in found.layers.items():
         assert product in set(postorder(found.term))
         assert f"{name}.w" in _weights(product)
+
+
+def test_an_answer_whose_folding_ran_out_of_time_says_so_and_is_not_kept(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    program = _stack(_norm)
+    monkeypatch.setattr("glenside.pipeline.folded", lambda program, *_, **__: (program, "time-limit"))
+    with gl.Cache(tmp_path / "answers.sqlite") as cache:
+        result = gl.optimize(program, ARRAY, verify=False, cache=cache)
+        assert result.stopped == "time-limit"
+        assert len(cache) == 0

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from glenside.ir.operand import Array
-from glenside.ir.operator import Kind, Operator, fields, register, require
+from glenside.ir.operator import Kind, Operator, fields, register
 from glenside.ir.operators.requirements import require_axis, require_number, require_sizes, require_values
 from glenside.ir.rational import exact, exact_numbers
 from glenside.ir.types import AccessType
