@@ -169,13 +169,13 @@ def optimize(
             return Found(same.program, same.egraph, same.choice)
 
         remembered = answers.read(known, program, target)
-        prepare = partial(_prepared, program, target, blocking, limits, worker, listener)
+        prepare = partial(_prepared, program, blocking, limits, worker, listener)
         return Result(
             program, target, remembered.cost, remembered.report, remembered.program, again, lambda: prepare()[0], seed
         )
     started = time.perf_counter()
     original = program
-    program, fold_stopped = _prepared(program, target, blocking, limits, worker, listener)
+    program, fold_stopped = _prepared(program, blocking, limits, worker, listener)
     families = _needed(families_of(target, blocking, mapping), blocking, program)
     folding = time.perf_counter() - started
     layers = None if blocking == "slices" else distinct_layers(program)
@@ -228,7 +228,6 @@ def optimize(
 
 def _prepared(
     program: Program,
-    target: Target,
     blocking: str,
     limits: Limits | None,
     worker: Callable[[], Worker],
@@ -241,7 +240,7 @@ def _prepared(
     def show(progress: Progress) -> None:
         listener(Event("fold", _progress_words(progress)))
 
-    return folded(program, target, limits=limits, worker=worker, on_progress=show)
+    return folded(program, limits=limits, worker=worker, on_progress=show)
 
 
 def families_of(target: Target, blocking: str, mapping: str) -> tuple[str, ...]:
