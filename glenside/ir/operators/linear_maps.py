@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from glenside.ir.operand import Array
-from glenside.ir.operator import Kind, Operator, fields, register, require
+from glenside.ir.operator import Kind, Operator, fields, register
 from glenside.ir.operators.requirements import require_axis, require_number, require_sizes, require_values
 from glenside.ir.rational import exact, exact_numbers
 from glenside.ir.types import AccessType
@@ -27,9 +27,9 @@ def _evaluate(arithmetic: Any, a: Array, axis: int, rows: int, coefficients: str
     zero = arithmetic.constant(exact("0"), a.dtype.name)
     result = np.empty((*a.shape[:axis], rows, *a.shape[axis + 1 :]), a.dtype)
     values = exact_numbers(coefficients) or ()
-    before = (slice(None),) * axis
+    before: tuple[slice | int, ...] = (slice(None),) * axis
     for row in range(rows):
-        total = None
+        total: Array | None = None
         for i, value in enumerate(values[row * count : (row + 1) * count]):
             if value == 0:
                 continue
