@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from extract import Extraction, Problem, extract
@@ -91,10 +91,10 @@ def cheapest(
     return {classes[c]: kept[n] for c, n in answer.choice.items()}, answer
 
 
-def derivable(snapshot: Snapshot, allowed: Callable[[int], bool]) -> dict[int, tuple[int, ...]]:
-    """class -> those of its allowed e-nodes that stand for a term of allowed e-nodes; classes without one are left out.
+def derivations(snapshot: Snapshot, allowed: Callable[[int], bool]) -> Iterator[int]:
+    """The allowed e-nodes that stand for a term of allowed e-nodes, each behind one of every class that it needs.
 
-    A fixed point from the leaves: what can only be built of itself is not derivable.
+    A fixed point from the leaves: what can only be built of itself is not among them.
     """
     waiting: dict[int, int] = {}
     parents: dict[int, list[int]] = {}
@@ -107,18 +107,36 @@ def derivable(snapshot: Snapshot, allowed: Callable[[int], bool]) -> dict[int, t
                 parents.setdefault(child, []).append(n)
             if not needed:
                 ready.append(n)
-    found: dict[int, list[int]] = {}
+    known: set[int] = set()
     while ready:
         n = ready.pop()
-        owner = snapshot.owner[n]
-        if owner not in found:
-            found[owner] = []
-            for parent in parents.get(owner, ()):
-                waiting[parent] -= 1
-                if waiting[parent] == 0:
-                    ready.append(parent)
-        found[owner].append(n)
+        yield n
+        if snapshot.owner[n] in known:
+            continue
+        known.add(snapshot.owner[n])
+        for parent in parents.get(snapshot.owner[n], ()):
+            waiting[parent] -= 1
+            if waiting[parent] == 0:
+                ready.append(parent)
+
+
+def derivable(snapshot: Snapshot, allowed: Callable[[int], bool]) -> dict[int, tuple[int, ...]]:
+    """class -> its e-nodes among `derivations`; classes without one are left out."""
+    found: dict[int, list[int]] = {}
+    for n in derivations(snapshot, allowed):
+        found.setdefault(snapshot.owner[n], []).append(n)
     return {c: tuple(sorted(nodes)) for c, nodes in found.items()}
+
+
+def reachable(snapshot: Snapshot, root: int) -> set[int]:
+    """The classes that some term of a class may need."""
+    found, stack = {root}, [root]
+    while stack:
+        for n in snapshot.classes[stack.pop()]:
+            new = [c for c in snapshot.nodes[n].children if c not in found]
+            found.update(new)
+            stack += new
+    return found
 
 
 def node_cost(snapshot: Snapshot, target: Target, constant: Sequence[bool], index: int) -> Cost:

@@ -181,7 +181,7 @@ def choose_forms(
     prepared, fold_stopped = folded(program, limits=limits, worker=worker, on_progress=show("fold"))
     prepared = target.prepare(prepared)
     folding = time.perf_counter()
-    layers = distinct_layers(prepared)
+    layers = distinct_layers(prepared, target.leaf_kind(prepared))
     roots = [target.root(product) for product in layers.products]
     nodes = list(postorder(*roots))
     answer = search(
@@ -189,6 +189,7 @@ def choose_forms(
         of_families(target.families),
         target.rule_parameters(),
         limits if fold_stopped != INTERRUPTED else Limits(seconds=0.0),
+        wants=target.wants,
         reported=REPORTED,
         worker=worker(),
         on_progress=show("saturate"),
@@ -231,6 +232,7 @@ def choose_forms(
 class _Chosen:
     """Programs and what they take, for each policy and for the answer."""
 
+    program: Program
     target: FormTarget
     rows: list[FormRow]
     programs: Mapping[str, Program]
@@ -265,14 +267,15 @@ class _Chosen:
                     note=target.note(policies[number][CHOSEN], least[number]),
                 )
             )
-        return _Chosen(target, rows, programs, totals)
+        return _Chosen(program, target, rows, programs, totals)
 
     def rest(self) -> dict[str, dict[str, int]]:
         """What is between the layers: the whole less its layers."""
         additive = [m.name for m in self.target.measures if m.adds]
+        once = {id(self.program.layers[row.name]): row for row in self.rows}.values()
         result: dict[str, dict[str, int]] = {}
         for policy, total in self.totals.items():
-            own = {m: sum(row.choices[policy].measures[m] for row in self.rows) for m in additive}
+            own = {m: sum(row.choices[policy].measures[m] for row in once) for m in additive}
             result[policy] = {m: total[m] - own[m] for m in additive}
         return result
 

@@ -119,6 +119,7 @@ def search(
     parameters: Parameters,
     limits: Limits | None = None,
     *,
+    wants: str = "",
     reported: Sequence[str] = (),
     trace: bool = False,
     worker: Worker | None = None,
@@ -126,6 +127,7 @@ def search(
 ) -> SearchResult:
     """Saturate the program `nodes` (children first) under limits; `reported` relations become facts of the snapshot.
 
+    `wants` are egglog facts to start with.
     Ctrl-C ends the search and keeps what it had found.
     """
     limits = limits or Limits()
@@ -134,7 +136,7 @@ def search(
     stopped: str | None = None
     worker = worker or Worker()
     try:
-        worker.send(Request.of(nodes, rules, parameters, limits, reported=reported, trace=trace))
+        worker.send(Request.of(nodes, rules, parameters, limits, wants, reported, trace))
         until = None if limits.seconds is None else started + limits.seconds + _GRACE
         for kind, *content in worker.messages(until):
             if kind == "failed":

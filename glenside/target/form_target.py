@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from glenside.egraph.rule import Parameters
@@ -31,6 +31,8 @@ class Candidate:
     """In words: "plain", "Winograd F(2x2,3x3)", "4 phases", with how large its tiles are where that is a choice."""
     term: Term
     measures: Mapping[str, int]
+    words: str = ""
+    """The steps from the layer's own product, as rules write them."""
 
 
 class FormTarget(ABC):
@@ -40,6 +42,8 @@ class FormTarget(ABC):
     doc: str
     families: tuple[str, ...]
     """Rules for one layer."""
+    wants: str
+    """Facts that a search starts with: which forms are looked for."""
     measures: tuple[Measure, ...]
     """What is counted, the one that tables compare first."""
 
@@ -50,6 +54,10 @@ class FormTarget(ABC):
     def prepare(self, program: Program) -> Program:
         """The program before its layers are searched, where the machine wants it changed as a whole."""
         return program
+
+    def leaf_kind(self, program: Program) -> Callable[[Term], str]:
+        """What tells leaves of layers apart that the machine does not treat alike: a part of their formal names."""
+        return lambda leaf: ""
 
     def root(self, product: Term) -> Term:
         """What is searched for a product of the program: itself, or what the machine makes of it."""
