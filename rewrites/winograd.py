@@ -101,8 +101,8 @@ def winograd_is_applied() -> tuple[Clause, ...]:
         Clause(
             f"(want-winograd root words i j m) {DOT} (= w (wider a i j m)) (= sa (split a)) (= sb (split b))"
             " (= da (dims a)) (= dw (dims w)) (= dr (dims root)) (= r (vec-get da j)) (= place (+ sb (- j sa)))"
-            f" (= h (vec-get dr i)) (= rank (vec-length dr)) {_DONE} (= axis (- i done)) (= more (winograd-step-words words axis m r))"
-            " (= data (winograd-step-data words axis m r))"
+            f" (= h (vec-get dr i)) (= rank (vec-length dr)) {_DONE} (= axis (- i done))"
+            " (= more (winograd-step-words words axis m r)) (= data (winograd-step-data words axis m r))"
             " (= weights (winograd-step-weights words axis m r)) (= output (winograd-step-output words axis m r))"
             " (= alpha (+ m (- r 1))) (= items (vec-length da)) (= item (- items sa))"
             " (= front-a (vec-append (vec-of j) (vec-remove (vec-range items) j)))"
@@ -114,5 +114,46 @@ def winograd_is_applied() -> tuple[Clause, ...]:
             " (let sums (access-transpose (linear-map products 0 m output) back))"
             f" (union root (access-slice {reshaped('sums', '(vec-set dr i served)', 'rank')} i 0 h))"
             " (form products more) (winograd-open products more (+ i 1))",
+        ),
+    )
+
+
+_MAP = '(linear-map (access (access-tensor x) {}) {} 3 "1 0 -2 4 1/3 3")'
+_NUMBERS = '(access (numbers (shape 3 2) "1 0 -2 4 1/3 3" float32) 1)'
+_BY_NUMBERS = f"(compute dot-product (access-product (access (access-tensor x) 2) {_NUMBERS} 0))"
+
+
+@rule(
+    "linear-maps",
+    Example(_MAP.format(1, 1), {"x": "m 2 n"}),
+    Example(_MAP.format(0, 2), {"x": "m n 2"}),
+    Example(_MAP.format(2, 2), {"x": "m n 2"}),
+    Example(_BY_NUMBERS, {"x": "m n 2"}),
+)
+def linear_map_is_a_product_of_numbers() -> tuple[Clause, ...]:
+    """linear-map(a, last axis, M) = dot(a x M), and the other way round; another axis is the last after a transpose.
+
+    For what multiplies by a constant matrix faster, or cheaper, than it adds. Sound because both sum, for each row of
+    M, the elements along the axis times those of the row; only for dtypes in which a product is not a wider one.
+    """
+    last = "(= d (dims a)) (= end (- (vec-length d) 1)) (= s (split a))"
+    found = "(= root (linear-map a axis rows m))"
+    mapped = "(linear-map (access {} end) end rows m)"
+    return (
+        Clause(
+            f"{found} {last} (< axis end) (= to-end (vec-push (vec-remove (vec-range (+ end 1)) axis) axis))"
+            " (= back (insert (vec-range end) end axis))",
+            f"(union root (access (access-transpose {mapped.format('(access-transpose a to-end)')} back) s))",
+        ),
+        Clause(f"{found} {last} (= axis end) (!= s end)", f"(union root (access {mapped.format('a')} s))"),
+        Clause(
+            f"{found} {last} (= axis end) (= s end) (= f (dtype a)) (= f (widened f)) (= count (vec-get d end))",
+            "(let matrix (access (numbers (vec-of rows count) m f) 1))"
+            f" (union root (access {dot('a', 'matrix', 0)} s))",
+        ),
+        Clause(
+            f"{DOT} (= n 0) (= b (access c 1)) (= c (numbers v m f)) (= 2 (vec-length v)) (= rows (vec-get v 0))"
+            " (= s (split a)) (= f (widened f))",
+            "(union root (access (linear-map a s rows m) (+ s 1)))",
         ),
     )
