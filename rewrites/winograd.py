@@ -1,13 +1,13 @@
 """Winograd's convolutions: windows that overlap, several outputs at once by fewer products.
 
-Along one axis, m outputs of windows of r elements take the alpha = m + r - 1 elements of a wider window. F(m, r) of Cook
-and Toom (`glenside.ir.cook_toom`) maps those and the r weights to alpha numbers each, multiplies these, and maps the
-alpha products to m sums. Along several axes it is that once for each: what is multiplied is again a product, of windows
-along the other axes.
+Along one axis, m outputs of windows of r elements take the alpha = m + r - 1 elements of a wider window. F(m, r) of
+Cook and Toom (`glenside.ir.cook_toom`) maps those and the r weights to alpha numbers each, multiplies these, and maps
+the alpha products to m sums. Along several axes it is that once for each: what is multiplied is again a product, of
+windows along the other axes.
 
-`winograd-outputs m`: F(m, r) is looked for. A step's word is `winograd:AXIS:M:R`; AXIS is the one of the result, and of
-the shape of the left operand, of the product to which the first of these steps was applied. The last axis is done
-first, so that every choice of m for each axis, or none, is one form.
+F(m, r) is looked for where the bit m of the parameter `winograd` is set. A step's word is `winograd:AXIS:M:R`; AXIS is
+the axis of the result, and of the shape of the left operand, of the product to which the first of these steps was
+applied. The last axis is done first, so that every choice of m for each axis, or none, is one form.
 """
 
 from __future__ import annotations
@@ -26,7 +26,6 @@ FAMILY = "winograd"
 LARGEST = 8  # of alpha: beyond, the matrices have large numbers
 _AXES = 3
 _WINOGRAD = f"""
-(relation winograd-outputs (i64))
 (relation winograd-dtype (String))
 {" ".join(f'(winograd-dtype "{dtype}")' for dtype in FLOATS)}
 (relation winograd-open (Access String i64))
@@ -58,14 +57,14 @@ _APART = (
     "(access (access-reshape (access-windows (access-windows (access (access-tensor x) 1) (shape 5) (shape 2))"
     " (shape 1) (shape 2)) (access-shape (shape $n 4 3) (shape))) 2)"
 )  # (n 4)(3): in steps of 2, elements 2 apart
-_TWO = '(form $root "") (winograd-outputs 2)'
-_FOUR = '(form $root "phase") (winograd-outputs 4)'
+_DONE = '(= done (count-matches words "winograd:"))'
+_PHASE = '(form $root "phase")'  # of another rule
 _DEMANDED = (
-    Example(_convolution(_LINE), {"x": "n 12", "w": "o k"}, _TWO),
-    Example(_convolution(_CHANNELS), {"x": "n 2 7", "w": "o 2 3"}, _FOUR),
-    Example(_convolution(_IMAGE), {"x": "n 5 6", "w": "o 2 3"}, _TWO),
-    Example(_convolution(_IMAGE, 1), {"x": "n 7 6", "w": "n o 2 3"}, f"{_TWO} (winograd-outputs 3)"),
-    Example(_convolution(_APART), {"x": "n 11", "w": "o 3"}, _TWO),
+    Example(_convolution(_LINE), {"x": "n 12", "w": "o k"}, parameters={"winograd": 1 << 2}),
+    Example(_convolution(_CHANNELS), {"x": "n 2 7", "w": "o 2 3"}, _PHASE, {"winograd": 1 << 4}),
+    Example(_convolution(_IMAGE), {"x": "n 5 6", "w": "o 2 3"}, parameters={"winograd": 1 << 2}),
+    Example(_convolution(_IMAGE, 1), {"x": "n 7 6", "w": "n o 2 3"}, parameters={"winograd": 1 << 2 | 1 << 3}),
+    Example(_convolution(_APART), {"x": "n 11", "w": "o 3"}, parameters={"winograd": 1 << 2}),
 )
 
 
@@ -77,14 +76,12 @@ def winograd_is_demanded() -> tuple[Clause, ...]:
     no fractions, nor where an algorithm of half as many outputs would serve.
     """
     return (
+        Clause('(form root words) (= 0 (count-matches words "winograd:"))', "(winograd-open root words 100)"),
         Clause(
-            '(form root words) (= 0 (count-matches words "winograd:"))',
-            "(winograd-open root words 100)",
-        ),
-        Clause(
-            f'(winograd-open root words open) (< (count-matches words "winograd:") {_AXES}) (winograd-outputs m) {DOT}'
-            f" (= f (dtype root)) (winograd-dtype f) {INSIDE} (= t d) (< i open) (= da (dims a))"
-            " (< m (* 2 (vec-get da i)))",
+            f"(winograd-open root words open) {_DONE} (< done {_AXES}) {DOT} (= f (dtype root)) (winograd-dtype f)"
+            f" {INSIDE} (= t d) (< i open) (= da (dims a)) (= r (vec-get da j)) (axis-number m)"
+            " (!= 0 (& $winograd (<< 1 m))) (< m (* 2 (vec-get da i))) (= axis (- i done))"
+            " (= more (winograd-step-words words axis m r))",
             "(want-wider a i j m) (want-winograd root words i j m)",
         ),
     )
@@ -104,8 +101,8 @@ def winograd_is_applied() -> tuple[Clause, ...]:
         Clause(
             f"(want-winograd root words i j m) {DOT} (= w (wider a i j m)) (= sa (split a)) (= sb (split b))"
             " (= da (dims a)) (= dw (dims w)) (= dr (dims root)) (= r (vec-get da j)) (= place (+ sb (- j sa)))"
-            ' (= h (vec-get dr i)) (= rank (vec-length dr)) (= depth (count-matches words "winograd:"))'
-            " (= axis (- i depth)) (= more (winograd-step-words words axis m r)) (= data (winograd-step-data words axis m r))"
+            f" (= h (vec-get dr i)) (= rank (vec-length dr)) {_DONE} (= axis (- i done))"
+            " (= more (winograd-step-words words axis m r)) (= data (winograd-step-data words axis m r))"
             " (= weights (winograd-step-weights words axis m r)) (= output (winograd-step-output words axis m r))"
             " (= alpha (+ m (- r 1))) (= items (vec-length da)) (= item (- items sa))"
             " (= front-a (vec-append (vec-of j) (vec-remove (vec-range items) j)))"
@@ -117,5 +114,46 @@ def winograd_is_applied() -> tuple[Clause, ...]:
             " (let sums (access-transpose (linear-map products 0 m output) back))"
             f" (union root (access-slice {reshaped('sums', '(vec-set dr i served)', 'rank')} i 0 h))"
             " (form products more) (winograd-open products more (+ i 1))",
+        ),
+    )
+
+
+_MAP = '(linear-map (access (access-tensor x) {}) {} 3 "1 0 -2 4 1/3 3")'
+_NUMBERS = '(access (numbers (shape 3 2) "1 0 -2 4 1/3 3" float32) 1)'
+_BY_NUMBERS = f"(compute dot-product (access-product (access (access-tensor x) 2) {_NUMBERS} 0))"
+
+
+@rule(
+    "linear-maps",
+    Example(_MAP.format(1, 1), {"x": "m 2 n"}),
+    Example(_MAP.format(0, 2), {"x": "m n 2"}),
+    Example(_MAP.format(2, 2), {"x": "m n 2"}),
+    Example(_BY_NUMBERS, {"x": "m n 2"}),
+)
+def linear_map_is_a_product_of_numbers() -> tuple[Clause, ...]:
+    """linear-map(a, last axis, M) = dot(a x M), and the other way round; another axis is the last after a transpose.
+
+    For what multiplies by a constant matrix faster, or cheaper, than it adds. Sound because both sum, for each row of
+    M, the elements along the axis times those of the row; only for dtypes in which a product is not a wider one.
+    """
+    last = "(= d (dims a)) (= end (- (vec-length d) 1)) (= s (split a))"
+    found = "(= root (linear-map a axis rows m))"
+    mapped = "(linear-map (access {} end) end rows m)"
+    return (
+        Clause(
+            f"{found} {last} (< axis end) (= to-end (vec-push (vec-remove (vec-range (+ end 1)) axis) axis))"
+            " (= back (insert (vec-range end) end axis))",
+            f"(union root (access (access-transpose {mapped.format('(access-transpose a to-end)')} back) s))",
+        ),
+        Clause(f"{found} {last} (= axis end) (!= s end)", f"(union root (access {mapped.format('a')} s))"),
+        Clause(
+            f"{found} {last} (= axis end) (= s end) (= f (dtype a)) (= f (widened f)) (= count (vec-get d end))",
+            "(let matrix (access (numbers (vec-of rows count) m f) 1))"
+            f" (union root (access {dot('a', 'matrix', 0)} s))",
+        ),
+        Clause(
+            f"{DOT} (= n 0) (= b (access c 1)) (= c (numbers v m f)) (= 2 (vec-length v)) (= rows (vec-get v 0))"
+            " (= s (split a)) (= f (widened f))",
+            "(union root (access (linear-map a s rows m) (+ s 1)))",
         ),
     )

@@ -44,7 +44,8 @@ def saturated(
     """The program's e-graph under these rules, in this process."""
     nodes = program_nodes(program.term)
     targets = (convolution_unit(), systolic_array(3, 2))
-    parameters = {name: value for t in targets for name, value in t.rule_parameters().items()} | dict(parameters)
+    given = {name: value for t in targets for name, value in t.rule_parameters().items()}
+    parameters = given | {"winograd": 0} | dict(parameters)
     known = dict.fromkeys((*rules, *(rule for rule in RULES.values() if rule.analysis)))
     request = Request.of(nodes, known, parameters, Limits(iterations=iterations), named_wants(wants, nodes))
     search = Saturation(request)

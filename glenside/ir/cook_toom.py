@@ -1,4 +1,4 @@
-"""Short correlations by few products: the bilinear algorithms of Cook and Toom, which Winograd took for convolutions."""
+"""Short correlations by few products: the bilinear algorithms of Cook and Toom, which are Winograd's for windows."""
 
 from __future__ import annotations
 

@@ -29,8 +29,9 @@ LARGEST = 4096
 UNLIMITED = 1 << 40
 DATAFLOWS = ("weight-stationary", "output-stationary", "double-buffered")
 
-_SLICES = ("analyses", "products", "through-products", "systolic-array", "algebra", "through-computes")
-_LOOPS = ("analyses", "matrices", "algebra", "through-products")
+_ANALYSES = ("analyses", "mapping-analyses")
+_SLICES = (*_ANALYSES, "products", "through-products", "systolic-array", "algebra", "through-computes")
+_LOOPS = (*_ANALYSES, "matrices", "algebra", "through-products")
 
 
 @dataclass(frozen=True)
