@@ -189,7 +189,6 @@ def choose_forms(
         of_families(target.families),
         target.rule_parameters(),
         limits if fold_stopped != INTERRUPTED else Limits(seconds=0.0),
-        wants=target.wants,
         reported=REPORTED,
         worker=worker(),
         on_progress=show("saturate"),

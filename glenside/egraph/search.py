@@ -119,15 +119,12 @@ def search(
     parameters: Parameters,
     limits: Limits | None = None,
     *,
-    wants: str = "",
     reported: Sequence[str] = (),
     trace: bool = False,
     worker: Worker | None = None,
     on_progress: Callable[[Progress], None] | None = None,
 ) -> SearchResult:
     """Saturate the program `nodes` (children first) under limits; `reported` relations become facts of the snapshot.
-
-    `wants` are egglog facts to start with.
     Ctrl-C ends the search and keeps what it had found.
     """
     limits = limits or Limits()
@@ -136,7 +133,7 @@ def search(
     stopped: str | None = None
     worker = worker or Worker()
     try:
-        worker.send(Request.of(nodes, rules, parameters, limits, wants, reported, trace))
+        worker.send(Request.of(nodes, rules, parameters, limits, reported=reported, trace=trace))
         until = None if limits.seconds is None else started + limits.seconds + _GRACE
         for kind, *content in worker.messages(until):
             if kind == "failed":

@@ -109,7 +109,8 @@ class Pricing:
             return None
         a, b = (snapshot.types[c] for c in snapshot.nodes[pair].children)
         shared = snapshot.nodes[pair].attributes[0]
-        assert a is not None and b is not None
+        assert a is not None
+        assert b is not None
         groups = prod(a.dims[:shared])
         m, k, o = prod(a.shape[shared:]), prod(a.item), prod(b.shape[shared:])
         secret = all(c not in self.public for c in snapshot.nodes[pair].children)

@@ -42,8 +42,6 @@ class FormTarget(ABC):
     doc: str
     families: tuple[str, ...]
     """Rules for one layer."""
-    wants: str
-    """Facts that a search starts with: which forms are looked for."""
     measures: tuple[Measure, ...]
     """What is counted, the one that tables compare first."""
 

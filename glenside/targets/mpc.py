@@ -5,23 +5,23 @@ from __future__ import annotations
 import inspect
 import math
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from glenside.egraph.rule import Parameters
+from glenside.egraph.search import program_snapshot
 from glenside.egraph.snapshot import Snapshot
-from glenside.extraction import cheapest, constant_classes, derivable, derivations, reachable
+from glenside.extraction import cheapest, derivable, reachable
 from glenside.form_names import form_name
 from glenside.ir.errors import BadInput
-from glenside.ir.program import Program, constant_terms
-from glenside.ir.rational import exact_numbers
-from glenside.ir.term import Term, build, postorder, rebuild_all
-from glenside.ir.types import FLOATS, AccessType, Tensor
+from glenside.ir.program import Program
+from glenside.ir.term import Term, build, make, postorder, rebuild_all, weave
+from glenside.ir.types import FLOATS
 from glenside.network import arranged
 from glenside.secure.network import Network, parse_network
 from glenside.secure.precision import error_bound
+from glenside.secure.pricing import PUBLIC, Pricing
 from glenside.secure.semi2k import FIELDS, FRACTION_BITS, NOTHING, Semi2k, Traffic
-from glenside.secure.traffic import node_traffic
 from glenside.target import Instruction, Spent, Target
 from glenside.target.form_target import Candidate, FormTarget, Measure
 from glenside.targets.registry import target
@@ -29,7 +29,6 @@ from glenside.targets.registry import target
 PROTOCOLS = ("semi2k",)
 TRUNCATIONS = ("early", "late")
 EVERYWHERE = "Winograd everywhere"
-_PUBLIC = "#public"
 
 
 class MPC(FormTarget):
@@ -70,7 +69,7 @@ class MPC(FormTarget):
         self.name = f"mpc:{protocol}{options}" + ("" if prepared else ",weights=shared")
         self.doc = inspect.cleandoc(MPC.__doc__ or "")
         self.families = ("analyses", "form-analyses", "winograd", *(() if self.late else ("early-truncations",)))
-        self.wants = " ".join(f"(winograd-outputs {m})" for m in dict.fromkeys(outputs))
+        self.outputs = tuple(dict.fromkeys(outputs))
         self.measures = (
             *((Measure("microseconds", "us", "on the network"),) if self.network else ()),
             Measure("bytes", "bytes", "that one party sends"),
@@ -80,7 +79,7 @@ class MPC(FormTarget):
         )
 
     def rule_parameters(self) -> Parameters:
-        return {}
+        return {"winograd": sum(1 << m for m in self.outputs)}
 
     def prepare(self, program: Program) -> Program:
         """With late truncations: each product truncated, and truncations moved and merged to where they are fewest."""
@@ -91,18 +90,168 @@ class MPC(FormTarget):
         def cut(term: Term, children: tuple[Term, ...]) -> Term | None:
             if term not in products:
                 return None
-            made = term if children == term.children else build(term.operator.name, *term.attributes, *children)
+            made = make(term.operator, weave(term.operator, children, term.attributes))
+            again[term] = made
             return build("truncate", made)
 
+        again: dict[Term, Term] = {}
         (term,) = rebuild_all([program.term], cut)
-        truncated = Program(term, program.name, {}, {}, program.constants)
-        return arranged(_with_names(program, truncated), _LATE).program
+        layers = {name: again[product] for name, product in program.layers.items() if product in again}
+        labels = program.labels
+        truncated = Program(term, program.name, layers, labels, program.constants)
+        found = arranged(truncated, self._late_target()).program
+        return found if len(found.layers) == len(program.layers) else truncated
+
+    def _late_target(self) -> Target:
+        """What late truncations cost a network: its products are those of its layers."""
+        price = Instruction(
+            "truncate", lambda _, __, own: Spent(0, 1, self.protocol.truncation(own.size).bytes), "products"
+        )
+        return Target(
+            name=self.name,
+            doc=self.doc,
+            instructions=(price,),
+            families={"network": ("constant-analyses", "late-truncations")},
+            parameters={},
+            tile={},
+            peak=1,
+            price=lambda *_: Spent(0, 0),
+            bound=lambda *_: Spent(0, 0),
+            objectives=("bytes",),
+            beside=lambda *_: Spent(0, 0),
+        )
 
     def leaf_kind(self, program: Program) -> Callable[[Term], str]:
         """Leaves that both parties know are others than secret ones."""
-        secret = _secret_terms(program, self.public)
-        return lambda leaf: "" if secret[leaf] else _PUBLIC
+        if not self.public:
+            return lambda leaf: ""
+        nodes = list(postorder(program.term, *program.layers.values()))
+        public = self._pricing(program_snapshot(nodes)).public
+        known = {nodes[c] for c in public}
+        return lambda leaf: PUBLIC if leaf in known else ""
 
     def root(self, product: Term) -> Term:
-        """A product, truncated; late truncations stand behind it already where they are cheapest."""
+        """A product, truncated; late truncations stand behind it already, where they are fewest."""
         return build("truncate", product) if product.access.dtype in FLOATS and not self.late else product
+
+    def _pricing(self, snapshot: Snapshot) -> Pricing:
+        return Pricing(snapshot, self.protocol, late=self.late, prepared=self.prepared, public=self.public)
+
+    def candidates(self, snapshot: Snapshot, root: int, term: Term) -> Sequence[Candidate]:
+        """Every form of a layer, the plain one first, each extracted for itself."""
+        pricing = self._pricing(snapshot)
+        needed = reachable(snapshot, root)
+        forms: dict[str, set[int]] = defaultdict(set)
+        for eclass, words in snapshot.facts.get("form", ()):
+            if eclass in needed:
+                forms[words].add(eclass)
+        found = []
+        for words in sorted(forms, key=lambda w: (w.count(":"), w)):
+            candidate = self._candidate(pricing, root, words, forms[words], needed)
+            found += [candidate] if candidate is not None else []
+        return found
+
+    def _candidate(
+        self, pricing: Pricing, root: int, words: str, products: Collection[int], needed: Collection[int]
+    ) -> Candidate | None:
+        """The cheapest term of one form: its products are those, and no others."""
+        snapshot = pricing.snapshot
+
+        def allowed(n: int) -> bool:
+            own = snapshot.owner[n]
+            if own not in needed or not pricing.possible(n):
+                return False
+            return own in products or not pricing.is_product(n)
+
+        members = derivable(snapshot, allowed)
+        if root not in members:
+            return None
+
+        def cost(n: int) -> tuple[int, ...]:
+            sent = pricing.traffic(n)
+            return (int(sent is None), *self._amounts(sent or NOTHING).values(), 1)
+
+        nodes, _ = cheapest(snapshot, [root], cost, members=members, method="dag")
+        traffic = [pricing.traffic(n) or NOTHING for n in nodes.values()]
+        own = snapshot.types[root]
+        assert own is not None
+        if self.late and own.dtype in FLOATS:  # its result is cut behind it
+            traffic.append(pricing.truncation(own.size))
+        made = snapshot.terms(nodes, [root])
+        offline = {t for c, t in snapshot.terms(nodes, [root]).items() if pricing.offline[c]}
+        error = error_bound(made[root], self.bits, lambda _: self.magnitude, offline)
+        measures = self._amounts(sum(traffic, NOTHING))
+        measures["error"] = math.ceil(error.error + self.late) if error is not None else 0
+        return Candidate(form_name(words), made[root], measures, words)
+
+    def _amounts(self, sent: Traffic) -> dict[str, int]:
+        """Measures of traffic, in the order in which they are made least."""
+        time = {"microseconds": self.network.microseconds(sent)} if self.network else {}
+        return time | {"bytes": sent.bytes, "messages": sent.messages, "truncations": sent.truncated}
+
+    def aim(self, candidate: Candidate, held: int = 0) -> tuple[int, ...]:
+        """Time where there is a network, then bytes, messages, truncations, the error."""
+        return tuple(candidate.measures.values())
+
+    def policies(self, candidates: Sequence[Candidate]) -> Mapping[str, Candidate]:
+        """Every layer plain; F(2, r) along every axis wherever windows overlap."""
+        everywhere = [c for c in candidates if all(_is_smallest(step) for step in c.words.split())]
+        return {"plain": candidates[0], EVERYWHERE: max(everywhere, key=lambda c: len(c.words.split()))}
+
+    def whole(self, program: Program) -> Mapping[str, int]:
+        """What all of a program sends, as far as there are exact formulas."""
+        nodes = list(postorder(program.term))
+        pricing = self._pricing(program_snapshot(nodes))
+        sent = [pricing.traffic(n) or NOTHING for n in range(len(nodes))]
+        return {**self._amounts(sum(sent, NOTHING)), "error": 0}
+
+
+def _is_smallest(step: str) -> bool:
+    return step.startswith("winograd:") and step.split(":")[2] == "2"
+
+
+def _check(protocol: str, field: int, parties: int, truncation: str, outputs: Sequence[int], magnitude: float) -> None:
+    if protocol not in PROTOCOLS:
+        raise BadInput(f"a protocol is one of {', '.join(PROTOCOLS)}, got {protocol!r}")
+    if field not in FIELDS:
+        raise BadInput(f"a field has {', '.join(map(str, FIELDS))} bits, got {field}")
+    if parties != 2:
+        raise BadInput(f"{protocol} is priced for 2 parties, got {parties}")
+    if truncation not in TRUNCATIONS:
+        raise BadInput(f"truncation is {' or '.join(TRUNCATIONS)}, got {truncation!r}")
+    if not all(isinstance(m, int) and 2 <= m <= 16 for m in outputs):
+        raise BadInput(f"the outputs of F(m, r) are from 2 to 16, got {', '.join(map(str, outputs))}")
+    if not (math.isfinite(magnitude) and magnitude > 0):
+        raise BadInput(f"the magnitude of tensors is a number above 0, got {magnitude}")
+
+
+_OPTIONS: dict[str, Callable[[str], Any]] = {
+    "field": int,
+    "parties": int,
+    "truncation": str,
+    "weights": lambda text: {"prepared": True, "shared": False}[text],
+    "public": lambda text: text.split("+"),
+    "outputs": lambda text: [int(m) for m in text.split("+")],
+    "magnitude": float,
+}
+
+
+def _read(text: str) -> tuple[str, dict[str, Any]]:
+    """`semi2k,field=64,truncation=late` -> the protocol and options. Raises BadInput."""
+    protocol, *rest = text.split(",")
+    options: dict[str, Any] = {}
+    for part in rest:
+        name, _, value = part.partition("=")
+        if name not in _OPTIONS:
+            raise BadInput(f"an option of mpc is one of {', '.join(_OPTIONS)}, got {name!r}")
+        try:
+            options[{"weights": "prepared"}.get(name, name)] = _OPTIONS[name](value)
+        except (ValueError, KeyError):
+            raise BadInput(f"the option {name} of mpc cannot be {value!r}") from None
+    return protocol, options
+
+
+@target("mpc", "mpc:semi2k", read=_read)
+def _mpc(protocol: str, given: Mapping[str, Any], **options: Any) -> MPC:
+    """Secure computation by two parties, as SPU's semi2k; counts bytes, messages, truncations."""
+    return MPC(protocol, **{**given, **options})
