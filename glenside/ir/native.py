@@ -38,6 +38,10 @@ class Arithmetic(ABC):
     @abstractmethod
     def add(self, a: Array, b: Array) -> Array: ...
 
+    def accumulate(self, total: Array, a: Array) -> None:
+        """Add a to an array that is not given to anybody yet, in place where the arithmetic can."""
+        total[...] = self.add(total, a)
+
     @abstractmethod
     def subtract(self, a: Array, b: Array) -> Array: ...
 
@@ -145,6 +149,9 @@ class Native(Arithmetic):
 
     def add(self, a: Array, b: Array) -> Array:
         return np.add(a, b)
+
+    def accumulate(self, total: Array, a: Array) -> None:
+        np.add(total, a, out=total)
 
     def subtract(self, a: Array, b: Array) -> Array:
         return np.subtract(a, b)
