@@ -9,8 +9,9 @@ from typing import Any
 
 from glenside.ir.errors import BadInput
 from glenside.target import Target
+from glenside.target.form_target import FormTarget
 
-Maker = Callable[..., Target]
+Maker = Callable[..., Target | FormTarget]
 Read = Callable[[str], tuple[Any, ...]]
 TARGETS: dict[str, tuple[str, str, Maker, Read]] = {}
 

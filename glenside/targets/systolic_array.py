@@ -23,14 +23,15 @@ from glenside.ir.sizes import ceil_div, if_fits, largest
 from glenside.ir.types import AccessType, Dims
 from glenside.target import Instruction, Spent, Target
 from glenside.targets.registry import target
+from rewrites import folding
 
 LARGEST = 4096
 UNLIMITED = 1 << 40
 DATAFLOWS = ("weight-stationary", "output-stationary", "double-buffered")
 
-_SLICES = ("analyses", "products", "through-products", "systolic-array", "algebra", "through-computes")
-_LOOPS = ("analyses", "matrices", "algebra", "through-products")
-_NETWORK = ("constant-analyses", "rearranging", "folding")
+_ANALYSES = ("analyses", "mapping-analyses")
+_SLICES = (*_ANALYSES, "products", "through-products", "systolic-array", "algebra", "through-computes")
+_LOOPS = (*_ANALYSES, "matrices", "algebra", "through-products")
 
 
 @dataclass(frozen=True)
@@ -158,7 +159,7 @@ def systolic_array(
     array = Array(rows, columns, dataflow, max_rows, capacity, words or Words(), vector_rate)
     stays = "output-stationary" if dataflow == "output-stationary" else "weight-stationary"
     families = {"loops": (*_LOOPS, "windows", "mapping", stays), "usual": (*_LOOPS, "usual-mapping", stays)}
-    families["network"] = _NETWORK
+    families["network"] = folding.TOGETHER
     if stays == "weight-stationary" and max_rows is None:
         families["slices"] = _SLICES
     return Target(

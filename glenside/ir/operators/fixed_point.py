@@ -13,7 +13,7 @@ truncate = register(
         result=lambda a: a,
         evaluate=lambda _, a: a,
         views=True,
-        doc="a, with as many fractional bits as before its last product: a product of fixed-point numbers of f bits has "
-        "2 f of them, and cutting f off rounds by less than 2^-f. The number that it stands for is that of a.",
+        doc="a, with as many fractional bits as before its last product: that of fixed-point numbers of f bits has 2 f "
+        "of them, and cutting f off rounds by less than 2^-f. The number that it stands for is that of a.",
     )
 )

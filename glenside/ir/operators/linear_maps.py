@@ -11,7 +11,7 @@ import numpy as np
 from glenside.ir.blockwise import PART, block_size
 from glenside.ir.contraction import Index, blocks
 from glenside.ir.operand import Array
-from glenside.ir.operator import Kind, Operator, fields, register, require
+from glenside.ir.operator import Kind, Operator, fields, register
 from glenside.ir.operators.requirements import require_axis, require_number, require_sizes, require_values
 from glenside.ir.rational import exact, exact_numbers
 from glenside.ir.types import AccessType
