@@ -43,6 +43,8 @@ class MPC(FormTarget):
     network     a link, "lan", "wan" or RATE,LATENCY: then time is made least, else bytes
     outputs     the m of F(m, r) that are looked for along each axis
     magnitude   the largest absolute value of a tensor, for the bound of errors
+    max_error   the most by which a result of a layer may be wrong: a form whose bound is above is not taken, unless it
+                is the plain one
 
     Raises BadInput.
     """
@@ -59,10 +61,14 @@ class MPC(FormTarget):
         network: Network | str | None = None,
         outputs: Sequence[int] = (2, 4),
         magnitude: float = 1.0,
+        max_error: float | None = None,
     ) -> None:
-        _check(protocol, field, parties, truncation, outputs, magnitude)
+        _check(protocol, field, parties, truncation, outputs)
+        for what, value in (("magnitude", magnitude), ("max_error", max_error)):
+            if value is not None and not (math.isfinite(value) and value > 0):
+                raise BadInput(f"{what} is a number above 0, got {value}")
         self.protocol, self.late, self.prepared = Semi2k(field), truncation == "late", prepared
-        self.public, self.magnitude = frozenset(public), magnitude
+        self.public, self.magnitude, self.max_error = frozenset(public), magnitude, max_error
         self.network = parse_network(network) if isinstance(network, str) else network
         self.bits = FRACTION_BITS[field]
         options = ("" if field == 64 else f",field={field}") + (",truncation=late" if self.late else "")
@@ -191,8 +197,9 @@ class MPC(FormTarget):
         return time | {"bytes": sent.bytes, "messages": sent.messages, "truncations": sent.truncated}
 
     def aim(self, candidate: Candidate, held: int = 0) -> tuple[int, ...]:
-        """Time where there is a network, then bytes, messages, truncations, the error."""
-        return tuple(candidate.measures.values())
+        """Nothing that may be too wrong; then time where there is a network, bytes, messages, truncations, error."""
+        wrong = self.max_error is not None and candidate.measures["error"] > self.max_error * 2**self.bits
+        return (int(wrong and candidate.words != ""), *candidate.measures.values())
 
     def policies(self, candidates: Sequence[Candidate]) -> Mapping[str, Candidate]:
         """Every layer plain; F(2, r) along every axis wherever windows overlap."""
@@ -211,7 +218,7 @@ def _is_smallest(step: str) -> bool:
     return step.startswith("winograd:") and step.split(":")[2] == "2"
 
 
-def _check(protocol: str, field: int, parties: int, truncation: str, outputs: Sequence[int], magnitude: float) -> None:
+def _check(protocol: str, field: int, parties: int, truncation: str, outputs: Sequence[int]) -> None:
     if protocol not in PROTOCOLS:
         raise BadInput(f"a protocol is one of {', '.join(PROTOCOLS)}, got {protocol!r}")
     if field not in FIELDS:
@@ -222,8 +229,6 @@ def _check(protocol: str, field: int, parties: int, truncation: str, outputs: Se
         raise BadInput(f"truncation is {' or '.join(TRUNCATIONS)}, got {truncation!r}")
     if not all(isinstance(m, int) and 2 <= m <= 16 for m in outputs):
         raise BadInput(f"the outputs of F(m, r) are from 2 to 16, got {', '.join(map(str, outputs))}")
-    if not (math.isfinite(magnitude) and magnitude > 0):
-        raise BadInput(f"the magnitude of tensors is a number above 0, got {magnitude}")
 
 
 _OPTIONS: dict[str, Callable[[str], Any]] = {
@@ -234,6 +239,7 @@ _OPTIONS: dict[str, Callable[[str], Any]] = {
     "public": lambda text: text.split("+"),
     "outputs": lambda text: [int(m) for m in text.split("+")],
     "magnitude": float,
+    "max_error": float,
 }
 
 
