@@ -17,6 +17,7 @@ _EXPORTS = {
     "CheckReport": "glenside.check",
     "GlensideError": "glenside.ir.errors",
     "Limits": "glenside.egraph.saturation",
+    "MPC": "glenside.targets",
     "Program": "glenside.ir.program",
     "Result": "glenside.pipeline",
     "Snapshot": "glenside.egraph.snapshot",
@@ -29,7 +30,7 @@ _EXPORTS = {
     "load": "glenside.formats",
     "load_onnx": "glenside.importers.onnx",
     "models": "glenside.models",
-    "optimize": "glenside.pipeline",
+    "optimize": "glenside.optimizing",
     "parse": "glenside.ir.text",
     "parse_target": "glenside.targets",
     "save": "glenside.formats",
@@ -52,8 +53,9 @@ if TYPE_CHECKING:
     from glenside.ir.interpreter import evaluate as evaluate
     from glenside.ir.program import Program as Program
     from glenside.ir.text import parse as parse
+    from glenside.optimizing import optimize as optimize
     from glenside.pipeline import Result as Result
-    from glenside.pipeline import optimize as optimize
+    from glenside.targets import MPC as MPC
     from glenside.targets import ConvolutionUnit as ConvolutionUnit
     from glenside.targets import SystolicArray as SystolicArray
     from glenside.targets import parse_target as parse_target

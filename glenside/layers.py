@@ -75,6 +75,18 @@ def distinct_layers(program: Program, kind: Callable[[Term], str] = lambda leaf:
     return Layers(tuple(products), tuple(formals), places, results, _bodies(sources, results), sources)
 
 
+def cone_terms(product: Term) -> frozenset[Term]:
+    """The product of a layer with all movement under it, without the leaves."""
+    found: set[Term] = set()
+    stack = [product]
+    while stack:
+        term = stack.pop()
+        if term not in found and (term is product or term.operator.name not in _ENDS):
+            found.add(term)
+            stack += term.children
+    return frozenset(found)
+
+
 def put_together(program: Program, layers: Layers, found: Sequence[Term], body: Sequence[Term]) -> Program:
     """The program with `found[i]` for the distinct product i, and `body` for the terms of the body."""
     stands = {formal: product for product, formal in layers.results.items()}

@@ -104,7 +104,7 @@ def sliding_axes_are_known() -> tuple[Clause, ...]:
 _WANTED = "(want-wider root i2 j2 q)"
 INSIDE = "(slides a i j t d c) (>= i n) (= sa (split a)) (< i sa) (>= j sa)"
 _SAME = "(= i i2) (= j j2)"
-_FORMS = (
+FORMS = (
     (
         f"(slides root i2 j2 t d c) (= root (access-windows a k u)) {_SAME} (slides a i j t 1 1)"
         " (= s (split a)) (>= j s)",
@@ -132,7 +132,7 @@ def wider_windows_are_demanded() -> tuple[Clause, ...]:
     """
     return (
         Clause(f"(want-regroup root i j q) {DOT} {INSIDE}", "(want-wider a i j q)"),
-        *(Clause(f"{_WANTED} {where}", "(want-wider a i j q)") for where, _ in _FORMS),
+        *(Clause(f"{_WANTED} {where}", "(want-wider a i j q)") for where, _ in FORMS),
     )
 
 
@@ -154,7 +154,7 @@ def windows_are_widened() -> tuple[Clause, ...]:
         ),
         *(
             Clause(f"{_WANTED} {where} (= w (wider a i j q)) (= dw (dims w))", f"(set (wider root i2 j2 q) {made})")
-            for where, made in _FORMS
+            for where, made in FORMS
         ),
     )
 

@@ -44,6 +44,8 @@ class FormTarget(ABC):
     """Rules for one layer."""
     measures: tuple[Measure, ...]
     """What is counted, the one that tables compare first."""
+    axes: tuple[str, str]
+    """The two measures that are traded for each other."""
 
     @abstractmethod
     def rule_parameters(self) -> Parameters:

@@ -70,6 +70,7 @@ class MPC(FormTarget):
         self.doc = inspect.cleandoc(MPC.__doc__ or "")
         self.families = ("analyses", "form-analyses", "winograd", *(() if self.late else ("early-truncations",)))
         self.outputs = tuple(dict.fromkeys(outputs))
+        self.axes = ("bytes", "messages")
         self.measures = (
             *((Measure("microseconds", "us", "on the network"),) if self.network else ()),
             Measure("bytes", "bytes", "that one party sends"),
@@ -203,7 +204,7 @@ class MPC(FormTarget):
         nodes = list(postorder(program.term))
         pricing = self._pricing(program_snapshot(nodes))
         sent = [pricing.traffic(n) or NOTHING for n in range(len(nodes))]
-        return {**self._amounts(sum(sent, NOTHING)), "error": 0}
+        return self._amounts(sum(sent, NOTHING))
 
 
 def _is_smallest(step: str) -> bool:
@@ -251,7 +252,7 @@ def _read(text: str) -> tuple[str, dict[str, Any]]:
     return protocol, options
 
 
-@target("mpc", "mpc:semi2k", read=_read)
+@target("mpc", "mpc:semi2k", read=_read, options=MPC)
 def _mpc(protocol: str, given: Mapping[str, Any], **options: Any) -> MPC:
     """Secure computation by two parties, as SPU's semi2k; counts bytes, messages, truncations."""
     return MPC(protocol, **{**given, **options})

@@ -12,6 +12,7 @@ truncate = register(
         check=lambda a: require_float("truncate", a),
         result=lambda a: a,
         evaluate=lambda _, a: a,
+        views=True,
         doc="a, with as many fractional bits as before its last product: that of fixed-point numbers of f bits has 2 f "
         "of them, and cutting f off rounds by less than 2^-f. The number that it stands for is that of a.",
     )

@@ -27,6 +27,7 @@ access_tensor = register(
         result=lambda tensor: AccessType(tensor.dims, 0, tensor.dtype),
         # The interpreter reads the tensor's array and gives that in place of its declaration.
         evaluate=lambda _, array: array,
+        views=True,
         doc="A declared input or constant, as one item: ()(dims).",
     )
 )
