@@ -49,10 +49,10 @@ def export_jax(program: Program) -> str:
     """The program as the source of a Python module with one function `program`, which uses jax.numpy and jax.lax only.
 
     Its arguments are the tensors of the program in order of first use, inputs and constants alike; its docstring says
-    which they are. A result is an array, a tuple a tuple. A product is one `lax.dot_general`, a linear-map is additions,
-    and one product by a constant for all rows that have denominators; truncate is left to SPU, which truncates after
-    each product. Numbers of 64 bits need JAX's `jax_enable_x64`. Raises BadInput for what is not written:
-    `OPERATORS_LEFT_OUT` and `COMPUTES_LEFT_OUT` of the registry.
+    which they are. A result is an array, a tuple a tuple. A product is one `lax.dot_general`, a linear-map is
+    additions, and one product by a constant for all rows that have denominators; truncate is left to SPU, which
+    truncates after each product. Numbers of 64 bits need JAX's `jax_enable_x64`. Raises BadInput for what is not
+    written: `OPERATORS_LEFT_OUT` and `COMPUTES_LEFT_OUT` of the registry.
     """
     source = Source(argument_names(program.tensors))
     done: dict[Term, Held] = {}
@@ -129,7 +129,7 @@ def _module(program: Program, source: Source, result: str) -> str:
         "",
         "",
         f"def program({', '.join(arguments.values())}):",
-        *(f'    {start}{line}'.rstrip() for start, line in zip(['"""', *[""] * len(doc)], doc, strict=False)),
+        *(f"    {start}{line}".rstrip() for start, line in zip(['"""', *[""] * len(doc)], doc, strict=False)),
         '    """',
         *(f"    {line}" for line in source.lines),
         f"    return {result}",

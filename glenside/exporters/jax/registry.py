@@ -82,7 +82,7 @@ class Operand:
         return [self.source.index(self.value, axis, i) for i in range(self.access.item[0])]
 
     def rows(self) -> Value:
-        """The items as rows of one axis: dims (S, I), at least one axis before it, as SPU reduces only such well."""
+        """The items as rows of one axis: dims (S, I), at least one axis before the last."""
         shape = self.access.shape or Dims((1,))
         return self.source.reshape(self.value, shape.append([self.access.item.product()]))
 

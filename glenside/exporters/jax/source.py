@@ -1,4 +1,4 @@
-"""The source that an export becomes: one line for each value, and small constants that are known while it is written."""
+"""The source that an export becomes: one line for each value, and numbers that are known while it is written."""
 
 from __future__ import annotations
 

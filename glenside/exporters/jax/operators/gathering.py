@@ -52,8 +52,8 @@ def _scatter_nd(
 ) -> Value:
     if reduction not in _REDUCTIONS:
         raise BadInput(
-            "a function of JAX requires what JAX can say, got the operator access-scatter-nd with replace: JAX does not "
-            "say which of several updates for one place stays"
+            "a function of JAX requires what JAX can say, got the operator access-scatter-nd with replace: JAX does "
+            "not say which of several updates for one place stays"
         )
     places = _places(source, a, indices.value, shared)
     call = f"jnp.asarray({source.name(a.value)}).at[{places}].{_REDUCTIONS[reduction]}({source.name(updates.value)})"
