@@ -26,6 +26,7 @@ _EXPORTS = {
     "check_onnxruntime": "glenside.check.onnxruntime",
     "evaluate": "glenside.ir.interpreter",
     "fold": "glenside.folding",
+    "export_jax": "glenside.exporters.jax",
     "export_onnx": "glenside.exporters.onnx",
     "load": "glenside.formats",
     "load_onnx": "glenside.importers.onnx",
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from glenside.check.onnxruntime import check_onnxruntime as check_onnxruntime
     from glenside.egraph.saturation import Limits as Limits
     from glenside.egraph.snapshot import Snapshot as Snapshot
+    from glenside.exporters.jax import export_jax as export_jax
     from glenside.exporters.onnx import export_onnx as export_onnx
     from glenside.folding import fold as fold
     from glenside.formats import load as load

@@ -9,19 +9,19 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from glenside.egraph.rule import Parameters
-from glenside.egraph.search import program_snapshot
 from glenside.egraph.snapshot import Snapshot
 from glenside.extraction import cheapest, derivable, reachable
 from glenside.form_names import form_name
 from glenside.ir.errors import BadInput
 from glenside.ir.program import Program
-from glenside.ir.term import Term, build, make, postorder, rebuild_all, weave
+from glenside.ir.term import Term, build, make, rebuild_all, weave
 from glenside.ir.types import FLOATS
 from glenside.network import arranged
 from glenside.secure.network import Network, parse_network
 from glenside.secure.precision import error_bound
 from glenside.secure.pricing import PUBLIC, Pricing
 from glenside.secure.semi2k import FIELDS, FRACTION_BITS, NOTHING, Semi2k, Traffic
+from glenside.secure.traffic import program_traffic, secrets
 from glenside.target import Instruction, Spent, Target
 from glenside.target.form_target import Candidate, FormTarget, Measure
 from glenside.targets.registry import target
@@ -132,10 +132,8 @@ class MPC(FormTarget):
         """Leaves that both parties know are others than secret ones."""
         if not self.public:
             return lambda leaf: ""
-        nodes = list(postorder(program.term, *program.layers.values()))
-        public = self._pricing(program_snapshot(nodes)).public
-        known = {nodes[c] for c in public}
-        return lambda leaf: PUBLIC if leaf in known else ""
+        known = secrets(program, self.public)
+        return lambda leaf: "" if known[leaf].secret else PUBLIC
 
     def root(self, product: Term) -> Term:
         """A product, truncated; late truncations stand behind it already, where they are fewest."""
@@ -208,10 +206,14 @@ class MPC(FormTarget):
 
     def whole(self, program: Program) -> Mapping[str, int]:
         """What all of a program sends, as far as there are exact formulas."""
-        nodes = list(postorder(program.term))
-        pricing = self._pricing(program_snapshot(nodes))
-        sent = [pricing.traffic(n) or NOTHING for n in range(len(nodes))]
-        return self._amounts(sum(sent, NOTHING))
+        sent = program_traffic(program, self.public, self.prepared, self.protocol)
+        return self._amounts(sum((t for t in sent.values() if t is not None), NOTHING))
+
+    def unpriced(self, program: Program) -> list[str]:
+        """The operators of a program of which no exact price is known: what they send is not counted."""
+        sent = program_traffic(program, self.public, self.prepared, self.protocol)
+        names = (str(t.attributes[0]) if t.operator.name == "compute" else t.operator.name for t in sent if sent[t] is None)
+        return list(dict.fromkeys(names))
 
 
 def _is_smallest(step: str) -> bool:
