@@ -40,9 +40,7 @@ class CPU(FormTarget):
     Inputs, constants and what is computed of constants alone are there before: they are not counted. Raises BadInput.
     """
 
-    def __init__(
-        self, memory: int | str | None = None, *, balance: float = 0, outputs: Sequence[int] = (2, 4)
-    ) -> None:
+    def __init__(self, memory: int | str | None = None, *, balance: float = 0, outputs: Sequence[int] = (2, 4)) -> None:
         self.memory = byte_count(memory, "a memory budget") if isinstance(memory, str) else memory
         if self.memory is not None and self.memory <= 0:
             raise BadInput(f"a memory budget is at least 1 byte, got {self.memory}")
