@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from extract import Extraction, Problem, extract
@@ -39,36 +39,43 @@ def choose(
     E-nodes that are `avoided` count as if their elements were computed twice: among equals, others are taken. Then
     nothing is said of a bound.
     """
-    problem, classes, kept = _problem(snapshot, target, constant, roots, boundaries, avoided)
-    left = None if deadline is None else max(0.0, deadline - time.monotonic())
-    answer: Extraction = extract(problem, method, time_limit=left)
-    nodes = {classes[c]: kept[n] for c, n in answer.choice.items()}
+
+    def cost(n: int) -> tuple[int, ...]:
+        own = node_cost(snapshot, target, constant, n)
+        return (own.plus(Cost(scalar=own.scalar)) if n in avoided else own).ordered(target.objectives)
+
+    nodes, answer = cheapest(snapshot, roots, cost, boundaries=boundaries, method=method, deadline=deadline)
     if avoided:
-        cost = Cost()
+        total = Cost()
         for n in nodes.values():
-            cost = cost.plus(node_cost(snapshot, target, constant, n))
-        return Choice(nodes, cost, None, False)
+            total = total.plus(node_cost(snapshot, target, constant, n))
+        return Choice(nodes, total, None, False)
     bound = None if answer.bound is None else Cost.of_ordered(answer.bound, target.objectives)
     return Choice(nodes, Cost.of_ordered(answer.cost, target.objectives), bound, answer.proven)
 
 
-def _problem(
+def cheapest(
     snapshot: Snapshot,
-    target: Target,
-    constant: Sequence[bool],
     roots: Sequence[int],
-    boundaries: frozenset[int],
-    avoided: Set[int],
-) -> tuple[Problem, list[int], list[int]]:
-    """The extractor's arrays, and what its classes and nodes are in the snapshot: those that the roots can reach."""
-    usable = dict(snapshot.usable())
+    cost: Callable[[int], tuple[int, ...]],
+    *,
+    boundaries: frozenset[int] = frozenset(),
+    method: str = "auto",
+    deadline: float | None = None,
+    members: Mapping[int, Sequence[int]] | None = None,
+) -> tuple[dict[int, int], Extraction]:
+    """class -> e-node, and the extractor's answer, where each e-node costs that vector.
+
+    `members` are the e-nodes that each class may be; all that are not subsumed, unless they are given.
+    """
+    usable = dict(snapshot.usable()) if members is None else members
     number = {c: i for i, c in enumerate(dict.fromkeys(roots))}
     classes = list(number)
-    members: list[tuple[int, ...]] = []
+    numbered: list[tuple[int, ...]] = []
     kept: list[int] = []
     for eclass in classes:  # it grows while it is read
         own = usable[eclass]
-        members.append(tuple(range(len(kept), len(kept) + len(own))))
+        numbered.append(tuple(range(len(kept), len(kept) + len(own))))
         kept += own
         for n in own:
             for child in snapshot.nodes[n].children:
@@ -76,14 +83,60 @@ def _problem(
                     number[child] = len(classes)
                     classes.append(child)
     children = tuple(tuple(number[c] for c in snapshot.nodes[n].children) for n in kept)
-
-    def cost(n: int) -> Cost:
-        own = node_cost(snapshot, target, constant, n)
-        return own.plus(Cost(scalar=own.scalar)) if n in avoided else own
-
-    costs = tuple(cost(n).ordered(target.objectives) for n in kept)
     inside = frozenset(number[c] for c in boundaries if c in number)
-    return Problem(tuple(members), children, costs, tuple(number[r] for r in roots), inside), classes, kept
+    costs = tuple(cost(n) for n in kept)
+    problem = Problem(tuple(numbered), children, costs, tuple(number[r] for r in roots), inside)
+    left = None if deadline is None else max(0.0, deadline - time.monotonic())
+    answer = extract(problem, method, time_limit=left)
+    return {classes[c]: kept[n] for c, n in answer.choice.items()}, answer
+
+
+def derivations(snapshot: Snapshot, allowed: Callable[[int], bool]) -> Iterator[int]:
+    """The allowed e-nodes that stand for a term of allowed e-nodes, each behind one of every class that it needs.
+
+    A fixed point from the leaves: what can only be built of itself is not among them.
+    """
+    waiting: dict[int, int] = {}
+    parents: dict[int, list[int]] = {}
+    ready: list[int] = []
+    for _, members in snapshot.usable():
+        for n in filter(allowed, members):
+            needed = set(snapshot.nodes[n].children)
+            waiting[n] = len(needed)
+            for child in needed:
+                parents.setdefault(child, []).append(n)
+            if not needed:
+                ready.append(n)
+    known: set[int] = set()
+    while ready:
+        n = ready.pop()
+        yield n
+        if snapshot.owner[n] in known:
+            continue
+        known.add(snapshot.owner[n])
+        for parent in parents.get(snapshot.owner[n], ()):
+            waiting[parent] -= 1
+            if waiting[parent] == 0:
+                ready.append(parent)
+
+
+def derivable(snapshot: Snapshot, allowed: Callable[[int], bool]) -> dict[int, tuple[int, ...]]:
+    """class -> its e-nodes among `derivations`; classes without one are left out."""
+    found: dict[int, list[int]] = {}
+    for n in derivations(snapshot, allowed):
+        found.setdefault(snapshot.owner[n], []).append(n)
+    return {c: tuple(sorted(nodes)) for c, nodes in found.items()}
+
+
+def reachable(snapshot: Snapshot, root: int) -> set[int]:
+    """The classes that some term of a class may need."""
+    found, stack = {root}, [root]
+    while stack:
+        for n in snapshot.classes[stack.pop()]:
+            new = [c for c in snapshot.nodes[n].children if c not in found]
+            found.update(new)
+            stack += new
+    return found
 
 
 def node_cost(snapshot: Snapshot, target: Target, constant: Sequence[bool], index: int) -> Cost:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from glenside.ir.errors import BadInput
 from glenside.ir.interpreter import evaluate
 from glenside.ir.operand import Array
@@ -31,7 +33,8 @@ def fold(program: Program) -> Program:
         names[term] = name
     values: dict[str, Array] = {}
     for term in largest:
-        (values[names[term]],) = evaluate([term], program.constants)
+        (value,) = evaluate([term], program.constants)
+        values[names[term]] = np.array(value, order="C", copy=None)
 
     def folded(term: Term, _: tuple[Term, ...]) -> Term | None:
         if term not in names:

@@ -45,8 +45,8 @@ class Layers:
     """The same terms in the program itself."""
 
 
-def distinct_layers(program: Program) -> Layers:
-    """Take a program apart."""
+def distinct_layers(program: Program, kind: Callable[[Term], str] = lambda leaf: "") -> Layers:
+    """Take a program apart. Leaves of another kind, which is a part of their formal names, make another layer."""
     taken = set(program.tensors)
     constant = constant_terms(program)
     numbers: dict[Term, int] = {}
@@ -55,7 +55,7 @@ def distinct_layers(program: Program) -> Layers:
     places: dict[str, tuple[int, tuple[Term, ...]]] = {}
     results: dict[Term, Term] = {}
     for name, product in program.layers.items():
-        alike = _cone(product, lambda leaf, i: _formal(f"%{i}", leaf, constant[leaf]))
+        alike = _cone(product, lambda leaf, i: _formal(f"%{i}{kind(leaf)}", leaf, constant[leaf]))
         if alike.product not in numbers:
             # Tensors of the program keep their names, so that a picture of one layer reads as the program does.
             own = _cone(
@@ -63,7 +63,7 @@ def distinct_layers(program: Program) -> Layers:
                 lambda leaf, i, name=name: (  # type: ignore[misc]
                     leaf
                     if leaf.operator.name == "access-tensor"
-                    else _formal(_fresh(f"{name}.{i}", taken), leaf, constant[leaf])
+                    else _formal(_fresh(f"{name}.{i}{kind(leaf)}", taken), leaf, constant[leaf])
                 ),
             )
             numbers[alike.product] = len(products)
@@ -73,6 +73,18 @@ def distinct_layers(program: Program) -> Layers:
         results.setdefault(product, _formal(_fresh(f"{name}.result", taken), product, constant[product]))
     sources = tuple(dict.fromkeys([program.term, *(t for _, terms in places.values() for t in terms)]))
     return Layers(tuple(products), tuple(formals), places, results, _bodies(sources, results), sources)
+
+
+def cone_terms(product: Term) -> frozenset[Term]:
+    """The product of a layer with all movement under it, without the leaves."""
+    found: set[Term] = set()
+    stack = [product]
+    while stack:
+        term = stack.pop()
+        if term not in found and (term is product or term.operator.name not in _ENDS):
+            found.add(term)
+            stack += term.children
+    return frozenset(found)
 
 
 def put_together(program: Program, layers: Layers, found: Sequence[Term], body: Sequence[Term]) -> Program:

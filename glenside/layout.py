@@ -33,7 +33,7 @@ class LayoutReport:
     checked: str
     how_checked: str
     kept: bool
-    """Whether the program is the one that was given, because what was found moves no less."""
+    """Whether the program is the one that was given, because what was found moves more."""
 
     @property
     def totals(self) -> Mapping[str, Mapping[str, int]]:

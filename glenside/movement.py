@@ -15,7 +15,7 @@ from rewrites import addressing
 MOVEMENT = frozenset(
     "access access-transpose access-reshape access-rearrange access-flatten access-squeeze access-insert-axis "
     "access-shift-right access-slice access-pad access-concatenate access-broadcast access-windows access-flip "
-    "access-dilate".split()
+    "access-dilate truncate".split()
 )
 """Operators that compute nothing."""
 

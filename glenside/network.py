@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
 from glenside.builder.layout import rearrange
@@ -17,7 +17,7 @@ from glenside.ir.term import Term, build, postorder, rebuild_all, tensors
 from glenside.ir.types import AccessType, Dims, Tensor
 from glenside.movement import MOVEMENT, constant_terms
 from glenside.target import Cost, Spent, Target
-from rewrites import of_families
+from rewrites import folding, of_families
 
 
 @dataclass(frozen=True)
@@ -47,8 +47,8 @@ def arranged(
 ) -> Arranged:
     """The equal program that costs the target least as a network: its family of rules "network", all nodes at once.
 
-    Stopped early it is the best found by then, and never costs more than the program itself where the target can run
-    that. Products keep their layers' names.
+    Stopped early it is the best found by then. Extraction of shared nodes is a heuristic: the answer may cost more than
+    the program itself, which is a candidate too, and whoever asks compares. Products keep their layers' names.
     """
     started = time.perf_counter()
     nodes = list(postorder(program.term))
@@ -158,9 +158,22 @@ def has_scales_of_products(program: Program) -> bool:
     return False
 
 
+_FOLDING = Target(
+    name="folding",
+    doc="Any machine: products are those of the program and cost nothing here, and how they are run is searched next.",
+    instructions=(),
+    families={"network": folding.TOGETHER},
+    parameters={},
+    tile={},
+    peak=1,
+    price=lambda *_: Spent(0, 0),
+    bound=lambda *_: Spent(0, 0),
+    beside=lambda *_: Spent(0, 0),
+)
+
+
 def folded(
     program: Program,
-    target: Target,
     *,
     limits: Limits | None = None,
     worker: Callable[[], Worker] = Worker,
@@ -168,19 +181,17 @@ def folded(
 ) -> tuple[Program, str]:
     """The program with scales of its products folded into their weights, and why the search for it ended.
 
-    The program itself where nothing can be folded, or where that would multiply or compute no less. Products cost
-    nothing here: they are the same ones, and how the target runs them is searched next.
+    The program itself where nothing can be folded, or where that would multiply or compute no less.
     """
-    if "network" not in target.families or not has_scales_of_products(program):
+    if not has_scales_of_products(program):
         return program, SATURATED
-    free = replace(target, beside=lambda *_: Spent(0, 0), instructions=(), families=target.families)
-    found = arranged(program, free, limits=limits, worker=worker, on_progress=on_progress)
+    found = arranged(program, _FOLDING, limits=limits, worker=worker, on_progress=on_progress)
     constant = constant_terms(program.term)
     own = Cost()
     for term in postorder(program.term):
         if isinstance(term.type, AccessType) and all(isinstance(c.type, AccessType) for c in term.children):
             operands = [c.access for c in term.children]
-            own = own.plus(free.cost(term.operator.name, term.attributes, operands, term.type, term in constant))
+            own = own.plus(_FOLDING.cost(term.operator.name, term.attributes, operands, term.type, term in constant))
     better = (found.cost.unmapped, found.cost.scalar) < (own.unmapped, own.scalar)
     whole = len(found.program.layers) == len(program.layers)
     return found.program if better and whole else program, found.stopped

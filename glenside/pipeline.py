@@ -169,13 +169,13 @@ def optimize(
             return Found(same.program, same.egraph, same.choice)
 
         remembered = answers.read(known, program, target)
-        prepare = partial(_prepared, program, target, blocking, limits, worker, listener)
+        prepare = partial(_prepared, program, blocking, limits, worker, listener)
         return Result(
             program, target, remembered.cost, remembered.report, remembered.program, again, lambda: prepare()[0], seed
         )
     started = time.perf_counter()
     original = program
-    program, stopped = _prepared(program, target, blocking, limits, worker, listener)
+    program, fold_stopped = _prepared(program, blocking, limits, worker, listener)
     families = _needed(families_of(target, blocking, mapping), blocking, program)
     folding = time.perf_counter() - started
     layers = None if blocking == "slices" else distinct_layers(program)
@@ -190,13 +190,13 @@ def optimize(
         nodes,
         of_families(families),
         target.rule_parameters(),
-        limits if stopped != INTERRUPTED else Limits(seconds=0.0),
+        limits if fold_stopped != INTERRUPTED else Limits(seconds=0.0),
         reported=REPORTED,
         trace=explain,
         worker=worker(),
         on_progress=lambda p: listener(Event("saturate", _progress_words(p))),
     )
-    if stopped == INTERRUPTED:
+    if fold_stopped == INTERRUPTED:
         answer = replace(answer, progress=replace(answer.progress, stopped=INTERRUPTED))
     saturated = time.perf_counter()
     listener(Event("extract", f"{answer.snapshot.e_nodes:,} e-nodes"))
@@ -206,6 +206,8 @@ def optimize(
     chooser = partial(choose, deadline=time.monotonic() + extract_seconds) if method == "exact" else choose
     found = _Searched(nodes, layers, answer.snapshot, answer.progress)
     result = _extracted(original, program, target, found, partial(chooser, method=method), seed)
+    if result.stopped == SATURATED:  # of both searches, the one that did not end by itself
+        result.report.stopped = fold_stopped
     extracted = time.perf_counter()
     searched = answer.progress.seconds
     seconds = {"load": load_seconds, "fold": folding, "start": saturated - started - folding - searched}
@@ -215,7 +217,8 @@ def optimize(
     if verify and result.stopped != INTERRUPTED:  # whoever pressed Ctrl-C wants the answer now
         result.check(progress=lambda done, total: listener(Event("check", f"{done} of {total}", done / max(total, 1))))
     result.report.seconds["total"] = load_seconds + time.perf_counter() - started
-    if cache is not None and result.stopped in REPEATABLE and not result.interrupted:
+    repeatable = result.stopped in REPEATABLE and fold_stopped in REPEATABLE
+    if cache is not None and repeatable and not result.interrupted:
         try:
             cache.put(question, answers.text(result.report, result.cost, result.program))
         except CacheFull as error:  # the answer itself is whole: the caller says so after it is safe
@@ -225,7 +228,6 @@ def optimize(
 
 def _prepared(
     program: Program,
-    target: Target,
     blocking: str,
     limits: Limits | None,
     worker: Callable[[], Worker],
@@ -238,7 +240,7 @@ def _prepared(
     def show(progress: Progress) -> None:
         listener(Event("fold", _progress_words(progress)))
 
-    return folded(program, target, limits=limits, worker=worker, on_progress=show)
+    return folded(program, limits=limits, worker=worker, on_progress=show)
 
 
 def families_of(target: Target, blocking: str, mapping: str) -> tuple[str, ...]:

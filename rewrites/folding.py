@@ -18,6 +18,8 @@ from rewrites.expressions import DOT, whole
 
 FAMILY = "folding"
 TABLES = (layout,)
+TOGETHER = ("constant-analyses", "rearranging", FAMILY)
+"""The families that folding needs."""
 
 
 @table(narrow=Dims, wide=Dims, size=int)

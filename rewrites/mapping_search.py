@@ -79,7 +79,7 @@ _EXAMPLES = (
 )
 
 
-@rule("analyses", *_EXAMPLES, relations=RELATIONS)
+@rule("mapping-analyses", *_EXAMPLES, relations=RELATIONS)
 def cheapest_mapping_is_known() -> tuple[Clause, ...]:
     """Which plans a product of the program may have, and the least that any of them costs.
 
@@ -176,7 +176,7 @@ def cheapest_mapping_is_made() -> tuple[Clause, ...]:
 
 
 @rule(
-    "analyses",
+    "mapping-analyses",
     Example(
         _CONV, {"x": "3 6 9", "w": "3 2 3"}, f"(planned $root {_PLAN} {_PLAN}) {_DONE} {_STEPS}", _EXAMPLE_PARAMETERS
     ),

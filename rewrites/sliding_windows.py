@@ -36,6 +36,7 @@ _MOVED = (
     f" (access {_WINDOWS} 0) (access-shape (shape) (shape $n 1 4 4 2 3))) 4) zero-padding 4 0 1) 4 0 2)"
     " (list 0 1 3 2 5 4))"
 )  # (n 1 4 4)(3 2): the windows under every form that keeps their axes
+_MAPPED = f'(linear-map {_WINDOWS} 3 3 "1 0 -2 1 0 -3")'  # (n 4 4)(3 3)
 _ONE_BY_ONE = "(access-windows (access (access-tensor x) 1) (shape 5 1) (shape 1 2))"  # (n 1 5)(5 1)
 
 
@@ -48,17 +49,18 @@ _VIEWED = (
     " (axis-number i2) (= (vec-get dr i2) (vec-get da i)) (= (vec-get pr i2) (vec-get pa i))"
     " (axis-number j2) (= (vec-get dr j2) (vec-get da j)) (= (vec-get pr j2) (vec-get pa j)) (< i2 j2)"
 )
-_EXAMPLES = (
+WIDENING = (
     Example(_WINDOWS, _IMAGE, wants=_wants(2, 4, 3)),
     Example(_WINDOWS, _IMAGE, wants=_wants(1, 3, 2)),
     Example(_DILATED, _IMAGE, wants=_wants(2, 4, 2)),
     Example(_DILATED, _IMAGE, wants=_wants(1, 3, 4)),
     Example(_MOVED, _IMAGE, wants=_wants(2, 4, 3)),
     Example(_ONE_BY_ONE, _IMAGE, wants=_wants(2, 4, 2)),
+    Example(_MAPPED, _IMAGE, wants=_wants(2, 4, 3)),
 )
 
 
-@rule("analyses", *_EXAMPLES, relations=RELATIONS)
+@rule("analyses", *WIDENING, relations=RELATIONS)
 def sliding_axes_are_known() -> tuple[Clause, ...]:
     """Which axis of a shape steps over windows along which axis of the item, through every form that keeps both.
 
@@ -94,12 +96,13 @@ def sliding_axes_are_known() -> tuple[Clause, ...]:
             "(slides root i j t d c)",
         ),
         Clause("(slides a i j t d c) (= root (access-slice a x lo hi)) (!= x i) (!= x j)", "(slides root i j t d c)"),
+        Clause("(slides a i j t d c) (= root (linear-map a x rows m)) (!= x i) (!= x j)", "(slides root i j t d c)"),
     )
 
 
 # Each form that keeps both axes: where it stands over a, and what it is over w, the wider a.
 _WANTED = "(want-wider root i2 j2 q)"
-_INSIDE = "(slides a i j t d c) (>= i n) (= sa (split a)) (< i sa) (>= j sa)"
+INSIDE = "(slides a i j t d c) (>= i n) (= sa (split a)) (< i sa) (>= j sa)"
 _SAME = "(= i i2) (= j j2)"
 FORMS = (
     (
@@ -117,22 +120,23 @@ FORMS = (
         "(access-pad w kind x before after)",
     ),
     (f"(= root (access-slice a x lo hi)) {_SAME} (!= x i) (!= x j)", "(access-slice w x lo hi)"),
+    (f"(= root (linear-map a x rows m)) {_SAME} (!= x i) (!= x j)", "(linear-map w x rows m)"),
 )
 
 
-@rule("analyses", *(e for e in _EXAMPLES if "reshape" in e.text), relations=RELATIONS)
+@rule("analyses", *(e for e in WIDENING if "reshape" in e.text or "linear-map" in e.text), relations=RELATIONS)
 def wider_windows_are_demanded() -> tuple[Clause, ...]:
     """Wider windows of a form that keeps both axes need wider windows of what is under it.
 
     An analysis: it adds no e-node. Sound because a demand only says where a rule applies.
     """
     return (
-        Clause(f"(want-regroup root i j q) {DOT} {_INSIDE}", "(want-wider a i j q)"),
+        Clause(f"(want-regroup root i j q) {DOT} {INSIDE}", "(want-wider a i j q)"),
         *(Clause(f"{_WANTED} {where}", "(want-wider a i j q)") for where, _ in FORMS),
     )
 
 
-def _windows_are_widened() -> tuple[Clause, ...]:
+def windows_are_widened() -> tuple[Clause, ...]:
     """wider(windows(z, k, t), q) = windows(pad(z), k + (q - 1) t, q t), and so on under forms that keep both axes.
 
     It equals nothing that was there: regrouping puts it in place of the windows. A window that begins with that of
@@ -197,7 +201,7 @@ def _regroup(i: int, j: int, q: int) -> str:
 
 @rule(
     FAMILY,
-    *_EXAMPLES,
+    *WIDENING,
     Example(_CONV, {**_IMAGE, "w": "o 2 3"}, wants=_regroup(2, 4, 3)),
     Example(_CONV, {**_IMAGE, "w": "o 2 3"}, wants=_regroup(1, 3, 4)),
     Example(_DILATED_CONV, {**_IMAGE, "w": "o 2 3"}, wants=_regroup(2, 4, 3)),
@@ -213,9 +217,9 @@ def windows_are_regrouped() -> tuple[Clause, ...]:
     elsewhere, and because the outputs of windows beyond the end are cut off.
     """
     return (
-        *_windows_are_widened(),
+        *windows_are_widened(),
         Clause(
-            f"(want-regroup root i j q) {DOT} {_INSIDE} (= w (wider a i j q))",
+            f"(want-regroup root i j q) {DOT} {INSIDE} (= w (wider a i j q))",
             "(regroup root b n i (- j sa) q (/ t c) (/ d c) w j)",
         ),
         Clause(

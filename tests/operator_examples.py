@@ -83,6 +83,30 @@ OPERATORS: Mapping[str, Sequence[Example]] = {
         Example(build("iota", 3, "float64"), "()(3) float64", np.array([0.0, 1.0, 2.0])),
     ],
     "eye": [Example(build("eye", 3, "int32"), "()(3 3) int32", np.eye(3))],
+    "numbers": [
+        Example(
+            build("numbers", (2, 3), "1 0 -1/2 1e1 2.5 -3", "float32"),
+            "()(2 3) float32",
+            np.array([[1, 0, -0.5], [10, 2.5, -3]]),
+        ),
+        Example(build("numbers", (), "-128", "int8"), "()() int8", -128),
+        Example(build("numbers", (2, 0), "", "float64"), "()(2 0) float64", np.zeros((2, 0))),
+    ],
+    "linear-map": [
+        Example(
+            build("linear-map", leaf(A, 1), 1, 4, "1 0 -1 0 0 0 -1/2 1 3 0 -5 0"),
+            "(2)(4 4) float32",
+            np.stack([A[:, 0] - A[:, 2], 0 * A[:, 0], -A[:, 0] / 2 + A[:, 1] + 3 * A[:, 2], -5 * A[:, 1]], 1),
+        ),
+        Example(
+            build("linear-map", leaf(NARROW, 0, "int8"), 0, 1, "-2 3"),
+            "()(1 3) int8",
+            np.array([[(-2 * int(a) + 3 * int(b) + 128) % 256 - 128 for a, b in NARROW.T]]),
+        ),
+        Example(build("linear-map", leaf(A, 2), 2, 0, ""), "(2 3)(0) float32", np.zeros((2, 3, 0))),
+        Example(build("linear-map", leaf(A[:, :0], 1), 1, 2, ""), "(2)(2 4) float32", np.zeros((2, 2, 4))),
+    ],
+    "truncate": [Example(build("truncate", leaf(SAMPLES, 1)), "(2)(3) float32", SAMPLES)],
     "access": [Example(build("access", leaf(A, 1), 2), "(2 3)(4) float32", A)],
     "access-transpose": [
         Example(build("access-transpose", leaf(A, 1), (2, 0, 1)), "(4)(2 3) float32", np.transpose(A, (2, 0, 1)))
@@ -326,6 +350,27 @@ OPERATORS: Mapping[str, Sequence[Example]] = {
     ],
     "tuple-get-item": [
         Example(build("tuple-get-item", build("construct-tuple", leaf(A, 1), leaf(B, 2)), 1), "(2 5)(4) float32", B)
+    ],
+    "tiled-product": [
+        Example(build("tiled-product", leaf(A, 2), leaf(TILE[0].T, 1), 0, 2), "(2 3 3)() float32", A @ TILE[0]),
+        Example(
+            build("tiled-product", leaf(A, 2), leaf(np.swapaxes(TILE, 1, 2), 2), 1, 100),
+            "(2 3 3)() float32",
+            _mapped_tiles(),
+        ),
+        Example(
+            build("tiled-product", leaf(NARROW, 1, "int8"), leaf(NARROW, 1, "int8"), 0, 1),
+            "(2 2)() int32",
+            NARROW @ NARROW.T,
+        ),
+        Example(
+            build("tiled-product", leaf(A[:, :0], 2), leaf(A[:, :0], 2), 1, 1), "(2 0 0)() float32", np.zeros((2, 0, 0))
+        ),
+        Example(
+            build("tiled-product", leaf(A[..., :0], 2), leaf(A[0, :, :0], 1), 0, 1),
+            "(2 3 3)() float32",
+            np.zeros((2, 3, 3)),
+        ),
     ],
     "systolic-array": [
         Example(build("systolic-array", 4, 3, leaf(A[0], 1), leaf(TILE[0], 0)), "(3 3)() float32", A[0] @ TILE[0]),

@@ -126,6 +126,17 @@ class _Steps:
             return None
         return build("compute", REDUCTIONS[self.number(0, len(REDUCTIONS) - 1)], a)
 
+    def linear_map(self, a: Term) -> Term | None:
+        axis = self.axis(a)
+        if axis is None:
+            return None
+        rows = self.number(1, 3)
+        coefficients = [self.number(-2, 2) for _ in range(rows * a.access.dims[axis])]
+        return build("linear-map", a, axis, rows, " ".join(map(str, coefficients)))
+
+    def truncate(self, a: Term) -> Term:
+        return build("truncate", a)
+
     def opaque(self, a: Term) -> Term:
         operands = [a, *self.pool[: self.number(0, 2)]]
         dims = [self.number(1, 4) for _ in range(self.number(0, 3))]

@@ -13,8 +13,10 @@ from glenside.egraph.encode import PROGRAM_NODE, program_nodes
 from glenside.egraph.rule import Example, Parameters, Rule
 from glenside.egraph.saturation import Limits, Request, Saturation
 from glenside.egraph.snapshot import Snapshot
+from glenside.ir.arithmetic import Arithmetic, Native, PrimeField
 from glenside.ir.interpreter import evaluate
 from glenside.ir.program import Program
+from glenside.ir.rational import exact_numbers
 from glenside.ir.term import Term
 from glenside.ir.text import parse
 from glenside.ir.types import AccessType, Tensor
@@ -42,7 +44,8 @@ def saturated(
     """The program's e-graph under these rules, in this process."""
     nodes = program_nodes(program.term)
     targets = (convolution_unit(), systolic_array(3, 2))
-    parameters = {name: value for t in targets for name, value in t.rule_parameters().items()} | dict(parameters)
+    given = {name: value for t in targets for name, value in t.rule_parameters().items()}
+    parameters = given | {"winograd": 0} | dict(parameters)
     known = dict.fromkeys((*rules, *(rule for rule in RULES.values() if rule.analysis)))
     request = Request.of(nodes, known, parameters, Limits(iterations=iterations), named_wants(wants, nodes))
     search = Saturation(request)
@@ -91,10 +94,20 @@ def assert_all_equal(snapshot: Snapshot, seed: int = 0) -> int:
         terms.append((made, own))
     values = whole_numbers(snapshot.tensors, seed)
     roots = list(dict.fromkeys(t for pair in terms for t in pair))
-    arrays = dict(zip(roots, evaluate(roots, values), strict=True))
+    arrays = dict(zip(roots, evaluate(roots, values, exact_arithmetic(snapshot)), strict=True))
     for made, own in terms:
         assert np.array_equal(arrays[made], arrays[own], equal_nan=True), f"{made} differs from {own}"
     return len(terms)
+
+
+def exact_arithmetic(snapshot: Snapshot) -> Arithmetic:
+    """Where small integers stay exact: float64, or a prime field when constants are fractions such as 1/3."""
+    maps = (n.attributes[-1 if n.operator == "linear-map" else 1] for n in snapshot.nodes if n.operator in _CONSTANTS)
+    fractions = any(value.denominator > 1 for text in maps for value in exact_numbers(text) or ())
+    return PrimeField() if fractions else Native()
+
+
+_CONSTANTS = ("linear-map", "numbers")
 
 
 def smallest_terms(snapshot: Snapshot) -> list[Term]:

@@ -117,6 +117,8 @@ def test_every_movement_in_every_dtype(dtype: str) -> None:
         tiles = build("access", leaf("w", (2, 6, 3), dtype), 1)
         made += [build("systolic-array", 6, 3, windows, tiles)]
         made.append(build("iota", 4, dtype))
+        made.append(build("numbers", (2, 2), "1 0 3 2", dtype))
+        made.append(build("linear-map", x, 1, 4, f"{'0 ' * 5} 1 0 2 0 3  0 1 1 1 0  1 0 0 0 0"))
         weights = leaf("w", (2, 6, 3), dtype)
         left, right = (x, (2, 5, 6), (1, 0, 2), 2), (weights, (2, 6, 3), (2, 0, 1), 2)
         made.append(build("product-unit", 0, *left, *right, (5, 4, 3), (2, 0, 1)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -107,7 +108,7 @@ def test_a_batch_norm_before_the_activation_only_is_folded() -> None:
     b = Builder("behind")
     y = _conv(b, b.input("x", (1, 3, 6, 5)), "conv", 4, _nothing)
     program = b.finish(_norm(b, b.relu(y), "norm"))
-    assert _products_of_numbers(folded(program, ARRAY)[0])
+    assert _products_of_numbers(folded(program)[0])
     assert _products_of_numbers(gl.optimize(program, ARRAY).program)
 
 
@@ -115,7 +116,7 @@ def test_a_product_that_is_read_twice_keeps_what_it_was_for_the_other() -> None:
     b = Builder("twice")
     y = _conv(b, b.input("x", (1, 3, 6, 5)), "conv", 4, _nothing)
     program = b.finish(b.add(_norm(b, y, "norm"), b.relu(y)))
-    found, _ = folded(program, ARRAY)
+    found, _ = folded(program)
     assert np.allclose(_value(program), _value(found), rtol=1e-4, atol=1e-4)
     assert gl.optimize(program, ARRAY).check().ok
 
@@ -124,7 +125,7 @@ def test_a_product_that_is_read_twice_keeps_what_it_was_for_the_other() -> None:
 def test_a_program_without_scales_stays_itself(after: After) -> None:
     program = _stack(after)
     assert not has_scales_of_products(program)
-    found, stopped = folded(program, ARRAY)
+    found, stopped = folded(program)
     assert found is program
     assert stopped == "saturated"
     result = gl.optimize(program, ARRAY, verify=False)
@@ -166,7 +167,7 @@ def test_a_search_that_is_interrupted_gives_an_equal_program() -> None:
     found = arranged(program, UNIT, on_progress=interrupt)
     assert found.stopped == "interrupted"
     assert check(program, found.program).result == "exact"
-    assert folded(program, ARRAY, on_progress=interrupt)[1] == "interrupted"
+    assert folded(program, on_progress=interrupt)[1] == "interrupted"
 
 
 def _weights(product: Term) -> set[str]:
@@ -177,9 +178,20 @@ def _weights(product: Term) -> set[str]:
 @pytest.mark.parametrize("target", [UNIT, ARRAY], ids=["unit", "array"])
 def test_layers_keep_their_names(target: Target) -> None:
     program = _residual(3, _norm)
-    found = arranged(program, target).program if target is UNIT else folded(program, target)[0]
+    found = arranged(program, target).program if target is UNIT else folded(program)[0]
     assert found is not program
     assert list(found.layers) == list(program.layers)
     for name, product in found.layers.items():
         assert product in set(postorder(found.term))
         assert f"{name}.w" in _weights(product)
+
+
+def test_an_answer_whose_folding_ran_out_of_time_says_so_and_is_not_kept(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    program = _stack(_norm)
+    monkeypatch.setattr("glenside.pipeline.folded", lambda program, *_, **__: (program, "time-limit"))
+    with gl.Cache(tmp_path / "answers.sqlite") as cache:
+        result = gl.optimize(program, ARRAY, verify=False, cache=cache)
+        assert result.stopped == "time-limit"
+        assert len(cache) == 0

@@ -8,6 +8,7 @@ changed nothing.
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -238,7 +239,6 @@ def _table(module: str, name: str) -> Table:
     return TABLES[name]
 
 
-_SPOKEN = ("made", "form")  # relations of strings
 _ALL = 1 << 40  # rows to print
 _FACTS = "(run-schedule (saturate (seq (saturate (seq (run types) (saturate (run shapes)))) (run demands) {})))"
 
@@ -278,13 +278,18 @@ class _Reader:
             sorts = [sort for _, sort in columns(operator)]
             rows += [self._node(name, sorts, row) for row in functions[name].rows]
         types = self._types(functions)
-        facts = {name: [self._fact(name, row) for row in functions[name].rows] for name in request.reported}
+        facts = {name: self._facts(request, name, functions[name].rows) for name in request.reported}
         return closed(rows, len(self._classes), types, program, tensors, facts)
 
-    def _fact(self, name: str, row: Any) -> tuple[int, tuple[Any, ...]]:
-        """A row (class, strings) or (class, vectors of ints) of a relation."""
-        read = self._string if name in _SPOKEN else self._dims
-        return self._class(row.inputs[0]), tuple(map(read, row.inputs[1:]))
+    def _facts(self, request: Request, name: str, rows: Iterable[Any]) -> list[tuple[int, tuple[Any, ...]]]:
+        """Rows (class, strings, ints and vectors of ints) of a relation, as it is declared."""
+        declared = re.search(rf"\(relation {re.escape(name)} \(([^()]*)\)\)", request.declarations)
+        assert declared is not None, f"the relation {name} is not declared"
+        readers = {"String": self._string, "i64": self._egraph.value_to_i64, "Ints": self._dims}
+        read = [readers[sort] for sort in declared[1].split()[1:]]
+        return [
+            (self._class(row.inputs[0]), tuple(r(v) for r, v in zip(read, row.inputs[1:], strict=True))) for row in rows
+        ]
 
     def _node(self, name: str, sorts: Sequence[str], row: Any) -> tuple[ENode, int]:
         children: list[int] = []

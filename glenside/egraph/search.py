@@ -125,7 +125,6 @@ def search(
     on_progress: Callable[[Progress], None] | None = None,
 ) -> SearchResult:
     """Saturate the program `nodes` (children first) under limits; `reported` relations become facts of the snapshot.
-
     Ctrl-C ends the search and keeps what it had found.
     """
     limits = limits or Limits()

@@ -105,6 +105,46 @@ def _jobs(out: Array, a: Array, b: Array, shared: int, item: int, dtype: DTypeLi
                 yield _Job(out[(*group, *index, ...)], left, (1, m_block, k), right, (1, n, k))
 
 
+class Scratch(NamedTuple):
+    """Elements that a contraction holds at most beside operands and result: `converted` are operands of `dtype`, and
+    `multiplied` what `multiply` gives before it is stored.
+    """
+
+    converted: int
+    multiplied: int
+
+
+def scratch(a: Array, b: Array, shared: int, item: int, dtype: DTypeLike) -> Scratch:
+    """What `contract_into` needs: a job for each core, and the weights that they share. Only strides are read."""
+    groups, rows = a.shape[:shared], a.shape[shared : a.ndim - item]
+    m, n, k = prod(rows), prod(b.shape[shared : b.ndim - item]), prod(a.shape[a.ndim - item :])
+    if not (prod(groups) and m and n and k):
+        return Scratch(0, 0)
+    if n * k > _MOST_WEIGHTS and b.ndim - item > shared and b.shape[shared] > 1:
+        part = next(_cut(b.shape[shared], n * k))
+        return scratch(a, b[(slice(None),) * shared + (part,)], shared, item, dtype)
+    weight = m * (k + n) + n * k
+    if weight <= BLOCK or not rows:
+        index = next(blocks(groups, max(1, BLOCK // max(weight, 1))))
+        left, right = a[index], b[index]
+        g = left.size // (m * k)
+        jobs = min(_cores(), -(-prod(groups) // g))
+        copied = _copied(left, (g, m, k), dtype) + _copied(right, (g, n, k), dtype)
+        return Scratch(jobs * copied, jobs * g * m * n)
+    group = (0,) * shared
+    left = a[group + next(blocks(rows, max(_LEAST_ROWS, BLOCK // max(k + n, 1))))]
+    block = left.size // k
+    jobs = min(_cores(), prod(groups) * -(-m // block))
+    shared_weights = _copied(b[group][np.newaxis], (1, n, k), dtype) * min(jobs, prod(groups))
+    return Scratch(jobs * _copied(left, (1, block, k), dtype) + shared_weights, jobs * block * n)
+
+
+def _copied(block: Array, dims: tuple[int, int, int], dtype: DTypeLike) -> int:
+    """How many elements `_matrices` copies."""
+    kept = block.dtype == dtype and (block.shape == dims or block.flags.c_contiguous)
+    return 0 if kept else block.size
+
+
 def _cut(size: int, weights: int) -> Iterator[slice]:
     step = max(1, size * _MOST_WEIGHTS // weights)
     return (slice(start, start + step) for start in range(0, size, step))

@@ -31,10 +31,10 @@ def evaluate(
     With `watch`, each root is handed over as soon as it is computed, none is kept, and the result is [].
     Raises BadInput when a tensor has no value, or one of another shape or dtype.
     """
-    run = _Run(roots, values, arithmetic or Native(), given or {}, keep_roots=watch is None)
+    run = Run(roots, values, arithmetic or Native(), given or {}, keep_roots=watch is None)
     wanted = set(roots)
     with np.errstate(all="ignore"):  # 1/0 is inf and sqrt(-1) is nan here, not a warning
-        for term in _needed(roots, run.given):
+        for term in needed(roots, run.given):
             value = run.step(term)
             if watch is not None and term in wanted:
                 watch(term, in_memory(value))
@@ -42,7 +42,7 @@ def evaluate(
     return [in_memory(run.held[root]) for root in roots] if watch is None else []
 
 
-def _needed(roots: Sequence[Term], given: Mapping[Term, Array]) -> Iterator[Term]:
+def needed(roots: Sequence[Term], given: Mapping[Term, Array]) -> Iterator[Term]:
     """The terms to evaluate, operands first; nothing below a given term unless it is needed elsewhere."""
     done: set[Term] = set()
     for root in roots:
@@ -59,7 +59,7 @@ def _needed(roots: Sequence[Term], given: Mapping[Term, Array]) -> Iterator[Term
                 stack += [(child, False) for child in reversed(term.children) if child not in done]
 
 
-class _Run:
+class Run:
     """One evaluation: the values held, and how many reads of each are to come."""
 
     def __init__(
@@ -73,13 +73,13 @@ class _Run:
         self.values, self.arithmetic, self.given = values, arithmetic, given
         self.held: dict[Term, Value] = {}
         self.reads: Counter[Term] = Counter(roots if keep_roots else ())
-        for term in _needed(roots, given):
+        for term in needed(roots, given):
             if term not in given:
                 self.reads.update(term.children)
 
     def step(self, term: Term) -> Value:
         """Evaluate one term whose operands are held, and free those that nothing reads after it."""
-        value = self._given(term) if term in self.given else self._evaluate(term)
+        value = self.known(term) if term in self.given else self._evaluate(term)
         if self.reads[term]:
             self.held[term] = value
         return value
@@ -93,17 +93,22 @@ class _Run:
             operands = [in_memory(v) for v in operands]
         attributes: list[Any] = list(term.attributes)
         if any(field.kind is Kind.TENSOR for field in operator.fields):
-            attributes = [self._tensor(a) if isinstance(a, Tensor) else a for a in attributes]
+            attributes = [self.tensor(a) if isinstance(a, Tensor) else a for a in attributes]
         arguments = weave(operator, operands, attributes)
         del operands
-        value: Value = operator.evaluate(self.arithmetic, *arguments)
+        return self.apply(term, arguments)
+
+    def apply(self, term: Term, arguments: Sequence[Any]) -> Value:
+        """The value of one term from its arguments in field order, with operands in place of its children."""
+        value: Value = term.operator.evaluate(self.arithmetic, *arguments)
         return np.asarray(value) if isinstance(value, np.generic) else value
 
     def _read(self, term: Term) -> Value:
         self.reads[term] -= 1
         return self.held[term] if self.reads[term] else self.held.pop(term)
 
-    def _tensor(self, tensor: Tensor) -> Array:
+    def tensor(self, tensor: Tensor) -> Array:
+        """The value of an input or a constant, as the arithmetic keeps it. Raises BadInput."""
         if tensor.name not in self.values:
             raise BadInput(f"tensor {tensor.name} requires a value of shape {spelled(tensor.dims)}, got none")
         array = np.asarray(self.values[tensor.name])
@@ -112,7 +117,8 @@ class _Run:
             raise BadInput(f"tensor {tensor.name} requires shape {need}, got {have}")
         return self.arithmetic.encode(tensor.name, array, tensor.dtype)
 
-    def _given(self, term: Term) -> Array:
+    def known(self, term: Term) -> Array:
+        """The value given for a term. Raises BadInput when it does not fit."""
         array = self.given[term]
         if isinstance(term.type, AccessType) and array.shape != term.type.dims:
             need, have = spelled(term.type.dims), spelled(array.shape)

@@ -10,11 +10,13 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 
 from glenside.ir.black_box import scattered
-from glenside.ir.contraction import contract_into, contracted_dims
+from glenside.ir.blockwise import in_blocks, row_major
+from glenside.ir.contraction import blocks, contract_into, contracted_dims, scratch
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
 from glenside.ir.types import FLOATS, widen
@@ -82,12 +84,19 @@ class Arithmetic(ABC):
     def contract(self, a: Array, b: Array, shared: int, item: int) -> Array:
         """(G, A)(I) x (G, B)(I) -> (G, A, B), summed over I; |G| = shared and |I| = item; narrow integers widen."""
 
+    has_blas = False
+    """Whether numpy multiplies its matrices of floats as they are."""
+
     opaque_below = 100
     """The whole numbers that a black box gives are from 0 to one less: an int8 holds them, and few axes are shorter."""
 
     @abstractmethod
     def opaque(self, key: str, operands: Sequence[Array], dims: Sequence[int], dtype: str) -> Array:
         """What stands for a function that nobody knows: pseudo-random, from the key and the operands' values alone."""
+
+    def truncate(self, a: Array) -> Array:
+        """a with the fractional bits of a number, where numbers have so many."""
+        return a
 
     @abstractmethod
     def cast(self, a: Array, dtype: str) -> Array: ...
@@ -97,17 +106,26 @@ class Arithmetic(ABC):
         """The bits of a as another dtype of the same width."""
 
 
-def _sigmoid(x: Array) -> Array:
-    result: Array = 1 / (1 + np.exp(-x))
-    return result
+def _sigmoid(x: Array, out: Array) -> None:
+    """1 / (1 + exp(-x))."""
+    np.negative(x, out=out)
+    np.exp(out, out=out)
+    np.add(1, out, out=out)
+    np.divide(1, out, out=out)
 
 
-def _erf(x: Array) -> Array:
+ERF_PART = 1 << 11
+"""Elements of which the error function is taken at a time: each is an object of Python's for a while."""
+
+
+def _erf(x: Array, out: Array) -> None:
     """numpy has no erf; the standard library's is exact to the last place."""
-    return np.fromiter(map(math.erf, x.ravel().tolist()), np.float64, x.size).reshape(x.shape).astype(x.dtype)
+    for index in blocks(x.shape, ERF_PART) if x.size else ():
+        part = x[index]
+        out[index] = np.fromiter(map(math.erf, part.ravel().tolist()), np.float64, part.size).reshape(part.shape)
 
 
-_FUNCTIONS: dict[str, Callable[[Array], Array]] = {
+_FUNCTIONS: dict[str, Callable[..., Any]] = {
     "exp": np.exp,
     "log": np.log,
     "sqrt": np.sqrt,
@@ -134,6 +152,8 @@ _FUNCTIONS: dict[str, Callable[[Array], Array]] = {
 class Native(Arithmetic):
     """numpy's numbers: floats round in their own dtype, integers wrap."""
 
+    has_blas = True
+
     def encode(self, name: str, array: Array, dtype: str) -> Array:
         if array.dtype.name != dtype:
             raise BadInput(f"tensor {name} requires dtype {dtype}, got {array.dtype}")
@@ -148,48 +168,50 @@ class Native(Arithmetic):
         return np.asarray(False) if dtype == "bool" else np.asarray(np.iinfo(dtype).min, dtype)
 
     def add(self, a: Array, b: Array) -> Array:
-        return np.add(a, b)
+        return row_major(np.add, a, b)
 
     def accumulate(self, total: Array, a: Array) -> None:
         np.add(total, a, out=total)
 
     def subtract(self, a: Array, b: Array) -> Array:
-        return np.subtract(a, b)
+        return row_major(np.subtract, a, b)
 
     def multiply(self, a: Array, b: Array) -> Array:
-        return np.multiply(a, b)
+        return row_major(np.multiply, a, b)
 
     def divide(self, a: Array, b: Array) -> Array:
         if a.dtype.kind == "f":
-            return np.asarray(np.divide(a, b))
-        quotient: Array = np.floor_divide(a, b)
-        cut = (b != 0) & (quotient * b != a) & ((a < 0) != (b < 0))
-        return np.asarray(quotient + cut.astype(a.dtype))
+            return row_major(np.divide, a, b)
+        a, b = np.broadcast_arrays(a, b)
+        return in_blocks(_cut_quotient, a.shape, a, b)
 
     def power(self, a: Array, b: Array) -> Array:
         if a.dtype.kind != "i":
-            return np.asarray(np.power(a, b))
-        one, odd = a.dtype.type(1), (b & 1).astype(bool)
-        inverse = np.where(a == 1, one, np.where(a == -1, np.where(odd, -one, one), a.dtype.type(0)))
-        return np.where(b < 0, inverse, np.power(a, np.maximum(b, 0)))
+            return row_major(np.power, a, b)
+        a, b = np.broadcast_arrays(a, b)
+        return in_blocks(_cut_power, a.shape, a, b)
 
     def remainder(self, a: Array, b: Array, rounding: str) -> Array:
-        return np.asarray(np.mod(a, b) if rounding == "floor" else np.fmod(a, b))
+        return row_major(np.mod if rounding == "floor" else np.fmod, a, b)
 
     def apply(self, function: str, a: Array, keeps_zero: bool) -> Array:
-        return np.asarray(_FUNCTIONS[function](a))
+        return row_major(_FUNCTIONS[function], a)
 
     def below_maximum(self, a: Array, axes: tuple[int, ...]) -> Array:
         return np.asarray(np.subtract(a, a.max(axes, keepdims=True, initial=-np.inf)))
 
     def sum(self, a: Array, axes: tuple[int, ...]) -> Array:
-        return np.asarray(a.sum(axes, dtype=widen(a.dtype.name)))
+        return reduced(np.add, a, axes, np.dtype(widen(a.dtype.name)))
 
     def mean(self, a: Array, axes: tuple[int, ...]) -> Array:
-        return np.asarray(a.mean(axes))
+        length = math.prod(a.shape[a.ndim - len(axes) :])
+        wide = np.dtype(np.float32) if a.dtype == np.float16 else a.dtype
+        total = reduced(np.add, a, axes, wide)
+        np.true_divide(total, length, out=total)
+        return total.astype(a.dtype, copy=False)
 
     def product(self, a: Array, axes: tuple[int, ...]) -> Array:
-        return np.asarray(a.prod(axes, dtype=a.dtype))
+        return reduced(np.multiply, a, axes, a.dtype)
 
     def contract(self, a: Array, b: Array, shared: int, item: int) -> Array:
         out = np.empty(contracted_dims(a, b, shared, item), widen(a.dtype.name))
@@ -210,10 +232,38 @@ class Native(Arithmetic):
         return np.asarray(drawn % np.uint64(2 if dtype == "bool" else self.opaque_below)).astype(dtype)
 
     def cast(self, a: Array, dtype: str) -> Array:
-        return a.astype(dtype, copy=False)
+        return a if a.dtype == dtype else a.astype(dtype, order="C")
 
     def reinterpret(self, a: Array, dtype: str) -> Array:
-        return a.view(np.uint8) != 0 if dtype == "bool" else a.view(dtype)
+        return row_major(np.not_equal, a, np.asarray(0, a.dtype), dtype=np.bool_) if dtype == "bool" else a.view(dtype)
+
+
+def reduced(ufunc: np.ufunc, a: Array, axes: tuple[int, ...], dtype: Any) -> Array:
+    """The reduction over the last axes, into a new array in row-major order."""
+    out = np.empty(a.shape[: a.ndim - len(axes)], dtype)
+    ufunc.reduce(a, axes, dtype=dtype, out=out)
+    return out
+
+
+def _cut_quotient(a: Array, b: Array) -> Array:
+    """a / b of integers, cut towards zero."""
+    quotient: Array = np.floor_divide(a, b)
+    cut = (b != 0) & (quotient * b != a) & ((a < 0) != (b < 0))
+    return np.asarray(quotient + cut.astype(a.dtype))
+
+
+def _cut_power(a: Array, b: Array) -> Array:
+    """a to the power of b, of signed integers."""
+    one, odd = a.dtype.type(1), (b & 1).astype(bool)
+    inverse = np.where(a == 1, one, np.where(a == -1, np.where(odd, -one, one), a.dtype.type(0)))
+    return np.where(b < 0, inverse, np.power(a, np.maximum(b, 0)))
+
+
+def contraction_scratch(a: Array, b: Array, shared: int, item: int) -> int:
+    """Bytes that `Native.contract` needs beside its operands and its result: what all cores do at a time."""
+    inner = np.dtype({"e": np.float32, "f": np.float32}.get(a.dtype.char, np.float64))
+    found = scratch(a, b, shared, item, inner)
+    return inner.itemsize * found.converted + found.multiplied * (inner.itemsize + 8 * (a.dtype.kind != "f"))
 
 
 def _matmul(a: Array, b: Array) -> Array:

@@ -56,6 +56,13 @@ class Operator:
     movement  True when values are only moved, so that the meaning needs no arithmetic
     typed     True when `evaluate` takes each term as an `Operand`: its type and its value, perhaps not in memory
     opaque    True when nobody here knows the meaning: a check draws one, and nothing is run or folded with it
+    views     True when the result is a view of operands, or a copy only where numpy cannot reshape without one; a
+              function of evaluate's arguments where it depends on them. All else gives a new array in row-major order
+    scratch   bytes that evaluate needs beside operands and result: a function of its arguments, and their strides
+    operations  additions, multiplications and the like of one evaluation, a multiplication that is added being one:
+              a function of the arguments as types
+    moved     bytes read and written, a function of evaluate's arguments, where it is not each operand and the result
+              once
     """
 
     name: str
@@ -68,6 +75,10 @@ class Operator:
     movement: bool = True
     typed: bool = False
     opaque: bool = False
+    views: bool | Callable[..., bool] = False
+    scratch: Callable[..., int] | None = None
+    operations: Callable[..., int] | None = None
+    moved: Callable[..., int] | None = None
 
     def __call__(self, *arguments: Any) -> Any:
         """Build the term: the arguments in field order. Raises TypeMismatch."""
@@ -94,6 +105,7 @@ class Compute:
     evaluate       (arithmetic, operand, *parameters) -> array; the operand is an `Operand`, parameters are their texts
     dtype          the result's dtype: "same", "widen", or a dtype
     keeps_zero     f(0) = 0, for pointwise types: zero padding may move through it
+    scratch        bytes that evaluate needs beside operand and result: a function of (operand, *parameters)
     """
 
     name: str
@@ -104,6 +116,7 @@ class Compute:
     check: Callable[..., None] | None = None
     dtype: str = "same"
     keeps_zero: bool = False
+    scratch: Callable[..., int] | None = None
 
 
 OPERATORS: dict[str, Operator] = {}

@@ -134,8 +134,13 @@ class _Part(Mapping[str, Array]):
 
 def constant_terms(program: Program) -> dict[Term, bool]:
     """For each term of the program and its layers, whether it is made of constants alone: no input, no black box."""
+    return made_of_constants(program.term, *program.layers.values())
+
+
+def made_of_constants(*roots: Term) -> dict[Term, bool]:
+    """The same for each term under some roots."""
     found: dict[Term, bool] = {}
-    for term in postorder(program.term, *program.layers.values()):
+    for term in postorder(*roots):
         tensor = term.attributes[0] if term.operator.name == "access-tensor" else None
         known = tensor.constant if isinstance(tensor, Tensor) else not term.operator.opaque
         found[term] = known and all(found[c] for c in term.children)

@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+from glenside.ir.errors import BadInput
 from glenside.ir.program import Program
 from glenside.ir.term import Term
 from glenside.models.arguments import require_image_network
 from glenside.models.network import Network, scaled
 from glenside.models.registry import model
+
+STEMS = {"7x7": (7, 2), "3x3": (3, 1)}
+"""The first convolution: its window and its stride."""
 
 # Blocks on their way from x to y: network, name, x, channels, stride.
 _Branch = Callable[[Network, str, Term, int, int], Term]
@@ -23,15 +27,17 @@ def resnet_18(
     classes: int = 1000,
     seed: int = 0,
     weights: str | Path | None = None,
+    stem: str = "7x7",
 ) -> Program:
     """ResNet-18: 21 layers in 8 residual blocks of two 3x3 convolutions.
 
     Layers are conv1, layer1.0.conv1, layer1.0.conv2, .., layer2.0.downsample, .., layer4.1.conv2 and fc. Weights are as
-    in mobilenet_v1. `width` multiplies all channels. Raises BadInput.
+    in mobilenet_v1. `width` multiplies all channels; the stem 3x3 has stride 1 and no pool, as for images of 32 x 32.
+    Raises BadInput.
     """
     require_image_network("resnet_18", width, resolution, batch, classes, seed)
     n = Network("resnet-18", seed)
-    x = _trunk(n, n.images(batch, resolution), width, (2, 2, 2, 2), _basic)
+    x = _trunk(n, n.images(batch, resolution), width, (2, 2, 2, 2), _basic, stem)
     return n.finish(n.classify(n.b.global_average_pool(x), classes), weights)
 
 
@@ -43,22 +49,26 @@ def resnet_50(
     classes: int = 1000,
     seed: int = 0,
     weights: str | Path | None = None,
+    stem: str = "7x7",
 ) -> Program:
     """ResNet-50: 54 layers in 16 bottlenecks, which have their stride on the 3x3 convolution, as PyTorch has.
 
     Layers are conv1, layer1.0.conv1, .., layer1.0.conv3, layer1.0.downsample, .., layer4.2.conv3 and fc. Weights are as
-    in mobilenet_v1. `width` multiplies all channels. Raises BadInput.
+    in mobilenet_v1. `width` and `stem` are those of resnet_18. Raises BadInput.
     """
     require_image_network("resnet_50", width, resolution, batch, classes, seed)
     n = Network("resnet-50", seed)
-    x = _trunk(n, n.images(batch, resolution), width, (3, 4, 6, 3), _bottleneck)
+    x = _trunk(n, n.images(batch, resolution), width, (3, 4, 6, 3), _bottleneck, stem)
     return n.finish(n.classify(n.b.global_average_pool(x), classes), weights)
 
 
-def _trunk(n: Network, x: Term, width: float, blocks: tuple[int, ...], branch: _Branch) -> Term:
+def _trunk(n: Network, x: Term, width: float, blocks: tuple[int, ...], branch: _Branch, stem: str) -> Term:
     """All but the classifier; each group of blocks but the first halves the size and doubles the channels."""
-    x = n.convolve("conv1", x, scaled(64, width), window=7, stride=2, activation="relu")
-    x = n.b.max_pool(x, 3, strides=2, padding=1)
+    if stem not in STEMS:
+        raise BadInput(f"the stem of a residual network is {' or '.join(STEMS)}, got {stem!r}")
+    window, stride = STEMS[stem]
+    x = n.convolve("conv1", x, scaled(64, width), window=window, stride=stride, activation="relu")
+    x = n.b.max_pool(x, 3, strides=2, padding=1) if stride > 1 else x
     for group, count in enumerate(blocks):
         for block in range(count):
             stride = 2 if group and not block else 1

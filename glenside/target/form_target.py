@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from glenside.egraph.rule import Parameters
 from glenside.egraph.snapshot import Snapshot
+from glenside.ir.program import Program
 from glenside.ir.term import Term
 
 
@@ -18,6 +19,8 @@ class Measure:
     name: str
     unit: str
     doc: str
+    adds: bool = True
+    """Whether that of a program is the sum of those of its parts."""
 
 
 @dataclass(frozen=True)
@@ -28,6 +31,8 @@ class Candidate:
     """In words: "plain", "Winograd F(2x2,3x3)", "4 phases", with how large its tiles are where that is a choice."""
     term: Term
     measures: Mapping[str, int]
+    words: str = ""
+    """The steps from the layer's own product, as rules write them."""
 
 
 class FormTarget(ABC):
@@ -38,22 +43,50 @@ class FormTarget(ABC):
     families: tuple[str, ...]
     """Rules for one layer."""
     measures: tuple[Measure, ...]
+    """What is counted, the one that tables compare first."""
+    axes: tuple[str, str]
+    """The two measures that are traded for each other."""
 
     @abstractmethod
     def rule_parameters(self) -> Parameters:
         """What `$name` in a rule stands for."""
 
-    @abstractmethod
+    def prepare(self, program: Program) -> Program:
+        """The program before its layers are searched, where the machine wants it changed as a whole."""
+        return program
+
+    def leaf_kind(self, program: Program) -> Callable[[Term], str]:
+        """What tells leaves of layers apart that the machine does not treat alike: a part of their formal names."""
+        return lambda leaf: ""
+
     def root(self, product: Term) -> Term:
         """What is searched for a product of the program: itself, or what the machine makes of it."""
+        return product
 
     @abstractmethod
     def candidates(self, snapshot: Snapshot, root: int, term: Term) -> Sequence[Candidate]:
-        """The forms of one layer that no other beats in every measure that counts, the plain one first.
-
-        `root` is the class of the layer, `term` what it was searched for.
-        """
+        """The forms of one layer, the one as written first: `root` is its class, `term` what was searched for it."""
 
     @abstractmethod
-    def aim(self, candidate: Candidate) -> tuple[int, ...]:
-        """What is made least, the first first."""
+    def aim(self, candidate: Candidate, held: int = 0) -> tuple[int, ...]:
+        """What is made least, the first first, where `held` bytes of other values live beside the layer."""
+
+    @abstractmethod
+    def policies(self, candidates: Sequence[Candidate]) -> Mapping[str, Candidate]:
+        """What a user would pick for every layer alike, by name, such as "plain" and "Winograd everywhere"."""
+
+    @abstractmethod
+    def whole(self, program: Program) -> Mapping[str, int]:
+        """Measures of a whole program."""
+
+    def remarks(self, program: Program) -> Sequence[str]:
+        """What must be said of the measures of a program, such as what they leave out."""
+        return ()
+
+    def held(self, program: Program) -> Mapping[str, int]:
+        """Layer -> bytes of other values that live while it is computed, where that matters."""
+        return {}
+
+    def note(self, candidate: Candidate, held: int = 0) -> str:
+        """What must be said of a choice, such as by how much it exceeds a budget; "" for nothing."""
+        return ""

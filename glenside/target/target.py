@@ -15,7 +15,7 @@ from glenside.target.cost import Cost, Price, Spent
 # Movement that a compiler does by addressing: no element is copied.
 VIEWS = frozenset(
     "access access-slice access-squeeze access-insert-axis access-broadcast access-flatten access-shift-right "
-    "access-windows access-tensor access-product access-literal".split()
+    "access-windows access-tensor access-product access-literal truncate".split()
 )
 CONTRACTIONS = frozenset({"systolic-array", "systolic-array-with-blocking", "systolic-array-output-stationary"})
 
@@ -111,6 +111,8 @@ class Target:
         if operator in CONTRACTIONS:  # an instruction of another machine
             depth = children[0].item.product()
             return Cost(unmapped=own.size * depth, scalar=own.size, nodes=1)
+        if operator == "linear-map":
+            return Cost(scalar=own.size * children[0].dims[attributes[0]], nodes=1)
         copied = 0 if self.copied is None else self.copied(operator, attributes, children, own)
         still = operator in VIEWS or (operator == "access-rearrange" and list(attributes[1]) == sorted(attributes[1]))
         return Cost(bytes=copied, moved=0 if still else own.size, nodes=1)

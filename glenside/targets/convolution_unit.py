@@ -11,6 +11,8 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from glenside.ir.errors import BadInput
 from glenside.ir.rearrangement import Rearrangement
 from glenside.ir.types import AccessType
@@ -22,7 +24,6 @@ ADDRESSES = {"none": addressing.NONE, "runs": addressing.RUNS, "all": addressing
 """Which orders of an operand or a result are free: none but that of memory, those that keep runs of neighbours
 together, all affine ones."""
 _LAYOUTS = {"any": addressing.ANY, "nhwc": addressing.CHANNELS_LAST, "nchw": addressing.CHANNELS_FIRST}
-_ITEM_BYTES = {"bool": 1, "8": 1, "16": 2, "32": 4, "64": 8}
 COPIES = frozenset({"access-concatenate", "access-dilate", "access-flip"})
 
 
@@ -34,11 +35,6 @@ def layout_code(layout: str) -> int:
     if layout not in _LAYOUTS:
         raise BadInput(f"a layout is nhwc, nchw, any, or blocks of at least 4 channels as nchw16c, got {layout!r}")
     return _LAYOUTS[layout]
-
-
-def element_bytes(dtype: str) -> int:
-    """The size of one element."""
-    return next(size for ending, size in _ITEM_BYTES.items() if dtype.endswith(ending))
 
 
 def convolution_unit(layout: str = "nhwc", *, loads: str = "all", stores: str = "all") -> Target:
@@ -75,14 +71,14 @@ def copied_bytes(operator: str, attributes: Sequence[Any], operands: Sequence[Ac
     """
     moves = operator in COPIES or (operator == "access-transpose" and _moves(operands[0].dims, attributes[0]))
     moves |= operator == "access-rearrange" and _moves(attributes[0], attributes[1])
-    return 2 * own.size * element_bytes(own.dtype) if moves else 0
+    return 2 * own.size * np.dtype(own.dtype).itemsize if moves else 0
 
 
 def _moves(parts: Sequence[int], order: Sequence[int]) -> bool:
     return not Rearrangement(tuple(parts), tuple(order)).is_identity
 
 
-@target("convolution-unit", "convolution-unit:nhwc", read=lambda text: (text,))
+@target("convolution-unit", "convolution-unit:nhwc", read=lambda text: (text,), options=convolution_unit)
 def _convolution_unit(layout: str, **options: Any) -> Target:
     """A unit that takes its operands in one layout (nhwc, nchw, nchw16c); counts the bytes of copies."""
     return convolution_unit(layout, **options)

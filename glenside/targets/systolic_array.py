@@ -23,14 +23,15 @@ from glenside.ir.sizes import ceil_div, if_fits, largest
 from glenside.ir.types import AccessType, Dims
 from glenside.target import Instruction, Spent, Target
 from glenside.targets.registry import target
+from rewrites import folding
 
 LARGEST = 4096
 UNLIMITED = 1 << 40
 DATAFLOWS = ("weight-stationary", "output-stationary", "double-buffered")
 
-_SLICES = ("analyses", "products", "through-products", "systolic-array", "algebra", "through-computes")
-_LOOPS = ("analyses", "matrices", "algebra", "through-products")
-_NETWORK = ("constant-analyses", "rearranging", "folding")
+_ANALYSES = ("analyses", "mapping-analyses")
+_SLICES = (*_ANALYSES, "products", "through-products", "systolic-array", "algebra", "through-computes")
+_LOOPS = (*_ANALYSES, "matrices", "algebra", "through-products")
 
 
 @dataclass(frozen=True)
@@ -158,7 +159,7 @@ def systolic_array(
     array = Array(rows, columns, dataflow, max_rows, capacity, words or Words(), vector_rate)
     stays = "output-stationary" if dataflow == "output-stationary" else "weight-stationary"
     families = {"loops": (*_LOOPS, "windows", "mapping", stays), "usual": (*_LOOPS, "usual-mapping", stays)}
-    families["network"] = _NETWORK
+    families["network"] = folding.TOGETHER
     if stays == "weight-stationary" and max_rows is None:
         families["slices"] = _SLICES
     return Target(
@@ -178,19 +179,19 @@ def systolic_array(
     )
 
 
-@target("systolic-array", "systolic-array:RxC")
+@target("systolic-array", "systolic-array:RxC", options=systolic_array)
 def _weight_stationary(rows: int, columns: int, **options: Any) -> Target:
     """A weight-stationary matrix unit of R x C multipliers; M rows stream through a tile in M + 2R + C - 2 cycles."""
     return systolic_array(rows, columns, **options)
 
 
-@target("output-stationary", "output-stationary:RxC")
+@target("output-stationary", "output-stationary:RxC", options=systolic_array)
 def _output_stationary(rows: int, columns: int, **options: Any) -> Target:
     """An array of R x C sums that stay; a tile takes K + R + C - 2 cycles for products of depth K."""
     return systolic_array(rows, columns, dataflow="output-stationary", **options)
 
 
-@target("double-buffered", "double-buffered:RxC")
+@target("double-buffered", "double-buffered:RxC", options=systolic_array)
 def _double_buffered(rows: int, columns: int, **options: Any) -> Target:
     """A weight-stationary array that loads the next weights while rows stream: max(R, M + R + C - 2) cycles a tile."""
     return systolic_array(rows, columns, dataflow="double-buffered", **options)

@@ -20,6 +20,8 @@ cast = register(
         check=_check_cast,
         result=lambda a, dtype: a.with_dtype(dtype),
         evaluate=lambda arithmetic, a, dtype: arithmetic.cast(a, dtype),
+        views=lambda a, dtype: a.dtype == dtype,
+        operations=lambda a, dtype: a.size,
         doc="The same values in another dtype: floats are cut towards zero, integers wrap, bool is `not zero`.",
         movement=False,
     )
@@ -39,6 +41,7 @@ bitcast = register(
         check=_check_bitcast,
         result=lambda a, dtype: a.with_dtype(dtype),
         evaluate=lambda arithmetic, a, dtype: arithmetic.reinterpret(a, dtype),
+        views=lambda a, dtype: dtype != "bool",
         doc="The same bits as another dtype of the same width; bool is `not zero`.",
         movement=False,
     )

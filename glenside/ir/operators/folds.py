@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from glenside.ir.blockwise import PART, block_size, in_blocks, row_major
 from glenside.ir.operand import Array, Operand
 from glenside.ir.operator import Category, Compute, Field, Kind, register, require
 from glenside.ir.operators.requirements import require_number
@@ -20,10 +21,24 @@ def _fold(name: str, doc: str, step: Step, check: Callable[..., None] | None) ->
     """A compute type that combines what it has with the next operand; `step` takes the arithmetic first."""
 
     def evaluate(arithmetic: Any, a: Operand) -> Array:
-        return reduce(lambda left, right: step(arithmetic, left, right), a.parts())
+        return _folded(lambda left, right: step(arithmetic, left, right), a.parts())
 
-    record: Compute = register(Compute(name, Category.FOLD, evaluate, doc, check=check))
+    record: Compute = register(Compute(name, Category.FOLD, evaluate, doc, check=check, scratch=_scratch))
     return record
+
+
+def _folded(step: Callable[[Array, Array], Array], parts: list[Array]) -> Array:
+    """Two at once; more in blocks, so that no result but the last is ever whole."""
+    if len(parts) == 2:
+        return step(*parts)
+    return in_blocks(lambda *found: reduce(step, found), parts[0].shape, *parts)
+
+
+def _scratch(a: Operand, *_: str) -> int:
+    """Blocks of results before the last; integers are divided by way of a few blocks more."""
+    first, *rest = a.parts()
+    wide = 4 if first.dtype.kind in "iu" else 0
+    return block_size(first.shape, PART) * first.itemsize * ((2 if len(rest) > 1 else 0) + wide)
 
 
 def _numbers(name: str) -> Callable[..., None]:
@@ -59,19 +74,24 @@ power = _fold(
     lambda f, a, b: f.power(a, b),
     _numbers("pow"),
 )
-minimum = _fold("minimum", "The smallest operand.", lambda _, a, b: np.minimum(a, b), None)
-maximum = _fold("maximum", "The largest operand.", lambda _, a, b: np.maximum(a, b), None)
-logical_and = _fold("logical-and", "All operands hold.", lambda _, a, b: a & b, _bools("logical-and"))
-logical_or = _fold("logical-or", "Some operand holds.", lambda _, a, b: a | b, _bools("logical-or"))
-bitwise_and = _fold("bitwise-and", "The bits that all operands have.", lambda _, a, b: a & b, _integers("bitwise-and"))
-bitwise_or = _fold("bitwise-or", "The bits that some operand has.", lambda _, a, b: a | b, _integers("bitwise-or"))
-bitwise_xor = _fold(
-    "bitwise-xor", "The bits that an odd number of operands has.", lambda _, a, b: a ^ b, _integers("bitwise-xor")
-)
+minimum = _fold("minimum", "The smallest operand.", lambda _, a, b: row_major(np.minimum, a, b), None)
+maximum = _fold("maximum", "The largest operand.", lambda _, a, b: row_major(np.maximum, a, b), None)
+
+
+def _bits(function: np.ufunc) -> Step:
+    return lambda _, a, b: row_major(function, a, b)
+
+
+_AND, _OR, _XOR = _bits(np.bitwise_and), _bits(np.bitwise_or), _bits(np.bitwise_xor)
+logical_and = _fold("logical-and", "All operands hold.", _AND, _bools("logical-and"))
+logical_or = _fold("logical-or", "Some operand holds.", _OR, _bools("logical-or"))
+bitwise_and = _fold("bitwise-and", "The bits that all operands have.", _AND, _integers("bitwise-and"))
+bitwise_or = _fold("bitwise-or", "The bits that some operand has.", _OR, _integers("bitwise-or"))
+bitwise_xor = _fold("bitwise-xor", "The bits that an odd number of operands has.", _XOR, _integers("bitwise-xor"))
 
 
 def _evaluate_mod(arithmetic: Any, a: Operand, rounding: str) -> Array:
-    return reduce(lambda left, right: np.asarray(arithmetic.remainder(left, right, rounding)), a.parts())
+    return _folded(lambda left, right: np.asarray(arithmetic.remainder(left, right, rounding)), a.parts())
 
 
 mod = register(
@@ -81,6 +101,7 @@ mod = register(
         parameters=(Field("rounding", Kind.KEYWORD, ("floor", "truncate")),),
         check=lambda a, rounding: require_number("mod", a),
         evaluate=_evaluate_mod,
+        scratch=_scratch,
         doc="What a division by the next operand leaves: the quotient is rounded down (floor: a result of the "
         "divisor's sign) or cut towards zero (truncate: of the dividend's); n mod 0 is 0 for integers.",
     )
@@ -106,7 +127,7 @@ compare = register(
         category=Category.FOLD,
         parameters=(Field("relation", Kind.KEYWORD, tuple(RELATIONS)),),
         check=_check_compare,
-        evaluate=lambda _, a, relation: RELATIONS[relation](*a.parts()),
+        evaluate=lambda _, a, relation: row_major(RELATIONS[relation], *a.parts(), dtype=np.bool_),
         doc="Whether the first of two operands stands in that relation to the second.",
         dtype="bool",
     )
@@ -118,7 +139,11 @@ def _check_select(a: AccessType) -> None:
 
 
 def _evaluate_select(_: object, a: Operand) -> Array:
-    condition, then, otherwise = a.parts()
+    parts = a.parts()
+    return in_blocks(_chosen, parts[0].shape, *parts)
+
+
+def _chosen(condition: Array, then: Array, otherwise: Array) -> Array:
     return np.where(condition != 0, then, otherwise)
 
 
@@ -128,6 +153,7 @@ select = register(
         category=Category.FOLD,
         check=_check_select,
         evaluate=_evaluate_select,
+        scratch=lambda a: block_size(a.parts()[0].shape, PART) * (a.parts()[0].itemsize + 1),
         doc="Of three operands: the second where the first is not zero, else the third.",
     )
 )

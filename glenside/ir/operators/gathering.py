@@ -27,6 +27,16 @@ def _within(operator: str, indices: Array, size: int) -> Array:
     return np.where(positions < 0, positions + size, positions) if positions.size and positions.min() < 0 else positions
 
 
+def _position_bytes(indices: Array) -> int:
+    """What positions take at most: those that are as given are not kept a second time."""
+    return indices.size * 8 * (1 if indices.dtype == np.intp else 2)
+
+
+def _row_major_bytes(a: Array) -> int:
+    """numpy takes elements of an array in row-major order, and makes it of one that is not."""
+    return 0 if a.flags.c_contiguous else a.nbytes
+
+
 def _check_gather(a: AccessType, indices: AccessType, axis: int) -> None:
     require_axis("access-gather", axis, a.rank)
     _require_indices("access-gather", indices)
@@ -44,6 +54,7 @@ access_gather = register(
         check=_check_gather,
         result=_result_gather,
         evaluate=lambda _, a, indices, axis: np.take(a, _within("access-gather", indices, a.shape[axis]), axis),
+        scratch=lambda a, indices, axis: _row_major_bytes(a) + _position_bytes(indices),
         doc="The elements of one axis at computed indices: all axes of the indices stand in place of that axis, "
         "on its side of the split. Indices below 0 count from the end.",
         symbolic=False,  # on which side of the split the axis stands is a condition
@@ -83,6 +94,7 @@ access_gather_nd = register(
         check=lambda a, indices, shared: _check_places("access-gather-nd", a, indices, shared),
         result=lambda a, indices, shared: a.with_dims(picked_dims(a.dims, indices.dims, shared)),
         evaluate=lambda _, a, indices, shared: a[_places("access-gather-nd", a, indices, shared)],
+        scratch=lambda a, indices, shared: _position_bytes(indices),
         doc="Elements at computed places: with a of dims (G, n.., R) and indices of dims (G, M, k), |G| = shared, "
         "each k numbers say where in the k axes n.. to look, which gives dims (G, M, R). The split is among G.",
         symbolic=False,  # k is a size
@@ -149,6 +161,8 @@ access_scatter_nd = register(
         check=_check_scatter,
         result=lambda a, indices, updates, shared, reduction: a,
         evaluate=_evaluate_scatter,
+        scratch=lambda a, indices, updates, shared, reduction: 5 * _position_bytes(indices) + 2 * updates.nbytes,
+        operations=lambda a, indices, updates, shared, reduction: updates.size if reduction != "replace" else 0,
         doc="a with updates where access-gather-nd would look: they replace what is there, or are combined with it. "
         "Several for one place are taken in row-major order.",
         movement=False,

@@ -27,6 +27,7 @@ access_tensor = register(
         result=lambda tensor: AccessType(tensor.dims, 0, tensor.dtype),
         # The interpreter reads the tensor's array and gives that in place of its declaration.
         evaluate=lambda _, array: array,
+        views=True,
         doc="A declared input or constant, as one item: ()(dims).",
     )
 )
@@ -81,9 +82,8 @@ def _check_numbers(shape: Dims, values: str, dtype: str) -> None:
 
 
 def _evaluate_numbers(arithmetic: Any, shape: Dims, values: str, dtype: str) -> Array:
-    result = np.empty(shape, arithmetic.constant(exact("0"), dtype).dtype)
-    result.flat = [arithmetic.constant(value, dtype) for value in exact_numbers(values) or ()]
-    return result
+    found = [arithmetic.constant(value, dtype) for value in exact_numbers(values) or ()]
+    return np.asarray(found, arithmetic.constant(exact("0"), dtype).dtype).reshape(shape)
 
 
 numbers = register(

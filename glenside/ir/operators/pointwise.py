@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from glenside.ir.blockwise import PART, block_size, in_blocks, row_major
+from glenside.ir.native import ERF_PART
 from glenside.ir.operand import Array, Operand
 from glenside.ir.operator import Category, Compute, Field, Kind, register, require
 from glenside.ir.operators.requirements import require_float, require_number, require_value
@@ -14,19 +16,24 @@ from glenside.ir.rational import exact
 from glenside.ir.types import AccessType
 
 
-def _ordered(name: str, doc: str, function: Callable[[Array], Array], keeps_zero: bool = True) -> Compute:
+def _ordered(name: str, doc: str, function: Callable[..., Any], keeps_zero: bool = True) -> Compute:
     """A function of the order and the sign only: it means the same for numbers and for signed residues."""
     record: Compute = register(
         Compute(
             name=name,
             category=Category.POINTWISE,
             check=lambda a: require_number(name, a),
-            evaluate=lambda _, a: function(a.array),
+            evaluate=lambda _, a: row_major(function, a.array),
             doc=doc,
             keeps_zero=keeps_zero,
         )
     )
     return record
+
+
+def _erf_scratch(a: Operand) -> int:
+    """A list of Python's floats, and those that come of it."""
+    return block_size(a.array.shape, ERF_PART) * (a.array.itemsize + 8 + 24 + 8)
 
 
 def _transcendental(name: str, doc: str, keeps_zero: bool = False) -> Compute:
@@ -37,6 +44,7 @@ def _transcendental(name: str, doc: str, keeps_zero: bool = False) -> Compute:
             category=Category.POINTWISE,
             check=lambda a: require_float(name, a),
             evaluate=lambda arithmetic, a: arithmetic.apply(name, a.array, keeps_zero),
+            scratch=_erf_scratch if name == "erf" else None,
             doc=doc,
             keeps_zero=keeps_zero,
         )
@@ -44,7 +52,7 @@ def _transcendental(name: str, doc: str, keeps_zero: bool = False) -> Compute:
     return record
 
 
-relu = _ordered("relu", "max(x, 0).", lambda x: np.maximum(x, 0))
+relu = _ordered("relu", "max(x, 0).", lambda x, out: np.maximum(x, 0, out=out))
 negative = _ordered("negative", "-x.", np.negative)
 absolute = _ordered("abs", "|x|.", np.abs)
 sign = _ordered("sign", "-1, 0 or 1.", np.sign)
@@ -75,7 +83,7 @@ logical_not = register(
         name="logical-not",
         category=Category.POINTWISE,
         check=lambda a: require(a.dtype == "bool", "logical-not", "dtype bool", a),
-        evaluate=lambda _, a: np.logical_not(a.array),
+        evaluate=lambda _, a: row_major(np.logical_not, a.array),
         doc="Whether x does not hold.",
     )
 )
@@ -91,8 +99,9 @@ def _check_clip(a: AccessType, lo: str, hi: str) -> None:
 
 def _evaluate_clip(arithmetic: Any, a: Operand, lo: str, hi: str) -> Array:
     dtype = a.access.dtype
-    above = np.maximum(a.array, arithmetic.constant(exact(lo), dtype))
-    return np.asarray(np.minimum(above, arithmetic.constant(exact(hi), dtype)))
+    result = row_major(np.maximum, a.array, arithmetic.constant(exact(lo), dtype))
+    np.minimum(result, arithmetic.constant(exact(hi), dtype), out=result)
+    return result
 
 
 clip = register(
@@ -114,7 +123,8 @@ def _check_leaky_relu(a: AccessType, alpha: str) -> None:
 
 def _evaluate_leaky_relu(arithmetic: Any, a: Operand, alpha: str) -> Array:
     slope = arithmetic.constant(exact(alpha), a.access.dtype)
-    return np.where(a.array < 0, arithmetic.multiply(a.array, slope), a.array)
+    x = a.array
+    return in_blocks(lambda part: np.where(part < 0, arithmetic.multiply(part, slope), part), x.shape, x)
 
 
 leaky_relu = register(
@@ -124,6 +134,7 @@ leaky_relu = register(
         parameters=(Field("alpha", Kind.NUMBER),),
         check=_check_leaky_relu,
         evaluate=_evaluate_leaky_relu,
+        scratch=lambda a, alpha: block_size(a.array.shape, PART) * (2 * a.array.itemsize + 1),
         doc="x, or alpha * x where x < 0.",
         keeps_zero=True,
     )

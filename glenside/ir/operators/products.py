@@ -28,6 +28,7 @@ access_product = register(
             a.split + b.split - n
         ),
         evaluate=_evaluate_product,
+        views=True,
         doc="Pairs of items with n leading shared axes: (G, A)(I) x (G, B)(I) -> (G, A, B)(2, I). "
         "n = 0 is written access-cartesian-product, n = the whole shape access-pair.",
         typed=True,

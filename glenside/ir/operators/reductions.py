@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import reduce
 from typing import Any
 
 import numpy as np
 
+from glenside.ir.blockwise import block_size, in_blocks, items_of
+from glenside.ir.native import contraction_scratch, reduced
 from glenside.ir.operand import Array, Operand, Product
 from glenside.ir.operator import Category, Compute, register
 from glenside.ir.operators.requirements import require_elements, require_float, require_number
@@ -23,11 +26,22 @@ def _evaluate_dot_product(arithmetic: Any, a: Operand) -> Array:
         return contracted
     dtype = a.access.dtype
     wide = widen(dtype)
-    parts = a.parts() if wide == dtype else [arithmetic.cast(part, wide) for part in a.parts()]
-    axes = a.item_axes[:-1]
-    ones = np.broadcast_to(arithmetic.constant(1, wide), a.access.dims.remove(a.split))
-    result: Array = arithmetic.sum(reduce(arithmetic.multiply, parts) if parts else ones, axes)
-    return result
+    axes = tuple(range(1 - len(a.item_axes), 0))
+
+    def part(items: Array) -> Array:
+        parts = np.moveaxis(items, items.ndim - len(a.item_axes), 0)
+        if not len(parts):
+            return np.asarray(arithmetic.sum(np.broadcast_to(arithmetic.constant(1, wide), parts.shape[1:]), axes))
+        return np.asarray(arithmetic.sum(reduce(arithmetic.multiply, (arithmetic.cast(x, wide) for x in parts)), axes))
+
+    return in_blocks(part, a.access.shape, a.array, part=items_of(a.access.item.product()))
+
+
+def _dot_scratch(a: Operand) -> int:
+    if isinstance(a.value, Product):
+        return contraction_scratch(a.value.a, a.value.b, a.value.shared, a.value.item)
+    size = block_size(a.access.shape, items_of(a.access.item.product())) * a.access.item.drop(1).product()
+    return 3 * size * np.dtype(widen(a.access.dtype)).itemsize
 
 
 dot_product = register(
@@ -35,6 +49,7 @@ dot_product = register(
         name="dot-product",
         category=Category.CONTRACTION,
         evaluate=_evaluate_dot_product,
+        scratch=_dot_scratch,
         doc="The product along the first (tuple) axis of the item, summed over the rest.",
         dtype="widen",
     )
@@ -82,7 +97,7 @@ reduce_max = register(
         name="reduce-max",
         category=Category.REDUCTION,
         check=lambda a: require_elements("reduce-max", a),
-        evaluate=lambda _, a: a.array.max(a.item_axes),
+        evaluate=lambda _, a: reduced(np.maximum, a.array, a.item_axes, a.array.dtype),
         doc="The largest element of the item.",
     )
 )
@@ -92,15 +107,28 @@ reduce_min = register(
         name="reduce-min",
         category=Category.REDUCTION,
         check=lambda a: require_elements("reduce-min", a),
-        evaluate=lambda _, a: a.array.min(a.item_axes),
+        evaluate=lambda _, a: reduced(np.minimum, a.array, a.item_axes, a.array.dtype),
         doc="The smallest element of the item.",
     )
 )
 
 
-def _items(a: Operand) -> Array:
-    """Each item as one axis, so that positions in it count in row-major order."""
-    return a.array.reshape((*a.access.shape, a.access.item.product()))
+def _position(function: Callable[..., Array], a: Operand) -> Array:
+    """Where in each item it is: the item is one axis, so that positions in it count in row-major order."""
+    length, axes = a.access.item.product(), len(a.item_axes)
+
+    def part(items: Array) -> Array:
+        rows = items.reshape((*items.shape[: items.ndim - axes], length))
+        return np.asarray(function(rows, -1)).astype(np.int64, copy=False)
+
+    return in_blocks(part, a.access.shape, a.array, part=items_of(length))
+
+
+def _position_scratch(a: Operand) -> int:
+    """A block of positions, and one of items in row-major order where they are not."""
+    length = a.access.item.product()
+    items = block_size(a.access.shape, items_of(length))
+    return items * (8 + (0 if a.array.flags.c_contiguous else length * a.array.itemsize))
 
 
 argmax = register(
@@ -108,7 +136,8 @@ argmax = register(
         name="argmax",
         category=Category.REDUCTION,
         check=lambda a: require_elements("argmax", a),
-        evaluate=lambda _, a: np.argmax(_items(a), -1).astype(np.int64),
+        evaluate=lambda _, a: _position(np.argmax, a),
+        scratch=_position_scratch,
         doc="The position of the first largest element in the item, counted in row-major order from 0.",
         dtype="int64",
     )
@@ -119,7 +148,8 @@ argmin = register(
         name="argmin",
         category=Category.REDUCTION,
         check=lambda a: require_elements("argmin", a),
-        evaluate=lambda _, a: np.argmin(_items(a), -1).astype(np.int64),
+        evaluate=lambda _, a: _position(np.argmin, a),
+        scratch=_position_scratch,
         doc="The position of the first smallest element in the item, counted in row-major order from 0.",
         dtype="int64",
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from glenside.ir.operand import Array
 from glenside.ir.operator import Kind, Operator, fields, register, require
 from glenside.ir.types import AccessType
 
@@ -21,6 +22,7 @@ access_slice = register(
         check=_check_slice,
         result=lambda a, axis, lo, hi: a.with_dims(a.dims.set(axis, hi - lo)),
         evaluate=lambda _, a, axis, lo, hi: a[(slice(None),) * axis + (slice(lo, hi),)],
+        views=True,
         doc="Elements lo to hi - 1 of one axis: that dim becomes hi - lo.",
     )
 )
@@ -32,13 +34,18 @@ def _check_concatenate(a: AccessType, b: AccessType, axis: int) -> None:
     require(agree, "access-concatenate", f"operands that differ on axis {axis} at most", f"{a} and {b}")
 
 
+def _evaluate_concatenate(_: object, a: Array, b: Array, axis: int) -> Array:
+    out = np.empty((*a.shape[:axis], a.shape[axis] + b.shape[axis], *a.shape[axis + 1 :]), a.dtype)
+    return np.concatenate([a, b], axis, out=out)
+
+
 access_concatenate = register(
     Operator(
         name="access-concatenate",
         fields=fields(a=Kind.TERM, b=Kind.TERM, axis=Kind.INT),
         check=_check_concatenate,
         result=lambda a, b, axis: a.with_dims(a.dims.set(axis, a.dims.get(axis) + b.dims.get(axis))),
-        evaluate=lambda _, a, b, axis: np.concatenate([a, b], axis),
+        evaluate=_evaluate_concatenate,
         doc="b after a along one axis; all other dims, the split and the dtype agree.",
     )
 )

@@ -20,6 +20,7 @@ construct_tuple = register(
         check=lambda *items: None,
         result=lambda *items: TupleType(items),
         evaluate=lambda _, *items: items,
+        views=True,
         doc="Several access patterns as one value.",
         symbolic=False,  # a tuple has no dims
     )
@@ -32,6 +33,7 @@ tuple_get_item = register(
         check=_check_get,
         result=lambda a, index: a.items[index],
         evaluate=lambda _, a, index: a[index],
+        views=True,
         doc="One element of a tuple, counted from 0.",
         symbolic=False,  # a tuple has no dims
     )

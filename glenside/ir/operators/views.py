@@ -21,6 +21,7 @@ access = register(
         check=_check_access,
         result=lambda a, split: a.with_split(split),
         evaluate=lambda _, a, split: a,
+        views=True,
         doc="The same dims with the first `split` axes as the shape.",
     )
 )
@@ -37,6 +38,7 @@ access_transpose = register(
         check=_check_transpose,
         result=lambda a, order: a.with_dims(a.dims.permute(order)),
         evaluate=lambda _, a, order: a.transpose(order),
+        views=True,
         doc="Axis i of the result is axis order[i] of a, counted over all axes; the split is kept, axes may cross it.",
     )
 )
@@ -56,6 +58,7 @@ access_reshape = register(
         check=_check_reshape,
         result=lambda a, target: target[0].access(target[1], a.dtype),
         evaluate=lambda _, a, target: a.reshape(target[0] + target[1]),
+        views=True,
         doc="The elements in row-major order under other dims; the sizes of shape and item are each kept.",
     )
 )
@@ -77,6 +80,7 @@ access_rearrange = register(
         check=_check_rearrange,
         result=lambda a, parts, order, target: target[0].access(target[1], a.dtype),
         evaluate=lambda _, a, parts, order, target: a.reshape(parts).transpose(order).reshape(target[0] + target[1]),
+        views=True,
         doc="The elements of a, cut into parts in row-major order, with the parts in another order, under other dims: "
         "any chain of reshapes and transposes as one step, whatever its splits.",
     )
@@ -98,6 +102,7 @@ access_flatten = register(
         check=lambda a: None,
         result=lambda a: _flat(a.shape).access(_flat(a.item), a.dtype),
         evaluate=_evaluate_flatten,
+        views=True,
         doc="Shape and item each become one axis; an empty side stays empty.",
         symbolic=False,  # whether a side is empty is a condition
         typed=True,
@@ -112,6 +117,7 @@ access_shift_right = register(
         check=lambda a: require(a.split > 0, "access-shift-right", "a shape of at least one axis", a),
         result=lambda a: a.with_split(a.split - 1),
         evaluate=lambda _, a: a,
+        views=True,
         doc="The last axis of the shape becomes the first axis of the item.",
     )
 )
@@ -128,6 +134,7 @@ access_flip = register(
         check=_check_flip,
         result=lambda a, axis: a,
         evaluate=lambda _, a, axis: np.flip(a, axis),
+        views=True,
         doc="One axis in reverse order.",
     )
 )
@@ -144,6 +151,7 @@ access_insert_axis = register(
         check=_check_insert_axis,
         result=lambda a, axis: AccessType(a.dims.insert(axis, 1), a.split + (axis <= a.split), a.dtype),
         evaluate=lambda _, a, axis: np.expand_dims(a, axis),
+        views=True,
         doc="A new axis of size 1 at that position; up to the split, the split included, it belongs to the shape.",
         symbolic=False,  # on which side of the split the axis lands is a condition
     )
@@ -162,6 +170,7 @@ access_squeeze = register(
         check=_check_squeeze,
         result=lambda a, axis: AccessType(a.dims.remove(axis), a.split - (axis < a.split), a.dtype),
         evaluate=lambda _, a, axis: np.squeeze(a, axis),
+        views=True,
         doc="Removes an axis of size 1.",
         symbolic=False,  # on which side of the split the axis stood is a condition
     )
@@ -184,6 +193,7 @@ access_broadcast = register(
         check=_check_broadcast,
         result=lambda a, target: a.with_dims(target[0].append(target[1])),
         evaluate=lambda _, a, target: np.broadcast_to(a, target[0] + target[1]),
+        views=True,
         doc="Axes of size 1 are repeated to the size given; all others stay. Rank and split are kept.",
     )
 )

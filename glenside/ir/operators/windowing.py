@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
+from glenside.ir.blockwise import PART, block_size
+from glenside.ir.contraction import blocks
 from glenside.ir.operand import Array
 from glenside.ir.operator import Kind, Operator, fields, register, require
 from glenside.ir.operators.requirements import require_number, require_sizes, spelled
@@ -41,6 +43,7 @@ access_windows = register(
         check=_check_windows,
         result=lambda a, window, strides: a.shape.append(a.item.windows(window, strides)).access(window, a.dtype),
         evaluate=_evaluate_windows,
+        views=True,
         doc="Every window of the item at those strides: the shape gains floor((I - window) / stride) + 1, "
         "the item is one window. There is no padding.",
     )
@@ -60,14 +63,15 @@ def _check_overlap_add(a: AccessType, out: Dims, strides: Dims) -> None:
 
 
 def _evaluate_overlap_add(arithmetic: Any, a: Array, out: Dims, strides: Dims) -> Array:
-    """One strided addition per position in the window: positions are few, windows are many."""
+    """One strided addition per position in the window, in blocks: positions are few, windows are many."""
     lead, axes = a.ndim - 2 * len(out), len(out)
     result = np.zeros((*a.shape[:lead], *out), a.dtype)
     counts, window = a.shape[lead : lead + axes], a.shape[lead + axes :]
     for position in np.ndindex(*window):
         steps = (slice(i, i + (c - 1) * t + 1, t) for i, c, t in zip(position, counts, strides, strict=True))
-        target = (slice(None),) * lead + tuple(steps)
-        result[target] = arithmetic.add(result[target], a[(..., *position)])
+        sums, parts = result[(slice(None),) * lead + tuple(steps)], a[(..., *position)]
+        for index in blocks(parts.shape, PART) if parts.size else ():
+            sums[index] = arithmetic.add(sums[index], parts[index])
     return result
 
 
@@ -78,6 +82,8 @@ access_overlap_add = register(
         check=_check_overlap_add,
         result=lambda a, out, strides: a.dims.take(a.split - out.length).access(out, a.dtype),
         evaluate=_evaluate_overlap_add,
+        scratch=lambda a, out, strides: block_size(a.shape[: a.ndim - len(out)], PART) * a.itemsize,
+        operations=lambda a, out, strides: a.size,
         doc="The adjoint of access-windows: windows (S, counts)(window) are added into items of size out, (S)(out).",
         movement=False,
     )

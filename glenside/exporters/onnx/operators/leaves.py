@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from glenside.exporters.onnx.emitter import Emitter
 from glenside.exporters.onnx.graph import Value
 from glenside.exporters.onnx.registry import exports
+from glenside.ir.native import Native
+from glenside.ir.rational import exact_numbers
 from glenside.ir.types import AccessType, Dims, Tensor
 
 
@@ -23,6 +27,12 @@ def _literal(emit: Emitter, _: AccessType, value: str, dtype: str) -> Value:
 @exports("full")
 def _full(emit: Emitter, _: AccessType, shape: Dims, value: str, dtype: str) -> Value:
     return emit.full(shape, value, dtype)
+
+
+@exports("numbers")
+def _numbers(emit: Emitter, result: AccessType, shape: Dims, values: str, dtype: str) -> Value:
+    known = [Native().constant(value, dtype) for value in exact_numbers(values) or ()]
+    return emit.graph.constant(np.asarray(known, result.dtype).reshape(shape))
 
 
 @exports("iota")

@@ -21,6 +21,12 @@ def _view(emit: Emitter, result: AccessType, a: Operand, *_: Any) -> Value:
     return emit.view(a.value, result.dims)
 
 
+@exports("truncate")
+def _truncate(_: Emitter, __: AccessType, a: Operand) -> Value:
+    """Floats have their own rounding."""
+    return a.value
+
+
 @exports("access-transpose")
 def _transpose(emit: Emitter, _: AccessType, a: Operand, order: Dims) -> Value:
     return emit.transpose(a.value, order)

@@ -1,0 +1,59 @@
+"""Results computed in blocks, in row-major order: an operator needs little memory beside its operands and its result.
+
+Every array that an operator computes is a new one in row-major order, whatever its operands are views of, and what it
+needs on the way is a known number of blocks: so that `glenside.memory` can tell how much a program takes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+from glenside.ir.contraction import blocks
+from glenside.ir.operand import Array
+
+PART = 1 << 14
+"""Elements of one block: a few microseconds of numpy, as long as calling it takes."""
+
+
+def block_size(dims: Sequence[int], count: int) -> int:
+    """How many elements the largest of the `blocks` of those dims has."""
+    if not prod(dims):
+        return 0
+    index = next(blocks(tuple(dims), count))
+    sizes = [min(i.stop, n) - i.start if isinstance(i, slice) else 1 for i, n in zip(index, dims, strict=False)]
+    return prod(sizes) * prod(dims[len(index) :])
+
+
+def row_major(function: Callable[..., Any], *arrays: Array, dtype: DTypeLike | None = None) -> Array:
+    """An elementwise numpy function of arrays of one dtype, straight into a new array, of that dtype unless given."""
+    out = np.empty(np.broadcast_shapes(*(x.shape for x in arrays)), arrays[0].dtype if dtype is None else dtype)
+    function(*arrays, out=out)
+    return out
+
+
+def in_blocks(
+    function: Callable[..., Array], dims: Sequence[int], *arrays: Array, item: Sequence[int] = (), part: int = PART
+) -> Array:
+    """A new array of dims (dims, item): `function` gives a block of it for the same block of each of the arrays.
+
+    A block has all of the item's axes, and of the axes before only some: those of a block are cut from `dims`.
+    """
+    out: Array | None = None
+    for index in blocks(tuple(dims), part) if prod(dims) else ((),):
+        block = function(*(x[index] for x in arrays))
+        if out is None:
+            out = np.empty((*dims, *item), block.dtype)
+        out[index] = block
+        del block
+    assert out is not None, "there is always a block"
+    return out
+
+
+def items_of(length: int) -> int:
+    """How many items of that length are one block."""
+    return max(1, PART // max(length, 1))

@@ -1,0 +1,158 @@
+"""A product of a plain processor: rows are gathered a tile at a time, and BLAS multiplies each tile."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from glenside.ir.blockwise import block_size
+from glenside.ir.contraction import blocks, contracted_dims
+from glenside.ir.native import contraction_scratch
+from glenside.ir.operand import Array, Operand
+from glenside.ir.operator import Kind, Operator, fields, register, require
+from glenside.ir.operators.requirements import require_number
+from glenside.ir.types import AccessType
+
+_NAME = "tiled-product"
+
+
+def _check(a: AccessType, b: AccessType, n: int, tile: int) -> None:
+    most = min(a.split, b.split)
+    require(0 <= n <= most, _NAME, f"0 <= n <= {most} shared axes", n)
+    require(a.dims.take(n) == b.dims.take(n), _NAME, f"the first {n} axes to agree", f"{a} and {b}")
+    require(a.item == b.item, _NAME, "items to agree", f"{a} and {b}")
+    require(a.dtype == b.dtype, _NAME, "dtypes to agree", f"{a} and {b}")
+    require_number(_NAME, a)
+    require(tile >= 1, _NAME, "a tile of at least one row", tile)
+
+
+def _by_blas(a: Array) -> bool:
+    return a.dtype.char in "fd"
+
+
+def _evaluate(arithmetic: Any, a: Operand, b: Operand, n: int, tile: int) -> Array:
+    left, right, item = a.array, b.array, len(a.item_axes)
+    if not (arithmetic.has_blas and _by_blas(left)):
+        contracted: Array = arithmetic.contract(left, right, n, item)
+        return contracted
+    out = np.empty(contracted_dims(left, right, n, item), left.dtype)
+    if out.size:
+        _fill(out, left, right, n, item, tile)
+    return out
+
+
+def _fill(out: Array, a: Array, b: Array, n: int, item: int, tile: int) -> None:
+    rows, k, count = (
+        a.shape[n : a.ndim - item],
+        _product(a.shape[a.ndim - item :]),
+        _product(b.shape[n : b.ndim - item]),
+    )
+    gathers = matrix_of(a[(0,) * n], _product(rows), k) is None
+    columns = np.empty((block_size(rows, tile) if gathers else 0, k), a.dtype)
+    for group in np.ndindex(*a.shape[:n]):
+        weights = matrix_of(b[group], count, k)
+        if weights is None:
+            weights = np.array(b[group], order="C").reshape(count, k)
+        results = out[(*group, ...)].reshape(-1, count)
+        matrix = None if gathers else matrix_of(a[group], len(results), k)
+        if matrix is None:
+            _multiply_tiles(results, a[group], weights, columns, rows, tile)
+        else:
+            np.matmul(matrix, weights.T, out=results)
+
+
+def _multiply_tiles(results: Array, a: Array, weights: Array, columns: Array, rows: Sequence[int], tile: int) -> None:
+    done = 0
+    for index in blocks(tuple(rows), tile):
+        part = a[(*index, ...)]
+        m = part.size // columns.shape[1]
+        gathered = columns[:m]
+        gathered.reshape(part.shape)[...] = part
+        np.matmul(gathered, weights.T, out=results[done : done + m])
+        done += m
+
+
+def matrix_of(a: Array, rows: int, columns: int) -> Array | None:
+    """The elements as a matrix that BLAS takes as it is, a view; None where they must be gathered first."""
+    matrix = _viewed(a, (rows, columns))
+    if matrix is None or min(rows, columns) <= 1:
+        return matrix if matrix is None or matrix.flags.c_contiguous else None
+    last, size = matrix.itemsize, matrix.strides
+    by_rows = size[1] == last and size[0] >= columns * last
+    by_columns = size[0] == last and size[1] >= rows * last
+    return matrix if by_rows or by_columns else None
+
+
+def _viewed(a: Array, dims: tuple[int, int]) -> Array | None:
+    view = a.view(np.ndarray)
+    try:
+        return np.reshape(view, dims, copy=False)
+    except ValueError:
+        return None
+
+
+def _product(sizes: Sequence[int]) -> int:
+    return int(np.prod(sizes, dtype=np.int64))
+
+
+def _sizes(a: Operand, b: Operand, n: int) -> tuple[int, int, int]:
+    """The matrices of each element of the shared axes: m rows of a, items of k elements, rows of b."""
+    k = a.access.item.product()
+    return a.access.shape.drop(n).product(), k, b.access.shape.drop(n).product()
+
+
+def gathered(a: Operand, n: int, tile: int) -> int:
+    """How many rows are copied next to each other at a time; 0 where they lie as BLAS takes them."""
+    rows = a.access.shape.drop(n)
+    if matrix_of(a.array[(0,) * n], rows.product(), a.access.item.product()) is not None:
+        return 0
+    return block_size(rows, tile)
+
+
+def _scratch(a: Operand, b: Operand, n: int, tile: int) -> int:
+    left, right = a.array, b.array
+    if not _by_blas(left):
+        return contraction_scratch(left, right, n, len(a.item_axes))
+    if not (left.size and right.size):
+        return 0
+    _, k, count = _sizes(a, b, n)
+    columns = gathered(a, n, tile) * k
+    weights = 0 if matrix_of(right[(0,) * n], count, k) is not None else count * k
+    return (columns + weights) * left.itemsize
+
+
+def _moved(a: Operand, b: Operand, n: int, tile: int) -> int:
+    """Rows that are gathered are read, written and read again; each tile reads b anew."""
+    left, right = a.array, b.array
+    if not (left.size and right.size):
+        return 0
+    m, _, count = _sizes(a, b, n)
+    rows = gathered(a, n, tile)
+    tiles, reads = (-(-m // rows), 3) if rows else (1, 1)
+    results = _product(left.shape[:n]) * m * count
+    return (left.size * reads + right.size * tiles + results) * left.itemsize
+
+
+def _result(a: AccessType, b: AccessType, n: int, tile: int) -> AccessType:
+    return a.with_dims(a.shape.append(b.shape.drop(n))).with_split(a.split + b.split - n).widened()
+
+
+tiled_product = register(
+    Operator(
+        name=_NAME,
+        fields=fields(a=Kind.TERM, b=Kind.TERM, n=Kind.INT, tile=Kind.INT),
+        check=_check,
+        result=_result,
+        evaluate=_evaluate,
+        doc="The dot-product of the product of a and b with n shared axes, (G, A)(I) x (G, B)(I) -> (G, A, B)(), as a "
+        "plain processor computes it: at most `tile` rows of a at a time are copied next to each other and multiplied "
+        "as a matrix, none where they lie so already. What it takes beside its result is one tile.",
+        movement=False,
+        typed=True,
+        scratch=_scratch,
+        moved=_moved,
+        operations=lambda a, b, n, tile: a.size * b.shape.drop(n).product(),
+    )
+)
