@@ -60,6 +60,10 @@ TOGETHER = [
 ]
 TOGETHER += [MPC().families, ("constant-analyses", "late-truncations")]
 TOGETHER += [("analyses", "form-analyses", "winograd", "linear-maps")]  # of no built-in target
+TOGETHER += [
+    ("analyses", "form-analyses", "transposed-analyses", "transposed", "transposed-tiles", "cpu-products"),
+    ("analyses", "form-analyses", "transposed-analyses", "transposed", "adjoints"),
+]
 
 
 def _together() -> Iterator[object]:
