@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import tracemalloc
 from dataclasses import dataclass
 from itertools import product
 
@@ -23,6 +24,7 @@ from glenside.ir.operand import Array
 from glenside.ir.program import Program
 from glenside.ir.term import Term, build
 from glenside.ir.types import Dims, Tensor
+from glenside.memory import peak_bytes
 from rewrites import RULES, of_families
 
 FAMILIES = ("transposed-analyses", "transposed", "transposed-tiles")
@@ -213,3 +215,22 @@ def test_windows_that_a_program_adds_up_have_all_forms(dilations: tuple[int, int
     both = {words for step in ("phases", "overlap-add") for words in [f"zeros {step}:1:3 {step}:2:2"]}
     assert {"", "zeros", *both} <= {words for _, words in snapshot.facts["form"]}
     assert multiplications(snapshot, "zeros phases:1:3 phases:2:2") == whole.pairs()
+
+
+@pytest.mark.parametrize("tile", [500, 4000, 100_000])
+def test_tiles_bound_what_is_held(tile: int) -> None:
+    """The result and the products of one tile: what is told is what numpy allocates."""
+    x = build("access", build("access-tensor", Tensor("x", Dims((2, 96, 8000)))), 0)
+    rows = build("access", transpose(x, (0, 2, 1)), 2)
+    w = build("access", build("access-tensor", Tensor("w", Dims((48, 4, 96)), constant=True)), 2)
+    term = build("overlap-add-product", rows, w, 0, (16_002,), (2,), (1,), (0,), tile)
+    values = {"x": np.ones((2, 96, 8000), "float32"), "w": np.ones((48, 4, 96), "float32")}
+    evaluate([term], values)
+    tracemalloc.start()
+    evaluate([term], values)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    predicted = peak_bytes(term).bytes
+    assert 0.99 * predicted < peak < 1.02 * predicted
+    # Rows of two batches never lie as one matrix, so they are gathered.
+    assert predicted == 4 * (term.access.size + 2 * min(tile, 8000) * (48 * 4 + 96))
