@@ -62,7 +62,7 @@ def windows_are_added_up_in_tiles() -> tuple[Clause, ...]:
             f"(in-tiles root inner axes tile positions) {whole} (= dr (dims root)) (= rank (vec-length dr))"
             f" (= whole-a (vec-length da)) (= order (positions-last-operand {key}))"
             f" (= back (positions-last-back {key}))",
-            "(let turned (access-transpose a order))"
-            " (union root (access-transpose (overlap-add-product turned b m sizes steps spread firsts tile) back))",
+            "(let made (overlap-add-product (access-transpose a order) b m sizes steps spread firsts tile))"
+            " (union root (access-transpose made back)) (made-in-tiles inner made)",
         ),
     )

@@ -35,14 +35,19 @@ _OWN = """
 (function thinned (Access i64 i64 i64 i64) Access :merge old)
 (relation rows-apart (Access Access Access i64 i64 i64 i64 i64 i64 i64))
 (relation spread-rows (Access Access i64 i64 i64))
-(relation dilated-product (Access Access i64 i64))
+(relation step-of (Access Access String i64 i64))
+(function gap-axes (Access) i64 :merge (| old new))
+(relation stepping (Access Access String i64 String))
 (relation scattered (Access Access i64 i64 i64 i64 i64 i64))
 (relation scattering (Access Access Ints Ints Ints Ints Ints Ints))
 (relation spreading (Access Access Access i64))
+(relation made-in-tiles (Access Access))
 (relation cropping (Access Access Ints Ints Ints))
 """
 RELATIONS = "\n".join(dict.fromkeys(f"{ZEROS}\n{FORM}{_OWN}".splitlines()))
 BETWEEN = "(between root a b m i j gap begin n d h k total)"
+
+ROWS_APART = "(rows-apart root a b m i gap begin n h total)"
 
 
 @table(words=str)
@@ -148,10 +153,13 @@ def every_place(size: int) -> tuple[Example, ...]:
     return (Example(made.text, {**made.shapes, "x": f"7 c {size}"}),)
 
 
+_ROWS = Example(
+    _DOT.format(f"(access (access-transpose {_PLANE} (list 0 2 3 1)) 3)", 1, 0), {"x": "n c 3 4", "w": "o c"}
+)
 EXAMPLES = (_line(2, 4, 3, 3), _line(3, 2, 0, 2), _DILATED, _NO_PHASE, _IN_PLANE, _GROUPED)
 
 
-@rule(ANALYSES, *EXAMPLES, relations=RELATIONS)
+@rule(ANALYSES, *EXAMPLES, _ROWS, relations=RELATIONS)
 def products_over_gaps_are_known() -> tuple[Clause, ...]:
     """Which products of a form step by 1 over windows of an input with gaps, and what their other forms need.
 
@@ -167,7 +175,15 @@ def products_over_gaps_are_known() -> tuple[Clause, ...]:
             " (= da (dims a)) (= h (vec-get da i)) (= k (vec-get da j))",
             BETWEEN,
         ),
+        Clause(
+            '(unfolding root open total) (= root (compute "dot-product" (access-product a b m)))'
+            " (gaps a i gap begin n) (>= i open) (>= i m) (= sa (split a)) (< i sa) (= da (dims a))"
+            " (= h (vec-get da i))",
+            f"{ROWS_APART} (want-bare a i gap begin n)",
+        ),
+        *(Clause(f"(unfolding root 0 1) {apart}", "(set (gap-axes root) (<< 1 i))") for apart in (BETWEEN, ROWS_APART)),
         Clause(f"{BETWEEN} {scattered}", "(want-over a i j gap begin n first count 1 1)"),
+        Clause("(made-in-tiles inner made) (form inner words)", "(form made words)"),
         Clause(f"{BETWEEN} (<= (* total gap) {MOST_PHASES})", "(phase-range root i gap begin 0 gap)"),
         Clause(
             "(phase-range root i gap begin from to) (> (- to from) 1) (= half (/ (+ from to) 2))",
@@ -234,10 +250,7 @@ def phases_are_interleaved() -> tuple[Clause, ...]:
             f"(let inner {dot('w', 'weights', 'm')}) (phase-product root i gap begin p inner)"
             " (unfolding inner (+ i 1) (* total gap))",
         ),
-        Clause(
-            f'{product} (form root words) (= more (stepped-words words "phases" i gap))',
-            "(form inner more)",
-        ),
+        Clause(product, '(step-of root inner "phases" i gap)'),
         Clause(f"{product} {_PHASE} {_DIMS}", "(want-section inner i 0 most)"),
         Clause(
             f"{product} {_PHASE} {_DIMS} (= part (section inner i 0 most)) {behind}",
@@ -277,11 +290,7 @@ def windows_of_results_are_made() -> tuple[Clause, ...]:
             f" (let inner {dot(reshaped('w', '(vec-remove dw j)', 'sa'), 'weights', 'm')})"
             " (scattered root inner i gap d out start h) (unfolding inner (+ i 1) total)",
         ),
-        Clause(
-            "(scattered root inner i gap d out start h) (form root words)"
-            ' (= more (stepped-words words "overlap-add" i gap))',
-            "(form inner more)",
-        ),
+        Clause("(scattered root inner i gap d out start h)", '(step-of root inner "overlap-add" i gap)'),
         Clause(
             "(scattered root inner i gap d out start h)",
             f"(scattering root inner {vec('i')} {vec('gap')} {vec('d')} {vec('out')} {vec('start')} {vec('h')})",
@@ -294,37 +303,22 @@ def windows_of_results_are_made() -> tuple[Clause, ...]:
     )
 
 
-_ROWS = Example(
-    _DOT.format(f"(access (access-transpose {_PLANE} (list 0 2 3 1)) 3)", 1, 0), {"x": "n c 3 4", "w": "o c"}
-)
-
-
 @rule(FAMILY, _ROWS, relations=RELATIONS)
 def rows_are_spread_afterwards() -> tuple[Clause, ...]:
     """dot(dilate(z) x b) = dilate(dot(z x b)), where the rows of a are what is apart.
 
     What windows of one element come to. Sound because a row of zeros has products of zero.
     """
-    apart = "(rows-apart root a b m i gap begin n h total)"
+    apart = ROWS_APART
     found = "".join(f" (= {v} (scatter-{v} gap begin n 1 h 1))" for v in ("first", "count"))
     return (
-        Clause(
-            '(unfolding root open total) (= root (compute "dot-product" (access-product a b m)))'
-            " (gaps a i gap begin n) (>= i open) (>= i m) (= sa (split a)) (< i sa) (= da (dims a))"
-            " (= h (vec-get da i))",
-            f"{apart} (want-bare a i gap begin n)",
-        ),
         Clause(f"{apart}{found} (= z (bare a i gap begin n))", "(want-section z i first count)"),
         Clause(
             f"{apart}{found} (= z (bare a i gap begin n)) (= part (section z i first count))"
             " (= start (scatter-start gap begin n 1 h 1))",
             f"(let inner {dot('part', 'b', 'm')}) (let spread (access-dilate inner i (- gap 1)))"
             " (spread-rows root spread i start h) (want-section spread i start h) (unfolding inner (+ i 1) total)"
-            " (dilated-product root inner i gap)",
-        ),
-        Clause(
-            '(dilated-product root inner i gap) (form root words) (= more (stepped-words words "dilate" i gap))',
-            "(form inner more)",
+            ' (step-of root inner "dilate" i gap)',
         ),
         Clause("(spread-rows root spread i start h) (= cut (section spread i start h))", "(union root cut)"),
     )
@@ -366,4 +360,25 @@ def windows_are_added_up() -> tuple[Clause, ...]:
             "(cropping root cut (vec-remove axes 0) (vec-remove firsts 0) (vec-remove sizes 0))",
         ),
         Clause("(cropping root x axes firsts sizes) (= 0 (vec-length axes))", "(union root x)"),
+    )
+
+
+@rule(FAMILY, *EXAMPLES, _CUBE, relations=RELATIONS)
+def whole_forms_are_known() -> tuple[Clause, ...]:
+    """A form of a layer is what one kind of step makes of it on every axis with gaps.
+
+    Those of some axes only are on the way to it: they multiply by zeros still, and nobody need look at them further.
+    Only facts, but no analysis, so that it sees all axes. Sound because a demand adds no e-node.
+    """
+    step = "(step-of outer inner kind i gap)"
+    return (
+        Clause(
+            f"(unfolding outer 0 1) {step} (form outer words) (= more (stepped-words words kind i gap))",
+            "(stepping outer inner kind (<< 1 i) more)",
+        ),
+        Clause(
+            f"(stepping root outer kind axes words) {step} (= more (stepped-words words kind i gap))",
+            "(stepping root inner kind (| axes (<< 1 i)) more)",
+        ),
+        Clause("(stepping root inner kind axes words) (= axes (gap-axes root))", "(form inner words)"),
     )

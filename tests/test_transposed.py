@@ -160,7 +160,10 @@ def multiplications(snapshot: Snapshot, words: str) -> int:
     """Of all products of a form."""
     total = 0
     for eclass, said in snapshot.facts["form"]:
-        node = next(snapshot.nodes[n] for n in snapshot.classes[eclass] if snapshot.nodes[n].operator == "compute")
+        own_nodes = (snapshot.nodes[n] for n in snapshot.classes[eclass])
+        node = next((node for node in own_nodes if node.operator == "compute"), None)
+        if node is None:  # a sum in tiles, of a product that is counted
+            continue
         pairs = snapshot.types[node.children[0]]
         own = snapshot.types[eclass]
         assert pairs is not None
