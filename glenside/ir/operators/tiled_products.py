@@ -59,9 +59,7 @@ def _fill(out: Array, a: Array, b: Array, n: int, item: int, tile: int) -> None:
             _multiply_tiles(results, a[group], weights, columns, rows, tile)
 
 
-def _multiply_tiles(
-    results: Array, a: Array, weights: Array, columns: Array, rows: Sequence[int], tile: int
-) -> None:
+def _multiply_tiles(results: Array, a: Array, weights: Array, columns: Array, rows: Sequence[int], tile: int) -> None:
     done = 0
     for index in blocks(tuple(rows), tile):
         part = a[(*index, ...)]
