@@ -21,11 +21,13 @@ _EXPORTS = {
     "Program": "glenside.ir.program",
     "Result": "glenside.pipeline",
     "Snapshot": "glenside.egraph.snapshot",
+    "CPU": "glenside.targets",
     "ConvolutionUnit": "glenside.targets",
     "SystolicArray": "glenside.targets",
     "check_onnxruntime": "glenside.check.onnxruntime",
     "evaluate": "glenside.ir.interpreter",
     "fold": "glenside.folding",
+    "export_jax": "glenside.exporters.jax",
     "export_onnx": "glenside.exporters.onnx",
     "load": "glenside.formats",
     "load_onnx": "glenside.importers.onnx",
@@ -44,6 +46,7 @@ if TYPE_CHECKING:
     from glenside.check.onnxruntime import check_onnxruntime as check_onnxruntime
     from glenside.egraph.saturation import Limits as Limits
     from glenside.egraph.snapshot import Snapshot as Snapshot
+    from glenside.exporters.jax import export_jax as export_jax
     from glenside.exporters.onnx import export_onnx as export_onnx
     from glenside.folding import fold as fold
     from glenside.formats import load as load
@@ -55,6 +58,7 @@ if TYPE_CHECKING:
     from glenside.ir.text import parse as parse
     from glenside.optimizing import optimize as optimize
     from glenside.pipeline import Result as Result
+    from glenside.targets import CPU as CPU
     from glenside.targets import MPC as MPC
     from glenside.targets import ConvolutionUnit as ConvolutionUnit
     from glenside.targets import SystolicArray as SystolicArray

@@ -27,8 +27,8 @@ from glenside.ir.operator import Category
 from glenside.ir.operators import parse_compute
 from glenside.ir.operators.opaque import name_of
 from glenside.ir.program import Program, made_of_constants
-from glenside.ir.term import Term
-from glenside.ir.types import AccessType, Tensor, Type
+from glenside.ir.term import Term, weave
+from glenside.ir.types import AccessType, Tensor
 from glenside.layers import cone_terms
 
 
@@ -39,18 +39,26 @@ class Peak(NamedTuple):
     at: Term | None
 
 
+class Taken(NamedTuple):
+    """What a program takes: operations (a multiplication that is added is one), bytes read and written, the peak."""
+
+    operations: int
+    moved: int
+    peak: Peak
+
+
+def taken(*roots: Term) -> Taken:
+    """What `evaluate(roots, ..)` takes, as `peak_bytes` counts. Raises BadInput for a black box."""
+    return Simulation(roots).finish()
+
+
 def peak_bytes(*roots: Term) -> Peak:
     """What `evaluate(roots, ..)` allocates at most at a time, in bytes: temporaries and results.
 
-    Terms over constants alone are taken as given, in row-major order: `glenside.fold` computes them. Raises BadInput for
-    a black box.
+    Terms over constants alone are taken as given, in row-major order: `glenside.fold` computes them. Raises BadInput
+    for a black box.
     """
-    run = _Simulation(roots)
-    peak = Peak(0, None)
-    for term in run.steps():
-        if run.memory.most > peak.bytes:
-            peak = Peak(run.memory.most, term)
-    return peak
+    return taken(*roots).peak
 
 
 def live_through(program: Program) -> dict[str, int]:
@@ -64,7 +72,7 @@ def live_through(program: Program) -> dict[str, int]:
         for term in cone:
             users.setdefault(term, []).append(name)
     held = dict.fromkeys(program.layers, 0)
-    run = _Simulation((program.term,))
+    run = Simulation((program.term,))
     for term in run.steps():
         owned = run.memory.owned
         for name in users.get(term, ()):
@@ -81,9 +89,11 @@ class StandIn(np.ndarray[Any, Any]):
     """Bytes, of an array that holds a buffer of its own."""
 
     def __array_finalize__(self, obj: Any) -> None:
-        self.memory, self.counted = getattr(obj, "memory", None), 0  # type: ignore[assignment]
+        self.counted = 0
+        if isinstance(obj, StandIn):
+            self.memory = obj.memory
 
-    def reshape(self, *shape: Any, **_: Any) -> Any:  # type: ignore[override]
+    def reshape(self, *shape: Any, **_: Any) -> Any:
         dims = shape[0] if len(shape) == 1 and not isinstance(shape[0], int) else shape
         try:
             return super().reshape(dims, copy=False)
@@ -95,8 +105,8 @@ class _Pairs(Product):
     """A product whose pairs are allocated when something needs them."""
 
     @cached_property
-    def array(self) -> Array:  # type: ignore[override]
-        a, b = self.parts()
+    def array(self) -> Array:
+        a, _ = self.parts()
         first = a.ndim - self.item
         return _memory_of(self.a).result((*a.shape[:first], 2, *a.shape[first:]), a.dtype)
 
@@ -104,7 +114,7 @@ class _Pairs(Product):
 def buffer_of(array: Array) -> Array:
     """The array that holds the buffer of a view."""
     while array.base is not None and not isinstance(array.base, mmap.mmap):
-        array = array.base  # type: ignore[assignment]
+        array = array.base
     return array
 
 
@@ -171,16 +181,13 @@ class Memory:
 
     def apply(self, term: Term, arguments: Sequence[Any]) -> Value:
         """The stand-in for a term's value, from its arguments as `evaluate` takes them. Raises BadInput."""
-        return self.applied(term, term.type, arguments)
-
-    def applied(self, term: Term, type: Type, arguments: Sequence[Any]) -> Value:
         operator = term.operator
         if operator.opaque:
             raise BadInput(f"memory requires operators that can be run, got the black box {name_of(str(arguments[0]))}")
         views = operator.views(*arguments) if callable(operator.views) else operator.views
         if views:
             return self._kept(operator.evaluate(_NATIVE, *arguments))
-        assert isinstance(type, AccessType), "tuples are views"
+        type = term.access
         return self.result(type.dims, type.dtype, _scratch(term, arguments))
 
     def _kept(self, value: Value) -> Value:
@@ -194,6 +201,23 @@ class Memory:
 
 
 _NATIVE = Native()
+
+
+def bytes_moved(term: Term, arguments: Sequence[Any], result: Value, copied: int) -> int:
+    """Bytes that one term reads and writes: what it computes with, what it gives, and `copied` by a reshape, twice."""
+    if term.operator.moved is not None:
+        return int(term.operator.moved(*arguments))
+    if not isinstance(result, np.ndarray) or buffer_of(result) is not result:
+        return 2 * copied
+    values = [a.value if isinstance(a, Operand) else a for a in arguments]
+    read = [x for v in values for x in ((v.a, v.b) if isinstance(v, Product) else (v,)) if isinstance(x, np.ndarray)]
+    return int(result.nbytes + sum(x.nbytes for x in read))
+
+
+def operations(term: Term) -> int:
+    """Additions, multiplications and the like of one term; a multiplication that is added is one."""
+    count = term.operator.operations
+    return 0 if count is None else count(*weave(term.operator, [c.type for c in term.children], term.attributes))
 
 
 def _scratch(term: Term, arguments: Sequence[Any]) -> int:
@@ -214,7 +238,7 @@ def _form(arguments: Sequence[Any]) -> None:
             _ = argument.array
 
 
-class _Simulation(Run):
+class Simulation(Run):
     """A run in which nothing is computed."""
 
     def __init__(self, roots: Sequence[Term]) -> None:
@@ -222,6 +246,7 @@ class _Simulation(Run):
         self.roots = roots
         super().__init__(roots, {}, _NATIVE, _Prepared(roots, self.memory), keep_roots=True)
         self.leaves: dict[str, StandIn] = {}
+        self.operations = self.moved = 0
 
     def steps(self) -> Iterator[Term]:
         """Each term that is evaluated, after its step."""
@@ -230,8 +255,20 @@ class _Simulation(Run):
             self.step(term)
             yield term
 
+    def finish(self) -> Taken:
+        """What it takes, after its last step."""
+        peak = Peak(0, None)
+        for term in self.steps():
+            if self.memory.most > peak.bytes:
+                peak = Peak(self.memory.most, term)
+        return Taken(self.operations, self.moved, peak)
+
     def apply(self, term: Term, arguments: Sequence[Any]) -> Value:
-        return self.memory.apply(term, arguments)
+        before = self.memory.live
+        value = self.memory.apply(term, arguments)
+        self.operations += operations(term)
+        self.moved += bytes_moved(term, arguments, value, self.memory.live - before)
+        return value
 
     def tensor(self, tensor: Tensor) -> Array:
         if tensor.name not in self.leaves:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from glenside.ir.errors import BadInput
+from glenside.quantities import byte_count
 
 if TYPE_CHECKING:
     from glenside.egraph.saturation import Limits
@@ -20,14 +20,11 @@ def limits_of(nodes: int, seconds: float, iterations: int, memory: str) -> Limit
     """The limits of a search, from flags. Raises BadInput."""
     from glenside.egraph.saturation import Limits
 
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(KB|MB|GB)?", memory.strip(), re.IGNORECASE)
-    if match is None:
-        raise BadInput(f"--memory-limit is written as 500MB or 2GB, got {memory!r}")
+    most = byte_count(memory, "--memory-limit")
     for name, value in (("--node-limit", nodes), ("--time-limit", seconds), ("--iter-limit", iterations)):
         if not value >= 0:
             raise BadInput(f"{name} must be at least 0, got {value}")
-    unit = {"": 1, "KB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30}[(match[2] or "").upper()]
-    return Limits(nodes=nodes, seconds=seconds, iterations=iterations, memory=int(float(match[1]) * unit))
+    return Limits(nodes=nodes, seconds=seconds, iterations=iterations, memory=most)
 
 
 def pair(text: str, flag: str) -> tuple[str, str]:

@@ -33,6 +33,9 @@ _OWN = """
 (relation interleaved (Access i64 i64 Access))
 (relation want-thinned (Access i64 i64 i64 i64))
 (function thinned (Access i64 i64 i64 i64) Access :merge old)
+(relation rows-apart (Access Access Access i64 i64 i64 i64 i64 i64 i64))
+(relation spread-rows (Access Access i64 i64 i64))
+(relation dilated-product (Access Access i64 i64))
 (relation scattered (Access Access i64 i64 i64 i64 i64 i64))
 (relation scattering (Access Access Ints Ints Ints Ints Ints Ints))
 (relation spreading (Access Access Access i64))
@@ -137,6 +140,14 @@ _CUBE = Example(
     ),
     {"x": "n c 3 2 3", "w": "o c 2 2 3"},
 )
+
+
+def every_place(size: int) -> tuple[Example, ...]:
+    """A line of so many elements."""
+    made = _line(2, 3, 2, 2)
+    return (Example(made.text, {**made.shapes, "x": f"7 c {size}"}),)
+
+
 EXAMPLES = (_line(2, 4, 3, 3), _line(3, 2, 0, 2), _DILATED, _NO_PHASE, _IN_PLANE, _GROUPED)
 
 
@@ -249,23 +260,19 @@ def phases_are_interleaved() -> tuple[Clause, ...]:
     )
 
 
-@rule(FAMILY, *EXAMPLES, _CUBE, relations=RELATIONS)
-def windows_are_added_up() -> tuple[Clause, ...]:
-    """dot(windows(dilate z) x b) = slice(overlap-add(dot(z x flip b))).
+@rule(ANALYSES, *EXAMPLES, _CUBE, relations=RELATIONS)
+def windows_of_results_are_made() -> tuple[Clause, ...]:
+    """dot(z x flip b): each element of z times b backwards, a window of the result of dot(windows(dilate z) x b).
 
-    Each element of z, times b backwards, is a window of the result: of several axes at once, where they all have gaps.
-    Sound because an element of z meets element u of b at the place that is u before it, which is place k - 1 - u of a
-    window that ends at it; what lies outside of the result is cut off.
+    It makes e-nodes for what `between` knows alone, and they equal nothing that was there. Sound because a product of
+    other operands is another product.
     """
     found = "".join(f" (= {v} (scatter-{v} gap begin n d h k))" for v in ("first", "count", "out", "start"))
-    last, key = "(vec-get axes 0)", "rank rank rank axes"
-    all_axes = "(scattering root inner axes steps spread outs firsts sizes) (= dr (dims root)) (= rank (vec-length dr))"
-    spreading = f"(spreading root inner x e) {all_axes} (< e (vec-length axes))"
     return (
         Clause(
             f"{BETWEEN}{found} (= w (over a i j gap begin n first count 1 1)) (= dw (dims w)) (= db (dims b))"
-            " (= sb (split b)) (= sa (split a)) (= place (- (+ sb j) sa)) (= rest (vec-remove (vec-range (vec-length db)) place))"
-            " (= order (insert rest place sb))",
+            " (= sb (split b)) (= sa (split a)) (= place (- (+ sb j) sa)) (= all (vec-range (vec-length db)))"
+            " (= rest (vec-remove all place)) (= order (insert rest place sb))",
             "(let weights (access (access-transpose (access-flip b place) order) (+ sb 1)))"
             f" (let inner {dot(reshaped('w', '(vec-remove dw j)', 'sa'), 'weights', 'm')})"
             " (scattered root inner i gap d out start h) (unfolding inner (+ i 1) total)",
@@ -284,6 +291,57 @@ def windows_are_added_up() -> tuple[Clause, ...]:
             "(scattering root inner (vec-push axes i) (vec-push steps gap) (vec-push spread d) (vec-push outs out)"
             " (vec-push firsts start) (vec-push sizes h))",
         ),
+    )
+
+
+_ROWS = Example(
+    _DOT.format(f"(access (access-transpose {_PLANE} (list 0 2 3 1)) 3)", 1, 0), {"x": "n c 3 4", "w": "o c"}
+)
+
+
+@rule(FAMILY, _ROWS, relations=RELATIONS)
+def rows_are_spread_afterwards() -> tuple[Clause, ...]:
+    """dot(dilate(z) x b) = dilate(dot(z x b)), where the rows of a are what is apart.
+
+    What windows of one element come to. Sound because a row of zeros has products of zero.
+    """
+    apart = "(rows-apart root a b m i gap begin n h total)"
+    found = "".join(f" (= {v} (scatter-{v} gap begin n 1 h 1))" for v in ("first", "count"))
+    return (
+        Clause(
+            '(unfolding root open total) (= root (compute "dot-product" (access-product a b m)))'
+            " (gaps a i gap begin n) (>= i open) (>= i m) (= sa (split a)) (< i sa) (= da (dims a))"
+            " (= h (vec-get da i))",
+            f"{apart} (want-bare a i gap begin n)",
+        ),
+        Clause(f"{apart}{found} (= z (bare a i gap begin n))", "(want-section z i first count)"),
+        Clause(
+            f"{apart}{found} (= z (bare a i gap begin n)) (= part (section z i first count))"
+            " (= start (scatter-start gap begin n 1 h 1))",
+            f"(let inner {dot('part', 'b', 'm')}) (let spread (access-dilate inner i (- gap 1)))"
+            " (spread-rows root spread i start h) (want-section spread i start h) (unfolding inner (+ i 1) total)"
+            " (dilated-product root inner i gap)",
+        ),
+        Clause(
+            '(dilated-product root inner i gap) (form root words) (= more (stepped-words words "dilate" i gap))',
+            "(form inner more)",
+        ),
+        Clause("(spread-rows root spread i start h) (= cut (section spread i start h))", "(union root cut)"),
+    )
+
+
+@rule(FAMILY, *EXAMPLES, _CUBE, relations=RELATIONS)
+def windows_are_added_up() -> tuple[Clause, ...]:
+    """dot(windows(dilate z) x b) = slice(overlap-add(dot(z x flip b))).
+
+    Each element of z, times b backwards, is a window of the result: of several axes at once, where they all have gaps.
+    Sound because an element of z meets element u of b at the place that is u before it, which is place k - 1 - u of a
+    window that ends at it; what lies outside of the result is cut off.
+    """
+    last, key = "(vec-get axes 0)", "rank rank rank axes"
+    all_axes = "(scattering root inner axes steps spread outs firsts sizes) (= dr (dims root)) (= rank (vec-length dr))"
+    spreading = f"(spreading root inner x e) {all_axes} (< e (vec-length axes))"
+    return (
         Clause(
             f"{all_axes} (= order (positions-last-order {key}))",
             "(spreading root inner (access-transpose inner order) 0)",

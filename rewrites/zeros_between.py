@@ -155,8 +155,9 @@ def gaps_are_taken_out() -> tuple[Clause, ...]:
 
 # The forms that keep both axes of windows: of views, only what is known of their axes is asked.
 _SAME_AXES = (
-    "(view root a) (= da (dims a)) (= dr (dims root)) (= pa (prefixes da)) (= pr (prefixes dr)) (gapped a i j gap begin n)"
-    " (slides a i j t d c) (slides root i2 j2 t d c) (= (vec-get dr i2) (vec-get da i)) (= (vec-get pr i2) (vec-get pa i))"
+    "(view root a) (= da (dims a)) (= dr (dims root)) (= pa (prefixes da)) (= pr (prefixes dr))"
+    " (gapped a i j gap begin n) (slides a i j t d c) (slides root i2 j2 t d c)"
+    " (= (vec-get dr i2) (vec-get da i)) (= (vec-get pr i2) (vec-get pa i))"
     " (= (vec-get dr j2) (vec-get da j)) (= (vec-get pr j2) (vec-get pa j))"
 )
 _PICKING = FORMS[0]

@@ -94,6 +94,10 @@ class Arithmetic(ABC):
     def opaque(self, key: str, operands: Sequence[Array], dims: Sequence[int], dtype: str) -> Array:
         """What stands for a function that nobody knows: pseudo-random, from the key and the operands' values alone."""
 
+    def truncate(self, a: Array) -> Array:
+        """a with the fractional bits of a number, where numbers have so many."""
+        return a
+
     @abstractmethod
     def cast(self, a: Array, dtype: str) -> Array: ...
 

@@ -61,6 +61,8 @@ class Operator:
     scratch   bytes that evaluate needs beside operands and result: a function of its arguments, and their strides
     operations  additions, multiplications and the like of one evaluation, a multiplication that is added being one:
               a function of the arguments as types
+    moved     bytes read and written, a function of evaluate's arguments, where it is not each operand and the result
+              once
     """
 
     name: str
@@ -76,6 +78,7 @@ class Operator:
     views: bool | Callable[..., bool] = False
     scratch: Callable[..., int] | None = None
     operations: Callable[..., int] | None = None
+    moved: Callable[..., int] | None = None
 
     def __call__(self, *arguments: Any) -> Any:
         """Build the term: the arguments in field order. Raises TypeMismatch."""

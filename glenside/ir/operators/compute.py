@@ -70,6 +70,14 @@ def _evaluate_compute(arithmetic: Any, kind: str, a: Operand) -> Array:
     return result
 
 
+def _operations(kind: str, a: AccessType) -> int:
+    """One for each element that is computed, or joined to what there is."""
+    record, _ = parse_compute(kind)
+    if record.category in (Category.FOLD, Category.CONTRACTION):
+        return a.dims.remove(a.split).product() * max(a.item[0] - 1, 1)
+    return a.size
+
+
 compute = register(
     Operator(
         name="compute",
@@ -80,5 +88,6 @@ compute = register(
         doc="A computation on each item of a; what it does is its compute type.",
         movement=False,
         typed=True,
+        operations=_operations,
     )
 )

@@ -44,19 +44,23 @@ def _evaluate(arithmetic: Any, a: Operand, b: Operand, n: int, tile: int) -> Arr
 
 
 def _fill(out: Array, a: Array, b: Array, n: int, item: int, tile: int) -> None:
-    rows, dims = a.shape[n : a.ndim - item], a.shape[a.ndim - item :]
-    k, count = a[(0,) * n].size // max(1, _product(rows)), b[(0,) * n].size // max(1, _product(dims))
-    whole = matrix_of(a[(0,) * n], _product(rows), k) is not None
-    columns = None if whole else np.empty((block_size(rows, tile), k), a.dtype)
+    rows, k, count = (
+        a.shape[n : a.ndim - item],
+        _product(a.shape[a.ndim - item :]),
+        _product(b.shape[n : b.ndim - item]),
+    )
+    gathers = matrix_of(a[(0,) * n], _product(rows), k) is None
+    columns = np.empty((block_size(rows, tile) if gathers else 0, k), a.dtype)
     for group in np.ndindex(*a.shape[:n]):
         weights = matrix_of(b[group], count, k)
         if weights is None:
             weights = np.array(b[group], order="C").reshape(count, k)
         results = out[(*group, ...)].reshape(-1, count)
-        if columns is None:
-            np.matmul(matrix_of(a[group], len(results), k), weights.T, out=results)
-        else:
+        matrix = None if gathers else matrix_of(a[group], len(results), k)
+        if matrix is None:
             _multiply_tiles(results, a[group], weights, columns, rows, tile)
+        else:
+            np.matmul(matrix, weights.T, out=results)
 
 
 def _multiply_tiles(results: Array, a: Array, weights: Array, columns: Array, rows: Sequence[int], tile: int) -> None:
@@ -93,17 +97,42 @@ def _product(sizes: Sequence[int]) -> int:
     return int(np.prod(sizes, dtype=np.int64))
 
 
+def _sizes(a: Operand, b: Operand, n: int) -> tuple[int, int, int]:
+    """The matrices of each element of the shared axes: m rows of a, items of k elements, rows of b."""
+    k = a.access.item.product()
+    return a.access.shape.drop(n).product(), k, b.access.shape.drop(n).product()
+
+
+def gathered(a: Operand, n: int, tile: int) -> int:
+    """How many rows are copied next to each other at a time; 0 where they lie as BLAS takes them."""
+    rows = a.access.shape.drop(n)
+    if matrix_of(a.array[(0,) * n], rows.product(), a.access.item.product()) is not None:
+        return 0
+    return block_size(rows, tile)
+
+
 def _scratch(a: Operand, b: Operand, n: int, tile: int) -> int:
-    left, right, item = a.array, b.array, len(a.item_axes)
+    left, right = a.array, b.array
     if not _by_blas(left):
-        return contraction_scratch(left, right, n, item)
+        return contraction_scratch(left, right, n, len(a.item_axes))
     if not (left.size and right.size):
         return 0
-    rows, k = left.shape[n : left.ndim - item], a.access.item.product()
-    m, count = _product(rows), right[(0,) * n].size // k
-    columns = 0 if matrix_of(left[(0,) * n], m, k) is not None else block_size(rows, tile) * k
+    _, k, count = _sizes(a, b, n)
+    columns = gathered(a, n, tile) * k
     weights = 0 if matrix_of(right[(0,) * n], count, k) is not None else count * k
     return (columns + weights) * left.itemsize
+
+
+def _moved(a: Operand, b: Operand, n: int, tile: int) -> int:
+    """Rows that are gathered are read, written and read again; each tile reads b anew."""
+    left, right = a.array, b.array
+    if not (left.size and right.size):
+        return 0
+    m, _, count = _sizes(a, b, n)
+    rows = gathered(a, n, tile)
+    tiles, reads = (-(-m // rows), 3) if rows else (1, 1)
+    results = _product(left.shape[:n]) * m * count
+    return (left.size * reads + right.size * tiles + results) * left.itemsize
 
 
 def _result(a: AccessType, b: AccessType, n: int, tile: int) -> AccessType:
@@ -118,11 +147,12 @@ tiled_product = register(
         result=_result,
         evaluate=_evaluate,
         doc="The dot-product of the product of a and b with n shared axes, (G, A)(I) x (G, B)(I) -> (G, A, B)(), as a "
-        "plain processor computes it: at most `tile` rows of a at a time are copied next to each other and multiplied as "
-        "a matrix, none where they lie so already. What it takes beside its result is one tile.",
+        "plain processor computes it: at most `tile` rows of a at a time are copied next to each other and multiplied "
+        "as a matrix, none where they lie so already. What it takes beside its result is one tile.",
         movement=False,
         typed=True,
         scratch=_scratch,
+        moved=_moved,
         operations=lambda a, b, n, tile: a.size * b.shape.drop(n).product(),
     )
 )
