@@ -136,12 +136,8 @@ def wider_windows_are_demanded() -> tuple[Clause, ...]:
     )
 
 
-def windows_are_widened() -> tuple[Clause, ...]:
-    """wider(windows(z, k, t), q) = windows(pad(z), k + (q - 1) t, q t), and so on under forms that keep both axes.
-
-    It equals nothing that was there: regrouping puts it in place of the windows. A window that begins with that of
-    output y holds those of y, y + 1, .. y + q - 1, each t further on. Windows beyond the end see zeros.
-    """
+def _widened() -> tuple[Clause, ...]:
+    """What both rules do that need wider windows."""
     need = "(+ (* (- windows-left 1) (* q t)) span)"
     return (
         Clause(
@@ -157,6 +153,17 @@ def windows_are_widened() -> tuple[Clause, ...]:
             for where, made in FORMS
         ),
     )
+
+
+@rule("form-analyses", *WIDENING, relations=RELATIONS)
+def windows_are_widened() -> tuple[Clause, ...]:
+    """wider(windows(z, k, t), q) = windows(pad(z), k + (q - 1) t, q t), and so on under forms that keep both axes.
+
+    It makes e-nodes for demands alone, and they equal nothing that was there: a rule puts them in place of the windows.
+    Sound because a window that begins with that of output y holds those of y, y + 1, .. y + q - 1, each t further on;
+    windows beyond the end see zeros.
+    """
+    return _widened()
 
 
 _CONV = f"(compute dot-product (access-cartesian-product {_WINDOWS} (access (access-tensor w) 1)))"
@@ -217,7 +224,7 @@ def windows_are_regrouped() -> tuple[Clause, ...]:
     elsewhere, and because the outputs of windows beyond the end are cut off.
     """
     return (
-        *windows_are_widened(),
+        *_widened(),
         Clause(
             f"(want-regroup root i j q) {DOT} {INSIDE} (= w (wider a i j q))",
             "(regroup root b n i (- j sa) q (/ t c) (/ d c) w j)",
