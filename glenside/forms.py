@@ -172,6 +172,11 @@ class FormResult:
         taken = ", ".join(f"{amount:,} {name}" for name, amount in self.cost.items())
         return f"<{self.original.name} on {self.target.name}: {taken}, {self.stopped}>"
 
+    def _repr_html_(self) -> str:
+        from glenside.display import forms_html
+
+        return forms_html(self.report)
+
 
 Announce = Callable[[str, str], None]
 """Called with a stage and what it is doing."""
