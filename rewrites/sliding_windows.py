@@ -174,32 +174,34 @@ _DEPTHWISE = (
 )
 
 
-_WEIGHTS_FIRST = (
-    f"(compute dot-product (access-product (access (access-tensor w) 1) {_WINDOWS} 0))",
-    f"(compute dot-product (access-product (access (access-tensor w) 2) {_WINDOWS} 1))",
+WEIGHTS_FIRST = (
+    Example(
+        f"(compute dot-product (access-product (access (access-tensor w) 1) {_WINDOWS} 0))", {**_IMAGE, "w": "o 2 3"}
+    ),
+    Example(
+        f"(compute dot-product (access-product (access (access-tensor w) 2) {_WINDOWS} 1))", {**_IMAGE, "w": "n o 2 3"}
+    ),
 )
 
 
-@rule(
-    FAMILY,
-    Example(_WEIGHTS_FIRST[0], {**_IMAGE, "w": "o 2 3"}),
-    Example(_WEIGHTS_FIRST[1], {**_IMAGE, "w": "n o 2 3"}),
-    relations=RELATIONS,
-)
+def turned(which: str, said: str) -> Clause:
+    """dot(a x b) = transpose(dot(b x a)), where b is windows: of `which` products, and what is said of `turned`."""
+    return Clause(
+        f"{which} {DOT} (slides b i j t d c) (= sb (split b)) (>= i n) (< i sb) (>= j sb) (= sa (split a))"
+        " (= r (vec-range (- (+ sa sb) n))) (= shared (take r n)) (= rest (drop r n))"
+        " (= own-b (take rest (- sb n))) (= own-a (drop rest (- sb n))) (= back (vec-append shared own-a own-b))",
+        f"(let turned {dot('b', 'a', 'n')}) (union root (access-transpose turned back)) {said}",
+    )
+
+
+@rule(FAMILY, *WEIGHTS_FIRST, relations=RELATIONS)
 def windows_come_first() -> tuple[Clause, ...]:
     """dot(a x b) = transpose(dot(b x a)), where b is windows and a is none.
 
     What follows looks for windows on the left. Sound because multiplication of numbers is commutative and the transpose
     puts the axes back in order.
     """
-    return (
-        Clause(
-            f"(source root) {DOT} (slides b i j t d c) (= sb (split b)) (>= i n) (< i sb) (>= j sb) (= sa (split a))"
-            " (= r (vec-range (- (+ sa sb) n))) (= shared (take r n)) (= rest (drop r n))"
-            " (= own-b (take rest (- sb n))) (= own-a (drop rest (- sb n))) (= back (vec-append shared own-a own-b))",
-            f"(let turned {dot('b', 'a', 'n')}) (union root (access-transpose turned back)) (searched turned)",
-        ),
-    )
+    return (turned("(source root)", "(searched turned)"),)
 
 
 def _regroup(i: int, j: int, q: int) -> str:

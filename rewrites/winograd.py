@@ -19,7 +19,7 @@ from glenside.ir.types import FLOATS
 from rewrites.declare import rule
 from rewrites.expressions import DOT, dot, reshaped
 from rewrites.forms import RELATIONS as FORMS
-from rewrites.sliding_windows import INSIDE
+from rewrites.sliding_windows import INSIDE, WEIGHTS_FIRST, turned
 from rewrites.zeros_between import RELATIONS as WINDOWS
 
 FAMILY = "winograd"
@@ -90,6 +90,15 @@ def winograd_has_axes() -> tuple[Clause, ...]:
         ),
         Clause(f"(winograd-fits root words i j m) {DOT} (gapped a y x gap begin k)", "(set (largest-gap a) gap)"),
     )
+
+
+@rule(FAMILY, *WEIGHTS_FIRST, relations=RELATIONS)
+def windows_of_forms_come_first() -> tuple[Clause, ...]:
+    """dot(a x b) = transpose(dot(b x a)), where b is windows.
+
+    Sound because multiplication of numbers is commutative and the transpose puts the axes back in order.
+    """
+    return (turned("(form root words)", "(form turned words)"),)
 
 
 @rule(FAMILY, *_DEMANDED, relations=RELATIONS)
