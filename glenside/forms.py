@@ -83,6 +83,8 @@ class FormReport:
     units: Mapping[str, str]
     axes: Sequence[str]
     """The two measures that are traded for each other."""
+    compared: Sequence[str]
+    """The measures that tables show for every policy."""
     e_nodes: int
     e_classes: int
     iterations: int
@@ -234,6 +236,7 @@ def choose_forms(
         rest=chosen.rest(),
         units={m.name: m.unit for m in target.measures},
         axes=target.axes,
+        compared=target.compared,
         e_nodes=answer.snapshot.e_nodes,
         e_classes=answer.snapshot.e_classes,
         iterations=answer.progress.iterations,
