@@ -5,8 +5,8 @@ What a node makes of entries of its children is told by the caller, who knows wh
 together as the operands are computed: in order, each while the results of those before it are held.
 
 What may be lost: entries beyond `limit` (least time, least peak and least held are always kept, the rest are spread
-evenly over time); a term that two operands share counts once in time, but its peak in both; of two entries that agree in
-all three the one stays that moves less, although its result may lie in memory in a worse order for what comes after.
+evenly over time); a term that two operands share counts once in time, but its peak in both; of two entries that agree
+in all three the one stays that moves less, although its result may lie in memory in a worse order for what follows.
 """
 
 from __future__ import annotations
@@ -99,7 +99,8 @@ def _entry(node: int, parts: tuple[Entry, ...], step: Evaluate) -> Entry | None:
     own = step(node, parts)
     if own is None:
         return None
-    peak, held = 0, {}
+    peak = 0
+    held: dict[int, int] = {}
     used: dict[Entry, tuple[int, int]] = {}
     for i, part in enumerate(parts):
         if part not in parts[:i]:

@@ -21,6 +21,7 @@ _EXPORTS = {
     "Program": "glenside.ir.program",
     "Result": "glenside.pipeline",
     "Snapshot": "glenside.egraph.snapshot",
+    "CPU": "glenside.targets",
     "ConvolutionUnit": "glenside.targets",
     "SystolicArray": "glenside.targets",
     "check_onnxruntime": "glenside.check.onnxruntime",
@@ -57,6 +58,7 @@ if TYPE_CHECKING:
     from glenside.ir.text import parse as parse
     from glenside.optimizing import optimize as optimize
     from glenside.pipeline import Result as Result
+    from glenside.targets import CPU as CPU
     from glenside.targets import MPC as MPC
     from glenside.targets import ConvolutionUnit as ConvolutionUnit
     from glenside.targets import SystolicArray as SystolicArray

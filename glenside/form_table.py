@@ -45,7 +45,8 @@ def print_forms(report: FormReport) -> None:
     """The table, what was gained, what the search did, how it was checked."""
     out = console()
     out.print(form_table(report))
-    out.print(_gain(report.totals, next(iter(report.units))), markup=False)
+    for line in _gain(report):
+        out.print(line, markup=False)
     out.print(_units(report.units))
     out.print(
         f"Search: {report.distinct} distinct layer{'' if report.distinct == 1 else 's'}, {report.e_nodes:,} e-nodes in "
@@ -53,21 +54,27 @@ def print_forms(report: FormReport) -> None:
     )
     out.print(f"Seconds: {', '.join(f'{name} {value:.2f} s' for name, value in report.seconds.items())}.")
     out.print(f"Check of the whole program: {report.checked} ({report.how_checked or 'not run'}).", markup=False)
-    for note in report.notes:
-        out.print(f"Note: {note}", markup=False)
+    for remark in (*report.remarks, *report.notes):
+        out.print(f"Note: {remark}", markup=False)
 
 
-def _gain(totals: Mapping[str, Mapping[str, int]], first: str) -> str:
-    """How far the answer is under the better of the policies, in the measure that is made least."""
-    policies = {name: amounts[first] for name, amounts in totals.items() if name != CHOSEN}
-    chosen = totals[CHOSEN][first]
-    if not policies:
-        return f"{chosen:,} {first} in all."
-    name, least = min(policies.items(), key=lambda item: item[1])
-    share = (
-        f", {100 * (1 - chosen / least):.1f} % under {name}, the better of the same form everywhere" if least else ""
-    )
-    return f"{chosen:,} {first} in all{share}."
+def _gain(report: FormReport) -> list[str]:
+    """How far the answer is under the best of the policies, in the measure that is made least; layers alone, too."""
+    first = next(iter(report.units))
+    totals = {name: amounts[first] for name, amounts in report.totals.items()}
+    layers = {name: total - report.rest[name].get(first, 0) for name, total in totals.items()}
+    lines = [f"{totals[CHOSEN]:,} {first} in all{_under(totals)}."]
+    if layers != totals:
+        lines.append(f"{layers[CHOSEN]:,} {first} in the layers{_under(layers)}.")
+    return lines
+
+
+def _under(amounts: Mapping[str, int]) -> str:
+    others = {name: amount for name, amount in amounts.items() if name != CHOSEN and amount}
+    if not others:
+        return ""
+    name, least = min(others.items(), key=lambda item: item[1])
+    return f", {100 * (1 - amounts[CHOSEN] / least):.1f} % under {name}, the best of the same form everywhere"
 
 
 def _units(units: Mapping[str, str]) -> str:

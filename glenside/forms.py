@@ -92,6 +92,9 @@ class FormReport:
     checked: str = "not checked"
     how_checked: str = ""
     notes: Sequence[str] = ()
+    """What is wrong with the answer, such as a budget that a layer exceeds."""
+    remarks: Sequence[str] = ()
+    """What else must be said of the figures."""
     rules: Mapping[str, int] = field(default_factory=dict)
     """rule -> matches"""
 
@@ -121,6 +124,7 @@ class FormReport:
             "checked": self.checked,
             "how_checked": self.how_checked,
             "notes": list(self.notes),
+            "remarks": list(self.remarks),
         }
 
 
@@ -167,6 +171,11 @@ class FormResult:
     def __repr__(self) -> str:
         taken = ", ".join(f"{amount:,} {name}" for name, amount in self.cost.items())
         return f"<{self.original.name} on {self.target.name}: {taken}, {self.stopped}>"
+
+    def _repr_html_(self) -> str:
+        from glenside.display import forms_html
+
+        return forms_html(self.report)
 
 
 Announce = Callable[[str, str], None]
@@ -232,6 +241,7 @@ def choose_forms(
         stopped=stopped,
         seconds=seconds,
         notes=[f"{row.name}: {row.note}" for row in chosen.rows if row.note],
+        remarks=target.remarks(chosen.programs[CHOSEN]),
         rules={name: run.matches for name, run in answer.progress.rules.items()},
     )
     programs = dict(chosen.programs)

@@ -40,7 +40,7 @@ class Peak(NamedTuple):
 
 
 class Taken(NamedTuple):
-    """What a program takes: operations (a multiplication that is added is one), bytes read and written, and the peak."""
+    """What a program takes: operations (a multiplication that is added is one), bytes read and written, the peak."""
 
     operations: int
     moved: int
@@ -55,8 +55,8 @@ def taken(*roots: Term) -> Taken:
 def peak_bytes(*roots: Term) -> Peak:
     """What `evaluate(roots, ..)` allocates at most at a time, in bytes: temporaries and results.
 
-    Terms over constants alone are taken as given, in row-major order: `glenside.fold` computes them. Raises BadInput for
-    a black box.
+    Terms over constants alone are taken as given, in row-major order: `glenside.fold` computes them. Raises BadInput
+    for a black box.
     """
     return taken(*roots).peak
 
@@ -89,9 +89,11 @@ class StandIn(np.ndarray[Any, Any]):
     """Bytes, of an array that holds a buffer of its own."""
 
     def __array_finalize__(self, obj: Any) -> None:
-        self.memory, self.counted = getattr(obj, "memory", None), 0  # type: ignore[assignment]
+        self.counted = 0
+        if isinstance(obj, StandIn):
+            self.memory = obj.memory
 
-    def reshape(self, *shape: Any, **_: Any) -> Any:  # type: ignore[override]
+    def reshape(self, *shape: Any, **_: Any) -> Any:
         dims = shape[0] if len(shape) == 1 and not isinstance(shape[0], int) else shape
         try:
             return super().reshape(dims, copy=False)
@@ -103,8 +105,8 @@ class _Pairs(Product):
     """A product whose pairs are allocated when something needs them."""
 
     @cached_property
-    def array(self) -> Array:  # type: ignore[override]
-        a, b = self.parts()
+    def array(self) -> Array:
+        a, _ = self.parts()
         first = a.ndim - self.item
         return _memory_of(self.a).result((*a.shape[:first], 2, *a.shape[first:]), a.dtype)
 
@@ -112,7 +114,7 @@ class _Pairs(Product):
 def buffer_of(array: Array) -> Array:
     """The array that holds the buffer of a view."""
     while array.base is not None and not isinstance(array.base, mmap.mmap):
-        array = array.base  # type: ignore[assignment]
+        array = array.base
     return array
 
 

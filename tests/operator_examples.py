@@ -351,6 +351,27 @@ OPERATORS: Mapping[str, Sequence[Example]] = {
     "tuple-get-item": [
         Example(build("tuple-get-item", build("construct-tuple", leaf(A, 1), leaf(B, 2)), 1), "(2 5)(4) float32", B)
     ],
+    "tiled-product": [
+        Example(build("tiled-product", leaf(A, 2), leaf(TILE[0].T, 1), 0, 2), "(2 3 3)() float32", A @ TILE[0]),
+        Example(
+            build("tiled-product", leaf(A, 2), leaf(np.swapaxes(TILE, 1, 2), 2), 1, 100),
+            "(2 3 3)() float32",
+            _mapped_tiles(),
+        ),
+        Example(
+            build("tiled-product", leaf(NARROW, 1, "int8"), leaf(NARROW, 1, "int8"), 0, 1),
+            "(2 2)() int32",
+            NARROW @ NARROW.T,
+        ),
+        Example(
+            build("tiled-product", leaf(A[:, :0], 2), leaf(A[:, :0], 2), 1, 1), "(2 0 0)() float32", np.zeros((2, 0, 0))
+        ),
+        Example(
+            build("tiled-product", leaf(A[..., :0], 2), leaf(A[0, :, :0], 1), 0, 1),
+            "(2 3 3)() float32",
+            np.zeros((2, 3, 3)),
+        ),
+    ],
     "systolic-array": [
         Example(build("systolic-array", 4, 3, leaf(A[0], 1), leaf(TILE[0], 0)), "(3 3)() float32", A[0] @ TILE[0]),
         Example(build("systolic-array", 4, 3, leaf(A[0, 0], 0), leaf(TILE[0], 0)), "(3)() float32", A[0, 0] @ TILE[0]),

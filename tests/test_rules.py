@@ -59,7 +59,8 @@ TOGETHER = [
     for families in dict.fromkeys(target.families.values())
 ]
 TOGETHER += [MPC().families, ("constant-analyses", "late-truncations")]
-TOGETHER += [("analyses", "form-analyses", "winograd", "linear-maps")]  # of no built-in target
+_FORMS = ("analyses", "form-analyses", "winograd")
+TOGETHER += [(*_FORMS, "linear-maps"), (*_FORMS, "transposed-analyses", "transposed", "cpu-products")]
 
 
 def _together() -> Iterator[object]:

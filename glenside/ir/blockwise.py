@@ -29,7 +29,7 @@ def block_size(dims: Sequence[int], count: int) -> int:
     return prod(sizes) * prod(dims[len(index) :])
 
 
-def row_major(function: Callable[..., Any], *arrays: Array, dtype: DTypeLike = None) -> Array:
+def row_major(function: Callable[..., Any], *arrays: Array, dtype: DTypeLike | None = None) -> Array:
     """An elementwise numpy function of arrays of one dtype, straight into a new array, of that dtype unless given."""
     out = np.empty(np.broadcast_shapes(*(x.shape for x in arrays)), arrays[0].dtype if dtype is None else dtype)
     function(*arrays, out=out)

@@ -1,6 +1,6 @@
 """The prices of operators and compute types: one function for each, as registered in `prices.py`.
 
-Terms and e-nodes alike: `secrecy` and `node_traffic` see an operator, its attributes and its operands.
+For terms and e-nodes alike: `secrecy` and `node_traffic` see an operator, its attributes and operands, one at a time.
 """
 
 from __future__ import annotations

@@ -117,7 +117,7 @@ def _merged(uses: Mapping[Term, list[Term]], known: Mapping[Term, Operand]) -> s
             continue
         spread = "access-broadcast" not in crossed or len(next_factor.repeats) == next_factor.access.rank
         turned = "access-flip" not in crossed or len(factor.repeats) == factor.access.rank
-        fixed = crossed - {"access", "access-shift-right", "access-product"} and _looked_up(next_factor)
+        fixed = crossed - {"access", "access-shift-right", "access-product", "access-flip"} and _looked_up(next_factor)
         if spread and turned and not fixed:
             found.add(term)
     return found

@@ -79,6 +79,10 @@ class FormTarget(ABC):
     def whole(self, program: Program) -> Mapping[str, int]:
         """Measures of a whole program."""
 
+    def remarks(self, program: Program) -> Sequence[str]:
+        """What must be said of the measures of a program, such as what they leave out."""
+        return ()
+
     def held(self, program: Program) -> Mapping[str, int]:
         """Layer -> bytes of other values that live while it is computed, where that matters."""
         return {}

@@ -28,6 +28,7 @@ from glenside.targets.registry import target
 
 PEAK, MOVED, WORK, TIME = "peak", "moved", "multiply-adds", "time"
 LEAST_TIME, LEAST_MEMORY = "least time", "least memory"
+AT_ONCE = "im2col"
 
 
 class CPU(FormTarget):
@@ -40,9 +41,7 @@ class CPU(FormTarget):
     Inputs, constants and what is computed of constants alone are there before: they are not counted. Raises BadInput.
     """
 
-    def __init__(
-        self, memory: int | str | None = None, *, balance: float = 0, outputs: Sequence[int] = (2, 4)
-    ) -> None:
+    def __init__(self, memory: int | str | None = None, *, balance: float = 0, outputs: Sequence[int] = (2, 4)) -> None:
         self.memory = byte_count(memory, "a memory budget") if isinstance(memory, str) else memory
         if self.memory is not None and self.memory <= 0:
             raise BadInput(f"a memory budget is at least 1 byte, got {self.memory}")
@@ -53,7 +52,11 @@ class CPU(FormTarget):
         self.balance, self.outputs = balance, tuple(dict.fromkeys(outputs))
         self.name = f"cpu:{'unlimited' if memory is None else memory}" + (f",balance={balance}" if balance else "")
         self.doc = inspect.cleandoc(CPU.__doc__ or "")
-        self.families = ("analyses", "form-analyses", "winograd", "cpu-products")
+        self.families = (
+            *("analyses", "form-analyses", "winograd", "cpu-products"),
+            *("transposed-analyses", "transposed", "transposed-tiles"),
+        )
+        self.axes = (TIME if balance else WORK, PEAK)
         self.measures = (
             *((Measure(TIME, "multiply-adds", "multiply-adds, and bytes moved times the balance"),) if balance else ()),
             Measure(WORK, "operations", "a multiplication that is added, or any other operation on an element"),
@@ -77,7 +80,7 @@ class CPU(FormTarget):
         layer = _Layer(snapshot, self.balance)
         plain = self._candidate(_at_once(term), ("",))
         forms = [self._candidate(entry.value.term, layer.words(entry)) for entry in layer.entries(root)]
-        return [plain, *(c for c in self._front([*forms, plain]) if c is not plain)]
+        return [plain, *(c for c in self._front([plain, *forms]) if c is not plain)]
 
     def _candidate(self, term: Term, words: Sequence[str]) -> Candidate:
         run = _Watched([term])
@@ -85,8 +88,9 @@ class CPU(FormTarget):
         measures = {WORK: spent.operations, PEAK: spent.peak.bytes, MOVED: spent.moved}
         if self.balance:
             measures = {TIME: _time(spent.operations, spent.moved, self.balance), **measures}
-        names = dict.fromkeys([*(form_name(w, "") for w in words), run.tiles()])
-        said = ", ".join(filter(None, names)) or "plain"
+        names = [name for name in dict.fromkeys(form_name(w, "") for w in words) if name]
+        tiles = run.tiles()
+        said = ", ".join([*names, *([tiles] if tiles and not (names and tiles == AT_ONCE) else [])]) or "plain"
         return Candidate(said, term, measures, " | ".join(words))
 
     def _time(self, candidate: Candidate) -> int:
@@ -161,7 +165,7 @@ class _Watched(Simulation):
         if not self.gathered:
             return ""
         if all(rows == whole for rows, whole in self.gathered):
-            return "im2col"
+            return AT_ONCE
         most = max(rows for rows, _ in self.gathered)
         return f"tiles of {most} rows" if most > 1 else "row by row"
 
@@ -275,7 +279,7 @@ def _read(text: str) -> tuple[str, dict[str, Any]]:
     return memory, options
 
 
-@target("cpu", "cpu:8MB", read=_read)
+@target("cpu", "cpu:8MB", read=_read, options=CPU)
 def _cpu(memory: str, given: Mapping[str, Any], **options: Any) -> CPU:
     """A plain processor with a memory budget; counts multiply-adds, bytes moved and the peak of what is held."""
     return CPU(memory, **{**given, **options})

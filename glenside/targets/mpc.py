@@ -209,11 +209,13 @@ class MPC(FormTarget):
         sent = program_traffic(program, self.public, self.prepared, self.protocol)
         return self._amounts(sum((t for t in sent.values() if t is not None), NOTHING))
 
-    def unpriced(self, program: Program) -> list[str]:
-        """The operators of a program of which no exact price is known: what they send is not counted."""
+    def remarks(self, program: Program) -> Sequence[str]:
+        """Operators whose traffic is not counted, because no exact formula for it is known."""
         sent = program_traffic(program, self.public, self.prepared, self.protocol)
-        names = (str(t.attributes[0]) if t.operator.name == "compute" else t.operator.name for t in sent if sent[t] is None)
-        return list(dict.fromkeys(names))
+        unknown = (t for t, traffic in sent.items() if traffic is None)
+        names = (str(t.attributes[0]) if t.operator.name == "compute" else t.operator.name for t in unknown)
+        left = ", ".join(dict.fromkeys(names))
+        return [f"what {left} sends is not counted: there is no exact formula for it here"] if left else []
 
 
 def _is_smallest(step: str) -> bool:

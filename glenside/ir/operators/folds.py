@@ -140,7 +140,11 @@ def _check_select(a: AccessType) -> None:
 
 def _evaluate_select(_: object, a: Operand) -> Array:
     parts = a.parts()
-    return in_blocks(lambda x, then, otherwise: np.where(x != 0, then, otherwise), parts[0].shape, *parts)
+    return in_blocks(_chosen, parts[0].shape, *parts)
+
+
+def _chosen(condition: Array, then: Array, otherwise: Array) -> Array:
+    return np.where(condition != 0, then, otherwise)
 
 
 select = register(

@@ -100,7 +100,8 @@ def _check_clip(a: AccessType, lo: str, hi: str) -> None:
 def _evaluate_clip(arithmetic: Any, a: Operand, lo: str, hi: str) -> Array:
     dtype = a.access.dtype
     result = row_major(np.maximum, a.array, arithmetic.constant(exact(lo), dtype))
-    return np.minimum(result, arithmetic.constant(exact(hi), dtype), out=result)
+    np.minimum(result, arithmetic.constant(exact(hi), dtype), out=result)
+    return result
 
 
 clip = register(

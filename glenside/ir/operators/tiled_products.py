@@ -28,13 +28,14 @@ def _check(a: AccessType, b: AccessType, n: int, tile: int) -> None:
     require(tile >= 1, _NAME, "a tile of at least one row", tile)
 
 
-def _by_blas(a: Array) -> bool:
+def by_blas(a: Array) -> bool:
+    """Whether BLAS has matrices of that dtype."""
     return a.dtype.char in "fd"
 
 
 def _evaluate(arithmetic: Any, a: Operand, b: Operand, n: int, tile: int) -> Array:
     left, right, item = a.array, b.array, len(a.item_axes)
-    if not (arithmetic.has_blas and _by_blas(left)):
+    if not (arithmetic.has_blas and by_blas(left)):
         contracted: Array = arithmetic.contract(left, right, n, item)
         return contracted
     out = np.empty(contracted_dims(left, right, n, item), left.dtype)
@@ -44,19 +45,23 @@ def _evaluate(arithmetic: Any, a: Operand, b: Operand, n: int, tile: int) -> Arr
 
 
 def _fill(out: Array, a: Array, b: Array, n: int, item: int, tile: int) -> None:
-    rows, dims = a.shape[n : a.ndim - item], a.shape[a.ndim - item :]
-    k, count = a[(0,) * n].size // max(1, _product(rows)), b[(0,) * n].size // max(1, _product(dims))
-    whole = matrix_of(a[(0,) * n], _product(rows), k) is not None
-    columns = None if whole else np.empty((block_size(rows, tile), k), a.dtype)
+    rows, k, count = (
+        a.shape[n : a.ndim - item],
+        _product(a.shape[a.ndim - item :]),
+        _product(b.shape[n : b.ndim - item]),
+    )
+    gathers = matrix_of(a[(0,) * n], _product(rows), k) is None
+    columns = np.empty((block_size(rows, tile) if gathers else 0, k), a.dtype)
     for group in np.ndindex(*a.shape[:n]):
         weights = matrix_of(b[group], count, k)
         if weights is None:
             weights = np.array(b[group], order="C").reshape(count, k)
         results = out[(*group, ...)].reshape(-1, count)
-        if columns is None:
-            np.matmul(matrix_of(a[group], len(results), k), weights.T, out=results)
-        else:
+        matrix = None if gathers else matrix_of(a[group], len(results), k)
+        if matrix is None:
             _multiply_tiles(results, a[group], weights, columns, rows, tile)
+        else:
+            np.matmul(matrix, weights.T, out=results)
 
 
 def _multiply_tiles(results: Array, a: Array, weights: Array, columns: Array, rows: Sequence[int], tile: int) -> None:
@@ -109,11 +114,11 @@ def gathered(a: Operand, n: int, tile: int) -> int:
 
 def _scratch(a: Operand, b: Operand, n: int, tile: int) -> int:
     left, right = a.array, b.array
-    if not _by_blas(left):
+    if not by_blas(left):
         return contraction_scratch(left, right, n, len(a.item_axes))
     if not (left.size and right.size):
         return 0
-    m, k, count = _sizes(a, b, n)
+    _, k, count = _sizes(a, b, n)
     columns = gathered(a, n, tile) * k
     weights = 0 if matrix_of(right[(0,) * n], count, k) is not None else count * k
     return (columns + weights) * left.itemsize
@@ -143,8 +148,8 @@ tiled_product = register(
         result=_result,
         evaluate=_evaluate,
         doc="The dot-product of the product of a and b with n shared axes, (G, A)(I) x (G, B)(I) -> (G, A, B)(), as a "
-        "plain processor computes it: at most `tile` rows of a at a time are copied next to each other and multiplied as "
-        "a matrix, none where they lie so already. What it takes beside its result is one tile.",
+        "plain processor computes it: at most `tile` rows of a at a time are copied next to each other and multiplied "
+        "as a matrix, none where they lie so already. What it takes beside its result is one tile.",
         movement=False,
         typed=True,
         scratch=_scratch,

@@ -24,13 +24,26 @@ def _dot_product(emit: Emitter, result: AccessType, a: Operand) -> Value:
         terms = 0 if a.access.item[0] else a.access.item.drop(1).product()
         return emit.full(result.dims, terms, result.dtype)
     if isinstance(a.held, Pair):
-        inner = multiplied_in(a.access.dtype, a.access.item.drop(1).product())
-        product = convolution(emit, result, a.held, inner) or contracted(emit, result, a.held, inner)
-        return emit.cast(product, result.dtype)
+        return _of_pair(emit, result, a.held, a.access.dtype, a.access.item.drop(1).product())
     wide = accumulated(emit, a.value)
     split = a.access.split
     products = emit.tree("Mul", wide, split)
     return total(emit, emit.view(products, wide.dims.remove(split)), split)
+
+
+def _of_pair(emit: Emitter, result: AccessType, pair: Pair, dtype: str, length: int) -> Value:
+    inner = multiplied_in(dtype, length)
+    product = convolution(emit, result, pair, inner) or contracted(emit, result, pair, inner)
+    return emit.cast(product, result.dtype)
+
+
+@exports("tiled-product")
+def _tiled_product(emit: Emitter, result: AccessType, a: Operand, b: Operand, n: int, tile: int) -> Value:
+    """How many rows are gathered at a time is the runtime's to choose."""
+    if not (a.access.size and b.access.size):
+        return emit.full(result.dims, 0, result.dtype)
+    pair = Pair(a.value, b.value, n, len(a.item_axes))
+    return _of_pair(emit, result, pair, a.access.dtype, a.access.item.product())
 
 
 def multiplied_in(dtype: str, length: int) -> str:
