@@ -8,8 +8,7 @@ import pytest
 from rule_checks import assert_all_equal, drawn, saturated
 
 from glenside.egraph.rule import Example, Rule
-from glenside.targets import ConvolutionUnit, SystolicArray
-from glenside.targets.mpc import MPC
+from glenside.targets import CPU, MPC, ConvolutionUnit, SystolicArray
 from rewrites import RULES, of_families
 
 CASES = [
@@ -59,8 +58,11 @@ TOGETHER = [
     for families in dict.fromkeys(target.families.values())
 ]
 TOGETHER += [MPC().families, ("constant-analyses", "late-truncations")]
-_FORMS = ("analyses", "form-analyses", "winograd")
-TOGETHER += [(*_FORMS, "linear-maps"), (*_FORMS, "transposed-analyses", "transposed", "cpu-products")]
+TOGETHER += [
+    CPU().families,
+    ("analyses", "form-analyses", "winograd", "linear-maps"),  # of no built-in target
+    ("analyses", "form-analyses", "transposed-analyses", "transposed", "adjoints"),
+]
 
 
 def _together() -> Iterator[object]:

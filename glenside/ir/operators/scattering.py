@@ -85,7 +85,8 @@ class _Tiles:
     def part(self, a: Array, box: tuple[tuple[int, int], ...]) -> Array:
         """The rows of a box."""
         own: tuple[Any, ...] = (*(slice(None),) * self.before, *(slice(*part) for part in box))
-        return a[own]
+        found: Array = a[own]
+        return found
 
     def rows(self, part: Array) -> int:
         return part.size // self.length if self.length else prod(part.shape[: self.before + len(self.places)])
