@@ -17,6 +17,7 @@ _EXPORTS = {
     "CheckReport": "glenside.check",
     "GlensideError": "glenside.ir.errors",
     "Limits": "glenside.egraph.saturation",
+    "MPC": "glenside.targets",
     "Program": "glenside.ir.program",
     "Result": "glenside.pipeline",
     "Snapshot": "glenside.egraph.snapshot",
@@ -26,11 +27,12 @@ _EXPORTS = {
     "check_onnxruntime": "glenside.check.onnxruntime",
     "evaluate": "glenside.ir.interpreter",
     "fold": "glenside.folding",
+    "export_jax": "glenside.exporters.jax",
     "export_onnx": "glenside.exporters.onnx",
     "load": "glenside.formats",
     "load_onnx": "glenside.importers.onnx",
     "models": "glenside.models",
-    "optimize": "glenside.pipeline",
+    "optimize": "glenside.optimizing",
     "parse": "glenside.ir.text",
     "parse_target": "glenside.targets",
     "save": "glenside.formats",
@@ -44,6 +46,7 @@ if TYPE_CHECKING:
     from glenside.check.onnxruntime import check_onnxruntime as check_onnxruntime
     from glenside.egraph.saturation import Limits as Limits
     from glenside.egraph.snapshot import Snapshot as Snapshot
+    from glenside.exporters.jax import export_jax as export_jax
     from glenside.exporters.onnx import export_onnx as export_onnx
     from glenside.folding import fold as fold
     from glenside.formats import load as load
@@ -53,9 +56,10 @@ if TYPE_CHECKING:
     from glenside.ir.interpreter import evaluate as evaluate
     from glenside.ir.program import Program as Program
     from glenside.ir.text import parse as parse
+    from glenside.optimizing import optimize as optimize
     from glenside.pipeline import Result as Result
-    from glenside.pipeline import optimize as optimize
     from glenside.targets import CPU as CPU
+    from glenside.targets import MPC as MPC
     from glenside.targets import ConvolutionUnit as ConvolutionUnit
     from glenside.targets import SystolicArray as SystolicArray
     from glenside.targets import parse_target as parse_target

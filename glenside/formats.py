@@ -1,4 +1,7 @@
-"""Files of programs by their ending: .onnx, .json, and .glenside, the text, which is also what any other one holds."""
+"""Files of programs by their ending: .onnx, .json, and .glenside, the text, which is also what any other one holds.
+
+A .py file, a function of JAX, is written only.
+"""
 
 from __future__ import annotations
 
@@ -42,6 +45,8 @@ def load(
     kind = ending(path)
     if (dims or allow_opaque) and kind != ".onnx":
         raise BadInput(f"sizes of named dimensions and black boxes are for .onnx files, got {path}")
+    if kind == ".py":
+        raise BadInput(f"a program is read from a {', '.join(ENDINGS)} file, got {path}: a .py file is written only")
     if kind == ".onnx":
         return _load_onnx(path, shapes, weights, dims, allow_opaque)
     if kind == ".json":
@@ -75,7 +80,8 @@ def save(program: Program, path: PathLike) -> None:
     """Write a program and the values of its constants, in the format that the ending names: whole or not at all.
 
     The text and JSON keep values in an .npz file beside them; ONNX needs the value of every constant, and keeps them in
-    the file up to its limit of 2 GiB, beyond that in PATH.data beside it. Raises BadInput.
+    the file up to its limit of 2 GiB, beyond that in PATH.data beside it. A .py file is a function of JAX, which SPU
+    runs too, with values in an .npz file beside it. Raises BadInput.
     """
     kind = ending(path)
     if kind == ".onnx":
@@ -86,5 +92,9 @@ def save(program: Program, path: PathLike) -> None:
         from glenside.exporters.json import save_json
 
         save_json(program, path)
+    elif kind == ".py":
+        from glenside.exporters.jax import save_jax
+
+        save_jax(program, path)
     else:
         files.save(program, path)

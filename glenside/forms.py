@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 from glenside.check import EXACT, CheckReport, check
@@ -56,6 +56,18 @@ class FormRow:
     def chosen(self) -> Choice:
         return self.choices[CHOSEN]
 
+    def front_of(self, axes: Sequence[str]) -> list[Choice]:
+        """The forms that no other beats in all of these measures, least of the first measure first."""
+        ordered = sorted(
+            self.front, key=lambda c: (*(c.measures[a] for a in axes), *c.measures.values(), c != self.chosen)
+        )
+        found: list[Choice] = []
+        for choice in ordered:
+            mine = [choice.measures[a] for a in axes]
+            if not any(all(c.measures[a] <= m for a, m in zip(axes, mine, strict=True)) for c in found):
+                found.append(choice)
+        return found
+
 
 @dataclass
 class FormReport:
@@ -69,6 +81,8 @@ class FormReport:
     rest: Mapping[str, Mapping[str, int]]
     """The same of what is between the layers, of the measures that add up."""
     units: Mapping[str, str]
+    axes: Sequence[str]
+    """The two measures that are traded for each other."""
     e_nodes: int
     e_classes: int
     iterations: int
@@ -78,6 +92,9 @@ class FormReport:
     checked: str = "not checked"
     how_checked: str = ""
     notes: Sequence[str] = ()
+    """What is wrong with the answer, such as a budget that a layer exceeds."""
+    remarks: Sequence[str] = ()
+    """What else must be said of the figures."""
     rules: Mapping[str, int] = field(default_factory=dict)
     """rule -> matches"""
 
@@ -91,6 +108,7 @@ class FormReport:
             "program": self.program,
             "target": self.target,
             "units": dict(self.units),
+            "front": list(self.axes),
             "layers": [asdict(row) for row in self.layers],
             "totals": {name: dict(m) for name, m in self.totals.items()},
             "between_layers": {name: dict(m) for name, m in self.rest.items()},
@@ -106,6 +124,7 @@ class FormReport:
             "checked": self.checked,
             "how_checked": self.how_checked,
             "notes": list(self.notes),
+            "remarks": list(self.remarks),
         }
 
 
@@ -209,6 +228,7 @@ def choose_forms(
         totals=chosen.totals,
         rest=chosen.rest(),
         units={m.name: m.unit for m in target.measures},
+        axes=target.axes,
         e_nodes=answer.snapshot.e_nodes,
         e_classes=answer.snapshot.e_classes,
         iterations=answer.progress.iterations,
@@ -216,6 +236,7 @@ def choose_forms(
         stopped=stopped,
         seconds=seconds,
         notes=[f"{row.name}: {row.note}" for row in chosen.rows if row.note],
+        remarks=target.remarks(chosen.programs[CHOSEN]),
         rules={name: run.matches for name, run in answer.progress.rules.items()},
     )
     programs = dict(chosen.programs)
@@ -245,10 +266,15 @@ class _Chosen:
             least[number] = max(least[number], held.get(name, 0))
         policies = [dict(target.policies(forms)) for forms in found]
         for number, forms in enumerate(found):
-            policies[number][CHOSEN] = min(forms, key=lambda c: target.aim(c, least[number]))
+            policies[number][CHOSEN] = min(forms, key=partial(target.aim, held=least[number]))
         names = list(policies[0]) if policies else [CHOSEN]
         programs = {name: _assembled(program, layers, [p[name].term for p in policies]) for name in names}
-        totals = {name: target.whole(made) for name, made in programs.items()}
+        largest = [m.name for m in target.measures if not m.adds]
+        totals = {}
+        for name, made in programs.items():
+            worst = {m: max((p[name].measures[m] for p in policies), default=0) for m in largest}
+            totals[name] = {**worst, **target.whole(made)}
+            totals[name] = {m.name: totals[name][m.name] for m in target.measures}
         rows = []
         for name, (number, _) in layers.places.items():
             sizes = product_sizes(program.layers[name])

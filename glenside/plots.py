@@ -13,11 +13,13 @@ from glenside.ir.errors import BadInput
 from glenside.ir.names import one_line
 
 if TYPE_CHECKING:
+    from glenside.forms import FormReport
     from glenside.report import Report
     from glenside.sweep.cells import Cell, Row
 
 ENDINGS = (".png", ".svg", ".pdf")
 _ACROSS = 3  # panels in a row
+_MOST_PANELS = 12
 _LEAST_SPAN = 4.0  # an axis covers at least this ratio, so that 1 % does not look like much
 # (marker, line, grey, face, size): where points coincide, the later ones stand inside the earlier, larger ones.
 _USUAL = ("o", "--", "0.5", "white", 9.5)
@@ -156,6 +158,53 @@ def comparison_figure(report: Report) -> Any:
         axes.set_axisbelow(True)
         axes.legend(loc="upper right", framealpha=1.0)
     return figure
+
+
+def front_figure(report: FormReport) -> Any:
+    """A figure: for each distinct layer what its forms trade, such as time for memory; the chosen form is filled."""
+    from matplotlib.figure import Figure
+
+    distinct = {str((row.operator, row.front)): row for row in report.layers}
+    rows = list(distinct.values())[:_MOST_PANELS] or list(report.layers)
+    across = max(1, min(len(rows), _ACROSS))
+    down = max(1, math.ceil(len(rows) / across))
+    figure = Figure(figsize=(4.6 * across, 3.6 * down + 0.6), layout="constrained")
+    panels = figure.subplots(down, across, squeeze=False).flatten()
+    first, second = report.axes
+    for panel, row in zip(panels, rows, strict=False):
+        front = row.front_of(report.axes)
+        every = [(c.measures[second], c.measures[first]) for c in row.front]
+        panel.plot(*zip(*every, strict=True), "o", color="0.75", markersize=4, label="every form")
+        best = [(c.measures[second], c.measures[first]) for c in front]
+        panel.plot(*zip(*best, strict=True), "s-", color="0.4", markerfacecolor="white", markersize=6, label="front")
+        chosen = row.chosen
+        panel.plot(chosen.measures[second], chosen.measures[first], "D", color="black", markersize=7, label="chosen")
+        panel.annotate(
+            shown(chosen.form, 34),
+            (chosen.measures[second], chosen.measures[first]),
+            xytext=(6, 8),
+            textcoords="offset points",
+            fontsize=8,
+            parse_math=False,
+        )
+        panel.set_title(shown(f"{row.name}, {row.operator}", 44), fontsize=10, parse_math=False)
+        panel.set_xlabel(f"{second}, {report.units[second]}", fontsize=9)
+        panel.set_ylabel(f"{first}, {report.units[first]}", fontsize=9)
+        panel.margins(0.15)
+        panel.grid(color="0.9")
+        panel.set_axisbelow(True)
+        panel.ticklabel_format(axis="both", style="sci", scilimits=(-3, 4))
+        panel.tick_params(labelsize=8)
+    for panel in panels[len(rows) :]:
+        panel.set_visible(False)
+    handles, labels = panels[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside upper center", ncols=3, frameon=False, fontsize=9)
+    return figure
+
+
+def write_front_plot(report: FormReport, path: str) -> None:
+    """Write the figure of a choice of forms, whole or not at all. Raises BadInput."""
+    _write(front_figure(report), path)
 
 
 def write_sweep_plot(finished: Sequence[tuple[Cell, Row]], path: str) -> None:

@@ -35,6 +35,20 @@ def _overlap_add(windows: Array, out: Sequence[int], strides: Sequence[int]) -> 
     return result
 
 
+def _scattered(
+    a: Array, b: Array, out: Sequence[int], strides: Sequence[int], dilations: Sequence[int], starts: Sequence[int]
+) -> Array:
+    """a (M positions)(K) and b (O window)(K): each product is put where it belongs, one number at a time."""
+    axes = len(out)
+    result = np.zeros((a.shape[0], b.shape[0], *out), np.int64)
+    for place in np.ndindex(*a.shape[1 : 1 + axes]):
+        for tap in np.ndindex(*b.shape[1 : 1 + axes]):
+            at = [m * t + u * d - lo for m, u, t, d, lo in zip(place, tap, strides, dilations, starts, strict=True)]
+            if all(0 <= y < size for y, size in zip(at, out, strict=True)):
+                result[(slice(None), slice(None), *at)] += a[(slice(None), *place)] @ b[(slice(None), *tap)].T
+    return result
+
+
 def _dilated() -> Array:
     result = np.zeros((2, 7, 4))
     result[:, ::3] = A
@@ -45,6 +59,8 @@ def _mapped_tiles() -> Array:
     return np.array([[[A[g, m] @ TILE[g][:, c] for c in range(3)] for m in range(3)] for g in range(2)])
 
 
+_LEFT, _RIGHT = integers(2, 4, 3, 5), integers(3, 2, 2, 5, seed=5)
+_SPREAD = (leaf(_LEFT, 3), leaf(_RIGHT, 3))
 LASTS = np.array([[[row[3], row[1], row[0]] for row in x] for x in A])
 TWICE = leaf([[1], [-1], [1]], 0, "int64")
 TILE = integers(2, 4, 3, seed=2)
@@ -230,6 +246,24 @@ OPERATORS: Mapping[str, Sequence[Example]] = {
             "(2)(8) int64",
             np.array([_overlap_add(x, (8,), (2,)) for x in integers(2, 3, 3)]),
         ),
+    ],
+    "overlap-add-product": [
+        Example(
+            build("overlap-add-product", *_SPREAD, 0, (7, 9), (2, 1), (1, 3), (1, -2), tile),
+            "(2 3 7 9)() float32",
+            sums,
+        )
+        for sums in [_scattered(_LEFT, _RIGHT, (7, 9), (2, 1), (1, 3), (1, -2))]
+        for tile in (1, 2, 5, 8, 100)
+    ]
+    + [
+        Example(
+            build(
+                "overlap-add-product", leaf(_LEFT, 3, "int8"), leaf(_RIGHT[:2], 3, "int8"), 1, (9,), (3,), (1,), (0,), 2
+            ),
+            "(2 4 2 9)() int32",
+            np.array([_scattered(_LEFT[g], _RIGHT[g], (9,), (3,), (1,), (0,)) for g in range(2)]),
+        )
     ],
     "access-product": [
         Example(

@@ -111,6 +111,9 @@ def test_every_movement_in_every_dtype(dtype: str) -> None:
         windows = build("access", x, 2)
         made += [build("access-overlap-add", windows, out, steps) for out, steps in (((15,), (2,)), ((35,), (7,)))]
         made.append(build("access-overlap-add", build("access-slice", windows, 1, 0, 2), (7,), (1,)))
+        spread = build("access", leaf("w", (2, 6, 3), dtype), 2), build("access", leaf("v", (2, 2, 3), dtype), 2)
+        made.append(build("overlap-add-product", *spread, 1, (14,), (2,), (3,), (-1,), 4))
+        made.append(build("overlap-add-product", *spread, 0, (9, 3), (2, 1), (3, 1), (1, 4), 1))
         tiles = build("access", leaf("w", (2, 6, 3), dtype), 1)
         made += [build("systolic-array", 6, 3, windows, tiles)]
         made.append(build("iota", 4, dtype))

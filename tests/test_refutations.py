@@ -2,21 +2,48 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 from rule_checks import saturated, whole_numbers
 
 from glenside.egraph.encode import program_nodes
+from glenside.ir.arithmetic import PrimeField
+from glenside.ir.cook_toom import cook_toom, spelled
 from glenside.ir.interpreter import evaluate
 from glenside.ir.program import Program
-from glenside.ir.term import build
+from glenside.ir.term import build, postorder
 from glenside.ir.text import parse
 from rewrites import RULES
 
+PARAMETERS = {"rows": 3, "columns": 2, "winograd": 1 << 2 | 1 << 4}
 DOT = "(compute dot-product {})"
 PAIRS = "(access-cartesian-product (access (access-tensor a) 1) (access (access-tensor b) 1))"  # (M, N)(2, K)
 
 DEPTHWISE = "(compute dot-product (access-product (access (access-tensor a) 2) (access (access-tensor b) 2) 1))"
+
+
+def _line(stride: int) -> str:
+    """Windows of 3 along x, (outputs)()."""
+    return DOT.format(
+        f"(access-product (access-windows (access-tensor x) (shape 3) (shape {stride})) (access-tensor w) 0)"
+    )
+
+
+def _winograd(m: int, lo: int, hi: int, stride: int = 1, weights: str = "(access-tensor w)", at: str = "") -> str:
+    """F(m, 3) on x of 9, windows in steps of `stride`, results lo to hi; data are mapped by the points `at`."""
+    alpha, usual = m + 2, cook_toom(m, 3)
+    data = spelled(cook_toom(m, 3, [Fraction(p) for p in at.split()]).data if at else usual.data)
+    tiles = -(-hi // m)
+    x = f"(access-pad (access-tensor x) zero-padding 0 0 {max(0, (tiles - 1) * m * stride + alpha - 9)})"
+    windows = f'(linear-map (access-windows {x} (shape {alpha}) (shape {m * stride})) 1 {alpha} "{data}")'
+    left = f"(access (access-transpose {windows} (list 1 0)) 2)"
+    right = f'(access (linear-map {weights} 0 {alpha} "{spelled(usual.filter)}") 1)'
+    sums = f'(linear-map {DOT.format(f"(access-product {left} {right} 1)")} 0 {m} "{spelled(usual.output)}")'
+    whole = f"(access-reshape (access-transpose {sums} (list 1 0)) (access-shape (shape {tiles * m}) (shape)))"
+    return f"(access-slice {whole} 0 {lo} {hi})"
+
 
 # (why it is wrong, left, right, shapes)
 UNSOUND = {
@@ -80,7 +107,30 @@ UNSOUND = {
         "(compute argmax (access-transpose (access-tensor a) (list 1 0)))",
         {"a": (4, 3)},
     ),
+    "Winograd on windows in steps of 2": (_line(2), _winograd(2, 0, 4, stride=2), {"x": (9,), "w": (3,)}),
+    "Winograd with the first results cut off": (_line(1), _winograd(2, 1, 8), {"x": (9,), "w": (3,)}),
+    "Winograd with another order of points": (
+        _line(1),
+        _winograd(4, 0, 7, at="0 2 1 -1 -2"),
+        {"x": (9,), "w": (3,)},
+    ),
+    "Winograd with the weights in reverse order": (
+        _line(1),
+        _winograd(2, 0, 7, weights="(access-flip (access-tensor w) 0)"),
+        {"x": (9,), "w": (3,)},
+    ),
 }
+
+
+@pytest.mark.parametrize("m", [2, 4])
+def test_winograd_is_equal_but_for_what_makes_it_wrong(m: int) -> None:
+    left, right = (parse(text, shapes={"x": (9,), "w": (3,)}).term for text in (_line(1), _winograd(m, 0, 7)))
+    both = Program(build("construct-tuple", left, right))
+    one, other = evaluate(both.term.children, whole_numbers(both.tensors, 0), PrimeField())
+    assert np.array_equal(one, other)
+    snapshot, _ = saturated(both, RULES.values(), PARAMETERS, iterations=200)
+    nodes = program_nodes(both.term)
+    assert snapshot.program[nodes.index(left)] == snapshot.program[nodes.index(right)]
 
 
 @pytest.mark.parametrize("name", UNSOUND)
@@ -89,7 +139,7 @@ def test_unsound_neighbour_is_refuted(name: str) -> None:
     left, right = (parse(text, shapes=shapes).term for text in (left_text, right_text))
     both = Program(build("construct-tuple", left, right))
     assert any(_differ(both, seed) for seed in range(200)), "the pair is not a counterexample"
-    snapshot, search = saturated(both, RULES.values(), {"rows": 3, "columns": 2}, iterations=200)
+    snapshot, search = saturated(both, RULES.values(), PARAMETERS, iterations=200)
     nodes = program_nodes(both.term)
     assert search.progress.stopped == "saturated"
     assert snapshot.program[nodes.index(left)] != snapshot.program[nodes.index(right)]
@@ -97,5 +147,6 @@ def test_unsound_neighbour_is_refuted(name: str) -> None:
 
 def _differ(both: Program, seed: int) -> bool:
     values = {n: v - 6 for n, v in whole_numbers(both.tensors, seed).items()}  # negative: a zero is the largest
-    one, other = evaluate(both.term.children, values)
+    fractions = any(term.operator.name == "linear-map" for term in postorder(both.term))
+    one, other = evaluate(both.term.children, values, PrimeField() if fractions else None)
     return one.shape != other.shape or not np.array_equal(one, other)

@@ -9,6 +9,7 @@ from rule_checks import assert_all_equal, drawn, saturated
 
 from glenside.egraph.rule import Example, Rule
 from glenside.targets import ConvolutionUnit, SystolicArray
+from glenside.targets.mpc import MPC
 from rewrites import RULES, of_families
 
 CASES = [
@@ -57,6 +58,9 @@ TOGETHER = [
     for target in (SystolicArray(3, 2), SystolicArray(3, 2, dataflow="output-stationary"), ConvolutionUnit("nhwc"))
     for families in dict.fromkeys(target.families.values())
 ]
+TOGETHER += [MPC().families, ("constant-analyses", "late-truncations")]
+_FORMS = ("analyses", "form-analyses", "winograd")
+TOGETHER += [(*_FORMS, "linear-maps"), (*_FORMS, "transposed-analyses", "transposed", "cpu-products")]
 
 
 def _together() -> Iterator[object]:
@@ -78,9 +82,8 @@ def test_rules_of_a_target_together_end_and_are_sound(rule: Rule, families: tupl
     """On every example: the rules that run together saturate without a limit, and every e-node of a class is equal."""
     for example in rule.examples:
         program = drawn(example, 2)
-        snapshot, search = saturated(
-            program, of_families(families), {**PARAMETERS, **example.parameters}, example.wants, iterations=200
-        )
+        parameters = {**PARAMETERS, **({"winograd": 1 << 2} if "winograd" in families else {}), **example.parameters}
+        snapshot, search = saturated(program, of_families(families), parameters, example.wants, iterations=200)
         assert search.progress.stopped == "saturated"
         assert_all_equal(snapshot)
 

@@ -43,7 +43,7 @@ def targets(as_json: Json = False) -> None:
     """List the targets."""
     from glenside.targets import TARGETS
 
-    _listing([{"name": usage, "about": _line(doc)} for usage, doc, *_ in TARGETS.values()], as_json)
+    _listing([{"name": entry.usage, "about": _line(entry.doc)} for entry in TARGETS.values()], as_json)
 
 
 def _line(doc: str) -> str:

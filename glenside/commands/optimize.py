@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
+from glenside.commands.forms import emit_forms, leave, refuse, refuse_pareto, run_forms, show_forms
 from glenside.commands.options import (
     ArraySize,
     Blocking,
@@ -23,6 +24,7 @@ from glenside.commands.options import (
     MaxRows,
     Memory,
     Method,
+    NetworkName,
     NoCache,
     NoCheck,
     Nodes,
@@ -31,6 +33,8 @@ from glenside.commands.options import (
     OpenDims,
     Output,
     Parameters,
+    Pareto,
+    Plot,
     Seconds,
     Seed,
     Shape,
@@ -40,15 +44,24 @@ from glenside.commands.options import (
     Weights,
     machine,
 )
-from glenside.commands.output import emit_egraph, print_or_write, save_program, typed_text, writable, write_json
+from glenside.commands.output import (
+    emit_egraph,
+    print_or_write,
+    progress_line,
+    save_program,
+    typed_text,
+    writable,
+    write_json,
+)
 from glenside.commands.runtime import in_runtime, in_words, run_both
 from glenside.ir.errors import BadInput
 from glenside.sources import limits_of, loader
+from glenside.target.form_target import FormTarget
 
 if TYPE_CHECKING:
     from glenside.check.onnxruntime import RuntimeReport
     from glenside.ir.program import Program
-    from glenside.pipeline import Event, Listener, Result
+    from glenside.pipeline import Result
     from glenside.target import Target
 
 UNMAPPED, INTERRUPTED = 1, 130
@@ -62,8 +75,11 @@ def tensorize(
     objective: Objective = None,
     max_rows: MaxRows = None,
     max_weight_growth: Growth = None,
+    network: NetworkName = None,
     json_path: JsonFile = None,
     output: Output = None,
+    pareto: Pareto = False,
+    plot: Plot = None,
     shapes: Shapes = None,
     shape: Shape = None,
     dims: OpenDims = None,
@@ -84,12 +100,18 @@ def tensorize(
     no_check: NoCheck = False,
     no_cache: NoCache = False,
 ) -> None:
-    """Map the products of a program onto an array and print one row for each."""
-    on = machine(array, target, objective, max_rows, max_weight_growth)
-    writable(json_path, output)
+    """Map the products of a program onto an array, or choose their forms, and print one row for each."""
+    on = machine(array, target, objective, max_rows, max_weight_growth, network)
+    writable(json_path, output, plot)
     twice = in_runtime(check)
     limits = limits_of(node_limit, time_limit, iter_limit, memory_limit)
     load = loader(source, shapes, shape, weights, parameters, seed, dims=dims, allow_opaque=allow_opaque)
+    if isinstance(on, FormTarget):
+        refuse(on.name, {"--blocking": blocking != "loops", "--mapping": mapping != "best", "--explain": explain})
+        chosen = run_forms(load, on, limits=limits, seed=seed, verify=not no_check)
+        show_forms(chosen, json_path=json_path, output=output, plot=plot, pareto=pareto, seed=seed)
+        leave(chosen, not no_check)
+    refuse_pareto(on.name, pareto, plot)
     how: dict[str, Any] = {"blocking": blocking, "mapping": mapping, "method": method, "explain": explain}
     how["extract_seconds"] = extract_seconds
     result = run(load, on, limits=limits, seed=seed, verify=not no_check, cached=not no_cache, **how)
@@ -114,6 +136,7 @@ def optimize(
     objective: Objective = None,
     max_rows: MaxRows = None,
     max_weight_growth: Growth = None,
+    network: NetworkName = None,
     emit: Annotated[str, typer.Option("--emit", help="typed, egraph, extracted, folded or report.")] = "extracted",
     output: Output = None,
     shapes: Shapes = None,
@@ -137,7 +160,7 @@ def optimize(
     """Optimize a program and print one stage of the pipeline."""
     if emit not in STAGES:
         raise BadInput(f"--emit must be one of {', '.join(STAGES)}, got {emit!r}")
-    on = machine(array, target, objective, max_rows, max_weight_growth)
+    on = machine(array, target, objective, max_rows, max_weight_growth, network)
     writable(output)
     twice = in_runtime(check) and emit not in ("typed", "egraph")
     limits = limits_of(node_limit, time_limit, iter_limit, memory_limit)
@@ -145,6 +168,11 @@ def optimize(
     if emit == "typed":
         print_or_write(typed_text(load()), output)
         return
+    if isinstance(on, FormTarget):
+        refuse(on.name, {"--blocking": blocking != "loops", "--mapping": mapping != "best"})
+        chosen = run_forms(load, on, limits=limits, seed=seed, verify=emit != "egraph")
+        emit_forms(chosen, emit, output, seed)
+        leave(chosen, emit != "egraph")
     how: dict[str, Any] = {
         "blocking": blocking,
         "mapping": mapping,
@@ -154,7 +182,7 @@ def optimize(
     cached = not no_cache and emit != "egraph"
     result = run(load, on, limits=limits, seed=seed, verify=emit != "egraph", cached=cached, **how)
     if emit == "egraph":
-        emit_egraph(result, output)
+        emit_egraph(result.egraph, result.choice, output)
         _finish(result, checked=False)
     program = result.program
     if emit == "folded":
@@ -179,7 +207,8 @@ def compare(
     objective: Objective = None,
     max_rows: MaxRows = None,
     max_weight_growth: Growth = None,
-    plot: Annotated[str | None, typer.Option("--plot", metavar="FILE.png", help="Draw both; .png, .svg, .pdf.")] = None,
+    network: NetworkName = None,
+    plot: Plot = None,
     json_path: JsonFile = None,
     shapes: Shapes = None,
     shape: Shape = None,
@@ -193,11 +222,15 @@ def compare(
     """Print what the usual mapping takes against the best one, for each layer."""
     from glenside.plots import plot_ending, write_comparison_plot
 
-    on = machine(array, target, objective, max_rows, max_weight_growth)
+    on = machine(array, target, objective, max_rows, max_weight_growth, network)
     writable(json_path, plot)
     if plot is not None:
         plot_ending(plot)
     load = loader(source, shapes, shape, None, parameters, seed, dims=dims, allow_opaque=allow_opaque)
+    if isinstance(on, FormTarget):
+        chosen = run_forms(load, on, limits=None, seed=seed, verify=not no_check)
+        show_forms(chosen, json_path=json_path, output=None, plot=plot, pareto=True, seed=seed)
+        leave(chosen, not no_check)
     result = run(load, on, seed=seed, verify=not no_check, cached=not no_cache)
     if json_path != "-":
         from glenside.table import print_comparison
@@ -219,28 +252,11 @@ def run(load: Callable[[], Program], on: Target, *, cached: bool, seed: int, ver
     program = load()
     seconds = time.perf_counter() - started
     with ExitStack() as open_:
-        listener = open_.enter_context(_progress())
+        listener = open_.enter_context(progress_line())
         cache = open_.enter_context(Cache()) if cached else None
         return run_pipeline(
             program, on, seed=seed, verify=verify, cache=cache, listener=listener, load_seconds=seconds, **how
         )
-
-
-@contextmanager
-def _progress() -> Iterator[Listener]:
-    """A line on standard error that says what is being done, on a terminal only."""
-    if not sys.stderr.isatty():
-        yield lambda _: None
-        return
-    from rich.console import Console
-
-    with Console(stderr=True).status("starting") as line:
-
-        def show(event: Event) -> None:
-            share = "" if event.fraction is None else f" ({100 * event.fraction:.0f} %)"
-            line.update(f"{event.stage}: {event.detail}{share}")
-
-        yield show
 
 
 def _content(result: Result, report: RuntimeReport | None) -> dict[str, Any]:

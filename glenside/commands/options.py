@@ -10,6 +10,7 @@ from glenside.ir.errors import BadInput
 
 if TYPE_CHECKING:
     from glenside.target import Target
+    from glenside.target.form_target import FormTarget
 
 Source = Annotated[
     str, typer.Argument(help="A built-in model (see `glenside models`), or a .glenside, .onnx or .json file.")
@@ -43,6 +44,12 @@ MaxRows = Annotated[int | None, typer.Option("--max-rows", help="Most rows that 
 Growth = Annotated[
     float | None, typer.Option("--max-weight-growth", help="How many times as large a mapping may make weights.")
 ]
+NetworkName = Annotated[
+    str | None,
+    typer.Option("--network", metavar="LINK", help="Of two parties: lan, wan or RATE,LATENCY, as 100Mbit,20ms."),
+]
+Pareto = Annotated[bool, typer.Option("--pareto", help="List what each layer's forms trade, such as time for memory.")]
+Plot = Annotated[str | None, typer.Option("--plot", metavar="FILE.png", help="Draw it; .png, .svg or .pdf.")]
 Blocking = Annotated[str, typer.Option("--blocking", help="How products are cut: loops or slices.")]
 MappingName = Annotated[str, typer.Option("--mapping", help="best, or usual: products as they stand.")]
 Method = Annotated[str, typer.Option("--extract", help="How to extract: auto, greedy, dag or exact.")]
@@ -61,14 +68,15 @@ def machine(
     objective: str | None = None,
     max_rows: int | None = None,
     growth: float | None = None,
-) -> Target:
+    network: str | None = None,
+) -> Target | FormTarget:
     """The target that flags describe; those given here come before what a file says. Raises BadInput."""
     from glenside.target import parse_objectives
     from glenside.targets import parse_target
 
     if (array is None) == (target is None):
         raise BadInput("give the machine with --array RxC, such as --array 64x64, or with --target, and not with both")
-    options: dict[str, object] = {"max_rows": max_rows, "max_weight_growth": growth}
+    options: dict[str, object] = {"max_rows": max_rows, "max_weight_growth": growth, "network": network}
     if objective is not None:
         options["objectives"] = parse_objectives(objective)
     given = {name: value for name, value in options.items() if value is not None}

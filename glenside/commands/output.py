@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,8 +14,9 @@ from glenside.ir.errors import BadInput
 from glenside.ir.names import spelled_name
 
 if TYPE_CHECKING:
+    from glenside.egraph.snapshot import Snapshot
     from glenside.ir.program import Program
-    from glenside.pipeline import Result
+    from glenside.pipeline import Event, Listener
 
 
 def writable(*paths: str | None) -> None:
@@ -72,13 +75,30 @@ def typed_text(program: Program) -> str:
     return "\n".join([*lines, f"; result: {program.term.type}", str(program)])
 
 
-def emit_egraph(result: Result, output: str | None) -> None:
+def emit_egraph(egraph: Snapshot, choice: Mapping[int, int], output: str | None) -> None:
     """Print the e-graph as DOT, or write it as the ending of the path says. Raises BadInput."""
     from glenside.egraph.draw import egraph_dot, write_egraph
 
     if output is None:
-        print(egraph_dot(result.egraph, result.choice), end="")
+        print(egraph_dot(egraph, choice), end="")
         return
-    left_out = write_egraph(result.egraph, output, result.choice)
+    left_out = write_egraph(egraph, output, choice)
     if left_out:
         print(left_out, file=sys.stderr)
+
+
+@contextmanager
+def progress_line() -> Iterator[Listener]:
+    """A line on standard error that says what is being done, on a terminal only."""
+    if not sys.stderr.isatty():
+        yield lambda _: None
+        return
+    from rich.console import Console
+
+    with Console(stderr=True).status("starting") as line:
+
+        def show(event: Event) -> None:
+            share = "" if event.fraction is None else f" ({100 * event.fraction:.0f} %)"
+            line.update(f"{event.stage}: {event.detail}{share}")
+
+        yield show

@@ -1,1 +1,1 @@
-"""Programs for other tools: ONNX, which any runtime executes, and JSON."""
+"""Programs for other tools: ONNX, which any runtime executes, functions of JAX, which SPU runs on secrets, and JSON."""

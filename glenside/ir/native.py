@@ -40,6 +40,10 @@ class Arithmetic(ABC):
     @abstractmethod
     def add(self, a: Array, b: Array) -> Array: ...
 
+    def accumulate(self, total: Array, a: Array) -> None:
+        """Add a to an array that is not given to anybody yet, in place where the arithmetic can."""
+        total[...] = self.add(total, a)
+
     @abstractmethod
     def subtract(self, a: Array, b: Array) -> Array: ...
 
@@ -89,6 +93,10 @@ class Arithmetic(ABC):
     @abstractmethod
     def opaque(self, key: str, operands: Sequence[Array], dims: Sequence[int], dtype: str) -> Array:
         """What stands for a function that nobody knows: pseudo-random, from the key and the operands' values alone."""
+
+    def truncate(self, a: Array) -> Array:
+        """a with the fractional bits of a number, where numbers have so many."""
+        return a
 
     @abstractmethod
     def cast(self, a: Array, dtype: str) -> Array: ...
@@ -161,6 +169,9 @@ class Native(Arithmetic):
 
     def add(self, a: Array, b: Array) -> Array:
         return row_major(np.add, a, b)
+
+    def accumulate(self, total: Array, a: Array) -> None:
+        np.add(total, a, out=total)
 
     def subtract(self, a: Array, b: Array) -> Array:
         return row_major(np.subtract, a, b)

@@ -1,18 +1,19 @@
-"""What each e-node of an e-graph sends, or each term of a program: one price list for both."""
+"""What each e-node of an e-graph sends: the prices of `prices.py`, with what analyses know of classes."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import replace
 from functools import cached_property
-from math import prod
 
 from glenside.egraph.snapshot import Snapshot
 from glenside.extraction import constant_classes, derivable, derivations
 from glenside.ir.operator import OPERATORS
 from glenside.ir.rational import exact_numbers
-from glenside.ir.types import FLOATS, AccessType
+from glenside.ir.types import FLOATS
+from glenside.secure.prices import node_traffic, product_truncation
+from glenside.secure.registry import Operand
 from glenside.secure.semi2k import NOTHING, Semi2k, Traffic
-from glenside.secure.traffic import node_traffic
 
 PUBLIC = "#public"
 """How the name of a formal tensor ends that stands for what both parties know."""
@@ -37,6 +38,14 @@ class Pricing:
     def public(self) -> Collection[int]:
         """The classes that both parties know."""
         return derivable(self.snapshot, self._is_public).keys()
+
+    @cached_property
+    def _numbers(self) -> Collection[int]:
+        """The classes made of numbers in the program alone."""
+        nodes = self.snapshot.nodes
+        return derivable(
+            self.snapshot, lambda n: nodes[n].operator != "access-tensor" and not OPERATORS[nodes[n].operator].opaque
+        ).keys()
 
     def _is_public(self, n: int) -> bool:
         node = self.snapshot.nodes[n]
@@ -90,30 +99,24 @@ class Pricing:
             return NOTHING
         if node.operator == "truncate":
             return self.truncation(type_.size) if self.late else NOTHING
-        if self.is_product(n):
-            return self._product(n, type_)
-        operands = [t for t in (snapshot.types[c] for c in node.children) if t is not None]
-        secret = [c not in self.public for c in node.children]
-        return node_traffic(self.protocol, node.operator, node.attributes, operands, secret, type_)
+        operands = [self._operand(c) for c in node.children]
+        sent = node_traffic(self.protocol, node.operator, node.attributes, operands, type_)
+        if sent is None or self.late:
+            return sent
+        return sent + product_truncation(self.protocol, node.operator, node.attributes, operands, type_)
 
     def truncation(self, elements: int) -> Traffic:
         """Elements cut back after a product."""
         return self.protocol.truncation(elements)
 
-    def _product(self, n: int, own: AccessType) -> Traffic | None:
-        """A product of matrices, with its truncation where each is truncated at once."""
+    def _operand(self, eclass: int) -> Operand:
+        """What is known of a class: it may be a pair of two others."""
         snapshot = self.snapshot
-        (pairs,) = snapshot.nodes[n].children
-        pair = next((p for p in snapshot.classes[pairs] if snapshot.nodes[p].operator == "access-product"), None)
+        type_ = snapshot.types[eclass]
+        assert type_ is not None
+        found = Operand(type_, eclass not in self.public, known=eclass in self._numbers)
+        pairs = (snapshot.nodes[n] for n in snapshot.classes[eclass])
+        pair = next((p for p in pairs if p.operator == "access-product"), None)
         if pair is None:
-            return None
-        a, b = (snapshot.types[c] for c in snapshot.nodes[pair].children)
-        shared = snapshot.nodes[pair].attributes[0]
-        assert a is not None
-        assert b is not None
-        groups = prod(a.dims[:shared])
-        m, k, o = prod(a.shape[shared:]), prod(a.item), prod(b.shape[shared:])
-        secret = all(c not in self.public for c in snapshot.nodes[pair].children)
-        sent = self.protocol.matmul(m, k, o, groups) if secret else NOTHING
-        cut = own.dtype in FLOATS and not self.late
-        return sent + self.protocol.truncation(own.size, groups) if cut else sent
+            return found
+        return replace(found, parts=tuple(map(self._operand, pair.children)), shared=pair.attributes[0])

@@ -92,6 +92,22 @@ class Semi2k:
         """Whether each is equal to another secret one."""
         return self._each(elements, self.share * (2 * self._depth + 1), self._depth + 1)
 
+    def bits(self, elements: int) -> Traffic:
+        """Each as shares of its bits, such as to round it down."""
+        return self._each(elements, 2 * self.share * (2 * self._depth + 1), self._depth + 1)
+
+    def ring_number(self, elements: int) -> Traffic:
+        """Each bit of an equality as a number."""
+        return self._each(elements, self.share)
+
+    def absolute(self, elements: int) -> Traffic:
+        """Each without its sign: a bit becomes a number, a byte of traffic, and is multiplied by."""
+        return self.sign(elements) + self._each(elements, 1) + self.multiplication(elements)
+
+    def whole(self, elements: int) -> Traffic:
+        """Each cut towards zero to an integer."""
+        return self.sign(elements) + self.bits(elements) + self._each(elements, 1)
+
     def selection(self, elements: int) -> Traffic:
         """One of two for each by a secret condition."""
         return self._each(elements, 2 * self.share)

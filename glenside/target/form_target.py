@@ -44,6 +44,8 @@ class FormTarget(ABC):
     """Rules for one layer."""
     measures: tuple[Measure, ...]
     """What is counted, the one that tables compare first."""
+    axes: tuple[str, str]
+    """The two measures that are traded for each other."""
 
     @abstractmethod
     def rule_parameters(self) -> Parameters:
@@ -76,6 +78,10 @@ class FormTarget(ABC):
     @abstractmethod
     def whole(self, program: Program) -> Mapping[str, int]:
         """Measures of a whole program."""
+
+    def remarks(self, program: Program) -> Sequence[str]:
+        """What must be said of the measures of a program, such as what they leave out."""
+        return ()
 
     def held(self, program: Program) -> Mapping[str, int]:
         """Layer -> bytes of other values that live while it is computed, where that matters."""

@@ -78,7 +78,7 @@ def _moves(parts: Sequence[int], order: Sequence[int]) -> bool:
     return not Rearrangement(tuple(parts), tuple(order)).is_identity
 
 
-@target("convolution-unit", "convolution-unit:nhwc", read=lambda text: (text,))
+@target("convolution-unit", "convolution-unit:nhwc", read=lambda text: (text,), options=convolution_unit)
 def _convolution_unit(layout: str, **options: Any) -> Target:
     """A unit that takes its operands in one layout (nhwc, nchw, nchw16c); counts the bytes of copies."""
     return convolution_unit(layout, **options)

@@ -52,7 +52,11 @@ class CPU(FormTarget):
         self.balance, self.outputs = balance, tuple(dict.fromkeys(outputs))
         self.name = f"cpu:{'unlimited' if memory is None else memory}" + (f",balance={balance}" if balance else "")
         self.doc = inspect.cleandoc(CPU.__doc__ or "")
-        self.families = ("analyses", "form-analyses", "winograd", "cpu-products")
+        self.families = (
+            *("analyses", "form-analyses", "winograd", "cpu-products"),
+            *("transposed-analyses", "transposed", "transposed-tiles"),
+        )
+        self.axes = (TIME if balance else WORK, PEAK)
         self.measures = (
             *((Measure(TIME, "multiply-adds", "multiply-adds, and bytes moved times the balance"),) if balance else ()),
             Measure(WORK, "operations", "a multiplication that is added, or any other operation on an element"),
@@ -275,7 +279,7 @@ def _read(text: str) -> tuple[str, dict[str, Any]]:
     return memory, options
 
 
-@target("cpu", "cpu:8MB", read=_read)
+@target("cpu", "cpu:8MB", read=_read, options=CPU)
 def _cpu(memory: str, given: Mapping[str, Any], **options: Any) -> CPU:
     """A plain processor with a memory budget; counts multiply-adds, bytes moved and the peak of what is held."""
     return CPU(memory, **{**given, **options})

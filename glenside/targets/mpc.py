@@ -9,19 +9,19 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from glenside.egraph.rule import Parameters
-from glenside.egraph.search import program_snapshot
 from glenside.egraph.snapshot import Snapshot
 from glenside.extraction import cheapest, derivable, reachable
 from glenside.form_names import form_name
 from glenside.ir.errors import BadInput
 from glenside.ir.program import Program
-from glenside.ir.term import Term, build, make, postorder, rebuild_all, weave
+from glenside.ir.term import Term, build, make, rebuild_all, weave
 from glenside.ir.types import FLOATS
 from glenside.network import arranged
 from glenside.secure.network import Network, parse_network
 from glenside.secure.precision import error_bound
 from glenside.secure.pricing import PUBLIC, Pricing
 from glenside.secure.semi2k import FIELDS, FRACTION_BITS, NOTHING, Semi2k, Traffic
+from glenside.secure.traffic import program_traffic, secrets
 from glenside.target import Instruction, Spent, Target
 from glenside.target.form_target import Candidate, FormTarget, Measure
 from glenside.targets.registry import target
@@ -43,6 +43,8 @@ class MPC(FormTarget):
     network     a link, "lan", "wan" or RATE,LATENCY: then time is made least, else bytes
     outputs     the m of F(m, r) that are looked for along each axis
     magnitude   the largest absolute value of a tensor, for the bound of errors
+    max_error   the most by which a result of a layer may be wrong: a form whose bound is above is not taken, unless it
+                is the plain one
 
     Raises BadInput.
     """
@@ -59,10 +61,14 @@ class MPC(FormTarget):
         network: Network | str | None = None,
         outputs: Sequence[int] = (2, 4),
         magnitude: float = 1.0,
+        max_error: float | None = None,
     ) -> None:
-        _check(protocol, field, parties, truncation, outputs, magnitude)
+        _check(protocol, field, parties, truncation, outputs)
+        for what, value in (("magnitude", magnitude), ("max_error", max_error)):
+            if value is not None and not (math.isfinite(value) and value > 0):
+                raise BadInput(f"{what} is a number above 0, got {value}")
         self.protocol, self.late, self.prepared = Semi2k(field), truncation == "late", prepared
-        self.public, self.magnitude = frozenset(public), magnitude
+        self.public, self.magnitude, self.max_error = frozenset(public), magnitude, max_error
         self.network = parse_network(network) if isinstance(network, str) else network
         self.bits = FRACTION_BITS[field]
         options = ("" if field == 64 else f",field={field}") + (",truncation=late" if self.late else "")
@@ -70,6 +76,7 @@ class MPC(FormTarget):
         self.doc = inspect.cleandoc(MPC.__doc__ or "")
         self.families = ("analyses", "form-analyses", "winograd", *(() if self.late else ("early-truncations",)))
         self.outputs = tuple(dict.fromkeys(outputs))
+        self.axes = ("bytes", "messages")
         self.measures = (
             *((Measure("microseconds", "us", "on the network"),) if self.network else ()),
             Measure("bytes", "bytes", "that one party sends"),
@@ -125,10 +132,8 @@ class MPC(FormTarget):
         """Leaves that both parties know are others than secret ones."""
         if not self.public:
             return lambda leaf: ""
-        nodes = list(postorder(program.term, *program.layers.values()))
-        public = self._pricing(program_snapshot(nodes)).public
-        known = {nodes[c] for c in public}
-        return lambda leaf: PUBLIC if leaf in known else ""
+        known = secrets(program, self.public)
+        return lambda leaf: "" if known[leaf].secret else PUBLIC
 
     def root(self, product: Term) -> Term:
         """A product, truncated; late truncations stand behind it already, where they are fewest."""
@@ -190,8 +195,9 @@ class MPC(FormTarget):
         return time | {"bytes": sent.bytes, "messages": sent.messages, "truncations": sent.truncated}
 
     def aim(self, candidate: Candidate, held: int = 0) -> tuple[int, ...]:
-        """Time where there is a network, then bytes, messages, truncations, the error."""
-        return tuple(candidate.measures.values())
+        """Nothing that may be too wrong; then time where there is a network, bytes, messages, truncations, error."""
+        wrong = self.max_error is not None and candidate.measures["error"] > self.max_error * 2**self.bits
+        return (int(wrong and candidate.words != ""), *candidate.measures.values())
 
     def policies(self, candidates: Sequence[Candidate]) -> Mapping[str, Candidate]:
         """Every layer plain; F(2, r) along every axis wherever windows overlap."""
@@ -200,17 +206,23 @@ class MPC(FormTarget):
 
     def whole(self, program: Program) -> Mapping[str, int]:
         """What all of a program sends, as far as there are exact formulas."""
-        nodes = list(postorder(program.term))
-        pricing = self._pricing(program_snapshot(nodes))
-        sent = [pricing.traffic(n) or NOTHING for n in range(len(nodes))]
-        return {**self._amounts(sum(sent, NOTHING)), "error": 0}
+        sent = program_traffic(program, self.public, self.prepared, self.protocol)
+        return self._amounts(sum((t for t in sent.values() if t is not None), NOTHING))
+
+    def remarks(self, program: Program) -> Sequence[str]:
+        """Operators whose traffic is not counted, because no exact formula for it is known."""
+        sent = program_traffic(program, self.public, self.prepared, self.protocol)
+        unknown = (t for t, traffic in sent.items() if traffic is None)
+        names = (str(t.attributes[0]) if t.operator.name == "compute" else t.operator.name for t in unknown)
+        left = ", ".join(dict.fromkeys(names))
+        return [f"what {left} sends is not counted: there is no exact formula for it here"] if left else []
 
 
 def _is_smallest(step: str) -> bool:
     return step.startswith("winograd:") and step.split(":")[2] == "2"
 
 
-def _check(protocol: str, field: int, parties: int, truncation: str, outputs: Sequence[int], magnitude: float) -> None:
+def _check(protocol: str, field: int, parties: int, truncation: str, outputs: Sequence[int]) -> None:
     if protocol not in PROTOCOLS:
         raise BadInput(f"a protocol is one of {', '.join(PROTOCOLS)}, got {protocol!r}")
     if field not in FIELDS:
@@ -221,8 +233,6 @@ def _check(protocol: str, field: int, parties: int, truncation: str, outputs: Se
         raise BadInput(f"truncation is {' or '.join(TRUNCATIONS)}, got {truncation!r}")
     if not all(isinstance(m, int) and 2 <= m <= 16 for m in outputs):
         raise BadInput(f"the outputs of F(m, r) are from 2 to 16, got {', '.join(map(str, outputs))}")
-    if not (math.isfinite(magnitude) and magnitude > 0):
-        raise BadInput(f"the magnitude of tensors is a number above 0, got {magnitude}")
 
 
 _OPTIONS: dict[str, Callable[[str], Any]] = {
@@ -233,6 +243,7 @@ _OPTIONS: dict[str, Callable[[str], Any]] = {
     "public": lambda text: text.split("+"),
     "outputs": lambda text: [int(m) for m in text.split("+")],
     "magnitude": float,
+    "max_error": float,
 }
 
 
@@ -251,7 +262,7 @@ def _read(text: str) -> tuple[str, dict[str, Any]]:
     return protocol, options
 
 
-@target("mpc", "mpc:semi2k", read=_read)
+@target("mpc", "mpc:semi2k", read=_read, options=MPC)
 def _mpc(protocol: str, given: Mapping[str, Any], **options: Any) -> MPC:
     """Secure computation by two parties, as SPU's semi2k; counts bytes, messages, truncations."""
     return MPC(protocol, **{**given, **options})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from glenside.ir.errors import BadInput
@@ -13,7 +14,20 @@ from glenside.target.form_target import FormTarget
 
 Maker = Callable[..., Target | FormTarget]
 Read = Callable[[str], tuple[Any, ...]]
-TARGETS: dict[str, tuple[str, str, Maker, Read]] = {}
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A target of the command line: `usage` is how it is written, `options` what flags may set."""
+
+    usage: str
+    doc: str
+    maker: Maker
+    read: Read
+    options: frozenset[str]
+
+
+TARGETS: dict[str, Entry] = {}
 
 
 def sizes(text: str) -> tuple[int, int]:
@@ -24,13 +38,18 @@ def sizes(text: str) -> tuple[int, int]:
     return int(match[1]), int(match[2])
 
 
-def target(name: str, usage: str, read: Read = sizes) -> Callable[[Maker], Maker]:
-    """Register a function to a Target under a name; `usage` is how it is written on the command line, after the name
-    and a colon, where `read` makes the function's arguments of it.
+def target(
+    name: str, usage: str, read: Read = sizes, options: Callable[..., Any] | None = None
+) -> Callable[[Maker], Maker]:
+    """Register a function to a target under a name; `usage` is how it is written on the command line, after the name
+    and a colon, where `read` makes the function's arguments of it. Flags may set the keyword-only parameters of the
+    function `options`, to which it passes them on; without it, its own.
     """
 
     def declare(maker: Maker) -> Maker:
-        TARGETS[name] = (usage, inspect.cleandoc(maker.__doc__ or ""), maker, read)
+        kinds = inspect.signature(options or maker).parameters.values()
+        known = frozenset(p.name for p in kinds if p.kind is inspect.Parameter.KEYWORD_ONLY)
+        TARGETS[name] = Entry(usage, inspect.cleandoc(maker.__doc__ or ""), maker, read, known)
         return maker
 
     return declare

@@ -179,19 +179,19 @@ def systolic_array(
     )
 
 
-@target("systolic-array", "systolic-array:RxC")
+@target("systolic-array", "systolic-array:RxC", options=systolic_array)
 def _weight_stationary(rows: int, columns: int, **options: Any) -> Target:
     """A weight-stationary matrix unit of R x C multipliers; M rows stream through a tile in M + 2R + C - 2 cycles."""
     return systolic_array(rows, columns, **options)
 
 
-@target("output-stationary", "output-stationary:RxC")
+@target("output-stationary", "output-stationary:RxC", options=systolic_array)
 def _output_stationary(rows: int, columns: int, **options: Any) -> Target:
     """An array of R x C sums that stay; a tile takes K + R + C - 2 cycles for products of depth K."""
     return systolic_array(rows, columns, dataflow="output-stationary", **options)
 
 
-@target("double-buffered", "double-buffered:RxC")
+@target("double-buffered", "double-buffered:RxC", options=systolic_array)
 def _double_buffered(rows: int, columns: int, **options: Any) -> Target:
     """A weight-stationary array that loads the next weights while rows stream: max(R, M + R + C - 2) cycles a tile."""
     return systolic_array(rows, columns, dataflow="double-buffered", **options)

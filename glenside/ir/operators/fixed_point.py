@@ -11,9 +11,10 @@ truncate = register(
         fields=fields(a=Kind.TERM),
         check=lambda a: require_float("truncate", a),
         result=lambda a: a,
-        evaluate=lambda _, a: a,
+        evaluate=lambda arithmetic, a: arithmetic.truncate(a),
         views=True,
         doc="a, with as many fractional bits as before its last product: that of fixed-point numbers of f bits has 2 f "
         "of them, and cutting f off rounds by less than 2^-f. The number that it stands for is that of a.",
+        movement=False,
     )
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
@@ -39,12 +40,19 @@ def _evaluate(arithmetic: Any, a: Array, axis: int, rows: int, coefficients: str
     return result
 
 
+def _scaled(values: Sequence[Fraction]) -> tuple[list[int], int]:
+    """A row as whole numbers over one denominator."""
+    denominator = math.lcm(*(v.denominator for v in values))
+    return [int(v * denominator) for v in values], denominator
+
+
 def _sum(arithmetic: Any, slices: Array, index: Index, values: Sequence[Fraction]) -> Array:
-    """One block of a row: the slices, each times its number."""
+    """One block of a row: the slices, each times a whole number, and the sum over their denominator."""
     dtype = slices.dtype.name
     zero: Array = arithmetic.constant(exact("0"), dtype)
+    whole, denominator = _scaled(values)
     total: Array | None = None
-    for i, value in enumerate(values):
+    for i, value in enumerate(whole):
         if value == 0:
             continue
         part = slices[(i, *index, ...)]
@@ -54,7 +62,11 @@ def _sum(arithmetic: Any, slices: Array, index: Index, values: Sequence[Fraction
             total = part if value > 0 else arithmetic.subtract(zero, part)
         else:
             total = arithmetic.add(total, part) if value > 0 else arithmetic.subtract(total, part)
-    return zero if total is None else total
+    if total is None:
+        return zero
+    return (
+        total if denominator == 1 else arithmetic.multiply(total, arithmetic.constant(Fraction(1, denominator), dtype))
+    )
 
 
 def _scratch(a: Array, axis: int, rows: int, coefficients: str) -> int:
@@ -63,12 +75,14 @@ def _scratch(a: Array, axis: int, rows: int, coefficients: str) -> int:
 
 
 def _operations(a: AccessType, axis: int, rows: int, coefficients: str) -> int:
-    """Multiplications by what is not 1 or -1, and additions."""
+    """Multiplications by what is not 1 or -1, additions, and one multiplication of a row of fractions."""
     values, count = exact_numbers(coefficients) or (), a.dims[axis]
     spent = 0
     for row in range(rows):
-        used = [v for v in values[row * count : (row + 1) * count] if v]
+        whole, denominator = _scaled(values[row * count : (row + 1) * count])
+        used = [v for v in whole if v]
         spent += max(len(used) - 1, 0) + sum(abs(v) != 1 for v in used) + (bool(used) and used[0] < 0)
+        spent += denominator != 1
     return spent * a.dims.remove(axis).product()
 
 
@@ -83,7 +97,7 @@ linear_map = register(
         operations=_operations,
         doc="Each element along the axis becomes a sum of those there, each times an exact number: a constant matrix, "
         "written in row-major order, times the axis. Terms that are 0 are left out, those of 1 and -1 are only added "
-        "and subtracted.",
+        "and subtracted; a row of fractions is a sum of whole multiples over one denominator.",
         movement=False,
     )
 )

@@ -65,13 +65,17 @@ def _pad(emit: Emitter, _: AccessType, a: Operand, kind: str, axis: int, before:
 
 
 @exports("access-dilate")
-def _dilate(emit: Emitter, result: AccessType, a: Operand, axis: int, n: int) -> Value:
+def _dilate(emit: Emitter, _: AccessType, a: Operand, axis: int, n: int) -> Value:
+    return dilated(emit, a.value, axis, n)
+
+
+def dilated(emit: Emitter, x: Value, axis: int, n: int) -> Value:
     """Zeros after each element, less those after the last one."""
-    x, zeros = a.value, Dims((0,) * (a.access.rank + 1))
+    zeros = Dims((0,) * (x.rank + 1))
     apart = emit.view(x, x.dims.insert(axis + 1, 1))
     padded = emit.pad(apart, zeros, zeros.set(axis + 1, n), emit.number(0, x.dtype))
     together = emit.view(padded, x.dims.set(axis, x.dims[axis] * (n + 1)))
-    return emit.slice(together, axis, 0, result.dims[axis])
+    return emit.slice(together, axis, 0, max(0, x.dims[axis] * (n + 1) - n))
 
 
 @exports("cast")

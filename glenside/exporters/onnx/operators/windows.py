@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from glenside.exporters.onnx.emitter import Emitter, Windows
 from glenside.exporters.onnx.graph import Value
-from glenside.exporters.onnx.registry import Operand, exports
+from glenside.exporters.onnx.operators.movement import dilated
+from glenside.exporters.onnx.operators.products import contracted, multiplied_in
+from glenside.exporters.onnx.registry import Operand, Pair, exports
 from glenside.ir.types import AccessType, Dims
 
 # An axis takes a slice for each position in the window, or for each window if these are fewer. Up to so many slices are
@@ -104,6 +106,49 @@ def _overlap_add(emit: Emitter, result: AccessType, a: Operand, out: Dims, strid
     for axis in reversed(range(axes)):
         x = _added(emit, x, lead + 2 * axis, out[axis], strides[axis])
     return x
+
+
+@exports("overlap-add-product")
+def _overlap_add_product(
+    emit: Emitter,
+    result: AccessType,
+    a: Operand,
+    b: Operand,
+    n: int,
+    out: Dims,
+    strides: Dims,
+    dilations: Dims,
+    starts: Dims,
+    _: int,
+) -> Value:
+    """All positions at once: ONNX has no loop that would be worth its tiles."""
+    axes, rows, columns = len(out), a.access.shape, b.access.shape.drop(n)
+    before, after = len(rows) - axes, len(columns) - axes
+    dims = rows.append(columns)
+    if not dims.product() * result.size:
+        return emit.full(result.dims, 0, result.dtype)
+    pair = Pair(a.value, b.value, n, len(a.item_axes))
+    inner = multiplied_in(a.access.dtype, a.access.item.product())
+    x = emit.cast(contracted(emit, AccessType(dims, len(dims), result.dtype), pair, inner), result.dtype)
+    places = [axis for e in range(axes) for axis in (before + e, len(rows) + after + e)]
+    lead = before + after
+    x = emit.transpose(x, [*(axis for axis in range(len(dims)) if axis not in places), *places])
+    for e in reversed(range(axes)):
+        x = _put(emit, x, lead + 2 * e, out[e], strides[e], dilations[e], starts[e])
+    return x
+
+
+def _put(emit: Emitter, x: Value, axis: int, out: int, stride: int, dilation: int, start: int) -> Value:
+    """Windows of dilated elements along one axis, added up, of which `out` places from `start` on are kept."""
+    if dilation > 1:
+        x = dilated(emit, x, axis + 1, dilation - 1)
+    size = (x.dims[axis] - 1) * stride + x.dims[axis + 1]
+    x = _added(emit, x, axis, size, stride)
+    lo, hi = (min(size, max(0, place)) for place in (start, start + out))
+    before = min(out, max(0, -start))
+    rest = Dims((0,) * x.rank)
+    x = emit.slice(x, axis, lo, hi)
+    return emit.pad(x, rest.set(axis, before), rest.set(axis, out - before - (hi - lo)), emit.number(0, x.dtype))
 
 
 def _added(emit: Emitter, x: Value, axis: int, out: int, stride: int) -> Value:

@@ -1,0 +1,164 @@
+"""A program as the source of a Python function, term by term."""
+
+from __future__ import annotations
+
+import keyword
+import re
+from collections.abc import Iterable
+from contextlib import ExitStack
+from pathlib import Path
+
+from glenside.exporters.jax import operators as _operators  # noqa: F401 (fills the tables)
+from glenside.exporters.jax.registry import (
+    COMPUTE_EXPORTS,
+    COMPUTES_LEFT_OUT,
+    OPERATOR_EXPORTS,
+    OPERATORS_LEFT_OUT,
+    Held,
+    Operand,
+    in_memory,
+)
+from glenside.exporters.jax.source import Source, Value
+from glenside.ir.errors import BadInput
+from glenside.ir.files import PathLike, dump_arrays, replacing
+from glenside.ir.interpreter import evaluate
+from glenside.ir.names import quoted
+from glenside.ir.operand import Array
+from glenside.ir.operators.compute import parse_compute
+from glenside.ir.operators.requirements import spelled
+from glenside.ir.program import Program
+from glenside.ir.term import Term, postorder, weave
+from glenside.ir.types import AccessType, Tensor
+
+# What the source uses itself; `v0` and so on are its values.
+_TAKEN = re.compile(r"jax|jnp|lax|program|range|v\d+|tensor_\d+|_.*")
+_IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
+
+
+def argument_names(names: Iterable[str]) -> dict[str, str]:
+    """Name of a tensor -> the argument for it: itself if Python takes it, else tensor_ and its position."""
+    return {name: name if _plain(name) else f"tensor_{i}" for i, name in enumerate(names)}
+
+
+def _plain(name: str) -> bool:
+    reserved = keyword.iskeyword(name) or keyword.issoftkeyword(name) or _TAKEN.fullmatch(name)
+    return bool(_IDENTIFIER.fullmatch(name)) and not reserved
+
+
+def export_jax(program: Program) -> str:
+    """The program as the source of a Python module with one function `program`, which uses jax.numpy and jax.lax only.
+
+    Its arguments are the tensors of the program in order of first use, inputs and constants alike; its docstring says
+    which they are. A result is an array, a tuple a tuple. A product is one `lax.dot_general`, a linear-map is
+    additions, and one product by a constant for all rows that have denominators; truncate is left to SPU, which
+    truncates after each product. Numbers of 64 bits need JAX's `jax_enable_x64`. Raises BadInput for what is not
+    written: `OPERATORS_LEFT_OUT` and `COMPUTES_LEFT_OUT` of the registry.
+    """
+    source = Source(argument_names(program.tensors))
+    done: dict[Term, Held] = {}
+    for term in postorder(program.term):
+        done[term] = _export(source, term, done)
+    result = _result(source, done[program.term])
+    return _module(program, source, result)
+
+
+def _export(source: Source, term: Term, done: dict[Term, Held]) -> Held:
+    name, known = term.operator.name, _known(term, done)
+    if known is not None:
+        return source.constant(known)
+    operands = [Operand(source, child.type, done[child]) for child in term.children]
+    if name == "compute":
+        compute, parameters = parse_compute(str(term.attributes[0]))
+        if compute.name not in COMPUTE_EXPORTS:
+            raise _left_out(f"compute type {compute.name}", COMPUTES_LEFT_OUT.get(compute.name, ""))
+        return COMPUTE_EXPORTS[compute.name](source, term.type, operands[0], *parameters)
+    if name not in OPERATOR_EXPORTS:
+        raise _left_out(f"operator {name}", OPERATORS_LEFT_OUT.get(name, ""))
+    return OPERATOR_EXPORTS[name](source, term.type, *weave(term.operator, operands, term.attributes))
+
+
+def _known(term: Term, done: dict[Term, Held]) -> Array | None:
+    """What a term of numbers of the program alone holds."""
+    given: dict[Term, Array] = {}
+    for child in term.children:
+        held = done[child]
+        if not isinstance(held, Value) or held.constant is None:
+            return None
+        given[child] = held.constant
+    if not isinstance(term.type, AccessType) or term.operator.opaque or term.operator.name == "access-tensor":
+        return None
+    found: Array = evaluate([term], {}, given=given)[0]
+    return found
+
+
+def _left_out(what: str, reason: str) -> BadInput:
+    because = f" ({reason})" if reason else ""
+    return BadInput(f"a function of JAX requires what JAX can say, got the {what}{because}")
+
+
+def _result(source: Source, held: Held) -> str:
+    """The expression of a result; tuples may be deep, so the inner ones are lines of their own."""
+    if not isinstance(held, tuple):
+        return source.name(in_memory(source, held))
+    names: dict[int, str] = {}
+    stack: list[tuple[Held, bool]] = [(held, False)]
+    while stack:
+        value, ready = stack.pop()
+        if not isinstance(value, tuple):
+            names[id(value)] = source.name(in_memory(source, value))
+        elif ready:
+            items = "".join(f"{names[id(item)]}, " for item in value)
+            names[id(value)] = source.set(f"({items})", (), "").name
+        elif id(value) not in names:
+            stack.append((value, True))
+            stack += [(item, False) for item in value]
+    return names[id(held)]
+
+
+def _module(program: Program, source: Source, result: str) -> str:
+    arguments = source.arguments
+    described = [_described(argument, program.tensors[name]) for name, argument in arguments.items()]
+    doc = [f"The program {_shown(program.name)}, written by Glenside.", *([""] if described else []), *described]
+    if isinstance(program.term.type, AccessType):
+        doc += ["", f"The result is of {spelled(program.term.type.dims)} {program.term.type.dtype}."]
+    lines = [
+        '"""A program as a function of JAX, which SPU compiles too."""',
+        "",
+        "import jax.numpy as jnp",
+        "from jax import lax",
+        "",
+        "",
+        f"def program({', '.join(arguments.values())}):",
+        *(f"    {start}{line}".rstrip() for start, line in zip(['"""', *[""] * len(doc)], doc, strict=False)),
+        '    """',
+        *(f"    {line}" for line in source.lines),
+        f"    return {result}",
+        "",
+    ]
+    used = any("lax." in line for line in source.lines)
+    return "\n".join(line for line in lines if used or line != "from jax import lax")
+
+
+def _described(argument: str, tensor: Tensor) -> str:
+    kind = "constant" if tensor.constant else "input"
+    called = "" if argument == tensor.name else f", which the program calls {_shown(tensor.name)}"
+    return f"{argument}: {kind} of {spelled(tensor.dims)} {tensor.dtype}{called}"
+
+
+def _shown(name: str) -> str:
+    """A name inside a docstring: nothing in it ends the string or starts an escape."""
+    if re.fullmatch(r"[A-Za-z0-9_.:/-]+", name, re.ASCII):
+        return name
+    return quoted(name.encode("unicode-escape").decode("ascii").replace('"', "'")).replace("\\", "/").replace('"', "'")
+
+
+def save_jax(program: Program, path: PathLike) -> None:
+    """Write `export_jax(program)`, and beside it, as .npz, the values of constants when there are any: both or neither.
+
+    Raises BadInput.
+    """
+    text = export_jax(program)
+    with ExitStack() as files:
+        if program.constants:
+            dump_arrays(files.enter_context(replacing(Path(path).with_suffix(".npz"))), program.constants)
+        files.enter_context(replacing(path)).write(text.encode())
