@@ -334,6 +334,11 @@ BAD = {
     "a window within the item (5 5), got (6 6)": ("AveragePool", [X], {"kernel_shape": [6, 6]}),
     "p-norm requires p of at least 1": ("LpPool", [X], {"kernel_shape": [2, 2], "p": 0}),
     "attribute output_padding requires 2 numbers of at least 0": ("ConvTranspose", [X, W], {"output_padding": [-1, 0]}),
+    "conv_transpose requires output padding below (2 2), the larger of stride and dilation, got (0 2)": (
+        "ConvTranspose",
+        [X, W],
+        {"output_padding": [0, 2], "strides": [2, 1], "dilations": [1, 2]},
+    ),
     "attribute output_shape requires 2 numbers": ("ConvTranspose", [X, W], {"output_shape": [3]}),
     "inputs 0 and 1 require two axes": ("Gemm", [X, W], {}),
     "requires a whole number for int32, got 0.5": ("Gemm", [np.ones((2, 2), np.int32)] * 2, {"alpha": 0.5}),

@@ -59,8 +59,12 @@ TOGETHER = [
     for families in dict.fromkeys(target.families.values())
 ]
 TOGETHER += [MPC().families, ("constant-analyses", "late-truncations")]
-_FORMS = ("analyses", "form-analyses", "winograd")
-TOGETHER += [(*_FORMS, "linear-maps"), (*_FORMS, "transposed-analyses", "transposed", "cpu-products")]
+_FORMS = ("analyses", "form-analyses")
+TOGETHER += [
+    (*_FORMS, "winograd", "linear-maps"),
+    (*_FORMS, "transposed-analyses", "transposed", "transposed-tiles", "cpu-products"),
+    (*_FORMS, "transposed-analyses", "transposed", "adjoints"),
+]
 
 
 def _together() -> Iterator[object]:

@@ -8,6 +8,7 @@ from glenside.builder.layout import pad_or_crop, reshape, transpose
 from glenside.builder.products import Layer, convolution, sizes_label
 from glenside.builder.windows import Padding, Sizes, pairs_per_axis, per_axis
 from glenside.ir.operator import require
+from glenside.ir.operators.requirements import spelled
 from glenside.ir.term import Term, build
 
 _NAME = "conv_transpose"
@@ -26,6 +27,9 @@ def layer(
     window = w.access.dims.drop(2)
     steps, spread = per_axis(_NAME, "strides", strides, axes), per_axis(_NAME, "dilations", dilations, axes)
     more = per_axis(_NAME, "output padding", output_padding, axes, least=0)
+    fits = all(extra < max(t, d) for extra, t, d in zip(more, steps, spread, strict=True))
+    bounds = tuple(map(max, steps, spread))
+    require(fits, _NAME, f"output padding below {spelled(bounds)}, the larger of stride and dilation", spelled(more))
     pairs = pairs_per_axis(_NAME, padding, axes, least=None)
     edges = []
     for axis, (k, d, (before, after)) in enumerate(zip(window, spread, pairs, strict=True)):

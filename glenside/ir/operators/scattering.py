@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import numpy as np
 
 from glenside.ir.contraction import blocks
+from glenside.ir.native import contraction_scratch
 from glenside.ir.operand import Array, Operand
 from glenside.ir.operator import Kind, Operator, fields, register, require
 from glenside.ir.operators.requirements import require_number, require_sizes, spelled
-from glenside.ir.types import AccessType, Dims
+from glenside.ir.operators.tiled_products import by_blas, matrix_of
+from glenside.ir.types import AccessType, Dims, widen
 
 _NAME = "overlap-add-product"
 
@@ -45,7 +49,7 @@ def _boxes(places: tuple[int, ...], tile: int) -> Iterator[tuple[tuple[int, int]
 
 
 def _reached(first: int, last: int, stride: int, offset: int, size: int) -> tuple[slice, slice]:
-    """Of positions m from first to last - 1, those with a place m stride + offset from 0 to size - 1, and the places."""
+    """Which positions from first to last - 1 have a place from 0 to size - 1, and those: position * stride + offset."""
     first_in = max(first, -(offset // stride))
     last_in = min(last, (size - 1 - offset) // stride + 1)
     if last_in <= first_in:
@@ -54,37 +58,130 @@ def _reached(first: int, last: int, stride: int, offset: int, size: int) -> tupl
     return slice(first_in - first, last_in - first), slice(start, start + (last_in - first_in - 1) * stride + 1, stride)
 
 
+@dataclass(frozen=True)
+class _Tiles:
+    """How one element of the shared axes is computed: a box of positions at a time, its products as a matrix."""
+
+    places: tuple[int, ...]
+    window: tuple[int, ...]
+    before: int  # axes of a, and of b, that are neither shared nor positions or elements of windows
+    after: int
+    length: int  # of an item
+    columns: int  # products of one row: of b's own axes and the window
+    tile: int
+
+    @staticmethod
+    def of(a: Operand, b: Operand, n: int, axes: int, tile: int) -> _Tiles:
+        left, right = a.access.shape.drop(n), b.access.shape.drop(n)
+        before, after = len(left) - axes, len(right) - axes
+        sizes = a.access.item.product(), right.product()
+        places = tuple(left.drop(before))
+        return _Tiles(places, tuple(right.drop(after)), before, after, *sizes, tile)
+
+    def boxes(self) -> Iterator[tuple[tuple[int, int], ...]]:
+        """From first to last along each axis, as they are needed: of tiles of one position there are many."""
+        return _boxes(self.places, self.tile)
+
+    def part(self, a: Array, box: tuple[tuple[int, int], ...]) -> Array:
+        """The rows of a box."""
+        own: tuple[Any, ...] = (*(slice(None),) * self.before, *(slice(*part) for part in box))
+        found: Array = a[own]
+        return found
+
+    def rows(self, part: Array) -> int:
+        return part.size // self.length if self.length else prod(part.shape[: self.before + len(self.places)])
+
+
 def _evaluate(
-    arithmetic: Any,
-    a: Operand,
-    b: Operand,
-    n: int,
-    out: Dims,
-    strides: Dims,
-    dilations: Dims,
-    starts: Dims,
-    tile: int,
+    arithmetic: Any, a: Operand, b: Operand, n: int, out: Dims, strides: Dims, dilations: Dims, starts: Dims, tile: int
 ) -> Array:
-    """Beside the result there are the products of one tile: `tile` times what one position adds."""
-    left, right, axes, item = a.array, np.ascontiguousarray(b.array), len(out), len(a.item_axes)
-    before, after = a.split - axes, b.split - axes
-    lead = (slice(None),) * before
-    kept = arithmetic.contract(left[(*lead, slice(0, 0))], right, n, item).dtype  # what this arithmetic keeps sums in
-    result = np.zeros((*left.shape[:before], *right.shape[n:after], *out), kept)
-    window = right.shape[after : b.split]
-    for box in _boxes(left.shape[before : a.split], tile):
-        rows = left[(*lead, *(slice(*part) for part in box))]
-        columns = arithmetic.contract(rows, right, n, item)  # (G, M, box, O, window)
-        columns = np.moveaxis(columns, range(before, before + axes), range(-2 * axes, -axes))
-        for tap in np.ndindex(*window):
-            reached = [
-                _reached(*part, t, u * d - start, size)
-                for part, t, u, d, start, size in zip(box, strides, tap, dilations, starts, out, strict=True)
-            ]
-            target = result[(..., *(place for _, place in reached))]
-            arithmetic.accumulate(target, columns[(..., *(position for position, _ in reached), *tap)])
-        del columns
+    """Beside the result there are one tile's rows, unless they lie as a matrix, and its products."""
+    left, right, item, tiles = a.array, b.array, len(a.item_axes), _Tiles.of(a, b, n, len(out), tile)
+    lead = (slice(None),) * n
+    none: Array = arithmetic.contract(
+        left[(*lead, slice(0, 0))], right[(*lead, slice(0, 0))], n, item
+    )  # what sums are kept in
+    own, other = left.shape[n : n + tiles.before], right.shape[n : n + tiles.after]
+    result = np.zeros((*left.shape[:n], *own, *other, *out), none.dtype)
+    if not (left.size and right.size and result.size):
+        return result
+    blas = arithmetic.has_blas and by_blas(left)
+    for group in np.ndindex(*left.shape[:n]):
+        products = (
+            _by_blas(left[group], right[group], tiles)
+            if blas
+            else (arithmetic.contract(tiles.part(left[group], box), right[group], 0, item) for box in tiles.boxes())
+        )
+        for box, found in zip(tiles.boxes(), products, strict=True):
+            columns = np.moveaxis(
+                found, range(tiles.before, tiles.before + len(out)), range(-2 * len(out), -len(out))
+            )  # (A, box, B, window) -> (A, B, box, window)
+            for tap in np.ndindex(*tiles.window):
+                reached = [
+                    _reached(first, last, t, u * d - start, size)
+                    for (first, last), t, u, d, start, size in zip(
+                        box, strides, tap, dilations, starts, out, strict=True
+                    )
+                ]
+                read: tuple[Any, ...] = (..., *(positions for positions, _ in reached), *tap)
+                target: tuple[Any, ...] = (*group, ..., *(places for _, places in reached))
+                arithmetic.accumulate(result[target], columns[read])
+            del found, columns
     return result
+
+
+def _by_blas(a: Array, b: Array, tiles: _Tiles) -> Iterator[Array]:
+    """The products (A, box, B, window) of one box after the other, in the same memory."""
+    weights = matrix_of(b, tiles.columns, tiles.length)
+    if weights is None:
+        weights = np.array(b, order="C").reshape(tiles.columns, tiles.length)
+    first = tiles.part(a, next(tiles.boxes()))
+    products = np.empty((tiles.rows(first), tiles.columns), a.dtype)
+    gathers = matrix_of(first, len(products), tiles.length) is None
+    gathered = np.empty((len(products) if gathers else 0, tiles.length), a.dtype)
+    for box in tiles.boxes():
+        part = tiles.part(a, box)
+        m = tiles.rows(part)
+        rows = None if gathers else matrix_of(part, m, tiles.length)
+        if rows is None:
+            rows = gathered[:m] if gathers else np.empty((m, tiles.length), a.dtype)
+            rows.reshape(part.shape)[...] = part
+        np.matmul(rows, weights.T, out=products[:m])
+        axes = tiles.before + len(tiles.places)
+        yield products[:m].reshape(*part.shape[:axes], *b.shape[: tiles.after + len(tiles.window)])
+
+
+def _largest(a: Operand, b: Operand, n: int, axes: int, tile: int) -> tuple[_Tiles, Array, bool, bool]:
+    """The first tile, which is the largest: its rows, whether they are gathered first, and whether b's are."""
+    tiles = _Tiles.of(a, b, n, axes, tile)
+    part = tiles.part(a.array[(0,) * n], next(tiles.boxes()))
+    gathers = matrix_of(part, tiles.rows(part), tiles.length) is None
+    return tiles, part, gathers, matrix_of(b.array[(0,) * n], tiles.columns, tiles.length) is None
+
+
+def _scratch(a: Operand, b: Operand, n: int, out: Dims, strides: Dims, dilations: Dims, starts: Dims, tile: int) -> int:
+    if not (a.access.size and b.access.size and out.product()):
+        return 0
+    tiles, part, gathers, copies = _largest(a, b, n, len(out), tile)
+    products = tiles.rows(part) * tiles.columns
+    if not by_blas(a.array):
+        kept = products * np.dtype(widen(a.access.dtype)).itemsize
+        return kept + contraction_scratch(part, b.array[(0,) * n], 0, len(a.item_axes))
+    rows = tiles.rows(part) * tiles.length if gathers else 0
+    return (products + rows + (tiles.columns * tiles.length if copies else 0)) * a.array.itemsize
+
+
+def _moved(a: Operand, b: Operand, n: int, out: Dims, strides: Dims, dilations: Dims, starts: Dims, tile: int) -> int:
+    """Rows that are gathered are read, written and read again, each tile reads b anew; products are written and read,
+    and what they are added to is read and written."""
+    if not (a.access.size and b.access.size and out.product()):
+        return 0
+    tiles, _, gathers, _ = _largest(a, b, n, len(out), tile)
+    products = a.access.shape.product() * tiles.columns
+    result = a.access.shape.take(a.split - len(out)).product() * b.access.shape.drop(n).take(tiles.after).product()
+    narrow = a.access.size * (3 if gathers else 1) + b.access.size * sum(1 for _ in tiles.boxes())
+    wide = 4 * products + result * out.product()
+    return narrow * np.dtype(a.access.dtype).itemsize + wide * np.dtype(widen(a.access.dtype)).itemsize
 
 
 overlap_add_product = register(
@@ -109,8 +206,11 @@ overlap_add_product = register(
         evaluate=_evaluate,
         doc="The dot-product of (G, A, positions)(I) and (G, B, window)(I), its windows added up: element u of the "
         "window of position m goes to place stride m + dilation u - start of the result (G, A, B, out)(), or nowhere. "
-        "It is done for `tile` positions at a time.",
+        "It is done for at most `tile` positions at a time: beside the result there are their products alone.",
         movement=False,
         typed=True,
+        scratch=_scratch,
+        moved=_moved,
+        operations=lambda a, b, n, *_: a.shape.product() * b.shape.drop(n).product() * (a.item.product() + 1),
     )
 )

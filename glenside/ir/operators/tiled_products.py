@@ -28,13 +28,14 @@ def _check(a: AccessType, b: AccessType, n: int, tile: int) -> None:
     require(tile >= 1, _NAME, "a tile of at least one row", tile)
 
 
-def _by_blas(a: Array) -> bool:
+def by_blas(a: Array) -> bool:
+    """Whether BLAS has matrices of that dtype."""
     return a.dtype.char in "fd"
 
 
 def _evaluate(arithmetic: Any, a: Operand, b: Operand, n: int, tile: int) -> Array:
     left, right, item = a.array, b.array, len(a.item_axes)
-    if not (arithmetic.has_blas and _by_blas(left)):
+    if not (arithmetic.has_blas and by_blas(left)):
         contracted: Array = arithmetic.contract(left, right, n, item)
         return contracted
     out = np.empty(contracted_dims(left, right, n, item), left.dtype)
@@ -113,7 +114,7 @@ def gathered(a: Operand, n: int, tile: int) -> int:
 
 def _scratch(a: Operand, b: Operand, n: int, tile: int) -> int:
     left, right = a.array, b.array
-    if not _by_blas(left):
+    if not by_blas(left):
         return contraction_scratch(left, right, n, len(a.item_axes))
     if not (left.size and right.size):
         return 0
