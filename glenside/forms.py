@@ -243,7 +243,7 @@ def choose_forms(
         distinct=len(roots),
         stopped=stopped,
         seconds=seconds,
-        notes=[f"{row.name}: {row.note}" for row in chosen.rows if row.note],
+        notes=chosen.notes(),
         remarks=target.remarks(chosen.programs[CHOSEN]),
         rules={name: run.matches for name, run in answer.progress.rules.items()},
     )
@@ -301,6 +301,11 @@ class _Chosen:
                 )
             )
         return _Chosen(program, target, rows, programs, totals)
+
+    def notes(self) -> list[str]:
+        """What is wrong with the answer: with layers, and with the whole."""
+        found = [f"{row.name}: {row.note}" for row in self.rows if row.note]
+        return [*found, *filter(None, [self.target.note_whole(self.totals[CHOSEN])])]
 
     def rest(self) -> dict[str, dict[str, int]]:
         """What is between the layers: the whole less its layers."""

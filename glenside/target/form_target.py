@@ -81,6 +81,10 @@ class FormTarget(ABC):
     def whole(self, program: Program) -> Mapping[str, int]:
         """Measures of a whole program."""
 
+    def note_whole(self, measures: Mapping[str, int]) -> str:
+        """What is wrong with a whole program of those measures; "" for nothing."""
+        return ""
+
     def remarks(self, program: Program) -> Sequence[str]:
         """What must be said of the measures of a program, such as what they leave out."""
         return ()

@@ -88,7 +88,7 @@ class CPU(FormTarget):
         measures = {WORK: spent.operations, PEAK: spent.peak.bytes, MOVED: spent.moved}
         if self.balance:
             measures = {TIME: _time(spent.operations, spent.moved, self.balance), **measures}
-        names = [name for name in dict.fromkeys(form_name(w, "") for w in words) if name]
+        names = [*filter(None, dict.fromkeys(part for w in words for part in form_name(w, "").split(", ")))]
         tiles = run.tiles()
         said = ", ".join([*names, *([tiles] if tiles and not (names and tiles == AT_ONCE) else [])]) or "plain"
         return Candidate(said, term, measures, " | ".join(words))
@@ -126,7 +126,12 @@ class CPU(FormTarget):
 
     def whole(self, program: Program) -> Mapping[str, int]:
         """What all of a program takes."""
-        return {name: self._candidate(program.term, ()).measures[name] for name in (m.name for m in self.measures)}
+        return self._candidate(program.term, ()).measures
+
+    def note_whole(self, measures: Mapping[str, int]) -> str:
+        """By how much a program exceeds the budget."""
+        excess = 0 if self.memory is None else measures[PEAK] - self.memory
+        return f"the whole program exceeds the memory budget by {excess:,} bytes" if excess > 0 else ""
 
     def held(self, program: Program) -> Mapping[str, int]:
         return live_through(program)
