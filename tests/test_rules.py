@@ -81,10 +81,13 @@ TOGETHER_CASES = list(_together())
 
 @pytest.mark.parametrize(("rule", "families"), TOGETHER_CASES)
 def test_rules_of_a_target_together_end_and_are_sound(rule: Rule, families: tuple[str, ...]) -> None:
-    """On every example: the rules that run together saturate without a limit, and every e-node of a class is equal."""
-    for example in rule.examples:
+    """On every example: the rules that run together saturate without a limit, and every e-node of a class is equal.
+
+    Winograd's forms multiply all others, so they are there in the first example only, and in those that ask for them.
+    """
+    for i, example in enumerate(rule.examples):
         program = drawn(example, 2)
-        parameters = {**PARAMETERS, **({"winograd": 1 << 2} if "winograd" in families else {}), **example.parameters}
+        parameters = {**PARAMETERS, "winograd": 1 << 2 if i == 0 else 0, **example.parameters}
         snapshot, search = saturated(program, of_families(families), parameters, example.wants, iterations=200)
         assert search.progress.stopped == "saturated"
         assert_all_equal(snapshot)
