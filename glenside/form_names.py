@@ -44,6 +44,16 @@ def _overlap_add(steps: Steps) -> str:
     return "overlap-add"
 
 
+@_named("dilate")
+def _dilate(steps: Steps) -> str:
+    return "zeros put between results"
+
+
+@_named("zeros")
+def _zeros(steps: Steps) -> str:
+    return "zeros put between elements"
+
+
 @_named("bands")
 def _bands(steps: Steps) -> str:
     return f"{steps[0][0]} bands"

@@ -28,6 +28,7 @@ _OWN = """
 (function bare (Access i64 i64 i64 i64) Access :merge old)
 (relation want-over (Access i64 i64 i64 i64 i64 i64 i64 i64 i64))
 (function over (Access i64 i64 i64 i64 i64 i64 i64 i64 i64) Access :merge old)
+(relation handed-on (Access Access i64 i64 i64 i64 i64 i64 i64 i64 i64 i64 i64))
 (relation want-section (Access i64 i64 i64))
 (relation sectioned (Access i64 i64 i64 i64 i64 i64 i64))
 (function section (Access i64 i64 i64) Access :merge old)
@@ -161,7 +162,9 @@ _SAME_AXES = (
     " (= (vec-get dr j2) (vec-get da j)) (= (vec-get pr j2) (vec-get pa j))"
 )
 _PICKING = FORMS[0]
-_KEEPING = (("(kept-axes root a i j i2 j2) (= dr (dims root)) (= s2 (split root))", FORMS[1][1]), *FORMS[2:])
+_KEPT = "(kept-axes root a i j i2 j2)"
+_RESHAPED = FORMS[1][1]
+_KEEPING = FORMS[2:]
 
 
 @rule(FAMILY, *_OVERS, relations=RELATIONS)
@@ -181,7 +184,7 @@ def windows_over_gaps_are_known() -> tuple[Clause, ...]:
                 f"(gapped a i j gap begin n) (slides root i2 j2 t d c) {where}",
                 "(gapped root i2 j2 gap begin n)",
             )
-            for where, _ in (_PICKING, *_KEEPING)
+            for where, _ in (_PICKING, (_KEPT, _RESHAPED), *_KEEPING)
         ),
     )
 
@@ -213,6 +216,15 @@ def windows_leave_gaps_out() -> tuple[Clause, ...]:
         Clause(
             f"{_WANTED} {_PICKED} (= w (over a i j {_KEY} span 1))",
             f"(set (over root i2 j2 {_KEY} taps apart) (access-windows w k (vec-set u (- j s) apart)))",
+        ),
+        Clause(
+            f"{_WANTED} {_KEPT} (gapped a i j gap begin n)",
+            f"(want-over a i j {_KEY} taps apart) (handed-on root a i j i2 j2 {_KEY} taps apart)",
+        ),
+        Clause(
+            f"(handed-on root a i j i2 j2 {_KEY} taps apart) (= w (over a i j {_KEY} taps apart)) (= dw (dims w))"
+            " (= dr (dims root)) (= s2 (split root))",
+            f"(set (over root i2 j2 {_KEY} taps apart) {_RESHAPED})",
         ),
         *(
             Clause(

@@ -21,6 +21,22 @@ PARAMETERS = {"rows": 3, "columns": 2, "winograd": 1 << 2 | 1 << 4}
 DOT = "(compute dot-product {})"
 PAIRS = "(access-cartesian-product (access (access-tensor a) 1) (access (access-tensor b) 1))"  # (M, N)(2, K)
 
+WINDOWS = "(access-windows {} (shape {}) (shape {}))"
+LINE = "(access (access-tensor a) 1)"
+SPREAD = "(access-dilate (access-tensor a) 1 1)"
+OF_LINE = "(access-cartesian-product (access-windows (access {} 1) (shape 3) (shape 1)) (access (access-tensor b) 1))"
+EVERY_OTHER = (
+    "(access (access-reshape (access-windows (access-windows (access (access-tensor a) 1) (shape 5) (shape 1))"
+    " (shape 1) (shape 2)) (access-shape (shape 3 3 3) (shape))) 2)"
+)
+ADDED = "(access-overlap-add {} (shape {}) (shape 2))"
+_LONG = f"(access-pad {SPREAD} zero-padding 1 1 1)"
+_PHASE = (
+    "(access-reshape (compute dot-product (access-cartesian-product (access-windows (access (access-slice"
+    " (access-tensor a) 1 0 {0}) 1) (shape {1}) (shape 1)) (access {2} 1))) (access-shape (shape 2 3 1 3) (shape)))"
+)
+_ENDS = "(access-concatenate (access-slice (access-tensor b) 1 0 1) (access-slice (access-tensor b) 1 2 3) 1)"
+_PHASES = [_PHASE.format(3, 1, "(access-slice (access-tensor b) 1 1 2)"), _PHASE.format(4, 2, _ENDS)]
 DEPTHWISE = "(compute dot-product (access-product (access (access-tensor a) 2) (access (access-tensor b) 2) 1))"
 
 
@@ -47,6 +63,51 @@ def _winograd(m: int, lo: int, hi: int, stride: int = 1, weights: str = "(access
 
 # (why it is wrong, left, right, shapes)
 UNSOUND = {
+    "overlapping windows added up again": (
+        f"(access-overlap-add {WINDOWS.format(LINE, 3, 1)} (shape 6) (shape 1))",
+        LINE,
+        {"a": (2, 6)},
+    ),
+    "dilating the windows and not what they are taken of": (
+        DOT.format(f"(access-cartesian-product {EVERY_OTHER} (access (access-tensor b) 1))"),
+        "(access-slice "
+        + DOT.format(
+            f"(access-cartesian-product (access-dilate {WINDOWS.format(LINE, 3, 1)} 2 1)"
+            " (access (access-dilate (access-tensor b) 1 1) 1))"
+        )
+        + " 1 0 3)",
+        {"a": (3, 7), "b": (2, 3)},
+    ),
+    "cropping windows before they are added up": (
+        f"(access-slice {ADDED.format('(access (access-tensor a) 2)', 9)} 1 1 8)",
+        ADDED.format("(access-slice (access (access-tensor a) 2) 2 1 2)", 7),
+        {"a": (2, 4, 3)},
+    ),
+    "zeros where an element was cut off, as if it were there": (
+        DOT.format(OF_LINE.format(SPREAD)),
+        DOT.format(OF_LINE.format(f"(access-pad (access-slice {SPREAD} 1 1 7) zero-padding 1 1 0)")),
+        {"a": (2, 4), "b": (3, 3)},
+    ),
+    "flipped windows that leave a rest": (
+        f"(access-flip (access-flip {WINDOWS.format(LINE, 3, 2)} 1) 2)",
+        WINDOWS.format(f"(access-flip {LINE} 1)", 3, 2),
+        {"a": (2, 6)},
+    ),
+    "a pad that does not grow when it is dilated": (
+        "(access-slice (access-dilate (access-pad (access-tensor a) zero-padding 1 1 0) 1 1) 1 0 6)",
+        "(access-pad (access-dilate (access-tensor a) 1 1) zero-padding 1 1 0)",
+        {"a": (2, 3)},
+    ),
+    "zeros between the lowest numbers": (
+        "(access-dilate (access-pad (access-tensor a) min-padding 1 1 1) 0 1)",
+        "(access-pad (access-dilate (access-tensor a) 0 1) min-padding 1 1 1)",
+        {"a": (3, 2)},
+    ),
+    "phases in another order": (
+        f"(access-slice {DOT.format(OF_LINE.format(_LONG))} 1 0 6)",
+        "(access-reshape (access-concatenate " + " ".join(_PHASES[::-1]) + " 2) (access-shape (shape 2 6 3) (shape)))",
+        {"a": (2, 4), "b": (3, 3)},
+    ),
     "flattening across the tuple axis": (
         DOT.format(PAIRS),
         DOT.format(f"(access-reshape {PAIRS} (access-shape (shape 3 4) (shape 10)))"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import tracemalloc
 from dataclasses import dataclass
 from itertools import product
 
@@ -12,18 +13,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rule_checks import assert_all_equal
 
+from glenside.builder.layout import transpose
 from glenside.builder.transposed_convolution import layer
+from glenside.builder.windows import overlap_add
 from glenside.egraph.encode import program_nodes
 from glenside.egraph.saturation import Limits, Request, Saturation
 from glenside.egraph.snapshot import Snapshot
 from glenside.ir.interpreter import evaluate
 from glenside.ir.operand import Array
-from glenside.ir.term import build, tensors
+from glenside.ir.program import Program
+from glenside.ir.term import Term, build
 from glenside.ir.types import Dims, Tensor
+from glenside.memory import peak_bytes
 from rewrites import RULES, of_families
 
-FAMILIES = ("form-analyses", "transposed-analyses", "transposed", "transposed-tiles")
-ANALYSES = [RULES["sliding-axes-are-known"]]
+FAMILIES = ("transposed-analyses", "transposed", "transposed-tiles")
+ANALYSES = [RULES["sliding-axes-are-known"], RULES["products-have-forms"]]
 
 
 @dataclass(frozen=True)
@@ -115,25 +120,34 @@ def layers(draw: st.DrawFn, axes: int) -> Layer:
     return Layer(draw(few), draw(few), draw(few), draw(few), sizes, window, strides, dilations, tuple(padding), more)
 
 
-def found_forms(layer_: Layer) -> Snapshot:
-    """The e-graph of a layer."""
-    x = build("access-tensor", Tensor("x", Dims(layer_.x_dims), "float64"))
-    w = build("access-tensor", Tensor("w", Dims(layer_.w_dims), "float64"))
-    made = layer(x, w, layer_.strides, layer_.padding, layer_.more, layer_.dilations, layer_.groups)
-    values = {
-        name: np.random.default_rng(i).integers(-9, 10, dims).astype("float64")
-        for i, (name, dims) in enumerate((("x", layer_.x_dims), ("w", layer_.w_dims)))
-    }
-    (result,) = evaluate([made.result], values)
-    assert np.array_equal(result, layer_.by_definition(values["x"], values["w"]))
-    nodes = program_nodes(made.dot)
+def tensor(name: str, dims: tuple[int, ...]) -> Term:
+    return build("access-tensor", Tensor(name, Dims(dims), "float64"))
+
+
+def drawn_values(layer_: Layer) -> dict[str, Array]:
+    dims = {"x": layer_.x_dims, "w": layer_.w_dims}
+    return {n: np.random.default_rng(i).integers(-9, 10, d).astype("float64") for i, (n, d) in enumerate(dims.items())}
+
+
+def saturated(root: Term) -> Snapshot:
     search = Saturation(
-        Request.of(nodes, [*ANALYSES, *of_families(FAMILIES)], {}, Limits(iterations=100), reported=("form",))
+        Request.of(
+            program_nodes(root), [*ANALYSES, *of_families(FAMILIES)], {}, Limits(iterations=100), reported=("form",)
+        )
     )
     search.run()
     assert search.progress.stopped == "saturated"
-    named = {t.attributes[0].name: t.attributes[0] for t in tensors(made.dot)}  # type: ignore[union-attr]
-    return search.snapshot(named)  # type: ignore[arg-type]
+    return search.snapshot(Program(root).tensors)
+
+
+def found_forms(layer_: Layer) -> Snapshot:
+    """The e-graph of a layer, whose term as it is built is what it should be."""
+    x, w = tensor("x", layer_.x_dims), tensor("w", layer_.w_dims)
+    made = layer(x, w, layer_.strides, layer_.padding, layer_.more, layer_.dilations, layer_.groups)
+    values = drawn_values(layer_)
+    (result,) = evaluate([made.result], values)
+    assert np.array_equal(result, layer_.by_definition(values["x"], values["w"]))
+    return saturated(made.dot)
 
 
 def words_of(layer_: Layer, step: str) -> str:
@@ -184,3 +198,39 @@ def assert_forms(drawn: Layer) -> None:
             assert {"access-overlap-add", "overlap-add-product"} <= operators
         assert drawn.pairs() == 0 or words_of(drawn, "phases") in said
         assert multiplications(snapshot, words_of(drawn, "phases")) == drawn.pairs()
+
+
+@pytest.mark.parametrize("dilations", [(1, 1), (2, 1)])
+def test_windows_that_a_program_adds_up_have_all_forms(dilations: tuple[int, int]) -> None:
+    whole = Layer(2, 3, 2, 1, (3, 2), (2, 3), (3, 2), dilations, ((0, 0), (0, 0)), (1, 0))
+    x, w = tensor("x", whole.x_dims), tensor("w", whole.w_dims)
+    rows, columns = (build("access", transpose(t, p), 3) for t, p in ((x, (0, 2, 3, 1)), (w, (1, 2, 3, 0))))
+    product_ = build("compute", "dot-product", build("access-product", rows, columns, 0))
+    sums = overlap_add(transpose(product_, (0, 3, 1, 2, 4, 5)), whole.out, whole.strides, dilations)
+    values = drawn_values(whole)
+    (result,) = evaluate([sums], values)
+    assert np.array_equal(result, whole.by_definition(values["x"], values["w"]))
+    snapshot = saturated(sums)
+    assert_all_equal(snapshot)
+    both = {words for step in ("phases", "overlap-add") for words in [f"zeros {step}:1:3 {step}:2:2"]}
+    assert {"", "zeros", *both} <= {words for _, words in snapshot.facts["form"]}
+    assert multiplications(snapshot, "zeros phases:1:3 phases:2:2") == whole.pairs()
+
+
+@pytest.mark.parametrize("tile", [500, 4000, 100_000])
+def test_tiles_bound_what_is_held(tile: int) -> None:
+    """The result and the products of one tile: what is told is what numpy allocates."""
+    x = build("access", build("access-tensor", Tensor("x", Dims((2, 96, 8000)))), 0)
+    rows = build("access", transpose(x, (0, 2, 1)), 2)
+    w = build("access", build("access-tensor", Tensor("w", Dims((48, 4, 96)), constant=True)), 2)
+    term = build("overlap-add-product", rows, w, 0, (16_002,), (2,), (1,), (0,), tile)
+    values = {"x": np.ones((2, 96, 8000), "float32"), "w": np.ones((48, 4, 96), "float32")}
+    evaluate([term], values)
+    tracemalloc.start()
+    evaluate([term], values)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    predicted = peak_bytes(term).bytes
+    assert 0.99 * predicted < peak < 1.02 * predicted
+    # Rows of two batches never lie as one matrix, so they are gathered.
+    assert predicted == 4 * (term.access.size + 2 * min(tile, 8000) * (48 * 4 + 96))
