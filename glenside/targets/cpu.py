@@ -147,21 +147,29 @@ class _Value:
 
 
 class _Watched(Simulation):
-    """A run that sees how many rows products gather at a time, of how many."""
+    """A run that sees how many rows products gather at a time, of how many, and how many positions are added up."""
 
     def __init__(self, roots: Sequence[Term]) -> None:
         super().__init__(roots)
         self.gathered: list[tuple[int, int]] = []
+        self.added: list[tuple[int, int]] = []
 
     def apply(self, term: Term, arguments: Sequence[Any]) -> Value:
         if term.operator.name == "tiled-product":
             a, _, n, tile = arguments
             rows = gathered(a, n, tile)
             self.gathered += [(rows, a.access.shape.drop(n).product())] if rows else []
+        elif term.operator.name == "overlap-add-product":
+            a, _, _, out, *_, tile = arguments
+            positions = a.access.shape.drop(a.split - len(out)).product()
+            self.added.append((min(tile, positions), positions))
         return super().apply(term, arguments)
 
     def tiles(self) -> str:
-        """In words; "" where nothing is gathered."""
+        """In words; "" where nothing is gathered or added up."""
+        if self.added:
+            most, whole = max(self.added)
+            return "overlap-add" if most == whole else f"overlap-add in tiles of {most} positions"
         if not self.gathered:
             return ""
         if all(rows == whole for rows, whole in self.gathered):
