@@ -15,12 +15,12 @@ from glenside.check import EXACT, CheckReport, check
 from glenside.egraph.saturation import INTERRUPTED, SATURATED, Limits, Progress
 from glenside.egraph.search import Worker, search
 from glenside.egraph.snapshot import Snapshot
+from glenside.form_target import Candidate, FormTarget
 from glenside.ir.program import Program
 from glenside.ir.term import Term, postorder
 from glenside.layers import Layers, distinct_layers, put_together
 from glenside.mapping import product_sizes
 from glenside.network import folded
-from glenside.target.form_target import Candidate, FormTarget
 from rewrites import of_families
 
 REPORTED = ("form",)

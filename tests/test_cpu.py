@@ -13,13 +13,13 @@ import glenside as gl
 from glenside.egraph.encode import program_nodes
 from glenside.egraph.saturation import Limits, Request, Saturation
 from glenside.egraph.snapshot import Snapshot
+from glenside.form_target import Candidate
 from glenside.ir.arithmetic import PRIMES, PrimeField
 from glenside.ir.errors import BadInput
 from glenside.ir.interpreter import evaluate
-from glenside.ir.program import Program
-from glenside.ir.term import Term
+from glenside.ir.program import Program, is_product
+from glenside.ir.term import Term, postorder
 from glenside.memory import taken
-from glenside.target.form_target import Candidate
 from rewrites import of_families
 
 
@@ -50,6 +50,12 @@ def _terms(snapshot: Snapshot, root: int, above: frozenset[int] = frozenset()) -
                 yield snapshot.term_of(node, parts)
 
 
+def _all_points(snapshot: Snapshot, root: int) -> set[tuple[int, int]]:
+    """What every term takes whose products are instructions."""
+    spent = [taken(t) for t in set(_terms(snapshot, root)) if not any(map(is_product, postorder(t)))]
+    return {(s.operations, s.peak.bytes) for s in spent}
+
+
 def _points(candidates: list[Candidate]) -> list[tuple[int, int]]:
     return [(c.measures["multiply-adds"], c.measures["peak"]) for c in candidates]
 
@@ -61,15 +67,33 @@ def test_the_front_is_that_of_all_forms(dims: tuple[int, ...], filters: int, str
     """Of every term that the e-graph holds, each measured as a program of its own."""
     program = convolution(dims, filters, strides=strides)
     snapshot, root, found = searched(program, gl.CPU(outputs=(2,)))
-    contraction = {"compute"}
-    points = set()
-    for term in set(_terms(snapshot, root)):
-        if term.operator.name not in contraction:
-            spent = taken(term)
-            points.add((spent.operations, spent.peak.bytes))
+    points = _all_points(snapshot, root)
     wanted = sorted(p for p in points if not any(q != p and q[0] <= p[0] and q[1] <= p[1] for q in points))
     front = found[1:] if _points(found[:1])[0] not in wanted else found
     assert sorted(_points(front)) == wanted
+
+
+@pytest.mark.parametrize(
+    ("length", "channels", "filters", "window", "stride"),
+    [(16000, 192, 96, 4, 2), pytest.param(3200, 384, 192, 10, 5, marks=pytest.mark.slow), (48000, 64, 32, 4, 2)],
+)
+def test_transposed_convolutions_that_users_reported(
+    length: int, channels: int, filters: int, window: int, stride: int
+) -> None:
+    """Under every budget, the form chosen is on the front of all terms that the e-graph holds."""
+    b = gl.Builder("layer")
+    x, w = b.input("x", (1, channels, length)), b.constant("w", (channels, filters, window))
+    program = b.finish(b.conv_transpose(x, w, strides=stride))
+    layer = Program(next(iter(program.layers.values())))
+    result = layer.term.access.size * 4
+    snapshot, root, found = searched(layer, gl.CPU(outputs=(2,)))
+    points = _all_points(snapshot, root)
+    assert len(points) > 20
+    for budget in (result, 16 << 20, 32 << 20, 64 << 20, 256 << 20):
+        work, peak = _points([min(found, key=gl.CPU(max(budget, result)).aim)])[0]
+        assert not any(w <= work and p <= peak and (w, p) != (work, peak) for w, p in points)
+        fitting = [w for w, p in points if p <= budget]
+        assert work == min(fitting) if fitting else peak == min(p for _, p in points)
 
 
 def test_every_form_is_equal_and_takes_what_is_told() -> None:

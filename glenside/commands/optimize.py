@@ -54,10 +54,10 @@ from glenside.commands.output import (
     write_json,
 )
 from glenside.commands.runtime import in_runtime, in_words, run_both
+from glenside.form_target import FormTarget
 from glenside.ir.errors import BadInput
 from glenside.plots import plot_ending
 from glenside.sources import limits_of, loader
-from glenside.target.form_target import FormTarget
 
 if TYPE_CHECKING:
     from glenside.check.onnxruntime import RuntimeReport

@@ -14,6 +14,7 @@ from extract.pareto import Entry, Step, pareto
 from glenside.egraph.rule import Parameters
 from glenside.egraph.snapshot import Snapshot
 from glenside.form_names import form_name
+from glenside.form_target import Candidate, FormTarget, Measure
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Operand, Value
 from glenside.ir.operator import OPERATORS
@@ -23,7 +24,6 @@ from glenside.ir.term import Term, build, weave
 from glenside.ir.types import Tensor
 from glenside.memory import Memory, Simulation, bytes_moved, held_buffers, live_through, operations, prepared
 from glenside.quantities import byte_count
-from glenside.target.form_target import Candidate, FormTarget, Measure
 from glenside.targets.registry import target
 
 PEAK, MOVED, WORK, TIME = "peak", "moved", "multiply-adds", "time"
@@ -151,28 +151,29 @@ class _Value:
 
 
 class _Watched(Simulation):
-    """A run that sees how many rows products gather at a time, of how many."""
+    """A run that sees how many rows products gather at a time, of how many, and how many positions are added up."""
 
     def __init__(self, roots: Sequence[Term]) -> None:
         super().__init__(roots)
         self.gathered: list[tuple[int, int]] = []
-        self.scattered: list[tuple[int, int]] = []
+        self.added: list[tuple[int, int]] = []
 
     def apply(self, term: Term, arguments: Sequence[Any]) -> Value:
-        if term.operator.name == "overlap-add-product":
-            a, axes = arguments[0].access, len(arguments[3])
-            self.scattered.append((arguments[-1], a.shape.drop(a.split - axes).product()))
         if term.operator.name == "tiled-product":
             a, _, n, tile = arguments
             rows = gathered(a, n, tile)
             self.gathered += [(rows, a.access.shape.drop(n).product())] if rows else []
+        elif term.operator.name == "overlap-add-product":
+            a, _, _, out, *_, tile = arguments
+            positions = a.access.shape.drop(a.split - len(out)).product()
+            self.added.append((min(tile, positions), positions))
         return super().apply(term, arguments)
 
     def tiles(self) -> str:
         """In words; "" where nothing is gathered or added up."""
-        if self.scattered:
-            tile, places = max(self.scattered)
-            return f"overlap-add in tiles of {tile} positions" if tile < places else "overlap-add of all positions"
+        if self.added:
+            most, whole = max(self.added)
+            return "overlap-add" if most == whole else f"overlap-add in tiles of {most} positions"
         if not self.gathered:
             return ""
         if all(rows == whole for rows, whole in self.gathered):
