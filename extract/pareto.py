@@ -6,7 +6,8 @@ together as the operands are computed: in order, each while the results of those
 
 What may be lost: entries beyond `limit` (least time, least peak and least held are always kept, the rest are spread
 evenly over time); a term that two operands share counts once in time, but its peak in both; of two entries that agree
-in all three the one stays that moves less, although its result may lie in memory in a worse order for what follows.
+in all three the one stays that allocates less in all, although its result may lie in memory in a worse order for what
+follows.
 """
 
 from __future__ import annotations
@@ -48,12 +49,14 @@ class Entry:
     moved: int
     peak: int
     held: Mapping[int, int]
-    used: Mapping[Entry, tuple[int, int]]
-    """Every entry under it that takes time or moves bytes, itself included, with both."""
+    used: Mapping[Entry, Step]
+    """Every entry under it that takes anything, itself included, with what it takes by itself."""
 
     @property
     def order(self) -> tuple[int, ...]:
-        return self.time, self.peak, sum(self.held.values()), self.moved, len(self.used)
+        """What is compared, the first first; all that is ever allocated matters where the true peak is elsewhere."""
+        allocated = sum(step.peak for step in self.used.values())
+        return self.time, self.peak, sum(self.held.values()), allocated, self.moved, len(self.used)
 
 
 Evaluate = Callable[[int, Sequence[Entry]], Step | None]
@@ -101,18 +104,18 @@ def _entry(node: int, parts: tuple[Entry, ...], step: Evaluate) -> Entry | None:
         return None
     peak = 0
     held: dict[int, int] = {}
-    used: dict[Entry, tuple[int, int]] = {}
+    used: dict[Entry, Step] = {}
     for i, part in enumerate(parts):
         if part not in parts[:i]:
             peak = max(peak, sum(held.values()) + part.peak)
         held.update(part.held)
         used.update(part.used)
     peak = max(peak, sum(held.values()) + own.peak)
-    time = sum(t for t, _ in used.values()) + own.time
-    moved = sum(m for _, m in used.values()) + own.moved
+    time = sum(step.time for step in used.values()) + own.time
+    moved = sum(step.moved for step in used.values()) + own.moved
     entry = Entry(node, parts, own.value, time, moved, peak, own.held, used)
-    if own.time or own.moved:
-        used[entry] = (own.time, own.moved)
+    if own.time or own.moved or own.peak:
+        used[entry] = own
     return entry
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
+
 import numpy as np
 
 from glenside.ir.errors import BadInput
@@ -12,12 +14,13 @@ from glenside.ir.term import Term, build, postorder, rebuild_all
 from glenside.ir.types import AccessType, Tensor
 
 
-def fold(program: Program) -> Program:
+def fold(program: Program, without: Container[Term] = ()) -> Program:
     """The program with each largest term over constants alone replaced by a constant that holds its value.
 
-    Weights that a mapping has rearranged are such terms. Raises BadInput for a constant whose value is not known.
+    Weights that a mapping has rearranged are such terms. Terms in `without` stay as they are, unless others that are
+    replaced need them. Raises BadInput for a constant whose value is not known.
     """
-    constant = constant_terms(program)
+    constant = {term: known and term not in without for term, known in constant_terms(program).items()}
     roots = (program.term, *program.layers.values())
     inside = {child for term in postorder(*roots) if constant[term] for child in term.children}
     outside = {child for term in postorder(*roots) if not constant[term] for child in term.children} | set(roots)

@@ -15,12 +15,12 @@ from glenside.check import EXACT, CheckReport, check
 from glenside.egraph.saturation import INTERRUPTED, SATURATED, Limits, Progress
 from glenside.egraph.search import Worker, search
 from glenside.egraph.snapshot import Snapshot
+from glenside.form_target import Candidate, FormTarget
 from glenside.ir.program import Program
 from glenside.ir.term import Term, postorder
 from glenside.layers import Layers, distinct_layers, put_together
 from glenside.mapping import product_sizes
 from glenside.network import folded
-from glenside.target.form_target import Candidate, FormTarget
 from rewrites import of_families
 
 REPORTED = ("form",)
@@ -83,6 +83,8 @@ class FormReport:
     units: Mapping[str, str]
     axes: Sequence[str]
     """The two measures that are traded for each other."""
+    compared: Sequence[str]
+    """The measures that tables show for every policy."""
     e_nodes: int
     e_classes: int
     iterations: int
@@ -172,6 +174,11 @@ class FormResult:
         taken = ", ".join(f"{amount:,} {name}" for name, amount in self.cost.items())
         return f"<{self.original.name} on {self.target.name}: {taken}, {self.stopped}>"
 
+    def _repr_html_(self) -> str:
+        from glenside.display import forms_html
+
+        return forms_html(self.report)
+
 
 Announce = Callable[[str, str], None]
 """Called with a stage and what it is doing."""
@@ -229,13 +236,14 @@ def choose_forms(
         rest=chosen.rest(),
         units={m.name: m.unit for m in target.measures},
         axes=target.axes,
+        compared=target.compared,
         e_nodes=answer.snapshot.e_nodes,
         e_classes=answer.snapshot.e_classes,
         iterations=answer.progress.iterations,
         distinct=len(roots),
         stopped=stopped,
         seconds=seconds,
-        notes=[f"{row.name}: {row.note}" for row in chosen.rows if row.note],
+        notes=chosen.notes(),
         remarks=target.remarks(chosen.programs[CHOSEN]),
         rules={name: run.matches for name, run in answer.progress.rules.items()},
     )
@@ -293,6 +301,11 @@ class _Chosen:
                 )
             )
         return _Chosen(program, target, rows, programs, totals)
+
+    def notes(self) -> list[str]:
+        """What is wrong with the answer: with layers, and with the whole."""
+        found = [f"{row.name}: {row.note}" for row in self.rows if row.note]
+        return [*found, *filter(None, [self.target.note_whole(self.totals[CHOSEN])])]
 
     def rest(self) -> dict[str, dict[str, int]]:
         """What is between the layers: the whole less its layers."""

@@ -73,11 +73,12 @@ def live_through(program: Program) -> dict[str, int]:
             users.setdefault(term, []).append(name)
     held = dict.fromkeys(program.layers, 0)
     run = Simulation((program.term,))
-    for term in run.steps():
-        owned = run.memory.owned
-        for name in users.get(term, ()):
-            others = run.memory.live - sum(owned[t] for t in cones[name])
-            held[name] = max(held[name], others)
+    for term in needed(run.roots, run.given):
+        for name in users.get(term, ()):  # before the step: its operands are still there while it is computed
+            own = sum(run.memory.owned[t] for t in cones[name])
+            held[name] = max(held[name], run.memory.live - own)
+        run.memory.step(term)
+        run.step(term)
     return held
 
 
@@ -184,8 +185,7 @@ class Memory:
         operator = term.operator
         if operator.opaque:
             raise BadInput(f"memory requires operators that can be run, got the black box {name_of(str(arguments[0]))}")
-        views = operator.views(*arguments) if callable(operator.views) else operator.views
-        if views:
+        if _is_view(term, arguments):
             return self._kept(operator.evaluate(_NATIVE, *arguments))
         type = term.access
         return self.result(type.dims, type.dtype, _scratch(term, arguments))
@@ -203,11 +203,16 @@ class Memory:
 _NATIVE = Native()
 
 
+def _is_view(term: Term, arguments: Sequence[Any]) -> bool:
+    views = term.operator.views
+    return views(*arguments) if callable(views) else views
+
+
 def bytes_moved(term: Term, arguments: Sequence[Any], result: Value, copied: int) -> int:
     """Bytes that one term reads and writes: what it computes with, what it gives, and `copied` by a reshape, twice."""
     if term.operator.moved is not None:
         return int(term.operator.moved(*arguments))
-    if not isinstance(result, np.ndarray) or buffer_of(result) is not result:
+    if not isinstance(result, np.ndarray) or _is_view(term, arguments):
         return 2 * copied
     values = [a.value if isinstance(a, Operand) else a for a in arguments]
     read = [x for v in values for x in ((v.a, v.b) if isinstance(v, Product) else (v,)) if isinstance(x, np.ndarray)]
@@ -229,7 +234,21 @@ def _scratch(term: Term, arguments: Sequence[Any]) -> int:
     operand = arguments[1]
     if record.category not in (Category.FOLD, Category.CONTRACTION):
         _form(arguments)
-    return record.scratch(operand, *parameters) if record.scratch is not None else 0
+    buffers = _buffers(operand, record.category)
+    return (record.scratch(operand, *parameters) if record.scratch is not None else 0) + buffers
+
+
+_BUFFER = 8192
+"""Elements that numpy copies at a time of an operand that does not lie in row-major order."""
+
+
+def _buffers(operand: Operand, category: Category) -> int:
+    """What numpy copies operands into on the way to an elementwise function."""
+    if category not in (Category.FOLD, Category.POINTWISE):
+        return 0
+    arrays = operand.parts() if category is Category.FOLD else [operand.array]
+    arrays = arrays if len(arrays) < 3 else []  # blocks of several are read one row at a time
+    return sum(min(x.size, _BUFFER) * x.itemsize for x in arrays if not x.flags.c_contiguous)
 
 
 def _form(arguments: Sequence[Any]) -> None:

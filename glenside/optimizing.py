@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any, overload
 
+from glenside.form_target import FormTarget
 from glenside.forms import FormResult, choose_forms
 from glenside.ir.errors import BadInput
 from glenside.ir.program import Program
 from glenside.pipeline import Event, Listener, Result
 from glenside.pipeline import optimize as map_layers
 from glenside.target import Target
-from glenside.target.form_target import FormTarget
 
 _OF_FORMS = frozenset({"limits", "seed", "verify", "worker", "load_seconds"})
 _KEPT = frozenset({"cache", "listener"})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import math
+import textwrap
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -175,12 +176,13 @@ def front_figure(report: FormReport) -> Any:
         front = row.front_of(report.axes)
         every = [(c.measures[second], c.measures[first]) for c in row.front]
         panel.plot(*zip(*every, strict=True), "o", color="0.75", markersize=4, label="every form")
-        best = [(c.measures[second], c.measures[first]) for c in front]
-        panel.plot(*zip(*best, strict=True), "s-", color="0.4", markerfacecolor="white", markersize=6, label="front")
+        best = sorted((c.measures[second], c.measures[first]) for c in front)
+        look = {"color": "0.4", "markerfacecolor": "white", "markersize": 6, "drawstyle": "steps-post"}
+        panel.plot(*zip(*best, strict=True), "s-", label="front", **look)
         chosen = row.chosen
         panel.plot(chosen.measures[second], chosen.measures[first], "D", color="black", markersize=7, label="chosen")
         panel.annotate(
-            shown(chosen.form, 34),
+            textwrap.fill(one_line(chosen.form), 24),
             (chosen.measures[second], chosen.measures[first]),
             xytext=(6, 8),
             textcoords="offset points",

@@ -136,12 +136,8 @@ def wider_windows_are_demanded() -> tuple[Clause, ...]:
     )
 
 
-def windows_are_widened() -> tuple[Clause, ...]:
-    """wider(windows(z, k, t), q) = windows(pad(z), k + (q - 1) t, q t), and so on under forms that keep both axes.
-
-    It equals nothing that was there: regrouping puts it in place of the windows. A window that begins with that of
-    output y holds those of y, y + 1, .. y + q - 1, each t further on. Windows beyond the end see zeros.
-    """
+def _widened() -> tuple[Clause, ...]:
+    """What both rules do that need wider windows."""
     need = "(+ (* (- windows-left 1) (* q t)) span)"
     return (
         Clause(
@@ -159,6 +155,17 @@ def windows_are_widened() -> tuple[Clause, ...]:
     )
 
 
+@rule("form-analyses", *WIDENING, relations=RELATIONS)
+def windows_are_widened() -> tuple[Clause, ...]:
+    """wider(windows(z, k, t), q) = windows(pad(z), k + (q - 1) t, q t), and so on under forms that keep both axes.
+
+    It makes e-nodes for demands alone, and they equal nothing that was there: a rule puts them in place of the windows.
+    Sound because a window that begins with that of output y holds those of y, y + 1, .. y + q - 1, each t further on;
+    windows beyond the end see zeros.
+    """
+    return _widened()
+
+
 _CONV = f"(compute dot-product (access-cartesian-product {_WINDOWS} (access (access-tensor w) 1)))"
 _DILATED_CONV = f"(compute dot-product (access-cartesian-product {_DILATED} (access (access-tensor w) 1)))"
 _DEPTHWISE = (
@@ -167,32 +174,34 @@ _DEPTHWISE = (
 )
 
 
-_WEIGHTS_FIRST = (
-    f"(compute dot-product (access-product (access (access-tensor w) 1) {_WINDOWS} 0))",
-    f"(compute dot-product (access-product (access (access-tensor w) 2) {_WINDOWS} 1))",
+WEIGHTS_FIRST = (
+    Example(
+        f"(compute dot-product (access-product (access (access-tensor w) 1) {_WINDOWS} 0))", {**_IMAGE, "w": "o 2 3"}
+    ),
+    Example(
+        f"(compute dot-product (access-product (access (access-tensor w) 2) {_WINDOWS} 1))", {**_IMAGE, "w": "n o 2 3"}
+    ),
 )
 
 
-@rule(
-    FAMILY,
-    Example(_WEIGHTS_FIRST[0], {**_IMAGE, "w": "o 2 3"}),
-    Example(_WEIGHTS_FIRST[1], {**_IMAGE, "w": "n o 2 3"}),
-    relations=RELATIONS,
-)
+def turned(which: str, said: str) -> Clause:
+    """dot(a x b) = transpose(dot(b x a)), where b is windows: of `which` products, and what is said of `turned`."""
+    return Clause(
+        f"{which} {DOT} (slides b i j t d c) (= sb (split b)) (>= i n) (< i sb) (>= j sb) (= sa (split a))"
+        " (= r (vec-range (- (+ sa sb) n))) (= shared (take r n)) (= rest (drop r n))"
+        " (= own-b (take rest (- sb n))) (= own-a (drop rest (- sb n))) (= back (vec-append shared own-a own-b))",
+        f"(let turned {dot('b', 'a', 'n')}) (union root (access-transpose turned back)) {said}",
+    )
+
+
+@rule(FAMILY, *WEIGHTS_FIRST, relations=RELATIONS)
 def windows_come_first() -> tuple[Clause, ...]:
     """dot(a x b) = transpose(dot(b x a)), where b is windows and a is none.
 
     What follows looks for windows on the left. Sound because multiplication of numbers is commutative and the transpose
     puts the axes back in order.
     """
-    return (
-        Clause(
-            f"(source root) {DOT} (slides b i j t d c) (= sb (split b)) (>= i n) (< i sb) (>= j sb) (= sa (split a))"
-            " (= r (vec-range (- (+ sa sb) n))) (= shared (take r n)) (= rest (drop r n))"
-            " (= own-b (take rest (- sb n))) (= own-a (drop rest (- sb n))) (= back (vec-append shared own-a own-b))",
-            f"(let turned {dot('b', 'a', 'n')}) (union root (access-transpose turned back)) (searched turned)",
-        ),
-    )
+    return (turned("(source root)", "(searched turned)"),)
 
 
 def _regroup(i: int, j: int, q: int) -> str:
@@ -217,7 +226,7 @@ def windows_are_regrouped() -> tuple[Clause, ...]:
     elsewhere, and because the outputs of windows beyond the end are cut off.
     """
     return (
-        *windows_are_widened(),
+        *_widened(),
         Clause(
             f"(want-regroup root i j q) {DOT} {INSIDE} (= w (wider a i j q))",
             "(regroup root b n i (- j sa) q (/ t c) (/ d c) w j)",

@@ -19,8 +19,8 @@ from glenside.ir.types import FLOATS
 from rewrites.declare import rule
 from rewrites.expressions import DOT, dot, reshaped
 from rewrites.forms import RELATIONS as FORMS
-from rewrites.sliding_windows import INSIDE, WIDENING, windows_are_widened
-from rewrites.sliding_windows import RELATIONS as WINDOWS
+from rewrites.sliding_windows import INSIDE, WEIGHTS_FIRST, turned
+from rewrites.zeros_between import RELATIONS as WINDOWS
 
 FAMILY = "winograd"
 LARGEST = 8  # of alpha: beyond, the matrices have large numbers
@@ -29,16 +29,16 @@ _WINOGRAD = f"""
 (relation winograd-dtype (String))
 {" ".join(f'(winograd-dtype "{dtype}")' for dtype in FLOATS)}
 (relation winograd-open (Access String i64))
+(relation overlapping (Access String i64 i64 i64))
+(function largest-gap (Access) i64 :merge (max old new))
 (relation want-winograd (Access String i64 i64 i64))
 """
 RELATIONS = f"{WINDOWS}\n{FORMS}{_WINOGRAD}"
 
 
 @table(words=str, data=str, weights=str, output=str)
-def winograd_step(words: str, axis: int, m: int, r: int) -> tuple[str, str, str, str] | None:
-    """The words with one more step, and the matrices of F(m, r); nothing for what is not worth it."""
-    if m < 2 or r < 2 or m + r - 1 > LARGEST:
-        return None
+def winograd_step(words: str, axis: int, m: int, r: int) -> tuple[str, str, str, str]:
+    """The words with one more step, and the matrices of F(m, r)."""
     found = cook_toom(m, r)
     step = f"winograd:{axis}:{m}:{r}"
     return f"{words} {step}".strip(), spelled(found.data), spelled(found.filter), spelled(found.output)
@@ -57,6 +57,7 @@ _APART = (
     "(access (access-reshape (access-windows (access-windows (access (access-tensor x) 1) (shape 5) (shape 2))"
     " (shape 1) (shape 2)) (access-shape (shape $n 4 3) (shape))) 2)"
 )  # (n 4)(3): in steps of 2, elements 2 apart
+_SPREAD = _LINE.replace("(access-tensor x)", "(access-dilate (access-tensor x) 1 1)")  # zeros between the elements
 _DONE = '(= done (count-matches words "winograd:"))'
 _PHASE = '(form $root "phase")'  # of another rule
 _DEMANDED = (
@@ -66,38 +67,52 @@ _DEMANDED = (
     Example(_convolution(_IMAGE, 1), {"x": "n 7 6", "w": "n o 2 3"}, parameters={"winograd": 1 << 2 | 1 << 3}),
     Example(_convolution(_APART), {"x": "n 11", "w": "o 3"}, parameters={"winograd": 1 << 2}),
 )
+_GAPS = Example(_convolution(_SPREAD), {"x": "n 12", "w": "o k"}, parameters={"winograd": 1 << 2})
 
 
-@rule("form-analyses", *_DEMANDED, relations=RELATIONS)
-def winograd_is_demanded() -> tuple[Clause, ...]:
-    """Forms of products whose windows overlap element by element have forms with Winograd's algorithm on an axis.
+@rule("form-analyses", *_DEMANDED, _GAPS, relations=RELATIONS)
+def windows_of_forms_overlap() -> tuple[Clause, ...]:
+    """Along which axes of a form's product r elements of a window and its neighbours' overlap, one by one.
 
-    An analysis: it adds no e-node. Sound because a demand only says where a rule applies. Not for integers, which have
-    no fractions, nor where an algorithm of half as many outputs would serve.
+    An analysis: it adds no e-node. Sound because it only says where a rule may apply: not to integers, which have no
+    fractions.
     """
     return (
         Clause('(form root words) (= 0 (count-matches words "winograd:"))', "(winograd-open root words 100)"),
         Clause(
             f"(winograd-open root words open) {_DONE} (< done {_AXES}) {DOT} (= f (dtype root)) (winograd-dtype f)"
-            f" {INSIDE} (= t d) (< i open) (= da (dims a)) (= r (vec-get da j)) (axis-number m)"
-            " (!= 0 (& $winograd (<< 1 m))) (< m (* 2 (vec-get da i))) (= axis (- i done))"
-            " (= more (winograd-step-words words axis m r))",
-            "(want-wider a i j m) (want-winograd root words i j m)",
+            f" {INSIDE} (= t d) (< i open) (= da (dims a)) (= r (vec-get da j)) (>= r 2)",
+            "(overlapping root words i j r) (set (largest-gap a) 1)",
         ),
+        Clause(f"(overlapping root words i j r) {DOT} (gapped a y x gap begin k)", "(set (largest-gap a) gap)"),
     )
 
 
-@rule(FAMILY, *_DEMANDED, *WIDENING, relations=RELATIONS)
+@rule(FAMILY, *WEIGHTS_FIRST, relations=RELATIONS)
+def windows_of_forms_come_first() -> tuple[Clause, ...]:
+    """dot(a x b) = transpose(dot(b x a)), where b is windows.
+
+    Sound because multiplication of numbers is commutative and the transpose puts the axes back in order.
+    """
+    return (turned("(form root words)", "(form turned words)"),)
+
+
+@rule(FAMILY, *_DEMANDED, relations=RELATIONS)
 def winograd_is_applied() -> tuple[Clause, ...]:
     """dot(a x b) = output(dot(data(wider(a, m)) x filter(b))), with m outputs of alpha products instead of m r.
 
     The alpha numbers are a further shared axis, the first one, of a product of what is left of the items; `output` maps
     them to the m outputs of each wider window, which then stand side by side. Sound because F(m, r) is an identity of
     rationals for every m + r - 1 elements and r weights, and holds for the sum over the rest of the items since all of
-    it is linear; what windows beyond the end give is cut off. Floats round elsewhere.
+    it is linear; what windows beyond the end give is cut off. Floats round elsewhere. Not while there are zeros between
+    the elements, which other rules take out first, nor where half as many outputs would serve.
     """
     return (
-        *windows_are_widened(),
+        Clause(
+            f"(overlapping root words i j r) {DOT} (= 1 (largest-gap a)) (= da (dims a)) (axis-number m) (>= m 2)"
+            f" (!= 0 (& $winograd (<< 1 m))) (<= (+ m (- r 1)) {LARGEST}) (< m (* 2 (vec-get da i)))",
+            "(want-wider a i j m) (want-winograd root words i j m)",
+        ),
         Clause(
             f"(want-winograd root words i j m) {DOT} (= w (wider a i j m)) (= sa (split a)) (= sb (split b))"
             " (= da (dims a)) (= dw (dims w)) (= dr (dims root)) (= r (vec-get da j)) (= place (+ sb (- j sa)))"

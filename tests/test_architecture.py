@@ -77,7 +77,7 @@ def test_everything_declared_is_documented() -> None:
     assert glenside.ir.operators.__doc__
     for record in (*OPERATORS.values(), *COMPUTES.values()):
         assert record.doc.endswith("."), record.name
-    assert all(doc for _, doc, *_ in TARGETS.values())
+    assert all(entry.doc for entry in TARGETS.values())
 
 
 @pytest.mark.parametrize("path", FILES, ids=_module)

@@ -138,3 +138,11 @@ def test_integers_have_no_fractions(dtype: str) -> None:
     b = gl.Builder()
     made = b.conv(b.input("x", (1, 2, 7, 9), dtype), b.constant("w", (3, 2, 3, 3), dtype))
     assert {words for _, words in _searched(b.finish(made), (2, 4)).facts["form"]} == {""}
+
+
+def test_weights_may_come_first() -> None:
+    windows = "(access-windows (access (access-tensor x) 1) (shape 3) (shape 1))"  # (3 7)(3)
+    text = f"(compute dot-product (access-product (access (access-tensor w) 1) {windows} 0))"
+    snapshot = _searched(gl.parse(text, shapes={"x": (3, 9), "w": (5, 3)}), (2, 4))
+    assert {words for _, words in snapshot.facts["form"]} == {"", "winograd:1:2:3", "winograd:1:4:3"}
+    assert_all_equal(snapshot)

@@ -14,9 +14,9 @@ from glenside.ir.errors import BadInput
 
 if TYPE_CHECKING:
     from glenside.egraph.saturation import Limits
+    from glenside.form_target import FormTarget
     from glenside.forms import FormResult
     from glenside.ir.program import Program
-    from glenside.target.form_target import FormTarget
 
 FAILED, INTERRUPTED = 1, 130
 

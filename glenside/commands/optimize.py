@@ -54,9 +54,10 @@ from glenside.commands.output import (
     write_json,
 )
 from glenside.commands.runtime import in_runtime, in_words, run_both
+from glenside.form_target import FormTarget
 from glenside.ir.errors import BadInput
+from glenside.plots import plot_ending
 from glenside.sources import limits_of, loader
-from glenside.target.form_target import FormTarget
 
 if TYPE_CHECKING:
     from glenside.check.onnxruntime import RuntimeReport
@@ -103,6 +104,8 @@ def tensorize(
     """Map the products of a program onto an array, or choose their forms, and print one row for each."""
     on = machine(array, target, objective, max_rows, max_weight_growth, network)
     writable(json_path, output, plot)
+    if plot is not None:
+        plot_ending(plot)
     twice = in_runtime(check)
     limits = limits_of(node_limit, time_limit, iter_limit, memory_limit)
     load = loader(source, shapes, shape, weights, parameters, seed, dims=dims, allow_opaque=allow_opaque)
@@ -220,7 +223,7 @@ def compare(
     no_cache: NoCache = False,
 ) -> None:
     """Print what the usual mapping takes against the best one, for each layer."""
-    from glenside.plots import plot_ending, write_comparison_plot
+    from glenside.plots import write_comparison_plot
 
     on = machine(array, target, objective, max_rows, max_weight_growth, network)
     writable(json_path, plot)

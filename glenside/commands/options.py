@@ -9,8 +9,8 @@ import typer
 from glenside.ir.errors import BadInput
 
 if TYPE_CHECKING:
+    from glenside.form_target import FormTarget
     from glenside.target import Target
-    from glenside.target.form_target import FormTarget
 
 Source = Annotated[
     str, typer.Argument(help="A built-in model (see `glenside models`), or a .glenside, .onnx or .json file.")

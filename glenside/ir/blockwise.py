@@ -37,20 +37,20 @@ def row_major(function: Callable[..., Any], *arrays: Array, dtype: DTypeLike | N
 
 
 def in_blocks(
-    function: Callable[..., Array], dims: Sequence[int], *arrays: Array, item: Sequence[int] = (), part: int = PART
+    function: Callable[..., Array],
+    dims: Sequence[int],
+    *arrays: Array,
+    dtype: DTypeLike,
+    item: Sequence[int] = (),
+    part: int = PART,
 ) -> Array:
     """A new array of dims (dims, item): `function` gives a block of it for the same block of each of the arrays.
 
     A block has all of the item's axes, and of the axes before only some: those of a block are cut from `dims`.
     """
-    out: Array | None = None
-    for index in blocks(tuple(dims), part) if prod(dims) else ((),):
-        block = function(*(x[index] for x in arrays))
-        if out is None:
-            out = np.empty((*dims, *item), block.dtype)
-        out[index] = block
-        del block
-    assert out is not None, "there is always a block"
+    out = np.empty((*dims, *item), dtype)
+    for index in blocks(tuple(dims), part) if out.size else ():
+        out[index] = function(*(x[index] for x in arrays))
     return out
 
 

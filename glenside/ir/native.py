@@ -183,13 +183,13 @@ class Native(Arithmetic):
         if a.dtype.kind == "f":
             return row_major(np.divide, a, b)
         a, b = np.broadcast_arrays(a, b)
-        return in_blocks(_cut_quotient, a.shape, a, b)
+        return in_blocks(_cut_quotient, a.shape, a, b, dtype=a.dtype)
 
     def power(self, a: Array, b: Array) -> Array:
         if a.dtype.kind != "i":
             return row_major(np.power, a, b)
         a, b = np.broadcast_arrays(a, b)
-        return in_blocks(_cut_power, a.shape, a, b)
+        return in_blocks(_cut_power, a.shape, a, b, dtype=a.dtype)
 
     def remainder(self, a: Array, b: Array, rounding: str) -> Array:
         return row_major(np.mod if rounding == "floor" else np.fmod, a, b)

@@ -1,9 +1,10 @@
 """Secure two-party computation: what a protocol sends, and what a program does by it."""
 
+from glenside.secure.analysis import described, secrets
 from glenside.secure.prices import node_traffic, product_truncation
 from glenside.secure.registry import Operand, secrecy
 from glenside.secure.semi2k import FIELDS, FRACTION_BITS, NOTHING, Semi2k, Traffic
-from glenside.secure.traffic import program_traffic, secrets, total
+from glenside.secure.traffic import prepare, program_traffic, total
 
 __all__ = [
     "FIELDS",
@@ -12,7 +13,9 @@ __all__ = [
     "Operand",
     "Semi2k",
     "Traffic",
+    "described",
     "node_traffic",
+    "prepare",
     "product_truncation",
     "program_traffic",
     "secrecy",

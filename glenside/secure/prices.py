@@ -11,6 +11,7 @@ from typing import Any
 from glenside.ir.operators.compute import parse_compute
 from glenside.ir.rational import exact_numbers
 from glenside.ir.types import FLOATS, AccessType, Dims, Type
+from glenside.secure.analysis import repeated
 from glenside.secure.registry import COMPUTE_PRICES, OPERATOR_PRICES, Operand, Price, sends, sends_compute
 from glenside.secure.semi2k import NOTHING, Semi2k, Traffic
 
@@ -27,6 +28,7 @@ def node_traffic(
         return NOTHING
     if operator == "compute":
         compute, parameters = parse_compute(str(attributes[0]))
+        result = _once(result, repeated(str(attributes[0]), operands[0]))
         return COMPUTE_PRICES[compute.name](protocol, operands[0], result, *parameters)
     return OPERATOR_PRICES[operator](protocol, operands, result, *attributes)
 
@@ -48,6 +50,13 @@ def product_truncation(
         n, parts, order = int(attributes[0]), Dims(attributes[1]), Dims(attributes[2])
         return protocol.truncation(result.size, parts.permute(order).take(n).product())
     return NOTHING
+
+
+def _once(result: Type, repeats: frozenset[int]) -> Type:
+    """The elements of a result that are not repeated: only those are computed."""
+    if not repeats or not isinstance(result, AccessType):
+        return result
+    return result.with_dims(Dims(1 if axis in repeats else n for axis, n in enumerate(result.dims)))
 
 
 def _nothing(protocol: Semi2k, *_: Any) -> Traffic:
@@ -161,16 +170,22 @@ def _folded(operand: Operand, step: Callable[[Operand, Operand], Traffic | None]
             if sent is None:
                 return None
             total += sent
-        left = Operand(left.type, left.secret or right.secret, ones=left.ones and right.ones)
+        left = Operand(left.type, left.secret or right.secret)
     return total
 
 
 @sends_compute("elementwise-mul")
 def _multiply(protocol: Semi2k, operand: Operand, result: AccessType) -> Traffic | None:
-    def step(a: Operand, b: Operand) -> Traffic:
-        return NOTHING if a.ones or b.ones else _times(protocol, result.size, result.dtype, a.secret, b.secret)
-
-    return _folded(operand, step)
+    """Of a product by several public ones after each other SPU's compiler makes one."""
+    total, scaled = NOTHING, False
+    left, *others = operand.along()
+    for right in others:
+        one_public = left.secret != right.secret
+        if 1 not in (left.number, right.number) and (left.secret or right.secret) and not (scaled and one_public):
+            total += _times(protocol, result.size, result.dtype, left.secret, right.secret)
+            scaled = one_public
+        left = Operand(left.type, left.secret or right.secret)
+    return total
 
 
 @sends_compute("elementwise-div")
@@ -181,11 +196,11 @@ def _divide(protocol: Semi2k, operand: Operand, result: AccessType) -> Traffic |
         if result.dtype not in FLOATS:
             return None
         if not b.secret:  # by numbers of the program it is a product, by others SPU cuts twice
-            return NOTHING if b.ones else protocol.truncation(result.size).times(1 if b.known else 2)
+            return NOTHING if b.number == 1 else protocol.truncation(result.size).times(1 if b.known else 2)
         if a.secret:
             return protocol.function("quotient", result.size)
         reciprocal = protocol.function("reciprocal", result.size)
-        return reciprocal if reciprocal is None or a.ones else reciprocal + protocol.truncation(result.size)
+        return reciprocal if reciprocal is None or a.number == 1 else reciprocal + protocol.truncation(result.size)
 
     return _folded(operand, step)
 

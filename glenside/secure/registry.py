@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 from glenside.ir.types import AccessType, Tensor, Type
@@ -20,7 +21,8 @@ class Operand:
     parts   the two operands of an access-product; of a concatenation along the first item axis what is put together
     shared  the axes that the two operands of an access-product share; None for anything else
     known   whether it is made of numbers in the program alone, with which SPU's compiler computes
-    ones    whether it holds 1 everywhere: nothing is sent to multiply by it or to divide by it
+    number  what it holds everywhere, where that is known: nothing is sent to multiply by 1 or to divide by it
+    repeats axes along which it repeats itself: SPU's compiler treats each element once, however often it stands there
     """
 
     type: Type
@@ -28,7 +30,8 @@ class Operand:
     parts: tuple[Operand, ...] = ()
     shared: int | None = None
     known: bool = False
-    ones: bool = False
+    number: Fraction | None = None
+    repeats: frozenset[int] = frozenset()
 
     @property
     def access(self) -> AccessType:

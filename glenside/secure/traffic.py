@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 
+from glenside.folding import fold
 from glenside.ir.program import Program, constant_terms, is_product
-from glenside.ir.rational import exact, exact_numbers
 from glenside.ir.term import Term, postorder
-from glenside.ir.types import AccessType, Type
+from glenside.ir.types import FLOATS, AccessType
+from glenside.secure.analysis import secrets as secrets
 from glenside.secure.prices import node_traffic, product_truncation
-from glenside.secure.registry import Operand, secrecy
+from glenside.secure.registry import Operand
 from glenside.secure.semi2k import NOTHING, Semi2k, Traffic
 
 # What may stand between a product and the truncation that is deferred: it is linear, with whole coefficients at most.
@@ -30,17 +30,21 @@ def program_traffic(
     prepared  whether who owns the constants computes what is made of them alone before it is shared
 
     A product that no `truncate` cuts later is cut at once, and that is counted with it. The sum is what SPU sends for
-    `export_jax(program)` (of `fold(program)` when prepared), unless truncations are deferred, which it does not do.
+    `export_jax(program)` (of `prepare(program)` when prepared), unless truncations are deferred, which it does not do.
     """
     protocol = protocol or Semi2k()
     known = secrets(program, public)
-    constant, deferred = constant_terms(program), _deferred(program)
+    constant, uses = constant_terms(program), _uses(program)
+    deferred, merged = _deferred(uses), _merged(uses, known)
     found: dict[Term, Traffic | None] = {}
     for term in postorder(program.term):
         if prepared and constant[term]:
             found[term] = NOTHING
             continue
         operands = [known[child] for child in term.children]
+        if term in merged:
+            found[term] = NOTHING
+            continue
         sent = _batched(protocol, term, known) or node_traffic(
             protocol, term.operator.name, term.attributes, operands, term.type
         )
@@ -48,6 +52,14 @@ def program_traffic(
             sent += product_truncation(protocol, term.operator.name, term.attributes, operands, term.type)
         found[term] = sent
     return found
+
+
+def prepare(program: Program, public: Iterable[str] = ()) -> Program:
+    """The program that runs when who owns the constants has computed what is made of them: that is folded.
+
+    What both parties know, numbers in the program above all, stays as it is. Raises BadInput as `fold` does.
+    """
+    return fold(program, {term for term, known in secrets(program, public).items() if not known.secret})
 
 
 def total(traffic: Mapping[Term, Traffic | None]) -> Traffic | None:
@@ -60,50 +72,6 @@ def total(traffic: Mapping[Term, Traffic | None]) -> Traffic | None:
     return result
 
 
-def secrets(program: Program, public: Iterable[str] = ()) -> dict[Term, Operand]:
-    """What is known of each term of the program and its layers: whether it is secret, and what stands in its items."""
-    names, known = frozenset(public), dict[Term, Operand]()
-    for term in postorder(program.term, *program.layers.values()):
-        operands = [known[child] for child in term.children]
-        secret = secrecy(term.operator.name, term.attributes, [o.secret for o in operands], names)
-        known[term] = _operand(term, secret, operands)
-    return known
-
-
-def _operand(term: Term, secret: bool, operands: list[Operand]) -> Operand:
-    name, type = term.operator.name, term.type
-    known = name not in ("access-tensor", "opaque") and all(o.known for o in operands)
-    found = Operand(type, secret, known=known, ones=_ones(term, operands))
-    if name == "access-product":
-        return replace(found, parts=tuple(operands), shared=int(str(term.attributes[0])))
-    if name == "access-concatenate" and term.attributes[0] == term.access.split:
-        return replace(found, parts=tuple(part for o in operands for part in _along(o)))
-    if name == "truncate" or (name == "access" and _split(operands[0].type) == _split(type)):
-        return replace(found, parts=operands[0].parts, shared=operands[0].shared)
-    return found
-
-
-def _along(operand: Operand) -> tuple[Operand, ...]:
-    """What a concatenation puts side by side of one operand: its own parts, or as many of it as it has elements."""
-    if operand.parts and operand.shared is None:
-        return operand.parts
-    return (replace(operand, parts=(), shared=None),) * operand.access.item[0]
-
-
-def _split(type: Type) -> int:
-    return type.split if isinstance(type, AccessType) else -1
-
-
-def _ones(term: Term, operands: list[Operand]) -> bool:
-    """Whether a term is 1 everywhere: numbers that are, and what only moves elements of such."""
-    name = term.operator.name
-    if name in ("access-literal", "full"):
-        return exact(str(term.attributes[-2])) == 1
-    if name == "numbers":
-        return set(exact_numbers(str(term.attributes[1])) or ()) == {1}
-    return bool(operands) and term.operator.movement and name != "access-dilate" and all(o.ones for o in operands)
-
-
 def _batched(protocol: Semi2k, term: Term, known: Mapping[Term, Operand]) -> Traffic | None:
     """A truncation of a product itself: SPU cuts each matmul of a batch by itself."""
     if term.operator.name != "truncate" or not is_product(term.children[0]):
@@ -113,18 +81,93 @@ def _batched(protocol: Semi2k, term: Term, known: Mapping[Term, Operand]) -> Tra
     return product_truncation(protocol, product.operator.name, product.attributes, operands, product.access)
 
 
-def _deferred(program: Program) -> set[Term]:
-    """The terms all uses of which lead to a `truncate` through what is linear."""
-    terms = [*postorder(program.term)]
-    uses: dict[Term, list[Term]] = {term: [] for term in terms}
-    for term in terms:
+def _uses(program: Program) -> dict[Term, list[Term]]:
+    """The terms of the program in order of evaluation, each with those that it is an operand of."""
+    uses: dict[Term, list[Term]] = {}
+    for term in postorder(program.term):
+        uses[term] = []
         for child in term.children:
             uses[child].append(term)
+    return uses
+
+
+def _deferred(uses: Mapping[Term, list[Term]]) -> set[Term]:
+    """The terms all uses of which lead to a `truncate` through what is linear."""
     found: set[Term] = set()
-    for term in reversed(terms):
+    for term in reversed([*uses]):
         if uses[term] and all(u.operator.name == "truncate" or (u in found and _linear(u)) for u in uses[term]):
             found.add(term)
     return found
+
+
+def _merged(uses: Mapping[Term, list[Term]], known: Mapping[Term, Operand]) -> set[Term]:
+    """Products by what is public that SPU's compiler puts into the next one: (x * p) * q is x * (p * q).
+
+    The result has no other use, and only movement stands between them that the compiler puts before or after both.
+    """
+    found: set[Term] = set()
+    for term in uses:
+        factor = _factor(term, known)
+        if factor is None:
+            continue
+        crossed: set[str] = set()
+        after = _after(term, uses, crossed)
+        next_factor = _factor(after, known) if after is not None and after.attributes[0] != "reduce-mean" else None
+        if next_factor is None:
+            continue
+        spread = "access-broadcast" not in crossed or len(next_factor.repeats) == next_factor.access.rank
+        turned = "access-flip" not in crossed or len(factor.repeats) == factor.access.rank
+        fixed = crossed - {"access", "access-shift-right", "access-product", "access-flip"} and _looked_up(next_factor)
+        if spread and turned and not fixed:
+            found.add(term)
+    return found
+
+
+# Movement that the compiler puts before or after a product by what is public: the last two only of the same number
+# everywhere, the second product for a broadcast, the first for a flip.
+_CROSSED = frozenset(
+    "access access-transpose access-reshape access-rearrange access-flatten access-shift-right access-insert-axis "
+    "access-squeeze access-broadcast access-flip".split()
+)
+
+
+def _looked_up(factor: Operand) -> bool:
+    """Whether it is a matrix of numbers in the program: `export_jax` hides those from the compiler."""
+    return factor.known and factor.number is None and sum(n > 1 for n in factor.access.dims) > 1
+
+
+def _after(term: Term, uses: Mapping[Term, list[Term]], crossed: set[str]) -> Term | None:
+    """The compute that alone uses a term, with the movement between them; through a pair, which is one of its own."""
+    used, paired = uses[term], False
+    while len(used) == 1:
+        (user,) = used
+        if user.operator.name == "compute":
+            return user if paired else None
+        if user.operator.name == "access-product":
+            paired = True
+        elif user.operator.name not in _CROSSED or paired:
+            return None
+        crossed.add(user.operator.name)
+        used = uses[user]
+    return None
+
+
+def _factor(term: Term, known: Mapping[Term, Operand]) -> Operand | None:
+    """The public operand of a product with a secret one, which SPU truncates; a mean has one too."""
+    if term.operator.name != "compute" or not known[term].secret or term.access.dtype not in FLOATS:
+        return None
+    kind, operand = str(term.attributes[0]), known[term.children[0]]
+    if kind == "reduce-mean" and operand.access.item.product() > 1:
+        return Operand(operand.type, False, repeats=frozenset(range(operand.access.rank)))
+    if kind not in ("elementwise-mul", "elementwise-div") or operand.shared is None:
+        return None
+    a, b = operand.parts
+    if kind == "elementwise-div":
+        return b if a.secret and not b.secret and b.known and b.number != 1 else None
+    if a.secret == b.secret:
+        return None
+    public = b if a.secret else a
+    return None if public.number == 1 else public
 
 
 def _linear(term: Term) -> bool:

@@ -14,6 +14,7 @@ from extract.pareto import Entry, Step, pareto
 from glenside.egraph.rule import Parameters
 from glenside.egraph.snapshot import Snapshot
 from glenside.form_names import form_name
+from glenside.form_target import Candidate, FormTarget, Measure
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Operand, Value
 from glenside.ir.operator import OPERATORS
@@ -23,11 +24,10 @@ from glenside.ir.term import Term, build, weave
 from glenside.ir.types import Tensor
 from glenside.memory import Memory, Simulation, bytes_moved, held_buffers, live_through, operations, prepared
 from glenside.quantities import byte_count
-from glenside.target.form_target import Candidate, FormTarget, Measure
 from glenside.targets.registry import target
 
 PEAK, MOVED, WORK, TIME = "peak", "moved", "multiply-adds", "time"
-LEAST_TIME, LEAST_MEMORY = "least time", "least memory"
+LEAST_MEMORY = "least memory"
 AT_ONCE = "im2col"
 
 
@@ -56,7 +56,7 @@ class CPU(FormTarget):
             *("analyses", "form-analyses", "winograd", "cpu-products"),
             *("transposed-analyses", "transposed", "transposed-tiles"),
         )
-        self.axes = (TIME if balance else WORK, PEAK)
+        self.axes = self.compared = (TIME if balance else WORK, PEAK)
         self.measures = (
             *((Measure(TIME, "multiply-adds", "multiply-adds, and bytes moved times the balance"),) if balance else ()),
             Measure(WORK, "operations", "a multiplication that is added, or any other operation on an element"),
@@ -88,7 +88,7 @@ class CPU(FormTarget):
         measures = {WORK: spent.operations, PEAK: spent.peak.bytes, MOVED: spent.moved}
         if self.balance:
             measures = {TIME: _time(spent.operations, spent.moved, self.balance), **measures}
-        names = [name for name in dict.fromkeys(form_name(w, "") for w in words) if name]
+        names = [*filter(None, dict.fromkeys(part for w in words for part in form_name(w, "").split(", ")))]
         tiles = run.tiles()
         said = ", ".join([*names, *([tiles] if tiles and not (names and tiles == AT_ONCE) else [])]) or "plain"
         return Candidate(said, term, measures, " | ".join(words))
@@ -118,16 +118,20 @@ class CPU(FormTarget):
         return f"exceeds the memory budget by {excess:,} bytes{beside}: no form takes less" if excess > 0 else ""
 
     def policies(self, candidates: Sequence[Candidate]) -> Mapping[str, Candidate]:
-        """As written; the form of least time; that of least memory."""
+        """As written, all rows of windows gathered at once; the form of least memory."""
         return {
             "plain": candidates[0],
-            LEAST_TIME: min(candidates, key=lambda c: (self._time(c), c.measures[PEAK])),
             LEAST_MEMORY: min(candidates, key=lambda c: (c.measures[PEAK], self._time(c))),
         }
 
     def whole(self, program: Program) -> Mapping[str, int]:
         """What all of a program takes."""
-        return {name: self._candidate(program.term, ()).measures[name] for name in (m.name for m in self.measures)}
+        return self._candidate(program.term, ()).measures
+
+    def note_whole(self, measures: Mapping[str, int]) -> str:
+        """By how much a program exceeds the budget."""
+        excess = 0 if self.memory is None else measures[PEAK] - self.memory
+        return f"the whole program exceeds the memory budget by {excess:,} bytes" if excess > 0 else ""
 
     def held(self, program: Program) -> Mapping[str, int]:
         return live_through(program)
@@ -147,21 +151,29 @@ class _Value:
 
 
 class _Watched(Simulation):
-    """A run that sees how many rows products gather at a time, of how many."""
+    """A run that sees how many rows products gather at a time, of how many, and how many positions are added up."""
 
     def __init__(self, roots: Sequence[Term]) -> None:
         super().__init__(roots)
         self.gathered: list[tuple[int, int]] = []
+        self.added: list[tuple[int, int]] = []
 
     def apply(self, term: Term, arguments: Sequence[Any]) -> Value:
         if term.operator.name == "tiled-product":
             a, _, n, tile = arguments
             rows = gathered(a, n, tile)
             self.gathered += [(rows, a.access.shape.drop(n).product())] if rows else []
+        elif term.operator.name == "overlap-add-product":
+            a, _, _, out, *_, tile = arguments
+            positions = a.access.shape.drop(a.split - len(out)).product()
+            self.added.append((min(tile, positions), positions))
         return super().apply(term, arguments)
 
     def tiles(self) -> str:
-        """In words; "" where nothing is gathered."""
+        """In words; "" where nothing is gathered or added up."""
+        if self.added:
+            most, whole = max(self.added)
+            return "overlap-add" if most == whole else f"overlap-add in tiles of {most} positions"
         if not self.gathered:
             return ""
         if all(rows == whole for rows, whole in self.gathered):

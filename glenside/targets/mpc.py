@@ -12,6 +12,7 @@ from glenside.egraph.rule import Parameters
 from glenside.egraph.snapshot import Snapshot
 from glenside.extraction import cheapest, derivable, reachable
 from glenside.form_names import form_name
+from glenside.form_target import Candidate, FormTarget, Measure
 from glenside.ir.errors import BadInput
 from glenside.ir.program import Program
 from glenside.ir.term import Term, build, make, rebuild_all, weave
@@ -23,7 +24,6 @@ from glenside.secure.pricing import PUBLIC, Pricing
 from glenside.secure.semi2k import FIELDS, FRACTION_BITS, NOTHING, Semi2k, Traffic
 from glenside.secure.traffic import program_traffic, secrets
 from glenside.target import Instruction, Spent, Target
-from glenside.target.form_target import Candidate, FormTarget, Measure
 from glenside.targets.registry import target
 
 PROTOCOLS = ("semi2k",)
@@ -77,6 +77,7 @@ class MPC(FormTarget):
         self.families = ("analyses", "form-analyses", "winograd", *(() if self.late else ("early-truncations",)))
         self.outputs = tuple(dict.fromkeys(outputs))
         self.axes = ("bytes", "messages")
+        self.compared = ("microseconds",) if self.network else ("bytes",)
         self.measures = (
             *((Measure("microseconds", "us", "on the network"),) if self.network else ()),
             Measure("bytes", "bytes", "that one party sends"),

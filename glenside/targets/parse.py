@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from glenside.form_target import FormTarget
 from glenside.ir.errors import BadInput
 from glenside.target import Target
-from glenside.target.form_target import FormTarget
 from glenside.targets.description import load_target
 from glenside.targets.registry import TARGETS, sizes
 

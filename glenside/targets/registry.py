@@ -8,9 +8,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from glenside.form_target import FormTarget
 from glenside.ir.errors import BadInput
 from glenside.target import Target
-from glenside.target.form_target import FormTarget
 
 Maker = Callable[..., Target | FormTarget]
 Read = Callable[[str], tuple[Any, ...]]

@@ -49,10 +49,7 @@ class Source:
         return Value(self._known[expression], Dims(dims), dtype)
 
     def constant(self, array: Array) -> Value:
-        """Numbers that are known: nothing is written until `name` needs them.
-
-        What XLA rearranges of constants SPU 0.9.5 reads in the order before, so all of that is done here.
-        """
+        """Numbers that are known: nothing is written until `name` needs them."""
         return Value("", Dims(array.shape), array.dtype.name, array)
 
     def name(self, value: Value) -> str:
@@ -167,4 +164,8 @@ def _literal(array: Array) -> str:
         )
     numbers = ", ".join(_spelled(value) for value in array.reshape(-1).tolist())
     flat = f"jnp.array([{numbers}], {dtype})"
-    return flat if array.ndim == 1 else f"jnp.reshape({flat}, {shape(array.shape)})"
+    if size < 2 or sum(n > 1 for n in array.shape) < 2:
+        return flat if array.ndim == 1 else f"jnp.reshape({flat}, {shape(array.shape)})"
+    # XLA transposes a constant by another layout, which SPU 0.9.5 ignores: it would read it in the order before. So a
+    # matrix is looked up in a list at run time, which XLA leaves alone.
+    return f"jnp.take({flat}, jnp.reshape(jnp.arange({size}), {shape(array.shape)}), 0, mode='clip')"

@@ -23,7 +23,8 @@ def _fold(name: str, doc: str, step: Step, check: Callable[..., None] | None) ->
     def evaluate(arithmetic: Any, a: Operand) -> Array:
         return _folded(lambda left, right: step(arithmetic, left, right), a.parts())
 
-    record: Compute = register(Compute(name, Category.FOLD, evaluate, doc, check=check, scratch=_scratch))
+    scratch = _integer_scratch if name in ("elementwise-div", "pow") else _scratch
+    record: Compute = register(Compute(name, Category.FOLD, evaluate, doc, check=check, scratch=scratch))
     return record
 
 
@@ -31,14 +32,20 @@ def _folded(step: Callable[[Array, Array], Array], parts: list[Array]) -> Array:
     """Two at once; more in blocks, so that no result but the last is ever whole."""
     if len(parts) == 2:
         return step(*parts)
-    return in_blocks(lambda *found: reduce(step, found), parts[0].shape, *parts)
+    return in_blocks(lambda *found: reduce(step, found), parts[0].shape, *parts, dtype=parts[0].dtype)
 
 
 def _scratch(a: Operand, *_: str) -> int:
-    """Blocks of results before the last; integers are divided by way of a few blocks more."""
+    """Blocks of what comes before the last result."""
     first, *rest = a.parts()
-    wide = 4 if first.dtype.kind in "iu" else 0
-    return block_size(first.shape, PART) * first.itemsize * ((2 if len(rest) > 1 else 0) + wide)
+    return block_size(first.shape, PART) * first.itemsize * (2 if len(rest) > 1 else 0)
+
+
+def _integer_scratch(a: Operand) -> int:
+    """The same; integers are divided, and raised to powers, by way of some blocks more."""
+    first = a.parts()[0]
+    wide = 3 if first.dtype.kind in "iu" else 0
+    return _scratch(a) + block_size(first.shape, PART) * first.itemsize * wide
 
 
 def _numbers(name: str) -> Callable[..., None]:
@@ -140,7 +147,7 @@ def _check_select(a: AccessType) -> None:
 
 def _evaluate_select(_: object, a: Operand) -> Array:
     parts = a.parts()
-    return in_blocks(_chosen, parts[0].shape, *parts)
+    return in_blocks(_chosen, parts[0].shape, *parts, dtype=parts[0].dtype)
 
 
 def _chosen(condition: Array, then: Array, otherwise: Array) -> Array:

@@ -42,7 +42,7 @@ def _evaluate_log_softmax(arithmetic: Any, a: Operand) -> Array:
 
 def _by_items(part: Callable[[Array], Array], a: Operand) -> Array:
     item = a.access.item
-    return in_blocks(part, a.access.shape, a.array, item=item, part=items_of(item.product()))
+    return in_blocks(part, a.access.shape, a.array, dtype=a.array.dtype, item=item, part=items_of(item.product()))
 
 
 def _scratch(a: Operand) -> int:

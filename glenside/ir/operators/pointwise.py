@@ -124,7 +124,7 @@ def _check_leaky_relu(a: AccessType, alpha: str) -> None:
 def _evaluate_leaky_relu(arithmetic: Any, a: Operand, alpha: str) -> Array:
     slope = arithmetic.constant(exact(alpha), a.access.dtype)
     x = a.array
-    return in_blocks(lambda part: np.where(part < 0, arithmetic.multiply(part, slope), part), x.shape, x)
+    return in_blocks(lambda part: np.where(part < 0, arithmetic.multiply(part, slope), part), x.shape, x, dtype=x.dtype)
 
 
 leaky_relu = register(

@@ -34,7 +34,8 @@ def _evaluate_dot_product(arithmetic: Any, a: Operand) -> Array:
             return np.asarray(arithmetic.sum(np.broadcast_to(arithmetic.constant(1, wide), parts.shape[1:]), axes))
         return np.asarray(arithmetic.sum(reduce(arithmetic.multiply, (arithmetic.cast(x, wide) for x in parts)), axes))
 
-    return in_blocks(part, a.access.shape, a.array, part=items_of(a.access.item.product()))
+    size = items_of(a.access.item.product())
+    return in_blocks(part, a.access.shape, a.array, dtype=arithmetic.constant(1, wide).dtype, part=size)
 
 
 def _dot_scratch(a: Operand) -> int:
@@ -121,7 +122,7 @@ def _position(function: Callable[..., Array], a: Operand) -> Array:
         rows = items.reshape((*items.shape[: items.ndim - axes], length))
         return np.asarray(function(rows, -1)).astype(np.int64, copy=False)
 
-    return in_blocks(part, a.access.shape, a.array, part=items_of(length))
+    return in_blocks(part, a.access.shape, a.array, dtype=np.int64, part=items_of(length))
 
 
 def _position_scratch(a: Operand) -> int:

@@ -20,13 +20,13 @@ def _evaluate_argsort(_: object, a: Operand, direction: str) -> Array:
             order = items.shape[-1] - 1 - np.flip(np.argsort(np.flip(items, -1), -1, kind="stable"), -1)
         return order.astype(np.int64, copy=False).reshape(block.shape)
 
-    return in_blocks(part, a.access.shape, a.array, item=item, part=items_of(item.product()))
+    return in_blocks(part, a.access.shape, a.array, dtype=np.int64, item=item, part=items_of(item.product()))
 
 
 def _scratch(a: Operand, _: str) -> int:
     """A block of positions, before and after they are counted from the other end, and one of items."""
-    length = a.access.item.product()
-    return block_size(a.access.shape, items_of(length)) * length * (3 * 8 + a.array.itemsize)
+    length, copied = a.access.item.product(), 0 if a.array.flags.c_contiguous else a.array.itemsize
+    return block_size(a.access.shape, items_of(length)) * length * (3 * 8 + copied)
 
 
 argsort = register(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from functools import reduce
 
+import numpy as np
+
 from glenside.exporters.jax.operators.movement import zero
 from glenside.exporters.jax.registry import Export, Operand, exports_compute
 from glenside.exporters.jax.source import Source, Value, number
@@ -43,9 +45,16 @@ def _pow(source: Source, result: AccessType, a: Operand) -> Value:
 @exports_compute("elementwise-div")
 def _divide(source: Source, result: AccessType, a: Operand) -> Value:
     if result.dtype in FLOATS:
-        return _fold("jnp.divide")(source, result, a)  # type: ignore[return-value]
+        return source.broadcast(reduce(lambda x, y: _quotient(source, x, y), a.parts()), result.dims)
     value = reduce(lambda x, y: _whole(source, "lax.div", x, y), a.parts())
     return source.broadcast(value, result.dims)
+
+
+def _quotient(source: Source, x: Value, y: Value) -> Value:
+    """By numbers that are known it is a product, as XLA makes it too where it sees them."""
+    if y.constant is not None and y.constant.all():
+        return source.call("jnp.multiply", [x, source.constant(np.reciprocal(y.constant))])
+    return source.call("jnp.divide", [x, y])
 
 
 def _whole(source: Source, function: str, x: Value, y: Value) -> Value:

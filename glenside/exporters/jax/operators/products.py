@@ -27,18 +27,10 @@ def contract(source: Source, a: Value, b: Value, shared: int, item: int, dtype: 
 
 
 def _matmul(source: Source, a: Value, b: Value) -> Value:
-    """(G, M, K) times (G, N, K), or without G.
-
-    XLA turns a constant on the right into (G, K, N), which SPU 0.9.5 then reads as it was: so it is turned here.
-    """
-    batch = a.dims.take(a.rank - 2)
-    last = a.rank - 1
+    """(G, M, K) times (G, N, K), or without G."""
+    batch, last = a.dims.take(a.rank - 2), a.rank - 1
     dims = batch.append([a.dims[-2], b.dims[-2]])
-    axis = last
-    if b.constant is not None:
-        b, axis = source.transpose(b, [*range(len(batch)), last, last - 1]), last - 1
-    shared = "(0,), (0,)" if batch else "(), ()"
-    axes = f"((({last},), ({axis},)), ({shared}))"
+    axes = f"((({last},), ({last},)), ({'(0,), (0,)' if batch else '(), ()'}))"
     return source.set(f"lax.dot_general({source.name(a)}, {source.name(b)}, {axes})", dims, a.dtype)
 
 

@@ -46,6 +46,8 @@ class FormTarget(ABC):
     """What is counted, the one that tables compare first."""
     axes: tuple[str, str]
     """The two measures that are traded for each other."""
+    compared: tuple[str, ...]
+    """The measures that tables show for every policy, and not for the answer alone."""
 
     @abstractmethod
     def rule_parameters(self) -> Parameters:
@@ -78,6 +80,10 @@ class FormTarget(ABC):
     @abstractmethod
     def whole(self, program: Program) -> Mapping[str, int]:
         """Measures of a whole program."""
+
+    def note_whole(self, measures: Mapping[str, int]) -> str:
+        """What is wrong with a whole program of those measures; "" for nothing."""
+        return ""
 
     def remarks(self, program: Program) -> Sequence[str]:
         """What must be said of the measures of a program, such as what they leave out."""

@@ -1,0 +1,123 @@
+"""Targets that choose the forms of layers, from the command line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from command_line import run
+
+import glenside as gl
+from glenside.commands.forms import FAILED
+
+
+@pytest.fixture
+def upsampling(tmp_path: Path) -> Path:
+    """A transposed convolution of 4 to 3 channels: 60 places become 122, 1,464 bytes."""
+    b = gl.Builder("upsampling")
+    program = b.finish(b.conv_transpose(b.input("x", (1, 4, 60)), b.constant("w", (4, 3, 4)), strides=2, name="up"))
+    path = tmp_path / "up.glenside"
+    gl.save(program, path)
+    return path
+
+
+@pytest.fixture
+def layer(tmp_path: Path) -> Path:
+    """One 3x3 convolution that Winograd's algorithm serves."""
+    b = gl.Builder("layer")
+    x, w = b.input("x", (1, 8, 16, 16)), b.constant("w", (8, 8, 3, 3))
+    path = tmp_path / "layer.glenside"
+    gl.save(b.finish(b.relu(b.conv(x, w, padding=1, name="conv"))), path)
+    return path
+
+
+def test_bytes_of_two_parties_are_compared(layer: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    report = tmp_path / "report.json"
+    assert run("tensorize", layer, "--target", "mpc:semi2k", "--json", report) == 0
+    printed = capsys.readouterr().out
+    assert "Winograd everywhere" in printed
+    assert "between layers" in printed
+    assert "% under" in printed
+    content = json.loads(report.read_text())
+    (row,) = content["layers"]
+    sent = {name: choice["measures"]["bytes"] for name, choice in row["choices"].items()}
+    assert sent["chosen"] < sent["plain"] == 8 * (256 * 72 + 72 * 8) + 4 * 256 * 8
+    assert content["checked"] == row["checked"] == "exact"
+    assert content["totals"]["chosen"]["bytes"] == sent["chosen"] + content["between_layers"]["chosen"]["bytes"]
+    assert len(row["front"]) == 9
+
+
+def test_a_slow_network_keeps_a_layer_plain(layer: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("compare", layer, "--target", "mpc:semi2k", "--network", "1Mbit,1s") == 0
+    assert "plain (chosen)" in capsys.readouterr().out
+
+
+def test_the_answer_is_a_program_again(layer: Path, tmp_path: Path) -> None:
+    out = tmp_path / "chosen.glenside"
+    assert run("optimize", layer, "--target", "mpc:semi2k", "-o", out) == 0
+    program = gl.load(out)
+    assert "linear-map" in str(program)
+    assert run("tensorize", out, "--target", "cpu:1MB") == 0
+
+
+@pytest.mark.parametrize(("budget", "words"), [("4500", "2 phases"), ("4350", "overlap-add")])
+def test_a_budget_decides_the_form(upsampling: Path, tmp_path: Path, budget: str, words: str) -> None:
+    report = tmp_path / "report.json"
+    assert run("tensorize", upsampling, "--target", f"cpu:{budget}", "--json", report) == 0
+    (row,) = json.loads(report.read_text())["layers"]
+    assert words in row["choices"]["chosen"]["form"]
+    assert row["choices"]["chosen"]["measures"]["peak"] <= int(budget)
+
+
+def test_a_front_is_listed_and_drawn(upsampling: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    plot = tmp_path / "front.png"
+    assert run("tensorize", upsampling, "--target", "cpu:1MB", "--pareto", "--plot", plot) == 0
+    printed = capsys.readouterr().out
+    assert "multiply-adds against peak" in printed
+    assert printed.count("(chosen)") == 1
+    assert plot.read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_program_over_its_budget_says_by_how_much(
+    upsampling: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The result fits, a tile beside it does not."""
+    out = tmp_path / "out.glenside"
+    assert run("tensorize", upsampling, "--target", "cpu:1470", "-o", out) == FAILED
+    assert "exceeds the memory budget by" in capsys.readouterr().out
+    assert out.exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--target", "cpu:1463"), "1,464 bytes is larger than the memory budget of 1,463"),
+        (("--target", "cpu:many"), "a memory budget"),
+        (("--target", "cpu:0"), "at least 1 byte"),
+        (("--target", "cpu:1MB,balance=-1"), "the balance of a processor is a number of at least 0"),
+        (("--target", "cpu:1MB,colour=red"), "an option of cpu is one of"),
+        (("--target", "cpu:1MB", "--network", "lan"), "the target cpu has no network"),
+        (("--target", "mpc:aby3"), "a protocol is one of semi2k"),
+        (("--target", "mpc:semi2k", "--network", "lon"), "a network is lan, wan, or RATE,LATENCY"),
+        (("--target", "mpc:semi2k", "--blocking", "slices"), "--blocking is for arrays"),
+        (("--target", "mpc:semi2k", "--max-rows", "3"), "the target mpc has no max-rows"),
+        (("--array", "4x4", "--network", "lan"), "the target systolic-array has no network"),
+        (("--array", "4x4", "--pareto"), "--pareto is for targets that choose between forms"),
+        (("--target", "cpu:1MB", "--plot", "front.gif"), ".png, .svg or .pdf"),
+    ],
+)
+def test_bad_input_is_a_sentence(
+    upsampling: Path, arguments: tuple[str, ...], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("tensorize", upsampling, *arguments) == 2
+    error = capsys.readouterr().err
+    assert words in error
+    assert error.count("\n") == 1
+
+
+def test_the_listing_names_them(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("targets") == 0
+    printed = capsys.readouterr().out
+    assert "mpc:semi2k" in printed
+    assert "cpu:8MB" in printed
