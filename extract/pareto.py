@@ -5,13 +5,14 @@ What a node makes of entries of its children is told by the caller, who knows wh
 together as the operands are computed: in order, each while the results of those before it are held.
 
 What may be lost: entries beyond `limit` (least time, least peak and least held are always kept, the rest are spread
-evenly over time); a term that two operands share counts once in time, but its peak in both; of two entries that agree
+evenly over time); a choice that pays only because two operands share a term; of two entries that agree
 in all three the one stays that allocates less in all, although its result may lie in memory in a worse order for what
 follows.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
@@ -102,21 +103,62 @@ def _entry(node: int, parts: tuple[Entry, ...], step: Evaluate) -> Entry | None:
     own = step(node, parts)
     if own is None:
         return None
-    peak = 0
+    peak, shared = 0, False
     held: dict[int, int] = {}
     used: dict[Entry, Step] = {}
     for i, part in enumerate(parts):
-        if part not in parts[:i]:
-            peak = max(peak, sum(held.values()) + part.peak)
+        if part in parts[:i]:
+            continue
+        shared |= not used.keys().isdisjoint(part.used)
+        peak = max(peak, sum(held.values()) + part.peak)
         held.update(part.held)
         used.update(part.used)
+    time = sum(s.time for s in used.values()) + own.time
+    moved = sum(s.moved for s in used.values()) + own.moved
     peak = max(peak, sum(held.values()) + own.peak)
-    time = sum(step.time for step in used.values()) + own.time
-    moved = sum(step.moved for step in used.values()) + own.moved
+    if shared:
+        peak = _peak(parts, used, own)
     entry = Entry(node, parts, own.value, time, moved, peak, own.held, used)
     if own.time or own.moved or own.peak:
         used[entry] = own
     return entry
+
+
+def _peak(parts: Sequence[Entry], used: Mapping[Entry, Step], own: Step) -> int:
+    """The most bytes held where operands share entries: each is computed once, and held until it is read last."""
+    order = _postorder(parts)
+    reads = Counter(part for entry in order for part in entry.parts)
+    reads.update(parts)
+    held: Counter[int] = Counter()
+    sizes: dict[int, int] = {}
+    live = peak = 0
+    for entry in order:
+        peak = max(peak, live + (used[entry].peak if entry in used else 0))
+        sizes.update(entry.held)
+        live += sum(size for name, size in entry.held.items() if not held[name])
+        held.update(entry.held.keys())
+        for part in entry.parts:
+            reads[part] -= 1
+            if not reads[part]:
+                held.subtract(part.held.keys())
+                live -= sum(size for name, size in part.held.items() if not held[name])
+    return max(peak, live + own.peak)
+
+
+def _postorder(roots: Sequence[Entry]) -> list[Entry]:
+    """Each entry under some once, operands first, left to right."""
+    done: dict[Entry, None] = {}
+    stack = [(root, False) for root in reversed(roots)]
+    while stack:
+        entry, ready = stack.pop()
+        if entry in done:
+            continue
+        if ready:
+            done[entry] = None
+        else:
+            stack.append((entry, True))
+            stack += [(part, False) for part in reversed(entry.parts)]
+    return list(done)
 
 
 def _front(entries: Sequence[Entry], limit: int) -> list[Entry]:

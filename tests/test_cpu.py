@@ -61,12 +61,13 @@ def _points(candidates: list[Candidate]) -> list[tuple[int, int]]:
 
 
 @pytest.mark.parametrize(
-    ("dims", "filters", "strides"), [((1, 6, 70), 5, 1), ((2, 8, 300), 40, 1), ((1, 12, 150), 24, 2)]
+    ("dims", "filters", "strides", "bands"),
+    [((1, 6, 70), 5, 1, 1), ((2, 8, 300), 40, 1, 1), ((1, 12, 150), 24, 2, 1), ((1, 5, 3000), 3, 1, 2)],
 )
-def test_the_front_is_that_of_all_forms(dims: tuple[int, ...], filters: int, strides: int) -> None:
+def test_the_front_is_that_of_all_forms(dims: tuple[int, ...], filters: int, strides: int, bands: int) -> None:
     """Of every term that the e-graph holds, each measured as a program of its own."""
     program = convolution(dims, filters, strides=strides)
-    snapshot, root, found = searched(program, gl.CPU(outputs=(2,)))
+    snapshot, root, found = searched(program, gl.CPU(outputs=(2,), bands=bands))
     points = _all_points(snapshot, root)
     wanted = sorted(p for p in points if not any(q != p and q[0] <= p[0] and q[1] <= p[1] for q in points))
     front = found[1:] if _points(found[:1])[0] not in wanted else found
@@ -124,6 +125,16 @@ def test_a_budget_decides() -> None:
         assert beside is chosen
 
 
+def test_bands_make_room_for_winograd() -> None:
+    program = convolution((1, 16, 64, 64), 16)
+    _, _, whole = searched(program, gl.CPU(outputs=(4,)))
+    _, _, found = searched(program, gl.CPU(outputs=(4,), bands=2))
+    best, banded = (min(forms, key=gl.CPU().aim) for forms in (whole, found))
+    assert banded.form.startswith("2 bands, Winograd F(4x4,3x3)")
+    assert banded.measures["multiply-adds"] == best.measures["multiply-adds"]
+    assert banded.measures["peak"] < best.measures["peak"]
+
+
 def test_what_does_not_fit_is_said() -> None:
     program = convolution((1, 8, 40, 37), 16)
     result = program.term.access.size * 4
@@ -175,9 +186,10 @@ def test_budgets_as_text() -> None:
     [
         ("cpu:much", "a memory budget is written as 500MB or 2GB, got 'much'"),
         ("cpu:0", "a memory budget is at least 1 byte, got 0"),
-        ("cpu:8MB,cores=2", "an option of cpu is one of balance, outputs, got 'cores'"),
+        ("cpu:8MB,cores=2", "an option of cpu is one of balance, outputs, bands, got 'cores'"),
         ("cpu:8MB,balance=-1", "the balance of a processor is a number of at least 0"),
         ("cpu:8MB,balance=x", "the option balance of cpu cannot be 'x'"),
+        ("cpu:8MB,bands=3", "bands are 1, 2, 4, 8 or 16, got 3"),
         ("cpu:8MB,outputs=1", "the outputs of F\\(m, r\\) are from 2 to 16, got 1"),
     ],
 )

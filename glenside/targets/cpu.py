@@ -37,11 +37,14 @@ class CPU(FormTarget):
     memory    the budget of temporaries and results, in bytes or as text such as "8MB"; None is no budget
     balance   multiply-adds that take as long as moving one byte: time is multiply-adds + balance x bytes moved
     outputs   the m of Winograd's F(m, r) that are looked for along each axis
+    bands     up to how many bands of rows, a power of 2 up to 16, a layer may be computed in, each in a form of its own
 
     Inputs, constants and what is computed of constants alone are there before: they are not counted. Raises BadInput.
     """
 
-    def __init__(self, memory: int | str | None = None, *, balance: float = 0, outputs: Sequence[int] = (2, 4)) -> None:
+    def __init__(
+        self, memory: int | str | None = None, *, balance: float = 0, outputs: Sequence[int] = (2, 4), bands: int = 1
+    ) -> None:
         self.memory = byte_count(memory, "a memory budget") if isinstance(memory, str) else memory
         if self.memory is not None and self.memory <= 0:
             raise BadInput(f"a memory budget is at least 1 byte, got {self.memory}")
@@ -49,12 +52,16 @@ class CPU(FormTarget):
             raise BadInput(f"the balance of a processor is a number of at least 0, got {balance}")
         if not all(isinstance(m, int) and 2 <= m <= 16 for m in outputs):
             raise BadInput(f"the outputs of F(m, r) are from 2 to 16, got {', '.join(map(str, outputs))}")
-        self.balance, self.outputs = balance, tuple(dict.fromkeys(outputs))
-        self.name = f"cpu:{'unlimited' if memory is None else memory}" + (f",balance={balance}" if balance else "")
+        if bands not in (1, 2, 4, 8, 16):
+            raise BadInput(f"bands are 1, 2, 4, 8 or 16, got {bands}")
+        self.balance, self.outputs, self.bands = balance, tuple(dict.fromkeys(outputs)), bands
+        self.name = f"cpu:{'unlimited' if memory is None else memory}"
+        self.name += (f",balance={balance}" if balance else "") + (f",bands={bands}" if bands > 1 else "")
         self.doc = inspect.cleandoc(CPU.__doc__ or "")
         self.families = (
             *("analyses", "form-analyses", "winograd", "cpu-products"),
             *("transposed-analyses", "transposed", "transposed-tiles"),
+            *(("band-analyses", "bands") if bands > 1 else ()),
         )
         self.axes = self.compared = (TIME if balance else WORK, PEAK)
         self.measures = (
@@ -65,7 +72,7 @@ class CPU(FormTarget):
         )
 
     def rule_parameters(self) -> Parameters:
-        return {"winograd": sum(1 << m for m in self.outputs)}
+        return {"winograd": sum(1 << m for m in self.outputs), "bands": self.bands}
 
     def candidates(self, snapshot: Snapshot, root: int, term: Term) -> Sequence[Candidate]:
         """The layer as written, all rows gathered at once; then the forms that no other beats in time and peak, least
@@ -90,8 +97,9 @@ class CPU(FormTarget):
             measures = {TIME: _time(spent.operations, spent.moved, self.balance), **measures}
         names = [*filter(None, dict.fromkeys(part for w in words for part in form_name(w, "").split(", ")))]
         tiles = run.tiles()
-        said = ", ".join([*names, *([tiles] if tiles and not (names and tiles == AT_ONCE) else [])]) or "plain"
-        return Candidate(said, term, measures, " | ".join(words))
+        said = [" and ".join(names)] if names else []
+        said += [tiles] if tiles and not (names and tiles == AT_ONCE) else []
+        return Candidate(", ".join(said) or "plain", term, measures, " | ".join(words))
 
     def _time(self, candidate: Candidate) -> int:
         return candidate.measures[TIME if self.balance else WORK]
@@ -208,8 +216,10 @@ class _Layer:
 
     def words(self, entry: Entry) -> tuple[str, ...]:
         """Those of the forms of its products."""
-        owners = (self.snapshot.owner[self.numbers[e.node]] for e in (entry, *entry.used))
-        return tuple(dict.fromkeys(self.forms[c] for c in owners if c in self.forms and c in self.tiled))
+        snapshot = self.snapshot
+        nodes = [self.numbers[e.node] for e in (*entry.used, entry)]
+        owners = [snapshot.owner[n] for n in nodes if snapshot.nodes[n].operator in ("tiled-product", "compute")]
+        return tuple(dict.fromkeys(self.forms[c] for c in owners if c in self.forms))
 
     def _has_type(self, eclass: int) -> bool:
         return self.snapshot.types[eclass] is not None
@@ -273,6 +283,7 @@ def _words(snapshot: Snapshot) -> dict[int, str]:
 _OPTIONS: dict[str, Callable[[str], Any]] = {
     "balance": float,
     "outputs": lambda text: [int(m) for m in text.split("+")],
+    "bands": int,
 }
 
 
