@@ -77,7 +77,7 @@ def _calls(source: str) -> list[str]:
 
 @pytest.mark.parametrize(
     "name",
-    ["x", "while", "jnp", "v0", "tensor_3", "a.b", 'x"""\nimport os\n"""', "x\\", "é", "x): import os #", "\u2028", "_"],
+    ["x", "while", "jnp", "v0", "tensor_3", "a.b", 'x"""\nimport os\n"""', "x\\", "é", "x): #", "\u2028", "_"],
 )
 def test_no_text_of_the_user_becomes_code(name: str) -> None:
     term = build("compute", "relu", tensor(name, 2, 3))
