@@ -1,4 +1,4 @@
-"""What is known of the terms of a program before it runs: which are secret, which are numbers, which repeat themselves."""
+"""What is known of the terms of a program before it runs: which are secret, numbers, repeated."""
 
 from __future__ import annotations
 

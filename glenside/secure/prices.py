@@ -44,6 +44,10 @@ def product_truncation(
         if attributes[0] != "dot-product" or pair.shared is None or not pair.access.size:
             return NOTHING
         return protocol.truncation(result.size, pair.parts[0].access.dims.take(pair.shared).product())
+    if operator in _PAIRS:
+        a, b = operands
+        size = a.access.shape.product() * b.access.shape.drop(int(attributes[0])).product()
+        return protocol.truncation(size, a.access.dims.take(int(attributes[0])).product())
     if operator in _TILES:
         return protocol.truncation(result.size, operands[1].access.shape.product())
     if operator == "product-unit":
@@ -100,11 +104,23 @@ def _dot_product(protocol: Semi2k, operand: Operand, result: AccessType) -> Traf
         size = operand.access.dims.remove(operand.access.split).product()
         return _folded(operand, lambda a, b: _times(protocol, size, result.dtype, a.secret, b.secret))
     a, b = operand.parts
+    return _matmul(protocol, a, b, operand.shared)
+
+
+def _matmul(protocol: Semi2k, a: Operand, b: Operand, shared: int) -> Traffic:
+    """(G, A)(I) times (G, B)(I), not cut yet."""
     if not (a.secret and b.secret):
         return NOTHING
-    rows, columns = (x.access.shape.drop(operand.shared).product() for x in (a, b))
-    groups = a.access.dims.take(operand.shared).product()
-    return protocol.matmul(rows, a.access.item.product(), columns, groups)
+    rows, columns = (x.access.shape.drop(shared).product() for x in (a, b))
+    return protocol.matmul(rows, a.access.item.product(), columns, a.access.dims.take(shared).product())
+
+
+_PAIRS = ("tiled-product", "overlap-add-product")
+
+
+@sends(*_PAIRS)
+def _pair(protocol: Semi2k, operands: Sequence[Operand], result: AccessType, n: int, *_: Any) -> Traffic:
+    return _matmul(protocol, operands[0], operands[1], n)
 
 
 _TILES = ("systolic-array", "systolic-array-output-stationary", "systolic-array-with-blocking")

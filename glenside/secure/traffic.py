@@ -115,25 +115,23 @@ def _merged(uses: Mapping[Term, list[Term]], known: Mapping[Term, Operand]) -> s
         next_factor = _factor(after, known) if after is not None and after.attributes[0] != "reduce-mean" else None
         if next_factor is None:
             continue
-        spread = "access-broadcast" not in crossed or len(next_factor.repeats) == next_factor.access.rank
-        turned = "access-flip" not in crossed or len(factor.repeats) == factor.access.rank
-        fixed = crossed - {"access", "access-shift-right", "access-product", "access-flip"} and _looked_up(next_factor)
-        if spread and turned and not fixed:
+        moved = crossed - _KEEPING
+        if all(_uniform(factor if name == "access-flip" else next_factor) for name in moved):
             found.add(term)
     return found
 
 
-# Movement that the compiler puts before or after a product by what is public: the last two only of the same number
-# everywhere, the second product for a broadcast, the first for a flip.
+def _uniform(factor: Operand) -> bool:
+    return len(factor.repeats) == factor.access.rank
+
+
+# Movement that the compiler puts before or after a product by what is public, where that is the same everywhere: the
+# first product for a flip, else the second.
+_KEEPING = frozenset("access access-shift-right access-product".split())
 _CROSSED = frozenset(
-    "access access-transpose access-reshape access-rearrange access-flatten access-shift-right access-insert-axis "
-    "access-squeeze access-broadcast access-flip".split()
+    "access-transpose access-reshape access-rearrange access-flatten access-insert-axis access-squeeze "
+    "access-broadcast access-flip".split()
 )
-
-
-def _looked_up(factor: Operand) -> bool:
-    """Whether it is a matrix of numbers in the program: `export_jax` hides those from the compiler."""
-    return factor.known and factor.number is None and sum(n > 1 for n in factor.access.dims) > 1
 
 
 def _after(term: Term, uses: Mapping[Term, list[Term]], crossed: set[str]) -> Term | None:
@@ -145,7 +143,7 @@ def _after(term: Term, uses: Mapping[Term, list[Term]], crossed: set[str]) -> Te
             return user if paired else None
         if user.operator.name == "access-product":
             paired = True
-        elif user.operator.name not in _CROSSED or paired:
+        elif paired or user.operator.name not in _CROSSED | _KEEPING:
             return None
         crossed.add(user.operator.name)
         used = uses[user]

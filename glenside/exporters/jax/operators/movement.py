@@ -131,22 +131,29 @@ def _windows(source: Source, result: AccessType, a: Operand, window: Dims, strid
 
 
 def _nothing(source: Source, dims: Dims, dtype: str) -> Value:
-    return source.set(f"jnp.zeros({shape(dims)}, {zero(dtype)}.dtype)", dims, dtype)
+    return source.set(f"jnp.full({shape(dims)}, {zero(dtype)})", dims, dtype)
 
 
 @exports("access-overlap-add")
 def _overlap_add(source: Source, result: AccessType, a: Operand, out: Dims, strides: Dims) -> Value:
-    """One axis after the other, the last first: each position of the window, spread over the result, is added."""
-    value, first = a.value, a.access.split - len(out)
+    ones, none = Dims((1,) * len(out)), Dims((0,) * len(out))
+    return overlap_add(source, a.value, out, strides, ones, none)
+
+
+def overlap_add(source: Source, value: Value, out: Dims, strides: Dims, dilations: Dims, starts: Dims) -> Value:
+    """(.., places, window) -> (.., out): element u of window p is added to p * stride + u * dilation - start.
+
+    One axis after the other, the last first: each element of a window, spread over the result, is added.
+    """
+    first = value.rank - 2 * len(out)
     for axis in reversed(range(len(out))):
-        count, (k, t, size) = value.dims[first + axis], (a.access.item[axis], strides[axis], out[axis])
+        count, t, size = value.dims[first + axis], strides[axis], out[axis]
         total: Value | None = None
-        if count:
-            for j in range(k):
-                part = source.index(value, value.rank - 1, j)
-                after = size - j - (count - 1) * t - 1
-                part = padded(source, part, first + axis, j, after, t - 1, zero(value.dtype))
-                total = part if total is None else source.call("jnp.add", [total, part])
+        for u in range(value.dims[-1] if count else 0):
+            part, before = source.index(value, value.rank - 1, u), u * dilations[axis] - starts[axis]
+            after = size - before - (count - 1) * t - 1
+            part = padded(source, part, first + axis, before, after, t - 1, zero(value.dtype))
+            total = part if total is None else source.call("jnp.add", [total, part])
         dims = value.dims.take(value.rank - 1).set(first + axis, size)
         value = _nothing(source, dims, value.dtype) if total is None else total
     return value

@@ -6,6 +6,7 @@ from functools import reduce
 
 import numpy as np
 
+from glenside.exporters.jax.operators.movement import overlap_add
 from glenside.exporters.jax.registry import Held, Operand, Pair, exports, exports_compute
 from glenside.exporters.jax.source import Source, Value
 from glenside.ir.types import AccessType, Dims
@@ -48,6 +49,32 @@ def _dot_product(source: Source, result: AccessType, a: Operand) -> Value:
         return value
     axes = tuple(range(a.access.split, a.access.rank - 1))
     return source.set(f"jnp.sum({source.name(value)}, {axes}, jnp.{result.dtype})", result.dims, result.dtype)
+
+
+@exports("tiled-product")
+def _tiled(source: Source, result: AccessType, a: Operand, b: Operand, n: int, tile: int) -> Value:
+    """Tiles are how a processor computes it."""
+    return contract(source, a.value, b.value, n, len(a.access.item), result.dtype)
+
+
+@exports("overlap-add-product")
+def _overlap_add_product(
+    source: Source,
+    result: AccessType,
+    a: Operand,
+    b: Operand,
+    n: int,
+    out: Dims,
+    strides: Dims,
+    dilations: Dims,
+    starts: Dims,
+    tile: int,
+) -> Value:
+    value = contract(source, a.value, b.value, n, len(a.access.item), result.dtype)
+    axes, rows = len(out), a.access.split
+    places, windows = range(rows - axes, rows), range(value.rank - axes, value.rank)
+    order = [i for i in range(value.rank) if i not in places and i not in windows]
+    return overlap_add(source, source.transpose(value, [*order, *places, *windows]), out, strides, dilations, starts)
 
 
 def _tile(source: Source, result: AccessType, rows: int, columns: int, a: Operand, b: Operand) -> Value:

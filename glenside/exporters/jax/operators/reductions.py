@@ -25,7 +25,7 @@ def _widened(function: str) -> Export:
 
 
 def _halves(source: Source, rows: Value, function: str) -> Value:
-    """Rows combined by halves: dims (S, 1). SPU takes as many rounds as that, or, left to itself, up to one for each."""
+    """Rows combined by halves: dims (S, 1). SPU takes a round for each, by itself up to one for each number."""
     axis = rows.rank - 1
     while rows.dims[axis] > 1:
         count = rows.dims[axis]
