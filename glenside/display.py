@@ -9,6 +9,7 @@ from typing import Any
 from glenside.egraph.encode import program_nodes
 from glenside.egraph.saturation import Limits, Request, Saturation
 from glenside.egraph.snapshot import Snapshot
+from glenside.forms import FormReport
 from glenside.ir.program import Program
 from glenside.plots import shown
 from glenside.report import Report
@@ -29,6 +30,27 @@ def report_html(report: Report) -> str:
     search = f"{report.e_nodes:,} e-nodes, {report.e_classes:,} e-classes, stopped: {report.stopped}"
     sentence = escape(report.unmapped_sentence())
     return f"<table><tr>{head}</tr>{body}</table><p>{totals}; {search}. {sentence}</p>"
+
+
+def forms_html(report: FormReport) -> str:
+    """What each layer takes, by every policy and as chosen, as HTML."""
+    first, *others = report.units
+    head = ["layer", "operator", *(f"{policy}, {first}" for policy in report.totals), *others, "form", "checked"]
+    lines = [
+        [
+            *(row.name, row.operator),
+            *(_cell(row.choices[policy].measures[first]) for policy in report.totals),
+            *(_cell(row.chosen.measures[name]) for name in others),
+            *(row.chosen.form, row.checked),
+        ]
+        for row in report.layers
+    ]
+    body = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in line) + "</tr>" for line in lines)
+    titles = "".join(f"<th>{escape(title)}</th>" for title in head)
+    totals = "; ".join(f"{policy} {_cell(amounts[first])} {first}" for policy, amounts in report.totals.items())
+    search = f"{report.e_nodes:,} e-nodes, {report.e_classes:,} e-classes, stopped: {report.stopped}"
+    said = " ".join(map(escape, (*report.remarks, *report.notes)))
+    return f"<table><tr>{titles}</tr>{body}</table><p>{escape(totals)}; {search}. {said}</p>"
 
 
 def _cell(value: Any) -> str:

@@ -15,30 +15,37 @@ from glenside.table import console
 
 def form_table(report: FormReport) -> Table:
     """One row for each layer, one for what is between them, totals in the footer."""
-    first, *others = report.units
-    policies = [name for name in report.totals if name != CHOSEN]
+    compared = [name for name in report.units if name in report.compared]
+    others = [name for name in report.units if name not in report.compared]
+    policies = list(report.totals)
     title = Text(f"{one_line(report.program)} on {report.target}", style="table.title")
     table = Table(title=title, title_justify="left", show_footer=True, box=box.SIMPLE)
     table.pad_edge = False
-    table.add_column("layer", "total", overflow="fold")
+    table.add_column("layer", "total", overflow="fold", vertical="bottom")
     table.add_column("operator", f"{len(report.layers)} layers", no_wrap=True)
-    for policy in (*policies, CHOSEN):
-        table.add_column(f"{policy}, {first}", f"{report.totals[policy][first]:,}", justify="right")
+    for policy in policies:
+        for name in compared:
+            table.add_column(f"{policy}\n{name}", f"{report.totals[policy][name]:,}", justify="right", no_wrap=True)
     for name in others:
-        table.add_column(name, f"{report.totals[CHOSEN][name]:,}", justify="right")
+        table.add_column(f"{CHOSEN}\n{name}", f"{report.totals[CHOSEN][name]:,}", justify="right", no_wrap=True)
     table.add_column("form", overflow="fold")
     table.add_column("checked", no_wrap=True)
     for row in report.layers:
-        taken = [f"{row.choices[policy].measures[first]:,}" for policy in (*policies, CHOSEN)]
+        taken = [f"{row.choices[policy].measures[name]:,}" for policy in policies for name in compared]
         taken += [f"{row.chosen.measures[name]:,}" for name in others]
         cells = (row.name, row.operator, *taken, row.chosen.form, row.checked)
         style = "yellow" if row.note or row.checked == "different" else None
         table.add_row(*(Text(one_line(cell)) for cell in cells), style=style)
     if any(any(amounts.values()) for amounts in report.rest.values()):
-        between = [f"{report.rest[policy].get(first, 0):,}" for policy in (*policies, CHOSEN)]
-        between += [f"{report.rest[CHOSEN][name]:,}" if name in report.rest[CHOSEN] else "" for name in others]
+        between = [_amount(report.rest[policy], name) for policy in policies for name in compared]
+        between += [_amount(report.rest[CHOSEN], name) for name in others]
         table.add_row("between layers", "", *between, "", "")
     return table
+
+
+def _amount(amounts: Mapping[str, int], name: str) -> str:
+    """A measure that adds up; nothing where it does not."""
+    return f"{amounts[name]:,}" if name in amounts else ""
 
 
 def print_forms(report: FormReport) -> None:

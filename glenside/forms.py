@@ -83,6 +83,8 @@ class FormReport:
     units: Mapping[str, str]
     axes: Sequence[str]
     """The two measures that are traded for each other."""
+    compared: Sequence[str]
+    """The measures that tables show for every policy."""
     e_nodes: int
     e_classes: int
     iterations: int
@@ -172,6 +174,11 @@ class FormResult:
         taken = ", ".join(f"{amount:,} {name}" for name, amount in self.cost.items())
         return f"<{self.original.name} on {self.target.name}: {taken}, {self.stopped}>"
 
+    def _repr_html_(self) -> str:
+        from glenside.display import forms_html
+
+        return forms_html(self.report)
+
 
 Announce = Callable[[str, str], None]
 """Called with a stage and what it is doing."""
@@ -229,6 +236,7 @@ def choose_forms(
         rest=chosen.rest(),
         units={m.name: m.unit for m in target.measures},
         axes=target.axes,
+        compared=target.compared,
         e_nodes=answer.snapshot.e_nodes,
         e_classes=answer.snapshot.e_classes,
         iterations=answer.progress.iterations,

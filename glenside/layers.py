@@ -14,9 +14,10 @@ from glenside.ir.program import Program, constant_terms
 from glenside.ir.term import Term, build, make, postorder, rebuild_all, weave
 from glenside.ir.types import Tensor
 
-# Where a cone ends: what computes, or picks elements by computed indices. Tuples are no operands of a product.
+# Where a cone ends: what computes, cuts a product to the bits of a number, or picks elements by computed indices.
+# Tuples are no operands of a product.
 _ENDS = frozenset(
-    "compute cast opaque access-gather access-gather-nd access-scatter-nd access-overlap-add construct-tuple "
+    "compute cast truncate opaque access-gather access-gather-nd access-scatter-nd access-overlap-add construct-tuple "
     "tuple-get-item".split()
 )
 

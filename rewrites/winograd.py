@@ -29,7 +29,7 @@ _WINOGRAD = f"""
 (relation winograd-dtype (String))
 {" ".join(f'(winograd-dtype "{dtype}")' for dtype in FLOATS)}
 (relation winograd-open (Access String i64))
-(relation winograd-fits (Access String i64 i64 i64))
+(relation overlapping (Access String i64 i64 i64))
 (function largest-gap (Access) i64 :merge (max old new))
 (relation want-winograd (Access String i64 i64 i64))
 """
@@ -37,10 +37,8 @@ RELATIONS = f"{WINDOWS}\n{FORMS}{_WINOGRAD}"
 
 
 @table(words=str, data=str, weights=str, output=str)
-def winograd_step(words: str, axis: int, m: int, r: int) -> tuple[str, str, str, str] | None:
-    """The words with one more step, and the matrices of F(m, r); nothing for what is not worth it."""
-    if m < 2 or r < 2 or m + r - 1 > LARGEST:
-        return None
+def winograd_step(words: str, axis: int, m: int, r: int) -> tuple[str, str, str, str]:
+    """The words with one more step, and the matrices of F(m, r)."""
     found = cook_toom(m, r)
     step = f"winograd:{axis}:{m}:{r}"
     return f"{words} {step}".strip(), spelled(found.data), spelled(found.filter), spelled(found.output)
@@ -73,22 +71,20 @@ _GAPS = Example(_convolution(_SPREAD), {"x": "n 12", "w": "o k"}, parameters={"w
 
 
 @rule("form-analyses", *_DEMANDED, _GAPS, relations=RELATIONS)
-def winograd_has_axes() -> tuple[Clause, ...]:
-    """Where windows of a form's product overlap element by element, F(m, r) fits, for each m that is looked for.
+def windows_of_forms_overlap() -> tuple[Clause, ...]:
+    """Along which axes of a form's product r elements of a window and its neighbours' overlap, one by one.
 
     An analysis: it adds no e-node. Sound because it only says where a rule may apply: not to integers, which have no
-    fractions, nor where an algorithm of half as many outputs would serve.
+    fractions.
     """
     return (
         Clause('(form root words) (= 0 (count-matches words "winograd:"))', "(winograd-open root words 100)"),
         Clause(
             f"(winograd-open root words open) {_DONE} (< done {_AXES}) {DOT} (= f (dtype root)) (winograd-dtype f)"
-            f" {INSIDE} (= t d) (< i open) (= da (dims a)) (= r (vec-get da j)) (axis-number m)"
-            " (!= 0 (& $winograd (<< 1 m))) (< m (* 2 (vec-get da i))) (= axis (- i done))"
-            " (= more (winograd-step-words words axis m r))",
-            "(winograd-fits root words i j m) (set (largest-gap a) 1)",
+            f" {INSIDE} (= t d) (< i open) (= da (dims a)) (= r (vec-get da j)) (>= r 2)",
+            "(overlapping root words i j r) (set (largest-gap a) 1)",
         ),
-        Clause(f"(winograd-fits root words i j m) {DOT} (gapped a y x gap begin k)", "(set (largest-gap a) gap)"),
+        Clause(f"(overlapping root words i j r) {DOT} (gapped a y x gap begin k)", "(set (largest-gap a) gap)"),
     )
 
 
@@ -109,11 +105,12 @@ def winograd_is_applied() -> tuple[Clause, ...]:
     them to the m outputs of each wider window, which then stand side by side. Sound because F(m, r) is an identity of
     rationals for every m + r - 1 elements and r weights, and holds for the sum over the rest of the items since all of
     it is linear; what windows beyond the end give is cut off. Floats round elsewhere. Not while there are zeros between
-    the elements: other rules take those out first.
+    the elements, which other rules take out first, nor where half as many outputs would serve.
     """
     return (
         Clause(
-            f"(winograd-fits root words i j m) {DOT} (= 1 (largest-gap a))",
+            f"(overlapping root words i j r) {DOT} (= 1 (largest-gap a)) (= da (dims a)) (axis-number m) (>= m 2)"
+            f" (!= 0 (& $winograd (<< 1 m))) (<= (+ m (- r 1)) {LARGEST}) (< m (* 2 (vec-get da i)))",
             "(want-wider a i j m) (want-winograd root words i j m)",
         ),
         Clause(

@@ -46,6 +46,8 @@ class FormTarget(ABC):
     """What is counted, the one that tables compare first."""
     axes: tuple[str, str]
     """The two measures that are traded for each other."""
+    compared: tuple[str, ...]
+    """The measures that tables show for every policy, and not for the answer alone."""
 
     @abstractmethod
     def rule_parameters(self) -> Parameters:

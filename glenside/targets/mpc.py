@@ -77,6 +77,7 @@ class MPC(FormTarget):
         self.families = ("analyses", "form-analyses", "winograd", *(() if self.late else ("early-truncations",)))
         self.outputs = tuple(dict.fromkeys(outputs))
         self.axes = ("bytes", "messages")
+        self.compared = ("microseconds",) if self.network else ("bytes",)
         self.measures = (
             *((Measure("microseconds", "us", "on the network"),) if self.network else ()),
             Measure("bytes", "bytes", "that one party sends"),

@@ -1,0 +1,121 @@
+"""What the choice of forms saves, and what it costs to find: secure computation, and memory budgets.
+
+Run from the root of the repository: python -m benchmarks.bench_forms. Writes results/bench_forms_mpc.csv, bytes that one
+party sends in each network: plain, Winograd everywhere, chosen, in the layers alone and in all; and
+results/bench_forms_cpu.csv, multiply-adds, peak and bytes moved of single layers under budgets, as the interpreter
+counts them, with the seconds that it really takes and the peak that tracemalloc sees. Each layer is run three times, the
+median counts; seconds are of this machine, so only their ratios say much.
+"""
+
+from __future__ import annotations
+
+import csv
+import statistics
+import time
+import tracemalloc
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import glenside as gl
+from glenside.ir.program import Program
+
+RESULTS = Path(__file__).parent / "results"
+NETWORKS: dict[str, dict[str, Any]] = {
+    "resnet-18": {"resolution": 32, "stem": "3x3"},
+    "resnet-50": {"resolution": 32, "stem": "3x3"},
+    "mobilenet-v1": {"resolution": 64},
+    "unet-small": {},
+    "vit-s-16": {},
+}
+# (length, channels in, channels out, window, stride): what users of transposed convolutions reported.
+TRANSPOSED = ((16000, 192, 96, 4, 2), (3200, 384, 192, 10, 5), (48000, 64, 32, 4, 2))
+BUDGETS = ("4MB", "8MB", "16MB", "32MB", None)
+RUNS = 3
+
+
+def layers() -> Iterator[tuple[str, Program]]:
+    """Transposed convolutions of sound, and of images; convolutions of images."""
+    for length, channels, filters, window, stride in TRANSPOSED:
+        b = gl.Builder(f"transposed {length} {channels}->{filters} {window}/{stride}")
+        w = b.constant("w", (channels, filters, window))
+        yield b.name, b.finish(b.conv_transpose(b.input("x", (1, channels, length)), w, strides=stride, name="layer"))
+    b = gl.Builder("transposed 64x64 64->64 4x4/2")
+    w = b.constant("w", (64, 64, 4, 4))
+    yield b.name, b.finish(b.conv_transpose(b.input("x", (1, 64, 64, 64)), w, strides=2, padding=1, name="layer"))
+    for channels, size in ((64, 112), (256, 28), (3, 224)):
+        b = gl.Builder(f"conv {size}x{size} {channels}->{max(channels, 32)} 3x3")
+        w = b.constant("w", (max(channels, 32), channels, 3, 3))
+        yield b.name, b.finish(b.conv(b.input("x", (1, channels, size, size)), w, padding=1, name="layer"))
+
+
+def sent() -> Iterator[dict[str, Any]]:
+    """What each network sends."""
+    for name, parameters in NETWORKS.items():
+        for truncation in ("early", "late"):
+            program = gl.models.load(name, **parameters)
+            result = gl.optimize(program, gl.MPC(truncation=truncation))
+            report = result.report
+            row: dict[str, Any] = {"network": name, **parameters, "truncation": truncation}
+            for policy, total in report.totals.items():
+                between = report.rest[policy]["bytes"]
+                row |= {f"{policy} layers": total["bytes"] - between, f"{policy} all": total["bytes"]}
+            row |= {"e-nodes": report.e_nodes, "distinct": report.distinct, "checked": report.checked}
+            seconds = report.seconds
+            yield row | {"seconds": round(seconds["total"], 2), "search": round(seconds["saturate"], 2)}
+
+
+def measured(program: Program, values: dict[str, Any]) -> tuple[float, int]:
+    """Median seconds of a run, and the most bytes that it allocates, as tracemalloc counts them."""
+    from glenside.ir.interpreter import evaluate
+
+    ready = gl.fold(program.with_constants({n: v for n, v in values.items() if n in program.constants_declared}))
+    given = {**ready.constants, **{n: values[n] for n in ready.inputs}}
+    seconds = []
+    for _ in range(RUNS):
+        started = time.perf_counter()
+        evaluate([ready.term], given)
+        seconds.append(time.perf_counter() - started)
+    tracemalloc.start()
+    evaluate([ready.term], given)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    return statistics.median(seconds), peak
+
+
+def held() -> Iterator[dict[str, Any]]:
+    """What each layer takes, by form and budget."""
+    random = np.random.default_rng(0)
+    for name, program in layers():
+        values = {n: random.standard_normal(t.dims, np.float32) for n, t in program.tensors.items()}
+        for budget in BUDGETS:
+            row: dict[str, Any] = {"layer": name, "budget": budget or "none"}
+            try:
+                result = gl.optimize(program, gl.CPU(budget))
+            except gl.GlensideError as error:
+                yield row | {"form": str(error)}
+                continue
+            chosen = result.report.layers[0].chosen
+            seconds, peak = measured(result.program, values)
+            row |= {"form": chosen.form, **chosen.measures, "measured peak": peak, "ms": round(1e3 * seconds, 1)}
+            yield row | {"front": len(result.report.layers[0].front), "search": result.report.seconds["saturate"]}
+
+
+def write(path: Path, rows: Iterator[dict[str, Any]]) -> None:
+    """Write rows as they come; the columns are all that some row has."""
+    found = []
+    for row in rows:
+        print(row, flush=True)
+        found.append(row)
+    columns = list(dict.fromkeys(key for row in found for key in row))
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, columns)
+        writer.writeheader()
+        writer.writerows(found)
+
+
+if __name__ == "__main__":
+    write(RESULTS / "bench_forms_mpc.csv", sent())
+    write(RESULTS / "bench_forms_cpu.csv", held())
