@@ -34,7 +34,7 @@ def form_table(report: FormReport) -> Table:
         taken = [f"{row.choices[policy].measures[name]:,}" for policy in policies for name in compared]
         taken += [f"{row.chosen.measures[name]:,}" for name in others]
         cells = (row.name, row.operator, *taken, row.chosen.form, row.checked)
-        style = "yellow" if row.note or row.checked == "different" else None
+        style = "yellow" if row.checked == "different" else None
         table.add_row(*(Text(one_line(cell)) for cell in cells), style=style)
     if any(any(amounts.values()) for amounts in report.rest.values()):
         between = [_amount(report.rest[policy], name) for policy in policies for name in compared]

@@ -70,8 +70,8 @@ class FormTarget(ABC):
         """The forms of one layer, the one as written first: `root` is its class, `term` what was searched for it."""
 
     @abstractmethod
-    def aim(self, candidate: Candidate, held: int = 0) -> tuple[int, ...]:
-        """What is made least, the first first, where `held` bytes of other values live beside the layer."""
+    def aim(self, candidate: Candidate) -> tuple[int, ...]:
+        """What is made least, the first first."""
 
     @abstractmethod
     def policies(self, candidates: Sequence[Candidate]) -> Mapping[str, Candidate]:
@@ -89,10 +89,20 @@ class FormTarget(ABC):
         """What must be said of the measures of a program, such as what they leave out."""
         return ()
 
+    def note(self, measures: Mapping[str, int]) -> str:
+        """What is wrong with a whole program of those measures, such as by how much it exceeds a budget; "" for
+        nothing.
+        """
+        return ""
+
     def held(self, program: Program) -> Mapping[str, int]:
-        """Layer -> bytes of other values that live while it is computed, where that matters."""
+        """Layer -> bytes of other values that live while it is computed, where there is a budget."""
         return {}
 
-    def note(self, candidate: Candidate, held: int = 0) -> str:
-        """What must be said of a choice, such as by how much it exceeds a budget; "" for nothing."""
-        return ""
+    def pressure(self, candidate: Candidate, held: int) -> int:
+        """How much of a budget a form takes, with what lives beside it."""
+        return 0
+
+    def smaller(self, candidates: Sequence[Candidate], current: Candidate) -> Candidate | None:
+        """The best form that takes less of a budget than the current one."""
+        return None

@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any
 
 from glenside.check import EXACT, CheckReport, check
@@ -50,7 +50,6 @@ class FormRow:
     front: Sequence[Choice]
     """Every form that was found."""
     checked: str = "not checked"
-    note: str = ""
 
     @property
     def chosen(self) -> Choice:
@@ -243,7 +242,7 @@ def choose_forms(
         distinct=len(roots),
         stopped=stopped,
         seconds=seconds,
-        notes=chosen.notes(),
+        notes=[*filter(None, [target.note(chosen.totals[CHOSEN])])],
         remarks=target.remarks(chosen.programs[CHOSEN]),
         rules={name: run.matches for name, run in answer.progress.rules.items()},
     )
@@ -268,13 +267,9 @@ class _Chosen:
 
     @staticmethod
     def of(program: Program, target: FormTarget, layers: Layers, found: Sequence[Sequence[Candidate]]) -> _Chosen:
-        held = target.held(program)
-        least = dict.fromkeys(range(len(found)), 0)
-        for name, (number, _) in layers.places.items():
-            least[number] = max(least[number], held.get(name, 0))
         policies = [dict(target.policies(forms)) for forms in found]
-        for number, forms in enumerate(found):
-            policies[number][CHOSEN] = min(forms, key=partial(target.aim, held=least[number]))
+        for policy, form in zip(policies, _best(program, target, layers, found), strict=True):
+            policy[CHOSEN] = form
         names = list(policies[0]) if policies else [CHOSEN]
         programs = {name: _assembled(program, layers, [p[name].term for p in policies]) for name in names}
         largest = [m.name for m in target.measures if not m.adds]
@@ -297,15 +292,9 @@ class _Chosen:
                     macs=sizes.macs,
                     choices={which: _choice(c) for which, c in policies[number].items()},
                     front=[_choice(c) for c in found[number]],
-                    note=target.note(policies[number][CHOSEN], least[number]),
                 )
             )
         return _Chosen(program, target, rows, programs, totals)
-
-    def notes(self) -> list[str]:
-        """What is wrong with the answer: with layers, and with the whole."""
-        found = [f"{row.name}: {row.note}" for row in self.rows if row.note]
-        return [*found, *filter(None, [self.target.note_whole(self.totals[CHOSEN])])]
 
     def rest(self) -> dict[str, dict[str, int]]:
         """What is between the layers: the whole less its layers."""
@@ -316,6 +305,28 @@ class _Chosen:
             own = {m: sum(row.choices[policy].measures[m] for row in once) for m in additive}
             result[policy] = {m: total[m] - own[m] for m in additive}
         return result
+
+
+def _best(
+    program: Program, target: FormTarget, layers: Layers, found: Sequence[Sequence[Candidate]]
+) -> list[Candidate]:
+    """The best form of each layer; where the whole then exceeds a limit, that of the layer which presses most is given
+    up for its next smaller one, until the whole fits or nothing is smaller.
+    """
+    best = [min(forms, key=target.aim) for forms in found]
+    held: dict[int, int] = {}
+    while target.note(target.whole(_assembled(program, layers, [form.term for form in best]))):
+        if not held:
+            beside = target.held(program)
+            for name, (number, _) in layers.places.items():
+                held[number] = max(held.get(number, 0), beside.get(name, 0))
+        smaller = {number: target.smaller(found[number], form) for number, form in enumerate(best)}
+        open_ = [number for number, form in smaller.items() if form is not None]
+        if not open_:
+            break
+        pressing = max(open_, key=lambda number: target.pressure(best[number], held[number]))
+        best[pressing] = smaller[pressing] or best[pressing]
+    return best
 
 
 def _choice(candidate: Candidate) -> Choice:

@@ -121,8 +121,6 @@ def test_a_budget_decides() -> None:
         best = min(w for w, p in points if p <= peak)
         assert chosen.measures["multiply-adds"] == best <= work
         assert chosen.measures["peak"] <= peak
-        beside = min(found, key=lambda c: gl.CPU(2 * peak).aim(c, peak))
-        assert beside is chosen
 
 
 def test_bands_make_room_for_winograd() -> None:
@@ -130,7 +128,7 @@ def test_bands_make_room_for_winograd() -> None:
     _, _, whole = searched(program, gl.CPU(outputs=(4,)))
     _, _, found = searched(program, gl.CPU(outputs=(4,), bands=2))
     best, banded = (min(forms, key=gl.CPU().aim) for forms in (whole, found))
-    assert banded.form.startswith("2 bands, Winograd F(4x4,3x3)")
+    assert banded.form.startswith("2 bands and Winograd F(4x4,3x3)")
     assert banded.measures["multiply-adds"] == best.measures["multiply-adds"]
     assert banded.measures["peak"] < best.measures["peak"]
 
@@ -143,9 +141,9 @@ def test_what_does_not_fit_is_said() -> None:
     chosen = min(found, key=target.aim)
     least = min(peak for _, peak in _points(found))
     assert chosen.measures["peak"] == least
-    assert target.note(chosen) == f"exceeds the memory budget by {least - result:,} bytes: no form takes less"
-    assert target.note(chosen, 10).startswith(f"exceeds the memory budget by {least + 10 - result:,} bytes beside 10")
-    assert gl.CPU(least).note(chosen) == ""
+    words = f"the program exceeds the memory budget by {least - result:,} bytes: no form takes less"
+    assert target.note(chosen.measures) == words
+    assert gl.CPU(least).note(chosen.measures) == ""
     with pytest.raises(BadInput, match=f"result of {result:,} bytes .* the memory budget of {result - 1:,}"):
         searched(program, gl.CPU(result - 1))
 
@@ -166,6 +164,19 @@ def test_whole_programs_are_measured() -> None:
     for name, candidate in target.policies(found).items():
         assert target.whole(Program(candidate.term)) == candidate.measures, name
     assert target.held(program) == {"product-1": 0}
+
+
+def test_a_budget_of_a_network_is_kept_by_the_layers_that_press() -> None:
+    """Between what the fastest forms take together and what the smallest do, only some layers are slower."""
+    program = gl.models.unet_small(resolution=32)
+    fastest = gl.optimize(program, gl.CPU(), verify=False)
+    smallest = fastest.report.totals["least memory"]
+    budget = (fastest.cost["peak"] + smallest["peak"]) // 2
+    assert smallest["peak"] < budget < fastest.cost["peak"]
+    found = gl.optimize(program, gl.CPU(budget), verify=False)
+    assert found.report.notes == []
+    assert found.cost["peak"] <= budget
+    assert fastest.cost["multiply-adds"] < found.cost["multiply-adds"] < smallest["multiply-adds"]
 
 
 def test_budgets_as_text() -> None:

@@ -62,6 +62,7 @@ TOGETHER += [
     CPU().families,
     ("analyses", "form-analyses", "winograd", "linear-maps"),  # of no built-in target
     ("analyses", "form-analyses", "transposed-analyses", "transposed", "adjoints"),
+    ("analyses", "form-analyses", "band-analyses", "bands", "cpu-products"),
 ]
 
 

@@ -112,18 +112,26 @@ class CPU(FormTarget):
                 kept.append(form)
         return kept
 
-    def aim(self, candidate: Candidate, held: int = 0) -> tuple[int, ...]:
-        """Least time of what fits beside `held`, then least peak and bytes moved; of what does not fit, least peak."""
+    def aim(self, candidate: Candidate) -> tuple[int, ...]:
+        """Least time of what fits, then least peak and bytes moved; of what does not fit, least peak."""
         peak, time, moved = candidate.measures[PEAK], self._time(candidate), candidate.measures[MOVED]
-        return (1, peak, time, moved) if self._excess(candidate, held) > 0 else (0, time, peak, moved)
+        return (1, peak, time, moved) if self._excess(peak) > 0 else (0, time, peak, moved)
 
-    def _excess(self, candidate: Candidate, held: int) -> int:
-        return 0 if self.memory is None else candidate.measures[PEAK] + held - self.memory
+    def _excess(self, peak: int) -> int:
+        return 0 if self.memory is None else peak - self.memory
 
-    def note(self, candidate: Candidate, held: int = 0) -> str:
-        excess = self._excess(candidate, held)
-        beside = f" beside {held:,} bytes of other values" if held else ""
-        return f"exceeds the memory budget by {excess:,} bytes{beside}: no form takes less" if excess > 0 else ""
+    def note(self, measures: Mapping[str, int]) -> str:
+        """By how much a whole program exceeds the budget."""
+        excess = self._excess(measures[PEAK])
+        return f"the program exceeds the memory budget by {excess:,} bytes: no form takes less" if excess > 0 else ""
+
+    def pressure(self, candidate: Candidate, held: int) -> int:
+        return candidate.measures[PEAK] + held
+
+    def smaller(self, candidates: Sequence[Candidate], current: Candidate) -> Candidate | None:
+        """The fastest one of a smaller peak."""
+        less = [c for c in candidates if c.measures[PEAK] < current.measures[PEAK]]
+        return min(less, key=lambda c: (self._time(c), c.measures[PEAK], c.measures[MOVED]), default=None)
 
     def policies(self, candidates: Sequence[Candidate]) -> Mapping[str, Candidate]:
         """As written, all rows of windows gathered at once; the form of least memory."""
@@ -135,11 +143,6 @@ class CPU(FormTarget):
     def whole(self, program: Program) -> Mapping[str, int]:
         """What all of a program takes."""
         return self._candidate(program.term, ()).measures
-
-    def note_whole(self, measures: Mapping[str, int]) -> str:
-        """By how much a program exceeds the budget."""
-        excess = 0 if self.memory is None else measures[PEAK] - self.memory
-        return f"the whole program exceeds the memory budget by {excess:,} bytes" if excess > 0 else ""
 
     def held(self, program: Program) -> Mapping[str, int]:
         return live_through(program)

@@ -195,7 +195,7 @@ class MPC(FormTarget):
         time = {"microseconds": self.network.microseconds(sent)} if self.network else {}
         return time | {"bytes": sent.bytes, "messages": sent.messages, "truncations": sent.truncated}
 
-    def aim(self, candidate: Candidate, held: int = 0) -> tuple[int, ...]:
+    def aim(self, candidate: Candidate) -> tuple[int, ...]:
         """Nothing that may be too wrong; then time where there is a network, bytes, messages, truncations, error."""
         wrong = self.max_error is not None and candidate.measures["error"] > self.max_error * 2**self.bits
         return (int(wrong and candidate.words != ""), *candidate.measures.values())
