@@ -538,3 +538,14 @@ def test_networks(model: str, sizes: dict[str, int]) -> None:
     assert total(program_traffic(prepared)) == total(program_traffic(program, prepared=True))
     cases.add(model, prepared, error=0.05)
     assert cases.failures() == []
+
+
+@pytest.mark.slow
+def test_resnet_as_it_is_and_as_it_is_chosen() -> None:
+    """Of 32 x 32 pixels, all of it: layers, bias and rectifiers."""
+    cases = Cases(14)
+    program = load("resnet-18", resolution=32, stem="3x3").seeded_constants(0)
+    chosen = gl.optimize(program, gl.MPC(), verify=False).program
+    for name, each in (("plain", program), ("chosen", chosen)):
+        cases.add(name, prepare(each), error=0.1)
+    assert cases.failures() == []
