@@ -85,6 +85,12 @@ class FormTarget(ABC):
         """What is wrong with a whole program of those measures; "" for nothing."""
         return ""
 
+    def ready(self, program: Program, seed: int) -> Program:
+        """What the machine is given to run: with whatever is computed beforehand, where that is not the same to it.
+        Constants without a value are drawn by the seed.
+        """
+        return program
+
     def remarks(self, program: Program) -> Sequence[str]:
         """What must be said of the measures of a program, such as what they leave out."""
         return ()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 from command_line import run
 
@@ -59,6 +60,17 @@ def test_the_answer_is_a_program_again(layer: Path, tmp_path: Path) -> None:
     program = gl.load(out)
     assert "linear-map" in str(program)
     assert run("tensorize", out, "--target", "cpu:1MB") == 0
+
+
+def test_a_function_for_two_parties_has_its_weights_prepared(layer: Path, tmp_path: Path) -> None:
+    out = tmp_path / "chosen.py"
+    assert run("tensorize", layer, "--target", "mpc:semi2k", "-o", out, "--no-check") == 0
+    with np.load(out.with_suffix(".npz")) as given:
+        shapes = [given[name].shape for name in given.files]
+    assert shapes
+    assert all(np.prod(shape) > 8 * 8 * 9 for shape in shapes)  # transformed: more numbers than were given
+    assert "(6, 6" in out.read_text() or "(4, 4" in out.read_text()
+    assert run("tensorize", layer, "--target", "mpc:semi2k,weights=shared", "-o", out, "--no-check") == 0
 
 
 @pytest.mark.parametrize(("budget", "words"), [("4500", "2 phases"), ("4350", "overlap-add")])

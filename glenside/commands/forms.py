@@ -56,12 +56,20 @@ def emit_forms(result: FormResult, emit: str, output: str | None, seed: int) -> 
     elif emit == "report":
         write_json(result.report.as_dict(), output or "-")
     else:
-        program = result.program
         if emit == "folded":
             from glenside.folding import fold
 
-            program = fold(program)
-        save_program(program, output or "-", seed)
+            save_program(fold(result.program), output or "-", seed)
+        else:
+            _save(result, output or "-", seed)
+
+
+def _save(result: FormResult, path: str, seed: int) -> None:
+    """Write the program; a function that a machine runs is what it is given, see `FormTarget.ready`."""
+    from glenside.formats import ending
+
+    program = result.target.ready(result.program, seed) if ending(path) == ".py" else result.program
+    save_program(program, path, seed)
 
 
 def show_forms(
@@ -75,7 +83,7 @@ def show_forms(
             print_front(result.report)
         print_forms(result.report)
     if output is not None:
-        save_program(result.program, output, seed)
+        _save(result, output, seed)
     if plot is not None:
         from glenside.plots import write_front_plot
 

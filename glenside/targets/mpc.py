@@ -22,7 +22,7 @@ from glenside.secure.network import Network, parse_network
 from glenside.secure.precision import error_bound
 from glenside.secure.pricing import PUBLIC, Pricing
 from glenside.secure.semi2k import FIELDS, FRACTION_BITS, NOTHING, Semi2k, Traffic
-from glenside.secure.traffic import program_traffic, secrets
+from glenside.secure.traffic import prepare, program_traffic, secrets
 from glenside.target import Instruction, Spent, Target
 from glenside.targets.registry import target
 
@@ -209,6 +209,10 @@ class MPC(FormTarget):
         """What all of a program sends, as far as there are exact formulas."""
         sent = program_traffic(program, self.public, self.prepared, self.protocol)
         return self._amounts(sum((t for t in sent.values() if t is not None), NOTHING))
+
+    def ready(self, program: Program, seed: int) -> Program:
+        """With weights rearranged and transformed by their owner, where they are prepared."""
+        return prepare(program.seeded_constants(seed), self.public) if self.prepared else program
 
     def remarks(self, program: Program) -> Sequence[str]:
         """Operators whose traffic is not counted, because no exact formula for it is known."""
