@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,7 +24,7 @@ from glenside.ir.term import Term, build, weave
 from glenside.ir.types import Tensor
 from glenside.memory import Memory, Simulation, bytes_moved, held_buffers, live_through, operations, prepared
 from glenside.quantities import byte_count
-from glenside.targets.registry import target
+from glenside.targets.registry import target, whole_numbers, with_options
 
 PEAK, MOVED, WORK, TIME = "peak", "moved", "multiply-adds", "time"
 LEAST_MEMORY = "least memory"
@@ -283,29 +283,10 @@ def _words(snapshot: Snapshot) -> dict[int, str]:
     return found
 
 
-_OPTIONS: dict[str, Callable[[str], Any]] = {
-    "balance": float,
-    "outputs": lambda text: [int(m) for m in text.split("+")],
-    "bands": int,
-}
+_READ = with_options("cpu", {"balance": float, "outputs": whole_numbers, "bands": int})
 
 
-def _read(text: str) -> tuple[str, dict[str, Any]]:
-    """`8MB,balance=0.5` -> the budget and options. Raises BadInput."""
-    memory, *rest = text.split(",")
-    options: dict[str, Any] = {}
-    for part in rest:
-        name, _, value = part.partition("=")
-        if name not in _OPTIONS:
-            raise BadInput(f"an option of cpu is one of {', '.join(_OPTIONS)}, got {name!r}")
-        try:
-            options[name] = _OPTIONS[name](value)
-        except ValueError:
-            raise BadInput(f"the option {name} of cpu cannot be {value!r}") from None
-    return memory, options
-
-
-@target("cpu", "cpu:8MB", read=_read, options=CPU)
+@target("cpu", "cpu:8MB", read=_READ, options=CPU)
 def _cpu(memory: str, given: Mapping[str, Any], **options: Any) -> CPU:
     """A plain processor with a memory budget; counts multiply-adds, bytes moved and the peak of what is held."""
     return CPU(memory, **{**given, **options})

@@ -24,7 +24,7 @@ from glenside.secure.pricing import PUBLIC, Pricing
 from glenside.secure.semi2k import FIELDS, FRACTION_BITS, NOTHING, Semi2k, Traffic
 from glenside.secure.traffic import prepare, program_traffic, secrets
 from glenside.target import Instruction, Spent, Target
-from glenside.targets.registry import target
+from glenside.targets.registry import target, whole_numbers, with_options
 
 PROTOCOLS = ("semi2k",)
 TRUNCATIONS = ("early", "late")
@@ -240,34 +240,31 @@ def _check(protocol: str, field: int, parties: int, truncation: str, outputs: Se
         raise BadInput(f"the outputs of F(m, r) are from 2 to 16, got {', '.join(map(str, outputs))}")
 
 
-_OPTIONS: dict[str, Callable[[str], Any]] = {
-    "field": int,
-    "parties": int,
-    "truncation": str,
-    "weights": lambda text: {"prepared": True, "shared": False}[text],
-    "public": lambda text: text.split("+"),
-    "outputs": lambda text: [int(m) for m in text.split("+")],
-    "magnitude": float,
-    "max_error": float,
-}
+def _prepared(text: str) -> bool:
+    if text not in ("prepared", "shared"):
+        raise ValueError(text)
+    return text == "prepared"
 
 
-def _read(text: str) -> tuple[str, dict[str, Any]]:
-    """`semi2k,field=64,truncation=late` -> the protocol and options. Raises BadInput."""
-    protocol, *rest = text.split(",")
-    options: dict[str, Any] = {}
-    for part in rest:
-        name, _, value = part.partition("=")
-        if name not in _OPTIONS:
-            raise BadInput(f"an option of mpc is one of {', '.join(_OPTIONS)}, got {name!r}")
-        try:
-            options[{"weights": "prepared"}.get(name, name)] = _OPTIONS[name](value)
-        except (ValueError, KeyError):
-            raise BadInput(f"the option {name} of mpc cannot be {value!r}") from None
-    return protocol, options
+_READ = with_options(
+    "mpc",
+    {
+        "field": int,
+        "parties": int,
+        "truncation": str,
+        "weights": _prepared,
+        "public": lambda text: text.split("+"),
+        "outputs": whole_numbers,
+        "magnitude": float,
+        "max_error": float,
+    },
+)
 
 
-@target("mpc", "mpc:semi2k", read=_read, options=MPC)
+@target("mpc", "mpc:semi2k", read=_READ, options=MPC)
 def _mpc(protocol: str, given: Mapping[str, Any], **options: Any) -> MPC:
     """Secure computation by two parties, as SPU's semi2k; counts bytes, messages, truncations."""
-    return MPC(protocol, **{**given, **options})
+    own = dict(given)
+    if "weights" in own:
+        own["prepared"] = own.pop("weights")
+    return MPC(protocol, **{**own, **options})

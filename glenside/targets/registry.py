@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,6 +36,32 @@ def sizes(text: str) -> tuple[int, int]:
     if match is None or int(match[1]) == 0 or int(match[2]) == 0:
         raise BadInput(f"an array is written ROWSxCOLUMNS with sizes of at least 1, such as 64x64; got {text!r}")
     return int(match[1]), int(match[2])
+
+
+def with_options(name: str, readers: Mapping[str, Callable[[str], Any]]) -> Read:
+    """How `FIRST,option=value,..` of a target is read: what comes first as text, and a mapping of options.
+
+    A reader raises ValueError for a text that is no value of its option.
+    """
+
+    def read(text: str) -> tuple[str, dict[str, Any]]:
+        first, *rest = text.split(",")
+        options: dict[str, Any] = {}
+        for option, _, value in (part.partition("=") for part in rest):
+            if option not in readers:
+                raise BadInput(f"an option of {name} is one of {', '.join(readers)}, got {option!r}")
+            try:
+                options[option] = readers[option](value)
+            except ValueError:
+                raise BadInput(f"the option {option} of {name} cannot be {value!r}") from None
+        return first, options
+
+    return read
+
+
+def whole_numbers(text: str) -> list[int]:
+    """`2+4` -> [2, 4]. Raises ValueError."""
+    return [int(number) for number in text.split("+")]
 
 
 def target(
