@@ -67,13 +67,13 @@ def outermost_windows_are_known() -> tuple[Clause, ...]:
 
 
 _SAME_AXIS = (
-    "(view root a) (= da (dims a)) (= dr (dims root)) (= pa (prefixes da)) (= pr (prefixes dr)) (axis-number i)"
-    " (< i (vec-length da)) (= (vec-get dr i2) (vec-get da i)) (= (vec-get pr i2) (vec-get pa i))"
-    " (> (vec-get da i) 1) (= s2 (split root))"
+    "(view root a) (= da (dims a)) (= dr (dims root)) (lies dr i2 size before) (lies da i size before) (> size 1)"
+    " (= s2 (split root))"
 )
 # Each form that keeps the axis: where it stands over a, and what it is over the band p of a.
 _KEPT = (
     (_SAME_AXIS, reshaped("p", "(vec-set dr i2 (- hi lo))", "s2")),
+    ("(= root (access a s)) (= i i2)", "(access p s)"),
     ("(= root (access-windows a k u)) (= i i2) (= sa (split a)) (< i sa)", "(access-windows p k u)"),
     ("(= root (access-transpose a order)) (= i (vec-get order i2))", "(access-transpose p order)"),
     (

@@ -3,6 +3,9 @@
 `slides a i j t d c`: axis i of a's shape steps over windows that lie along axis j of its item, in steps of t, and the
 elements of a window are d apart: a[.. y .., .. u ..] = z[.., y t + u d, ..] for some z; c is the largest number that
 divides both. Axes count over all of a.
+`view root a`: root has the elements of a, in their order, under other dims; `kept-axes root a i j i2 j2`: axes i and j of
+it, along which it slides, are axes i2 and j2 of root. `lies dims i size before`: axis i of the dims has that size, and
+so many elements are before it.
 `wider a i j q`: a with windows that each hold those of q neighbours, elements c apart, and 1/q as many of them.
 """
 
@@ -14,7 +17,9 @@ from rewrites.expressions import DOT, ceil_div, dot, padded, reshaped
 
 FAMILY = "windows"
 _SLIDES = "(relation slides (Access i64 i64 i64 i64 i64))"
-_VIEW = "(relation view (Access Access))"
+_VIEW = """(relation view (Access Access))
+(relation kept-axes (Access Access i64 i64 i64 i64))
+(relation lies (Ints i64 i64 i64))"""
 _AXES = ["(relation axis-number (i64))", *(f"(axis-number {i})" for i in range(12))]
 _WANT_WIDER = "(relation want-wider (Access i64 i64 i64))"
 _WIDER = "(function wider (Access i64 i64 i64) Access :merge old)"  # one is enough: any of them serves
@@ -44,10 +49,15 @@ def _wants(i: int, j: int, q: int) -> str:
     return f"(want-wider $root {i} {j} {q})"
 
 
-_VIEWED = (
-    "(view root a) (slides a i j t d c) (= da (dims a)) (= dr (dims root)) (= pa (prefixes da)) (= pr (prefixes dr))"
-    " (axis-number i2) (= (vec-get dr i2) (vec-get da i)) (= (vec-get pr i2) (vec-get pa i))"
-    " (axis-number j2) (= (vec-get dr j2) (vec-get da j)) (= (vec-get pr j2) (vec-get pa j)) (< i2 j2)"
+LYING = (
+    Clause(
+        "(view root a) (= d (dims a)) (= p (prefixes d)) (axis-number i) (< i (vec-length d))",
+        "(lies d i (vec-get d i) (vec-get p i))",
+    ),
+    Clause(
+        "(view root a) (= d (dims root)) (= p (prefixes d)) (axis-number i) (< i (vec-length d))",
+        "(lies d i (vec-get d i) (vec-get p i))",
+    ),
 )
 WIDENING = (
     Example(_WINDOWS, _IMAGE, wants=_wants(2, 4, 3)),
@@ -80,12 +90,17 @@ def sliding_axes_are_known() -> tuple[Clause, ...]:
             " (= (vec-get da j) (+ 1 (* d (- (vec-get dr j) 1)))) (= c (gcd t d))",
             "(slides root i j t d c)",
         ),
-        Clause("(= root (access a s))", "(view root a)"),
         Clause("(= root (access-reshape a s i))", "(view root a)"),
         Clause("(= root (access-squeeze a x))", "(view root a)"),
         Clause("(= root (access-insert-axis a x))", "(view root a)"),
         Clause("(= root (access-flatten a))", "(view root a)"),
-        Clause(_VIEWED, "(slides root i2 j2 t d c)"),
+        *LYING,
+        Clause(
+            "(view root a) (slides a i j t d c) (= da (dims a)) (= dr (dims root)) (lies da i size before)"
+            " (lies dr i2 size before) (lies da j length until) (lies dr j2 length until) (< i2 j2)",
+            "(slides root i2 j2 t d c) (kept-axes root a i j i2 j2)",
+        ),
+        Clause("(slides a i j t d c) (= root (access a s))", "(slides root i j t d c)"),
         Clause(
             "(slides a i j t d c) (= root (access-transpose a p)) (axis-number i2) (axis-number j2)"
             " (= i (vec-get p i2)) (= j (vec-get p j2))",
@@ -104,16 +119,17 @@ def sliding_axes_are_known() -> tuple[Clause, ...]:
 _WANTED = "(want-wider root i2 j2 q)"
 INSIDE = "(slides a i j t d c) (>= i n) (= sa (split a)) (< i sa) (>= j sa)"
 _SAME = "(= i i2) (= j j2)"
+_KEPT_DIMS = "(vec-set (vec-set dr i2 (vec-get dw i)) j2 (vec-get dw j))"
+_KEPT = "(kept-axes root a i j i2 j2) (= dr (dims root)) (= s2 (split root)) (= sa (split a))"
 FORMS = (
     (
         f"(slides root i2 j2 t d c) (= root (access-windows a k u)) {_SAME} (slides a i j t 1 1)"
         " (= s (split a)) (>= j s)",
         "(access-windows w k (vec-set u (- j s) c))",
     ),
-    (
-        f"{_VIEWED} (= s2 (split root))",
-        reshaped("w", "(vec-set (vec-set dr i2 (vec-get dw i)) j2 (vec-get dw j))", "s2"),
-    ),
+    (f"{_KEPT} (!= 0 (+ sa s2))", reshaped("w", _KEPT_DIMS, "s2")),
+    (f"{_KEPT} (= 0 (+ sa s2))", f"(access-reshape w (vec-empty) {_KEPT_DIMS})"),
+    (f"(= root (access a s)) {_SAME}", "(access w s)"),
     ("(= root (access-transpose a p)) (= i (vec-get p i2)) (= j (vec-get p j2))", "(access-transpose w p)"),
     (
         f"(= root (access-pad a kind x before after)) {_SAME} (!= x i) (!= x j)",

@@ -23,12 +23,10 @@ FAMILY = "transposed-analyses"
 _OWN = """
 (relation gaps (Access i64 i64 i64 i64))
 (relation gapped (Access i64 i64 i64 i64 i64))
-(relation kept-axes (Access Access i64 i64 i64 i64))
 (relation want-bare (Access i64 i64 i64 i64))
 (function bare (Access i64 i64 i64 i64) Access :merge old)
 (relation want-over (Access i64 i64 i64 i64 i64 i64 i64 i64 i64))
 (function over (Access i64 i64 i64 i64 i64 i64 i64 i64 i64) Access :merge old)
-(relation handed-on (Access Access i64 i64 i64 i64 i64 i64 i64 i64 i64 i64 i64))
 (relation want-section (Access i64 i64 i64))
 (relation sectioned (Access i64 i64 i64 i64 i64 i64 i64))
 (function section (Access i64 i64 i64) Access :merge old)
@@ -99,11 +97,12 @@ _MOVES = (
         "(access-transpose b p)",
     ),
     (
-        "(view root a) (= da (dims a)) (= dr (dims root)) (= pa (prefixes da)) (= pr (prefixes dr)) (axis-number y)"
-        " (< y (vec-length dr)) (= (vec-get dr y) (vec-get da x)) (= (vec-get pr y) (vec-get pa x)) (= s (split root))",
+        "(view root a) (= da (dims a)) (= dr (dims root)) (lies da x size before) (lies dr y size before)"
+        " (= s (split root))",
         "0",
         reshaped("b", "(vec-set dr y n)", "s"),
     ),
+    ("(= root (access a s)) (= y x)", "0", "(access b s)"),
 )
 _SPREAD = "(= root (access-dilate a x more)) (= da (dims a)) (= n (vec-get da x)) (> n 1) (> more 0)"
 
@@ -154,17 +153,8 @@ def gaps_are_taken_out() -> tuple[Clause, ...]:
     )
 
 
-# The forms that keep both axes of windows: of views, only what is known of their axes is asked.
-_SAME_AXES = (
-    "(view root a) (= da (dims a)) (= dr (dims root)) (= pa (prefixes da)) (= pr (prefixes dr))"
-    " (gapped a i j gap begin n) (slides a i j t d c) (slides root i2 j2 t d c)"
-    " (= (vec-get dr i2) (vec-get da i)) (= (vec-get pr i2) (vec-get pa i))"
-    " (= (vec-get dr j2) (vec-get da j)) (= (vec-get pr j2) (vec-get pa j))"
-)
 _PICKING = FORMS[0]
-_KEPT = "(kept-axes root a i j i2 j2)"
-_RESHAPED = FORMS[1][1]
-_KEEPING = FORMS[2:]
+_KEEPING = FORMS[1:]
 
 
 @rule(FAMILY, *_OVERS, relations=RELATIONS)
@@ -178,13 +168,12 @@ def windows_over_gaps_are_known() -> tuple[Clause, ...]:
             "(= root (access-windows x k u)) (gaps x i gap begin n) (slides root i j 1 1 1) (= j (+ i (vec-length k)))",
             "(gapped root i j gap begin n)",
         ),
-        Clause(_SAME_AXES, "(kept-axes root a i j i2 j2)"),
         *(
             Clause(
                 f"(gapped a i j gap begin n) (slides root i2 j2 t d c) {where}",
                 "(gapped root i2 j2 gap begin n)",
             )
-            for where, _ in (_PICKING, (_KEPT, _RESHAPED), *_KEEPING)
+            for where, _ in FORMS
         ),
     )
 
@@ -216,15 +205,6 @@ def windows_leave_gaps_out() -> tuple[Clause, ...]:
         Clause(
             f"{_WANTED} {_PICKED} (= w (over a i j {_KEY} span 1))",
             f"(set (over root i2 j2 {_KEY} taps apart) (access-windows w k (vec-set u (- j s) apart)))",
-        ),
-        Clause(
-            f"{_WANTED} {_KEPT} (gapped a i j gap begin n)",
-            f"(want-over a i j {_KEY} taps apart) (handed-on root a i j i2 j2 {_KEY} taps apart)",
-        ),
-        Clause(
-            f"(handed-on root a i j i2 j2 {_KEY} taps apart) (= w (over a i j {_KEY} taps apart)) (= dw (dims w))"
-            " (= dr (dims root)) (= s2 (split root))",
-            f"(set (over root i2 j2 {_KEY} taps apart) {_RESHAPED})",
         ),
         *(
             Clause(
