@@ -67,8 +67,7 @@ def outermost_windows_are_known() -> tuple[Clause, ...]:
 
 
 _SAME_AXIS = (
-    "(view root a) (= da (dims a)) (= dr (dims root)) (lies dr i2 size before) (lies da i size before) (> size 1)"
-    " (= s2 (split root))"
+    "(same-axis root a i i2) (= dr (dims root)) (> (vec-get dr i2) 1) (= s2 (split root))"
 )
 # Each form that keeps the axis: where it stands over a, and what it is over the band p of a.
 _KEPT = (

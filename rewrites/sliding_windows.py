@@ -4,8 +4,8 @@
 elements of a window are d apart: a[.. y .., .. u ..] = z[.., y t + u d, ..] for some z; c is the largest number that
 divides both. Axes count over all of a.
 `view root a`: root has the elements of a, in their order, under other dims; `kept-axes root a i j i2 j2`: axes i and j of
-it, along which it slides, are axes i2 and j2 of root. `lies dims i size before`: axis i of the dims has that size, and
-so many elements are before it.
+it, along which it slides, are axes i2 and j2 of root. `same-axis root a i i2`: axis i of a is axis i2 of root.
+`lies dims i size before`: axis i of the dims has that size, and so many elements are before it.
 `wider a i j q`: a with windows that each hold those of q neighbours, elements c apart, and 1/q as many of them.
 """
 
@@ -19,6 +19,7 @@ FAMILY = "windows"
 _SLIDES = "(relation slides (Access i64 i64 i64 i64 i64))"
 _VIEW = """(relation view (Access Access))
 (relation kept-axes (Access Access i64 i64 i64 i64))
+(relation same-axis (Access Access i64 i64))
 (relation lies (Ints i64 i64 i64))"""
 _AXES = ["(relation axis-number (i64))", *(f"(axis-number {i})" for i in range(12))]
 _WANT_WIDER = "(relation want-wider (Access i64 i64 i64))"
@@ -49,7 +50,7 @@ def _wants(i: int, j: int, q: int) -> str:
     return f"(want-wider $root {i} {j} {q})"
 
 
-LYING = (
+_LYING = (
     Clause(
         "(view root a) (= d (dims a)) (= p (prefixes d)) (axis-number i) (< i (vec-length d))",
         "(lies d i (vec-get d i) (vec-get p i))",
@@ -57,6 +58,10 @@ LYING = (
     Clause(
         "(view root a) (= d (dims root)) (= p (prefixes d)) (axis-number i) (< i (vec-length d))",
         "(lies d i (vec-get d i) (vec-get p i))",
+    ),
+    Clause(
+        "(view root a) (= d (dims a)) (= e (dims root)) (lies d i size before) (lies e i2 size before)",
+        "(same-axis root a i i2)",
     ),
 )
 WIDENING = (
@@ -94,10 +99,9 @@ def sliding_axes_are_known() -> tuple[Clause, ...]:
         Clause("(= root (access-squeeze a x))", "(view root a)"),
         Clause("(= root (access-insert-axis a x))", "(view root a)"),
         Clause("(= root (access-flatten a))", "(view root a)"),
-        *LYING,
+        *_LYING,
         Clause(
-            "(view root a) (slides a i j t d c) (= da (dims a)) (= dr (dims root)) (lies da i size before)"
-            " (lies dr i2 size before) (lies da j length until) (lies dr j2 length until) (< i2 j2)",
+            "(slides a i j t d c) (same-axis root a i i2) (same-axis root a j j2) (< i2 j2)",
             "(slides root i2 j2 t d c) (kept-axes root a i j i2 j2)",
         ),
         Clause("(slides a i j t d c) (= root (access a s))", "(slides root i j t d c)"),

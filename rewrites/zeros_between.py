@@ -97,8 +97,7 @@ _MOVES = (
         "(access-transpose b p)",
     ),
     (
-        "(view root a) (= da (dims a)) (= dr (dims root)) (lies da x size before) (lies dr y size before)"
-        " (= s (split root))",
+        "(same-axis root a x y) (= dr (dims root)) (= s (split root))",
         "0",
         reshaped("b", "(vec-set dr y n)", "s"),
     ),
