@@ -12,7 +12,10 @@ import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from importlib import import_module
+from importlib.machinery import PathFinder
+from importlib.util import find_spec, module_from_spec
 from typing import Any
 
 from glenside.egraph.encode import PROGRAM_NODE, declarations, program_text
@@ -115,11 +118,9 @@ class Saturation:
     """An e-graph and the rules it is being saturated with, one iteration at a time."""
 
     def __init__(self, request: Request) -> None:
-        from egglog import bindings
-
         self.request = request
         self._start = time.perf_counter()
-        self._egraph: Any = bindings.EGraph()
+        self._egraph: Any = _egglog().EGraph()
         facts = _FACTS.format(" ".join(f"(run {name})" for name in request.analyses))
         commands = parts(request.declarations)
         for start in range(0, len(commands), _CHUNK):
@@ -226,6 +227,18 @@ class Saturation:
         return _Reader(self._egraph).read(self.request, tensors or {})
 
 
+@cache
+def _egglog() -> Any:
+    """egglog's native module, without the Python language around it: loading that takes longer than most searches."""
+    package = find_spec("egglog")
+    assert package is not None and package.submodule_search_locations is not None, "egglog is not installed"
+    spec = PathFinder.find_spec("egglog.bindings", package.submodule_search_locations)
+    assert spec is not None and spec.loader is not None, "egglog has no native module"
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
 @dataclass(frozen=True)
 class _Filled:
     """A table, and the arguments for which it was asked so far."""
@@ -240,7 +253,7 @@ def _table(module: str, name: str) -> Table:
 
 
 _ALL = 1 << 40  # rows to print
-_FACTS = "(run-schedule (saturate (seq (saturate (seq (run types) (saturate (run shapes)))) (run demands) {})))"
+_FACTS = "(run-schedule (saturate (seq (saturate (seq (run types) (saturate (run shapes)))) (saturate (seq {})) (run demands))))"
 
 
 class _Reader:
