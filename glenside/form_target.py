@@ -49,6 +49,10 @@ class FormTarget(ABC):
     compared: tuple[str, ...]
     """The measures that tables show for every policy, and not for the answer alone."""
 
+    def families_for(self, nodes: Sequence[Term]) -> tuple[str, ...]:
+        """Those that can find anything in layers of these nodes: others would only take the time to load them."""
+        return self.families
+
     @abstractmethod
     def rule_parameters(self) -> Parameters:
         """What `$name` in a rule stands for."""

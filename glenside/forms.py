@@ -211,7 +211,7 @@ def choose_forms(
     nodes = list(postorder(*roots))
     answer = search(
         nodes,
-        of_families(target.families),
+        of_families(target.families_for(nodes)),
         target.rule_parameters(),
         limits if fold_stopped != INTERRUPTED else Limits(seconds=0.0),
         reported=REPORTED,

@@ -15,7 +15,7 @@ from __future__ import annotations
 from glenside.egraph.rule import Clause, Example
 from glenside.egraph.tables import table
 from glenside.ir.cook_toom import cook_toom, spelled
-from glenside.ir.types import FLOATS
+from glenside.ir.types import FLOATS, Dims
 from rewrites.declare import rule
 from rewrites.expressions import DOT, dot, reshaped
 from rewrites.forms import RELATIONS as FORMS
@@ -31,7 +31,7 @@ _WINOGRAD = f"""
 (relation winograd-open (Access String i64))
 (relation overlapping (Access String i64 i64 i64))
 (function largest-gap (Access) i64 :merge (max old new))
-(relation want-winograd (Access String i64 i64 i64))
+(relation want-winograd (Access String i64 i64 i64 i64 i64 i64))
 """
 RELATIONS = f"{WINDOWS}\n{FORMS}{_WINOGRAD}"
 
@@ -42,6 +42,12 @@ def winograd_step(words: str, axis: int, m: int, r: int) -> tuple[str, str, str,
     found = cook_toom(m, r)
     step = f"winograd:{axis}:{m}:{r}"
     return f"{words} {step}".strip(), spelled(found.data), spelled(found.filter), spelled(found.output)
+
+
+@table(back=Dims)
+def sums_behind(axis: int, rank: int) -> tuple[Dims]:
+    """The order of `rank` axes and one more, in which the first one comes right behind the axis."""
+    return (Dims((*range(1, axis + 2), 0, *range(axis + 2, rank + 1))),)
 
 
 def _convolution(windows: str, shared: int = 0) -> str:
@@ -110,19 +116,20 @@ def winograd_is_applied() -> tuple[Clause, ...]:
     return (
         Clause(
             f"(overlapping root words i j r) {DOT} (= 1 (largest-gap a)) (= da (dims a)) (axis-number m) (>= m 2)"
-            f" (!= 0 (& $winograd (<< 1 m))) (<= (+ m (- r 1)) {LARGEST}) (< m (* 2 (vec-get da i)))",
-            "(want-wider a i j m) (want-winograd root words i j m)",
+            f" (!= 0 (& $winograd (<< 1 m))) (<= (+ m (- r 1)) {LARGEST}) (< m (* 2 (vec-get da i)))"
+            f" (= rank (vec-length (dims root))) {_DONE} (= axis (- i done))",
+            "(want-wider a i j m) (want-winograd root words i j m r axis rank)",
         ),
         Clause(
-            f"(want-winograd root words i j m) {DOT} (= w (wider a i j m)) (= sa (split a)) (= sb (split b))"
-            " (= da (dims a)) (= dw (dims w)) (= dr (dims root)) (= r (vec-get da j)) (= place (+ sb (- j sa)))"
-            f" (= h (vec-get dr i)) (= rank (vec-length dr)) {_DONE} (= axis (- i done))"
+            "(want-winograd root words i j m r axis rank) (= back (sums-behind-back i rank))"
             " (= more (winograd-step-words words axis m r)) (= data (winograd-step-data words axis m r))"
             " (= weights (winograd-step-weights words axis m r)) (= output (winograd-step-output words axis m r))"
-            " (= alpha (+ m (- r 1))) (= items (vec-length da)) (= item (- items sa))"
+            f" {DOT} (= w (wider a i j m)) (= sa (split a)) (= sb (split b)) (= dw (dims w)) (= dr (dims root))"
+            " (= place (+ sb (- j sa))) (= h (vec-get dr i)) (= alpha (+ m (- r 1)))"
+            " (= items (vec-length dw)) (= item (- items sa))"
             " (= front-a (vec-append (vec-of j) (vec-remove (vec-range items) j)))"
             " (= front-b (vec-append (vec-of place) (vec-remove (vec-range (+ sb item)) place)))"
-            " (= back (insert (vec-remove (vec-range (+ rank 1)) 0) 0 (+ i 1))) (= served (* m (vec-get dw i)))",
+            " (= served (* m (vec-get dw i)))",
             "(let tiles (access (access-transpose (linear-map w j alpha data) front-a) (+ sa 1)))"
             " (let filters (access (access-transpose (linear-map b place alpha weights) front-b) (+ sb 1)))"
             f" (let products {dot('tiles', 'filters', '(+ n 1)')})"

@@ -27,6 +27,7 @@ _OWN = """
 (function bare (Access i64 i64 i64 i64) Access :merge old)
 (relation want-over (Access i64 i64 i64 i64 i64 i64 i64 i64 i64))
 (function over (Access i64 i64 i64 i64 i64 i64 i64 i64 i64) Access :merge old)
+(relation windows-over (Access i64 i64 i64 i64 i64 i64 i64 i64 Access i64))
 (relation want-section (Access i64 i64 i64))
 (relation sectioned (Access i64 i64 i64 i64 i64 i64 i64))
 (function section (Access i64 i64 i64) Access :merge old)
@@ -179,10 +180,7 @@ def windows_over_gaps_are_known() -> tuple[Clause, ...]:
 
 _KEY = "gap begin n first count"
 _WANTED = f"(want-over root i2 j2 {_KEY} taps apart)"
-_BASE = (
-    f"(want-over root i j {_KEY} taps 1) (= root (access-windows x k u)) (gaps x i gap begin n)"
-    " (slides root i j 1 1 1) (= j (+ i (vec-length k))) (= size (+ (- count 1) taps))"
-)
+_OVER = f"(windows-over root i j {_KEY} taps x size)"
 _PICKED = f"(gapped a i j gap begin n) {_PICKING[0]} (= span (+ 1 (* (- taps 1) apart)))"
 
 
@@ -194,10 +192,15 @@ def windows_leave_gaps_out() -> tuple[Clause, ...]:
     what is done to the others do not meet; elements that are apart are picked from windows that hold all between.
     """
     return (
-        Clause(_BASE, "(want-bare x i gap begin n)"),
-        Clause(f"{_BASE} (= z (bare x i gap begin n))", "(want-section z i first size)"),
         Clause(
-            f"{_BASE} (= z (bare x i gap begin n)) (= part (section z i first size)) (= s (split x))",
+            f"(want-over root i j {_KEY} taps 1) (= root (access-windows x k u)) (gaps x i gap begin n)"
+            " (slides root i j 1 1 1) (= j (+ i (vec-length k))) (= size (+ (- count 1) taps))",
+            f"(want-bare x i gap begin n) (windows-over root i j {_KEY} taps x size)",
+        ),
+        Clause(f"{_OVER} (= z (bare x i gap begin n))", "(want-section z i first size)"),
+        Clause(
+            f"{_OVER} (= z (bare x i gap begin n)) (= part (section z i first size)) (= root (access-windows x k u))"
+            " (= s (split x))",
             f"(set (over root i j {_KEY} taps 1) (access-windows part (vec-set k (- i s) taps) u))",
         ),
         Clause(f"{_WANTED} {_PICKED}", f"(want-over a i j {_KEY} span 1)"),

@@ -6,6 +6,8 @@ two classes of different type, egglog stops the run with an error, which is what
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -185,7 +187,19 @@ def _typed(name: str, facts: Facts, result: SymbolicType) -> TypeRule:
         f"(set (split root) {result.split})",
         f"(set (dtype root) {result.dtype})",
     )
-    return TypeRule(f"type of {name}", tuple(facts.lines), actions)
+    return TypeRule(f"type of {name}", tuple(_needed(facts.lines, actions)), actions)
+
+
+def _needed(lines: Sequence[str], actions: Sequence[str]) -> list[str]:
+    """The facts without those that only bind a variable which nothing reads: each fact costs time in every pass."""
+    kept: list[str] = []
+    read = " ".join(actions)
+    for line in reversed(lines):
+        bound = re.fullmatch(r"\(= (\S+) \((?:dims|split|dtype) \S+\)\)", line)
+        if bound is None or re.search(rf"(?<![\w?-]){re.escape(bound[1])}(?![\w-])", read):
+            kept.append(line)
+            read += f" {line}"
+    return kept[::-1]
 
 
 def _operator_rule(operator: Operator) -> TypeRule:

@@ -71,6 +71,12 @@ class CPU(FormTarget):
             Measure(MOVED, "bytes", "read and written, windows as often as they are"),
         )
 
+    def families_for(self, nodes: Sequence[Term]) -> tuple[str, ...]:
+        """All, or those without transposed convolutions where nothing is spread or added up in windows."""
+        if any(term.operator.name in ("access-dilate", "access-overlap-add") for term in nodes):
+            return self.families
+        return tuple(name for name in self.families if not name.startswith("transposed"))
+
     def rule_parameters(self) -> Parameters:
         return {"winograd": sum(1 << m for m in self.outputs), "bands": self.bands}
 
