@@ -66,9 +66,7 @@ def outermost_windows_are_known() -> tuple[Clause, ...]:
     return (Clause(f"(form root words) {DOT} {INSIDE}", "(set (outer-axis root) i)"),)
 
 
-_SAME_AXIS = (
-    "(same-axis root a i i2) (= dr (dims root)) (> (vec-get dr i2) 1) (= s2 (split root))"
-)
+_SAME_AXIS = "(same-axis root a i i2) (= dr (dims root)) (> (vec-get dr i2) 1) (= s2 (split root))"
 # Each form that keeps the axis: where it stands over a, and what it is over the band p of a.
 _KEPT = (
     (_SAME_AXIS, reshaped("p", "(vec-set dr i2 (- hi lo))", "s2")),

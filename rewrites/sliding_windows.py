@@ -3,9 +3,9 @@
 `slides a i j t d c`: axis i of a's shape steps over windows that lie along axis j of its item, in steps of t, and the
 elements of a window are d apart: a[.. y .., .. u ..] = z[.., y t + u d, ..] for some z; c is the largest number that
 divides both. Axes count over all of a.
-`view root a`: root has the elements of a, in their order, under other dims; `kept-axes root a i j i2 j2`: axes i and j of
-it, along which it slides, are axes i2 and j2 of root. `same-axis root a i i2`: axis i of a is axis i2 of root.
-`lies dims i size before`: axis i of the dims has that size, and so many elements are before it.
+`view root a`: root has the elements of a, in their order, under other dims; `same-axis root a i i2`: axis i of a is its
+axis i2; `kept-axes root a i j i2 j2`: so are two along which a slides. `lies dims i size before`: axis i of the dims
+has that size, and so many elements are before it.
 `wider a i j q`: a with windows that each hold those of q neighbours, elements c apart, and 1/q as many of them.
 """
 

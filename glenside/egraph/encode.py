@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
 from glenside.egraph.sexpr import read_all, write
-from glenside.egraph.shape_functions import SHAPE_FUNCTIONS, demands
+from glenside.egraph.shape_functions import INTS_MAP, SHAPE_FUNCTIONS, demands, written_out
 from glenside.egraph.type_rules import columns, type_functions, type_rules
 from glenside.ir.operator import COMPUTES, OPERATORS
 from glenside.ir.operators.compute import parse_compute
@@ -36,6 +36,7 @@ def declarations() -> str:
     lines = [
         "(sort Access)",
         "(sort Ints (Vec i64))",
+        INTS_MAP,
         "(sort Accesses (Vec Access))",
         "(ruleset types)",
         "(ruleset shapes)",
@@ -85,7 +86,7 @@ def compiled(name: str, ruleset: str, facts: str, actions: str) -> tuple[str, ..
 
     What types demand is met as types are found; what rules demand can wait until there are no more.
     """
-    read = read_all(facts)
+    read = written_out(read_all(facts))
     lines = []
     for i, (before, want) in enumerate(demands(read)):
         label = json.dumps(f"{name}: shape {i}")

@@ -231,9 +231,9 @@ class Saturation:
 def _egglog() -> Any:
     """egglog's native module, without the Python language around it: loading that takes longer than most searches."""
     package = find_spec("egglog")
-    assert package is not None and package.submodule_search_locations is not None, "egglog is not installed"
-    spec = PathFinder.find_spec("egglog.bindings", package.submodule_search_locations)
-    assert spec is not None and spec.loader is not None, "egglog has no native module"
+    spec = PathFinder.find_spec("egglog.bindings", package.submodule_search_locations if package else None)
+    if spec is None or spec.loader is None:
+        raise ImportError("egglog and its native module are not installed")
     module = module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
@@ -253,7 +253,8 @@ def _table(module: str, name: str) -> Table:
 
 
 _ALL = 1 << 40  # rows to print
-_FACTS = "(run-schedule (saturate (seq (saturate (seq (run types) (saturate (run shapes)))) (saturate (seq {})) (run demands))))"
+_TYPES = "(saturate (seq (run types) (saturate (run shapes))))"
+_FACTS = f"(run-schedule (saturate (seq {_TYPES} (saturate (seq {{}})) (run demands))))"
 
 
 class _Reader:
