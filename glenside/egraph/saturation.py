@@ -16,7 +16,7 @@ from functools import cache
 from importlib import import_module
 from importlib.machinery import PathFinder
 from importlib.util import find_spec, module_from_spec
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from glenside.egraph.encode import PROGRAM_NODE, declarations, program_text
 from glenside.egraph.rule import Parameters, Rule
@@ -27,6 +27,9 @@ from glenside.egraph.type_rules import columns
 from glenside.ir.operator import OPERATORS
 from glenside.ir.term import Term
 from glenside.ir.types import AccessType, Dims, Tensor
+
+if TYPE_CHECKING:
+    from egglog import bindings
 
 SATURATED, NODE_LIMIT, TIME_LIMIT, ITERATION_LIMIT = "saturated", "node-limit", "time-limit", "iteration-limit"
 MEMORY_LIMIT, INTERRUPTED = "memory-limit", "interrupted"
@@ -120,7 +123,7 @@ class Saturation:
     def __init__(self, request: Request) -> None:
         self.request = request
         self._start = time.perf_counter()
-        self._egraph: Any = _egglog().EGraph()
+        self._egraph: Any = _egraph_class()()
         facts = _FACTS.format(" ".join(f"(run {name})" for name in request.analyses))
         commands = parts(request.declarations)
         for start in range(0, len(commands), _CHUNK):
@@ -228,15 +231,17 @@ class Saturation:
 
 
 @cache
-def _egglog() -> Any:
-    """egglog's native module, without the Python language around it: loading that takes longer than most searches."""
+def _egraph_class() -> type[bindings.EGraph]:
+    """That of egglog's native module, without the Python language around it: loading that takes longer than most
+    searches. Raises ImportError."""
     package = find_spec("egglog")
     spec = PathFinder.find_spec("egglog.bindings", package.submodule_search_locations if package else None)
     if spec is None or spec.loader is None:
         raise ImportError("egglog and its native module are not installed")
     module = module_from_spec(spec)
     spec.loader.exec_module(module)
-    return module
+    found: type[bindings.EGraph] = module.EGraph
+    return found
 
 
 @dataclass(frozen=True)
