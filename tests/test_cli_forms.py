@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -137,7 +138,8 @@ def test_the_listing_names_them(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_the_matrices_of_winograd(capsys: pytest.CaptureFixture[str]) -> None:
     assert run("winograd", 2, 3, "--json") == 0
-    found = {name: np.array(rows, float) for name, rows in json.loads(capsys.readouterr().out).items()}
+    content = json.loads(capsys.readouterr().out)
+    found = {name: np.array([[float(Fraction(x)) for x in row] for row in rows]) for name, rows in content.items()}
     d, g = np.array([3.0, -1, 4, 2]), np.array([2.0, -5, 1])
     assert np.array_equal(found["output"] @ ((found["filter"] @ g) * (found["data"] @ d)), np.correlate(d, g))
     assert run("winograd", 4, 3, "--points", "0,1,-1,1/2,-2") == 0
