@@ -15,6 +15,7 @@ from glenside.commands.extract import extract
 from glenside.commands.layout import layout
 from glenside.commands.optimize import INTERRUPTED, compare, optimize, tensorize
 from glenside.commands.sweep import sweep
+from glenside.commands.winograd import winograd
 from glenside.ir.errors import GlensideError
 
 app = typer.Typer(
@@ -32,6 +33,7 @@ for _command in (
     optimize,
     layout,
     extract,
+    winograd,
     programs.run,
     programs.check,
     listings.models,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -133,3 +134,27 @@ def test_the_listing_names_them(capsys: pytest.CaptureFixture[str]) -> None:
     printed = capsys.readouterr().out
     assert "mpc:semi2k" in printed
     assert "cpu:8MB" in printed
+
+
+def test_the_matrices_of_winograd(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("winograd", 2, 3, "--json") == 0
+    content = json.loads(capsys.readouterr().out)
+    found = {name: np.array([[float(Fraction(x)) for x in row] for row in rows]) for name, rows in content.items()}
+    d, g = np.array([3.0, -1, 4, 2]), np.array([2.0, -5, 1])
+    assert np.array_equal(found["output"] @ ((found["filter"] @ g) * (found["data"] @ d)), np.correlate(d, g))
+    assert run("winograd", 4, 3, "--points", "0,1,-1,1/2,-2") == 0
+    assert "6 products instead of 12" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("2", "3", "--points", "0,1,1"), "F(2, 3) requires distinct points, got 0 1 1"),
+        (("2", "3", "--points", "0,1"), "requires 3 points besides infinity, got 2"),
+        (("2", "3", "--points", "0,1,x"), "points are exact numbers"),
+        (("0", "3"), "requires m >= 1 and r >= 1"),
+    ],
+)
+def test_matrices_that_are_none(arguments: tuple[str, ...], words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("winograd", *arguments) == 2
+    assert words in capsys.readouterr().err

@@ -61,7 +61,7 @@ def test_bytes_are_those_that_spu_sends(how: dict[str, object], winograd: int) -
     assert sent["chosen"] <= 0.66 * PLAIN
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(st.data())
 def test_no_layer_sends_more_than_the_better_of_the_uniform_choices(data: st.DataObject) -> None:
     axes = data.draw(st.integers(1, 2))
@@ -134,7 +134,7 @@ def test_late_truncations_stay_behind_what_is_not_linear() -> None:
     assert any(t.operator.name == "truncate" for t in postorder(*inner))
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(st.data())
 def test_errors_keep_their_bound(data: st.DataObject) -> None:
     """Run in fixed-point numbers: further from the reals than the bound says nothing is."""
