@@ -4,8 +4,9 @@
 elements of a window are d apart: a[.. y .., .. u ..] = z[.., y t + u d, ..] for some z; c is the largest number that
 divides both. Axes count over all of a.
 `view root a`: root has the elements of a, in their order, under other dims; `same-axis root a i i2`: axis i of a is its
-axis i2; `kept-axes root a i j i2 j2`: so are two along which a slides. `lies dims i size before`: axis i of the dims
-has that size, and so many elements are before it.
+axis i2. `lies dims i size before`: axis i of the dims has that size, and so many elements are before it.
+`kept-axes root a i j i2 j2`: axes i and j of a, along which it slides, are axes i2 and j2 of root, a form of a.
+`picks root a i j c`: root has every d-th element of each window of a, along the same axes; c is as above.
 `wider a i j q`: a with windows that each hold those of q neighbours, elements c apart, and 1/q as many of them.
 """
 
@@ -19,6 +20,7 @@ FAMILY = "windows"
 _SLIDES = "(relation slides (Access i64 i64 i64 i64 i64))"
 _VIEW = """(relation view (Access Access))
 (relation kept-axes (Access Access i64 i64 i64 i64))
+(relation picks (Access Access i64 i64 i64))
 (relation same-axis (Access Access i64 i64))
 (relation lies (Ints i64 i64 i64))"""
 _AXES = ["(relation axis-number (i64))", *(f"(axis-number {i})" for i in range(12))]
@@ -83,6 +85,8 @@ def sliding_axes_are_known() -> tuple[Clause, ...]:
     pick every d-th element; a form that keeps the order of elements keeps an axis whose size, and whose product of
     sizes before it, are the same on both sides.
     """
+    slides, moved = "(slides a i j t d c)", "(slides root i2 j2 t d c) (kept-axes root a i j i2 j2)"
+    same = "(slides root i j t d c) (kept-axes root a i j i j)"
     return (
         Clause(
             "(= root (access-windows x k t)) (= s (split x)) (= d (dims root)) (axis-number e) (< e (vec-length k))"
@@ -93,7 +97,7 @@ def sliding_axes_are_known() -> tuple[Clause, ...]:
             "(slides a i j t 1 1) (= root (access-windows a k u)) (= s (split a)) (>= j s) (= e (- j s))"
             " (= 1 (vec-get k e)) (= d (vec-get u e)) (= da (dims a)) (= dr (dims root))"
             " (= (vec-get da j) (+ 1 (* d (- (vec-get dr j) 1)))) (= c (gcd t d))",
-            "(slides root i j t d c)",
+            "(slides root i j t d c) (picks root a i j c)",
         ),
         Clause("(= root (access-reshape a s i))", "(view root a)"),
         Clause("(= root (access-squeeze a x))", "(view root a)"),
@@ -101,46 +105,35 @@ def sliding_axes_are_known() -> tuple[Clause, ...]:
         Clause("(= root (access-flatten a))", "(view root a)"),
         *_LYING,
         Clause(
-            "(slides a i j t d c) (same-axis root a i i2) (same-axis root a j j2) (< i2 j2)",
-            "(slides root i2 j2 t d c) (kept-axes root a i j i2 j2)",
+            f"{slides} (same-axis root a i i2) (same-axis root a j j2) (< i2 j2)",
+            moved,
         ),
-        Clause("(slides a i j t d c) (= root (access a s))", "(slides root i j t d c)"),
+        Clause(f"{slides} (= root (access a s))", same),
         Clause(
-            "(slides a i j t d c) (= root (access-transpose a p)) (axis-number i2) (axis-number j2)"
-            " (= i (vec-get p i2)) (= j (vec-get p j2))",
-            "(slides root i2 j2 t d c)",
+            f"{slides} (= root (access-transpose a p)) (axis-number i2) (axis-number j2) (= i (vec-get p i2))"
+            " (= j (vec-get p j2))",
+            moved,
         ),
-        Clause(
-            "(slides a i j t d c) (= root (access-pad a kind x before after)) (!= x i) (!= x j)",
-            "(slides root i j t d c)",
-        ),
-        Clause("(slides a i j t d c) (= root (access-slice a x lo hi)) (!= x i) (!= x j)", "(slides root i j t d c)"),
-        Clause("(slides a i j t d c) (= root (linear-map a x rows m)) (!= x i) (!= x j)", "(slides root i j t d c)"),
+        Clause(f"{slides} (= root (access-pad a kind x before after)) (!= x i) (!= x j)", same),
+        Clause(f"{slides} (= root (access-slice a x lo hi)) (!= x i) (!= x j)", same),
+        Clause(f"{slides} (= root (linear-map a x rows m)) (!= x i) (!= x j)", same),
     )
 
 
-# Each form that keeps both axes: where it stands over a, and what it is over w, the wider a.
-_WANTED = "(want-wider root i2 j2 q)"
 INSIDE = "(slides a i j t d c) (>= i n) (= sa (split a)) (< i sa) (>= j sa)"
-_SAME = "(= i i2) (= j j2)"
+PICKED = ("(picks root a i j c)", "(= root (access-windows a k u)) (= s (split a))")
+KEPT = "(kept-axes root a i j i2 j2)"
+_VIEWED = "(same-axis root a i i2) (same-axis root a j j2) (= dr (dims root)) (= s2 (split root)) (= sa (split a))"
 _KEPT_DIMS = "(vec-set (vec-set dr i2 (vec-get dw i)) j2 (vec-get dw j))"
-_KEPT = "(kept-axes root a i j i2 j2) (= dr (dims root)) (= s2 (split root)) (= sa (split a))"
+# Each form that keeps both axes: how it stands over a, and what it is over w, which is a with other windows.
 FORMS = (
-    (
-        f"(slides root i2 j2 t d c) (= root (access-windows a k u)) {_SAME} (slides a i j t 1 1)"
-        " (= s (split a)) (>= j s)",
-        "(access-windows w k (vec-set u (- j s) c))",
-    ),
-    (f"{_KEPT} (!= 0 (+ sa s2))", reshaped("w", _KEPT_DIMS, "s2")),
-    (f"{_KEPT} (= 0 (+ sa s2))", f"(access-reshape w (vec-empty) {_KEPT_DIMS})"),
-    (f"(= root (access a s)) {_SAME}", "(access w s)"),
+    (f"{_VIEWED} (!= 0 (+ sa s2))", reshaped("w", _KEPT_DIMS, "s2")),
+    (f"{_VIEWED} (= 0 (+ sa s2))", f"(access-reshape w (vec-empty) {_KEPT_DIMS})"),
+    ("(= root (access a s))", "(access w s)"),
     ("(= root (access-transpose a p)) (= i (vec-get p i2)) (= j (vec-get p j2))", "(access-transpose w p)"),
-    (
-        f"(= root (access-pad a kind x before after)) {_SAME} (!= x i) (!= x j)",
-        "(access-pad w kind x before after)",
-    ),
-    (f"(= root (access-slice a x lo hi)) {_SAME} (!= x i) (!= x j)", "(access-slice w x lo hi)"),
-    (f"(= root (linear-map a x rows m)) {_SAME} (!= x i) (!= x j)", "(linear-map w x rows m)"),
+    ("(= root (access-pad a kind x before after)) (!= x i) (!= x j)", "(access-pad w kind x before after)"),
+    ("(= root (access-slice a x lo hi)) (!= x i) (!= x j)", "(access-slice w x lo hi)"),
+    ("(= root (linear-map a x rows m)) (!= x i) (!= x j)", "(linear-map w x rows m)"),
 )
 
 
@@ -152,7 +145,8 @@ def wider_windows_are_demanded() -> tuple[Clause, ...]:
     """
     return (
         Clause(f"(want-regroup root i j q) {DOT} {INSIDE}", "(want-wider a i j q)"),
-        *(Clause(f"{_WANTED} {where}", "(want-wider a i j q)") for where, _ in FORMS),
+        Clause(f"(want-wider root i2 j2 q) {KEPT}", "(want-wider a i j q)"),
+        Clause(f"(want-wider root i j q) {PICKED[0]}", "(want-wider a i j q)"),
     )
 
 
@@ -168,8 +162,16 @@ def _widened() -> tuple[Clause, ...]:
             f"(set (wider root i j q) (access-windows {padded('x', 'i', 'more')}"
             " (vec-set k e span) (vec-set u e (* q t))))",
         ),
+        Clause(
+            f"(want-wider root i j q) {' '.join(PICKED)} (= w (wider a i j q))",
+            "(set (wider root i j q) (access-windows w k (vec-set u (- j s) c)))",
+        ),
         *(
-            Clause(f"{_WANTED} {where} (= w (wider a i j q)) (= dw (dims w))", f"(set (wider root i2 j2 q) {made})")
+            Clause(
+                f"(want-wider root i2 j2 q) {KEPT} (= w (wider a i j q)) {where}"
+                + (" (= dw (dims w))" if "dw" in made else ""),
+                f"(set (wider root i2 j2 q) {made})",
+            )
             for where, made in FORMS
         ),
     )

@@ -16,7 +16,7 @@ from __future__ import annotations
 from glenside.egraph.rule import Clause, Example
 from rewrites.declare import rule
 from rewrites.expressions import reshaped
-from rewrites.sliding_windows import FORMS
+from rewrites.sliding_windows import FORMS, KEPT, PICKED
 from rewrites.sliding_windows import RELATIONS as WINDOWS
 
 FAMILY = "transposed-analyses"
@@ -28,6 +28,7 @@ _OWN = """
 (relation want-over (Access i64 i64 i64 i64 i64 i64 i64 i64 i64))
 (function over (Access i64 i64 i64 i64 i64 i64 i64 i64 i64) Access :merge old)
 (relation windows-over (Access i64 i64 i64 i64 i64 i64 i64 i64 Access i64))
+(relation apart-in (Access Access i64 i64 i64 i64 i64 i64 i64 i64 i64 i64))
 (relation want-section (Access i64 i64 i64))
 (relation sectioned (Access i64 i64 i64 i64 i64 i64 i64))
 (function section (Access i64 i64 i64) Access :merge old)
@@ -153,10 +154,6 @@ def gaps_are_taken_out() -> tuple[Clause, ...]:
     )
 
 
-_PICKING = FORMS[0]
-_KEEPING = FORMS[1:]
-
-
 @rule(FAMILY, *_OVERS, relations=RELATIONS)
 def windows_over_gaps_are_known() -> tuple[Clause, ...]:
     """Which axes step over windows of a tensor with gaps, through every form that keeps both axes.
@@ -168,20 +165,14 @@ def windows_over_gaps_are_known() -> tuple[Clause, ...]:
             "(= root (access-windows x k u)) (gaps x i gap begin n) (slides root i j 1 1 1) (= j (+ i (vec-length k)))",
             "(gapped root i j gap begin n)",
         ),
-        *(
-            Clause(
-                f"(gapped a i j gap begin n) (slides root i2 j2 t d c) {where}",
-                "(gapped root i2 j2 gap begin n)",
-            )
-            for where, _ in FORMS
-        ),
+        Clause(f"(gapped a i j gap begin n) {KEPT}", "(gapped root i2 j2 gap begin n)"),
+        Clause(f"(gapped a i j gap begin n) {PICKED[0]}", "(gapped root i j gap begin n)"),
     )
 
 
 _KEY = "gap begin n first count"
 _WANTED = f"(want-over root i2 j2 {_KEY} taps apart)"
 _OVER = f"(windows-over root i j {_KEY} taps x size)"
-_PICKED = f"(gapped a i j gap begin n) {_PICKING[0]} (= span (+ 1 (* (- taps 1) apart)))"
 
 
 @rule(FAMILY, *_OVERS, relations=RELATIONS)
@@ -203,24 +194,22 @@ def windows_leave_gaps_out() -> tuple[Clause, ...]:
             " (= s (split x))",
             f"(set (over root i j {_KEY} taps 1) (access-windows part (vec-set k (- i s) taps) u))",
         ),
-        Clause(f"{_WANTED} {_PICKED}", f"(want-over a i j {_KEY} span 1)"),
         Clause(
-            f"{_WANTED} {_PICKED} (= w (over a i j {_KEY} span 1))",
-            f"(set (over root i2 j2 {_KEY} taps apart) (access-windows w k (vec-set u (- j s) apart)))",
+            f"(want-over root i j {_KEY} taps apart) {PICKED[0]} (= span (+ 1 (* (- taps 1) apart)))",
+            f"(want-over a i j {_KEY} span 1) (apart-in root a i j {_KEY} taps apart span)",
         ),
+        Clause(
+            f"(apart-in root a i j {_KEY} taps apart span) (= w (over a i j {_KEY} span 1)) {PICKED[1]}",
+            f"(set (over root i j {_KEY} taps apart) (access-windows w k (vec-set u (- j s) apart)))",
+        ),
+        Clause(f"{_WANTED} {KEPT}", f"(want-over a i j {_KEY} taps apart)"),
         *(
             Clause(
-                f"{_WANTED} (gapped a i j gap begin n) {where}",
-                f"(want-over a i j {_KEY} taps apart)",
-            )
-            for where, _ in _KEEPING
-        ),
-        *(
-            Clause(
-                f"{_WANTED} (gapped a i j gap begin n) {where} (= w (over a i j {_KEY} taps apart)) (= dw (dims w))",
+                f"{_WANTED} {KEPT} (= w (over a i j {_KEY} taps apart)) {where}"
+                + (" (= dw (dims w))" if "dw" in made else ""),
                 f"(set (over root i2 j2 {_KEY} taps apart) {made})",
             )
-            for where, made in _KEEPING
+            for where, made in FORMS
         ),
     )
 

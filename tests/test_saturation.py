@@ -24,7 +24,12 @@ MATMUL = parse(
     "(compute dot-product (access-cartesian-product (access (access-tensor a) 1) (access (access-tensor b) 1)))",
     shapes={"a": (7, 50), "b": (33, 50)},
 )
-PARAMETERS = {**convolution_unit().rule_parameters(), **systolic_array(8, 4).rule_parameters(), "winograd": 0, "bands": 1}
+PARAMETERS = {
+    **convolution_unit().rule_parameters(),
+    **systolic_array(8, 4).rule_parameters(),
+    "winograd": 0,
+    "bands": 1,
+}
 
 
 def _rule(name: str, *clauses: tuple[str, str], expansive: bool = False) -> Rule:
