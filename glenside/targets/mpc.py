@@ -86,6 +86,11 @@ class MPC(FormTarget):
             Measure("error", f"2^-{self.bits}", "the most by which a result may be wrong", adds=False),
         )
 
+    def families_for(self, nodes: Sequence[Term]) -> tuple[str, ...]:
+        """Also those of transposed convolutions, where something is spread: zeros between elements are sent as any."""
+        spread = any(term.operator.name in ("access-dilate", "access-overlap-add") for term in nodes)
+        return (*self.families, *(("transposed-analyses", "transposed") if spread else ()))
+
     def rule_parameters(self) -> Parameters:
         return {"winograd": sum(1 << m for m in self.outputs)}
 
