@@ -36,7 +36,7 @@ _OWN = """
 (relation rows-apart (Access Access Access i64 i64 i64 i64 i64 i64 i64))
 (relation spread-rows (Access Access i64 i64 i64))
 (relation step-of (Access Access String i64 i64))
-(function gap-axes (Access) i64 :merge (| old new))
+(function gap-axes (Access String) i64 :merge (| old new))
 (relation stepping (Access Access String i64 String))
 (relation scattered (Access Access i64 i64 i64 i64 i64 i64))
 (relation scattering (Access Access Ints Ints Ints Ints Ints Ints))
@@ -156,7 +156,18 @@ def every_place(size: int) -> tuple[Example, ...]:
 _ROWS = Example(
     _DOT.format(f"(access (access-transpose {_PLANE} (list 0 2 3 1)) 3)", 1, 0), {"x": "n c 3 4", "w": "o c"}
 )
-EXAMPLES = (_line(2, 4, 3, 3), _line(3, 2, 0, 2), _DILATED, _NO_PHASE, _IN_PLANE, _GROUPED)
+_ORDINARY = Example(
+    _DOT.format(
+        _WINDOWS.format(
+            "(access-pad (access-pad (access-tensor x) zero-padding 2 1 1) zero-padding 3 0 2)", "$c 3 2", "1 1 1"
+        ),
+        1,
+        0,
+    ),
+    {"x": "n c 5 4", "w": "o c 3 2"},
+    parameters={"scatter": 1},
+)
+EXAMPLES = (_ORDINARY, _line(2, 4, 3, 3), _line(3, 2, 0, 2), _DILATED, _NO_PHASE, _IN_PLANE, _GROUPED)
 
 
 @rule(ANALYSES, *EXAMPLES, _ROWS, relations=RELATIONS)
@@ -172,19 +183,23 @@ def products_over_gaps_are_known() -> tuple[Clause, ...]:
         Clause(
             '(unfolding root open total) (= root (compute "dot-product" (access-product a b m)))'
             " (gapped a i j gap begin n) (slides a i j 1 d c) (>= i open) (>= i m) (= sa (split a)) (< i sa) (>= j sa)"
-            " (= da (dims a)) (= h (vec-get da i)) (= k (vec-get da j))",
+            " (= da (dims a)) (= h (vec-get da i)) (= k (vec-get da j)) (> (* gap k) 1)",
             BETWEEN,
         ),
         Clause(
             '(unfolding root open total) (= root (compute "dot-product" (access-product a b m)))'
-            " (gaps a i gap begin n) (>= i open) (>= i m) (= sa (split a)) (< i sa) (= da (dims a))"
+            " (gaps a i gap begin n) (> gap 1) (>= i open) (>= i m) (= sa (split a)) (< i sa) (= da (dims a))"
             " (= h (vec-get da i))",
             f"{ROWS_APART} (want-bare a i gap begin n)",
         ),
-        *(Clause(f"(unfolding root 0 1) {apart}", "(set (gap-axes root) (<< 1 i))") for apart in (BETWEEN, ROWS_APART)),
+        *(
+            Clause(f"(unfolding root 0 1) {apart}", f'(set (gap-axes root "{kind}") (<< 1 i))')
+            for kind in ("phases", "overlap-add", "dilate")
+            for apart in (ROWS_APART, BETWEEN if kind == "overlap-add" else f"{BETWEEN} (> gap 1)")
+        ),
         Clause(f"{BETWEEN} {scattered}", "(want-over a i j gap begin n first count 1 1)"),
         Clause("(made-in-tiles inner made) (form inner words)", "(form made words)"),
-        Clause(f"{BETWEEN} (<= (* total gap) {MOST_PHASES})", "(phase-range root i gap begin 0 gap)"),
+        Clause(f"{BETWEEN} (> gap 1) (<= (* total gap) {MOST_PHASES})", "(phase-range root i gap begin 0 gap)"),
         Clause(
             "(phase-range root i gap begin from to) (> (- to from) 1) (= half (/ (+ from to) 2))",
             "(phase-range root i gap begin from half) (phase-range root i gap begin half to)",
@@ -380,5 +395,5 @@ def whole_forms_are_known() -> tuple[Clause, ...]:
             f"(stepping root outer kind axes words) {step} (= more (stepped-words words kind i gap))",
             "(stepping root inner kind (| axes (<< 1 i)) more)",
         ),
-        Clause("(stepping root inner kind axes words) (= axes (gap-axes root))", "(form inner words)"),
+        Clause("(stepping root inner kind axes words) (= axes (gap-axes root kind))", "(form inner words)"),
     )

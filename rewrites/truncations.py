@@ -6,6 +6,8 @@ most one unit of the last place, u = 2^-f; whatever follows it scales that error
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 from glenside.egraph.rule import Clause, Example
@@ -29,6 +31,7 @@ class _Form(NamedTuple):
     pattern: str
     example: str
     guard: str = ""
+    shapes: Mapping[str, str] = MappingProxyType({"x": "m k", "w": "n k"})
 
 
 _FORMS = (
@@ -44,6 +47,11 @@ _FORMS = (
     _Form('(access-pad {0} "zero-padding" n lo hi)', "(access-pad {0} zero-padding 1 1 2)"),
     _Form("(access-dilate {0} n d)", "(access-dilate {0} 0 1)"),
     _Form(
+        "(access-overlap-add {0} v o)",
+        "(access-overlap-add (access-slice (access {0} 1) 1 0 2) (shape 6) (shape 1))",
+        shapes={"x": "5 k", "w": "n k"},
+    ),
+    _Form(
         "(linear-map {0} n r c)",
         '(linear-map (access-slice {0} 0 0 2) 0 3 "1 -1 0 2 3 1")',
         "(= 1 (whole-numbers-found c))",
@@ -55,7 +63,7 @@ _PAIR = '(= root (compute "elementwise-add" (access-product a b n)))'
 _JOINED = f"(access-concatenate {_MATMUL} (access-slice {_MATMUL} 0 1 2) 0)"
 
 
-@rule(EARLY, *(Example(f"(truncate {f.example.format(_MATMUL)})", _SHAPES) for f in _FORMS))
+@rule(EARLY, *(Example(f"(truncate {f.example.format(_MATMUL)})", f.shapes) for f in _FORMS))
 def truncation_enters_linear_map() -> tuple[Clause, ...]:
     """truncate(f(a)) = f(truncate(a)), for f that moves, or adds with whole coefficients.
 
@@ -94,7 +102,7 @@ def truncation_enters_both_operands() -> tuple[Clause, ...]:
     )
 
 
-@rule(LATE, *(Example(f.example.format(f"(truncate {_MATMUL})"), _SHAPES) for f in _FORMS))
+@rule(LATE, *(Example(f.example.format(f"(truncate {_MATMUL})"), f.shapes) for f in _FORMS))
 def truncation_leaves_linear_map() -> tuple[Clause, ...]:
     """f(truncate(a)) = truncate(f(a)), for f that moves, or adds with whole coefficients.
 

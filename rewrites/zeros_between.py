@@ -62,6 +62,12 @@ def _wants(*demands: str) -> str:
 
 
 _EXAMPLES = (
+    Example(
+        "(access-pad (access (access-tensor x) 1) zero-padding 1 2 1)",
+        {"x": "m 5"},
+        _wants("want-bare $root 1 1 2 5"),
+        {"scatter": 1},
+    ),
     Example(_LINE, {"x": "m 5"}, _wants("want-bare $root 1 3 1 5")),
     Example(_PLANE, IMAGE, _wants("want-bare $root 1 2 1 4", "want-bare $root 2 3 -1 4")),
     Example(_TURNED, IMAGE, _wants("want-bare $root 0 2 1 4", "want-bare $root 3 3 -1 4")),
@@ -107,16 +113,25 @@ _MOVES = (
 )
 _SPREAD = "(= root (access-dilate a x more)) (= da (dims a)) (= n (vec-get da x)) (> n 1) (> more 0)"
 
+_GIVEN = (
+    "(= root (access-tensor name)) (< 0 $scatter) (= d (dims root)) (axis-number x) (< x (vec-length d))"
+    " (= n (vec-get d x)) (> n 0)"
+)
+
 
 @rule(FAMILY, *_EXAMPLES, relations=RELATIONS)
 def gaps_are_known() -> tuple[Clause, ...]:
     """Along which axes a tensor was spread, how far, and where its first element is now.
+
+    Where the target asks for it ($scatter), what is given has gaps of 1, which are none: sums of windows are a form of
+    ordinary convolutions too.
 
     An analysis: it adds no e-node. Sound because it only reads what is there. What was cut off does not come back:
     zeros put where elements were are no gaps, and such a pad has no fact.
     """
     return (
         Clause(_SPREAD, "(gaps root x (+ more 1) 0 n)"),
+        Clause(_GIVEN, "(gaps root x 1 0 n)"),
         *(
             Clause(f"(gaps a x gap begin n) {where}", f"(gaps root y gap (+ begin {shift}) n)")
             for where, shift, _ in _MOVES
@@ -136,6 +151,7 @@ def gaps_are_taken_out() -> tuple[Clause, ...]:
             f"(want-bare root x gap 0 n) {_SPREAD} (= gap (+ more 1))",
             "(set (bare root x gap 0 n) a)",
         ),
+        Clause(f"(want-bare root x 1 0 n) {_GIVEN}", "(set (bare root x 1 0 n) root)"),
         *(
             Clause(
                 f"(want-bare root y gap end n) (gaps a x gap begin n) {where} (= end (+ begin {shift}))",

@@ -45,7 +45,7 @@ def saturated(
     nodes = program_nodes(program.term)
     targets = (convolution_unit(), systolic_array(3, 2))
     given = {name: value for t in targets for name, value in t.rule_parameters().items()}
-    parameters = given | {"winograd": 0, "bands": 0} | dict(parameters)
+    parameters = given | {"scatter": 0, "winograd": 0, "bands": 0} | dict(parameters)
     known = dict.fromkeys((*rules, *(rule for rule in RULES.values() if rule.analysis)))
     request = Request.of(nodes, known, parameters, Limits(iterations=iterations), named_wants(wants, nodes))
     search = Saturation(request)

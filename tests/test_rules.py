@@ -57,8 +57,9 @@ TOGETHER = [
     for target in (SystolicArray(3, 2), SystolicArray(3, 2, dataflow="output-stationary"), ConvolutionUnit("nhwc"))
     for families in dict.fromkeys(target.families.values())
 ]
-TOGETHER += [MPC().families, ("constant-analyses", "late-truncations")]
-TOGETHER += [
+OF_FORMS = [
+    (*MPC().families, "transposed-analyses", "transposed"),
+    ("constant-analyses", "late-truncations"),
     CPU().families,
     ("analyses", "form-analyses", "winograd", "linear-maps"),  # of no built-in target
     ("analyses", "form-analyses", "transposed-analyses", "transposed", "adjoints"),
@@ -67,14 +68,18 @@ TOGETHER += [
 
 
 def _together() -> Iterator[object]:
-    """Each rule with each set of families. Sets that are others but for one family are slow, but for its rules."""
+    """Each rule with each set of families. Slow are sets that are others but for one family, and sets of forms, but for
+    the rules that no set before has.
+    """
     alike = {f for f in TOGETHER if any(len({*f} - {*before}) == 1 for before in TOGETHER[: TOGETHER.index(f)])}
+    alike.update(OF_FORMS)
     plain = {family for families in TOGETHER if families not in alike for family in families}
-    for rule in RULES.values():
-        for i, families in enumerate(TOGETHER):
+    for i, families in enumerate((*TOGETHER, *OF_FORMS)):
+        for rule in RULES.values():
             if rule.family in families:
                 marks = [pytest.mark.slow] if families in alike and rule.family in plain else []
                 yield pytest.param(rule, families, id=f"{rule.name}-{i}", marks=marks)
+        plain.update(families if families in OF_FORMS else ())
 
 
 TOGETHER_CASES = list(_together())
@@ -96,5 +101,5 @@ def test_rules_of_a_target_together_end_and_are_sound(rule: Rule, families: tupl
 
 def test_every_rule_runs_on_some_target() -> None:
     assert {rule.name for rule in RULES.values()} == {
-        rule.name for families in TOGETHER for rule in of_families(families)
+        rule.name for families in (*TOGETHER, *OF_FORMS) for rule in of_families(families)
     }

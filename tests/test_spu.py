@@ -501,22 +501,26 @@ def test_winograd_by_hand() -> None:
     assert cases.failures() == []
 
 
-@pytest.mark.parametrize("truncation", ["early"])
-def test_what_is_chosen(truncation: str) -> None:
+@pytest.mark.parametrize(("outputs", "error"), [((2, 4), 0.05), ((), 0.002)], ids=["winograd", "overlap-add"])
+def test_what_is_chosen(outputs: tuple[int, ...], error: float) -> None:
+    """Without Winograd's algorithms it is windows that are added up; of a transposed convolution in any case."""
     cases = Cases(12)
     for sizes, filters in [((1, 16, 32, 32), 16), ((2, 3, 12, 10), 8), ((1, 6, 19), 5), ((1, 32, 4, 4), 32)]:
-        b = gl.Builder()
-        window = (3,) * (len(sizes) - 2)
-        w = cases.random.standard_normal((filters, sizes[1], *window)) / 10
-        leaf = b.constant("w", w.shape, value=w.astype("float32"))
-        program = b.finish(b.conv(b.input("x", sizes), leaf, padding=1))
-        for prepared in (False, True):
-            result = gl.optimize(program, gl.MPC(truncation=truncation, prepared=prepared))
-            final = prepare(result.program) if prepared else result.program
-            sent = total(program_traffic(final))
-            assert sent is not None
-            assert sent.bytes == result.cost["bytes"]
-            cases.add(f"{sizes} prepared {prepared}", final, error=0.05)
+        for transposed in (False, True):
+            b = gl.Builder()
+            window = (3,) * (len(sizes) - 2)
+            dims = (sizes[1], filters, *window) if transposed else (filters, sizes[1], *window)
+            w = cases.random.standard_normal(dims) / 10
+            x, leaf = b.input("x", sizes), b.constant("w", w.shape, value=w.astype("float32"))
+            made = b.conv_transpose(x, leaf, strides=2) if transposed else b.conv(x, leaf, padding=1)
+            program = b.finish(made)
+            for prepared in (False, True):
+                result = gl.optimize(program, gl.MPC(prepared=prepared, outputs=outputs))
+                final = prepare(result.program) if prepared else result.program
+                sent = total(program_traffic(final))
+                assert sent is not None
+                assert sent.bytes == result.cost["bytes"]
+                cases.add(f"{sizes} prepared {prepared} transposed {transposed}", final, error=error)
     assert cases.failures() == []
 
 

@@ -78,7 +78,7 @@ class CPU(FormTarget):
         return tuple(name for name in self.families if not name.startswith("transposed"))
 
     def rule_parameters(self) -> Parameters:
-        return {"winograd": sum(1 << m for m in self.outputs), "bands": self.bands}
+        return {"winograd": sum(1 << m for m in self.outputs), "bands": self.bands, "scatter": 0}
 
     def candidates(self, snapshot: Snapshot, root: int, term: Term) -> Sequence[Candidate]:
         """The layer as written, all rows gathered at once; then the forms that no other beats in time and peak, least

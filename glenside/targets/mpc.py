@@ -86,8 +86,13 @@ class MPC(FormTarget):
             Measure("error", f"2^-{self.bits}", "the most by which a result may be wrong", adds=False),
         )
 
+    def families_for(self, nodes: Sequence[Term]) -> tuple[str, ...]:
+        """Also those that add up windows, where there are any: additions are free, windows are sent many times over."""
+        windows = any(term.operator.name in ("access-windows", "access-dilate", "access-overlap-add") for term in nodes)
+        return (*self.families, *(("transposed-analyses", "transposed") if windows else ()))
+
     def rule_parameters(self) -> Parameters:
-        return {"winograd": sum(1 << m for m in self.outputs)}
+        return {"winograd": sum(1 << m for m in self.outputs), "scatter": 1}
 
     def prepare(self, program: Program) -> Program:
         """With late truncations: each product truncated, and truncations moved and merged to where they are fewest."""
