@@ -207,3 +207,24 @@ def test_budgets_as_text() -> None:
 def test_bad_input(text: str, message: str) -> None:
     with pytest.raises(BadInput, match=message):
         gl.parse_target(text)
+
+
+def test_layers_without_gaps_have_the_same_forms_without_the_rules_of_transposed_convolutions() -> None:
+    target, program = gl.CPU(), convolution((1, 3, 9, 8), 4)
+    nodes = program_nodes(program.term)
+    few = target.families_for(nodes)
+    assert set(few) < set(target.families)
+    search = Saturation(Request.of(nodes, of_families(few), target.rule_parameters(), Limits(), reported=("form",)))
+    search.run()
+    snapshot = search.snapshot(program.tensors)
+    _, _, every = searched(program, target)
+    assert list(target.candidates(snapshot, snapshot.program[-1], program.term)) == every
+
+
+def test_forms_of_transposed_volumes_are_few() -> None:
+    b = gl.Builder("layer")
+    w = b.constant("w", (4, 2, 3, 3, 3))
+    program = b.finish(b.conv_transpose(b.input("x", (1, 4, 6, 6, 6)), w, strides=2, padding=1))
+    report = gl.optimize(program, gl.CPU(), verify=False).report
+    assert report.stopped == "saturated"
+    assert report.e_nodes < 3_000

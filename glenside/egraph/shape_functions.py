@@ -1,15 +1,15 @@
-"""Functions on shapes that egglog's vectors lack: written out where a map does, else computed on demand and remembered.
+"""Functions on shapes that egglog's vectors lack, computed on demand and remembered.
 
-egglog has a map over `Vec`, but no fold or zip. `WRITTEN_OUT` are calls that rules may make in a fact `(= x (NAME ..))`
-and that egglog sees as maps of `vec-get` over the axes that are taken. Each of `SHAPE_FUNCTIONS` is a table `NAME`,
-filled for exactly the arguments that stand in a relation `want-NAME`. The tables are keyed by the shapes themselves, of
-which even a large e-graph has few. Steps keep the shorter vector as a column: a look-up by a computed key would be a
-cross product.
+egglog has no fold, zip, take or insert over `Vec`. Each function here is a table `NAME`, filled for exactly the
+arguments that stand in a relation `want-NAME`. The tables are keyed by the shapes themselves, of which even a large
+e-graph has few. Steps keep the shorter vector as a column: a look-up by a computed key would be a cross product.
+
+What a map over a vector says is written out in a rule instead (`written_out`), where no look-up has it as a key: that
+spares the table, and the passes of all rules until it is filled.
 """
 
 from __future__ import annotations
 
-from collections.abc import Container
 from dataclasses import dataclass
 
 from glenside.egraph.sexpr import Sexpr, read_all, write
@@ -68,6 +68,52 @@ def _prefix_fold(name: str, result: str, extra: str, empty: str, combine: str) -
     return ShapeFunction(name, ("Ints",) * (len(names) + 1), result, rules)
 
 
+def _take() -> str:
+    rules = """
+(relation take-step (Ints i64 Ints))
+(rule ((want-take v n) (> n SHORT) (= n (vec-length v))) ((set (take v n) v)) :ruleset shapes)
+(rule ((want-take v n) (> n SHORT) (< n (vec-length v)) (= rest (vec-pop v)))
+      ((take-step v n rest) (want-take rest n)) :ruleset shapes)
+(rule ((take-step v n rest) (= w (take rest n))) ((set (take v n) w)) :ruleset shapes)
+"""
+    for n in range(_SHORT + 1):
+        first = f"(vec-of {' '.join(f'(vec-get v {i})' for i in range(n))})" if n else "(vec-empty)"
+        rules += f"(rule ((want-take v {n}) (>= (vec-length v) {n})) ((set (take v {n}) {first})) :ruleset shapes)\n"
+    return rules.replace("SHORT", str(_SHORT))
+
+
+def _drop() -> str:
+    rules = """
+(relation drop-step (Ints i64 Ints i64))
+(rule ((want-drop v n) (> n SHORT) (= rest (vec-remove v 0)) (= m (- n 1)))
+      ((drop-step v n rest m) (want-drop rest m)) :ruleset shapes)
+(rule ((drop-step v n rest m) (= w (drop rest m))) ((set (drop v n) w)) :ruleset shapes)
+"""
+    rest = "v"
+    for n in range(_SHORT + 1):
+        rules += f"(rule ((want-drop v {n}) (>= (vec-length v) {n})) ((set (drop v {n}) {rest})) :ruleset shapes)\n"
+        rest = f"(vec-remove {rest} 0)"
+    return rules.replace("SHORT", str(_SHORT))
+
+
+_SHIFT = """
+(relation shift-step (Ints i64 Ints))
+(rule ((want-shift v n) (= 0 (vec-length v))) ((set (shift v n) v)) :ruleset shapes)
+(rule ((want-shift v n) (> (vec-length v) 0) (= rest (vec-pop v)))
+      ((shift-step v n rest) (want-shift rest n)) :ruleset shapes)
+(rule ((shift-step v n rest) (= w (shift rest n)))
+      ((set (shift v n) (vec-push w (+ n (vec-get v (- (vec-length v) 1)))))) :ruleset shapes)
+"""
+
+_INSERT = """
+(relation insert-step (Ints i64 i64 Ints))
+(rule ((want-insert v n i) (= i (vec-length v))) ((set (insert v n i) (vec-push v n))) :ruleset shapes)
+(rule ((want-insert v n i) (< i (vec-length v)) (= rest (vec-pop v)))
+      ((insert-step v n i rest) (want-insert rest n i)) :ruleset shapes)
+(rule ((insert-step v n i rest) (= w (insert rest n i)))
+      ((set (insert v n i) (vec-push w (vec-get v (- (vec-length v) 1))))) :ruleset shapes)
+"""
+
 _GCD = """
 (relation gcd-step (i64 i64 i64))
 (rule ((want-gcd a 0)) ((set (gcd a 0) a)) :ruleset shapes)
@@ -78,11 +124,16 @@ _GCD = """
 SHAPE_FUNCTIONS = {
     f.name: f
     for f in (
+        ShapeFunction("take", ("Ints", "i64"), "Ints", _take()),  # the first n sizes
+        ShapeFunction("drop", ("Ints", "i64"), "Ints", _drop()),  # all but the first n sizes
+        ShapeFunction("shift", ("Ints", "i64"), "Ints", _SHIFT),  # n added to each (axis numbers)
+        ShapeFunction("insert", ("Ints", "i64", "i64"), "Ints", _INSERT),  # n put before position i
         ShapeFunction("gcd", ("i64", "i64"), "i64", _GCD),
         _prefix_fold("prefixes", "Ints", "", "(vec-of 1)", "(vec-push part (* (vec-get part i) (vec-get v i)))"),
         # prefixes: the products of the first 0, 1, 2 .. sizes
         _prefix_fold("product", "i64", "", "1", "(* part (vec-get v i))"),
         _prefix_fold("highest", "i64", "", "-1", "(max part (vec-get v i))"),
+        _prefix_fold("permute", "Ints", "u", "(vec-empty)", "(vec-push part (vec-get u (vec-get v i)))"),  # u[v[i]]
         _prefix_fold(
             "windows",  # (v - k) / t + 1 along each axis; k and t may be longer than v's prefixes
             "Ints",
@@ -100,7 +151,7 @@ _FIRST = '(unstable-vec-map (unstable-fn "vec-get" {v}) (vec-range {n}))'
 _SHIFTED = '(unstable-vec-map (unstable-fn "+" {n}) '
 _REST = f'(unstable-vec-map (unstable-fn "vec-get" {{v}}) {_SHIFTED}(vec-range (- (vec-length {{v}}) {{n}}))))'
 _WITHIN = "(<= 0 {n}) (<= {n} (vec-length {v}))"  # a map leaves out what is not there
-_ALL = "(= (vec-length {x}) (vec-length {v}))"
+_EVERY = "(= (vec-length {x}) (vec-length {v}))"
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,48 +163,71 @@ class WrittenOut:
     guard: str = ""
 
 
+# How the tables of the same names are said by maps.
 WRITTEN_OUT = {
-    "take": WrittenOut(("v", "n"), _FIRST, _WITHIN),  # the first n sizes
-    "drop": WrittenOut(("v", "n"), _REST, _WITHIN),  # all but the first n sizes
-    "shift": WrittenOut(("v", "n"), f"{_SHIFTED}{{v}})"),  # n added to each (axis numbers)
+    "take": WrittenOut(("v", "n"), _FIRST, _WITHIN),
+    "drop": WrittenOut(("v", "n"), _REST, _WITHIN),
+    "shift": WrittenOut(("v", "n"), f"{_SHIFTED}{{v}})"),
     "insert": WrittenOut(("v", "size", "n"), f"(vec-append {_FIRST} (vec-of {{size}}) {_REST})", _WITHIN),
-    # insert: a size put before position n
-    "permute": WrittenOut(("u", "v"), '(unstable-vec-map (unstable-fn "vec-get" {u}) {v})', _ALL),  # u[v[i]]
+    "permute": WrittenOut(("u", "v"), '(unstable-vec-map (unstable-fn "vec-get" {u}) {v})', _EVERY),
 }
 
 
+# What egglog computes without a look-up.
+_PRIMITIVES = frozenset("= != < <= > >= + - * / % & | << >> min max not".split())
+
+
 def written_out(facts: list[Sexpr]) -> list[Sexpr]:
-    """The facts with the calls of `WRITTEN_OUT` in egglog's own words."""
-    result: list[Sexpr] = []
-    for fact in facts:
-        call = _call(fact, WRITTEN_OUT)
-        if call is None:
-            result.append(fact)
-            continue
-        form = WRITTEN_OUT[str(call[0])]
-        given = dict(zip(form.arguments, map(write, call[1:]), strict=True))
-        result.append(["=", fact[1], *read_all(form.value.format(**given))])
-        result += read_all(form.guard.format(x=write(fact[1]), **given))
-    return result
+    """The facts with calls of `WRITTEN_OUT` in egglog's own words, but for those whose value is a key of a look-up."""
+    able = {i: call for i, fact in enumerate(facts) if (call := shape_call(fact)) and call[0] in WRITTEN_OUT}
+    keys = set().union(*(_atoms(fact) for i, fact in enumerate(facts) if i not in able and _looks_up(fact)))
+    while looked_up := [i for i in able if _atoms(facts[i][1]) & keys]:
+        for i in looked_up:
+            keys |= _atoms(facts[i])
+            del able[i]
+    return [part for i, fact in enumerate(facts) for part in (_in_words(fact, able[i]) if i in able else [fact])]
 
 
-def _call(fact: Sexpr, *tables: Container[str]) -> list[Sexpr] | None:
-    """The call in a fact `(= x (NAME ..))` of a name in these tables, or None."""
-    if isinstance(fact, list) and len(fact) == 3 and fact[0] == "=":
-        call = fact[2]
-        if isinstance(call, list) and call and isinstance(call[0], str) and any(call[0] in t for t in tables):
-            return call
-    return None
+def _in_words(fact: Sexpr, call: list[Sexpr]) -> list[Sexpr]:
+    form, found = WRITTEN_OUT[str(call[0])], fact[1]
+    given = dict(zip(form.arguments, map(write, call[1:]), strict=True))
+    return [["=", found, *read_all(form.value.format(**given))], *read_all(form.guard.format(x=write(found), **given))]
+
+
+def _looks_up(fact: Sexpr) -> bool:
+    """Whether any part of it is a row of a table, a relation or an e-node."""
+    if not isinstance(fact, list) or not fact:
+        return False
+    head = str(fact[0])
+    return not (head in _PRIMITIVES or head.startswith("vec-")) or any(map(_looks_up, fact[1:]))
+
+
+def _atoms(fact: Sexpr) -> set[str]:
+    return set().union(*map(_atoms, fact[1:])) if isinstance(fact, list) else {fact}
 
 
 def demands(facts: list[Sexpr]) -> list[tuple[list[Sexpr], Sexpr]]:
-    """For each fact `(= x (prefixes v))`, in order: the facts before it, and the want that they justify."""
+    """For each fact `(= x (take v n))`, in order: the facts before it, and the want that they justify."""
     found: list[tuple[list[Sexpr], Sexpr]] = []
     for index, fact in enumerate(facts):
-        call = _call(fact, SHAPE_FUNCTIONS, RESULTS)
+        call = shape_call(fact)
         if call is not None:
             name = str(call[0])
             want: Sexpr = [f"want-{RESULTS[name].name if name in RESULTS else name}", *call[1:]]
             if all(want != known for _, known in found):  # the results of a table are wanted once
                 found.append((facts[:index], want))
     return found
+
+
+def shape_call(fact: Sexpr) -> list[Sexpr] | None:
+    """The call in a fact `(= x (NAME ..))` of a shape function or a table, or None."""
+    if isinstance(fact, list) and len(fact) == 3 and fact[0] == "=":
+        call = fact[2]
+        if (
+            isinstance(call, list)
+            and call
+            and isinstance(call[0], str)
+            and (call[0] in SHAPE_FUNCTIONS or call[0] in RESULTS)
+        ):
+            return call
+    return None
