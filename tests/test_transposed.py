@@ -132,7 +132,11 @@ def drawn_values(layer_: Layer) -> dict[str, Array]:
 def saturated(root: Term) -> Snapshot:
     search = Saturation(
         Request.of(
-            program_nodes(root), [*ANALYSES, *of_families(FAMILIES)], {"scatter": 0}, Limits(iterations=100), reported=("form",)
+            program_nodes(root),
+            [*ANALYSES, *of_families(FAMILIES)],
+            {"scatter": 0},
+            Limits(iterations=100),
+            reported=("form",),
         )
     )
     search.run()
