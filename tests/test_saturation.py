@@ -28,6 +28,7 @@ PARAMETERS = {
     **convolution_unit().rule_parameters(),
     **systolic_array(8, 4).rule_parameters(),
     "winograd": 0,
+    "scatter": 0,
     "bands": 1,
 }
 
