@@ -2,44 +2,86 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from rich import box
+from rich.console import Console
+from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
 from glenside.forms import CHOSEN, FormReport
 from glenside.ir.names import one_line
-from glenside.table import console
+from glenside.table import PIPED_WIDTH, console
+
+_WIDEST = 10_000  # characters, to measure a table in
+_NAME, _FORM = 24, 14  # characters to which names of layers and forms are folded at most, where there is no room
 
 
-def form_table(report: FormReport) -> Table:
-    """One row for each layer, one for what is between them, totals in the footer."""
-    compared = [name for name in report.units if name in report.compared]
+def form_table(report: FormReport, width: int = PIPED_WIDTH) -> Table:
+    """One row for each layer, one for what is between them, totals in the footer.
+
+    `width` is that of the terminal, in characters: on a narrow one, operators, measures that only the answer shows, and
+    other policies, the first one last, are left out, in that order, until the rest fits.
+    """
     others = [name for name in report.units if name not in report.compared]
-    policies = list(report.totals)
+    every = list(report.totals)
+    ends = list(dict.fromkeys([every[0], CHOSEN]))
+    columns = [_Columns(True, others, every), _Columns(False, others, every)]
+    columns += [_Columns(False, [], every), _Columns(False, [], ends), least := _Columns(False, [], [CHOSEN])]
+    fitting = filter(None, (_fitted(report, width, shown) for shown in columns))
+    return next(fitting, None) or _table(report, least, (_NAME, _FORM))
+
+
+class _Columns(NamedTuple):
+    """Whether operators are shown, measures that only the answer shows, and policies."""
+
+    operators: bool
+    others: Sequence[str]
+    policies: Sequence[str]
+
+
+def _fitted(report: FormReport, width: int, columns: _Columns) -> Table | None:
+    """Those columns, with words folded where they must be; None where they do not fit even so."""
+    whole = _table(report, columns, (None, None))
+    if _width(whole) <= width:
+        return whole
+    wide = max((len(row.chosen.form) for row in report.layers), default=0)
+    room = wide - (_width(_table(report, columns, (_NAME, wide))) - width)
+    return _table(report, columns, (_NAME, room)) if room >= min(wide, _FORM) else None
+
+
+def _width(table: Table) -> int:
+    wide = Console(width=_WIDEST)
+    return Measurement.get(wide, wide.options, table).maximum
+
+
+def _table(report: FormReport, columns: _Columns, folded: tuple[int | None, int | None]) -> Table:
+    """`folded` are the most characters in the columns of layers and of forms."""
+    operators, others, policies = columns
+    names, forms = folded
+    compared = [name for name in report.units if name in report.compared]
+    shown = [(policy, name) for policy in policies for name in compared] + [(CHOSEN, name) for name in others]
     title = Text(f"{one_line(report.program)} on {report.target}", style="table.title")
     table = Table(title=title, title_justify="left", show_footer=True, box=box.SIMPLE)
     table.pad_edge = False
-    table.add_column("layer", "total", overflow="fold", vertical="bottom")
-    table.add_column("operator", f"{len(report.layers)} layers", no_wrap=True)
-    for policy in policies:
-        for name in compared:
-            table.add_column(f"{policy}\n{name}", f"{report.totals[policy][name]:,}", justify="right", no_wrap=True)
-    for name in others:
-        table.add_column(f"{CHOSEN}\n{name}", f"{report.totals[CHOSEN][name]:,}", justify="right", no_wrap=True)
-    table.add_column("form", overflow="fold")
+    count = f"{len(report.layers)} layer{'' if len(report.layers) == 1 else 's'}"
+    table.add_column("layer", "total", overflow="fold", max_width=names)
+    if operators:
+        table.add_column("operator", count, no_wrap=True)
+    for policy, name in shown:
+        table.add_column(f"{policy}\n{name}", f"{report.totals[policy][name]:,}", justify="right", no_wrap=True)
+    table.add_column("form", "" if operators else count, overflow="fold", max_width=forms)
     table.add_column("checked", no_wrap=True)
     for row in report.layers:
-        taken = [f"{row.choices[policy].measures[name]:,}" for policy in policies for name in compared]
-        taken += [f"{row.chosen.measures[name]:,}" for name in others]
-        cells = (row.name, row.operator, *taken, row.chosen.form, row.checked)
+        taken = [f"{row.choices[policy].measures[name]:,}" for policy, name in shown]
+        cells = (row.name, *([row.operator] if operators else []), *taken, row.chosen.form, row.checked)
         style = "yellow" if row.checked == "different" else None
         table.add_row(*(Text(one_line(cell)) for cell in cells), style=style)
     if any(any(amounts.values()) for amounts in report.rest.values()):
-        between = [_amount(report.rest[policy], name) for policy in policies for name in compared]
-        between += [_amount(report.rest[CHOSEN], name) for name in others]
-        table.add_row("between layers", "", *between, "", "")
+        between = [_amount(report.rest[policy], name) for policy, name in shown]
+        table.add_row("between layers", *([""] if operators else []), *between, "", "")
     return table
 
 
@@ -51,7 +93,7 @@ def _amount(amounts: Mapping[str, int], name: str) -> str:
 def print_forms(report: FormReport) -> None:
     """The table, what was gained, what the search did, how it was checked."""
     out = console()
-    out.print(form_table(report))
+    out.print(form_table(report, out.width))
     for line in _gain(report):
         out.print(line, markup=False)
     out.print(_units(report.units))

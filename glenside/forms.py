@@ -203,6 +203,7 @@ def choose_forms(
         return lambda p: announce(stage, f"iteration {p.iterations}, {p.rows:,} e-nodes")
 
     started = time.perf_counter()
+    program = program.as_written()
     prepared, fold_stopped = folded(program, limits=limits, worker=worker, on_progress=show("fold"))
     prepared = target.prepare(prepared)
     folding = time.perf_counter()

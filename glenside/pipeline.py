@@ -156,6 +156,7 @@ def optimize(
     Stopping early, by a limit or by Ctrl-C, still gives the best program found by then; `result.stopped` says why. With
     `verify=False` the check is left to `result.check()`. Raises BadInput.
     """
+    program = program.as_written()
     families_of(target, blocking, mapping)
     if method not in METHODS:
         raise BadInput(f"a method of extraction is one of {', '.join(METHODS)}, got {method!r}")

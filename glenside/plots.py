@@ -181,17 +181,19 @@ def front_figure(report: FormReport) -> Any:
         panel.plot(*zip(*best, strict=True), "s-", label="front", **look)
         chosen = row.chosen
         panel.plot(chosen.measures[second], chosen.measures[first], "D", color="black", markersize=7, label="chosen")
+        right = 2 * chosen.measures[second] > min(best)[0] + max(x for x, _ in every)
         panel.annotate(
             textwrap.fill(one_line(chosen.form), 24),
             (chosen.measures[second], chosen.measures[first]),
-            xytext=(6, 8),
+            xytext=(-6 if right else 6, 8),
+            ha="right" if right else "left",
             textcoords="offset points",
             fontsize=8,
             parse_math=False,
         )
         panel.set_title(shown(f"{row.name}, {row.operator}", 44), fontsize=10, parse_math=False)
-        panel.set_xlabel(f"{second}, {report.units[second]}", fontsize=9)
-        panel.set_ylabel(f"{first}, {report.units[first]}", fontsize=9)
+        panel.set_xlabel(_with_unit(second, report.units[second]), fontsize=9)
+        panel.set_ylabel(_with_unit(first, report.units[first]), fontsize=9)
         panel.margins(0.15)
         panel.grid(color="0.9")
         panel.set_axisbelow(True)
@@ -202,6 +204,10 @@ def front_figure(report: FormReport) -> Any:
     handles, labels = panels[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside upper center", ncols=3, frameon=False, fontsize=9)
     return figure
+
+
+def _with_unit(measure: str, unit: str) -> str:
+    return measure if measure == unit else f"{measure}, {unit}"
 
 
 def write_front_plot(report: FormReport, path: str) -> None:

@@ -15,14 +15,14 @@ from rich.text import Text
 from glenside.ir.names import one_line
 from glenside.report import LayerRow, Report
 
-_PIPED_WIDTH = 200
+PIPED_WIDTH = 200
 _WRAPPED = ("layer", "mapping")  # columns that a person or a rule fills with as many words as there are
 _NARROW = 130  # characters below which a table leaves columns out
 
 
 def console() -> Console:
     """Standard output; a pipe is as wide as the table needs."""
-    return Console(width=None if sys.stdout.isatty() else _PIPED_WIDTH, highlight=False)
+    return Console(width=None if sys.stdout.isatty() else PIPED_WIDTH, highlight=False)
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ def _layer_table(report: Report, columns: Sequence[_Column], width: int, wrong: 
     return table
 
 
-def report_table(report: Report, width: int = _PIPED_WIDTH) -> Table:
+def report_table(report: Report, width: int = PIPED_WIDTH) -> Table:
     """What each layer became; `width` is that of the terminal, in characters."""
     totals = report.totals
     columns = (
@@ -72,7 +72,7 @@ def report_table(report: Report, width: int = _PIPED_WIDTH) -> Table:
     return _layer_table(report, columns, width, lambda row: not (row.mapped and row.checked == "exact"))
 
 
-def comparison_table(report: Report, width: int = _PIPED_WIDTH) -> Table:
+def comparison_table(report: Report, width: int = PIPED_WIDTH) -> Table:
     """Usual against best; `width` is that of the terminal, in characters."""
     totals = report.totals
     growth = _ratio(totals["mapped_weight_bytes"], totals["weight_bytes"])

@@ -180,7 +180,7 @@ def products_over_gaps_are_known() -> tuple[Clause, ...]:
     scattered = " ".join(f"(= {v} (scatter-{v} gap begin n d h k))" for v in ("first", "count"))
     phased = " ".join(f"(= {v} (phase-{v} gap begin d k h p))" for v in ("first", "count", "taps", "apart"))
     return (
-        Clause('(source root) (= root (compute "dot-product" p))', "(unfolding root 0 1)"),
+        Clause('(form root "") (= root (compute "dot-product" p))', "(unfolding root 0 1)"),
         Clause(
             '(unfolding root open total) (= root (compute "dot-product" (access-product a b m)))'
             " (gapped a i j gap begin n) (slides a i j 1 d c) (>= i open) (>= i m) (= sa (split a)) (< i sa) (>= j sa)"

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import json
 from fractions import Fraction
+from io import StringIO
 from pathlib import Path
 
 import numpy as np
 import pytest
 from command_line import run
+from rich.console import Console
 
 import glenside as gl
 from glenside.commands.forms import FAILED
+from glenside.form_table import form_table
+from glenside.plots import front_figure
 
 
 @pytest.fixture
@@ -61,6 +65,45 @@ def test_the_answer_is_a_program_again(layer: Path, tmp_path: Path) -> None:
     program = gl.load(out)
     assert "linear-map" in str(program)
     assert run("tensorize", out, "--target", "cpu:1MB") == 0
+
+
+@pytest.mark.parametrize("target", ["mpc:semi2k", "cpu:1MB", "systolic-array:8x8"])
+def test_an_answer_with_the_names_of_its_layers_is_a_program_again(
+    layer: Path, target: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What became of a product keeps its name, but is none: a program has the products that it is written with."""
+    out = tmp_path / "chosen.json"
+    assert run("tensorize", layer, "--target", target, "-o", out) == 0
+    for again in ("mpc:semi2k", "cpu:1MB", "systolic-array:8x8"):
+        assert run("tensorize", out, "--target", again) == 0
+    capsys.readouterr()
+    assert run("check", out) == 0
+    products = str(gl.load(out)).count("compute dot-product")
+    assert len(capsys.readouterr().out.splitlines()) == 1 + products
+
+
+@pytest.mark.parametrize("target", [gl.MPC(), gl.CPU("1MB", balance=2)])
+@pytest.mark.parametrize("width", [60, 80, 100, 140, 200])
+def test_tables_fit_the_terminal(layer: Path, target: gl.MPC | gl.CPU, width: int) -> None:
+    """No figure and no name is cut off, whatever is left out."""
+    report = gl.optimize(gl.load(layer), target, verify=False).report
+    out = Console(width=width, file=StringIO())
+    out.print(form_table(report, width))
+    assert isinstance(out.file, StringIO)
+    printed = out.file.getvalue()
+    assert "…" not in printed
+    (row,) = report.layers
+    for measure in report.compared:
+        assert f" {row.chosen.measures[measure]:,} " in printed
+    assert row.name in printed
+    assert all(word in printed for word in row.chosen.form.split())
+    assert max(map(len, printed.splitlines())) <= width
+
+
+def test_axes_of_a_plot_name_each_unit_once(layer: Path) -> None:
+    for target, labels in ((gl.MPC(), ("messages", "bytes")), (gl.CPU(), ("peak, bytes", "multiply-adds, operations"))):
+        (panel,) = front_figure(gl.optimize(gl.load(layer), target, verify=False).report).axes
+        assert (panel.get_xlabel(), panel.get_ylabel()) == labels
 
 
 def test_a_function_for_two_parties_has_its_weights_prepared(layer: Path, tmp_path: Path) -> None:

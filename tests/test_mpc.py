@@ -100,6 +100,20 @@ def test_rounds_count_on_a_slow_network() -> None:
     assert slow.cost["microseconds"] == int(1e6 * (OVERLAP_ADD / 12.5e6 + 2 * 0.05))
 
 
+@pytest.mark.parametrize("truncation", ["early", "late"])
+def test_which_operand_comes_first_does_not_matter(truncation: str) -> None:
+    """Every form of weights before windows is found, as of windows before weights."""
+    windows, weights = "(access-windows (access (access-tensor x) 1) (shape 4 3) (shape 4 1))", "(access-tensor w)"
+    products = [
+        gl.parse(f"(compute dot-product (access-cartesian-product {a} {b}))", shapes={"x": (1, 4, 20), "w": (4, 4, 3)})
+        for a, b in ((windows, f"(access {weights} 1)"), (f"(access {weights} 1)", windows))
+    ]
+    rows = [_chosen(p, truncation=truncation).report.layers[0] for p in products]
+    sent = [sorted((c.form.split(" along")[0], *c.measures.values()) for c in row.front) for row in rows]
+    assert any(form == "overlap-add" for form, *_ in sent[0])
+    assert sent[0] == sent[1]
+
+
 def test_what_both_know_is_not_sent() -> None:
     program = _convolution(1, 3, 9, 8, filters=4)
     assert gl.optimize(program, gl.MPC(public=["x", "w"])).cost["bytes"] == 0

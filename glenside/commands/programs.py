@@ -69,7 +69,7 @@ def check(
     """Check the types of a program; print its type, and the sizes of its products."""
     from glenside.mapping import product_sizes
 
-    program = loader(source, shapes, shape, None, parameters, 0, dims=dims, allow_opaque=allow_opaque)()
+    program = loader(source, shapes, shape, None, parameters, 0, dims=dims, allow_opaque=allow_opaque)().as_written()
     print(f"{one_line(program.name)}: {program.term.type}")
     for name, product in program.layers.items():
         sizes = product_sizes(product)

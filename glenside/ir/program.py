@@ -102,6 +102,13 @@ class Program:
                 raise BadInput(f"the program has no constant {spelled_name(name)}{hint}")
         return replace(self, constants={**self.constants, **values})
 
+    def as_written(self) -> Program:
+        """The program with its own products as layers, also when it is what became of another one's."""
+        products = {name: node for name, node in self.layers.items() if is_product(node)}
+        if len(products) == len(self.layers):
+            return self
+        return replace(self, layers=products, names={**self.names, **self.layers})
+
     def seeded_constants(self, seed: int) -> Program:
         """The program with a value for every constant: those missing are drawn, each by the seed and its name alone."""
         missing = [t for n, t in self.constants_declared.items() if n not in self.constants]
