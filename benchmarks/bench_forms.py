@@ -69,7 +69,7 @@ def sent() -> Iterator[dict[str, Any]]:
 
 def measured(program: Program, values: dict[str, Any]) -> tuple[float, int]:
     """Median seconds of a run, and the most bytes that it allocates, as tracemalloc counts them."""
-    from glenside.ir.interpreter import evaluate
+    from glenside.semantics.interpreter import evaluate
 
     ready = gl.fold(program.with_constants({n: v for n, v in values.items() if n in program.constants_declared}))
     given = {**ready.constants, **{n: values[n] for n in ready.inputs}}

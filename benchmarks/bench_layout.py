@@ -27,7 +27,7 @@ import glenside as gl
 from benchmarks.processes import answer, peak_megabytes
 from glenside.ir.program import Program
 
-sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
+sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "oracles"))
 
 RESULTS = Path(__file__).parent / "results"
 SECONDS = 60.0

@@ -18,7 +18,7 @@ from pathlib import Path
 import glenside as gl
 from glenside.models import models
 
-sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
+sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "oracles"))
 
 import mapping_oracle as oracle
 

@@ -24,7 +24,7 @@ from typing import Any
 
 from benchmarks.processes import answer, peak_megabytes
 
-sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
+sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "oracles"))
 
 RESULTS = Path(__file__).parent / "results"
 SHORT = 5.0

@@ -20,7 +20,7 @@ from glenside.builder import Builder
 from glenside.egraph.encode import program_nodes
 from glenside.egraph.saturation import Limits, Request, Saturation
 from glenside.ir.program import Program
-from glenside.layers import distinct_layers
+from glenside.passes.distinct_layers import distinct_layers
 from rewrites import of_families
 
 RESULTS = Path(__file__).parent / "results"
@@ -51,7 +51,7 @@ def search(program: Program, rows: int, columns: int, way: str) -> Figures:
 
 def tiles(program: Program, rows: int, columns: int) -> int:
     """Tiles of the usual mapping."""
-    from glenside.mapping import product_sizes
+    from glenside.report.mapping import product_sizes
 
     target = gl.SystolicArray(rows, columns)
     found = [product_sizes(product) for product in program.layers.values()]

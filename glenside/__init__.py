@@ -25,8 +25,8 @@ _EXPORTS = {
     "ConvolutionUnit": "glenside.targets",
     "SystolicArray": "glenside.targets",
     "check_onnxruntime": "glenside.check.onnxruntime",
-    "evaluate": "glenside.ir.interpreter",
-    "fold": "glenside.folding",
+    "evaluate": "glenside.semantics.interpreter",
+    "fold": "glenside.passes.constant_folding",
     "export_jax": "glenside.exporters.jax",
     "export_onnx": "glenside.exporters.onnx",
     "load": "glenside.formats",
@@ -48,16 +48,16 @@ if TYPE_CHECKING:
     from glenside.egraph.snapshot import Snapshot as Snapshot
     from glenside.exporters.jax import export_jax as export_jax
     from glenside.exporters.onnx import export_onnx as export_onnx
-    from glenside.folding import fold as fold
     from glenside.formats import load as load
     from glenside.formats import save as save
     from glenside.importers.onnx import load_onnx as load_onnx
     from glenside.ir.errors import GlensideError as GlensideError
-    from glenside.ir.interpreter import evaluate as evaluate
     from glenside.ir.program import Program as Program
     from glenside.ir.text import parse as parse
     from glenside.optimizing import optimize as optimize
+    from glenside.passes.constant_folding import fold as fold
     from glenside.pipeline import Result as Result
+    from glenside.semantics.interpreter import evaluate as evaluate
     from glenside.targets import CPU as CPU
     from glenside.targets import MPC as MPC
     from glenside.targets import ConvolutionUnit as ConvolutionUnit

@@ -18,9 +18,9 @@ from glenside.egraph.snapshot import Snapshot
 from glenside.form_target import Candidate, FormTarget
 from glenside.ir.program import Program
 from glenside.ir.term import Term, postorder
-from glenside.layers import Layers, distinct_layers, put_together
-from glenside.mapping import product_sizes
-from glenside.network import folded
+from glenside.passes.distinct_layers import Layers, distinct_layers, put_together
+from glenside.passes.network import folded
+from glenside.report.mapping import product_sizes
 from rewrites import of_families
 
 REPORTED = ("form",)
@@ -174,7 +174,7 @@ class FormResult:
         return f"<{self.original.name} on {self.target.name}: {taken}, {self.stopped}>"
 
     def _repr_html_(self) -> str:
-        from glenside.display import forms_html
+        from glenside.report.display import forms_html
 
         return forms_html(self.report)
 

@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from glenside.analysis.copies import Movement, movements, total
 from glenside.check import check
 from glenside.egraph.saturation import Limits, Progress
 from glenside.ir.program import Program
-from glenside.movement import Movement, movements, total
-from glenside.network import arranged
-from glenside.target import Target
+from glenside.passes.network import arranged
+from glenside.targets.base import Target
 
 PLACES = ("input", "inside", "output")
 

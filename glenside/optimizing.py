@@ -10,7 +10,7 @@ from glenside.ir.errors import BadInput
 from glenside.ir.program import Program
 from glenside.pipeline import Event, Listener, Result
 from glenside.pipeline import optimize as map_layers
-from glenside.target import Target
+from glenside.targets.base import Target
 
 _OF_FORMS = frozenset({"limits", "seed", "verify", "worker", "load_seconds"})
 _KEPT = frozenset({"cache", "listener"})

@@ -9,20 +9,19 @@ from functools import cached_property, partial
 from typing import NamedTuple
 
 from extract import METHODS
-from glenside import answers
-from glenside.cache import Cache, CacheFull
+from glenside.cache import Cache, CacheFull, answers
 from glenside.check import EXACT, CheckReport, check
 from glenside.egraph.saturation import INTERRUPTED, ITERATION_LIMIT, NODE_LIMIT, SATURATED, Limits, Progress
 from glenside.egraph.search import Worker, search
 from glenside.egraph.snapshot import Snapshot
-from glenside.extraction import Choice, choose, constant_classes
 from glenside.ir.errors import BadInput
 from glenside.ir.program import Program
 from glenside.ir.term import Term, postorder
-from glenside.layers import Layers, distinct_layers, put_together
-from glenside.network import folded
-from glenside.report import Cone, Report, cones, layer_row
-from glenside.target import Cost, Target
+from glenside.passes.distinct_layers import Layers, distinct_layers, put_together
+from glenside.passes.extraction import Choice, choose, constant_classes
+from glenside.passes.network import folded
+from glenside.report.report import Cone, Report, cones, layer_row
+from glenside.targets.base import Cost, Target
 from rewrites import of_families
 
 BLOCKING = ("loops", "slices")
@@ -123,7 +122,7 @@ class Result:
         return f"<{self.original.name} on {self.target.name}: {mapped}, {totals['cycles']:,} cycles, {self.stopped}>"
 
     def _repr_html_(self) -> str:
-        from glenside.display import report_html
+        from glenside.report.display import report_html
 
         return report_html(self.report)
 

@@ -1,19 +1,19 @@
 """The rules, in families.
 
-Every module of this package is found and loaded; a target names the families that it wants.
+Every module of every folder is found and loaded; a target names the families that it wants.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from importlib import import_module
-from pkgutil import iter_modules
+from pkgutil import walk_packages
 
 from glenside.egraph.rule import Clause, Example, Rule, rewrite
 from rewrites.declare import RULES, rule
 
-for _module in sorted(info.name for info in iter_modules(__path__)):
-    import_module(f"{__name__}.{_module}")
+for _module in sorted(info.name for info in walk_packages(__path__, f"{__name__}.")):
+    import_module(_module)
 
 __all__ = ["RULES", "Clause", "Example", "Rule", "families", "of_families", "rewrite", "rule"]
 

@@ -15,16 +15,16 @@ from command_line import run
 from onnx_networks import NETWORKS, small
 
 import glenside as gl
+from glenside.analysis.copies import constant_terms, movements, total
 from glenside.builder import Builder
 from glenside.importers.onnx.model import program_of_model
 from glenside.ir.errors import BadInput
-from glenside.ir.interpreter import evaluate
 from glenside.ir.program import Program, is_product
 from glenside.ir.rearrangement import of_transpose
 from glenside.ir.term import Term, postorder
 from glenside.layout import LayoutReport, arrange_layout
-from glenside.movement import constant_terms, movements, total
-from glenside.targets.convolution_unit import ADDRESSES
+from glenside.semantics.interpreter import evaluate
+from glenside.targets.convolution_unit.target import ADDRESSES
 
 UNIT = gl.ConvolutionUnit("nhwc")
 SLOW = ("super_resolution_dcr", "super_resolution_nhwc", "super_resolution_nhwc_each", "super_resolution_relu")

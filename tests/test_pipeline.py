@@ -13,9 +13,9 @@ from rule_checks import assert_all_equal, saturated
 
 import glenside as gl
 from glenside.builder import Builder
-from glenside.ir.interpreter import evaluate
 from glenside.ir.program import Program
 from glenside.ir.term import Term
+from glenside.semantics.interpreter import evaluate
 from rewrites import RULES
 
 # Two ways that mean the same.

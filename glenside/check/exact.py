@@ -20,15 +20,15 @@ from glenside.check.comparison import difference, digest
 from glenside.check.observe import Clock, OutOfTime, Progress, Trial, observe, steps
 from glenside.check.report import EXACT, CheckReport
 from glenside.check.stimuli import declared, draw_integers, draw_residues, index_limits, is_real, opaque_limit
-from glenside.ir.arithmetic import Native
 from glenside.ir.errors import GlensideError
-from glenside.ir.interpreter import evaluate
 from glenside.ir.operand import Array
 from glenside.ir.operators.opaque import name_of
-from glenside.ir.prime_field import PRIMES, PrimeField
 from glenside.ir.program import Program
 from glenside.ir.term import Term
 from glenside.ir.types import Tensor
+from glenside.semantics import Native
+from glenside.semantics.interpreter import evaluate
+from glenside.semantics.prime_field import PRIMES, PrimeField
 
 
 class _Field(PrimeField):

@@ -13,10 +13,10 @@ import numpy as np
 from glenside.check.comparison import arrays
 from glenside.check.observe import Clock, OutOfTime, Progress, Trial, observe, steps
 from glenside.check.stimuli import declared, draw_reals, index_limits
-from glenside.ir.arithmetic import Native
 from glenside.ir.operators.opaque import require_meaning
 from glenside.ir.program import Program
 from glenside.ir.term import Term
+from glenside.semantics import Native
 
 
 @dataclass(frozen=True, slots=True)

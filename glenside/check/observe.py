@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from glenside.ir.arithmetic import Arithmetic
-from glenside.ir.interpreter import evaluate
 from glenside.ir.operand import Array
 from glenside.ir.term import Term, postorder
+from glenside.semantics import Arithmetic
+from glenside.semantics.interpreter import evaluate
 
 Progress = Callable[[int, int], None]
 

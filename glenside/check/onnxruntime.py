@@ -22,9 +22,9 @@ from glenside.ir.files import PathLike
 from glenside.ir.names import shortened
 from glenside.ir.operand import Array
 from glenside.ir.operators.requirements import spelled
+from glenside.ir.packages import import_onnx, import_onnxruntime
 from glenside.ir.program import Program
 from glenside.ir.types import FLOATS, Dims, Tensor
-from glenside.packages import import_onnx, import_onnxruntime
 
 TOLERANCE = {"float16": 2e-2, "float32": 1e-4, "float64": 1e-4}
 """How far elements may be apart, relative to the largest magnitude of the original's output, by its dtype.

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from glenside.ir.arithmetic import Native
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
 from glenside.ir.term import Term, postorder, tensors
 from glenside.ir.types import FLOATS, Tensor, TupleType, Type
+from glenside.semantics import Native
 
 
 def declared(*roots: Term) -> dict[str, Tensor]:

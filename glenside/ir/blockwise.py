@@ -1,7 +1,7 @@
 """Results computed in blocks, in row-major order: an operator needs little memory beside its operands and its result.
 
 Every array that an operator computes is a new one in row-major order, whatever its operands are views of, and what it
-needs on the way is a known number of blocks: so that `glenside.memory` can tell how much a program takes.
+needs on the way is a known number of blocks: so that `glenside.analysis.liveness` can tell how much a program takes.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from glenside.ir.operand import Array
 
 PART = 1 << 14
 """Elements of one block: a few microseconds of numpy, as long as calling it takes."""
+ERF_PART = 1 << 11
+"""Elements of which the error function is taken at a time: each is an object of Python's for a while."""
 
 
 def block_size(dims: Sequence[int], count: int) -> int:
@@ -57,3 +59,10 @@ def in_blocks(
 def items_of(length: int) -> int:
     """How many items of that length are one block."""
     return max(1, PART // max(length, 1))
+
+
+def reduced(ufunc: np.ufunc, a: Array, axes: tuple[int, ...], dtype: Any) -> Array:
+    """The reduction over the last axes, into a new array in row-major order."""
+    out = np.empty(a.shape[: a.ndim - len(axes)], dtype)
+    ufunc.reduce(a, axes, dtype=dtype, out=out)
+    return out

@@ -139,6 +139,13 @@ def scratch(a: Array, b: Array, shared: int, item: int, dtype: DTypeLike) -> Scr
     return Scratch(jobs * _copied(left, (1, block, k), dtype) + shared_weights, jobs * block * n)
 
 
+def contraction_scratch(a: Array, b: Array, shared: int, item: int) -> int:
+    """Bytes that a contraction of numpy's numbers needs beside operands and result: what all cores do at a time."""
+    inner = np.dtype({"e": np.float32, "f": np.float32}.get(a.dtype.char, np.float64))
+    found = scratch(a, b, shared, item, inner)
+    return inner.itemsize * found.converted + found.multiplied * (inner.itemsize + 8 * (a.dtype.kind != "f"))
+
+
 def _copied(block: Array, dims: tuple[int, int, int], dtype: DTypeLike) -> int:
     """How many elements `_matrices` copies."""
     kept = block.dtype == dtype and (block.shape == dims or block.flags.c_contiguous)

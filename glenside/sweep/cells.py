@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING, Any
 
 from glenside import __version__
 from glenside.cache import code_version
+from glenside.cli.sources import loader, pair
 from glenside.formats import ENDINGS, ending
 from glenside.ir.errors import BadInput, GlensideError
-from glenside.sources import loader, pair
-from glenside.target import parse_objectives
+from glenside.targets.base import parse_objectives
 
 if TYPE_CHECKING:
     from glenside.ir.program import Program
@@ -257,8 +257,8 @@ def optimize_cell(cell: Cell) -> Row:
 
 
 def _optimized(cell: Cell) -> Row:
+    from glenside.cli.sources import limits_of
     from glenside.pipeline import optimize
-    from glenside.sources import limits_of
     from glenside.targets import SystolicArray
 
     started = time.perf_counter()

@@ -1,16 +1,44 @@
-"""The built-in targets. Every module of this package is found and loaded."""
+"""The built-in targets: a folder each, found and loaded when the first is asked for.
+
+Importing this package loads none of them: what describes a target (`glenside.targets.base`) stands below the rules
+that targets name.
+"""
 
 from importlib import import_module
 from pkgutil import iter_modules
+from typing import TYPE_CHECKING, Any
 
-from glenside.targets.convolution_unit import convolution_unit as ConvolutionUnit
-from glenside.targets.cpu import CPU
-from glenside.targets.mpc import MPC
-from glenside.targets.parse import parse_target
-from glenside.targets.registry import TARGETS
-from glenside.targets.systolic_array import systolic_array as SystolicArray
+if TYPE_CHECKING:
+    from glenside.targets.convolution_unit.target import convolution_unit as ConvolutionUnit
+    from glenside.targets.cpu.target import CPU as CPU
+    from glenside.targets.mpc.target import MPC as MPC
+    from glenside.targets.parse import parse_target as parse_target
+    from glenside.targets.registry import TARGETS as TARGETS
+    from glenside.targets.systolic_array.target import systolic_array as SystolicArray
 
-for _module in sorted(info.name for info in iter_modules(__path__)):
-    import_module(f"{__name__}.{_module}")
+_EXPORTS = {
+    "CPU": ("cpu.target", "CPU"),
+    "MPC": ("mpc.target", "MPC"),
+    "TARGETS": ("registry", "TARGETS"),
+    "ConvolutionUnit": ("convolution_unit.target", "convolution_unit"),
+    "SystolicArray": ("systolic_array.target", "systolic_array"),
+    "parse_target": ("parse", "parse_target"),
+}
 
-__all__ = ["CPU", "MPC", "TARGETS", "ConvolutionUnit", "SystolicArray", "parse_target"]
+__all__ = ["CPU", "MPC", "TARGETS", "ConvolutionUnit", "SystolicArray", "load_all", "parse_target"]
+
+
+def load_all() -> None:
+    """Load the module `target` of every folder: each registers the targets that it declares."""
+    for info in iter_modules(__path__):
+        if info.ispkg and info.name != "base":
+            import_module(f"{__name__}.{info.name}.target")
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _EXPORTS:
+        raise AttributeError(f"module 'glenside.targets' has no attribute {name!r}")
+    load_all()
+    module, attribute = _EXPORTS[name]
+    globals()[name] = value = getattr(import_module(f"{__name__}.{module}"), attribute)
+    return value

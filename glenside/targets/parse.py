@@ -6,9 +6,9 @@ from typing import Any
 
 from glenside.form_target import FormTarget
 from glenside.ir.errors import BadInput
-from glenside.target import Target
-from glenside.targets.description import load_target
+from glenside.targets.base import Target
 from glenside.targets.registry import TARGETS, sizes
+from glenside.targets.systolic_array.description import load_target
 
 __all__ = ["parse_target", "sizes"]
 

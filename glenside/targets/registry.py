@@ -10,7 +10,7 @@ from typing import Any
 
 from glenside.form_target import FormTarget
 from glenside.ir.errors import BadInput
-from glenside.target import Target
+from glenside.targets.base import Target
 
 Maker = Callable[..., Target | FormTarget]
 Read = Callable[[str], tuple[Any, ...]]

@@ -21,7 +21,6 @@ from glenside.exporters.jax.registry import (
 from glenside.exporters.jax.source import Source, Value
 from glenside.ir.errors import BadInput
 from glenside.ir.files import PathLike, dump_arrays, replacing
-from glenside.ir.interpreter import evaluate
 from glenside.ir.names import quoted
 from glenside.ir.operand import Array
 from glenside.ir.operators.compute import parse_compute
@@ -29,6 +28,7 @@ from glenside.ir.operators.requirements import spelled
 from glenside.ir.program import Program
 from glenside.ir.term import Term, postorder, weave
 from glenside.ir.types import AccessType, Tensor
+from glenside.semantics.interpreter import evaluate
 
 # What the source uses itself; `v0` and so on are its values.
 _TAKEN = re.compile(r"jax|jnp|lax|program|range|v\d+|tensor_\d+|_.*")

@@ -11,11 +11,11 @@ import numpy as np
 
 from glenside.exporters.onnx.graph import Graph, Value
 from glenside.exporters.onnx.kernels import carrier
-from glenside.ir.native import Native
 from glenside.ir.operand import Array
 from glenside.ir.rational import exact
 from glenside.ir.rearrangement import Rearrangement, of_transpose
 from glenside.ir.types import Dims
+from glenside.semantics.native import Native
 
 _INT64_MIN = -(2**63)
 

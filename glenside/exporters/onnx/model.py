@@ -14,8 +14,8 @@ from glenside.exporters.onnx.emitter import Emitter, Function
 from glenside.exporters.onnx.graph import Encoded, Graph, Node, Reference, Value
 from glenside.exporters.onnx.versions import opsets
 from glenside.ir.operand import Array
+from glenside.ir.packages import import_onnx
 from glenside.ir.program import Program
-from glenside.packages import import_onnx
 
 if TYPE_CHECKING:
     import onnx

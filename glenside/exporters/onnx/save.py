@@ -13,8 +13,8 @@ from glenside.exporters.onnx.model import inline, little_endian, model_of
 from glenside.ir.errors import BadInput
 from glenside.ir.files import PathLike, replacing
 from glenside.ir.operand import Array
+from glenside.ir.packages import import_onnx
 from glenside.ir.program import Program
-from glenside.packages import import_onnx
 
 # A file of protocol buffers ends at 2 GiB; the nodes need some of it too.
 _MOST_BYTES = 2**31 - 2**27

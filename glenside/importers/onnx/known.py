@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from glenside.ir.errors import BadInput
-from glenside.ir.interpreter import evaluate
 from glenside.ir.operand import Array
 from glenside.ir.term import Term
 from glenside.ir.types import AccessType, Tensor
+from glenside.semantics.interpreter import evaluate
 
 ELEMENTS = 1 << 26
 """What is evaluated while a model is read: shapes, axes, and what they are computed from, are small."""

@@ -19,9 +19,9 @@ from glenside.ir.errors import BadInput
 from glenside.ir.names import shortened
 from glenside.ir.operand import Array
 from glenside.ir.operators.requirements import spelled
+from glenside.ir.packages import import_onnx
 from glenside.ir.program import Program
 from glenside.ir.term import Term, build
-from glenside.packages import import_onnx
 
 Shapes = Mapping[str, Sequence[int]]
 Composed = Array | Sequence[Array] | None

@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from glenside.ir.blockwise import PART, block_size, in_blocks, row_major
-from glenside.ir.native import ERF_PART
+from glenside.ir.blockwise import ERF_PART, PART, block_size, in_blocks, row_major
 from glenside.ir.operand import Array, Operand
 from glenside.ir.operator import Category, Compute, Field, Kind, register, require
 from glenside.ir.operators.requirements import require_float, require_number, require_value

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from glenside.ir.blockwise import block_size, in_blocks, items_of
-from glenside.ir.native import contraction_scratch, reduced
+from glenside.ir.blockwise import block_size, in_blocks, items_of, reduced
+from glenside.ir.contraction import contraction_scratch
 from glenside.ir.operand import Array, Operand, Product
 from glenside.ir.operator import Category, Compute, register
 from glenside.ir.operators.requirements import require_elements, require_float, require_number

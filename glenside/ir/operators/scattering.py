@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from glenside.ir.contraction import blocks
-from glenside.ir.native import contraction_scratch
+from glenside.ir.contraction import blocks, contraction_scratch
 from glenside.ir.operand import Array, Operand
 from glenside.ir.operator import Kind, Operator, fields, register, require
 from glenside.ir.operators.requirements import require_number, require_sizes, spelled

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 from glenside.ir.blockwise import block_size
-from glenside.ir.contraction import blocks, contracted_dims
-from glenside.ir.native import contraction_scratch
+from glenside.ir.contraction import blocks, contracted_dims, contraction_scratch
 from glenside.ir.operand import Array, Operand
 from glenside.ir.operator import Kind, Operator, fields, register, require
 from glenside.ir.operators.requirements import require_number

@@ -7,9 +7,9 @@ import numpy as np
 from glenside.exporters.onnx.emitter import Emitter
 from glenside.exporters.onnx.graph import Value
 from glenside.exporters.onnx.registry import exports
-from glenside.ir.native import Native
 from glenside.ir.rational import exact_numbers
 from glenside.ir.types import AccessType, Dims, Tensor
+from glenside.semantics.native import Native
 
 
 @exports("access-tensor")

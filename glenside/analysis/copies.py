@@ -1,0 +1,123 @@
+"""What a program moves only to put data elsewhere, in bytes: transposes, concatenations, copies into other layouts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from glenside.ir.program import Program, is_product
+from glenside.ir.term import Term, postorder
+from glenside.ir.types import AccessType, Tensor
+from glenside.targets.base import Target
+from rewrites.layout import addressing
+
+MOVEMENT = frozenset(
+    "access access-transpose access-reshape access-rearrange access-flatten access-squeeze access-insert-axis "
+    "access-shift-right access-slice access-pad access-concatenate access-broadcast access-windows access-flip "
+    "access-dilate truncate".split()
+)
+"""Operators that compute nothing."""
+
+
+@dataclass(frozen=True)
+class Movement:
+    """One copy: each element is read once and written once.
+
+    place  "inside", or "input" or "output": only there to change the layout in which the program is given or gives
+    """
+
+    what: str
+    dims: tuple[int, ...]
+    dtype: str
+    bytes: int
+    place: str
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def movements(program: Program, target: Target) -> list[Movement]:
+    """Every copy of a program on a target, in its order.
+
+    A product that is no instruction yet reads its operand in the unit's layout: one that lies in another is copied
+    into it first.
+    """
+    assert target.copied is not None
+    constant = constant_terms(program.term)
+    place = _places(program.term, constant)
+    found: list[Movement] = []
+    for term in postorder(program.term):
+        if term in constant or not isinstance(term.type, AccessType):
+            continue
+        operands = [child.access for child in term.children]
+        moved = target.copied(term.operator.name, term.attributes, operands, term.type)
+        if moved:
+            name = term.operator.name.removeprefix("access-").replace("rearrange", "transpose")
+            found.append(_movement(name, term, moved, place[term]))
+        if is_product(term):
+            found += _copies_of_operands(term, target, place)
+    return found
+
+
+def _movement(what: str, term: Term, moved: int, place: str) -> Movement:
+    access = term.access
+    return Movement(what, tuple(access.dims), access.dtype, moved, place)
+
+
+def _copies_of_operands(product: Term, target: Target, place: dict[Term, str]) -> Iterable[Movement]:
+    """A copy of what the windows of a product slide over, where the unit does not take it as it lies."""
+    a, b = product.children[0].children[:2]
+    windows = a
+    while windows.operator.name in ("access", "access-squeeze", "access-reshape"):
+        windows = windows.children[0]
+    if windows.operator.name != "access-windows" or product.children[0].operator.name != "access-product":
+        return
+    stored = windows.children[0]
+    axis = addressing.innermost.function(windows.attributes[0], stored.access.dims)
+    size, other = a.access.size, b.access.size
+    layout = target.parameters["layout"]
+    read = axis and addressing.unit.function(
+        *((size,), (0,), a.access.dims, a.access.split, (other,), (0,), b.access.dims, b.access.split),
+        *(product.children[0].attributes[0], windows.access.dims, axis[0], 1, layout, addressing.ALL, 1),
+    )
+    if read is None:
+        while stored.operator.name in ("access", "access-pad"):
+            stored = stored.children[0]
+        assert target.copied is not None
+        order = (*range(1, stored.access.rank), 0)
+        own = stored.access.with_dims(stored.access.dims.permute(order)).with_split(0)
+        moved = target.copied("access-rearrange", ((2, 2), (1, 0)), [stored.access], own)
+        yield Movement("copy into the unit's layout", tuple(stored.access.dims), own.dtype, moved, place[stored])
+
+
+def _places(root: Term, constant: set[Term]) -> dict[Term, str]:
+    """For each term whether only movement lies between it and the inputs, or between it and the result."""
+    of_input: set[Term] = set()
+    terms = list(postorder(root))
+    for term in terms:
+        tensor = term.attributes[0] if term.operator.name == "access-tensor" else None
+        own = isinstance(tensor, Tensor) and not tensor.constant
+        moved = term.operator.name in MOVEMENT and any(c in of_input for c in term.children)
+        if own or (moved and all(c in of_input or c in constant for c in term.children)):
+            of_input.add(term)
+    inner = {c for term in terms if term.operator.name not in MOVEMENT | {"construct-tuple"} for c in term.children}
+    for term in reversed(terms):  # what an inner term is made of by movement is read inside
+        if term in inner and term.operator.name in MOVEMENT:
+            inner.update(term.children)
+    return {t: "input" if t in of_input else "inside" if t in inner else "output" for t in terms}
+
+
+def constant_terms(*roots: Term) -> set[Term]:
+    """The terms that are made of constants alone."""
+    found: set[Term] = set()
+    for term in postorder(*roots):
+        tensors = [a for a in term.attributes if isinstance(a, Tensor)]
+        if all(t.constant for t in tensors) and all(c in found for c in term.children):
+            found.add(term)
+    return found
+
+
+def total(found: Sequence[Movement], *places: str) -> int:
+    """Bytes of those at these places; of all without any."""
+    return sum(m.bytes for m in found if not places or m.place in places)

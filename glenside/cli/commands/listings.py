@@ -1,0 +1,66 @@
+"""`glenside models`, `ops`, `rules` and `targets`: what there is."""
+
+from __future__ import annotations
+
+import json
+
+from glenside.cli.options import Json
+
+
+def models(as_json: Json = False) -> None:
+    """List the built-in models."""
+    from glenside.models import models as known
+
+    _listing([{"name": name, "about": line} for name, line in known().items()], as_json)
+
+
+def ops(as_json: Json = False) -> None:
+    """List the operators and compute types."""
+    import glenside.ir.operators
+    from glenside.ir.operator import COMPUTES, OPERATORS
+
+    assert glenside.ir.operators
+    rows = [
+        {"name": o.name, "arguments": " ".join(f.name for f in o.fields), "about": _line(o.doc)}
+        for o in OPERATORS.values()
+    ]
+    rows += [
+        {"name": f"compute {c.name}", "arguments": " ".join(f.name for f in c.parameters), "about": _line(c.doc)}
+        for c in COMPUTES.values()
+    ]
+    _listing(sorted(rows, key=lambda row: row["name"]), as_json)
+
+
+def rules(as_json: Json = False) -> None:
+    """List the rewrite rules, by family."""
+    from rewrites import RULES
+
+    found = sorted(RULES.values(), key=lambda r: (r.family, r.name))
+    _listing([{"name": r.name, "family": r.family, "about": r.equation} for r in found], as_json)
+
+
+def targets(as_json: Json = False) -> None:
+    """List the targets."""
+    from glenside.targets import TARGETS
+
+    _listing([{"name": entry.usage, "about": _line(entry.doc)} for entry in TARGETS.values()], as_json)
+
+
+def _line(doc: str) -> str:
+    return " ".join(doc.split("\n\n")[0].split())
+
+
+def _listing(rows: list[dict[str, str]], as_json: bool) -> None:
+    if as_json:
+        print(json.dumps(rows, indent=2))
+        return
+    from rich.table import Table
+
+    from glenside.cli.table import console
+
+    table = Table(box=None, show_header=False, pad_edge=False)
+    for column in rows[0] if rows else ():
+        table.add_column(column, overflow="fold", no_wrap=column == "name")
+    for row in rows:
+        table.add_row(*row.values())
+    console().print(table, markup=False)

@@ -1,0 +1,221 @@
+"""`glenside sweep`: models x arrays x objectives in parallel, one table, a plot."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from glenside.cli.options import Opaque, OpenDims
+from glenside.ir.errors import BadInput
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from glenside.sweep.cells import Cell, Row, Runner
+    from glenside.sweep.history import History
+
+    Finished = Sequence[tuple[Cell, Row]]
+
+INCOMPLETE, INTERRUPTED = 1, 130
+_COLUMNS = (
+    *("model", "array", "objective", "layers mapped", "usual cycles", "best cycles", "ratio"),
+    *("util %", "gap %", "bytes", "seconds"),
+)
+
+Sources = Annotated[list[str], typer.Argument(metavar="MODEL...", help="Built-in models, and files of programs.")]
+Arrays = Annotated[str, typer.Option("--arrays", metavar="RxC,..", help="Such as 16x16,32x128.")]
+Objectives = Annotated[str, typer.Option("--objectives", metavar="A;B", help="Such as cycles;bytes or bytes,cycles.")]
+Parameters = Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="A parameter of the models.")]
+Shapes = Annotated[str | None, typer.Option("--shapes", metavar="FILE.json", help="Shapes of tensors of the files.")]
+Shape = Annotated[list[str] | None, typer.Option("--shape", metavar="NAME=1,3,32,32", help="The shape of one tensor.")]
+Jobs = Annotated[int | None, typer.Option("--jobs", help="Processes at once; as many as CPUs if not given.")]
+Output = Annotated[str | None, typer.Option("-o", "--output", metavar="FILE.jsonl", help="Kept rows, to resume from.")]
+Plot = Annotated[str | None, typer.Option("--plot", metavar="FILE", help="Cycles by array, as .png or .svg.")]
+Json = Annotated[str | None, typer.Option("--json", metavar="FILE", help="The rows as JSON; - is stdout.")]
+Check = Annotated[bool, typer.Option("--check", help="Check every answer to be equal.")]
+Scheduler = Annotated[str | None, typer.Option("--scheduler", metavar="tcp://HOST:PORT", help="A Dask cluster.")]
+
+
+def sweep(
+    sources: Sources,
+    arrays: Arrays,
+    objectives: Objectives = "cycles",
+    parameters: Parameters = None,
+    shapes: Shapes = None,
+    shape: Shape = None,
+    dims: OpenDims = None,
+    allow_opaque: Opaque = False,
+    jobs: Jobs = None,
+    output: Output = None,
+    plot: Plot = None,
+    json_path: Json = None,
+    check: Check = False,
+    scheduler: Scheduler = None,
+) -> None:
+    """Optimize every model on every array for every objective, in parallel, and print one table."""
+    from glenside.report.plots import plot_ending, write_sweep_plot
+    from glenside.sweep.cells import cells
+    from glenside.sweep.cells import sweep as run_sweep
+    from glenside.sweep.history import History
+
+    _refuse_paths(output, plot, json_path)
+    if plot is not None:
+        plot_ending(plot)
+    if scheduler is not None and jobs is not None:
+        raise BadInput("--jobs is for processes of this machine; with --scheduler the cluster has its own")
+    of_files: dict[str, Any] = {"shapes": shapes, "shape": shape or ()}
+    of_files |= {"dims": dims or (), "allow_opaque": allow_opaque}
+    wanted = cells(sources, arrays, objectives, parameters or (), check, **of_files)
+    history = None if output is None else History(output)
+    if history is not None and history.words():
+        print(history.words(), file=sys.stderr)
+    with _runner(scheduler, jobs) as runner, _interruptible() as stop, _progress(wanted, history) as on_row:
+        rows = run_sweep(wanted, runner, history, stop=stop, on_row=on_row)
+    finished = [(cell, row) for cell, row in zip(wanted, rows, strict=True) if row is not None]
+    interrupted = len(finished) < len(wanted)
+    if json_path is not None:
+        _write_json(finished, interrupted, json_path)
+    if json_path != "-":
+        _print(finished, len(wanted), check)
+    if interrupted:
+        left_out = " The plot is left out." if plot is not None else ""
+        print(f"Interrupted: {len(finished)} of {len(wanted)} cells are finished.{left_out}", file=sys.stderr)
+        raise typer.Exit(INTERRUPTED)
+    if plot is not None:
+        write_sweep_plot(finished, plot)
+    raise typer.Exit(0 if all(row.ok for _, row in finished) else INCOMPLETE)
+
+
+def _runner(scheduler: str | None, jobs: int | None) -> AbstractContextManager[Runner]:
+    if scheduler is not None:
+        from glenside.sweep.cluster import on_cluster
+
+        return on_cluster(scheduler)
+    from glenside.sweep.processes import in_processes
+
+    return nullcontext(in_processes(_cpus() if jobs is None else jobs))
+
+
+def _cpus() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _refuse_paths(*paths: str | None) -> None:
+    from glenside.cli.output import writable
+
+    writable(*paths)
+    real = [os.path.realpath(path) for path in paths if path not in (None, "-")]
+    if len(set(real)) < len(real):
+        raise BadInput("the rows, the plot and the JSON go to a file each, and two of them are one file")
+    if paths[0] == "-":
+        raise BadInput("the rows of a sweep go to a file, such as -o sweep.jsonl; --json - prints them")
+
+
+@contextmanager
+def _interruptible() -> Iterator[Callable[[], bool]]:
+    """Ctrl-C as something to ask for, so that it never comes between a finished cell and its line in the file."""
+    pressed = threading.Event()
+    old = signal.signal(signal.SIGINT, lambda *_: pressed.set())
+    try:
+        yield pressed.is_set
+    finally:
+        signal.signal(signal.SIGINT, old)
+
+
+@contextmanager
+def _progress(wanted: Sequence[Cell], history: History | None) -> Iterator[Callable[[Cell, Row], None]]:
+    """A line on standard error that counts cells, on a terminal only."""
+    if not sys.stderr.isatty():
+        yield lambda *_: None
+        return
+    from rich.console import Console
+
+    done = 0 if history is None else sum(history.row(cell) is not None for cell in wanted)
+    with Console(stderr=True).status(f"{done} of {len(wanted)} cells") as status:
+
+        def show(cell: Cell, row: Row) -> None:
+            nonlocal done
+            done += 1
+            what = "failed" if row.failed else f"{row.seconds:.1f} s"
+            status.update(f"{done} of {len(wanted)} cells; {cell.model} {cell.array} {cell.objective}: {what}")
+
+        yield show
+
+
+def as_dict(cell: Cell, row: Row) -> dict[str, Any]:
+    """A row for programs: what the cell is, and all numbers."""
+    about = {"model": cell.model, "parameters": dict(cell.parameters), "array": cell.array, "objective": cell.objective}
+    return {**about, **asdict(row), "ratio": row.ratio}
+
+
+def _write_json(finished: Finished, interrupted: bool, path: str) -> None:
+    content = {"cells": [as_dict(cell, row) for cell, row in finished], "interrupted": interrupted}
+    text = json.dumps(content, indent=2) + "\n"
+    if path == "-":
+        print(text, end="")
+        return
+    from glenside.ir.files import write_text
+
+    write_text(path, text)
+
+
+def sweep_table(finished: Finished, check: bool) -> Table:
+    """One row for each cell; a column of notes where there is one to make."""
+    from rich import box
+    from rich.markup import escape
+    from rich.table import Table
+
+    noted = any(row.note() for _, row in finished)
+    lines = [
+        [cell.model, cell.array, cell.objective, *_numbers(row), *([row.checked] if check else [])]
+        for cell, row in finished
+    ]
+    names = [*_COLUMNS, *(["checked"] if check else [])]
+    table = Table(box=box.SIMPLE, pad_edge=False)
+    for name, column in zip(names, zip(*lines, strict=True), strict=True):
+        whole = 0 if name in ("model", "checked") else max(map(len, column))  # a number is never cut
+        table.add_column(name, justify="right" if name in _COLUMNS[3:] else "left", min_width=whole, overflow="fold")
+    if noted:
+        table.add_column("note", min_width=20, overflow="fold")
+    for line, (_, row) in zip(lines, finished, strict=True):
+        values = [*line, *([row.note()] if noted else [])]
+        table.add_row(*map(escape, values), style=None if row.ok else "yellow")
+    return table
+
+
+def _numbers(row: Row) -> list[str]:
+    if row.failed:
+        return ["failed", *[""] * 7]
+    return [
+        f"{row.mapped} of {row.layers}",
+        f"{row.usual_cycles:,}",
+        f"{row.cycles:,}",
+        "" if row.ratio is None else f"{row.ratio:.2f}",
+        f"{100 * row.utilization:.2f}",
+        f"{100 * row.gap / row.lower_bound:.2f}" if row.lower_bound else "",
+        f"{row.bytes:,}",
+        f"{row.seconds:.2f}",
+    ]
+
+
+def _print(finished: Finished, wanted: int, check: bool) -> None:
+    from glenside.cli.table import console
+
+    out = console()
+    if finished:
+        table = sweep_table(finished, check)
+        # Where a terminal is narrower than that, its lines wrap.
+        out.width = max(out.width, out.measure(table, options=out.options.update(max_width=1_000)).minimum)
+        out.print(table)
+    failed = sum(bool(row.failed) for _, row in finished)
+    if failed:
+        out.print(f"{failed} of {wanted} cells failed.")

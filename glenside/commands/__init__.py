@@ -1,1 +1,0 @@
-"""The commands: what each reads, does and prints. `glenside.cli` puts them together."""

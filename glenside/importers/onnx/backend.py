@@ -1,0 +1,140 @@
+"""The standard `onnx.backend` interface.
+
+    from glenside.importers.onnx import backend
+    backend.run_model(model, inputs)
+
+A model is turned into a program at each run, when the arrays are in hand: a shape or an axis that arrives as an input
+is a constant of that run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx.backend.base import Backend, BackendRep, namedtupledict
+
+from glenside.importers.onnx.model import outputs_of_model
+from glenside.importers.onnx.tensors import array_of
+from glenside.importers.onnx.values import Items, Value
+from glenside.ir.errors import BadInput
+from glenside.ir.operand import Array
+from glenside.ir.term import Term
+from glenside.semantics.interpreter import evaluate
+
+
+class GlensideBackendRep(BackendRep):  # type: ignore[misc]
+    """A model that runs."""
+
+    def __init__(self, model: Any) -> None:
+        self.model = model
+
+    def run(self, inputs: Any, **kwargs: Any) -> tuple[Any, ...]:
+        """The outputs for these inputs, given in order or by name. Raises BadInput."""
+        initialized = {tensor.name for tensor in self.model.graph.initializer}
+        names = [i.name for i in self.model.graph.input if i.name not in initialized]
+        if isinstance(inputs, Mapping):
+            given = {name: inputs[name] for name in names if name in inputs}
+        else:
+            values = inputs if isinstance(inputs, list | tuple) else [inputs]
+            given = dict(zip(names, values, strict=False))
+        missing = [name for name in names if name not in given]
+        if missing:
+            raise BadInput(f"the model requires the input {missing[0]}, got none")
+        kinds = {i.name: i.type.WhichOneof("value") for i in self.model.graph.input}
+        composed = {
+            name: _elements(given.pop(name)) for name in names if kinds[name] in ("sequence_type", "optional_type")
+        }
+        arrays = {name: _array(value) for name, value in given.items()}
+        shapes = {name: array.shape for name, array in arrays.items()}
+        outputs, _, builder = outputs_of_model(self.model, {}, shapes, None, False, arrays, composed)
+        results = _evaluated(outputs, {**arrays, **builder.values})
+        names = [output.name for output in self.model.graph.output]
+        outcome: tuple[Any, ...] = namedtupledict("Outputs", names)(*results)
+        return outcome
+
+
+def _evaluated(outputs: Sequence[Value], values: Mapping[str, Array]) -> list[Any]:
+    terms: list[Term] = []
+
+    def collect(value: Value) -> Any:
+        if value is None:
+            return None
+        if isinstance(value, Items):
+            return [collect(v) for v in value.values]
+        terms.append(value)
+        return len(terms) - 1
+
+    plan = [collect(value) for value in outputs]
+    arrays = evaluate(terms, values)
+
+    def result(place: Any) -> Any:
+        return [result(p) for p in place] if isinstance(place, list) else None if place is None else arrays[place]
+
+    return [result(place) for place in plan]
+
+
+def _array(value: Any) -> Array:
+    return array_of(value) if isinstance(value, onnx.TensorProto) else np.asarray(value)
+
+
+def _elements(value: Any) -> Any:
+    """A sequence or an optional value with its elements as arrays."""
+    if value is None:
+        return None
+    return [_array(element) for element in value] if isinstance(value, list | tuple) else _array(value)
+
+
+def _formal(name: str, value: Any) -> Any:
+    """The declaration of an input with that value: an array, or a list of them."""
+    if not isinstance(value, list):
+        dtype = onnx.helper.np_dtype_to_tensor_dtype(value.dtype)
+        return onnx.helper.make_tensor_value_info(name, dtype, value.shape)
+    dtype = onnx.helper.np_dtype_to_tensor_dtype(value[0].dtype if value else np.dtype("float32"))
+    return onnx.helper.make_tensor_sequence_value_info(name, dtype, None)
+
+
+class GlensideBackend(Backend):  # type: ignore[misc]
+    """Programs of ONNX models, run by the interpreter."""
+
+    @classmethod
+    def is_compatible(cls, model: Any, device: str = "CPU", **kwargs: Any) -> bool:
+        return cls.supports_device(device)
+
+    @classmethod
+    def prepare(cls, model: Any, device: str = "CPU", **kwargs: Any) -> GlensideBackendRep:
+        """Ready to run. Raises BadInput for another device than the CPU."""
+        if not cls.supports_device(device):
+            raise BadInput(f"a device is CPU, got {device}")
+        return GlensideBackendRep(model)
+
+    @classmethod
+    def run_model(cls, model: Any, inputs: Any, device: str = "CPU", **kwargs: Any) -> tuple[Any, ...]:
+        return cls.prepare(model, device).run(inputs)
+
+    @classmethod
+    def run_node(
+        cls, node: Any, inputs: Any, device: str = "CPU", outputs_info: Any = None, **kwargs: Any
+    ) -> tuple[Any, ...]:
+        """One node on arrays, at the newest opset unless `opset_version` says another."""
+        arrays = [_elements(value) for value in inputs]
+        names = [name for name in node.input if name]
+        formals = [_formal(name, value) for name, value in zip(names, arrays, strict=True)]
+        outputs = [onnx.helper.make_empty_tensor_value_info(name) for name in node.output if name]
+        graph = onnx.helper.make_graph([node], "node", formals, outputs)
+        version = kwargs.get("opset_version", onnx.defs.onnx_opset_version())
+        opsets = [onnx.helper.make_opsetid(node.domain, version)]
+        return cls.run_model(onnx.helper.make_model(graph, opset_imports=opsets), arrays, device)
+
+    @classmethod
+    def supports_device(cls, device: str) -> bool:
+        return bool(device.split(":")[0] == "CPU")
+
+
+is_compatible = GlensideBackend.is_compatible
+prepare = GlensideBackend.prepare
+run_model = GlensideBackend.run_model
+run_node = GlensideBackend.run_node
+supports_device = GlensideBackend.supports_device

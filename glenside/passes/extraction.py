@@ -1,0 +1,177 @@
+"""From a snapshot to an answer: what each e-node costs on a target, and the cheapest e-node for each class needed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass
+
+from extract import Extraction, Problem, extract
+from glenside.egraph.snapshot import Snapshot
+from glenside.ir.operator import OPERATORS
+from glenside.targets.base import Cost, Target
+
+
+@dataclass(frozen=True)
+class Choice:
+    """`nodes[c]` is the e-node of class c, for the classes that the roots need."""
+
+    nodes: Mapping[int, int]
+    cost: Cost
+    bound: Cost | None
+    """No answer in the e-graph costs less, compared in the order of the target's objectives; None when not known."""
+    proven: bool
+
+
+def choose(
+    snapshot: Snapshot,
+    target: Target,
+    constant: Sequence[bool],
+    roots: Sequence[int],
+    *,
+    boundaries: frozenset[int] = frozenset(),
+    method: str = "auto",
+    deadline: float | None = None,
+    avoided: Set[int] = frozenset(),
+) -> Choice:
+    """The cheapest answer for some roots that `method` finds (see `extract`), by a deadline of `time.monotonic`.
+
+    E-nodes that are `avoided` count as if their elements were computed twice: among equals, others are taken. Then
+    nothing is said of a bound.
+    """
+
+    def cost(n: int) -> tuple[int, ...]:
+        own = node_cost(snapshot, target, constant, n)
+        return (own.plus(Cost(scalar=own.scalar)) if n in avoided else own).ordered(target.objectives)
+
+    nodes, answer = cheapest(snapshot, roots, cost, boundaries=boundaries, method=method, deadline=deadline)
+    if avoided:
+        total = Cost()
+        for n in nodes.values():
+            total = total.plus(node_cost(snapshot, target, constant, n))
+        return Choice(nodes, total, None, False)
+    bound = None if answer.bound is None else Cost.of_ordered(answer.bound, target.objectives)
+    return Choice(nodes, Cost.of_ordered(answer.cost, target.objectives), bound, answer.proven)
+
+
+def cheapest(
+    snapshot: Snapshot,
+    roots: Sequence[int],
+    cost: Callable[[int], tuple[int, ...]],
+    *,
+    boundaries: frozenset[int] = frozenset(),
+    method: str = "auto",
+    deadline: float | None = None,
+    members: Mapping[int, Sequence[int]] | None = None,
+) -> tuple[dict[int, int], Extraction]:
+    """class -> e-node, and the extractor's answer, where each e-node costs that vector.
+
+    `members` are the e-nodes that each class may be; all that are not subsumed, unless they are given.
+    """
+    usable = dict(snapshot.usable()) if members is None else members
+    number = {c: i for i, c in enumerate(dict.fromkeys(roots))}
+    classes = list(number)
+    numbered: list[tuple[int, ...]] = []
+    kept: list[int] = []
+    for eclass in classes:  # it grows while it is read
+        own = usable[eclass]
+        numbered.append(tuple(range(len(kept), len(kept) + len(own))))
+        kept += own
+        for n in own:
+            for child in snapshot.nodes[n].children:
+                if child not in number:
+                    number[child] = len(classes)
+                    classes.append(child)
+    children = tuple(tuple(number[c] for c in snapshot.nodes[n].children) for n in kept)
+    inside = frozenset(number[c] for c in boundaries if c in number)
+    costs = tuple(cost(n) for n in kept)
+    problem = Problem(tuple(numbered), children, costs, tuple(number[r] for r in roots), inside)
+    left = None if deadline is None else max(0.0, deadline - time.monotonic())
+    answer = extract(problem, method, time_limit=left)
+    return {classes[c]: kept[n] for c, n in answer.choice.items()}, answer
+
+
+def derivations(snapshot: Snapshot, allowed: Callable[[int], bool]) -> Iterator[int]:
+    """The allowed e-nodes that stand for a term of allowed e-nodes, each behind one of every class that it needs.
+
+    A fixed point from the leaves: what can only be built of itself is not among them.
+    """
+    waiting: dict[int, int] = {}
+    parents: dict[int, list[int]] = {}
+    ready: list[int] = []
+    for _, members in snapshot.usable():
+        for n in filter(allowed, members):
+            needed = set(snapshot.nodes[n].children)
+            waiting[n] = len(needed)
+            for child in needed:
+                parents.setdefault(child, []).append(n)
+            if not needed:
+                ready.append(n)
+    known: set[int] = set()
+    while ready:
+        n = ready.pop()
+        yield n
+        if snapshot.owner[n] in known:
+            continue
+        known.add(snapshot.owner[n])
+        for parent in parents.get(snapshot.owner[n], ()):
+            waiting[parent] -= 1
+            if waiting[parent] == 0:
+                ready.append(parent)
+
+
+def derivable(snapshot: Snapshot, allowed: Callable[[int], bool]) -> dict[int, tuple[int, ...]]:
+    """class -> its e-nodes among `derivations`; classes without one are left out."""
+    found: dict[int, list[int]] = {}
+    for n in derivations(snapshot, allowed):
+        found.setdefault(snapshot.owner[n], []).append(n)
+    return {c: tuple(sorted(nodes)) for c, nodes in found.items()}
+
+
+def reachable(snapshot: Snapshot, root: int) -> set[int]:
+    """The classes that some term of a class may need."""
+    found, stack = {root}, [root]
+    while stack:
+        for n in snapshot.classes[stack.pop()]:
+            new = [c for c in snapshot.nodes[n].children if c not in found]
+            found.update(new)
+            stack += new
+    return found
+
+
+def node_cost(snapshot: Snapshot, target: Target, constant: Sequence[bool], index: int) -> Cost:
+    """What one e-node costs by itself."""
+    node = snapshot.nodes[index]
+    own, children = snapshot.types[snapshot.owner[index]], [snapshot.types[c] for c in node.children]
+    fixed = constant[snapshot.owner[index]] and all(constant[c] for c in node.children)
+    if own is None or any(c is None for c in children):
+        return Cost(nodes=1)  # tuples
+    return target.cost(node.operator, node.attributes, [c for c in children if c is not None], own, fixed)
+
+
+def constant_classes(snapshot: Snapshot) -> list[bool]:
+    """Which classes have a node that is made of constants alone: they are computed before run time."""
+    waiting = [len(set(n.children)) for n in snapshot.nodes]
+    parents: list[list[int]] = [[] for _ in snapshot.classes]
+    for i, node in enumerate(snapshot.nodes):
+        for child in set(node.children):
+            parents[child].append(i)
+    result = [False] * len(snapshot.classes)
+
+    def unknown(i: int) -> bool:
+        node = snapshot.nodes[i]
+        if OPERATORS[node.operator].opaque:
+            return True
+        return node.operator == "access-tensor" and not snapshot.tensors[node.attributes[0]].constant
+
+    ready = [i for i, count in enumerate(waiting) if count == 0 and not unknown(i)]
+    while ready:
+        eclass = snapshot.owner[ready.pop()]
+        if result[eclass]:
+            continue
+        result[eclass] = True
+        for parent in parents[eclass]:
+            waiting[parent] -= 1
+            if waiting[parent] == 0 and not unknown(parent):
+                ready.append(parent)
+    return result

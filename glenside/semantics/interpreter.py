@@ -1,0 +1,126 @@
+"""The meaning of programs: every operator's `evaluate`, each shared term once, arrays freed when nothing reads them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from glenside.ir.errors import BadInput
+from glenside.ir.operand import Array, Operand, Value, in_memory
+from glenside.ir.operator import Kind
+from glenside.ir.operators.requirements import spelled
+from glenside.ir.term import Term, weave
+from glenside.ir.types import AccessType, Tensor
+from glenside.semantics import Arithmetic, Native
+
+
+def evaluate(
+    roots: Sequence[Term],
+    values: Mapping[str, Array],
+    arithmetic: Arithmetic | None = None,
+    *,
+    given: Mapping[Term, Array] | None = None,
+    watch: Callable[[Term, Any], None] | None = None,
+) -> list[Any]:
+    """The arrays of the roots (tuples for tuples), from the arrays of tensors by name.
+
+    `given` holds values of inner terms: what stands below them is evaluated only if something else needs it.
+    With `watch`, each root is handed over as soon as it is computed, none is kept, and the result is [].
+    Raises BadInput when a tensor has no value, or one of another shape or dtype.
+    """
+    run = Run(roots, values, arithmetic or Native(), given or {}, keep_roots=watch is None)
+    wanted = set(roots)
+    with np.errstate(all="ignore"):  # 1/0 is inf and sqrt(-1) is nan here, not a warning
+        for term in needed(roots, run.given):
+            value = run.step(term)
+            if watch is not None and term in wanted:
+                watch(term, in_memory(value))
+            del value  # the last consumer frees it, not the end of the next step
+    return [in_memory(run.held[root]) for root in roots] if watch is None else []
+
+
+def needed(roots: Sequence[Term], given: Mapping[Term, Array]) -> Iterator[Term]:
+    """The terms to evaluate, operands first; nothing below a given term unless it is needed elsewhere."""
+    done: set[Term] = set()
+    for root in roots:
+        stack: list[tuple[Term, bool]] = [(root, False)]
+        while stack:
+            term, ready = stack.pop()
+            if term in done:
+                continue
+            if ready or term in given:
+                done.add(term)
+                yield term
+            else:
+                stack.append((term, True))
+                stack += [(child, False) for child in reversed(term.children) if child not in done]
+
+
+class Run:
+    """One evaluation: the values held, and how many reads of each are to come."""
+
+    def __init__(
+        self,
+        roots: Sequence[Term],
+        values: Mapping[str, Array],
+        arithmetic: Arithmetic,
+        given: Mapping[Term, Array],
+        keep_roots: bool,
+    ) -> None:
+        self.values, self.arithmetic, self.given = values, arithmetic, given
+        self.held: dict[Term, Value] = {}
+        self.reads: Counter[Term] = Counter(roots if keep_roots else ())
+        for term in needed(roots, given):
+            if term not in given:
+                self.reads.update(term.children)
+
+    def step(self, term: Term) -> Value:
+        """Evaluate one term whose operands are held, and free those that nothing reads after it."""
+        value = self.known(term) if term in self.given else self._evaluate(term)
+        if self.reads[term]:
+            self.held[term] = value
+        return value
+
+    def _evaluate(self, term: Term) -> Value:
+        operator = term.operator
+        operands: list[Any] = [self._read(child) for child in term.children]
+        if operator.typed:
+            operands = [Operand(c.type, v) for c, v in zip(term.children, operands, strict=True)]
+        else:
+            operands = [in_memory(v) for v in operands]
+        attributes: list[Any] = list(term.attributes)
+        if any(field.kind is Kind.TENSOR for field in operator.fields):
+            attributes = [self.tensor(a) if isinstance(a, Tensor) else a for a in attributes]
+        arguments = weave(operator, operands, attributes)
+        del operands
+        return self.apply(term, arguments)
+
+    def apply(self, term: Term, arguments: Sequence[Any]) -> Value:
+        """The value of one term from its arguments in field order, with operands in place of its children."""
+        value: Value = term.operator.evaluate(self.arithmetic, *arguments)
+        return np.asarray(value) if isinstance(value, np.generic) else value
+
+    def _read(self, term: Term) -> Value:
+        self.reads[term] -= 1
+        return self.held[term] if self.reads[term] else self.held.pop(term)
+
+    def tensor(self, tensor: Tensor) -> Array:
+        """The value of an input or a constant, as the arithmetic keeps it. Raises BadInput."""
+        if tensor.name not in self.values:
+            raise BadInput(f"tensor {tensor.name} requires a value of shape {spelled(tensor.dims)}, got none")
+        array = np.asarray(self.values[tensor.name])
+        if array.shape != tensor.dims:
+            need, have = spelled(tensor.dims), spelled(array.shape)
+            raise BadInput(f"tensor {tensor.name} requires shape {need}, got {have}")
+        return self.arithmetic.encode(tensor.name, array, tensor.dtype)
+
+    def known(self, term: Term) -> Array:
+        """The value given for a term. Raises BadInput when it does not fit."""
+        array = self.given[term]
+        if isinstance(term.type, AccessType) and array.shape != term.type.dims:
+            need, have = spelled(term.type.dims), spelled(array.shape)
+            raise BadInput(f"the value given for {term.operator.name} requires shape {need}, got {have}")
+        return array

@@ -1,0 +1,273 @@
+"""What numbers are while a program is evaluated: numpy's own, or residues modulo a prime that show equality exactly.
+
+An operator's meaning asks an `Arithmetic` only for what depends on the numbers. Movement, comparisons, minimum and
+maximum need none: residues are kept as signed representatives, whose order numpy sees.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from glenside.ir.blockwise import ERF_PART, in_blocks, reduced, row_major
+from glenside.ir.contraction import blocks, contract_into, contracted_dims
+from glenside.ir.errors import BadInput
+from glenside.ir.operand import Array
+from glenside.ir.types import FLOATS, widen
+from glenside.semantics.black_box import scattered
+
+
+class Arithmetic(ABC):
+    """The numbers of an evaluation. Arrays are never changed in place: they may be views of each other."""
+
+    @abstractmethod
+    def encode(self, name: str, array: Array, dtype: str) -> Array:
+        """The value of a tensor as this arithmetic keeps it. Raises BadInput when it is not of that dtype."""
+
+    @abstractmethod
+    def constant(self, value: Fraction | int, dtype: str) -> Array:
+        """An exact number, as an array without axes."""
+
+    @abstractmethod
+    def lowest(self, dtype: str) -> Array:
+        """What a maximum ignores."""
+
+    @abstractmethod
+    def add(self, a: Array, b: Array) -> Array: ...
+
+    def accumulate(self, total: Array, a: Array) -> None:
+        """Add a to an array that is not given to anybody yet, in place where the arithmetic can."""
+        total[...] = self.add(total, a)
+
+    @abstractmethod
+    def subtract(self, a: Array, b: Array) -> Array: ...
+
+    @abstractmethod
+    def multiply(self, a: Array, b: Array) -> Array: ...
+
+    @abstractmethod
+    def divide(self, a: Array, b: Array) -> Array:
+        """a / b; integers are cut towards zero and n / 0 is 0 for them."""
+
+    @abstractmethod
+    def power(self, a: Array, b: Array) -> Array:
+        """a to the power of b; of integers, powers below 0 are cut towards zero, and those of 0 are 0."""
+
+    @abstractmethod
+    def remainder(self, a: Array, b: Array, rounding: str) -> Array:
+        """a - b * (a / b) with that quotient rounded down (floor) or cut (truncate); n mod 0 is 0 for integers."""
+
+    @abstractmethod
+    def apply(self, function: str, a: Array, keeps_zero: bool) -> Array:
+        """A function of reals, by its name as a compute type; keeps_zero says that it maps 0 to 0."""
+
+    @abstractmethod
+    def below_maximum(self, a: Array, axes: tuple[int, ...]) -> Array:
+        """a less its maximum over the axes, where exp(a) could overflow; a itself, where it cannot."""
+
+    @abstractmethod
+    def sum(self, a: Array, axes: tuple[int, ...]) -> Array:
+        """The sum over the last axes; narrow integers widen."""
+
+    @abstractmethod
+    def mean(self, a: Array, axes: tuple[int, ...]) -> Array: ...
+
+    @abstractmethod
+    def product(self, a: Array, axes: tuple[int, ...]) -> Array: ...
+
+    @abstractmethod
+    def contract(self, a: Array, b: Array, shared: int, item: int) -> Array:
+        """(G, A)(I) x (G, B)(I) -> (G, A, B), summed over I; |G| = shared and |I| = item; narrow integers widen."""
+
+    has_blas = False
+    """Whether numpy multiplies its matrices of floats as they are."""
+
+    opaque_below = 100
+    """The whole numbers that a black box gives are from 0 to one less: an int8 holds them, and few axes are shorter."""
+
+    @abstractmethod
+    def opaque(self, key: str, operands: Sequence[Array], dims: Sequence[int], dtype: str) -> Array:
+        """What stands for a function that nobody knows: pseudo-random, from the key and the operands' values alone."""
+
+    def truncate(self, a: Array) -> Array:
+        """a with the fractional bits of a number, where numbers have so many."""
+        return a
+
+    @abstractmethod
+    def cast(self, a: Array, dtype: str) -> Array: ...
+
+    @abstractmethod
+    def reinterpret(self, a: Array, dtype: str) -> Array:
+        """The bits of a as another dtype of the same width."""
+
+
+def _sigmoid(x: Array, out: Array) -> None:
+    """1 / (1 + exp(-x))."""
+    np.negative(x, out=out)
+    np.exp(out, out=out)
+    np.add(1, out, out=out)
+    np.divide(1, out, out=out)
+
+
+def _erf(x: Array, out: Array) -> None:
+    """numpy has no erf; the standard library's is exact to the last place."""
+    for index in blocks(x.shape, ERF_PART) if x.size else ():
+        part = x[index]
+        out[index] = np.fromiter(map(math.erf, part.ravel().tolist()), np.float64, part.size).reshape(part.shape)
+
+
+_FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "exp": np.exp,
+    "log": np.log,
+    "sqrt": np.sqrt,
+    "tanh": np.tanh,
+    "sigmoid": _sigmoid,
+    "erf": _erf,
+    "sin": np.sin,
+    "cos": np.cos,
+    "tan": np.tan,
+    "asin": np.arcsin,
+    "acos": np.arccos,
+    "atan": np.arctan,
+    "sinh": np.sinh,
+    "cosh": np.cosh,
+    "asinh": np.arcsinh,
+    "acosh": np.arccosh,
+    "atanh": np.arctanh,
+    "floor": np.floor,
+    "ceil": np.ceil,
+    "round": np.rint,
+}
+
+
+class Native(Arithmetic):
+    """numpy's numbers: floats round in their own dtype, integers wrap."""
+
+    has_blas = True
+
+    def encode(self, name: str, array: Array, dtype: str) -> Array:
+        if array.dtype.name != dtype:
+            raise BadInput(f"tensor {name} requires dtype {dtype}, got {array.dtype}")
+        return array
+
+    def constant(self, value: Fraction | int, dtype: str) -> Array:
+        return np.asarray(float(value) if dtype in FLOATS else int(value)).astype(dtype)
+
+    def lowest(self, dtype: str) -> Array:
+        if dtype in FLOATS:
+            return np.asarray(-np.inf, dtype)
+        return np.asarray(False) if dtype == "bool" else np.asarray(np.iinfo(dtype).min, dtype)
+
+    def add(self, a: Array, b: Array) -> Array:
+        return row_major(np.add, a, b)
+
+    def accumulate(self, total: Array, a: Array) -> None:
+        np.add(total, a, out=total)
+
+    def subtract(self, a: Array, b: Array) -> Array:
+        return row_major(np.subtract, a, b)
+
+    def multiply(self, a: Array, b: Array) -> Array:
+        return row_major(np.multiply, a, b)
+
+    def divide(self, a: Array, b: Array) -> Array:
+        if a.dtype.kind == "f":
+            return row_major(np.divide, a, b)
+        a, b = np.broadcast_arrays(a, b)
+        return in_blocks(_cut_quotient, a.shape, a, b, dtype=a.dtype)
+
+    def power(self, a: Array, b: Array) -> Array:
+        if a.dtype.kind != "i":
+            return row_major(np.power, a, b)
+        a, b = np.broadcast_arrays(a, b)
+        return in_blocks(_cut_power, a.shape, a, b, dtype=a.dtype)
+
+    def remainder(self, a: Array, b: Array, rounding: str) -> Array:
+        return row_major(np.mod if rounding == "floor" else np.fmod, a, b)
+
+    def apply(self, function: str, a: Array, keeps_zero: bool) -> Array:
+        return row_major(_FUNCTIONS[function], a)
+
+    def below_maximum(self, a: Array, axes: tuple[int, ...]) -> Array:
+        return np.asarray(np.subtract(a, a.max(axes, keepdims=True, initial=-np.inf)))
+
+    def sum(self, a: Array, axes: tuple[int, ...]) -> Array:
+        return reduced(np.add, a, axes, np.dtype(widen(a.dtype.name)))
+
+    def mean(self, a: Array, axes: tuple[int, ...]) -> Array:
+        length = math.prod(a.shape[a.ndim - len(axes) :])
+        wide = np.dtype(np.float32) if a.dtype == np.float16 else a.dtype
+        total = reduced(np.add, a, axes, wide)
+        np.true_divide(total, length, out=total)
+        return total.astype(a.dtype, copy=False)
+
+    def product(self, a: Array, axes: tuple[int, ...]) -> Array:
+        return reduced(np.multiply, a, axes, a.dtype)
+
+    def contract(self, a: Array, b: Array, shared: int, item: int) -> Array:
+        out = np.empty(contracted_dims(a, b, shared, item), widen(a.dtype.name))
+        if a.dtype.kind == "f":
+            # numpy multiplies float16 without BLAS: float32 is faster, and rounds once.
+            inner = np.dtype(np.float32) if a.dtype == np.float16 else a.dtype
+            contract_into(out, a, b, shared, item, inner, _matmul)
+        elif _fits_float(a, b, math.prod(a.shape[a.ndim - item :])):
+            contract_into(out, a, b, shared, item, np.float64, _exact_matmul)
+        else:
+            contract_into(out, a, b, shared, item, out.dtype, _matmul)
+        return out
+
+    def opaque(self, key: str, operands: Sequence[Array], dims: Sequence[int], dtype: str) -> Array:
+        drawn = scattered(key, operands, dims)
+        if dtype in FLOATS:  # whole numbers from -3 to 3: sums of them do not round
+            return np.subtract(drawn % np.uint64(7), 3, dtype=dtype)
+        return np.asarray(drawn % np.uint64(2 if dtype == "bool" else self.opaque_below)).astype(dtype)
+
+    def cast(self, a: Array, dtype: str) -> Array:
+        return a if a.dtype == dtype else a.astype(dtype, order="C")
+
+    def reinterpret(self, a: Array, dtype: str) -> Array:
+        return row_major(np.not_equal, a, np.asarray(0, a.dtype), dtype=np.bool_) if dtype == "bool" else a.view(dtype)
+
+
+def _cut_quotient(a: Array, b: Array) -> Array:
+    """a / b of integers, cut towards zero."""
+    quotient: Array = np.floor_divide(a, b)
+    cut = (b != 0) & (quotient * b != a) & ((a < 0) != (b < 0))
+    return np.asarray(quotient + cut.astype(a.dtype))
+
+
+def _cut_power(a: Array, b: Array) -> Array:
+    """a to the power of b, of signed integers."""
+    one, odd = a.dtype.type(1), (b & 1).astype(bool)
+    inverse = np.where(a == 1, one, np.where(a == -1, np.where(odd, -one, one), a.dtype.type(0)))
+    return np.where(b < 0, inverse, np.power(a, np.maximum(b, 0)))
+
+
+def _matmul(a: Array, b: Array) -> Array:
+    return np.asarray(np.matmul(a, b.swapaxes(1, 2)))
+
+
+def _exact_matmul(a: Array, b: Array) -> Array:
+    """Integers below 2^53 in float64, as integers again, so that they wrap when they are stored."""
+    return _matmul(a, b).astype(np.int64)
+
+
+def _fits_float(a: Array, b: Array, length: int) -> bool:
+    """Whether sums of `length` products stay below 2^53, so that float64 BLAS is exact: numpy has none for integers."""
+    extremes = [_magnitude_of_dtype(a), _magnitude_of_dtype(b)]
+    if extremes[0] * extremes[1] * length >= 2**53:
+        extremes = [_magnitude(a), _magnitude(b)]
+    return extremes[0] * extremes[1] * length < 2**53
+
+
+def _magnitude_of_dtype(a: Array) -> int:
+    return max(-int(np.iinfo(a.dtype).min), int(np.iinfo(a.dtype).max))
+
+
+def _magnitude(a: Array) -> int:
+    return max(-int(a.min()), int(a.max())) if a.size else 0

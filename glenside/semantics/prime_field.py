@@ -1,0 +1,258 @@
+"""Exact checking of real-valued programs: residues modulo a prime, in float64 BLAS.
+
+A residue is kept as its signed representative, |r| <= (p - 1) / 2 < 2^21, in float32: exact, and half the memory. The
+order of representatives stands for the order of reals in relu, maximum and comparisons.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from functools import cached_property, lru_cache
+
+import numpy as np
+
+from glenside.ir.contraction import blocks, contract_into, contracted_dims
+from glenside.ir.errors import BadInput
+from glenside.ir.operand import Array
+from glenside.ir.types import FLOATS
+from glenside.semantics.black_box import scattered
+from glenside.semantics.native import Arithmetic, Native
+
+# The two largest primes below 2^22.
+PRIMES = (4194301, 4194287)
+
+# Products of representatives are below 2^42. Sums of 256 stay below 2^50: exact in float64, and so far below 2^51 that
+# the nearest multiple of p is found by one multiplication with 1/p (see PrimeField._reduce).
+_SUMMED = 256
+
+_BLOCK = 1 << 16
+
+_KEPT = np.float32
+
+
+@lru_cache(maxsize=64)
+def _seed(function: str) -> np.uint64:
+    return np.uint64(int.from_bytes(hashlib.blake2b(function.encode(), digest_size=8).digest(), "big"))
+
+
+def _distinct(a: Array) -> Array:
+    """One element of each axis along which a is only repeated."""
+    return a[tuple(slice(0, 1) if stride == 0 else slice(None) for stride in a.strides)]
+
+
+class PrimeField(Arithmetic):
+    """Floats are residues modulo p; integers (indices) and bool are numpy's own.
+
+    Division multiplies by the inverse, and the inverse of 0 is 0. Literals and floats given are exact rationals.
+    exp, sqrt and their like are fixed pseudo-random functions of the residue, one for each name.
+    """
+
+    def __init__(self, p: int = PRIMES[0]) -> None:
+        prime = 2**21 < p < 2**22 and all(p % d for d in range(2, math.isqrt(p) + 1))
+        if not prime:
+            raise BadInput(f"PrimeField requires a prime between 2^21 and 2^22, got {p}")
+        self.p = p
+        self.half = (p - 1) // 2
+        self._native = Native()
+
+    def _reduce(self, x: Array) -> Array:
+        """Signed representatives of the integers in a float64 array below 2^51, in place.
+
+        The nearest multiple q * p is exact: rounding moves x * (1/p) by less than 2^-23, and no x / p is nearer than
+        1/2p > 2^-23 to where the nearest integer changes.
+        """
+        x = np.asarray(x)  # numpy turns a product of scalars into a number
+        q = np.asarray(np.multiply(x, 1.0 / self.p))
+        np.rint(q, out=q)
+        np.multiply(q, float(self.p), out=q)
+        return np.asarray(np.subtract(x, q, out=x))
+
+    def _blockwise(self, function: Callable[..., Array], *arrays: Array) -> Array:
+        """An elementwise function of float64 arrays, in blocks that stay in the cache."""
+        operands = np.broadcast_arrays(*arrays)
+        out = np.empty(operands[0].shape, _KEPT)
+        for index in blocks(out.shape, _BLOCK):
+            out[index] = function(*(x[index].astype(np.float64) for x in operands))
+        return out
+
+    def encode(self, name: str, array: Array, dtype: str) -> Array:
+        """Residues of integers and of floats alike: a finite float is an integer times a power of 2."""
+        if dtype not in FLOATS:
+            return self._native.encode(name, array, dtype)
+        if array.dtype.kind not in "iuf":
+            raise BadInput(f"tensor {name} requires dtype {dtype}, got {array.dtype}")
+        if array.dtype.kind != "f":
+            return self._integers(array)
+        if not np.isfinite(array).all():
+            raise BadInput(f"tensor {name} requires finite values for exact checking, got inf or nan")
+        if (np.abs(array) <= self.half).all() and (np.rint(array) == array).all():
+            return array.astype(_KEPT, copy=False)
+        mantissa, exponent = np.frexp(array.astype(np.float64))
+        scale = self._powers_of_two[exponent - 53 - self._least_exponent]
+        return self.multiply(self._integers(np.ldexp(mantissa, 53).astype(np.int64)), scale)
+
+    _least_exponent = -1074 - 53
+
+    @cached_property
+    def _powers_of_two(self) -> Array:
+        """2^e for every exponent that a float64 can have when its mantissa is an integer."""
+        exponents = range(self._least_exponent, 1025)
+        return np.array([self._signed(pow(2, e % (self.p - 1), self.p)) for e in exponents], _KEPT)
+
+    def _signed(self, residue: int) -> int:
+        return residue - self.p if residue > self.half else residue
+
+    def _integers(self, array: Array) -> Array:
+        residues = np.mod(array, np.asarray(self.p, array.dtype if array.dtype.itemsize > 4 else np.int64))
+        signed = residues.astype(np.int64)
+        return np.asarray(np.where(signed > self.half, signed - self.p, signed), _KEPT)
+
+    def constant(self, value: Fraction | int, dtype: str) -> Array:
+        if dtype not in FLOATS:
+            return self._native.constant(value, dtype)
+        rational = Fraction(value)
+        residue = rational.numerator * pow(rational.denominator, self.p - 2, self.p) % self.p
+        return np.asarray(self._signed(residue), _KEPT)
+
+    def lowest(self, dtype: str) -> Array:
+        return np.asarray(-self.half, _KEPT) if dtype in FLOATS else self._native.lowest(dtype)
+
+    def add(self, a: Array, b: Array) -> Array:
+        if a.dtype.kind != "f":
+            return self._native.add(a, b)
+        return self._near(np.asarray(np.add(a, b)))
+
+    def subtract(self, a: Array, b: Array) -> Array:
+        if a.dtype.kind != "f":
+            return self._native.subtract(a, b)
+        return self._near(np.asarray(np.subtract(a, b)))
+
+    def _near(self, x: Array) -> Array:
+        """Representatives of sums of two of them, which float32 holds exactly; in place."""
+        p = _KEPT(self.p)
+        np.subtract(x, p * (x > self.half), out=x)
+        return np.add(x, p * (x < -self.half), out=x)
+
+    def multiply(self, a: Array, b: Array) -> Array:
+        if a.dtype.kind != "f":
+            return self._native.multiply(a, b)
+        return self._blockwise(lambda x, y: self._reduce(x * y), a, b)
+
+    def divide(self, a: Array, b: Array) -> Array:
+        if a.dtype.kind != "f":
+            return self._native.divide(a, b)
+        return self.multiply(a, self.inverse(_distinct(b)))
+
+    def inverse(self, a: Array) -> Array:
+        """1 / a, and 0 where a is 0: halves are multiplied until one number is left: 3 products for each element."""
+        levels = [np.where(a == 0, _KEPT(1), a).ravel()]
+        while levels[-1].size > 1:
+            x = levels[-1]
+            half = x.size // 2
+            levels.append(np.concatenate([self.multiply(x[:half], x[half : 2 * half]), x[2 * half :]]))
+        result = np.array([self._signed(pow(int(x) % self.p, -1, self.p)) for x in levels.pop()], _KEPT)
+        while levels:
+            x = levels.pop()
+            half = x.size // 2
+            first, second = self.multiply(result[:half], x[half : 2 * half]), self.multiply(result[:half], x[:half])
+            result = np.concatenate([first, second, result[half:]])
+        return np.where(a == 0, _KEPT(0), result.reshape(a.shape))
+
+    def power(self, a: Array, b: Array) -> Array:
+        return self._native.power(a, b) if a.dtype.kind != "f" else self._scatter_pairs("pow", a, b)
+
+    def remainder(self, a: Array, b: Array, rounding: str) -> Array:
+        if a.dtype.kind != "f":
+            return self._native.remainder(a, b, rounding)
+        return self._scatter_pairs(f"mod {rounding}", a, b)
+
+    def _scatter_pairs(self, function: str, a: Array, b: Array) -> Array:
+        return self._blockwise(lambda x, y: self._scatter(function, x + y * 2.0**22), a, b)
+
+    def apply(self, function: str, a: Array, keeps_zero: bool) -> Array:
+        if keeps_zero:
+            return self._blockwise(lambda x: np.where(x == 0, 0.0, self._scatter(function, x)), a)
+        return self._blockwise(lambda x: self._scatter(function, x), a)
+
+    def _scatter(self, function: str, x: Array) -> Array:
+        """A pseudo-random residue for each integer of a float64 array: multiply, mix, multiply, keep the top bits."""
+        key = x.astype(np.int64).view(np.uint64)
+        key += _seed(function)
+        key *= np.uint64(0x9E3779B97F4A7C15)
+        key ^= key >> np.uint64(32)
+        key *= np.uint64(0xD6E8FEB86659FD93)
+        key >>= np.uint64(42)
+        key *= np.uint64(self.p)
+        key >>= np.uint64(22)
+        return key.astype(np.float64) - self.half
+
+    def below_maximum(self, a: Array, axes: tuple[int, ...]) -> Array:
+        """Nothing overflows here, and exp of a difference is no quotient."""
+        return a
+
+    def sum(self, a: Array, axes: tuple[int, ...]) -> Array:
+        if a.dtype.kind != "f":
+            return self._native.sum(a, axes)
+        lead, length = a.shape[: a.ndim - len(axes)], math.prod(a.shape[a.ndim - len(axes) :])
+        if length == 1:
+            return a.reshape(lead)
+        out = np.empty(lead, _KEPT)
+        trailing = tuple(range(-len(axes), 0))
+        for index in blocks(lead, max(1, 4 * _BLOCK // max(length, 1))):
+            out[index] = self._reduce(np.asarray(a[index].sum(trailing, dtype=np.float64)))
+        return out
+
+    def mean(self, a: Array, axes: tuple[int, ...]) -> Array:
+        length = math.prod(a.shape[axis] for axis in axes)
+        return self.multiply(self.sum(a, axes), self.constant(Fraction(1, length), "float32"))
+
+    def product(self, a: Array, axes: tuple[int, ...]) -> Array:
+        if a.dtype.kind != "f":
+            return self._native.product(a, axes)
+        lead, length = a.shape[: a.ndim - len(axes)], math.prod(a.shape[a.ndim - len(axes) :])
+        x = a.reshape((*lead, length)) if length else np.ones((*lead, 1), _KEPT)
+        while x.shape[-1] > 1:
+            half = x.shape[-1] // 2
+            paired = self.multiply(x[..., :half], x[..., half : 2 * half])
+            x = np.concatenate([paired, x[..., 2 * half :]], -1)
+        return x.reshape(lead)
+
+    def contract(self, a: Array, b: Array, shared: int, item: int) -> Array:
+        if a.dtype.kind != "f":
+            return self._native.contract(a, b, shared, item)
+        out = np.empty(contracted_dims(a, b, shared, item), _KEPT)
+        contract_into(out, a, b, shared, item, np.float64, self._matmul)
+        return out
+
+    def _matmul(self, a: Array, b: Array) -> Array:
+        columns = b.swapaxes(1, 2)
+        total = self._reduce(np.asarray(np.matmul(a[..., :_SUMMED], columns[:, :_SUMMED])))
+        for start in range(_SUMMED, a.shape[2], _SUMMED):
+            part = slice(start, start + _SUMMED)
+            total += np.matmul(a[..., part], columns[:, part])
+            self._reduce(total)
+        return total
+
+    def opaque(self, key: str, operands: Sequence[Array], dims: Sequence[int], dtype: str) -> Array:
+        if dtype not in FLOATS:
+            self._native.opaque_below = self.opaque_below
+            return self._native.opaque(key, operands, dims, dtype)
+        drawn = scattered(key, operands, dims) * np.uint64(self.p) >> np.uint64(32)
+        return np.asarray(drawn.astype(np.float64) - self.half, _KEPT)
+
+    def cast(self, a: Array, dtype: str) -> Array:
+        if dtype in FLOATS:
+            return a if a.dtype.kind == "f" else self._integers(a.astype(np.int64) if a.dtype == bool else a)
+        return self._native.cast(a.astype(np.int64) if a.dtype.kind == "f" else a, dtype)
+
+    def reinterpret(self, a: Array, dtype: str) -> Array:
+        """Residues have no bits: what leads from floats to integers, or back, is a fixed pseudo-random function."""
+        if a.dtype.kind != "f" and dtype not in FLOATS:
+            return self._native.reinterpret(a, dtype)
+        if a.dtype.kind == "f" and dtype in FLOATS:
+            return a
+        scattered = self._blockwise(lambda x: self._scatter("bitcast", x), a)
+        return scattered if dtype in FLOATS else self.cast(scattered, dtype)

@@ -1,0 +1,1 @@
+"""A unit for products that takes its operands in one layout."""

@@ -1,0 +1,1 @@
+"""A plain processor with a memory budget."""

@@ -1,0 +1,118 @@
+"""What is known of the terms of a program before it runs: which are secret, numbers, repeated."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+from glenside.ir.operator import Category
+from glenside.ir.operators.compute import parse_compute
+from glenside.ir.program import Program
+from glenside.ir.rational import exact, exact_numbers
+from glenside.ir.term import Term, postorder
+from glenside.ir.types import AccessType, Type
+from glenside.targets.mpc.registry import Operand, secrecy
+
+
+def secrets(program: Program, public: Iterable[str] = ()) -> dict[Term, Operand]:
+    """What is known of each term of the program and its layers, where tensors of those names are public."""
+    names, known = frozenset(public), dict[Term, Operand]()
+    for term in postorder(program.term, *program.layers.values()):
+        operands = [known[child] for child in term.children]
+        known[term] = described(term.operator.name, term.attributes, operands, term.type, term.operator.movement, names)
+    return known
+
+
+def described(
+    operator: str,
+    attributes: Sequence[Any],
+    operands: Sequence[Operand],
+    type: Type,
+    movement: bool,
+    public: frozenset[str],
+) -> Operand:
+    """What is known of one node, from what is known of its operands; `movement` is that of the operator."""
+    known = operator not in ("access-tensor", "opaque") and all(o.known for o in operands)
+    found = Operand(
+        type,
+        secrecy(operator, attributes, [o.secret for o in operands], public),
+        known=known,
+        number=_number(operator, attributes, operands, movement),
+    )
+    found = replace(found, repeats=_repeats(operator, attributes, operands, found))
+    if operator == "access-product":
+        return replace(found, parts=tuple(operands), shared=int(attributes[0]))
+    if operator == "access-concatenate" and attributes[0] == found.access.split:
+        return replace(found, parts=tuple(part for o in operands for part in _along(o)))
+    if operator == "truncate" or (operator == "access" and _split(operands[0].type) == _split(type)):
+        return replace(found, parts=operands[0].parts, shared=operands[0].shared)
+    return found
+
+
+def _along(operand: Operand) -> tuple[Operand, ...]:
+    """What a concatenation puts side by side of one operand: its own parts, or as many of it as it has elements."""
+    if operand.parts and operand.shared is None:
+        return operand.parts
+    return (replace(operand, parts=(), shared=None),) * operand.access.item[0]
+
+
+def _split(type: Type) -> int:
+    return type.split if isinstance(type, AccessType) else -1
+
+
+def _number(operator: str, attributes: Sequence[Any], operands: Sequence[Operand], movement: bool) -> Fraction | None:
+    """What a node holds everywhere: a number that it is made of, or that it moves."""
+    if operator in ("access-literal", "full"):
+        return exact(str(attributes[-2]))
+    if operator == "numbers":
+        values = set(exact_numbers(str(attributes[1])) or ())
+        return values.pop() if len(values) == 1 else None
+    if not operands or not movement or operator == "access-dilate":
+        return None
+    first = operands[0].number
+    return first if all(o.number == first for o in operands) else None
+
+
+def _repeats(operator: str, attributes: Sequence[Any], operands: Sequence[Operand], found: Operand) -> frozenset[int]:
+    """The axes along which a node repeats itself: those of a broadcast, also after computing each element by itself."""
+    if not isinstance(found.type, AccessType):
+        return frozenset()
+    if found.number is not None:
+        return frozenset(range(found.access.rank))
+    if operator == "compute":
+        return repeated(str(attributes[0]), operands[0])
+    if operator in ("access", "access-shift-right", "access-slice", "access-flip", "truncate"):
+        return operands[0].repeats
+    if operator == "access-transpose":
+        return frozenset(i for i, axis in enumerate(attributes[0]) if axis in operands[0].repeats)
+    if operator == "access-broadcast":
+        grown = zip(operands[0].access.dims, found.access.dims, strict=True)
+        return operands[0].repeats | {axis for axis, (before, after) in enumerate(grown) if before != after}
+    return frozenset()
+
+
+def repeated(kind: str, operand: Operand) -> frozenset[int]:
+    """The axes along which the result of a compute type repeats itself: SPU's compiler repeats it afterwards."""
+    category = parse_compute(kind)[0].category
+    if category is Category.POINTWISE:
+        return operand.repeats
+    if category is not Category.FOLD:
+        return frozenset()
+    split = operand.access.split
+    found = frozenset(range(operand.access.rank - 1))
+    for axes in _pair_repeats(operand) if operand.shared is not None else [p.repeats for p in operand.parts]:
+        found &= axes if operand.shared is not None else {axis - (axis > split) for axis in axes if axis != split}
+    return found if operand.parts else frozenset()
+
+
+def _pair_repeats(operand: Operand) -> list[frozenset[int]]:
+    """Of both operands of an access-product, as axes (G, A, B, I): one repeats itself along the axes of the other."""
+    a, b = operand.parts
+    shared = operand.shared or 0
+    rows, columns = a.access.split - shared, b.access.split - shared
+    left = {axis + columns * (axis >= a.access.split) for axis in a.repeats}
+    right = {axis + rows * (axis >= shared) for axis in b.repeats}
+    middle = shared + rows
+    return [frozenset(left | {*range(middle, middle + columns)}), frozenset(right | {*range(shared, middle)})]

@@ -1,0 +1,351 @@
+"""What each operator and compute type sends when some operand is secret, as SPU 0.9.5 runs what `export_jax` writes.
+
+None stands for what has no formula: it was not measured, or depends on more than the operands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from glenside.ir.operators.compute import parse_compute
+from glenside.ir.rational import exact_numbers
+from glenside.ir.types import FLOATS, AccessType, Dims, Type
+from glenside.targets.mpc.analysis import repeated
+from glenside.targets.mpc.registry import COMPUTE_PRICES, OPERATOR_PRICES, Operand, Price, sends, sends_compute
+from glenside.targets.mpc.semi2k import NOTHING, Semi2k, Traffic
+
+
+def node_traffic(
+    protocol: Semi2k, operator: str, attributes: Sequence[Any], operands: Sequence[Operand], result: Type
+) -> Traffic | None:
+    """What one party sends for one node by itself; None where there is no formula.
+
+    The products of a dot-product and of tile instructions are left with twice the fractional bits: what cuts them is a
+    `truncate`, or `product_truncation` where there is none. Products of elements and linear maps are cut at once.
+    """
+    if not any(operand.secret for operand in operands):
+        return NOTHING
+    if operator == "compute":
+        compute, parameters = parse_compute(str(attributes[0]))
+        result = _once(result, repeated(str(attributes[0]), operands[0]))
+        return COMPUTE_PRICES[compute.name](protocol, operands[0], result, *parameters)
+    return OPERATOR_PRICES[operator](protocol, operands, result, *attributes)
+
+
+def product_truncation(
+    protocol: Semi2k, operator: str, attributes: Sequence[Any], operands: Sequence[Operand], result: AccessType
+) -> Traffic:
+    """What SPU sends to cut a product as soon as it is made: of a batch each matmul by itself."""
+    if result.dtype not in FLOATS or not any(operand.secret for operand in operands):
+        return NOTHING
+    if operator == "compute":
+        pair = operands[0]
+        if attributes[0] != "dot-product" or pair.shared is None or not pair.access.size:
+            return NOTHING
+        return protocol.truncation(result.size, pair.parts[0].access.dims.take(pair.shared).product())
+    if operator in _PAIRS:
+        a, b = operands
+        size = a.access.shape.product() * b.access.shape.drop(int(attributes[0])).product()
+        return protocol.truncation(size, a.access.dims.take(int(attributes[0])).product())
+    if operator in _TILES:
+        return protocol.truncation(result.size, operands[1].access.shape.product())
+    if operator == "product-unit":
+        n, parts, order = int(attributes[0]), Dims(attributes[1]), Dims(attributes[2])
+        return protocol.truncation(result.size, parts.permute(order).take(n).product())
+    return NOTHING
+
+
+def _once(result: Type, repeats: frozenset[int]) -> Type:
+    """The elements of a result that are not repeated: only those are computed."""
+    if not repeats or not isinstance(result, AccessType):
+        return result
+    return result.with_dims(Dims(1 if axis in repeats else n for axis, n in enumerate(result.dims)))
+
+
+def _nothing(protocol: Semi2k, *_: Any) -> Traffic:
+    return NOTHING
+
+
+def _unknown(protocol: Semi2k, *_: Any) -> None:
+    return None
+
+
+sends(
+    *"access access-transpose access-reshape access-rearrange access-flatten access-shift-right access-flip".split(),
+    *"access-insert-axis access-squeeze access-broadcast access-windows access-overlap-add access-pad".split(),
+    *"access-dilate access-slice access-concatenate access-product construct-tuple tuple-get-item".split(),
+)(_nothing)
+sends("bitcast", "access-gather-nd", "access-scatter-nd", "opaque")(_unknown)
+sends_compute("elementwise-add", "subtract", "negative", "reduce-sum")(_nothing)
+sends_compute(
+    *"pow mod logical-and logical-or logical-not bitwise-and bitwise-or bitwise-xor argmax argmin argsort".split(),
+    *"sign round sin cos tan asin acos atan sinh cosh asinh acosh atanh".split(),
+)(_unknown)
+
+
+# Products
+
+
+def _cut(protocol: Semi2k, elements: int, dtype: str) -> Traffic:
+    """Fixed-point products are cut, integers are not."""
+    return protocol.truncation(elements) if dtype in FLOATS else NOTHING
+
+
+def _times(protocol: Semi2k, elements: int, dtype: str, a: bool, b: bool) -> Traffic:
+    """Elements times each other, of which some are secret: by a public one each party multiplies its share."""
+    product = protocol.multiplication(elements) if a and b else NOTHING
+    return product + _cut(protocol, elements, dtype)
+
+
+@sends_compute("dot-product")
+def _dot_product(protocol: Semi2k, operand: Operand, result: AccessType) -> Traffic | None:
+    if operand.shared is None:  # elements are multiplied, and added then
+        size = operand.access.dims.remove(operand.access.split).product()
+        return _folded(operand, lambda a, b: _times(protocol, size, result.dtype, a.secret, b.secret))
+    a, b = operand.parts
+    return _matmul(protocol, a, b, operand.shared)
+
+
+def _matmul(protocol: Semi2k, a: Operand, b: Operand, shared: int) -> Traffic:
+    """(G, A)(I) times (G, B)(I), not cut yet."""
+    if not (a.secret and b.secret):
+        return NOTHING
+    rows, columns = (x.access.shape.drop(shared).product() for x in (a, b))
+    return protocol.matmul(rows, a.access.item.product(), columns, a.access.dims.take(shared).product())
+
+
+_PAIRS = ("tiled-product", "overlap-add-product")
+
+
+@sends(*_PAIRS)
+def _pair(protocol: Semi2k, operands: Sequence[Operand], result: AccessType, n: int, *_: Any) -> Traffic:
+    return _matmul(protocol, operands[0], operands[1], n)
+
+
+_TILES = ("systolic-array", "systolic-array-output-stationary", "systolic-array-with-blocking")
+
+
+@sends(*_TILES)
+def _tile(protocol: Semi2k, operands: Sequence[Operand], result: AccessType, rows: int, columns: int) -> Traffic:
+    a, b = operands
+    if not (a.secret and b.secret):
+        return NOTHING
+    groups = b.access.shape.product()
+    k, n = b.access.item
+    return protocol.matmul(a.access.shape.product() // max(groups, 1), k, n, groups)
+
+
+@sends("product-unit")
+def _unit(
+    protocol: Semi2k,
+    operands: Sequence[Operand],
+    result: AccessType,
+    n: int,
+    a_parts: Dims,
+    a_order: Dims,
+    a_split: int,
+    b_parts: Dims,
+    b_order: Dims,
+    b_split: int,
+    parts: Dims,
+    order: Dims,
+) -> Traffic:
+    if not all(operand.secret for operand in operands):
+        return NOTHING
+    a, b = a_parts.permute(a_order), b_parts.permute(b_order)
+    groups, rows, columns = a.take(n).product(), a.take(a_split).drop(n).product(), b.take(b_split).drop(n).product()
+    return protocol.matmul(rows, a.drop(a_split).product(), columns, groups)
+
+
+@sends("truncate")
+def _truncate(protocol: Semi2k, operands: Sequence[Operand], result: AccessType) -> Traffic:
+    return protocol.truncation(result.size)
+
+
+@sends("linear-map")
+def _linear_map(
+    protocol: Semi2k, operands: Sequence[Operand], result: AccessType, axis: int, rows: int, coefficients: str
+) -> Traffic:
+    """Additions, and one product by a constant for all rows that have denominators."""
+    count, numbers = operands[0].access.dims[axis], exact_numbers(coefficients) or ()
+    cut = [any(n.denominator != 1 for n in numbers[row * count : (row + 1) * count]) for row in range(rows)]
+    return protocol.truncation(result.dims.remove(axis).product() * sum(cut))
+
+
+# Folds
+
+
+def _folded(operand: Operand, step: Callable[[Operand, Operand], Traffic | None]) -> Traffic | None:
+    """From left to right; a step of public operands sends nothing and makes a public one."""
+    total = NOTHING
+    left, *others = operand.along() or (operand,)
+    for right in others:
+        if left.secret or right.secret:
+            sent = step(left, right)
+            if sent is None:
+                return None
+            total += sent
+        left = Operand(left.type, left.secret or right.secret)
+    return total
+
+
+@sends_compute("elementwise-mul")
+def _multiply(protocol: Semi2k, operand: Operand, result: AccessType) -> Traffic | None:
+    """Of a product by several public ones after each other SPU's compiler makes one."""
+    total, scaled = NOTHING, False
+    left, *others = operand.along()
+    for right in others:
+        one_public = left.secret != right.secret
+        if 1 not in (left.number, right.number) and (left.secret or right.secret) and not (scaled and one_public):
+            total += _times(protocol, result.size, result.dtype, left.secret, right.secret)
+            scaled = one_public
+        left = Operand(left.type, left.secret or right.secret)
+    return total
+
+
+@sends_compute("elementwise-div")
+def _divide(protocol: Semi2k, operand: Operand, result: AccessType) -> Traffic | None:
+    """By a public one it is a product by its reciprocal."""
+
+    def step(a: Operand, b: Operand) -> Traffic | None:
+        if result.dtype not in FLOATS:
+            return None
+        if not b.secret:  # by numbers of the program it is a product, by others SPU cuts twice
+            return NOTHING if b.number == 1 else protocol.truncation(result.size).times(1 if b.known else 2)
+        if a.secret:
+            return protocol.function("quotient", result.size)
+        reciprocal = protocol.function("reciprocal", result.size)
+        return reciprocal if reciprocal is None or a.number == 1 else reciprocal + protocol.truncation(result.size)
+
+    return _folded(operand, step)
+
+
+def _is_ordered(dtype: str) -> bool:
+    """Whether the sign of a difference says which is larger: floats, which SPU has as integers, and signed integers."""
+    return dtype in FLOATS or dtype.startswith("int")
+
+
+@sends_compute("maximum", "minimum")
+def _maximum(protocol: Semi2k, operand: Operand, result: AccessType) -> Traffic | None:
+    if not _is_ordered(result.dtype):
+        return None
+    return _folded(operand, lambda a, b: protocol.maximum(result.size))
+
+
+@sends_compute("compare")
+def _compare(protocol: Semi2k, operand: Operand, result: AccessType, relation: str) -> Traffic | None:
+    if not _is_ordered(operand.access.dtype):
+        return None
+    return protocol.equality(result.size) if relation in ("eq", "ne") else protocol.sign(result.size)
+
+
+@sends_compute("select")
+def _select(protocol: Semi2k, operand: Operand, result: AccessType) -> Traffic | None:
+    """By whether the condition is 0."""
+    condition, then, otherwise = operand.along()
+    if not condition.secret:
+        return NOTHING
+    if not _is_ordered(result.dtype):
+        return None
+    bit = protocol.equality(result.size) + protocol.ring_number(result.size)
+    return bit + protocol.selection(result.size) if then.secret or otherwise.secret else bit
+
+
+# Elements by themselves
+
+
+def _of_order(price: Callable[[Semi2k, int], Traffic]) -> Price:
+    def priced(protocol: Semi2k, operand: Operand, result: AccessType, *_: str) -> Traffic | None:
+        return price(protocol, result.size) if _is_ordered(result.dtype) else None
+
+    return priced
+
+
+sends_compute("relu")(_of_order(lambda protocol, n: protocol.maximum(n)))
+sends_compute("clip")(_of_order(lambda protocol, n: protocol.maximum(n).times(2)))
+sends_compute("abs")(_of_order(lambda protocol, n: protocol.absolute(n)))
+sends_compute("floor", "ceil")(lambda protocol, operand, result: protocol.bits(result.size))
+
+
+@sends_compute("leaky-relu")
+def _leaky_relu(protocol: Semi2k, operand: Operand, result: AccessType, alpha: str) -> Traffic:
+    return protocol.maximum(result.size) + protocol.truncation(result.size)
+
+
+def _function(name: str) -> Price:
+    return lambda protocol, operand, result: protocol.function(name, result.size)
+
+
+for _name in ("exp", "log", "sqrt", "sigmoid", "tanh", "erf"):
+    sends_compute(_name)(_function(_name))
+
+
+# Whole items
+
+
+def _reduced(protocol: Semi2k, operand: Operand, each: Callable[[int], Traffic]) -> Traffic:
+    """The elements of an item are combined by halves."""
+    count = operand.access.item.product()
+    if count < 2:
+        return NOTHING
+    rounds = (count - 1).bit_length()
+    sent, one = each(operand.access.shape.product() * (count - 1)), each(1)
+    return Traffic(sent.bytes, one.messages * rounds if sent.bytes else 0, sent.truncated)
+
+
+@sends_compute("reduce-max", "reduce-min")
+def _extreme(protocol: Semi2k, operand: Operand, result: AccessType) -> Traffic | None:
+    return _reduced(protocol, operand, protocol.maximum) if _is_ordered(result.dtype) else None
+
+
+@sends_compute("reduce-prod")
+def _reduce_prod(protocol: Semi2k, operand: Operand, result: AccessType) -> Traffic:
+    return _reduced(protocol, operand, lambda n: _times(protocol, n, result.dtype, True, True))
+
+
+@sends_compute("reduce-mean")
+def _mean(protocol: Semi2k, operand: Operand, result: AccessType) -> Traffic:
+    return protocol.truncation(result.size) if operand.access.item.product() > 1 else NOTHING
+
+
+def _powers(protocol: Semi2k, operand: Operand, last: str, elements: int) -> Traffic | None:
+    """The maximum of each item, exp of what is less by it, and one more function."""
+    powers, final = protocol.function("exp", operand.access.size), protocol.function(last, elements)
+    if powers is None or final is None:
+        return None
+    return _reduced(protocol, operand, protocol.maximum) + powers + final
+
+
+@sends_compute("softmax")
+def _softmax(protocol: Semi2k, operand: Operand, result: AccessType) -> Traffic | None:
+    if operand.access.item.product() == 1:
+        return protocol.function("exp", result.size)
+    return _powers(protocol, operand, "quotient", result.size)
+
+
+@sends_compute("log-softmax")
+def _log_softmax(protocol: Semi2k, operand: Operand, result: AccessType) -> Traffic | None:
+    if operand.access.item.product() == 1:
+        return NOTHING
+    return _powers(protocol, operand, "log", result.shape.product() if result.size else 0)
+
+
+# Other dtypes, computed places
+
+
+@sends("cast")
+def _cast(protocol: Semi2k, operands: Sequence[Operand], result: AccessType, dtype: str) -> Traffic | None:
+    """A float as an integer is cut towards zero; bits as numbers cost what depends on where they come from."""
+    given = operands[0].access.dtype
+    if dtype == given or (dtype in FLOATS and given != "bool"):
+        return NOTHING
+    if given in FLOATS and dtype != "bool":
+        return protocol.whole(result.size) if dtype in ("int32", "int64") else None
+    return None
+
+
+@sends("access-gather")
+def _gather(protocol: Semi2k, operands: Sequence[Operand], result: AccessType, axis: int) -> Traffic | None:
+    """By public places nothing but movement."""
+    return None if operands[1].secret else NOTHING

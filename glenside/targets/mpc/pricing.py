@@ -1,0 +1,122 @@
+"""What each e-node of an e-graph sends: the prices of `prices.py`, with what analyses know of classes."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+from functools import cached_property
+
+from glenside.egraph.snapshot import Snapshot
+from glenside.ir.operator import OPERATORS
+from glenside.ir.rational import exact_numbers
+from glenside.ir.types import FLOATS
+from glenside.passes.extraction import constant_classes, derivable, derivations
+from glenside.targets.mpc.prices import node_traffic, product_truncation
+from glenside.targets.mpc.registry import Operand
+from glenside.targets.mpc.semi2k import NOTHING, Semi2k, Traffic
+
+PUBLIC = "#public"
+"""How the name of a formal tensor ends that stands for what both parties know."""
+
+
+class Pricing:
+    """Prices of e-nodes. What both parties can compute by themselves is public, and sends nothing.
+
+    late      products are truncated where the program says so, and not each at once
+    prepared  what is made of constants alone is computed by their owner before it is shared
+    public    names of tensors that both parties know
+    """
+
+    def __init__(
+        self, snapshot: Snapshot, protocol: Semi2k, *, late: bool, prepared: bool, public: Collection[str]
+    ) -> None:
+        self.snapshot, self.protocol, self.late = snapshot, protocol, late
+        self.offline = constant_classes(snapshot) if prepared else [False] * len(snapshot.classes)
+        self._known = frozenset(public)
+
+    @cached_property
+    def public(self) -> Collection[int]:
+        """The classes that both parties know."""
+        return derivable(self.snapshot, self._is_public).keys()
+
+    @cached_property
+    def _numbers(self) -> Collection[int]:
+        """The classes made of numbers in the program alone."""
+        nodes = self.snapshot.nodes
+        return derivable(
+            self.snapshot, lambda n: nodes[n].operator != "access-tensor" and not OPERATORS[nodes[n].operator].opaque
+        ).keys()
+
+    def _is_public(self, n: int) -> bool:
+        node = self.snapshot.nodes[n]
+        if node.operator == "access-tensor":
+            return node.attributes[0] in self._known or node.attributes[0].endswith(PUBLIC)
+        return not OPERATORS[node.operator].opaque
+
+    @cached_property
+    def scales(self) -> dict[int, int]:
+        """class -> how many times the fractional bits of a number it has: 2 for a product that is not truncated."""
+        found: dict[int, int] = {}
+        for n in derivations(self.snapshot, lambda _: True):
+            found.setdefault(self.snapshot.owner[n], self._scale(n, found))
+        return found
+
+    def _scale(self, n: int, found: dict[int, int]) -> int:
+        node, own = self.snapshot.nodes[n], self.snapshot.owner[n]
+        type_ = self.snapshot.types[own]
+        if self.offline[own] or type_ is None or type_.dtype not in FLOATS or node.operator == "truncate":
+            return 1
+        if self.is_product(n):
+            return 2
+        return max((found[c] for c in node.children), default=1)
+
+    def is_product(self, n: int) -> bool:
+        """Whether an e-node is a product that the parties compute together."""
+        node = self.snapshot.nodes[n]
+        own = self.snapshot.owner[n]
+        return (
+            node.operator == "compute"
+            and node.attributes[0] == "dot-product"
+            and not self.offline[own]
+            and own not in self.public
+        )
+
+    def possible(self, n: int) -> bool:
+        """Whether a protocol has the e-node: those of today truncate at once, and only whole numbers keep a scale."""
+        node = self.snapshot.nodes[n]
+        wide = any(self.scales.get(c, 1) > 1 for c in node.children)
+        if not wide or node.operator == "truncate":
+            return True
+        if not self.late or node.operator != "linear-map":
+            return self.late
+        return all(v.denominator == 1 for v in exact_numbers(node.attributes[2]) or ())
+
+    def traffic(self, n: int) -> Traffic | None:
+        """What one e-node sends by itself; None where there is no exact formula."""
+        snapshot, node, own = self.snapshot, self.snapshot.nodes[n], self.snapshot.owner[n]
+        type_ = snapshot.types[own]
+        if self.offline[own] or own in self.public or type_ is None:
+            return NOTHING
+        if node.operator == "truncate":
+            return self.truncation(type_.size) if self.late else NOTHING
+        operands = [self._operand(c) for c in node.children]
+        sent = node_traffic(self.protocol, node.operator, node.attributes, operands, type_)
+        if sent is None or self.late:
+            return sent
+        return sent + product_truncation(self.protocol, node.operator, node.attributes, operands, type_)
+
+    def truncation(self, elements: int) -> Traffic:
+        """Elements cut back after a product."""
+        return self.protocol.truncation(elements)
+
+    def _operand(self, eclass: int) -> Operand:
+        """What is known of a class: it may be a pair of two others."""
+        snapshot = self.snapshot
+        type_ = snapshot.types[eclass]
+        assert type_ is not None
+        found = Operand(type_, eclass not in self.public, known=eclass in self._numbers)
+        pairs = (snapshot.nodes[n] for n in snapshot.classes[eclass])
+        pair = next((p for p in pairs if p.operator == "access-product"), None)
+        if pair is None:
+            return found
+        return replace(found, parts=tuple(map(self._operand, pair.children)), shared=pair.attributes[0])

@@ -1,0 +1,174 @@
+"""What a whole program sends: the secrecy of its terms, forward from its tensors, and the traffic of each by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from glenside.ir.program import Program, constant_terms, is_product
+from glenside.ir.term import Term, postorder
+from glenside.ir.types import FLOATS, AccessType
+from glenside.passes.constant_folding import fold
+from glenside.targets.mpc.analysis import secrets as secrets
+from glenside.targets.mpc.prices import node_traffic, product_truncation
+from glenside.targets.mpc.registry import Operand
+from glenside.targets.mpc.semi2k import NOTHING, Semi2k, Traffic
+
+# What may stand between a product and the truncation that is deferred: it is linear, with whole coefficients at most.
+_LINEAR = frozenset("linear-map access-overlap-add access-pad access-dilate".split())
+_LINEAR_COMPUTES = frozenset("elementwise-add subtract negative reduce-sum".split())
+
+
+def program_traffic(
+    program: Program,
+    public: Iterable[str] = (),
+    prepared: bool = False,
+    protocol: Semi2k | None = None,
+) -> dict[Term, Traffic | None]:
+    """What one party sends for each term of the program, in order of evaluation; None where there is no formula.
+
+    public    names of tensors that both parties know; numbers in the program are public too
+    prepared  whether who owns the constants computes what is made of them alone before it is shared
+
+    A product that no `truncate` cuts later is cut at once, and that is counted with it. The sum is what SPU sends for
+    `export_jax(program)` (of `prepare(program)` when prepared), unless truncations are deferred, which it does not do.
+    """
+    protocol = protocol or Semi2k()
+    known = secrets(program, public)
+    constant, uses = constant_terms(program), _uses(program)
+    deferred, merged = _deferred(uses), _merged(uses, known)
+    found: dict[Term, Traffic | None] = {}
+    for term in postorder(program.term):
+        if prepared and constant[term]:
+            found[term] = NOTHING
+            continue
+        operands = [known[child] for child in term.children]
+        if term in merged:
+            found[term] = NOTHING
+            continue
+        sent = _batched(protocol, term, known) or node_traffic(
+            protocol, term.operator.name, term.attributes, operands, term.type
+        )
+        if sent is not None and term not in deferred and isinstance(term.type, AccessType):
+            sent += product_truncation(protocol, term.operator.name, term.attributes, operands, term.type)
+        found[term] = sent
+    return found
+
+
+def prepare(program: Program, public: Iterable[str] = ()) -> Program:
+    """The program that runs when who owns the constants has computed what is made of them: that is folded.
+
+    What both parties know, numbers in the program above all, stays as it is. Raises BadInput as `fold` does.
+    """
+    return fold(program, {term for term, known in secrets(program, public).items() if not known.secret})
+
+
+def total(traffic: Mapping[Term, Traffic | None]) -> Traffic | None:
+    """The sum over all terms; None when some have no formula."""
+    result = NOTHING
+    for sent in traffic.values():
+        if sent is None:
+            return None
+        result += sent
+    return result
+
+
+def _batched(protocol: Semi2k, term: Term, known: Mapping[Term, Operand]) -> Traffic | None:
+    """A truncation of a product itself: SPU cuts each matmul of a batch by itself."""
+    if term.operator.name != "truncate" or not is_product(term.children[0]):
+        return None
+    product = term.children[0]
+    operands = [known[child] for child in product.children]
+    return product_truncation(protocol, product.operator.name, product.attributes, operands, product.access)
+
+
+def _uses(program: Program) -> dict[Term, list[Term]]:
+    """The terms of the program in order of evaluation, each with those that it is an operand of."""
+    uses: dict[Term, list[Term]] = {}
+    for term in postorder(program.term):
+        uses[term] = []
+        for child in term.children:
+            uses[child].append(term)
+    return uses
+
+
+def _deferred(uses: Mapping[Term, list[Term]]) -> set[Term]:
+    """The terms all uses of which lead to a `truncate` through what is linear."""
+    found: set[Term] = set()
+    for term in reversed([*uses]):
+        if uses[term] and all(u.operator.name == "truncate" or (u in found and _linear(u)) for u in uses[term]):
+            found.add(term)
+    return found
+
+
+def _merged(uses: Mapping[Term, list[Term]], known: Mapping[Term, Operand]) -> set[Term]:
+    """Products by what is public that SPU's compiler puts into the next one: (x * p) * q is x * (p * q).
+
+    The result has no other use, and only movement stands between them that the compiler puts before or after both.
+    """
+    found: set[Term] = set()
+    for term in uses:
+        factor = _factor(term, known)
+        if factor is None:
+            continue
+        crossed: set[str] = set()
+        after = _after(term, uses, crossed)
+        next_factor = _factor(after, known) if after is not None and after.attributes[0] != "reduce-mean" else None
+        if next_factor is None:
+            continue
+        moved = crossed - _KEEPING
+        if all(_uniform(factor if name == "access-flip" else next_factor) for name in moved):
+            found.add(term)
+    return found
+
+
+def _uniform(factor: Operand) -> bool:
+    return len(factor.repeats) == factor.access.rank
+
+
+# Movement that the compiler puts before or after a product by what is public, where that is the same everywhere: the
+# first product for a flip, else the second.
+_KEEPING = frozenset("access access-shift-right access-product".split())
+_CROSSED = frozenset(
+    "access-transpose access-reshape access-rearrange access-flatten access-insert-axis access-squeeze "
+    "access-broadcast access-flip".split()
+)
+
+
+def _after(term: Term, uses: Mapping[Term, list[Term]], crossed: set[str]) -> Term | None:
+    """The compute that alone uses a term, with the movement between them; through a pair, which is one of its own."""
+    used, paired = uses[term], False
+    while len(used) == 1:
+        (user,) = used
+        if user.operator.name == "compute":
+            return user if paired else None
+        if user.operator.name == "access-product":
+            paired = True
+        elif paired or user.operator.name not in _CROSSED | _KEEPING:
+            return None
+        crossed.add(user.operator.name)
+        used = uses[user]
+    return None
+
+
+def _factor(term: Term, known: Mapping[Term, Operand]) -> Operand | None:
+    """The public operand of a product with a secret one, which SPU truncates; a mean has one too."""
+    if term.operator.name != "compute" or not known[term].secret or term.access.dtype not in FLOATS:
+        return None
+    kind, operand = str(term.attributes[0]), known[term.children[0]]
+    if kind == "reduce-mean" and operand.access.item.product() > 1:
+        return Operand(operand.type, False, repeats=frozenset(range(operand.access.rank)))
+    if kind not in ("elementwise-mul", "elementwise-div") or operand.shared is None:
+        return None
+    a, b = operand.parts
+    if kind == "elementwise-div":
+        return b if a.secret and not b.secret and b.known and b.number != 1 else None
+    if a.secret == b.secret:
+        return None
+    public = b if a.secret else a
+    return None if public.number == 1 else public
+
+
+def _linear(term: Term) -> bool:
+    if term.operator.name == "compute":
+        return str(term.attributes[0]) in _LINEAR_COMPUTES
+    return term.operator.movement or term.operator.name in _LINEAR

@@ -1,0 +1,190 @@
+"""Targets that a TOML file describes, every number with its unit."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+from glenside.ir.errors import BadInput
+from glenside.ir.files import read_text
+from glenside.targets.base import Target, parse_objectives
+from glenside.targets.systolic_array.target import DATAFLOWS, LARGEST, Words, systolic_array
+
+_BYTES = {"B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
+_BITS = {"bit": 1, "bits": 1, "byte": 8, "bytes": 8}
+_RATES = {"MAC/cycle": 1, "MACs/cycle": 1}
+
+
+@dataclass(frozen=True)
+class _Field:
+    """What a key holds: how it is read, and how it is written in words."""
+
+    read: Callable[[Any], Any]
+    words: str
+    required: bool = False
+
+
+def _count(least: int, most: int | None = None) -> Callable[[Any], Any]:
+    def read(value: Any) -> int:
+        whole = isinstance(value, int) and not isinstance(value, bool)
+        if not whole or value < least or (most is not None and value > most):
+            raise ValueError
+        return int(value)
+
+    return read
+
+
+def _with_unit(units: Mapping[str, int], least: int) -> Callable[[Any], Any]:
+    def read(value: Any) -> int:
+        match = (
+            re.fullmatch(r"\s*(\d{1,15}(?:\.\d{1,6})?)\s*([A-Za-z/]+)\s*", value) if isinstance(value, str) else None
+        )
+        if match is None or match[2] not in units:
+            raise ValueError
+        size = Fraction(match[1]) * units[match[2]]
+        if size.denominator != 1 or size < least:
+            raise ValueError
+        return int(size)
+
+    return read
+
+
+def _one_of(names: tuple[str, ...]) -> Callable[[Any], Any]:
+    def read(value: Any) -> str:
+        if value not in names:
+            raise ValueError
+        return str(value)
+
+    return read
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str) or not value.strip():
+        raise ValueError
+    return value
+
+
+def _objectives(value: Any) -> tuple[str, ...]:
+    if not isinstance(value, str):
+        raise ValueError
+    return parse_objectives(value)
+
+
+def _growth(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 1 <= value < float("inf"):
+        raise ValueError
+    return float(value)
+
+
+_BITS_WORDS = "a size such as '8 bit' or '4 byte'"
+_TABLES: dict[str, dict[str, _Field]] = {
+    "": {
+        "name": _Field(_text, "a name, such as 'my-npu'"),
+        "objective": _Field(_objectives, "'cycles', 'bytes' or 'cycles,bytes'"),
+        "max_weight_growth": _Field(_growth, "a number of at least 1, such as 64.0"),
+    },
+    "array": {
+        "rows": _Field(_count(1, LARGEST), f"an integer from 1 to {LARGEST}", required=True),
+        "columns": _Field(_count(1, LARGEST), f"an integer from 1 to {LARGEST}", required=True),
+        "dataflow": _Field(_one_of(DATAFLOWS), f"one of {', '.join(map(repr, DATAFLOWS))}"),
+        "max_rows": _Field(_count(1), "an integer of at least 1"),
+    },
+    "memory": {
+        "capacity": _Field(
+            _with_unit(_BYTES, 0), f"a size such as '256 KiB', in {', '.join(_BYTES)}, whole bytes", required=True
+        )
+    },
+    "words": {name: _Field(_with_unit(_BITS, 1), _BITS_WORDS) for name in ("input", "weight", "accumulator")},
+    "vector": {"rate": _Field(_with_unit(_RATES, 1), "a whole rate such as '128 MAC/cycle'", required=True)},
+}
+_REQUIRED = ("array",)
+
+
+def load_target(path: str, **options: Any) -> Target:
+    """The target that a TOML file describes; `options` of `systolic_array` come before what it says.
+
+    Raises BadInput, which names the file, the line, the table and the key, and says what would be right.
+    """
+    text = read_text(path)
+    try:
+        content = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise BadInput(f"{path} is not TOML: {error}") from error
+    except RecursionError as error:
+        raise BadInput(f"{path} is nested more deeply than a description of a target") from error
+    found = _read(path, text, content)
+    top, array, words = found[""], found["array"], found["words"]
+    given = {
+        "dataflow": array.get("dataflow"),
+        "max_rows": array.get("max_rows"),
+        "capacity": found["memory"].get("capacity"),
+        "words": Words(**words) if words else None,
+        "vector_rate": found["vector"].get("rate"),
+        "objectives": top.get("objective"),
+        "max_weight_growth": top.get("max_weight_growth"),
+        "name": top.get("name", Path(path).stem),
+        **options,
+    }
+    known = {name: value for name, value in given.items() if value is not None}
+    return systolic_array(array["rows"], array["columns"], **known)
+
+
+def _read(path: str, text: str, content: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """table -> key -> value; every table is there, and nothing else."""
+    top = {key: value for key, value in content.items() if key not in _TABLES}
+    missing = next((table for table in _REQUIRED if table not in content), None)
+    if missing is not None:
+        raise BadInput(f"{path}: the table [{missing}] is missing")
+    return {table: _table(path, text, table, content.get(table, {}) if table else top) for table in _TABLES}
+
+
+def _table(path: str, text: str, table: str, own: Any) -> dict[str, Any]:
+    fields = _TABLES[table]
+    if not isinstance(own, dict):
+        raise BadInput(f"{_place(path, text, '', table)}: [{table}] is a table, got {own!r}")
+    found: dict[str, Any] = {}
+    for key, value in own.items():
+        place = _place(path, text, table, key)
+        if key not in fields:
+            raise BadInput(f"{place}: {_unknown(table, key)}")
+        try:
+            found[key] = fields[key].read(value)
+        except ValueError:
+            raise BadInput(f"{place}: {_spelled(table, key)} is {fields[key].words}, got {value!r}") from None
+        except BadInput as error:
+            raise BadInput(f"{place}: {error}") from error
+    for key, field in fields.items():
+        if field.required and key not in own and (own or table in _REQUIRED):
+            raise BadInput(f"{path}: {_spelled(table, key)} is missing: {field.words}")
+    return found
+
+
+def _unknown(table: str, key: str) -> str:
+    known = list(_TABLES[table]) + ([f"[{name}]" for name in _TABLES if name] if not table else [])
+    close = get_close_matches(key, [name.strip("[]") for name in known], 1)
+    hint = f"; did you mean {close[0]}?" if close else ""
+    return f"there is no {_spelled(table, key)}{hint}; there are {', '.join(known)}"
+
+
+def _spelled(table: str, key: str) -> str:
+    return f"{key} in [{table}]" if table else key
+
+
+def _place(path: str, text: str, table: str, key: str) -> str:
+    """The file, and the line of the key or the table where it can be found."""
+    here = ""
+    for number, line in enumerate(text.splitlines(), 1):
+        header = re.match(r"\s*\[\s*([\w.\"'-]+)", line)
+        if header is not None:
+            here = header[1].strip("\"'")
+            if not table and here == key:
+                return f"{path}:{number}"
+        elif here == table and re.match(rf"\s*[\"']?{re.escape(key)}[\"']?\s*=", line):
+            return f"{path}:{number}"
+    return path

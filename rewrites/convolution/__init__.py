@@ -1,0 +1,1 @@
+"""Rules that compute a convolution by other products."""

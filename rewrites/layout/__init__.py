@@ -1,0 +1,1 @@
+"""Rules for the order in which tensors lie in memory."""

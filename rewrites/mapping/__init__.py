@@ -1,0 +1,1 @@
+"""Rules that cut products into the tiles of a machine."""

@@ -1,0 +1,214 @@
+"""The command line, as a user runs it: output, files, exit status, bad input."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from command_line import run
+
+from glenside.cli.commands.optimize import STAGES
+from glenside.ir.files import load
+
+PROGRAMS = Path(__file__).parent.parent / "programs"
+DOT = "(compute dot-product (access-cartesian-product (access (access-tensor a) 1) (access (access-tensor b) 1)))"
+DECLARED = f"(input a (shape 5 9)) (constant b (shape 7 9)) {DOT}"
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Path:
+    path = tmp_path / "my.glenside"
+    path.write_text(DECLARED)
+    return path
+
+
+def test_tensorize_prints_a_row_for_each_layer_and_writes_the_report(
+    program: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out, report = tmp_path / "out.glenside", tmp_path / "report.json"
+    assert run("tensorize", program, "--array", "4x2", "-o", out, "--json", report) == 0
+    printed = capsys.readouterr().out
+    assert "product-1" in printed
+    assert "saturated" in printed
+    assert "Every product is mapped" in printed
+    content = json.loads(report.read_text())
+    assert {"program", "target", "layers", "totals", "search", "seconds"} <= set(content)
+    (layer,) = content["layers"]
+    wanted = "name operator groups m k n macs tiles cycles utilization mapped mapping checked"
+    assert set(wanted.split()) <= set(layer)
+    assert (layer["m"], layer["k"], layer["n"], layer["tiles"]) == (5, 9, 7, 9)
+    assert layer["mapped"] is True
+    assert layer["checked"] == "exact"
+    assert {"layers", "mapped", "tiles", "cycles", "macs"} <= set(content["totals"])
+    assert set(content["search"]) >= {"e_nodes", "e_classes", "iterations", "stopped", "rules"}
+    assert {"load", "saturate", "extract", "check", "total"} <= set(content["seconds"])
+    assert all(set(r) == {"matches", "seconds"} for r in content["search"]["rules"].values())
+    # The text of an optimized program is a program: it parses, and has no product left.
+    assert not any(t == "dot-product" for t in out.read_text().split())
+    assert load(out).term.access.dims == (5, 7)
+
+
+def test_json_on_stdout_is_only_json(program: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("tensorize", program, "--array", "4x2", "--json", "-") == 0
+    assert json.loads(capsys.readouterr().out)["totals"]["mapped"] == 1
+
+
+@pytest.mark.parametrize("name", sorted(p.stem for p in PROGRAMS.glob("*.glenside")))
+def test_every_sample_program_is_tensorized(name: str, tmp_path: Path) -> None:
+    """What a Glenside program already was, runs through unchanged and equal."""
+    path, shapes = PROGRAMS / f"{name}.glenside", PROGRAMS / f"{name}.shapes.json"
+    given = ["--shapes", shapes] if shapes.exists() else []
+    assert run("tensorize", path, *given, "--array", "5x3", "--json", tmp_path / "r.json") == 0
+    content = json.loads((tmp_path / "r.json").read_text())
+    assert content["checked"] == "exact"
+    assert content["search"]["stopped"] == "saturated"
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_every_stage_is_printed(stage: str, program: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    weights = program.with_suffix(".npz")
+    np.savez(weights, b=np.ones((7, 9), np.float32))
+    more = ("--weights", weights) if stage == "folded" else ()
+    assert run("optimize", program, "--target", "systolic-array:4x2", "--emit", stage, *more) == 0
+    out = capsys.readouterr().out
+    start = {
+        "typed": "; product-1",
+        "egraph": "digraph",
+        "extracted": "(constant",
+        "folded": "(constant",
+        "report": "{",
+    }[stage]
+    assert out.startswith(start)
+
+
+def test_an_egraph_goes_where_its_ending_says(program: Path, tmp_path: Path) -> None:
+    for ending in ("dot", "json", "png"):
+        path = tmp_path / f"e.{ending}"
+        assert run("optimize", program, "--array", "4x2", "--emit", "egraph", "-o", path) == 0
+        assert path.stat().st_size > 100
+
+
+def test_run_is_the_interpreter(tmp_path: Path) -> None:
+    (tmp_path / "p.glenside").write_text(DOT)
+    a, b = np.arange(15.0).reshape(3, 5), np.arange(20.0).reshape(4, 5)
+    np.save(tmp_path / "a.npy", a)
+    np.save(tmp_path / "b.npy", b)
+    inputs = [f"--input={name}={tmp_path / name}.npy" for name in "ab"]
+    assert run("run", tmp_path / "p.glenside", *inputs, "-o", tmp_path / "out.npy") == 0
+    assert np.array_equal(np.load(tmp_path / "out.npy"), a @ b.T)
+
+
+def test_listings_have_a_line_each(capsys: pytest.CaptureFixture[str]) -> None:
+    for command, word in (("models", "mobilenet-v1"), ("ops", "access-slice"), ("rules", "Sound"), ("targets", "RxC")):
+        assert run(command) == 0
+        text = capsys.readouterr().out
+        assert word in text or command == "rules"
+        assert run(command, "--json") == 0
+        assert all(row["name"] and row["about"] for row in json.loads(capsys.readouterr().out))
+
+
+def test_check_prints_types_and_sizes(program: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("check", program) == 0
+    assert "(5 7)() float32" in capsys.readouterr().out
+
+
+def test_something_unmapped_is_status_1(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "p.glenside"
+    path.write_text("(compute dot-product (access (access-tensor p) 1))")
+    assert run("tensorize", path, "--shape", "p=3,2,5", "--array", "4x4") == 1
+    assert "stayed off the array" in capsys.readouterr().out
+
+
+def test_a_limit_that_stops_the_search_is_no_error_of_itself(program: Path, tmp_path: Path) -> None:
+    assert run("tensorize", program, "--array", "4x2", "--iter-limit", 2, "--json", tmp_path / "r.json") == 1
+    content = json.loads((tmp_path / "r.json").read_text())
+    assert content["search"]["stopped"] == "iteration-limit"
+    assert content["checked"] == "exact"
+    assert "iteration-limit" in content["layers"][0]["nearest_miss"]
+
+
+BAD = {
+    "array zero": ("tensorize mobilenet-v1 --array 0x64", "written ROWSxCOLUMNS"),
+    "array one number": ("tensorize mobilenet-v1 --array 64", "written ROWSxCOLUMNS"),
+    "array words": ("tensorize mobilenet-v1 --array axb", "written ROWSxCOLUMNS"),
+    "array too large": ("tensorize mobilenet-v1 --array 5000x1", "from 1 to 4096"),
+    "no array": ("tensorize mobilenet-v1", "--array RxC"),
+    "unknown model": ("tensorize mobilnet --array 4x4", "did you mean mobilenet-v"),
+    "unknown target": ("optimize mobilenet-v1 --target gpu:1x1", "there is no target 'gpu'"),
+    "unknown stage": ("optimize mobilenet-v1 --array 4x4 --emit code", "--emit must be one of"),
+    "unknown parameter": ("tensorize mobilenet-v1 --array 4x4 --set depth=3", "requires parameters among"),
+    "bad parameter": ("tensorize mobilenet-v1 --array 4x4 --set resolution=0", "at least 1, got 0"),
+    "unknown blocking": ("tensorize mobilenet-v1 --array 4x4 --blocking rows --set resolution=32", "must be one of"),
+    "bad memory": ("tensorize mobilenet-v1 --array 4x4 --memory-limit lots", "500MB or 2GB"),
+    "unknown command": ("fly", "No such command"),
+    "missing argument": ("tensorize", "Missing argument"),
+    "missing file": ("check {0}/none.glenside", "none.glenside"),
+    "unbalanced": ("check {0}/open.glenside", "open.glenside:1:1"),
+    "many parentheses": ("check {0}/many.glenside", "many.glenside:1:1"),
+    "name without a shape": ("check {0}/plain.glenside", "no shape for tensor"),
+    "shape that does not fit": ("check {0}/plain.glenside --shape a=3,4 --shape b=3,5", "plain.glenside:1:"),
+    "cyclic let": ("check {0}/cycle.glenside", "cycle.glenside:1:"),
+    "bad shape": ("check {0}/plain.glenside --shape a=x", "written as 1,3,32,32"),
+    "truncated array": ("run {0}/plain.glenside --input a={0}/cut.npy", "cut.npy"),
+    "pickled array": ("run {0}/plain.glenside --input a={0}/pickled.npy", "pickled.npy"),
+    "no such array": ("run {0}/plain.glenside --input a={0}/none.npy", "none.npy"),
+    "no such folder": ("tensorize mobilenet-v1 --array 4x4 -o {0}/no/out.glenside", "there is no folder"),
+    "a folder as output": ("tensorize mobilenet-v1 --array 4x4 --json {0}", "it is a folder"),
+}
+
+
+@pytest.fixture(scope="module")
+def bad_files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("bad")
+    (folder / "open.glenside").write_text("(access (access-tensor a")
+    (folder / "many.glenside").write_text("(" * 10_000_000)
+    (folder / "plain.glenside").write_text(DOT)
+    (folder / "cycle.glenside").write_text("(let ((p (access q 1)) (q (access p 1))) p)")
+    np.save(folder / "cut.npy", np.zeros((5, 9), np.float32))
+    (folder / "cut.npy").write_bytes((folder / "cut.npy").read_bytes()[:-7])
+    np.save(folder / "pickled.npy", np.array([{"a": 1}], dtype=object), allow_pickle=True)
+    return folder
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_input_is_one_sentence_and_status_2(name: str, bad_files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    command, words = BAD[name]
+    before = sorted(bad_files.iterdir())
+    assert run(*command.format(bad_files).split()) == 2
+    captured = capsys.readouterr()
+    assert captured.err.startswith("glenside: error: ")
+    assert words in captured.err
+    assert "Traceback" not in captured.err
+    assert captured.err.count("\n") == 1
+    assert not captured.out
+    assert sorted(bad_files.iterdir()) == before
+
+
+def test_ctrl_c_answers_within_two_seconds_with_the_best_so_far(tmp_path: Path) -> None:
+    """A search that would take minutes: the program as found so far is written, the status is 130."""
+    out = tmp_path / "best.glenside"
+    command = [sys.executable, "-m", "glenside", "tensorize", "mobilenet-v1", "--array", "6x6", "--no-check", "-o", out]
+    command += ["--blocking", "slices"]
+    environment = dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path))
+    process = subprocess.Popen(
+        [*map(str, command), "--set", "resolution=32"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=environment,
+    )
+    time.sleep(6.0)
+    assert process.poll() is None, "the search ended before it could be interrupted"
+    process.send_signal(signal.SIGINT)
+    started = time.perf_counter()
+    printed, errors = process.communicate(timeout=60)
+    assert process.returncode == 130, errors
+    assert time.perf_counter() - started < 3.0
+    assert b"stopped: interrupted" in printed
+    assert load(out).term.access.dims == (1, 1000)

@@ -1,0 +1,124 @@
+"""`glenside compare`, `--explain`, the cache and the limits of a mapping, from the command line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from command_line import run
+
+from glenside.ir.files import load
+
+SMALL = ("mobilenet-v1", "--array", "16x16", "--set", "resolution=32")
+
+
+def test_compare_prints_both_and_draws_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for ending, start in (("png", b"\x89PNG"), ("svg", b"<?xml"), ("pdf", b"%PDF")):
+        plot = tmp_path / f"c.{ending}"
+        assert run("compare", *SMALL, "--plot", plot, "--no-check") == 0
+        assert plot.read_bytes().startswith(start)
+    printed = capsys.readouterr().out
+    assert "usual cycles" in printed
+    assert "the gap 0" in printed
+    assert "28 of 28 mapped" in printed
+    assert run("compare", *SMALL, "--plot", tmp_path / "c.gif") == 2
+    assert ".png, .svg or .pdf" in capsys.readouterr().err
+
+
+def test_the_report_of_a_comparison(tmp_path: Path) -> None:
+    path = tmp_path / "r.json"
+    assert run("compare", *SMALL, "--json", path, "--max-weight-growth", "9") == 0
+    content = json.loads(path.read_text())
+    for row in content["layers"]:
+        assert row["lower_bound"] + row["gap"] == row["cycles"] <= row["usual_cycles"]
+        assert row["mapped_weight_bytes"] <= 9 * row["weight_bytes"]
+        assert row["plan"]["matrices"].keys() == {"groups", "m", "k", "n"}
+        assert row["checked"] == "exact"
+    totals = content["totals"]
+    for key in ("usual_cycles", "lower_bound", "gap", "cycles", "bytes", "weight_bytes", "mapped_weight_bytes"):
+        assert totals[key] == sum(row[key] for row in content["layers"])
+
+
+def test_explain_traces_the_rules(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "r.json"
+    assert run("tensorize", *SMALL, "--explain", "--json", path, "--no-check") == 0
+    assert "Trace of the rules" in capsys.readouterr().out
+    rows = {row["name"]: row for row in json.loads(path.read_text())["layers"]}
+    assert "windows-are-regrouped" in rows["dw1"]["rules"] or "groups-are-packed" in rows["dw1"]["rules"]
+    assert all("product-is-loops-of-weight-tiles" in row["rules"] for row in rows.values())
+    for row in rows.values():
+        assert ("operands-are-swapped" in row["rules"]) or not row["plan"]["swapped"]
+
+
+def test_a_second_run_is_the_same_from_the_cache(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    outputs = []
+    for name in ("a", "b", "c"):
+        out, path = tmp_path / f"{name}.glenside", tmp_path / f"{name}.json"
+        more = ("--no-cache",) if name == "c" else ()
+        assert run("tensorize", *SMALL, "-o", out, "--json", path, *more) == 0
+        outputs.append((out.read_bytes(), json.loads(path.read_text())))
+    assert [content["search"]["cached"] for _, content in outputs] == [False, True, False]
+    assert outputs[0][0] == outputs[1][0] == outputs[2][0]
+    assert outputs[0][1]["layers"] == outputs[1][1]["layers"] == outputs[2][1]["layers"]
+    assert "From the cache" in capsys.readouterr().out
+    assert load(tmp_path / "b.glenside").layers.keys() == load(tmp_path / "a.glenside").layers.keys()
+
+
+def test_a_broken_cache_is_a_note_and_no_error(own_cache: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for content in (b"garbage", b""):
+        for path in own_cache.iterdir():
+            path.unlink()
+        (own_cache / "answers-1.sqlite").write_bytes(content)
+        assert run("tensorize", *SMALL, "--no-check") == 0
+        errors = capsys.readouterr().err
+        assert ("set aside" in errors) == bool(content)
+
+
+BAD = {
+    "objective twice": ("--objective cycles,cycles", "each can stand there once"),
+    "unknown objective": ("--objective joules", "one of cycles, bytes"),
+    "no rows": ("--max-rows 0", "at least 1, got 0"),
+    "growth": ("--max-weight-growth 0.5", "at least 1"),
+    "mapping": ("--mapping worst", "best, usual"),
+    "method": ("--extract luck", "greedy"),
+    "limits of slices": ("--max-rows 5 --blocking slices", "requires --blocking loops"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_flags_are_one_sentence_and_status_2(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    flags, words = BAD[name]
+    assert run("tensorize", *SMALL, *flags.split()) == 2
+    captured = capsys.readouterr()
+    assert words in captured.err
+    assert captured.err.count("\n") == 1
+    assert captured.out == ""
+
+
+def test_an_array_or_a_target_is_needed_and_not_both(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("compare", "mobilenet-v1") == 2
+    assert run("compare", "mobilenet-v1", "--array", "4x4", "--target", "systolic-array:4x4") == 2
+    assert run("compare", "mobilenet-v1", "--array", "5000x4") == 2
+    assert "from 1 to 4096" in capsys.readouterr().err
+
+
+def test_a_narrow_terminal_leaves_columns_out_and_cuts_nothing() -> None:
+    import io
+
+    from rich.console import Console
+
+    import glenside as gl
+    from glenside.cli.table import comparison_table, report_table
+
+    report = gl.optimize(gl.models.mobilenet_v1(resolution=32), gl.SystolicArray(16, 16), verify=False).report
+    for width in (80, 100, 160):
+        for make in (report_table, comparison_table):
+            out = Console(file=io.StringIO(), width=width)
+            out.print(make(report, width))
+            assert isinstance(out.file, io.StringIO)
+            lines = out.file.getvalue().splitlines()
+            assert max(map(len, lines)) <= width
+            assert ("operator" in lines[2]) == (width == 160)
+            assert all(any(line.startswith(f" {row.name} ") for line in lines) for row in report.layers)
+            assert all(any(f"{row.cycles:,}" in line for line in lines) for row in report.layers)

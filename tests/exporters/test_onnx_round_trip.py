@@ -1,0 +1,81 @@
+"""ONNX in, ONNX out: what is imported and exported again computes what it computed, also for onnxruntime."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+onnx = pytest.importorskip("onnx")
+pytest.importorskip("onnxruntime")
+
+from onnx import numpy_helper  # noqa: E402
+from onnx.backend.test.loader import load_model_tests  # noqa: E402
+from onnx_exports import agree, run  # noqa: E402
+from onnx_failures import reason  # noqa: E402
+from onnx_networks import LIGHT, NETWORKS, random_inputs, run_onnxruntime, small  # noqa: E402
+
+from glenside.exporters.onnx import export_onnx  # noqa: E402
+from glenside.importers.onnx import load_onnx, program_of_model  # noqa: E402
+from glenside.importers.onnx.model import outputs_of_model  # noqa: E402
+from glenside.ir.operand import Array  # noqa: E402
+from glenside.ir.program import Program  # noqa: E402
+from glenside.ir.term import Term, build  # noqa: E402
+from glenside.semantics.interpreter import evaluate  # noqa: E402
+
+
+def _cases() -> list[Any]:
+    """The standard tests of single nodes whose inputs and outputs are tensors, and that pass."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the tests' own expected values overflow on purpose
+        cases = load_model_tests(kind="node")
+    return [pytest.param(case, id=case.name) for case in cases if reason(case.name) is None and _plain(case)]
+
+
+def _plain(case: Any) -> bool:
+    formals = (*case.model.graph.input, *case.model.graph.output)
+    return all(formal.type.WhichOneof("value") == "tensor_type" for formal in formals)
+
+
+def _array(value: Any) -> Array:
+    return numpy_helper.to_array(value) if isinstance(value, onnx.TensorProto) else np.asarray(value)
+
+
+@pytest.mark.parametrize("case", _cases())
+@pytest.mark.filterwarnings("ignore")
+def test_nodes(case: Any) -> None:
+    graph = case.model.graph
+    initialized = {tensor.name for tensor in graph.initializer}
+    names = [i.name for i in graph.input if i.name not in initialized]
+    for inputs, _ in case.data_sets:
+        arrays = {name: _array(value) for name, value in zip(names, inputs, strict=False)}
+        shapes = {name: array.shape for name, array in arrays.items()}
+        outputs, _, builder = outputs_of_model(case.model, {}, shapes, None, False, arrays, {})
+        terms = [output for output in outputs if isinstance(output, Term)]
+        assert len(terms) == len(outputs)
+        want = evaluate(terms, {**arrays, **builder.values})
+        _agree(Program(build("construct-tuple", *terms), constants=dict(builder.values)), arrays, want)
+
+
+def _agree(program: Program, inputs: Mapping[str, Array], want: Any) -> None:
+    model = export_onnx(program)
+    onnx.checker.check_model(model, full_check=True)
+    agree(run(model, inputs), tuple(want))
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_networks(name: str) -> None:
+    network, model = NETWORKS[name], small(name)
+    inputs = random_inputs(model, network.dims, highest=network.highest, seed=0)
+    _agree(program_of_model(model, dims=network.dims), inputs, run_onnxruntime(model, inputs))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", LIGHT, ids=[path.stem for path in LIGHT])
+def test_networks_of_the_onnx_package(path: Path) -> None:
+    inputs = random_inputs(onnx.load(path), {})
+    _agree(load_onnx(path), inputs, run_onnxruntime(str(path), inputs))

@@ -1,0 +1,46 @@
+"""ONNX's own backend tests: all of them run here, and what fails is listed with its reason in `onnx_failures.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+onnx = pytest.importorskip("onnx")
+
+import onnx_failures  # noqa: E402
+from onnx_failures import VERSION, reason, suite, table, unused  # noqa: E402
+
+if not onnx.__version__.startswith(f"{VERSION}."):
+    pytest.skip(f"the list is of the tests of onnx {VERSION}, this is {onnx.__version__}", allow_module_level=True)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _inputs_of_whole_networks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """The suite writes them to the user's home unless it is told where."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ONNX_MODELS", str(tmp_path_factory.mktemp("networks")))
+        yield
+
+
+def _case(category: str, name: str) -> object:
+    why = reason(name)
+    # Strict: what passes is not to be listed.
+    marks = [] if why is None else [pytest.mark.xfail(reason=why, strict=True)]
+    return pytest.param(category, name, id=name, marks=marks)
+
+
+@pytest.mark.parametrize(("category", "name"), [_case(kind, name) for kind, names in suite().items() for name in names])
+@pytest.mark.filterwarnings("ignore")
+def test_backend(category: str, name: str) -> None:
+    suite()[category][name](None)
+
+
+def test_every_entry_of_the_list_is_some_test() -> None:
+    assert unused() == []
+
+
+def test_readme_says_how_many_pass() -> None:
+    text = (Path(onnx_failures.__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+    assert "\n".join(table()) in text

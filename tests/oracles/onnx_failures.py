@@ -1,0 +1,138 @@
+"""What fails of ONNX's own backend tests, by reason. This is the one place that says it.
+
+    python tests/onnx_failures.py
+
+runs all of them and prints how many pass, what fails and is not listed here (grouped by its error), what is listed here
+and passes, or is no test, and the table for README. The tests demand that the lists are exact and the table is there.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import tempfile
+import warnings
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache
+from pathlib import Path
+
+import onnx.backend.test
+
+VERSION = "1.23"
+"""Of the onnx package whose tests these are; others have others."""
+
+FAILURES: Mapping[str, tuple[str, ...]] = {
+    "strings are no elements of a tensor here": (
+        r"test_equal_string.*",
+        r"test_string_(concat|split).*",
+        r"test_strnorm(alizer|_model)_.*",
+        r"test_regex_full_match_.*",
+        r"test_ai_onnx_ml_label_encoder_.*",
+    ),
+    "floats of 8 and 4 bits are no dtypes here": (
+        r"test_cast(like)?_.*(FLOAT8|FLOAT4|E8M0).*",
+        r"test_cast_e8m0_.*",
+        r"test_(de)?quantizelinear_(e4m3fn|e5m2|float4e2m1).*",
+    ),
+    "integers of 4 and 2 bits are no dtypes here": (
+        r"test_cast(like)?_(.*_)?U?INT[42](_.*)?",
+        r"test_(de)?quantizelinear_u?int[42]",
+    ),
+    "bfloat16 is no dtype here": (r"test_.*_(bfloat16|BFLOAT16|bf16)(_.*)?",),
+    "the results are random": (r"test_bernoulli.*", r"test_training_dropout(_default)?(_mask)?"),
+    "training, not inference": (
+        r"test_(adagrad|adam|momentum|nesterov_momentum)(_multiple)?",
+        r"test_gradient_of_.*",
+    ),
+    "images in files are not decoded": (r"test_image_decoder_.*",),
+    "classical machine learning (ai.onnx.ml)": (
+        r"test_ai_onnx_ml_(array_feature_extractor|binarizer|tree_ensemble_.*)",
+    ),
+    "expects the rounding errors of one implementation, above the tolerance, where the exact result is 0": (
+        r"test_dft_inverse(_opset19)?",
+    ),
+    "expects a sequence with a number in it, which the suite cannot compare": (r"test_loop16_seq_none",),
+}
+"""Reason -> the names of tests, as regular expressions that match them whole."""
+
+
+def reason(name: str) -> str | None:
+    """Why a test of that name fails, or None when it passes."""
+    return next((why for why, patterns in FAILURES.items() if any(re.fullmatch(p, name) for p in patterns)), None)
+
+
+@cache
+def suite() -> Mapping[str, Mapping[str, Callable[..., None]]]:
+    """Category (node, real, simple, pytorch-converted, pytorch-operator) -> name -> a function that runs the test."""
+    import glenside.importers.onnx.backend
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the tests' own expected values overflow on purpose
+        cases = onnx.backend.test.BackendTest(glenside.importers.onnx.backend, __name__).test_cases
+    found: dict[str, dict[str, Callable[..., None]]] = {}
+    for title, case in cases.items():
+        words = re.findall("[A-Z][a-z]+", title.removeprefix("OnnxBackend").removesuffix("ModelTest"))
+        functions = {name.removesuffix("_cpu"): f for name, f in vars(case).items() if name.endswith("_cpu")}
+        found["-".join(words).lower().replace("py-torch", "pytorch")] = functions
+    return found
+
+
+def counts() -> dict[str, tuple[int, int]]:
+    """Category -> (tests that pass, all tests), as the lists above have it."""
+    return {kind: (sum(reason(name) is None for name in names), len(names)) for kind, names in suite().items()}
+
+
+def table() -> list[str]:
+    """The counts as README shows them."""
+    rows = [f"| {kind} | {passing:,} | {every:,} |" for kind, (passing, every) in sorted(counts().items())]
+    return [f"| tests of onnx {VERSION} | pass | of |", "|---|---:|---:|", *rows]
+
+
+def unused() -> list[str]:
+    """Patterns that no test matches."""
+    names = [name for functions in suite().values() for name in functions]
+    return [p for patterns in FAILURES.values() for p in patterns if not any(re.fullmatch(p, n) for n in names)]
+
+
+def _outcomes() -> Iterator[tuple[str, str, str | None]]:
+    """(category, name, error or None) of each test."""
+    for kind, functions in suite().items():
+        for name, function in functions.items():
+            try:
+                function(None)
+            except Exception as error:
+                words = re.sub(
+                    r"^.*an element type is one of .*, got", "no element type:", " ".join(str(error).split())
+                )
+                yield kind, name, f"{type(error).__name__}: {words[:160]}"
+            else:
+                yield kind, name, None
+
+
+def main() -> int:
+    """Print what is not as listed; the exit status says whether anything is."""
+    passed: dict[str, int] = defaultdict(int)
+    failed: dict[str, list[str]] = defaultdict(list)
+    wrong = [f"no test matches {pattern}" for pattern in unused()]
+    for kind, name, error in _outcomes():
+        passed[kind] += error is None
+        if error is None and reason(name) is not None:
+            wrong.append(f"{name} passes, and is listed: {reason(name)}")
+        elif error is not None and reason(name) is None:
+            failed[error].append(name)
+    for kind, functions in suite().items():
+        print(f"{kind}: {passed[kind]:,} of {len(functions):,} pass")
+    for error, names in sorted(failed.items(), key=lambda item: -len(item[1])):
+        print(f"\n{len(names)} x {error}", *names, sep="\n    ")
+    print("", *wrong, "", *table(), sep="\n")
+    return 1 if failed or wrong else 0
+
+
+if __name__ == "__main__":
+    sys.path.append(str(Path(__file__).parents[2]))
+    warnings.simplefilter("ignore")
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ["ONNX_MODELS"] = folder  # where the suite puts the inputs of whole networks
+        sys.exit(main())

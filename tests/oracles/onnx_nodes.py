@@ -1,0 +1,86 @@
+"""One ONNX node on arrays: by us, by ONNX's reference, by onnxruntime."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+from onnx import helper
+from onnx.reference import ReferenceEvaluator
+
+import glenside.importers.onnx.backend as backend
+from glenside.ir.operand import Array
+
+onnxruntime.set_default_logger_severity(4)
+Inputs = Sequence[Array | None]
+Random = np.random.Generator
+
+
+def model(op: str, inputs: Inputs, version: int, dtypes: Sequence[str], **attributes: Any) -> onnx.ModelProto:
+    """A model of one node; an input of None is left out, `dtypes` are those of the outputs."""
+    names = ["" if x is None else f"x{i}" for i, x in enumerate(inputs)]
+    results = [f"y{i}" for i in range(len(dtypes))]
+    node = helper.make_node(op, names, results, "it", **attributes)
+    formals = [
+        helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(x.dtype), x.shape)
+        for name, x in zip(names, inputs, strict=True)
+        if x is not None
+    ]
+    made = [
+        helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(np.dtype(dtype)), None)
+        for name, dtype in zip(results, dtypes, strict=True)
+    ]
+    graph = helper.make_graph([node], "graph", formals, made)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", version)], ir_version=10)
+
+
+def ours(op: str, inputs: Inputs, version: int = 22, dtypes: Sequence[str] = ("float32",), **named: Any) -> list[Array]:
+    return list(backend.run_model(model(op, inputs, version, dtypes, **named), [x for x in inputs if x is not None]))
+
+
+def agree(
+    by: str,
+    op: str,
+    inputs: Inputs,
+    *,
+    version: int = 22,
+    dtypes: Sequence[str] = ("float32",),
+    tolerance: float = 1e-4,
+    **named: Any,
+) -> None:
+    """Compare with "reference" or "onnxruntime": integers exactly, floats within the tolerance."""
+    made = model(op, inputs, version, dtypes, **named)
+    given = {f"x{i}": x for i, x in enumerate(inputs) if x is not None}
+    if by == "reference":
+        expected = ReferenceEvaluator(made).run(None, given)
+    else:
+        session = onnxruntime.InferenceSession(made.SerializeToString(), providers=["CPUExecutionProvider"])
+        expected = session.run(None, given)
+    for got, want in zip(ours(op, inputs, version, dtypes, **named), expected, strict=True):
+        assert (got.dtype, got.shape) == (want.dtype, want.shape), named
+        if got.dtype.kind == "f":
+            np.testing.assert_allclose(got, want, rtol=tolerance, atol=tolerance, err_msg=f"{op} {named}")
+        else:
+            np.testing.assert_array_equal(got, want, f"{op} {named}")
+
+
+def whole(random: Random, low: int, high: int, count: int) -> list[int]:
+    """Numbers from low to high."""
+    return [int(n) for n in random.integers(low, high + 1, count)]
+
+
+def one_of(random: Random, *choices: Any) -> Any:
+    return choices[random.integers(len(choices))]
+
+
+def integers(random: Random, dtype: str, *dims: int) -> Array:
+    """Any integers of a dtype."""
+    limits = np.iinfo(dtype)
+    return np.asarray(random.integers(limits.min, int(limits.max) + 1, dims).astype(dtype))
+
+
+def floats(random: Random, *dims: int, dtype: str = "float32") -> Array:
+    return np.asarray(random.standard_normal(dims).astype(dtype))

@@ -1,0 +1,124 @@
+"""What every rule is held to: it fires, every e-node of every class has the same value, types are kept."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Iterable, Mapping
+from string import Template
+
+import numpy as np
+
+from glenside.egraph.encode import PROGRAM_NODE, program_nodes
+from glenside.egraph.rule import Example, Parameters, Rule
+from glenside.egraph.saturation import Limits, Request, Saturation
+from glenside.egraph.snapshot import Snapshot
+from glenside.ir.program import Program
+from glenside.ir.rational import exact_numbers
+from glenside.ir.term import Term
+from glenside.ir.text import parse
+from glenside.ir.types import AccessType, Tensor
+from glenside.semantics import Arithmetic, Native, PrimeField
+from glenside.semantics.interpreter import evaluate
+from glenside.targets.convolution_unit.target import convolution_unit
+from glenside.targets.systolic_array.target import systolic_array
+from rewrites import RULES
+
+SIZES = (2, 3, 4, 5, 7)
+
+
+def drawn(example: Example, seed: int) -> Program:
+    """The example's program at sizes drawn afresh; different letters get different sizes: a square hides errors."""
+    letters = sorted({word for dims in example.shapes.values() for word in dims.split() if not word.isdigit()})
+    sizes = dict(zip(letters, random.Random(seed).sample(SIZES, len(letters)), strict=True))
+    shapes = {
+        name: tuple(int(word) if word.isdigit() else sizes[word] for word in dims.split())
+        for name, dims in example.shapes.items()
+    }
+    return parse(Template(example.text).substitute(sizes), shapes=shapes)
+
+
+def saturated(
+    program: Program, rules: Iterable[Rule], parameters: Parameters, wants: str = "", iterations: int = 30
+) -> tuple[Snapshot, Saturation]:
+    """The program's e-graph under these rules, in this process."""
+    nodes = program_nodes(program.term)
+    targets = (convolution_unit(), systolic_array(3, 2))
+    given = {name: value for t in targets for name, value in t.rule_parameters().items()}
+    parameters = given | {"scatter": 0, "winograd": 0, "bands": 0} | dict(parameters)
+    known = dict.fromkeys((*rules, *(rule for rule in RULES.values() if rule.analysis)))
+    request = Request.of(nodes, known, parameters, Limits(iterations=iterations), named_wants(wants, nodes))
+    search = Saturation(request)
+    search.run()
+    return search.snapshot(program.tensors), search
+
+
+def named_wants(wants: str, nodes: list[Term]) -> str:
+    """`$root` is the program's result, `$x` the tensor x, `$x2` the access of x with split 2."""
+
+    def node(match: re.Match[str]) -> str:
+        name = match[1]
+        if name == "root":
+            return f"({PROGRAM_NODE} {len(nodes) - 1})"
+        for i, term in enumerate(nodes):
+            if term.operator.name == "access-tensor" and name == term.attributes[0].name:  # type: ignore[union-attr]
+                return f"({PROGRAM_NODE} {i})"
+            if term.operator.name == "access" and term.children[0].operator.name == "access-tensor":
+                tensor = term.children[0].attributes[0]
+                if isinstance(tensor, Tensor) and name == f"{tensor.name}{term.attributes[0]}":
+                    return f"({PROGRAM_NODE} {i})"
+        raise KeyError(name)
+
+    return re.sub(r"\$(\w+)", node, wants)
+
+
+def whole_numbers(tensors: Mapping[str, Tensor], seed: int) -> dict[str, np.ndarray]:
+    """Small integers as float64: sums and products of them are exact, so equality is `==` and not a tolerance."""
+    generator = np.random.default_rng(seed)
+    return {n: generator.integers(-4, 5, t.dims).astype(t.dtype) for n, t in tensors.items()}
+
+
+def assert_all_equal(snapshot: Snapshot, seed: int = 0) -> int:
+    """Every e-node, over any representative of its children, has its class's type and value. Returns how many were
+    compared.
+
+    By induction every term that the e-graph holds equals every other one of its class, in sub-classes too.
+    """
+    representative = smallest_terms(snapshot)
+    terms: list[tuple[Term, Term]] = []
+    for index, node in enumerate(snapshot.nodes):
+        own = representative[snapshot.owner[index]]
+        made = snapshot.term_of(node, [representative[c] for c in node.children])
+        assert made.type == own.type, f"{made} has type {made.type}, its class {own.type}"
+        assert made.type == snapshot.types[snapshot.owner[index]] or not isinstance(made.type, AccessType)
+        terms.append((made, own))
+    values = whole_numbers(snapshot.tensors, seed)
+    roots = list(dict.fromkeys(t for pair in terms for t in pair))
+    arrays = dict(zip(roots, evaluate(roots, values, exact_arithmetic(snapshot)), strict=True))
+    for made, own in terms:
+        assert np.array_equal(arrays[made], arrays[own], equal_nan=True), f"{made} differs from {own}"
+    return len(terms)
+
+
+def exact_arithmetic(snapshot: Snapshot) -> Arithmetic:
+    """Where small integers stay exact: float64, or a prime field when constants are fractions such as 1/3."""
+    maps = (n.attributes[-1 if n.operator == "linear-map" else 1] for n in snapshot.nodes if n.operator in _CONSTANTS)
+    fractions = any(value.denominator > 1 for text in maps for value in exact_numbers(text) or ())
+    return PrimeField() if fractions else Native()
+
+
+_CONSTANTS = ("linear-map", "numbers")
+
+
+def smallest_terms(snapshot: Snapshot) -> list[Term]:
+    """For each class a term of the fewest levels: what a fixed point from the leaves finds first."""
+    found: dict[int, Term] = {}
+    changed = True
+    while changed:
+        changed = False
+        for index, node in enumerate(snapshot.nodes):
+            own = snapshot.owner[index]
+            if own not in found and all(c in found for c in node.children):
+                found[own] = snapshot.term_of(node, [found[c] for c in node.children])
+                changed = True
+    return [found[c] for c in range(len(snapshot.classes))]

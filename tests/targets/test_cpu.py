@@ -1,0 +1,230 @@
+"""A plain processor with a memory budget: what its forms take, and which one fits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import product
+
+import numpy as np
+import pytest
+from allocations import measured_peak
+
+import glenside as gl
+from glenside.analysis.liveness import taken
+from glenside.egraph.encode import program_nodes
+from glenside.egraph.saturation import Limits, Request, Saturation
+from glenside.egraph.snapshot import Snapshot
+from glenside.form_target import Candidate
+from glenside.ir.errors import BadInput
+from glenside.ir.program import Program, is_product
+from glenside.ir.term import Term, postorder
+from glenside.semantics import PRIMES, PrimeField
+from glenside.semantics.interpreter import evaluate
+from rewrites import of_families
+
+
+def convolution(dims: tuple[int, ...], filters: int, window: int = 3, strides: int = 1) -> Program:
+    b = gl.Builder("layer")
+    w = b.constant("w", (filters, dims[1], *(window for _ in dims[2:])))
+    program = b.finish(b.conv(b.input("x", dims), w, strides=strides, padding=1))
+    return Program(next(iter(program.layers.values())))
+
+
+def searched(program: Program, target: gl.CPU) -> tuple[Snapshot, int, list[Candidate]]:
+    nodes = program_nodes(program.term)
+    rules, limits = of_families(target.families), Limits(iterations=30)
+    search = Saturation(Request.of(nodes, rules, target.rule_parameters(), limits, reported=("form",)))
+    search.run()
+    snapshot = search.snapshot(program.tensors)
+    root = snapshot.program[-1]
+    return snapshot, root, list(target.candidates(snapshot, root, program.term))
+
+
+def _terms(snapshot: Snapshot, root: int, above: frozenset[int] = frozenset()) -> Iterator[Term]:
+    """Every term of a class in which no class stands below itself."""
+    for n in snapshot.classes[root]:
+        node = snapshot.nodes[n]
+        inner = above | {root}
+        if inner.isdisjoint(node.children):
+            for parts in product(*(list(_terms(snapshot, c, inner)) for c in node.children)):
+                yield snapshot.term_of(node, parts)
+
+
+def _all_points(snapshot: Snapshot, root: int) -> set[tuple[int, int]]:
+    """What every term takes whose products are instructions."""
+    spent = [taken(t) for t in set(_terms(snapshot, root)) if not any(map(is_product, postorder(t)))]
+    return {(s.operations, s.peak.bytes) for s in spent}
+
+
+def _points(candidates: list[Candidate]) -> list[tuple[int, int]]:
+    return [(c.measures["multiply-adds"], c.measures["peak"]) for c in candidates]
+
+
+@pytest.mark.parametrize(
+    ("dims", "filters", "strides", "bands"),
+    [((1, 6, 70), 5, 1, 1), ((2, 8, 300), 40, 1, 1), ((1, 12, 150), 24, 2, 1), ((1, 5, 3000), 3, 1, 2)],
+)
+def test_the_front_is_that_of_all_forms(dims: tuple[int, ...], filters: int, strides: int, bands: int) -> None:
+    """Of every term that the e-graph holds, each measured as a program of its own."""
+    program = convolution(dims, filters, strides=strides)
+    snapshot, root, found = searched(program, gl.CPU(outputs=(2,), bands=bands))
+    points = _all_points(snapshot, root)
+    wanted = sorted(p for p in points if not any(q != p and q[0] <= p[0] and q[1] <= p[1] for q in points))
+    front = found[1:] if _points(found[:1])[0] not in wanted else found
+    assert sorted(_points(front)) == wanted
+
+
+@pytest.mark.parametrize(
+    ("length", "channels", "filters", "window", "stride"),
+    [(16000, 192, 96, 4, 2), pytest.param(3200, 384, 192, 10, 5, marks=pytest.mark.slow), (48000, 64, 32, 4, 2)],
+)
+def test_transposed_convolutions_that_users_reported(
+    length: int, channels: int, filters: int, window: int, stride: int
+) -> None:
+    """Under every budget, the form chosen is on the front of all terms that the e-graph holds."""
+    b = gl.Builder("layer")
+    x, w = b.input("x", (1, channels, length)), b.constant("w", (channels, filters, window))
+    program = b.finish(b.conv_transpose(x, w, strides=stride))
+    layer = Program(next(iter(program.layers.values())))
+    result = layer.term.access.size * 4
+    snapshot, root, found = searched(layer, gl.CPU(outputs=(2,)))
+    points = _all_points(snapshot, root)
+    assert len(points) > 20
+    for budget in (result, 16 << 20, 32 << 20, 64 << 20, 256 << 20):
+        work, peak = _points([min(found, key=gl.CPU(max(budget, result)).aim)])[0]
+        assert not any(w <= work and p <= peak and (w, p) != (work, peak) for w, p in points)
+        fitting = [w for w, p in points if p <= budget]
+        assert work == min(fitting) if fitting else peak == min(p for _, p in points)
+
+
+def test_every_form_is_equal_and_takes_what_is_told() -> None:
+    program = convolution((1, 8, 40, 37), 16)
+    _, _, found = searched(program, gl.CPU())
+    assert found[0].form == "im2col"
+    assert any("Winograd" in c.form for c in found)
+    assert any("tiles of" in c.form for c in found)
+    random = np.random.default_rng(0)
+    values = {n: random.integers(-4, 5, t.dims).astype(t.dtype) for n, t in program.tensors.items()}
+    results = evaluate([program.term, *(c.term for c in found)], values, PrimeField(PRIMES[0]))
+    for candidate, result in zip(found, results[1:], strict=True):
+        np.testing.assert_array_equal(result, results[0], err_msg=candidate.form)
+        told, measured = candidate.measures["peak"], measured_peak(Program(candidate.term))
+        assert abs(told - measured) <= 0.01 * measured + (16 << 10), candidate.form
+
+
+def test_a_budget_decides() -> None:
+    program = convolution((1, 8, 40, 37), 16)
+    _, _, found = searched(program, gl.CPU())
+    points = dict(zip(_points(found), found, strict=True))
+    for work, peak in points:
+        chosen = min(found, key=gl.CPU(peak).aim)
+        best = min(w for w, p in points if p <= peak)
+        assert chosen.measures["multiply-adds"] == best <= work
+        assert chosen.measures["peak"] <= peak
+
+
+def test_bands_make_room_for_winograd() -> None:
+    program = convolution((1, 16, 64, 64), 16)
+    _, _, whole = searched(program, gl.CPU(outputs=(4,)))
+    _, _, found = searched(program, gl.CPU(outputs=(4,), bands=2))
+    best, banded = (min(forms, key=gl.CPU().aim) for forms in (whole, found))
+    assert banded.form.startswith("2 bands and Winograd F(4x4,3x3)")
+    assert banded.measures["multiply-adds"] == best.measures["multiply-adds"]
+    assert banded.measures["peak"] < best.measures["peak"]
+
+
+def test_what_does_not_fit_is_said() -> None:
+    program = convolution((1, 8, 40, 37), 16)
+    result = program.term.access.size * 4
+    target = gl.CPU(result)
+    _, _, found = searched(program, target)
+    chosen = min(found, key=target.aim)
+    least = min(peak for _, peak in _points(found))
+    assert chosen.measures["peak"] == least
+    words = f"the program exceeds the memory budget by {least - result:,} bytes: no form takes less"
+    assert target.note(chosen.measures) == words
+    assert gl.CPU(least).note(chosen.measures) == ""
+    with pytest.raises(BadInput, match=f"result of {result:,} bytes .* the memory budget of {result - 1:,}"):
+        searched(program, gl.CPU(result - 1))
+
+
+def test_time_may_count_the_bytes_moved() -> None:
+    program = convolution((1, 8, 40, 37), 16)
+    _, _, found = searched(program, gl.CPU(balance=1000))
+    moved = {c.form: c.measures["moved"] for c in found}
+    assert min(found, key=gl.CPU(balance=1000).aim).measures["moved"] == min(moved.values())
+    for c in found:
+        assert c.measures["time"] == c.measures["multiply-adds"] + 1000 * c.measures["moved"]
+
+
+def test_whole_programs_are_measured() -> None:
+    program = convolution((1, 8, 40, 37), 16)
+    target = gl.CPU("8MB")
+    _, _, found = searched(program, target)
+    for name, candidate in target.policies(found).items():
+        assert target.whole(Program(candidate.term)) == candidate.measures, name
+    assert target.held(program) == {"product-1": 0}
+
+
+def test_a_budget_of_a_network_is_kept_by_the_layers_that_press() -> None:
+    """Between what the fastest forms take together and what the smallest do, only some layers are slower."""
+    program = gl.models.unet_small(resolution=32)
+    fastest = gl.optimize(program, gl.CPU(), verify=False)
+    smallest = fastest.report.totals["least memory"]
+    budget = (fastest.cost["peak"] + smallest["peak"]) // 2
+    assert smallest["peak"] < budget < fastest.cost["peak"]
+    found = gl.optimize(program, gl.CPU(budget), verify=False)
+    assert found.report.notes == []
+    assert found.cost["peak"] <= budget
+    assert fastest.cost["multiply-adds"] < found.cost["multiply-adds"] < smallest["multiply-adds"]
+
+
+def test_budgets_as_text() -> None:
+    assert [gl.CPU(text).memory for text in ("8MB", "8MiB", "512 kib", "0.5GB", "100")] == [
+        8 << 20,
+        8 << 20,
+        512 << 10,
+        512 << 20,
+        100,
+    ]
+    target = gl.parse_target("cpu:8MB,balance=0.5")
+    assert isinstance(target, gl.CPU)
+    assert (target.memory, target.balance) == (8 << 20, 0.5)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("cpu:much", "a memory budget is written as 500MB or 2GB, got 'much'"),
+        ("cpu:0", "a memory budget is at least 1 byte, got 0"),
+        ("cpu:8MB,cores=2", "an option of cpu is one of balance, outputs, bands, got 'cores'"),
+        ("cpu:8MB,balance=-1", "the balance of a processor is a number of at least 0"),
+        ("cpu:8MB,balance=x", "the option balance of cpu cannot be 'x'"),
+        ("cpu:8MB,bands=3", "bands are 1, 2, 4, 8 or 16, got 3"),
+        ("cpu:8MB,outputs=1", "the outputs of F\\(m, r\\) are from 2 to 16, got 1"),
+    ],
+)
+def test_bad_input(text: str, message: str) -> None:
+    with pytest.raises(BadInput, match=message):
+        gl.parse_target(text)
+
+
+def test_layers_without_gaps_have_the_same_forms_without_the_rules_of_transposed_convolutions() -> None:
+    target, program = gl.CPU(), convolution((1, 3, 9, 8), 4)
+    nodes = program_nodes(program.term)
+    few = target.families_for(nodes)
+    assert set(few) < set(target.families)
+    search = Saturation(Request.of(nodes, of_families(few), target.rule_parameters(), Limits(), reported=("form",)))
+    search.run()
+    snapshot = search.snapshot(program.tensors)
+    _, _, every = searched(program, target)
+    assert list(target.candidates(snapshot, snapshot.program[-1], program.term)) == every
+
+
+def test_forms_of_transposed_volumes_are_few() -> None:
+    b = gl.Builder("layer")
+    w = b.constant("w", (4, 2, 3, 3, 3))
+    program = b.finish(b.conv_transpose(b.input("x", (1, 4, 6, 6, 6)), w, strides=2, padding=1))
+    report = gl.optimize(program, gl.CPU(), verify=False).report
+    assert report.stopped == "saturated"
+    assert report.e_nodes < 3_000

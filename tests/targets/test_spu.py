@@ -1,0 +1,555 @@
+"""What `export_jax` writes means what the program means, in JAX and in SPU, and SPU sends what the prices say.
+
+Optional: see spu_simulation.py for the environment it needs.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import product as combinations
+from typing import Any
+
+import numpy as np
+import pytest
+import spu_simulation
+from compute_examples import COMPUTES as COMPUTE_EXAMPLES
+from example_values import VALUES
+from operator_examples import OPERATORS as OPERATOR_EXAMPLES
+from random_terms import terms, values_for
+from spu_simulation import Job
+
+import glenside as gl
+from glenside.ir.errors import BadInput
+from glenside.ir.operand import Array
+from glenside.ir.program import Program
+from glenside.ir.term import Term, build
+from glenside.ir.types import Dims, Tensor
+from glenside.models import load
+from glenside.targets.mpc import FIELDS, Semi2k, prepare, program_traffic, total
+
+
+@pytest.fixture(autouse=True)
+def _simulator(request: pytest.FixtureRequest) -> None:
+    reason = None if "reason" in request.node.name else spu_simulation.missing()
+    if reason:
+        pytest.skip(reason)
+
+
+def test_without_the_environment_there_is_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(spu_simulation.VARIABLE, raising=False)
+    assert "does not name" in (spu_simulation.missing() or "")
+    monkeypatch.setenv(spu_simulation.VARIABLE, "/nowhere/python")
+    assert "does not run" in (spu_simulation.missing() or "")
+    monkeypatch.setenv(spu_simulation.VARIABLE, sys.executable)
+    reason = spu_simulation.missing()
+    assert reason is None or "has no SPU" in reason or "not 0.9.5" in reason
+
+
+# Values in JAX
+
+
+def disagreeing(programs: Sequence[tuple[str, Program, Mapping[str, Array]]]) -> list[str]:
+    """Those of which JAX gives another result than the interpreter."""
+    jobs = [Job(gl.export_jax(p), [values[name] for name in p.tensors], (), None) for _, p, values in programs]
+    outcomes = spu_simulation.run(jobs)
+    return [
+        name
+        for (name, p, values), outcome in zip(programs, outcomes, strict=True)
+        if not all(map(_same, _flat(gl.evaluate([p.term], values)[0]), outcome.values))
+    ]
+
+
+def _flat(value: Any) -> list[Array]:
+    return [x for item in value for x in _flat(item)] if isinstance(value, tuple) else [np.asarray(value)]
+
+
+def _same(want: Array, got: Array) -> bool:
+    if want.shape != got.shape or want.dtype != got.dtype:
+        return False
+    if want.dtype.kind != "f":
+        return bool((want == got).all())
+    return np.allclose(want, got, 1e-3 if want.dtype == np.float16 else 1e-5, 1e-6, equal_nan=True)
+
+
+def test_examples_of_every_operator_in_jax() -> None:
+    found = []
+    for table in (OPERATOR_EXAMPLES, COMPUTE_EXAMPLES):
+        for name, examples in table.items():
+            for number, example in enumerate(examples):
+                program = Program(example.term)
+                try:
+                    gl.export_jax(program)
+                except BadInput:
+                    continue
+                found.append((f"{name} {number}", program, VALUES))
+    assert len(found) > 150
+    assert disagreeing(found) == []
+
+
+def test_random_terms_in_jax() -> None:
+    found = [(str(i), Program(term), values_for(term, seed=i)) for i, term in enumerate(_drawn(60))]
+    assert disagreeing(found) == []
+
+
+def _drawn(count: int) -> list[Term]:
+    """Random terms that can be exported; hypothesis draws them, none is made smaller."""
+    from hypothesis import HealthCheck, Phase, given, settings
+
+    kept: list[Term] = []
+
+    @settings(
+        max_examples=2 * count,
+        derandomize=True,
+        database=None,
+        phases=[Phase.generate],
+        deadline=None,
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(terms())
+    def draw(term: Term) -> None:
+        try:
+            gl.export_jax(Program(term))
+        except BadInput:
+            return
+        kept.append(term)
+
+    draw()
+    assert len(kept) >= count
+    return kept[:count]
+
+
+# Values and traffic in SPU
+
+
+@dataclass
+class Cases:
+    """Programs to run on secrets, with values, those that are public, the field, and the error allowed."""
+
+    seed: int
+    kept: list[tuple[str, Program, dict[str, Array], frozenset[str], int, float]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.random = np.random.default_rng(self.seed)
+
+    def add(
+        self,
+        name: str,
+        what: Term | Program,
+        public: Collection[str] = (),
+        bits: int = 64,
+        values: Mapping[str, Array] | None = None,
+        error: float | None = None,
+    ) -> None:
+        program = what if isinstance(what, Program) else Program(what)
+        given = {**program.constants, **(values or {})}
+        drawn = {n: given[n] if n in given else self._value(t) for n, t in program.tensors.items()}
+        allowed = {32: 0.05, 64: 1e-3, 128: 1e-4}[bits] if error is None else error
+        self.kept.append(
+            (f"{name} of {bits} bits, public {[*public]}", program, drawn, frozenset(public), bits, allowed)
+        )
+
+    def _value(self, tensor: Tensor) -> Array:
+        if tensor.dtype.startswith("int"):
+            return self.random.integers(-9, 10, tensor.dims).astype(tensor.dtype)
+        return (self.random.standard_normal(tensor.dims) / 2).astype(tensor.dtype)
+
+    def failures(self) -> list[str]:
+        """What SPU computes or sends otherwise."""
+        jobs = [
+            Job(gl.export_jax(p), [values[n] for n in p.tensors], [n not in public for n in p.tensors], bits)
+            for _, p, values, public, bits, _ in self.kept
+        ]
+        found = []
+        for (name, p, values, public, bits, error), outcome in zip(self.kept, spu_simulation.run(jobs), strict=True):
+            sent = total(program_traffic(p, public, protocol=Semi2k(bits)))
+            if sent is None or (sent.bytes, sent.messages) != (outcome.bytes, outcome.messages):
+                found.append(f"{name}: {sent}, SPU {outcome.bytes} bytes in {outcome.messages} messages")
+            wanted = _flat(gl.evaluate([p.term], values)[0])
+            worst = max(_error(w, g) for w, g in zip(wanted, outcome.values, strict=True))
+            if not worst <= error:
+                found.append(f"{name}: values wrong by {worst}")
+        return found
+
+
+def _error(want: Array, got: Array) -> float:
+    assert want.shape == got.shape
+    return float(np.max(np.abs(want.astype(float) - got.astype(float)), initial=0))
+
+
+def tensor(name: str, *dims: int, dtype: str = "float32", constant: bool = False) -> Term:
+    return build("access-tensor", Tensor(name, Dims(dims), dtype, constant))
+
+
+def at(a: Term, split: int) -> Term:
+    return build("access", a, split)
+
+
+def matmul(m: int, k: int, n: int, *groups: int, dtype: str = "float32") -> Term:
+    shared = len(groups)
+    a, b = (
+        at(tensor("x", *groups, m, k, dtype=dtype), shared + 1),
+        at(tensor("w", *groups, n, k, dtype=dtype), shared + 1),
+    )
+    return build("compute", "dot-product", build("access-product", a, b, shared))
+
+
+def fold(kind: str, a: Term, b: Term) -> Term:
+    """Of whole tensors of the same dims."""
+    rank = a.access.rank
+    return build("compute", kind, build("access-product", at(a, rank), at(b, rank), rank))
+
+
+SUBSETS = [(), ("x",), ("w",), ("x", "w")]
+
+
+def test_matmuls_of_odd_sizes() -> None:
+    cases = Cases(1)
+    sizes = [(1, 1, 1), (1, 5, 1), (7, 1, 1), (1, 1, 9), (5, 7, 3), (17, 33, 9), (2, 1, 5), (64, 1, 64), (3, 2000, 2)]
+    for bits, (m, k, n) in combinations(FIELDS, sizes):
+        cases.add(f"{m} {k} {n}", matmul(m, k, n), (), bits, error=0.3 if bits == 32 else None)
+    for _ in range(20):
+        m, k, n = cases.random.integers(1, 40, 3)
+        cases.add(f"{m} {k} {n}", matmul(m, k, n))
+    for public in SUBSETS:
+        cases.add("5 7 3", matmul(5, 7, 3), public)
+    for m, k, n in [(0, 3, 2), (2, 0, 3), (2, 3, 0)]:
+        cases.add(f"{m} {k} {n}", matmul(m, k, n))
+    for dtype in ("int8", "int32"):
+        cases.add(dtype, matmul(5, 7, 3, dtype=dtype))
+    assert cases.failures() == []
+
+
+def test_batched_matmuls() -> None:
+    cases = Cases(2)
+    for groups, (m, k, n) in combinations(
+        [(1,), (4,), (2, 3), (1, 1), (36,)], [(1, 1, 1), (3, 2, 5), (1, 5, 2), (3, 1, 1)]
+    ):
+        cases.add(f"{groups} {m} {k} {n}", matmul(m, k, n, *groups))
+    for public, bits in combinations(SUBSETS, FIELDS):
+        cases.add("3 times 5 7 3", matmul(5, 7, 3, 3), public, bits)
+    cases.add("tiles", build("systolic-array", 4, 3, at(tensor("x", 2, 5, 4), 2), at(tensor("w", 2, 4, 3), 1)))
+    cases.add("one row", build("systolic-array", 4, 3, at(tensor("x", 4), 0), at(tensor("w", 4, 3), 0)))
+    cases.add("tiled", build("tiled-product", at(tensor("x", 2, 5, 4), 2), at(tensor("w", 2, 3, 4), 2), 1, 2))
+    assert cases.failures() == []
+
+
+def _numbers(*dims: int, step: int = 1) -> Term:
+    size = Dims(dims).product()
+    return build("numbers", dims, " ".join(f"{1 + i * step % size}/4" for i in range(size)), "float32")
+
+
+def test_numbers_in_the_program_are_read_in_their_order() -> None:
+    """XLA transposes constants, and SPU 0.9.5 reads those in the order before."""
+    cases = Cases(3)
+    c, ct = _numbers(2, 3), build("access-transpose", _numbers(3, 2), (1, 0))
+    x = at(tensor("x", 5, 3), 1)
+    for number, matrix in enumerate((c, ct)):
+        matrix = at(matrix, 1)
+        for a, b in ((x, matrix), (matrix, x)):
+            once = build("compute", "dot-product", build("access-product", a, b, 0))
+            cases.add(f"matrix {number}", once)
+        images = at(tensor("x", 7, 4, 3), 2)
+        once = build("compute", "dot-product", build("access-product", matrix, images, 0))
+        moved = at(build("access-transpose", at(once, 0), (1, 0, 2)), 1)
+        cases.add(
+            f"batch {number}", build("compute", "dot-product", build("access-product", at(moved, 2), at(moved, 2), 1))
+        )
+    turned = build("access-transpose", at(fold("elementwise-mul", tensor("x", 3, 2), _numbers(3, 2)), 0), (1, 0))
+    cases.add("turned", fold("elementwise-mul", turned, ct))
+    cases.add("turned after", fold("elementwise-add", build("access-transpose", tensor("x", 3, 2), (1, 0)), c))
+    cases.add("divided", fold("elementwise-div", build("access-transpose", tensor("x", 3, 2), (1, 0)), c))
+    assert cases.failures() == []
+
+
+def test_elements() -> None:
+    cases = Cases(4)
+    x, w = tensor("x", 5, 7), tensor("w", 5, 7)
+    positive = {"x": cases.random.uniform(0.5, 2, (5, 7)).astype("float32")}
+    divisor = {"w": cases.random.uniform(0.5, 2, (5, 7)).astype("float32")}
+    folds = ["elementwise-add", "elementwise-mul", "subtract", "maximum", "minimum", "(compare lt)", "(compare ge)"]
+    for bits, public in combinations(FIELDS, SUBSETS):
+        for kind in folds:
+            cases.add(kind, fold(kind, x, w), public, bits)
+        if bits > 32:
+            cases.add("div", fold("elementwise-div", x, w), public, bits, divisor)
+            cases.add("eq", fold("(compare eq)", x, w), public, bits)
+    exact = ["relu", "negative", "abs", "(clip -1/2 1/2)", "(leaky-relu 1/10)", "floor", "ceil"]
+    for bits in FIELDS:
+        for kind in exact:
+            cases.add(kind, build("compute", kind, x), (), bits)
+        cases.add("tanh", build("compute", "tanh", x), (), bits, error=0.1)
+    for bits in (64, 128):
+        for kind in ("log", "sqrt", "sigmoid", "erf", "exp"):
+            cases.add(kind, build("compute", kind, x), (), bits, positive, error=0.1)
+    cases.add("whole", build("cast", x, "int32"))
+    cases.add("real", build("cast", tensor("x", 5, dtype="int32"), "float32"))
+    assert cases.failures() == []
+
+
+def test_items() -> None:
+    cases = Cases(5)
+    x = tensor("x", 5, 7)
+    for bits, split in combinations(FIELDS, (0, 1, 2)):
+        for kind in ("reduce-sum", "reduce-mean", "reduce-max", "reduce-min", "reduce-prod"):
+            cases.add(f"{kind} {split}", build("compute", kind, at(x, split)), (), bits)
+        for kind in ("softmax", "log-softmax") if bits > 32 else ():
+            cases.add(f"{kind} {split}", build("compute", kind, at(x, split)), (), bits, error=0.01)
+    for count, shape in combinations((1, 2, 3, 5, 8, 12, 21, 33), ((), (1,), (4,))):
+        cases.add(f"maximum of {count}", build("compute", "reduce-max", at(tensor("x", *shape, count), len(shape))))
+    padded = build("access-pad", tensor("x", 2, 5, 6), "min-padding", 1, 1, 1)
+    cases.add(
+        "maximum of windows", build("compute", "reduce-max", build("access-windows", at(padded, 1), (3, 3), (1, 2)))
+    )
+    assert cases.failures() == []
+
+
+def _stacked(*names: str) -> Term:
+    parts = [at(build("access-insert-axis", tensor(name, 5, 7), 0), 0) for name in names]
+    stack = parts[0]
+    for part in parts[1:]:
+        stack = build("access-concatenate", stack, part, 0)
+    return stack
+
+
+def test_stacks_and_known_numbers() -> None:
+    cases = Cases(6)
+    x = tensor("x", 5, 7)
+    for public in [(), ("x",), ("w",), ("w", "z"), ("x", "w")]:
+        for kind in ("select", "elementwise-mul", "maximum"):
+            cases.add(kind, build("compute", kind, _stacked("x", "w", "z")), public)
+    positive = {"x": cases.random.uniform(0.5, 2, (5, 7)).astype("float32")}
+    for value in ("1", "2", "-1", "1/3"):
+        number = build("full", (5, 7), value, "float32")
+        cases.add(f"times {value}", fold("elementwise-mul", x, number))
+        cases.add(f"{value} times", fold("elementwise-mul", number, x))
+        cases.add(f"by {value}", fold("elementwise-div", x, number))
+        cases.add(f"{value} by", fold("elementwise-div", number, x), (), 64, positive)
+    many = tensor("x", 3, 5, 7)
+    for kind, split in combinations(("elementwise-mul", "dot-product"), (0, 1)):
+        cases.add(kind, build("compute", kind, at(many, split)))
+    assert cases.failures() == []
+
+
+def _repeated(x: Term) -> Term:
+    return build("access-broadcast", at(build("access-insert-axis", at(x, 0), 0), 0), ((), (3, *x.access.dims)))
+
+
+def _after_each_other(first: str, second: str, between: Any) -> Term:
+    """x times a factor, moved, times another factor."""
+    once = fold("elementwise-mul", tensor("x", 5, 7), _factor(first, 5, 7))
+    moved = between(at(once, 0))
+    return fold("elementwise-mul", moved, _factor(second, *moved.access.dims))
+
+
+def _factor(kind: str, *dims: int) -> Term:
+    if kind == "number":
+        return build("full", dims, "1/3", "float32")
+    return _numbers(*dims) if kind == "numbers" else tensor(f"p{dims}", *dims)
+
+
+MOVEMENTS = {
+    "nothing": lambda x: x,
+    "transpose": lambda x: build("access-transpose", x, (1, 0)),
+    "reshape": lambda x: build("access-reshape", x, ((), (7, 5))),
+    "flip": lambda x: build("access-flip", x, 1),
+    "slice": lambda x: build("access-slice", x, 1, 1, 4),
+    "pad": lambda x: build("access-pad", x, "zero-padding", 1, 1, 0),
+    "repeat": _repeated,
+}
+
+
+def test_products_by_what_is_public_after_each_other() -> None:
+    """SPU's compiler makes one of two."""
+    cases = Cases(7)
+    for first, second in combinations(("number", "numbers", "tensor"), repeat=2):
+        for name, between in MOVEMENTS.items():
+            term = _after_each_other(first, second, between)
+            known = [n for n in Program(term).tensors if n != "x"]
+            cases.add(f"{first}, {name}, {second}", term, known, error=0.01)
+    x = tensor("x", 5, 7)
+    for kind in ("relu", "exp"):
+        cases.add(f"{kind} repeated", build("compute", kind, _repeated(x)), error=0.05)
+    cases.add("maximum repeated", fold("maximum", _repeated(x), build("full", (3, 5, 7), "1/3", "float32")))
+    cases.add("product repeated", fold("elementwise-mul", _repeated(x), _repeated(tensor("w", 5, 7))))
+    assert cases.failures() == []
+
+
+MAPS = [(3, "1 0 -1 0 1 1 0 -1 1"), (4, "1 1/2 3 0 0 0 -1 -2 -3 5/6 7 -9"), (1, "-1 0 0"), (2, "4 -8 16 5 6 7")]
+
+
+def test_linear_maps() -> None:
+    cases = Cases(8)
+    for bits, axis, (rows, numbers) in combinations(FIELDS, (0, 1, 2), MAPS):
+        dims = [4, 5, 6]
+        dims[axis] = 3
+        term = build("linear-map", tensor("x", *dims), axis, rows, numbers)
+        cases.add(f"{numbers} along {axis}", term, (), bits, error=0.5 if bits == 32 else None)
+        if bits == 64:
+            cases.add(
+                f"{numbers} twice", build("linear-map", term, (axis + 1) % 3, 1, "1/2 " + "1 " * (dims[axis - 2] - 1))
+            )
+            cases.add(f"{numbers} of a public one", term, ("x",))
+    assert cases.failures() == []
+
+
+def test_movement_sends_nothing() -> None:
+    cases = Cases(9)
+    x = tensor("x", 2, 5, 6)
+    padded = build("access-pad", x, "zero-padding", 1, 1, 1)
+    cases.add("windows", build("access-windows", at(padded, 1), (3, 3), (1, 2)))
+    cases.add("overlap-add", build("access-overlap-add", at(tensor("x", 2, 3, 4, 3, 2), 3), (7, 9), (2, 2)))
+    cases.add("dilate", build("access-dilate", x, 1, 2))
+    cases.add("flip", build("access-flip", x, 2))
+    places = {"i": np.array([3, -1, 0], np.int32)}
+    cases.add("gather", build("access-gather", x, tensor("i", 3, dtype="int32"), 1), ("i",), 64, places)
+    cases.add("tuple", build("construct-tuple", x, build("compute", "relu", x)))
+    assert cases.failures() == []
+
+
+# Layers
+
+
+def convolutions(random: np.random.Generator) -> Iterator[Program]:
+    """One layer each, of 1 to 3 axes."""
+    for _ in range(24):
+        axes, groups = int(random.integers(1, 4)), int(random.choice([1, 1, 2, 3]))
+        channels, filters = groups * random.integers(1, 4), groups * random.integers(1, 4)
+        window, sizes = random.integers(1, 4, axes), random.integers(5, 9, axes)
+        b = gl.Builder()
+        x = b.input("x", (int(random.integers(1, 3)), int(channels), *map(int, sizes)))
+        w = b.constant("w", (int(filters), int(channels // groups), *map(int, window)))
+        steps, spread = map(int, random.integers(1, 3, 2))
+        padding = int(random.integers(0, 2))
+        yield b.finish(b.conv(x, w, strides=steps, padding=padding, dilations=spread, groups=groups))
+
+
+def test_convolutions() -> None:
+    cases = Cases(10)
+    for number, program in enumerate(convolutions(cases.random)):
+        cases.add(f"convolution {number}", program, SUBSETS[number % 3])
+    b = gl.Builder()
+    x, w = b.input("x", (1, 4, 5, 6)), b.constant("w", (4, 3, 3, 2))
+    cases.add("transposed", b.finish(b.conv_transpose(x, w, strides=(2, 3), dilations=(1, 2))))
+    assert cases.failures() == []
+
+
+# For 1 x 32 x 32 x 16 -> 16, 3x3, stride 1, padded by 1: the transforms as products, as additions, weights prepared.
+PLAIN, PRODUCTS, ADDITIONS, PREPARED = 1_263_616, 1_568_768, 833_536, 819_200
+TRANSFORMS = {
+    2: (
+        "1 0 -1 0 0 1 1 0 0 -1 1 0 0 1 0 -1",
+        "1 0 0 1/2 1/2 1/2 1/2 -1/2 1/2 0 0 1",
+        "1 1 1 0 0 1 -1 -1",
+    ),
+    4: (
+        "4 0 -5 0 1 0 0 -4 -4 1 1 0 0 4 -4 -1 1 0 0 -2 -1 2 1 0 0 2 -1 -2 1 0 0 4 0 -5 0 1",
+        "1/4 0 0 -1/6 -1/6 -1/6 -1/6 1/6 -1/6 1/24 1/12 1/6 1/24 -1/12 1/6 0 0 1",
+        "1 1 1 1 1 0 0 1 -1 2 -2 0 0 1 1 4 4 0 0 1 -1 8 -8 1",
+    ),
+}
+
+
+def along(a: Term, axis: int, rows: int, numbers: str, additions: bool) -> Term:
+    """A constant matrix times an axis."""
+    if additions:
+        return build("linear-map", a, axis, rows, numbers)
+    last = a.access.rank - 1
+    order = [i for i in range(last + 1) if i != axis]
+    moved = at(build("access-transpose", at(a, 0), [*order, axis]), last)
+    matrix = at(build("numbers", (rows, a.access.dims[axis]), numbers, "float32"), 1)
+    result = at(build("compute", "dot-product", build("access-product", moved, matrix, 0)), 0)
+    return build("access-transpose", result, [*range(axis), last, *range(axis, last)])
+
+
+def winograd(m: int, additions: bool, n: int, c: int, h: int, w: int, o: int) -> Term:
+    """F(m x m, 3 x 3), written by hand; the textbook's transforms of points 0, 1, -1, 2, -2 and infinity."""
+    x, k = tensor("x", n, c, h, w), tensor("w", o, c, 3, 3, constant=True)
+    before, weights, after = TRANSFORMS[m]
+    for axis in (2, 3):
+        x = build("access-pad", x, "zero-padding", axis, 1, 1)
+    tiles = build("access-windows", at(x, 2), (m + 2, m + 2), (m, m))
+    rows, columns = tiles.access.dims[2:4]
+    for axis in (0, 1):
+        tiles = along(tiles, 4 + axis, m + 2, before, additions)
+        k = along(k, 2 + axis, m + 2, weights, additions)
+    a = at(build("access-transpose", at(tiles, 0), (4, 5, 0, 2, 3, 1)), 5)
+    b = at(build("access-transpose", at(k, 0), (2, 3, 0, 1)), 3)
+    y = at(build("compute", "dot-product", build("access-product", a, b, 2)), 0)
+    for axis in (0, 1):
+        y = along(y, axis, m, after, additions)
+    y = build("access-transpose", y, (2, 5, 3, 0, 4, 1))
+    return build("access-reshape", y, ((), (n, o, m * rows, m * columns)))
+
+
+def test_winograd_by_hand() -> None:
+    cases = Cases(11)
+    sizes = (1, 16, 32, 32, 16)
+    b = gl.Builder()
+    plain = b.finish(b.conv(b.input("x", sizes[:4]), b.constant("w", (16, 16, 3, 3)), padding=1))
+    weights = {"w": (cases.random.standard_normal((16, 16, 3, 3)) / 12).astype("float32")}
+    shared = Program(winograd(2, True, *sizes))
+    known = [plain, Program(winograd(2, False, *sizes)), shared, prepare(shared.with_constants(weights))]
+    for program in known:
+        cases.add("known", program)
+    sent = [total(program_traffic(program)) for program in known]
+    assert [s and s.bytes for s in sent] == [PLAIN, PRODUCTS, ADDITIONS, PREPARED]
+    assert total(program_traffic(shared, prepared=True)) == sent[-1]
+    for m, additions, public in combinations((2, 4), (False, True), SUBSETS[:3]):
+        cases.add(f"F({m}, 3) {additions}", winograd(m, additions, 2, 3, 4, 8, 5), public, error=0.02)
+    assert cases.failures() == []
+
+
+@pytest.mark.parametrize(("outputs", "error"), [((2, 4), 0.05), ((), 0.002)], ids=["winograd", "overlap-add"])
+def test_what_is_chosen(outputs: tuple[int, ...], error: float) -> None:
+    """Without Winograd's algorithms it is windows that are added up; of a transposed convolution in any case."""
+    cases = Cases(12)
+    for sizes, filters in [((1, 16, 32, 32), 16), ((2, 3, 12, 10), 8), ((1, 6, 19), 5), ((1, 32, 4, 4), 32)]:
+        for transposed in (False, True):
+            b = gl.Builder()
+            window = (3,) * (len(sizes) - 2)
+            dims = (sizes[1], filters, *window) if transposed else (filters, sizes[1], *window)
+            w = cases.random.standard_normal(dims) / 10
+            x, leaf = b.input("x", sizes), b.constant("w", w.shape, value=w.astype("float32"))
+            made = b.conv_transpose(x, leaf, strides=2) if transposed else b.conv(x, leaf, padding=1)
+            program = b.finish(made)
+            for prepared in (False, True):
+                result = gl.optimize(program, gl.MPC(prepared=prepared, outputs=outputs))
+                final = prepare(result.program) if prepared else result.program
+                sent = total(program_traffic(final))
+                assert sent is not None
+                assert sent.bytes == result.cost["bytes"]
+                cases.add(f"{sizes} prepared {prepared} transposed {transposed}", final, error=error)
+    assert cases.failures() == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("model", "sizes"),
+    [
+        ("resnet-18", {"resolution": 32}),
+        ("mobilenet-v2", {"resolution": 32}),
+        ("mobilenet-v3-large", {"resolution": 32}),
+        ("unet-small", {"resolution": 16, "base": 4, "levels": 2}),
+        ("vit-s-16", {"resolution": 32, "layers": 1, "hidden": 12, "heads": 3}),
+    ],
+)
+def test_networks(model: str, sizes: dict[str, int]) -> None:
+    cases = Cases(13)
+    program = load(model, **sizes).seeded_constants(0)
+    prepared = prepare(program)
+    assert total(program_traffic(prepared)) == total(program_traffic(program, prepared=True))
+    cases.add(model, prepared, error=0.05)
+    assert cases.failures() == []
+
+
+@pytest.mark.slow
+def test_resnet_as_it_is_and_as_it_is_chosen() -> None:
+    """Of 32 x 32 pixels, all of it: layers, bias and rectifiers."""
+    cases = Cases(14)
+    program = load("resnet-18", resolution=32, stem="3x3").seeded_constants(0)
+    chosen = gl.optimize(program, gl.MPC(), verify=False).program
+    for name, each in (("plain", program), ("chosen", chosen)):
+        cases.add(name, prepare(each), error=0.1)
+    assert cases.failures() == []

@@ -1,0 +1,255 @@
+"""Targets: descriptions are read strictly, formulas count what a machine does, bounds never cut."""
+
+from __future__ import annotations
+
+import math
+import random
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import glenside as gl
+from glenside.builder import Builder
+from glenside.ir.errors import BadInput
+from glenside.ir.program import Program
+from glenside.targets.base import parse_objectives
+from glenside.targets.parse import parse_target
+from glenside.targets.systolic_array.description import load_target
+from glenside.targets.systolic_array.target import DATAFLOWS, Array, Words
+
+EXAMPLES = sorted((Path(__file__).parents[2] / "examples" / "targets").glob("*.toml"))
+ARRAY = "[array]\nrows = 8\ncolumns = 4\n"
+FAST = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+
+BAD = {
+    "empty": ("", "the table [array] is missing"),
+    "no rows": ("[array]\ncolumns = 4\n", "rows in [array] is missing: an integer from 1 to 4096"),
+    "zero": ("[array]\nrows = 0\ncolumns = 4\n", "t.toml:2: rows in [array] is an integer from 1 to 4096, got 0"),
+    "negative": ("[array]\nrows = 8\ncolumns = -4\n", "t.toml:3: columns in [array]"),
+    "too large": ("[array]\nrows = 8\ncolumns = 4097\n", "got 4097"),
+    "a float": ("[array]\nrows = 8.0\ncolumns = 4\n", "got 8.0"),
+    "a bool": ("[array]\nrows = true\ncolumns = 4\n", "got True"),
+    "a string": ('[array]\nrows = "8"\ncolumns = 4\n', "got '8'"),
+    "unknown key": (ARRAY + "colums = 3\n", "t.toml:4: there is no colums in [array]; did you mean columns?"),
+    "unknown table": (ARRAY + "[memry]\ncapacity = 3\n", "t.toml:4: there is no memry; did you mean memory?"),
+    "a table that is none": ("memory = 3\n" + ARRAY, "[memory] is a table, got 3"),
+    "unknown dataflow": (ARRAY + 'dataflow = "row-stationary"\n', "'weight-stationary'"),
+    "no accumulator rows": (ARRAY + "max_rows = 0\n", "max_rows in [array] is an integer of at least 1"),
+    "no unit": (ARRAY + '[memory]\ncapacity = "256"\n', "capacity in [memory] is a size such as '256 KiB'"),
+    "a plain number": (ARRAY + "[memory]\ncapacity = 256\n", "capacity in [memory] is a size"),
+    "wrong unit": (ARRAY + '[memory]\ncapacity = "256 parsecs"\n', "got '256 parsecs'"),
+    "half a byte": (ARRAY + '[memory]\ncapacity = "0.5 B"\n', "whole bytes"),
+    "negative size": (ARRAY + '[memory]\ncapacity = "-1 KiB"\n', "got '-1 KiB'"),
+    "no bits": (ARRAY + '[words]\ninput = "0 bit"\n', "input in [words] is a size such as '8 bit'"),
+    "words without unit": (ARRAY + "[words]\ninput = 8\n", "t.toml:5: input in [words]"),
+    "rate": (ARRAY + '[vector]\nrate = "fast"\n', "a whole rate such as '128 MAC/cycle'"),
+    "an empty vector": (ARRAY + '[vector]\nspeed = "1 MAC/cycle"\n', "there is no speed in [vector]"),
+    "objective": ('objective = "watts"\n' + ARRAY, "an objective is one of cycles, bytes, got 'watts'"),
+    "objective twice": ('objective = "cycles,cycles"\n' + ARRAY, "each can stand there once"),
+    "growth": ("max_weight_growth = 0.5\n" + ARRAY, "a number of at least 1"),
+    "not TOML": ("[array\n", "is not TOML"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_a_bad_description_is_one_sentence(name: str, tmp_path: Path) -> None:
+    path = tmp_path / "t.toml"
+    text, words = BAD[name]
+    path.write_text(text)
+    with pytest.raises(BadInput) as caught:
+        parse_target(str(path))
+    assert words in str(caught.value)
+    assert "t.toml" in str(caught.value)
+    assert "\n" not in str(caught.value).strip()
+
+
+def test_files_that_are_none_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "latin.toml").write_bytes(b"name = '\xe9'\n")
+    for path in (tmp_path / "none.toml", tmp_path, tmp_path / "latin.toml"):
+        with pytest.raises(BadInput):
+            load_target(str(path))
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda p: p.stem)
+def test_the_examples_are_used_and_exact(path: Path) -> None:
+    b = Builder("small")
+    x = b.input("x", (1, 6, 9, 9))
+    y = b.relu(b.conv(x, b.constant("w", (6, 1, 3, 3)), padding=1, groups=6, name="dw"))
+    program = b.finish(b.conv(y, b.constant("v", (70, 6, 1, 1)), name="pw"))
+    result = gl.optimize(program, parse_target(str(path)))
+    assert result.report.ok
+    assert result.report.target == load_target(str(path)).name
+
+
+def test_flags_come_before_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "T.TOML"
+    path.write_text(ARRAY + "max_rows = 7\n")
+    assert parse_target(str(path)).name == "T"
+    assert parse_target(str(path)).parameters["max_rows"] == 7
+    assert parse_target(str(path), max_rows=9, objectives=("bytes",)).parameters["max_rows"] == 9
+
+
+@pytest.mark.parametrize("text", ["", "cycles,", "cycles,bytes,cycles", "seconds"])
+def test_objectives_that_contradict_are_refused(text: str) -> None:
+    with pytest.raises(BadInput):
+        parse_objectives(text)
+
+
+@pytest.mark.parametrize(
+    "options", [{"max_rows": 0}, {"vector_rate": 0}, {"max_weight_growth": 0.9}, {"dataflow": "none"}]
+)
+def test_options_that_mean_nothing_are_refused(options: dict[str, Any]) -> None:
+    with pytest.raises(BadInput):
+        gl.SystolicArray(4, 4, **options)
+
+
+arrays = st.builds(
+    Array,
+    st.integers(1, 9),
+    st.integers(1, 9),
+    st.sampled_from(DATAFLOWS),
+    st.one_of(st.none(), st.integers(1, 9)),
+    st.integers(0, 400),
+    st.builds(Words, *(st.sampled_from((4, 8, 16, 32)) for _ in range(3))),
+)
+sizes = st.integers(1, 24)
+
+
+def simulated(array: Array, g: int, m: int, k: int, n: int) -> tuple[int, int, int]:
+    """(cycles, tiles, bytes) one tile after the other, with an explicit memory."""
+    r, c = array.rows, array.columns
+    cycles = tiles = moved = 0
+    size = lambda elements, bits: -(-elements * bits // 8)  # noqa: E731
+    stays = array.dataflow == "output-stationary"
+    most = r if stays else array.max_rows or m
+    mt = math.ceil(m / most)
+    rows = r if stays else math.ceil(m / mt)
+    nt, depth = math.ceil(n / c), k if stays else math.ceil(k / r) * r
+    kt = 1 if stays else depth // r
+    for _ in range(g):
+        inputs, weights = size(rows * depth, array.words.input), size(nt * c * depth, array.words.weight)
+        keeps_inputs = nt > 1 and inputs <= array.capacity  # of one column tile they are read once anyhow
+        keeps_weights = weights + (inputs if keeps_inputs else 0) <= array.capacity
+        weights_there = False
+        for _ in range(mt):
+            inputs_there = False
+            for _ in range(nt):
+                moved += 0 if inputs_there else inputs
+                inputs_there = keeps_inputs
+                for _ in range(kt):
+                    tiles += 1
+                    if stays:
+                        cycles += depth + r + c - 2
+                    elif array.dataflow == "double-buffered":
+                        cycles += max(r, rows + r + c - 2)
+                    else:
+                        cycles += rows + 2 * r + c - 2
+            moved += 0 if weights_there else weights
+            weights_there = keeps_weights
+        moved += size(mt * rows * nt * c, array.words.accumulator)
+    return cycles + (r if array.dataflow == "double-buffered" else 0), tiles, moved
+
+
+@FAST
+@given(arrays, st.integers(1, 4), sizes, sizes, sizes)
+def test_formulas_count_what_a_machine_does(array: Array, g: int, m: int, k: int, n: int) -> None:
+    assert tuple(array.tiled(g, m, k, n)) == simulated(array, g, m, k, n)
+
+
+@FAST
+@given(arrays, st.integers(1, 12), st.integers(1, 40), st.integers(1, 12), st.integers(1, 12), st.integers(0, 10**5))
+def test_more_memory_never_moves_more(array: Array, g: int, m: int, k: int, n: int, more: int) -> None:
+    larger = replace(array, capacity=array.capacity + more)
+    assert larger.tiled(g, m, k, n).bytes <= array.tiled(g, m, k, n).bytes
+
+
+@FAST
+@given(arrays, st.integers(1, 12), st.integers(1, 40), st.integers(1, 12), st.integers(1, 12), st.integers(0, 10**9))
+def test_the_bound_is_below_whatever_the_steps_may_reach(
+    array: Array, g: int, m: int, k: int, n: int, seed: int
+) -> None:
+    """Regroup, take rows together, pack and swap at random: each price is at least the bound of every state before."""
+    r = random.Random(seed)
+    height, window, stride = m, k, r.randrange(1, 4)  # one axis of windows: all rows, all of the item
+    states = [(g, m, k, n)]
+    q = r.randrange(1, height + 1)
+    m, k, n = math.ceil(height / q), window + (q - 1) * stride, n * q
+    states.append((g, m, k, n))
+    rows = r.randrange(1, m + 1)
+    m, k, n = math.ceil(m / rows), k * rows, n * rows
+    states.append((g, m, k, n))
+    packed = r.randrange(1, g + 1)
+    last = (math.ceil(g / packed), m, k * packed, n * packed)
+    for swapped in (False, True):
+        g2, m2, k2, n2 = last
+        price = array.tiled(g2, *((n2, k2, m2) if swapped else (m2, k2, n2)))
+        for state in states:
+            sg, sm, sk, sn = state
+            bound = array.bound(sg * sm * sk * sn, sg * sk, sg * sm * sn, sg * sk * sn)
+            assert bound.cycles <= price.cycles
+            assert bound.bytes <= price.bytes
+
+
+def depthwise(channels: int = 12, size: int = 14) -> Program:
+    b = Builder("depthwise")
+    x = b.input("x", (1, channels, size, size))
+    return b.finish(b.conv(x, b.constant("w", (channels, 1, 3, 3)), padding=1, groups=channels, name="dw"))
+
+
+@pytest.mark.parametrize("flow", DATAFLOWS)
+def test_each_objective_is_the_least_in_its_own_unit(flow: str) -> None:
+    found = {}
+    for text in ("cycles", "bytes", "cycles,bytes"):
+        target = gl.SystolicArray(16, 16, dataflow=flow, capacity=2_000, objectives=parse_objectives(text))
+        (found[text],) = gl.optimize(depthwise(), target, verify=False).report.layers
+    assert found["bytes"].bytes <= found["cycles,bytes"].bytes <= found["cycles"].bytes
+    assert found["cycles"].cycles == found["cycles,bytes"].cycles <= found["bytes"].cycles
+    assert all(row.gap == 0 for row in found.values())
+
+
+def test_a_memory_that_holds_all_moves_no_more_than_one_that_holds_nothing() -> None:
+    text = "(compute dot-product (access-cartesian-product (access (access-tensor a) 1) (access (access-tensor b) 1)))"
+    program = gl.parse(text, shapes={"a": (50, 40), "b": (60, 40)})
+    moved = []
+    for capacity in (0, 9_000, 1 << 30):
+        target = gl.SystolicArray(8, 8, capacity=capacity, objectives=("bytes",))
+        moved.append(gl.optimize(program, target, verify=False).report.layers[0].bytes)
+    assert moved[0] > moved[1] >= moved[2] >= 4 * (50 * 40 + 60 * 40 + 50 * 60)
+
+
+def test_a_fast_unit_beside_the_array_takes_the_product_and_a_slow_one_does_not() -> None:
+    for rate, words in ((10**6, "on the unit beside the array"), (1, "per")):
+        result = gl.optimize(depthwise(), gl.SystolicArray(16, 16, vector_rate=rate))
+        (row,) = result.report.layers
+        assert words in row.mapping
+        assert result.report.ok
+        assert row.gap == 0
+    assert row.cycles < math.ceil(row.macs / rate)
+
+
+@pytest.mark.parametrize("most", [1, 5, 30])
+def test_rows_are_cut_for_accumulators_of_limited_depth(most: int) -> None:
+    result = gl.optimize(depthwise(), gl.SystolicArray(16, 16, max_rows=most))
+    assert result.report.ok
+    calls = [n for n in result.egraph.nodes if n.operator == "systolic-array"]
+    assert calls
+    for node in calls:
+        a = result.egraph.types[node.children[0]]
+        assert a is not None
+        assert a.dims[4] <= most
+    with pytest.raises(BadInput, match="blocking loops"):
+        gl.optimize(depthwise(), gl.SystolicArray(16, 16, max_rows=most), blocking="slices")
+
+
+@pytest.mark.parametrize("growth", [1.0, 2.5, 9.0, 64.0])
+def test_weights_grow_no_more_than_allowed(growth: float) -> None:
+    free = gl.optimize(depthwise(), gl.SystolicArray(16, 16), verify=False).report.layers[0]
+    capped = gl.optimize(depthwise(), gl.SystolicArray(16, 16, max_weight_growth=growth)).report.layers[0]
+    assert capped.mapped_weight_bytes <= growth * capped.weight_bytes
+    assert capped.cycles >= free.cycles
+    assert capped.checked == "exact"
+    assert free.mapped_weight_bytes > free.weight_bytes
