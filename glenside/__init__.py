@@ -19,7 +19,7 @@ _EXPORTS = {
     "Limits": "glenside.egraph.saturation",
     "MPC": "glenside.targets",
     "Program": "glenside.ir.program",
-    "Result": "glenside.pipeline",
+    "Result": "glenside.report.result",
     "Snapshot": "glenside.egraph.snapshot",
     "CPU": "glenside.targets",
     "ConvolutionUnit": "glenside.targets",
@@ -32,7 +32,7 @@ _EXPORTS = {
     "load": "glenside.formats",
     "load_onnx": "glenside.importers.onnx",
     "models": "glenside.models",
-    "optimize": "glenside.optimizing",
+    "optimize": "glenside.driver",
     "parse": "glenside.ir.text",
     "parse_target": "glenside.targets",
     "save": "glenside.formats",
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from glenside.cache import Cache as Cache
     from glenside.check import CheckReport as CheckReport
     from glenside.check.onnxruntime import check_onnxruntime as check_onnxruntime
+    from glenside.driver import optimize as optimize
     from glenside.egraph.saturation import Limits as Limits
     from glenside.egraph.snapshot import Snapshot as Snapshot
     from glenside.exporters.jax import export_jax as export_jax
@@ -54,9 +55,8 @@ if TYPE_CHECKING:
     from glenside.ir.errors import GlensideError as GlensideError
     from glenside.ir.program import Program as Program
     from glenside.ir.text import parse as parse
-    from glenside.optimizing import optimize as optimize
     from glenside.passes.constant_folding import fold as fold
-    from glenside.pipeline import Result as Result
+    from glenside.report.result import Result as Result
     from glenside.semantics.interpreter import evaluate as evaluate
     from glenside.targets import CPU as CPU
     from glenside.targets import MPC as MPC

@@ -9,7 +9,7 @@ from typing import Any
 from glenside.ir.program import Program, is_product
 from glenside.ir.term import Term, postorder
 from glenside.ir.types import AccessType, Tensor
-from glenside.targets.base import Target
+from glenside.targets.base.prices import Copied
 from rewrites.layout import addressing
 
 MOVEMENT = frozenset(
@@ -21,7 +21,7 @@ MOVEMENT = frozenset(
 
 
 @dataclass(frozen=True)
-class Movement:
+class Copy:
     """One copy: each element is read once and written once.
 
     place  "inside", or "input" or "output": only there to change the layout in which the program is given or gives
@@ -37,35 +37,34 @@ class Movement:
         return asdict(self)
 
 
-def movements(program: Program, target: Target) -> list[Movement]:
-    """Every copy of a program on a target, in its order.
+def copies_of(program: Program, copied: Copied, layout: int) -> list[Copy]:
+    """Every copy of a program, in its order, on a unit that takes operands in a layout and prices copies so.
 
     A product that is no instruction yet reads its operand in the unit's layout: one that lies in another is copied
     into it first.
     """
-    assert target.copied is not None
     constant = constant_terms(program.term)
     place = _places(program.term, constant)
-    found: list[Movement] = []
+    found: list[Copy] = []
     for term in postorder(program.term):
         if term in constant or not isinstance(term.type, AccessType):
             continue
         operands = [child.access for child in term.children]
-        moved = target.copied(term.operator.name, term.attributes, operands, term.type)
+        moved = copied(term.operator.name, term.attributes, operands, term.type)
         if moved:
             name = term.operator.name.removeprefix("access-").replace("rearrange", "transpose")
-            found.append(_movement(name, term, moved, place[term]))
+            found.append(_copy(name, term, moved, place[term]))
         if is_product(term):
-            found += _copies_of_operands(term, target, place)
+            found += _copies_of_operands(term, copied, layout, place)
     return found
 
 
-def _movement(what: str, term: Term, moved: int, place: str) -> Movement:
+def _copy(what: str, term: Term, moved: int, place: str) -> Copy:
     access = term.access
-    return Movement(what, tuple(access.dims), access.dtype, moved, place)
+    return Copy(what, tuple(access.dims), access.dtype, moved, place)
 
 
-def _copies_of_operands(product: Term, target: Target, place: dict[Term, str]) -> Iterable[Movement]:
+def _copies_of_operands(product: Term, copied: Copied, layout: int, place: dict[Term, str]) -> Iterable[Copy]:
     """A copy of what the windows of a product slide over, where the unit does not take it as it lies."""
     a, b = product.children[0].children[:2]
     windows = a
@@ -76,7 +75,6 @@ def _copies_of_operands(product: Term, target: Target, place: dict[Term, str]) -
     stored = windows.children[0]
     axis = addressing.innermost.function(windows.attributes[0], stored.access.dims)
     size, other = a.access.size, b.access.size
-    layout = target.parameters["layout"]
     read = axis and addressing.unit.function(
         *((size,), (0,), a.access.dims, a.access.split, (other,), (0,), b.access.dims, b.access.split),
         *(product.children[0].attributes[0], windows.access.dims, axis[0], 1, layout, addressing.ALL, 1),
@@ -84,11 +82,10 @@ def _copies_of_operands(product: Term, target: Target, place: dict[Term, str]) -
     if read is None:
         while stored.operator.name in ("access", "access-pad"):
             stored = stored.children[0]
-        assert target.copied is not None
         order = (*range(1, stored.access.rank), 0)
         own = stored.access.with_dims(stored.access.dims.permute(order)).with_split(0)
-        moved = target.copied("access-rearrange", ((2, 2), (1, 0)), [stored.access], own)
-        yield Movement("copy into the unit's layout", tuple(stored.access.dims), own.dtype, moved, place[stored])
+        moved = copied("access-rearrange", ((2, 2), (1, 0)), [stored.access], own)
+        yield Copy("copy into the unit's layout", tuple(stored.access.dims), own.dtype, moved, place[stored])
 
 
 def _places(root: Term, constant: set[Term]) -> dict[Term, str]:
@@ -118,6 +115,6 @@ def constant_terms(*roots: Term) -> set[Term]:
     return found
 
 
-def total(found: Sequence[Movement], *places: str) -> int:
+def total(found: Sequence[Copy], *places: str) -> int:
     """Bytes of those at these places; of all without any."""
     return sum(m.bytes for m in found if not places or m.place in places)

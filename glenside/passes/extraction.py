@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from extract import Extraction, Problem, extract
 from glenside.egraph.snapshot import Snapshot
 from glenside.ir.operator import OPERATORS
-from glenside.targets.base import Cost, Target
+from glenside.targets.base.cost import Cost
+from glenside.targets.base.prices import Prices
 
 
 @dataclass(frozen=True)
@@ -19,13 +20,13 @@ class Choice:
     nodes: Mapping[int, int]
     cost: Cost
     bound: Cost | None
-    """No answer in the e-graph costs less, compared in the order of the target's objectives; None when not known."""
+    """No answer in the e-graph costs less, compared in the order of the objectives; None when not known."""
     proven: bool
 
 
 def choose(
     snapshot: Snapshot,
-    target: Target,
+    prices: Prices,
     constant: Sequence[bool],
     roots: Sequence[int],
     *,
@@ -41,17 +42,17 @@ def choose(
     """
 
     def cost(n: int) -> tuple[int, ...]:
-        own = node_cost(snapshot, target, constant, n)
-        return (own.plus(Cost(scalar=own.scalar)) if n in avoided else own).ordered(target.objectives)
+        own = node_cost(snapshot, prices, constant, n)
+        return (own.plus(Cost(scalar=own.scalar)) if n in avoided else own).ordered(prices.objectives)
 
     nodes, answer = cheapest(snapshot, roots, cost, boundaries=boundaries, method=method, deadline=deadline)
     if avoided:
         total = Cost()
         for n in nodes.values():
-            total = total.plus(node_cost(snapshot, target, constant, n))
+            total = total.plus(node_cost(snapshot, prices, constant, n))
         return Choice(nodes, total, None, False)
-    bound = None if answer.bound is None else Cost.of_ordered(answer.bound, target.objectives)
-    return Choice(nodes, Cost.of_ordered(answer.cost, target.objectives), bound, answer.proven)
+    bound = None if answer.bound is None else Cost.of_ordered(answer.bound, prices.objectives)
+    return Choice(nodes, Cost.of_ordered(answer.cost, prices.objectives), bound, answer.proven)
 
 
 def cheapest(
@@ -139,14 +140,14 @@ def reachable(snapshot: Snapshot, root: int) -> set[int]:
     return found
 
 
-def node_cost(snapshot: Snapshot, target: Target, constant: Sequence[bool], index: int) -> Cost:
+def node_cost(snapshot: Snapshot, prices: Prices, constant: Sequence[bool], index: int) -> Cost:
     """What one e-node costs by itself."""
     node = snapshot.nodes[index]
     own, children = snapshot.types[snapshot.owner[index]], [snapshot.types[c] for c in node.children]
     fixed = constant[snapshot.owner[index]] and all(constant[c] for c in node.children)
     if own is None or any(c is None for c in children):
         return Cost(nodes=1)  # tuples
-    return target.cost(node.operator, node.attributes, [c for c in children if c is not None], own, fixed)
+    return prices.cost(node.operator, node.attributes, [c for c in children if c is not None], own, fixed)
 
 
 def constant_classes(snapshot: Snapshot) -> list[bool]:

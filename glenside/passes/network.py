@@ -1,76 +1,97 @@
-"""A whole network in one e-graph: scales into weights, layouts along the network, before its layers are mapped."""
+"""Passes: a whole network into one e-graph, and the equal network that costs least out of it."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
+from typing import Protocol
 
-from glenside.analysis.copies import MOVEMENT, constant_terms
 from glenside.builder.layout import rearrange
-from glenside.egraph.saturation import INTERRUPTED, SATURATED, Limits, Progress
+from glenside.egraph.rule import Parameters
+from glenside.egraph.saturation import INTERRUPTED, Limits, Progress
 from glenside.egraph.search import Worker, search
 from glenside.egraph.snapshot import Snapshot
 from glenside.ir.program import Program, is_product
 from glenside.ir.term import Term, build, postorder, rebuild_all, tensors
-from glenside.ir.types import AccessType, Dims, Tensor
+from glenside.ir.types import Dims, Tensor
 from glenside.passes.extraction import choose, constant_classes
-from glenside.targets.base import Cost, Spent, Target
+from glenside.targets.base.cost import Cost
+from glenside.targets.base.prices import Prices
 from rewrites import of_families
-from rewrites.layout import folding
 
 
 @dataclass(frozen=True)
-class Arranged:
-    """The program as the network's e-graph gives it, what it costs, and the e-graph: `choice` is class -> e-node."""
+class Search:
+    """What every search of one optimization shares: its limits, its worker processes, who listens."""
+
+    limits: Limits = field(default_factory=Limits)
+    worker: Callable[[], Worker] = Worker
+    on_progress: Callable[[Progress], None] = lambda progress: None
+
+
+class Pass(Protocol):
+    """A program to an equal program, and why its search, if it has one, ended."""
+
+    def __call__(self, program: Program, search: Search) -> tuple[Program, str]:
+        """The changed program; the program itself where nothing is better."""
+
+
+@dataclass(frozen=True)
+class Rewritten:
+    """The network that was found, what it costs, and the e-graph: `choice` is class -> e-node."""
 
     program: Program
     cost: Cost
     egraph: Snapshot
     choice: Mapping[int, int]
     progress: Progress
-    seconds: float
 
     @property
     def stopped(self) -> str:
         return self.progress.stopped or INTERRUPTED
 
 
-def arranged(
+def rewritten(
     program: Program,
-    target: Target,
+    families: Sequence[str],
+    parameters: Parameters,
+    prices: Prices,
+    run: Search | None = None,
     *,
-    limits: Limits | None = None,
     method: str = "dag",
-    worker: Callable[[], Worker] = Worker,
-    on_progress: Callable[[Progress], None] | None = None,
-) -> Arranged:
-    """The equal program that costs the target least as a network: its family of rules "network", all nodes at once.
+) -> Rewritten:
+    """Find the equal network that costs least, all nodes in one e-graph under these rule families.
 
     Stopped early it is the best found by then. Extraction of shared nodes is a heuristic: the answer may cost more than
     the program itself, which is a candidate too, and whoever asks compares. Products keep their layers' names.
     """
-    started = time.perf_counter()
+    run = run or Search()
     nodes = list(postorder(program.term))
     answer = search(
-        nodes,
-        of_families(target.families["network"]),
-        target.rule_parameters(),
-        limits,
-        worker=worker(),
-        on_progress=on_progress,
+        nodes, of_families(families), parameters, run.limits, worker=run.worker(), on_progress=run.on_progress
     )
     snapshot = answer.snapshot
-    root = snapshot.program[len(nodes) - 1]
-    find = partial(choose, snapshot, target, constant_classes(snapshot), [root], method=method)
-    # Where two forms of a tensor cost the same, what computes it once in each of them costs more than either: the
-    # program's own forms are avoided once, so that all of it is in the other.
-    choice = min((find(), find(avoided=_own_forms(snapshot))), key=lambda c: c.cost.ordered(target.objectives))
-    term = plain(snapshot.terms(choice.nodes, [root])[root])
-    made = Program(term, program.name, named(program, term), program.labels, program.constants)
-    seconds = time.perf_counter() - started
-    return Arranged(made, choice.cost, snapshot, choice.nodes, answer.progress, seconds)
+    choice, cost = cheapest_network(snapshot, prices, snapshot.program[len(nodes) - 1], method)
+    return Rewritten(network_of(program, snapshot, choice, len(nodes)), cost, snapshot, choice, answer.progress)
+
+
+def cheapest_network(snapshot: Snapshot, prices: Prices, root: int, method: str) -> tuple[Mapping[int, int], Cost]:
+    """The choice of e-nodes for a whole network, and its cost.
+
+    Where two forms of a tensor cost the same, what computes it once in each of them costs more than either: the
+    program's own forms are avoided once, so that all of it is in the other.
+    """
+    find = partial(choose, snapshot, prices, constant_classes(snapshot), [root], method=method)
+    best = min((find(), find(avoided=_own_forms(snapshot))), key=lambda c: c.cost.ordered(prices.objectives))
+    return best.nodes, best.cost
+
+
+def network_of(program: Program, snapshot: Snapshot, choice: Mapping[int, int], count: int) -> Program:
+    """The program that a choice for the last of `count` program nodes is, with the layers of the original."""
+    root = snapshot.program[count - 1]
+    term = plain(snapshot.terms(choice, [root])[root])
+    return Program(term, program.name, named(program, term), program.labels, program.constants)
 
 
 def _own_forms(snapshot: Snapshot) -> frozenset[int]:
@@ -137,62 +158,3 @@ def _weights(product: Term) -> frozenset[str]:
     if not all(isinstance(t, Tensor) and t.constant for t in leaves):
         return frozenset()
     return frozenset(t.name for t in leaves if isinstance(t, Tensor))
-
-
-_SCALES = frozenset({"elementwise-mul", "elementwise-div"})
-
-
-def has_scales_of_products(program: Program) -> bool:
-    """Whether a product by constant weights is scaled by a constant: what `folded` can take away."""
-    constant = constant_terms(program.term)
-    scaled: dict[Term, bool] = {}
-    for term in postorder(program.term):
-        pair = term.children[0] if term.operator.name == "compute" else term
-        operands = [c for c in pair.children if c not in constant]
-        kind = term.attributes[0] if term.operator.name == "compute" else ""
-        if is_product(term):
-            scaled[term] = len(operands) == 1
-        elif term.operator.name in MOVEMENT or kind in ("elementwise-add", "subtract", *_SCALES):
-            scaled[term] = len(operands) == 1 and scaled.get(operands[0], False)
-        if kind in _SCALES and scaled[term]:
-            return True
-    return False
-
-
-_FOLDING = Target(
-    name="folding",
-    doc="Any machine: products are those of the program and cost nothing here, and how they are run is searched next.",
-    instructions=(),
-    families={"network": folding.TOGETHER},
-    parameters={},
-    tile={},
-    peak=1,
-    price=lambda *_: Spent(0, 0),
-    bound=lambda *_: Spent(0, 0),
-    beside=lambda *_: Spent(0, 0),
-)
-
-
-def folded(
-    program: Program,
-    *,
-    limits: Limits | None = None,
-    worker: Callable[[], Worker] = Worker,
-    on_progress: Callable[[Progress], None] | None = None,
-) -> tuple[Program, str]:
-    """The program with scales of its products folded into their weights, and why the search for it ended.
-
-    The program itself where nothing can be folded, or where that would multiply or compute no less.
-    """
-    if not has_scales_of_products(program):
-        return program, SATURATED
-    found = arranged(program, _FOLDING, limits=limits, worker=worker, on_progress=on_progress)
-    constant = constant_terms(program.term)
-    own = Cost()
-    for term in postorder(program.term):
-        if isinstance(term.type, AccessType) and all(isinstance(c.type, AccessType) for c in term.children):
-            operands = [c.access for c in term.children]
-            own = own.plus(_FOLDING.cost(term.operator.name, term.attributes, operands, term.type, term in constant))
-    better = (found.cost.unmapped, found.cost.scalar) < (own.unmapped, own.scalar)
-    whole = len(found.program.layers) == len(program.layers)
-    return found.program if better and whole else program, found.stopped

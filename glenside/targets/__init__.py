@@ -9,19 +9,19 @@ from pkgutil import iter_modules
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from glenside.targets.convolution_unit.target import convolution_unit as ConvolutionUnit
+    from glenside.targets.convolution_unit.target import ConvolutionUnit as ConvolutionUnit
     from glenside.targets.cpu.target import CPU as CPU
     from glenside.targets.mpc.target import MPC as MPC
     from glenside.targets.parse import parse_target as parse_target
     from glenside.targets.registry import TARGETS as TARGETS
-    from glenside.targets.systolic_array.target import systolic_array as SystolicArray
+    from glenside.targets.systolic_array.target import SystolicArray as SystolicArray
 
 _EXPORTS = {
     "CPU": ("cpu.target", "CPU"),
     "MPC": ("mpc.target", "MPC"),
     "TARGETS": ("registry", "TARGETS"),
-    "ConvolutionUnit": ("convolution_unit.target", "convolution_unit"),
-    "SystolicArray": ("systolic_array.target", "systolic_array"),
+    "ConvolutionUnit": ("convolution_unit.target", "ConvolutionUnit"),
+    "SystolicArray": ("systolic_array.target", "SystolicArray"),
     "parse_target": ("parse", "parse_target"),
 }
 

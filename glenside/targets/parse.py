@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from glenside.form_target import FormTarget
 from glenside.ir.errors import BadInput
 from glenside.targets.base import Target
 from glenside.targets.registry import TARGETS, sizes
@@ -13,7 +12,7 @@ from glenside.targets.systolic_array.description import load_target
 __all__ = ["parse_target", "sizes"]
 
 
-def parse_target(text: str, **options: Any) -> Target | FormTarget:
+def parse_target(text: str, **options: Any) -> Target:
     """`systolic-array:64x64`, `mpc:semi2k`, or the path of a .toml file -> its target, with options of its maker.
 
     Raises BadInput for an unknown name, a size that is not one, or an option that does not fit.

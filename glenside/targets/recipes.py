@@ -1,4 +1,4 @@
-"""What forms are called: the words of their steps, as rules write them, in English."""
+"""Labels of recipes: the steps of a variant, as rules write them, in English."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ def _named(step: str) -> Callable[[Callable[[Steps], str]], Callable[[Steps], st
     return declare
 
 
-def form_name(words: str, plain: str = "plain") -> str:
+def recipe_label(recipe: str, plain: str = "plain") -> str:
     """`winograd:2:2:3 winograd:1:4:3` -> Winograd F(4x2,3x3); a product of no steps is `plain`."""
     steps: dict[str, list[list[str]]] = {}
-    for word in words.split():
+    for word in recipe.split():
         kind, *numbers = word.split(":")
         steps.setdefault(kind, []).append(numbers)
     return ", ".join(_NAMES[kind](found) for kind, found in steps.items()) or plain

@@ -8,11 +8,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from glenside.form_target import FormTarget
 from glenside.ir.errors import BadInput
 from glenside.targets.base import Target
 
-Maker = Callable[..., Target | FormTarget]
+Maker = Callable[..., Target]
 Read = Callable[[str], tuple[Any, ...]]
 
 

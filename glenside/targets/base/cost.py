@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from glenside.ir.errors import BadInput
 from glenside.ir.types import AccessType
 
-OBJECTIVES = ("cycles", "bytes")
+OBJECTIVES = ("cycles", "bytes", "copies")
 
 
 class Cost(NamedTuple):
@@ -24,6 +24,8 @@ class Cost(NamedTuple):
     """Cycles of the machine's instructions."""
     bytes: int = 0
     """Bytes that the machine's instructions move to and from its on-chip memory."""
+    copies: int = 0
+    """Bytes that are only put elsewhere, each read once and written once, where a machine counts them."""
     scalar: int = 0
     """Elements computed outside the machine: activations, sums of partial results."""
     moved: int = 0
@@ -60,7 +62,7 @@ def parse_objectives(text: str) -> tuple[str, ...]:
     return names
 
 
-class Spent(NamedTuple):
+class InstructionCost(NamedTuple):
     """What one instruction node takes: cycles, tiles (single instructions) and bytes moved."""
 
     cycles: int
@@ -69,4 +71,4 @@ class Spent(NamedTuple):
 
 
 # (attributes, types of the children, own type) -> what one e-node of an instruction takes
-Price = Callable[[Sequence[Any], Sequence[AccessType], AccessType], Spent]
+Price = Callable[[Sequence[Any], Sequence[AccessType], AccessType], InstructionCost]

@@ -1,131 +1,178 @@
-"""A target: instructions, the rule families that reach them, and the price of every e-node."""
+"""Targets: what a machine counts, what it makes least, what it can hold, and which rules serve it.
+
+A target only describes. `glenside.driver` searches: it asks for rule families, parameters and prices, and for the
+variants of each layer by the strategy that the target names.
+"""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, fields
+from enum import Enum
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from glenside.ir.operator import OPERATORS, Category
-from glenside.ir.operators.compute import parse_compute
-from glenside.ir.sizes import if_fits
-from glenside.ir.types import AccessType
-from glenside.targets.base.cost import Cost, Price, Spent
+from glenside.egraph.rule import Parameters
+from glenside.ir.errors import BadInput
+from glenside.ir.program import Program
+from glenside.ir.term import Term
+from glenside.targets.base.prices import Prices
+from glenside.targets.base.variant import Amounts, Measure, Variant
 
-# Movement that a compiler does by addressing: no element is copied.
-VIEWS = frozenset(
-    "access access-slice access-squeeze access-insert-axis access-broadcast access-flatten access-shift-right "
-    "access-windows access-tensor access-product access-literal truncate".split()
-)
-CONTRACTIONS = frozenset({"systolic-array", "systolic-array-with-blocking", "systolic-array-output-stationary"})
+if TYPE_CHECKING:
+    from glenside.egraph.search import SearchResult
+    from glenside.passes.cones import Cone
+    from glenside.passes.network import Pass
+    from glenside.passes.variants import Strategy
 
 
-@dataclass(frozen=True)
-class Instruction:
-    """One instruction: an operator of the language, whose record is its meaning, and its price."""
+class Scope(Enum):
+    """What goes into one e-graph."""
 
-    operator: str
-    price: Price
-    accepts: str
-    """What it takes, in words, for reports and `glenside targets`."""
-    attributes: tuple[Any, ...] = ()
-    """The first attributes of the e-nodes that are this instruction: a 32x32 call is none of a 64x64 array."""
-
-    def __post_init__(self) -> None:
-        if self.operator not in OPERATORS:
-            raise ValueError(f"the instruction {self.operator} is not an operator")
+    LAYERS = "layers"  # each distinct layer, over formal inputs; what is between them stays as it is
+    LAYERS_AND_BETWEEN = "layers and between"  # what is between them too
+    PROGRAM = "program"  # all of it, its layers being leaves of what reads them
+    NETWORK = "network"  # all of it, as one
 
 
 @dataclass(frozen=True)
-class Target:
-    """A machine. Sizes and formulas are in the arithmetic of `glenside.ir.sizes`, so that rules can use them."""
+class Way:
+    """How a search is to be done, as far as a target leaves a choice.
+
+    blocking   "loops": counts of tiles are axes; "slices": every tile is a term
+    mapping    "best", or "baseline": each product cut into tiles as it stands
+    method     of extraction: "auto", "greedy", "dag" or "exact"; extract_seconds bounds "exact" for the whole program
+    explain    whether the report traces which rules made what was chosen
+    """
+
+    blocking: str = "loops"
+    mapping: str = "best"
+    method: str = "auto"
+    extract_seconds: float = 60.0
+    explain: bool = False
+
+
+DEFAULT_WAY = Way()
+
+
+@dataclass(frozen=True)
+class Budget:
+    """The most that a machine can hold of a measure. `what` names it in sentences, such as "memory budget"."""
+
+    measure: str
+    most: float
+    unit: str
+    what: str
+    spares_baseline: bool = False
+    """Whether the first baseline is taken where nothing keeps to the budget, and does not count as above it."""
+
+    def excess(self, amounts: Amounts) -> float:
+        """How far above the budget; an amount that is not known is above any."""
+        amount = amounts[self.measure]
+        return float("inf") if amount is None else max(0, amount - self.most)
+
+
+class Target(ABC):
+    """A machine, and what is asked of it.
+
+    measures    everything that is counted, the one that tables compare first
+    objectives  the measures that are made least, in that order
+    front       two measures that variants trade for each other, where there is such a choice
+    compared    the measures that tables show for every baseline, and not for the answer alone
+    ways        the fields of `Way` that may be other than by default
+    """
 
     name: str
     doc: str
-    instructions: tuple[Instruction, ...]
-    families: Mapping[str, tuple[str, ...]]
-    """blocking, such as "loops" -> the families of rules that it takes"""
-    parameters: Mapping[str, int]
-    """What `$name` in a rule stands for."""
-    tile: Mapping[str, int]
-    """The axes that an instruction has of a fixed size, such as {"K": 64, "N": 64}."""
-    peak: int
-    """Multiply-accumulates per cycle."""
-    price: Callable[[Any, Any, Any, Any], Spent]
-    """(groups, m, k, n) -> what a product of such matrices takes when it is cut into loops of tiles as it stands"""
-    bound: Callable[[Any, Any, Any, Any], Spent]
-    """(work, depth, results, weights) -> what any mapping takes at least that makes none of them less: multiplications,
-    depth over all groups, results and elements of weights"""
-    objectives: tuple[str, ...] = ("cycles",)
+    measures: tuple[Measure, ...]
+    objectives: tuple[str, ...]
+    front: tuple[str, str] | None = None
+    compared: tuple[str, ...] = ()
+    budget: Budget | None = None
+    strategy: Strategy
+    prices: Prices = Prices()
+    """Of e-nodes, where they add up."""
+    peak: int | None = None
+    """Multiply-accumulates a cycle, where cycles are counted."""
+    checks_layers: bool = True
+    """Whether layers keep their types, so that each can be compared with the original's."""
     description: str = ""
-    """Every number that price and bound depend on, as text."""
-    beside: Callable[[Any, Any, Any, Any], Spent] | None = None
-    """(groups, m, k, n) -> what a product takes on a unit beside the array that takes any product, or None."""
-    copied: Callable[[str, Sequence[Any], Sequence[AccessType], AccessType], int] | None = None
-    """(operator, attributes, types of the children, own type) -> bytes that an e-node copies, where they are counted"""
-    max_weight_growth: float | None = None
-    """How many times as large a mapping may make the weights, or None."""
+    """Every number that prices depend on, as text: the answers of another description are others."""
+    ways: ClassVar[frozenset[str]] = frozenset()
+    repeatable: ClassVar[bool] = False
+    """Whether answers may be kept in a cache: whether `description` and `name` say all that they depend on."""
 
-    def aim(self, spent: Spent, place: int = 0) -> Any:
-        """The objective that is compared first, or at another place; 0 where there is none."""
-        return getattr(spent, self.objectives[place]) if place < len(self.objectives) else 0 * spent.cycles
+    def accept(self, way: Way) -> None:
+        """Raise BadInput for a way that the target does not have."""
+        for field in fields(Way):
+            if getattr(way, field.name) != field.default and field.name not in self.ways:
+                raise BadInput(f"{self.name} has no option {field.name}: there is one way to search for it")
 
-    def rule_parameters(self) -> dict[str, Any]:
-        """What rules read of the target: its parameters, and its price and bound in its objectives."""
-        growth = None if self.max_weight_growth is None else int(self.max_weight_growth * 1000)
+    def scope(self, way: Way) -> Scope:
+        """What is searched at once."""
+        return Scope.LAYERS
 
-        def heavier(weights: Any, original: Any) -> Any:
-            return 0 * weights if growth is None else if_fits(weights * 1000, original * growth, 0, 1)
+    def passes(self, way: Way) -> Sequence[Pass]:
+        """The changes of the program as a whole that come before its search."""
+        return ()
 
-        formulas = {
-            "price": lambda *sizes: self.aim(self.price(*sizes)),
-            "second-price": lambda *sizes: self.aim(self.price(*sizes), 1),
-            "elsewhere": lambda *sizes: self.aim((self.beside or self.price)(*sizes)),
-            "bound": lambda *sizes: self.aim(self.bound(*sizes)),
-            "heavier": heavier,
-        }
-        return {**self.parameters, **formulas}
+    @abstractmethod
+    def families(self, way: Way, nodes: Sequence[Term]) -> tuple[str, ...]:
+        """The rule families that can find anything in these nodes: others would only take the time to load them."""
 
-    def instruction(self, operator: str, attributes: Sequence[Any]) -> Instruction | None:
-        """The instruction that an e-node is, or None."""
-        for known in self.instructions:
-            if known.operator == operator and tuple(attributes[: len(known.attributes)]) == known.attributes:
-                return known
+    @abstractmethod
+    def rule_parameters(self) -> Parameters:
+        """What the parameters and formulas of rules stand for."""
+
+    def leaf_kind(self, program: Program) -> Callable[[Term], str]:
+        """What tells leaves of layers apart that the machine does not treat alike: a part of their formal names."""
+        return lambda leaf: ""
+
+    def root(self, product: Term) -> Term:
+        """What is searched for a product of the program: itself, or what the machine makes of it."""
+        return product
+
+    @abstractmethod
+    def baselines(self, product: Term, variants: Sequence[Variant]) -> Mapping[str, Variant]:
+        """What a user would have for every layer alike, by name, such as "plain" or "baseline"."""
+
+    def variant(self, product: Term, cone: Cone, term: Term, searched: SearchResult) -> Variant:
+        """The variant that a cone of an answer is, where prices of e-nodes add up: `term` computes the product."""
+        raise NotImplementedError(f"{self.name} takes its variants otherwise")
+
+    def rank(self, variant: Variant) -> tuple[float, ...]:
+        """The order of variants: what keeps to the budget, then the objectives, then the other measures."""
+        amounts = [float("inf") if n is None else n for n in (variant.measures[m] for m in self._ordered())]
+        budget = self.budget
+        if budget is None or (budget.spares_baseline and not variant.recipe) or not budget.excess(variant.measures):
+            return (0, *amounts)
+        return (1, float("inf") if (n := variant.measures[budget.measure]) is None else n, *amounts)
+
+    def _ordered(self) -> tuple[str, ...]:
+        return (*self.objectives, *(m.name for m in self.measures if m.name not in self.objectives))
+
+    def whole(self, program: Program) -> Amounts | None:
+        """Measures of a whole program; None where they are the sums of those of its layers."""
         return None
 
-    def cost(
-        self, operator: str, attributes: Sequence[Any], children: Sequence[AccessType], own: AccessType, constant: bool
-    ) -> Cost:
-        """What one e-node costs by itself.
+    def held(self, program: Program) -> Mapping[str, int]:
+        """Layer -> how much of the budget other values take while it is computed."""
+        return {}
 
-        What is computed from constants alone is computed beforehand: only its nodes.
+    def bound(self, macs: int) -> int:
+        """The least that any program of so many multiply-accumulates takes of the first objective; 0 if unknown."""
+        return 0
+
+    def ready(self, program: Program, seed: int) -> Program:
+        """What the machine is given to run: with whatever is computed beforehand, where that is not the same to it.
+        Constants without a value are drawn by the seed.
         """
-        if constant:
-            return Cost(nodes=1)
-        instruction = self.instruction(operator, attributes)
-        if instruction is not None:
-            spent = instruction.price(attributes, children, own)
-            return Cost(cycles=spent.cycles, bytes=spent.bytes, nodes=1)
-        if operator == "compute":
-            return self._compute_cost(attributes[0], children[0], own)
-        if operator in CONTRACTIONS:  # an instruction of another machine
-            depth = children[0].item.product()
-            return Cost(unmapped=own.size * depth, scalar=own.size, nodes=1)
-        if operator == "linear-map":
-            return Cost(scalar=own.size * children[0].dims[attributes[0]], nodes=1)
-        copied = 0 if self.copied is None else self.copied(operator, attributes, children, own)
-        still = operator in VIEWS or (operator == "access-rearrange" and list(attributes[1]) == sorted(attributes[1]))
-        return Cost(bytes=copied, moved=0 if still else own.size, nodes=1)
+        return program
 
-    def _compute_cost(self, kind: str, operand: AccessType, own: AccessType) -> Cost:
-        compute, _ = parse_compute(kind)
-        if compute.category is Category.CONTRACTION:
-            depth = operand.item.drop(1).product() * max(1, operand.item.get(0) - 1)
-            if self.beside is not None:
-                spent = self.beside(1, own.size, depth, 1)
-                return Cost(cycles=spent.cycles, bytes=spent.bytes, nodes=1)
-            return Cost(unmapped=own.size * depth, scalar=own.size, nodes=1)
-        if compute.category is Category.FOLD:
-            operations = own.size * (operand.item.get(0) - 1)
-            return Cost(unmapped=operations if kind == "elementwise-mul" else 0, scalar=operations, nodes=1)
-        return Cost(scalar=operand.size, nodes=1)
+    def remarks(self, program: Program) -> Sequence[str]:
+        """What must be said of the measures of a program, such as what they leave out."""
+        return ()
+
+    def report(self, before: Program, after: Program) -> Mapping[str, Any]:
+        """Sections of the report that only this machine has."""
+        return {}

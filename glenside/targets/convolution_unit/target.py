@@ -8,15 +8,31 @@ another layout is no way to save a copy.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from glenside.analysis.copies import Copy, copies_of, total
+from glenside.egraph.rule import Parameters
+from glenside.egraph.search import SearchResult
 from glenside.ir.errors import BadInput
+from glenside.ir.program import Program
 from glenside.ir.rearrangement import Rearrangement
+from glenside.ir.term import Term
 from glenside.ir.types import AccessType
-from glenside.targets.base import Instruction, Spent, Target
+from glenside.passes.cones import Cone
+from glenside.targets.base import (
+    Amounts,
+    Instruction,
+    InstructionCost,
+    Measure,
+    Prices,
+    Scope,
+    Target,
+    Variant,
+    Way,
+)
 from glenside.targets.registry import target
 from rewrites.layout import addressing
 
@@ -24,6 +40,9 @@ ADDRESSES = {"none": addressing.NONE, "runs": addressing.RUNS, "all": addressing
 """Which orders of an operand or a result are free: none but that of memory, those that keep runs of neighbours
 together, all affine ones."""
 _LAYOUTS = {"any": addressing.ANY, "nhwc": addressing.CHANNELS_LAST, "nchw": addressing.CHANNELS_FIRST}
+AS_WRITTEN = "as written"
+PLACES = ("input", "inside", "output")
+LAYOUT_FAMILIES = ("constant-analyses", "rearranging", "folding", "layout", "product-unit-analyses", "product-unit")
 COPIES = frozenset({"access-concatenate", "access-dilate", "access-flip"})
 
 
@@ -37,31 +56,68 @@ def layout_code(layout: str) -> int:
     return _LAYOUTS[layout]
 
 
-def convolution_unit(layout: str = "nhwc", *, loads: str = "all", stores: str = "all") -> Target:
-    """A unit that wants its operands in that layout; `loads` and `stores` say which other orders cost nothing.
+class ConvolutionUnit(Target):
+    """A unit that wants its operands in one layout; what is counted are copies, which only put data elsewhere.
+
+    layout   nhwc, nchw, any, or blocks of channels such as nchw16c
+    loads    which other orders of an operand cost nothing: none, runs or all
+    stores   the same of a result
 
     With loads and stores "none" it is an instruction as of a library: operands and results lie in its own layout.
     Raises BadInput.
     """
-    for what, got in (("loads", loads), ("stores", stores)):
-        if got not in ADDRESSES:
-            raise BadInput(f"{what} are {', '.join(ADDRESSES)}, got {got!r}")
-    parameters = {"layout": layout_code(layout), "loads": ADDRESSES[loads], "stores": ADDRESSES[stores]}
-    families = ["constant-analyses", "rearranging", "folding", "layout", "product-unit-analyses", "product-unit"]
-    return Target(
-        name=f"convolution-unit:{layout}",
-        doc="A unit that takes its operands in one layout; what is counted are the bytes of copies.",
-        instructions=(Instruction("product-unit", lambda *_: Spent(1, 1), f"operands in {layout}"),),
-        families={"network": tuple(families)},
-        parameters=parameters,
-        tile={},
-        peak=1,
-        price=lambda *_: Spent(1, 1),
-        bound=lambda *_: Spent(0, 0),
-        objectives=("cycles", "bytes"),
-        description=f"{layout} loads {loads} stores {stores}",
-        copied=copied_bytes,
+
+    measures = (
+        Measure("copies", "bytes", "that are only put elsewhere, each read once and written once"),
+        Measure("copies inside", "bytes", "of them between the layers, its own inputs and outputs aside"),
+        Measure("copies made", "copies", "single copies"),
     )
+    objectives = ("copies",)
+    checks_layers = False  # what a unit stores elsewhere has another type
+
+    def __init__(self, layout: str = "nhwc", *, loads: str = "all", stores: str = "all") -> None:
+        for what, got in (("loads", loads), ("stores", stores)):
+            if got not in ADDRESSES:
+                raise BadInput(f"{what} are {', '.join(ADDRESSES)}, got {got!r}")
+        self.name = f"convolution-unit:{layout}"
+        self.doc = ConvolutionUnit.__doc__ or ""
+        self.description = f"{layout} loads {loads} stores {stores}"
+        self.layout = layout
+        self._parameters = {"layout": layout_code(layout), "loads": ADDRESSES[loads], "stores": ADDRESSES[stores]}
+        # A product counts first, as one cycle: computing it again in another layout is no way to save a copy.
+        unit = Instruction("product-unit", lambda *_: InstructionCost(1, 1), f"operands in {layout}")
+        self.prices = Prices((unit,), ("cycles", "copies"), copied=copied_bytes)
+
+    def scope(self, way: Way) -> Scope:
+        return Scope.NETWORK
+
+    def families(self, way: Way, nodes: Sequence[Term]) -> tuple[str, ...]:
+        return LAYOUT_FAMILIES
+
+    def rule_parameters(self) -> Parameters:
+        return self._parameters
+
+    def variant(self, product: Term, cone: Cone, term: Term, searched: SearchResult) -> Variant:
+        label = f"on the unit, in {self.layout}" if term.operator.name == "product-unit" else "as written"
+        return Variant(label, term, dict.fromkeys(m.name for m in self.measures))
+
+    def baselines(self, product: Term, variants: Sequence[Variant]) -> Mapping[str, Variant]:
+        return {AS_WRITTEN: Variant(AS_WRITTEN, product, dict.fromkeys(m.name for m in self.measures))}
+
+    def whole(self, program: Program) -> Amounts:
+        copies = self._copies(program)
+        amounts = (total(copies), total(copies, "inside"), len(copies))
+        return dict(zip((m.name for m in self.measures), amounts, strict=True))
+
+    def _copies(self, program: Program) -> list[Copy]:
+        return copies_of(program, copied_bytes, self._parameters["layout"])
+
+    def report(self, before: Program, after: Program) -> Mapping[str, Any]:
+        """Every copy before and after, and their bytes by place."""
+        both = {AS_WRITTEN: self._copies(before), "chosen": self._copies(after)}
+        by_place = {when: {place: total(found, place) for place in PLACES} for when, found in both.items()}
+        content = {when: [copy.as_dict() for copy in found] for when, found in both.items()}
+        return {"copies": {**content, "bytes": by_place, "kept": after is before}}
 
 
 def copied_bytes(operator: str, attributes: Sequence[Any], operands: Sequence[AccessType], own: AccessType) -> int:
@@ -78,7 +134,7 @@ def _moves(parts: Sequence[int], order: Sequence[int]) -> bool:
     return not Rearrangement(tuple(parts), tuple(order)).is_identity
 
 
-@target("convolution-unit", "convolution-unit:nhwc", read=lambda text: (text,), options=convolution_unit)
-def _convolution_unit(layout: str, **options: Any) -> Target:
+@target("convolution-unit", "convolution-unit:nhwc", read=lambda text: (text,), options=ConvolutionUnit)
+def _convolution_unit(layout: str, **options: Any) -> ConvolutionUnit:
     """A unit that takes its operands in one layout (nhwc, nchw, nchw16c); counts the bytes of copies."""
-    return convolution_unit(layout, **options)
+    return ConvolutionUnit(layout, **options)

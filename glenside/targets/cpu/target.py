@@ -10,11 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from extract.pareto import Entry, Step, pareto
+from extract.pareto import Entry, Step
 from glenside.analysis.liveness import Memory, Simulation, bytes_moved, held_buffers, live_through, operations, prepared
 from glenside.egraph.rule import Parameters
 from glenside.egraph.snapshot import Snapshot
-from glenside.form_target import Candidate, FormTarget, Measure
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Operand, Value
 from glenside.ir.operator import OPERATORS
@@ -23,7 +22,11 @@ from glenside.ir.program import Program
 from glenside.ir.quantities import byte_count
 from glenside.ir.term import Term, build, weave
 from glenside.ir.types import Tensor
-from glenside.targets.recipes import form_name
+from glenside.passes.batch_norm_folding import fold_batch_norms
+from glenside.passes.network import Pass
+from glenside.passes.variants import Front
+from glenside.targets.base import Amounts, Budget, Measure, Target, Variant, Way
+from glenside.targets.recipes import recipe_label
 from glenside.targets.registry import target, whole_numbers, with_options
 
 PEAK, MOVED, WORK, TIME = "peak", "moved", "multiply-adds", "time"
@@ -31,8 +34,8 @@ LEAST_MEMORY = "least memory"
 AT_ONCE = "im2col"
 
 
-class CPU(FormTarget):
-    """A plain processor: multiply-adds, bytes moved, and the most bytes held at a time, by every form of a layer.
+class CPU(Target):
+    """A plain processor: multiply-adds, bytes moved, and the most bytes held at a time, by every variant of a layer.
 
     memory    the budget of temporaries and results, in bytes or as text such as "8MB"; None is no budget
     balance   multiply-adds that take as long as moving one byte: time is multiply-adds + balance x bytes moved
@@ -41,6 +44,8 @@ class CPU(FormTarget):
 
     Inputs, constants and what is computed of constants alone are there before: they are not counted. Raises BadInput.
     """
+
+    strategy = Front
 
     def __init__(
         self, memory: int | str | None = None, *, balance: float = 0, outputs: Sequence[int] = (2, 4), bands: int = 1
@@ -58,12 +63,15 @@ class CPU(FormTarget):
         self.name = f"cpu:{'unlimited' if memory is None else memory}"
         self.name += (f",balance={balance}" if balance else "") + (f",bands={bands}" if bands > 1 else "")
         self.doc = inspect.cleandoc(CPU.__doc__ or "")
-        self.families = (
+        self._families = (
             *("analyses", "form-analyses", "winograd", "cpu-products"),
             *("transposed-analyses", "transposed", "transposed-tiles"),
             *(("band-analyses", "bands") if bands > 1 else ()),
         )
-        self.axes = self.compared = (TIME if balance else WORK, PEAK)
+        self.front = self.compared = (TIME if balance else WORK, PEAK)
+        self.objectives = (*self.front, MOVED)
+        if self.memory is not None:
+            self.budget = Budget(PEAK, self.memory, "bytes", "memory budget")
         self.measures = (
             *((Measure(TIME, "multiply-adds", "multiply-adds, and bytes moved times the balance"),) if balance else ()),
             Measure(WORK, "operations", "a multiplication that is added, or any other operation on an element"),
@@ -71,91 +79,51 @@ class CPU(FormTarget):
             Measure(MOVED, "bytes", "read and written, windows as often as they are"),
         )
 
-    def families_for(self, nodes: Sequence[Term]) -> tuple[str, ...]:
+    def passes(self, way: Way) -> Sequence[Pass]:
+        return (fold_batch_norms,)
+
+    def families(self, way: Way, nodes: Sequence[Term]) -> tuple[str, ...]:
         """All, or those without transposed convolutions where nothing is spread or added up in windows."""
         if any(term.operator.name in ("access-dilate", "access-overlap-add") for term in nodes):
-            return self.families
-        return tuple(name for name in self.families if not name.startswith("transposed"))
+            return self._families
+        return tuple(name for name in self._families if not name.startswith("transposed"))
 
     def rule_parameters(self) -> Parameters:
         return {"winograd": sum(1 << m for m in self.outputs), "bands": self.bands, "scatter": 0}
 
-    def candidates(self, snapshot: Snapshot, root: int, term: Term) -> Sequence[Candidate]:
-        """The layer as written, all rows gathered at once; then the forms that no other beats in time and peak, least
-        time first.
+    def pricing(self, snapshot: Snapshot) -> Pricing:
+        """What each e-node takes, over entries of its children."""
+        return Pricing(snapshot, self)
 
-        Raises BadInput for a budget below the layer's own result.
-        """
-        own = term.access
-        result = own.size * np.dtype(own.dtype).itemsize
-        if self.memory is not None and result > self.memory:
-            raise BadInput(f"a layer's result of {result:,} bytes is larger than the memory budget of {self.memory:,}")
-        layer = _Layer(snapshot, self.balance)
-        plain = self._candidate(_at_once(term), ("",))
-        forms = [self._candidate(entry.value.term, layer.words(entry)) for entry in layer.entries(root)]
-        return [plain, *(c for c in self._front([plain, *forms]) if c is not plain)]
-
-    def _candidate(self, term: Term, words: Sequence[str]) -> Candidate:
+    def variant_of(self, term: Term, recipes: Sequence[str]) -> Variant:
+        """The variant that a term is, of products of these recipes."""
         run = _Watched([term])
-        spent = run.finish()
-        measures = {WORK: spent.operations, PEAK: spent.peak.bytes, MOVED: spent.moved}
+        taken = run.finish()
+        measures = {WORK: taken.operations, PEAK: taken.peak.bytes, MOVED: taken.moved}
         if self.balance:
-            measures = {TIME: _time(spent.operations, spent.moved, self.balance), **measures}
-        names = [*filter(None, dict.fromkeys(part for w in words for part in form_name(w, "").split(", ")))]
+            measures = {TIME: self.time(taken.operations, taken.moved), **measures}
+        parts = [part for recipe in recipes for part in recipe_label(recipe, "").split(", ")]
+        names = [*filter(None, dict.fromkeys(parts))]
         tiles = run.tiles()
-        said = [" and ".join(names)] if names else []
-        said += [tiles] if tiles and not (names and tiles == AT_ONCE) else []
-        return Candidate(", ".join(said) or "plain", term, measures, " | ".join(words))
+        words = [" and ".join(names)] if names else []
+        words += [tiles] if tiles and not (names and tiles == AT_ONCE) else []
+        return Variant(", ".join(words) or "plain", term, measures, " | ".join(recipes))
 
-    def _time(self, candidate: Candidate) -> int:
-        return candidate.measures[TIME if self.balance else WORK]
+    def time(self, work: int, moved: int) -> int:
+        """Multiply-adds, and bytes moved times the balance."""
+        return work + round(self.balance * moved)
 
-    def _front(self, forms: Sequence[Candidate]) -> list[Candidate]:
-        """Those that no other beats in time and peak, least time first; of equal ones that which moves least."""
-        kept: list[Candidate] = []
-        for form in sorted(forms, key=lambda c: (self._time(c), c.measures[PEAK], c.measures[MOVED])):
-            if not kept or form.measures[PEAK] < kept[-1].measures[PEAK]:
-                kept.append(form)
-        return kept
+    def baselines(self, product: Term, variants: Sequence[Variant]) -> Mapping[str, Variant]:
+        """As written, all rows of windows gathered at once; the variant of least memory."""
+        order = (PEAK, *self.objectives)
+        least = min(variants, key=lambda v: [v.measures[m] for m in order])
+        return {"plain": variants[0], LEAST_MEMORY: least}
 
-    def aim(self, candidate: Candidate) -> tuple[int, ...]:
-        """Least time of what fits, then least peak and bytes moved; of what does not fit, least peak."""
-        peak, time, moved = candidate.measures[PEAK], self._time(candidate), candidate.measures[MOVED]
-        return (1, peak, time, moved) if self._excess(peak) > 0 else (0, time, peak, moved)
-
-    def _excess(self, peak: int) -> int:
-        return 0 if self.memory is None else peak - self.memory
-
-    def note(self, measures: Mapping[str, int]) -> str:
-        """By how much a whole program exceeds the budget."""
-        excess = self._excess(measures[PEAK])
-        return f"the program exceeds the memory budget by {excess:,} bytes: no form takes less" if excess > 0 else ""
-
-    def pressure(self, candidate: Candidate, held: int) -> int:
-        return candidate.measures[PEAK] + held
-
-    def smaller(self, candidates: Sequence[Candidate], current: Candidate) -> Candidate | None:
-        """The fastest one of a smaller peak."""
-        less = [c for c in candidates if c.measures[PEAK] < current.measures[PEAK]]
-        return min(less, key=lambda c: (self._time(c), c.measures[PEAK], c.measures[MOVED]), default=None)
-
-    def policies(self, candidates: Sequence[Candidate]) -> Mapping[str, Candidate]:
-        """As written, all rows of windows gathered at once; the form of least memory."""
-        return {
-            "plain": candidates[0],
-            LEAST_MEMORY: min(candidates, key=lambda c: (c.measures[PEAK], self._time(c))),
-        }
-
-    def whole(self, program: Program) -> Mapping[str, int]:
-        """What all of a program takes."""
-        return self._candidate(program.term, ()).measures
+    def whole(self, program: Program) -> Amounts:
+        return self.variant_of(program.term, ()).measures
 
     def held(self, program: Program) -> Mapping[str, int]:
         return live_through(program)
-
-
-def _time(work: int, moved: int, balance: float) -> int:
-    return work + round(balance * moved)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -199,39 +167,27 @@ class _Watched(Simulation):
         return f"tiles of {most} rows" if most > 1 else "row by row"
 
 
-class _Layer:
-    """What each e-node takes, over entries of its children."""
+class Pricing:
+    """What each e-node takes in time, bytes moved and memory, over entries of its children."""
 
-    def __init__(self, snapshot: Snapshot, balance: float) -> None:
-        self.snapshot, self.balance, self.memory = snapshot, balance, Memory()
-        self.usable = dict(snapshot.usable())
-        self.numbers: list[int] = []
-        """What the nodes of entries are in the snapshot."""
-        self.forms = _words(snapshot)
+    def __init__(self, snapshot: Snapshot, target: CPU) -> None:
+        self.snapshot, self.target, self.memory = snapshot, target, Memory()
+        usable = dict(snapshot.usable())
+        self.members = {c: nodes for c, nodes in usable.items() if snapshot.types[c] is not None}
         self.tiled = {
-            c for c, own in self.usable.items() if any(snapshot.nodes[n].operator == "tiled-product" for n in own)
+            c for c, nodes in usable.items() if any(snapshot.nodes[n].operator == "tiled-product" for n in nodes)
         }
 
-    def entries(self, root: int) -> list[Entry]:
-        classes = [self.usable[c] if self._has_type(c) else () for c in range(len(self.snapshot.classes))]
-        self.numbers = [n for own in classes for n in own]
-        place = {n: i for i, n in enumerate(self.numbers)}
-        return pareto(
-            [[place[n] for n in own] for own in classes],
-            [self.snapshot.nodes[n].children for n in self.numbers],
-            root,
-            lambda n, parts: self.step(self.numbers[n], parts),
-        )
+    def as_written(self, term: Term) -> Variant:
+        """The layer as one tile. Raises BadInput for a budget below the layer's own result."""
+        result = term.access.size * np.dtype(term.access.dtype).itemsize
+        most = self.target.memory
+        if most is not None and result > most:
+            raise BadInput(f"a layer's result of {result:,} bytes is larger than the memory budget of {most:,}")
+        return self.target.variant_of(_at_once(term), ("",))
 
-    def words(self, entry: Entry) -> tuple[str, ...]:
-        """Those of the forms of its products."""
-        snapshot = self.snapshot
-        nodes = [self.numbers[e.node] for e in (*entry.used, entry)]
-        owners = [snapshot.owner[n] for n in nodes if snapshot.nodes[n].operator in ("tiled-product", "compute")]
-        return tuple(dict.fromkeys(self.forms[c] for c in owners if c in self.forms))
-
-    def _has_type(self, eclass: int) -> bool:
-        return self.snapshot.types[eclass] is not None
+    def variant(self, term: Term, recipes: Sequence[str]) -> Variant:
+        return self.target.variant_of(term, recipes)
 
     def step(self, n: int, parts: Sequence[Entry]) -> Step | None:
         node = self.snapshot.nodes[n]
@@ -259,7 +215,7 @@ class _Layer:
         peak, copied = self.memory.most - live, self.memory.live - live
         moved = bytes_moved(term, arguments, value, copied)
         held = {id(buffer): buffer.counted for buffer in held_buffers(value)}
-        time = _time(operations(term), moved, self.balance)
+        time = self.target.time(operations(term), moved)
         return Step(time, moved, peak, held, _Value(term, value, fixed))
 
 
@@ -277,16 +233,6 @@ def _at_once(term: Term) -> Term:
     shared = pair.attributes[0]
     assert isinstance(shared, int)
     return build("tiled-product", a, b, shared, max(1, a.access.shape.drop(shared).product()))
-
-
-def _words(snapshot: Snapshot) -> dict[int, str]:
-    """class -> the words of its form, the fewest where there are several."""
-    found: dict[int, str] = {}
-    for eclass, words in snapshot.facts.get("form", ()):
-        known = found.get(eclass)
-        if known is None or (words.count(":"), words) < (known.count(":"), known):
-            found[eclass] = words
-    return found
 
 
 _READ = with_options("cpu", {"balance": float, "outputs": whole_numbers, "bands": int})

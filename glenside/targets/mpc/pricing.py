@@ -2,37 +2,57 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import math
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from glenside.egraph.snapshot import Snapshot
 from glenside.ir.operator import OPERATORS
 from glenside.ir.rational import exact_numbers
 from glenside.ir.types import FLOATS
 from glenside.passes.extraction import constant_classes, derivable, derivations
+from glenside.targets.base import Variant
+from glenside.targets.mpc.precision import error_bound
 from glenside.targets.mpc.prices import node_traffic, product_truncation
 from glenside.targets.mpc.registry import Operand
-from glenside.targets.mpc.semi2k import NOTHING, Semi2k, Traffic
+from glenside.targets.mpc.semi2k import NOTHING, Traffic
+from glenside.targets.recipes import recipe_label
+
+if TYPE_CHECKING:
+    from glenside.targets.mpc.target import MPC
 
 PUBLIC = "#public"
 """How the name of a formal tensor ends that stands for what both parties know."""
 
 
 class Pricing:
-    """Prices of e-nodes. What both parties can compute by themselves is public, and sends nothing.
+    """Prices of e-nodes. What both parties can compute by themselves is public, and sends nothing."""
 
-    late      products are truncated where the program says so, and not each at once
-    prepared  what is made of constants alone is computed by their owner before it is shared
-    public    names of tensors that both parties know
-    """
+    def __init__(self, snapshot: Snapshot, target: MPC) -> None:
+        self.snapshot, self.target, self.protocol, self.late = snapshot, target, target.protocol, target.late
+        self.offline = constant_classes(snapshot) if target.prepared else [False] * len(snapshot.classes)
+        self._known = target.public
 
-    def __init__(
-        self, snapshot: Snapshot, protocol: Semi2k, *, late: bool, prepared: bool, public: Collection[str]
-    ) -> None:
-        self.snapshot, self.protocol, self.late = snapshot, protocol, late
-        self.offline = constant_classes(snapshot) if prepared else [False] * len(snapshot.classes)
-        self._known = frozenset(public)
+    def cost(self, n: int) -> tuple[int, ...]:
+        """What one e-node takes; what has no exact formula counts first."""
+        sent = self.traffic(n)
+        return (int(sent is None), *(amount or 0 for amount in self.target.amounts(sent or NOTHING).values()), 1)
+
+    def variant(self, recipe: str, root: int, nodes: Mapping[int, int]) -> Variant:
+        """The variant that a choice of e-nodes is, with the bound of its error."""
+        traffic = [self.traffic(n) or NOTHING for n in nodes.values()]
+        type_ = self.snapshot.types[root]
+        assert type_ is not None
+        if self.late and type_.dtype in FLOATS:  # its result is cut behind it
+            traffic.append(self.truncation(type_.size))
+        terms = self.snapshot.terms(nodes, [root])
+        offline = {term for c, term in terms.items() if self.offline[c]}
+        error = error_bound(terms[root], self.target.bits, lambda _: self.target.magnitude, offline)
+        measures = self.target.amounts(sum(traffic, NOTHING))
+        measures["error"] = math.ceil(error.error + self.late) if error is not None else None
+        return Variant(recipe_label(recipe), terms[root], measures, recipe)
 
     @cached_property
     def public(self) -> Collection[int]:

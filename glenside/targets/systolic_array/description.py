@@ -13,8 +13,9 @@ from typing import Any
 
 from glenside.ir.errors import BadInput
 from glenside.ir.files import read_text
-from glenside.targets.base import Target, parse_objectives
-from glenside.targets.systolic_array.target import DATAFLOWS, LARGEST, Words, systolic_array
+from glenside.targets.base import parse_objectives
+from glenside.targets.systolic_array.array import BitWidths
+from glenside.targets.systolic_array.target import DATAFLOWS, LARGEST, SystolicArray
 
 _BYTES = {"B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 _BITS = {"bit": 1, "bits": 1, "byte": 8, "bytes": 8}
@@ -100,14 +101,14 @@ _TABLES: dict[str, dict[str, _Field]] = {
             _with_unit(_BYTES, 0), f"a size such as '256 KiB', in {', '.join(_BYTES)}, whole bytes", required=True
         )
     },
-    "words": {name: _Field(_with_unit(_BITS, 1), _BITS_WORDS) for name in ("input", "weight", "accumulator")},
+    "widths": {name: _Field(_with_unit(_BITS, 1), _BITS_WORDS) for name in ("input", "weight", "accumulator")},
     "vector": {"rate": _Field(_with_unit(_RATES, 1), "a whole rate such as '128 MAC/cycle'", required=True)},
 }
 _REQUIRED = ("array",)
 
 
-def load_target(path: str, **options: Any) -> Target:
-    """The target that a TOML file describes; `options` of `systolic_array` come before what it says.
+def load_target(path: str, **options: Any) -> SystolicArray:
+    """The target that a TOML file describes; `options` of `SystolicArray` come before what it says.
 
     Raises BadInput, which names the file, the line, the table and the key, and says what would be right.
     """
@@ -119,12 +120,12 @@ def load_target(path: str, **options: Any) -> Target:
     except RecursionError as error:
         raise BadInput(f"{path} is nested more deeply than a description of a target") from error
     found = _read(path, text, content)
-    top, array, words = found[""], found["array"], found["words"]
+    top, array, widths = found[""], found["array"], found["widths"]
     given = {
         "dataflow": array.get("dataflow"),
         "max_rows": array.get("max_rows"),
         "capacity": found["memory"].get("capacity"),
-        "words": Words(**words) if words else None,
+        "widths": BitWidths(**widths) if widths else None,
         "vector_rate": found["vector"].get("rate"),
         "objectives": top.get("objective"),
         "max_weight_growth": top.get("max_weight_growth"),
@@ -132,7 +133,7 @@ def load_target(path: str, **options: Any) -> Target:
         **options,
     }
     known = {name: value for name, value in given.items() if value is not None}
-    return systolic_array(array["rows"], array["columns"], **known)
+    return SystolicArray(array["rows"], array["columns"], **known)
 
 
 def _read(path: str, text: str, content: Mapping[str, Any]) -> dict[str, dict[str, Any]]:

@@ -1,0 +1,235 @@
+"""From a saturated e-graph to an answer: the variants of each layer, the best of each, and the program they make."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from glenside.egraph.search import SearchResult
+from glenside.egraph.snapshot import Snapshot
+from glenside.ir.program import Program
+from glenside.ir.term import Term, postorder
+from glenside.passes.cones import Cone, cones
+from glenside.passes.distinct_layers import Layers, distinct_layers, put_together
+from glenside.passes.extraction import choose, constant_classes
+from glenside.passes.network import cheapest_network, network_of
+from glenside.passes.variants import Cheapest, Extracted, Extractor
+from glenside.targets.base import Cost, Scope, Target, Variant, Way
+
+CHOSEN = "chosen"
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What is put into one e-graph for a program: `nodes`, children first; `roots` are the distinct layers among them.
+
+    Where the program is searched as a whole, `layers` is None and the roots are its layers and its result.
+    """
+
+    program: Program
+    scope: Scope
+    layers: Layers | None
+    roots: tuple[Term, ...]
+    nodes: tuple[Term, ...]
+
+    @classmethod
+    def of(cls, program: Program, target: Target, way: Way) -> Problem:
+        """The problem that a program is for a target."""
+        scope = target.scope(way)
+        if scope is Scope.NETWORK:
+            return cls(program, scope, None, (program.term,), tuple(postorder(program.term)))
+        if scope is Scope.PROGRAM:
+            roots = (program.term, *program.layers.values())
+            return cls(program, scope, None, roots, tuple(postorder(*roots)))
+        layers = distinct_layers(program, target.leaf_kind(program))
+        roots = tuple(map(target.root, layers.products))
+        between = layers.body if scope is Scope.LAYERS_AND_BETWEEN else ()
+        return cls(program, scope, layers, roots, tuple(postorder(*between[1:], *roots, *between[:1])))
+
+    def classes(self, snapshot: Snapshot, terms: Sequence[Term]) -> list[int]:
+        """The classes in which terms of the problem ended."""
+        index = {term: i for i, term in enumerate(self.nodes)}
+        return [snapshot.program[index[term]] for term in terms]
+
+    @property
+    def distinct(self) -> int:
+        """The number of layers that differ."""
+        return len(set(self.program.layers.values()) if self.layers is None else self.layers.products)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The program that was chosen, and everything that it was chosen from.
+
+    prepared   the program whose layers were searched
+    layers     layer -> what was extracted for it; two names of one product share it
+    variants   "chosen", or a baseline -> layer -> its variant
+    programs   the same -> the program that is made of those, where they are terms
+    choice     class -> e-node, of the e-graph
+    cost       of the whole program by prices of e-nodes, where they add up
+    """
+
+    prepared: Program
+    egraph: Snapshot
+    layers: Mapping[str, Extracted]
+    variants: Mapping[str, Mapping[str, Variant]]
+    programs: Mapping[str, Program]
+    choice: Mapping[int, int] = field(default_factory=dict)
+    cost: Cost | None = None
+
+    @property
+    def program(self) -> Program:
+        return self.programs[CHOSEN]
+
+
+def extract(problem: Problem, searched: SearchResult, target: Target, way: Way) -> Answer:
+    """The best answer that the e-graph holds."""
+    if problem.layers is not None:
+        return _of_layers(problem, problem.layers, searched, target, way)
+    if problem.scope is Scope.PROGRAM:
+        return _of_program(problem, searched, target, way)
+    return _of_network(problem, searched, target)
+
+
+def _of_layers(problem: Problem, layers: Layers, searched: SearchResult, target: Target, way: Way) -> Answer:
+    """Each distinct layer extracted by itself, and put in every place where it occurs."""
+    program, snapshot = problem.program, searched.snapshot
+    extractor: Extractor = target.strategy(target, searched, way)
+    roots = problem.classes(snapshot, problem.roots)
+    found = [extractor.layer(c, term) for c, term in zip(roots, problem.roots, strict=True)]
+    choice: dict[int, int] = {}
+    for extracted in found:
+        choice.update((c, n) for c, n in extracted.choice.items() if c not in choice)
+    body: Sequence[Term] = layers.body
+    cost = None
+    if problem.scope is Scope.LAYERS_AND_BETWEEN:
+        assert isinstance(extractor, Cheapest), "what is between layers has prices that add up"
+        classes = problem.classes(snapshot, layers.body)
+        between = extractor.between(classes)
+        choice.update((c, n) for c, n in between.nodes.items() if c not in choice)
+        terms = snapshot.terms(between.nodes, classes)
+        body, cost = [terms[c] for c in classes], between.cost
+        for number in {program.layers[name]: place[0] for name, place in layers.places.items()}.values():
+            cost = cost.plus(found[number].cost)
+    best = _best(program, target, layers, found)
+    named = [
+        {**target.baselines(term, extracted.variants), CHOSEN: variant}
+        for term, extracted, variant in zip(layers.products, found, best, strict=True)
+    ]
+    programs = {}
+    for which in named[0] if named else [CHOSEN]:
+        built = [variants[which].term for variants in named]
+        made = [term for term in built if term is not None]
+        if len(made) == len(built):
+            programs[which] = put_together(program, layers, made, body)
+    number = {name: place[0] for name, place in layers.places.items()}
+    extracted = {name: found[n] for name, n in number.items()}
+    variants = {which: {name: named[n][which] for name, n in number.items()} for which in (named[0] if named else ())}
+    if cost is not None:
+        _count_once(program, target, searched, extracted, variants[CHOSEN])
+    return Answer(program, snapshot, extracted, variants, programs, choice, cost)
+
+
+def _count_once(
+    program: Program,
+    target: Target,
+    searched: SearchResult,
+    extracted: dict[str, Extracted],
+    chosen: dict[str, Variant],
+) -> None:
+    """Two names of one product: the second shares what the first takes."""
+    seen: set[Term] = set()
+    for name, product in program.layers.items():
+        if product in seen:
+            cone = Cone(constant=(known := extracted[name].cone) is not None and known.constant)
+            chosen[name] = target.variant(product, cone, product, searched)
+            extracted[name] = Extracted([chosen[name]], cone=cone)
+        seen.add(product)
+
+
+def _best(program: Program, target: Target, layers: Layers, found: Sequence[Extracted]) -> list[Variant]:
+    """The best variant of each layer; where the whole then exceeds the budget, that of the layer which presses most is
+    given up for its next smaller one, until the whole fits or nothing is smaller.
+    """
+    best = [min(extracted.variants, key=target.rank) for extracted in found]
+    budget = target.budget
+    if budget is None or budget.spares_baseline:
+        return best
+    held: dict[int, int] = {}
+    while _exceeds(target, put_together(program, layers, [v.term for v in best if v.term is not None], layers.body)):
+        if not held:
+            beside = target.held(program)
+            for name, (number, _) in layers.places.items():
+                held[number] = max(held.get(number, 0), beside.get(name, 0))
+        size = budget.measure
+        smaller: dict[int, Variant] = {}
+        for number, (extracted, variant) in enumerate(zip(found, best, strict=True)):
+            less = [v for v in extracted.variants if _amount(v, size) < _amount(variant, size)]
+            if less:
+                smaller[number] = min(less, key=lambda v: [_amount(v, m) for m in target.objectives])
+        if not smaller:
+            break
+        pressing = max(smaller, key=lambda n: _amount(best[n], size) + held[n])
+        best[pressing] = smaller[pressing]
+    return best
+
+
+def _amount(variant: Variant, measure: str) -> float:
+    amount = variant.measures[measure]
+    return float("inf") if amount is None else amount
+
+
+def _exceeds(target: Target, program: Program) -> bool:
+    whole = target.whole(program)
+    return target.budget is not None and whole is not None and target.budget.excess(whole) > 0
+
+
+def _of_program(problem: Problem, searched: SearchResult, target: Target, way: Way) -> Answer:
+    """Everything extracted at once: what layers share is chosen, and counted, once."""
+    snapshot, program, prices = searched.snapshot, problem.program, target.prices
+    constant = constant_classes(snapshot)
+    root, *roots = problem.classes(snapshot, problem.roots)
+    answer = choose(snapshot, prices, constant, [root, *roots], boundaries=frozenset(roots), method=way.method)
+    terms = snapshot.terms(answer.nodes, [root, *roots])
+    layers = {name: terms[c] for name, c in zip(program.layers, roots, strict=True)}
+    optimized = Program(terms[root], program.name, layers, program.labels, program.constants)
+    found = cones(snapshot, answer.nodes, roots, constant, prices)
+    extracted = {
+        name: Extracted([target.variant(product, cone, terms[c], searched)], cone=cone)
+        for (name, product), cone, c in zip(program.layers.items(), found, roots, strict=True)
+    }
+    return Answer(
+        program, snapshot, extracted, _named(program, target, extracted), {CHOSEN: optimized}, answer.nodes, answer.cost
+    )
+
+
+def _of_network(problem: Problem, searched: SearchResult, target: Target) -> Answer:
+    """The network extracted as one; the program itself where what was found takes more as a whole."""
+    snapshot, program, prices = searched.snapshot, problem.program, target.prices
+    (root,) = problem.classes(snapshot, problem.roots)
+    choice, cost = cheapest_network(snapshot, prices, root, "dag")
+    network = network_of(program, snapshot, choice, len(problem.nodes))
+    network = min((network, program), key=lambda p: _ordered(target, p))
+    extracted = {}
+    for name, product in program.layers.items():
+        cone = Cone(rules=())
+        term = network.layers.get(name)
+        extracted[name] = Extracted([target.variant(product, cone, term or product, searched)], cone=cone)
+    programs = {CHOSEN: network, "as written": program}
+    return Answer(program, snapshot, extracted, _named(program, target, extracted), programs, choice, cost)
+
+
+def _ordered(target: Target, program: Program) -> list[float]:
+    whole = target.whole(program)
+    assert whole is not None
+    return [float("inf") if n is None else n for n in (whole[m] for m in target.objectives)]
+
+
+def _named(program: Program, target: Target, extracted: Mapping[str, Extracted]) -> dict[str, dict[str, Variant]]:
+    """The variants of layers that have one each, and of the baselines."""
+    variants: dict[str, dict[str, Variant]] = {}
+    for name, product in program.layers.items():
+        known = extracted[name].variants
+        for which, variant in {**target.baselines(product, known), CHOSEN: known[0]}.items():
+            variants.setdefault(which, {})[name] = variant
+    return variants

@@ -1,0 +1,54 @@
+"""The sizes of a product, and the words for how they are cut into tiles."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from glenside.ir.sizes import ceil_div
+from glenside.ir.term import Term
+
+
+@dataclass(frozen=True)
+class ProductSizes:
+    """groups x M x K x N of a product, from the types of its operands."""
+
+    groups: int
+    m: int
+    k: int
+    n: int
+
+    @property
+    def macs(self) -> int:
+        return self.groups * self.m * self.k * self.n
+
+    @property
+    def weights(self) -> int:
+        """Elements of the right operand."""
+        return self.groups * self.k * self.n
+
+
+def product_sizes(product: Term) -> ProductSizes:
+    """The sizes of `(compute dot-product p)`: of p's operands when p is an access-product, else of its items."""
+    pairs = product.children[0]
+    if pairs.operator.name != "access-product":
+        item = pairs.access.item
+        return ProductSizes(1, pairs.access.shape.product(), item.drop(1).product(), 1)
+    (shared,) = (v for v in pairs.attributes if isinstance(v, int))
+    a, b = (child.access for child in pairs.children)
+    return ProductSizes(
+        a.dims.take(shared).product(), a.shape.drop(shared).product(), a.item.product(), b.shape.drop(shared).product()
+    )
+
+
+def cut_words(sizes: ProductSizes, tile: Mapping[str, int]) -> list[str]:
+    """How matrices are cut: `K 1000->1024 in 16` is padded to 1024 and cut into 16 tiles."""
+    axes = ((name, getattr(sizes, name.lower()), size) for name, size in tile.items())
+    return [words for axis in axes if (words := _axis(*axis))]
+
+
+def _axis(what: str, size: int, tile: int) -> str:
+    cuts = ceil_div(size, tile)
+    padded = f"->{cuts * tile}" if size % tile else ""
+    cut = f" in {cuts}" if cuts > 1 else ""
+    return f"{what} {size}{padded}{cut}" if padded or cut else ""

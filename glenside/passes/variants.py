@@ -1,0 +1,195 @@
+"""Strategies: how the variants of a layer are taken out of an e-graph."""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Protocol
+
+from extract.pareto import Entry, Step, pareto
+from glenside.egraph.search import SearchResult
+from glenside.egraph.snapshot import Snapshot
+from glenside.ir.term import Term
+from glenside.passes.cones import Cone, cones
+from glenside.passes.extraction import Choice, cheapest, choose, constant_classes, derivable, reachable
+from glenside.targets.base import Prices, Variant, Way
+
+
+@dataclass(frozen=True)
+class Extracted:
+    """The variants of one layer, the layer as it is written first where it is among them.
+
+    choice  class -> e-node of the cheapest, where one term was extracted
+    bound   what any term of the e-graph takes at least of the first objective, where that is known
+    cone    of the cheapest, likewise
+    """
+
+    variants: Sequence[Variant]
+    choice: Mapping[int, int] = field(default_factory=dict)
+    bound: int | None = None
+    cone: Cone | None = None
+    cost: Any = None
+
+
+class Strategy(Protocol):
+    """Takes the variants of one layer out of the e-graph that holds it."""
+
+    def __call__(self, target: Any, searched: SearchResult, way: Way) -> Extractor:
+        """What extracts the layers of one e-graph."""
+
+
+class Extractor(Protocol):
+    """The layers of one e-graph, extracted one by one."""
+
+    def layer(self, root: int, term: Term) -> Extracted:
+        """The variants of the class `root`, in which `term` was put."""
+
+
+class PricedByNode(Protocol):
+    """A target whose prices add up over e-nodes."""
+
+    prices: Prices
+
+    def variant(self, product: Term, cone: Cone, term: Term, searched: SearchResult) -> Variant:
+        """The variant that a cone is."""
+
+
+class Cheapest:
+    """One variant of each layer: its cheapest term, by prices that add up over e-nodes, with a bound."""
+
+    def __init__(self, target: PricedByNode, searched: SearchResult, way: Way) -> None:
+        self.target, self.searched = target, searched
+        self.snapshot = snapshot = searched.snapshot
+        self.constant = constant_classes(snapshot)
+        deadline = time.monotonic() + way.extract_seconds if way.method == "exact" else None
+        self.choose = partial(choose, snapshot, target.prices, self.constant, method=way.method, deadline=deadline)
+
+    def layer(self, root: int, term: Term) -> Extracted:
+        answer = self.choose([root])
+        (cone,) = cones(self.snapshot, answer.nodes, [root], self.constant, self.target.prices)
+        chosen = self.snapshot.terms(answer.nodes, [root])[root]
+        variant = self.target.variant(term, cone, chosen, self.searched)
+        bound = None if answer.bound is None else int(getattr(answer.bound, self.target.prices.objectives[0]))
+        return Extracted([variant], answer.nodes, bound, cone, answer.cost)
+
+    def between(self, roots: Sequence[int]) -> Choice:
+        """The cheapest terms of what is between the layers."""
+        return self.choose(roots)
+
+
+class PricedByRecipe(Protocol):
+    """The prices of e-nodes in one e-graph, for a machine whose variants differ in their products."""
+
+    def possible(self, n: int) -> bool:
+        """Whether the machine has the e-node at all."""
+
+    def is_product(self, n: int) -> bool:
+        """Whether the e-node is a product, of which each variant has its own."""
+
+    def cost(self, n: int) -> tuple[int, ...]:
+        """What one e-node takes, compared in this order."""
+
+    def variant(self, recipe: str, root: int, nodes: Mapping[int, int]) -> Variant:
+        """The variant that a choice of e-nodes is."""
+
+
+class ByRecipe:
+    """A variant for each recipe that rules know, the one of no steps first: the cheapest term with those products."""
+
+    def __init__(self, target: Any, searched: SearchResult, way: Way) -> None:
+        self.snapshot = searched.snapshot
+        self.pricing: PricedByRecipe = target.pricing(self.snapshot)
+
+    def layer(self, root: int, term: Term) -> Extracted:
+        needed = reachable(self.snapshot, root)
+        products: dict[str, set[int]] = defaultdict(set)
+        for eclass, recipe in self.snapshot.facts.get("form", ()):
+            if eclass in needed:
+                products[recipe].add(eclass)
+        recipes = sorted(products, key=lambda recipe: (recipe.count(":"), recipe))
+        variants = (self._variant(root, recipe, products[recipe], needed) for recipe in recipes)
+        return Extracted([variant for variant in variants if variant is not None])
+
+    def _variant(self, root: int, recipe: str, products: Collection[int], needed: Collection[int]) -> Variant | None:
+        """The cheapest term whose products are those and no others."""
+        owner = self.snapshot.owner
+
+        def allowed(n: int) -> bool:
+            if owner[n] not in needed or not self.pricing.possible(n):
+                return False
+            return owner[n] in products or not self.pricing.is_product(n)
+
+        members = derivable(self.snapshot, allowed)
+        if root not in members:
+            return None
+        nodes, _ = cheapest(self.snapshot, [root], self.pricing.cost, members=members, method="dag")
+        return self.pricing.variant(recipe, root, nodes)
+
+
+class PricedInSteps(Protocol):
+    """What e-nodes of one e-graph take in time and memory, over entries of their children."""
+
+    members: Mapping[int, Sequence[int]]
+    """class -> the e-nodes that it may be"""
+
+    def step(self, n: int, parts: Sequence[Entry]) -> Step | None:
+        """What the e-node takes after its children; None where the machine does not compute it so."""
+
+    def variant(self, term: Term, recipes: Sequence[str]) -> Variant:
+        """The variant that a term is."""
+
+    def as_written(self, term: Term) -> Variant:
+        """The variant that the layer is without any rule."""
+
+
+class Front:
+    """The layer as written, then all variants that no other beats in time and memory."""
+
+    def __init__(self, target: Any, searched: SearchResult, way: Way) -> None:
+        self.target, self.snapshot = target, searched.snapshot
+        self.pricing: PricedInSteps = target.pricing(self.snapshot)
+        self.recipes = _shortest_recipes(self.snapshot)
+
+    def layer(self, root: int, term: Term) -> Extracted:
+        pricing = self.pricing
+        plain = pricing.as_written(term)
+        members = [pricing.members.get(c, ()) for c in range(len(self.snapshot.classes))]
+        numbers = [n for nodes in members for n in nodes]
+        place = {n: i for i, n in enumerate(numbers)}
+        entries = pareto(
+            [[place[n] for n in nodes] for nodes in members],
+            [self.snapshot.nodes[n].children for n in numbers],
+            root,
+            lambda n, parts: pricing.step(numbers[n], parts),
+        )
+        others = [pricing.variant(e.value.term, self._recipes_of(e, numbers)) for e in entries]
+        return Extracted([plain, *(v for v in self._undominated([plain, *others]) if v is not plain)])
+
+    def _recipes_of(self, entry: Entry, numbers: Sequence[int]) -> tuple[str, ...]:
+        """Those of the products of an entry."""
+        nodes, owner = self.snapshot.nodes, self.snapshot.owner
+        used = [numbers[e.node] for e in (*entry.used, entry)]
+        products = [owner[n] for n in used if nodes[n].operator in ("tiled-product", "compute")]
+        return tuple(dict.fromkeys(self.recipes[c] for c in products if c in self.recipes))
+
+    def _undominated(self, variants: Sequence[Variant]) -> list[Variant]:
+        """Those that no other beats in both measures of the front, least of the first one first."""
+        _, second = self.target.front
+        front: list[Variant] = []
+        for variant in sorted(variants, key=lambda v: [v.measures[m] for m in self.target.objectives]):
+            if not front or variant.measures[second] < front[-1].measures[second]:  # type: ignore[operator]
+                front.append(variant)
+        return front
+
+
+def _shortest_recipes(snapshot: Snapshot) -> dict[int, str]:
+    """class -> the recipe of its product, the one of the fewest steps where there are several."""
+    shortest: dict[int, str] = {}
+    for eclass, recipe in snapshot.facts.get("form", ()):
+        known = shortest.get(eclass)
+        if known is None or (recipe.count(":"), recipe) < (known.count(":"), known):
+            shortest[eclass] = recipe
+    return shortest

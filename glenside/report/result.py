@@ -1,0 +1,117 @@
+"""The result of an optimization: the answer, its report, and the check that the two programs are equal."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Protocol
+
+from glenside.check import EXACT, CheckReport, check
+from glenside.egraph.saturation import INTERRUPTED
+from glenside.egraph.snapshot import Snapshot
+from glenside.ir.errors import GlensideError
+from glenside.ir.program import Program
+from glenside.report.report import Report
+from glenside.targets.base import Amounts, Target
+
+
+class Found(Protocol):
+    """What an optimization found: an `Answer`, or one that the cache remembers and searches again when it must."""
+
+    @property
+    def program(self) -> Program: ...
+    @property
+    def prepared(self) -> Program: ...
+    @property
+    def egraph(self) -> Snapshot: ...
+    @property
+    def choice(self) -> Mapping[int, int]: ...
+    @property
+    def programs(self) -> Mapping[str, Program]: ...
+
+
+@dataclass(repr=False)
+class Result:
+    """The optimized program, what it costs, and how it was found.
+
+    answer       the program and everything that it was chosen from
+    interrupted  whether Ctrl-C ended the check
+    not_kept     why the answer is not in the cache, although it was to be kept there
+    """
+
+    original: Program
+    target: Target
+    report: Report
+    answer: Found
+    seed: int = 0
+    interrupted: bool = False
+    not_kept: GlensideError | None = None
+
+    @property
+    def program(self) -> Program:
+        """The optimized program."""
+        return self.answer.program
+
+    @property
+    def prepared(self) -> Program:
+        """The program whose layers were searched: the original, with what is constant folded."""
+        return self.answer.prepared
+
+    @cached_property
+    def baselines(self) -> Mapping[str, Program]:
+        """The program with every layer as a baseline has it, where that is built and not only priced."""
+        return {name: program for name, program in self.answer.programs.items() if program is not self.program}
+
+    @property
+    def egraph(self) -> Snapshot:
+        return self.answer.egraph
+
+    @property
+    def choice(self) -> Mapping[int, int]:
+        """class -> e-node"""
+        return self.answer.choice
+
+    @property
+    def cost(self) -> Amounts:
+        """Measures of the whole program."""
+        return self.report.total
+
+    @property
+    def stopped(self) -> str:
+        """Why the search ended: saturated, node-limit, time-limit, iteration-limit, memory-limit or interrupted."""
+        return self.report.stopped
+
+    def check(self, *, progress: Callable[[int, int], None] | None = None) -> CheckReport:
+        """Compare the two programs exactly, layer by layer and as a whole; the report then says so.
+
+        A layer is what it was when it was searched: its weights may hold the scale that followed it. The result is
+        compared with that of the original.
+        """
+        started = time.perf_counter()
+        if self.program is self.original:
+            verdict = CheckReport(dict.fromkeys(self.original.layers, EXACT), EXACT, "it is the program itself", 0.0)
+        else:
+            layers = self.target.checks_layers
+            verdict = check(self.prepared, self.program, layers=layers, seed=self.seed, progress=progress)
+        if self.prepared is not self.original and verdict.result == EXACT:
+            whole = check(self.original, self.prepared, layers=False, seed=self.seed)
+            verdict = replace(verdict, result=whole.result, stopped=verdict.stopped or whole.stopped)
+        of_layer = verdict.layers if self.target.checks_layers else dict.fromkeys(self.prepared.layers, verdict.result)
+        rows = [replace(row, checked=of_layer.get(row.name, "not checked")) for row in self.report.layers]
+        self.report.layers[:] = rows
+        self.report.checked, self.report.how_checked = verdict.result, verdict.how
+        self.interrupted = verdict.stopped == INTERRUPTED
+        self.report.seconds["check"] = time.perf_counter() - started
+        return verdict
+
+    def __repr__(self) -> str:
+        taken = ", ".join(f"{amount:,} {name}" for name, amount in self.cost.items() if amount is not None)
+        mapped = f"{self.report.mapped} of {len(self.report.layers)} layers mapped"
+        return f"<{self.original.name} on {self.target.name}: {mapped}, {taken}, {self.stopped}>"
+
+    def _repr_html_(self) -> str:
+        from glenside.report.display import report_html
+
+        return report_html(self.report)

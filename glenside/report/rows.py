@@ -1,0 +1,128 @@
+"""From an answer to its report: a row for each layer, totals of every baseline and of the answer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from glenside.egraph.search import SearchResult
+from glenside.ir.program import Program, is_product
+from glenside.ir.term import Term
+from glenside.passes.answer import CHOSEN, Answer, Problem
+from glenside.passes.product_sizes import ProductSizes, product_sizes
+from glenside.report.report import Choice, LayerRow, Report
+from glenside.targets.base import Amounts, Target, Variant
+
+
+def report_of(original: Program, target: Target, problem: Problem, searched: SearchResult, answer: Answer) -> Report:
+    """The report of an answer that is not yet checked."""
+    program = answer.prepared
+    rows = [_row(name, program, target, answer, searched.stopped) for name in program.layers]
+    totals = {which: _total(target, answer, which, rows) for which in (answer.variants or {CHOSEN: {}})}
+    summed = all(target.whole(p) is None for p in answer.programs.values())
+    chosen = answer.program
+    notes = [] if target.budget is None or target.budget.spares_baseline else _excess(target, totals[CHOSEN])
+    return Report(
+        program=original.name,
+        target=target.name,
+        layers=rows,
+        measures=target.measures,
+        objectives=target.objectives,
+        totals=totals,
+        between_layers={} if summed else _between(program, target, answer, totals),
+        front=target.front or (),
+        compared=target.compared,
+        e_nodes=searched.snapshot.e_nodes,
+        e_classes=searched.snapshot.e_classes,
+        iterations=searched.progress.iterations,
+        distinct=problem.distinct,
+        stopped=searched.stopped,
+        rules=searched.progress.rules,
+        cost={} if answer.cost is None else answer.cost._asdict(),
+        notes=notes,
+        remarks=target.remarks(chosen),
+        sections=target.report(original, chosen),
+        peak=target.peak,
+    )
+
+
+def _row(name: str, program: Program, target: Target, answer: Answer, stopped: str) -> LayerRow:
+    product = program.layers[name]
+    sizes = product_sizes(product)
+    extracted, chosen = answer.layers[name], answer.variants[CHOSEN][name]
+    objective = chosen.measures.get(target.objectives[0]) if target.objectives else None
+    least = gap = None
+    if extracted.cone is not None and objective is not None:
+        proven = extracted.bound is not None and stopped == "saturated" and not chosen.off
+        least = extracted.bound if proven else min(objective, target.bound(sizes.macs))
+        gap = None if least is None else objective - least
+    return LayerRow(
+        name=name,
+        operator=program.labels.get(name, "") or _operator(product, sizes),
+        groups=sizes.groups,
+        m=sizes.m,
+        k=sizes.k,
+        n=sizes.n,
+        macs=sizes.macs,
+        variants={which: _choice(variants[name]) for which, variants in answer.variants.items()},
+        front=[_choice(variant) for variant in extracted.variants] if target.front else (),
+        lower_bound=least,
+        gap=gap,
+        rules=() if extracted.cone is None else extracted.cone.rules,
+        details=chosen.details,
+        nearest_miss=chosen.off,
+    )
+
+
+def _choice(variant: Variant) -> Choice:
+    return Choice(variant.label, variant.measures)
+
+
+def _operator(product: Term, sizes: ProductSizes) -> str:
+    """The name of a product without a label, from its form."""
+    assert is_product(product)
+    below = {child.operator.name for pair in product.children for child in pair.children}
+    if "access-windows" in below:
+        return "windows product"
+    return "matmul" if sizes.groups == 1 else "grouped matmul"
+
+
+def _total(target: Target, answer: Answer, which: str, rows: list[LayerRow]) -> Amounts:
+    """Measures of a whole program: as the target tells them, or the sums of its layers."""
+    program = answer.programs.get(which)
+    whole = None if program is None else target.whole(program)
+    total: dict[str, int | None] = {}
+    for measure in target.measures:
+        of_layers = [row.variants[which].measures[measure.name] for row in rows] if rows else []
+        known = [amount for amount in of_layers if amount is not None]
+        if whole is not None and measure.name in whole:
+            total[measure.name] = whole[measure.name]
+        elif len(known) < len(of_layers):
+            total[measure.name] = None
+        else:
+            total[measure.name] = sum(known) if measure.adds else max(known, default=0)
+    return total
+
+
+def _between(
+    program: Program, target: Target, answer: Answer, totals: Mapping[str, Amounts]
+) -> dict[str, dict[str, int | None]]:
+    """What is between the layers: the whole less its layers, each product once."""
+    once = {id(product): name for name, product in program.layers.items()}.values()
+    between: dict[str, dict[str, int | None]] = {}
+    for which, total in totals.items():
+        between[which] = {}
+        for measure in (m.name for m in target.measures if m.adds):
+            of_layers = [answer.variants[which][name].measures[measure] for name in once]
+            whole = total[measure]
+            unknown = whole is None or None in of_layers
+            between[which][measure] = None if unknown else whole - sum(n or 0 for n in of_layers)  # type: ignore[operator]
+    return between
+
+
+def _excess(target: Target, amounts: Amounts) -> list[str]:
+    """By how much a whole program exceeds the budget."""
+    budget = target.budget
+    excess = 0 if budget is None else budget.excess(amounts)
+    if budget is None or not excess:
+        return []
+    return [f"the program exceeds the {budget.what} by {excess:,.0f} {budget.unit}: no variant takes less"]

@@ -1,0 +1,103 @@
+"""What each e-node costs by itself: instructions at their prices, everything else as its operator's record says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from glenside.ir.operator import OPERATORS, Category
+from glenside.ir.operators.compute import parse_compute
+from glenside.ir.types import AccessType
+from glenside.targets.base.cost import Cost, InstructionCost, Price
+
+# Movement that a compiler does by addressing: no element is copied.
+VIEWS = frozenset(
+    "access access-slice access-squeeze access-insert-axis access-broadcast access-flatten access-shift-right "
+    "access-windows access-tensor access-product access-literal truncate".split()
+)
+CONTRACTIONS = frozenset({"systolic-array", "systolic-array-with-blocking", "systolic-array-output-stationary"})
+
+Fallback = Callable[[Any, Any, Any, Any], InstructionCost]
+"""(groups, m, k, n) -> what a product costs that is no instruction of the machine."""
+Copied = Callable[[str, Sequence[Any], Sequence[AccessType], AccessType], int]
+"""(operator, attributes, types of the children, own type) -> bytes that an e-node copies."""
+
+
+def free(*_: Any) -> InstructionCost:
+    """The fallback of a search that is not about products: they cost nothing."""
+    return InstructionCost(0, 0)
+
+
+@dataclass(frozen=True)
+class Instruction:
+    """One instruction: an operator of the language, whose record is its meaning, and its price."""
+
+    operator: str
+    price: Price
+    accepts: str
+    """What it takes, in words, for reports and `glenside targets`."""
+    attributes: tuple[Any, ...] = ()
+    """The first attributes of the e-nodes that are this instruction: a 32x32 call is none of a 64x64 array."""
+
+    def __post_init__(self) -> None:
+        if self.operator not in OPERATORS:
+            raise ValueError(f"the instruction {self.operator} is not an operator")
+
+
+@dataclass(frozen=True)
+class Prices:
+    """The price of every e-node, as a `Cost`, and the order in which its parts are compared.
+
+    Without a `fallback` the multiplications of a product that is no instruction count as unmapped.
+    """
+
+    instructions: tuple[Instruction, ...] = ()
+    objectives: tuple[str, ...] = ("cycles",)
+    fallback: Fallback | None = None
+    copied: Copied | None = None
+    """Where copies are counted in bytes."""
+
+    def instruction(self, operator: str, attributes: Sequence[Any]) -> Instruction | None:
+        """The instruction that an e-node is, or None."""
+        for known in self.instructions:
+            if known.operator == operator and tuple(attributes[: len(known.attributes)]) == known.attributes:
+                return known
+        return None
+
+    def cost(
+        self, operator: str, attributes: Sequence[Any], children: Sequence[AccessType], own: AccessType, constant: bool
+    ) -> Cost:
+        """What one e-node costs by itself.
+
+        What is computed from constants alone is computed beforehand: only its nodes.
+        """
+        if constant:
+            return Cost(nodes=1)
+        instruction = self.instruction(operator, attributes)
+        if instruction is not None:
+            taken = instruction.price(attributes, children, own)
+            return Cost(cycles=taken.cycles, bytes=taken.bytes, nodes=1)
+        if operator == "compute":
+            return self._compute_cost(attributes[0], children[0], own)
+        if operator in CONTRACTIONS:  # an instruction of another machine
+            depth = children[0].item.product()
+            return Cost(unmapped=own.size * depth, scalar=own.size, nodes=1)
+        if operator == "linear-map":
+            return Cost(scalar=own.size * children[0].dims[attributes[0]], nodes=1)
+        copied = 0 if self.copied is None else self.copied(operator, attributes, children, own)
+        still = operator in VIEWS or (operator == "access-rearrange" and list(attributes[1]) == sorted(attributes[1]))
+        return Cost(copies=copied, moved=0 if still else own.size, nodes=1)
+
+    def _compute_cost(self, kind: str, operand: AccessType, own: AccessType) -> Cost:
+        compute, _ = parse_compute(kind)
+        if compute.category is Category.CONTRACTION:
+            depth = operand.item.drop(1).product() * max(1, operand.item.get(0) - 1)
+            if self.fallback is not None:
+                taken = self.fallback(1, own.size, depth, 1)
+                return Cost(cycles=taken.cycles, bytes=taken.bytes, nodes=1)
+            return Cost(unmapped=own.size * depth, scalar=own.size, nodes=1)
+        if compute.category is Category.FOLD:
+            operations = own.size * (operand.item.get(0) - 1)
+            return Cost(unmapped=operations if kind == "elementwise-mul" else 0, scalar=operations, nodes=1)
+        return Cost(scalar=operand.size, nodes=1)

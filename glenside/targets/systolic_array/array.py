@@ -1,0 +1,167 @@
+"""A systolic array of R rows and C columns, its dataflow, its memory and what stands beside it.
+
+Cycles of matrices (m)(k) and (n)(k), as SCALE-Sim 3.0.0 reports them plus 1 for each product:
+
+    weight-stationary   ceil(k/R) ceil(n/C) (m + 2R + C - 2)          R to load, then the skew through rows and columns
+    double-buffered     R + ceil(k/R) ceil(n/C) max(R, m + R + C - 2)     the next weights load while rows stream
+    output-stationary   ceil(m/R) ceil(n/C) (k + R + C - 2)
+
+Bytes are those of whole tiles to and from memory outside the chip. Loops run over groups, row tiles, column tiles and
+k-tiles, in this order. What the on-chip memory holds is read once: first the rows of one row tile, over column tiles
+where there are several, then, beside them, the weights of one group, over row tiles. Sums stay in accumulators until
+they are whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from glenside.ir.sizes import ceil_div, if_fits, largest
+from glenside.ir.types import AccessType, Dims
+from glenside.targets.base import Instruction, InstructionCost
+
+UNLIMITED = 1 << 40
+
+
+@dataclass(frozen=True)
+class BitWidths:
+    """Bits of a number: of what streams in, of the weights, and of the sums."""
+
+    input: int = 32
+    weight: int = 32
+    accumulator: int = 32
+
+
+@dataclass(frozen=True)
+class Array:
+    """The machine as numbers.
+
+    `max_rows` is the depth of the accumulators, `capacity` the on-chip memory in bytes, `vector_rate` the
+    multiply-accumulates per cycle of a vector unit beside it, or None.
+    """
+
+    rows: int
+    columns: int
+    dataflow: str = "weight-stationary"
+    max_rows: int | None = None
+    capacity: int = 0
+    widths: BitWidths = BitWidths()
+    vector_rate: int | None = None
+
+    @property
+    def tile(self) -> dict[str, int]:
+        """The axes that an instruction has of a fixed size."""
+        return {"M" if self.dataflow == "output-stationary" else "K": self.rows, "N": self.columns}
+
+    def tiled(self, g: Any, m: Any, k: Any, n: Any) -> InstructionCost:
+        """What matrices (g, m)(k) and (g, n)(k) take, cut into tiles."""
+        if self.dataflow == "output-stationary":
+            return self.accumulated(g, ceil_div(m, self.rows), ceil_div(n, self.columns), k)
+        row_tiles = ceil_div(m, self.max_rows or UNLIMITED)
+        rows = ceil_div(m, row_tiles)
+        return self.streamed(g, row_tiles, ceil_div(n, self.columns), ceil_div(k, self.rows), rows)
+
+    def streamed(self, g: Any, mt: Any, nt: Any, kt: Any, rows: Any) -> InstructionCost:
+        """g groups of mt x nt x kt weight tiles, through each of which a number of rows streams."""
+        tiles = g * mt * nt * kt
+        if self.dataflow == "double-buffered":
+            cycles = self.rows + tiles * largest(self.rows, rows + self.rows + self.columns - 2)
+        else:
+            cycles = tiles * (rows + 2 * self.rows + self.columns - 2)
+        inputs = self._bytes(rows * kt * self.rows, self.widths.input)
+        weights = self._bytes(nt * self.columns * kt * self.rows, self.widths.weight)
+        results = self._bytes(mt * rows * nt * self.columns, self.widths.accumulator)
+        return InstructionCost(cycles, tiles, g * (self._moved(mt, nt, inputs, weights) + results))
+
+    def accumulated(self, g: Any, mt: Any, nt: Any, k: Any) -> InstructionCost:
+        """g groups of mt x nt tiles of results, through each of which k pairs of rows and columns stream."""
+        inputs = self._bytes(self.rows * k, self.widths.input)
+        weights = self._bytes(nt * self.columns * k, self.widths.weight)
+        results = self._bytes(mt * self.rows * nt * self.columns, self.widths.accumulator)
+        tiles = g * mt * nt
+        cycles = tiles * (k + self.rows + self.columns - 2)
+        return InstructionCost(cycles, tiles, g * (self._moved(mt, nt, inputs, weights) + results))
+
+    def vector(self, g: Any, m: Any, k: Any, n: Any) -> InstructionCost:
+        """What a product takes on the vector unit: it keeps nothing, so both factors of each product are read."""
+        work = g * m * k * n
+        factors = self._bytes(work, self.widths.input + self.widths.weight)
+        moved = factors + self._bytes(g * m * n, self.widths.accumulator)
+        return InstructionCost(ceil_div(work, self.vector_rate or 1), 0, moved)
+
+    def bound(self, work: Any, depth: Any, results: Any, weights: Any) -> InstructionCost:
+        """What any mapping takes at least, swapped ones too, that makes none of these less.
+
+        Tiles of k rows and n columns through which m rows stream hold at least m k n / (R C) cycles of streaming, and
+        there are at least (depth of all groups) / R of them, each with its skew; results / (R C) where those are tiled.
+        """
+        rows, columns = self.rows, self.columns
+        streaming = ceil_div(work, rows * columns)
+        if self.dataflow == "output-stationary":
+            cycles = largest(streaming, depth) + ceil_div(results, rows * columns) * (rows + columns - 2)
+        elif self.dataflow == "double-buffered":
+            cycles = rows + streaming + ceil_div(depth, rows) * (rows + columns - 2)
+        else:
+            cycles = streaming + ceil_div(depth, rows) * (2 * rows + columns - 2)
+        smallest_word = min(self.widths.weight, self.widths.input)  # swapped, weights stream in
+        moved = self._bytes(weights, smallest_word) + self._bytes(results, self.widths.accumulator)
+        return InstructionCost(cycles, 0, moved)
+
+    def _moved(self, mt: Any, nt: Any, inputs: Any, weights: Any) -> Any:
+        """Bytes of rows and weights of one group: `inputs` are those of one row tile, `weights` all of the group's."""
+        rows_again = if_fits(inputs, self.capacity, 1, nt)
+        kept = if_fits(nt, 1, 0, if_fits(inputs, self.capacity, inputs, 0))  # rows of one column tile are read once
+        return mt * inputs * rows_again + weights * if_fits(weights + kept, self.capacity, 1, mt)
+
+    @staticmethod
+    def _bytes(elements: Any, bits: int) -> Any:
+        return ceil_div(elements * bits, 8)
+
+
+def instructions_of(array: Array) -> tuple[Instruction, ...]:
+    """The instructions of an array, with what each takes and costs."""
+    size = (array.rows, array.columns)
+    if array.dataflow == "output-stationary":
+        accepts = f"(G.., {array.rows})(K) and (G..)(K, {array.columns})"
+        return (Instruction("systolic-array-output-stationary", _price_of_results(array), accepts, size),)
+    tile = f"(G.., M)({array.rows}) and (G..)({array.rows}, {array.columns})"
+    return (
+        Instruction("systolic-array", _price_of_stream(array), tile, size),
+        Instruction("systolic-array-with-blocking", _price_of_blocks(array), "(M)(K) and ()(K, N), whole tiles", size),
+    )
+
+
+def _loops(leading: Dims, count: int) -> tuple[int, ...]:
+    """Loops over groups and tiles where the leading axes are those; anything else is so many tiles for themselves."""
+    return tuple(leading) if len(leading) == count else (leading.product(), *(1,) * (count - 1))
+
+
+def _price_of_stream(array: Array) -> Any:
+    def price(attributes: Sequence[Any], children: Sequence[AccessType], own: AccessType) -> InstructionCost:
+        a, b = children
+        groups, mt, nt, kt = _loops(b.shape, 4)
+        return array.streamed(groups, mt, nt, kt, a.dims.get(b.split) if a.split > b.split else 1)
+
+    return price
+
+
+def _price_of_blocks(array: Array) -> Any:
+    """The same for an instruction that cuts K and N itself."""
+
+    def price(attributes: Sequence[Any], children: Sequence[AccessType], own: AccessType) -> InstructionCost:
+        a, b = children
+        rows = a.dims.get(0) if a.split else 1
+        return array.streamed(1, 1, b.item.get(1) // array.columns, b.item.get(0) // array.rows, rows)
+
+    return price
+
+
+def _price_of_results(array: Array) -> Any:
+    def price(attributes: Sequence[Any], children: Sequence[AccessType], own: AccessType) -> InstructionCost:
+        b = children[1]
+        groups, mt, nt = _loops(b.shape, 3)
+        return array.accumulated(groups, mt, nt, b.item.get(0))
+
+    return price
