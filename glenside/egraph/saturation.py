@@ -85,7 +85,7 @@ class Request:
         With `trace`, the facts `made` say which rule built which e-node.
         """
         rules = tuple(rules)
-        relations = dict.fromkeys(line for r in rules for line in r.relations.splitlines() if line)
+        relations = dict.fromkeys(line for r in rules for line in r.declarations)
         if trace:
             relations["(relation made (Access String String))"], reported = None, (*reported, "made")
         own = "\n".join([*relations, *(r.egglog(parameters, trace) for r in rules)])
@@ -206,7 +206,7 @@ class Saturation:
                 if arrow and line not in filled.lines:  # reading a line costs far more than knowing it again
                     filled.lines.add(line)
                     (read,) = read_all(row)
-                    commands += filled.table.rows(list(read[1:]))
+                    commands += filled.table.commands(list(read[1:]))
         for start in range(0, len(commands), _CHUNK):
             self._command("\n".join(commands[start : start + _CHUNK]))
         return bool(commands)

@@ -6,7 +6,8 @@ is a few e-nodes.
 
 from __future__ import annotations
 
-from glenside.egraph.rule import Clause, Example
+from glenside.egraph.clause import Clause
+from glenside.egraph.rule import Example
 from rewrites.declare import rule
 from rewrites.expressions import ceil_div, padded, reshaped, transposed, vec
 from rewrites.mapping.matrices import MATRICES

@@ -18,7 +18,8 @@ fewest weights and steps are made.
 
 from __future__ import annotations
 
-from glenside.egraph.rule import Clause, Example, Parameters
+from glenside.egraph.clause import Clause
+from glenside.egraph.rule import Example, Parameters
 from glenside.ir.sizes import ceil_div
 from rewrites import expressions
 from rewrites.declare import rule

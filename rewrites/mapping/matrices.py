@@ -6,7 +6,8 @@ that the mapping search has found to be the cheapest (`mapping_search`), and say
 
 from __future__ import annotations
 
-from glenside.egraph.rule import Clause, Example
+from glenside.egraph.clause import Clause
+from glenside.egraph.rule import Example
 from rewrites.declare import rule
 from rewrites.expressions import PRODUCT_SIZES, ceil_div, diagonal, dot, padded, reshaped, transposed, vec
 

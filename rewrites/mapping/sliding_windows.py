@@ -12,7 +12,8 @@ axis i2. `lies dims i size before`: axis i of the dims has that size, and so man
 
 from __future__ import annotations
 
-from glenside.egraph.rule import Clause, Example
+from glenside.egraph.clause import Clause
+from glenside.egraph.rule import Example
 from rewrites.declare import rule
 from rewrites.expressions import DOT, ceil_div, dot, padded, reshaped
 

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from glenside.egraph.rule import Clause, Example, Rule
+from glenside.egraph.clause import Clause
+from glenside.egraph.rule import Example, Rule
 from glenside.egraph.saturation import Limits, Request, Saturation
 from glenside.egraph.tables import RESULTS, TABLES, Table, table, used
 from glenside.ir.term import postorder
