@@ -1,5 +1,5 @@
-"""`@rule`: a function whose docstring is the equation and its reason, whose parameters are the variables of the rule, and
-whose value is its clauses."""
+"""`@rule`: a function whose docstring is the equation and its reason, whose parameters are the variables of the rule,
+and whose value is its clauses."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 from glenside.egraph.clause import Clause, flat
-from glenside.egraph.pattern import PatternError, Variable, suggestion
 from glenside.egraph.pattern import Pattern as V
+from glenside.egraph.pattern import PatternError, Variable, suggestion
 from glenside.egraph.rule import Example, Rule
 
 __all__ = ["RULES", "Clause", "Clauses", "Declaration", "V", "analysis", "rule"]
@@ -52,7 +52,7 @@ def _declaration(
 
 
 def _clauses(name: str, function: Callable[..., Clauses]) -> tuple[Clause, ...]:
-    """What the function gives for variables of the names of its parameters. Raises PatternError with the rule's name."""
+    """What the function gives for variables named as its parameters. Raises PatternError with the rule's name."""
     code = function.__code__
     names = code.co_varnames[: code.co_argcount]
     try:

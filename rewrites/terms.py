@@ -20,7 +20,7 @@ def dot(a: Any, b: Any, shared: Any = 1) -> Any:
 
 def is_dot(a: Pattern, b: Pattern, n: Pattern) -> Facts:
     """root is the product of a and b."""
-    return ROOT == dot(a, b, n)
+    return (ROOT == dot(a, b, n),)
 
 
 def sided(x: Pattern, dx: Pattern, sx: Pattern) -> Facts:
@@ -68,7 +68,7 @@ def diagonal(blocks: Any, g: Any, p: Any, o: Any, k: Any) -> Any:
     return reshaped(transposed(apart, 0, 1, 3, 2, 4), vec(g, p * o, p * k), 2)
 
 
-def ceil_div(a: Any, b: Any) -> Any:
+def ceil_div(a: Pattern, b: Pattern | int) -> Pattern:
     """a / b rounded up."""
     return (a + (b - 1)) // b
 

@@ -103,7 +103,7 @@ class Clause:
     @cached_property
     def nodes(self) -> tuple[Fact | Action | Pattern, ...]:
         """Everything that the clause is built of."""
-        return () if isinstance(self.facts, str) else tuple(_nodes([*self.facts, *self.actions]))  # type: ignore[list-item]
+        return () if isinstance(self.facts, str) else tuple(_nodes([*self.facts, *self.actions]))
 
     @property
     def variables(self) -> set[str]:
@@ -163,7 +163,7 @@ class Clause:
             and isinstance(action, Action)
             and action.name == "union"
             and first.head.name == "="
-            and first.arguments[0].egglog() == action.arguments[0].egglog() == ROOT.name
+            and first.arguments[0].egglog() == action.arguments[0].egglog() == ROOT.egglog()
         ):
             where = f" where {', '.join(map(str, guards))}" if guards else ""
             return f"{first.arguments[1]} = {action.arguments[1]}{where}"

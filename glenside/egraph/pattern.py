@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from enum import Enum
-from functools import lru_cache
+from functools import cache
 from typing import Any, ClassVar
 
 from glenside.ir.operator import COMPUTES, Field, Kind, Operator
@@ -272,7 +272,7 @@ class Variable(Pattern):
             )
 
     def egglog(self) -> str:
-        return self.name
+        return f"?{self.name}"  # a variable must not have the name of a function
 
     def __str__(self) -> str:
         return self.name
@@ -465,7 +465,7 @@ def _field_columns(field: Field) -> tuple[Column, ...]:
     return (Column(field.name, _SORTS.get(field.kind, TEXT), choices.get(field.kind, ())),)
 
 
-@lru_cache(maxsize=None)
+@cache
 def of_operator(operator: Operator) -> Function:
     """The operator as what patterns call: the columns of its e-nodes, in the order of the fields."""
     columns = tuple(column for field in operator.fields for column in _field_columns(field))

@@ -53,7 +53,7 @@ def relation(name: str, *, rows: Iterable[int | str] = (), **columns: Sort) -> R
 
 
 def function(name: str, result: Sort, merge: str = "", **columns: Sort) -> Function:
-    """Declare a function. `merge` says which of two values stays: old, min, max, | (bits of both), or none: an error."""
+    """Declare a function. `merge` is old, min, max or | (the bits of both); without it, two values are an error."""
     line = f"(function {name} ({' '.join(sort.value for sort in columns.values())}) {result.value} {_MERGES[merge]})"
     _declare(name, line)
     return Function(name, _columns(columns), True, line, result)

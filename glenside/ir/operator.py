@@ -81,7 +81,7 @@ class Operator:
     moved: Callable[..., int] | None = None
 
     def __call__(self, *arguments: Any) -> Any:
-        """Build the term: the arguments in field order. Raises TypeMismatch. Of patterns, the pattern of such a term."""
+        """Build the term: the arguments in field order. Raises TypeMismatch. Patterns give a pattern."""
         for argument in arguments:
             if hasattr(argument, "__applied__"):
                 return argument.__applied__(self, arguments)

@@ -48,11 +48,10 @@ next_cheapest = function("next-cheapest", INT, "min", product=ACCESS, price=INT)
 lightest = function("lightest", INT, "min", product=ACCESS, price=INT, second=INT)
 # A plan so far: the axis that the next regrouping must be below, and the sizes that it leaves.
 regrouping = relation("regrouping", product=ACCESS, below=INT, m=INT, k=INT, o=INT, plan=INTS)
-# A plan with the next factor to try: of windows (i of size h over j of size w, stride t, elements d apart), rows, groups.
+# A plan with the next factor to try, of windows (i of size h steps by t over j of size w, elements d apart), rows or
+# groups.
 window_factor = relation(
-    "window-factor",
-    **dict(product=ACCESS, i=INT, j=INT, h=INT, w=INT, t=INT, d=INT),
-    **dict(m=INT, k=INT, o=INT, plan=INTS, q=INT),
+    "window-factor", product=ACCESS, i=INT, j=INT, h=INT, w=INT, t=INT, d=INT, m=INT, k=INT, o=INT, plan=INTS, q=INT
 )
 row_factor = relation("row-factor", product=ACCESS, m=INT, k=INT, o=INT, plan=INTS, r=INT)
 group_factor = relation("group-factor", product=ACCESS, m=INT, k=INT, o=INT, r=INT, plan=INTS, p=INT)
@@ -102,7 +101,7 @@ def _light(weights: V) -> Facts:
 
 
 def _promising(work: V, depth: V, results: V, weights: V) -> Facts:
-    """Nothing that follows from these sizes costs less than their bound, so only a bound not above the best is worth it."""
+    """What follows from these sizes costs their bound at least: it must not be above the best."""
     return _light(weights), bound(work, depth, results, weights) <= _BEST
 
 
@@ -113,7 +112,7 @@ def _left(left: V, size: V, factor: V) -> Facts:
 
 def _next(size: V, left: V) -> V:
     """The smallest factor that leaves fewer than `left` of `size`."""
-    return ceil_div(size, left - 1)  # type: ignore[no-any-return]
+    return ceil_div(size, left - 1)
 
 
 def _window_factors() -> Clauses:
