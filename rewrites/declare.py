@@ -9,8 +9,9 @@ from typing import TypeAlias
 
 from glenside.egraph.clause import Clause, flat
 from glenside.egraph.pattern import Pattern as V
-from glenside.egraph.pattern import PatternError, Variable, suggestion
+from glenside.egraph.pattern import Variable
 from glenside.egraph.rule import Example, Rule
+from glenside.egraph.sorts import PatternError, suggestion
 
 __all__ = ["RULES", "Clause", "Clauses", "Declaration", "V", "analysis", "rule"]
 

@@ -14,19 +14,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeAlias
 
-from glenside.egraph.pattern import (
-    ACCESS,
-    Call,
-    Fact,
-    Function,
-    Named,
-    Pattern,
-    PatternError,
-    Signature,
-    Sort,
-    Variable,
-    call_words,
-)
+from glenside.egraph.pattern import Call, Fact, Function, Named, Pattern, Signature, Variable
+from glenside.egraph.sorts import ACCESS, PatternError, Sort
+from glenside.egraph.words import call_words
 
 ROOT = Variable("root", ACCESS)
 """The class to which a rewrite adds a form."""

@@ -8,55 +8,25 @@ is built, so a mistake in a rule is an error where it stands.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
-from enum import Enum
 from functools import cache
 from typing import Any, ClassVar
 
-from glenside.ir.operator import COMPUTES, Field, Kind, Operator
-from glenside.ir.types import DTYPES
-
-
-class Sort(Enum):
-    """What a value of a pattern is; the text is egglog's name of it."""
-
-    ACCESS = "Access"
-    ACCESSES = "Accesses"
-    INTS = "Ints"
-    INT = "i64"
-    TEXT = "String"
-
-
-ACCESS, ACCESSES, INTS, INT, TEXT = Sort
-_WORDS = {ACCESS: "an access pattern", ACCESSES: "access patterns", INTS: "sizes", INT: "a number", TEXT: "a text"}
-
-
-class PatternError(ValueError):
-    """A pattern that cannot be built, or a rule of such patterns."""
-
-
-def suggestion(wrong: str, names: Collection[str]) -> str:
-    """`; did you mean X?` where a name is close, or nothing."""
-    near = get_close_matches(wrong, names, 1)
-    return f"; did you mean {near[0]}?" if near else ""
-
-
-@dataclass(frozen=True, slots=True)
-class Column:
-    """An argument of what can be called; a text there is one of `choices`, if there are any."""
-
-    name: str
-    sort: Sort
-    choices: Collection[str] = ()
-
-    def check(self, text: str, of: str) -> None:
-        """Raises PatternError unless the text may stand here; of `(clip 0 6)` its first word counts."""
-        word = text.strip("()").split(" ")[0]
-        if self.choices and word not in self.choices:
-            hint = suggestion(word, self.choices) or f"; it is one of {', '.join(self.choices)}"
-            raise PatternError(f"{of} has no {self.name} {text!r}{hint}")
+from glenside.egraph.sorts import (
+    ACCESS,
+    INT,
+    INTS,
+    SORT_WORDS,
+    TEXT,
+    Column,
+    PatternError,
+    Sort,
+    field_columns,
+    suggestion,
+)
+from glenside.egraph.words import call_words
+from glenside.ir.operator import Operator
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,7 +89,7 @@ class Pattern:
     def expect(self, sort: Sort, where: object) -> None:
         """Raises PatternError when this is of another sort; a variable of none yet becomes of this one."""
         if self.sort is not sort:
-            raise PatternError(f"{where} takes {_WORDS[sort]}, and {self} is {_WORDS[self.sort or ACCESS]}")
+            raise PatternError(f"{where} takes {SORT_WORDS[sort]}, and {self} is {SORT_WORDS[self.sort or ACCESS]}")
 
     def egglog(self) -> str:
         """The expression in egglog's words; `$name` is a parameter of the target."""
@@ -268,7 +238,7 @@ class Variable(Pattern):
             self.sort = sort
         elif self.sort is not sort:
             raise PatternError(
-                f"{where} takes {_WORDS[sort]}, and the variable {self.name} is {_WORDS[self.sort]} elsewhere"
+                f"{where} takes {SORT_WORDS[sort]}, and the variable {self.name} is {SORT_WORDS[self.sort]} elsewhere"
             )
 
     def egglog(self) -> str:
@@ -362,30 +332,7 @@ def _lifted(value: Any, column: Column, of: Signature) -> Pattern:
         return Literal(value)
     if isinstance(value, tuple) and column.sort is INTS:
         return vec(*value)
-    raise PatternError(f"{column.name} of {of} takes {_WORDS[column.sort]}, got {value!r}")
-
-
-_INFIX = {"+", "-", "*", "/", "%", "&", "|", "<<", "=", "!=", "<", "<=", ">", ">="}
-
-
-def call_words(head: str, arguments: Sequence[Pattern]) -> str:
-    """A call in the words of the language: infix where that is usual, an operator by its short name."""
-    parts = [f"({a})" if isinstance(a, Call) and a.head.name in _INFIX else str(a) for a in arguments]
-    if head in _INFIX:
-        sides = map(str, arguments) if head in _COMPARISONS or head in ("=", "!=") else parts
-        return f" {head} ".join(sides)
-    if head == "vec-get":
-        return f"{parts[0]}[{arguments[1]}]"
-    if head == "vec-length":
-        return f"|{arguments[0]}|"
-    inner = list(map(str, arguments))
-    if head == "vec-of":
-        return f"({' '.join(parts)})"
-    if head == "vec-append":
-        return " ++ ".join(parts)
-    if head == "compute":
-        return f"{inner[0]}({inner[1]})"
-    return f"{head.removeprefix('access-').removeprefix('vec-')}({', '.join(inner)})"
+    raise PatternError(f"{column.name} of {of} takes {SORT_WORDS[column.sort]}, got {value!r}")
 
 
 def _columns(**sorts: Sort) -> tuple[Column, ...]:
@@ -455,18 +402,8 @@ def variables(names: str) -> Iterator[Variable]:
     return map(Variable, names.split())
 
 
-_SORTS = {Kind.TERM: ACCESS, Kind.TERMS: ACCESSES, Kind.INT: INT, Kind.INTS: INTS, Kind.SHAPE: INTS}
-
-
-def _field_columns(field: Field) -> tuple[Column, ...]:
-    if field.kind is Kind.ACCESS_SHAPE:
-        return Column(f"{field.name}-shape", INTS), Column(f"{field.name}-item", INTS)
-    choices: dict[Kind, Collection[str]] = {Kind.KEYWORD: field.choices, Kind.DTYPE: DTYPES, Kind.COMPUTE: COMPUTES}
-    return (Column(field.name, _SORTS.get(field.kind, TEXT), choices.get(field.kind, ())),)
-
-
 @cache
 def of_operator(operator: Operator) -> Function:
     """The operator as what patterns call: the columns of its e-nodes, in the order of the fields."""
-    columns = tuple(column for field in operator.fields for column in _field_columns(field))
+    columns = tuple(column for field in operator.fields for column in field_columns(field))
     return Function(operator.name, columns, True, "", ACCESS)

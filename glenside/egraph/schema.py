@@ -11,18 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from glenside.egraph.pattern import (
-    ACCESS,
-    INT,
-    INTS,
-    TEXT,
-    Column,
-    Function,
-    Named,
-    Pattern,
-    Relation,
-    Sort,
-)
+from glenside.egraph.pattern import Function, Named, Pattern, Relation
+from glenside.egraph.sorts import ACCESS, INT, INTS, TEXT, Column, Sort
 
 _MERGES = {
     "": ":no-merge",

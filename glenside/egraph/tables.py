@@ -15,8 +15,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from glenside.egraph.pattern import INT, INTS, TEXT, Column, Fact, Function, Pattern
+from glenside.egraph.pattern import Fact, Function, Pattern
 from glenside.egraph.sexpr import Sexpr
+from glenside.egraph.sorts import INT, INTS, TEXT, Column
 from glenside.ir.types import Dims
 
 _SORTS = {int: INT, Dims: INTS, str: TEXT}

@@ -9,9 +9,10 @@ and not faster.
 from __future__ import annotations
 
 from glenside.egraph.clause import ROOT, union, when
-from glenside.egraph.pattern import ACCESS, INT, variables, vec
+from glenside.egraph.pattern import variables, vec
 from glenside.egraph.rule import Example
 from glenside.egraph.schema import access_at, dims, relation, split
+from glenside.egraph.sorts import ACCESS, INT
 from glenside.ir.operators.padding import access_pad
 from glenside.ir.operators.products import access_product
 from glenside.ir.operators.reductions import dot_product

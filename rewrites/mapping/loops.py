@@ -7,9 +7,9 @@ is a few e-nodes.
 from __future__ import annotations
 
 from glenside.egraph.clause import Clause
-from glenside.egraph.pattern import ACCESS, INTS
 from glenside.egraph.rule import Example
 from glenside.egraph.schema import relation
+from glenside.egraph.sorts import ACCESS, INTS
 from rewrites.declare import rule
 from rewrites.expressions import ceil_div, padded, reshaped, transposed, vec
 from rewrites.mapping.matrices import MATRICES

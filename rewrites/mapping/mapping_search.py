@@ -19,9 +19,10 @@ fewest weights and steps are made.
 from __future__ import annotations
 
 from glenside.egraph.clause import ROOT, Clause, Facts, let, set_, when
-from glenside.egraph.pattern import ACCESS, INT, INTS, Variable, variables, vec
+from glenside.egraph.pattern import Variable, variables, vec
 from glenside.egraph.rule import Example, Parameters
 from glenside.egraph.schema import access_at, dims, function, relation, source, split
+from glenside.egraph.sorts import ACCESS, INT, INTS
 from glenside.ir import sizes
 from glenside.ir.operators.products import access_product
 from glenside.ir.operators.reductions import dot_product

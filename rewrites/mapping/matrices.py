@@ -7,9 +7,9 @@ that the mapping search has found to be the cheapest (`mapping_search`), and say
 from __future__ import annotations
 
 from glenside.egraph.clause import Clause
-from glenside.egraph.pattern import ACCESS, INT
 from glenside.egraph.rule import Example
 from glenside.egraph.schema import relation
+from glenside.egraph.sorts import ACCESS, INT
 from rewrites.declare import rule
 from rewrites.expressions import PRODUCT_SIZES, ceil_div, diagonal, dot, padded, reshaped, transposed, vec
 

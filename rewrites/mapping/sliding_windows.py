@@ -13,9 +13,9 @@ axis i2. `lies dims i size before`: axis i of the dims has that size, and so man
 from __future__ import annotations
 
 from glenside.egraph.clause import Clause
-from glenside.egraph.pattern import ACCESS, INT
 from glenside.egraph.rule import Example
 from glenside.egraph.schema import relation
+from glenside.egraph.sorts import ACCESS, INT
 from rewrites.declare import rule
 from rewrites.expressions import DOT, ceil_div, dot, padded, reshaped
 

@@ -7,9 +7,10 @@ itself rise, meet and compose. Both directions only ever shorten a path or move 
 from __future__ import annotations
 
 from glenside.egraph.clause import ROOT, rewrite, union, when
-from glenside.egraph.pattern import ACCESS, vec_range
+from glenside.egraph.pattern import vec_range
 from glenside.egraph.rule import Example
 from glenside.egraph.schema import access_at, category, dims, dtype, relation, source, split
+from glenside.egraph.sorts import ACCESS
 from glenside.ir.operators.compute import compute
 from glenside.ir.operators.padding import access_pad
 from glenside.ir.operators.reductions import reduce_sum

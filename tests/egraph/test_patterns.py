@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from glenside.egraph.clause import ROOT, let, rewrite, set_, union, when
-from glenside.egraph.pattern import ACCESS, INT, PatternError, Variable, variables, vec
+from glenside.egraph.pattern import Variable, variables, vec
 from glenside.egraph.rule import Example
 from glenside.egraph.schema import dims, formula, function, parameter, relation
+from glenside.egraph.sorts import ACCESS, INT, PatternError
 from glenside.ir.operator import OPERATORS
 from glenside.ir.operators.compute import compute
 from glenside.ir.operators.padding import access_pad

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import pytest
 
 from glenside.egraph.clause import Clause
-from glenside.egraph.pattern import INT, INTS, TEXT
 from glenside.egraph.rule import Example, Rule
 from glenside.egraph.saturation import Limits, Request, Saturation
+from glenside.egraph.sorts import INT, INTS, TEXT
 from glenside.egraph.tables import RESULTS, TABLES, Table, table, used
 from glenside.ir.term import postorder
 from glenside.ir.text import parse
