@@ -74,7 +74,7 @@ def _price(g: int, m: int, k: int, o: int) -> int:
     return tiles * (m + 9)
 
 
-_EXAMPLE_PARAMETERS: Parameters = {
+EXAMPLE_PARAMETERS: Parameters = {
     "rows": 4,
     "columns": 3,
     "max_rows": 100,
@@ -85,9 +85,9 @@ _EXAMPLE_PARAMETERS: Parameters = {
     "heavier": lambda weights, original: 0 * weights,
 }
 _EXAMPLES = (
-    Example(_CONV, {"x": "3 6 9", "w": "3 2 3"}, parameters=_EXAMPLE_PARAMETERS),
-    Example(_MATMUL, {"x": "70 2", "w": "3 2"}, parameters=_EXAMPLE_PARAMETERS),
-    Example(_MATMUL, {"x": "5 9", "w": "70 9"}, parameters=_EXAMPLE_PARAMETERS),
+    Example(_CONV, {"x": "3 6 9", "w": "3 2 3"}, parameters=EXAMPLE_PARAMETERS),
+    Example(_MATMUL, {"x": "70 2", "w": "3 2"}, parameters=EXAMPLE_PARAMETERS),
+    Example(_MATMUL, {"x": "5 9", "w": "70 9"}, parameters=EXAMPLE_PARAMETERS),
 )
 
 
@@ -239,7 +239,7 @@ _STEPS = (
 )
 
 
-@analysis("mapping-analyses", Example(_CONV, {"x": "3 6 9", "w": "3 2 3"}, _STEPS, _EXAMPLE_PARAMETERS))
+@analysis("mapping-analyses", Example(_CONV, {"x": "3 6 9", "w": "3 2 3"}, _STEPS, EXAMPLE_PARAMETERS))
 def steps_of_plans_are_demanded(
     plan: V, whole: V, length: V, i: V, j: V, q: V, r: V, p: V, s: V, larger: V, rest: V, flat: V
 ) -> Clauses:
@@ -270,7 +270,7 @@ def steps_of_plans_are_demanded(
     )
 
 
-_FLAT = Example(_MATMUL, {"x": "5 9", "w": "7 9"}, [matrices_of(_PRODUCT, _PRODUCT)], _EXAMPLE_PARAMETERS)
+_FLAT = Example(_MATMUL, {"x": "5 9", "w": "7 9"}, [matrices_of(_PRODUCT, _PRODUCT)], EXAMPLE_PARAMETERS)
 
 
 @rule("usual-mapping", *_EXAMPLES, _FLAT)

@@ -118,8 +118,8 @@ class MPC(Target):
 
     def amounts(self, sent: Traffic) -> dict[str, int | None]:
         """Measures of traffic, in the order in which they are made least."""
-        time = {"microseconds": self.network.microseconds(sent)} if self.network else {}
-        return time | {"bytes": sent.bytes, "messages": sent.messages, "truncations": sent.truncated}
+        amounts: dict[str, int | None] = {"bytes": sent.bytes, "messages": sent.messages, "truncations": sent.truncated}
+        return {"microseconds": self.network.microseconds(sent), **amounts} if self.network else amounts
 
     def baselines(self, product: Term, variants: Sequence[Variant]) -> Mapping[str, Variant]:
         """Every layer plain; F(2, r) along every axis wherever windows overlap."""
