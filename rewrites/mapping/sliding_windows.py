@@ -47,20 +47,8 @@ want_wider = relation("want-wider", access=ACCESS, i=INT, j=INT, q=INT)
 wider = function("wider", ACCESS, "old", access=ACCESS, i=INT, j=INT, q=INT)
 searched = relation("searched", product=ACCESS)  # products for which mappings are looked for
 want_regroup = relation("want-regroup", product=ACCESS, i=INT, j=INT, q=INT)
-# Stride and distance in the elements of the wider windows, which lie along `in_item` of b's item.
-regroup = relation(
-    "regroup",
-    product=ACCESS,
-    b=ACCESS,
-    shared=INT,
-    i=INT,
-    in_item=INT,
-    q=INT,
-    stride=INT,
-    apart=INT,
-    wider=ACCESS,
-    j=INT,
-)
+# A product with b, n axes shared, whose windows w are wider: t and d in their elements, axis j of w is axis e of items.
+regroup = relation("regroup", product=ACCESS, b=ACCESS, n=INT, i=INT, e=INT, q=INT, t=INT, d=INT, w=ACCESS, j=INT)
 regrouped = relation("regrouped", product=ACCESS, i=INT, j=INT, q=INT, larger=ACCESS)
 
 _IMAGE = {"x": "n 5 9"}
@@ -303,7 +291,7 @@ def _regrouping(text: str, shapes: dict[str, str], i: int, j: int, q: int) -> Ex
     _regrouping(_DEPTHWISE, {"x": "n 5 9", "w": "n 2 3"}, 1, 3, 2),
 )
 def windows_are_regrouped(
-    a: V, b: V, n: V, i: V, j: V, in_item: V, q: V, t: V, d: V, c: V, w: V, span: V, place: V, end: V, h: V
+    a: V, b: V, n: V, i: V, j: V, e: V, q: V, t: V, d: V, c: V, w: V, span: V, place: V, end: V, h: V
 ) -> Clauses:
     """dot(a x b) = interleave(dot(wider(a, q) x toeplitz(b, q))).
 
@@ -320,11 +308,11 @@ def windows_are_regrouped(
         when(
             *(want_regroup(ROOT, i, j, q), is_dot(a, b, n), inside(slides(a, i, j, t, d, c), n, sa)),
             w == wider(a, i, j, q),
-        ).then(regroup(ROOT, b, n, i, j - sa, q, stride=t // c, apart=d // c, wider=w, j=j)),
+        ).then(regroup(ROOT, b, n, i, e=j - sa, q=q, t=t // c, d=d // c, w=w, j=j)),
         when(
-            regroup(ROOT, b, n, i, in_item, q, stride=t, apart=d, wider=w, j=j),
+            regroup(ROOT, b, n, i, e, q, t, d, w, j),
             *(dw == dims(w), db == dims(b), sb == split(b), dr == dims(ROOT), span == dw[j]),
-            *(place == sb + in_item, end == db.length - 1, rank == dr.length),
+            *(place == sb + e, end == db.length - 1, rank == dr.length),
             to_end == vec_range(end + 1).remove(place).push(place),
             with_copies == vec_range(end).insert(sb, end),
             back == with_copies.insert(place + 1, end + 1),
