@@ -21,7 +21,8 @@ from rewrites.convolution.forms import RELATIONS as FORMS
 from rewrites.convolution.zeros_between import RELATIONS as WINDOWS
 from rewrites.declare import rule
 from rewrites.expressions import DOT, dot, reshaped
-from rewrites.mapping.sliding_windows import INSIDE, WEIGHTS_FIRST, turned
+from rewrites.mapping.sliding_windows import INSIDE, WEIGHTS_FIRST
+from rewrites.mapping.sliding_windows import turned_text as turned
 
 FAMILY = "winograd"
 LARGEST = 8  # of alpha: beyond, the matrices have large numbers
