@@ -3,6 +3,8 @@ is a few e-nodes."""
 
 from __future__ import annotations
 
+from typing import Any
+
 from glenside.egraph.clause import ROOT, let, union, when
 from glenside.egraph.pattern import vec
 from glenside.egraph.rule import Example
@@ -26,7 +28,7 @@ def _in_tiles(rows: int, columns: int, max_rows: int) -> Example:
     return of_matrices(2, 7, 8, 3, as_written, rows=rows, columns=columns, max_rows=max_rows)
 
 
-def _product(tiles: V, g: V, m: V, o: V, row_tiles: V, tile_rows: V, column_tiles: V) -> V:
+def _product(tiles: V, g: V, m: V, o: V, row_tiles: V, tile_rows: V, column_tiles: V) -> Any:
     """The product (g m o), from tiles (g, row tiles, rows, column tiles, columns)."""
     whole = reshaped(tiles, vec(g, row_tiles * tile_rows, column_tiles * columns), 3)
     return access_slice(access_slice(whole, 1, 0, m), 2, 0, o)

@@ -6,6 +6,8 @@ that the mapping search has found to be the cheapest (`mapping_search`), and say
 
 from __future__ import annotations
 
+from typing import Any
+
 from glenside.egraph.clause import ROOT, let, union, when
 from glenside.egraph.pattern import Fact, vec
 from glenside.egraph.rule import Example
@@ -105,7 +107,7 @@ def groups_are_packed(a: V, b: V, g: V, m: V, k: V, o: V, p: V, packs: V, left: 
     i and zeros elsewhere, and because groups added to fill up p are cut off again.
     """
 
-    def grouped(x: V, rows: V) -> V:
+    def grouped(x: V, rows: V) -> Any:
         return reshaped(padded(x, 0, packs * p - g), vec(packs, p, rows, k), 0)
 
     side_by_side = reshaped(transposed(grouped(a, m), 0, 2, 1, 3), vec(packs, m, p * k), 2)

@@ -6,6 +6,8 @@ item. Nothing here may touch the tuple axis: dot-product multiplies along it.
 
 from __future__ import annotations
 
+from typing import Any
+
 from glenside.egraph.clause import ROOT, Clause, Facts, rewrite, union, when
 from glenside.egraph.pattern import variables, vec, vec_range
 from glenside.egraph.rule import Example
@@ -136,7 +138,7 @@ def slice_leaves_product(a: V, b: V, c: V, n: V, x: V, y: V, lo: V, hi: V, sa: V
     left, right = access_slice(a, x, lo, hi), access_slice(b, y, lo, hi)
     shapes = (sa == split(a), sb == split(b))
 
-    def sliced(axis: V) -> V:
+    def sliced(axis: V) -> Any:
         return access_slice(access_product(a, b, n), axis, lo, hi)
 
     def of_one_side(of_left: Facts, of_right: Facts) -> tuple[Clause, ...]:
@@ -182,7 +184,7 @@ def pad_crosses_product(a: V, b: V, n: V, x: V, before: V, after: V, sa: V, sb: 
     item of zeros gives 0 with every other, which is what the pad holds. The tuple axis is left alone.
     """
 
-    def pad(z: V, axis: V) -> V:
+    def pad(z: V, axis: V) -> Any:
         return padded(z, axis, after, before)
 
     shapes = (sa == split(a), sb == split(b))
@@ -242,7 +244,7 @@ def reshape_leaves_product(a: V, s: V, i: V, b: V, t: V, n: V, rest: V, g: V) ->
     )
     first_axis_is_cut = (n > 0, sa > 0, sb > 0, g == shared_s.product(), g == da[0], g == db[0])
 
-    def regrouped(shared: V | int) -> V:
+    def regrouped(shared: V | int) -> Any:
         return access_reshape(access_product(a, b, shared), s.append(rest), vec(2).append(i))
 
     return (
