@@ -67,29 +67,26 @@ _MAPPED = f'(linear-map {_WINDOWS} 3 3 "1 0 -2 1 0 -3")'  # (n 4 4)(3 3)
 _ONE_BY_ONE = "(access-windows (access (access-tensor x) 1) (shape 5 1) (shape 1 2))"  # (n 1 5)(5 1)
 
 
-def _widening(text: str, i: int, j: int, q: int) -> Example:
-    return Example(text, _IMAGE, [want_wider(access_at("root"), i, j, q)])
-
-
+_ROOT = access_at("root")
 _WIDENING = (
-    _widening(_WINDOWS, 2, 4, 3),
-    _widening(_WINDOWS, 1, 3, 2),
-    _widening(_DILATED, 2, 4, 2),
-    _widening(_DILATED, 1, 3, 4),
-    _widening(_MOVED, 2, 4, 3),
-    _widening(_ONE_BY_ONE, 2, 4, 2),
-    _widening(_MAPPED, 2, 4, 3),
+    Example(_WINDOWS, _IMAGE, [want_wider(_ROOT, 2, 4, 3)]),
+    Example(_WINDOWS, _IMAGE, [want_wider(_ROOT, 1, 3, 2)]),
+    Example(_DILATED, _IMAGE, [want_wider(_ROOT, 2, 4, 2)]),
+    Example(_DILATED, _IMAGE, [want_wider(_ROOT, 1, 3, 4)]),
+    Example(_MOVED, _IMAGE, [want_wider(_ROOT, 2, 4, 3)]),
+    Example(_ONE_BY_ONE, _IMAGE, [want_wider(_ROOT, 2, 4, 2)]),
+    Example(_MAPPED, _IMAGE, [want_wider(_ROOT, 2, 4, 3)]),
 )
 
 
 def inside(slide: Fact, shared: V, sa: V) -> Facts:
-    """a slides along an axis of its own shape, `shared` being those that its product shares, and its shape has sa."""
+    """Where a, whose shape has sa axes, slides along one that is not shared with the other side of its product."""
     a, i, j, *_ = slide.arguments
     return slide, i >= shared, sa == split(a), i < sa, j >= sa
 
 
 def picking(a: V, w: V, j: V, apart: V) -> tuple[Facts, V]:
-    """Where root is windows of a that hold one element of axis j: those of w, whose elements there are `apart`."""
+    """Where root picks elements of a by windows of one element, and what picks those of w that are `apart` on axis j."""
     window, strides, s = variables("window strides s")
     return (
         (ROOT == access_windows(a, window, strides), s == split(a)),
@@ -104,7 +101,7 @@ def _along(x: V, z: V) -> tuple[V, ...]:
 
 
 def forms(a: V, i: V, j: V, form_i: V, form_j: V, w: V) -> tuple[tuple[Facts, V], ...]:
-    """Each form that keeps the axes i and j of a: where root is it, and what it is of w, a with other windows."""
+    """The forms that keep axes i and j of a: where root is one of a, and the same of w, which is a with other windows."""
     x, dr, dw, sa, sr, s, p = variables("x dr dw sa sr s p")
     viewed = (
         *(same_axis(ROOT, a, i, form_i), same_axis(ROOT, a, j, form_j)),
@@ -122,26 +119,14 @@ def forms(a: V, i: V, j: V, form_i: V, form_j: V, w: V) -> tuple[tuple[Facts, V]
 
 def _views(a: V, i: V, form_i: V) -> Clauses:
     """Views of a, and the axes that are the same in both: of one size, after as many elements."""
-    s, item, x, d, e, p, size, before = variables("s item x d e p size before")
+    s, item, x, da, dr, d, p, size, before = variables("s item x da dr d p size before")
+    reshapes = (access_reshape(a, s, item), access_squeeze(a, x), access_insert_axis(a, x), access_flatten(a))
+    lying = (p == d.prefixes(), axis_number(i), i < d.length)
+    alike = (lies(da, i, size, before), lies(dr, form_i, size, before))
     return (
-        *(
-            when(ROOT == form).then(view(ROOT, a))
-            for form in (
-                access_reshape(a, s, item),
-                access_squeeze(a, x),
-                access_insert_axis(a, x),
-                access_flatten(a),
-            )
-        ),
-        *(
-            when(view(ROOT, a), d == dims(side), p == d.prefixes(), axis_number(i), i < d.length).then(
-                lies(d, i, d[i], p[i])
-            )
-            for side in (a, ROOT)
-        ),
-        when(
-            view(ROOT, a), d == dims(a), e == dims(ROOT), lies(d, i, size, before), lies(e, form_i, size, before)
-        ).then(same_axis(ROOT, a, i, form_i)),
+        *(when(ROOT == form).then(view(ROOT, a)) for form in reshapes),
+        *(when(view(ROOT, a), d == dims(side), lying).then(lies(d, i, d[i], p[i])) for side in (a, ROOT)),
+        when(view(ROOT, a), da == dims(a), dr == dims(ROOT), alike).then(same_axis(ROOT, a, i, form_i)),
     )
 
 
@@ -278,17 +263,13 @@ def windows_come_first() -> Clauses:
     return turned(source(ROOT), searched)
 
 
-def _regrouping(text: str, shapes: dict[str, str], i: int, j: int, q: int) -> Example:
-    return Example(text, shapes, [want_regroup(access_at("root"), i, j, q)])
-
-
 @rule(
     FAMILY,
     *_WIDENING,
-    _regrouping(_CONV, {**_IMAGE, "w": "o 2 3"}, 2, 4, 3),
-    _regrouping(_CONV, {**_IMAGE, "w": "o 2 3"}, 1, 3, 4),
-    _regrouping(_DILATED_CONV, {**_IMAGE, "w": "o 2 3"}, 2, 4, 3),
-    _regrouping(_DEPTHWISE, {"x": "n 5 9", "w": "n 2 3"}, 1, 3, 2),
+    Example(_CONV, {**_IMAGE, "w": "o 2 3"}, [want_regroup(_ROOT, 2, 4, 3)]),
+    Example(_CONV, {**_IMAGE, "w": "o 2 3"}, [want_regroup(_ROOT, 1, 3, 4)]),
+    Example(_DILATED_CONV, {**_IMAGE, "w": "o 2 3"}, [want_regroup(_ROOT, 2, 4, 3)]),
+    Example(_DEPTHWISE, {"x": "n 5 9", "w": "n 2 3"}, [want_regroup(_ROOT, 1, 3, 2)]),
 )
 def windows_are_regrouped(
     a: V, b: V, n: V, i: V, j: V, e: V, q: V, t: V, d: V, c: V, w: V, span: V, place: V, end: V, h: V
