@@ -4,10 +4,9 @@ Everywhere here root is the product of a and b, with m shared axes, that is to b
 places; those of an input with `gap`, `begin` and `n` (`zeros_between`), or those of windows over such an input, of k
 elements along axis j that are d apart. There are `total` such products for one of the program's.
 
-Its phases are the products for the places p, p + gap, ..: stacked, they are interleaved to root. Its columns are the
-product of the elements of the input and b backwards, whose last axis is the elements of a window of root: scattered,
-windows add up to `out` places, of which root is the h from `start` on. Axes are converted in ascending order, so that
-each combination is reached once.
+Its phases (`phases`) are the products for the places p, p + gap, ..; its columns are the product of the elements of the
+input and b backwards, whose last axis is the elements of a window of root: scattered, windows add up to `out` places,
+of which root is the h from `start` on. Axes are converted in ascending order, so that each combination is reached once.
 """
 
 from __future__ import annotations
@@ -18,15 +17,13 @@ from typing import Any
 from glenside.egraph.clause import ROOT, Facts, let, set_, union, when
 from glenside.egraph.pattern import Variable, variables, vec, vec_range
 from glenside.egraph.rule import Example
-from glenside.egraph.schema import access_at, dims, dtype, function, relation, split
+from glenside.egraph.schema import dims, function, relation, split
 from glenside.egraph.sorts import ACCESS, INT, INTS, TEXT
 from glenside.egraph.tables import table
-from glenside.ir.operators.leaves import full
 from glenside.ir.operators.padding import access_dilate
 from glenside.ir.operators.reductions import dot_product
-from glenside.ir.operators.slices import access_concatenate
 from glenside.ir.operators.views import access, access_flip, access_transpose
-from glenside.ir.operators.windowing import access_overlap_add, access_windows
+from glenside.ir.operators.windowing import access_overlap_add
 from glenside.ir.types import Dims
 from rewrites.convolution.forms import form
 from rewrites.convolution.zeros_between import bare, gapped, gaps, over, section, want_bare, want_over, want_section
@@ -46,14 +43,8 @@ rows_apart = relation("rows-apart", **_PRODUCT, i=INT, **_GAPS, h=INT, total=INT
 gap_axes = function("gap-axes", INT, "|", product=ACCESS, kind=TEXT)  # those that a kind of steps converts, a bit each
 step_of = relation("step-of", outer=ACCESS, inner=ACCESS, kind=TEXT, i=INT, gap=INT)
 stepping = relation("stepping", outer=ACCESS, inner=ACCESS, kind=TEXT, axes=INT, words=TEXT)
-# Phases from `low` to `high` - 1: their products, those next to each other as one, and all of them in turn.
+# Phases from `low` to `high` - 1.
 phase_range = relation("phase-range", product=ACCESS, i=INT, gap=INT, begin=INT, low=INT, high=INT)
-phase_product = relation("phase-product", product=ACCESS, i=INT, gap=INT, begin=INT, p=INT, inner=ACCESS)
-stacked = function("stacked", ACCESS, "old", product=ACCESS, i=INT, gap=INT, begin=INT, low=INT, high=INT)
-interleaved = relation("interleaved", product=ACCESS, i=INT, h=INT, whole=ACCESS)
-# Elements tap, tap + every, .. of an axis of weights, `taps` in all.
-want_thinned = relation("want-thinned", b=ACCESS, axis=INT, tap=INT, taps=INT, every=INT)
-thinned = function("thinned", ACCESS, "old", b=ACCESS, axis=INT, tap=INT, taps=INT, every=INT)
 spread_rows = relation("spread-rows", product=ACCESS, spread=ACCESS, i=INT, start=INT, h=INT)
 # The windows of a product `inner` add up to root along axis i, or along several, which are its last ones.
 scattered = relation("scattered", product=ACCESS, inner=ACCESS, i=INT, gap=INT, d=INT, out=INT, start=INT, h=INT)
@@ -61,8 +52,6 @@ scattering = relation("scattering", product=ACCESS, inner=ACCESS, **_AXES)
 spreading = relation("spreading", product=ACCESS, inner=ACCESS, x=ACCESS, done=INT)
 cropping = relation("cropping", product=ACCESS, x=ACCESS, axes=INTS, starts=INTS, sizes=INTS)
 made_in_tiles = relation("made-in-tiles", inner=ACCESS, made=ACCESS)
-
-RELATIONS = ""  # TEXT
 
 
 @table(words=str)
@@ -84,13 +73,6 @@ def phase(gap: int, begin: int, d: int, k: int, h: int, p: int) -> tuple[int, in
     if tap is None or count <= 0:
         return 0, 0, 0, 1, 0, 1
     return (p + tap * d - begin) // gap, count, -((tap - k) // every), d // common, tap, every
-
-
-@table(window=Dims, strides=Dims)
-def every_nth(dims: Dims, axis: int, step: int) -> tuple[Dims, Dims]:
-    """Windows of the axes from `axis` on that hold one of every `step` elements of it."""
-    after = len(dims) - axis - 1
-    return Dims((1, *dims[axis + 1 :])), Dims((step, *(1,) * after))
 
 
 @table(first=int, count=int, out=int, start=int)
@@ -182,47 +164,47 @@ _ORDINARY = Example(
     {"x": "n c 5 4", "w": "o c 3 2"},
     parameters={"scatter": 1},
 )
-_WITH_GAPS = (_line(2, 4, 3, 3), _line(3, 2, 0, 2), _DILATED, _NO_PHASE, _IN_PLANE, _GROUPED)
-EXAMPLES = (_ORDINARY, *_WITH_GAPS)
+WITH_GAPS = (_line(2, 4, 3, 3), _line(3, 2, 0, 2), _DILATED, _NO_PHASE, _IN_PLANE, _GROUPED)
+EXAMPLES = (_ORDINARY, *WITH_GAPS)
 
 
 # The product that all rules below are about, and the product that is made of it.
 _a, _b, _m, _i, _j, _gap, _begin, _n, _d, _h, _k, _total = variables("a b m i j gap begin n d h k total")
 _inner = Variable("inner", ACCESS)
 _GAPPED = (_gap, _begin, _n)
-_BETWEEN = between(ROOT, _a, _b, _m, _i, _j, *_GAPPED, _d, _h, _k, _total)
+BETWEEN = between(ROOT, _a, _b, _m, _i, _j, *_GAPPED, _d, _h, _k, _total)
 _ROWS_APART = rows_apart(ROOT, _a, _b, _m, _i, *_GAPPED, _h, _total)
 _SCATTER = (*_GAPPED, _d, _h, _k)
+_first, _count, _start, _out = variables("first count start out")
 
 
-# Phases: the place p, and where its elements and weights are, as the table `phase` has them.
-_p, _first, _count, _taps, _apart, _tap, _every = variables("p first count taps apart tap every")
-_PHASE = (_gap, _begin, _d, _k, _h, _p)
-_low, _half, _high = variables("low half high")
-_HALVES = (phase_range(ROOT, _i, _gap, _begin, _low, _high), _high - _low > 1, _half == (_low + _high) // 2)
-
-
-def _one_phase(**results: V) -> Facts:
+def one_phase(p: V, after: V, **results: V) -> Facts:
     """The phase p of root, and these results of its table."""
-    one = (phase_range(ROOT, _i, _gap, _begin, _p, _high), _high == _p + 1)
-    return one, _BETWEEN, phase.facts(*_PHASE, **results)
+    one = (phase_range(ROOT, _i, _gap, _begin, p, after), after == p + 1)
+    return one, BETWEEN, phase.facts(_gap, _begin, _d, _k, _h, p, **results)
+
+
+def halves(low: V, half: V, high: V) -> Facts:
+    """Several phases, those below `half` and the others."""
+    return phase_range(ROOT, _i, _gap, _begin, low, high), high - low > 1, half == (low + high) // 2
 
 
 def _phases_are_demanded() -> Clauses:
     """Each phase by itself, found by halves, and the windows over which it goes."""
+    p, after, low, half, high, taps, apart = variables("p after low half high taps apart")
     return (
-        when(_BETWEEN, _gap > 1, _total * _gap <= MOST_PHASES).then(phase_range(ROOT, _i, _gap, _begin, 0, _gap)),
-        when(_HALVES).then(
-            phase_range(ROOT, _i, _gap, _begin, _low, _half), phase_range(ROOT, _i, _gap, _begin, _half, _high)
+        when(BETWEEN, _gap > 1, _total * _gap <= MOST_PHASES).then(phase_range(ROOT, _i, _gap, _begin, 0, _gap)),
+        when(halves(low, half, high)).then(
+            phase_range(ROOT, _i, _gap, _begin, low, half), phase_range(ROOT, _i, _gap, _begin, half, high)
         ),
-        when(_one_phase(first=_first, count=_count, taps=_taps, apart=_apart), _taps > 0).then(
-            want_over(_a, _i, _j, *_GAPPED, _first, _count, _taps, _apart)
+        when(one_phase(p, after, first=_first, count=_count, taps=taps, apart=apart), taps > 0).then(
+            want_over(_a, _i, _j, *_GAPPED, _first, _count, taps, apart)
         ),
     )
 
 
 @analysis(ANALYSES, *EXAMPLES, _ROWS)
-def products_over_gaps_are_known(p: V, opened: V, c: V, sa: V, da: V, first: V, count: V, made: V, words: V) -> Clauses:
+def products_over_gaps_are_known(p: V, opened: V, c: V, sa: V, da: V, made: V, words: V) -> Clauses:
     """Which products of a form step by 1 over windows of an input with gaps, and what their other forms need.
 
     An analysis: it adds no e-node. Sound because it only reads what is there.
@@ -231,16 +213,16 @@ def products_over_gaps_are_known(p: V, opened: V, c: V, sa: V, da: V, first: V, 
     own_axis = (_i >= opened, _i >= _m, sa == split(_a), _i < sa)
     sizes = (da == dims(_a), _h == da[_i])
     converted: dict[str, tuple[Facts, ...]] = {
-        "phases": (_ROWS_APART, (_BETWEEN, _gap > 1)),
-        "overlap-add": (_ROWS_APART, _BETWEEN),
-        "dilate": (_ROWS_APART, (_BETWEEN, _gap > 1)),
+        "phases": (_ROWS_APART, (BETWEEN, _gap > 1)),
+        "overlap-add": (_ROWS_APART, BETWEEN),
+        "dilate": (_ROWS_APART, (BETWEEN, _gap > 1)),
     }
     return (
         when(form(ROOT, ""), ROOT == dot_product(p)).then(unfolding(ROOT, 0, 1)),
         when(
             *(unfolded, gapped(_a, _i, _j, *_GAPPED), slides(_a, _i, _j, 1, _d, c)),
             *(own_axis, _j >= sa, sizes, _k == da[_j], _gap * _k > 1),
-        ).then(_BETWEEN),
+        ).then(BETWEEN),
         when(unfolded, gaps(_a, _i, *_GAPPED), _gap > 1, own_axis, sizes).then(
             _ROWS_APART, want_bare(_a, _i, *_GAPPED)
         ),
@@ -249,107 +231,17 @@ def products_over_gaps_are_known(p: V, opened: V, c: V, sa: V, da: V, first: V, 
             for kind, products in converted.items()
             for apart in products
         ),
-        when(_BETWEEN, scatter.facts(*_SCATTER, first=first, count=count)).then(
-            want_over(_a, _i, _j, *_GAPPED, first, count, taps=1, apart=1)
+        when(BETWEEN, scatter.facts(*_SCATTER, first=_first, count=_count)).then(
+            want_over(_a, _i, _j, *_GAPPED, _first, _count, taps=1, apart=1)
         ),
         when(made_in_tiles(_inner, made), form(_inner, words)).then(form(made, words)),
         _phases_are_demanded(),
     )
 
 
-_THINNED = Example(
-    "(access (access-tensor x) 1)",
-    {"x": "m 7 3"},
-    [want_thinned(access_at("root"), 1, *taps) for taps in ((1, 3, 2), (2, 1, 4))],
-)
-
-
-@analysis(ANALYSES, _THINNED)
-def weights_are_thinned(axis: V, span: V, part: V, db: V, sb: V, window: V, strides: V) -> Clauses:
-    """thinned(b, axis, tap, taps, every): elements tap, tap + every, .. of an axis.
-
-    It makes e-nodes for demands alone. Sound because windows of one element, `every` apart, hold just those.
-    """
-    wanted = (want_thinned(_b, axis, _tap, _taps, _every), span == 1 + (_taps - 1) * _every)
-    sectioned = (part == section(_b, axis, _tap, span), db == dims(part), sb == split(_b))
-    result = thinned(_b, axis, _tap, _taps, _every)
-    picked = access_windows(access(part, axis), window, strides)
-    return (
-        when(wanted).then(want_section(_b, axis, _tap, span)),
-        when(wanted, sectioned, span == _taps).then(set_(result, part)),
-        when(
-            *(wanted, sectioned, span != _taps),
-            every_nth.facts(db, axis, _every, window=window, strides=strides),
-        ).then(set_(result, reshaped(picked, db.set(axis, _taps), sb))),
-    )
-
-
-def _weights_of_phases() -> Clauses:
-    """The product of a phase: windows over the elements that it meets, and the weights that meet them."""
-    sa, sb, place, weights, w = variables("sa sb place weights w")
-    seen = (
-        _one_phase(taps=_taps, count=_count),
-        phase.facts(*_PHASE, first=_first, apart=_apart, tap=_tap, every=_every),
-        *(_taps > 0, sb == split(_b), sa == split(_a), place == (sb + _j) - sa),
-    )
-    return (
-        when(seen).then(want_thinned(_b, place, _tap, _taps, _every)),
-        when(
-            *(seen, weights == thinned(_b, place, _tap, _taps, _every)),
-            w == over(_a, _i, _j, *_GAPPED, _first, _count, _taps, _apart),
-        ).then(
-            let(_inner, dot(w, weights, _m)),
-            phase_product(ROOT, _i, _gap, _begin, _p, _inner),
-            unfolding(_inner, _i + 1, _total * _gap),
-        ),
-    )
-
-
-@rule(FAMILY, *_WITH_GAPS)
-def phases_are_interleaved(
-    dr: V, rank: V, most: V, here: V, longest: V, part: V, dt: V, lower: V, upper: V, all_: V, whole: V, cut: V
-) -> Clauses:
-    """dot(windows(dilate z) x b) = interleave(dot(windows(z) x every gap-th element of b), for each phase).
-
-    Of the places p, p + gap, .. the same elements of b meet elements of z: those are products of stride 1 over z, as
-    many as there are phases. Sound because every other element of b meets a zero there, and because what the longest
-    phase has more than the others is cut off.
-    """
-    product = phase_product(ROOT, _i, _gap, _begin, _p, _inner)
-    one = _one_phase(taps=_taps, count=_count)
-    sizes = (dr == dims(ROOT), rank == dr.length, most == (_h + (_gap - 1)) // _gap)
-    apart = Variable("apart-dims")
-    behind = (here == _i + 1, longest == dr.set(_i, most), apart == longest.insert(here, 1))
-
-    def stack(start: V | int, stop: V) -> V:
-        return stacked(ROOT, _i, _gap, _begin, start, stop)
-
-    return (
-        _weights_of_phases(),
-        when(product).then(step_of(ROOT, _inner, "phases", _i, _gap)),
-        when(product, one, sizes).then(want_section(_inner, _i, 0, most)),
-        when(product, one, sizes, part == section(_inner, _i, 0, most), behind).then(
-            set_(stack(_p, _high), reshaped(part, apart, rank + 1))
-        ),
-        when(one, _taps == 0, sizes, behind, dt == dtype(ROOT)).then(
-            set_(stack(_p, _high), access(full(apart, "0", dt), rank + 1))
-        ),
-        when(_HALVES, lower == stack(_low, _half), upper == stack(_half, _high)).then(
-            set_(stack(_low, _high), access_concatenate(lower, upper, _i + 1))
-        ),
-        when(_BETWEEN, sizes, all_ == stack(0, _gap)).then(
-            let(whole, reshaped(all_, dr.set(_i, most * _gap), rank)),
-            interleaved(ROOT, _i, _h, whole),
-            want_section(whole, _i, 0, _h),
-        ),
-        when(interleaved(ROOT, _i, _h, whole), cut == section(whole, _i, 0, _h)).then(union(ROOT, cut)),
-    )
-
-
 # Sums of windows: the axes, and what the table `scatter` has for each.
 _axes, _steps, _spread, _outs, _starts, _sizes = variables("axes steps apart outs starts sizes")
 _SUMS = (_axes, _steps, _spread, _outs, _starts, _sizes)
-_start, _out = variables("start out")
 
 
 @analysis(ANALYSES, *EXAMPLES, _CUBE)
@@ -367,7 +259,7 @@ def windows_of_results_are_made(
     more = tuple(of_axes.push(of_one) for of_axes, of_one in zip(_SUMS, one, strict=True))
     return (
         when(
-            *(_BETWEEN, places, w == over(_a, _i, _j, *_GAPPED, _first, _count, 1, 1)),
+            *(BETWEEN, places, w == over(_a, _i, _j, *_GAPPED, _first, _count, 1, 1)),
             *(dw == dims(w), db == dims(_b), sb == split(_b), sa == split(_a), place == (sb + _j) - sa),
             *(all_axes == vec_range(db.length), rest == all_axes.remove(place), order == rest.insert(sb, place)),
         ).then(
