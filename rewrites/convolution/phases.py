@@ -1,4 +1,4 @@
-"""Phases of transposed convolutions: for each remainder of a place by the gap, a product of stride 1 over the bare input.
+"""Phases of transposed convolutions: for each remainder of places by the gap, a product of stride 1 over the bare input.
 
 Stacked next to each other, phases are interleaved to the result.
 """

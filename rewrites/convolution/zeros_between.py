@@ -2,8 +2,9 @@
 
 A tensor has gaps along an axis where its `n` elements there are those of a smaller one, the first at `begin`, which is
 below 0 where it was cut off, and `gap` from one to the next; all else is zero. Bare, it is that smaller tensor, with
-all that was done to its other axes. Windows over gaps become windows over the bare tensor: `count` of them, the first at
-`first`, each of `taps` elements that are `apart`: [.. y .., .. u ..] = bare[.., first + y + u apart, ..], zero outside.
+all that was done to its other axes. Windows over gaps become windows over the bare tensor: `count` of them, the first
+at `first`, each of `taps` elements that are `apart`: [.. y .., .. u ..] = bare[.., first + y + u apart, ..], zero
+outside of it.
 
 `bare`, `over` and `section` are made where they are demanded; nothing in the program is equal to them.
 """
