@@ -62,8 +62,6 @@ spreading = relation("spreading", product=ACCESS, inner=ACCESS, x=ACCESS, done=I
 cropping = relation("cropping", product=ACCESS, x=ACCESS, axes=INTS, starts=INTS, sizes=INTS)
 made_in_tiles = relation("made-in-tiles", inner=ACCESS, made=ACCESS)
 
-RELATIONS = ""  # TEXT
-
 
 @table(words=str)
 def stepped(words: str, step: str, axis: int, size: int) -> tuple[str]:
