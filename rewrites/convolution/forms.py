@@ -14,7 +14,6 @@ from glenside.ir.operators.reductions import dot_product
 from rewrites.declare import Clauses, V, analysis
 
 form = relation("form", product=ACCESS, words=TEXT)
-RELATIONS = form.declaration
 
 _MATMUL = Example(
     "(compute dot-product (access-cartesian-product (access (access-tensor x) 1) (access (access-tensor w) 1)))",

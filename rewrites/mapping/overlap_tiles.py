@@ -15,28 +15,14 @@ from glenside.ir.operators.scattering import overlap_add_product
 from glenside.ir.operators.views import access_transpose
 from glenside.ir.sizes import smallest
 from glenside.ir.types import Dims
-from rewrites.convolution.transposed import EXAMPLES, every_place, positions_last
+from rewrites.convolution.transposed import EXAMPLES, every_place, made_in_tiles, positions_last, scattering
 from rewrites.declare import Clauses, V, rule
 from rewrites.terms import dot, sided
 
 LEAST_BYTES = 1 << 16  # of columns: with fewer, a tile costs more in calls than it saves
 GROWTH = 8
-scattering = relation(
-    "scattering",
-    **{
-        "root": ACCESS,
-        "product": ACCESS,
-        "axes": INTS,
-        "steps": INTS,
-        "spread": INTS,
-        "outs": INTS,
-        "firsts": INTS,
-        "sizes": INTS,
-    },
-)
-made_in_tiles = relation("made-in-tiles", product=ACCESS, made=ACCESS)
-# The sums of a product's windows along some axes, in tiles of so many of its positions.
-in_tiles = relation("in-tiles", sums=ACCESS, product=ACCESS, axes=INTS, tile=INT, positions=INT)
+# What the windows of the product `inner` add up to along the axes, in tiles of so many of its positions.
+in_tiles = relation("in-tiles", product=ACCESS, inner=ACCESS, axes=INTS, tile=INT, positions=INT)
 
 
 @table(tile=int, positions=int)
@@ -53,7 +39,7 @@ def smallest_tile(da: Dims, sa: int, db: Dims, sb: int, m: int, axes: Dims, dtyp
 
 @rule("transposed-tiles", *EXAMPLES, *every_place(400))
 def windows_are_added_up_in_tiles(
-    a: V, b: V, m: V, product: V, axes: V, tile: V, positions: V, larger: V, rank: V, made: V
+    a: V, b: V, m: V, inner: V, axes: V, tile: V, positions: V, larger: V, rank: V, made: V
 ) -> Clauses:
     """overlap-add(dot(a x b)) = overlap-add-product(a, b), for tiles of a few positions up to all of them.
 
@@ -63,17 +49,17 @@ def windows_are_added_up_in_tiles(
     steps, spread, outs, firsts, sizes = variables("steps spread outs firsts sizes")
     da, sa, db, sb, dt, dr, rank_a, order, back = variables("da sa db sb dt dr rank-a order back")
     sums = (
-        scattering(ROOT, product, axes, steps, spread, outs, firsts, sizes),
-        *(product == dot(a, b, m), sided(a, da, sa)),
+        scattering(ROOT, inner, axes, steps, spread, outs, firsts, sizes),
+        *(inner == dot(a, b, m), sided(a, da, sa)),
     )
-    in_these_tiles = in_tiles(ROOT, product, axes, tile, positions)
+    in_these_tiles = in_tiles(ROOT, inner, axes, tile, positions)
     return (
         when(
             *(sums, sided(b, db, sb), dt == dtype(ROOT)),
             smallest_tile.facts(da, sa, db, sb, m, axes, dt, tile=tile, positions=positions),
         ).then(in_these_tiles),
         when(in_these_tiles, tile < positions, larger == smallest(positions, GROWTH * tile)).then(
-            in_tiles(ROOT, product, axes, larger, positions)
+            in_tiles(ROOT, inner, axes, larger, positions)
         ),
         when(
             *(in_these_tiles, sums, dr == dims(ROOT), rank == dr.length, rank_a == da.length),
@@ -84,6 +70,6 @@ def windows_are_added_up_in_tiles(
                 overlap_add_product(access_transpose(a, order), b, m, sizes, steps, spread, firsts, tile),
             ),
             union(ROOT, access_transpose(made, back)),
-            made_in_tiles(product, made),
+            made_in_tiles(inner, made),
         ),
     )

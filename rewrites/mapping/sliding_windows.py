@@ -86,7 +86,7 @@ def inside(slide: Fact, shared: V, sa: V) -> Facts:
 
 
 def picking(a: V, w: V, j: V, apart: V) -> tuple[Facts, V]:
-    """Where root picks elements of a by windows of one element, and what picks those of w that are `apart` on axis j."""
+    """Where root picks elements of a, one for each window: and what picks those of w that are `apart` along axis j."""
     window, strides, s = variables("window strides s")
     return (
         (ROOT == access_windows(a, window, strides), s == split(a)),
@@ -101,7 +101,7 @@ def _along(x: V, z: V) -> tuple[V, ...]:
 
 
 def forms(a: V, i: V, j: V, form_i: V, form_j: V, w: V) -> tuple[tuple[Facts, V], ...]:
-    """The forms that keep axes i and j of a: where root is one of a, and the same of w, which is a with other windows."""
+    """The forms that keep axes i and j of a: where root is one, and the same of w, which is a with other windows."""
     x, dr, dw, sa, sr, s, p = variables("x dr dw sa sr s p")
     viewed = (
         *(same_axis(ROOT, a, i, form_i), same_axis(ROOT, a, j, form_j)),
@@ -311,52 +311,4 @@ def windows_are_regrouped(
             union(ROOT, access_slice(whole, i, 0, h)),
             regrouped(ROOT, i, j, q, larger),
         ),
-    )
-
-
-# TEXT for convolution
-RELATIONS = (
-    "\n".join(
-        r.declaration
-        for r in (
-            slides,
-            view,
-            kept_axes,
-            picks,
-            same_axis,
-            lies,
-            axis_number,
-            want_wider,
-            wider,
-            want_regroup,
-            searched,
-        )
-    )
-    + "\n"
-    + regroup.declaration
-    + "\n"
-    + regrouped.declaration
-)
-INSIDE = "(slides a i j t d c) (>= i n) (= sa (split a)) (< i sa) (>= j sa)"
-PICKED = ("(picks root a i j c)", "(= root (access-windows a k u)) (= s (split a))")
-KEPT = "(kept-axes root a i j i2 j2)"
-_VIEWED = "(same-axis root a i i2) (same-axis root a j j2) (= dr (dims root)) (= s2 (split root)) (= sa (split a))"
-_KEPT_DIMS = "(vec-set (vec-set dr i2 (vec-get dw i)) j2 (vec-get dw j))"
-FORMS = (
-    (f"{_VIEWED} (!= 0 (+ sa s2))", f"(access (access-reshape (access w 0) (vec-empty) {_KEPT_DIMS}) s2)"),
-    (f"{_VIEWED} (= 0 (+ sa s2))", f"(access-reshape w (vec-empty) {_KEPT_DIMS})"),
-    ("(= root (access a s))", "(access w s)"),
-    ("(= root (access-transpose a p)) (= i (vec-get p i2)) (= j (vec-get p j2))", "(access-transpose w p)"),
-    ("(= root (access-pad a kind x before after)) (!= x i) (!= x j)", "(access-pad w kind x before after)"),
-    ("(= root (access-slice a x lo hi)) (!= x i) (!= x j)", "(access-slice w x lo hi)"),
-    ("(= root (linear-map a x rows m)) (!= x i) (!= x j)", "(linear-map w x rows m)"),
-)
-
-
-def turned_text(which: str, said: str) -> Clause:
-    return Clause(
-        f'{which} (= root (compute "dot-product" (access-product a b n))) (slides b i j t d c) (= sb (split b)) (>= i n) (< i sb) (>= j sb) (= sa (split a))'
-        " (= r (vec-range (- (+ sa sb) n))) (= shared (take r n)) (= rest (drop r n))"
-        " (= own-b (take rest (- sb n))) (= own-a (drop rest (- sb n))) (= back (vec-append shared own-a own-b))",
-        f'(let turned (compute "dot-product" (access-product b a n))) (union root (access-transpose turned back)) {said}',
     )
