@@ -1,4 +1,4 @@
-"""Phases of transposed convolutions: for each remainder of places by the gap, a product of stride 1 over the bare input.
+"""Phases of transposed convolutions: for each remainder of places by the gap, a product over the bare input.
 
 Stacked next to each other, phases are interleaved to the result.
 """
@@ -48,10 +48,10 @@ def every_nth(dims: Dims, axis: int, step: int) -> tuple[Dims, Dims]:
 
 
 # The product whose phases these are, the place p, and where the table `phase` has its elements and weights.
-_a, _b, _m, _i, _j, _gap, _begin, _n, _d, _h, _k, _total = BETWEEN.arguments[1:]
-_p, _after, _low, _half, _high = variables("p after low half high")
-_first, _count, _taps, _apart, _tap, _every = variables("first count taps apart tap every")
-_inner = Variable("inner", ACCESS)
+a, b, m, i, j, gap, begin, n, d, h, k, total = BETWEEN.arguments[1:]
+p, after, low, half, high = variables("p after low half high")
+first, count, taps, apart, tap, every = variables("first count taps apart tap every")
+inner = Variable("inner", ACCESS)
 _THINNED = Example(
     "(access (access-tensor x) 1)",
     {"x": "m 7 3"},
@@ -65,17 +65,17 @@ def weights_are_thinned(axis: V, span: V, part: V, db: V, sb: V, window: V, stri
 
     It makes e-nodes for demands alone. Sound because windows of one element, `every` apart, hold just those.
     """
-    wanted = (want_thinned(_b, axis, _tap, _taps, _every), span == 1 + (_taps - 1) * _every)
-    sectioned = (part == section(_b, axis, _tap, span), db == dims(part), sb == split(_b))
-    result = thinned(_b, axis, _tap, _taps, _every)
+    wanted = (want_thinned(b, axis, tap, taps, every), span == 1 + (taps - 1) * every)
+    sectioned = (part == section(b, axis, tap, span), db == dims(part), sb == split(b))
+    result = thinned(b, axis, tap, taps, every)
     picked = access_windows(access(part, axis), window, strides)
     return (
-        when(wanted).then(want_section(_b, axis, _tap, span)),
-        when(wanted, sectioned, span == _taps).then(set_(result, part)),
+        when(wanted).then(want_section(b, axis, tap, span)),
+        when(wanted, sectioned, span == taps).then(set_(result, part)),
         when(
-            *(wanted, sectioned, span != _taps),
-            every_nth.facts(db, axis, _every, window=window, strides=strides),
-        ).then(set_(result, reshaped(picked, db.set(axis, _taps), sb))),
+            *(wanted, sectioned, span != taps),
+            every_nth.facts(db, axis, every, window=window, strides=strides),
+        ).then(set_(result, reshaped(picked, db.set(axis, taps), sb))),
     )
 
 
@@ -83,19 +83,19 @@ def _weights_of_phases() -> Clauses:
     """The product of a phase: windows over the elements that it meets, and the weights that meet them."""
     sa, sb, place, weights, w = variables("sa sb place weights w")
     seen = (
-        one_phase(_p, _after, taps=_taps, count=_count),
-        phase.facts(_gap, _begin, _d, _k, _h, _p, first=_first, apart=_apart, tap=_tap, every=_every),
-        *(_taps > 0, sb == split(_b), sa == split(_a), place == (sb + _j) - sa),
+        one_phase(p, after, taps=taps, count=count),
+        phase.facts(gap, begin, d, k, h, p, first=first, apart=apart, tap=tap, every=every),
+        *(taps > 0, sb == split(b), sa == split(a), place == (sb + j) - sa),
     )
     return (
-        when(seen).then(want_thinned(_b, place, _tap, _taps, _every)),
+        when(seen).then(want_thinned(b, place, tap, taps, every)),
         when(
-            *(seen, weights == thinned(_b, place, _tap, _taps, _every)),
-            w == over(_a, _i, _j, _gap, _begin, _n, _first, _count, _taps, _apart),
+            *(seen, weights == thinned(b, place, tap, taps, every)),
+            w == over(a, i, j, gap, begin, n, first, count, taps, apart),
         ).then(
-            let(_inner, dot(w, weights, _m)),
-            phase_product(ROOT, _i, _gap, _begin, _p, _inner),
-            unfolding(_inner, _i + 1, _total * _gap),
+            let(inner, dot(w, weights, m)),
+            phase_product(ROOT, i, gap, begin, p, inner),
+            unfolding(inner, i + 1, total * gap),
         ),
     )
 
@@ -110,32 +110,32 @@ def phases_are_interleaved(
     many as there are phases. Sound because every other element of b meets a zero there, and because what the longest
     phase has more than the others is cut off.
     """
-    product = phase_product(ROOT, _i, _gap, _begin, _p, _inner)
-    one = one_phase(_p, _after, taps=_taps, count=_count)
-    sizes = (dr == dims(ROOT), rank == dr.length, most == (_h + (_gap - 1)) // _gap)
+    product = phase_product(ROOT, i, gap, begin, p, inner)
+    one = one_phase(p, after, taps=taps, count=count)
+    sizes = (dr == dims(ROOT), rank == dr.length, most == (h + (gap - 1)) // gap)
     apart = Variable("apart-dims")
-    behind = (here == _i + 1, longest == dr.set(_i, most), apart == longest.insert(here, 1))
+    behind = (here == i + 1, longest == dr.set(i, most), apart == longest.insert(here, 1))
 
     def stack(start: V | int, stop: V) -> V:
-        return stacked(ROOT, _i, _gap, _begin, start, stop)
+        return stacked(ROOT, i, gap, begin, start, stop)
 
     return (
         _weights_of_phases(),
-        when(product).then(step_of(ROOT, _inner, "phases", _i, _gap)),
-        when(product, one, sizes).then(want_section(_inner, _i, 0, most)),
-        when(product, one, sizes, part == section(_inner, _i, 0, most), behind).then(
-            set_(stack(_p, _after), reshaped(part, apart, rank + 1))
+        when(product).then(step_of(ROOT, inner, "phases", i, gap)),
+        when(product, one, sizes).then(want_section(inner, i, 0, most)),
+        when(product, one, sizes, part == section(inner, i, 0, most), behind).then(
+            set_(stack(p, after), reshaped(part, apart, rank + 1))
         ),
-        when(one, _taps == 0, sizes, behind, dt == dtype(ROOT)).then(
-            set_(stack(_p, _after), access(full(apart, "0", dt), rank + 1))
+        when(one, taps == 0, sizes, behind, dt == dtype(ROOT)).then(
+            set_(stack(p, after), access(full(apart, "0", dt), rank + 1))
         ),
-        when(halves(_low, _half, _high), lower == stack(_low, _half), upper == stack(_half, _high)).then(
-            set_(stack(_low, _high), access_concatenate(lower, upper, _i + 1))
+        when(halves(low, half, high), lower == stack(low, half), upper == stack(half, high)).then(
+            set_(stack(low, high), access_concatenate(lower, upper, i + 1))
         ),
-        when(BETWEEN, sizes, all_ == stack(0, _gap)).then(
-            let(whole, reshaped(all_, dr.set(_i, most * _gap), rank)),
-            interleaved(ROOT, _i, _h, whole),
-            want_section(whole, _i, 0, _h),
+        when(BETWEEN, sizes, all_ == stack(0, gap)).then(
+            let(whole, reshaped(all_, dr.set(i, most * gap), rank)),
+            interleaved(ROOT, i, h, whole),
+            want_section(whole, i, 0, h),
         ),
-        when(interleaved(ROOT, _i, _h, whole), cut == section(whole, _i, 0, _h)).then(union(ROOT, cut)),
+        when(interleaved(ROOT, i, h, whole), cut == section(whole, i, 0, h)).then(union(ROOT, cut)),
     )

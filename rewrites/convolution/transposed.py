@@ -169,36 +169,36 @@ EXAMPLES = (_ORDINARY, *WITH_GAPS)
 
 
 # The product that all rules below are about, and the product that is made of it.
-_a, _b, _m, _i, _j, _gap, _begin, _n, _d, _h, _k, _total = variables("a b m i j gap begin n d h k total")
-_inner = Variable("inner", ACCESS)
-_GAPPED = (_gap, _begin, _n)
-BETWEEN = between(ROOT, _a, _b, _m, _i, _j, *_GAPPED, _d, _h, _k, _total)
-_ROWS_APART = rows_apart(ROOT, _a, _b, _m, _i, *_GAPPED, _h, _total)
-_SCATTER = (*_GAPPED, _d, _h, _k)
-_first, _count, _start, _out = variables("first count start out")
+a, b, m, i, j, gap, begin, n, d, h, k, total = variables("a b m i j gap begin n d h k total")
+inner = Variable("inner", ACCESS)
+_GAPPED = (gap, begin, n)
+BETWEEN = between(ROOT, a, b, m, i, j, *_GAPPED, d, h, k, total)
+_ROWS_APART = rows_apart(ROOT, a, b, m, i, *_GAPPED, h, total)
+_SCATTER = (*_GAPPED, d, h, k)
+first, count, start, out = variables("first count start out")
 
 
 def one_phase(p: V, after: V, **results: V) -> Facts:
     """The phase p of root, and these results of its table."""
-    one = (phase_range(ROOT, _i, _gap, _begin, p, after), after == p + 1)
-    return one, BETWEEN, phase.facts(_gap, _begin, _d, _k, _h, p, **results)
+    one = (phase_range(ROOT, i, gap, begin, p, after), after == p + 1)
+    return one, BETWEEN, phase.facts(gap, begin, d, k, h, p, **results)
 
 
 def halves(low: V, half: V, high: V) -> Facts:
     """Several phases, those below `half` and the others."""
-    return phase_range(ROOT, _i, _gap, _begin, low, high), high - low > 1, half == (low + high) // 2
+    return phase_range(ROOT, i, gap, begin, low, high), high - low > 1, half == (low + high) // 2
 
 
 def _phases_are_demanded() -> Clauses:
     """Each phase by itself, found by halves, and the windows over which it goes."""
     p, after, low, half, high, taps, apart = variables("p after low half high taps apart")
     return (
-        when(BETWEEN, _gap > 1, _total * _gap <= MOST_PHASES).then(phase_range(ROOT, _i, _gap, _begin, 0, _gap)),
+        when(BETWEEN, gap > 1, total * gap <= MOST_PHASES).then(phase_range(ROOT, i, gap, begin, 0, gap)),
         when(halves(low, half, high)).then(
-            phase_range(ROOT, _i, _gap, _begin, low, half), phase_range(ROOT, _i, _gap, _begin, half, high)
+            phase_range(ROOT, i, gap, begin, low, half), phase_range(ROOT, i, gap, begin, half, high)
         ),
-        when(one_phase(p, after, first=_first, count=_count, taps=taps, apart=apart), taps > 0).then(
-            want_over(_a, _i, _j, *_GAPPED, _first, _count, taps, apart)
+        when(one_phase(p, after, first=first, count=count, taps=taps, apart=apart), taps > 0).then(
+            want_over(a, i, j, *_GAPPED, first, count, taps, apart)
         ),
     )
 
@@ -209,39 +209,37 @@ def products_over_gaps_are_known(p: V, opened: V, c: V, sa: V, da: V, made: V, w
 
     An analysis: it adds no e-node. Sound because it only reads what is there.
     """
-    unfolded = (unfolding(ROOT, opened, _total), is_dot(_a, _b, _m))
-    own_axis = (_i >= opened, _i >= _m, sa == split(_a), _i < sa)
-    sizes = (da == dims(_a), _h == da[_i])
+    unfolded = (unfolding(ROOT, opened, total), is_dot(a, b, m))
+    own_axis = (i >= opened, i >= m, sa == split(a), i < sa)
+    sizes = (da == dims(a), h == da[i])
     converted: dict[str, tuple[Facts, ...]] = {
-        "phases": (_ROWS_APART, (BETWEEN, _gap > 1)),
+        "phases": (_ROWS_APART, (BETWEEN, gap > 1)),
         "overlap-add": (_ROWS_APART, BETWEEN),
-        "dilate": (_ROWS_APART, (BETWEEN, _gap > 1)),
+        "dilate": (_ROWS_APART, (BETWEEN, gap > 1)),
     }
     return (
         when(form(ROOT, ""), ROOT == dot_product(p)).then(unfolding(ROOT, 0, 1)),
         when(
-            *(unfolded, gapped(_a, _i, _j, *_GAPPED), slides(_a, _i, _j, 1, _d, c)),
-            *(own_axis, _j >= sa, sizes, _k == da[_j], _gap * _k > 1),
+            *(unfolded, gapped(a, i, j, *_GAPPED), slides(a, i, j, 1, d, c)),
+            *(own_axis, j >= sa, sizes, k == da[j], gap * k > 1),
         ).then(BETWEEN),
-        when(unfolded, gaps(_a, _i, *_GAPPED), _gap > 1, own_axis, sizes).then(
-            _ROWS_APART, want_bare(_a, _i, *_GAPPED)
-        ),
+        when(unfolded, gaps(a, i, *_GAPPED), gap > 1, own_axis, sizes).then(_ROWS_APART, want_bare(a, i, *_GAPPED)),
         *(
-            when(unfolding(ROOT, 0, 1), apart).then(set_(gap_axes(ROOT, kind), 1 << _i))
+            when(unfolding(ROOT, 0, 1), apart).then(set_(gap_axes(ROOT, kind), 1 << i))
             for kind, products in converted.items()
             for apart in products
         ),
-        when(BETWEEN, scatter.facts(*_SCATTER, first=_first, count=_count)).then(
-            want_over(_a, _i, _j, *_GAPPED, _first, _count, taps=1, apart=1)
+        when(BETWEEN, scatter.facts(*_SCATTER, first=first, count=count)).then(
+            want_over(a, i, j, *_GAPPED, first, count, taps=1, apart=1)
         ),
-        when(made_in_tiles(_inner, made), form(_inner, words)).then(form(made, words)),
+        when(made_in_tiles(inner, made), form(inner, words)).then(form(made, words)),
         _phases_are_demanded(),
     )
 
 
 # Sums of windows: the axes, and what the table `scatter` has for each.
-_axes, _steps, _spread, _outs, _starts, _sizes = variables("axes steps apart outs starts sizes")
-_SUMS = (_axes, _steps, _spread, _outs, _starts, _sizes)
+axes, steps, spread, outs, starts, sizes = variables("axes steps apart outs starts sizes")
+_SUMS = (axes, steps, spread, outs, starts, sizes)
 
 
 @analysis(ANALYSES, *EXAMPLES, _CUBE)
@@ -253,24 +251,24 @@ def windows_of_results_are_made(
     It makes e-nodes for what `between` knows alone, and they equal nothing that was there. Sound because a product of
     other operands is another product.
     """
-    places = scatter.facts(*_SCATTER, first=_first, count=_count, out=_out, start=_start)
+    places = scatter.facts(*_SCATTER, first=first, count=count, out=out, start=start)
     all_axes = Variable("all")
-    one = (_i, _gap, _d, _out, _start, _h)
+    one = (i, gap, d, out, start, h)
     more = tuple(of_axes.push(of_one) for of_axes, of_one in zip(_SUMS, one, strict=True))
     return (
         when(
-            *(BETWEEN, places, w == over(_a, _i, _j, *_GAPPED, _first, _count, 1, 1)),
-            *(dw == dims(w), db == dims(_b), sb == split(_b), sa == split(_a), place == (sb + _j) - sa),
+            *(BETWEEN, places, w == over(a, i, j, *_GAPPED, first, count, 1, 1)),
+            *(dw == dims(w), db == dims(b), sb == split(b), sa == split(a), place == (sb + j) - sa),
             *(all_axes == vec_range(db.length), rest == all_axes.remove(place), order == rest.insert(sb, place)),
         ).then(
-            let(weights, access(access_transpose(access_flip(_b, place), order), sb + 1)),
-            let(_inner, dot(reshaped(w, dw.remove(_j), sa), weights, _m)),
-            scattered(ROOT, _inner, *one),
-            unfolding(_inner, _i + 1, _total),
+            let(weights, access(access_transpose(access_flip(b, place), order), sb + 1)),
+            let(inner, dot(reshaped(w, dw.remove(j), sa), weights, m)),
+            scattered(ROOT, inner, *one),
+            unfolding(inner, i + 1, total),
         ),
-        when(scattered(ROOT, _inner, *one)).then(step_of(ROOT, _inner, "overlap-add", _i, _gap)),
-        when(scattered(ROOT, _inner, *one)).then(scattering(ROOT, _inner, *map(vec, one))),
-        when(scattering(ROOT, middle, *_SUMS), scattered(middle, _inner, *one)).then(scattering(ROOT, _inner, *more)),
+        when(scattered(ROOT, inner, *one)).then(step_of(ROOT, inner, "overlap-add", i, gap)),
+        when(scattered(ROOT, inner, *one)).then(scattering(ROOT, inner, *map(vec, one))),
+        when(scattering(ROOT, middle, *_SUMS), scattered(middle, inner, *one)).then(scattering(ROOT, inner, *more)),
     )
 
 
@@ -280,19 +278,19 @@ def rows_are_spread_afterwards(z: V, part: V, spread: V, cut: V) -> Clauses:
 
     What windows of one element come to. Sound because a row of zeros has products of zero.
     """
-    rows = (*_GAPPED, 1, _h, 1)
-    apart = (_ROWS_APART, scatter.facts(*rows, first=_first, count=_count), z == bare(_a, _i, *_GAPPED))
+    rows = (*_GAPPED, 1, h, 1)
+    apart = (_ROWS_APART, scatter.facts(*rows, first=first, count=count), z == bare(a, i, *_GAPPED))
     return (
-        when(apart).then(want_section(z, _i, _first, _count)),
-        when(apart, part == section(z, _i, _first, _count), scatter.facts(*rows, start=_start)).then(
-            let(_inner, dot(part, _b, _m)),
-            let(spread, access_dilate(_inner, _i, _gap - 1)),
-            spread_rows(ROOT, spread, _i, _start, _h),
-            want_section(spread, _i, _start, _h),
-            unfolding(_inner, _i + 1, _total),
-            step_of(ROOT, _inner, "dilate", _i, _gap),
+        when(apart).then(want_section(z, i, first, count)),
+        when(apart, part == section(z, i, first, count), scatter.facts(*rows, start=start)).then(
+            let(inner, dot(part, b, m)),
+            let(spread, access_dilate(inner, i, gap - 1)),
+            spread_rows(ROOT, spread, i, start, h),
+            want_section(spread, i, start, h),
+            unfolding(inner, i + 1, total),
+            step_of(ROOT, inner, "dilate", i, gap),
         ),
-        when(spread_rows(ROOT, spread, _i, _start, _h), cut == section(spread, _i, _start, _h)).then(union(ROOT, cut)),
+        when(spread_rows(ROOT, spread, i, start, h), cut == section(spread, i, start, h)).then(union(ROOT, cut)),
     )
 
 
@@ -306,28 +304,28 @@ def windows_are_added_up(
     Sound because an element of z meets element u of b at the place that is u before it, which is place k - 1 - u of a
     window that ends at it; what lies outside of the result is cut off.
     """
-    sums = (scattering(ROOT, _inner, *_SUMS), dr == dims(ROOT), rank == dr.length)
-    dilating = (spreading(ROOT, _inner, x, done), sums, done < _axes.length)
-    uncut = (cropping(ROOT, x, _axes, _starts, _sizes), _axes.length > 0)
-    added = access(access_overlap_add(access(x, rank), _outs, _steps), rank)
+    sums = (scattering(ROOT, inner, *_SUMS), dr == dims(ROOT), rank == dr.length)
+    dilating = (spreading(ROOT, inner, x, done), sums, done < axes.length)
+    uncut = (cropping(ROOT, x, axes, starts, sizes), axes.length > 0)
+    added = access(access_overlap_add(access(x, rank), outs, steps), rank)
     return (
-        when(sums, positions_last.facts(rank, rank, rank, _axes, order=order)).then(
-            spreading(ROOT, _inner, access_transpose(_inner, order), 0)
+        when(sums, positions_last.facts(rank, rank, rank, axes, order=order)).then(
+            spreading(ROOT, inner, access_transpose(inner, order), 0)
         ),
-        when(dilating, _spread[done] == 1).then(spreading(ROOT, _inner, x, done + 1)),
-        when(dilating, _d == _spread[done], _d > 1).then(
-            spreading(ROOT, _inner, access_dilate(x, rank + done, _d - 1), done + 1)
+        when(dilating, spread[done] == 1).then(spreading(ROOT, inner, x, done + 1)),
+        when(dilating, d == spread[done], d > 1).then(
+            spreading(ROOT, inner, access_dilate(x, rank + done, d - 1), done + 1)
         ),
         when(
-            *(sums, done == _axes.length, spreading(ROOT, _inner, x, done)),
-            positions_last.facts(rank, rank, rank, _axes, back=back),
-        ).then(let(whole, access_transpose(added, back)), cropping(ROOT, whole, _axes, _starts, _sizes)),
-        when(uncut).then(want_section(x, _axes[0], _starts[0], _sizes[0])),
+            *(sums, done == axes.length, spreading(ROOT, inner, x, done)),
+            positions_last.facts(rank, rank, rank, axes, back=back),
+        ).then(let(whole, access_transpose(added, back)), cropping(ROOT, whole, axes, starts, sizes)),
+        when(uncut).then(want_section(x, axes[0], starts[0], sizes[0])),
         when(
-            *(uncut, axis == _axes[0], first == _starts[0], size == _sizes[0]),
+            *(uncut, axis == axes[0], first == starts[0], size == sizes[0]),
             cut == section(x, axis, first, size),
-        ).then(cropping(ROOT, cut, _axes.remove(0), _starts.remove(0), _sizes.remove(0))),
-        when(cropping(ROOT, x, _axes, _starts, _sizes), _axes.length == 0).then(union(ROOT, x)),
+        ).then(cropping(ROOT, cut, axes.remove(0), starts.remove(0), sizes.remove(0))),
+        when(cropping(ROOT, x, axes, starts, sizes), axes.length == 0).then(union(ROOT, x)),
     )
 
 
@@ -338,14 +336,12 @@ def whole_forms_are_known(outer: V, kind: V, axes: V, words: V, more: V) -> Clau
     Those of some axes only are on the way to it: they multiply by zeros still, and nobody need look at them further.
     Only facts, but no analysis, so that it sees all axes. Sound because a demand adds no e-node.
     """
-    step = step_of(outer, _inner, kind, _i, _gap)
-    longer = stepped.facts(words, kind, _i, _gap, words=more)
+    step = step_of(outer, inner, kind, i, gap)
+    longer = stepped.facts(words, kind, i, gap, words=more)
     return (
-        when(unfolding(outer, 0, 1), step, form(outer, words), longer).then(
-            stepping(outer, _inner, kind, 1 << _i, more)
-        ),
+        when(unfolding(outer, 0, 1), step, form(outer, words), longer).then(stepping(outer, inner, kind, 1 << i, more)),
         when(stepping(ROOT, outer, kind, axes, words), step, longer).then(
-            stepping(ROOT, _inner, kind, axes | (1 << _i), more)
+            stepping(ROOT, inner, kind, axes | (1 << i), more)
         ),
-        when(stepping(ROOT, _inner, kind, axes, words), axes == gap_axes(ROOT, kind)).then(form(_inner, words)),
+        when(stepping(ROOT, inner, kind, axes, words), axes == gap_axes(ROOT, kind)).then(form(inner, words)),
     )

@@ -90,8 +90,8 @@ _OVERS = (
 )
 
 # Axis x of a has gaps, and axis y of root, which is done to a.
-_a, _b, _x, _y, _gap, _begin, _n = variables("a b x y gap begin n")
-_END = _begin + (1 + _gap * (_n - 1))
+a, b, x, y, gap, begin, n = variables("a b x y gap begin n")
+_END = begin + (1 + gap * (n - 1))
 
 
 class _Move(NamedTuple):
@@ -109,35 +109,35 @@ def _moves() -> tuple[_Move, ...]:
         return access_pad(t, "zero-padding", z, before, after), access_slice(t, z, lo, hi), access_dilate(t, z, more)
 
     zeros_outside = (
-        size == dims(_a),
-        before * smallest(_begin, 0) == 0,
-        after * smallest(0, size[_x] - _END) == 0,
+        size == dims(a),
+        before * smallest(begin, 0) == 0,
+        after * smallest(0, size[x] - _END) == 0,
     )
     return (
-        _Move((ROOT == access_pad(_a, "zero-padding", _x, before, after), _y == _x, zeros_outside), before, _b),
-        _Move((ROOT == access_slice(_a, _x, lo, hi), _y == _x), 0 - lo, _b),
+        _Move((ROOT == access_pad(a, "zero-padding", x, before, after), y == x, zeros_outside), before, b),
+        _Move((ROOT == access_slice(a, x, lo, hi), y == x), 0 - lo, b),
         *(
-            _Move((ROOT == of_a, z != _x, _y == _x), 0, of_b)
-            for of_a, of_b in zip(elsewhere(_a), elsewhere(_b), strict=True)
+            _Move((ROOT == of_a, z != x, y == x), 0, of_b)
+            for of_a, of_b in zip(elsewhere(a), elsewhere(b), strict=True)
         ),
         _Move(
-            (ROOT == access_transpose(_a, order), axis_number(_y), _y < order.length, _x == order[_y]),
+            (ROOT == access_transpose(a, order), axis_number(y), y < order.length, x == order[y]),
             0,
-            access_transpose(_b, order),
+            access_transpose(b, order),
         ),
         _Move(
-            (same_axis(ROOT, _a, _x, _y), dr == dims(ROOT), s == split(ROOT)),
+            (same_axis(ROOT, a, x, y), dr == dims(ROOT), s == split(ROOT)),
             0,
-            reshaped(_b, dr.set(_y, _n), s),
+            reshaped(b, dr.set(y, n), s),
         ),
-        _Move((ROOT == access(_a, s), _y == _x), 0, access(_b, s)),
+        _Move((ROOT == access(a, s), y == x), 0, access(b, s)),
     )
 
 
 def _spread(more: V) -> Facts:
     """root is a with zeros put between its elements."""
     da = Variable("da")
-    return ROOT == access_dilate(_a, _x, more), da == dims(_a), _n == da[_x], _n > 1, more > 0
+    return ROOT == access_dilate(a, x, more), da == dims(a), n == da[x], n > 1, more > 0
 
 
 def _ordinary() -> Facts:
@@ -147,10 +147,10 @@ def _ordinary() -> Facts:
         ROOT == access_tensor(name),
         scatter > 0,
         d == dims(ROOT),
-        axis_number(_x),
-        _x < d.length,
-        _n == d[_x],
-        _n > 0,
+        axis_number(x),
+        x < d.length,
+        n == d[x],
+        n > 0,
     )
 
 
@@ -165,10 +165,10 @@ def gaps_are_known(more: V) -> Clauses:
     zeros put where elements were are no gaps, and such a pad has no fact.
     """
     return (
-        when(_spread(more)).then(gaps(ROOT, _x, gap=more + 1, begin=0, n=_n)),
-        when(_ordinary()).then(gaps(ROOT, _x, gap=1, begin=0, n=_n)),
+        when(_spread(more)).then(gaps(ROOT, x, gap=more + 1, begin=0, n=n)),
+        when(_ordinary()).then(gaps(ROOT, x, gap=1, begin=0, n=n)),
         *(
-            when(gaps(_a, _x, _gap, _begin, _n), move.where).then(gaps(ROOT, _y, _gap, _begin + move.shift, _n))
+            when(gaps(a, x, gap, begin, n), move.where).then(gaps(ROOT, y, gap, begin + move.shift, n))
             for move in _moves()
         ),
     )
@@ -181,31 +181,29 @@ def gaps_are_taken_out(more: V, end: V) -> Clauses:
     It makes e-nodes for demands alone, and they equal nothing that was there. Sound because what moves, cuts or pads
     the other axes does so alike for every element of this one.
     """
-    below = (_a, _x, _gap, _begin, _n)
-    above = (ROOT, _y, _gap, end, _n)
-    moves = [((want_bare(*above), gaps(*below), m.where, end == _begin + m.shift), m.of_b) for m in _moves()]
+    below = (a, x, gap, begin, n)
+    above = (ROOT, y, gap, end, n)
+    moves = [((want_bare(*above), gaps(*below), m.where, end == begin + m.shift), m.of_b) for m in _moves()]
     return (
-        when(want_bare(ROOT, _x, _gap, 0, _n), _spread(more), _gap == more + 1).then(
-            set_(bare(ROOT, _x, _gap, 0, _n), _a)
-        ),
-        when(want_bare(ROOT, _x, 1, 0, _n), _ordinary()).then(set_(bare(ROOT, _x, 1, 0, _n), ROOT)),
+        when(want_bare(ROOT, x, gap, 0, n), _spread(more), gap == more + 1).then(set_(bare(ROOT, x, gap, 0, n), a)),
+        when(want_bare(ROOT, x, 1, 0, n), _ordinary()).then(set_(bare(ROOT, x, 1, 0, n), ROOT)),
         *(when(moved).then(want_bare(*below)) for moved, _ in moves),
-        *(when(moved, _b == bare(*below)).then(set_(bare(*above), of_b)) for moved, of_b in moves),
+        *(when(moved, b == bare(*below)).then(set_(bare(*above), of_b)) for moved, of_b in moves),
     )
 
 
 # Windows of the elements that are left, wherever the axes are: (i, j), in (i2, j2) of a form.
-_i, _j, _i2, _j2, _first, _count, _taps, _apart = variables("i j i2 j2 first count taps apart")
-_OF = (_gap, _begin, _n, _first, _count)
+i, j, i2, j2, first, count, taps, apart = variables("i j i2 j2 first count taps apart")
+_OF = (gap, begin, n, first, count)
 
 
 def _sliding(x: V, window: V, strides: V) -> Facts:
     """root steps by 1 along axis i over windows of x, along axis j."""
     return (
         ROOT == access_windows(x, window, strides),
-        gaps(x, _i, _gap, _begin, _n),
-        slides(ROOT, _i, _j, 1, 1, 1),
-        _j == _i + window.length,
+        gaps(x, i, gap, begin, n),
+        slides(ROOT, i, j, 1, 1, 1),
+        j == i + window.length,
     )
 
 
@@ -215,11 +213,11 @@ def windows_over_gaps_are_known(x: V, window: V, strides: V, common: V) -> Claus
 
     An analysis: it adds no e-node. Sound because it only reads what is there.
     """
-    of_a = gapped(_a, _i, _j, _gap, _begin, _n)
+    of_a = gapped(a, i, j, gap, begin, n)
     return (
-        when(_sliding(x, window, strides)).then(gapped(ROOT, _i, _j, _gap, _begin, _n)),
-        when(of_a, kept_axes(ROOT, _a, _i, _j, _i2, _j2)).then(gapped(ROOT, _i2, _j2, _gap, _begin, _n)),
-        when(of_a, picks(ROOT, _a, _i, _j, common)).then(gapped(ROOT, _i, _j, _gap, _begin, _n)),
+        when(_sliding(x, window, strides)).then(gapped(ROOT, i, j, gap, begin, n)),
+        when(of_a, kept_axes(ROOT, a, i, j, i2, j2)).then(gapped(ROOT, i2, j2, gap, begin, n)),
+        when(of_a, picks(ROOT, a, i, j, common)).then(gapped(ROOT, i, j, gap, begin, n)),
     )
 
 
@@ -232,40 +230,40 @@ def windows_leave_gaps_out(
     It makes e-nodes for demands alone, and they equal nothing that was there. Sound because windows along one axis and
     what is done to the others do not meet; elements that are apart are picked from windows that hold all between.
     """
-    steps = (windows_over(ROOT, _i, _j, *_OF, _taps, x, size), z == bare(x, _i, _gap, _begin, _n))
-    picked, picked_of_w = picking(_a, w, _j, _apart)
-    kept = (want_over(ROOT, _i2, _j2, *_OF, _taps, _apart), kept_axes(ROOT, _a, _i, _j, _i2, _j2))
-    over_a = over(_a, _i, _j, *_OF, _taps, _apart)
+    steps = (windows_over(ROOT, i, j, *_OF, taps, x, size), z == bare(x, i, gap, begin, n))
+    picked, picked_of_w = picking(a, w, j, apart)
+    kept = (want_over(ROOT, i2, j2, *_OF, taps, apart), kept_axes(ROOT, a, i, j, i2, j2))
+    over_a = over(a, i, j, *_OF, taps, apart)
     return (
         when(
-            want_over(ROOT, _i, _j, *_OF, _taps, 1),
+            want_over(ROOT, i, j, *_OF, taps, 1),
             _sliding(x, window, strides),
-            size == (_count - 1) + _taps,
-        ).then(want_bare(x, _i, _gap, _begin, _n), windows_over(ROOT, _i, _j, *_OF, _taps, x, size)),
-        when(steps).then(want_section(z, _i, _first, size)),
+            size == (count - 1) + taps,
+        ).then(want_bare(x, i, gap, begin, n), windows_over(ROOT, i, j, *_OF, taps, x, size)),
+        when(steps).then(want_section(z, i, first, size)),
         when(
-            *(steps, part == section(z, _i, _first, size), ROOT == access_windows(x, window, strides)),
+            *(steps, part == section(z, i, first, size), ROOT == access_windows(x, window, strides)),
             s == split(x),
         ).then(
-            set_(over(ROOT, _i, _j, *_OF, _taps, 1), access_windows(part, window.set(_i - s, _taps), strides)),
+            set_(over(ROOT, i, j, *_OF, taps, 1), access_windows(part, window.set(i - s, taps), strides)),
         ),
         when(
-            want_over(ROOT, _i, _j, *_OF, _taps, _apart),
-            picks(ROOT, _a, _i, _j, common),
-            span == 1 + (_taps - 1) * _apart,
+            want_over(ROOT, i, j, *_OF, taps, apart),
+            picks(ROOT, a, i, j, common),
+            span == 1 + (taps - 1) * apart,
         ).then(
-            want_over(_a, _i, _j, *_OF, span, 1),
-            apart_in(ROOT, _a, _i, _j, *_OF, _taps, _apart, span),
+            want_over(a, i, j, *_OF, span, 1),
+            apart_in(ROOT, a, i, j, *_OF, taps, apart, span),
         ),
         when(
-            apart_in(ROOT, _a, _i, _j, *_OF, _taps, _apart, span),
-            w == over(_a, _i, _j, *_OF, span, 1),
+            apart_in(ROOT, a, i, j, *_OF, taps, apart, span),
+            w == over(a, i, j, *_OF, span, 1),
             picked,
-        ).then(set_(over(ROOT, _i, _j, *_OF, _taps, _apart), picked_of_w)),
-        when(kept).then(want_over(_a, _i, _j, *_OF, _taps, _apart)),
+        ).then(set_(over(ROOT, i, j, *_OF, taps, apart), picked_of_w)),
+        when(kept).then(want_over(a, i, j, *_OF, taps, apart)),
         *(
-            when(kept, w == over_a, where).then(set_(over(ROOT, _i2, _j2, *_OF, _taps, _apart), of_w))
-            for where, of_w in forms(_a, _i, _j, _i2, _j2, w)
+            when(kept, w == over_a, where).then(set_(over(ROOT, i2, j2, *_OF, taps, apart), of_w))
+            for where, of_w in forms(a, i, j, i2, j2, w)
         ),
     )
 
