@@ -15,3 +15,9 @@ elsewhere = formula("elsewhere", "g m k o")  # beside the matrix unit
 second_price = formula("second-price", "g m k o")  # decides among mappings of one price
 bound = formula("bound", "work depth results weights")  # no product with at least these costs less
 heavier = formula("heavier", "weights original")  # 0 where so many weights are allowed
+
+# Convolutions: into how many bands of rows, for which m of Winograd's F(m, r) (a bit each), and whether ordinary ones
+# may be sums of windows.
+bands = parameter("bands")
+winograd = parameter("winograd")
+scatter = parameter("scatter")
