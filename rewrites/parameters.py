@@ -15,3 +15,8 @@ elsewhere = formula("elsewhere", "g m k o")  # beside the matrix unit
 second_price = formula("second-price", "g m k o")  # decides among mappings of one price
 bound = formula("bound", "work depth results weights")  # no product with at least these costs less
 heavier = formula("heavier", "weights original")  # 0 where so many weights are allowed
+
+# A unit that addresses operands and results: what it wants innermost in memory, and which addresses are free.
+layout = parameter("layout")
+loads = parameter("loads")
+stores = parameter("stores")
