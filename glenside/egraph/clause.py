@@ -9,6 +9,7 @@ it reads as an equation.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -94,6 +95,14 @@ class Clause:
     def nodes(self) -> tuple[Fact | Action | Pattern, ...]:
         """Everything that the clause is built of."""
         return () if isinstance(self.facts, str) else tuple(_nodes([*self.facts, *self.actions]))
+
+    @property
+    def source(self) -> str:
+        """Where it matches, in egglog's words: the root, or the first access pattern of its facts."""
+        if isinstance(self.facts, str):
+            return "root" if re.search(r"(?<![\w-])root(?![\w-])", self.facts) else self.facts.split()[1]
+        accesses = [n for n in _nodes(self.facts) if isinstance(n, Variable) and n.sort is ACCESS]
+        return next((n for n in accesses if n.name == ROOT.name), accesses[0]).egglog()
 
     @property
     def variables(self) -> set[str]:

@@ -151,7 +151,7 @@ def cones(
     layers, seen = set(roots), set[int]()
     plans = {fact[0]: Plan.of(fact[1], fact[2]) for fact in reversed(snapshot.facts.get("mapping", ()))}
     made: dict[tuple[int, str], list[str]] = {}
-    for eclass, operator, rule in snapshot.facts.get("made", ()):
+    for eclass, operator, rule, *_ in snapshot.facts.get("made", ()):
         made.setdefault((eclass, operator), []).append(rule)
     result: list[Cone] = []
     for root in roots:
