@@ -116,6 +116,8 @@ class Clause:
     @property
     def parameters(self) -> set[str]:
         """The parameters of the target that are no formulas."""
+        if isinstance(self.facts, str):
+            return set(re.findall(r"\$(\w+)", f"{self.facts} {self.actions}"))
         return {node.name for node in self.nodes if isinstance(node, Named)}
 
     def _check_sorts(self) -> None:

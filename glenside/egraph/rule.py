@@ -61,6 +61,11 @@ class Rule:
         """The first paragraph of the docstring."""
         return " ".join(self.doc.strip().split("\n\n")[0].split())
 
+    @property
+    def reason(self) -> str:
+        """The rest of the docstring: what it is good for, and why it is sound."""
+        return " ".join(self.doc.strip().partition("\n\n")[2].split())
+
     def equations(self) -> list[str]:
         """Each clause as `LEFT = RIGHT where GUARDS`, or `FACTS => ACTIONS`."""
         return list(map(str, self.clauses))

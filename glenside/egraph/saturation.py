@@ -23,7 +23,7 @@ from glenside.egraph.rule import Parameters, Rule
 from glenside.egraph.sexpr import parts, read_all
 from glenside.egraph.snapshot import ENode, Fact, Rows, Snapshot, closed
 from glenside.egraph.tables import TABLES, Table, used
-from glenside.egraph.trace import DECLARATIONS, MADE, RULESET
+from glenside.egraph.trace import DECLARATIONS, FIRST, MADE, RULESET
 from glenside.egraph.type_rules import columns
 from glenside.ir.operator import OPERATORS
 from glenside.ir.term import Term
@@ -182,7 +182,7 @@ class Saturation:
     def _stamp(self) -> None:
         """Where a trace is kept: what was made since the last iteration was made in this one."""
         if self.request.trace:
-            self._command(f"(now {self.progress.iterations}) (run-schedule (run {RULESET}))")
+            self._command(f"(made-in {self.progress.iterations}) (run-schedule (run {RULESET}))")
 
     def _iterate(self, active: Sequence[str]) -> bool:
         """Every active rule once, each timed by the clock (egglog's own seconds are too coarse), then the facts."""
@@ -310,7 +310,7 @@ class _Reader:
         types = self._types(functions)
         facts = {name: self._facts(request, name, functions[name].rows) for name in request.reported}
         if request.trace:
-            facts[MADE] = self._made(functions[MADE].rows)
+            facts[MADE] = self._made(functions[FIRST].rows)
         return closed(rows, len(self._classes), types, program, tensors, facts)
 
     def _facts(self, request: Request, name: str, rows: Iterable[Any]) -> Rows:

@@ -1,7 +1,7 @@
 """The trace of a search: which rule made each e-node, in which iteration, and from what it matched.
 
 Rules say `(made-now node operator rule source)` of what they build. After each iteration the driver says which one it
-was, `(now iteration)`, and the ruleset `trace` writes that into `made`, of which the earliest stays.
+was, `(made-in iteration)`, and the ruleset `trace` writes the earliest into `made-first`: the facts `made` of a snapshot.
 """
 
 from __future__ import annotations
@@ -9,18 +9,18 @@ from __future__ import annotations
 from glenside.egraph.sexpr import Sexpr, read_all, write
 from glenside.ir.operator import OPERATORS
 
-MADE, RULESET = "made", "trace"
+MADE, FIRST, RULESET = "made", "made-first", "trace"
 DECLARATIONS = f"""
 (relation made-now (Access String String Access))
-(relation now (i64))
-(function {MADE} (Access String String Access) i64 :merge (min old new))
+(relation made-in (i64))
+(function {FIRST} (Access String String Access) i64 :merge (min old new))
 (ruleset {RULESET})
-(rule ((now ?n) (made-now ?node ?operator ?rule ?source))
-      ((set ({MADE} ?node ?operator ?rule ?source) ?n) (delete (made-now ?node ?operator ?rule ?source)))
+(rule ((made-in ?n) (made-now ?node ?operator ?rule ?source))
+      ((set ({FIRST} ?node ?operator ?rule ?source) ?n) (delete (made-now ?node ?operator ?rule ?source)))
       :ruleset {RULESET} :name "what was made")
-(rule ((now ?n)) ((delete (now ?n))) :ruleset {RULESET} :name "no longer now")
+(rule ((made-in ?n)) ((delete (made-in ?n))) :ruleset {RULESET} :name "no longer now")
 """
-"""Facts `made`: (class, operator, rule, class that the rule matched at) -> iteration."""
+"""`made-first` is (class, operator, rule, class that the rule matched at) -> iteration."""
 
 
 def made(actions: str, rule: str, source: str) -> str:
