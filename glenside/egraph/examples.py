@@ -41,31 +41,39 @@ def named_wants(wants: str, nodes: Sequence[Term]) -> str:
 
 
 class Shown(NamedTuple):
-    """A part of an example's program, and a term that a rule found equal to it."""
+    """A part of an example's program, and a term that a rule found equal to it, or else made beside it."""
 
     before: Term
     after: Term
+    equal: bool = True
 
 
 def shown(rule: Rule, example: Example, analyses: Iterable[Rule]) -> Shown | None:
     """The smallest term that the rule alone adds to the program's result, or to the last part of the program to which
-    it adds any; None when it only adds facts. Analyses that want other parameters than the example's do not run."""
+    it adds any, or beside it; None when it only adds facts. Parameters that the example leaves out are 0, and analyses
+    that want others do not run."""
     program = example_program(example)
     nodes = program_nodes(program.term)
-    rules = dict.fromkeys((rule, *(a for a in analyses if a.parameters <= example.parameters.keys())))
+    parameters = {**dict.fromkeys(rule.parameters, 0), **example.parameters}
+    rules = dict.fromkeys((rule, *(a for a in analyses if a.parameters <= parameters.keys())))
     wants = named_wants(example.demands, nodes)
-    search = Saturation(Request.of(nodes, rules, example.parameters, Limits(iterations=10), wants, trace=True))
+    search = Saturation(Request.of(nodes, rules, parameters, Limits(iterations=10), wants, trace=True))
     search.run()
     snapshot = search.snapshot(program.tensors)
     built = {(owner, operator) for owner, operator, maker, *_ in snapshot.facts[MADE] if maker == rule.name}
-    smallest, own = smallest_terms(snapshot), set(nodes)
-    for i in reversed(range(len(nodes))):
-        place = snapshot.program[i]
-        members = [snapshot.nodes[n] for n in snapshot.classes[place] if (place, snapshot.nodes[n].operator) in built]
-        terms = {snapshot.term_of(node, [smallest[c] for c in node.children]) for node in members}
-        if added := terms - own:
-            return Shown(nodes[i], min(added, key=lambda term: (len(program_nodes(term)), str(term))))
-    return None
+    smallest, added = smallest_terms(snapshot), dict[int, set[Term]]()
+    for owner, node in zip(snapshot.owner, snapshot.nodes, strict=True):
+        term = snapshot.term_of(node, [smallest[c] for c in node.children])
+        if (owner, node.operator) in built and term not in nodes:
+            added.setdefault(owner, set()).add(term)
+    for before, place in reversed(list(zip(nodes, snapshot.program, strict=True))):
+        if place in added:
+            return Shown(before, min(added[place], key=_length))
+    return Shown(nodes[-1], min(set().union(*added.values()), key=_length), equal=False) if added else None
+
+
+def _length(term: Term) -> tuple[int, str]:
+    return len(program_nodes(term)), str(term)
 
 
 def smallest_terms(snapshot: Snapshot) -> list[Term]:

@@ -19,12 +19,12 @@ from importlib.util import find_spec, module_from_spec
 from typing import TYPE_CHECKING, Any
 
 from glenside.egraph.encode import PROGRAM_NODE, declarations, program_text
+from glenside.egraph.pattern import sort_names
 from glenside.egraph.rule import Parameters, Rule
 from glenside.egraph.sexpr import parts, read_all
 from glenside.egraph.snapshot import ENode, Fact, Rows, Snapshot, closed
 from glenside.egraph.tables import TABLES, Table, used
 from glenside.egraph.trace import DECLARATIONS, FIRST, MADE, RULESET
-from glenside.egraph.type_rules import columns
 from glenside.ir.operator import OPERATORS
 from glenside.ir.term import Term
 from glenside.ir.types import AccessType, Dims, Tensor
@@ -106,7 +106,7 @@ class Request:
             limits,
             declared,
             tuple((t.module, t.name) for t in tables),
-            tuple((o.name, tuple(sort for _, sort in columns(o))) for o in OPERATORS.values()),
+            tuple((o.name, sort_names(o)) for o in OPERATORS.values()),
             trace,
         )
 

@@ -1,7 +1,7 @@
 """The trace of a search: which rule made each e-node, in which iteration, and from what it matched.
 
 Rules say `(made-now node operator rule source)` of what they build. After each iteration the driver says which one it
-was, `(made-in iteration)`, and the ruleset `trace` writes the earliest into `made-first`: the facts `made` of a snapshot.
+was, `(made-in iteration)`, and the ruleset `trace` writes the earliest into `made-first`: a snapshot's facts `made`.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,7 +16,8 @@ _WIDTH = 100
 
 @dataclass(frozen=True)
 class RulePage:
-    """What `glenside rules NAME` shows; `after` is None for a rule that adds facts and no terms."""
+    """What `glenside rules NAME` shows; `after` is None for a rule that by itself adds facts and no terms, and is not equal to
+    `before` for one that makes parts for other rules."""
 
     name: str
     family: str
@@ -24,16 +26,17 @@ class RulePage:
     reason: str
     before: str
     after: str | None
+    equal: bool
 
     def __str__(self) -> str:
-        after = self.after or "Facts alone: no term is added."
+        after = self.after or "By itself the rule adds facts, and no term."
         parts = (
             f"{self.name}, of the family {self.family}",
             _folded(self.equation),
-            "\n".join(_folded(clause, hanging="        ") for clause in self.clauses),
+            "\n".join(map(_clause, self.clauses)),
             _folded(self.reason),
             f"Before:\n{textwrap.indent(self.before, '    ')}",
-            f"After:\n{textwrap.indent(after, '    ')}",
+            f"{'After' if self.equal else 'Made beside it'}:\n{textwrap.indent(after, '    ')}",
         )
         return "\n\n".join(parts)
 
@@ -45,11 +48,19 @@ def rule_page(rule: Rule) -> RulePage:
     analyses = [other for other in RULES.values() if other.analysis]
     changed = next((c for example in rule.examples if (c := shown(rule, example, analyses))), None)
     before = changed.before if changed else example_program(rule.examples[0]).term
-    after = print_term(changed.after) if changed else None
-    return RulePage(rule.name, rule.family, rule.equation, rule.equations(), rule.reason, print_term(before), after)
+    equal = changed is None or changed.equal
+    pair = print_term(before), print_term(changed.after) if changed else None
+    return RulePage(rule.name, rule.family, rule.equation, rule.equations(), rule.reason, *pair, equal)
 
 
-def _folded(text: str, hanging: str = "") -> str:
-    """The text in lines of a page; lines after the first are indented by `hanging`, all by half of it."""
-    first = hanging[: len(hanging) // 2]
-    return textwrap.fill(text, _WIDTH, initial_indent=first, subsequent_indent=hanging, break_on_hyphens=False)
+def _clause(text: str) -> str:
+    """A clause, what it is conditional on in lines of its own."""
+    first, *rest = re.split(r" (?=where |=> )", text)
+    return "\n".join([_folded(first, "    "), *(_folded(part, "        ") for part in rest)])
+
+
+def _folded(text: str, indent: str = "") -> str:
+    """The text in lines of a page."""
+    return textwrap.fill(
+        text, _WIDTH, initial_indent=indent, subsequent_indent=indent and f"{indent}    ", break_on_hyphens=False
+    )

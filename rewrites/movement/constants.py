@@ -2,35 +2,38 @@
 
 from __future__ import annotations
 
-from glenside.egraph.clause import Clause
+from glenside.egraph.clause import ROOT, when
+from glenside.egraph.pattern import Variable, of_operator
 from glenside.egraph.rule import Example
-from glenside.egraph.type_rules import columns
-from glenside.ir.operator import OPERATORS, Kind
-from rewrites.declare import rule
-
-ANALYSES = "constant-analyses"
-
-
-def _propagated() -> tuple[Clause, ...]:
-    clauses = []
-    for operator in OPERATORS.values():
-        names = [c for c, sort in columns(operator) if sort == "Access"]
-        if names and not any(f.kind is Kind.TERMS for f in operator.fields):
-            node = f"({' '.join([operator.name, *(c for c, _ in columns(operator))])})"
-            clauses.append(Clause(f"(= root {node}) {' '.join(f'(constant {n})' for n in names)}", "(constant root)"))
-            clauses += [Clause(f"(= root {node}) (varies {n})", "(varies root)") for n in names]
-    return tuple(clauses)
+from glenside.egraph.schema import access_at, constant, varies
+from glenside.egraph.sorts import ACCESS
+from glenside.ir.operator import OPERATORS, Kind, Operator
+from rewrites.declare import Clauses, analysis
 
 
-@rule(
-    ANALYSES,
+def _propagated(operator: Operator) -> Clauses:
+    node = of_operator(operator)
+    arguments = [Variable(column.name, column.sort) for column in node.columns]
+    operands = [argument for argument in arguments if argument.sort is ACCESS]
+    root = ROOT == node(*arguments)
+    return (
+        when(root, *map(constant, operands)).then(constant(ROOT)),
+        *(when(root, varies(operand)).then(varies(ROOT)) for operand in operands),
+    )
+
+
+@analysis(
+    "constant-analyses",
     Example(
-        "(compute relu (access-pad (access (access-tensor x) 1) zero-padding 0 1 1))", {"x": "m n"}, "(constant $x)"
+        "(compute relu (access-pad (access (access-tensor x) 1) zero-padding 0 1 1))",
+        {"x": "m n"},
+        [constant(access_at("x"))],
     ),
 )
-def what_is_made_of_constants_is_constant() -> tuple[Clause, ...]:
+def what_is_made_of_constants_is_constant() -> Clauses:
     """constant(f(a, b)) where constant(a) and constant(b), varies(f(a, b)) where either does, for every operator.
 
     An analysis: it adds no e-node. Sound because an operator's value depends on those of its operands alone.
     """
-    return _propagated()
+    kinds = ((operator, {field.kind for field in operator.fields}) for operator in OPERATORS.values())
+    return tuple(_propagated(operator) for operator, has in kinds if Kind.TERM in has and Kind.TERMS not in has)

@@ -31,9 +31,16 @@ def test_a_page_as_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert page["after"] == "(access-transpose (access-tensor x) (list 0 2 1))"
 
 
+def test_what_a_rule_makes_for_others_is_not_called_equal(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("rules", "rows-are-spread-afterwards", "--json") == 0
+    page = json.loads(capsys.readouterr().out)
+    assert page["after"] is not None
+    assert page["equal"] is False
+
+
 def test_an_analysis_adds_no_term(capsys: pytest.CaptureFixture[str]) -> None:
     assert run("rules", "tiled-classes-are-known") == 0
-    assert "no term is added" in capsys.readouterr().out
+    assert "adds facts, and no term" in capsys.readouterr().out
 
 
 def test_an_unknown_name_is_refused_with_close_ones(capsys: pytest.CaptureFixture[str]) -> None:
