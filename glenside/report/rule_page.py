@@ -16,8 +16,10 @@ _WIDTH = 100
 
 @dataclass(frozen=True)
 class RulePage:
-    """What `glenside rules NAME` shows; `after` is None for a rule that by itself adds facts and no terms, and is not equal to
-    `before` for one that makes parts for other rules."""
+    """What `glenside rules NAME` shows.
+
+    `after` is None for a rule that by itself builds no term, and not equal to `before` for one that builds parts.
+    """
 
     name: str
     family: str
@@ -29,7 +31,7 @@ class RulePage:
     equal: bool
 
     def __str__(self) -> str:
-        after = self.after or "By itself the rule adds facts, and no term."
+        after = self.after or "By itself the rule builds no term."
         parts = (
             f"{self.name}, of the family {self.family}",
             _folded(self.equation),

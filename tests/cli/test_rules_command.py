@@ -40,7 +40,7 @@ def test_what_a_rule_makes_for_others_is_not_called_equal(capsys: pytest.Capture
 
 def test_an_analysis_adds_no_term(capsys: pytest.CaptureFixture[str]) -> None:
     assert run("rules", "tiled-classes-are-known") == 0
-    assert "adds facts, and no term" in capsys.readouterr().out
+    assert "builds no term" in capsys.readouterr().out
 
 
 def test_an_unknown_name_is_refused_with_close_ones(capsys: pytest.CaptureFixture[str]) -> None:
