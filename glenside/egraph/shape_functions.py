@@ -179,6 +179,7 @@ _PRIMITIVES = frozenset("= != < <= > >= + - * / % & | << >> min max not".split()
 
 def written_out(facts: list[Sexpr]) -> list[Sexpr]:
     """The facts with calls of `WRITTEN_OUT` in egglog's own words, but for those whose value is a key of a look-up."""
+    facts = list(map(_call_last, facts))
     able = {i: call for i, fact in enumerate(facts) if (call := shape_call(fact)) and call[0] in WRITTEN_OUT}
     keys = set().union(*(_atoms(fact) for i, fact in enumerate(facts) if i not in able and _looks_up(fact)))
     while looked_up := [i for i in able if _atoms(facts[i][1]) & keys]:
@@ -192,6 +193,12 @@ def _in_words(fact: Sexpr, call: list[Sexpr]) -> list[Sexpr]:
     form, found = WRITTEN_OUT[str(call[0])], fact[1]
     given = dict(zip(form.arguments, map(write, call[1:]), strict=True))
     return [["=", found, *read_all(form.value.format(**given))], *read_all(form.guard.format(x=write(found), **given))]
+
+
+def _call_last(fact: Sexpr) -> Sexpr:
+    """`(= (NAME ..) x)` as `(= x (NAME ..))`, for a shape function or a table."""
+    turned = [fact[0], *fact[:0:-1]] if isinstance(fact, list) and fact else fact
+    return turned if shape_call(turned) and not shape_call(fact) else fact
 
 
 def _looks_up(fact: Sexpr) -> bool:

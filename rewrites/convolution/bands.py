@@ -1,27 +1,32 @@
 """Rows in bands: a product with windows in parts, one after the other, so that forms with large temporaries fit.
 
-`band a i lo hi`: the elements from lo to hi - 1 of axis i of a, as slices of what its windows are windows of.
-`in-bands c a b n i half size words`: the product c of a and b is to be computed in two parts, along axis i.
-Two parts hold their results, and the whole beside them while they are joined: no less than twice the result.
+A band is the elements from lo to hi - 1 of an axis, as slices of what windows are windows of. Two parts of a product
+hold their results, and the whole beside them while they are joined: no less than twice the result.
 """
 
 from __future__ import annotations
 
-from glenside.egraph.clause import Clause
+from glenside.egraph.clause import ROOT, Facts, let, set_, union, when
+from glenside.egraph.pattern import variables
 from glenside.egraph.rule import Example
+from glenside.egraph.schema import dims, function, relation, split
+from glenside.egraph.sorts import ACCESS, INT, TEXT
 from glenside.egraph.tables import table
-from rewrites.convolution.forms import RELATIONS as FORMS
-from rewrites.declare import rule
-from rewrites.expressions import DOT, dot, reshaped
-from rewrites.mapping.sliding_windows import INSIDE
-from rewrites.mapping.sliding_windows import RELATIONS as WINDOWS
+from glenside.ir.operators.padding import access_pad
+from glenside.ir.operators.slices import access_concatenate, access_slice
+from glenside.ir.operators.views import access, access_transpose
+from glenside.ir.operators.windowing import access_windows
+from rewrites.convolution.forms import form
+from rewrites.declare import Clauses, V, analysis, rule
+from rewrites.mapping.sliding_windows import inside, same_axis, slides
+from rewrites.parameters import bands
+from rewrites.terms import dot, is_dot, reshaped
 
-FAMILY, ANALYSES = "bands", "band-analyses"
-_OUTER = "(function outer-axis (Access) i64 :merge (min old new))"
-_WANT = "(relation want-band (Access i64 i64 i64))"
-_BAND = "(function band (Access i64 i64 i64) Access :merge old)"  # one is enough: all of them are equal
-_BANDS = "(relation in-bands (Access Access Access i64 i64 i64 i64 String))"
-RELATIONS = "\n".join([FORMS, *WINDOWS.splitlines(), _OUTER, _WANT, _BAND, _BANDS])
+outer_axis = function("outer-axis", INT, "min", product=ACCESS)
+want_band = relation("want-band", a=ACCESS, axis=INT, lo=INT, hi=INT)
+band = function("band", ACCESS, "old", a=ACCESS, axis=INT, lo=INT, hi=INT)
+# A product that is to be computed in two parts, the first of `half` of its `size` places along axis i.
+in_bands = relation("in-bands", product=ACCESS, a=ACCESS, b=ACCESS, n=INT, i=INT, half=INT, size=INT, words=TEXT)
 
 
 @table(half=int, words=str)
@@ -58,57 +63,71 @@ _MOVED = Example(
 )
 
 
-@rule(ANALYSES, _PLAIN, relations=RELATIONS)
-def outermost_windows_are_known() -> tuple[Clause, ...]:
+@analysis("band-analyses", _PLAIN)
+def outermost_windows_are_known(words: V, a: V, b: V, n: V, i: V, j: V, t: V, d: V, c: V, sa: V) -> Clauses:
     """The first axis of the results of a product that steps over windows.
 
     An analysis: it adds no e-node. Sound because it only reads what is there.
     """
-    return (Clause(f"(form root words) {DOT} {INSIDE}", "(set (outer-axis root) i)"),)
+    return when(form(ROOT, words), is_dot(a, b, n), inside(slides(a, i, j, t, d, c), n, sa)).then(
+        set_(outer_axis(ROOT), i)
+    )
 
 
-_SAME_AXIS = "(same-axis root a i i2) (= dr (dims root)) (> (vec-get dr i2) 1) (= s2 (split root))"
-# Each form that keeps the axis: where it stands over a, and what it is over the band p of a.
-_KEPT = (
-    (_SAME_AXIS, reshaped("p", "(vec-set dr i2 (- hi lo))", "s2")),
-    ("(= root (access a s)) (= i i2)", "(access p s)"),
-    ("(= root (access-windows a k u)) (= i i2) (= sa (split a)) (< i sa)", "(access-windows p k u)"),
-    ("(= root (access-transpose a order)) (= i (vec-get order i2))", "(access-transpose p order)"),
-    (
-        "(= root (access-pad a kind x before after)) (= i i2) (!= x i)",
-        "(access-pad p kind x before after)",
-    ),
-    ("(= root (access-slice a x from to)) (= i i2) (!= x i)", "(access-slice p x from to)"),
-)
+def _kept(a: V, i: V, lo: V, hi: V, axis: V, p: V) -> tuple[tuple[Facts, V], ...]:
+    """Each form that keeps axis i of a as its own `axis`: where root is it, and what it is of p, a band of a."""
+    dr, sr, sa, s, window, strides, order = variables("dr sr sa s window strides order")
+    kind, x, before, after, start, end = variables("kind x before after start end")
+    return (
+        (
+            (same_axis(ROOT, a, i, axis), dr == dims(ROOT), dr[axis] > 1, sr == split(ROOT)),
+            reshaped(p, dr.set(axis, hi - lo), sr),
+        ),
+        ((ROOT == access(a, s), i == axis), access(p, s)),
+        (
+            (ROOT == access_windows(a, window, strides), i == axis, sa == split(a), i < sa),
+            access_windows(p, window, strides),
+        ),
+        ((ROOT == access_transpose(a, order), i == order[axis]), access_transpose(p, order)),
+        ((ROOT == access_pad(a, kind, x, before, after), i == axis, x != i), access_pad(p, kind, x, before, after)),
+        ((ROOT == access_slice(a, x, start, end), i == axis, x != i), access_slice(p, x, start, end)),
+    )
 
 
-@rule(FAMILY, _PLAIN, _GROUPED, _DILATED, _MOVED, relations=RELATIONS)
-def rows_are_computed_in_bands() -> tuple[Clause, ...]:
+@rule("bands", _PLAIN, _GROUPED, _DILATED, _MOVED)
+def rows_are_computed_in_bands(
+    a: V, b: V, n: V, i: V, words: V, half: V, size: V, more: V, axis: V, lo: V, hi: V, p: V, q: V
+) -> Clauses:
     """dot(windows(x) x b) = concatenate(dot(windows(x[.. lower half ..]) x b), dot(windows(x[.. upper half ..]) x b)).
 
     Each part is a product of its own, and may have another form. Sound because a row of results needs no other row of
     windows, and the windows from lo to hi - 1 lie within the elements from lo t to (hi - 1) t + k - 1.
     """
-    wanted = "(want-band root i2 lo hi)"
+    x, window, strides, s, e, t, start, end = variables("x window strides s e t start end")
+    first, second = variables("first second")
+    parts = in_bands(ROOT, a, b, n, i, half, size, more)
+    wanted = want_band(ROOT, axis, lo, hi)
+    kept = _kept(a, i, lo, hi, axis, p)
     return (
-        Clause(
-            f"(form root words) (= i (outer-axis root)) {DOT} (= size (vec-get (dims a) i))"
-            " (= half (halved-half words size $bands)) (= more (halved-words words size $bands))",
-            "(in-bands root a b n i half size more) (want-band a i 0 half) (want-band a i half size)",
-        ),
-        *(Clause(f"{wanted} {where}", "(want-band a i lo hi)") for where, _ in _KEPT),
-        Clause(
-            f"{wanted} (= root (access-windows x k u)) (= s (split x)) (>= i2 s) (= e (- i2 s)) (< e (vec-length k))"
-            " (= t (vec-get u e)) (= from (* lo t)) (= to (+ (* (- hi 1) t) (vec-get k e)))",
-            "(set (band root i2 lo hi) (access-windows (access-slice x i2 from to) k u))",
-        ),
+        when(
+            *(form(ROOT, words), i == outer_axis(ROOT), is_dot(a, b, n), size == dims(a)[i]),
+            halved.facts(words, size, bands, half=half, words=more),
+        ).then(parts, want_band(a, i, 0, half), want_band(a, i, half, size)),
+        *(when(wanted, where).then(want_band(a, i, lo, hi)) for where, _ in kept),
+        when(
+            *(wanted, ROOT == access_windows(x, window, strides), s == split(x), axis >= s),
+            *(e == axis - s, e < window.length, t == strides[e]),
+            *(start == lo * t, end == (hi - 1) * t + window[e]),
+        ).then(set_(band(ROOT, axis, lo, hi), access_windows(access_slice(x, axis, start, end), window, strides))),
         *(
-            Clause(f"{wanted} {where} (= p (band a i lo hi))", f"(set (band root i2 lo hi) {made})")
-            for where, made in _KEPT
+            when(wanted, where, p == band(a, i, lo, hi)).then(set_(band(ROOT, axis, lo, hi), of_p))
+            for where, of_p in kept
         ),
-        Clause(
-            "(in-bands root a b n i half size more) (= p (band a i 0 half)) (= q (band a i half size))",
-            f"(let first {dot('p', 'b', 'n')}) (let second {dot('q', 'b', 'n')})"
-            " (union root (access-concatenate first second i)) (form first more) (form second more)",
+        when(parts, p == band(a, i, 0, half), q == band(a, i, half, size)).then(
+            let(first, dot(p, b, n)),
+            let(second, dot(q, b, n)),
+            union(ROOT, access_concatenate(first, second, i)),
+            form(first, more),
+            form(second, more),
         ),
     )

@@ -1,17 +1,19 @@
 """The forms of a layer: equal programs that compute it by other products.
 
-`form c words`: the product c stands for a product of the program, in the form that the words name, one word for each
-step from the program's own product, which has none. A form may need several products: all of them have its words.
+A product of the program is a form of itself; each step from there adds a word to `words`. A form may need several
+products: all of them have its words.
 """
 
 from __future__ import annotations
 
-from glenside.egraph.clause import Clause
+from glenside.egraph.clause import ROOT, when
 from glenside.egraph.rule import Example
-from rewrites.declare import rule
+from glenside.egraph.schema import relation, source
+from glenside.egraph.sorts import ACCESS, TEXT
+from glenside.ir.operators.reductions import dot_product
+from rewrites.declare import Clauses, V, analysis
 
-FAMILY = "form-analyses"
-RELATIONS = "(relation form (Access String))"
+form = relation("form", product=ACCESS, words=TEXT)
 
 _MATMUL = Example(
     "(compute dot-product (access-cartesian-product (access (access-tensor x) 1) (access (access-tensor w) 1)))",
@@ -19,10 +21,10 @@ _MATMUL = Example(
 )
 
 
-@rule(FAMILY, _MATMUL, relations=RELATIONS)
-def products_have_forms() -> tuple[Clause, ...]:
+@analysis("form-analyses", _MATMUL)
+def products_have_forms(p: V) -> Clauses:
     """A product of the program is a form of itself, of no steps.
 
     An analysis: it adds no e-node. Sound because it only reads what is there.
     """
-    return (Clause('(source root) (= root (compute "dot-product" p))', '(form root "")'),)
+    return when(source(ROOT), ROOT == dot_product(p)).then(form(ROOT, words=""))

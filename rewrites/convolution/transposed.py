@@ -1,54 +1,57 @@
 """Transposed convolutions: windows of stride 1 over an input with zeros between its elements, without the zeros.
 
-`between root a b m i j gap begin n d h k total`: root is the product of a and b with m shared axes, and of the h
-places along axis i, each with k elements along axis j, d apart, of an input with gaps; `total` products are there for
-one of the program's.
-`scattered root product i gap d out first h`: root is what that product's windows add up to along axis i, the product's
-last axis being the elements of the window: `out` places, of which root is those from `first` on, zero outside of them.
-`scattering` is the same for several axes: the last axes of the product are the elements of their windows.
+Everywhere here root is the product of a and b, with m shared axes, that is to be computed otherwise. Axis i of a is h
+places; those of an input with `gap`, `begin` and `n` (`zeros_between`), or those of windows over such an input, of k
+elements along axis j that are d apart. There are `total` such products for one of the program's.
 
-Axes are converted in ascending order, so that each combination is reached once.
+Its phases (`phases`) are the products for the places p, p + gap, ..; its columns are the product of the elements of the
+input and b backwards, whose last axis is the elements of a window of root: scattered, windows add up to `out` places,
+of which root is the h from `start` on. Axes are converted in ascending order, so that each combination is reached once.
 """
 
 from __future__ import annotations
 
 import math
+from typing import Any
 
-from glenside.egraph.clause import Clause
+from glenside.egraph.clause import ROOT, Facts, let, set_, union, when
+from glenside.egraph.pattern import Variable, variables, vec, vec_range
 from glenside.egraph.rule import Example
+from glenside.egraph.schema import dims, function, relation, split
+from glenside.egraph.sorts import ACCESS, INT, INTS, TEXT
 from glenside.egraph.tables import table
+from glenside.ir.operators.padding import access_dilate
+from glenside.ir.operators.reductions import dot_product
+from glenside.ir.operators.views import access, access_flip, access_transpose
+from glenside.ir.operators.windowing import access_overlap_add
 from glenside.ir.types import Dims
-from rewrites.convolution.forms import RELATIONS as FORM
-from rewrites.convolution.zeros_between import RELATIONS as ZEROS
-from rewrites.declare import rule
-from rewrites.expressions import dot, reshaped, vec
+from rewrites.convolution.forms import form
+from rewrites.convolution.zeros_between import bare, gapped, gaps, over, section, want_bare, want_over, want_section
+from rewrites.declare import Clauses, V, analysis, rule
+from rewrites.mapping.sliding_windows import slides
+from rewrites.terms import dot, is_dot, reshaped
 
 FAMILY, ANALYSES = "transposed", "transposed-analyses"
 MOST_PHASES = 64
-_OWN = """
-(relation unfolding (Access i64 i64))
-(relation between (Access Access Access i64 i64 i64 i64 i64 i64 i64 i64 i64 i64))
-(relation phase-range (Access i64 i64 i64 i64 i64))
-(relation phase-product (Access i64 i64 i64 i64 Access))
-(function stacked (Access i64 i64 i64 i64 i64) Access :merge old)
-(relation interleaved (Access i64 i64 Access))
-(relation want-thinned (Access i64 i64 i64 i64))
-(function thinned (Access i64 i64 i64 i64) Access :merge old)
-(relation rows-apart (Access Access Access i64 i64 i64 i64 i64 i64 i64))
-(relation spread-rows (Access Access i64 i64 i64))
-(relation step-of (Access Access String i64 i64))
-(function gap-axes (Access String) i64 :merge (| old new))
-(relation stepping (Access Access String i64 String))
-(relation scattered (Access Access i64 i64 i64 i64 i64 i64))
-(relation scattering (Access Access Ints Ints Ints Ints Ints Ints))
-(relation spreading (Access Access Access i64))
-(relation made-in-tiles (Access Access))
-(relation cropping (Access Access Ints Ints Ints))
-"""
-RELATIONS = "\n".join(dict.fromkeys(f"{ZEROS}\n{FORM}{_OWN}".splitlines()))
-BETWEEN = "(between root a b m i j gap begin n d h k total)"
-
-ROWS_APART = "(rows-apart root a b m i gap begin n h total)"
+_PRODUCT: dict[str, Any] = {"product": ACCESS, "a": ACCESS, "b": ACCESS, "m": INT}
+_GAPS: dict[str, Any] = {"gap": INT, "begin": INT, "n": INT}
+_AXES: dict[str, Any] = {"axes": INTS, "steps": INTS, "apart": INTS, "outs": INTS, "starts": INTS, "sizes": INTS}
+# A product on the way to a form: its axes below `open` have been converted.
+unfolding = relation("unfolding", product=ACCESS, open=INT, total=INT)
+between = relation("between", **_PRODUCT, i=INT, j=INT, **_GAPS, d=INT, h=INT, k=INT, total=INT)
+rows_apart = relation("rows-apart", **_PRODUCT, i=INT, **_GAPS, h=INT, total=INT)
+gap_axes = function("gap-axes", INT, "|", product=ACCESS, kind=TEXT)  # those that a kind of steps converts, a bit each
+step_of = relation("step-of", outer=ACCESS, inner=ACCESS, kind=TEXT, i=INT, gap=INT)
+stepping = relation("stepping", outer=ACCESS, inner=ACCESS, kind=TEXT, axes=INT, words=TEXT)
+# Phases from `low` to `high` - 1.
+phase_range = relation("phase-range", product=ACCESS, i=INT, gap=INT, begin=INT, low=INT, high=INT)
+spread_rows = relation("spread-rows", product=ACCESS, spread=ACCESS, i=INT, start=INT, h=INT)
+# The windows of a product `inner` add up to root along axis i, or along several, which are its last ones.
+scattered = relation("scattered", product=ACCESS, inner=ACCESS, i=INT, gap=INT, d=INT, out=INT, start=INT, h=INT)
+scattering = relation("scattering", product=ACCESS, inner=ACCESS, **_AXES)
+spreading = relation("spreading", product=ACCESS, inner=ACCESS, x=ACCESS, done=INT)
+cropping = relation("cropping", product=ACCESS, x=ACCESS, axes=INTS, starts=INTS, sizes=INTS)
+made_in_tiles = relation("made-in-tiles", inner=ACCESS, made=ACCESS)
 
 
 @table(words=str)
@@ -70,13 +73,6 @@ def phase(gap: int, begin: int, d: int, k: int, h: int, p: int) -> tuple[int, in
     if tap is None or count <= 0:
         return 0, 0, 0, 1, 0, 1
     return (p + tap * d - begin) // gap, count, -((tap - k) // every), d // common, tap, every
-
-
-@table(window=Dims, strides=Dims)
-def every_nth(dims: Dims, axis: int, step: int) -> tuple[Dims, Dims]:
-    """Windows of the axes from `axis` on that hold one of every `step` elements of it."""
-    after = len(dims) - axis - 1
-    return Dims((1, *dims[axis + 1 :])), Dims((step, *(1,) * after))
 
 
 @table(first=int, count=int, out=int, start=int)
@@ -168,234 +164,184 @@ _ORDINARY = Example(
     {"x": "n c 5 4", "w": "o c 3 2"},
     parameters={"scatter": 1},
 )
-_WITH_GAPS = (_line(2, 4, 3, 3), _line(3, 2, 0, 2), _DILATED, _NO_PHASE, _IN_PLANE, _GROUPED)
-EXAMPLES = (_ORDINARY, *_WITH_GAPS)
+WITH_GAPS = (_line(2, 4, 3, 3), _line(3, 2, 0, 2), _DILATED, _NO_PHASE, _IN_PLANE, _GROUPED)
+EXAMPLES = (_ORDINARY, *WITH_GAPS)
 
 
-@rule(ANALYSES, *EXAMPLES, _ROWS, relations=RELATIONS)
-def products_over_gaps_are_known() -> tuple[Clause, ...]:
+# The product that all rules below are about, and the product that is made of it.
+a, b, m, i, j, gap, begin, n, d, h, k, total = variables("a b m i j gap begin n d h k total")
+inner = Variable("inner", ACCESS)
+_GAPPED = (gap, begin, n)
+BETWEEN = between(ROOT, a, b, m, i, j, *_GAPPED, d, h, k, total)
+_ROWS_APART = rows_apart(ROOT, a, b, m, i, *_GAPPED, h, total)
+_SCATTER = (*_GAPPED, d, h, k)
+first, count, start, out = variables("first count start out")
+
+
+def one_phase(p: V, after: V, **results: V) -> Facts:
+    """The phase p of root, and these results of its table."""
+    one = (phase_range(ROOT, i, gap, begin, p, after), after == p + 1)
+    return one, BETWEEN, phase.facts(gap, begin, d, k, h, p, **results)
+
+
+def halves(low: V, half: V, high: V) -> Facts:
+    """Several phases, those below `half` and the others."""
+    return phase_range(ROOT, i, gap, begin, low, high), high - low > 1, half == (low + high) // 2
+
+
+def _phases_are_demanded() -> Clauses:
+    """Each phase by itself, found by halves, and the windows over which it goes."""
+    p, after, low, half, high, taps, apart = variables("p after low half high taps apart")
+    return (
+        when(BETWEEN, gap > 1, total * gap <= MOST_PHASES).then(phase_range(ROOT, i, gap, begin, 0, gap)),
+        when(halves(low, half, high)).then(
+            phase_range(ROOT, i, gap, begin, low, half), phase_range(ROOT, i, gap, begin, half, high)
+        ),
+        when(one_phase(p, after, first=first, count=count, taps=taps, apart=apart), taps > 0).then(
+            want_over(a, i, j, *_GAPPED, first, count, taps, apart)
+        ),
+    )
+
+
+@analysis(ANALYSES, *EXAMPLES, _ROWS)
+def products_over_gaps_are_known(p: V, opened: V, c: V, sa: V, da: V, made: V, words: V) -> Clauses:
     """Which products of a form step by 1 over windows of an input with gaps, and what their other forms need.
 
     An analysis: it adds no e-node. Sound because it only reads what is there.
     """
-    scattered = " ".join(f"(= {v} (scatter-{v} gap begin n d h k))" for v in ("first", "count"))
-    phased = " ".join(f"(= {v} (phase-{v} gap begin d k h p))" for v in ("first", "count", "taps", "apart"))
+    unfolded = (unfolding(ROOT, opened, total), is_dot(a, b, m))
+    own_axis = (i >= opened, i >= m, sa == split(a), i < sa)
+    sizes = (da == dims(a), h == da[i])
+    converted: dict[str, tuple[Facts, ...]] = {
+        "phases": (_ROWS_APART, (BETWEEN, gap > 1)),
+        "overlap-add": (_ROWS_APART, BETWEEN),
+        "dilate": (_ROWS_APART, (BETWEEN, gap > 1)),
+    }
     return (
-        Clause('(form root "") (= root (compute "dot-product" p))', "(unfolding root 0 1)"),
-        Clause(
-            '(unfolding root open total) (= root (compute "dot-product" (access-product a b m)))'
-            " (gapped a i j gap begin n) (slides a i j 1 d c) (>= i open) (>= i m) (= sa (split a)) (< i sa) (>= j sa)"
-            " (= da (dims a)) (= h (vec-get da i)) (= k (vec-get da j)) (> (* gap k) 1)",
-            BETWEEN,
-        ),
-        Clause(
-            '(unfolding root open total) (= root (compute "dot-product" (access-product a b m)))'
-            " (gaps a i gap begin n) (> gap 1) (>= i open) (>= i m) (= sa (split a)) (< i sa) (= da (dims a))"
-            " (= h (vec-get da i))",
-            f"{ROWS_APART} (want-bare a i gap begin n)",
-        ),
+        when(form(ROOT, ""), ROOT == dot_product(p)).then(unfolding(ROOT, 0, 1)),
+        when(
+            *(unfolded, gapped(a, i, j, *_GAPPED), slides(a, i, j, 1, d, c)),
+            *(own_axis, j >= sa, sizes, k == da[j], gap * k > 1),
+        ).then(BETWEEN),
+        when(unfolded, gaps(a, i, *_GAPPED), gap > 1, own_axis, sizes).then(_ROWS_APART, want_bare(a, i, *_GAPPED)),
         *(
-            Clause(f"(unfolding root 0 1) {apart}", f'(set (gap-axes root "{kind}") (<< 1 i))')
-            for kind in ("phases", "overlap-add", "dilate")
-            for apart in (ROWS_APART, BETWEEN if kind == "overlap-add" else f"{BETWEEN} (> gap 1)")
+            when(unfolding(ROOT, 0, 1), apart).then(set_(gap_axes(ROOT, kind), 1 << i))
+            for kind, products in converted.items()
+            for apart in products
         ),
-        Clause(f"{BETWEEN} {scattered}", "(want-over a i j gap begin n first count 1 1)"),
-        Clause("(made-in-tiles inner made) (form inner words)", "(form made words)"),
-        Clause(f"{BETWEEN} (> gap 1) (<= (* total gap) {MOST_PHASES})", "(phase-range root i gap begin 0 gap)"),
-        Clause(
-            "(phase-range root i gap begin from to) (> (- to from) 1) (= half (/ (+ from to) 2))",
-            "(phase-range root i gap begin from half) (phase-range root i gap begin half to)",
+        when(BETWEEN, scatter.facts(*_SCATTER, first=first, count=count)).then(
+            want_over(a, i, j, *_GAPPED, first, count, taps=1, apart=1)
         ),
-        Clause(
-            f"(phase-range root i gap begin p q) (= q (+ p 1)) {BETWEEN} {phased} (> taps 0)",
-            "(want-over a i j gap begin n first count taps apart)",
-        ),
+        when(made_in_tiles(inner, made), form(inner, words)).then(form(made, words)),
+        _phases_are_demanded(),
     )
 
 
-@rule(
-    ANALYSES,
-    Example(
-        "(access (access-tensor x) 1)", {"x": "m 7 3"}, "(want-thinned $root 1 1 3 2) (want-thinned $root 1 2 1 4)"
-    ),
-    relations=RELATIONS,
-)
-def weights_are_thinned() -> tuple[Clause, ...]:
-    """thinned(b, axis, tap, taps, every): elements tap, tap + every, .. of an axis.
-
-    It makes e-nodes for demands alone. Sound because windows of one element, `every` apart, hold just those.
-    """
-    span = "(= span (+ 1 (* (- taps 1) every)))"
-    wanted = f"(want-thinned b axis tap taps every) {span}"
-    part = "(= part (section b axis tap span)) (= db (dims part)) (= sb (split b))"
-    picked = "(access-windows (access part axis) window strides)"
-    return (
-        Clause(wanted, "(want-section b axis tap span)"),
-        Clause(f"{wanted} {part} (= span taps)", "(set (thinned b axis tap taps every) part)"),
-        Clause(
-            f"{wanted} {part} (!= span taps) (= window (every-nth-window db axis every))"
-            " (= strides (every-nth-strides db axis every))",
-            f"(set (thinned b axis tap taps every) {reshaped(picked, '(vec-set db axis taps)', 'sb')})",
-        ),
-    )
+# Sums of windows: the axes, and what the table `scatter` has for each.
+axes, steps, spread, outs, starts, sizes = variables("axes steps apart outs starts sizes")
+_SUMS = (axes, steps, spread, outs, starts, sizes)
 
 
-_PHASE = f"(phase-range root i gap begin p q) (= q (+ p 1)) {BETWEEN}" + "".join(
-    f" (= {v} (phase-{v} gap begin d k h p))" for v in ("taps", "count")
-)
-_DIMS = "(= dr (dims root)) (= rank (vec-length dr)) (= most (/ (+ h (- gap 1)) gap))"
-
-
-@rule(FAMILY, *_WITH_GAPS, relations=RELATIONS)
-def phases_are_interleaved() -> tuple[Clause, ...]:
-    """dot(windows(dilate z) x b) = interleave(dot(windows(z) x every gap-th element of b), for each phase).
-
-    Of the places p, p + gap, .. the same elements of b meet elements of z: those are products of stride 1 over z, as
-    many as there are phases. Sound because every other element of b meets a zero there, and because what the longest
-    phase has more than the others is cut off.
-    """
-    seen = "".join(f" (= {v} (phase-{v} gap begin d k h p))" for v in ("first", "apart", "tap", "every"))
-    windows = "(= w (over a i j gap begin n first count taps apart))"
-    place = "(= sb (split b)) (= sa (split a)) (= place (- (+ sb j) sa))"
-    product = "(phase-product root i gap begin p inner)"
-    behind = "(= here (+ i 1)) (= longest (vec-set dr i most)) (= apart-dims (insert longest 1 here))"
-    join = "(phase-range root i gap begin from to) (> (- to from) 1) (= half (/ (+ from to) 2))"
-    return (
-        Clause(f"{_PHASE}{seen} (> taps 0) {place}", "(want-thinned b place tap taps every)"),
-        Clause(
-            f"{_PHASE}{seen} (> taps 0) {place} (= weights (thinned b place tap taps every)) {windows}",
-            f"(let inner {dot('w', 'weights', 'm')}) (phase-product root i gap begin p inner)"
-            " (unfolding inner (+ i 1) (* total gap))",
-        ),
-        Clause(product, '(step-of root inner "phases" i gap)'),
-        Clause(f"{product} {_PHASE} {_DIMS}", "(want-section inner i 0 most)"),
-        Clause(
-            f"{product} {_PHASE} {_DIMS} (= part (section inner i 0 most)) {behind}",
-            f"(set (stacked root i gap begin p q) {reshaped('part', 'apart-dims', '(+ rank 1)')})",
-        ),
-        Clause(
-            f"{_PHASE} (= 0 taps) {_DIMS} {behind} (= dt (dtype root))",
-            '(set (stacked root i gap begin p q) (access (full apart-dims "0" dt) (+ rank 1)))',
-        ),
-        Clause(
-            f"{join} (= low (stacked root i gap begin from half)) (= high (stacked root i gap begin half to))",
-            "(set (stacked root i gap begin from to) (access-concatenate low high (+ i 1)))",
-        ),
-        Clause(
-            f"{BETWEEN} {_DIMS} (= all (stacked root i gap begin 0 gap))",
-            f"(let whole {reshaped('all', '(vec-set dr i (* most gap))', 'rank')})"
-            " (interleaved root i h whole) (want-section whole i 0 h)",
-        ),
-        Clause("(interleaved root i h whole) (= found (section whole i 0 h))", "(union root found)"),
-    )
-
-
-@rule(ANALYSES, *EXAMPLES, _CUBE, relations=RELATIONS)
-def windows_of_results_are_made() -> tuple[Clause, ...]:
+@analysis(ANALYSES, *EXAMPLES, _CUBE)
+def windows_of_results_are_made(
+    w: V, dw: V, db: V, sa: V, sb: V, place: V, rest: V, order: V, weights: V, middle: V
+) -> Clauses:
     """dot(z x flip b): each element of z times b backwards, a window of the result of dot(windows(dilate z) x b).
 
     It makes e-nodes for what `between` knows alone, and they equal nothing that was there. Sound because a product of
     other operands is another product.
     """
-    found = "".join(f" (= {v} (scatter-{v} gap begin n d h k))" for v in ("first", "count", "out", "start"))
+    places = scatter.facts(*_SCATTER, first=first, count=count, out=out, start=start)
+    all_axes = Variable("all")
+    one = (i, gap, d, out, start, h)
+    more = tuple(of_axes.push(of_one) for of_axes, of_one in zip(_SUMS, one, strict=True))
     return (
-        Clause(
-            f"{BETWEEN}{found} (= w (over a i j gap begin n first count 1 1)) (= dw (dims w)) (= db (dims b))"
-            " (= sb (split b)) (= sa (split a)) (= place (- (+ sb j) sa)) (= all (vec-range (vec-length db)))"
-            " (= rest (vec-remove all place)) (= order (insert rest place sb))",
-            "(let weights (access (access-transpose (access-flip b place) order) (+ sb 1)))"
-            f" (let inner {dot(reshaped('w', '(vec-remove dw j)', 'sa'), 'weights', 'm')})"
-            " (scattered root inner i gap d out start h) (unfolding inner (+ i 1) total)",
+        when(
+            *(BETWEEN, places, w == over(a, i, j, *_GAPPED, first, count, 1, 1)),
+            *(dw == dims(w), db == dims(b), sb == split(b), sa == split(a), place == (sb + j) - sa),
+            *(all_axes == vec_range(db.length), rest == all_axes.remove(place), order == rest.insert(sb, place)),
+        ).then(
+            let(weights, access(access_transpose(access_flip(b, place), order), sb + 1)),
+            let(inner, dot(reshaped(w, dw.remove(j), sa), weights, m)),
+            scattered(ROOT, inner, *one),
+            unfolding(inner, i + 1, total),
         ),
-        Clause("(scattered root inner i gap d out start h)", '(step-of root inner "overlap-add" i gap)'),
-        Clause(
-            "(scattered root inner i gap d out start h)",
-            f"(scattering root inner {vec('i')} {vec('gap')} {vec('d')} {vec('out')} {vec('start')} {vec('h')})",
-        ),
-        Clause(
-            "(scattering root middle axes steps spread outs firsts sizes) (scattered middle inner i gap d out start h)",
-            "(scattering root inner (vec-push axes i) (vec-push steps gap) (vec-push spread d) (vec-push outs out)"
-            " (vec-push firsts start) (vec-push sizes h))",
-        ),
+        when(scattered(ROOT, inner, *one)).then(step_of(ROOT, inner, "overlap-add", i, gap)),
+        when(scattered(ROOT, inner, *one)).then(scattering(ROOT, inner, *map(vec, one))),
+        when(scattering(ROOT, middle, *_SUMS), scattered(middle, inner, *one)).then(scattering(ROOT, inner, *more)),
     )
 
 
-@rule(FAMILY, _ROWS, relations=RELATIONS)
-def rows_are_spread_afterwards() -> tuple[Clause, ...]:
+@rule(FAMILY, _ROWS)
+def rows_are_spread_afterwards(z: V, part: V, spread: V, cut: V) -> Clauses:
     """dot(dilate(z) x b) = dilate(dot(z x b)), where the rows of a are what is apart.
 
     What windows of one element come to. Sound because a row of zeros has products of zero.
     """
-    apart = ROWS_APART
-    found = "".join(f" (= {v} (scatter-{v} gap begin n 1 h 1))" for v in ("first", "count"))
+    rows = (*_GAPPED, 1, h, 1)
+    apart = (_ROWS_APART, scatter.facts(*rows, first=first, count=count), z == bare(a, i, *_GAPPED))
     return (
-        Clause(f"{apart}{found} (= z (bare a i gap begin n))", "(want-section z i first count)"),
-        Clause(
-            f"{apart}{found} (= z (bare a i gap begin n)) (= part (section z i first count))"
-            " (= start (scatter-start gap begin n 1 h 1))",
-            f"(let inner {dot('part', 'b', 'm')}) (let spread (access-dilate inner i (- gap 1)))"
-            " (spread-rows root spread i start h) (want-section spread i start h) (unfolding inner (+ i 1) total)"
-            ' (step-of root inner "dilate" i gap)',
+        when(apart).then(want_section(z, i, first, count)),
+        when(apart, part == section(z, i, first, count), scatter.facts(*rows, start=start)).then(
+            let(inner, dot(part, b, m)),
+            let(spread, access_dilate(inner, i, gap - 1)),
+            spread_rows(ROOT, spread, i, start, h),
+            want_section(spread, i, start, h),
+            unfolding(inner, i + 1, total),
+            step_of(ROOT, inner, "dilate", i, gap),
         ),
-        Clause("(spread-rows root spread i start h) (= cut (section spread i start h))", "(union root cut)"),
+        when(spread_rows(ROOT, spread, i, start, h), cut == section(spread, i, start, h)).then(union(ROOT, cut)),
     )
 
 
-@rule(FAMILY, *EXAMPLES, _CUBE, relations=RELATIONS)
-def windows_are_added_up() -> tuple[Clause, ...]:
+@rule(FAMILY, *EXAMPLES, _CUBE)
+def windows_are_added_up(
+    x: V, done: V, dr: V, rank: V, order: V, back: V, whole: V, axis: V, first: V, size: V, cut: V
+) -> Clauses:
     """dot(windows(dilate z) x b) = slice(overlap-add(dot(z x flip b))).
 
     Each element of z, times b backwards, is a window of the result: of several axes at once, where they all have gaps.
     Sound because an element of z meets element u of b at the place that is u before it, which is place k - 1 - u of a
     window that ends at it; what lies outside of the result is cut off.
     """
-    last, key = "(vec-get axes 0)", "rank rank rank axes"
-    all_axes = "(scattering root inner axes steps spread outs firsts sizes) (= dr (dims root)) (= rank (vec-length dr))"
-    spreading = f"(spreading root inner x e) {all_axes} (< e (vec-length axes))"
+    sums = (scattering(ROOT, inner, *_SUMS), dr == dims(ROOT), rank == dr.length)
+    dilating = (spreading(ROOT, inner, x, done), sums, done < axes.length)
+    uncut = (cropping(ROOT, x, axes, starts, sizes), axes.length > 0)
+    added = access(access_overlap_add(access(x, rank), outs, steps), rank)
     return (
-        Clause(
-            f"{all_axes} (= order (positions-last-order {key}))",
-            "(spreading root inner (access-transpose inner order) 0)",
+        when(sums, positions_last.facts(rank, rank, rank, axes, order=order)).then(
+            spreading(ROOT, inner, access_transpose(inner, order), 0)
         ),
-        Clause(f"{spreading} (= 1 (vec-get spread e))", "(spreading root inner x (+ e 1))"),
-        Clause(
-            f"{spreading} (= d (vec-get spread e)) (> d 1)",
-            "(spreading root inner (access-dilate x (+ rank e) (- d 1)) (+ e 1))",
+        when(dilating, spread[done] == 1).then(spreading(ROOT, inner, x, done + 1)),
+        when(dilating, d == spread[done], d > 1).then(
+            spreading(ROOT, inner, access_dilate(x, rank + done, d - 1), done + 1)
         ),
-        Clause(
-            f"{all_axes} (= e (vec-length axes)) (spreading root inner x e) (= back (positions-last-back {key}))",
-            "(let whole (access-transpose (access (access-overlap-add (access x rank) outs steps) rank) back))"
-            " (cropping root whole axes firsts sizes)",
-        ),
-        Clause(
-            "(cropping root x axes firsts sizes) (> (vec-length axes) 0)",
-            f"(want-section x {last} (vec-get firsts 0) (vec-get sizes 0))",
-        ),
-        Clause(
-            f"(cropping root x axes firsts sizes) (> (vec-length axes) 0) (= axis {last}) (= first (vec-get firsts 0))"
-            " (= size (vec-get sizes 0)) (= cut (section x axis first size))",
-            "(cropping root cut (vec-remove axes 0) (vec-remove firsts 0) (vec-remove sizes 0))",
-        ),
-        Clause("(cropping root x axes firsts sizes) (= 0 (vec-length axes))", "(union root x)"),
+        when(
+            *(sums, done == axes.length, spreading(ROOT, inner, x, done)),
+            positions_last.facts(rank, rank, rank, axes, back=back),
+        ).then(let(whole, access_transpose(added, back)), cropping(ROOT, whole, axes, starts, sizes)),
+        when(uncut).then(want_section(x, axes[0], starts[0], sizes[0])),
+        when(
+            *(uncut, axis == axes[0], first == starts[0], size == sizes[0]),
+            cut == section(x, axis, first, size),
+        ).then(cropping(ROOT, cut, axes.remove(0), starts.remove(0), sizes.remove(0))),
+        when(cropping(ROOT, x, axes, starts, sizes), axes.length == 0).then(union(ROOT, x)),
     )
 
 
-@rule(FAMILY, *EXAMPLES, _CUBE, relations=RELATIONS)
-def whole_forms_are_known() -> tuple[Clause, ...]:
+@rule(FAMILY, *EXAMPLES, _CUBE)
+def whole_forms_are_known(outer: V, kind: V, axes: V, words: V, more: V) -> Clauses:
     """A form of a layer is what one kind of step makes of it on every axis with gaps.
 
     Those of some axes only are on the way to it: they multiply by zeros still, and nobody need look at them further.
     Only facts, but no analysis, so that it sees all axes. Sound because a demand adds no e-node.
     """
-    step = "(step-of outer inner kind i gap)"
+    step = step_of(outer, inner, kind, i, gap)
+    longer = stepped.facts(words, kind, i, gap, words=more)
     return (
-        Clause(
-            f"(unfolding outer 0 1) {step} (form outer words) (= more (stepped-words words kind i gap))",
-            "(stepping outer inner kind (<< 1 i) more)",
+        when(unfolding(outer, 0, 1), step, form(outer, words), longer).then(stepping(outer, inner, kind, 1 << i, more)),
+        when(stepping(ROOT, outer, kind, axes, words), step, longer).then(
+            stepping(ROOT, inner, kind, axes | (1 << i), more)
         ),
-        Clause(
-            f"(stepping root outer kind axes words) {step} (= more (stepped-words words kind i gap))",
-            "(stepping root inner kind (| axes (<< 1 i)) more)",
-        ),
-        Clause("(stepping root inner kind axes words) (= axes (gap-axes root kind))", "(form inner words)"),
+        when(stepping(ROOT, inner, kind, axes, words), axes == gap_axes(ROOT, kind)).then(form(inner, words)),
     )

@@ -12,29 +12,40 @@ applied. The last axis is done first, so that every choice of m for each axis, o
 
 from __future__ import annotations
 
-from glenside.egraph.clause import Clause
+from glenside.egraph.clause import ROOT, let, rewrite, set_, union, when
+from glenside.egraph.pattern import Function, variables, vec, vec_range
 from glenside.egraph.rule import Example
+from glenside.egraph.schema import access_at, dims, dtype, function, relation, split, widened
+from glenside.egraph.sorts import ACCESS, INT, TEXT, Column
 from glenside.egraph.tables import table
 from glenside.ir.cook_toom import cook_toom, spelled
+from glenside.ir.operators.leaves import numbers
+from glenside.ir.operators.linear_maps import linear_map
+from glenside.ir.operators.slices import access_slice
+from glenside.ir.operators.views import access, access_transpose
 from glenside.ir.types import FLOATS, Dims
-from rewrites.convolution.forms import RELATIONS as FORMS
-from rewrites.convolution.zeros_between import RELATIONS as WINDOWS
-from rewrites.declare import rule
-from rewrites.expressions import DOT, dot, reshaped
-from rewrites.mapping.sliding_windows import INSIDE, WEIGHTS_FIRST, turned
+from rewrites.convolution.forms import form
+from rewrites.convolution.zeros_between import gapped
+from rewrites.declare import Clauses, V, analysis, rule
+from rewrites.mapping.sliding_windows import WEIGHTS_FIRST, axis_number, inside, slides, turned, want_wider, wider
+from rewrites.parameters import winograd
+from rewrites.terms import dot, is_dot, reshaped
 
 FAMILY = "winograd"
 LARGEST = 8  # of alpha: beyond, the matrices have large numbers
 _AXES = 3
-_WINOGRAD = f"""
-(relation winograd-dtype (String))
-{" ".join(f'(winograd-dtype "{dtype}")' for dtype in FLOATS)}
-(relation winograd-open (Access String i64))
-(relation overlapping (Access String i64 i64 i64))
-(function largest-gap (Access) i64 :merge (max old new))
-(relation want-winograd (Access String i64 i64 i64 i64 i64 i64))
-"""
-RELATIONS = f"{WINDOWS}\n{FORMS}{_WINOGRAD}"
+winograd_dtype = relation("winograd-dtype", dtype=TEXT, rows=FLOATS)
+# A form's product, of whose axes those below `open` may be done still, and where r elements of windows overlap.
+winograd_open = relation("winograd-open", product=ACCESS, words=TEXT, open=INT)
+overlapping = relation("overlapping", product=ACCESS, words=TEXT, i=INT, j=INT, r=INT)
+largest_gap = function("largest-gap", INT, "max", windows=ACCESS)
+want_winograd = relation("want-winograd", product=ACCESS, words=TEXT, i=INT, j=INT, m=INT, r=INT, axis=INT, rank=INT)
+_count = Function("count-matches", (Column("text", TEXT), Column("part", TEXT)), False)
+
+
+def _steps(words: V) -> V:
+    """Along how many axes a form is one of these already."""
+    return _count(words, "winograd:")
 
 
 @table(words=str, data=str, weights=str, output=str)
@@ -65,8 +76,7 @@ _APART = (
     " (shape 1) (shape 2)) (access-shape (shape $n 4 3) (shape))) 2)"
 )  # (n 4)(3): in steps of 2, elements 2 apart
 _SPREAD = _LINE.replace("(access-tensor x)", "(access-dilate (access-tensor x) 1 1)")  # zeros between the elements
-_DONE = '(= done (count-matches words "winograd:"))'
-_PHASE = '(form $root "phase")'  # of another rule
+_PHASE = [form(access_at("root"), "phase")]  # of another rule
 _DEMANDED = (
     Example(_convolution(_LINE), {"x": "n 12", "w": "o k"}, parameters={"winograd": 1 << 2}),
     Example(_convolution(_CHANNELS), {"x": "n 2 7", "w": "o 2 3"}, _PHASE, {"winograd": 1 << 4}),
@@ -77,35 +87,42 @@ _DEMANDED = (
 _GAPS = Example(_convolution(_SPREAD), {"x": "n 12", "w": "o k"}, parameters={"winograd": 1 << 2})
 
 
-@rule("form-analyses", *_DEMANDED, _GAPS, relations=RELATIONS)
-def windows_of_forms_overlap() -> tuple[Clause, ...]:
+@analysis("form-analyses", *_DEMANDED, _GAPS)
+def windows_of_forms_overlap(
+    a: V, b: V, n: V, words: V, open_: V, done: V, f: V, i: V, j: V, t: V, d: V, c: V, sa: V, da: V, r: V
+) -> Clauses:
     """Along which axes of a form's product r elements of a window and its neighbours' overlap, one by one.
 
     An analysis: it adds no e-node. Sound because it only says where a rule may apply: not to integers, which have no
     fractions.
     """
+    gap, begin, count = variables("gap begin count")
     return (
-        Clause('(form root words) (= 0 (count-matches words "winograd:"))', "(winograd-open root words 100)"),
-        Clause(
-            f"(winograd-open root words open) {_DONE} (< done {_AXES}) {DOT} (= f (dtype root)) (winograd-dtype f)"
-            f" {INSIDE} (= t d) (< i open) (= da (dims a)) (= r (vec-get da j)) (>= r 2)",
-            "(overlapping root words i j r) (set (largest-gap a) 1)",
+        when(form(ROOT, words), _steps(words) == 0).then(winograd_open(ROOT, words, 100)),
+        when(
+            *(winograd_open(ROOT, words, open_), done == _steps(words), done < _AXES, is_dot(a, b, n)),
+            *(f == dtype(ROOT), winograd_dtype(f), inside(slides(a, i, j, t, d, c), n, sa)),
+            *(t == d, i < open_, da == dims(a), r == da[j], r >= 2),
+        ).then(overlapping(ROOT, words, i, j, r), set_(largest_gap(a), 1)),
+        when(overlapping(ROOT, words, i, j, r), is_dot(a, b, n), gapped(a, t, d, gap, begin, count)).then(
+            set_(largest_gap(a), gap)
         ),
-        Clause(f"(overlapping root words i j r) {DOT} (gapped a y x gap begin k)", "(set (largest-gap a) gap)"),
     )
 
 
-@rule(FAMILY, *WEIGHTS_FIRST, relations=RELATIONS)
-def windows_of_forms_come_first() -> tuple[Clause, ...]:
+@rule(FAMILY, *WEIGHTS_FIRST)
+def windows_of_forms_come_first(words: V) -> Clauses:
     """dot(a x b) = transpose(dot(b x a)), where b is windows.
 
     Sound because multiplication of numbers is commutative and the transpose puts the axes back in order.
     """
-    return (turned("(form root words)", "(form turned words)"),)
+    return turned(form(ROOT, words), lambda product: form(product, words))
 
 
-@rule(FAMILY, *_DEMANDED, relations=RELATIONS)
-def winograd_is_applied() -> tuple[Clause, ...]:
+@rule(FAMILY, *_DEMANDED)
+def winograd_is_applied(
+    a: V, b: V, n: V, words: V, i: V, j: V, m: V, r: V, axis: V, rank: V, done: V, w: V, sa: V, sb: V, h: V
+) -> Clauses:
     """dot(a x b) = output(dot(data(wider(a, m)) x filter(b))), with m outputs of alpha products instead of m r.
 
     The alpha numbers are a further shared axis, the first one, of a product of what is left of the items; `output` maps
@@ -114,29 +131,33 @@ def winograd_is_applied() -> tuple[Clause, ...]:
     it is linear; what windows beyond the end give is cut off. Floats round elsewhere. Not while there are zeros between
     the elements, which other rules take out first, nor where half as many outputs would serve.
     """
+    da, dw, dr, place, alpha, items, item, served = variables("da dw dr place alpha items item served")
+    front_a, front_b, back = variables("front-a front-b back")
+    more, data, weights, output = variables("more data weights output")
+    tiles, filters, products, sums = variables("tiles filters products sums")
+    allowed = (m >= 2, winograd & (1 << m) != 0, m + (r - 1) <= LARGEST, m < 2 * da[i])
+    matrices = winograd_step.facts(words, axis, m, r, words=more, data=data, weights=weights, output=output)
     return (
-        Clause(
-            f"(overlapping root words i j r) {DOT} (= 1 (largest-gap a)) (= da (dims a)) (axis-number m) (>= m 2)"
-            f" (!= 0 (& $winograd (<< 1 m))) (<= (+ m (- r 1)) {LARGEST}) (< m (* 2 (vec-get da i)))"
-            f" (= rank (vec-length (dims root))) {_DONE} (= axis (- i done))",
-            "(want-wider a i j m) (want-winograd root words i j m r axis rank)",
-        ),
-        Clause(
-            "(want-winograd root words i j m r axis rank) (= back (sums-behind-back i rank))"
-            " (= more (winograd-step-words words axis m r)) (= data (winograd-step-data words axis m r))"
-            " (= weights (winograd-step-weights words axis m r)) (= output (winograd-step-output words axis m r))"
-            f" {DOT} (= w (wider a i j m)) (= sa (split a)) (= sb (split b)) (= dw (dims w)) (= dr (dims root))"
-            " (= place (+ sb (- j sa))) (= h (vec-get dr i)) (= alpha (+ m (- r 1)))"
-            " (= items (vec-length dw)) (= item (- items sa))"
-            " (= front-a (vec-append (vec-of j) (vec-remove (vec-range items) j)))"
-            " (= front-b (vec-append (vec-of place) (vec-remove (vec-range (+ sb item)) place)))"
-            " (= served (* m (vec-get dw i)))",
-            "(let tiles (access (access-transpose (linear-map w j alpha data) front-a) (+ sa 1)))"
-            " (let filters (access (access-transpose (linear-map b place alpha weights) front-b) (+ sb 1)))"
-            f" (let products {dot('tiles', 'filters', '(+ n 1)')})"
-            " (let sums (access-transpose (linear-map products 0 m output) back))"
-            f" (union root (access-slice {reshaped('sums', '(vec-set dr i served)', 'rank')} i 0 h))"
-            " (form products more) (winograd-open products more (+ i 1))",
+        when(
+            *(overlapping(ROOT, words, i, j, r), is_dot(a, b, n), largest_gap(a) == 1, da == dims(a)),
+            *(axis_number(m), allowed, rank == dims(ROOT).length, done == _steps(words), axis == i - done),
+        ).then(want_wider(a, i, j, m), want_winograd(ROOT, words, i, j, m, r, axis, rank)),
+        when(
+            *(want_winograd(ROOT, words, i, j, m, r, axis, rank), sums_behind.facts(i, rank, back=back), matrices),
+            *(is_dot(a, b, n), w == wider(a, i, j, m), sa == split(a), sb == split(b)),
+            *(dw == dims(w), dr == dims(ROOT), place == sb + (j - sa), h == dr[i], alpha == m + (r - 1)),
+            *(items == dw.length, item == items - sa),
+            front_a == vec(j).append(vec_range(items).remove(j)),
+            front_b == vec(place).append(vec_range(sb + item).remove(place)),
+            served == m * dw[i],
+        ).then(
+            let(tiles, access(access_transpose(linear_map(w, j, alpha, data), front_a), sa + 1)),
+            let(filters, access(access_transpose(linear_map(b, place, alpha, weights), front_b), sb + 1)),
+            let(products, dot(tiles, filters, n + 1)),
+            let(sums, access_transpose(linear_map(products, 0, m, output), back)),
+            union(ROOT, access_slice(reshaped(sums, dr.set(i, served), rank), i, 0, h)),
+            form(products, more),
+            winograd_open(products, more, i + 1),
         ),
     )
 
@@ -153,30 +174,33 @@ _BY_NUMBERS = f"(compute dot-product (access-product (access (access-tensor x) 2
     Example(_MAP.format(2, 2), {"x": "m n 2"}),
     Example(_BY_NUMBERS, {"x": "m n 2"}),
 )
-def linear_map_is_a_product_of_numbers() -> tuple[Clause, ...]:
+def linear_map_is_a_product_of_numbers(
+    a: V, axis: V, rows: V, matrix: V, d: V, end: V, s: V, to_end: V, back: V, f: V, count: V, b: V, c: V, n: V, v: V
+) -> Clauses:
     """linear-map(a, last axis, M) = dot(a x M), and the other way round; another axis is the last after a transpose.
 
     For what multiplies by a constant matrix faster, or cheaper, than it adds. Sound because both sum, for each row of
     M, the elements along the axis times those of the row; only for dtypes in which a product is not a wider one.
     """
-    last = "(= d (dims a)) (= end (- (vec-length d) 1)) (= s (split a))"
-    found = "(= root (linear-map a axis rows m))"
-    mapped = "(linear-map (access {} end) end rows m)"
+    last = (d == dims(a), end == d.length - 1, s == split(a))
+    mapped = linear_map(a, axis, rows, matrix)
+    by_rows = access(numbers(vec(rows, count), matrix, f), 1)
     return (
-        Clause(
-            f"{found} {last} (< axis end) (= to-end (vec-push (vec-remove (vec-range (+ end 1)) axis) axis))"
-            " (= back (insert (vec-range end) end axis))",
-            f"(union root (access (access-transpose {mapped.format('(access-transpose a to-end)')} back) s))",
+        rewrite(
+            mapped,
+            access(access_transpose(linear_map(access(access_transpose(a, to_end), end), end, rows, matrix), back), s),
+            *(last, axis < end, to_end == vec_range(end + 1).remove(axis).push(axis)),
+            back == vec_range(end).insert(axis, end),
         ),
-        Clause(f"{found} {last} (= axis end) (!= s end)", f"(union root (access {mapped.format('a')} s))"),
-        Clause(
-            f"{found} {last} (= axis end) (= s end) (= f (dtype a)) (= f (widened f)) (= count (vec-get d end))",
-            "(let matrix (access (numbers (vec-of rows count) m f) 1))"
-            f" (union root (access {dot('a', 'matrix', 0)} s))",
-        ),
-        Clause(
-            f"{DOT} (= n 0) (= b (access c 1)) (= c (numbers v m f)) (= 2 (vec-length v)) (= rows (vec-get v 0))"
-            " (= s (split a)) (= f (widened f))",
-            "(union root (access (linear-map a s rows m) (+ s 1)))",
+        rewrite(mapped, access(linear_map(access(a, end), end, rows, matrix), s), last, axis == end, s != end),
+        when(
+            *(ROOT == mapped, last, axis == end, s == end),
+            *(f == dtype(a), f == widened(f), count == d[end]),
+        ).then(let(b, by_rows), union(ROOT, access(dot(a, b, 0), s))),
+        rewrite(
+            dot(a, b, n),
+            access(linear_map(a, s, rows, matrix), s + 1),
+            *(n == 0, b == access(c, 1), c == numbers(v, matrix, f), v.length == 2, rows == v[0]),
+            *(s == split(a), f == widened(f)),
         ),
     )

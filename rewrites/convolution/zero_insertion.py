@@ -1,26 +1,32 @@
 """From windows that a program adds up itself to a convolution of an input with zeros between its elements.
 
-`columns y product order spread`: axis i of y is axis order[i] of the product, its elements spread[i] apart.
-`inserting root product x w e`: for a sum `root` of the windows of the product, x is its first operand with zeros along
-the first e axes that are added up, and w the second one with those of its windows reversed.
+What is added up are columns of a product: their axis i is its axis order[i], with elements spread[i] apart. Zeros are
+inserted axis by axis into the product's first operand, along those that are added up, while the windows of the second
+one are reversed.
 """
 
 from __future__ import annotations
 
-from glenside.egraph.clause import Clause
+from glenside.egraph.clause import ROOT, let, union, when
+from glenside.egraph.pattern import variables
 from glenside.egraph.rule import Example
+from glenside.egraph.schema import dims, relation, source, split
+from glenside.egraph.sorts import ACCESS, INT, INTS
 from glenside.egraph.tables import table
+from glenside.ir.operators.padding import access_dilate
+from glenside.ir.operators.reductions import dot_product
+from glenside.ir.operators.views import access, access_flip, access_transpose
+from glenside.ir.operators.windowing import access_overlap_add, access_windows
 from glenside.ir.types import Dims
-from rewrites.convolution.transposed import ANALYSES, FAMILY
-from rewrites.convolution.transposed import RELATIONS as TRANSPOSED
-from rewrites.declare import rule
-from rewrites.expressions import dot, reshaped
+from rewrites.convolution.forms import form
+from rewrites.convolution.transposed import ANALYSES, FAMILY, unfolding
+from rewrites.convolution.zeros_between import section, want_section
+from rewrites.declare import Clauses, V, analysis, rule
+from rewrites.terms import dot, reshaped, sided
 
-_OWN = """
-(relation columns (Access Access Ints Ints))
-(relation inserting (Access Access Access Access i64))
-"""
-RELATIONS = TRANSPOSED + _OWN
+columns = relation("columns", y=ACCESS, product=ACCESS, order=INTS, spread=INTS)
+# x is the first operand with zeros along `done` axes, w the second one with as many reversed.
+inserting = relation("inserting", sums=ACCESS, product=ACCESS, x=ACCESS, w=ACCESS, done=INT)
 
 
 @table(order=Dims, spread=Dims)
@@ -91,35 +97,35 @@ _PLANE = Example(
 )
 
 
-@rule(ANALYSES, _LINE, _PLANE, relations=RELATIONS)
-def columns_are_known() -> tuple[Clause, ...]:
+@analysis(ANALYSES, _LINE, _PLANE)
+def columns_are_known(
+    a: V, p: V, turn: V, d: V, rank: V, product: V, order: V, spread: V, s: V, x: V, n: V, moved: V, moved_spread: V
+) -> Clauses:
     """Which axes of what is added up are those of a product of the program.
 
     An analysis: it adds no e-node. Sound because it only reads what is there.
     """
+    of_a = columns(a, product, order, spread)
     return (
-        Clause(
-            '(source root) (= root (compute "dot-product" p)) (= d (dims root)) (= rank (vec-length d))'
-            " (= order (as-it-stands-order rank)) (= spread (as-it-stands-spread rank))",
-            "(columns root root order spread)",
-        ),
-        Clause(
-            "(columns a inner order spread) (= root (access a s)) (source root)", "(columns root inner order spread)"
-        ),
-        Clause(
-            "(columns a inner order spread) (= root (access-transpose a p)) (source root) (= moved (permute order p))"
-            " (= moved-spread (permute spread p))",
-            "(columns root inner moved moved-spread)",
-        ),
-        Clause(
-            "(columns a inner order spread) (= root (access-dilate a x n)) (source root) (= 1 (vec-get spread x))",
-            "(columns root inner order (vec-set spread x (+ n 1)))",
+        when(
+            *(source(ROOT), ROOT == dot_product(p), d == dims(ROOT), rank == d.length),
+            as_it_stands.facts(rank, order=order, spread=spread),
+        ).then(columns(ROOT, ROOT, order, spread)),
+        when(of_a, ROOT == access(a, s), source(ROOT)).then(columns(ROOT, product, order, spread)),
+        when(
+            *(of_a, ROOT == access_transpose(a, turn), source(ROOT)),
+            *(moved == order.permute(turn), moved_spread == spread.permute(turn)),
+        ).then(columns(ROOT, product, moved, moved_spread)),
+        when(of_a, ROOT == access_dilate(a, x, n), source(ROOT), spread[x] == 1).then(
+            columns(ROOT, product, order, spread.set(x, n + 1))
         ),
     )
 
 
-@rule(FAMILY, _LINE, _PLANE, relations=RELATIONS)
-def zeros_are_put_between() -> tuple[Clause, ...]:
+@rule(FAMILY, _LINE, _PLANE)
+def zeros_are_put_between(
+    a: V, b: V, m: V, y: V, out: V, strides: V, product: V, order: V, spread: V, x: V, w: V, done: V
+) -> Clauses:
     """overlap-add(dot(x x w)) = dot(windows(pad(dilate(x))) x flip(w)).
 
     What a program adds up itself is a transposed convolution too, so it has all forms of one. Only for sums and
@@ -127,39 +133,42 @@ def zeros_are_put_between() -> tuple[Clause, ...]:
     window of position m is added to place t m + d u, where window t m + d u of the spread input has position m at
     element k - 1 - u.
     """
-    product = '(= inner (compute "dot-product" (access-product a b m)))'
-    sides = "(= da (dims a)) (= sa (split a)) (= db (dims b)) (= sb (split b))"
-    found = (
-        f"(source root) (= root (access-overlap-add y out t)) (columns y inner order spread) {product} {sides}"
-        " (= axes (vec-length out))"
-        + "".join(
-            f" (= {v} (windows-of-product-{v} order spread axes da sa m db sb))" for v in ("places", "rows", "reach")
-        )
+    da, sa, db, sb, axes, places, rows, reach = variables("da sa db sb axes places rows reach")
+    sums = (
+        *(source(ROOT), ROOT == access_overlap_add(y, out, strides), columns(y, product, order, spread)),
+        *(product == dot(a, b, m), sided(a, da, sa), sided(b, db, sb), axes == out.length),
+        windows_of_product.facts(order, spread, axes, da, sa, m, db, sb, places=places, rows=rows, reach=reach),
     )
+    axis, size, begin, zeros, wide, longer = variables("axis size begin zeros wide longer")
     step = (
-        f"(inserting root inner x w e) {found} (< e axes) (= axis (vec-get places e))"
-        " (= size (+ (vec-get out e) (vec-get reach e)))"
+        *(inserting(ROOT, product, x, w, done), sums, done < axes),
+        *(axis == places[done], size == out[done] + reach[done]),
     )
-    spread = "(access-dilate x axis (- (vec-get t e) 1))"
-    results = ("turned", "spans", "ones", "apart", "sizes", "back", "weights", "result")
-    key = "order spread out da sa m db sb places rows"
-    windows = "(access-windows (access-windows (access (access-transpose x turned) first) spans ones) ones apart)"
+    turned, spans, ones, apart, sizes, back = variables("turned spans ones apart sizes back")
+    of_weights, of_result, first, lead = variables("of-weights of-result first lead")
+    turn = inserted.facts(
+        *(order, spread, out, da, sa, m, db, sb, places, rows),
+        **{"turned": turned, "spans": spans, "ones": ones, "apart": apart},
+        **{"sizes": sizes, "back": back, "weights": of_weights, "result": of_result},
+    )
+    operand, weights, convolved = variables("operand weights convolved")
+    neighbours = access_windows(access(access_transpose(x, turned), first), spans, ones)
     return (
-        Clause(found, "(inserting root inner a b 0)"),
-        Clause(step, f"(want-section {spread} axis (- 0 (vec-get reach e)) size)"),
-        Clause(
-            f"{step} (= begin (- 0 (vec-get reach e))) (= n (- (vec-get t e) 1)) (= wide (access-dilate x axis n))"
-            " (= longer (section wide axis begin size))",
-            "(inserting root inner longer (access-flip w (vec-get rows e)) (+ e 1))",
-        ),
-        Clause(
-            f"{found} (inserting root inner x w axes)"
-            + "".join(f" (= {v} (inserted-{v} {key}))" for v in results)
-            + " (= first (- (vec-length da) axes)) (= lead (split root))",
-            f"(let operand (access (access-transpose {reshaped(windows, 'sizes', 0)} back) sa))"
-            " (let weighted (access (access-transpose w weights) (- sb axes)))"
-            f" (let convolved {dot('operand', 'weighted', 'm')})"
-            " (union root (access (access-transpose convolved result) lead)) (unfolding convolved 0 1)"
-            ' (form convolved "zeros")',
+        when(sums).then(inserting(ROOT, product, a, b, 0)),
+        when(step).then(want_section(access_dilate(x, axis, strides[done] - 1), axis, 0 - reach[done], size)),
+        when(
+            *(step, begin == 0 - reach[done], zeros == strides[done] - 1),
+            *(wide == access_dilate(x, axis, zeros), longer == section(wide, axis, begin, size)),
+        ).then(inserting(ROOT, product, longer, access_flip(w, rows[done]), done + 1)),
+        when(sums, inserting(ROOT, product, x, w, axes), turn, first == da.length - axes, lead == split(ROOT)).then(
+            let(
+                operand,
+                access(access_transpose(reshaped(access_windows(neighbours, ones, apart), sizes, 0), back), sa),
+            ),
+            let(weights, access(access_transpose(w, of_weights), sb - axes)),
+            let(convolved, dot(operand, weights, m)),
+            union(ROOT, access(access_transpose(convolved, of_result), lead)),
+            unfolding(convolved, 0, 1),
+            form(convolved, "zeros"),
         ),
     )

@@ -1,40 +1,50 @@
 """Zeros between elements: tensors that were spread along an axis, and windows of what they were before.
 
-`gaps z axis gap begin n`: along the axis, z has n elements of a smaller tensor, the first at `begin`, which is below 0
-where it was cut off, and `gap` from one to the next; all else is zero. `bare` is that smaller tensor, with all that was
-done to the other axes of z.
-`gapped a i j gap begin n`: axis i of a steps by 1 over windows along axis j (`slides`) of such a tensor.
-`over a i j gap begin n first count taps apart`: as a, but over the bare tensor: `count` windows, the first at `first`,
-each of `taps` elements that are `apart`: [.. y .., .. u ..] = bare[.., first + y + u apart, ..], zero outside of it.
-`section x axis first size`: elements first, first + 1, .. of x, zero outside of it.
+A tensor has gaps along an axis where its `n` elements there are those of a smaller one, the first at `begin`, which is
+below 0 where it was cut off, and `gap` from one to the next; all else is zero. Bare, it is that smaller tensor, with
+all that was done to its other axes. Windows over gaps become windows over the bare tensor: `count` of them, the first
+at `first`, each of `taps` elements that are `apart`: [.. y .., .. u ..] = bare[.., first + y + u apart, ..], zero
+outside of it.
 
 `bare`, `over` and `section` are made where they are demanded; nothing in the program is equal to them.
 """
 
 from __future__ import annotations
 
-from glenside.egraph.clause import Clause
+from typing import Any, NamedTuple
+
+from glenside.egraph.clause import ROOT, Facts, set_, when
+from glenside.egraph.pattern import Variable, variables
 from glenside.egraph.rule import Example
-from rewrites.declare import rule
-from rewrites.expressions import reshaped
-from rewrites.mapping.sliding_windows import FORMS, KEPT, PICKED
-from rewrites.mapping.sliding_windows import RELATIONS as WINDOWS
+from glenside.egraph.schema import access_at, dims, function, relation, split
+from glenside.egraph.sorts import ACCESS, INT
+from glenside.ir.operators.leaves import access_tensor
+from glenside.ir.operators.padding import access_dilate, access_pad
+from glenside.ir.operators.slices import access_slice
+from glenside.ir.operators.views import access, access_transpose
+from glenside.ir.operators.windowing import access_windows
+from glenside.ir.sizes import largest, smallest
+from rewrites.declare import Clauses, V, analysis
+from rewrites.mapping.sliding_windows import axis_number, forms, kept_axes, picking, picks, same_axis, slides
+from rewrites.parameters import scatter
+from rewrites.terms import padded, reshaped
 
 FAMILY = "transposed-analyses"
-_OWN = """
-(relation gaps (Access i64 i64 i64 i64))
-(relation gapped (Access i64 i64 i64 i64 i64))
-(relation want-bare (Access i64 i64 i64 i64))
-(function bare (Access i64 i64 i64 i64) Access :merge old)
-(relation want-over (Access i64 i64 i64 i64 i64 i64 i64 i64 i64))
-(function over (Access i64 i64 i64 i64 i64 i64 i64 i64 i64) Access :merge old)
-(relation windows-over (Access i64 i64 i64 i64 i64 i64 i64 i64 Access i64))
-(relation apart-in (Access Access i64 i64 i64 i64 i64 i64 i64 i64 i64 i64))
-(relation want-section (Access i64 i64 i64))
-(relation sectioned (Access i64 i64 i64 i64 i64 i64 i64))
-(function section (Access i64 i64 i64) Access :merge old)
-"""
-RELATIONS = WINDOWS + _OWN
+_GAPS: dict[str, Any] = {"gap": INT, "begin": INT, "n": INT}
+_WINDOWS: dict[str, Any] = {"first": INT, "count": INT, "taps": INT}
+gaps = relation("gaps", z=ACCESS, axis=INT, **_GAPS)
+gapped = relation("gapped", a=ACCESS, i=INT, j=INT, **_GAPS)  # axis i steps by 1 over windows with gaps along axis j
+want_bare = relation("want-bare", z=ACCESS, axis=INT, **_GAPS)
+bare = function("bare", ACCESS, "old", z=ACCESS, axis=INT, **_GAPS)
+want_over = relation("want-over", a=ACCESS, i=INT, j=INT, **_GAPS, **_WINDOWS, apart=INT)
+over = function("over", ACCESS, "old", a=ACCESS, i=INT, j=INT, **_GAPS, **_WINDOWS, apart=INT)
+# On the way there: windows of `size` elements of x; windows of all `span` elements between those that are apart.
+windows_over = relation("windows-over", a=ACCESS, i=INT, j=INT, **_GAPS, **_WINDOWS, x=ACCESS, size=INT)
+apart_in = relation("apart-in", picked=ACCESS, a=ACCESS, i=INT, j=INT, **_GAPS, **_WINDOWS, apart=INT, span=INT)
+# Elements first, first + 1, .. of x, zero outside of it: those from lo to hi - 1, with zeros before and after.
+want_section = relation("want-section", x=ACCESS, axis=INT, first=INT, size=INT)
+sectioned = relation("sectioned", x=ACCESS, axis=INT, first=INT, size=INT, lo=INT, hi=INT, before=INT, after=INT)
+section = function("section", ACCESS, "old", x=ACCESS, axis=INT, first=INT, size=INT)
 
 _LINE = "(access-slice (access-pad (access-dilate (access-tensor x) 1 2) zero-padding 1 2 1) 1 1 12)"
 _PLANE = (
@@ -44,84 +54,108 @@ _PLANE = (
 _TURNED = (
     f"(access-reshape (access (access-transpose {_PLANE} (list 1 0 2)) 3) (access-shape (shape 8 1 $n 11) (shape)))"
 )
-_WINDOWS = "(access-windows (access {0} 1) (shape 2 5) (shape 1 1))"
+_STEPS = "(access-windows (access {0} 1) (shape 2 5) (shape 1 1))"
 _DILATED = (
     "(access (access-reshape (access-windows {0} (shape 1 1) (shape 1 2)) (access-shape (shape $n 7 7 2 3) (shape))) 3)"
 )
-_OVER_PLANE = _WINDOWS.format(_PLANE)  # (n 7 7)(2 5)
+_OVER_PLANE = _STEPS.format(_PLANE)  # (n 7 7)(2 5)
 _OVER_DILATED = _DILATED.format(_OVER_PLANE)  # (n 7 7)(2 3)
 _MOVED = (
     "(access-transpose (access-slice (access-pad (access (access-reshape"
     f" (access {_OVER_PLANE} 0) (access-shape (shape) (shape $n 1 7 7 2 5))) 4) zero-padding 4 0 1) 4 0 2)"
     " (list 0 1 3 2 5 4))"
 )  # (n 1 7 7)(5 2)
-IMAGE = {"x": "n 4 4"}
 
 
-def _wants(*demands: str) -> str:
-    return " ".join(f"({demand})" for demand in demands)
+def _bare(text: str, x: str, *demands: tuple[int, ...], **parameters: int) -> Example:
+    """Demands of bare tensors: axis, gap, begin, n."""
+    return Example(text, {"x": x}, [want_bare(access_at("root"), *demand) for demand in demands], parameters)
+
+
+def _over(text: str, *demands: tuple[int, ...]) -> Example:
+    """Demands of windows over bare tensors: i, j, gap, begin, n, first, count, taps, apart."""
+    return Example(text, {"x": "n 4 4"}, [want_over(access_at("root"), *demand) for demand in demands])
 
 
 _EXAMPLES = (
-    Example(
-        "(access-pad (access (access-tensor x) 1) zero-padding 1 2 1)",
-        {"x": "m 5"},
-        _wants("want-bare $root 1 1 2 5"),
-        {"scatter": 1},
-    ),
-    Example(_LINE, {"x": "m 5"}, _wants("want-bare $root 1 3 1 5")),
-    Example(_PLANE, IMAGE, _wants("want-bare $root 1 2 1 4", "want-bare $root 2 3 -1 4")),
-    Example(_TURNED, IMAGE, _wants("want-bare $root 0 2 1 4", "want-bare $root 3 3 -1 4")),
+    _bare("(access-pad (access (access-tensor x) 1) zero-padding 1 2 1)", "m 5", (1, 1, 2, 5), scatter=1),
+    _bare(_LINE, "m 5", (1, 3, 1, 5)),
+    _bare(_PLANE, "n 4 4", (1, 2, 1, 4), (2, 3, -1, 4)),
+    _bare(_TURNED, "n 4 4", (0, 2, 1, 4), (3, 3, -1, 4)),
 )
 _OVERS = (
-    Example(
-        _OVER_PLANE,
-        IMAGE,
-        _wants("want-over $root 1 3 2 1 4 -1 6 1 1", "want-over $root 2 4 3 -1 4 1 2 3 1"),
-    ),
-    Example(_OVER_DILATED, IMAGE, _wants("want-over $root 2 4 3 -1 4 0 2 2 2", "want-over $root 1 3 2 1 4 5 2 1 1")),
-    Example(_MOVED, IMAGE, _wants("want-over $root 2 4 3 -1 4 0 3 2 1", "want-over $root 2 4 3 -1 4 -6 3 3 1")),
+    _over(_OVER_PLANE, (1, 3, 2, 1, 4, -1, 6, 1, 1), (2, 4, 3, -1, 4, 1, 2, 3, 1)),
+    _over(_OVER_DILATED, (2, 4, 3, -1, 4, 0, 2, 2, 2), (1, 3, 2, 1, 4, 5, 2, 1, 1)),
+    _over(_MOVED, (2, 4, 3, -1, 4, 0, 3, 2, 1), (2, 4, 3, -1, 4, -6, 3, 3, 1)),
 )
 
-# Each form that keeps the gaps of an axis: where it stands over a, whose axis is x, how far it moves them, and what it
-# is over b, which is a without them.
-_MOVES = (
-    (
-        '(= root (access-pad a "zero-padding" x before after)) (= y x) (= sizes (dims a))'
-        " (= 0 (* before (min begin 0))) (= 0 (* after (min 0 (- (vec-get sizes x) (+ begin (+ 1 (* gap (- n 1))))))))",
-        "before",
-        "b",
-    ),
-    ("(= root (access-slice a x lo hi)) (= y x)", "(- 0 lo)", "b"),
-    (
-        '(= root (access-pad a "zero-padding" z before after)) (!= z x) (= y x)',
-        "0",
-        '(access-pad b "zero-padding" z before after)',
-    ),
-    ("(= root (access-slice a z lo hi)) (!= z x) (= y x)", "0", "(access-slice b z lo hi)"),
-    ("(= root (access-dilate a z more)) (!= z x) (= y x)", "0", "(access-dilate b z more)"),
-    (
-        "(= root (access-transpose a p)) (axis-number y) (< y (vec-length p)) (= x (vec-get p y))",
-        "0",
-        "(access-transpose b p)",
-    ),
-    (
-        "(same-axis root a x y) (= dr (dims root)) (= s (split root))",
-        "0",
-        reshaped("b", "(vec-set dr y n)", "s"),
-    ),
-    ("(= root (access a s)) (= y x)", "0", "(access b s)"),
-)
-_SPREAD = "(= root (access-dilate a x more)) (= da (dims a)) (= n (vec-get da x)) (> n 1) (> more 0)"
-
-_GIVEN = (
-    "(= root (access-tensor name)) (< 0 $scatter) (= d (dims root)) (axis-number x) (< x (vec-length d))"
-    " (= n (vec-get d x)) (> n 0)"
-)
+# Axis x of a has gaps, and axis y of root, which is done to a.
+a, b, x, y, gap, begin, n = variables("a b x y gap begin n")
+_END = begin + (1 + gap * (n - 1))
 
 
-@rule(FAMILY, *_EXAMPLES, relations=RELATIONS)
-def gaps_are_known() -> tuple[Clause, ...]:
+class _Move(NamedTuple):
+    """A form of a that keeps its gaps: where root is it, how far it moves them, and what it is of b, the bare a."""
+
+    where: Facts
+    shift: V | int
+    of_b: V
+
+
+def _moves() -> tuple[_Move, ...]:
+    before, after, lo, hi, z, more, order, s, size, dr = variables("before after lo hi z more order s sizes dr")
+
+    def elsewhere(t: V) -> tuple[V, ...]:
+        return access_pad(t, "zero-padding", z, before, after), access_slice(t, z, lo, hi), access_dilate(t, z, more)
+
+    zeros_outside = (
+        size == dims(a),
+        before * smallest(begin, 0) == 0,
+        after * smallest(0, size[x] - _END) == 0,
+    )
+    return (
+        _Move((ROOT == access_pad(a, "zero-padding", x, before, after), y == x, zeros_outside), before, b),
+        _Move((ROOT == access_slice(a, x, lo, hi), y == x), 0 - lo, b),
+        *(
+            _Move((ROOT == of_a, z != x, y == x), 0, of_b)
+            for of_a, of_b in zip(elsewhere(a), elsewhere(b), strict=True)
+        ),
+        _Move(
+            (ROOT == access_transpose(a, order), axis_number(y), y < order.length, x == order[y]),
+            0,
+            access_transpose(b, order),
+        ),
+        _Move(
+            (same_axis(ROOT, a, x, y), dr == dims(ROOT), s == split(ROOT)),
+            0,
+            reshaped(b, dr.set(y, n), s),
+        ),
+        _Move((ROOT == access(a, s), y == x), 0, access(b, s)),
+    )
+
+
+def _spread(more: V) -> Facts:
+    """root is a with zeros put between its elements."""
+    da = Variable("da")
+    return ROOT == access_dilate(a, x, more), da == dims(a), n == da[x], n > 1, more > 0
+
+
+def _ordinary() -> Facts:
+    """root is a tensor as it is given."""
+    name, d = variables("name d")
+    return (
+        ROOT == access_tensor(name),
+        scatter > 0,
+        d == dims(ROOT),
+        axis_number(x),
+        x < d.length,
+        n == d[x],
+        n > 0,
+    )
+
+
+@analysis(FAMILY, *_EXAMPLES)
+def gaps_are_known(more: V) -> Clauses:
     """Along which axes a tensor was spread, how far, and where its first element is now.
 
     Where the target asks for it ($scatter), what is given has gaps of 1, which are none: sums of windows are a form of
@@ -131,141 +165,137 @@ def gaps_are_known() -> tuple[Clause, ...]:
     zeros put where elements were are no gaps, and such a pad has no fact.
     """
     return (
-        Clause(_SPREAD, "(gaps root x (+ more 1) 0 n)"),
-        Clause(_GIVEN, "(gaps root x 1 0 n)"),
+        when(_spread(more)).then(gaps(ROOT, x, gap=more + 1, begin=0, n=n)),
+        when(_ordinary()).then(gaps(ROOT, x, gap=1, begin=0, n=n)),
         *(
-            Clause(f"(gaps a x gap begin n) {where}", f"(gaps root y gap (+ begin {shift}) n)")
-            for where, shift, _ in _MOVES
+            when(gaps(a, x, gap, begin, n), move.where).then(gaps(ROOT, y, gap, begin + move.shift, n))
+            for move in _moves()
         ),
     )
 
 
-@rule(FAMILY, *_EXAMPLES, relations=RELATIONS)
-def gaps_are_taken_out() -> tuple[Clause, ...]:
+@analysis(FAMILY, *_EXAMPLES)
+def gaps_are_taken_out(more: V, end: V) -> Clauses:
     """bare(dilate(a, x)) = a, and bare(form(z)) = form(bare(z)) for what is done to the other axes.
 
     It makes e-nodes for demands alone, and they equal nothing that was there. Sound because what moves, cuts or pads
     the other axes does so alike for every element of this one.
     """
+    below = (a, x, gap, begin, n)
+    above = (ROOT, y, gap, end, n)
+    moves = [((want_bare(*above), gaps(*below), m.where, end == begin + m.shift), m.of_b) for m in _moves()]
     return (
-        Clause(
-            f"(want-bare root x gap 0 n) {_SPREAD} (= gap (+ more 1))",
-            "(set (bare root x gap 0 n) a)",
-        ),
-        Clause(f"(want-bare root x 1 0 n) {_GIVEN}", "(set (bare root x 1 0 n) root)"),
-        *(
-            Clause(
-                f"(want-bare root y gap end n) (gaps a x gap begin n) {where} (= end (+ begin {shift}))",
-                "(want-bare a x gap begin n)",
-            )
-            for where, shift, _ in _MOVES
-        ),
-        *(
-            Clause(
-                f"(want-bare root y gap end n) (gaps a x gap begin n) {where} (= end (+ begin {shift}))"
-                " (= b (bare a x gap begin n))",
-                f"(set (bare root y gap end n) {made})",
-            )
-            for where, shift, made in _MOVES
-        ),
+        when(want_bare(ROOT, x, gap, 0, n), _spread(more), gap == more + 1).then(set_(bare(ROOT, x, gap, 0, n), a)),
+        when(want_bare(ROOT, x, 1, 0, n), _ordinary()).then(set_(bare(ROOT, x, 1, 0, n), ROOT)),
+        *(when(moved).then(want_bare(*below)) for moved, _ in moves),
+        *(when(moved, b == bare(*below)).then(set_(bare(*above), of_b)) for moved, of_b in moves),
     )
 
 
-@rule(FAMILY, *_OVERS, relations=RELATIONS)
-def windows_over_gaps_are_known() -> tuple[Clause, ...]:
+# Windows of the elements that are left, wherever the axes are: (i, j), in (i2, j2) of a form.
+i, j, i2, j2, first, count, taps, apart = variables("i j i2 j2 first count taps apart")
+_OF = (gap, begin, n, first, count)
+
+
+def _sliding(x: V, window: V, strides: V) -> Facts:
+    """root steps by 1 along axis i over windows of x, along axis j."""
+    return (
+        ROOT == access_windows(x, window, strides),
+        gaps(x, i, gap, begin, n),
+        slides(ROOT, i, j, 1, 1, 1),
+        j == i + window.length,
+    )
+
+
+@analysis(FAMILY, *_OVERS)
+def windows_over_gaps_are_known(x: V, window: V, strides: V, common: V) -> Clauses:
     """Which axes step over windows of a tensor with gaps, through every form that keeps both axes.
 
     An analysis: it adds no e-node. Sound because it only reads what is there.
     """
+    of_a = gapped(a, i, j, gap, begin, n)
     return (
-        Clause(
-            "(= root (access-windows x k u)) (gaps x i gap begin n) (slides root i j 1 1 1) (= j (+ i (vec-length k)))",
-            "(gapped root i j gap begin n)",
-        ),
-        Clause(f"(gapped a i j gap begin n) {KEPT}", "(gapped root i2 j2 gap begin n)"),
-        Clause(f"(gapped a i j gap begin n) {PICKED[0]}", "(gapped root i j gap begin n)"),
+        when(_sliding(x, window, strides)).then(gapped(ROOT, i, j, gap, begin, n)),
+        when(of_a, kept_axes(ROOT, a, i, j, i2, j2)).then(gapped(ROOT, i2, j2, gap, begin, n)),
+        when(of_a, picks(ROOT, a, i, j, common)).then(gapped(ROOT, i, j, gap, begin, n)),
     )
 
 
-_KEY = "gap begin n first count"
-_WANTED = f"(want-over root i2 j2 {_KEY} taps apart)"
-_OVER = f"(windows-over root i j {_KEY} taps x size)"
-
-
-@rule(FAMILY, *_OVERS, relations=RELATIONS)
-def windows_leave_gaps_out() -> tuple[Clause, ...]:
+@analysis(FAMILY, *_OVERS)
+def windows_leave_gaps_out(
+    x: V, window: V, strides: V, z: V, part: V, w: V, s: V, size: V, span: V, common: V
+) -> Clauses:
     """over(windows(z)) = windows(section(bare z)), and so on under the forms that keep both axes.
 
     It makes e-nodes for demands alone, and they equal nothing that was there. Sound because windows along one axis and
     what is done to the others do not meet; elements that are apart are picked from windows that hold all between.
     """
+    steps = (windows_over(ROOT, i, j, *_OF, taps, x, size), z == bare(x, i, gap, begin, n))
+    picked, picked_of_w = picking(a, w, j, apart)
+    kept = (want_over(ROOT, i2, j2, *_OF, taps, apart), kept_axes(ROOT, a, i, j, i2, j2))
+    over_a = over(a, i, j, *_OF, taps, apart)
     return (
-        Clause(
-            f"(want-over root i j {_KEY} taps 1) (= root (access-windows x k u)) (gaps x i gap begin n)"
-            " (slides root i j 1 1 1) (= j (+ i (vec-length k))) (= size (+ (- count 1) taps))",
-            f"(want-bare x i gap begin n) (windows-over root i j {_KEY} taps x size)",
+        when(
+            want_over(ROOT, i, j, *_OF, taps, 1),
+            _sliding(x, window, strides),
+            size == (count - 1) + taps,
+        ).then(want_bare(x, i, gap, begin, n), windows_over(ROOT, i, j, *_OF, taps, x, size)),
+        when(steps).then(want_section(z, i, first, size)),
+        when(
+            *(steps, part == section(z, i, first, size), ROOT == access_windows(x, window, strides)),
+            s == split(x),
+        ).then(
+            set_(over(ROOT, i, j, *_OF, taps, 1), access_windows(part, window.set(i - s, taps), strides)),
         ),
-        Clause(f"{_OVER} (= z (bare x i gap begin n))", "(want-section z i first size)"),
-        Clause(
-            f"{_OVER} (= z (bare x i gap begin n)) (= part (section z i first size)) (= root (access-windows x k u))"
-            " (= s (split x))",
-            f"(set (over root i j {_KEY} taps 1) (access-windows part (vec-set k (- i s) taps) u))",
+        when(
+            want_over(ROOT, i, j, *_OF, taps, apart),
+            picks(ROOT, a, i, j, common),
+            span == 1 + (taps - 1) * apart,
+        ).then(
+            want_over(a, i, j, *_OF, span, 1),
+            apart_in(ROOT, a, i, j, *_OF, taps, apart, span),
         ),
-        Clause(
-            f"(want-over root i j {_KEY} taps apart) {PICKED[0]} (= span (+ 1 (* (- taps 1) apart)))",
-            f"(want-over a i j {_KEY} span 1) (apart-in root a i j {_KEY} taps apart span)",
-        ),
-        Clause(
-            f"(apart-in root a i j {_KEY} taps apart span) (= w (over a i j {_KEY} span 1)) {PICKED[1]}",
-            f"(set (over root i j {_KEY} taps apart) (access-windows w k (vec-set u (- j s) apart)))",
-        ),
-        Clause(f"{_WANTED} {KEPT}", f"(want-over a i j {_KEY} taps apart)"),
+        when(
+            apart_in(ROOT, a, i, j, *_OF, taps, apart, span),
+            w == over(a, i, j, *_OF, span, 1),
+            picked,
+        ).then(set_(over(ROOT, i, j, *_OF, taps, apart), picked_of_w)),
+        when(kept).then(want_over(a, i, j, *_OF, taps, apart)),
         *(
-            Clause(
-                f"{_WANTED} {KEPT} (= w (over a i j {_KEY} taps apart)) {where}"
-                + (" (= dw (dims w))" if "dw" in made else ""),
-                f"(set (over root i2 j2 {_KEY} taps apart) {made})",
-            )
-            for where, made in FORMS
+            when(kept, w == over_a, where).then(set_(over(ROOT, i2, j2, *_OF, taps, apart), of_w))
+            for where, of_w in forms(a, i, j, i2, j2, w)
         ),
     )
 
 
-def _sections() -> tuple[Example, ...]:
-    cases = ((0, 5), (1, 3), (-2, 9), (-1, 3), (3, 4), (7, 2), (-4, 3))
-    text = "(access (access-tensor x) 1)"
-    return tuple(Example(text, {"x": "m 5"}, f"(want-section $root 1 {lo} {size})") for lo, size in cases)
+_CUTS = ((0, 5), (1, 3), (-2, 9), (-1, 3), (3, 4), (7, 2), (-4, 3))
+_SECTIONS = tuple(
+    Example("(access (access-tensor x) 1)", {"x": "m 5"}, [want_section(access_at("root"), 1, first, size)])
+    for first, size in _CUTS
+)
 
 
-@rule(FAMILY, *_sections(), relations=RELATIONS)
-def sections_are_made() -> tuple[Clause, ...]:
+@analysis(FAMILY, *_SECTIONS)
+def sections_are_made(x: V, axis: V, first: V, size: V, lo: V, hi: V, before: V, after: V, d: V, n: V) -> Clauses:
     """section(x, first, size) = pad(slice(x)), of which it has only what it needs.
 
     It makes e-nodes for demands alone. Sound because what is outside of x is zero by definition.
     """
-    facts = "(sectioned x axis first size lo hi before after) (= d (dims x)) (= n (vec-get d axis))"
-    part = "(access-slice x axis lo hi)"
-
-    def grown(what: str) -> str:
-        return f'(access-pad {what} "zero-padding" axis before after)'
-
-    cases = (("0", "0", "x"), (">", "0", part), ("0", ">", grown("x")), (">", ">", grown(part)))
-
-    def guard(sign: str, amount: str) -> str:
-        return f"(> {amount} 0)" if sign == ">" else f"(= 0 {amount})"
-
+    known = (sectioned(x, axis, first, size, lo, hi, before, after), d == dims(x), n == d[axis])
+    cut, added, part = n - (hi - lo), before + after, access_slice(x, axis, lo, hi)
+    cases = (
+        (cut == 0, added == 0, x),
+        (cut > 0, added == 0, part),
+        (cut == 0, added > 0, padded(x, axis, after, before)),
+        (cut > 0, added > 0, padded(part, axis, after, before)),
+    )
     return (
-        Clause(
-            "(want-section x axis first size) (= d (dims x)) (= n (vec-get d axis)) (= lo (min n (max 0 first)))"
-            " (= hi (min n (max 0 (+ first size)))) (= before (min size (max 0 (- 0 first))))"
-            " (= after (- size (+ before (- hi lo))))",
-            "(sectioned x axis first size lo hi before after)",
-        ),
-        *(
-            Clause(
-                f"{facts} {guard(cut, '(- n (- hi lo))')} {guard(more, '(+ before after)')}",
-                f"(set (section x axis first size) {made})",
-            )
-            for cut, more, made in cases
-        ),
+        when(
+            *(want_section(x, axis, first, size), d == dims(x), n == d[axis]),
+            lo == smallest(n, largest(0, first)),
+            hi == smallest(n, largest(0, first + size)),
+            before == smallest(size, largest(0, 0 - first)),
+            after == size - (before + (hi - lo)),
+        ).then(sectioned(x, axis, first, size, lo, hi, before, after)),
+        *(when(known, fact, other).then(set_(section(x, axis, first, size), form)) for fact, other, form in cases),
     )

@@ -6,12 +6,17 @@ that the mapping search has found to be the cheapest (`mapping_search`), and say
 
 from __future__ import annotations
 
-from glenside.egraph.clause import Clause
+from typing import Any
+
+from glenside.egraph.clause import ROOT, let, union, when
+from glenside.egraph.pattern import Fact, vec
 from glenside.egraph.rule import Example
-from glenside.egraph.schema import relation
+from glenside.egraph.schema import access_at, dims, relation
 from glenside.egraph.sorts import ACCESS, INT
-from rewrites.declare import rule
-from rewrites.expressions import PRODUCT_SIZES, ceil_div, diagonal, dot, padded, reshaped, transposed, vec
+from glenside.ir.operators.slices import access_slice
+from glenside.ir.operators.views import access_broadcast
+from rewrites.declare import Clauses, V, rule
+from rewrites.terms import ceil_div, diagonal, dot, padded, reshaped, sized, transposed
 
 FAMILY = "matrices"
 matrices = relation("matrices", product=ACCESS, a=ACCESS, b=ACCESS, g=INT, m=INT, k=INT, o=INT)
@@ -23,19 +28,8 @@ want_rows = relation("want-rows", product=ACCESS, r=INT)
 rows_of = relation("rows-of", product=ACCESS, r=INT, larger=ACCESS)
 want_pack = relation("want-pack", product=ACCESS, p=INT)
 pack_of = relation("pack-of", product=ACCESS, p=INT, packed=ACCESS)
-MATRICES = "(relation matrices (Access Access Access i64 i64 i64 i64))"  # product a b g m k o
-_WANT_MATRICES = "(relation want-matrices (Access))"
-_MATRICES_OF = "(relation matrices-of (Access Access))"
-_WANT_SWAP = "(relation want-swap (Access))"
-_SWAP_OF = "(relation swap-of (Access Access))"
-_WANT_ROWS = "(relation want-rows (Access i64))"
-_ROWS_OF = "(relation rows-of (Access i64 Access))"
-_WANT_PACK = "(relation want-pack (Access i64))"
-_PACK_OF = "(relation pack-of (Access i64 Access))"
-RELATIONS = "\n".join(
-    [MATRICES, _WANT_MATRICES, _MATRICES_OF, _WANT_SWAP, _SWAP_OF, _WANT_ROWS, _ROWS_OF, _WANT_PACK, _PACK_OF]
-)
 
+_PRODUCT = access_at("root")
 _GROUPED = "(compute dot-product (access-product (access (access-tensor x) 3) (access (access-tensor w) 2) 1))"
 _MATMUL = "(compute dot-product (access-cartesian-product (access (access-tensor x) 1) (access (access-tensor w) 1)))"
 _MATRICES = "(compute dot-product (access-product (access (access-tensor x) 2) (access (access-tensor w) 2) 1))"
@@ -43,96 +37,86 @@ _MATRICES = "(compute dot-product (access-product (access (access-tensor x) 2) (
 
 @rule(
     FAMILY,
-    Example(_GROUPED, {"x": "g m 1 k l", "w": "g n k l"}, wants="(want-matrices $root)"),
-    Example(_MATMUL, {"x": "m k", "w": "n k"}, wants="(want-matrices $root)"),
-    relations=RELATIONS,
+    Example(_GROUPED, {"x": "g m 1 k l", "w": "g n k l"}, [want_matrices(_PRODUCT)]),
+    Example(_MATMUL, {"x": "m k", "w": "n k"}, [want_matrices(_PRODUCT)]),
 )
-def product_is_a_product_of_matrices() -> tuple[Clause, ...]:
+def product_is_a_product_of_matrices(
+    a: V, b: V, n: V, g: V, m: V, k: V, o: V, d: V, left: V, right: V, flattened: V
+) -> Clauses:
     """dot(a x b) = reshape(dot(reshape(a; (g m)(k)) x reshape(b; (g o)(k)))), with g for all shared axes.
 
     One form for what follows. Sound because reshape keeps the elements of shared axes, of other axes and of items each
     in row-major order, so the way back restores every axis.
     """
-    return (
-        Clause(
-            f"(want-matrices root) {PRODUCT_SIZES} (= d (dims root))",
-            f"(let left {reshaped('a', vec('g', 'm', 'k'), 2)}) (let right {reshaped('b', vec('g', 'o', 'k'), 2)})"
-            f" (let flattened {dot('left', 'right')}) (union root {reshaped('flattened', 'd', '(vec-length d)')})"
-            " (matrices flattened left right g m k o) (matrices-of root flattened)",
-        ),
+    return when(want_matrices(ROOT), sized(a, b, n, g, m, k, o), d == dims(ROOT)).then(
+        let(left, reshaped(a, vec(g, m, k), 2)),
+        let(right, reshaped(b, vec(g, o, k), 2)),
+        let(flattened, dot(left, right)),
+        union(ROOT, reshaped(flattened, d, d.length)),
+        matrices(flattened, left, right, g, m, k, o),
+        matrices_of(ROOT, flattened),
     )
 
 
-def _of(shapes: str, want: str) -> str:
-    """The demand on a product whose matrices are x and w."""
-    return f"(matrices $root $x2 $w2 {shapes}) {want}"
+def of_matrices(g: int, m: int, k: int, o: int, want: Fact, **parameters: int) -> Example:
+    """The product of x, g groups of m rows, and w, of o rows, which is matrices already, and what is wanted of it."""
+    known = matrices(_PRODUCT, access_at("x2"), access_at("w2"), g, m, k, o)
+    return Example(_MATRICES, {"x": f"{g} {m} {k}", "w": f"{g} {o} {k}"}, [known, want], parameters)
 
 
-_THREE = Example(_MATRICES, {"x": "3 5 2", "w": "3 4 2"}, wants=_of("3 5 2 4", "(want-swap $root)"))
-_ROWS = Example(_MATRICES, {"x": "2 5 3", "w": "2 4 3"}, wants=_of("2 5 3 4", "(want-rows $root 2)"))
-_ALL_ROWS = Example(_MATRICES, {"x": "1 4 3", "w": "1 2 3"}, wants=_of("1 4 3 2", "(want-rows $root 4)"))
-_PACK = Example(_MATRICES, {"x": "5 4 3", "w": "5 2 3"}, wants=_of("5 4 3 2", "(want-pack $root 2)"))
-_ALL_PACKED = Example(_MATRICES, {"x": "3 4 2", "w": "3 1 2"}, wants=_of("3 4 2 1", "(want-pack $root 3)"))
-
-
-@rule(FAMILY, _THREE, relations=RELATIONS)
-def operands_are_swapped() -> tuple[Clause, ...]:
+@rule(FAMILY, of_matrices(3, 5, 2, 4, want_swap(_PRODUCT)))
+def operands_are_swapped(a: V, b: V, g: V, m: V, k: V, o: V, swapped: V) -> Clauses:
     """dot(a x b) = transpose(dot(b x a)).
 
     What streams through the array stays, and what stays streams: the input-stationary dataflow. It pays where b has
     more rows than a. Sound because multiplication of numbers is commutative and the transpose puts the rows back.
     """
-    return (
-        Clause(
-            "(want-swap root) (matrices root a b g m k o)",
-            f"(let swapped {dot('b', 'a')}) (union root {transposed('swapped', 0, 2, 1)})"
-            " (matrices swapped b a g o k m) (swap-of root swapped)",
-        ),
+    return when(want_swap(ROOT), matrices(ROOT, a, b, g, m, k, o)).then(
+        let(swapped, dot(b, a)),
+        union(ROOT, transposed(swapped, 0, 2, 1)),
+        matrices(swapped, b, a, g, m=o, k=k, o=m),
+        swap_of(ROOT, swapped),
     )
 
 
-@rule(FAMILY, _ROWS, _ALL_ROWS, relations=RELATIONS)
-def rows_are_taken_together() -> tuple[Clause, ...]:
+@rule(FAMILY, of_matrices(2, 5, 3, 4, want_rows(_PRODUCT, 2)), of_matrices(1, 4, 3, 2, want_rows(_PRODUCT, 4)))
+def rows_are_taken_together(
+    a: V, b: V, g: V, m: V, k: V, o: V, r: V, together: V, left: V, right: V, product: V
+) -> Clauses:
     """dot(a x b) = rows of dot(r rows of a as one x r copies of b on a diagonal).
 
     Several pixels of a 1x1 convolution at once: fewer rows stream, through more of the array. Sound because row i of r
     taken together meets copy i of b and zeros elsewhere, and because rows added to fill up r are cut off again.
     """
-    together = ceil_div("m", "r")
-    left = reshaped(padded("a", 1, "(- (* m2 r) m)"), vec("g", "m2", "(* r k)"), 2)
-    copies = f"(access-broadcast {reshaped('b', vec('g', 1, 'o', 'k'), 0)} (vec-empty) {vec('g', 'r', 'o', 'k')})"
-    back = f"(access-slice {reshaped('product-of-rows', vec('g', '(* m2 r)', 'o'), 3)} 1 0 m)"
-    return (
-        Clause(
-            f"(want-rows root r) (matrices root a b g m k o) (= m2 {together})",
-            f"(let left {left}) (let right {diagonal(copies, 'g', 'r', 'o', 'k')})"
-            f" (let product-of-rows {dot('left', 'right')}) (union root {back})"
-            " (matrices product-of-rows left right g m2 (* r k) (* r o)) (rows-of root r product-of-rows)",
-        ),
+    copies = access_broadcast(reshaped(b, vec(g, 1, o, k), 0), vec(), vec(g, r, o, k))
+    return when(want_rows(ROOT, r), matrices(ROOT, a, b, g, m, k, o), together == ceil_div(m, r)).then(
+        let(left, reshaped(padded(a, 1, together * r - m), vec(g, together, r * k), 2)),
+        let(right, diagonal(copies, g, r, o, k)),
+        let(product, dot(left, right)),
+        union(ROOT, access_slice(reshaped(product, vec(g, together * r, o), 3), 1, 0, m)),
+        matrices(product, left, right, g, m=together, k=r * k, o=r * o),
+        rows_of(ROOT, r, product),
     )
 
 
-@rule(FAMILY, _PACK, _ALL_PACKED, relations=RELATIONS)
-def groups_are_packed() -> tuple[Clause, ...]:
+@rule(FAMILY, of_matrices(5, 4, 3, 2, want_pack(_PRODUCT, 2)), of_matrices(3, 4, 2, 1, want_pack(_PRODUCT, 3)))
+def groups_are_packed(a: V, b: V, g: V, m: V, k: V, o: V, p: V, packs: V, left: V, right: V, packed: V) -> Clauses:
     """dot(a x b) = groups of dot(items of p groups of a side by side x p groups of b on a diagonal).
 
     Several channels of a depthwise convolution in one tile. Sound because the items of group i meet the rows of group
     i and zeros elsewhere, and because groups added to fill up p are cut off again.
     """
-    packs = ceil_div("g", "p")
-    more = "(- (* g2 p) g)"
-    left = reshaped(
-        transposed(reshaped(padded("a", 0, more), vec("g2", "p", "m", "k"), 0), 0, 2, 1, 3),
-        vec("g2", "m", "(* p k)"),
-        2,
-    )
-    right = diagonal(reshaped(padded("b", 0, more), vec("g2", "p", "o", "k"), 0), "g2", "p", "o", "k")
-    apart = transposed(reshaped("packed", vec("g2", "m", "p", "o"), 4), 0, 2, 1, 3)
-    back = f"(access-slice {reshaped(apart, vec('(* g2 p)', 'm', 'o'), 3)} 0 0 g)"
-    return (
-        Clause(
-            f"(want-pack root p) (matrices root a b g m k o) (= g2 {packs})",
-            f"(let left {left}) (let right {right}) (let packed {dot('left', 'right')}) (union root {back})"
-            " (matrices packed left right g2 m (* p k) (* p o)) (pack-of root p packed)",
-        ),
+
+    def grouped(x: V, rows: V) -> Any:
+        return reshaped(padded(x, 0, packs * p - g), vec(packs, p, rows, k), 0)
+
+    side_by_side = reshaped(transposed(grouped(a, m), 0, 2, 1, 3), vec(packs, m, p * k), 2)
+    apart = transposed(reshaped(packed, vec(packs, m, p, o), 4), 0, 2, 1, 3)
+    return when(want_pack(ROOT, p), matrices(ROOT, a, b, g, m, k, o), packs == ceil_div(g, p)).then(
+        let(left, side_by_side),
+        let(right, diagonal(grouped(b, o), packs, p, o, k)),
+        let(packed, dot(left, right)),
+        union(ROOT, access_slice(reshaped(apart, vec(packs * p, m, o), 3), 0, 0, g)),
+        matrices(packed, left, right, g=packs, m=m, k=p * k, o=p * o),
+        pack_of(ROOT, p, packed),
     )

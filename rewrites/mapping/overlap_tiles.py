@@ -1,8 +1,4 @@
-"""Products whose windows are added up a tile of positions at a time, so that their columns need little memory.
-
-`in-tiles root inner axes tile positions`: root is what the windows of the product `inner` add up to, along `axes`, in
-tiles of so many of its positions.
-"""
+"""Products whose windows are added up a tile of positions at a time, so that their columns need little memory."""
 
 from __future__ import annotations
 
@@ -10,17 +6,23 @@ import math
 
 import numpy as np
 
-from glenside.egraph.clause import Clause
+from glenside.egraph.clause import ROOT, let, union, when
+from glenside.egraph.pattern import variables
+from glenside.egraph.schema import dims, dtype, relation
+from glenside.egraph.sorts import ACCESS, INT, INTS
 from glenside.egraph.tables import table
+from glenside.ir.operators.scattering import overlap_add_product
+from glenside.ir.operators.views import access_transpose
+from glenside.ir.sizes import smallest
 from glenside.ir.types import Dims
-from rewrites.convolution.transposed import EXAMPLES, every_place
-from rewrites.convolution.transposed import RELATIONS as TRANSPOSED
-from rewrites.declare import rule
+from rewrites.convolution.transposed import EXAMPLES, every_place, made_in_tiles, positions_last, scattering
+from rewrites.declare import Clauses, V, rule
+from rewrites.terms import dot, sided
 
-FAMILY = "transposed-tiles"
 LEAST_BYTES = 1 << 16  # of columns: with fewer, a tile costs more in calls than it saves
 GROWTH = 8
-RELATIONS = TRANSPOSED + "\n(relation in-tiles (Access Access Ints i64 i64))"
+# What the windows of the product `inner` add up to along the axes, in tiles of so many of its positions.
+in_tiles = relation("in-tiles", product=ACCESS, inner=ACCESS, axes=INTS, tile=INT, positions=INT)
 
 
 @table(tile=int, positions=int)
@@ -35,34 +37,39 @@ def smallest_tile(da: Dims, sa: int, db: Dims, sb: int, m: int, axes: Dims, dtyp
     return min(positions, max(1, LEAST_BYTES * positions // columns)), positions
 
 
-@rule(FAMILY, *EXAMPLES, *every_place(400), relations=RELATIONS)
-def windows_are_added_up_in_tiles() -> tuple[Clause, ...]:
+@rule("transposed-tiles", *EXAMPLES, *every_place(400))
+def windows_are_added_up_in_tiles(
+    a: V, b: V, m: V, inner: V, axes: V, tile: V, positions: V, larger: V, rank: V, made: V
+) -> Clauses:
     """overlap-add(dot(a x b)) = overlap-add-product(a, b), for tiles of a few positions up to all of them.
 
     Sound because that operator is defined as the one on the left, whatever its tile is: the places in which windows
     overlap are sums, in any order.
     """
-    whole = (
-        "(scattering root inner axes steps spread outs firsts sizes)"
-        ' (= inner (compute "dot-product" (access-product a b m))) (= da (dims a)) (= sa (split a))'
+    steps, spread, outs, firsts, sizes = variables("steps spread outs firsts sizes")
+    da, sa, db, sb, dt, dr, rank_a, order, back = variables("da sa db sb dt dr rank-a order back")
+    sums = (
+        scattering(ROOT, inner, axes, steps, spread, outs, firsts, sizes),
+        *(inner == dot(a, b, m), sided(a, da, sa)),
     )
-    tile = "(smallest-tile-{0} da sa db sb m axes dt)"
-    key = "rank sa whole-a axes"
+    in_these_tiles = in_tiles(ROOT, inner, axes, tile, positions)
     return (
-        Clause(
-            f"{whole} (= db (dims b)) (= sb (split b)) (= dt (dtype root)) (= tile {tile.format('tile')})"
-            f" (= positions {tile.format('positions')})",
-            "(in-tiles root inner axes tile positions)",
+        when(
+            *(sums, sided(b, db, sb), dt == dtype(ROOT)),
+            smallest_tile.facts(da, sa, db, sb, m, axes, dt, tile=tile, positions=positions),
+        ).then(in_these_tiles),
+        when(in_these_tiles, tile < positions, larger == smallest(positions, GROWTH * tile)).then(
+            in_tiles(ROOT, inner, axes, larger, positions)
         ),
-        Clause(
-            f"(in-tiles root inner axes tile positions) (< tile positions) (= next (min positions (* {GROWTH} tile)))",
-            "(in-tiles root inner axes next positions)",
-        ),
-        Clause(
-            f"(in-tiles root inner axes tile positions) {whole} (= dr (dims root)) (= rank (vec-length dr))"
-            f" (= whole-a (vec-length da)) (= order (positions-last-operand {key}))"
-            f" (= back (positions-last-back {key}))",
-            "(let made (overlap-add-product (access-transpose a order) b m sizes steps spread firsts tile))"
-            " (union root (access-transpose made back)) (made-in-tiles inner made)",
+        when(
+            *(in_these_tiles, sums, dr == dims(ROOT), rank == dr.length, rank_a == da.length),
+            positions_last.facts(rank, sa, rank_a, axes, operand=order, back=back),
+        ).then(
+            let(
+                made,
+                overlap_add_product(access_transpose(a, order), b, m, sizes, steps, spread, firsts, tile),
+            ),
+            union(ROOT, access_transpose(made, back)),
+            made_in_tiles(inner, made),
         ),
     )

@@ -1,43 +1,55 @@
 """Windows that serve several outputs at once.
 
-`slides a i j t d c`: axis i of a's shape steps over windows that lie along axis j of its item, in steps of t, and the
-elements of a window are d apart: a[.. y .., .. u ..] = z[.., y t + u d, ..] for some z; c is the largest number that
-divides both. Axes count over all of a.
-`view root a`: root has the elements of a, in their order, under other dims; `same-axis root a i i2`: axis i of a is its
-axis i2. `lies dims i size before`: axis i of the dims has that size, and so many elements are before it.
-`kept-axes root a i j i2 j2`: axes i and j of a, along which it slides, are axes i2 and j2 of root, a form of a.
-`picks root a i j c`: root has every d-th element of each window of a, along the same axes; c is as above.
-`wider a i j q`: a with windows that each hold those of q neighbours, elements c apart, and 1/q as many of them.
+Axis i of an access pattern's shape slides where it steps over windows that lie along axis j of its item: with stride t
+and elements d apart, a[.. y .., .. u ..] = z[.., y t + u d, ..] for some z. Axes count over all of a. Forms of a that
+keep both axes slide along them too, and from wider windows of a, each of which holds those of q neighbours, 1/q as many
+serve a product as well.
 """
 
 from __future__ import annotations
 
-from glenside.egraph.clause import Clause
+from collections.abc import Callable
+
+from glenside.egraph.clause import ROOT, Actions, Clause, Facts, let, set_, union, when
+from glenside.egraph.pattern import Fact, gcd, variables, vec, vec_range
 from glenside.egraph.rule import Example
-from glenside.egraph.schema import relation
-from glenside.egraph.sorts import ACCESS, INT
-from rewrites.declare import rule
-from rewrites.expressions import DOT, ceil_div, dot, padded, reshaped
+from glenside.egraph.schema import access_at, dims, function, relation, source, split
+from glenside.egraph.sorts import ACCESS, INT, INTS
+from glenside.ir.operators.linear_maps import linear_map
+from glenside.ir.operators.padding import access_dilate, access_pad
+from glenside.ir.operators.slices import access_slice
+from glenside.ir.operators.views import (
+    access,
+    access_flatten,
+    access_flip,
+    access_insert_axis,
+    access_reshape,
+    access_squeeze,
+    access_transpose,
+)
+from glenside.ir.operators.windowing import access_windows
+from glenside.ir.sizes import largest
+from rewrites.declare import Clauses, V, analysis, rule
+from rewrites.terms import ceil_div, dot, is_dot, padded, reshaped
 
 FAMILY = "windows"
+# Axis i steps by `stride` over windows along axis j, of elements that are `apart`; `common` is the gcd of both.
 slides = relation("slides", access=ACCESS, i=INT, j=INT, stride=INT, apart=INT, common=INT)
+view = relation("view", form=ACCESS, access=ACCESS)  # the same elements in their order, under other dims
+same_axis = relation("same-axis", form=ACCESS, access=ACCESS, axis=INT, form_axis=INT)
+lies = relation("lies", dims=INTS, axis=INT, size=INT, before=INT)  # so many elements are before the axis
+kept_axes = relation("kept-axes", form=ACCESS, access=ACCESS, i=INT, j=INT, form_i=INT, form_j=INT)
+# The form has every d-th element of each window along j; `common` is as above.
+picks = relation("picks", form=ACCESS, access=ACCESS, i=INT, j=INT, common=INT)
+axis_number = relation("axis-number", axis=INT, rows=range(12))
+want_wider = relation("want-wider", access=ACCESS, i=INT, j=INT, q=INT)
+# Windows that each hold those of q neighbours, elements `common` apart. One is enough: any of them serves.
+wider = function("wider", ACCESS, "old", access=ACCESS, i=INT, j=INT, q=INT)
 searched = relation("searched", product=ACCESS)  # products for which mappings are looked for
 want_regroup = relation("want-regroup", product=ACCESS, i=INT, j=INT, q=INT)
+# A product with b, n axes shared, whose windows w are wider: t and d in their elements, axis j of w is axis e of items.
+regroup = relation("regroup", product=ACCESS, b=ACCESS, n=INT, i=INT, e=INT, q=INT, t=INT, d=INT, w=ACCESS, j=INT)
 regrouped = relation("regrouped", product=ACCESS, i=INT, j=INT, q=INT, larger=ACCESS)
-_SLIDES = "(relation slides (Access i64 i64 i64 i64 i64))"
-_VIEW = """(relation view (Access Access))
-(relation kept-axes (Access Access i64 i64 i64 i64))
-(relation picks (Access Access i64 i64 i64))
-(relation same-axis (Access Access i64 i64))
-(relation lies (Ints i64 i64 i64))"""
-_AXES = ["(relation axis-number (i64))", *(f"(axis-number {i})" for i in range(12))]
-_WANT_WIDER = "(relation want-wider (Access i64 i64 i64))"
-_WIDER = "(function wider (Access i64 i64 i64) Access :merge old)"  # one is enough: any of them serves
-_SEARCHED = "(relation searched (Access))"  # products for which mappings are looked for
-_WANT_REGROUP = "(relation want-regroup (Access i64 i64 i64))"
-_REGROUP = "(relation regroup (Access Access i64 i64 i64 i64 i64 i64 Access i64))"  # root b n i e q t d w j
-_REGROUPED = "(relation regrouped (Access i64 i64 i64 Access))"
-RELATIONS = "\n".join([_SLIDES, _VIEW, *_AXES, _WANT_WIDER, _WIDER, _WANT_REGROUP, _SEARCHED, _REGROUP, _REGROUPED])
 
 _IMAGE = {"x": "n 5 9"}
 _WINDOWS = "(access-windows (access (access-tensor x) 1) (shape 2 3) (shape 1 2))"  # (n 4 4)(2 3)
@@ -55,137 +67,156 @@ _MAPPED = f'(linear-map {_WINDOWS} 3 3 "1 0 -2 1 0 -3")'  # (n 4 4)(3 3)
 _ONE_BY_ONE = "(access-windows (access (access-tensor x) 1) (shape 5 1) (shape 1 2))"  # (n 1 5)(5 1)
 
 
-def _wants(i: int, j: int, q: int) -> str:
-    return f"(want-wider $root {i} {j} {q})"
-
-
-_LYING = (
-    Clause(
-        "(view root a) (= d (dims a)) (= p (prefixes d)) (axis-number i) (< i (vec-length d))",
-        "(lies d i (vec-get d i) (vec-get p i))",
-    ),
-    Clause(
-        "(view root a) (= d (dims root)) (= p (prefixes d)) (axis-number i) (< i (vec-length d))",
-        "(lies d i (vec-get d i) (vec-get p i))",
-    ),
-    Clause(
-        "(view root a) (= d (dims a)) (= e (dims root)) (lies d i size before) (lies e i2 size before)",
-        "(same-axis root a i i2)",
-    ),
-)
-WIDENING = (
-    Example(_WINDOWS, _IMAGE, wants=_wants(2, 4, 3)),
-    Example(_WINDOWS, _IMAGE, wants=_wants(1, 3, 2)),
-    Example(_DILATED, _IMAGE, wants=_wants(2, 4, 2)),
-    Example(_DILATED, _IMAGE, wants=_wants(1, 3, 4)),
-    Example(_MOVED, _IMAGE, wants=_wants(2, 4, 3)),
-    Example(_ONE_BY_ONE, _IMAGE, wants=_wants(2, 4, 2)),
-    Example(_MAPPED, _IMAGE, wants=_wants(2, 4, 3)),
+_ROOT = access_at("root")
+_WIDENING = (
+    Example(_WINDOWS, _IMAGE, [want_wider(_ROOT, 2, 4, 3)]),
+    Example(_WINDOWS, _IMAGE, [want_wider(_ROOT, 1, 3, 2)]),
+    Example(_DILATED, _IMAGE, [want_wider(_ROOT, 2, 4, 2)]),
+    Example(_DILATED, _IMAGE, [want_wider(_ROOT, 1, 3, 4)]),
+    Example(_MOVED, _IMAGE, [want_wider(_ROOT, 2, 4, 3)]),
+    Example(_ONE_BY_ONE, _IMAGE, [want_wider(_ROOT, 2, 4, 2)]),
+    Example(_MAPPED, _IMAGE, [want_wider(_ROOT, 2, 4, 3)]),
 )
 
 
-@rule("analyses", *WIDENING, relations=RELATIONS)
-def sliding_axes_are_known() -> tuple[Clause, ...]:
+def inside(slide: Fact, shared: V, sa: V) -> Facts:
+    """Where a, whose shape has sa axes, slides along one that is not shared with the other side of its product."""
+    a, i, j, *_ = slide.arguments
+    return slide, i >= shared, sa == split(a), i < sa, j >= sa
+
+
+def picking(a: V, w: V, j: V, apart: V) -> tuple[Facts, V]:
+    """Where root picks elements of a, one for each window: and what picks those of w that are `apart` along axis j."""
+    window, strides, s = variables("window strides s")
+    return (
+        (ROOT == access_windows(a, window, strides), s == split(a)),
+        access_windows(w, window, strides.set(j - s, apart)),
+    )
+
+
+def _along(x: V, z: V) -> tuple[V, ...]:
+    """What may be done to z along an axis x without a change to any other axis."""
+    kind, before, after, lo, hi, rows, numbers = variables("kind before after lo hi rows numbers")
+    return access_pad(z, kind, x, before, after), access_slice(z, x, lo, hi), linear_map(z, x, rows, numbers)
+
+
+def forms(a: V, i: V, j: V, form_i: V, form_j: V, w: V) -> tuple[tuple[Facts, V], ...]:
+    """The forms that keep axes i and j of a: where root is one, and the same of w, which is a with other windows."""
+    x, dr, dw, sa, sr, s, p = variables("x dr dw sa sr s p")
+    viewed = (
+        *(same_axis(ROOT, a, i, form_i), same_axis(ROOT, a, j, form_j)),
+        *(dr == dims(ROOT), sr == split(ROOT), sa == split(a)),
+    )
+    sizes = dr.set(form_i, dw[i]).set(form_j, dw[j])
+    return (
+        ((viewed, sa + sr != 0, dw == dims(w)), reshaped(w, sizes, sr)),
+        ((viewed, sa + sr == 0, dw == dims(w)), access_reshape(w, vec(), sizes)),
+        ((ROOT == access(a, s),), access(w, s)),
+        ((ROOT == access_transpose(a, p), i == p[form_i], j == p[form_j]), access_transpose(w, p)),
+        *(((ROOT == of_a, x != i, x != j), of_w) for of_a, of_w in zip(_along(x, a), _along(x, w), strict=True)),
+    )
+
+
+def _views(a: V, i: V, form_i: V) -> Clauses:
+    """Views of a, and the axes that are the same in both: of one size, after as many elements."""
+    s, item, x, da, dr, d, p, size, before = variables("s item x da dr d p size before")
+    reshapes = (access_reshape(a, s, item), access_squeeze(a, x), access_insert_axis(a, x), access_flatten(a))
+    lying = (p == d.prefixes(), axis_number(i), i < d.length)
+    alike = (lies(da, i, size, before), lies(dr, form_i, size, before))
+    return (
+        *(when(ROOT == form).then(view(ROOT, a)) for form in reshapes),
+        *(when(view(ROOT, a), d == dims(side), lying).then(lies(d, i, d[i], p[i])) for side in (a, ROOT)),
+        when(view(ROOT, a), da == dims(a), dr == dims(ROOT), alike).then(same_axis(ROOT, a, i, form_i)),
+    )
+
+
+@analysis("analyses", *_WIDENING)
+def sliding_axes_are_known(a: V, i: V, j: V, t: V, d: V, c: V, form_i: V, form_j: V, x: V, s: V, p: V) -> Clauses:
     """Which axis of a shape steps over windows along which axis of the item, through every form that keeps both.
 
     An analysis: it adds no e-node. Sound because it only reads what is there: windows of windows that hold one element
     pick every d-th element; a form that keeps the order of elements keeps an axis whose size, and whose product of
     sizes before it, are the same on both sides.
     """
-    slides, moved = "(slides a i j t d c)", "(slides root i2 j2 t d c) (kept-axes root a i j i2 j2)"
-    same = "(slides root i j t d c) (kept-axes root a i j i j)"
+    z, window, strides, n, da, dr = variables("z window strides n da dr")
+    sliding = slides(a, i, j, t, d, c)
+    same = (slides(ROOT, i, j, t, d, c), kept_axes(ROOT, a, i, j, i, j))
+    moved = (slides(ROOT, form_i, form_j, t, d, c), kept_axes(ROOT, a, i, j, form_i, form_j))
     return (
-        Clause(
-            "(= root (access-windows x k t)) (= s (split x)) (= d (dims root)) (axis-number e) (< e (vec-length k))"
-            " (= i (+ s e)) (> (vec-get d i) 1)",
-            "(slides root i (+ i (vec-length k)) (vec-get t e) 1 1)",
-        ),
-        Clause(
-            "(slides a i j t 1 1) (= root (access-windows a k u)) (= s (split a)) (>= j s) (= e (- j s))"
-            " (= 1 (vec-get k e)) (= d (vec-get u e)) (= da (dims a)) (= dr (dims root))"
-            " (= (vec-get da j) (+ 1 (* d (- (vec-get dr j) 1)))) (= c (gcd t d))",
-            "(slides root i j t d c) (picks root a i j c)",
-        ),
-        Clause("(= root (access-reshape a s i))", "(view root a)"),
-        Clause("(= root (access-squeeze a x))", "(view root a)"),
-        Clause("(= root (access-insert-axis a x))", "(view root a)"),
-        Clause("(= root (access-flatten a))", "(view root a)"),
-        *_LYING,
-        Clause(
-            f"{slides} (same-axis root a i i2) (same-axis root a j j2) (< i2 j2)",
-            moved,
-        ),
-        Clause(f"{slides} (= root (access a s))", same),
-        Clause(
-            f"{slides} (= root (access-transpose a p)) (axis-number i2) (axis-number j2) (= i (vec-get p i2))"
-            " (= j (vec-get p j2))",
-            moved,
-        ),
-        Clause(f"{slides} (= root (access-pad a kind x before after)) (!= x i) (!= x j)", same),
-        Clause(f"{slides} (= root (access-slice a x lo hi)) (!= x i) (!= x j)", same),
-        Clause(f"{slides} (= root (linear-map a x rows m)) (!= x i) (!= x j)", same),
+        when(
+            *(ROOT == access_windows(z, window, strides), s == split(z), dr == dims(ROOT)),
+            *(axis_number(n), n < window.length, i == s + n, dr[i] > 1),
+        ).then(slides(ROOT, i, i + window.length, strides[n], 1, 1)),
+        when(
+            *(slides(a, i, j, t, 1, 1), ROOT == access_windows(a, window, strides), s == split(a)),
+            *(j >= s, n == j - s, window[n] == 1, d == strides[n]),
+            *(da == dims(a), dr == dims(ROOT), da[j] == 1 + d * (dr[j] - 1), c == gcd(t, d)),
+        ).then(slides(ROOT, i, j, t, d, c), picks(ROOT, a, i, j, c)),
+        _views(a, i, form_i),
+        when(sliding, same_axis(ROOT, a, i, form_i), same_axis(ROOT, a, j, form_j), form_i < form_j).then(moved),
+        when(sliding, ROOT == access(a, s)).then(same),
+        when(
+            *(sliding, ROOT == access_transpose(a, p)),
+            *(axis_number(form_i), axis_number(form_j), i == p[form_i], j == p[form_j]),
+        ).then(moved),
+        *(when(sliding, ROOT == form, x != i, x != j).then(same) for form in _along(x, a)),
     )
 
 
-INSIDE = "(slides a i j t d c) (>= i n) (= sa (split a)) (< i sa) (>= j sa)"
-PICKED = ("(picks root a i j c)", "(= root (access-windows a k u)) (= s (split a))")
-KEPT = "(kept-axes root a i j i2 j2)"
-_VIEWED = "(same-axis root a i i2) (same-axis root a j j2) (= dr (dims root)) (= s2 (split root)) (= sa (split a))"
-_KEPT_DIMS = "(vec-set (vec-set dr i2 (vec-get dw i)) j2 (vec-get dw j))"
-# Each form that keeps both axes: how it stands over a, and what it is over w, which is a with other windows.
-FORMS = (
-    (f"{_VIEWED} (!= 0 (+ sa s2))", reshaped("w", _KEPT_DIMS, "s2")),
-    (f"{_VIEWED} (= 0 (+ sa s2))", f"(access-reshape w (vec-empty) {_KEPT_DIMS})"),
-    ("(= root (access a s))", "(access w s)"),
-    ("(= root (access-transpose a p)) (= i (vec-get p i2)) (= j (vec-get p j2))", "(access-transpose w p)"),
-    ("(= root (access-pad a kind x before after)) (!= x i) (!= x j)", "(access-pad w kind x before after)"),
-    ("(= root (access-slice a x lo hi)) (!= x i) (!= x j)", "(access-slice w x lo hi)"),
-    ("(= root (linear-map a x rows m)) (!= x i) (!= x j)", "(linear-map w x rows m)"),
-)
-
-
-@rule("analyses", *(e for e in WIDENING if "reshape" in e.text or "linear-map" in e.text), relations=RELATIONS)
-def wider_windows_are_demanded() -> tuple[Clause, ...]:
+@analysis("analyses", *(e for e in _WIDENING if "reshape" in e.text or "linear-map" in e.text))
+def wider_windows_are_demanded(
+    a: V, b: V, n: V, i: V, j: V, q: V, form_i: V, form_j: V, t: V, d: V, c: V, sa: V
+) -> Clauses:
     """Wider windows of a form that keeps both axes need wider windows of what is under it.
 
     An analysis: it adds no e-node. Sound because a demand only says where a rule applies.
     """
+    demand = want_wider(a, i, j, q)
     return (
-        Clause(f"(want-regroup root i j q) {DOT} {INSIDE}", "(want-wider a i j q)"),
-        Clause(f"(want-wider root i2 j2 q) {KEPT}", "(want-wider a i j q)"),
-        Clause(f"(want-wider root i j q) {PICKED[0]}", "(want-wider a i j q)"),
+        when(want_regroup(ROOT, i, j, q), is_dot(a, b, n), inside(slides(a, i, j, t, d, c), n, sa)).then(demand),
+        when(want_wider(ROOT, form_i, form_j, q), kept_axes(ROOT, a, i, j, form_i, form_j)).then(demand),
+        when(want_wider(ROOT, i, j, q), picks(ROOT, a, i, j, c)).then(demand),
     )
 
 
-def _widened() -> tuple[Clause, ...]:
-    """What both rules do that need wider windows."""
-    need = "(+ (* (- windows-left 1) (* q t)) span)"
+def _windows_of_neighbours(i: V, j: V, q: V) -> Clause:
+    """Windows as long as those of q neighbours together, and the pad that the last of them needs."""
+    x, window, strides, t, s, n, dr, dx = variables("x window strides t s n dr dx")
+    left, size, span, more = variables("windows-left size span more")
+    return when(
+        *(want_wider(ROOT, i, j, q), ROOT == access_windows(x, window, strides), slides(ROOT, i, j, t, 1, 1)),
+        *(j == i + window.length, s == split(x), n == i - s, dr == dims(ROOT), left == ceil_div(dr[i], q)),
+        *(dx == dims(x), size == dx[i], span == window[n] + (q - 1) * t),
+        more == largest(0, ((left - 1) * (q * t) + span) - size),
+    ).then(
+        set_(
+            wider(ROOT, i, j, q),
+            access_windows(padded(x, i, more), window.set(n, span), strides.set(n, q * t)),
+        )
+    )
+
+
+def _widened() -> Clauses:
+    """The wider windows that are demanded."""
+    a, w, i, j, form_i, form_j, q, c = variables("a w i j form-i form-j q c")
+    picked, picked_of_w = picking(a, w, j, c)
     return (
-        Clause(
-            "(want-wider root i j q) (= root (access-windows x k u)) (slides root i j t 1 1) (= j (+ i (vec-length k)))"
-            f" (= s (split x)) (= e (- i s)) (= da (dims root)) (= windows-left {ceil_div('(vec-get da i)', 'q')})"
-            " (= dx (dims x)) (= size (vec-get dx i)) (= span (+ (vec-get k e) (* (- q 1) t)))"
-            f" (= more (max 0 (- {need} size)))",
-            f"(set (wider root i j q) (access-windows {padded('x', 'i', 'more')}"
-            " (vec-set k e span) (vec-set u e (* q t))))",
-        ),
-        Clause(
-            f"(want-wider root i j q) {' '.join(PICKED)} (= w (wider a i j q))",
-            "(set (wider root i j q) (access-windows w k (vec-set u (- j s) c)))",
+        _windows_of_neighbours(i, j, q),
+        when(want_wider(ROOT, i, j, q), picks(ROOT, a, i, j, c), picked, w == wider(a, i, j, q)).then(
+            set_(wider(ROOT, i, j, q), picked_of_w)
         ),
         *(
-            Clause(
-                f"(want-wider root i2 j2 q) {KEPT} (= w (wider a i j q)) {where}"
-                + (" (= dw (dims w))" if "dw" in made else ""),
-                f"(set (wider root i2 j2 q) {made})",
-            )
-            for where, made in FORMS
+            when(
+                *(want_wider(ROOT, form_i, form_j, q), kept_axes(ROOT, a, i, j, form_i, form_j)),
+                *(w == wider(a, i, j, q), where),
+            ).then(set_(wider(ROOT, form_i, form_j, q), of_w))
+            for where, of_w in forms(a, i, j, form_i, form_j, w)
         ),
     )
 
 
-@rule("form-analyses", *WIDENING, relations=RELATIONS)
-def windows_are_widened() -> tuple[Clause, ...]:
+@analysis("form-analyses", *_WIDENING)
+def windows_are_widened() -> Clauses:
     """wider(windows(z, k, t), q) = windows(pad(z), k + (q - 1) t, q t), and so on under forms that keep both axes.
 
     It makes e-nodes for demands alone, and they equal nothing that was there: a rule puts them in place of the windows.
@@ -201,8 +232,6 @@ _DEPTHWISE = (
     "(compute dot-product (access-product (access-windows (access (access-tensor x) 1) (shape 2 3) (shape 1 2))"
     " (access (access-tensor w) 1) 1))"
 )
-
-
 WEIGHTS_FIRST = (
     Example(
         f"(compute dot-product (access-product (access (access-tensor w) 1) {_WINDOWS} 0))", {**_IMAGE, "w": "o 2 3"}
@@ -213,40 +242,38 @@ WEIGHTS_FIRST = (
 )
 
 
-def turned(which: str, said: str) -> Clause:
-    """dot(a x b) = transpose(dot(b x a)), where b is windows: of `which` products, and what is said of `turned`."""
-    return Clause(
-        f"{which} {DOT} (slides b i j t d c) (= sb (split b)) (>= i n) (< i sb) (>= j sb) (= sa (split a))"
-        " (= r (vec-range (- (+ sa sb) n))) (= shared (take r n)) (= rest (drop r n))"
-        " (= own-b (take rest (- sb n))) (= own-a (drop rest (- sb n))) (= back (vec-append shared own-a own-b))",
-        f"(let turned {dot('b', 'a', 'n')}) (union root (access-transpose turned back)) {said}",
-    )
+def turned(which: Facts, said: Callable[[V], Actions]) -> Clause:
+    """dot(a x b) = transpose(dot(b x a)), where b is windows: of `which` products, and what is said of dot(b x a)."""
+    a, b, n, i, j, t, d, c, sa, sb, product = variables("a b n i j t d c sa sb turned")
+    axes, shared, rest, of_b, of_a, back = variables("axes shared rest of-b of-a back")
+    return when(
+        *(which, is_dot(a, b, n), slides(b, i, j, t, d, c), sb == split(b), i >= n, i < sb, j >= sb, sa == split(a)),
+        *(axes == vec_range(sa + sb - n), shared == axes.take(n), rest == axes.drop(n)),
+        *(of_b == rest.take(sb - n), of_a == rest.drop(sb - n), back == shared.append(of_a, of_b)),
+    ).then(let(product, dot(b, a, n)), union(ROOT, access_transpose(product, back)), said(product))
 
 
-@rule(FAMILY, *WEIGHTS_FIRST, relations=RELATIONS)
-def windows_come_first() -> tuple[Clause, ...]:
+@rule(FAMILY, *WEIGHTS_FIRST)
+def windows_come_first() -> Clauses:
     """dot(a x b) = transpose(dot(b x a)), where b is windows and a is none.
 
     What follows looks for windows on the left. Sound because multiplication of numbers is commutative and the transpose
     puts the axes back in order.
     """
-    return (turned("(source root)", "(searched turned)"),)
-
-
-def _regroup(i: int, j: int, q: int) -> str:
-    return f"(want-regroup $root {i} {j} {q})"
+    return turned(source(ROOT), searched)
 
 
 @rule(
     FAMILY,
-    *WIDENING,
-    Example(_CONV, {**_IMAGE, "w": "o 2 3"}, wants=_regroup(2, 4, 3)),
-    Example(_CONV, {**_IMAGE, "w": "o 2 3"}, wants=_regroup(1, 3, 4)),
-    Example(_DILATED_CONV, {**_IMAGE, "w": "o 2 3"}, wants=_regroup(2, 4, 3)),
-    Example(_DEPTHWISE, {"x": "n 5 9", "w": "n 2 3"}, wants=_regroup(1, 3, 2)),
-    relations=RELATIONS,
+    *_WIDENING,
+    Example(_CONV, {**_IMAGE, "w": "o 2 3"}, [want_regroup(_ROOT, 2, 4, 3)]),
+    Example(_CONV, {**_IMAGE, "w": "o 2 3"}, [want_regroup(_ROOT, 1, 3, 4)]),
+    Example(_DILATED_CONV, {**_IMAGE, "w": "o 2 3"}, [want_regroup(_ROOT, 2, 4, 3)]),
+    Example(_DEPTHWISE, {"x": "n 5 9", "w": "n 2 3"}, [want_regroup(_ROOT, 1, 3, 2)]),
 )
-def windows_are_regrouped() -> tuple[Clause, ...]:
+def windows_are_regrouped(
+    a: V, b: V, n: V, i: V, j: V, e: V, q: V, t: V, d: V, c: V, w: V, span: V, place: V, end: V, h: V
+) -> Clauses:
     """dot(a x b) = interleave(dot(wider(a, q) x toeplitz(b, q))).
 
     One larger window serves q outputs at once: fewer rows stream, through more of the array. toeplitz puts q copies of
@@ -254,25 +281,34 @@ def windows_are_regrouped() -> tuple[Clause, ...]:
     copy first, hence the flip. Sound because copy r meets the elements of the window of output y + r, and zeros
     elsewhere, and because the outputs of windows beyond the end are cut off.
     """
+    sa, sb, dw, db, dr, rank, reach, served = variables("sa sb dw db dr rank reach served")
+    to_end, with_copies, back, merged = variables("to-end with-copies back merged")  # orders of axes
+    spread, copies, weights, larger, whole = variables("spread copies weights larger whole")
     return (
-        *_widened(),
-        Clause(
-            f"(want-regroup root i j q) {DOT} {INSIDE} (= w (wider a i j q))",
-            "(regroup root b n i (- j sa) q (/ t c) (/ d c) w j)",
-        ),
-        Clause(
-            "(regroup root b n i e q t d w j) (= dw (dims w)) (= db (dims b)) (= sb (split b)) (= dr (dims root))"
-            " (= span (vec-get dw j)) (= place (+ sb e)) (= end (- (vec-length db) 1)) (= rank (vec-length dr))"
-            " (= to-end (vec-push (vec-remove (vec-range (+ end 1)) place) place))"
-            " (= with-copies (insert (vec-range end) end sb)) (= back (insert with-copies (+ end 1) (+ place 1)))"
-            " (= merged (insert (vec-range rank) rank (+ i 1)))"
-            " (= reach (+ 1 (* d (- (vec-get db place) 1)))) (= h (vec-get dr i)) (= served (* q (vec-get dw i)))",
-            "(let spread (access-dilate (access (access-transpose b to-end) end) end (- d 1)))"
-            ' (let copies (access-flip (access-windows (access-pad spread "zero-padding" end (* (- q 1) t)'
-            " (- span reach)) (vec-of span) (vec-of t)) end))"
-            " (let weights (access (access-transpose copies back) (+ sb 1)))"
-            f" (let larger {dot('w', 'weights', 'n')})"
-            f" (let whole {reshaped('(access-transpose larger merged)', '(vec-set dr i served)', 'rank')})"
-            " (union root (access-slice whole i 0 h)) (regrouped root i j q larger)",
+        _widened(),
+        when(
+            *(want_regroup(ROOT, i, j, q), is_dot(a, b, n), inside(slides(a, i, j, t, d, c), n, sa)),
+            w == wider(a, i, j, q),
+        ).then(regroup(ROOT, b, n, i, e=j - sa, q=q, t=t // c, d=d // c, w=w, j=j)),
+        when(
+            regroup(ROOT, b, n, i, e, q, t, d, w, j),
+            *(dw == dims(w), db == dims(b), sb == split(b), dr == dims(ROOT), span == dw[j]),
+            *(place == sb + e, end == db.length - 1, rank == dr.length),
+            to_end == vec_range(end + 1).remove(place).push(place),
+            with_copies == vec_range(end).insert(sb, end),
+            back == with_copies.insert(place + 1, end + 1),
+            merged == vec_range(rank).insert(i + 1, rank),
+            *(reach == 1 + d * (db[place] - 1), h == dr[i], served == q * dw[i]),
+        ).then(
+            let(spread, access_dilate(access(access_transpose(b, to_end), end), end, d - 1)),
+            let(
+                copies,
+                access_flip(access_windows(padded(spread, end, span - reach, (q - 1) * t), vec(span), vec(t)), end),
+            ),
+            let(weights, access(access_transpose(copies, back), sb + 1)),
+            let(larger, dot(w, weights, n)),
+            let(whole, reshaped(access_transpose(larger, merged), dr.set(i, served), rank)),
+            union(ROOT, access_slice(whole, i, 0, h)),
+            regrouped(ROOT, i, j, q, larger),
         ),
     )

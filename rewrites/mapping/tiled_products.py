@@ -7,20 +7,22 @@ from __future__ import annotations
 
 from math import prod
 
-from glenside.egraph.clause import Clause
+from glenside.egraph.clause import ROOT, union, when
 from glenside.egraph.rule import Example
+from glenside.egraph.schema import relation
+from glenside.egraph.sorts import INT
 from glenside.egraph.tables import table
+from glenside.ir.operators.tiled_products import tiled_product
 from glenside.ir.types import Dims
-from rewrites.convolution.forms import RELATIONS as FORMS
-from rewrites.declare import rule
+from rewrites.convolution.forms import form
+from rewrites.declare import Clauses, V, rule
+from rewrites.terms import is_dot, sided
 
-FAMILY = "cpu-products"
 LEAST = 1 << 14
 """Elements of the smallest tile: half of what the first cache of a core holds."""
 STEP = 8
 """How many times as large each further tile is: what it saves in calls is not seen in finer steps."""
-_NUMBERS = ["(relation tile-number (i64))", *(f"(tile-number {i})" for i in range(16))]
-RELATIONS = "\n".join([FORMS, *_NUMBERS])
+tile_number = relation("tile-number", number=INT, rows=range(16))
 
 
 @table(sizes=Dims)
@@ -29,10 +31,10 @@ def tile_sizes(dims: Dims, split: int, shared: int) -> tuple[Dims] | None:
     rows, length = prod(dims[shared:split]), prod(dims[split:])
     if not prod(dims):
         return None
-    found = [max(1, LEAST // length)]
-    while found[-1] < rows:
-        found.append(found[-1] * STEP)
-    return (Dims((*found[:-1], rows)),)
+    tiles = [max(1, LEAST // length)]
+    while tiles[-1] < rows:
+        tiles.append(tiles[-1] * STEP)
+    return (Dims((*tiles[:-1], rows)),)
 
 
 _CONV = (
@@ -46,20 +48,16 @@ _GROUPED = (
 
 
 @rule(
-    FAMILY,
+    "cpu-products",
     Example(_CONV, {"x": "40 451", "w": "o 2 3"}),
     Example(_GROUPED, {"x": "g 5 7", "w": "g 2 3"}),
-    relations=RELATIONS,
 )
-def products_are_tiled() -> tuple[Clause, ...]:
+def products_are_tiled(a: V, b: V, n: V, words: V, da: V, sa: V, sizes: V, i: V, tile: V) -> Clauses:
     """dot(a x b) = tiled-product(a, b), for tiles of several sizes.
 
     Sound because each row of a is multiplied with each row of b, whichever rows are copied together before.
     """
-    return (
-        Clause(
-            '(form root words) (= root (compute "dot-product" (access-product a b n))) (= da (dims a)) (= sa (split a))'
-            " (= sizes (tile-sizes-sizes da sa n)) (tile-number i) (< i (vec-length sizes)) (= tile (vec-get sizes i))",
-            "(union root (tiled-product a b n tile))",
-        ),
-    )
+    return when(
+        *(form(ROOT, words), is_dot(a, b, n), sided(a, da, sa), sizes == tile_sizes.sizes(da, sa, n)),
+        *(tile_number(i), i < sizes.length, tile == sizes[i]),
+    ).then(union(ROOT, tiled_product(a, b, n, tile)))

@@ -5,12 +5,20 @@ Flips and dilations sink towards the tensors, slices and pads of what overlap-ad
 
 from __future__ import annotations
 
-from glenside.egraph.clause import Clause, rewrite
+from glenside.egraph.clause import ROOT, rewrite
+from glenside.egraph.pattern import variables
 from glenside.egraph.rule import Example
+from glenside.egraph.schema import dims, dtype, split, widened
 from glenside.egraph.tables import table
+from glenside.ir.operators.folds import elementwise_add
+from glenside.ir.operators.padding import access_dilate, access_pad
+from glenside.ir.operators.products import access_product
+from glenside.ir.operators.slices import access_concatenate, access_slice
+from glenside.ir.operators.views import access, access_flip, access_transpose
+from glenside.ir.operators.windowing import access_overlap_add, access_windows
 from glenside.ir.types import Dims
-from rewrites.declare import rule
-from rewrites.expressions import DOT, dot, reshaped
+from rewrites.declare import Clauses, V, rule
+from rewrites.terms import dot, padded, reshaped
 
 FAMILY = "adjoints"
 _X = "(access (access-tensor x) 1)"
@@ -22,14 +30,14 @@ _ADDED = "(access-overlap-add (access (access-tensor x) {0}) {1} {2})"
     Example(f"(access-flip (access-flip {_X} 1) 1)", {"x": "m n"}),
     Example(f"(access-flip {_X} 1)", {"x": "m 1"}),
 )
-def flips_cancel() -> tuple[Clause, ...]:
+def flips_cancel(a: V, x: V, d: V) -> Clauses:
     """flip(flip(a, x), x) = a, and the flip of one element is itself.
 
     Sound because the order that is reversed twice is as it was.
     """
     return (
-        Clause("(= root (access-flip (access-flip a x) x))", "(union root a)"),
-        Clause("(= root (access-flip a x)) (= d (dims a)) (= 1 (vec-get d x))", "(union root a)"),
+        rewrite(access_flip(access_flip(a, x), x), a),
+        rewrite(access_flip(a, x), a, d == dims(a), d[x] == 1),
     )
 
 
@@ -44,28 +52,32 @@ def _on(form: str, *axes: int) -> tuple[Example, ...]:
     *_on(f"(access-concatenate {_X} (access (access-tensor y) 1) 1)", 1, 2),
     *_on(f"(access-dilate {_X} 1 2)", 1, 2),
 )
-def flip_sinks() -> tuple[Clause, ...]:
+def flip_sinks(a: V, b: V, x: V, y: V, lo: V, hi: V, n: V, d: V, size: V) -> Clauses:
     """flip(form(a, x), x) = form'(flip(a, x), x), with before and after exchanged; on another axis form is as it was.
 
     Sound because reversing an axis reverses its parts and their order; of dilate, whose first and last elements are a's
     own, only the elements. Reversing another axis does not meet what is done to this one.
     """
-    flipped = "(access-flip a x)"
-    size = "(= d (dims a)) (= n (vec-get d x))"
-    pad, cut = "(access-pad a kind x before after)", "(access-slice a x lo hi)"
-    joined, spread = "(access-concatenate a b x)", "(access-dilate a x n)"
+    kind, before, after = variables("kind before after")
+
+    def forms(a: V, b: V) -> tuple[V, ...]:
+        return (
+            access_pad(a, kind, x, before, after),
+            access_slice(a, x, lo, hi),
+            access_concatenate(a, b, x),
+            access_dilate(a, x, n),
+        )
+
+    pad, cut, joined, spread = forms(a, b)
+    flipped = access_flip(a, x)
     return (
-        rewrite(f"(access-flip {pad} x)", f"(access-pad {flipped} kind x after before)"),
-        rewrite(f"(access-flip {cut} x)", f"(access-slice {flipped} x (- n hi) (- n lo))", size),
-        rewrite(f"(access-flip {joined} x)", f"(access-concatenate (access-flip b x) {flipped} x)"),
-        rewrite(f"(access-flip {spread} x)", f"(access-dilate {flipped} x n)"),
+        rewrite(access_flip(pad, x), access_pad(flipped, kind, x, after, before)),
+        rewrite(access_flip(cut, x), access_slice(flipped, x, size - hi, size - lo), d == dims(a), size == d[x]),
+        rewrite(access_flip(joined, x), access_concatenate(access_flip(b, x), flipped, x)),
+        rewrite(access_flip(spread, x), access_dilate(flipped, x, n)),
         *(
-            rewrite(
-                f"(access-flip {form} y)",
-                form.replace(" a ", " (access-flip a y) ").replace(" b ", " (access-flip b y) "),
-                "(!= x y)",
-            )
-            for form in (pad, cut, joined, spread)
+            rewrite(access_flip(form, y), form_of_flipped, x != y)
+            for form, form_of_flipped in zip(forms(a, b), forms(access_flip(a, y), access_flip(b, y)), strict=True)
         ),
     )
 
@@ -75,20 +87,20 @@ def flip_sinks() -> tuple[Clause, ...]:
     Example(f"(access-flip (access-flip (access-windows {_X} (shape 2 3) (shape 3 2)) 1) 3)", {"x": "m 5 6"}),
     Example(f"(access-flip (access-flip (access-windows {_X} (shape 2 3) (shape 3 2)) 3) 1)", {"x": "m 5 6"}),
 )
-def flipped_windows_are_windows_of_the_flipped() -> tuple[Clause, ...]:
+def flipped_windows_are_windows_of_the_flipped(a: V, w: V, k: V, t: V, i: V, j: V, e: V, s: V, d: V) -> Clauses:
     """flip(flip(windows(a), counts), elements) = windows(flip(a)), where the windows reach the end of a.
 
     Sound because the last window then begins the flipped axis. Where they leave a rest, those of the flipped axis begin
     elsewhere.
     """
-    fits = (
-        "(= w (access-windows a k t)) (= s (split a)) (= e (- i s)) (>= e 0) (< e (vec-length k))"
-        " (= j (+ i (vec-length k))) (= d (dims a)) (= 0 (% (- (vec-get d i) (vec-get k e)) (vec-get t e)))"
+    to_the_end = (
+        *(w == access_windows(a, k, t), s == split(a), e == i - s, e >= 0, e < k.length, j == i + k.length),
+        *(d == dims(a), (d[i] - k[e]) % t[e] == 0),
     )
-    made = "(access-windows (access-flip a i) k t)"
+    right = access_windows(access_flip(a, i), k, t)
     return (
-        rewrite("(access-flip (access-flip w i) j)", made, fits),
-        rewrite("(access-flip (access-flip w j) i)", made, fits),
+        rewrite(access_flip(access_flip(w, i), j), right, to_the_end),
+        rewrite(access_flip(access_flip(w, j), i), right, to_the_end),
     )
 
 
@@ -100,17 +112,15 @@ def flipped_windows_are_windows_of_the_flipped() -> tuple[Clause, ...]:
         {"x": "2 m 3 k", "w": "2 n 3 k"},
     ),
 )
-def flips_of_both_items_cancel() -> tuple[Clause, ...]:
+def flips_of_both_items_cancel(a: V, b: V, n: V, x: V, y: V, sa: V, sb: V) -> Clauses:
     """dot(flip(a, x) x flip(b, x)) = dot(a x b), along an axis of their items.
 
     Sound because the same pairs are multiplied, and a sum does not depend on their order.
     """
-    return (
-        Clause(
-            '(= root (compute "dot-product" (access-product (access-flip a x) (access-flip b y) n))) (= sa (split a))'
-            " (= sb (split b)) (>= x sa) (= (- x sa) (- y sb))",
-            f"(union root {dot('a', 'b', 'n')})",
-        ),
+    return rewrite(
+        dot(access_flip(a, x), access_flip(b, y), n),
+        dot(a, b, n),
+        *(sa == split(a), sb == split(b), x >= sa, x - sa == y - sb),
     )
 
 
@@ -120,19 +130,19 @@ def flips_of_both_items_cancel() -> tuple[Clause, ...]:
     Example(f"(access-dilate {_X} 1 0)", {"x": "m 4"}),
     Example(f"(access-dilate {_X} 1 3)", {"x": "m 1"}),
 )
-def dilations_compose() -> tuple[Clause, ...]:
+def dilations_compose(a: V, x: V, m: V, n: V, d: V) -> Clauses:
     """dilate(dilate(a, m), n) = dilate(a, (m + 1)(n + 1) - 1); dilate(a, 0) = a, and so with at most one element.
 
     Sound because neighbours that were m + 1 places apart are n + 1 times as far apart.
     """
     return (
         rewrite(
-            "(access-dilate (access-dilate a x m) x n)",
-            "(access-dilate a x (- (* (+ m 1) (+ n 1)) 1))",
-            "(= d (dims a)) (> (vec-get d x) 1)",
+            access_dilate(access_dilate(a, x, m), x, n),
+            access_dilate(a, x, (m + 1) * (n + 1) - 1),
+            *(d == dims(a), d[x] > 1),
         ),
-        Clause("(= root (access-dilate a x 0))", "(union root a)"),
-        Clause("(= root (access-dilate a x n)) (= d (dims a)) (<= (vec-get d x) 1)", "(union root a)"),
+        rewrite(access_dilate(a, x, 0), a),
+        rewrite(access_dilate(a, x, n), a, d == dims(a), d[x] <= 1),
     )
 
 
@@ -146,38 +156,34 @@ def _spread(form: str, *axes: int) -> tuple[Example, ...]:
     *_spread(f"(access-slice {_X} 1 1 3)", 1, 2),
     *_spread(f"(access-concatenate {_X} (access (access-tensor y) 1) 1)", 2),
 )
-def dilation_sinks() -> tuple[Clause, ...]:
+def dilation_sinks(a: V, b: V, x: V, y: V, n: V, lo: V, hi: V, before: V, after: V, d: V) -> Clauses:
     """dilate(form(a, x), y) = form(dilate(a, y), x); along x itself what form says of places is n + 1 times as much.
 
     Sound because an element at place i goes to place i (n + 1). A pad must be of zeros, as what is put between is, and
     there must be an element: of none, nothing is between. Of a slice of one element nothing new would be said.
     """
-    cut, joined = "(access-slice a x lo hi)", "(access-concatenate a b x)"
-    step = "(+ n 1)"
-    zeros = '(access-pad {0} "zero-padding" {1} {2} {3})'
+    step = n + 1
+
+    def forms(a: V, b: V) -> tuple[V, ...]:
+        return padded(a, x, after, before), access_slice(a, x, lo, hi), access_concatenate(a, b, x)
+
+    pad, cut, _ = forms(a, b)
     return (
-        rewrite(
-            f"(access-dilate {zeros.format('a', 'x', 'before', 'after')} y n)",
-            zeros.format("(access-dilate a y n)", "x", "before", "after"),
-            "(!= x y)",
-        ),
         *(
-            rewrite(
-                f"(access-dilate {form} y n)",
-                form.replace(" a ", " (access-dilate a y n) ").replace(" b ", " (access-dilate b y n) "),
-                "(!= x y)",
+            rewrite(access_dilate(form, y, n), form_of_spread, x != y)
+            for form, form_of_spread in zip(
+                forms(a, b), forms(access_dilate(a, y, n), access_dilate(b, y, n)), strict=True
             )
-            for form in (cut, joined)
         ),
         rewrite(
-            f"(access-dilate {zeros.format('a', 'x', 'before', 'after')} x n)",
-            zeros.format("(access-dilate a x n)", "x", f"(* before {step})", f"(* after {step})"),
-            "(= d (dims a)) (> (vec-get d x) 0)",
+            access_dilate(pad, x, n),
+            padded(access_dilate(a, x, n), x, after * step, before * step),
+            *(d == dims(a), d[x] > 0),
         ),
         rewrite(
-            f"(access-dilate {cut} x n)",
-            f"(access-slice (access-dilate a x n) x (* lo {step}) (+ 1 (* (- hi 1) {step})))",
-            "(< (+ lo 1) hi)",
+            access_dilate(cut, x, n),
+            access_slice(access_dilate(a, x, n), x, lo * step, 1 + (hi - 1) * step),
+            lo + 1 < hi,
         ),
     )
 
@@ -187,25 +193,20 @@ def dilation_sinks() -> tuple[Clause, ...]:
     Example(_ADDED.format(2, "(shape 12)", "(shape 3)"), {"x": "m 4 3"}),
     Example(_ADDED.format(3, "(shape 4 5)", "(shape 1 1)"), {"x": "m 4 5 1 1"}),
 )
-def windows_side_by_side_are_a_reshape() -> tuple[Clause, ...]:
+def windows_side_by_side_are_a_reshape(a: V, out: V, t: V, d: V, s: V, k: V, item: V, size: V) -> Clauses:
     """overlap-add(a) = reshape(a), where windows along one axis follow one another, or each is one element.
 
     Sound because no two windows meet, and row-major order has the elements of one after those of the other.
     """
-    sizes = "(= d (dims a)) (= s (split a)) (= axes (vec-length out))"
-    left = f"(= root (access-overlap-add a out t)) {sizes}"
-    lead = "(= lead (- s axes)) (= dr (dims root))"
+    dr, axes, lead = variables("dr axes lead")
+    sizes = (d == dims(a), s == split(a), axes == out.length)
+    of_root = (lead == s - axes, dr == dims(ROOT))
+    left, right = access_overlap_add(a, out, t), reshaped(a, dr, lead)
+    one_after_the_other = (axes == 1, k == d[s], k == t[0], out[0] == k * d[s - 1])
+    one_element = (size == d.product(), size == dr.product(), size > 0, item == d.drop(s), item.product() == 1)
     return (
-        Clause(
-            f"{left} (= 1 axes) (= k (vec-get d s)) (= k (vec-get t 0)) (= (vec-get out 0) (* k (vec-get d (- s 1))))"
-            f" {lead}",
-            f"(union root {reshaped('a', 'dr', 'lead')})",
-        ),
-        Clause(
-            f"{left} (> axes 1) {lead} (= size (product d)) (= size (product dr)) (> size 0) (= item (drop d s))"
-            " (= 1 (product item))",
-            f"(union root {reshaped('a', 'dr', 'lead')})",
-        ),
+        rewrite(left, right, sizes, one_after_the_other, of_root),
+        rewrite(left, right, sizes, axes > 1, of_root, one_element),
     )
 
 
@@ -226,20 +227,19 @@ def one_after_another(rank: int, p: Dims) -> tuple[Dims] | None:
         {"x": "m 4 2 4 3"},
     ),
 )
-def sums_along_two_axes_are_one() -> tuple[Clause, ...]:
+def sums_along_two_axes_are_one(a: V, p: V, s: V, order: V, rank: V, di: V, inner: V, moved: V, sr: V) -> Clauses:
     """overlap-add(overlap-add(a, axis 2), axis 1) = overlap-add(a, both).
 
     Sound because each element of a goes to one place along each axis, whichever comes first.
     """
-    return (
-        Clause(
-            "(= root (access-overlap-add moved out t)) (= moved (access (access-transpose inner p) s))"
-            " (= inner (access-overlap-add a out2 t2)) (= 1 (vec-length out)) (= 1 (vec-length out2))"
-            " (= di (dims inner)) (= rank (vec-length di)) (= order (one-after-another-order rank p))"
-            " (= s2 (split root))",
-            "(union root (access (access-overlap-add (access (access-transpose a order) (- rank 1))"
-            " (vec-append out2 out) (vec-append t2 t)) s2))",
-        ),
+    out, strides, inner_out, inner_strides = variables("out t out2 t2")
+    ordered = access(access_transpose(a, order), rank - 1)
+    return rewrite(
+        access_overlap_add(moved, out, strides),
+        access(access_overlap_add(ordered, inner_out.append(out), inner_strides.append(strides)), sr),
+        *(moved == access(access_transpose(inner, p), s), inner == access_overlap_add(a, inner_out, inner_strides)),
+        *(out.length == 1, inner_out.length == 1, di == dims(inner), rank == di.length),
+        *(order == one_after_another.order(rank, p), sr == split(ROOT)),
     )
 
 
@@ -256,30 +256,27 @@ _SHAPES = {"x": "5 4 3", "y": "5 4 3"}
     Example(f"(access-dilate {_SUMS} 0 2)", _SHAPES),
     Example(f"(access-concatenate {_SUMS} {_MORE} 0)", _SHAPES),
 )
-def what_is_not_added_up_goes_inside() -> tuple[Clause, ...]:
+def what_is_not_added_up_goes_inside(a: V, b: V, x: V, out: V, t: V, s: V, sums: V) -> Clauses:
     """form(overlap-add(a), x) = overlap-add(form(a, x)), on an axis x along which nothing is added up.
 
     Sound because such an axis only says which windows: for each of its places the same is done. Windows of zeros add up
     to zeros.
     """
-    forms = (
-        "access-slice {0} x lo hi",
-        'access-pad {0} "zero-padding" x before after',
-        "access-flip {0} x",
-        "access-dilate {0} x n",
-    )
-    lead = "(= sums (access-overlap-add a out t)) (= s (split a)) (< x (- s (vec-length out)))"
+    lo, hi, before, after, n = variables("lo hi before after n")
+
+    def forms(z: V) -> tuple[V, ...]:
+        return access_slice(z, x, lo, hi), padded(z, x, after, before), access_flip(z, x), access_dilate(z, x, n)
+
+    left_alone = (sums == access_overlap_add(a, out, t), s == split(a), x < s - out.length)
     return (
         *(
-            Clause(
-                f"(= root ({form.format('sums')})) {lead}",
-                f"(union root (access-overlap-add ({form.format('a')}) out t))",
-            )
-            for form in forms
+            rewrite(form, access_overlap_add(form_of_a, out, t), left_alone)
+            for form, form_of_a in zip(forms(sums), forms(a), strict=True)
         ),
-        Clause(
-            f"(= root (access-concatenate sums (access-overlap-add b out t) x)) {lead}",
-            "(union root (access-overlap-add (access-concatenate a b x) out t))",
+        rewrite(
+            access_concatenate(sums, access_overlap_add(b, out, t), x),
+            access_overlap_add(access_concatenate(a, b, x), out, t),
+            left_alone,
         ),
     )
 
@@ -292,19 +289,16 @@ def what_is_not_added_up_goes_inside() -> tuple[Clause, ...]:
         _SHAPES,
     ),
 )
-def overlap_add_is_linear() -> tuple[Clause, ...]:
+def overlap_add_is_linear(a: V, b: V, n: V, out: V, t: V) -> Clauses:
     """overlap-add(a + b) = overlap-add(a) + overlap-add(b).
 
     Sound because each place is a sum, and sums may be taken in any order.
     """
-    sums = "(access-overlap-add {0} out t)"
-    return (
-        Clause(
-            '(= root (access-overlap-add (compute "elementwise-add" (access-product a b n)) out t)) (= n (split a))'
-            " (= n (split b))",
-            f'(union root (compute "elementwise-add" (access-product {sums.format("a")} {sums.format("b")}'
-            " (- n (vec-length out)))))",
-        ),
+    sum_a, sum_b = access_overlap_add(a, out, t), access_overlap_add(b, out, t)
+    return rewrite(
+        access_overlap_add(elementwise_add(access_product(a, b, n)), out, t),
+        elementwise_add(access_product(sum_a, sum_b, n - out.length)),
+        *(n == split(a), n == split(b)),
     )
 
 
@@ -316,16 +310,17 @@ def overlap_add_is_linear() -> tuple[Clause, ...]:
         {"x": "m 6 4", "w": "n 2 3 3 2"},
     ),
 )
-def overlap_add_is_the_adjoint_of_windows() -> tuple[Clause, ...]:
+def overlap_add_is_the_adjoint_of_windows(a: V, b: V, n: V, x: V, k: V, t: V, s: V, sb: V, dx: V, out: V) -> Clauses:
     """dot(windows(x) x w) = dot(x x overlap-add(w)), where each item is all windows of an item.
 
     Sound because element y of x meets each w that stands where a window has it; their sum is element y of overlap-add.
     Where products are of a wider dtype, that sum could wrap before, and nothing is said.
     """
-    return (
-        Clause(
-            f"{DOT} (= a (access (access-windows x k t) s)) (= s (split x)) (= dt (dtype b)) (= wide (widened dt))"
-            " (= wide dt) (= dx (dims x)) (= out (drop dx s)) (= sb (split b))",
-            f"(union root {dot('x', '(access-overlap-add (access b (+ sb (vec-length k))) out t)', 'n')})",
-        ),
+    dt, wide = variables("dt wide")
+    return rewrite(
+        dot(a, b, n),
+        dot(x, access_overlap_add(access(b, sb + k.length), out, t), n),
+        *(a == access(access_windows(x, k, t), s), s == split(x)),
+        *(dt == dtype(b), wide == widened(dt), wide == dt),
+        *(dx == dims(x), out == dx.drop(s), sb == split(b)),
     )

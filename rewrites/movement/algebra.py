@@ -21,7 +21,6 @@ from rewrites.terms import reshaped
 
 FAMILY = "algebra"
 tiled = relation("tiled", access=ACCESS)
-TILED = tiled.declaration
 _X = "(access (access-tensor x) 1)"
 
 

@@ -6,15 +6,32 @@ it; slices sink, because only a product's demand makes them.
 
 from __future__ import annotations
 
-from glenside.egraph.clause import Clause, rewrite
+from glenside.egraph.clause import Facts, rewrite
+from glenside.egraph.pattern import variables, vec, vec_range
 from glenside.egraph.rule import Example
-from rewrites.declare import rule
-from rewrites.movement.algebra import TILED
+from glenside.egraph.schema import access_at, category, dims, keeps_zero, source, split
+from glenside.ir.operators.compute import compute
+from glenside.ir.operators.folds import elementwise_add
+from glenside.ir.operators.products import access_product
+from glenside.ir.operators.reductions import reduce_sum
+from glenside.ir.operators.slices import access_concatenate, access_slice
+from glenside.ir.operators.views import access_reshape, access_transpose
+from rewrites.declare import Clauses, V, rule
+from rewrites.movement.algebra import tiled
+from rewrites.terms import padded
 
 FAMILY = "through-computes"
 _X = "(access (access-tensor x) 2)"
-POINTWISE = '(category f "pointwise")'
-BY_ITEM = '(category f c) (!= c "contraction")'
+_TILED = [tiled(access_at("x2"))]
+
+
+def _apart(f: V, a: V, x: V) -> tuple[Facts, Facts]:
+    """Where f sees what axis x of a has at one place apart from the rest: on the shape, and, pointwise, on the item."""
+    c, s = variables("c s")
+    return (
+        (category(f, c), c != "contraction", s == split(a), x < s),
+        (category(f, "pointwise"), s == split(a), x >= s),
+    )
 
 
 @rule(
@@ -23,33 +40,34 @@ BY_ITEM = '(category f c) (!= c "contraction")'
     Example(f"(compute reduce-max (access-concatenate {_X} {_X} 1))", {"x": "m n k"}),
     Example(f"(compute softmax (access-concatenate {_X} {_X} 0))", {"x": "m n k"}),
 )
-def concatenate_leaves_compute() -> tuple[Clause, ...]:
+def concatenate_leaves_compute(a: V, b: V, x: V, f: V) -> Clauses:
     """f(concatenate(a, b)) = concatenate(f(a), f(b)), on a shape axis for every f, on any axis for a pointwise one.
 
     Sound because f sees one item, or one element, at a time, and each of them lies in one part.
     """
-    left, right = "(compute f (access-concatenate a b x))", "(access-concatenate (compute f a) (compute f b) x)"
-    return (
-        rewrite(left, right, f"(source a) (source b) {BY_ITEM} (= s (split a)) (< x s)"),
-        rewrite(left, right, f"(source a) (source b) {POINTWISE} (= s (split a)) (>= x s)"),
+    return tuple(
+        rewrite(
+            compute(f, access_concatenate(a, b, x)),
+            access_concatenate(compute(f, a), compute(f, b), x),
+            *(source(a), source(b), apart),
+        )
+        for apart in _apart(f, a, x)
     )
 
 
 @rule(
     FAMILY,
-    Example(f"(access-slice (compute relu {_X}) 2 1 3)", {"x": "m n 5"}, wants="(tiled $x2)"),
-    Example(f"(access-slice (compute reduce-sum {_X}) 1 1 3)", {"x": "m 5 k"}, wants="(tiled $x2)"),
-    relations=TILED,
+    Example(f"(access-slice (compute relu {_X}) 2 1 3)", {"x": "m n 5"}, wants=_TILED),
+    Example(f"(access-slice (compute reduce-sum {_X}) 1 1 3)", {"x": "m 5 k"}, wants=_TILED),
 )
-def slice_sinks_into_compute() -> tuple[Clause, ...]:
+def slice_sinks_into_compute(a: V, x: V, lo: V, hi: V, f: V) -> Clauses:
     """slice(f(a)) = f(slice(a)), on a shape axis for every f but a product, on any axis for a pointwise one.
 
     Sound because f sees one item, or one element, at a time. Products are left out: their slices are the tiles.
     """
-    left, right = "(access-slice (compute f a) x lo hi)", "(compute f (access-slice a x lo hi))"
-    return (
-        rewrite(left, right, f"(tiled a) {BY_ITEM} (= s (split a)) (< x s)"),
-        rewrite(left, right, f"(tiled a) {POINTWISE} (= s (split a)) (>= x s)"),
+    return tuple(
+        rewrite(access_slice(compute(f, a), x, lo, hi), compute(f, access_slice(a, x, lo, hi)), tiled(a), apart)
+        for apart in _apart(f, a, x)
     )
 
 
@@ -58,18 +76,18 @@ def slice_sinks_into_compute() -> tuple[Clause, ...]:
     Example(f"(compute relu (access-pad {_X} zero-padding 2 1 2))", {"x": "m n k"}),
     Example(f"(compute reduce-sum (access-pad {_X} zero-padding 1 1 2))", {"x": "m n k"}),
 )
-def pad_leaves_compute() -> tuple[Clause, ...]:
+def pad_leaves_compute(a: V, x: V, before: V, after: V, f: V, d: V, s: V, item: V, n: V) -> Clauses:
     """f(pad(a)) = pad(f(a)) with zeros, for pointwise f with f(0) = 0, and for reductions on a shape axis.
 
     Sound because f makes zero of what was added: an element 0, or an item of zeros whose sum, mean, largest and
     smallest are 0. Not for softmax, whose item of zeros gives 1/n, and not on an item that a reduction reads.
     """
-    left = '(compute f (access-pad a "zero-padding" x before after))'
-    right = '(access-pad (compute f a) "zero-padding" x before after)'
-    item = '(category f "reduction") (= s (split a)) (< x s) (= d (dims a)) (= item (drop d s)) (= n (product item))'
+    left, right = compute(f, padded(a, x, after, before)), padded(compute(f, a), x, after, before)
+    whole_items = (category(f, "reduction"), s == split(a), x < s)
+    no_empty_item = (d == dims(a), item == d.drop(s), n == item.product(), n > 0)
     return (
-        rewrite(left, right, f"(source a) {POINTWISE} (keeps-zero f)"),
-        rewrite(left, right, f"(source a) {item} (> n 0)"),
+        rewrite(left, right, source(a), category(f, "pointwise"), keeps_zero(f)),
+        rewrite(left, right, source(a), whole_items, no_empty_item),
     )
 
 
@@ -79,22 +97,18 @@ def pad_leaves_compute() -> tuple[Clause, ...]:
     Example(f"(compute reduce-max (access-reshape {_X} (access-shape (shape 6) (shape $k))))", {"x": "2 3 k"}),
     Example(f"(compute softmax (access-reshape {_X} (access-shape (shape 3 2) (shape $k))))", {"x": "2 3 k"}),
 )
-def reshape_leaves_compute() -> tuple[Clause, ...]:
+def reshape_leaves_compute(a: V, shape: V, item: V, f: V, d: V, s: V, item_of_a: V) -> Clauses:
     """f(reshape(a)) = reshape(f(a)), for pointwise f; for every other, when the reshape leaves the items as they are.
 
     Sound because the same elements, or the same items, are computed in the same order.
     """
-    left = "(= root (compute f (access-reshape a s i))) (source a)"
+    left = compute(f, access_reshape(a, shape, item))
+    same_items = (d == dims(a), s == split(a), item_of_a == d.drop(s), item_of_a == item)
+    reshaped = access_reshape(compute(f, a), shape, item)
     return (
-        Clause(f"{left} {POINTWISE}", "(union root (access-reshape (compute f a) s i))"),
-        Clause(
-            f'{left} (category f "reduction") (= d (dims a)) (= n (split a)) (= item (drop d n)) (= item i)',
-            "(union root (access-reshape (compute f a) s (vec-empty)))",
-        ),
-        Clause(
-            f'{left} (category f "normalization") (= d (dims a)) (= n (split a)) (= item (drop d n)) (= item i)',
-            "(union root (access-reshape (compute f a) s i))",
-        ),
+        rewrite(left, reshaped, source(a), category(f, "pointwise")),
+        rewrite(left, access_reshape(compute(f, a), shape, vec()), source(a), category(f, "reduction"), same_items),
+        rewrite(left, reshaped, source(a), category(f, "normalization"), same_items),
     )
 
 
@@ -103,19 +117,19 @@ def reshape_leaves_compute() -> tuple[Clause, ...]:
     Example(f"(compute relu (access-transpose {_X} (list 2 0 1)))", {"x": "m n k"}),
     Example(f"(compute reduce-max (access-transpose {_X} (list 1 0 2)))", {"x": "m n k"}),
 )
-def transpose_leaves_compute() -> tuple[Clause, ...]:
+def transpose_leaves_compute(a: V, p: V, f: V, s: V, shape: V, item: V, axes: V, unmoved: V) -> Clauses:
     """f(transpose(a)) = transpose(f(a)), for pointwise f; for reductions, when only shape axes move among themselves.
 
     Sound because the same elements, or the same items, are computed; only their places differ.
     """
-    left = "(= root (compute f (access-transpose a p))) (source a)"
+    left = compute(f, access_transpose(a, p))
+    item_stays = (
+        *(s == split(a), shape == p.take(s), item == p.drop(s)),
+        *(axes == vec_range(p.length), unmoved == axes.drop(s), item == unmoved),
+    )
     return (
-        Clause(f"{left} {POINTWISE}", "(union root (access-transpose (compute f a) p))"),
-        Clause(
-            f'{left} (category f "reduction") (= s (split a)) (= shape (take p s)) (= items (drop p s))'
-            " (= all (vec-range (vec-length p))) (= kept (drop all s)) (= items kept)",
-            "(union root (access-transpose (compute f a) shape))",
-        ),
+        rewrite(left, access_transpose(compute(f, a), p), source(a), category(f, "pointwise")),
+        rewrite(left, access_transpose(compute(f, a), shape), source(a), category(f, "reduction"), item_stays),
     )
 
 
@@ -127,24 +141,18 @@ def transpose_leaves_compute() -> tuple[Clause, ...]:
         {"x": "m 2 3"},
     ),
 )
-def reductions_ignore_order() -> tuple[Clause, ...]:
+def reductions_ignore_order(a: V, p: V, sizes: V, item: V, f: V, d: V, s: V, shape: V, unmoved: V) -> Clauses:
     """reduce(transpose(a)) = reduce(a) and reduce(reshape(a)) = reduce(a), when only the item is rearranged.
 
     Sound because a sum, product, mean, maximum or minimum over the whole item does not depend on the order of its
     elements. The place of a maximum does, so argmax and argmin are left out.
     """
-    free = '(category f "reduction") (!= f "argmax") (!= f "argmin")'
+    any_order = (category(f, "reduction"), f != "argmax", f != "argmin")
+    shape_stays = (s == split(a), shape == p.take(s), unmoved == vec_range(s), shape == unmoved)
+    same_shape = (d == dims(a), s == split(a), shape == d.take(s), shape == sizes)
     return (
-        Clause(
-            f"(= root (compute f (access-transpose a p))) {free} (= s (split a)) (= shape (take p s))"
-            " (= order (vec-range s)) (= shape order)",
-            "(union root (compute f a))",
-        ),
-        Clause(
-            f"(= root (compute f (access-reshape a s i))) {free} (= d (dims a)) (= n (split a)) (= shape (take d n))"
-            " (= shape s)",
-            "(union root (compute f a))",
-        ),
+        rewrite(compute(f, access_transpose(a, p)), compute(f, a), any_order, shape_stays),
+        rewrite(compute(f, access_reshape(a, sizes, item)), compute(f, a), any_order, same_shape),
     )
 
 
@@ -156,23 +164,18 @@ def reductions_ignore_order() -> tuple[Clause, ...]:
     ),
     Example("(compute reduce-sum (access-pad (access (access-tensor x) 1) zero-padding 2 1 2))", {"x": "m n k"}),
 )
-def sum_of_parts_is_a_sum() -> tuple[Clause, ...]:
+def sum_of_parts_is_a_sum(a: V, b: V, x: V, before: V, after: V, s: V) -> Clauses:
     """reduce-sum(concatenate(a, b, item axis)) = reduce-sum(a) + reduce-sum(b); of a zero pad of the item,
     reduce-sum(a).
 
     Sound because a sum over two parts is the sum of their sums, and zeros add nothing. Not for reduce-mean, which
     counts the zeros, and not for reduce-max, for which a zero may be the largest.
     """
-    total = '(compute "reduce-sum" {0})'
     return (
         rewrite(
-            total.format("(access-concatenate a b x)"),
-            f'(compute "elementwise-add" (access-product {total.format("a")} {total.format("b")} s))',
-            "(source a) (source b) (= s (split a)) (>= x s)",
+            reduce_sum(access_concatenate(a, b, x)),
+            elementwise_add(access_product(reduce_sum(a), reduce_sum(b), s)),
+            *(source(a), source(b), s == split(a), x >= s),
         ),
-        rewrite(
-            total.format('(access-pad a "zero-padding" x before after)'),
-            total.format("a"),
-            "(= s (split a)) (>= x s)",
-        ),
+        rewrite(reduce_sum(padded(a, x, after, before)), reduce_sum(a), s == split(a), x >= s),
     )

@@ -6,18 +6,50 @@ item. Nothing here may touch the tuple axis: dot-product multiplies along it.
 
 from __future__ import annotations
 
-from glenside.egraph.clause import Clause, rewrite
+from typing import Any
+
+from glenside.egraph.clause import ROOT, Clause, Facts, rewrite, union, when
+from glenside.egraph.pattern import variables, vec, vec_range
 from glenside.egraph.rule import Example
-from rewrites.declare import rule
-from rewrites.movement.algebra import TILED
+from glenside.egraph.schema import dims, relation, source, split
+from glenside.egraph.sorts import ACCESS, INT, INTS
+from glenside.ir.operators.folds import elementwise_add
+from glenside.ir.operators.padding import access_pad
+from glenside.ir.operators.products import access_product
+from glenside.ir.operators.reductions import dot_product
+from glenside.ir.operators.slices import access_concatenate, access_slice
+from glenside.ir.operators.views import access_reshape, access_transpose
+from rewrites.declare import Clauses, V, rule
+from rewrites.movement.algebra import tiled
+from rewrites.terms import dot, padded, sided
 
 FAMILY = "through-products"
+# Candidates are few: found first, they are joined with the tables of shapes at far less than all at once.
+reshaped_product = relation(
+    "reshaped-product", product=ACCESS, a=ACCESS, shape=INTS, item=INTS, b=ACCESS, shape_b=INTS, shared=INT
+)
+left_transposed_product = relation("left-transposed-product", product=ACCESS, a=ACCESS, order=INTS, b=ACCESS, n=INT)
+right_transposed_product = relation("right-transposed-product", product=ACCESS, a=ACCESS, b=ACCESS, order=INTS, n=INT)
+transposed_product = relation(
+    "transposed-product", product=ACCESS, a=ACCESS, order_a=INTS, b=ACCESS, order_b=INTS, n=INT
+)
+
 _A, _B = "(access (access-tensor a) 2)", "(access (access-tensor b) 2)"
 _SHAPES = {"a": "g m k", "b": "g n k"}
 
 
 def _product(a: str, b: str, n: int = 1) -> str:
     return f"(access-product {a} {b} {n})"
+
+
+def _alike(a: V, b: V, x: V, y: V, n: V) -> tuple[tuple[Facts, V], ...]:
+    """Where axes x of a and y of b, of one size, are one axis of a x b, and that axis: of the item, or a shared one."""
+    da, sa, db, sb = variables("da sa db sb")
+    one_size = (da == dims(a), db == dims(b), da[x] == db[y])
+    return (
+        ((sa == split(a), sb == split(b), x >= sa, x - sa == y - sb, one_size), (x + 1) + (sb - n)),
+        ((x == y, x < n, one_size), x),
+    )
 
 
 @rule(
@@ -27,34 +59,30 @@ def _product(a: str, b: str, n: int = 1) -> str:
     Example(_product(f"(access-concatenate {_A} {_A} 2)", f"(access-concatenate {_B} {_B} 2)"), _SHAPES),
     Example(_product(f"(access-concatenate {_A} {_A} 0)", f"(access-concatenate {_B} {_B} 0)"), _SHAPES),
 )
-def concatenate_leaves_product() -> tuple[Clause, ...]:
+def concatenate_leaves_product(a: V, b: V, c: V, d: V, n: V, x: V, y: V, sa: V, sb: V) -> Clauses:
     """concatenate(a, c) x b = concatenate(a x b, c x b), and likewise on the right, on the item and on shared axes.
 
     Sound because a product pairs every item of one side with every item of the other, so a part of one side gives a
     part of the result. Item and shared axes must be cut on both sides at the same place.
     """
-    left, right = "(access-concatenate a c x)", "(access-concatenate b c y)"
-    both = "(= root (access-product (access-concatenate a c x) (access-concatenate b d y) n))"
-    parts = "(access-concatenate (access-product a b n) (access-product c d n) {axis})"
     return (
         rewrite(
-            f"(access-product {left} b n)",
-            "(access-concatenate (access-product a b n) (access-product c b n) x)",
-            "(= sa (split a)) (>= x n) (< x sa)",
+            access_product(access_concatenate(a, c, x), b, n),
+            access_concatenate(access_product(a, b, n), access_product(c, b, n), x),
+            *(sa == split(a), x >= n, x < sa),
         ),
         rewrite(
-            f"(access-product a {right} n)",
-            "(access-concatenate (access-product a b n) (access-product a c n) (+ y (- sa n)))",
-            "(= sa (split a)) (= sb (split b)) (>= y n) (< y sb)",
+            access_product(a, access_concatenate(b, c, y), n),
+            access_concatenate(access_product(a, b, n), access_product(a, c, n), y + (sa - n)),
+            *(sa == split(a), sb == split(b), y >= n, y < sb),
         ),
-        Clause(
-            f"{both} (= sa (split a)) (= sb (split b)) (>= x sa) (= (- x sa) (- y sb))"
-            " (= da (dims a)) (= db (dims b)) (= (vec-get da x) (vec-get db y))",
-            f"(union root {parts.format(axis='(+ (+ x 1) (- sb n))')})",
-        ),
-        Clause(
-            f"{both} (= x y) (< x n) (= da (dims a)) (= db (dims b)) (= (vec-get da x) (vec-get db y))",
-            f"(union root {parts.format(axis='x')})",
+        *(
+            rewrite(
+                access_product(access_concatenate(a, c, x), access_concatenate(b, d, y), n),
+                access_concatenate(access_product(a, b, n), access_product(c, d, n), axis),
+                alike,
+            )
+            for alike, axis in _alike(a, b, x, y, n)
         ),
     )
 
@@ -70,24 +98,22 @@ _P = _product(_A, _B)
     FAMILY,
     Example(_dot(f"(access-concatenate {_P} {_P} 1)"), _SHAPES),
     Example(_dot(f"(access-concatenate {_P} {_P} 4)"), _SHAPES),
-    relations=TILED,
 )
-def concatenate_leaves_dot_product() -> tuple[Clause, ...]:
+def concatenate_leaves_dot_product(p: V, q: V, x: V, s: V) -> Clauses:
     """dot(concatenate(p, q, shape axis)) = concatenate(dot p, dot q); along the depth it is dot(p) + dot(q).
 
     Sound because each item is contracted by itself, and a sum over a depth of two parts is the sum of their sums.
     Not on the tuple axis: there a concatenation is a product of parts, not a sum.
     """
-    root = '(compute "dot-product" (access-concatenate p q x))'
+    whole = access_concatenate(p, q, x)
     return (
-        Clause(
-            f"(= root {root}) (= s (split p)) (< x s)",
-            '(union root (access-concatenate (compute "dot-product" p) (compute "dot-product" q) x)) (tiled root)',
+        when(ROOT == dot_product(whole), s == split(p), x < s).then(
+            union(ROOT, access_concatenate(dot_product(p), dot_product(q), x)), tiled(ROOT)
         ),
         rewrite(
-            root,
-            '(compute "elementwise-add" (access-product (compute "dot-product" p) (compute "dot-product" q) s))',
-            "(= s (split p)) (> x s)",
+            dot_product(whole),
+            elementwise_add(access_product(dot_product(p), dot_product(q), s)),
+            *(s == split(p), x > s),
         ),
     )
 
@@ -101,51 +127,47 @@ def concatenate_leaves_dot_product() -> tuple[Clause, ...]:
     Example(_product(f"(access-slice (access-pad {_A} zero-padding 1 0 2) 1 0 4)", _B), {"a": "g 4 k", "b": "g n k"}),
     Example(_product(_A, f"(access-slice (access-pad {_B} zero-padding 1 0 2) 1 0 4)"), {"a": "g m k", "b": "g 4 k"}),
 )
-def slice_leaves_product() -> tuple[Clause, ...]:
+def slice_leaves_product(a: V, b: V, c: V, n: V, x: V, y: V, lo: V, hi: V, sa: V, sb: V) -> Clauses:
     """slice(a) x b = slice(a x b) on an axis of a's own shape; likewise on the right, on the item and on shared axes.
 
     Only where a pad is cut back to its size (the slice begins at 0) or the program itself has the slice: the slices
     that make tiles must stay on the operands. Sound because a part of one side gives a part of the product; items
     and shared axes must be cut alike on both sides.
     """
-    both = "(= root (access-product (access-slice a x lo hi) (access-slice b y lo hi) n))"
-    whole = "(= sa (split a)) (= sb (split b))"
-    part = "(access-slice (access-product a b n) {axis} lo hi)"
-    left = "(access-product (access-slice a x lo hi) b n)"
-    right = "(access-product a (access-slice b y lo hi) n)"
-    clauses = []
-    for padded in ("(= a (access-pad c kind x before after))", "(source root) (source a)"):
-        clauses.append(rewrite(left, part.format(axis="x"), f"{padded} {whole} (>= x n) (< x sa)"))
-        at = padded.replace("(= a ", "(= b ").replace(" x ", " y ").replace("(source a)", "(source b)")
-        clauses.append(rewrite(right, part.format(axis="(+ y (- sa n))"), f"{at} {whole} (>= y n) (< y sb)"))
-    source = "(source root) (source a) (source b)"
+    kind, before, after = variables("kind before after")
+    left, right = access_slice(a, x, lo, hi), access_slice(b, y, lo, hi)
+    shapes = (sa == split(a), sb == split(b))
+
+    def sliced(axis: V) -> Any:
+        return access_slice(access_product(a, b, n), axis, lo, hi)
+
+    def of_one_side(of_left: Facts, of_right: Facts) -> tuple[Clause, ...]:
+        return (
+            rewrite(access_product(left, b, n), sliced(x), of_left, shapes, x >= n, x < sa),
+            rewrite(access_product(a, right, n), sliced(y + (sa - n)), of_right, shapes, y >= n, y < sb),
+        )
+
     return (
-        *clauses,
-        Clause(
-            f"{both} {source} {whole} (>= x sa) (= (- x sa) (- y sb)) (= da (dims a)) (= db (dims b))"
-            " (= (vec-get da x) (vec-get db y))",
-            f"(union root {part.format(axis='(+ (+ x 1) (- sb n))')})",
-        ),
-        Clause(
-            f"{both} {source} (= x y) (< x n) (= da (dims a)) (= db (dims b)) (= (vec-get da x) (vec-get db y))",
-            f"(union root {part.format(axis='x')})",
+        *of_one_side(a == access_pad(c, kind, x, before, after), b == access_pad(c, kind, y, before, after)),
+        *of_one_side((source(ROOT), source(a)), (source(ROOT), source(b))),
+        *(
+            rewrite(access_product(left, right, n), sliced(axis), source(ROOT), source(a), source(b), alike)
+            for alike, axis in _alike(a, b, x, y, n)
         ),
     )
 
 
 @rule(FAMILY, Example(_dot(f"(access-slice {_P} 1 1 3)"), {"a": "g 5 k", "b": "g n k"}))
-def slice_leaves_dot_product() -> tuple[Clause, ...]:
+def slice_leaves_dot_product(p: V, x: V, lo: V, hi: V, s: V) -> Clauses:
     """dot(slice(p, shape axis)) = slice(dot(p), shape axis).
 
     Sound because each item is contracted by itself. Not on the depth (it drops terms of the sum) and not on the tuple
     axis (it drops a factor).
     """
-    return (
-        rewrite(
-            '(compute "dot-product" (access-slice p x lo hi))',
-            '(access-slice (compute "dot-product" p) x lo hi)',
-            "(= s (split p)) (< x s)",
-        ),
+    return rewrite(
+        dot_product(access_slice(p, x, lo, hi)),
+        access_slice(dot_product(p), x, lo, hi),
+        *(s == split(p), x < s),
     )
 
 
@@ -155,32 +177,32 @@ def slice_leaves_dot_product() -> tuple[Clause, ...]:
     Example(f"(compute dot-product {_product(f'(access-pad {_A} zero-padding 1 2 1)', _B)})", _SHAPES),
     Example(f"(compute dot-product {_product(_A, f'(access-pad {_B} zero-padding 1 2 1)')})", _SHAPES),
 )
-def pad_crosses_product() -> tuple[Clause, ...]:
+def pad_crosses_product(a: V, b: V, n: V, x: V, before: V, after: V, sa: V, sb: V) -> Clauses:
     """pad(a x b, item axis) = pad(a) x pad(b); and dot(pad(a, shape axis) x b) = pad(dot(a x b)).
 
     Sound because the product pairs items element by element, so both halves of a pair are padded; and because an
     item of zeros gives 0 with every other, which is what the pad holds. The tuple axis is left alone.
     """
-    pad = '(access-pad {0} "zero-padding" {1} before after)'
-    inward = pad.format("(access-product a b n)", "x")
-    own = pad.format("a", "y")
-    right = pad.format("b", "y")
-    dot = '(compute "dot-product" (access-product {0} {1} n))'
+
+    def pad(z: V, axis: V) -> Any:
+        return padded(z, axis, after, before)
+
+    shapes = (sa == split(a), sb == split(b))
     return (
         rewrite(
-            inward,
-            f"(access-product {pad.format('a', '(- (- x 1) (- sb n))')} {pad.format('b', '(- (- x 1) (- sa n))')} n)",
-            "(= sa (split a)) (= sb (split b)) (> x (- (+ sa sb) n))",
+            pad(access_product(a, b, n), x),
+            access_product(pad(a, (x - 1) - (sb - n)), pad(b, (x - 1) - (sa - n)), n),
+            *(shapes, x > (sa + sb) - n),
         ),
         rewrite(
-            dot.format(own, "b"),
-            pad.format(dot.format("a", "b"), "y"),
-            "(source root) (source a) (= sa (split a)) (>= y n) (< y sa)",
+            dot(pad(a, x), b, n),
+            pad(dot(a, b, n), x),
+            *(source(ROOT), source(a), sa == split(a), x >= n, x < sa),
         ),
         rewrite(
-            dot.format("a", right),
-            pad.format(dot.format("a", "b"), "(+ y (- sa n))"),
-            "(source root) (source b) (= sa (split a)) (= sb (split b)) (>= y n) (< y sb)",
+            dot(a, pad(b, x), n),
+            pad(dot(a, b, n), x + (sa - n)),
+            *(source(ROOT), source(b), shapes, x >= n, x < sb),
         ),
     )
 
@@ -202,34 +224,35 @@ def pad_crosses_product() -> tuple[Clause, ...]:
         ),
         {"a": "6 m k", "b": "6 n k"},
     ),
-    relations="(relation reshaped-product (Access Access Ints Ints Access Ints i64))",
 )
-def reshape_leaves_product() -> tuple[Clause, ...]:
+def reshape_leaves_product(a: V, s: V, i: V, b: V, t: V, n: V, rest: V, g: V) -> Clauses:
     """reshape(a) x reshape(b) = reshape(a x b), when both sides regroup the item and the shared axes alike.
 
     Sound because reshape keeps row-major order: the result's shape is (shared, rows of a, rows of b) in both orders of
     doing it, and both halves of a pair are regrouped in the same way behind the tuple axis.
     """
-    facts = (
-        "(reshaped-product root a s i b t n)"
-        " (= da (dims a)) (= sa (split a)) (= db (dims b)) (= sb (split b))"
-        " (= ia (drop da sa)) (= ib (drop db sb)) (= ia ib)"
-        " (= sn (take s n)) (= tn (take t n)) (= sn tn) (= tail (drop t n))"
+    da, sa, db, sb = variables("da sa db sb")
+    item_a, item_b, shared_s, shared_t, shared_a, shared_b = variables("ia ib sn tn an bn")
+    candidate = (
+        *(reshaped_product(ROOT, a, s, i, b, t, n), sided(a, da, sa), sided(b, db, sb)),
+        *(item_a == da.drop(sa), item_b == db.drop(sb), item_a == item_b),
+        *(shared_s == s.take(n), shared_t == t.take(n), shared_s == shared_t, rest == t.drop(n)),
     )
-    made = "(union root (access-reshape (access-product a b {0}) (vec-append s tail) (vec-append (vec-of 2) i)))"
+    axes_stay = (
+        *(shared_a == da.take(n), shared_a == shared_s, shared_b == db.take(n), shared_b == shared_s),
+        *(sa >= n, sb >= n),
+    )
+    first_axis_is_cut = (n > 0, sa > 0, sb > 0, g == shared_s.product(), g == da[0], g == db[0])
+
+    def regrouped(shared: V | int) -> Any:
+        return access_reshape(access_product(a, b, shared), s.append(rest), vec(2).append(i))
+
     return (
-        # The few candidates first: joining them with the tables of shapes at once costs far more.
-        Clause(
-            "(= root (access-product (access-reshape a s i) (access-reshape b t i) n))",
-            "(reshaped-product root a s i b t n)",
+        when(ROOT == access_product(access_reshape(a, s, i), access_reshape(b, t, i), n)).then(
+            reshaped_product(ROOT, a, s, i, b, t, n)
         ),
-        Clause(
-            f"{facts} (= an (take da n)) (= an sn) (= bn (take db n)) (= bn sn) (>= sa n) (>= sb n)", made.format("n")
-        ),
-        Clause(
-            f"{facts} (> n 0) (> sa 0) (> sb 0) (= g (product sn)) (= g (vec-get da 0)) (= g (vec-get db 0))",
-            made.format("1"),
-        ),
+        when(candidate, axes_stay).then(union(ROOT, regrouped(n))),
+        when(candidate, first_axis_is_cut).then(union(ROOT, regrouped(1))),
     )
 
 
@@ -243,19 +266,66 @@ def reshape_leaves_product() -> tuple[Clause, ...]:
         {"a": "g 3 4", "b": "g 3 4"},
     ),
 )
-def reshape_leaves_dot_product() -> tuple[Clause, ...]:
+def reshape_leaves_dot_product(p: V, s: V, i: V, dp: V, sp: V) -> Clauses:
     """dot(reshape(p; (S)(2, I))) = reshape(dot(p); (S)()), when the reshape keeps the tuple axis first.
 
     Sound because the first item axis keeps its size and its place, so the same pairs are multiplied, and the order of a
     sum does not matter. A reshape that merges the tuple axis into the item changes the meaning and does not match.
     """
-    return (
-        Clause(
-            '(= root (compute "dot-product" (access-reshape p s i))) (= dp (dims p)) (= sp (split p))'
-            " (< sp (vec-length dp)) (> (vec-length i) 0) (= (vec-get dp sp) (vec-get i 0))",
-            '(union root (access-reshape (compute "dot-product" p) s (vec-empty)))',
-        ),
+    return rewrite(
+        dot_product(access_reshape(p, s, i)),
+        access_reshape(dot_product(p), s, vec()),
+        *(dp == dims(p), sp == split(p), sp < dp.length, i.length > 0, dp[sp] == i[0]),
     )
+
+
+# Of the operands: dims, split and rank of each, and the axes of their product.
+_DA, _SA, _DB, _SB, _RA, _RB, _AXES = variables("da sa db sb ra rb axes")
+
+
+def _operands(a: V, b: V, n: V) -> Facts:
+    return (
+        *(sided(a, _DA, _SA), sided(b, _DB, _SB)),
+        *(_RA == _DA.length, _RB == _DB.length, _AXES == vec_range((_RA + (_SB - n)) + 1)),
+    )
+
+
+def _own_axes_move(a: V, b: V, p: V, n: V) -> Clauses:
+    """transpose(a) x b, and a x transpose(b), where p moves neither shared axes nor the item."""
+    shape, item, axes, unmoved, shared, first = variables("ps pi range keep pn front")
+    own, by, moved, before, behind, rest = variables("own by moved before after rest")
+
+    def moves_shape_only(s: V, rank: V) -> Facts:
+        return (
+            *(shape == p.take(s), item == p.drop(s), axes == vec_range(rank), unmoved == axes.drop(s), item == unmoved),
+            *(shared == p.take(n), first == vec_range(n), shared == first),
+        )
+
+    return (
+        when(
+            *(left_transposed_product(ROOT, a, p, b, n), _operands(a, b, n), moves_shape_only(_SA, _RA)),
+            rest == _AXES.drop(_SA),
+        ).then(union(ROOT, access_transpose(access_product(a, b, n), shape.append(rest)))),
+        when(
+            *(right_transposed_product(ROOT, a, b, p, n), _operands(a, b, n), moves_shape_only(_SB, _RB)),
+            *(own == shape.drop(n), by == _SA - n, moved == own.shift(by), before == _AXES.take(_SA)),
+            *(behind == _SA + (_SB - n), rest == _AXES.drop(behind)),
+        ).then(union(ROOT, access_transpose(access_product(a, b, n), before.append(moved, rest)))),
+    )
+
+
+def _items_move(a: V, b: V, p: V, q: V, n: V) -> Clause:
+    """transpose(a) x transpose(b), where both move the axes of the item alike, and no other."""
+    shape_p, shape_q, first_p, first_q, item_p, item_q = variables("ps qs sr tr pi qi")
+    back_p, back_q, order_p, order_q, at, moved, before = variables("back forth order other at moved before")
+    return when(
+        *(transposed_product(ROOT, a, p, b, q, n), _operands(a, b, n)),
+        *(shape_p == p.take(_SA), first_p == vec_range(_SA), shape_p == first_p),
+        *(shape_q == q.take(_SB), first_q == vec_range(_SB), shape_q == first_q),
+        *(item_p == p.drop(_SA), back_p == 0 - _SA, order_p == item_p.shift(back_p)),
+        *(item_q == q.drop(_SB), back_q == 0 - _SB, order_q == item_q.shift(back_q), order_p == order_q),
+        *(at == (_SA + (_SB - n)) + 1, moved == order_p.shift(at), before == _AXES.take(at)),
+    ).then(union(ROOT, access_transpose(access_product(a, b, n), before.append(moved))))
 
 
 @rule(
@@ -275,60 +345,26 @@ def reshape_leaves_dot_product() -> tuple[Clause, ...]:
         ),
         {"a": "g m k l", "b": "g n k l"},
     ),
-    relations="\n".join(
-        [
-            "(relation left-transposed-product (Access Access Ints Access i64))",
-            "(relation right-transposed-product (Access Access Access Ints i64))",
-            "(relation transposed-product (Access Access Ints Access Ints i64))",
-        ]
-    ),
 )
-def transpose_leaves_product() -> tuple[Clause, ...]:
+def transpose_leaves_product(a: V, b: V, p: V, q: V, n: V) -> Clauses:
     """transpose(a) x b = transpose(a x b), for axes of one side's own shape, or of the item when both sides agree.
 
     Only where the program itself has the transpose. Sound because the pairs are the same and only their order among the
     result's axes differs; shared axes stay in front, shape and item axes do not mix, the tuple axis does not move.
     """
-    found = (
-        (
-            "(= root (access-product (access-transpose a p) b n)) (source root) (source a)",
-            "(left-transposed-product root a p b n)",
-        ),
-        (
-            "(= root (access-product a (access-transpose b p) n)) (source root) (source b)",
-            "(right-transposed-product root a b p n)",
-        ),
-        (
-            "(= root (access-product (access-transpose a p) (access-transpose b q) n))"
-            " (source root) (source a) (source b)",
-            "(transposed-product root a p b q n)",
-        ),
-    )
-    left, right, both = (actions for _, actions in found)
-    sizes = "(= da (dims a)) (= sa (split a)) (= db (dims b)) (= sb (split b))"
-    rank = "(= ra (vec-length da)) (= rb (vec-length db)) (= all (vec-range (+ (+ ra (- sb n)) 1)))"
-    rows = "(= ps (take p {s})) (= pi (drop p {s})) (= range (vec-range {r})) (= keep (drop range {s})) (= pi keep)"
-    leading = "(= pn (take p n)) (= front (vec-range n)) (= pn front)"
+    left, right = access_transpose(a, p), access_transpose(b, p)
     return (
-        *(Clause(*pair) for pair in found),
-        Clause(
-            f"{left} {sizes} {rank} {rows.format(s='sa', r='ra')} {leading} (= rest (drop all sa))",
-            "(union root (access-transpose (access-product a b n) (vec-append ps rest)))",
+        when(ROOT == access_product(left, b, n), source(ROOT), source(a)).then(
+            left_transposed_product(ROOT, a, p, b, n)
         ),
-        Clause(
-            f"{right} {sizes} {rank} {rows.format(s='sb', r='rb')} {leading} (= own (drop ps n))"
-            " (= by (- sa n)) (= moved (shift own by)) (= before (take all sa)) (= after (+ sa (- sb n)))"
-            " (= rest (drop all after))",
-            "(union root (access-transpose (access-product a b n) (vec-append before moved rest)))",
+        when(ROOT == access_product(a, right, n), source(ROOT), source(b)).then(
+            right_transposed_product(ROOT, a, b, p, n)
         ),
-        Clause(
-            f"{both} {sizes} {rank} (= ps (take p sa)) (= sr (vec-range sa)) (= ps sr)"
-            " (= qs (take q sb)) (= tr (vec-range sb)) (= qs tr) (= pi (drop p sa)) (= back (- 0 sa))"
-            " (= order (shift pi back)) (= qi (drop q sb)) (= forth (- 0 sb))"
-            " (= other (shift qi forth)) (= order other)"
-            " (= at (+ (+ sa (- sb n)) 1)) (= moved (shift order at)) (= before (take all at))",
-            "(union root (access-transpose (access-product a b n) (vec-append before moved)))",
+        when(ROOT == access_product(left, access_transpose(b, q), n), source(ROOT), source(a), source(b)).then(
+            transposed_product(ROOT, a, p, b, q, n)
         ),
+        _own_axes_move(a, b, p, n),
+        _items_move(a, b, p, q, n),
     )
 
 
@@ -337,15 +373,14 @@ def transpose_leaves_product() -> tuple[Clause, ...]:
     Example(_dot(f"(access-transpose {_P} (list 2 0 1 3 4))"), _SHAPES),
     Example(_dot("(access-transpose (access (access-tensor p) 2) (list 1 0 2 4 3))"), {"p": "m n 2 k l"}),
 )
-def transpose_leaves_dot_product() -> tuple[Clause, ...]:
+def transpose_leaves_dot_product(p: V, order: V, sp: V, shape: V, top: V) -> Clauses:
     """dot(transpose(p)) = transpose(dot(p)), when shape and item axes do not mix and the tuple axis stays first.
 
     Sound because the pairs that are multiplied and summed for one place of the shape are the same; a sum has no order.
     """
-    return (
-        Clause(
-            '(= root (compute "dot-product" (access-transpose p o))) (= sp (split p)) (> (vec-length o) sp)'
-            " (= (vec-get o sp) sp) (= shape (take o sp)) (= top (highest shape)) (< top sp)",
-            '(union root (access-transpose (compute "dot-product" p) shape))',
-        ),
+    return rewrite(
+        dot_product(access_transpose(p, order)),
+        access_transpose(dot_product(p), shape),
+        *(sp == split(p), order.length > sp, order[sp] == sp),
+        *(shape == order.take(sp), top == shape.highest(), top < sp),
     )

@@ -6,15 +6,25 @@ most one unit of the last place, u = 2^-f; whatever follows it scales that error
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from glenside.egraph.clause import Clause
+from glenside.egraph.clause import ROOT, Facts, rewrite, union, when
+from glenside.egraph.pattern import variables
 from glenside.egraph.rule import Example
+from glenside.egraph.schema import access_at, constant
 from glenside.egraph.tables import table
+from glenside.ir.operators.fixed_point import truncate
+from glenside.ir.operators.folds import elementwise_add
+from glenside.ir.operators.linear_maps import linear_map
+from glenside.ir.operators.padding import access_dilate, access_pad
+from glenside.ir.operators.products import access_product
+from glenside.ir.operators.slices import access_concatenate, access_slice
+from glenside.ir.operators.views import access, access_flip, access_rearrange, access_reshape, access_transpose
+from glenside.ir.operators.windowing import access_overlap_add
 from glenside.ir.rational import exact_numbers
-from rewrites.declare import rule
+from rewrites.declare import Clauses, V, rule
 
 EARLY, LATE = "early-truncations", "late-truncations"
 
@@ -27,56 +37,60 @@ def whole_numbers(coefficients: str) -> tuple[int] | None:
 
 
 class _Form(NamedTuple):
-    """An operator of one operand {0}, linear with whole coefficients; how an example writes it over (m n)()."""
+    """An operator of one operand, linear with whole coefficients; how an example writes it over (m n)()."""
 
-    pattern: str
+    of: Callable[[V], V]
     example: str
-    guard: str = ""
+    guards: Facts = ()
     shapes: Mapping[str, str] = MappingProxyType({"x": "m k", "w": "n k"})
 
 
+_n, _lo, _hi, _parts, _order, _shape, _item, _rows, _matrix = variables("n lo hi parts order shape item rows matrix")
 _FORMS = (
-    _Form("(access-transpose {0} p)", "(access-transpose {0} (list 1 0))"),
-    _Form("(access-slice {0} n lo hi)", "(access-slice {0} 0 0 1)"),
-    _Form("(access {0} n)", "(access {0} 1)"),
-    _Form("(access-reshape {0} s i)", "(access-reshape {0} (access-shape (shape 1 $m $n) (shape)))"),
+    _Form(lambda a: access_transpose(a, _order), "(access-transpose {0} (list 1 0))"),
+    _Form(lambda a: access_slice(a, _n, _lo, _hi), "(access-slice {0} 0 0 1)"),
+    _Form(lambda a: access(a, _n), "(access {0} 1)"),
     _Form(
-        "(access-rearrange {0} v o s i)",
+        lambda a: access_reshape(a, _shape, _item),
+        "(access-reshape {0} (access-shape (shape 1 $m $n) (shape)))",
+    ),
+    _Form(
+        lambda a: access_rearrange(a, _parts, _order, _shape, _item),
         "(access-rearrange {0} (shape $m $n) (list 1 0) (access-shape (shape $n) (shape $m)))",
     ),
-    _Form("(access-flip {0} n)", "(access-flip {0} 1)"),
-    _Form('(access-pad {0} "zero-padding" n lo hi)', "(access-pad {0} zero-padding 1 1 2)"),
-    _Form("(access-dilate {0} n d)", "(access-dilate {0} 0 1)"),
+    _Form(lambda a: access_flip(a, _n), "(access-flip {0} 1)"),
+    _Form(lambda a: access_pad(a, "zero-padding", _n, _lo, _hi), "(access-pad {0} zero-padding 1 1 2)"),
+    _Form(lambda a: access_dilate(a, _n, _lo), "(access-dilate {0} 0 1)"),
     _Form(
-        "(access-overlap-add {0} v o)",
+        lambda a: access_overlap_add(a, _shape, _item),
         "(access-overlap-add (access-slice (access {0} 1) 1 0 2) (shape 6) (shape 1))",
         shapes={"x": "5 k", "w": "n k"},
     ),
     _Form(
-        "(linear-map {0} n r c)",
+        lambda a: linear_map(a, _n, _rows, _matrix),
         '(linear-map (access-slice {0} 0 0 2) 0 3 "1 -1 0 2 3 1")',
-        "(= 1 (whole-numbers-found c))",
+        whole_numbers.found(_matrix) == 1,
     ),
 )
 _MATMUL = "(compute dot-product (access-cartesian-product (access (access-tensor x) 1) (access (access-tensor w) 1)))"
 _SHAPES = {"x": "m k", "w": "n k"}
-_PAIR = '(= root (compute "elementwise-add" (access-product a b n)))'
 _JOINED = f"(access-concatenate {_MATMUL} (access-slice {_MATMUL} 0 1 2) 0)"
 
 
+def _sum(a: V, b: V, n: V) -> Any:
+    return elementwise_add(access_product(a, b, n))
+
+
 @rule(EARLY, *(Example(f"(truncate {f.example.format(_MATMUL)})", f.shapes) for f in _FORMS))
-def truncation_enters_linear_map() -> tuple[Clause, ...]:
+def truncation_enters_linear_map(a: V, y: V) -> Clauses:
     """truncate(f(a)) = f(truncate(a)), for f that moves, or adds with whole coefficients.
 
     Precision: one rounding after f becomes a rounding of each element that f adds, so an error of u becomes at most
     u times the largest sum of |coefficients|: 1 for movement. Sound because truncation stands for the identity.
     """
     return tuple(
-        Clause(
-            f"(= root (truncate y)) (= y {f.pattern.format('a')}) {f.guard}",
-            f"(union root {f.pattern.format('(truncate a)')})",
-        )
-        for f in _FORMS
+        when(ROOT == truncate(y), y == form.of(a), form.guards).then(union(ROOT, form.of(truncate(a))))
+        for form in _FORMS
     )
 
 
@@ -85,37 +99,30 @@ def truncation_enters_linear_map() -> tuple[Clause, ...]:
     Example(f"(truncate {_JOINED})", _SHAPES),
     Example(f"(truncate (compute elementwise-add (access-product {_MATMUL} {_MATMUL} 2)))", _SHAPES),
 )
-def truncation_enters_both_operands() -> tuple[Clause, ...]:
+def truncation_enters_both_operands(a: V, b: V, n: V, y: V) -> Clauses:
     """truncate(join(a, b)) = join(truncate(a), truncate(b)), for concatenations and sums.
 
     Precision: a sum rounds twice, by 2 u instead of u; a concatenation as before. Sound because truncation stands for
     the identity.
     """
     return (
-        Clause(
-            "(= root (truncate y)) (= y (access-concatenate a b n))",
-            "(union root (access-concatenate (truncate a) (truncate b) n))",
+        when(ROOT == truncate(y), y == access_concatenate(a, b, n)).then(
+            union(ROOT, access_concatenate(truncate(a), truncate(b), n))
         ),
-        Clause(
-            '(= root (truncate y)) (= y (compute "elementwise-add" (access-product a b n)))',
-            '(union root (compute "elementwise-add" (access-product (truncate a) (truncate b) n)))',
-        ),
+        when(ROOT == truncate(y), y == _sum(a, b, n)).then(union(ROOT, _sum(truncate(a), truncate(b), n))),
     )
 
 
 @rule(LATE, *(Example(f.example.format(f"(truncate {_MATMUL})"), f.shapes) for f in _FORMS))
-def truncation_leaves_linear_map() -> tuple[Clause, ...]:
+def truncation_leaves_linear_map(a: V, y: V) -> Clauses:
     """f(truncate(a)) = truncate(f(a)), for f that moves, or adds with whole coefficients.
 
     Precision: never worse, one rounding instead of several; the numbers before it keep 2 f fractional bits, so the ring
     must hold the sums. Sound because truncation stands for the identity.
     """
     return tuple(
-        Clause(
-            f"(= root {f.pattern.format('y')}) (= y (truncate a)) {f.guard}",
-            f"(union root (truncate {f.pattern.format('a')}))",
-        )
-        for f in _FORMS
+        when(ROOT == form.of(y), y == truncate(a), form.guards).then(union(ROOT, truncate(form.of(a))))
+        for form in _FORMS
     )
 
 
@@ -128,26 +135,22 @@ def truncation_leaves_linear_map() -> tuple[Clause, ...]:
     Example(
         f"(compute elementwise-add (access-product (truncate (access {_MATMUL} 1)) (access (access-tensor c) 1) 1))",
         {**_SHAPES, "c": "m n"},
-        "(constant $c1)",
+        [constant(access_at("c1"))],
     ),
     Example(
         f"(compute elementwise-add (access-product (access (access-tensor c) 1) (truncate (access {_MATMUL} 1)) 1))",
         {**_SHAPES, "c": "m n"},
-        "(constant $c1)",
+        [constant(access_at("c1"))],
     ),
 )
-def truncations_of_a_sum_are_one() -> tuple[Clause, ...]:
+def truncations_of_a_sum_are_one(a: V, b: V, n: V, u: V, v: V) -> Clauses:
     """truncate(a) + truncate(b) = truncate(a + b), and truncate(a) + c = truncate(a + c) for a constant c.
 
     Precision: an error of u instead of 2 u; a constant is encoded with 2 f fractional bits beforehand, for nothing.
     Sound because truncation stands for the identity.
     """
-    sum_ = '(compute "elementwise-add" (access-product {0} {1} n))'
     return (
-        Clause(
-            f"{_PAIR} (= a (truncate u)) (= b (truncate v))",
-            f"(union root (truncate {sum_.format('u', 'v')}))",
-        ),
-        Clause(f"{_PAIR} (= a (truncate u)) (constant b)", f"(union root (truncate {sum_.format('u', 'b')}))"),
-        Clause(f"{_PAIR} (constant a) (= b (truncate v))", f"(union root (truncate {sum_.format('a', 'v')}))"),
+        rewrite(_sum(a, b, n), truncate(_sum(u, v, n)), a == truncate(u), b == truncate(v)),
+        rewrite(_sum(a, b, n), truncate(_sum(u, b, n)), a == truncate(u), constant(b)),
+        rewrite(_sum(a, b, n), truncate(_sum(a, v, n)), constant(a), b == truncate(v)),
     )

@@ -6,7 +6,8 @@ import pytest
 
 from glenside.egraph.encode import compiled, declarations
 from glenside.egraph.saturation import Limits, Request, Saturation
-from glenside.egraph.shape_functions import WRITTEN_OUT
+from glenside.egraph.sexpr import read_all
+from glenside.egraph.shape_functions import WRITTEN_OUT, demands, written_out
 
 CASES = {
     "take": ["(vec-of 5 6 7) 2", "(vec-of 5 6 7) 0", "(vec-of 5 6 7) 3", "(vec-empty) 0", "(vec-of 5) 2"],
@@ -55,3 +56,9 @@ def test_what_a_look_up_needs_as_its_key_stays_a_table() -> None:
     assert "(= first (take v n))" in rule
     assert "(= rest (drop first n))" in rule
     assert "(take v 1)" not in rule
+
+
+def test_a_call_on_the_left_is_demanded_as_one_on_the_right() -> None:
+    left, right = (written_out(read_all(fact)) for fact in ("(= (take v n) x)", "(= x (take v n))"))
+    assert left == right
+    assert demands(written_out(read_all("(= (product d) 1)"))) == [([], ["want-product", "d"])]

@@ -1,0 +1,141 @@
+"""Phases of transposed convolutions: for each remainder of places by the gap, a product over the bare input.
+
+Stacked next to each other, phases are interleaved to the result.
+"""
+
+from __future__ import annotations
+
+from glenside.egraph.clause import ROOT, let, set_, union, when
+from glenside.egraph.pattern import Variable, variables
+from glenside.egraph.rule import Example
+from glenside.egraph.schema import access_at, dims, dtype, function, relation, split
+from glenside.egraph.sorts import ACCESS, INT
+from glenside.egraph.tables import table
+from glenside.ir.operators.leaves import full
+from glenside.ir.operators.slices import access_concatenate
+from glenside.ir.operators.views import access
+from glenside.ir.operators.windowing import access_windows
+from glenside.ir.types import Dims
+from rewrites.convolution.transposed import (
+    ANALYSES,
+    BETWEEN,
+    FAMILY,
+    WITH_GAPS,
+    halves,
+    one_phase,
+    phase,
+    step_of,
+    unfolding,
+)
+from rewrites.convolution.zeros_between import over, section, want_section
+from rewrites.declare import Clauses, V, analysis, rule
+from rewrites.terms import dot, reshaped
+
+# The product of a phase, those of several next to each other as one, and all of them in turn.
+phase_product = relation("phase-product", product=ACCESS, i=INT, gap=INT, begin=INT, p=INT, inner=ACCESS)
+stacked = function("stacked", ACCESS, "old", product=ACCESS, i=INT, gap=INT, begin=INT, low=INT, high=INT)
+interleaved = relation("interleaved", product=ACCESS, i=INT, h=INT, whole=ACCESS)
+# Elements tap, tap + every, .. of an axis of weights, `taps` in all.
+want_thinned = relation("want-thinned", b=ACCESS, axis=INT, tap=INT, taps=INT, every=INT)
+thinned = function("thinned", ACCESS, "old", b=ACCESS, axis=INT, tap=INT, taps=INT, every=INT)
+
+
+@table(window=Dims, strides=Dims)
+def every_nth(dims: Dims, axis: int, step: int) -> tuple[Dims, Dims]:
+    """Windows of the axes from `axis` on that hold one of every `step` elements of it."""
+    after = len(dims) - axis - 1
+    return Dims((1, *dims[axis + 1 :])), Dims((step, *(1,) * after))
+
+
+# The product whose phases these are, the place p, and where the table `phase` has its elements and weights.
+a, b, m, i, j, gap, begin, n, d, h, k, total = BETWEEN.arguments[1:]
+p, after, low, half, high = variables("p after low half high")
+first, count, taps, apart, tap, every = variables("first count taps apart tap every")
+inner = Variable("inner", ACCESS)
+_THINNED = Example(
+    "(access (access-tensor x) 1)",
+    {"x": "m 7 3"},
+    [want_thinned(access_at("root"), 1, *taps) for taps in ((1, 3, 2), (2, 1, 4))],
+)
+
+
+@analysis(ANALYSES, _THINNED)
+def weights_are_thinned(axis: V, span: V, part: V, db: V, sb: V, window: V, strides: V) -> Clauses:
+    """thinned(b, axis, tap, taps, every): elements tap, tap + every, .. of an axis.
+
+    It makes e-nodes for demands alone. Sound because windows of one element, `every` apart, hold just those.
+    """
+    wanted = (want_thinned(b, axis, tap, taps, every), span == 1 + (taps - 1) * every)
+    sectioned = (part == section(b, axis, tap, span), db == dims(part), sb == split(b))
+    result = thinned(b, axis, tap, taps, every)
+    picked = access_windows(access(part, axis), window, strides)
+    return (
+        when(wanted).then(want_section(b, axis, tap, span)),
+        when(wanted, sectioned, span == taps).then(set_(result, part)),
+        when(
+            *(wanted, sectioned, span != taps),
+            every_nth.facts(db, axis, every, window=window, strides=strides),
+        ).then(set_(result, reshaped(picked, db.set(axis, taps), sb))),
+    )
+
+
+def _weights_of_phases() -> Clauses:
+    """The product of a phase: windows over the elements that it meets, and the weights that meet them."""
+    sa, sb, place, weights, w = variables("sa sb place weights w")
+    seen = (
+        one_phase(p, after, taps=taps, count=count),
+        phase.facts(gap, begin, d, k, h, p, first=first, apart=apart, tap=tap, every=every),
+        *(taps > 0, sb == split(b), sa == split(a), place == (sb + j) - sa),
+    )
+    return (
+        when(seen).then(want_thinned(b, place, tap, taps, every)),
+        when(
+            *(seen, weights == thinned(b, place, tap, taps, every)),
+            w == over(a, i, j, gap, begin, n, first, count, taps, apart),
+        ).then(
+            let(inner, dot(w, weights, m)),
+            phase_product(ROOT, i, gap, begin, p, inner),
+            unfolding(inner, i + 1, total * gap),
+        ),
+    )
+
+
+@rule(FAMILY, *WITH_GAPS)
+def phases_are_interleaved(
+    dr: V, rank: V, most: V, here: V, longest: V, part: V, dt: V, lower: V, upper: V, all_: V, whole: V, cut: V
+) -> Clauses:
+    """dot(windows(dilate z) x b) = interleave(dot(windows(z) x every gap-th element of b), for each phase).
+
+    Of the places p, p + gap, .. the same elements of b meet elements of z: those are products of stride 1 over z, as
+    many as there are phases. Sound because every other element of b meets a zero there, and because what the longest
+    phase has more than the others is cut off.
+    """
+    product = phase_product(ROOT, i, gap, begin, p, inner)
+    one = one_phase(p, after, taps=taps, count=count)
+    sizes = (dr == dims(ROOT), rank == dr.length, most == (h + (gap - 1)) // gap)
+    apart = Variable("apart-dims")
+    behind = (here == i + 1, longest == dr.set(i, most), apart == longest.insert(here, 1))
+
+    def stack(start: V | int, stop: V) -> V:
+        return stacked(ROOT, i, gap, begin, start, stop)
+
+    return (
+        _weights_of_phases(),
+        when(product).then(step_of(ROOT, inner, "phases", i, gap)),
+        when(product, one, sizes).then(want_section(inner, i, 0, most)),
+        when(product, one, sizes, part == section(inner, i, 0, most), behind).then(
+            set_(stack(p, after), reshaped(part, apart, rank + 1))
+        ),
+        when(one, taps == 0, sizes, behind, dt == dtype(ROOT)).then(
+            set_(stack(p, after), access(full(apart, "0", dt), rank + 1))
+        ),
+        when(halves(low, half, high), lower == stack(low, half), upper == stack(half, high)).then(
+            set_(stack(low, high), access_concatenate(lower, upper, i + 1))
+        ),
+        when(BETWEEN, sizes, all_ == stack(0, gap)).then(
+            let(whole, reshaped(all_, dr.set(i, most * gap), rank)),
+            interleaved(ROOT, i, h, whole),
+            want_section(whole, i, 0, h),
+        ),
+        when(interleaved(ROOT, i, h, whole), cut == section(whole, i, 0, h)).then(union(ROOT, cut)),
+    )
