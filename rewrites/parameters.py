@@ -20,6 +20,7 @@ heavier = formula("heavier", "weights original")  # 0 where so many weights are 
 layout = parameter("layout")
 loads = parameter("loads")
 stores = parameter("stores")
+
 # Convolutions: into how many bands of rows, for which m of Winograd's F(m, r) (a bit each), and whether ordinary ones
 # may be sums of windows.
 bands = parameter("bands")
