@@ -16,6 +16,11 @@ second_price = formula("second-price", "g m k o")  # decides among mappings of o
 bound = formula("bound", "work depth results weights")  # no product with at least these costs less
 heavier = formula("heavier", "weights original")  # 0 where so many weights are allowed
 
+# A unit that addresses operands and results: what it wants innermost in memory, and which addresses are free.
+layout = parameter("layout")
+loads = parameter("loads")
+stores = parameter("stores")
+
 # Convolutions: into how many bands of rows, for which m of Winograd's F(m, r) (a bit each), and whether ordinary ones
 # may be sums of windows.
 bands = parameter("bands")

@@ -9,6 +9,7 @@ it reads as an equation.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -20,6 +21,7 @@ from glenside.egraph.words import call_words
 
 ROOT = Variable("root", ACCESS)
 """The class to which a rewrite adds a form."""
+_ROOT = ROOT.egglog()
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -96,6 +98,14 @@ class Clause:
         return () if isinstance(self.facts, str) else tuple(_nodes([*self.facts, *self.actions]))
 
     @property
+    def source(self) -> str:
+        """Where it matches, in egglog's words: the root, or the first access pattern of its facts."""
+        if isinstance(self.facts, str):
+            return "root" if re.search(r"(?<![\w-])root(?![\w-])", self.facts) else self.facts.split()[1]
+        accesses = [n for n in _nodes(self.facts) if isinstance(n, Variable) and n.sort is ACCESS]
+        return next((n for n in accesses if n.name == ROOT.name), accesses[0]).egglog()
+
+    @property
     def variables(self) -> set[str]:
         return {node.name for node in self.nodes if isinstance(node, Variable)}
 
@@ -107,6 +117,8 @@ class Clause:
     @property
     def parameters(self) -> set[str]:
         """The parameters of the target that are no formulas."""
+        if isinstance(self.facts, str):
+            return set(re.findall(r"\$(\w+)", f"{self.facts} {self.actions}"))
         return {node.name for node in self.nodes if isinstance(node, Named)}
 
     def _check_sorts(self) -> None:
@@ -143,21 +155,17 @@ class Clause:
                 raise PatternError(f"no fact before {part} binds the variable {node.name}; bound are {known}")
 
     def __str__(self) -> str:
-        """LEFT = RIGHT where GUARDS; FACTS => ACTIONS for what is no equation."""
+        """LEFT = RIGHT where GUARDS, for facts of what root is and an action that unites it; else FACTS => ACTIONS."""
         if isinstance(self.facts, str):
             return f"{self.facts} => {self.actions}"
-        first, *guards = self.facts
-        action = self.actions[0]
-        if (
-            len(self.actions) == 1
-            and isinstance(action, Action)
-            and action.name == "union"
-            and first.head.name == "="
-            and first.arguments[0].egglog() == action.arguments[0].egglog() == ROOT.egglog()
-        ):
-            where = f" where {', '.join(map(str, guards))}" if guards else ""
-            return f"{first.arguments[1]} = {action.arguments[1]}{where}"
-        return f"{', '.join(map(str, self.facts))} => {'; '.join(map(str, self.actions))}"
+        lefts = [fact for fact in self.facts if fact.head.name == "=" and fact.arguments[0].egglog() == _ROOT]
+        rights = [a for a in self.actions if isinstance(a, Action) and a.name == "union"]
+        rest = [action for action in self.actions if not any(action is r for r in rights)]
+        if not lefts or [a.arguments[0].egglog() for a in rights] != [_ROOT]:
+            return f"{', '.join(map(str, self.facts))} => {'; '.join(map(str, self.actions))}"
+        where = [str(part) for part in (*self.facts, *rest) if part is not lefts[0]]
+        equation = f"{lefts[0].arguments[1]} = {rights[0].arguments[1]}"
+        return f"{equation} where {', '.join(where)}" if where else equation
 
 
 def _egglog(parts: Iterable[Fact | Action] | str) -> str:

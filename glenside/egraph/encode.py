@@ -6,9 +6,11 @@ import json
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
+from glenside.egraph.pattern import sort_names
+from glenside.egraph.schema import BUILT_IN
 from glenside.egraph.sexpr import read_all, write
 from glenside.egraph.shape_functions import INTS_MAP, SHAPE_FUNCTIONS, demands, written_out
-from glenside.egraph.type_rules import columns, type_functions, type_rules
+from glenside.egraph.type_rules import type_rules
 from glenside.ir.operator import COMPUTES, OPERATORS
 from glenside.ir.operators.compute import parse_compute
 from glenside.ir.term import Attribute, Term, postorder
@@ -42,15 +44,11 @@ def declarations() -> str:
         "(ruleset shapes)",
         "(ruleset demands)",
         f"(constructor {PROGRAM_NODE} (i64) Access)",
-        "(relation source (Access))",
-        "(relation constant (Access))",
-        "(relation varies (Access))",
-        type_functions(),
-        "(relation given (Access Ints i64 String))",
+        *(built_in.declaration for built_in in BUILT_IN),
         "(rule ((given a d s t)) ((source a) (set (dims a) d) (set (split a) s) (set (dtype a) t)) :ruleset types)",
     ]
     for operator in OPERATORS.values():
-        lines.append(f"(constructor {operator.name} ({' '.join(sort for _, sort in columns(operator))}) Access)")
+        lines.append(f"(constructor {operator.name} ({' '.join(sort_names(operator))}) Access)")
     lines += [function.declarations() for function in SHAPE_FUNCTIONS.values()]
     for rule in type_rules():
         lines += compiled(rule.name, "types", " ".join(rule.facts), " ".join(rule.actions))

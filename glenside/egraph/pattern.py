@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, ClassVar
 
+from glenside.egraph.arithmetic import Arithmetic
 from glenside.egraph.sorts import (
     ACCESS,
     INT,
@@ -25,6 +26,7 @@ from glenside.egraph.sorts import (
     field_columns,
     suggestion,
 )
+from glenside.egraph.vector import Vector
 from glenside.egraph.words import call_words
 from glenside.ir.operator import Operator
 
@@ -78,7 +80,7 @@ class Relation(Signature):
         return Fact(self, self.arguments(positional, named))
 
 
-class Pattern:
+class Pattern(Arithmetic["Pattern"], Vector["Pattern"]):
     """A value in a rule. `==` and the other comparisons give facts, so a pattern has no truth value."""
 
     __slots__ = ("sort",)
@@ -124,105 +126,11 @@ class Pattern:
     def __ge__(self, other: Any) -> Fact:
         return _COMPARISONS[">="](self, other)
 
-    # Numbers
-    @staticmethod
-    def combine(operation: str, a: Any, b: Any) -> Pattern:
-        """A primitive of two numbers, for the arithmetic of `glenside.ir.sizes`."""
+    def combine(self, operation: str, a: Any, b: Any) -> Pattern:
         return ARITHMETIC[operation](a, b)
 
-    def __add__(self, other: Any) -> Pattern:
-        return self.combine("+", self, other)
-
-    def __radd__(self, other: Any) -> Pattern:
-        return self.combine("+", other, self)
-
-    def __sub__(self, other: Any) -> Pattern:
-        return self.combine("-", self, other)
-
-    def __rsub__(self, other: Any) -> Pattern:
-        return self.combine("-", other, self)
-
-    def __mul__(self, other: Any) -> Pattern:
-        return self.combine("*", self, other)
-
-    def __rmul__(self, other: Any) -> Pattern:
-        return self.combine("*", other, self)
-
-    def __floordiv__(self, other: Any) -> Pattern:
-        return self.combine("/", self, other)
-
-    def __mod__(self, other: Any) -> Pattern:
-        return self.combine("%", self, other)
-
-    def __and__(self, other: Any) -> Pattern:
-        return self.combine("&", self, other)
-
-    def __or__(self, other: Any) -> Pattern:
-        return self.combine("|", self, other)
-
-    def __lshift__(self, other: Any) -> Pattern:
-        return self.combine("<<", self, other)
-
-    def __rlshift__(self, other: Any) -> Pattern:
-        return self.combine("<<", other, self)
-
-    # Sizes
-    def __getitem__(self, axis: Any) -> Pattern:
-        return VECTORS["vec-get"](self, axis)
-
-    @property
-    def length(self) -> Pattern:
-        return VECTORS["vec-length"](self)
-
-    def take(self, n: Any) -> Pattern:
-        """The first n."""
-        return VECTORS["take"](self, n)
-
-    def drop(self, n: Any) -> Pattern:
-        """All but the first n."""
-        return VECTORS["drop"](self, n)
-
-    def set(self, axis: Any, size: Any) -> Pattern:
-        return VECTORS["vec-set"](self, axis, size)
-
-    def insert(self, axis: Any, size: Any) -> Pattern:
-        """`size` put before position `axis`."""
-        return VECTORS["insert"](self, size, axis)
-
-    def remove(self, axis: Any) -> Pattern:
-        return VECTORS["vec-remove"](self, axis)
-
-    def push(self, size: Any) -> Pattern:
-        """One more at the end."""
-        return VECTORS["vec-push"](self, size)
-
-    def pop(self) -> Pattern:
-        """All but the last."""
-        return VECTORS["vec-pop"](self)
-
-    def append(self, *others: Any) -> Pattern:
-        return _variadic("vec-append", INTS, (self, *others))
-
-    def permute(self, order: Any) -> Pattern:
-        """self[order[0]], self[order[1]] and so on."""
-        return VECTORS["permute"](self, order)
-
-    def shift(self, n: Any) -> Pattern:
-        """n added to each."""
-        return VECTORS["shift"](self, n)
-
-    def windows(self, window: Any, strides: Any) -> Pattern:
-        return VECTORS["windows"](window, strides, self)
-
-    def product(self) -> Pattern:
-        return VECTORS["product"](self)
-
-    def prefixes(self) -> Pattern:
-        """The products of the first 0, 1, 2 .. sizes."""
-        return VECTORS["prefixes"](self)
-
-    def highest(self) -> Pattern:
-        return VECTORS["highest"](self)
+    def apply(self, function: str, *arguments: Any) -> Pattern:
+        return VECTORS[function](*arguments) if function in VECTORS else _variadic(function, INTS, arguments)
 
 
 class Variable(Pattern):
@@ -407,3 +315,8 @@ def of_operator(operator: Operator) -> Function:
     """The operator as what patterns call: the columns of its e-nodes, in the order of the fields."""
     columns = tuple(column for field in operator.fields for column in field_columns(field))
     return Function(operator.name, columns, True, "", ACCESS)
+
+
+def sort_names(operator: Operator) -> tuple[str, ...]:
+    """egglog's names of the sorts of the columns of its e-nodes."""
+    return tuple(column.sort.value for column in of_operator(operator).columns)

@@ -14,7 +14,7 @@ from glenside.egraph.pattern import Fact
 from glenside.egraph.schema import BUILT_IN, Formula
 from glenside.egraph.sexpr import Sexpr, read_all, write
 from glenside.egraph.symbolic import SymbolicInt
-from glenside.ir.operator import OPERATORS
+from glenside.egraph.trace import made
 
 Parameters = Mapping[str, int | Callable[..., Any]]
 """What a target gives to rules: `$name` is an int, a call `(name a b)` a formula: a function of sizes to a size, in the
@@ -61,6 +61,11 @@ class Rule:
         """The first paragraph of the docstring."""
         return " ".join(self.doc.strip().split("\n\n")[0].split())
 
+    @property
+    def reason(self) -> str:
+        """The rest of the docstring: what it is good for, and why it is sound."""
+        return " ".join(self.doc.strip().partition("\n\n")[2].split())
+
     def equations(self) -> list[str]:
         """Each clause as `LEFT = RIGHT where GUARDS`, or `FACTS => ACTIONS`."""
         return list(map(str, self.clauses))
@@ -80,8 +85,7 @@ class Rule:
     def egglog(self, parameters: Parameters, trace: bool = False) -> str:
         """The rule as commands, in a ruleset of its own name; a call `(name ..)` of a formula is written out.
 
-        With `trace`, a fact `(made class operator rule)` for every e-node that it builds. Raises ValueError for a
-        parameter that is missing.
+        With `trace`, they say which e-nodes the rule builds. Raises ValueError for a parameter that is missing.
         """
         if missing := sorted(self.parameters - parameters.keys()):
             raise ValueError(
@@ -93,25 +97,9 @@ class Rule:
             name = self.name if len(self.clauses) == 1 else f"{self.name}#{i + 1}"
             facts, actions = (_written_out(Template(t).substitute(parameters), formulas) for t in clause.texts)
             if trace:
-                actions = f"{actions} {' '.join(_made(actions, self.name))}"
+                actions = f"{actions} {made(actions, self.name, clause.source)}"
             lines += compiled(name, self.name, facts, actions)
         return "\n".join(lines)
-
-
-def _made(actions: str, rule: str) -> list[str]:
-    """The facts that say which e-nodes these actions build."""
-    found: dict[str, None] = {}
-
-    def visit(expression: Sexpr) -> None:
-        if isinstance(expression, list) and expression:
-            for part in expression[1:]:
-                visit(part)
-            if expression[0] in OPERATORS:
-                found[f'(made {write(expression)} "{expression[0]}" "{rule}")'] = None
-
-    for action in read_all(actions):
-        visit(action)
-    return list(found)
 
 
 def _written_out(text: str, formulas: Mapping[str, Callable[..., Any]]) -> str:

@@ -19,11 +19,12 @@ from importlib.util import find_spec, module_from_spec
 from typing import TYPE_CHECKING, Any
 
 from glenside.egraph.encode import PROGRAM_NODE, declarations, program_text
+from glenside.egraph.pattern import sort_names
 from glenside.egraph.rule import Parameters, Rule
 from glenside.egraph.sexpr import parts, read_all
-from glenside.egraph.snapshot import ENode, Snapshot, closed
+from glenside.egraph.snapshot import ENode, Fact, Rows, Snapshot, closed
 from glenside.egraph.tables import TABLES, Table, used
-from glenside.egraph.type_rules import columns
+from glenside.egraph.trace import DECLARATIONS, FIRST, MADE, RULESET
 from glenside.ir.operator import OPERATORS
 from glenside.ir.term import Term
 from glenside.ir.types import AccessType, Dims, Tensor
@@ -69,10 +70,9 @@ class Request:
     limits: Limits
     reported: tuple[str, ...] = ()  # relations whose rows, a class first, the snapshot holds as facts
     tables: tuple[tuple[str, str], ...] = ()  # (module, name)
-    operators: tuple[
-        tuple[str, tuple[str, ...]], ...
-    ] = ()  # (name, egglog sorts of the columns): a worker may not have
-    # loaded the module that registered one
+    # (name, egglog sorts of the columns): a worker may not have loaded the module that registered one
+    operators: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    trace: bool = False
 
     @staticmethod
     def of(
@@ -86,15 +86,14 @@ class Request:
     ) -> Request:
         """The request to saturate the program `nodes` (children first) with rules of a target's parameters.
 
-        With `trace`, the facts `made` say which rule built which e-node.
+        With `trace`, the facts `made` are (class, operator, rule, iteration, class that the rule matched at).
         """
         rules = tuple(rules)
         relations = dict.fromkeys(line for r in rules for line in r.declarations)
-        if trace:
-            relations["(relation made (Access String String))"], reported = None, (*reported, "made")
         own = "\n".join([*relations, *(r.egglog(parameters, trace) for r in rules)])
         tables = used(own)
-        text = "\n".join([declarations(), *(t.declarations() for t in tables), own])
+        traced = [DECLARATIONS] if trace else []
+        text = "\n".join([declarations(), *(t.declarations() for t in tables), *traced, own])
         steps = tuple((r.name, r.expansive) for r in rules if not r.analysis)
         analyses = tuple(r.name for r in rules if r.analysis)
         declared = tuple(name for name in reported if any(line.startswith(f"(relation {name} ") for line in relations))
@@ -107,7 +106,8 @@ class Request:
             limits,
             declared,
             tuple((t.module, t.name) for t in tables),
-            tuple((o.name, tuple(sort for _, sort in columns(o))) for o in OPERATORS.values()),
+            tuple((o.name, sort_names(o)) for o in OPERATORS.values()),
+            trace,
         )
 
 
@@ -147,6 +147,7 @@ class Saturation:
         self._banned: dict[str, int] = {}
         self.progress = Progress(rules={name: RuleRun() for name in (*self._runs, *request.analyses)})
         self._analyze()
+        self._stamp()
 
     def _command(self, text: str) -> list[Any]:
         return list(self._egraph.run_program(*self._egraph.parse_program(text)))
@@ -164,6 +165,7 @@ class Saturation:
         active = [name for name, _ in self.request.rules if self._banned.get(name, 0) <= progress.iterations]
         changed = self._iterate(active)
         progress.iterations += 1
+        self._stamp()
         progress.rows = self._rows()
         progress.seconds = time.perf_counter() - self._start
         if not changed and len(active) == len(self.request.rules):
@@ -176,6 +178,11 @@ class Saturation:
             progress.stopped = NODE_LIMIT
         elif limits.seconds is not None and progress.seconds >= limits.seconds:
             progress.stopped = TIME_LIMIT
+
+    def _stamp(self) -> None:
+        """Where a trace is kept: what was made since the last iteration was made in this one."""
+        if self.request.trace:
+            self._command(f"(made-in {self.progress.iterations}) (run-schedule (run {RULESET}))")
 
     def _iterate(self, active: Sequence[str]) -> bool:
         """Every active rule once, each timed by the clock (egglog's own seconds are too coarse), then the facts."""
@@ -302,17 +309,27 @@ class _Reader:
             rows += [self._node(name, sorts, row) for row in functions[name].rows]
         types = self._types(functions)
         facts = {name: self._facts(request, name, functions[name].rows) for name in request.reported}
+        if request.trace:
+            facts[MADE] = self._made(functions[FIRST].rows)
         return closed(rows, len(self._classes), types, program, tensors, facts)
 
-    def _facts(self, request: Request, name: str, rows: Iterable[Any]) -> list[tuple[int, tuple[Any, ...]]]:
-        """Rows (class, strings, ints and vectors of ints) of a relation, as it is declared."""
+    def _facts(self, request: Request, name: str, rows: Iterable[Any]) -> Rows:
+        """Rows of a relation, as it is declared."""
         declared = re.search(rf"\(relation {re.escape(name)} \(([^()]*)\)\)", request.declarations)
         assert declared is not None, f"the relation {name} is not declared"
-        readers = {"String": self._string, "i64": self._egraph.value_to_i64, "Ints": self._dims}
-        read = [readers[sort] for sort in declared[1].split()[1:]]
-        return [
-            (self._class(row.inputs[0]), tuple(r(v) for r, v in zip(read, row.inputs[1:], strict=True))) for row in rows
-        ]
+        readers = {"Access": self._class, "String": self._string, "i64": self._egraph.value_to_i64, "Ints": self._dims}
+        sorts = declared[1].split()
+        classes = tuple(i for i, sort in enumerate(sorts) if sort == "Access")
+        return classes, [tuple(readers[s](v) for s, v in zip(sorts, row.inputs, strict=True)) for row in rows]
+
+    def _made(self, rows: Iterable[Any]) -> Rows:
+        """Rows (class, operator, rule, iteration, class that the rule matched at) of the trace."""
+        facts: list[Fact] = []
+        for row in rows:
+            node, operator, rule, source = row.inputs
+            names, iteration = (self._string(operator), self._string(rule)), self._egraph.value_to_i64(row.output)
+            facts.append((self._class(node), *names, iteration, self._class(source)))
+        return (0, 4), facts
 
     def _node(self, name: str, sorts: Sequence[str], row: Any) -> tuple[ENode, int]:
         children: list[int] = []

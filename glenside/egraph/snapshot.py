@@ -27,6 +27,8 @@ class ENode:
 
 Fact = tuple[Any, ...]
 """A row of a relation: classes as numbers, strings, ints and vectors of ints."""
+Rows = tuple[tuple[int, ...], Sequence[Fact]]
+"""The columns of a relation that are classes, and its rows."""
 
 
 @dataclass(frozen=True)
@@ -143,9 +145,9 @@ def closed(
     types: Mapping[int, AccessType],
     program: Sequence[int],
     tensors: Mapping[str, Tensor],
-    facts: Mapping[str, Sequence[tuple[int, Fact]]] | None = None,
+    facts: Mapping[str, Rows] | None = None,
 ) -> Snapshot:
-    """The snapshot of rows (e-node, class) and facts (class, the rest), closed under congruence, numbered by the rows.
+    """The snapshot of rows (e-node, class) and facts, closed under congruence, numbered by the rows.
 
     After saturating under back-off egglog can keep congruent duplicates; they are merged here, so that the counts are
     those of the e-graph and not of the way in which it was found.
@@ -178,11 +180,16 @@ def closed(
     for eclass, type_ in types.items():
         if find(eclass) in number:
             typed[number[find(eclass)]] = type_
-    said = {
-        name: tuple(dict.fromkeys((number[find(eclass)], *rest) for eclass, rest in rows if find(eclass) in number))
-        for name, rows in (facts or {}).items()
-    }
+    renumbered = {eclass: number[find(eclass)] for eclass in range(count) if find(eclass) in number}
+    said = {name: tuple(dict.fromkeys(_renamed(renumbered, *rows))) for name, rows in (facts or {}).items()}
     return Snapshot(tuple(nodes), tuple(owner), tuple(map(tuple, members)), tuple(typed), renamed, dict(tensors), said)
+
+
+def _renamed(number: Mapping[int, int], columns: Sequence[int], rows: Sequence[Fact]) -> Iterator[Fact]:
+    """The rows with their classes numbered anew, without those of classes that have no node."""
+    for row in rows:
+        if all(row[column] in number for column in columns):
+            yield tuple(number[value] if i in columns else value for i, value in enumerate(row))
 
 
 def _merged(rows: Sequence[tuple[ENode, int]], count: int) -> Callable[[int], int]:

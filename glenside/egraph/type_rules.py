@@ -11,19 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from glenside.egraph.pattern import of_operator
 from glenside.egraph.symbolic import SymbolicInt
 from glenside.ir.operator import COMPUTES, OPERATORS, Category, Kind, Operator
 from glenside.ir.operators import CATEGORY_RESULT
-
-_TYPE_FUNCTIONS = """
-(function dims (Access) Ints :no-merge)
-(function split (Access) i64 :no-merge)
-(function dtype (Access) String :no-merge)
-(function widened (String) String :no-merge)
-(relation category (String String))
-(relation compute-dtype (String String))
-(relation keeps-zero (String))
-"""
 
 
 @dataclass
@@ -141,21 +132,6 @@ def _operand(facts: Facts, name: str) -> SymbolicType:
     return SymbolicType(SymbolicDims(f"{name}-dims", facts), SymbolicInt(f"{name}-split"), f"{name}-dtype")
 
 
-def columns(operator: Operator) -> list[tuple[str, str]]:
-    """The e-node's columns: (variable, egglog sort), in the order of the fields.
-
-    The ? keeps them apart from functions.
-    """
-    sorts = {Kind.TERM: "Access", Kind.TERMS: "Accesses", Kind.INT: "i64", Kind.INTS: "Ints", Kind.SHAPE: "Ints"}
-    result: list[tuple[str, str]] = []
-    for f in operator.fields:
-        if f.kind is Kind.ACCESS_SHAPE:
-            result += [(f"?{f.name}-shape", "Ints"), (f"?{f.name}-item", "Ints")]
-        else:
-            result.append((f"?{f.name}", sorts.get(f.kind, "String")))
-    return result
-
-
 def _arguments(operator: Operator, facts: Facts) -> list[Any]:
     values: list[Any] = []
     for f in operator.fields:
@@ -203,7 +179,8 @@ def _needed(lines: Sequence[str], actions: Sequence[str]) -> list[str]:
 
 
 def _operator_rule(operator: Operator) -> TypeRule:
-    facts = Facts([f"(= root ({' '.join([operator.name, *(c for c, _ in columns(operator))])}))"])
+    columns = (f"?{column.name}" for column in of_operator(operator).columns)  # the ? keeps them apart from functions
+    facts = Facts([f"(= root ({' '.join([operator.name, *columns])}))"])
     return _typed(operator.name, facts, operator.result(*_arguments(operator, facts)))
 
 
@@ -234,8 +211,3 @@ def type_rules() -> list[TypeRule]:
     plain = [o for o in OPERATORS.values() if o.symbolic and o.name != "compute"]
     made = [o for o in plain if any(f.kind in (Kind.TERM, Kind.SHAPE) for f in o.fields)]
     return [_operator_rule(o) for o in made] + _compute_rules()
-
-
-def type_functions() -> str:
-    """The declarations of the functions and relations that hold types."""
-    return _TYPE_FUNCTIONS

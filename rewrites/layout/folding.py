@@ -7,20 +7,39 @@ then computed beforehand, and the shift joins the bias. Operands are seen as `la
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
-from glenside.egraph.clause import Clause
+from glenside.egraph.clause import ROOT, Action, Facts, let, union, when
+from glenside.egraph.pattern import Variable, variables, vec
 from glenside.egraph.rule import Example
+from glenside.egraph.schema import access_at, category, constant, dims, dtype, relation, split, varies
+from glenside.egraph.sorts import ACCESS, INT, INTS, TEXT
 from glenside.egraph.tables import table
+from glenside.ir.operators.compute import compute
+from glenside.ir.operators.folds import elementwise_add, elementwise_div, elementwise_mul, subtract
+from glenside.ir.operators.leaves import full
+from glenside.ir.operators.pointwise import negative
+from glenside.ir.operators.products import access_product
+from glenside.ir.operators.views import access, access_broadcast
 from glenside.ir.rearrangement import refined, runs_of
 from glenside.ir.types import FLOATS, Dims
-from rewrites.declare import rule
-from rewrites.expressions import DOT, whole
-from rewrites.layout import layout
+from rewrites.declare import Clauses, V, rule
+from rewrites.layout.layout import lifted
+from rewrites.terms import dot, whole
 
 FAMILY = "folding"
-TABLES = (layout,)
 TOGETHER = ("constant-analyses", "rearranging", FAMILY)
 """The families that folding needs."""
+
+# A product, seen along one axis; it times a scale that is repeated, and times one number.
+flat_layer = relation("flat-layer", linear=ACCESS, product=ACCESS, a=ACCESS, b=ACCESS, shared=INT)
+scaled_product = relation(
+    "scaled-product", scaled=ACCESS, scale=ACCESS, repeated=ACCESS, product=ACCESS, a=ACCESS, b=ACCESS, shared=INT
+)
+filled_product = relation("filled-product", scaled=ACCESS, scale=ACCESS, product=ACCESS, a=ACCESS, b=ACCESS, shared=INT)
+# A pair of constants, and what they are broadcasts of.
+constant_pair = relation("constant-pair", pair=ACCESS, kind=TEXT, a=ACCESS, b=ACCESS)
+repeated_pair = relation("repeated-pair", pair=ACCESS, kind=TEXT, a=ACCESS, b=ACCESS, shape=INTS, item=INTS, other=INTS)
 
 
 @table(narrow=Dims, wide=Dims, size=int)
@@ -47,58 +66,68 @@ _RESULT = _FLAT.format(f"(compute dot-product (access-cartesian-product {_X} {_W
 _REPEATED = _FLAT.format("(access-broadcast (access-tensor s) (access-shape (shape) (shape 3 2 5)))", 30)
 _PAIR = "(compute {0} (access-cartesian-product {1} {2}))"
 _SHAPES = {"x": "3 2 k", "w": "5 k", "s": "1 1 5"}
-_CONSTANT = "(constant $w) (constant $s)"
-_OF_BROADCAST = "(= {0} (access-rearrange {1} {0}-one (vec-of 0) {0}-no {0}-all)) (= {1} (access-broadcast {2} bs bi))"
+_W_CONSTANT = constant(access_at("w"))
+_CONSTANT = (_W_CONSTANT, constant(access_at("s")))
+
+
+def _pair(kind: Callable[[V], V], a: V, b: V) -> V:
+    """A compute type of two whole tensors."""
+    return kind(access_product(a, b, 0))
+
+
+def _repeats(x: V, z: V, shape: V, item: V) -> Facts:
+    """x are the elements of broadcast(z) along one axis."""
+    wide = Variable(f"wide-{x}", ACCESS)
+    return lifted(x, wide), wide == access_broadcast(z, shape, item)
 
 
 @rule(
     FAMILY,
     Example(_PAIR.format("elementwise-mul", _RESULT, _REPEATED), _SHAPES, _CONSTANT),
     Example(_PAIR.format("elementwise-mul", _REPEATED, _RESULT), _SHAPES, _CONSTANT),
-    Example(_PAIR.format("elementwise-mul", _RESULT, "(full (shape 30) 3 float32)"), _SHAPES, "(constant $w)"),
-    Example(_PAIR.format("elementwise-mul", "(full (shape 30) 3 float32)", _RESULT), _SHAPES, "(constant $w)"),
-    relations="(relation flat-layer (Access Access Access Access i64))\n"
-    "(relation scaled-product (Access Access Access Access Access Access i64))\n"
-    "(relation filled-product (Access Access Access Access Access i64))",
+    Example(_PAIR.format("elementwise-mul", _RESULT, "(full (shape 30) 3 float32)"), _SHAPES, [_W_CONSTANT]),
+    Example(_PAIR.format("elementwise-mul", "(full (shape 30) 3 float32)", _RESULT), _SHAPES, [_W_CONSTANT]),
 )
-def scale_goes_into_weights() -> tuple[Clause, ...]:
+def scale_goes_into_weights(a: V, b: V, n: V, linear: V, m: V, layer: V, z: V, wide: V, v: V, t: V) -> Clauses:
     """dot(a x b) * s = dot(a x (b * s)), for constants b and s, where s does not differ between rows of a.
 
     Sound because a factor of all terms of a sum is one of the sum; each row of b gives the results that its scale is
     of. Only where b is constant: then the product is made beforehand, and nothing is multiplied at run time.
     """
-    found = "(scaled-product root z wide layer a b n)"
-    pair = '(varies root) (= root (compute "elementwise-mul" (access-product {0} 0))) (constant m) (!= linear m)'
-    layer = "(flat-layer linear layer a b n)"
-    lifted = f"{DOT.replace('root', 'layer')} (constant b) (= linear (access-rearrange layer one (vec-of 0) no all))"
-    key = "few many d sa n db sb"
-    read = " (= narrow (weight-scale-narrow {0})) (= repeated (weight-scale-wide {0})) (= size (weight-scale-size {0}))"
-    factor = whole(f"(access-broadcast {whole('z', 'size', 'narrow')} (vec-empty) repeated)", "weights", "db")
-    scaled = f'(access (compute "elementwise-mul" (access-product (access b 0) {factor} 0)) sb)'
-    filled = '(access (compute "elementwise-mul" (access-product (access b 0) (full db v t) 0)) sb)'
+    few, many, d, sa, db, sb, dr, fd, s, i = variables("few many d sa db sb dr fd s i")
+    narrow, repeated, size, weights, results, scaled_dots = variables(
+        "narrow repeated size weights results scaled-dots"
+    )
+    flat = flat_layer(linear, layer, a, b, n)
+    scaled = scaled_product(ROOT, scale=z, repeated=wide, product=layer, a=a, b=b, shared=n)
+    filled = filled_product(ROOT, scale=m, product=layer, a=a, b=b, shared=n)
+
+    def times(*operands: V) -> Facts:
+        return varies(ROOT), ROOT == _pair(elementwise_mul, *operands), constant(m), linear != m
+
+    def folded(factor: V) -> tuple[Action, ...]:
+        """The product of the weights times a factor of their dims, in the place of root."""
+        scaled_weights = access(_pair(elementwise_mul, access(b, 0), factor), sb)
+        return let(scaled_dots, dot(a, scaled_weights, n)), union(ROOT, whole(scaled_dots, results, dr))
+
+    scale = whole(access_broadcast(whole(z, size, narrow), vec(), repeated), weights, db)
     # The few candidates first: joining all pairs with all products at once costs far more.
     return (
-        Clause(lifted, layer),
+        when(layer == dot(a, b, n), constant(b), lifted(linear, layer)).then(flat),
+        *(when(times(*operands), m == full(fd, v, t), flat).then(filled) for operands in ((linear, m), (m, linear))),
+        when(
+            *(filled, m == full(fd, v, t), db == dims(b), sb == split(b), t == dtype(layer), t == dtype(b)),
+            *(d == dims(layer), results == d.product(), dr == dims(ROOT)),
+        ).then(folded(full(db, v, t))),
         *(
-            Clause(f"{pair.format(operands)} (= m (full fd v t)) {layer}", "(filled-product root m layer a b n)")
-            for operands in ("linear m", "m linear")
+            when(times(*operands), lifted(m, wide), wide == access_broadcast(z, s, i), flat).then(scaled)
+            for operands in ((linear, m), (m, linear))
         ),
-        Clause(
-            "(filled-product root m layer a b n) (= m (full fd v t)) (= db (dims b)) (= sb (split b))"
-            " (= t (dtype layer)) (= t (dtype b)) (= d (dims layer)) (= results (product d)) (= dr (dims root))",
-            f'(let scaled-dots (compute "dot-product" (access-product a {filled} n)))'
-            f" (union root {whole('scaled-dots', 'results', 'dr')})",
-        ),
-        *(
-            Clause(f"{pair.format(operands)} {_OF_BROADCAST.format('m', 'wide', 'z')} {layer}", found)
-            for operands in ("linear m", "m linear")
-        ),
-        Clause(
-            f"{found} (= few (dims z)) (= many (dims wide)) (= d (dims layer)) (= sa (split a)) (= db (dims b))"
-            f" (= sb (split b)){read.format(key)} (= weights (product db)) (= results (product d)) (= dr (dims root))",
-            f'(let scaled-dots (compute "dot-product" (access-product a {scaled} n)))'
-            f" (union root {whole('scaled-dots', 'results', 'dr')})",
-        ),
+        when(
+            *(scaled, few == dims(z), many == dims(wide), d == dims(layer), sa == split(a), db == dims(b)),
+            *(sb == split(b), weight_scale.facts(few, many, d, sa, n, db, sb, narrow=narrow, wide=repeated, size=size)),
+            *(weights == db.product(), results == d.product(), dr == dims(ROOT)),
+        ).then(folded(scale)),
     )
 
 
@@ -111,42 +140,35 @@ _VECTORS = {"x": "m k", "s": "m k", "w": "m k"}
     Example(_PAIR.format("elementwise-add", _SUM, "(access-tensor w)"), _VECTORS, _CONSTANT),
     Example(_PAIR.format("elementwise-mul", _SUM, "(access-tensor w)"), _VECTORS, _CONSTANT),
 )
-def constants_meet() -> tuple[Clause, ...]:
+def constants_meet(x: V, y: V, c: V, e: V) -> Clauses:
     """(x + c) + e = x + (c + e) and (x + c) * e = x * e + c * e, for constants c and e.
 
     Sound because addition of numbers is associative and multiplication distributes over it; floats round elsewhere.
     """
-    facts = (
-        '(varies root) (= root (compute "{0}" (access-product y e 0))) (constant e)'
-        ' (= y (compute "elementwise-add" (access-product x c 0))) (constant c) (= 0 (split x))'
-    )
-
-    def pair(kind: str, a: str, b: str) -> str:
-        return f'(compute "{kind}" (access-product {a} {b} 0))'
-
-    add, multiply = "elementwise-add", "elementwise-mul"
+    sum_of_both = (constant(e), y == _pair(elementwise_add, x, c), constant(c), split(x) == 0)
+    added, multiplied = _pair(elementwise_add, y, e), _pair(elementwise_mul, y, e)
+    summands = _pair(elementwise_mul, x, e), _pair(elementwise_mul, c, e)
     return (
-        Clause(facts.format(add), f"(union root {pair(add, 'x', pair(add, 'c', 'e'))})"),
-        Clause(facts.format(multiply), f"(union root {pair(add, pair(multiply, 'x', 'e'), pair(multiply, 'c', 'e'))})"),
+        when(varies(ROOT), ROOT == added, sum_of_both).then(
+            union(ROOT, _pair(elementwise_add, x, _pair(elementwise_add, c, e)))
+        ),
+        when(varies(ROOT), ROOT == multiplied, sum_of_both).then(union(ROOT, _pair(elementwise_add, *summands))),
     )
 
 
 @rule(
     FAMILY,
     Example(
-        _PAIR.format("subtract", "(access-tensor x)", "(access-tensor w)"), {"x": "m k", "w": "m k"}, "(constant $w)"
+        _PAIR.format("subtract", "(access-tensor x)", "(access-tensor w)"), {"x": "m k", "w": "m k"}, [_W_CONSTANT]
     ),
 )
-def subtracting_a_constant_adds_it() -> tuple[Clause, ...]:
+def subtracting_a_constant_adds_it(x: V, c: V) -> Clauses:
     """x - c = x + (-c), for a constant c.
 
     Sound because it is what subtraction means.
     """
-    return (
-        Clause(
-            '(varies root) (= root (compute "subtract" (access-product x c 0))) (constant c)',
-            '(union root (compute "elementwise-add" (access-product x (compute "negative" c) 0)))',
-        ),
+    return when(varies(ROOT), ROOT == _pair(subtract, x, c), constant(c)).then(
+        union(ROOT, _pair(elementwise_add, x, negative(c)))
     )
 
 
@@ -160,20 +182,18 @@ def subtracting_a_constant_adds_it() -> tuple[Clause, ...]:
         for dtype in FLOATS
     ),
 )
-def dividing_by_a_constant_multiplies() -> tuple[Clause, ...]:
+def dividing_by_a_constant_multiplies(x: V, c: V, d: V) -> Clauses:
     """x / c = x * (1 / c), for a constant c of floats.
 
     Sound because it is what division of reals means; floats round once more. Not for integers, which are cut.
     """
-    return tuple(
-        Clause(
-            '(varies root) (= root (compute "elementwise-div" (access-product x c 0))) (constant c) (= d (dims c))'
-            f' (= 0 (split c)) (= "{dtype}" (dtype c))',
-            '(union root (compute "elementwise-mul" (access-product x'
-            f' (compute "elementwise-div" (access-product (full d "1" "{dtype}") c 0)) 0)))',
+    facts = (varies(ROOT), ROOT == _pair(elementwise_div, x, c), constant(c), d == dims(c), split(c) == 0)
+    return [
+        when(facts, dtype(c) == kind).then(
+            union(ROOT, _pair(elementwise_mul, x, _pair(elementwise_div, full(d, "1", kind), c)))
         )
-        for dtype in FLOATS
-    )
+        for kind in FLOATS
+    ]
 
 
 _SMALL = _FLAT.format("(access-broadcast (access-tensor {0}) (access-shape (shape) (shape 3 2 5)))", 30)
@@ -184,29 +204,22 @@ _SMALL = _FLAT.format("(access-broadcast (access-tensor {0}) (access-shape (shap
     Example(
         _PAIR.format("elementwise-add", _SMALL.format("s"), _SMALL.format("w")), {"s": "1 2 1", "w": "1 2 1"}, _CONSTANT
     ),
-    relations="(relation constant-pair (Access String Access Access))\n"
-    "(relation repeated-pair (Access String Access Access Ints Ints Ints))",
 )
-def repeated_constants_are_paired_before() -> tuple[Clause, ...]:
+def repeated_constants_are_paired_before(
+    f: V, a: V, b: V, y: V, z: V, s: V, i: V, t: V, j: V, dy: V, dz: V, size: V, dr: V
+) -> Clauses:
     """f(broadcast(z), broadcast(y)) = broadcast(f(z, y)), for constants z and y of the same dims.
 
     A bias stays a vector. Sound because equal elements have equal results.
     """
-    second = _OF_BROADCAST.format("b", "w", "y").replace("bs bi", "cs ci")
+    pair = constant_pair(ROOT, f, a, b)
+    repeated = repeated_pair(ROOT, kind=f, a=z, b=y, shape=s, item=i, other=j)
     return (
         # Stage by stage: where many tensors have the same dims, a join on those would be of all with all.
-        Clause(
-            '(= root (compute f (access-product a b 0))) (constant a) (constant b) (category f "fold")',
-            "(constant-pair root f a b)",
-        ),
-        Clause(
-            f"(constant-pair root f a b) {_OF_BROADCAST.format('a', 'x', 'z')} {second}",
-            "(repeated-pair root f z y bs bi ci)",
-        ),
-        Clause(
-            "(repeated-pair root f z y bs bi ci) (= ci (vec-append bi (vec-empty))) (= d (dims z)) (= e (dims y))"
-            " (= e (vec-append d (vec-empty))) (= 0 (split z)) (= 0 (split y)) (= size (product bi))"
-            " (= dr (dims root))",
-            "(union root " + whole("(access-broadcast (compute f (access-product z y 0)) bs bi)", "size", "dr") + ")",
-        ),
+        when(ROOT == compute(f, access_product(a, b, 0)), constant(a), constant(b), category(f, "fold")).then(pair),
+        when(pair, _repeats(a, z, s, i), _repeats(b, y, t, j)).then(repeated),
+        when(
+            *(repeated, j == i.append(vec()), dz == dims(z), dy == dims(y), dy == dz.append(vec())),
+            *(split(z) == 0, split(y) == 0, size == i.product(), dr == dims(ROOT)),
+        ).then(union(ROOT, whole(access_broadcast(compute(f, access_product(z, y, 0)), s, i), size, dr))),
     )

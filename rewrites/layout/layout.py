@@ -7,20 +7,79 @@ program itself computes of its inputs: what they make is in those classes, and w
 
 from __future__ import annotations
 
-from glenside.egraph.clause import Clause, rewrite
+from collections.abc import Callable
+from typing import Any
+
+from glenside.egraph.clause import ROOT, Clause, Facts, let, rewrite, subsume, union, when
+from glenside.egraph.pattern import variables, vec
 from glenside.egraph.rule import Example
-from rewrites.declare import rule
-from rewrites.expressions import rearranged, under, whole
-from rewrites.layout import rearranging
+from glenside.egraph.schema import access_at, category, dims, relation, source, split, varies
+from glenside.egraph.sorts import ACCESS, INT, INTS, TEXT
+from glenside.ir.operators.casting import cast
+from glenside.ir.operators.compute import compute
+from glenside.ir.operators.padding import access_dilate, access_pad
+from glenside.ir.operators.pointwise import negative
+from glenside.ir.operators.products import access_product
+from glenside.ir.operators.slices import access_concatenate, access_slice
+from glenside.ir.operators.views import (
+    access,
+    access_broadcast,
+    access_flatten,
+    access_flip,
+    access_insert_axis,
+    access_rearrange,
+    access_reshape,
+    access_shift_right,
+    access_squeeze,
+    access_transpose,
+)
+from glenside.ir.operators.windowing import access_windows
+from rewrites.declare import Clauses, V, rule
+from rewrites.layout.rearranging import (
+    before_broadcast,
+    broadcasting,
+    composed,
+    concatenating,
+    one_axis,
+    transposing,
+    undone,
+    windowing,
+)
+from rewrites.terms import rearranged, under, whole
 
 FAMILY = "layout"
 CORE = "rearranging"  # what folding needs of it
-TABLES = rearranging  # declares the tables that are read here
+whole_pair = relation("whole-pair", pairs=ACCESS, kind=TEXT, a=ACCESS, b=ACCESS)
+moved_broadcast = relation(
+    "moved-broadcast", moved=ACCESS, wide=ACCESS, narrow=ACCESS, parts=INTS, order=INTS, shape=INTS, item=INTS, size=INT
+)
 MOVED = "(access-rearrange (access-tensor x) (shape {0}) (list {1}) (access-shape (shape {2}) (shape {3})))"
 _TURNED = MOVED.format("$m $n $k $l", "0 2 3 1", "", "$m $k $l $n")
 _RANK4 = {"x": "m n k l"}
-OPERAND = "(source root) (varies root) (= c (access-rearrange b p o s i)) (= d (dims c))"
-_TYPE = "(= dr (dims root)) (= sr (split root)) (= rs (take dr sr)) (= ri (drop dr sr))"
+_OURS = (source(ROOT), varies(ROOT))
+
+
+def operand(c: V, b: V, p: V, o: V, d: V) -> Facts:
+    """root is of the program itself and not constant; its operand c = rearrange(b; p, o) has dims d."""
+    shape, item = variables("c-shape c-item")
+    return (*_OURS, c == access_rearrange(b, p, o, shape, item), d == dims(c))
+
+
+def lifted(linear: V, b: V) -> Facts:
+    """linear are the elements of b along one axis, or b under other dims."""
+    size, shape, item = variables(f"{linear}-size {linear}-shape {linear}-item")
+    return (linear == access_rearrange(b, size, vec(0), shape, item),)
+
+
+# root has dims WIDE = (SHAPE)(ITEM).
+WIDE, SHAPE, ITEM, _SPLIT = variables("wide shape item split")
+SHAPED = (WIDE == dims(ROOT), _SPLIT == split(ROOT), SHAPE == WIDE.take(_SPLIT))
+TYPED = (*SHAPED, ITEM == WIDE.drop(_SPLIT))
+
+
+def _as_root(x: V, parts: V, order: V) -> Any:
+    """x rearranged, of the type of root."""
+    return rearranged(x, parts, order, SHAPE, ITEM)
 
 
 @rule(
@@ -30,30 +89,25 @@ _TYPE = "(= dr (dims root)) (= sr (split root)) (= rs (take dr sr)) (= ri (drop 
     Example("(access-squeeze (access-insert-axis (access-tensor x) 1) 1)", {"x": "m k"}),
     Example("(access-shift-right (access-flatten (access (access-tensor x) 1)))", {"x": "m k n"}),
 )
-def movement_is_a_rearrangement() -> tuple[Clause, ...]:
+def movement_is_a_rearrangement(a: V, p: V, s: V, i: V, n: V, x: V, d: V, parts: V, order: V, size: V) -> Clauses:
     """transpose(a, p) = rearrange(a; dims, p), and every reshape or split is a rearrangement of one part.
 
     Sound because a transpose reorders whole axes, and row-major order is what reshapes keep.
     """
     still = (
-        "(access-reshape a s i)",
-        "(access a n)",
-        "(access-squeeze a x)",
-        "(access-insert-axis a x)",
-        "(access-shift-right a)",
-        "(access-flatten a)",
+        *(access_reshape(a, s, i), access(a, n), access_squeeze(a, x), access_insert_axis(a, x)),
+        *(access_shift_right(a), access_flatten(a)),
     )
     return (
-        Clause(
-            f"(= root (access-transpose a p)) (= da (dims a)) (= q (transposing-parts da p))"
-            f" (= o (transposing-order da p)) {_TYPE}",
-            f"(union root {rearranged('a', 'q', 'o', 'rs', 'ri')})",
+        rewrite(
+            access_transpose(a, p),
+            _as_root(a, parts, order),
+            d == dims(a),
+            transposing.facts(d, p, parts=parts, order=order),
+            TYPED,
         ),
         *(
-            Clause(
-                f"(= root {form}) (= da (dims a)) (= size (product da)) (> size 0) {_TYPE}",
-                f"(union root {under('a', 'size', 'rs', 'ri')})",
-            )
+            rewrite(form, under(a, size, SHAPE, ITEM), d == dims(a), size == d.product(), size > 0, TYPED)
             for form in still
         ),
     )
@@ -63,89 +117,80 @@ _TWICE = "(access-rearrange {0} (shape $n $m) (list 1 0) (access-shape (shape) (
 _TWICE = _TWICE.format(MOVED.format("$m $n", "1 0", "", "$n $m"))
 _FLAT_TWICE = "(access-rearrange {0} (shape 3 2) (list 1 0) (access-shape (shape) (shape 6)))"
 _FLAT_TWICE = _FLAT_TWICE.format(MOVED.format("2 3", "1 0", "", "6"))
-LIFTED = "(= linear (access-rearrange {0} one (vec-of 0) no all))"
 
 
-@rule(
-    CORE,
-    Example(_FLAT_TWICE, {"x": "6"}),
-)
-def rearrangements_compose() -> tuple[Clause, ...]:
+@rule(CORE, Example(_FLAT_TWICE, {"x": "6"}))
+def rearrangements_compose(
+    a: V, b: V, p: V, o: V, s: V, i: V, q: V, r: V, t: V, j: V, d: V, n: V, parts: V, order: V
+) -> Clauses:
     """rearrange(rearrange(a; p, o); q, r) = rearrange(a; both), which is a where nothing moves and the
     dims are its own.
 
     Sound because each is a permutation of the elements in row-major order, and permutations compose.
     """
     return (
-        Clause(
-            "(= root (access-rearrange b q r t j)) (= b (access-rearrange a p o s i)) (= d (dims a))"
-            " (= 1 (vec-length d)) (= 0 (split a)) (= v (composed-parts p o q r)) (= w (composed-order p o q r))",
-            f"(union root {rearranged('a', 'v', 'w', 't', 'j')})",
+        rewrite(
+            access_rearrange(b, q, r, t, j),
+            rearranged(a, parts, order, t, j),
+            *(b == access_rearrange(a, p, o, s, i), d == dims(a), d.length == 1, split(a) == 0),
+            composed.facts(p, o, q, r, parts=parts, order=order),
         ),
-        Clause(
-            "(= root (access-rearrange a p o s i)) (= o (vec-of 0)) (= d (dims a)) (= d (vec-append s i))"
-            " (= n (split a)) (= n (vec-length s))",
-            "(union root a)",
+        rewrite(
+            access_rearrange(a, p, o, s, i),
+            a,
+            *(o == vec(0), d == dims(a), d == s.append(i), n == split(a), n == s.length),
         ),
     )
 
 
 @rule(CORE, Example(_TWICE, {"x": "m n"}), Example(MOVED.format("$m $n", "0 1", "$m", "$n"), {"x": "m n"}))
-def operands_are_flat() -> tuple[Clause, ...]:
+def operands_are_flat(b: V, p: V, o: V, s: V, i: V, d: V, n: V, size: V, shape: V, item: V, linear: V) -> Clauses:
     """rearrange(b; p, o) = rearrange(flat(b); p, o), where flat(b) are its elements along one axis.
 
     Tensors that differ in dims alone then share what they are rearrangements of, and each layout of a tensor is one
     class, however many shapes it is seen in; so the first form is not looked at again. Sound because a rearrangement
     reads its operand in row-major order, whatever its dims.
     """
-    flat = whole("b", "n", "(vec-of n)")
-    return (
-        Clause(
-            "(= root (access-rearrange b p o s i)) (= db (dims b)) (= sb (split b)) (= n (product db)) (> n 0)"
-            " (!= (vec-push db sb) (vec-of n 0)) (!= (vec-append o s i (vec-of (vec-length s))) (vec-of 0 n 0))"
-            " (= bs (take db sb)) (= bi (drop db sb))",
-            f"(let linear {flat}) (union root {rearranged('linear', 'p', 'o', 's', 'i')})"
-            f" (union b {under('linear', 'n', 'bs', 'bi')}) (subsume (access-rearrange b p o s i))",
-        ),
+    return when(
+        *(ROOT == access_rearrange(b, p, o, s, i), d == dims(b), n == split(b), size == d.product(), size > 0),
+        d.push(n) != vec(size, 0),  # not flat already,
+        o.append(s, i, vec(s.length)) != vec(0, size, 0),  # nor what makes it flat
+        *(shape == d.take(n), item == d.drop(n)),
+    ).then(
+        let(linear, whole(b, size, vec(size))),
+        union(ROOT, rearranged(linear, p, o, s, i)),
+        union(b, under(linear, size, shape, item)),
+        subsume(access_rearrange(b, p, o, s, i)),
     )
 
 
 _TWO = MOVED.format("2 3", "1 0", "", "3 2")
-_ALIKE = (
-    '(access-rearrange (compute "negative" (compute "negative" $x)) (vec-of 2 3) (vec-of 1 0) (vec-empty) (vec-of 3 2))'
-)
+_X = access_at("x")
+_ALIKE = access_rearrange(negative(negative(_X)), vec(2, 3), vec(1, 0), vec(), vec(3, 2))
 
 
-@rule(CORE, Example(_TWO, {"x": "2 3"}, f"(union $root {_ALIKE})"))
-def equal_rearrangements_are_of_equals() -> tuple[Clause, ...]:
+@rule(CORE, Example(_TWO, {"x": "2 3"}, [union(access_at("root"), _ALIKE)]))
+def equal_rearrangements_are_of_equals(a: V, b: V, p: V, o: V, s: V, i: V, d: V, n: V) -> Clauses:
     """rearrange(a; p, o) = rearrange(b; p, o) implies a = b, where both have the same dims.
 
     What different rules make of one tensor becomes one class again. Sound because a rearrangement is one to one.
     """
-    return (
-        Clause(
-            "(= root (access-rearrange a p o s i)) (= root (access-rearrange b p o s i)) (!= a b)"
-            " (= d (dims a))"
-            " (= d (dims b)) (= n (split a)) (= n (split b))",
-            "(union a b)",
-        ),
-    )
+    return when(
+        *(ROOT == access_rearrange(a, p, o, s, i), ROOT == access_rearrange(b, p, o, s, i), a != b),
+        *(d == dims(a), d == dims(b), n == split(a), n == split(b)),
+    ).then(union(a, b))
 
 
 @rule(FAMILY, Example(f"(compute relu {_TURNED})", _RANK4), Example(f"(cast {_TURNED} float64)", _RANK4))
-def rearrangement_leaves_pointwise() -> tuple[Clause, ...]:
+def rearrangement_leaves_pointwise(b: V, p: V, o: V, s: V, i: V, f: V, t: V) -> Clauses:
     """f(rearrange(b)) = rearrange(f(b)), for pointwise f and for casts.
 
     Sound because each element is computed by itself; only its place differs.
     """
-    ours = "(source root) (varies root)"
+    moved = access_rearrange(b, p, o, s, i)
     return (
-        rewrite(
-            "(compute f (access-rearrange b p o s i))",
-            rearranged("(compute f b)", "p", "o", "s", "i"),
-            f'{ours} (category f "pointwise")',
-        ),
-        rewrite("(cast (access-rearrange b p o s i) t)", rearranged("(cast b t)", "p", "o", "s", "i"), ours),
+        rewrite(compute(f, moved), rearranged(compute(f, b), p, o, s, i), _OURS, category(f, "pointwise")),
+        rewrite(cast(moved, t), rearranged(cast(b, t), p, o, s, i), _OURS),
     )
 
 
@@ -156,35 +201,29 @@ _PAIR = "(compute subtract (access-cartesian-product {0} {1}))"
     CORE,
     Example(_PAIR.format(_TURNED, "(access-tensor y)"), {"x": "m n k l", "y": "m k l n"}),
     Example(_PAIR.format("(access-tensor y)", _TURNED), {"x": "m n k l", "y": "m k l n"}),
-    relations="(relation whole-pair (Access String Access Access))",
 )
-def rearrangement_leaves_pair() -> tuple[Clause, ...]:
+def rearrangement_leaves_pair(f: V, x: V, y: V, b: V, c: V, p: V, o: V, d: V, db: V) -> Clauses:
     """f(rearrange(b) x y) = rearrange(f(b x rearrange'(y))), with what undoes it, for an f of two whole tensors.
 
     Sound because f takes the elements of both at the same place, and both sides are moved alike.
     """
-    facts = (
-        f"{{0}} {OPERAND} (= 0 (split c)) (= v (undone-parts p o)) (= w (undone-order p o)) (= db (dims b))"
-        " (= size (product db))"
-    )
-    own, other = whole("b", "size", "db"), rearranged("y", "v", "w", "(vec-empty)", "db")
+    size, parts, order = variables("size parts order")
+    alike, other = whole(b, size, db), rearranged(y, parts, order, vec(), db)
+
+    def moved_out(left: V, right: V, *operands: V) -> Clause:
+        found = (whole_pair(ROOT, f, left, right), operand(c, b, p, o, d), split(c) == 0)
+        pairs = compute(f, access_product(*operands, 0))
+        return when(found, undone.facts(p, o, parts=parts, order=order), db == dims(b), size == db.product()).then(
+            union(ROOT, rearranged(pairs, p, o, vec(), d))
+        )
+
+    wholes = (split(x) == 0, split(y) == 0)
     return (
-        Clause(
-            '(source root) (varies root) (= root (compute f (access-product x y 0))) (category f "fold")'
-            " (= 0 (split x)) (= 0 (split y))",
-            "(whole-pair root f x y)",
+        when(_OURS, ROOT == compute(f, access_product(x, y, 0)), category(f, "fold"), wholes).then(
+            whole_pair(ROOT, f, x, y)
         ),
-        *(
-            Clause(
-                facts.format(f"(whole-pair root f {operands.format('c', 'y')})"),
-                "(union root "
-                + rearranged(
-                    f"(compute f (access-product {operands.format(own, other)} 0))", "p", "o", "(vec-empty)", "d"
-                )
-                + ")",
-            )
-            for operands in ("{0} {1}", "{1} {0}")
-        ),
+        moved_out(c, y, alike, other),
+        moved_out(y, c, other, alike),
     )
 
 
@@ -196,21 +235,19 @@ _WIDE = f"(access-broadcast {MOVED} (access-shape (shape) (shape $m 6 $n 5)))"
     Example(_WIDE.format("$n $m", "1 0", "", "$m 1 $n 1"), {"x": "n m 1 1"}),
     Example(_WIDE.format("$n $m 6", "1 2 0", "", "$m 6 $n 1"), {"x": "n m 6 1"}),
 )
-def rearrangement_leaves_broadcast() -> tuple[Clause, ...]:
+def rearrangement_leaves_broadcast(c: V, s: V, i: V, b: V, p: V, o: V, d: V) -> Clauses:
     """broadcast(rearrange(b)) = rearrange(broadcast(b)), with the repeated axes beside the parts that they follow.
 
     Sound because a repeated axis has one element before, so it may stand anywhere among the parts of b.
     """
-    key = "p o d dr"
-    return (
-        Clause(
-            f"(= root (access-broadcast c bs bi)) {OPERAND} {_TYPE} (= ones (broadcasting-ones {key}))"
-            f" (= q (broadcasting-parts {key})) (= v (broadcasting-after {key})) (= r (broadcasting-order {key}))"
-            " (= size (product d))",
-            "(union root "
-            + rearranged(f"(access-broadcast {whole('b', 'size', 'ones')} (vec-empty) q)", "v", "r", "rs", "ri")
-            + ")",
-        ),
+    ones, parts, after, order, size = variables("ones parts after order size")
+    repeated = access_broadcast(whole(b, size, ones), vec(), parts)
+    return rewrite(
+        access_broadcast(c, s, i),
+        _as_root(repeated, after, order),
+        *(operand(c, b, p, o, d), TYPED),
+        broadcasting.facts(p, o, d, WIDE, ones=ones, parts=parts, after=after, order=order),
+        size == d.product(),
     )
 
 
@@ -225,35 +262,29 @@ _NARROW = _NARROW.format(_LIFT.format(_BROAD, 120))
     Example(_NARROW, {"x": "1 6 1"}),
     Example(_NARROW, {"x": "4 6 1"}),
     Example(_NARROW, {"x": "1 1 1"}),
-    relations="(relation moved-broadcast (Access Access Access Ints Ints Ints Ints i64))",
 )
-def rearrangement_sinks_into_broadcast() -> tuple[Clause, ...]:
+def rearrangement_sinks_into_broadcast(linear: V, b: V, z: V, p: V, o: V, s: V, i: V, t: V, j: V) -> Clauses:
     """rearrange(broadcast(z)) = broadcast(rearrange(z)): what is small is moved, and repeated in its new place.
 
     A bias is a vector in every layout. Sound because along a repeated axis all elements are the same one of z.
     """
-    found, key = "(moved-broadcast root b z p o s i size)", "p o dz db"
+    sizes, size, wide_shape, wide_item, narrow, wide = variables("sizes size wide-shape wide-item narrow wide")
+    parts, order, few, many = variables("parts order few many")
+    found = moved_broadcast(ROOT, wide=b, narrow=z, parts=p, order=o, shape=s, item=i, size=size)
+    moved = access_broadcast(rearranged(z, parts, order, vec(), few), vec(), many)
     return (
-        Clause(
-            "(= root (access-rearrange linear p o s i)) (!= o (vec-of 0))"
-            f" {LIFTED.format('b')} (= b (access-broadcast z bs bi)) (= size (vec-get one 0))",
-            found,
-        ),
-        Clause(
-            f"{found} (= dz (dims z)) (= db (dims b))"
-            + "".join(
-                f" (= {name} (before-broadcast-{result} {key}))"
-                for name, result in (("q", "parts"), ("r", "order"), ("few", "small"), ("many", "large"))
+        when(
+            *(ROOT == access_rearrange(linear, p, o, s, i), o != vec(0)),
+            *(
+                linear == access_rearrange(b, sizes, vec(0), t, j),
+                b == access_broadcast(z, wide_shape, wide_item),
+                size == sizes[0],
             ),
-            "(union root "
-            + under(
-                f"(access-broadcast {rearranged('z', 'q', 'r', '(vec-empty)', 'few')} (vec-empty) many)",
-                "size",
-                "s",
-                "i",
-            )
-            + ")",
-        ),
+        ).then(found),
+        when(
+            *(found, narrow == dims(z), wide == dims(b)),
+            before_broadcast.facts(p, o, narrow, wide, parts=parts, order=order, small=few, large=many),
+        ).then(union(ROOT, under(moved, size, s, i))),
     )
 
 
@@ -267,28 +298,26 @@ def rearrangement_sinks_into_broadcast() -> tuple[Clause, ...]:
         f"(access-pad {MOVED.format('$m $n 1 $l', '0 2 3 1', '', '$m 1 $l $n')} zero-padding 1 1 2)", {"x": "m n 1 l"}
     ),
 )
-def rearrangement_leaves_one_axis() -> tuple[Clause, ...]:
+def rearrangement_leaves_one_axis(c: V, x: V, kind: V, lo: V, hi: V, n: V, b: V, p: V, o: V, d: V) -> Clauses:
     """pad(rearrange(b), x) = rearrange(pad(b, the part that x is)); so for slice, flip and dilate.
 
     Where x is one part of b. Sound because these act on an axis as a whole, wherever it stands.
     """
-    key = "p o d x new"
-    forms = (
-        "access-pad {0} kind {1} lo hi",
-        "access-slice {0} {1} lo hi",
-        "access-flip {0} {1}",
-        "access-dilate {0} {1} n",
+    new, at, parts, after, order, size, moved = variables("new at parts after order size moved")
+    changes: tuple[Callable[[V, V], V], ...] = (
+        lambda a, axis: access_pad(a, kind, axis, lo, hi),
+        lambda a, axis: access_slice(a, axis, lo, hi),
+        access_flip,
+        lambda a, axis: access_dilate(a, axis, n),
     )
-    inner = whole("b", "size", "q")
-    return tuple(
-        Clause(
-            f"(= root ({form.format('c', 'x')})) {OPERAND} {_TYPE} (= new (vec-get dr x)) (= at (one-axis-at {key}))"
-            f" (= q (one-axis-parts {key})) (= v (one-axis-after {key})) (= r (one-axis-order {key}))"
-            " (= size (product d))",
-            f"(let moved ({form.format(inner, 'at')})) (union root " + rearranged("moved", "v", "r", "rs", "ri") + ")",
-        )
-        for form in forms
-    )
+    return [
+        when(
+            *(ROOT == change(c, x), operand(c, b, p, o, d), TYPED, new == WIDE[x]),
+            one_axis.facts(p, o, d, x, new, at=at, parts=parts, after=after, order=order),
+            size == d.product(),
+        ).then(let(moved, change(whole(b, size, parts), at)), union(ROOT, _as_root(moved, after, order)))
+        for change in changes
+    ]
 
 
 _IMAGE = MOVED.format("$m $n 5 7", "0 2 3 1", "{0}", "{1}")
@@ -300,38 +329,27 @@ _JOINED = "(access-concatenate {0} {1} 3)"
     Example(_JOINED.format(_TURNED, "(access-tensor y)"), {"x": "m n k l", "y": "m k l 6"}),
     Example(_JOINED.format("(access-tensor y)", _TURNED), {"x": "m n k l", "y": "m k l 6"}),
 )
-def rearrangement_leaves_concatenate() -> tuple[Clause, ...]:
+def rearrangement_leaves_concatenate(c: V, y: V, x: V, b: V, p: V, o: V, d: V, dy: V) -> Clauses:
     """concatenate(rearrange(b), y) = rearrange(concatenate(b, rearrange'(y))), on an axis that is one part of b.
 
     Sound because both are moved alike, and the parts stand one after the other on that axis in any layout.
     """
-    key = "p o d e x"
-    facts = (
-        f"(= root (access-concatenate {{0}} x)) {OPERAND} (= e (dims y)) {_TYPE}"
-        + "".join(
-            f" (= {name} (concatenating-{result} {key}))"
-            for name, result in (
-                ("q", "parts"),
-                ("v", "other-parts"),
-                ("w", "other-order"),
-                ("sizes", "other"),
-                ("at", "at"),
-                ("all", "after"),
-                ("r", "order"),
-            )
-        )
-        + " (= size (product d))"
+    at, parts, y_parts, y_order, sizes, after, order, size, joined = variables(
+        "at parts y_parts y_order sizes after order size joined"
     )
-    own, other = whole("b", "size", "q"), rearranged("y", "v", "w", "(vec-empty)", "sizes")
-    return tuple(
-        Clause(
-            facts.format(operands.format("c", "y")),
-            f"(let joined (access-concatenate {operands.format(own, other)} at)) (union root "
-            + rearranged("joined", "all", "r", "rs", "ri")
-            + ")",
+    alike, other = whole(b, size, parts), rearranged(y, y_parts, y_order, vec(), sizes)
+    of_y = {"other_parts": y_parts, "other_order": y_order, "other": sizes}
+    return [
+        when(
+            *(ROOT == access_concatenate(*apart, x), operand(c, b, p, o, d), dy == dims(y), TYPED),
+            concatenating.facts(p, o, d, dy, x, parts=parts, **of_y, at=at, after=after, order=order),
+            size == d.product(),
+        ).then(
+            let(joined, access_concatenate(*moved, at)),
+            union(ROOT, _as_root(joined, after, order)),
         )
-        for operands in ("{0} {1}", "{1} {0}")
-    )
+        for apart, moved in (((c, y), (alike, other)), ((y, c), (other, alike)))
+    ]
 
 
 @rule(
@@ -339,28 +357,16 @@ def rearrangement_leaves_concatenate() -> tuple[Clause, ...]:
     Example(f"(access-windows {_IMAGE.format('$m', '5 7 $n')} (shape 2 2 $n) (shape 1 2 1))", {"x": "m n 5 7"}),
     Example(f"(access-windows {_IMAGE.format('$m 5', '7 $n')} (shape 1 2) (shape 1 1))", {"x": "m n 5 7"}),
 )
-def rearrangement_leaves_windows() -> tuple[Clause, ...]:
+def rearrangement_leaves_windows(c: V, k: V, t: V, b: V, p: V, o: V, d: V, n: V) -> Clauses:
     """windows(rearrange(b)) = rearrange(windows(b)): in b every part has its window, of 1 where c has none.
 
     Sound because a window is a choice on each axis by itself; a window that is whole is whole along each of its parts.
     """
-    key = "p o d n k t"
-    return (
-        Clause(
-            f"(= root (access-windows c k t)) {OPERAND} (= n (split c)) {_TYPE}"
-            + "".join(
-                f" (= {name} (windowing-{result} {key}))"
-                for name, result in (
-                    ("q", "parts"),
-                    ("window", "window"),
-                    ("steps", "strides"),
-                    ("v", "after"),
-                    ("w", "order"),
-                )
-            )
-            + " (= size (product d))",
-            "(union root "
-            + rearranged(f"(access-windows {whole('b', 'size', 'q')} window steps)", "v", "w", "rs", "ri")
-            + ")",
-        ),
+    parts, window, strides, after, order, size = variables("parts window strides after order size")
+    return rewrite(
+        access_windows(c, k, t),
+        _as_root(access_windows(whole(b, size, parts), window, strides), after, order),
+        *(operand(c, b, p, o, d), n == split(c), TYPED),
+        windowing.facts(p, o, d, n, k, t, parts=parts, window=window, strides=strides, after=after, order=order),
+        size == d.product(),
     )

@@ -2,69 +2,62 @@
 
 from __future__ import annotations
 
-from glenside.egraph.clause import Clause
+from glenside.egraph.clause import ROOT, rewrite
+from glenside.egraph.pattern import variables, vec
 from glenside.egraph.rule import Example
-from rewrites.declare import rule
-from rewrites.expressions import rearranged, under, whole
-from rewrites.layout.layout import FAMILY, MOVED, OPERAND
-
-_RANK4 = {"x": "m n k l"}
+from glenside.egraph.schema import category, dims, source, split, varies
+from glenside.ir.operators.compute import compute
+from glenside.ir.operators.normalizations import softmax
+from glenside.ir.operators.views import access_rearrange
+from glenside.ir.operators.windowing import access_windows
+from rewrites.declare import Clauses, V, rule
+from rewrites.layout.layout import FAMILY, MOVED, operand
+from rewrites.layout.rearranging import normalizing, reducing, reducing_windows
+from rewrites.terms import rearranged, under, whole
 
 
 @rule(
     FAMILY,
-    Example(f"(compute reduce-max {MOVED.format('$m $n $k $l', '0 2 3 1', '$m $k $l', '$n')})", _RANK4),
-    Example(f"(compute reduce-sum {MOVED.format('$m $n $k $l', '1 0 3 2', '$n $m', '$l $k')})", _RANK4),
+    Example(f"(compute reduce-max {MOVED.format('$m $n $k $l', '0 2 3 1', '$m $k $l', '$n')})", {"x": "m n k l"}),
+    Example(f"(compute reduce-sum {MOVED.format('$m $n $k $l', '1 0 3 2', '$n $m', '$l $k')})", {"x": "m n k l"}),
 )
-def rearrangement_leaves_reduction() -> tuple[Clause, ...]:
+def rearrangement_leaves_reduction(f: V, c: V, b: V, p: V, o: V, d: V, n: V, size: V, dr: V) -> Clauses:
     """reduce(rearrange(b)) = rearrange(reduce(b)), over the parts of b that are the item.
 
     Where they do not come last in b, they are the item of one window that is whole along them: a view. Sound because
     a sum, product, mean, maximum or minimum does not depend on the order of its elements; the place of one does, so
     argmax and argmin are left out.
     """
-    free = '(category f "reduction") (!= f "argmax") (!= f "argmin")'
-    facts = f"(= root (compute f c)) {free} {OPERAND} (= n (split c)) (= size (product d)) (= dr (dims root))"
-    key = "p o d n"
-
-    def read(name: str, *results: str) -> str:
-        return "".join(f" (= {result} ({name}-{result} {key}))" for result in results)
-
+    shape, item, of_windows, window, strides, parts, order = variables("shape item whole window strides parts order")
+    of_all = (category(f, "reduction"), f != "argmax", f != "argmin")
+    guards = (of_all, operand(c, b, p, o, d), n == split(c), size == d.product(), dr == dims(ROOT))
+    windows = access_windows(whole(b, size, of_windows), window, strides)
+    rest = {"parts": parts, "order": order}
     return (
-        Clause(
-            facts + read("reducing", "shape", "item", "parts", "order"),
-            "(union root "
-            + rearranged(f"(compute f {under('b', 'size', 'shape', 'item')})", "parts", "order", "dr", "(vec-empty)")
-            + ")",
+        rewrite(
+            compute(f, c),
+            rearranged(compute(f, under(b, size, shape, item)), parts, order, dr, vec()),
+            guards,
+            reducing.facts(p, o, d, n, shape=shape, item=item, **rest),
         ),
-        Clause(
-            facts + read("reducing-windows", "whole", "window", "strides", "parts", "order"),
-            "(union root "
-            + rearranged(
-                f"(compute f (access-windows {whole('b', 'size', 'whole')} window strides))",
-                "parts",
-                "order",
-                "dr",
-                "(vec-empty)",
-            )
-            + ")",
+        rewrite(
+            compute(f, c),
+            rearranged(compute(f, windows), parts, order, dr, vec()),
+            guards,
+            reducing_windows.facts(p, o, d, n, whole=of_windows, window=window, strides=strides, **rest),
         ),
     )
 
 
 @rule(FAMILY, Example(f"(compute softmax {MOVED.format('$m $n $k', '1 0 2', '$n $m', '$k')})", {"x": "m n k"}))
-def rearrangement_leaves_softmax() -> tuple[Clause, ...]:
+def rearrangement_leaves_softmax(c: V, b: V, p: V, o: V, s: V, i: V, d: V, n: V, size: V, shape: V, item: V) -> Clauses:
     """softmax(rearrange(b)) = rearrange(softmax(b)), where the parts of b that are the item come last.
 
     Sound because each item is normalized as a whole, in whatever order its elements stand.
     """
-    key = "p o d n"
-    return (
-        Clause(
-            f'(= root (compute "softmax" c)) {OPERAND} (= n (split c)) (= size (product d))'
-            f" (= shape (normalizing-shape {key})) (= item (normalizing-item {key}))",
-            "(union root "
-            + rearranged(f'(compute "softmax" {under("b", "size", "shape", "item")})', "p", "o", "s", "i")
-            + ")",
-        ),
+    return rewrite(
+        softmax(c),
+        rearranged(softmax(under(b, size, shape, item)), p, o, s, i),
+        *(source(ROOT), varies(ROOT), c == access_rearrange(b, p, o, s, i), d == dims(c)),
+        *(n == split(c), size == d.product(), normalizing.facts(p, o, d, n, shape=shape, item=item)),
     )

@@ -7,22 +7,46 @@ meet others, and are stored by the product before, or read by the one behind, fo
 
 from __future__ import annotations
 
-from glenside.egraph.clause import Clause
+from typing import Any
+
+from glenside.egraph.clause import ROOT, Action, let, union, when
+from glenside.egraph.pattern import variables, vec, vec_range
 from glenside.egraph.rule import Example
-from rewrites.declare import rule
-from rewrites.expressions import rearranged, under
-from rewrites.layout import addressing, rearranging
-from rewrites.layout.layout import LIFTED
+from glenside.egraph.schema import access_at, category, constant, dims, relation, source, split, varies
+from glenside.egraph.sorts import ACCESS, INT, INTS
+from glenside.ir.operators.casting import cast
+from glenside.ir.operators.compute import compute
+from glenside.ir.operators.gathering import access_gather
+from glenside.ir.operators.leaves import access_tensor
+from glenside.ir.operators.padding import access_pad
+from glenside.ir.operators.product_unit import product_unit
+from glenside.ir.operators.products import access_product
+from glenside.ir.operators.slices import access_concatenate
+from glenside.ir.operators.views import access, access_rearrange
+from glenside.ir.operators.windowing import access_windows
+from rewrites import parameters
+from rewrites.declare import Clauses, V, analysis, rule
+from rewrites.layout.addressing import in_layout, innermost, storing, unit
+from rewrites.layout.layout import SHAPE, SHAPED, lifted
+from rewrites.layout.rearranging import undone
+from rewrites.terms import is_dot, rearranged, sided, under
 
 FAMILY, ANALYSES = "product-unit", "product-unit-analyses"
-TABLES = (addressing, rearranging)
-_SEEN = "(relation seen (Access Access Ints Ints))"  # an operand of a product, what it is a rearrangement of
-_HELD = "(relation held (Access Ints i64 i64))"  # what lies in memory: dims, the innermost axis, 1 for windows of it
-_WANT_LAYOUT = "(relation want-layout (Access))"
-_READ = "(relation read-product (Access Access Access i64 Access Ints Ints Access Ints Ints Ints i64 i64))"
-_STORED = "(relation stored-elsewhere (Access Access Ints Ints Ints Ints))"
-_IN_MEMORY = "(relation in-memory (Access))"
-RELATIONS = "\n".join([_SEEN, _IN_MEMORY, _HELD, _WANT_LAYOUT, _READ, _STORED])
+# An operand of a product, and what it is a rearrangement of.
+seen = relation("seen", operand=ACCESS, x=ACCESS, parts=INTS, order=INTS)
+in_memory = relation("in-memory", x=ACCESS)
+# x lies in memory under some dims, that axis innermost; `windowed` is 1 where x is windows of what lies there.
+held = relation("held", x=ACCESS, dims=INTS, axis=INT, windowed=INT)
+want_layout = relation("want-layout", x=ACCESS)
+# The product of a and b, rearrangements of x, which is held so, and of y.
+read_product = relation(
+    "read-product",
+    product=ACCESS, a=ACCESS, b=ACCESS, shared=INT, x=ACCESS, x_parts=INTS, x_order=INTS,
+    y=ACCESS, y_parts=INTS, y_order=INTS, held=INTS, axis=INT, windowed=INT
+)  # fmt: skip
+stored_elsewhere = relation(
+    "stored-elsewhere", stored=ACCESS, unit=ACCESS, parts=INTS, order=INTS, shape=INTS, item=INTS
+)
 PARAMETERS = {"layout": 1, "loads": 2, "stores": 2}
 
 _NHWC = "(access-rearrange (access-tensor x) (shape {0}) (list {1}) (access-shape (shape {2}) (shape {3})))"
@@ -30,122 +54,116 @@ _ROWS = _NHWC.format("$m $n 6", "2 1 0", "6", "$n $m")
 _DOT = "(compute dot-product (access-product {0} {1} {2}))"
 _W = "(access (access-tensor w) {0})"
 _SPLIT = "(access-rearrange (access-tensor x) (shape 60) (list 0) (access-shape (shape 4 3) (shape 5)))"
-_PLAIN = Example(_DOT.format(_SPLIT, _W.format(1), 0), {"x": "4 3 5", "w": "o 5"}, "", PARAMETERS)
-_MOVED = Example(_DOT.format(_ROWS, _W.format(1), 0), {"x": "m n 6", "w": "o n m"}, "", {**PARAMETERS, "layout": 0})
-_FIXED = Example(_MOVED.text, _MOVED.shapes, "(constant $w)", {**PARAMETERS, "layout": 0})
+_PLAIN = Example(_DOT.format(_SPLIT, _W.format(1), 0), {"x": "4 3 5", "w": "o 5"}, (), PARAMETERS)
+_MOVED = Example(_DOT.format(_ROWS, _W.format(1), 0), {"x": "m n 6", "w": "o n m"}, (), {**PARAMETERS, "layout": 0})
+_FIXED = Example(_MOVED.text, _MOVED.shapes, [constant(access_at("w"))], {**PARAMETERS, "layout": 0})
 _WINDOWS = "(access-windows (access (access-tensor x) 1) (shape {0}) (shape 1 1 1))"
 _CONV = Example(
     _DOT.format(_WINDOWS.format("2 2 $k"), _W.format(1), 0),
     {"x": "m 5 7 k", "w": "o 2 2 k"},
-    "(constant $w)",
+    [constant(access_at("w"))],
     PARAMETERS,
 )
 _FIRST = Example(
-    _DOT.format(_WINDOWS.format("$k 2 2"), _W.format(1), 0), {"x": "m k 5 7", "w": "o k 2 2"}, "", PARAMETERS
+    _DOT.format(_WINDOWS.format("$k 2 2"), _W.format(1), 0), {"x": "m k 5 7", "w": "o k 2 2"}, (), PARAMETERS
 )
 _PADDED = "(access-windows (access (access-pad (access-tensor x) zero-padding 2 1 0) 1) (shape $k 2 2) (shape 1 1 1))"
-_PADDED_FIRST = Example(_DOT.format(_PADDED, _W.format(1), 0), _FIRST.shapes, "", PARAMETERS)
-_BATCHED = Example(_DOT.format(_SPLIT, _W.format(2), 1), {"x": "4 3 5", "w": "4 o 5"}, "", PARAMETERS)
-_STILL = "(vec-of 0)"
-_PRODUCT = '(= root (compute "dot-product" (access-product a b n)))'
-_KINDS = (
-    "(compute f u)",
-    "(access-tensor name)",
-    "(access-concatenate u v n)",
-    "(access-pad u k n lo hi)",
-    "(access-gather u v n)",
-    "(cast u t)",
-    "(product-unit n u ap ao an v bp bo bn sp so)",
-)
+_PADDED_FIRST = Example(_DOT.format(_PADDED, _W.format(1), 0), _FIRST.shapes, (), PARAMETERS)
+_BATCHED = Example(_DOT.format(_SPLIT, _W.format(2), 1), {"x": "4 3 5", "w": "4 o 5"}, (), PARAMETERS)
 
 
-@rule(ANALYSES, _PLAIN, _MOVED, _CONV, relations=RELATIONS)
-def what_operands_hold_is_known() -> tuple[Clause, ...]:
+@analysis(ANALYSES, _PLAIN, _MOVED, _CONV)
+def what_operands_hold_is_known(
+    a: V, b: V, n: V, c: V, d: V, size: V, x: V, p: V, o: V, s: V, i: V, linear: V, y: V, k: V, t: V
+) -> Clauses:
     """An operand of a product is seen as itself, and as a rearrangement of what lies in memory.
 
     An analysis: it adds no e-node. Sound because it only reads what is there.
     """
-    sides = ("a", "b")
+    product, sides = is_dot(a, b, n), (a, b)
     return (
         *(
-            Clause(
-                f"{_PRODUCT} (= c {side}) (= d (dims c)) (= size (product d)) (> size 0)",
-                f"(seen c c (vec-of size) {_STILL})",
-            )
+            when(product, c == side, d == dims(c), size == d.product(), size > 0).then(seen(c, c, vec(size), vec(0)))
             for side in sides
         ),
-        *(Clause(f"{_PRODUCT} (= {side} (access-rearrange x p o s i))", f"(seen {side} x p o)") for side in sides),
+        *(when(product, side == access_rearrange(x, p, o, s, i)).then(seen(side, x, p, o)) for side in sides),
         *(
-            Clause(
-                f"{_PRODUCT} (= {side} (access-rearrange linear p o s i)) {LIFTED.format('x')}"
-                " (= x (access-windows y k t))",
-                f"(seen {side} x p o)",
-            )
+            when(
+                *(product, side == access_rearrange(linear, p, o, s, i)),
+                *(lifted(linear, x), x == access_windows(y, k, t)),
+            ).then(seen(side, x, p, o))
             for side in sides
         ),
     )
 
 
-@rule(ANALYSES, _PLAIN, _CONV, _MOVED, relations=RELATIONS)
-def what_lies_innermost_is_known() -> tuple[Clause, ...]:
+@analysis(ANALYSES, _PLAIN, _CONV, _MOVED)
+def what_lies_innermost_is_known(
+    c: V, x: V, y: V, p: V, o: V, q: V, r: V, s: V, i: V, k: V, t: V, d: V, dy: V, axis: V
+) -> Clauses:
     """What is computed or declared lies in memory in row-major order; windows lie there as what they are windows of.
 
     An analysis: it adds no e-node. Sound because it only reads what is there.
     """
-    seen, last = "(seen c x p o)", "(= d (dims x)) (> (vec-length d) 0)"
+    f, u, v, n, lo, hi, padding, dtype, name, ap, ao, an, bp, bo, bn, sp, so = variables(
+        "f u v n lo hi padding dtype name ap ao an bp bo bn sp so"
+    )
+    kinds = (
+        *(compute(f, u), access_tensor(name), access_concatenate(u, v, n), access_pad(u, padding, n, lo, hi)),
+        *(access_gather(u, v, n), cast(u, dtype), product_unit(n, u, ap, ao, an, v, bp, bo, bn, sp, so)),
+    )
+    row_major = (d == dims(x), d.length > 0)
+    last_is_innermost = held(x, d, axis=d.length - 1, windowed=0)
     return (
-        Clause(
-            f"{seen} (= x (access-windows y k t)) (= dy (dims y)) (= axis (innermost-axis k dy)) (= d (dims x))",
-            "(held x d axis 1)",
-        ),
-        *(Clause(f"(= root {kind})", "(in-memory root)") for kind in _KINDS),
-        Clause("(= root (access-rearrange x p (vec-of 0) s i)) (in-memory x)", "(in-memory root)"),
-        Clause(f"{seen} (in-memory x) {last}", "(held x d (- (vec-length d) 1) 0)"),
+        when(
+            *(seen(c, x, p, o), x == access_windows(y, k, t), dy == dims(y)),
+            *(axis == innermost.axis(k, dy), d == dims(x)),
+        ).then(held(x, d, axis, windowed=1)),
+        *(when(ROOT == kind).then(in_memory(ROOT)) for kind in kinds),
+        when(ROOT == access_rearrange(x, p, vec(0), s, i), in_memory(x)).then(in_memory(ROOT)),
+        when(seen(c, x, p, o), in_memory(x), row_major).then(last_is_innermost),
         # A copy in the order of the product itself of what lies in memory in another; windows are a view, not a copy.
-        Clause(
-            f"(seen x x p o) (= x (access-rearrange y q r s i)) (in-memory y) {last}",
-            "(held x d (- (vec-length d) 1) 0)",
-        ),
+        when(seen(x, x, p, o), x == access_rearrange(y, q, r, s, i), in_memory(y), row_major).then(last_is_innermost),
     )
 
 
-_RANK = "(= da (dims a)) (= sa (split a)) (= db (dims b)) (= sb (split b))"
-_KEY = "p o da sa q r db sb n d axis windowed $layout $loads"
-_RESULTS = "a-parts a-order a-split b-parts b-order b-split shared stored parts order".split()
-_FIXED_RESULTS = ("fixed-parts", "fixed-order")
-
-
-@rule(FAMILY, _PLAIN, _MOVED, _FIXED, _CONV, _BATCHED, relations=RELATIONS)
-def product_runs_on_the_unit() -> tuple[Clause, ...]:
+@rule(FAMILY, _PLAIN, _MOVED, _FIXED, _CONV, _BATCHED)
+def product_runs_on_the_unit(
+    a: V, b: V, n: V, x: V, p: V, o: V, y: V, q: V, r: V, d: V, axis: V, windowed: V
+) -> Clauses:
     """dot(a x b) = rearrange(product-unit(x, y)), where a and b are rearrangements of x and y.
 
     Where the unit takes x as it lies in memory. Rows and items are read in the order in which they lie there; a
     constant b is put into that order beforehand. Sound because a sum does not depend on the order of its terms, and
     because the rows of the result are put back into that of the product.
     """
-    # The few candidates first: joining them with the tables of shapes at once costs far more.
-    found = "(read-product root a b n x p o y q r d axis windowed)"
-    facts = tuple(
-        f"{found} ({kind} b) {_RANK}"
-        + "".join(f" (= {name} (unit-{name} {_KEY} {fixed}))" for name in _RESULTS)
-        + " (= dr (dims root)) (= sr (split root)) (= rs (take dr sr))"
-        for fixed, kind in enumerate(("varies", "constant"))
+    da, sa, db, sb, read, shared, stored = variables("da sa db sb read shared stored")
+    a_parts, a_order, a_split, b_parts, b_order, b_split, parts, order, fixed_parts, fixed_order = variables(
+        "a-parts a-order a-split b-parts b-order b-split parts order fixed-parts fixed-order"
     )
-    made = "(product-unit shared x a-parts a-order a-split {0} {1} {2} b-split stored (vec-range (vec-length stored)))"
+    # The few candidates first: joining them with the tables of shapes at once costs far more.
+    of_x, of_y = {"x": x, "x_parts": p, "x_order": o}, {"y": y, "y_parts": q, "y_order": r}
+    found = read_product(ROOT, a, b, n, **of_x, **of_y, held=d, axis=axis, windowed=windowed)
+    sizes = (sided(a, da, sa), sided(b, db, sb))
+    operands = (p, o, da, sa, q, r, db, sb, n, d, axis, windowed, parameters.layout, parameters.loads)
+    of_a, of_b = {"a_parts": a_parts, "a_order": a_order, "a_split": a_split}, {"b_parts": b_parts, "b_order": b_order}
+    result = {"b_split": b_split, "shared": shared, "stored": stored, "parts": parts, "order": order}
 
-    def root(unit: str) -> str:
-        return f"(union root {rearranged(unit, 'parts', 'order', 'rs', '(vec-empty)')})"
+    def on_unit(weights: V, weight_parts: V, weight_order: V) -> Action:
+        left, right = (x, a_parts, a_order, a_split), (weights, weight_parts, weight_order, b_split)
+        results = product_unit(shared, *left, *right, stored, vec_range(stored.length))
+        return union(ROOT, rearranged(results, parts, order, SHAPE, vec()))
 
-    fixed = rearranged("y", "fixed-parts", "fixed-order", "(vec-empty)", "read")
     return (
-        Clause(f"{_PRODUCT} (seen a x p o) (held x d axis windowed) (seen b y q r)", found),
-        Clause(
-            facts[1]
-            + "".join(f" (= {name} (unit-{name} {_KEY} 1))" for name in _FIXED_RESULTS)
-            + " (= read (permute b-parts b-order))",
-            root(made.format(fixed, "read", "(vec-range (vec-length read))")),
+        when(is_dot(a, b, n), seen(a, x, p, o), held(x, d, axis, windowed), seen(b, y, q, r)).then(found),
+        when(
+            *(found, constant(b), sizes, unit.facts(*operands, 1, **of_a, **of_b, **result), SHAPED),
+            *(unit.facts(*operands, 1, fixed_parts=fixed_parts, fixed_order=fixed_order)),
+            read == b_parts.permute(b_order),
+        ).then(on_unit(rearranged(y, fixed_parts, fixed_order, vec(), read), read, vec_range(read.length))),
+        when(found, varies(b), sizes, unit.facts(*operands, 0, **of_a, **of_b, **result), SHAPED).then(
+            on_unit(y, b_parts, b_order)
         ),
-        Clause(facts[0], root(made.format("y", "b-parts", "b-order"))),
     )
 
 
@@ -159,54 +177,46 @@ _SHUFFLED = f"(access-rearrange {_FLAT_UNIT} (shape 3 2 3) (list 2 0 1) (access-
 
 @rule(
     FAMILY,
-    Example(_SHUFFLED, {"x": "3 k", "w": "6 k"}, "(constant $w)", PARAMETERS),
+    Example(_SHUFFLED, {"x": "3 k", "w": "6 k"}, [constant(access_at("w"))], PARAMETERS),
     Example(
         _SHUFFLED.replace("2 0 1", "1 0 2").replace("shape 3 3 2", "shape 2 3 3"),
         {"x": "3 k", "w": "6 k"},
-        "",
+        (),
         PARAMETERS,
     ),
-    relations=RELATIONS,
 )
-def unit_stores_a_rearrangement() -> tuple[Clause, ...]:
+def unit_stores_a_rearrangement(linear: V, u: V, p: V, o: V, s: V, i: V, x: V, y: V) -> Clauses:
     """rearrange(product-unit(x, y)) = product-unit(x, y with its rows in another order), stored elsewhere.
 
     A depth_to_space behind a convolution is where the unit writes. Sound because a row of y gives one row of results,
     wherever it stands, and because storing is a rearrangement itself.
     """
-    found = "(stored-elsewhere root u p o s i)"
+    n, ap, ao, an, bp, bo, bn, sp, so = variables("n ap ao an bp bo bn sp so")
+    read_a, from_a, read_b, size, stored = variables("read-a from-a read-b size stored")
+    q, r, moved_parts, moved_order, rows_end, parts, order = variables(
+        "q r moved-parts moved-order rows-end parts order"
+    )
+    of_x, of_y = (
+        (n, x, ap, ao, an),
+        {"b_parts": q, "b_order": r, "moved_parts": moved_parts, "moved_order": moved_order},
+    )
+    of_result = {"parts": parts, "order": order, "split": rows_end}
+    on_unit = u == product_unit(*of_x, y, bp, bo, bn, sp, so)
+    found = stored_elsewhere(ROOT, u, parts=p, order=o, shape=s, item=i)
     facts = (
-        f"{found} (= u (product-unit n x ap ao an y bp bo bn sp so)) (= read-a (permute ap ao))"
-        " (= from-a (take read-a an)) (= read-b (permute bp bo)) (= size (product sp))"
+        *(found, on_unit, read_a == ap.permute(ao), from_a == read_a.take(an)),
+        *(read_b == bp.permute(bo), size == sp.product()),
+        storing.facts(*(from_a, read_b, bn, n, sp, so, p, o, parameters.stores), **of_y, **of_result),
     )
-    key = "from-a read-b bn n sp so p o $stores"
-    names = (
-        ("q", "b-parts"),
-        ("r", "b-order"),
-        ("v", "moved-parts"),
-        ("w", "moved-order"),
-        ("t", "parts"),
-        ("j", "order"),
-    )
-    read = (
-        "".join(f" (= {name} (storing-{result} {key}))" for name, result in names)
-        + f" (= rows-end (storing-split {key}))"
-    )
-    moved = rearranged("y", "v", "w", "(vec-empty)", "q")
+    moved = rearranged(y, moved_parts, moved_order, vec(), q)
+    under_root = union(ROOT, under(stored, size, s, i))
     return (
-        Clause(
-            "(= root (access-rearrange linear p o s i)) (!= o (vec-of 0))"
-            f" {LIFTED.format('u')} (= u (product-unit n x ap ao an y bp bo bn sp so))",
-            found,
+        when(ROOT == access_rearrange(linear, p, o, s, i), o != vec(0), lifted(linear, u), on_unit).then(found),
+        when(facts, constant(y), bo == vec_range(bo.length)).then(
+            let(stored, product_unit(*of_x, moved, q, r, rows_end, parts, order)), under_root
         ),
-        Clause(
-            f"{facts} {read} (constant y) (= bo (vec-range (vec-length bo)))",
-            f"(let stored (product-unit n x ap ao an {moved} q r rows-end t j))"
-            f" (union root {under('stored', 'size', 's', 'i')})",
-        ),
-        Clause(
-            f"{facts} {read} (= w (vec-of 0))",
-            f"(let stored (product-unit n x ap ao an y bp bo bn t j)) (union root {under('stored', 'size', 's', 'i')})",
+        when(facts, moved_order == vec(0)).then(
+            let(stored, product_unit(*of_x, y, bp, bo, bn, parts, order)), under_root
         ),
     )
 
@@ -224,45 +234,42 @@ def unit_stores_a_rearrangement() -> tuple[Clause, ...]:
         {"x": "m n", "y": "m n"},
     ),
 )
-def rearrangement_sinks_to_the_unit() -> tuple[Clause, ...]:
+def rearrangement_sinks_to_the_unit(c: V, p: V, o: V, s: V, i: V, f: V, b: V, e: V, size: V, computed: V) -> Clauses:
     """rearrange(f(b)) = f(rearrange(b)), for pointwise f and for an f of two whole tensors.
 
     So what a unit may store for nothing reaches it past a bias and an activation. Sound because each element is
     computed by itself, and its operands are moved alike.
     """
-    facts = "(varies root) (= root (access-rearrange c p o s i)) (!= o (vec-of 0)) (= size (product p))"
+    facts = (varies(ROOT), ROOT == access_rearrange(c, p, o, s, i), o != vec(0), size == p.product())
+    under_root = union(ROOT, under(computed, size, s, i))
 
-    def moved(x: str) -> str:
-        return rearranged(x, "p", "o", "(vec-empty)", "(vec-of size)")
+    def moved(x: V) -> Any:
+        return rearranged(x, p, o, vec(), vec(size))
 
     return (
-        Clause(
-            f'{facts} (= c (compute f b)) (category f "pointwise")',
-            f"(let computed (compute f {moved('b')})) (union root {under('computed', 'size', 's', 'i')})",
-        ),
-        Clause(
-            f'{facts} (= c (compute f (access-product b e 0))) (category f "fold") (= 0 (split b)) (= 0 (split e))',
-            f"(let computed (compute f (access-product {moved('b')} {moved('e')} 0)))"
-            f" (union root {under('computed', 'size', 's', 'i')})",
-        ),
+        when(facts, c == compute(f, b), category(f, "pointwise")).then(let(computed, compute(f, moved(b))), under_root),
+        when(
+            *(facts, c == compute(f, access_product(b, e, 0)), category(f, "fold"), split(b) == 0, split(e) == 0)
+        ).then(let(computed, compute(f, access_product(moved(b), moved(e), 0))), under_root),
     )
 
 
-@rule(ANALYSES, _FIRST, _PADDED_FIRST, relations=RELATIONS)
-def layouts_are_wanted() -> tuple[Clause, ...]:
+@analysis(ANALYSES, _FIRST, _PADDED_FIRST)
+def layouts_are_wanted(
+    c: V, x: V, y: V, p: V, o: V, d: V, dy: V, axis: V, k: V, t: V, padding: V, n: V, lo: V, hi: V
+) -> Clauses:
     """What the windows of a product slide over is wanted in the unit's layout, and so is what was padded to it.
 
     Only for windows of the program itself: what layouts make of them has its layout already. An analysis: it adds no
     e-node. Sound because a demand only says where a rule applies.
     """
     return (
-        Clause(
-            "(seen c x p o) (held x d axis 1) (source x) (= x (access-windows y k t)) (source y) (= dy (dims y))"
-            " (= axis (- (vec-length dy) 1))",
-            "(want-layout y)",
-        ),
-        Clause("(want-layout y) (= y (access x n))", "(want-layout x)"),
-        Clause("(want-layout y) (= y (access-pad x k n lo hi))", "(want-layout x)"),
+        when(
+            *(seen(c, x, p, o), held(x, d, axis, windowed=1), source(x), x == access_windows(y, k, t), source(y)),
+            *(dy == dims(y), axis == dy.length - 1),
+        ).then(want_layout(y)),
+        when(want_layout(y), y == access(x, n)).then(want_layout(x)),
+        when(want_layout(y), y == access_pad(x, padding, n, lo, hi)).then(want_layout(x)),
     )
 
 
@@ -273,23 +280,20 @@ def layouts_are_wanted() -> tuple[Clause, ...]:
     Example(
         _FIRST.text.replace("$k", "8"),
         {"x": "m 8 5 7", "w": "o 8 2 2"},
-        "(want-layout $x)",
+        [want_layout(access_at("x"))],
         {**PARAMETERS, "layout": 4},
     ),
-    relations=RELATIONS,
 )
-def a_layout_is_proposed() -> tuple[Clause, ...]:
+def a_layout_is_proposed(d: V, p: V, o: V, sizes: V, q: V, r: V, proposed: V) -> Clauses:
     """x = rearrange(rearrange(x; channels innermost); back).
 
     Sound because the second undoes the first.
     """
-    key = "d $layout"
-    return (
-        Clause(
-            f"(want-layout root) (= 0 (split root)) (= d (dims root)) (= p (in-layout-parts {key}))"
-            f" (= o (in-layout-order {key})) (= sizes (in-layout-sizes {key})) (= q (undone-parts p o))"
-            " (= r (undone-order p o))",
-            f"(let proposed {rearranged('root', 'p', 'o', '(vec-empty)', 'sizes')})"
-            f" (union root {rearranged('proposed', 'q', 'r', '(vec-empty)', 'd')})",
-        ),
+    return when(
+        *(want_layout(ROOT), split(ROOT) == 0, d == dims(ROOT)),
+        in_layout.facts(d, parameters.layout, parts=p, order=o, sizes=sizes),
+        undone.facts(p, o, parts=q, order=r),
+    ).then(
+        let(proposed, rearranged(ROOT, p, o, vec(), sizes)),
+        union(ROOT, rearranged(proposed, q, r, vec(), d)),
     )

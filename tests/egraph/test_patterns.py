@@ -63,12 +63,16 @@ def _slice_of_slice() -> tuple[V, V]:
 
 
 def test_a_clause_reads_as_its_equation() -> None:
-    a, d = variables("a d")
+    a, b, d, n = variables("a b d n")
     assert (
         str(rewrite(*_slice_of_slice()))
         == "slice(slice(a, x, lo, hi), x, low, high) = slice(a, x, lo + low, lo + high)"
     )
     assert str(rewrite(access(a, 0), a, d == dims(a), d[0] > 1)) == "access(a, 0) = a where d = dims(a), d[0] > 1"
+    late = when(wanted(a, 0, 1), ROOT == access(a, n)).then(union(ROOT, a))
+    assert str(late) == "access(a, n) = a where test-wanted(a, 0, 1)"
+    named = when(ROOT == access(a, n)).then(let(b, access(a, 0)), union(ROOT, access(b, n)))
+    assert str(named) == "access(a, n) = access(b, n) where b := access(a, 0)"
     assert (
         str(when(wanted(ROOT, 0, 1)).then(wanted(ROOT, 1, 1))) == "test-wanted(root, 0, 1) => test-wanted(root, 1, 1)"
     )

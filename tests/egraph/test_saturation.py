@@ -159,3 +159,36 @@ def test_rules_see_wide_sharing_in_linear_time() -> None:
         term = build("compute", "elementwise-add", pair)
     found = search(program_nodes(term), RULES.values(), PARAMETERS)
     assert found.stopped == "saturated"
+
+
+def test_a_trace_says_which_rule_made_each_node_when_and_from_what() -> None:
+    rules = list(of_families(["analyses", "products", "through-products", "systolic-array"]))
+    nodes = program_nodes(MATMUL.term)
+    plain, traced = (Saturation(Request.of(nodes, rules, PARAMETERS, Limits(), trace=trace)) for trace in (False, True))
+    plain.run(), traced.run()
+    snapshot = traced.snapshot()
+    assert (snapshot.e_nodes, snapshot.e_classes) == (plain.snapshot().e_nodes, plain.snapshot().e_classes)
+    earliest: dict[tuple[int, str], int] = {}
+    for eclass, operator, rule, iteration, source in snapshot.facts["made"]:
+        assert rule in RULES
+        assert 0 <= source < snapshot.e_classes
+        assert 1 <= iteration <= traced.progress.iterations
+        earliest[eclass, operator] = min(iteration, earliest.get((eclass, operator), iteration))
+    program = {(eclass, node.operator.name) for eclass, node in zip(snapshot.program, nodes, strict=True)}
+    made = {(owner, node.operator) for owner, node in zip(snapshot.owner, snapshot.nodes, strict=True)} - program
+    assert made <= set(earliest)
+    assert len(set(earliest.values())) > 2, "what is built upon is made before what builds on it"
+    assert "made" not in plain.snapshot().facts
+    assert "made" not in plain.request.declarations
+
+
+def test_a_trace_names_the_class_that_a_rule_matched_at() -> None:
+    """The rule matches at the root, so that is the source, in the first iteration; the program has no maker."""
+    program = parse("(access-flip (access-flip (access-tensor a) 0) 0)", shapes={"a": (3,)})
+    twice = _rule(
+        "twice", ("(= root (access-flip (access-flip a x) x))", '(union root (access-pad a "zero-padding" x 0 0))')
+    )
+    run = Saturation(Request.of(program_nodes(program.term), [twice], PARAMETERS, Limits(), trace=True))
+    run.run()
+    root = run.snapshot().program[-1]
+    assert run.snapshot().facts["made"] == ((root, "access-pad", "twice", 1, root),)

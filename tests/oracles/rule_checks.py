@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import random
-import re
 from collections.abc import Iterable, Mapping
-from string import Template
 
 import numpy as np
 
-from glenside.egraph.encode import PROGRAM_NODE, program_nodes
+from glenside.egraph.encode import program_nodes
+from glenside.egraph.examples import SIZES, example_program, named_wants, smallest_terms
 from glenside.egraph.rule import Example, Parameters, Rule
 from glenside.egraph.saturation import Limits, Request, Saturation
 from glenside.egraph.snapshot import Snapshot
 from glenside.ir.program import Program
 from glenside.ir.rational import exact_numbers
 from glenside.ir.term import Term
-from glenside.ir.text import parse
 from glenside.ir.types import AccessType, Tensor
 from glenside.semantics import Arithmetic, Native, PrimeField
 from glenside.semantics.interpreter import evaluate
@@ -24,18 +22,10 @@ from glenside.targets.convolution_unit.target import convolution_unit
 from glenside.targets.systolic_array.target import systolic_array
 from rewrites import RULES
 
-SIZES = (2, 3, 4, 5, 7)
-
 
 def drawn(example: Example, seed: int) -> Program:
-    """The example's program at sizes drawn afresh; different letters get different sizes: a square hides errors."""
-    letters = sorted({word for dims in example.shapes.values() for word in dims.split() if not word.isdigit()})
-    sizes = dict(zip(letters, random.Random(seed).sample(SIZES, len(letters)), strict=True))
-    shapes = {
-        name: tuple(int(word) if word.isdigit() else sizes[word] for word in dims.split())
-        for name, dims in example.shapes.items()
-    }
-    return parse(Template(example.text).substitute(sizes), shapes=shapes)
+    """The example's program at sizes drawn afresh."""
+    return example_program(example, random.Random(seed).sample(SIZES, len(SIZES)))
 
 
 def saturated(
@@ -51,25 +41,6 @@ def saturated(
     search = Saturation(request)
     search.run()
     return search.snapshot(program.tensors), search
-
-
-def named_wants(wants: str, nodes: list[Term]) -> str:
-    """`$root` is the program's result, `$x` the tensor x, `$x2` the access of x with split 2."""
-
-    def node(match: re.Match[str]) -> str:
-        name = match[1]
-        if name == "root":
-            return f"({PROGRAM_NODE} {len(nodes) - 1})"
-        for i, term in enumerate(nodes):
-            if term.operator.name == "access-tensor" and name == term.attributes[0].name:  # type: ignore[union-attr]
-                return f"({PROGRAM_NODE} {i})"
-            if term.operator.name == "access" and term.children[0].operator.name == "access-tensor":
-                tensor = term.children[0].attributes[0]
-                if isinstance(tensor, Tensor) and name == f"{tensor.name}{term.attributes[0]}":
-                    return f"({PROGRAM_NODE} {i})"
-        raise KeyError(name)
-
-    return re.sub(r"\$(\w+)", node, wants)
 
 
 def whole_numbers(tensors: Mapping[str, Tensor], seed: int) -> dict[str, np.ndarray]:
@@ -108,17 +79,3 @@ def exact_arithmetic(snapshot: Snapshot) -> Arithmetic:
 
 
 _CONSTANTS = ("linear-map", "numbers")
-
-
-def smallest_terms(snapshot: Snapshot) -> list[Term]:
-    """For each class a term of the fewest levels: what a fixed point from the leaves finds first."""
-    found: dict[int, Term] = {}
-    changed = True
-    while changed:
-        changed = False
-        for index, node in enumerate(snapshot.nodes):
-            own = snapshot.owner[index]
-            if own not in found and all(c in found for c in node.children):
-                found[own] = snapshot.term_of(node, [found[c] for c in node.children])
-                changed = True
-    return [found[c] for c in range(len(snapshot.classes))]

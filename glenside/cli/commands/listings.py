@@ -3,8 +3,16 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
 
 from glenside.cli.options import Json
+from glenside.ir.errors import BadInput
+from glenside.ir.names import one_line
+
+RuleName = Annotated[str | None, typer.Argument(metavar="[NAME]", help="A rule to show.")]
 
 
 def models(as_json: Json = False) -> None:
@@ -31,12 +39,20 @@ def ops(as_json: Json = False) -> None:
     _listing(sorted(rows, key=lambda row: row["name"]), as_json)
 
 
-def rules(as_json: Json = False) -> None:
-    """List the rewrite rules, by family."""
+def rules(name: RuleName = None, as_json: Json = False) -> None:
+    """List the rewrite rules, by family, or show one: its equation, its clauses, why it is sound, an example."""
+    from glenside.egraph.sorts import suggestion
+    from glenside.report.rule_page import rule_page
     from rewrites import RULES
 
-    found = sorted(RULES.values(), key=lambda r: (r.family, r.name))
-    _listing([{"name": r.name, "family": r.family, "about": r.equation} for r in found], as_json)
+    if name is not None:
+        if name not in RULES:
+            raise BadInput(f"unknown rule {one_line(name)}{suggestion(name, RULES)}")
+        page = rule_page(RULES[name])
+        print(json.dumps(asdict(page), indent=2) if as_json else page)
+        return
+    by_family = sorted(RULES.values(), key=lambda r: (r.family, r.name))
+    _listing([{"name": r.name, "family": r.family, "about": r.equation} for r in by_family], as_json)
 
 
 def targets(as_json: Json = False) -> None:

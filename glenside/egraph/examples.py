@@ -1,0 +1,88 @@
+"""Examples of rules, run: an example's program at some sizes, and what a rule adds to it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from string import Template
+from typing import NamedTuple
+
+from glenside.egraph.encode import PROGRAM_NODE, program_nodes
+from glenside.egraph.rule import Example, Rule
+from glenside.egraph.saturation import Limits, Request, Saturation
+from glenside.egraph.snapshot import Snapshot
+from glenside.egraph.trace import MADE
+from glenside.ir.program import Program
+from glenside.ir.term import Term
+from glenside.ir.text import parse
+from glenside.ir.types import Tensor
+
+SIZES = (2, 3, 4, 5, 7)
+"""Of the letters of an example, all different: a square hides errors."""
+
+
+def example_program(example: Example, sizes: Sequence[int] = SIZES) -> Program:
+    """The example's program, its letters in alphabetical order of these sizes."""
+    letters = sorted({word for dims in example.shapes.values() for word in dims.split() if not word.isdigit()})
+    size = {letter: str(n) for letter, n in zip(letters, sizes, strict=False)}
+    shapes = {name: tuple(int(size.get(word, word)) for word in d.split()) for name, d in example.shapes.items()}
+    return parse(Template(example.text).substitute(size), shapes=shapes)
+
+
+def named_wants(wants: str, nodes: Sequence[Term]) -> str:
+    """The wants of an example as actions: `$root` is the program's result, `$x` the tensor x, `$x2` the access of x
+    with split 2."""
+    places = {"root": len(nodes) - 1}
+    for i, node in enumerate(nodes):
+        tensor, *split = (*(node.children[0].attributes if node.operator.name == "access" else ()), *node.attributes)
+        if node.operator.name in ("access", "access-tensor") and isinstance(tensor, Tensor):
+            places.setdefault(f"{tensor.name}{''.join(map(str, split))}", i)
+    return re.sub(r"\$(\w+)", lambda name: f"({PROGRAM_NODE} {places[name[1]]})", wants)
+
+
+class Shown(NamedTuple):
+    """A part of an example's program, and a term that a rule found equal to it, or else made beside it."""
+
+    before: Term
+    after: Term
+    equal: bool = True
+
+
+def shown(rule: Rule, example: Example, analyses: Iterable[Rule]) -> Shown | None:
+    """The smallest term that the rule alone adds to the program's result, or to the last part of the program to which
+    it adds any, or beside it; None when it only adds facts. Parameters that the example leaves out are 0, and analyses
+    that want others do not run."""
+    program = example_program(example)
+    nodes = program_nodes(program.term)
+    parameters = {**dict.fromkeys(rule.parameters, 0), **example.parameters}
+    rules = dict.fromkeys((rule, *(a for a in analyses if a.parameters <= parameters.keys())))
+    wants = named_wants(example.demands, nodes)
+    search = Saturation(Request.of(nodes, rules, parameters, Limits(iterations=10), wants, trace=True))
+    search.run()
+    snapshot = search.snapshot(program.tensors)
+    built = {(owner, operator) for owner, operator, maker, *_ in snapshot.facts[MADE] if maker == rule.name}
+    smallest, added = smallest_terms(snapshot), dict[int, set[Term]]()
+    for owner, node in zip(snapshot.owner, snapshot.nodes, strict=True):
+        term = snapshot.term_of(node, [smallest[c] for c in node.children])
+        if (owner, node.operator) in built and term not in nodes:
+            added.setdefault(owner, set()).add(term)
+    for before, place in reversed(list(zip(nodes, snapshot.program, strict=True))):
+        if place in added:
+            return Shown(before, min(added[place], key=_length))
+    return Shown(nodes[-1], min(set().union(*added.values()), key=_length), equal=False) if added else None
+
+
+def _length(term: Term) -> tuple[int, str]:
+    return len(program_nodes(term)), str(term)
+
+
+def smallest_terms(snapshot: Snapshot) -> list[Term]:
+    """For each class a term of the fewest levels: what a fixed point from the leaves finds first."""
+    terms: dict[int, Term] = {}
+    count = -1
+    while count < len(terms):
+        count, known = len(terms), dict(terms)
+        for owner, node in zip(snapshot.owner, snapshot.nodes, strict=True):
+            if owner not in terms and all(c in known for c in node.children):
+                terms[owner] = snapshot.term_of(node, [known[c] for c in node.children])
+    return [terms[c] for c in range(len(snapshot.classes))]

@@ -1,0 +1,68 @@
+"""A page about one rule: its equation, its clauses, why it is sound, and what it makes of an example."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from glenside.egraph.examples import example_program, shown
+from glenside.egraph.rule import Rule
+from glenside.ir.text import print_term
+
+_WIDTH = 100
+
+
+@dataclass(frozen=True)
+class RulePage:
+    """What `glenside rules NAME` shows.
+
+    `after` is None for a rule that by itself builds no term, and not equal to `before` for one that builds parts.
+    """
+
+    name: str
+    family: str
+    equation: str
+    clauses: Sequence[str]
+    reason: str
+    before: str
+    after: str | None
+    equal: bool
+
+    def __str__(self) -> str:
+        after = self.after or "By itself the rule builds no term."
+        parts = (
+            f"{self.name}, of the family {self.family}",
+            _folded(self.equation),
+            "\n".join(map(_clause, self.clauses)),
+            _folded(self.reason),
+            f"Before:\n{textwrap.indent(self.before, '    ')}",
+            f"{'After' if self.equal else 'Made beside it'}:\n{textwrap.indent(after, '    ')}",
+        )
+        return "\n\n".join(parts)
+
+
+def rule_page(rule: Rule) -> RulePage:
+    """The page about a rule; its first example that the rule adds a term to, or its first, is run here."""
+    from rewrites import RULES
+
+    analyses = [other for other in RULES.values() if other.analysis]
+    changed = next((c for example in rule.examples if (c := shown(rule, example, analyses))), None)
+    before = changed.before if changed else example_program(rule.examples[0]).term
+    equal = changed is None or changed.equal
+    pair = print_term(before), print_term(changed.after) if changed else None
+    return RulePage(rule.name, rule.family, rule.equation, rule.equations(), rule.reason, *pair, equal)
+
+
+def _clause(text: str) -> str:
+    """A clause, what it is conditional on in lines of its own."""
+    first, *rest = re.split(r" (?=where |=> )", text)
+    return "\n".join([_folded(first, "    "), *(_folded(part, "        ") for part in rest)])
+
+
+def _folded(text: str, indent: str = "") -> str:
+    """The text in lines of a page."""
+    return textwrap.fill(
+        text, _WIDTH, initial_indent=indent, subsequent_indent=indent and f"{indent}    ", break_on_hyphens=False
+    )
