@@ -10,11 +10,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 from command_line import run
+from glenside.cli.commands.forms import FAILED
+from glenside.cli.form_table import form_table
 from rich.console import Console
 
 import glenside as gl
-from glenside.cli.commands.forms import FAILED
-from glenside.cli.form_table import form_table
 from glenside.report.plots import front_figure
 
 

@@ -118,7 +118,7 @@ class MPC(Target):
 
     def amounts(self, sent: Traffic) -> dict[str, int | None]:
         """Measures of traffic, in the order in which they are made least."""
-        time = {"microseconds": self.network.microseconds(sent)} if self.network else {}
+        time: dict[str, int | None] = {"microseconds": self.network.microseconds(sent)} if self.network else {}
         return time | {"bytes": sent.bytes, "messages": sent.messages, "truncations": sent.truncated}
 
     def baselines(self, product: Term, variants: Sequence[Variant]) -> Mapping[str, Variant]:

@@ -43,8 +43,8 @@ _LOOPS = (*_ANALYSES, "matrices", "algebra", "through-products")
 _MEASURES = (
     Measure("cycles", "cycles", "of the array, and of the vector unit beside it"),
     Measure("tiles", "tiles", "single instructions of the array"),
-    Measure("bytes", "bytes", "moved to and from on-chip memory"),
-    Measure("weight bytes", "bytes", "of the right operand, as the mapping rearranges it"),
+    Measure("bytes", "bytes", "moved to and from on-chip memory", shown=""),
+    Measure("weight bytes", "bytes", "of the right operand, as the mapping rearranges it", shown="growth"),
 )
 
 
@@ -56,7 +56,7 @@ class SystolicArray(Target):
     capacity            bytes of on-chip memory that keep operands between tiles
     widths              bits of what streams in, of the weights, and of the sums
     vector_rate         multiply-accumulates per cycle of a vector unit beside the array, or None
-    objectives          what is made least, "cycles" and "bytes", the first first
+    objectives          what is made least, of "cycles" and "bytes"; the second decides between equals
     max_weight_growth   how many times as large a mapping may make the weights, or None
 
     Raises BadInput.
@@ -117,7 +117,7 @@ class SystolicArray(Target):
         return () if way.blocking == "slices" else (fold_batch_norms,)
 
     def families(self, way: Way, nodes: Sequence[Term]) -> tuple[str, ...]:
-        """Those of the way; without the rules that move things between pairs and their sum, where nothing stands there."""
+        """Those of the way; without rules for what stands between pairs and their sum, where nothing does."""
         if way.blocking == "slices":
             return _SLICES
         stays = "output-stationary" if self.array.dataflow == "output-stationary" else "weight-stationary"
