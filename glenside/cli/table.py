@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from glenside.ir.names import one_line
-from glenside.report.columns import ALWAYS, amount, table_of
+from glenside.report.columns import ALWAYS, amount, tables_of
 from glenside.report.columns import Table as Content
 from glenside.report.report import Report
 from glenside.report.sentences import sentences
@@ -29,9 +29,10 @@ def console() -> Console:
 
 
 def print_report(report: Report, *, compare: bool = False, explain: bool = False) -> None:
-    """The table, the trace of rules if it is asked for, and the sentences under it."""
+    """The tables, the trace of rules if it is asked for, and the sentences under them."""
     out = console()
-    out.print(report_table(report, out.width, compare=compare))
+    for table in report_tables(report, out.width, compare=compare):
+        out.print(table)
     if explain:
         out.print("Trace of the rules that made what was chosen:")
         for row in report.layers:
@@ -40,14 +41,18 @@ def print_report(report: Report, *, compare: bool = False, explain: bool = False
         out.print(line, markup=False)
 
 
-def report_table(report: Report, width: int = PIPED_WIDTH, *, compare: bool = False) -> Table:
-    """One row for each layer, one for what is between them, totals in the footer.
+def report_tables(report: Report, width: int = PIPED_WIDTH, *, compare: bool = False) -> list[Table]:
+    """A row for each layer and one for what is between them, or for each kind of copy; totals in the footer.
 
     `width` is that of the terminal, in characters: on a narrow one, operators, measures that only the answer shows, and
     baselines, the first one last, are left out, in that order, until the rest fits.
     """
-    content = table_of(report, compare=compare)
     title = f"{one_line(report.program)} on {report.target}"
+    return [_fitting(title, content, width) for content in tables_of(report, compare=compare)]
+
+
+def _fitting(title: str, content: Content, width: int) -> Table:
+    """The table with as many of its columns as fit."""
     ranks = sorted({0, *(column.rank for column in content.columns)} - {ALWAYS})
     for rank in ranks:
         table = _fitted(title, content.without(rank), width)

@@ -9,7 +9,7 @@ from typing import Any
 
 from glenside.check import EXACT
 from glenside.report.report import CHOSEN, LayerRow, Report
-from glenside.targets.base import Amounts
+from glenside.targets.base import Amounts, Measure
 
 ALWAYS = 9
 
@@ -44,10 +44,17 @@ class Table:
         return Table([column for column in self.columns if column.rank > rank], self.wrong, self.between)
 
 
-def table_of(report: Report, *, compare: bool = False) -> Table:
-    """The table of a report; with `compare`, how far each layer is from its baseline and its bound."""
-    if "copies" in report.sections:
-        return _copies(report.sections["copies"])
+def tables_of(report: Report, *, compare: bool = False) -> list[Table]:
+    """The table of layers, where anything is known of a layer by itself, and that of copies, where they are counted.
+
+    With `compare` the first says how far each layer is from its baseline and its bound.
+    """
+    copies = [_copies(report.sections["copies"])] if "copies" in report.sections else []
+    known = any(n is not None for row in report.layers for n in row.measures.values())
+    return [_layers(report, compare), *copies] if known or not copies else copies
+
+
+def _layers(report: Report, compare: bool) -> Table:
     between = any(any(amounts.values()) for amounts in report.between_layers.values())
     wrong = (i for i, row in enumerate(report.layers) if not row.mapped or row.checked not in (EXACT, "not checked"))
     return Table(_columns(report, compare and not report.front), frozenset(wrong), "between layers" if between else "")
@@ -57,7 +64,7 @@ def _columns(report: Report, bounds: bool) -> list[Column]:
     """Words, then what every baseline takes, what the answer takes, and how that was found."""
     counted = report.peak is not None
     compared = [m.name for m in report.measures if m.name in report.compared] or [report.measures[0].name]
-    others = [m.name for m in report.measures if m.shown == "amount" and m.name not in compared]
+    others = [m.name for m in report.measures if m.shown == "amount" and m.name not in compared and _known(report, m)]
     baselines = [name for name in report.totals if name != CHOSEN] if report.compared or bounds else []
 
     def words(name: str, cell: Callable[[LayerRow], str], total: str = "", *, rank: int = ALWAYS) -> Column:
@@ -94,6 +101,10 @@ def _columns(report: Report, bounds: bool) -> list[Column]:
     mapped = f"{report.mapped} of {len(report.layers)} mapped" if counted else ""
     made.append(words("mapping" if counted else "variant", lambda row: row.label, mapped))
     return made if bounds else [*made, words("checked", lambda row: row.checked)]
+
+
+def _known(report: Report, measure: Measure) -> bool:
+    return not report.layers or any(row.measures[measure.name] is not None for row in report.layers)
 
 
 def _distances(report: Report, measure: str, numbers: Callable[..., Column]) -> list[Column]:

@@ -89,7 +89,7 @@ class _Totals(dict[str, Amounts]):
     report: Report
 
     def __missing__(self, name: str) -> int | None:
-        if name not in _OF_TOTALS or "cycles" not in self.report.total:
+        if name not in _OF_TOTALS or "weight bytes" not in self.report.total:
             raise KeyError(name)
         renamed(f"totals[{name!r}]", f"report.{_OF_TOTALS[name]}")
         return _sums(self.report)[name]
@@ -128,7 +128,7 @@ def with_old_keys(report: Report, content: dict[str, Any]) -> dict[str, Any]:
     """The content of report.json with the keys of version 0.4 beside those of today."""
     for row, made in zip(report.layers, content["layers"], strict=True):
         made.update(_layer(row))
-    if "cycles" in report.total:
+    if "weight bytes" in report.total:
         content["totals"] |= _sums(report)
     content["units"] = dict(report.units)
     if "copies" in content:
@@ -155,7 +155,7 @@ def _layer(row: LayerRow) -> dict[str, Any]:
         "choices": {name: _choice(c) for name, c in row.variants.items()},
         "front": [_choice(c) for c in row.front],
     }
-    if "cycles" in row.measures:
+    if "weight bytes" in row.measures:
         old |= {name: value_of(row) for name, (_, value_of) in _OF_ARRAYS.items()}
         old["mapping"] = row.label
     return old

@@ -10,7 +10,7 @@ from glenside.egraph.encode import program_nodes
 from glenside.egraph.saturation import Limits, Request, Saturation
 from glenside.egraph.snapshot import Snapshot
 from glenside.ir.program import Program
-from glenside.report.columns import table_of
+from glenside.report.columns import Table, tables_of
 from glenside.report.plots import shown
 from glenside.report.report import Report
 from glenside.report.sentences import sentences
@@ -19,15 +19,18 @@ from rewrites import of_families
 
 
 def report_html(report: Report) -> str:
-    """The table of a report, with totals, and the sentences under it, as HTML."""
-    table = table_of(report)
+    """The tables of a report, with totals, and the sentences under them, as HTML."""
+    said = "<br>".join(map(escape, sentences(report)))
+    return f"{''.join(map(_table, tables_of(report)))}<p>{said}</p>"
+
+
+def _table(table: Table) -> str:
     lines = list(zip(*(column.cells for column in table.columns), strict=True))
     if table.between:
         lines.append((table.between, *(column.between for column in table.columns[1:])))
     head, foot = [column.name for column in table.columns], [column.total for column in table.columns]
     body = "".join(_line(line, "td") for line in (*lines, foot))
-    said = "<br>".join(map(escape, sentences(report)))
-    return f"<table>{_line(head, 'th')}{body}</table><p>{said}</p>"
+    return f"<table>{_line(head, 'th')}{body}</table>"
 
 
 def _line(cells: Sequence[str], tag: str) -> str:
