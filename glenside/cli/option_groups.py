@@ -1,4 +1,4 @@
-"""Options that several commands have, declared once: a group is a dataclass, and a command names the groups it takes."""
+"""Options that several commands have, declared once: groups are dataclasses, and a command names those it takes."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ class Outcome:
     runtime: RuntimeReport | None = None
 
     def save(self, path: str, program: Program | None = None) -> None:
-        """Write the answer, or a program made of it; a function that a machine runs has what `Target.ready` gives it."""
+        """Write the answer, or a program made of it; a function that a machine runs is made of `Target.ready`."""
         from glenside.formats import ending
 
         program = self.result.program if program is None else program

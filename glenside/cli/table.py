@@ -97,7 +97,7 @@ def _table(title: str, content: Content, folded: tuple[int | None, int | None]) 
 
 
 def print_front(report: Report) -> None:
-    """For each distinct layer the variants that no other beats in both measures of the front; the chosen one is bold."""
+    """For each distinct layer the variants that no other beats in both measures of the front; the chosen in bold."""
     out = console()
     shown: set[tuple[str, ...]] = set()
     for row in report.layers:

@@ -11,6 +11,8 @@ from glenside.targets.base import Amounts
 if TYPE_CHECKING:
     from glenside.report.report import Choice, LayerRow, Report
 
+_Names = Mapping[str, tuple[str, Callable[[Any], Any]]]
+
 _OF_JSON = {
     "layers[].cycles, tiles, bytes": "layers[].variants.chosen.measures",
     "layers[].usual_cycles": "layers[].variants.baseline.measures.cycles",
@@ -39,7 +41,7 @@ _OF_TOTALS = {
 class OldNames:
     """Attributes under their old names: `OLD` is the old name -> the new one in words, and what it stands for."""
 
-    OLD: ClassVar[Mapping[str, tuple[str, Callable[[Any], Any]]]] = {}
+    OLD: ClassVar[_Names] = {}
 
     if not TYPE_CHECKING:  # a type checker knows the new names only
 
@@ -54,13 +56,13 @@ class OldNames:
 class OldChoiceNames(OldNames):
     """Of a variant of a layer."""
 
-    OLD = {"form": ("label", lambda choice: choice.label)}
+    OLD: ClassVar[_Names] = {"form": ("label", lambda choice: choice.label)}
 
 
 class OldRowNames(OldNames):
     """Of a layer."""
 
-    OLD = {
+    OLD: ClassVar[_Names] = {
         **_OF_ARRAYS,
         "mapping": ("label", lambda row: row.label),
         "choices": ("variants", lambda row: row.variants),
@@ -71,7 +73,7 @@ class OldRowNames(OldNames):
 class OldReportNames(OldNames):
     """Of a report."""
 
-    OLD = {
+    OLD: ClassVar[_Names] = {
         "rest": ("between_layers", lambda report: report.between_layers),
         "axes": ("front", lambda report: report.front),
     }
@@ -80,7 +82,7 @@ class OldReportNames(OldNames):
 class OldResultNames(OldNames):
     """Of a result."""
 
-    OLD = {"policies": ("baselines", lambda result: result.baselines)}
+    OLD: ClassVar[_Names] = {"policies": ("baselines", lambda result: result.baselines)}
 
 
 class _Totals(dict[str, Amounts]):
