@@ -37,7 +37,7 @@ def _gain(report: Report) -> list[str]:
         return [f"How many {what} the answer takes is unknown."]
     lines = [f"{totals[CHOSEN]:,} {what} in all{_under(totals)}."]
     rest = {name: report.between_layers.get(name, {}).get(first.name) for name in totals}
-    if any(rest.values()):
+    if any(rest.values()) and report.layers:
         layers = {name: None if n is None else n - (rest[name] or 0) for name, n in totals.items()}
         lines.append(f"{layers[CHOSEN]:,} {what} in the layers{_under(layers)}.")
     return lines
