@@ -284,7 +284,7 @@ def _optimized(cell: Cell) -> Row:
         cycles=total["cycles"] or 0,
         lower_bound=report.lower_bound or 0,
         gap=report.gap or 0,
-        bytes=total["bytes"] or 0,
+        bytes=total.get("bytes") or 0,
         utilization=report.macs / work if work else 0.0,
         seconds=report.seconds["total"],
         stopped=result.stopped,
