@@ -44,7 +44,8 @@ ArraySize = Annotated[
 Objective = Annotated[
     str | None,
     typer.Option(
-        "--objective", help="What is made least: cycles, bytes or copies; in cycles,bytes the second decides between equals."
+        "--objective",
+        help="What is made least: cycles, bytes or copies; in cycles,bytes the second decides between equals.",
     ),
 ]
 MaxRows = Annotated[int | None, typer.Option("--max-rows", help="The most rows that stream through a tile.")]

@@ -30,7 +30,7 @@ _UNIT = (
     Example(_UNIT, {"x": "3 k", "w": "6 k"}, [unit_cycles(access_at("root"), 7)], EXAMPLE_PARAMETERS),
 )
 def units_take_the_cheapest_mapping(cycles: V, unit: V, linear: V, other: V) -> Clauses:
-    """cycles(unit) = cycles(dot(p)) where dot(p) = rearrange(unit), and alike where a unit rearranges another.
+    """cycles(unit) = cycles(dot(p)) where dot(p) = rearrange(unit), and of two units that are rearrangements alike.
 
     An analysis: it adds no e-node. Sound because it only reads what is there: a mapping is addresses and constants, so
     a unit that addresses freely runs it in whatever order its operands lie.

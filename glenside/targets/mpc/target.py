@@ -90,7 +90,7 @@ class MPC(Target):
         )
 
     def passes(self, way: Way) -> Sequence[Pass]:
-        """Late truncations stand behind every product first, and move and merge to where they are fewest."""
+        """With late truncations each product is truncated, and truncations are merged to where they are fewest."""
         return (fold_batch_norms, LateTruncation(self.protocol)) if self.late else (fold_batch_norms,)
 
     def families(self, way: Way, nodes: Sequence[Term]) -> tuple[str, ...]:

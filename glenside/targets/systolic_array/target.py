@@ -57,8 +57,8 @@ class SystolicArray(Target):
     capacity            bytes of on-chip memory that keep operands between tiles
     widths              bits of what streams in, of the weights, and of the sums
     vector_rate         multiply-accumulates per cycle of a vector unit beside the array, or None
-    objectives          what is made least, in that order: "cycles" and "bytes", or "cycles" and "copies", which
-                        searches the layouts of the network too (`layout` says in which one operands lie: nhwc, nchw16c)
+    objectives          what is made least, in that order: "cycles" and "bytes", or "cycles" and "copies": then the
+                        layouts of the network are searched too, and `layout` is the one of operands: nhwc, nchw16c ..
     max_weight_growth   how many times as large a mapping may make the weights, or None
 
     Raises BadInput.
@@ -124,7 +124,7 @@ class SystolicArray(Target):
         return () if way.blocking == "slices" else (fold_batch_norms,)
 
     def families(self, way: Way, nodes: Sequence[Term]) -> tuple[str, ...]:
-        """Those of the way; without rules for what stands between pairs and their sum, where nothing does."""
+        """Those of the way, without the rules for what stands between pairs and their sum where nothing does."""
         if way.blocking == "slices":
             return _SLICES
         stays = "output-stationary" if self.array.dataflow == "output-stationary" else "weight-stationary"
