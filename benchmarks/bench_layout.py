@@ -78,8 +78,9 @@ def residuals() -> Iterable[tuple[str, Program]]:
 
 def measure(path: str, unit: str) -> dict[str, Any]:
     """One search; megabytes are 10^6 bytes."""
-    from glenside.ir.term import postorder
     from glenside.layout import arrange_layout
+
+    from glenside.ir.term import postorder
 
     program = gl.load(path)
     report = arrange_layout(program, UNITS[unit](), limits=gl.Limits(seconds=SECONDS), verify=False)

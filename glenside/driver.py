@@ -11,6 +11,7 @@ from extract import METHODS
 from glenside.cache import Cache, CacheFull, answers
 from glenside.egraph.saturation import INTERRUPTED, ITERATION_LIMIT, NODE_LIMIT, SATURATED, Limits, Progress
 from glenside.egraph.search import SearchResult, Worker, search
+from glenside.ir.deprecation import renamed
 from glenside.ir.errors import BadInput
 from glenside.ir.program import Program
 from glenside.passes.answer import Problem, extract
@@ -68,7 +69,7 @@ def optimize(
     `verify=False` the check is left to `result.check()`. Raises BadInput.
     """
     program = program.as_written()
-    way = _way(target, blocking, mapping, method, extract_seconds, explain)
+    way = way_of(target, blocking, mapping, method, extract_seconds, explain)
     limits = limits or Limits()
     key = answers.key(program, target, limits, way, seed, verify) if cache is not None and target.repeatable else ""
     if cache is not None and key and (text := cache.get(key)) is not None:
@@ -99,8 +100,18 @@ def optimize(
     return result
 
 
-def _way(target: Target, blocking: str, mapping: str, method: str, extract_seconds: float, explain: bool) -> Way:
-    """How the target is to be searched for. Raises BadInput."""
+def way_of(
+    target: Target,
+    blocking: str = "loops",
+    mapping: str = "best",
+    method: str = "auto",
+    extract_seconds: float = 60.0,
+    explain: bool = False,
+) -> Way:
+    """How the target is to be searched for. Raises BadInput for a way that it does not have."""
+    if mapping == "usual":
+        renamed("the mapping usual", "baseline", depth=3)
+        mapping = "baseline"
     if method not in METHODS:
         raise BadInput(f"a method of extraction is one of {', '.join(METHODS)}, got {method!r}")
     way = Way(blocking, mapping, method, extract_seconds if method == "exact" else Way.extract_seconds, explain)

@@ -5,17 +5,19 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from typing import Annotated
+import warnings
+from typing import Annotated, Any
 
 import typer
 
 from glenside import __version__
 from glenside.cli.commands import listings, programs
 from glenside.cli.commands.extract import extract
-from glenside.cli.commands.layout import layout
-from glenside.cli.commands.optimize import INTERRUPTED, compare, optimize, tensorize
+from glenside.cli.commands.optimize import compare, layout, optimize, tensorize
 from glenside.cli.commands.sweep import sweep
 from glenside.cli.commands.winograd import winograd
+from glenside.cli.exit_status import BAD_INPUT, INTERRUPTED, OK
+from glenside.ir.deprecation import Renamed
 from glenside.ir.errors import GlensideError
 
 app = typer.Typer(
@@ -24,7 +26,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Find the equal program that uses a machine best, and check that it is equal.",
 )
-BAD_INPUT = 2
 
 for _command in (
     tensorize,
@@ -54,8 +55,27 @@ def _options(version: Annotated[bool, typer.Option("--version", help="Print the 
 def main() -> None:
     """The entry point: bad input is one sentence and status 2, Ctrl-C is 130, a closed pipe is no error."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", Renamed)
+        warnings.showwarning = _note(warnings.showwarning)
+        _run()
+
+
+def _note(otherwise: Any) -> Any:
+    """What shows a warning: an old name is a note in one line."""
+
+    def show(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
+        if issubclass(category, Renamed):
+            print(f"glenside: note: {message}", file=sys.stderr)
+        else:
+            otherwise(message, category, *where, **more)
+
+    return show
+
+
+def _run() -> None:
     try:
-        sys.exit(app(standalone_mode=False) or 0)
+        sys.exit(app(standalone_mode=False) or OK)
     except GlensideError as error:
         _fail(str(error))
     except typer.Exit as exit_:
@@ -64,7 +84,7 @@ def main() -> None:
         sys.exit(INTERRUPTED)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(0)
+        sys.exit(OK)
     except Exception as error:
         if type(error).__module__.split(".")[0] not in ("click", "typer") or not hasattr(error, "format_message"):
             raise

@@ -14,9 +14,9 @@ from glenside.ir.errors import BadInput
 from glenside.ir.names import spelled_name
 
 if TYPE_CHECKING:
+    from glenside.driver import Event, Listener
     from glenside.egraph.snapshot import Snapshot
     from glenside.ir.program import Program
-    from glenside.pipeline import Event, Listener
 
 
 def writable(*paths: str | None) -> None:

@@ -10,7 +10,7 @@ from glenside.ir.errors import BadInput
 if TYPE_CHECKING:
     from glenside.check.onnxruntime import RuntimeReport
     from glenside.ir.program import Program
-    from glenside.pipeline import Result
+    from glenside.report.result import Result
 
 CHECKS = ("exact", "onnxruntime")
 

@@ -116,15 +116,15 @@ def _of_layers(problem: Problem, layers: Layers, searched: SearchResult, target:
         {**target.baselines(term, of_layer.variants), CHOSEN: variant}
         for term, of_layer, variant in zip(layers.products, found, best, strict=True)
     ]
-    programs = {}
-    for which in named[0] if named else [CHOSEN]:
+    programs, choices = {}, list(named[0]) if named else [CHOSEN]
+    for which in choices:
         built = [variants[which].term for variants in named]
         made = [term for term in built if term is not None]
         if len(made) == len(built):
             programs[which] = put_together(program, layers, made, body)
     numbers = {name: place[0] for name, place in layers.places.items()}
     extracted = {name: found[n] for name, n in numbers.items()}
-    variants = {which: {name: named[n][which] for name, n in numbers.items()} for which in (named[0] if named else ())}
+    variants = {which: {name: named[n][which] for name, n in numbers.items()} for which in choices}
     if cost is not None:
         _count_once(program, target, searched, extracted, variants[CHOSEN])
     return Answer(program, snapshot, extracted, variants, programs, choice, cost)

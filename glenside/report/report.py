@@ -12,13 +12,14 @@ from typing import Any
 from glenside.check import EXACT
 from glenside.egraph.saturation import RuleRun
 from glenside.ir.names import one_line
+from glenside.report.deprecated import OldChoiceNames, OldReportNames, OldRowNames, with_old_keys, with_old_totals
 from glenside.targets.base import Amounts, Measure
 
 CHOSEN = "chosen"
 
 
 @dataclass(frozen=True)
-class Choice:
+class Choice(OldChoiceNames):
     """A variant of a layer as the report has it: its label, and what it takes."""
 
     label: str
@@ -26,12 +27,13 @@ class Choice:
 
 
 @dataclass(frozen=True)
-class LayerRow:
+class LayerRow(OldRowNames):
     """One product of the program. groups, m, k, n are its own sizes, before any padding.
 
     variants      a baseline, or "chosen" -> what that takes
     front         every variant that was found, where there are several
     lower_bound   what is proven to be the least of the first objective; gap is how far above that the answer is
+    utilization   the share of the multipliers of a machine that are busy, where cycles are counted
     rules         a trace: the rules that built what was chosen
     details       what else a program may want to know of the answer
     nearest_miss  why the product stays off the machine, or ""
@@ -48,6 +50,7 @@ class LayerRow:
     front: Sequence[Choice] = ()
     lower_bound: int | None = None
     gap: int | None = None
+    utilization: float | None = None
     checked: str = "not checked"
     rules: tuple[str, ...] = ()
     details: Mapping[str, Any] = field(default_factory=dict)
@@ -94,7 +97,7 @@ class LayerRow:
 
 
 @dataclass
-class Report:
+class Report(OldReportNames):
     """`as_dict` is the content of report.json; keys are added over time, and renamed with a version between.
 
     totals          a baseline, or "chosen" -> measures of the whole program
@@ -133,6 +136,9 @@ class Report:
     sections: Mapping[str, Any] = field(default_factory=dict)
     peak: int | None = None
     """Multiply-accumulates a cycle of a machine that counts cycles."""
+
+    def __post_init__(self) -> None:
+        self.totals = with_old_totals(self)
 
     @property
     def units(self) -> Mapping[str, str]:
@@ -175,17 +181,8 @@ class Report:
         rows = all(row.mapped and row.checked == EXACT for row in self.layers)
         return rows and self.checked == EXACT and not self.notes
 
-    def utilization(self, row: LayerRow) -> float | None:
-        """The share of a machine's multipliers that are busy while a layer runs; None where no cycles are counted."""
-        cycles = row.measures.get("cycles")
-        if self.peak is None or cycles is None:
-            return None
-        return row.macs / (cycles * self.peak) if cycles else 0.0
-
     def as_dict(self) -> dict[str, Any]:
         """As JSON."""
-        from glenside.report.deprecated import with_old_keys
-
         content: dict[str, Any] = {
             "program": self.program,
             "target": self.target,
@@ -218,8 +215,7 @@ class Report:
         return with_old_keys(self, content)
 
     def _layer(self, row: LayerRow) -> dict[str, Any]:
-        content = {"utilization": self.utilization(row), "mapped": row.mapped, "label": row.label}
-        return {**asdict(row), **content, **row.details}
+        return {**asdict(row), "mapped": row.mapped, "label": row.label, **row.details}
 
     def unmapped_sentence(self) -> str:
         """One honest sentence on what stayed off the machine."""

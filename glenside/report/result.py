@@ -13,6 +13,7 @@ from glenside.egraph.saturation import INTERRUPTED
 from glenside.egraph.snapshot import Snapshot
 from glenside.ir.errors import GlensideError
 from glenside.ir.program import Program
+from glenside.report.deprecated import OldResultNames, with_old_parts
 from glenside.report.report import Report
 from glenside.targets.base import Amounts, Target
 
@@ -33,7 +34,7 @@ class Found(Protocol):
 
 
 @dataclass(repr=False)
-class Result:
+class Result(OldResultNames):
     """The optimized program, what it costs, and how it was found.
 
     answer       the program and everything that it was chosen from
@@ -76,7 +77,7 @@ class Result:
     @property
     def cost(self) -> Amounts:
         """Measures of the whole program."""
-        return self.report.total
+        return with_old_parts(self.report)
 
     @property
     def stopped(self) -> str:

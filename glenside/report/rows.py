@@ -67,10 +67,17 @@ def _row(name: str, program: Program, target: Target, answer: Answer, stopped: s
         front=[_choice(variant) for variant in extracted.variants] if target.front else (),
         lower_bound=least,
         gap=gap,
+        utilization=_utilization(sizes.macs, chosen.measures.get("cycles"), target.peak),
         rules=() if extracted.cone is None else extracted.cone.rules,
         details=chosen.details,
         nearest_miss=chosen.off,
     )
+
+
+def _utilization(macs: int, cycles: int | None, peak: int | None) -> float | None:
+    if peak is None or cycles is None:
+        return None
+    return macs / (cycles * peak) if cycles else 0.0
 
 
 def _choice(variant: Variant) -> Choice:

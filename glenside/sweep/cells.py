@@ -20,8 +20,10 @@ from typing import TYPE_CHECKING, Any
 
 from glenside import __version__
 from glenside.cache import code_version
-from glenside.cli.sources import loader, pair
+from glenside.driver import optimize
+from glenside.egraph.saturation import Limits
 from glenside.formats import ENDINGS, ending
+from glenside.formats.sources import loader, pair
 from glenside.ir.errors import BadInput, GlensideError
 from glenside.targets.base import parse_objectives
 
@@ -29,8 +31,8 @@ if TYPE_CHECKING:
     from glenside.ir.program import Program
     from glenside.sweep.history import History
 
-SEARCH_SECONDS = 120.0
-"""Most seconds of the search of one cell."""
+LIMITS = Limits(nodes=2_000_000, seconds=120.0, iterations=1_000, memory=8 << 30)
+"""Of the search of one cell."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +90,7 @@ class Row:
 
     layers: int = 0
     mapped: int = 0
-    usual_cycles: int = 0
+    baseline_cycles: int = 0
     """Of every product cut into tiles as it stands."""
     cycles: int = 0
     utilization: float = 0.0
@@ -114,8 +116,8 @@ class Row:
 
     @property
     def ratio(self) -> float | None:
-        """How many times the cycles of the answer the usual mapping takes; None where that is no number."""
-        return self.usual_cycles / self.cycles if self.complete and self.cycles else None
+        """How many times the cycles of the answer the baseline mapping takes; None where that is no number."""
+        return self.baseline_cycles / self.cycles if self.complete and self.cycles else None
 
     @property
     def ok(self) -> bool:
@@ -134,6 +136,9 @@ class Row:
     @classmethod
     def of_dict(cls, content: Any) -> Row:
         """The inverse of `dataclasses.asdict`. Raises ValueError when it is not that of a row."""
+        if isinstance(content, dict) and "usual_cycles" in content:  # as version 0.4 has it
+            content = {**content, "baseline_cycles": content["usual_cycles"]}
+            del content["usual_cycles"]
         kinds = {"int": (int,), "float": (int, float), "str": (str,)}
         known = {field.name: kinds[str(field.type)] for field in fields(cls)}
         if not isinstance(content, dict) or content.keys() != known.keys():
@@ -257,8 +262,6 @@ def optimize_cell(cell: Cell) -> Row:
 
 
 def _optimized(cell: Cell) -> Row:
-    from glenside.cli.sources import limits_of
-    from glenside.pipeline import optimize
     from glenside.targets import SystolicArray
 
     started = time.perf_counter()
@@ -267,25 +270,25 @@ def _optimized(cell: Cell) -> Row:
     result = optimize(
         program,
         target,
-        limits=limits_of(2_000_000, SEARCH_SECONDS, 1_000, "8GB"),
+        limits=LIMITS,
         verify=cell.check,
         load_seconds=time.perf_counter() - started,
     )
-    totals = result.report.totals
-    work = totals["cycles"] * target.peak
-    verdicts = [row.checked for row in result.report.layers] if cell.check else []
+    report, total = result.report, result.report.total
+    work = (total["cycles"] or 0) * (report.peak or 0)
+    verdicts = [row.checked for row in report.layers] if cell.check else []
     return Row(
-        layers=totals["layers"],
-        mapped=totals["mapped"],
-        usual_cycles=totals["usual_cycles"],
-        cycles=totals["cycles"],
-        lower_bound=totals["lower_bound"],
-        gap=totals["gap"],
-        bytes=totals["bytes"],
-        utilization=totals["macs"] / work if work else 0.0,
-        seconds=result.report.seconds["total"],
+        layers=len(report.layers),
+        mapped=report.mapped,
+        baseline_cycles=report.baseline["cycles"] or 0,
+        cycles=total["cycles"] or 0,
+        lower_bound=report.lower_bound or 0,
+        gap=report.gap or 0,
+        bytes=total.get("bytes") or 0,
+        utilization=report.macs / work if work else 0.0,
+        seconds=report.seconds["total"],
         stopped=result.stopped,
-        checked=next((verdict for verdict in verdicts if verdict != "exact"), result.report.checked),
+        checked=next((verdict for verdict in verdicts if verdict != "exact"), report.checked),
     )
 
 

@@ -72,7 +72,8 @@ def target(
     """
 
     def declare(maker: Maker) -> Maker:
-        kinds = inspect.signature(options or maker).parameters.values()
+        made_by = vars(options)["__init__"] if isinstance(options, type) else options or maker
+        kinds = inspect.signature(made_by).parameters.values()
         known = frozenset(p.name for p in kinds if p.kind is inspect.Parameter.KEYWORD_ONLY)
         TARGETS[name] = Entry(usage, inspect.cleandoc(maker.__doc__ or ""), maker, read, known)
         return maker

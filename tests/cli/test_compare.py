@@ -19,7 +19,8 @@ def test_compare_prints_both_and_draws_them(tmp_path: Path, capsys: pytest.Captu
         assert run("compare", *SMALL, "--plot", plot, "--no-check") == 0
         assert plot.read_bytes().startswith(start)
     printed = capsys.readouterr().out
-    assert "usual cycles" in printed
+    assert "baseline" in printed
+    assert "under the baseline, which takes" in printed
     assert "the gap 0" in printed
     assert "28 of 28 mapped" in printed
     assert run("compare", *SMALL, "--plot", tmp_path / "c.gif") == 2
@@ -80,7 +81,7 @@ BAD = {
     "unknown objective": ("--objective joules", "one of cycles, bytes"),
     "no rows": ("--max-rows 0", "at least 1, got 0"),
     "growth": ("--max-weight-growth 0.5", "at least 1"),
-    "mapping": ("--mapping worst", "best, usual"),
+    "mapping": ("--mapping worst", "best, baseline"),
     "method": ("--extract luck", "greedy"),
     "limits of slices": ("--max-rows 5 --blocking slices", "requires --blocking loops"),
 }
@@ -109,16 +110,28 @@ def test_a_narrow_terminal_leaves_columns_out_and_cuts_nothing() -> None:
     from rich.console import Console
 
     import glenside as gl
-    from glenside.cli.table import comparison_table, report_table
+    from glenside.cli.table import report_tables
 
     report = gl.optimize(gl.models.mobilenet_v1(resolution=32), gl.SystolicArray(16, 16), verify=False).report
     for width in (80, 100, 160):
-        for make in (report_table, comparison_table):
+        for compare in (False, True):
             out = Console(file=io.StringIO(), width=width)
-            out.print(make(report, width))
+            out.print(*report_tables(report, width, compare=compare))
             assert isinstance(out.file, io.StringIO)
             lines = out.file.getvalue().splitlines()
             assert max(map(len, lines)) <= width
-            assert ("operator" in lines[2]) == (width == 160)
+            assert any("operator" in line for line in lines[2:4]) == (width == 160)
             assert all(any(line.startswith(f" {row.name} ") for line in lines) for row in report.layers)
-            assert all(any(f"{row.cycles:,}" in line for line in lines) for row in report.layers)
+            assert all(any(f"{row.measures['cycles']:,}" in line for line in lines) for row in report.layers)
+
+
+def test_an_old_name_of_a_mapping_is_a_note(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    outputs = []
+    for name in ("usual", "baseline"):
+        path = tmp_path / f"{name}.json"
+        assert run("tensorize", *SMALL, "--mapping", name, "--no-check", "--json", path) == 0
+        outputs.append((json.loads(path.read_text())["layers"], capsys.readouterr().err))
+    assert outputs[0][0] == outputs[1][0]
+    assert outputs[0][1].startswith("glenside: note: the mapping usual is now baseline")
+    assert outputs[0][1].count("\n") == 1
+    assert not outputs[1][1]

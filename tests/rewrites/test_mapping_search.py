@@ -102,7 +102,9 @@ def test_the_bound_never_cuts_the_optimum(program: Program, rows: int, columns: 
     """Without a bound every plan is followed to its end: nothing cheaper comes of it."""
     objectives = ("bytes",) if by_bytes else ("cycles",)
     target = gl.SystolicArray(rows, columns, dataflow=flow, objectives=objectives)
-    blind = dataclasses.replace(target, bound=lambda work, depth, results, weights: InstructionCost(0 * work, 0, 0 * work))
+    blind = dataclasses.replace(
+        target, bound=lambda work, depth, results, weights: InstructionCost(0 * work, 0, 0 * work)
+    )
     with_bound, without = (gl.optimize(program, t, verify=False).report.layers[0] for t in (target, blind))
     assert getattr(with_bound, objectives[0]) == getattr(without, objectives[0])
 

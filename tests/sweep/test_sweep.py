@@ -11,7 +11,7 @@ import sys
 import time
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +20,9 @@ from command_line import run
 from sweep_programs import DOT, HANG, sample_programs, without_seconds
 
 from glenside.cli.commands import sweep as command
-from glenside.report.plots import sweep_figure, write_sweep_plot
 from glenside.sweep.cells import Cell, Row, Stop, cells, code_fingerprint, optimize_cell, sweep
 from glenside.sweep.history import History
+from glenside.sweep.plots import sweep_figure, write_sweep_plot
 from glenside.sweep.processes import CellProcess, in_processes
 
 NO_CLUSTER = importlib.util.find_spec("distributed") is None
@@ -38,7 +38,9 @@ class Counting:
 
     def __init__(self, row: Row | None = None) -> None:
         self.ran: list[Cell] = []
-        self.row = row or Row(layers=1, mapped=1, usual_cycles=9, cycles=3, stopped="saturated", checked="not checked")
+        self.row = row or Row(
+            layers=1, mapped=1, baseline_cycles=9, cycles=3, stopped="saturated", checked="not checked"
+        )
 
     def __call__(self, wanted: Sequence[Cell], stop: Stop) -> Generator[tuple[int, Row], None, None]:
         for number in reversed(range(len(wanted))):  # rows come in any order
@@ -77,11 +79,11 @@ def test_the_table_has_a_row_for_each_cell_in_order(
     assert [(c["model"], c["array"]) for c in content["cells"]] == [(line[0], line[1]) for line in lines]
     (small, *_, network) = content["cells"]
     # 16x16 holds the whole product: m + 2R + C - 2 cycles as it stands, and no fewer than the bound in any case.
-    assert small["usual_cycles"] == 5 + 2 * 16 + 16 - 2
+    assert small["usual_cycles"] == small["baseline_cycles"] == 5 + 2 * 16 + 16 - 2
     assert network["layers"] == network["mapped"] == 28
     for cell in content["cells"]:
-        assert cell["lower_bound"] <= cell["cycles"] <= cell["usual_cycles"]
-        assert cell["ratio"] == cell["usual_cycles"] / cell["cycles"]
+        assert cell["lower_bound"] <= cell["cycles"] <= cell["baseline_cycles"]
+        assert cell["ratio"] == cell["baseline_cycles"] / cell["cycles"]
         assert 0 < cell["utilization"] <= 1
     assert plot.read_bytes().startswith(b"\x89PNG")
 
@@ -120,6 +122,13 @@ def test_finished_cells_are_not_run_again(programs: list[str], tmp_path: Path) -
     known.append(more[0], replace(first.row, checked="exact"))
     checked = replace(first.row, checked="exact")
     assert [History(path).row(replace(more[0], check=check)) for check in (False, True)] == [checked, checked]
+
+
+def test_a_row_of_an_earlier_version_is_read() -> None:
+    row = Counting().row
+    content = asdict(row)
+    content["usual_cycles"] = content.pop("baseline_cycles")
+    assert Row.of_dict(content) == row
 
 
 def test_a_failure_is_a_row_and_is_tried_again(
@@ -347,7 +356,7 @@ def test_cells_come_no_more_after_a_stop(programs: list[str]) -> None:
 
 def test_a_plot_shows_complete_cells_with_marks_and_lines_that_differ(programs: list[str], tmp_path: Path) -> None:
     wanted = cells(programs, "16x16,4x4,8x2", "cycles;bytes")
-    good = Row(layers=1, mapped=1, usual_cycles=900, cycles=300)
+    good = Row(layers=1, mapped=1, baseline_cycles=900, cycles=300)
     rows = [good if cell.array != "8x2" else replace(good, mapped=0) for cell in wanted]
     figure = sweep_figure(list(zip(wanted, rows, strict=True)))
     panels = [panel for panel in figure.axes if panel.get_visible()]

@@ -8,13 +8,13 @@ from itertools import product
 import numpy as np
 import pytest
 from allocations import measured_peak
+from glenside.form_target import Candidate
 
 import glenside as gl
 from glenside.analysis.liveness import taken
 from glenside.egraph.encode import program_nodes
 from glenside.egraph.saturation import Limits, Request, Saturation
 from glenside.egraph.snapshot import Snapshot
-from glenside.form_target import Candidate
 from glenside.ir.errors import BadInput
 from glenside.ir.program import Program, is_product
 from glenside.ir.term import Term, postorder

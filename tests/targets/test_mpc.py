@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from glenside.forms import FormResult
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import glenside as gl
-from glenside.forms import FormResult
 from glenside.ir.errors import BadInput
 from glenside.ir.program import Program
 from glenside.ir.term import build, postorder

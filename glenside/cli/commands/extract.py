@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from glenside.cli.exit_status import INTERRUPTED
 from glenside.ir.errors import BadInput
 
 if TYPE_CHECKING:
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from extract.gym import GymGraph
 
 METHODS = "auto, greedy, dag or exact"
-INTERRUPTED = 130
 
 _WHY = {
     "heuristic": "nothing was searched",

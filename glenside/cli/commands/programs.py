@@ -7,39 +7,32 @@ from typing import Annotated, Any
 
 import typer
 
-from glenside.cli.options import Opaque, OpenDims, Parameters, Seed, Shape, Shapes, Source, Weights
+from glenside.cli.option_groups import Declared, Valued, command
 from glenside.cli.output import writable
-from glenside.cli.sources import loader, pair
 from glenside.ir.errors import BadInput
 from glenside.ir.names import one_line
 
 
+@command
 def run(
-    source: Source,
+    source: Valued,
     inputs: Annotated[list[str] | None, typer.Option("--input", metavar="NAME=FILE.npy", help="An array.")] = None,
-    shapes: Shapes = None,
-    shape: Shape = None,
-    dims: OpenDims = None,
-    allow_opaque: Opaque = False,
-    weights: Weights = None,
     output: Annotated[
         str | None, typer.Option("-o", "--output", metavar="FILE", help="Where the result goes; .npy or .npz.")
     ] = None,
-    parameters: Parameters = None,
-    seed: Seed = 0,
 ) -> None:
     """Run a program on arrays with the interpreter."""
     from glenside.check.comparison import arrays as arrays_of
+    from glenside.formats.sources import pair
     from glenside.ir.files import read_array, write_array, write_arrays
     from glenside.ir.operators.opaque import require_meaning
     from glenside.semantics.interpreter import evaluate
 
     writable(output)
     arrays = {name: read_array(path) for name, path in (pair(text, "--input") for text in inputs or ())}
-    load = loader(source, shapes, shape, weights, parameters, seed, dims=dims, allow_opaque=allow_opaque, inputs=arrays)
-    program = load()
+    program = source.loader(inputs=arrays)()
     require_meaning("a run", program.term)
-    (value,) = evaluate([program.term], {**program.seeded_constants(seed).constants, **arrays})
+    (value,) = evaluate([program.term], {**program.seeded_constants(source.seed).constants, **arrays})
     if output is None:
         print(value)
     elif Path(output).suffix == ".npz":
@@ -58,18 +51,12 @@ def _named(value: Any, name: str = "output") -> dict[str, Any]:
     return {n: array for i, item in enumerate(value) for n, array in _named(item, f"{name}_{i}").items()}
 
 
-def check(
-    source: Source,
-    shapes: Shapes = None,
-    shape: Shape = None,
-    dims: OpenDims = None,
-    allow_opaque: Opaque = False,
-    parameters: Parameters = None,
-) -> None:
+@command
+def check(source: Declared) -> None:
     """Check the types of a program; print its type, and the sizes of its products."""
-    from glenside.report.mapping import product_sizes
+    from glenside.passes.product_sizes import product_sizes
 
-    program = loader(source, shapes, shape, None, parameters, 0, dims=dims, allow_opaque=allow_opaque)().as_written()
+    program = source.loader()().as_written()
     print(f"{one_line(program.name)}: {program.term.type}")
     for name, product in program.layers.items():
         sizes = product_sizes(product)

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from glenside.cli.options import Opaque, OpenDims
+from glenside.cli.exit_status import INTERRUPTED, OK, WRONG
+from glenside.cli.options import Opaque, OpenDims, Shape
 from glenside.ir.errors import BadInput
 
 if TYPE_CHECKING:
@@ -25,24 +26,43 @@ if TYPE_CHECKING:
 
     Finished = Sequence[tuple[Cell, Row]]
 
-INCOMPLETE, INTERRUPTED = 1, 130
 _COLUMNS = (
-    *("model", "array", "objective", "layers mapped", "usual cycles", "best cycles", "ratio"),
+    *("model", "array", "objective", "layers mapped", "baseline cycles", "best cycles", "ratio"),
     *("util %", "gap %", "bytes", "seconds"),
 )
 
 Sources = Annotated[list[str], typer.Argument(metavar="MODEL...", help="Built-in models, and files of programs.")]
-Arrays = Annotated[str, typer.Option("--arrays", metavar="RxC,..", help="Such as 16x16,32x128.")]
-Objectives = Annotated[str, typer.Option("--objectives", metavar="A;B", help="Such as cycles;bytes or bytes,cycles.")]
+Arrays = Annotated[str, typer.Option("--arrays", metavar="RxC,..", help="The arrays, such as 16x16,32x128.")]
+Objectives = Annotated[
+    str,
+    typer.Option(
+        "--objectives",
+        metavar="A;B",
+        help="Lists of what is made least, such as cycles;bytes or bytes,cycles: each is a row.",
+    ),
+]
 Parameters = Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="A parameter of the models.")]
-Shapes = Annotated[str | None, typer.Option("--shapes", metavar="FILE.json", help="Shapes of tensors of the files.")]
-Shape = Annotated[list[str] | None, typer.Option("--shape", metavar="NAME=1,3,32,32", help="The shape of one tensor.")]
-Jobs = Annotated[int | None, typer.Option("--jobs", help="Processes at once; as many as CPUs if not given.")]
-Output = Annotated[str | None, typer.Option("-o", "--output", metavar="FILE.jsonl", help="Kept rows, to resume from.")]
-Plot = Annotated[str | None, typer.Option("--plot", metavar="FILE", help="Cycles by array, as .png or .svg.")]
-Json = Annotated[str | None, typer.Option("--json", metavar="FILE", help="The rows as JSON; - is stdout.")]
+Shapes = Annotated[
+    str | None, typer.Option("--shapes", metavar="FILE.json", help="Shapes of tensors of the files, by name.")
+]
+Jobs = Annotated[
+    int | None, typer.Option("--jobs", help="The most processes at a time; by default as many as there are CPUs.")
+]
+Output = Annotated[
+    str | None,
+    typer.Option("-o", "--output", metavar="FILE.jsonl", help="Where finished rows are kept, to resume from."),
+]
+Plot = Annotated[
+    str | None, typer.Option("--plot", metavar="FILE", help="Where a plot of cycles by array goes; .png, .svg or .pdf.")
+]
+Json = Annotated[
+    str | None, typer.Option("--json", metavar="FILE", help="Where the rows go as JSON; - is standard output.")
+]
 Check = Annotated[bool, typer.Option("--check", help="Check every answer to be equal.")]
-Scheduler = Annotated[str | None, typer.Option("--scheduler", metavar="tcp://HOST:PORT", help="A Dask cluster.")]
+Scheduler = Annotated[
+    str | None,
+    typer.Option("--scheduler", metavar="tcp://HOST:PORT", help="The scheduler of a Dask cluster to run on."),
+]
 
 
 def sweep(
@@ -62,10 +82,11 @@ def sweep(
     scheduler: Scheduler = None,
 ) -> None:
     """Optimize every model on every array for every objective, in parallel, and print one table."""
-    from glenside.report.plots import plot_ending, write_sweep_plot
+    from glenside.report.plots import plot_ending
     from glenside.sweep.cells import cells
     from glenside.sweep.cells import sweep as run_sweep
     from glenside.sweep.history import History
+    from glenside.sweep.plots import write_sweep_plot
 
     _refuse_paths(output, plot, json_path)
     if plot is not None:
@@ -92,7 +113,7 @@ def sweep(
         raise typer.Exit(INTERRUPTED)
     if plot is not None:
         write_sweep_plot(finished, plot)
-    raise typer.Exit(0 if all(row.ok for _, row in finished) else INCOMPLETE)
+    raise typer.Exit(OK if all(row.ok for _, row in finished) else WRONG)
 
 
 def _runner(scheduler: str | None, jobs: int | None) -> AbstractContextManager[Runner]:
@@ -152,9 +173,9 @@ def _progress(wanted: Sequence[Cell], history: History | None) -> Iterator[Calla
 
 
 def as_dict(cell: Cell, row: Row) -> dict[str, Any]:
-    """A row for programs: what the cell is, and all numbers."""
+    """A row for programs: what the cell is, and all numbers; `usual_cycles` is an old name of `baseline_cycles`."""
     about = {"model": cell.model, "parameters": dict(cell.parameters), "array": cell.array, "objective": cell.objective}
-    return {**about, **asdict(row), "ratio": row.ratio}
+    return {**about, **asdict(row), "usual_cycles": row.baseline_cycles, "ratio": row.ratio}
 
 
 def _write_json(finished: Finished, interrupted: bool, path: str) -> None:
@@ -197,7 +218,7 @@ def _numbers(row: Row) -> list[str]:
         return ["failed", *[""] * 7]
     return [
         f"{row.mapped} of {row.layers}",
-        f"{row.usual_cycles:,}",
+        f"{row.baseline_cycles:,}",
         f"{row.cycles:,}",
         "" if row.ratio is None else f"{row.ratio:.2f}",
         f"{100 * row.utilization:.2f}",

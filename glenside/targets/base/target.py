@@ -106,7 +106,8 @@ class Target(ABC):
         """Raise BadInput for a way that the target does not have."""
         for field in fields(Way):
             if getattr(way, field.name) != field.default and field.name not in self.ways:
-                raise BadInput(f"{self.name} has no option {field.name}: there is one way to search for it")
+                flag = {"method": "extract", "extract_seconds": "extract-time-limit"}.get(field.name, field.name)
+                raise BadInput(f"{self.name} has no option --{flag}: there is one way to search for it")
 
     def scope(self, way: Way) -> Scope:
         """What is searched at once."""

@@ -18,6 +18,8 @@ class Measure:
     doc: str
     adds: bool = True
     """Whether that of a program is the sum of those of its parts."""
+    shown: str = "amount"
+    """How tables show it: the "amount", its "growth" over the first baseline, or "" for not at all."""
 
 
 Amounts = Mapping[str, int | None]

@@ -11,6 +11,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+from glenside.ir.deprecation import renamed
 from glenside.ir.errors import BadInput
 from glenside.ir.files import read_text
 from glenside.targets.base import parse_objectives
@@ -105,6 +106,7 @@ _TABLES: dict[str, dict[str, _Field]] = {
     "vector": {"rate": _Field(_with_unit(_RATES, 1), "a whole rate such as '128 MAC/cycle'", required=True)},
 }
 _REQUIRED = ("array",)
+_RENAMED = {"words": "widths"}
 
 
 def load_target(path: str, **options: Any) -> SystolicArray:
@@ -119,6 +121,11 @@ def load_target(path: str, **options: Any) -> SystolicArray:
         raise BadInput(f"{path} is not TOML: {error}") from error
     except RecursionError as error:
         raise BadInput(f"{path} is nested more deeply than a description of a target") from error
+    for old, new in _RENAMED.items():
+        if old in content and new not in content:
+            renamed(f"{_place(path, text, '', old)}: the table [{old}]", f"[{new}]")
+            content[new] = content.pop(old)
+            text = re.sub(rf"(?m)^(\s*\[\s*){old}(?=\s*\])", rf"\g<1>{new}", text)
     found = _read(path, text, content)
     top, array, widths = found[""], found["array"], found["widths"]
     given = {

@@ -44,8 +44,8 @@ CYCLES = Measure("cycles", "cycles", "of the array, and of the vector unit besid
 _MEASURES = (
     CYCLES,
     Measure("tiles", "tiles", "single instructions of the array"),
-    Measure("bytes", "bytes", "moved to and from on-chip memory"),
-    Measure("weight bytes", "bytes", "of the right operand, as the mapping rearranges it"),
+    Measure("bytes", "bytes", "moved to and from on-chip memory", shown=""),
+    Measure("weight bytes", "bytes", "of the right operand, as the mapping rearranges it", shown="growth"),
 )
 
 

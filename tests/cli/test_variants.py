@@ -1,4 +1,4 @@
-"""Targets that choose the forms of layers, from the command line."""
+"""Targets that choose between variants of layers, from the command line."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from command_line import run
 from rich.console import Console
 
 import glenside as gl
-from glenside.cli.commands.forms import FAILED
-from glenside.cli.form_table import form_table
+from glenside.cli.exit_status import WRONG
+from glenside.cli.table import report_tables
 from glenside.report.plots import front_figure
 
 
@@ -47,7 +47,7 @@ def test_bytes_of_two_parties_are_compared(layer: Path, tmp_path: Path, capsys: 
     assert "% under" in printed
     content = json.loads(report.read_text())
     (row,) = content["layers"]
-    sent = {name: choice["measures"]["bytes"] for name, choice in row["choices"].items()}
+    sent = {name: choice["measures"]["bytes"] for name, choice in row["variants"].items()}
     assert sent["chosen"] < sent["plain"] == 8 * (256 * 72 + 72 * 8) + 4 * 256 * 8
     assert content["checked"] == row["checked"] == "exact"
     assert content["totals"]["chosen"]["bytes"] == sent["chosen"] + content["between_layers"]["chosen"]["bytes"]
@@ -88,7 +88,7 @@ def test_tables_fit_the_terminal(layer: Path, target: gl.MPC | gl.CPU, width: in
     """No figure and no name is cut off, whatever is left out."""
     report = gl.optimize(gl.load(layer), target, verify=False).report
     out = Console(width=width, file=StringIO())
-    out.print(form_table(report, width))
+    out.print(*report_tables(report, width))
     assert isinstance(out.file, StringIO)
     printed = out.file.getvalue()
     assert "…" not in printed
@@ -96,7 +96,7 @@ def test_tables_fit_the_terminal(layer: Path, target: gl.MPC | gl.CPU, width: in
     for measure in report.compared:
         assert f" {row.chosen.measures[measure]:,} " in printed
     assert row.name in printed
-    assert all(word in printed for word in row.chosen.form.split())
+    assert all(word in printed for word in row.label.split())
     assert max(map(len, printed.splitlines())) <= width
 
 
@@ -118,12 +118,12 @@ def test_a_function_for_two_parties_has_its_weights_prepared(layer: Path, tmp_pa
 
 
 @pytest.mark.parametrize(("budget", "words"), [("4500", "2 phases"), ("4350", "overlap-add")])
-def test_a_budget_decides_the_form(upsampling: Path, tmp_path: Path, budget: str, words: str) -> None:
+def test_a_budget_decides_the_variant(upsampling: Path, tmp_path: Path, budget: str, words: str) -> None:
     report = tmp_path / "report.json"
     assert run("tensorize", upsampling, "--target", f"cpu:{budget}", "--json", report) == 0
     (row,) = json.loads(report.read_text())["layers"]
-    assert words in row["choices"]["chosen"]["form"]
-    assert row["choices"]["chosen"]["measures"]["peak"] <= int(budget)
+    assert words in row["label"]
+    assert row["variants"]["chosen"]["measures"]["peak"] <= int(budget)
 
 
 def test_a_front_is_listed_and_drawn(upsampling: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -140,7 +140,7 @@ def test_a_program_over_its_budget_says_by_how_much(
 ) -> None:
     """The result fits, a tile beside it does not."""
     out = tmp_path / "out.glenside"
-    assert run("tensorize", upsampling, "--target", "cpu:1470", "-o", out) == FAILED
+    assert run("tensorize", upsampling, "--target", "cpu:1470", "-o", out) == WRONG
     assert "exceeds the memory budget by" in capsys.readouterr().out
     assert out.exists()
 
@@ -156,10 +156,15 @@ def test_a_program_over_its_budget_says_by_how_much(
         (("--target", "cpu:1MB", "--network", "lan"), "the target cpu has no network"),
         (("--target", "mpc:aby3"), "a protocol is one of semi2k"),
         (("--target", "mpc:semi2k", "--network", "lon"), "a network is lan, wan, or RATE,LATENCY"),
-        (("--target", "mpc:semi2k", "--blocking", "slices"), "--blocking is for arrays"),
+        (("--target", "mpc:semi2k", "--blocking", "slices"), "mpc:semi2k has no option --blocking"),
+        (("--target", "mpc:semi2k", "--mapping", "baseline"), "mpc:semi2k has no option --mapping"),
+        (("--target", "cpu:1MB", "--extract", "exact"), "cpu:1MB has no option --extract"),
+        (("--target", "cpu:1MB", "--explain"), "cpu:1MB has no option --explain"),
+        (("--target", "cpu:1MB", "--objective", "bytes"), "the target cpu has no objectives"),
+        (("--target", "convolution-unit:nhwc", "--plot", "front.png"), "--plot is for targets whose variants trade"),
         (("--target", "mpc:semi2k", "--max-rows", "3"), "the target mpc has no max-rows"),
         (("--array", "4x4", "--network", "lan"), "the target systolic-array has no network"),
-        (("--array", "4x4", "--pareto"), "--pareto is for targets that choose between forms"),
+        (("--array", "4x4", "--pareto"), "--pareto is for targets whose variants trade one measure for another"),
         (("--target", "cpu:1MB", "--plot", "front.gif"), ".png, .svg or .pdf"),
     ],
 )

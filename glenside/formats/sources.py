@@ -1,4 +1,4 @@
-"""What the words on a command line stand for: programs, shapes, parameters, limits."""
+"""Programs by what a user calls them: a built-in model and its parameters, or a file and its shapes."""
 
 from __future__ import annotations
 
@@ -8,23 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from glenside.ir.errors import BadInput
-from glenside.ir.quantities import byte_count
 
 if TYPE_CHECKING:
-    from glenside.egraph.saturation import Limits
     from glenside.ir.operand import Array
     from glenside.ir.program import Program
-
-
-def limits_of(nodes: int, seconds: float, iterations: int, memory: str) -> Limits:
-    """The limits of a search, from flags. Raises BadInput."""
-    from glenside.egraph.saturation import Limits
-
-    most = byte_count(memory, "--memory-limit")
-    for name, value in (("--node-limit", nodes), ("--time-limit", seconds), ("--iter-limit", iterations)):
-        if not value >= 0:
-            raise BadInput(f"{name} must be at least 0, got {value}")
-    return Limits(nodes=nodes, seconds=seconds, iterations=iterations, memory=most)
 
 
 def pair(text: str, flag: str) -> tuple[str, str]:

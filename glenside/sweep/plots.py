@@ -1,0 +1,105 @@
+"""The picture of a sweep: cycles over array sizes, readable in grey, each line with a marker and a dash of its own."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from glenside.report.plots import ACROSS, shown, write_figure
+from glenside.sweep.cells import Cell, Row
+
+_LEAST_SPAN = 4.0  # an axis covers at least this ratio, so that 1 % does not look like much
+# (marker, line, grey, face, size): where points coincide, the later ones stand inside the earlier, larger ones.
+_BASELINE = ("o", "--", "0.5", "white", 9.5)
+_BEST = (
+    ("s", "-", "0.0", "0.0", 7.0),
+    ("^", "-.", "0.25", "white", 4.5),
+    ("D", ":", "0.4", "0.4", 3.5),
+    ("v", (0, (5, 1, 1, 1)), "0.1", "white", 3.0),
+)
+
+
+def sweep_figure(finished: Sequence[tuple[Cell, Row]]) -> Any:
+    """A matplotlib figure: a panel for each model, cycles over array sizes, the baseline mapping against the best.
+
+    Cells that failed or have unmapped layers are left out: their cycles are not those of the model. Arrays stand in the
+    order of their multipliers.
+    """
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import FixedLocator, NullLocator, StrMethodFormatter
+
+    models = list(dict.fromkeys(cell.model for cell, _ in finished)) or ["nothing"]
+    sizes = sorted({(cell.rows * cell.columns, cell.rows, cell.columns) for cell, _ in finished})
+    names = [f"{rows}x{columns}" for _, rows, columns in sizes]
+    objectives = list(dict.fromkeys(cell.objective for cell, _ in finished))
+    across = min(len(models), ACROSS)
+    down = math.ceil(len(models) / across)
+    width = across * max(4.2, 0.62 * len(names) + 1.6)
+    figure = Figure(figsize=(width, 3.3 * down + 0.7), layout="constrained")
+    panels = figure.subplots(down, across, squeeze=False).flatten()
+    for panel, model in zip(panels, models, strict=False):
+        own = {(c.array, c.objective): row for c, row in finished if c.model == model and row.complete and row.cycles}
+        baseline = {array: row.baseline_cycles for (array, _), row in own.items()}
+        _line(panel, names, baseline, _BASELINE, "baseline mapping")
+        for number, objective in enumerate(objectives):
+            best = {array: row.cycles for (array, wanted), row in own.items() if wanted == objective}
+            label = "best mapping" if objectives == ["cycles"] else f"best mapping, least {_words(objective)}"
+            _line(panel, names, best, _BEST[number % len(_BEST)], label)
+        panel.set_title(shown(model, 44), fontsize=10, parse_math=False)
+        panel.set_yscale("log")
+        panel.set_xlim(-0.5, len(names) - 0.5)
+        panel.set_xticks(range(len(names)), names, rotation=45 if len(names) > 6 else 0, fontsize=8)
+        panel.set_xlabel("array, rows x columns", fontsize=9)
+        panel.grid(which="major", axis="y", color="0.85", linewidth=0.8)
+        panel.set_axisbelow(True)
+        panel.spines[["top", "right"]].set_visible(False)
+        low, high = _span([value for row in own.values() for value in (row.cycles, row.baseline_cycles)])
+        panel.set_ylim(low, high)
+        panel.yaxis.set_major_locator(FixedLocator(_ticks(low, high)))
+        panel.yaxis.set_minor_locator(NullLocator())
+        panel.yaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
+        panel.tick_params(axis="y", labelsize=8)
+        if not own:
+            panel.text(0.5, 0.5, "nothing to compare", ha="center", transform=panel.transAxes, fontsize=9)
+    for panel in panels[len(models) :]:
+        panel.set_visible(False)
+    for panel in panels[::across]:
+        panel.set_ylabel("cycles", fontsize=9)
+    handles, labels = panels[0].get_legend_handles_labels()
+    figure.legend(
+        handles, labels, loc="outside upper center", ncols=max(1, int(width / 3.2)), frameon=False, fontsize=9
+    )
+    return figure
+
+
+def _line(panel: Any, names: Sequence[str], values: Mapping[str, int], style: Any, label: str) -> None:
+    """A line over those arrays that have a value."""
+    at = [position for position, name in enumerate(names) if name in values]
+    marker, line, grey, face, size = style
+    look = {"marker": marker, "linestyle": line, "color": grey, "markerfacecolor": face, "markersize": size}
+    panel.plot(at, [values[names[position]] for position in at], linewidth=1.4, label=label, **look)
+
+
+def _span(values: Sequence[int]) -> tuple[float, float]:
+    """The limits of an axis with room around the values."""
+    low, high = min(values, default=1), max(values, default=1)
+    more = max(1.2, math.sqrt(_LEAST_SPAN * low / high))
+    return low / more, high * more
+
+
+def _ticks(low: float, high: float) -> list[int]:
+    """Round numbers of an axis, fewer for each decade where there are more decades."""
+    decades = math.log10(high / low)
+    steps = (10, 15, 20, 30, 40, 50, 70) if decades <= 1.1 else (10, 20, 50) if decades <= 2.5 else (10,)
+    ticks = [step * 10**power // 10 for power in range(math.ceil(math.log10(high)) + 1) for step in steps]
+    return [tick for tick in dict.fromkeys(ticks) if low <= tick <= high]
+
+
+def _words(objective: str) -> str:
+    return objective.replace(",", ", then ")
+
+
+def write_sweep_plot(finished: Sequence[tuple[Cell, Row]], path: str) -> None:
+    """Write the figure of a sweep, whole or not at all. Raises BadInput."""
+    write_figure(sweep_figure(finished), path)

@@ -1,0 +1,178 @@
+"""Reports: one table and the sentences under it for every target, as text and as a page; old names say the new ones."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import glenside as gl
+from glenside.ir.deprecation import Renamed
+from glenside.report.columns import tables_of
+from glenside.report.display import growing, report_html
+from glenside.report.report import CHOSEN, Choice
+from glenside.report.sentences import sentences
+from glenside.targets.base import Target
+
+
+def program() -> gl.Program:
+    b = gl.Builder("layer")
+    x, w = b.input("x", (1, 8, 16, 16)), b.constant("w", (8, 8, 3, 3))
+    return b.finish(b.relu(b.conv(x, w, padding=1, name="<conv>")))
+
+
+@pytest.fixture(scope="module")
+def of_array() -> gl.Result:
+    return gl.optimize(program(), gl.SystolicArray(8, 8))
+
+
+TARGETS: list[Target] = [gl.SystolicArray(8, 8), gl.MPC(), gl.CPU("1MB"), gl.ConvolutionUnit()]
+COLUMNS = [
+    "layer; operator; groups x M x K x N; cycles; tiles; util %; mapping; checked",
+    "layer; operator; plain bytes; Winograd everywhere bytes; chosen bytes; chosen messages; chosen truncations; "
+    "chosen error; variant; checked",
+    "layer; operator; plain multiply-adds; plain peak; least memory multiply-adds; least memory peak; "
+    "chosen multiply-adds; chosen peak; chosen moved; variant; checked",
+    "copy; where; dims; before; bytes before; after; bytes after",
+]
+
+
+@pytest.mark.parametrize(("target", "columns"), list(zip(TARGETS, COLUMNS, strict=True)), ids=lambda v: str(v)[:12])
+def test_every_report_has_a_table_sentences_and_a_page(target: Target, columns: str) -> None:
+    report = gl.optimize(program(), target).report
+    (table,) = tables_of(report)
+    assert "; ".join(column.name.replace("\n", " ") for column in table.columns) == columns
+    assert len({len(column.cells) for column in table.columns}) == 1
+    assert not table.wrong
+    said = "\n".join(sentences(report))
+    assert "Check of the whole program: exact" in said
+    assert "e-classes after" in said
+    assert ("Every product is mapped" in said) == (report.peak is not None)
+    page = report_html(report)
+    assert page.count("<tr>") == len(table.columns[0].cells) + 2 + bool(table.between)
+    assert "<conv>" not in page
+    assert json.loads(json.dumps(report.as_dict()))["checked"] == "exact"
+
+
+def test_a_comparison_shows_baseline_bound_and_growth(of_array: gl.Result) -> None:
+    report = of_array.report
+    (row,) = report.layers
+    (table,) = tables_of(report, compare=True)
+    cells = {c.name.replace("\n", " "): (c.cells[0], c.total) for c in table.columns}
+    taken, before = row.measures["cycles"], row.baseline["cycles"]
+    assert taken is not None
+    assert before is not None
+    assert cells["baseline cycles"] == (f"{before:,}", f"{before:,}")
+    assert cells["chosen cycles"] == (f"{taken:,}", f"{taken:,}")
+    assert cells["lower bound"][0] == f"{row.lower_bound:,}"
+    assert cells["times fewer"] == (f"{before / taken:.2f}",) * 2
+    assert float(cells["weight bytes x"][0]) >= 1
+    assert "checked" not in cells
+
+
+def test_an_amount_that_is_not_known_is_no_number(of_array: gl.Result) -> None:
+    report = replace(of_array.report, layers=list(of_array.report.layers))
+    row = report.layers[0]
+    unknown = Choice("?", {**row.measures, "cycles": None})
+    report.layers[0] = replace(row, variants={**row.variants, CHOSEN: unknown}, checked="different")
+    report.totals = {**report.totals, CHOSEN: unknown.measures}
+    (table,) = tables_of(report)
+    (cycles,) = (column for column in table.columns if column.name == "cycles")
+    assert (cycles.cells, cycles.total) == (["-"], "-")
+    assert table.wrong == {0}
+    assert "unknown" in sentences(report)[0]
+
+
+def test_an_answer_above_its_baseline_says_so(of_array: gl.Result) -> None:
+    report = replace(of_array.report)
+    report.totals = {"plain": {**report.total, "cycles": 100}, CHOSEN: {**report.total, "cycles": 150}}
+    assert (
+        sentences(report)[0]
+        == "150 cycles in all, 50.0 % above the baseline plain, which takes 100: 0.67 times as many."
+    )
+
+
+def test_an_egraph_grows_until_it_is_saturated() -> None:
+    for blocking in ("loops", "slices"):
+        steps = list(growing(program(), gl.SystolicArray(72, 8), blocking))
+        assert [number for number, _, _ in steps] == list(range(len(steps)))
+        assert steps[-1][1].e_nodes > steps[0][1].e_nodes
+
+
+OLD_OF_ROWS = {
+    **{"cycles": "measures['cycles']", "tiles": "measures['tiles']", "bytes": "measures['bytes']"},
+    **{"usual_cycles": "baseline['cycles']", "weight_bytes": "baseline['weight bytes']"},
+    **{"mapped_weight_bytes": "measures['weight bytes']", "mapping": "label", "choices": "variants"},
+    "plan": "details['plan']",
+}
+
+
+@pytest.mark.parametrize(("old", "new"), OLD_OF_ROWS.items())
+def test_old_names_of_rows_say_the_new_ones(of_array: gl.Result, old: str, new: str) -> None:
+    (row,) = of_array.report.layers
+    with pytest.warns(Renamed, match=re.escape(f"LayerRow.{old} is now {new}")) as caught:
+        value = getattr(row, old)
+    assert caught[0].filename == __file__
+    assert value == eval_of(row, new)
+
+
+def eval_of(row: Any, path: str) -> Any:
+    name, _, key = path.partition("[")
+    value = getattr(row, name)
+    return value[key.strip("']")] if key else value
+
+
+def test_old_names_of_totals_costs_and_results(of_array: gl.Result) -> None:
+    report = of_array.report
+    for old, value in (
+        *(
+            ("layers", 1),
+            ("mapped", 1),
+            ("macs", report.macs),
+            ("lower_bound", report.lower_bound),
+            ("gap", report.gap),
+        ),
+        *(("cycles", report.total["cycles"]), ("usual_cycles", report.baseline["cycles"])),
+    ):
+        with pytest.warns(Renamed, match=rf"totals\['{old}'\] is now report\."):
+            assert report.totals[old] == value
+    cost: Any = of_array.cost
+    with pytest.warns(Renamed, match=r"cost.cycles is now cost\['cycles'\]"):
+        assert cost.cycles == of_array.cost["cycles"]
+    with pytest.warns(Renamed, match=r"cost.moved is now report.cost\['moved'\]"):
+        assert cost.moved == report.cost["moved"]
+    old_result: Any = of_array
+    with pytest.warns(Renamed, match=r"Result.policies is now baselines"):
+        assert old_result.policies == of_array.baselines
+    choice: Any = report.layers[0].chosen
+    with pytest.warns(Renamed, match=r"Choice.form is now label"):
+        assert choice.form == choice.label
+
+
+def test_names_that_never_were_are_errors(of_array: gl.Result) -> None:
+    for thing in (of_array, of_array.report, of_array.report.layers[0], of_array.cost):
+        with pytest.raises(AttributeError, match="ghost"):
+            thing.ghost  # type: ignore[union-attr]  # noqa: B018
+    with pytest.raises(KeyError):
+        of_array.report.totals["ghost"]
+
+
+def test_old_names_of_a_mapping_and_of_widths_still_work(tmp_path: Path) -> None:
+    with pytest.warns(Renamed, match="the mapping usual is now baseline") as caught:
+        old = gl.optimize(program(), gl.SystolicArray(8, 8), mapping="usual", verify=False)
+    assert caught[0].filename == __file__
+    assert old.report.total == gl.optimize(program(), gl.SystolicArray(8, 8), mapping="baseline", verify=False).cost
+    path = tmp_path / "npu.toml"
+    text = '[array]\nrows = 4\ncolumns = 4\n\n[words]\ninput = "8 bit"\n'
+    path.write_text(text)
+    with pytest.warns(Renamed, match=r"npu.toml:5: the table \[words\] is now \[widths\]"):
+        described = gl.parse_target(str(path))
+    path.write_text(text.replace("words", "widths"))
+    assert described.description == gl.parse_target(str(path)).description
+    path.write_text(text.replace("8 bit", "8"))
+    with pytest.warns(Renamed), pytest.raises(gl.GlensideError, match=r"npu.toml:6: input in \[widths\]"):
+        gl.parse_target(str(path))
