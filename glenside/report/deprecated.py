@@ -1,4 +1,4 @@
-"""Keys of report.json as version 0.4 had them: they go with the next version, and `deprecated` says what became of each."""
+"""Keys of report.json as version 0.4 had them: they go with the next version; `deprecated` says what became of each."""
 
 from __future__ import annotations
 

@@ -90,7 +90,7 @@ class MPC(Target):
         )
 
     def passes(self, way: Way) -> Sequence[Pass]:
-        """With late truncations each product is truncated, and truncations moved and merged to where they are fewest."""
+        """With late truncations each product is truncated; truncations are moved to where they are fewest."""
         return (fold_batch_norms, LateTruncation(self.protocol)) if self.late else (fold_batch_norms,)
 
     def families(self, way: Way, nodes: Sequence[Term]) -> tuple[str, ...]:
@@ -116,7 +116,7 @@ class MPC(Target):
         """What each e-node of an e-graph sends."""
         return Pricing(snapshot, self)
 
-    def amounts(self, sent: Traffic) -> dict[str, int | None]:
+    def amounts(self, sent: Traffic) -> dict[str, int]:
         """Measures of traffic, in the order in which they are made least."""
         time = {"microseconds": self.network.microseconds(sent)} if self.network else {}
         return time | {"bytes": sent.bytes, "messages": sent.messages, "truncations": sent.truncated}

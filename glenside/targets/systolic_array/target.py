@@ -117,7 +117,7 @@ class SystolicArray(Target):
         return () if way.blocking == "slices" else (fold_batch_norms,)
 
     def families(self, way: Way, nodes: Sequence[Term]) -> tuple[str, ...]:
-        """Those of the way; without the rules that move things between pairs and their sum, where nothing stands there."""
+        """Those of the way; without the rules for what stands between pairs and their sum, where nothing does."""
         if way.blocking == "slices":
             return _SLICES
         stays = "output-stationary" if self.array.dataflow == "output-stationary" else "weight-stationary"

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from command_line import run
+from glenside.layout import LayoutReport, arrange_layout
 from onnx_networks import NETWORKS, small
 
 import glenside as gl
@@ -22,7 +23,6 @@ from glenside.ir.errors import BadInput
 from glenside.ir.program import Program, is_product
 from glenside.ir.rearrangement import of_transpose
 from glenside.ir.term import Term, postorder
-from glenside.layout import LayoutReport, arrange_layout
 from glenside.semantics.interpreter import evaluate
 from glenside.targets.convolution_unit.target import ADDRESSES
 
