@@ -215,7 +215,7 @@ def _of_network(problem: Problem, searched: SearchResult, target: Target) -> Ans
         cone = Cone(rules=())
         term = network.layers.get(name)
         extracted[name] = Extracted([target.variant(product, cone, term or product, searched)], cone=cone)
-    programs = {CHOSEN: network, "as written": program}
+    programs = {"as written": program, CHOSEN: network}
     return Answer(program, snapshot, extracted, _named(program, target, extracted), programs, choice, cost)
 
 
