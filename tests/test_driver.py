@@ -1,8 +1,11 @@
-"""The whole way: random programs and small networks, optimized, equal to what they were; the figures of the report."""
+"""The whole way: random programs and small networks, optimized for every target, equal to what they were."""
 
 from __future__ import annotations
 
+import json
 import math
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,9 +16,16 @@ from rule_checks import assert_all_equal, saturated
 
 import glenside as gl
 from glenside.builder import Builder
+from glenside.egraph.rule import Example, Rule, rewrite
+from glenside.egraph.search import SearchResult
+from glenside.ir.errors import BadInput
 from glenside.ir.program import Program
-from glenside.ir.term import Term
+from glenside.ir.term import Term, postorder
+from glenside.passes.cones import Cone
+from glenside.passes.product_sizes import product_sizes
+from glenside.passes.variants import Cheapest
 from glenside.semantics.interpreter import evaluate
+from glenside.targets.base import Instruction, InstructionCost, Measure, Prices, Target, Variant, Way
 from rewrites import RULES
 
 # Two ways that mean the same.
@@ -185,3 +195,124 @@ _PAIRS = f"(access-cartesian-product {_A} {_B})"
 def test_what_stands_between_the_pairs_and_their_sum_moves_out_of_the_way(pairs: str) -> None:
     program = gl.parse(f"(compute dot-product {pairs})", shapes={"a": (6, 9), "b": (4, 9)})
     assert gl.optimize(program, gl.SystolicArray(4, 3)).report.ok
+
+
+EVERY: dict[str, Callable[[], Target]] = {
+    "array": lambda: gl.SystolicArray(4, 3),
+    "vector unit": lambda: gl.SystolicArray(16, 16, vector_rate=10**6),
+    "mpc": gl.MPC,
+    "late": lambda: gl.MPC(truncation="late", network="lan"),
+    "cpu": lambda: gl.CPU("1MB", balance=2),
+    "unit": gl.ConvolutionUnit,
+}
+
+
+@pytest.mark.parametrize("make", EVERY.values(), ids=EVERY)
+def test_every_target_gives_one_kind_of_result(make: Callable[[], Target], tmp_path: Path) -> None:
+    program, target = _residual(), make()
+    with gl.Cache(tmp_path / "answers.sqlite") as cache:
+        result = gl.optimize(program, target, cache=cache)
+        assert len(cache) == target.repeatable
+        again = gl.optimize(program, target, cache=cache)
+    assert again.report.cached == target.repeatable
+    assert str(again.program) == str(result.program)
+    report, names = result.report, [m.name for m in target.measures]
+    assert (result.original, result.target, result.seed, result.stopped) == (program, target, 0, "saturated")
+    assert report.ok
+    assert {row.checked for row in report.layers} == {report.checked} == {"exact"}
+    assert report.units == {m.name: m.unit for m in target.measures}
+    assert all(m.unit and m.doc for m in target.measures)
+    assert result.cost is report.total
+    assert set(report.objectives) <= {*names}
+    for amounts in report.totals.values():
+        assert [*amounts] == names
+    first = report.objectives[0]
+    assert (report.total[first] or 0) <= (report.baseline[first] or 0)
+    for row in report.layers:
+        assert row.chosen is row.variants["chosen"]
+        assert [*row.variants] == [*report.totals]
+        assert all([*variant.measures] == names and variant.label for variant in row.variants.values())
+        assert row.macs == row.groups * row.m * row.k * row.n
+    for name, baseline in result.baselines.items():
+        assert name in report.totals
+        assert baseline.term.type == program.term.type
+    assert result.egraph.e_nodes == report.e_nodes
+    assert set(result.choice) <= set(range(result.egraph.e_classes))
+    content = json.loads(json.dumps(report.as_dict()))
+    assert content["totals"]["chosen"].items() >= report.total.items()
+    assert [layer["name"] for layer in content["layers"]] == [*program.layers] == ["first", "second"]
+    assert repr(result).startswith(f"<residual on {target.name}: 2 of 2 layers mapped, ")
+    assert f"{report.total[first]:,} {first}" in repr(result)
+
+
+def _residual() -> Program:
+    """Two convolutions of other sizes, with an activation and a sum that has two users."""
+    b = Builder("residual")
+    x = b.input("x", (1, 4, 6, 7))
+    y = b.relu(b.conv(x, b.constant("v", (4, 4, 3, 3)), padding=1, name="first"))
+    return b.finish(b.conv(b.add(x, y), b.constant("w", (6, 4, 1, 1)), name="second"))
+
+
+@pytest.mark.parametrize("make", EVERY.values(), ids=EVERY)
+def test_a_program_without_products_is_reported_too(make: Callable[[], Target]) -> None:
+    b = Builder("none")
+    result = gl.optimize(b.finish(b.relu(b.input("x", (2, 3)))), make())
+    assert result.report.layers == []
+    assert result.report.checked == "exact"
+    assert json.loads(json.dumps(result.report.as_dict()))["layers"] == []
+    assert "no product" in result.report.unmapped_sentence()
+
+
+@pytest.mark.parametrize("target", [gl.MPC(), gl.CPU(), gl.ConvolutionUnit()], ids=lambda t: t.name)
+def test_a_target_names_the_options_that_it_does_not_have(target: Target) -> None:
+    with pytest.raises(BadInput, match=f"{target.name} has no option blocking"):
+        gl.optimize(_residual(), target, blocking="slices")
+
+
+HALVES = Rule(
+    "a-product-runs-two-rows-at-a-time",
+    "toy",
+    "A B = A B, two rows of A at a time.",
+    (rewrite('(compute "dot-product" (access-product a b n))', "(tiled-product a b n 2)"),),
+    (Example("(access-tensor x)", {"x": "m"}),),
+)
+
+
+class Toy(Target):
+    """A machine that multiplies two rows at a time, declared outside the package."""
+
+    name, doc = "toy", "A toy."
+    measures = (Measure("steps", "steps", "of two rows"),)
+    objectives = ("steps",)
+    strategy = Cheapest
+    prices = Prices(
+        (Instruction("tiled-product", lambda attributes, operands, own: InstructionCost(own.size // 2, 1), "any"),)
+    )
+
+    def families(self, way: Way, nodes: Sequence[Term]) -> tuple[str, ...]:
+        return ("toy",)
+
+    def rule_parameters(self) -> dict[str, int]:
+        return {}
+
+    def variant(self, product: Term, cone: Cone, term: Term, searched: SearchResult) -> Variant:
+        steps = sum(taken.cycles for taken in cone.instructions)
+        return Variant("in halves" if cone.instructions else "by hand", term, {"steps": steps})
+
+    def baselines(self, product: Term, variants: Sequence[Variant]) -> Mapping[str, Variant]:
+        sizes = product_sizes(product)
+        return {"by hand": Variant("by hand", product, {"steps": sizes.groups * sizes.m * sizes.n})}
+
+
+def test_a_target_of_one_class_and_a_rule_of_its_own_are_searched_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(RULES, HALVES.name, HALVES)
+    program = _residual()
+    result = gl.optimize(program, Toy())
+    first, second = 4 * 6 * 7, 6 * 6 * 7
+    assert [row.label for row in result.report.layers] == ["in halves"] * 2
+    assert [row.measures["steps"] for row in result.report.layers] == [first // 2, second // 2]
+    assert (result.cost["steps"], result.report.baseline["steps"]) == ((first + second) // 2, first + second)
+    assert result.report.ok
+    assert [t.operator.name for t in postorder(result.program.term)].count("tiled-product") == 2
+    assert str(result.baselines["by hand"].term) == str(program.term)
+    assert repr(result) == f"<residual on toy: 2 of 2 layers mapped, {(first + second) // 2:,} steps, saturated>"
