@@ -7,16 +7,17 @@ is fast, `exact` proves the optimum, and `auto` (see `extract`) joins the last t
 from __future__ import annotations
 
 from extract.dag import extract_dag
+from extract.errors import ExtractionError, NoExtraction
 from extract.exact import extract_exact
 from extract.greedy import extract_greedy, tree_cost
 from extract.limits import Limits
-from extract.problem import Cost, Extraction, NoExtraction, Problem, children_first, total_cost
-from glenside.ir.errors import BadInput
+from extract.problem import Cost, Extraction, Problem, children_first, total_cost
 
 __all__ = [
     "METHODS",
     "Cost",
     "Extraction",
+    "ExtractionError",
     "Limits",
     "NoExtraction",
     "Problem",
@@ -54,7 +55,7 @@ def extract(
     bounds the integer programs of "auto" and "exact".
     """
     if method not in METHODS:
-        raise BadInput(f"extract requires a method of {', '.join(METHODS)}, got {method!r}")
+        raise ExtractionError(f"extract requires a method of {', '.join(METHODS)}, got {method!r}")
     if method == "greedy":
         return extract_greedy(problem)
     if method == "dag":

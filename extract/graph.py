@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from extract.problem import NoExtraction, Problem
+from extract.errors import NoExtraction
+from extract.problem import Problem
 
 NAMED_IN_ERROR = 8
 

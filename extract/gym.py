@@ -11,18 +11,19 @@ number; the decimals that are written, and not doubles near them, are what is ad
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from fractions import Fraction
 from math import gcd, lcm
+from pathlib import Path
 from typing import Any, Never
 
 from extract import Extraction, NoExtraction, Problem, extract, tree_cost
+from extract.errors import ExtractionError
 from extract.greedy import CEILING
 from extract.problem import Cost
-from glenside.ir.errors import BadInput
-from glenside.ir.files import PathLike, read_text
 
 LARGEST, SMALLEST = 308, -400
 """Powers of ten of the first digit of a cost; a double reaches from 1e-323 to 1e308."""
@@ -58,8 +59,8 @@ class GymGraph:
     def extract(self, method: str = "auto", time_limit: float | None = None) -> Extraction:
         """What `extract.extract` answers; `time_limit` is in seconds.
 
-        Raises NoExtraction, naming classes as the file does, when a root has no finite derivation, and BadInput for an
-        unknown method.
+        Raises NoExtraction, naming classes as the file does, when a root has no finite derivation, and ExtractionError
+        for an unknown method.
         """
         try:
             return extract(self.problem, method, time_limit=time_limit)
@@ -94,14 +95,20 @@ class GymGraph:
         )
 
 
-def read_gym(path: PathLike) -> GymGraph:
-    """The e-graph of a JSON file. Raises BadInput, naming the place, when it cannot be read or is none."""
-    text, name = read_text(path), str(path)
-    return parse_gym(text, name if name.isprintable() else json.dumps(name))
+def read_gym(path: str | os.PathLike[str]) -> GymGraph:
+    """The e-graph of a JSON file. Raises ExtractionError, naming the place, when it cannot be read or is none."""
+    name = str(path) if str(path).isprintable() else json.dumps(str(path))
+    try:
+        text = Path(path).read_bytes().decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise ExtractionError(f"cannot read {name}: it is not UTF-8 text") from None
+    except (OSError, ValueError) as error:
+        raise ExtractionError(f"cannot read {name}: {getattr(error, 'strerror', None) or error}") from None
+    return parse_gym(text, name)
 
 
 def parse_gym(text: str, source: str = "the e-graph") -> GymGraph:
-    """The e-graph of a JSON text; `source` names it in messages. Raises BadInput, naming the place."""
+    """The e-graph of a JSON text; `source` names it in messages. Raises ExtractionError, naming the place."""
     return _Reader(source).graph(text)
 
 
@@ -165,7 +172,7 @@ class _Reader:
         return GymGraph(self.source, problem, unit, tuple(ids), tuple(classes), len(nodes))
 
     def _fail(self, message: str) -> Never:
-        raise BadInput(f"{self.source} {message}")
+        raise ExtractionError(f"{self.source} {message}")
 
     def _json(self, text: str) -> _Object:
         try:
@@ -174,7 +181,7 @@ class _Reader:
             )
         except json.JSONDecodeError as error:
             place = f"{self.source}:{error.lineno}:{error.colno}"
-            raise BadInput(f"{place}: an e-graph file requires JSON, got {error.msg}") from None
+            raise ExtractionError(f"{place}: an e-graph file requires JSON, got {error.msg}") from None
         except RecursionError:
             self._fail("requires an e-graph, got JSON that is nested too deeply")
         return self._object(content, "the top level")

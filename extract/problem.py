@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from glenside.ir.errors import BadInput, GlensideError, Place
+from extract.errors import ExtractionError
 
 Cost = tuple[int, ...]
 
@@ -36,21 +36,27 @@ class Problem:
     def _check_nodes(self) -> None:
         count = len(self.children)
         if sorted(node for nodes in self.classes for node in nodes) != list(range(count)):
-            raise BadInput(f"Problem requires each of its {count} e-nodes in exactly one class, got another partition")
+            raise ExtractionError(
+                f"Problem requires each of its {count} e-nodes in exactly one class, got another partition"
+            )
         if not self.roots:
-            raise BadInput("Problem requires at least one root, got none")
+            raise ExtractionError("Problem requires at least one root, got none")
         references = {"children": {c for kids in self.children for c in kids}, "roots": set(self.roots)}
         for name, named in (references | {"boundaries": set(self.boundaries)}).items():
             if named and not (min(named) >= 0 and max(named) < len(self.classes)):
                 wrong = min(named) if min(named) < 0 else max(named)
-                raise BadInput(f"Problem requires {name} to be classes below {len(self.classes)}, got {wrong}")
+                raise ExtractionError(f"Problem requires {name} to be classes below {len(self.classes)}, got {wrong}")
 
     def _check_costs(self) -> None:
         if len(self.costs) != len(self.children):
-            raise BadInput(f"Problem requires one cost for each of {len(self.children)} e-nodes, got {len(self.costs)}")
+            raise ExtractionError(
+                f"Problem requires one cost for each of {len(self.children)} e-nodes, got {len(self.costs)}"
+            )
         for cost in set(self.costs):
             if len(cost) != self.dimension or not all(isinstance(part, int) for part in cost) or min(cost) < 0:
-                raise BadInput(f"Problem requires costs of {self.dimension or 'some'} non-negative ints, got {cost}")
+                raise ExtractionError(
+                    f"Problem requires costs of {self.dimension or 'some'} non-negative ints, got {cost}"
+                )
 
     @property
     def dimension(self) -> int:
@@ -117,17 +123,6 @@ class Extraction:
         return (0,) * same + tuple(max(0, a - b) for a, b in zip(self.cost[same:], self.bound[same:], strict=True))
 
 
-class NoExtraction(GlensideError):
-    """Some root has no finite derivation: every way to build it needs itself, or a class without e-nodes."""
-
-    def __init__(self, message: str, place: Place | None = None, classes: Sequence[int] = ()) -> None:
-        super().__init__(message, place)
-        self.classes = tuple(classes)
-
-    def __reduce__(self) -> tuple[type[NoExtraction], tuple[str, Place | None, tuple[int, ...]]]:  # type: ignore[override]
-        return type(self), (self.message, self.place, self.classes)
-
-
 def follow(problem: Problem, pick: Mapping[int, int] | Sequence[int]) -> dict[int, int]:
     """The part of `pick` that the roots reach, parents first."""
     choice: dict[int, int] = {}
@@ -141,7 +136,7 @@ def follow(problem: Problem, pick: Mapping[int, int] | Sequence[int]) -> dict[in
 
 
 def children_first(problem: Problem, choice: Mapping[int, int]) -> list[int]:
-    """The chosen classes, children before parents; raises BadInput when `choice` is no valid answer."""
+    """The chosen classes, children before parents; raises ExtractionError when `choice` is no valid answer."""
     order: list[int] = []
     state: dict[int, bool] = {}
     stack = [(root, False) for root in reversed(problem.roots)]
@@ -151,11 +146,11 @@ def children_first(problem: Problem, choice: Mapping[int, int]) -> list[int]:
             state[current] = True
             order.append(current)
         elif state.get(current) is False:
-            raise BadInput(f"an extraction requires a choice without cycles, got class {current} below itself")
+            raise ExtractionError(f"an extraction requires a choice without cycles, got class {current} below itself")
         elif current not in state:
             node = choice.get(current)
             if node is None or node not in problem.classes[current]:
-                raise BadInput(f"an extraction requires an e-node of class {current}, got {node}")
+                raise ExtractionError(f"an extraction requires an e-node of class {current}, got {node}")
             state[current] = False
             stack.append((current, True))
             # A child that is open is an ancestor; one that is done needs no second visit.

@@ -19,10 +19,11 @@ from glenside.report.result import Result
 from glenside.report.rows import report_of
 from glenside.targets.base import Target, Way
 from rewrites import of_families
+from rewrites.layout.unit_prices import UNIT_CYCLES
 
 REPEATABLE = (SATURATED, NODE_LIMIT, ITERATION_LIMIT)
 """Why a search stopped when every machine stops it at the same place: such an answer may be kept."""
-REPORTED = ("mapping", "form")
+REPORTED = ("mapping", "form", UNIT_CYCLES)
 """Relations of rules that the snapshot keeps as facts."""
 
 

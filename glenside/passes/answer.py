@@ -11,7 +11,7 @@ from glenside.ir.program import Program
 from glenside.ir.term import Term, postorder
 from glenside.passes.cones import Cone, cones
 from glenside.passes.distinct_layers import Layers, distinct_layers, put_together
-from glenside.passes.extraction import choose, constant_classes
+from glenside.passes.extraction import choose, constant_classes, told_costs
 from glenside.passes.network import cheapest_network, network_of
 from glenside.passes.variants import Cheapest, Extracted, Extractor
 from glenside.targets.base import Cost, Scope, Target, Variant, Way
@@ -98,8 +98,8 @@ def _of_layers(problem: Problem, layers: Layers, searched: SearchResult, target:
     roots = problem.classes(snapshot, problem.roots)
     found = [extractor.layer(c, term) for c, term in zip(roots, problem.roots, strict=True)]
     choice: dict[int, int] = {}
-    for extracted in found:
-        choice.update((c, n) for c, n in extracted.choice.items() if c not in choice)
+    for of_layer in found:
+        choice.update((c, n) for c, n in of_layer.choice.items() if c not in choice)
     body: Sequence[Term] = layers.body
     cost = None
     if problem.scope is Scope.LAYERS_AND_BETWEEN:
@@ -113,8 +113,8 @@ def _of_layers(problem: Problem, layers: Layers, searched: SearchResult, target:
             cost = cost.plus(found[number].cost)
     best = _best(program, target, layers, found)
     named = [
-        {**target.baselines(term, extracted.variants), CHOSEN: variant}
-        for term, extracted, variant in zip(layers.products, found, best, strict=True)
+        {**target.baselines(term, of_layer.variants), CHOSEN: variant}
+        for term, of_layer, variant in zip(layers.products, found, best, strict=True)
     ]
     programs = {}
     for which in named[0] if named else [CHOSEN]:
@@ -163,8 +163,8 @@ def _best(program: Program, target: Target, layers: Layers, found: Sequence[Extr
                 held[number] = max(held.get(number, 0), beside.get(name, 0))
         size = budget.measure
         smaller: dict[int, Variant] = {}
-        for number, (extracted, variant) in enumerate(zip(found, best, strict=True)):
-            less = [v for v in extracted.variants if _amount(v, size) < _amount(variant, size)]
+        for number, (of_layer, variant) in enumerate(zip(found, best, strict=True)):
+            less = [v for v in of_layer.variants if _amount(v, size) < _amount(variant, size)]
             if less:
                 smaller[number] = min(less, key=lambda v: [_amount(v, m) for m in target.objectives])
         if not smaller:
@@ -210,19 +210,23 @@ def _of_network(problem: Problem, searched: SearchResult, target: Target) -> Ans
     choice, cost = cheapest_network(snapshot, prices, root, "dag")
     network = network_of(program, snapshot, choice, len(problem.nodes))
     network = min((network, program), key=lambda p: _ordered(target, p))
+    classes = problem.classes(snapshot, list(program.layers.values()))
+    told = told_costs(snapshot)
     extracted = {}
-    for name, product in program.layers.items():
-        cone = Cone(rules=())
-        term = network.layers.get(name)
-        extracted[name] = Extracted([target.variant(product, cone, term or product, searched)], cone=cone)
-    programs = {"as written": program, CHOSEN: network}
-    return Answer(program, snapshot, extracted, _named(program, target, extracted), programs, choice, cost)
+    for (name, product), eclass in zip(program.layers.items(), classes, strict=True):
+        cone = Cone([told[eclass]] if eclass in told else ())
+        variant = target.variant(product, cone, network.layers.get(name, product), searched)
+        bound = told[eclass].cycles if eclass in told and target.objectives[0] == "cycles" else None
+        extracted[name] = Extracted([variant], bound=bound, cone=cone)
+    variants = _named(program, target, extracted)
+    programs = {**dict.fromkeys(variants, program), CHOSEN: network}
+    return Answer(program, snapshot, extracted, variants, programs, choice, cost)
 
 
 def _ordered(target: Target, program: Program) -> list[float]:
     whole = target.whole(program)
     assert whole is not None
-    return [float("inf") if n is None else n for n in (whole[m] for m in target.objectives)]
+    return [float("inf") if n is None else n for n in (whole[m] for m in target.objectives if m in whole)]
 
 
 def _named(program: Program, target: Target, extracted: Mapping[str, Extracted]) -> dict[str, dict[str, Variant]]:

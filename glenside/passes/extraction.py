@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from extract import Extraction, Problem, extract
 from glenside.egraph.snapshot import Snapshot
 from glenside.ir.operator import OPERATORS
-from glenside.targets.base.cost import Cost
+from glenside.targets.base.cost import Cost, InstructionCost
 from glenside.targets.base.prices import Prices
+from rewrites.layout.unit_prices import UNIT_CYCLES
 
 
 @dataclass(frozen=True)
@@ -41,15 +42,17 @@ def choose(
     nothing is said of a bound.
     """
 
+    told = told_costs(snapshot)
+
     def cost(n: int) -> tuple[int, ...]:
-        own = node_cost(snapshot, prices, constant, n)
+        own = node_cost(snapshot, prices, constant, n, told)
         return (own.plus(Cost(scalar=own.scalar)) if n in avoided else own).ordered(prices.objectives)
 
     nodes, answer = cheapest(snapshot, roots, cost, boundaries=boundaries, method=method, deadline=deadline)
     if avoided:
         total = Cost()
         for n in nodes.values():
-            total = total.plus(node_cost(snapshot, prices, constant, n))
+            total = total.plus(node_cost(snapshot, prices, constant, n, told))
         return Choice(nodes, total, None, False)
     bound = None if answer.bound is None else Cost.of_ordered(answer.bound, prices.objectives)
     return Choice(nodes, Cost.of_ordered(answer.cost, prices.objectives), bound, answer.proven)
@@ -140,13 +143,25 @@ def reachable(snapshot: Snapshot, root: int) -> set[int]:
     return found
 
 
-def node_cost(snapshot: Snapshot, prices: Prices, constant: Sequence[bool], index: int) -> Cost:
+def told_costs(snapshot: Snapshot) -> dict[int, InstructionCost]:
+    """class -> what rules tell of the cost of an instruction there, beyond what its types say: the least of several."""
+    told: dict[int, int] = {}
+    for eclass, cycles in snapshot.facts.get(UNIT_CYCLES, ()):
+        told[eclass] = min(cycles, told.get(eclass, cycles))
+    return {eclass: InstructionCost(cycles, 1) for eclass, cycles in told.items()}
+
+
+def node_cost(
+    snapshot: Snapshot, prices: Prices, constant: Sequence[bool], index: int, told: Mapping[int, InstructionCost]
+) -> Cost:
     """What one e-node costs by itself."""
-    node = snapshot.nodes[index]
-    own, children = snapshot.types[snapshot.owner[index]], [snapshot.types[c] for c in node.children]
-    fixed = constant[snapshot.owner[index]] and all(constant[c] for c in node.children)
+    node, eclass = snapshot.nodes[index], snapshot.owner[index]
+    own, children = snapshot.types[eclass], [snapshot.types[c] for c in node.children]
+    fixed = constant[eclass] and all(constant[c] for c in node.children)
     if own is None or any(c is None for c in children):
         return Cost(nodes=1)  # tuples
+    if eclass in told and not fixed and prices.instruction(node.operator, node.attributes) is not None:
+        return Cost(cycles=told[eclass].cycles, nodes=1)
     return prices.cost(node.operator, node.attributes, [c for c in children if c is not None], own, fixed)
 
 

@@ -24,7 +24,7 @@ def with_old_keys(report: Report, content: dict[str, Any]) -> dict[str, Any]:
     """The content with the keys of version 0.4 beside those of today."""
     for row, made in zip(report.layers, content["layers"], strict=True):
         made.update(_layer(report, row))
-    if "cycles" in report.total:
+    if "weight bytes" in report.total:
         sums = {name: sum(made[name] or 0 for made in content["layers"]) for name in (*_SUMS, "macs")}
         content["totals"] |= {"layers": len(report.layers), "mapped": report.mapped, **sums}
     content["units"] = dict(report.units)
@@ -45,7 +45,7 @@ def _layer(report: Report, row: LayerRow) -> dict[str, Any]:
         "choices": {name: _choice(c) for name, c in row.variants.items()},
         "front": [_choice(c) for c in row.front],
     }
-    if "cycles" in row.measures:
+    if "weight bytes" in row.measures:
         measures, baseline = row.measures, row.baseline
         old |= {name: measures.get(name) for name in ("cycles", "tiles", "bytes")}
         old |= {"usual_cycles": baseline["cycles"], "mapping": row.label}

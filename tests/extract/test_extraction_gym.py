@@ -15,9 +15,8 @@ import pytest
 from command_line import run
 from extraction_problems import answers, hard, random_problem, vector_sum
 
-from extract import METHODS, Extraction, Limits, NoExtraction, Problem, extract_dag, extract_exact
+from extract import METHODS, Extraction, ExtractionError, Limits, NoExtraction, Problem, extract_dag, extract_exact
 from extract.gym import GymGraph, parse_gym, read_gym
-from glenside.ir.errors import BadInput
 
 EGRAPHS = Path(__file__).parent.parent / "egraphs"
 COSTS = (0, 0.0, 1, 2, 1.0, 0.1, 0.2, 0.30000000000000004, 2.5, 1e-3, 12.75, 1e2)
@@ -477,5 +476,5 @@ def test_bounds_hold_where_costs_do_not_fit_a_double(most: int, ties: int, monke
 
 
 def test_a_missing_file_is_named_by_the_library_too(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match=r"cannot read .*none\.json: No such file"):
+    with pytest.raises(ExtractionError, match=r"cannot read .*none\.json: No such file"):
         read_gym(tmp_path / "none.json")

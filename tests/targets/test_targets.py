@@ -52,7 +52,7 @@ BAD = {
     "widths twice": (ARRAY + "[words]\ninput = '8 bit'\n[widths]\ninput = '8 bit'\n", "t.toml:4: [words] is [widths]"),
     "rate": (ARRAY + '[vector]\nrate = "fast"\n', "a whole rate such as '128 MAC/cycle'"),
     "an empty vector": (ARRAY + '[vector]\nspeed = "1 MAC/cycle"\n', "there is no speed in [vector]"),
-    "objective": ('objective = "watts"\n' + ARRAY, "an objective is one of cycles, bytes, got 'watts'"),
+    "objective": ('objective = "watts"\n' + ARRAY, "an objective is one of cycles, bytes, copies, got 'watts'"),
     "objective twice": ('objective = "cycles,cycles"\n' + ARRAY, "each can stand there once"),
     "growth": ("max_weight_growth = 0.5\n" + ARRAY, "a number of at least 1"),
     "not TOML": ("[array\n", "is not TOML"),

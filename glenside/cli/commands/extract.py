@@ -42,6 +42,7 @@ def extract(
 ) -> None:
     """Extract the cheapest program from an e-graph in a JSON file, and print what is proven about it."""
     from extract import METHODS as KNOWN
+    from extract import ExtractionError
     from extract.gym import read_gym
     from glenside.cli.output import writable
     from glenside.ir.files import write_text
@@ -53,9 +54,12 @@ def extract(
     if output == "-" and as_json:
         raise BadInput("--json and -o - both write to standard output, so give one of them a file or leave it out")
     writable(output)
-    graph = read_gym(file)
-    started = time.perf_counter()
-    answer = graph.extract(method, time_limit)
+    try:
+        graph = read_gym(file)
+        started = time.perf_counter()
+        answer = graph.extract(method, time_limit)
+    except ExtractionError as error:
+        raise BadInput(str(error)) from error
     outcome = Outcome.of(graph, method, answer, time.perf_counter() - started)
     choice = json.dumps(graph.choice(answer), indent=2) + "\n"
     if output not in (None, "-"):

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from glenside.ir.errors import BadInput
 from glenside.ir.types import AccessType
 
-OBJECTIVES = ("cycles", "bytes")
+OBJECTIVES = ("cycles", "bytes", "copies")
 
 
 class Cost(NamedTuple):

@@ -90,7 +90,7 @@ class MPC(Target):
         )
 
     def passes(self, way: Way) -> Sequence[Pass]:
-        """With late truncations each product is truncated; truncations are moved to where they are fewest."""
+        """With late truncations each product is truncated, and truncations are merged to where they are fewest."""
         return (fold_batch_norms, LateTruncation(self.protocol)) if self.late else (fold_batch_norms,)
 
     def families(self, way: Way, nodes: Sequence[Term]) -> tuple[str, ...]:
@@ -116,10 +116,10 @@ class MPC(Target):
         """What each e-node of an e-graph sends."""
         return Pricing(snapshot, self)
 
-    def amounts(self, sent: Traffic) -> dict[str, int]:
+    def amounts(self, sent: Traffic) -> dict[str, int | None]:
         """Measures of traffic, in the order in which they are made least."""
-        time = {"microseconds": self.network.microseconds(sent)} if self.network else {}
-        return time | {"bytes": sent.bytes, "messages": sent.messages, "truncations": sent.truncated}
+        amounts: dict[str, int | None] = {"bytes": sent.bytes, "messages": sent.messages, "truncations": sent.truncated}
+        return {"microseconds": self.network.microseconds(sent), **amounts} if self.network else amounts
 
     def baselines(self, product: Term, variants: Sequence[Variant]) -> Mapping[str, Variant]:
         """Every layer plain; F(2, r) along every axis wherever windows overlap."""

@@ -40,8 +40,9 @@ BASELINE = "baseline"
 _ANALYSES = ("analyses", "mapping-analyses")
 _SLICES = (*_ANALYSES, "products", "through-products", "systolic-array", "algebra", "through-computes")
 _LOOPS = (*_ANALYSES, "matrices", "algebra", "through-products")
+CYCLES = Measure("cycles", "cycles", "of the array, and of the vector unit beside it")
 _MEASURES = (
-    Measure("cycles", "cycles", "of the array, and of the vector unit beside it"),
+    CYCLES,
     Measure("tiles", "tiles", "single instructions of the array"),
     Measure("bytes", "bytes", "moved to and from on-chip memory"),
     Measure("weight bytes", "bytes", "of the right operand, as the mapping rearranges it"),
@@ -56,7 +57,8 @@ class SystolicArray(Target):
     capacity            bytes of on-chip memory that keep operands between tiles
     widths              bits of what streams in, of the weights, and of the sums
     vector_rate         multiply-accumulates per cycle of a vector unit beside the array, or None
-    objectives          what is made least, "cycles" and "bytes", the first first
+    objectives          what is made least, in that order: "cycles" and "bytes", or "cycles" and "copies": then the
+                        layouts of the network are searched too, and `layout` is the one of operands: nhwc, nchw16c ..
     max_weight_growth   how many times as large a mapping may make the weights, or None
 
     Raises BadInput.
@@ -66,6 +68,11 @@ class SystolicArray(Target):
     repeatable = True
     measures = _MEASURES
     strategy = Cheapest
+
+    def __new__(cls, *sizes: Any, objectives: Sequence[str] = ("cycles",), **options: Any) -> SystolicArray:
+        from glenside.targets.systolic_array.layouts import SystolicArrayWithLayouts
+
+        return super().__new__(SystolicArrayWithLayouts if "copies" in objectives else cls)
 
     def __init__(
         self,
@@ -117,7 +124,7 @@ class SystolicArray(Target):
         return () if way.blocking == "slices" else (fold_batch_norms,)
 
     def families(self, way: Way, nodes: Sequence[Term]) -> tuple[str, ...]:
-        """Those of the way; without the rules for what stands between pairs and their sum, where nothing does."""
+        """Those of the way, without the rules for what stands between pairs and their sum where nothing does."""
         if way.blocking == "slices":
             return _SLICES
         stays = "output-stationary" if self.array.dataflow == "output-stationary" else "weight-stationary"
@@ -129,8 +136,10 @@ class SystolicArray(Target):
         """The sizes of the array, and its price and bound in its objectives."""
         array, growth = self.array, None if self.max_weight_growth is None else int(self.max_weight_growth * 1000)
 
+        counted = [name for name in self.objectives if name in InstructionCost._fields] or ["cycles"]
+
         def objective(cost: InstructionCost, place: int = 0) -> Any:
-            return getattr(cost, self.objectives[place]) if place < len(self.objectives) else 0 * cost.cycles
+            return getattr(cost, counted[place]) if place < len(counted) else 0 * cost.cycles
 
         def exceeds_growth(weights: Any, original: Any) -> Any:
             return 0 * weights if growth is None else if_fits(weights * 1000, original * growth, 0, 1)
