@@ -16,7 +16,8 @@ from rule_checks import assert_all_equal, saturated
 
 import glenside as gl
 from glenside.builder import Builder
-from glenside.egraph.rule import Example, Rule, rewrite
+from glenside.egraph.clause import Clause
+from glenside.egraph.rule import Example, Rule
 from glenside.egraph.search import SearchResult
 from glenside.ir.errors import BadInput
 from glenside.ir.program import Program
@@ -273,7 +274,7 @@ HALVES = Rule(
     "a-product-runs-two-rows-at-a-time",
     "toy",
     "A B = A B, two rows of A at a time.",
-    (rewrite('(compute "dot-product" (access-product a b n))', "(tiled-product a b n 2)"),),
+    (Clause('(= root (compute "dot-product" (access-product a b n)))', "(union root (tiled-product a b n 2))"),),
     (Example("(access-tensor x)", {"x": "m"}),),
 )
 
