@@ -1,4 +1,4 @@
-"""What the choice of forms saves, and what it costs to find: secure computation, and memory budgets.
+"""What the choice of variants saves, and what it costs to find: secure computation, and memory budgets.
 
 Run from the root of the repository: python -m benchmarks.bench_forms. Writes results/bench_forms_mpc.csv, bytes that
 one party sends in each network: plain, Winograd everywhere, chosen, in the layers alone and in all; and
@@ -59,9 +59,9 @@ def sent() -> Iterator[dict[str, Any]]:
             result = gl.optimize(program, gl.MPC(truncation=truncation))
             report = result.report
             row: dict[str, Any] = {"network": name, **parameters, "truncation": truncation}
-            for policy, total in report.totals.items():
-                between = report.rest[policy]["bytes"]
-                row |= {f"{policy} layers": total["bytes"] - between, f"{policy} all": total["bytes"]}
+            for which, total in report.totals.items():
+                between = report.between_layers[which]["bytes"]
+                row |= {f"{which} layers": (total["bytes"] or 0) - (between or 0), f"{which} all": total["bytes"]}
             row |= {"e-nodes": report.e_nodes, "distinct": report.distinct, "checked": report.checked}
             seconds = report.seconds
             yield row | {"seconds": round(seconds["total"], 2), "search": round(seconds["saturate"], 2)}
@@ -86,7 +86,7 @@ def measured(program: Program, values: dict[str, Any]) -> tuple[float, int]:
 
 
 def held() -> Iterator[dict[str, Any]]:
-    """What each layer takes, by form and budget."""
+    """What each layer takes, by variant and budget."""
     random = np.random.default_rng(0)
     for name, program in layers():
         values = {n: random.standard_normal(t.dims, np.float32) for n, t in program.tensors.items()}
@@ -99,7 +99,7 @@ def held() -> Iterator[dict[str, Any]]:
                 continue
             chosen = result.report.layers[0].chosen
             seconds, peak = measured(result.program, values)
-            row |= {"form": chosen.form, **chosen.measures, "measured peak": peak, "ms": round(1e3 * seconds, 1)}
+            row |= {"form": chosen.label, **chosen.measures, "measured peak": peak, "ms": round(1e3 * seconds, 1)}
             yield row | {"front": len(result.report.layers[0].front), "search": result.report.seconds["saturate"]}
 
 

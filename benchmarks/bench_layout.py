@@ -78,19 +78,17 @@ def residuals() -> Iterable[tuple[str, Program]]:
 
 def measure(path: str, unit: str) -> dict[str, Any]:
     """One search; megabytes are 10^6 bytes."""
-    from glenside.layout import arrange_layout
-
     from glenside.ir.term import postorder
 
     program = gl.load(path)
-    report = arrange_layout(program, UNITS[unit](), limits=gl.Limits(seconds=SECONDS), verify=False)
+    report = gl.optimize(program, UNITS[unit](), limits=gl.Limits(seconds=SECONDS), verify=False).report
     found: dict[str, Any] = {}
-    for when, copies in (("before", report.before), ("after", report.after)):
-        found[f"copies-{when}"] = len(copies)
-        found[f"megabytes-{when}"] = f"{sum(report.totals[when].values()) / 1e6:.2f}"
-        found[f"inside-{when}"] = f"{report.totals[when]['inside'] / 1e6:.2f}"
+    for when, taken in (("before", report.baseline), ("after", report.total)):
+        found[f"copies-{when}"] = taken["copies made"]
+        found[f"megabytes-{when}"] = f"{(taken['copies'] or 0) / 1e6:.2f}"
+        found[f"inside-{when}"] = f"{(taken['copies inside'] or 0) / 1e6:.2f}"
     found |= {"nodes": sum(1 for _ in postorder(program.term)), "e-nodes": report.e_nodes}
-    found |= {"iterations": report.iterations, "seconds": f"{report.seconds:.2f}", "stopped": report.stopped}
+    found |= {"iterations": report.iterations, "seconds": f"{report.seconds['total']:.2f}", "stopped": report.stopped}
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     found["processor-seconds"] = f"{used.ru_utime + used.ru_stime:.2f}"
     return found | {"peak-megabytes": peak_megabytes(resource.RUSAGE_CHILDREN)}

@@ -73,8 +73,8 @@ def optimize(name: str, path: str, out: str) -> dict[str, Any]:
         "export": exported,
         "peak-megabytes": peak,
         "nodes": sum(1 for _ in postorder(program.term)),
-        "layers": report.totals["layers"],
-        "mapped": report.totals["mapped"],
+        "layers": len(report.layers),
+        "mapped": report.mapped,
         "checked": report.checked,
     }
 

@@ -21,6 +21,8 @@ from glenside.egraph.encode import program_nodes
 from glenside.egraph.saturation import Limits, Request, Saturation
 from glenside.ir.program import Program
 from glenside.passes.distinct_layers import distinct_layers
+from glenside.passes.product_sizes import product_sizes
+from glenside.targets.base import Way
 from rewrites import of_families
 
 RESULTS = Path(__file__).parent / "results"
@@ -34,14 +36,14 @@ Figures = tuple[float, int, int, int]
 
 def search(program: Program, rows: int, columns: int, way: str) -> Figures:
     """(seconds, e-nodes, e-classes, iterations) of one saturation."""
-    target = gl.SystolicArray(rows, columns)
+    target, how = gl.SystolicArray(rows, columns), Way(blocking=way)
     started = time.perf_counter()
     if way == "loops":
         layers = distinct_layers(program)
         nodes = program_nodes(*layers.body, *layers.products)
     else:
         nodes = program_nodes(program.term, *program.layers.values())
-    request = Request.of(nodes, of_families(target.families[way]), target.rule_parameters(), Limits())
+    request = Request.of(nodes, of_families(target.families(how, nodes)), target.rule_parameters(), Limits())
     run = Saturation(request)
     run.run()
     snapshot = run.snapshot(program.tensors)
@@ -50,12 +52,10 @@ def search(program: Program, rows: int, columns: int, way: str) -> Figures:
 
 
 def tiles(program: Program, rows: int, columns: int) -> int:
-    """Tiles of the usual mapping."""
-    from glenside.report.mapping import product_sizes
-
-    target = gl.SystolicArray(rows, columns)
+    """Tiles of the baseline mapping."""
+    array = gl.SystolicArray(rows, columns).array
     found = [product_sizes(product) for product in program.layers.values()]
-    return sum(int(target.price(s.groups, s.m, s.k, s.n).tiles) for s in found)
+    return sum(int(array.tiled(s.groups, s.m, s.k, s.n).tiles) for s in found)
 
 
 def cases() -> list[tuple[str, int, Program, int, int]]:

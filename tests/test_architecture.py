@@ -9,7 +9,8 @@ import pytest
 
 import glenside.ir.operators
 from glenside.ir.operator import COMPUTES, OPERATORS
-from glenside.targets import TARGETS
+from glenside.targets import TARGETS, load_all
+from glenside.targets.base import Target
 
 ROOT = Path(__file__).parent.parent
 FILES = [p for name in ("glenside", "rewrites", "extract") for p in sorted((ROOT / name).rglob("*.py"))]
@@ -92,7 +93,30 @@ def test_nothing_imports_upwards(path: Path) -> None:
 def test_the_top_holds_the_door_and_the_driver_alone() -> None:
     top = {p.name for p in (ROOT / "glenside").glob("*.py")}
     deprecated = {"onnx_backend.py"}  # an alias, until the next version
-    assert top == {"__init__.py", "__main__.py", "driver.py"} | deprecated
+    assert top - deprecated == {"__init__.py", "__main__.py", "driver.py"}
+
+
+def _subclasses(kind: type) -> set[type]:
+    return {kind}.union(*(_subclasses(below) for below in kind.__subclasses__()))
+
+
+def test_no_code_but_that_of_targets_asks_which_target_it_has() -> None:
+    load_all()
+    names = {kind.__name__ for kind in _subclasses(Target)}
+    assert {"Target", "SystolicArray", "MPC", "CPU", "ConvolutionUnit"} <= names
+    asking = []
+    for path in (p for p in FILES if not _within(_module(p), ("glenside.targets",))):
+        for node in ast.walk(_tree(path)):
+            called = isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id
+            if called in ("isinstance", "issubclass") and isinstance(node, ast.Call):
+                asked = {n.id for n in ast.walk(node.args[1]) if isinstance(n, ast.Name)}
+                asked |= {n.attr for n in ast.walk(node.args[1]) if isinstance(n, ast.Attribute)}
+                asking += [f"{_module(path)}:{node.lineno} {name}" for name in sorted(asked & names)]
+            elif isinstance(node, ast.MatchClass):
+                what = node.cls
+                name = what.id if isinstance(what, ast.Name) else what.attr if isinstance(what, ast.Attribute) else ""
+                asking += [f"{_module(path)}:{what.lineno} {name}"] if name in names else []
+    assert asking == []
 
 
 def test_one_module_imports_egglog() -> None:

@@ -123,11 +123,11 @@ def _of_layers(problem: Problem, layers: Layers, searched: SearchResult, target:
         if len(made) == len(built):
             programs[which] = put_together(program, layers, made, body)
     numbers = {name: place[0] for name, place in layers.places.items()}
-    extracted = {name: found[n] for name, n in numbers.items()}
+    of_names = {name: found[n] for name, n in numbers.items()}
     variants = {which: {name: named[n][which] for name, n in numbers.items()} for which in choices}
     if cost is not None:
-        _count_once(program, target, searched, extracted, variants[CHOSEN])
-    return Answer(program, snapshot, extracted, variants, programs, choice, cost)
+        _count_once(program, target, searched, of_names, variants.get(CHOSEN, {}))
+    return Answer(program, snapshot, of_names, variants, programs, choice, cost)
 
 
 def _count_once(

@@ -17,7 +17,7 @@ def report_of(original: Program, target: Target, problem: Problem, searched: Sea
     """The report of an answer that is not yet checked."""
     program = answer.prepared
     rows = [_row(name, program, target, answer, searched.stopped) for name in program.layers]
-    totals = {which: _total(target, answer, which, rows) for which in (answer.variants or {CHOSEN: {}})}
+    totals = {which: _total(target, answer, which, rows) for which in (answer.variants or answer.programs)}
     summed = all(target.whole(p) is None for p in answer.programs.values())
     chosen = answer.program
     notes = [] if target.budget is None or target.budget.spares_baseline else _excess(target, totals[CHOSEN])

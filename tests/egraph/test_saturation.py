@@ -17,8 +17,7 @@ from glenside.egraph.search import SearchFailed, program_snapshot, search
 from glenside.egraph.snapshot import ENode, closed
 from glenside.ir.program import Program
 from glenside.ir.text import parse
-from glenside.targets.convolution_unit.target import convolution_unit
-from glenside.targets.systolic_array.target import systolic_array
+from glenside.targets import ConvolutionUnit, SystolicArray
 from rewrites import RULES, of_families
 
 MATMUL = parse(
@@ -26,8 +25,8 @@ MATMUL = parse(
     shapes={"a": (7, 50), "b": (33, 50)},
 )
 PARAMETERS = {
-    **convolution_unit().rule_parameters(),
-    **systolic_array(8, 4).rule_parameters(),
+    **ConvolutionUnit().rule_parameters(),
+    **SystolicArray(8, 4).rule_parameters(),
     "winograd": 0,
     "scatter": 0,
     "bands": 1,

@@ -13,7 +13,7 @@ from typing import Any
 import highspy
 import pytest
 from command_line import run
-from test_extract import answers, hard, random_problem, vector_sum
+from extraction_problems import answers, hard, random_problem, vector_sum
 
 from extract import METHODS, Extraction, ExtractionError, Limits, NoExtraction, Problem, extract_dag, extract_exact
 from extract.gym import GymGraph, parse_gym, read_gym

@@ -136,7 +136,7 @@ def products(layer: Layer, mapping: Mapping, *, dilated_span: bool = False) -> t
     )
 
 
-def usual(layer: Layer, rows: int, columns: int, cycles: Cycles = weight_stationary) -> int:
+def baseline(layer: Layer, rows: int, columns: int, cycles: Cycles = weight_stationary) -> int:
     """Cycles of the layer as it is: im2col, one group at a time."""
     unchanged = Mapping(0, (1,) * len(layer.sizes), 1, False)
     return int(cycles(*products(layer, unchanged), rows, columns))

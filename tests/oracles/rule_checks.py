@@ -18,8 +18,7 @@ from glenside.ir.term import Term
 from glenside.ir.types import AccessType, Tensor
 from glenside.semantics import Arithmetic, Native, PrimeField
 from glenside.semantics.interpreter import evaluate
-from glenside.targets.convolution_unit.target import convolution_unit
-from glenside.targets.systolic_array.target import systolic_array
+from glenside.targets import ConvolutionUnit, SystolicArray
 from rewrites import RULES
 
 
@@ -33,7 +32,7 @@ def saturated(
 ) -> tuple[Snapshot, Saturation]:
     """The program's e-graph under these rules, in this process."""
     nodes = program_nodes(program.term)
-    targets = (convolution_unit(), systolic_array(3, 2))
+    targets = (ConvolutionUnit(), SystolicArray(3, 2))
     given = {name: value for t in targets for name, value in t.rule_parameters().items()}
     parameters = given | {"scatter": 0, "winograd": 0, "bands": 0} | dict(parameters)
     known = dict.fromkeys((*rules, *(rule for rule in RULES.values() if rule.analysis)))

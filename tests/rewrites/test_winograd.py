@@ -17,9 +17,11 @@ from rule_checks import assert_all_equal
 import glenside as gl
 from glenside.egraph.encode import program_nodes
 from glenside.egraph.saturation import Limits, Request, Saturation
+from glenside.egraph.search import search
 from glenside.egraph.snapshot import Snapshot
 from glenside.ir.program import Program
 from glenside.ir.term import Term, postorder
+from glenside.targets.base import Way
 from glenside.targets.mpc.target import MPC
 from rewrites import of_families
 
@@ -96,24 +98,24 @@ def test_every_form_of_any_convolution_is_found_and_equal(convolution: Convoluti
     assert_all_equal(snapshot)
 
 
-def _candidate(program: Program, words: str) -> Term:
-    """The cheapest term of a form, as a target for secure computation extracts it."""
+def _variant(program: Program, recipe: str) -> Term:
+    """The cheapest term of a recipe, as a target for secure computation extracts it."""
     (layer,) = program.layers.values()
     target = MPC(outputs=(2, 4))
     root = target.root(layer)
     nodes = program_nodes(root)
-    request = Request.of(nodes, of_families(target.families), target.rule_parameters(), Limits(), reported=("form",))
-    search = Saturation(request)
-    search.run()
-    snapshot = search.snapshot(program.tensors)
-    found = target.candidates(snapshot, snapshot.program[-1], root)
-    return next(c.term for c in found if c.words == words)
+    rules = of_families(target.families(Way(), nodes))
+    searched = search(nodes, rules, target.rule_parameters(), reported=("form",))
+    found = target.strategy(target, searched, Way()).layer(searched.snapshot.program[-1], root)
+    term = next(v.term for v in found.variants if v.recipe == recipe)
+    assert term is not None
+    return term
 
 
 def test_two_dimensions_are_tiles_and_two_maps_of_each_operand() -> None:
     """Tiles of 6 x 4 elements in steps of 4 x 2, not windows of windows; products over channels only."""
     program = Convolution((9, 11), (3, 3), (1, 1), (1, 1), ((1, 1), (1, 1)), channels=5, filters=7).program()
-    term = _candidate(program, "winograd:2:2:3 winograd:1:4:3")
+    term = _variant(program, "winograd:2:2:3 winograd:1:4:3")
     nodes = list(postorder(term))
     (windows,) = (t for t in nodes if t.operator.name == "access-windows")
     assert windows.attributes == ((5, 6, 4), (1, 4, 2))

@@ -79,11 +79,12 @@ def chosen(model: str, rows: int, columns: int, most: int) -> list[Claim]:
     """What the pipeline chose for each layer, if one of its matmuls takes at most that many cycles."""
     claims = []
     for row in gl.optimize(load(model), gl.SystolicArray(rows, columns), verify=False).report.layers:
-        assert row.plan is not None
-        g, m, k, n = row.plan["matrices"].values()
-        swapped = row.plan["swapped"]
-        if row.cycles <= most * g:
-            claims.append(Claim(row.name, (n, k, m, True) if swapped else (m, k, n, False), g, row.cycles))
+        plan, cycles = row.details["plan"], row.measures["cycles"]
+        assert plan is not None
+        assert cycles is not None
+        g, m, k, n = plan["matrices"].values()
+        if cycles <= most * g:
+            claims.append(Claim(row.name, (n, k, m, True) if plan["swapped"] else (m, k, n, False), g, cycles))
     return claims
 
 

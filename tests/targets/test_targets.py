@@ -14,12 +14,14 @@ from hypothesis import strategies as st
 
 import glenside as gl
 from glenside.builder import Builder
+from glenside.ir.deprecation import Renamed
 from glenside.ir.errors import BadInput
 from glenside.ir.program import Program
 from glenside.targets.base import parse_objectives
 from glenside.targets.parse import parse_target
+from glenside.targets.systolic_array.array import Array, BitWidths
 from glenside.targets.systolic_array.description import load_target
-from glenside.targets.systolic_array.target import DATAFLOWS, Array, Words
+from glenside.targets.systolic_array.target import DATAFLOWS
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples" / "targets").glob("*.toml"))
 ARRAY = "[array]\nrows = 8\ncolumns = 4\n"
@@ -45,10 +47,12 @@ BAD = {
     "half a byte": (ARRAY + '[memory]\ncapacity = "0.5 B"\n', "whole bytes"),
     "negative size": (ARRAY + '[memory]\ncapacity = "-1 KiB"\n', "got '-1 KiB'"),
     "no bits": (ARRAY + '[words]\ninput = "0 bit"\n', "input in [words] is a size such as '8 bit'"),
+    "widths without unit": (ARRAY + "[widths]\ninput = 8\n", "t.toml:5: input in [widths]"),
     "words without unit": (ARRAY + "[words]\ninput = 8\n", "t.toml:5: input in [words]"),
+    "widths twice": (ARRAY + "[words]\ninput = '8 bit'\n[widths]\ninput = '8 bit'\n", "t.toml:4: [words] is [widths]"),
     "rate": (ARRAY + '[vector]\nrate = "fast"\n', "a whole rate such as '128 MAC/cycle'"),
     "an empty vector": (ARRAY + '[vector]\nspeed = "1 MAC/cycle"\n', "there is no speed in [vector]"),
-    "objective": ('objective = "watts"\n' + ARRAY, "an objective is one of cycles, bytes, got 'watts'"),
+    "objective": ('objective = "watts"\n' + ARRAY, "an objective is one of cycles, bytes, copies, got 'watts'"),
     "objective twice": ('objective = "cycles,cycles"\n' + ARRAY, "each can stand there once"),
     "growth": ("max_weight_growth = 0.5\n" + ARRAY, "a number of at least 1"),
     "not TOML": ("[array\n", "is not TOML"),
@@ -74,6 +78,15 @@ def test_files_that_are_none_are_refused(tmp_path: Path) -> None:
             load_target(str(path))
 
 
+def test_the_old_table_of_widths_is_read_and_said_to_be_old(tmp_path: Path) -> None:
+    path = tmp_path / "t.toml"
+    path.write_text(ARRAY + "[words]\ninput = '8 bit'\n")
+    with pytest.warns(Renamed, match=r"\[words\] is now \[widths\]"):
+        assert load_target(str(path)).array.widths == BitWidths(input=8)
+    with pytest.warns(Renamed, match="words is now widths"):
+        assert gl.SystolicArray(8, 4, words=BitWidths(input=8)).array.widths == BitWidths(input=8)
+
+
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda p: p.stem)
 def test_the_examples_are_used_and_exact(path: Path) -> None:
     b = Builder("small")
@@ -89,8 +102,8 @@ def test_flags_come_before_the_file(tmp_path: Path) -> None:
     path = tmp_path / "T.TOML"
     path.write_text(ARRAY + "max_rows = 7\n")
     assert parse_target(str(path)).name == "T"
-    assert parse_target(str(path)).parameters["max_rows"] == 7
-    assert parse_target(str(path), max_rows=9, objectives=("bytes",)).parameters["max_rows"] == 9
+    assert parse_target(str(path)).rule_parameters()["max_rows"] == 7
+    assert parse_target(str(path), max_rows=9, objectives=("bytes",)).rule_parameters()["max_rows"] == 9
 
 
 @pytest.mark.parametrize("text", ["", "cycles,", "cycles,bytes,cycles", "seconds"])
@@ -114,7 +127,7 @@ arrays = st.builds(
     st.sampled_from(DATAFLOWS),
     st.one_of(st.none(), st.integers(1, 9)),
     st.integers(0, 400),
-    st.builds(Words, *(st.sampled_from((4, 8, 16, 32)) for _ in range(3))),
+    st.builds(BitWidths, *(st.sampled_from((4, 8, 16, 32)) for _ in range(3))),
 )
 sizes = st.integers(1, 24)
 
@@ -131,7 +144,7 @@ def simulated(array: Array, g: int, m: int, k: int, n: int) -> tuple[int, int, i
     nt, depth = math.ceil(n / c), k if stays else math.ceil(k / r) * r
     kt = 1 if stays else depth // r
     for _ in range(g):
-        inputs, weights = size(rows * depth, array.words.input), size(nt * c * depth, array.words.weight)
+        inputs, weights = size(rows * depth, array.widths.input), size(nt * c * depth, array.widths.weight)
         keeps_inputs = nt > 1 and inputs <= array.capacity  # of one column tile they are read once anyhow
         keeps_weights = weights + (inputs if keeps_inputs else 0) <= array.capacity
         weights_there = False
@@ -150,7 +163,7 @@ def simulated(array: Array, g: int, m: int, k: int, n: int) -> tuple[int, int, i
                         cycles += rows + 2 * r + c - 2
             moved += 0 if weights_there else weights
             weights_there = keeps_weights
-        moved += size(mt * rows * nt * c, array.words.accumulator)
+        moved += size(mt * rows * nt * c, array.widths.accumulator)
     return cycles + (r if array.dataflow == "double-buffered" else 0), tiles, moved
 
 
@@ -206,8 +219,9 @@ def test_each_objective_is_the_least_in_its_own_unit(flow: str) -> None:
     for text in ("cycles", "bytes", "cycles,bytes"):
         target = gl.SystolicArray(16, 16, dataflow=flow, capacity=2_000, objectives=parse_objectives(text))
         (found[text],) = gl.optimize(depthwise(), target, verify=False).report.layers
-    assert found["bytes"].bytes <= found["cycles,bytes"].bytes <= found["cycles"].bytes
-    assert found["cycles"].cycles == found["cycles,bytes"].cycles <= found["bytes"].cycles
+    cycles, moved = ({text: row.measures[what] for text, row in found.items()} for what in ("cycles", "bytes"))
+    assert moved["bytes"] <= moved["cycles,bytes"] <= moved["cycles"]
+    assert cycles["cycles"] == cycles["cycles,bytes"] <= cycles["bytes"]
     assert all(row.gap == 0 for row in found.values())
 
 
@@ -217,18 +231,18 @@ def test_a_memory_that_holds_all_moves_no_more_than_one_that_holds_nothing() -> 
     moved = []
     for capacity in (0, 9_000, 1 << 30):
         target = gl.SystolicArray(8, 8, capacity=capacity, objectives=("bytes",))
-        moved.append(gl.optimize(program, target, verify=False).report.layers[0].bytes)
+        moved.append(gl.optimize(program, target, verify=False).cost["bytes"])
     assert moved[0] > moved[1] >= moved[2] >= 4 * (50 * 40 + 60 * 40 + 50 * 60)
 
 
 def test_a_fast_unit_beside_the_array_takes_the_product_and_a_slow_one_does_not() -> None:
-    for rate, words in ((10**6, "on the unit beside the array"), (1, "per")):
+    for rate, words in ((10**6, "on the vector unit"), (1, "per")):
         result = gl.optimize(depthwise(), gl.SystolicArray(16, 16, vector_rate=rate))
         (row,) = result.report.layers
-        assert words in row.mapping
+        assert words in row.label
         assert result.report.ok
         assert row.gap == 0
-    assert row.cycles < math.ceil(row.macs / rate)
+    assert row.measures["cycles"] < math.ceil(row.macs / rate)
 
 
 @pytest.mark.parametrize("most", [1, 5, 30])
@@ -249,7 +263,7 @@ def test_rows_are_cut_for_accumulators_of_limited_depth(most: int) -> None:
 def test_weights_grow_no_more_than_allowed(growth: float) -> None:
     free = gl.optimize(depthwise(), gl.SystolicArray(16, 16), verify=False).report.layers[0]
     capped = gl.optimize(depthwise(), gl.SystolicArray(16, 16, max_weight_growth=growth)).report.layers[0]
-    assert capped.mapped_weight_bytes <= growth * capped.weight_bytes
-    assert capped.cycles >= free.cycles
+    assert capped.measures["weight bytes"] <= growth * capped.baseline["weight bytes"]
+    assert capped.measures["cycles"] >= free.measures["cycles"]
     assert capped.checked == "exact"
-    assert free.mapped_weight_bytes > free.weight_bytes
+    assert free.measures["weight bytes"] > free.baseline["weight bytes"]

@@ -50,7 +50,7 @@ class Pricing:
         terms = self.snapshot.terms(nodes, [root])
         offline = {term for c, term in terms.items() if self.offline[c]}
         error = error_bound(terms[root], self.target.bits, lambda _: self.target.magnitude, offline)
-        measures = self.target.amounts(sum(traffic, NOTHING))
+        measures: dict[str, int | None] = {**self.target.amounts(sum(traffic, NOTHING))}
         measures["error"] = math.ceil(error.error + self.late) if error is not None else None
         return Variant(recipe_label(recipe), terms[root], measures, recipe)
 

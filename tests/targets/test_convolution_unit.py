@@ -7,24 +7,21 @@ import random
 from collections.abc import Callable
 from functools import cache
 from itertools import product
-from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
-from command_line import run
-from glenside.layout import LayoutReport, arrange_layout
 from onnx_networks import NETWORKS, small
 
 import glenside as gl
-from glenside.analysis.copies import constant_terms, movements, total
+from glenside.analysis.copies import Copy, constant_terms, copies_of, total
 from glenside.builder import Builder
 from glenside.importers.onnx.model import program_of_model
-from glenside.ir.errors import BadInput
 from glenside.ir.program import Program, is_product
 from glenside.ir.rearrangement import of_transpose
 from glenside.ir.term import Term, postorder
 from glenside.semantics.interpreter import evaluate
-from glenside.targets.convolution_unit.target import ADDRESSES
+from glenside.targets.convolution_unit.target import ADDRESSES, AS_WRITTEN, PLACES, copied_bytes, layout_code
 
 UNIT = gl.ConvolutionUnit("nhwc")
 SLOW = ("super_resolution_dcr", "super_resolution_nhwc", "super_resolution_nhwc_each", "super_resolution_relu")
@@ -36,9 +33,34 @@ SUPER_RESOLUTION = [
 
 
 @cache
-def _super_resolution(name: str) -> tuple[Program, LayoutReport]:
+def _super_resolution(name: str) -> tuple[Program, gl.Result]:
     program = program_of_model(small(name), dims=NETWORKS[name].dims)
-    return program, arrange_layout(program, UNIT)
+    return program, gl.optimize(program, UNIT)
+
+
+def _copies(program: Program, target: gl.ConvolutionUnit) -> list[Copy]:
+    return copies_of(program, copied_bytes, layout_code(target.layout))
+
+
+def _reported(result: gl.Result, when: str = "chosen") -> list[dict[str, Any]]:
+    """The copies of the program that was chosen, or of the one as written, as the report lists them."""
+    copies: list[dict[str, Any]] = result.report.sections["copies"][when]
+    return copies
+
+
+def _bytes(result: gl.Result, when: str = "chosen") -> dict[str, int]:
+    """place -> bytes"""
+    by_place: dict[str, int] = result.report.sections["copies"]["bytes"][when]
+    return by_place
+
+
+def _hold_to_its_copies(result: gl.Result, target: gl.ConvolutionUnit) -> None:
+    """Both programs are counted as they are, and the one that was chosen copies no more."""
+    before, after = total(_copies(result.original, target)), total(_copies(result.program, target))
+    assert after == sum(_bytes(result).values()) == result.cost["copies"] <= before
+    assert before == sum(_bytes(result, AS_WRITTEN).values()) == result.report.baseline["copies"]
+    assert result.cost["copies inside"] == _bytes(result)["inside"]
+    assert result.cost["copies made"] == len(_reported(result))
 
 
 def _computed(program: Program, seed: int = 0) -> list[np.ndarray]:
@@ -75,28 +97,30 @@ def _moves(term: Term) -> bool:
 
 @pytest.mark.parametrize("name", SUPER_RESOLUTION)
 def test_nothing_is_moved_inside_a_super_resolution_network(name: str) -> None:
-    program, report = _super_resolution(name)
+    program, result = _super_resolution(name)
     assert any(_moves(t) for t in _between_products(program.term))
-    assert report.totals["before"]["inside"] > 0
-    assert report.totals["after"]["inside"] == 0
-    assert report.totals["after"]["output"] == 0
-    assert not any(_moves(t) for t in _between_products(report.program.term))
-    assert total(movements(report.program, UNIT)) == total(report.after) <= total(report.before)
-    kinds = [t.operator.name for t in postorder(report.program.term)]
+    assert _bytes(result, AS_WRITTEN)["inside"] > 0
+    assert _bytes(result)["inside"] == 0
+    assert _bytes(result)["output"] == 0
+    assert not any(_moves(t) for t in _between_products(result.program.term))
+    _hold_to_its_copies(result, UNIT)
+    kinds = [t.operator.name for t in postorder(result.program.term)]
     assert kinds.count("product-unit") == len(program.layers)
-    assert list(report.program.layers) == list(program.layers)
-    assert (report.checked, report.stopped, report.kept) == ("exact", "saturated", False)
-    for before, after in zip(_computed(program), _computed(report.program), strict=True):
+    assert list(result.program.layers) == list(program.layers)
+    assert (result.report.checked, result.stopped) == ("exact", "saturated")
+    assert result.program is not program
+    assert result.report.sections["copies"]["kept"] is False
+    for before, after in zip(_computed(program), _computed(result.program), strict=True):
         assert before.dtype == after.dtype
         assert np.allclose(before, after, rtol=1e-4, atol=1e-5)
 
 
 def test_an_input_in_the_layout_of_the_unit_is_not_moved() -> None:
-    _, report = _super_resolution("super_resolution_nhwc_each_relu")
-    assert report.totals["after"] == {"input": 0, "inside": 0, "output": 0}
-    _, report = _super_resolution("super_resolution")
-    (image,) = report.after  # of 3 channels, float32, read once and written once
-    assert (image.place, image.bytes) == ("input", 2 * 4 * 3 * 6 * 10)
+    _, result = _super_resolution("super_resolution_nhwc_each_relu")
+    assert _bytes(result) == {"input": 0, "inside": 0, "output": 0}
+    _, result = _super_resolution("super_resolution")
+    (image,) = _reported(result)  # of 3 channels, float32, read once and written once
+    assert (image["place"], image["bytes"]) == ("input", 2 * 4 * 3 * 6 * 10)
 
 
 def _small_network() -> Program:
@@ -121,18 +145,18 @@ _QUICK = [("nhwc", "none", "none"), ("nchw", "all", "runs"), ("nchw4c", "runs", 
 )
 def test_no_unit_moves_more_than_before(layout: str, loads: str, stores: str) -> None:
     program, target = _small_network(), gl.ConvolutionUnit(layout, loads=loads, stores=stores)
-    report = arrange_layout(program, target)
-    assert total(movements(report.program, target)) == total(report.after) <= total(report.before)
-    assert total(report.before) == total(movements(program, target))
-    assert report.checked == "exact"
-    assert report.kept == (report.program is program)
-    assert np.allclose(_computed(program), _computed(report.program), rtol=1e-4, atol=1e-4)
+    result = gl.optimize(program, target)
+    _hold_to_its_copies(result, target)
+    assert result.report.checked == "exact"
+    assert result.report.sections["copies"]["kept"] == (result.program is program)
+    assert np.allclose(_computed(program), _computed(result.program), rtol=1e-4, atol=1e-4)
 
 
 def test_only_the_concatenation_is_left_where_every_address_is_free() -> None:
-    report = arrange_layout(_small_network(), UNIT)
-    assert [m.what for m in report.after if m.place == "inside"] == ["concatenate"]
-    assert "copy into the unit's layout" in {m.what for m in report.before if m.place == "inside"}
+    result = gl.optimize(_small_network(), UNIT)
+    assert [copy["what"] for copy in _reported(result) if copy["place"] == "inside"] == ["concatenate"]
+    inside = {copy["what"] for copy in _reported(result, AS_WRITTEN) if copy["place"] == "inside"}
+    assert "copy into the unit's layout" in inside
 
 
 def test_nothing_is_moved_inside_a_transformer_block() -> None:
@@ -141,11 +165,11 @@ def test_nothing_is_moved_inside_a_transformer_block() -> None:
     q, k, v = (b.linear(x, b.constant(name, (12, 12)), name=name) for name in "qkv")
     y = b.add(x, b.linear(b.attention(q, k, v, heads=3, name="heads"), b.constant("o", (12, 12)), name="o"))
     program = b.finish(b.linear(b.gelu(b.linear(y, b.constant("up", (24, 12)))), b.constant("down", (12, 24))))
-    report = arrange_layout(program, UNIT)
-    assert report.totals["before"]["inside"] > 0
-    assert report.totals["after"] == {"input": 0, "inside": 0, "output": 0}
-    assert report.checked == "exact"
-    assert np.allclose(_computed(program), _computed(report.program), rtol=1e-3, atol=1e-3)
+    result = gl.optimize(program, UNIT)
+    assert _bytes(result, AS_WRITTEN)["inside"] > 0
+    assert _bytes(result) == {"input": 0, "inside": 0, "output": 0}
+    assert result.report.checked == "exact"
+    assert np.allclose(_computed(program), _computed(result.program), rtol=1e-3, atol=1e-3)
 
 
 class _Random:
@@ -207,77 +231,37 @@ def test_a_random_network_is_equal_and_moves_no_more(seed: int) -> None:
         draw(names) for names in (("nhwc", "nchw", "nchw4c", "any"), tuple(ADDRESSES), tuple(ADDRESSES))
     )
     target = gl.ConvolutionUnit(layout, loads=loads, stores=stores)
-    report = arrange_layout(program, target)
-    assert report.checked == "exact", report.how_checked
-    assert total(movements(report.program, target)) == total(report.after) <= total(report.before)
+    result = gl.optimize(program, target)
+    assert result.report.checked == "exact", result.report.how_checked
+    _hold_to_its_copies(result, target)
     draws = np.random.default_rng(seed)
     values = {n: draws.integers(-2, 3, t.dims).astype("float64") for n, t in program.tensors.items()}
-    before, after = (evaluate([p.term], values)[0] for p in (program, report.program))
+    before, after = (evaluate([p.term], values)[0] for p in (program, result.program))
     assert np.array_equal(before, after)
 
 
 def test_the_report_as_json_adds_up() -> None:
-    program, report = _super_resolution("super_resolution")
-    content = json.loads(json.dumps(report.as_dict()))
-    fields = "program target before after bytes e_nodes e_classes iterations stopped seconds checked how_checked kept"
-    assert set(content) == set(fields.split())
+    program, result = _super_resolution("super_resolution")
+    content = json.loads(json.dumps(result.report.as_dict()))
     assert content["program"] == program.name
     assert content["target"] == UNIT.name
-    assert content["e_nodes"] >= content["e_classes"] > 0
-    for when in ("before", "after"):
-        assert set(content["bytes"][when]) == {"input", "inside", "output"}
-        for place, size in content["bytes"][when].items():
-            assert size == sum(row["bytes"] for row in content[when] if row["place"] == place)
-        assert all(row["bytes"] == 2 * 4 * np.prod(row["dims"]) for row in content[when] if row["dtype"] == "float32")
-        assert {row["dtype"] for row in content[when]} == {"float32"}
+    assert content["search"]["e_nodes"] >= content["search"]["e_classes"] > 0
+    copies = content["copies"]
+    assert set(copies) == {AS_WRITTEN, "chosen", "bytes", "kept"}
+    for when in (AS_WRITTEN, "chosen"):
+        assert set(copies["bytes"][when]) == set(PLACES) == {"input", "inside", "output"}
+        for place, size in copies["bytes"][when].items():
+            assert size == sum(row["bytes"] for row in copies[when] if row["place"] == place)
+        assert content["totals"][when]["copies"] == sum(copies["bytes"][when].values())
+        assert all(row["bytes"] == 2 * 4 * np.prod(row["dims"]) for row in copies[when] if row["dtype"] == "float32")
+        assert {row["dtype"] for row in copies[when]} == {"float32"}
 
 
-CONV = """(input x (shape 1 5 7 4)) (constant w (shape 3 4 2 2))
-(compute dot-product (access-cartesian-product
-  (access-windows (access (access-transpose (access-transpose (compute relu (access-transpose (access-tensor x)
-    (list 0 3 1 2))) (list 0 2 3 1)) (list 0 3 1 2)) 1) (shape 4 2 2) (shape 1 1 1))
-  (access (access-tensor w) 1)))"""
-
-
-@pytest.fixture
-def network(tmp_path: Path) -> Path:
-    path = tmp_path / "conv.glenside"
-    path.write_text(CONV)
-    return path
-
-
-def test_the_command_prints_reports_and_writes_the_program(
-    network: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    report, out = tmp_path / "report.json", tmp_path / "out.glenside"
-    assert run("layout", network, "--json", report, "-o", out) == 0
-    content = json.loads(report.read_text())
-    printed = capsys.readouterr().out
-    inside = content["bytes"]["before"]["inside"]
-    assert inside > 0 == content["bytes"]["after"]["inside"]
-    assert f"{inside:,} bytes before, 0 bytes after" in printed
-    assert content["checked"] == "exact"
-    found = gl.load(out)
-    assert "product-unit" in {t.operator.name for t in postorder(found.term)}
-    assert not any(_moves(t) for t in postorder(found.term) if t not in constant_terms(found.term))
-
-
-@pytest.mark.parametrize(
-    ("options", "sentence"),
-    [
-        (["--unit", "nwhc"], "a layout is nhwc, nchw, any"),
-        (["--unit", "nchw2c"], "at least 4 channels"),
-        (["--loads", "foo"], "loads are none, runs, all, got 'foo'"),
-        (["--stores", "foo"], "stores are none, runs, all, got 'foo'"),
-    ],
-)
-def test_a_unit_that_there_is_not_is_said_in_a_sentence(
-    network: Path, options: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run("layout", network, *options) == 2
-    printed = capsys.readouterr()
-    assert sentence in " ".join(printed.err.split())
-    assert "Traceback" not in printed.err
-    assert printed.out == ""
-    with pytest.raises(BadInput, match=r"^(a layout is|loads are|stores are) "):
-        gl.ConvolutionUnit(**{"layout" if k == "--unit" else k[2:]: v for k, v in [options]})
+def test_keys_of_the_last_version_are_there_for_one_more() -> None:
+    _, result = _super_resolution("super_resolution")
+    content = result.report.as_dict()
+    fields = "program target before after bytes e_nodes e_classes iterations stopped seconds checked how_checked kept"
+    assert set(fields.split()) <= set(content)
+    assert "before, after, bytes" in content["deprecated"]
+    assert (content["before"], content["after"]) == (_reported(result, AS_WRITTEN), _reported(result))
+    assert content["bytes"] == {"before": _bytes(result, AS_WRITTEN), "after": _bytes(result)}
