@@ -1,4 +1,4 @@
-"""An operator, a family of rules and a target, each from one file outside the package, get everything that ours have."""
+"""An operator, rules and a target, each from one file outside the package, get everything that ours have."""
 
 from __future__ import annotations
 
