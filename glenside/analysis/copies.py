@@ -12,13 +12,6 @@ from glenside.ir.types import AccessType, Tensor
 from glenside.targets.base import Target
 from rewrites.layout import addressing
 
-MOVEMENT = frozenset(
-    "access access-transpose access-reshape access-rearrange access-flatten access-squeeze access-insert-axis "
-    "access-shift-right access-slice access-pad access-concatenate access-broadcast access-windows access-flip "
-    "access-dilate truncate".split()
-)
-"""Operators that compute nothing."""
-
 
 @dataclass(frozen=True)
 class Movement:
@@ -98,12 +91,13 @@ def _places(root: Term, constant: set[Term]) -> dict[Term, str]:
     for term in terms:
         tensor = term.attributes[0] if term.operator.name == "access-tensor" else None
         own = isinstance(tensor, Tensor) and not tensor.constant
-        moved = term.operator.name in MOVEMENT and any(c in of_input for c in term.children)
+        moved = term.operator.index_map is not None and any(c in of_input for c in term.children)
         if own or (moved and all(c in of_input or c in constant for c in term.children)):
             of_input.add(term)
-    inner = {c for term in terms if term.operator.name not in MOVEMENT | {"construct-tuple"} for c in term.children}
+    users = [t for t in terms if t.operator.index_map is None and t.operator.name != "construct-tuple"]
+    inner = {c for term in users for c in term.children}
     for term in reversed(terms):  # what an inner term is made of by movement is read inside
-        if term in inner and term.operator.name in MOVEMENT:
+        if term in inner and term.operator.index_map is not None:
             inner.update(term.children)
     return {t: "input" if t in of_input else "inside" if t in inner else "output" for t in terms}
 

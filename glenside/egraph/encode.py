@@ -9,7 +9,7 @@ from functools import lru_cache
 from glenside.egraph.sexpr import read_all, write
 from glenside.egraph.shape_functions import INTS_MAP, SHAPE_FUNCTIONS, demands, written_out
 from glenside.egraph.type_rules import columns, type_functions, type_rules
-from glenside.ir.operator import COMPUTES, OPERATORS
+from glenside.ir.operator import COMPUTES, OPERATORS, Keeps
 from glenside.ir.operators.compute import parse_compute
 from glenside.ir.term import Attribute, Term, postorder
 from glenside.ir.types import WIDENED, AccessType, Dims, Tensor, widen
@@ -75,7 +75,7 @@ def _compute_facts(kinds: Iterable[str]) -> list[str]:
         quoted = json.dumps(kind)
         lines.append(f'(category {quoted} "{compute.category.value}")')
         lines.append(f'(compute-dtype {quoted} "{compute.dtype}")')
-        if compute.keeps_zero:
+        if Keeps.ZERO in compute.keeps:
             lines.append(f"(keeps-zero {quoted})")
     return lines
 

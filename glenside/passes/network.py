@@ -7,11 +7,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
-from glenside.analysis.copies import MOVEMENT, constant_terms
+from glenside.analysis.copies import constant_terms
 from glenside.builder.layout import rearrange
 from glenside.egraph.saturation import INTERRUPTED, SATURATED, Limits, Progress
 from glenside.egraph.search import Worker, search
 from glenside.egraph.snapshot import Snapshot
+from glenside.ir.operator import Category, Keeps
+from glenside.ir.operators import parse_compute
 from glenside.ir.program import Program, is_product
 from glenside.ir.term import Term, build, postorder, rebuild_all, tensors
 from glenside.ir.types import AccessType, Dims, Tensor
@@ -139,9 +141,6 @@ def _weights(product: Term) -> frozenset[str]:
     return frozenset(t.name for t in leaves if isinstance(t, Tensor))
 
 
-_SCALES = frozenset({"elementwise-mul", "elementwise-div"})
-
-
 def has_scales_of_products(program: Program) -> bool:
     """Whether a product by constant weights is scaled by a constant: what `folded` can take away."""
     constant = constant_terms(program.term)
@@ -149,12 +148,14 @@ def has_scales_of_products(program: Program) -> bool:
     for term in postorder(program.term):
         pair = term.children[0] if term.operator.name == "compute" else term
         operands = [c for c in pair.children if c not in constant]
-        kind = term.attributes[0] if term.operator.name == "compute" else ""
+        record = parse_compute(str(term.attributes[0]))[0] if term.operator.name == "compute" else None
+        scales = record is not None and Keeps.FACTOR in record.keeps
+        adds = record is not None and record.category is Category.FOLD and record.linear
         if is_product(term):
             scaled[term] = len(operands) == 1
-        elif term.operator.name in MOVEMENT or kind in ("elementwise-add", "subtract", *_SCALES):
+        elif term.operator.index_map is not None or scales or adds:
             scaled[term] = len(operands) == 1 and scaled.get(operands[0], False)
-        if kind in _SCALES and scaled[term]:
+        if scales and scaled[term]:
             return True
     return False
 

@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import Any
 
 from glenside.ir.operand import Array, Operand
-from glenside.ir.operator import COMPUTES, Category, Compute, Kind, Operator, fields, register, require
+from glenside.ir.operator import COMPUTES, Category, Compute, Kind, Operator, OperatorKind, fields, register, require
 from glenside.ir.operators.requirements import require_number
 from glenside.ir.rational import exact
 from glenside.ir.types import AccessType
@@ -81,12 +81,14 @@ def _operations(kind: str, a: AccessType) -> int:
 compute = register(
     Operator(
         name="compute",
+        kind=OperatorKind.COMPUTE,
         fields=fields(kind=Kind.COMPUTE, a=Kind.TERM),
         check=_check_compute,
         result=_result_compute,
         evaluate=_evaluate_compute,
         doc="A computation on each item of a; what it does is its compute type.",
-        movement=False,
+        linear=lambda kind, a: parse_compute(kind)[0].linear,
+        keeps=lambda kind, a: parse_compute(kind)[0].keeps,
         typed=True,
         operations=_operations,
     )

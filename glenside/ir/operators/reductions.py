@@ -11,7 +11,7 @@ import numpy as np
 from glenside.ir.blockwise import block_size, in_blocks, items_of, reduced
 from glenside.ir.contraction import contraction_scratch
 from glenside.ir.operand import Array, Operand, Product
-from glenside.ir.operator import Category, Compute, register
+from glenside.ir.operator import MONOTONE, MOVED, Category, Compute, Keeps, register
 from glenside.ir.operators.requirements import require_elements, require_float, require_number
 from glenside.ir.types import AccessType, widen
 
@@ -53,6 +53,7 @@ dot_product = register(
         scratch=_dot_scratch,
         doc="The product along the first (tuple) axis of the item, summed over the rest.",
         dtype="widen",
+        keeps=Keeps.ZERO,
     )
 )
 
@@ -63,6 +64,8 @@ reduce_sum = register(
         check=_check_numbers("reduce-sum"),
         evaluate=lambda arithmetic, a: arithmetic.sum(a.array, a.item_axes),
         doc="The sum of the item.",
+        linear=True,
+        keeps=MONOTONE,
         dtype="widen",
     )
 )
@@ -74,6 +77,7 @@ reduce_prod = register(
         check=_check_numbers("reduce-prod"),
         evaluate=lambda arithmetic, a: arithmetic.product(a.array, a.item_axes),
         doc="The product of the item.",
+        keeps=Keeps.ZERO,
     )
 )
 
@@ -90,6 +94,8 @@ reduce_mean = register(
         check=_check_mean,
         evaluate=lambda arithmetic, a: arithmetic.mean(a.array, a.item_axes),
         doc="The mean of the item.",
+        linear=True,
+        keeps=MONOTONE,
     )
 )
 
@@ -100,6 +106,7 @@ reduce_max = register(
         check=lambda a: require_elements("reduce-max", a),
         evaluate=lambda _, a: reduced(np.maximum, a.array, a.item_axes, a.array.dtype),
         doc="The largest element of the item.",
+        keeps=MOVED,
     )
 )
 
@@ -110,6 +117,7 @@ reduce_min = register(
         check=lambda a: require_elements("reduce-min", a),
         evaluate=lambda _, a: reduced(np.minimum, a.array, a.item_axes, a.array.dtype),
         doc="The smallest element of the item.",
+        keeps=MOVED,
     )
 )
 

@@ -50,23 +50,16 @@ def error_bound(
     return result
 
 
-_MOVED = frozenset(
-    "access access-transpose access-reshape access-rearrange access-flatten access-squeeze access-insert-axis "
-    "access-shift-right access-slice access-pad access-concatenate access-broadcast access-windows access-flip "
-    "access-dilate".split()
-)
-
-
 def _bound(term: Term, operands: list[Any], bits: int, magnitude: Callable[[Tensor], float]) -> Any:
     name = term.operator.name
     if name in _LEAVES:
         return _LEAVES[name](term, magnitude)
-    if name in _MOVED:
-        return Bound(max(b.magnitude for b in operands), max(b.error for b in operands))
     if name == "access-product":
         return tuple(operands)
     if name == "truncate":
         return Bound(operands[0].magnitude, operands[0].error + 1)
+    if term.operator.index_map is not None:
+        return Bound(max(b.magnitude for b in operands), max(b.error for b in operands))
     if name == "linear-map":
         return _linear_map(term, operands[0])
     if name == "access-overlap-add":
