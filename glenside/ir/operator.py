@@ -152,7 +152,10 @@ class Operator:
         return bool(_said(self.shares, arguments, self.kind is OperatorKind.VIEW))
 
     def __call__(self, *arguments: Any) -> Any:
-        """Build the term: the arguments in field order. Raises TypeMismatch."""
+        """Build the term: the arguments in field order. Raises TypeMismatch. Patterns give a pattern."""
+        for argument in arguments:
+            if hasattr(argument, "__applied__"):
+                return argument.__applied__(self, arguments)
         from glenside.ir.term import make
 
         return make(self, arguments)
@@ -197,6 +200,13 @@ class Compute:
     linear: bool = False
     keeps: Keeps = Keeps.NOTHING
     scratch: Callable[..., int] | None = None
+
+    def __call__(self, *arguments: Any) -> Any:
+        """The term `(compute NAME A)`, or the pattern of such a term: its parameters, then A. Raises TypeMismatch."""
+        from glenside.ir.operators.compute import compute, compute_text
+
+        *parameters, operand = arguments
+        return compute(compute_text(self.name, *parameters), operand)
 
 
 OPERATORS: dict[str, Operator] = {}
