@@ -19,12 +19,13 @@ from weakref import finalize
 import numpy as np
 from numpy.typing import DTypeLike
 
+from glenside.ir.constants import constants_under
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array, Operand, Product, Value
 from glenside.ir.operator import Category
 from glenside.ir.operators import parse_compute
 from glenside.ir.operators.opaque import name_of
-from glenside.ir.program import Program, made_of_constants
+from glenside.ir.program import Program
 from glenside.ir.term import Term, weave
 from glenside.ir.types import AccessType, Tensor
 from glenside.passes.distinct_layers import cone_terms
@@ -295,7 +296,7 @@ class _Prepared(Mapping[Term, Array]):
 
     def __init__(self, roots: Sequence[Term], memory: Memory) -> None:
         self.memory = memory
-        self.terms = {t for t, constant in made_of_constants(*roots).items() if constant and _is_array(t)}
+        self.terms = {t for t, constant in constants_under(*roots).items() if constant and _is_array(t)}
 
     def __getitem__(self, term: Term) -> Array:
         if term not in self.terms:

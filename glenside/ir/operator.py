@@ -6,7 +6,7 @@ Parser, printer, e-graph encoding, e-graph type facts, interpreter and the refer
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum, Flag
 from typing import TYPE_CHECKING, Any
@@ -138,6 +138,14 @@ class Operator:
     def is_addressed(self) -> bool:
         """Whether it moves elements to places that do not depend on any."""
         return self.kind is OperatorKind.VIEW or self.index_map is not None
+
+    def is_constant(self, operands: Iterable[bool], tensor_is_constant: bool = False) -> bool:
+        """Whether a node is made of constants alone, where that is said of its operands: nothing is of a black box, and
+        a tensor is what it was declared to be.
+        """
+        if self.kind is OperatorKind.LEAF and any(field.kind is Kind.TENSOR for field in self.fields):
+            return tensor_is_constant
+        return not self.opaque and all(operands)
 
     def is_linear(self, *arguments: Any) -> bool:
         """`linear` for a node's arguments."""

@@ -7,11 +7,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
-from glenside.analysis.copies import constant_terms
 from glenside.builder.layout import rearrange
 from glenside.egraph.saturation import INTERRUPTED, SATURATED, Limits, Progress
 from glenside.egraph.search import Worker, search
 from glenside.egraph.snapshot import Snapshot
+from glenside.ir.constants import constants_under
 from glenside.ir.operator import Category, Keeps
 from glenside.ir.operators import parse_compute
 from glenside.ir.program import Program, is_product
@@ -143,11 +143,11 @@ def _weights(product: Term) -> frozenset[str]:
 
 def has_scales_of_products(program: Program) -> bool:
     """Whether a product by constant weights is scaled by a constant: what `folded` can take away."""
-    constant = constant_terms(program.term)
+    constant = constants_under(program.term)
     scaled: dict[Term, bool] = {}
     for term in postorder(program.term):
         pair = term.children[0] if term.operator.name == "compute" else term
-        operands = [c for c in pair.children if c not in constant]
+        operands = [c for c in pair.children if not constant[c]]
         record = parse_compute(str(term.attributes[0]))[0] if term.operator.name == "compute" else None
         scales = record is not None and Keeps.FACTOR in record.keeps
         adds = record is not None and record.category is Category.FOLD and record.linear
@@ -188,12 +188,12 @@ def folded(
     if not has_scales_of_products(program):
         return program, SATURATED
     found = arranged(program, _FOLDING, limits=limits, worker=worker, on_progress=on_progress)
-    constant = constant_terms(program.term)
+    constant = constants_under(program.term)
     own = Cost()
     for term in postorder(program.term):
         if isinstance(term.type, AccessType) and all(isinstance(c.type, AccessType) for c in term.children):
             operands = [c.access for c in term.children]
-            own = own.plus(_FOLDING.cost(term.operator.name, term.attributes, operands, term.type, term in constant))
+            own = own.plus(_FOLDING.cost(term.operator.name, term.attributes, operands, term.type, constant[term]))
     better = (found.cost.unmapped, found.cost.scalar) < (own.unmapped, own.scalar)
     whole = len(found.program.layers) == len(program.layers)
     return found.program if better and whole else program, found.stopped

@@ -10,6 +10,7 @@ from glenside.ir.operand import Array, Operand
 from glenside.ir.operator import COMPUTES, Category, Compute, Kind, Operator, OperatorKind, fields, register, require
 from glenside.ir.operators.requirements import require_number
 from glenside.ir.rational import exact
+from glenside.ir.term import Term
 from glenside.ir.types import AccessType
 
 # The type of (compute KIND A) apart from its dtype, in the algebra of glenside.ir.types: the e-graph reads it too.
@@ -25,6 +26,11 @@ CATEGORY_RESULT: dict[Category, Callable[[Any], Any]] = {
 def compute_text(name: str, *parameters: object) -> str:
     """The canonical text of a compute type: `relu`, `(clip 0 6)`."""
     return f"({' '.join([name, *map(str, parameters)])})" if parameters else name
+
+
+def name_of(term: Term) -> str:
+    """What a term is called in messages: its operator, or its compute type."""
+    return str(term.attributes[0]) if term.operator is compute else term.operator.name
 
 
 @lru_cache(maxsize=4096)

@@ -33,7 +33,7 @@ def described(
     public: frozenset[str],
 ) -> Operand:
     """What is known of one node, from what is known of its operands."""
-    known = operator not in ("access-tensor", "opaque") and all(o.known for o in operands)
+    known = OPERATORS[operator].is_constant(o.known for o in operands)
     found = Operand(
         type,
         secrecy(operator, attributes, [o.secret for o in operands], public),
