@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from glenside.ir.errors import TypeMismatch
 
 if TYPE_CHECKING:
+    from glenside.ir.example import Example
     from glenside.ir.index_map import IndexMap
 
 
@@ -99,6 +100,7 @@ class Operator:
     matrices  (groups, rows, depth, columns) of the matrix products that it computes: a function of the arguments as
               types
     typed     True when `evaluate` takes each term as an `Operand`: its type and its value, perhaps not in memory
+    examples  programs that show it; every record but an opaque one has some
     opaque    True when nobody here knows the meaning: a check draws one, and nothing is run or folded with it
     shares    True when the array that `evaluate` gives is a view of operands, or a copy only where numpy cannot reshape
               without one; a function of evaluate's arguments where it depends on them. All else gives a new array in
@@ -124,6 +126,7 @@ class Operator:
     symbolic: bool = True
     typed: bool = False
     opaque: bool = False
+    examples: tuple[Example, ...] = ()
     shares: bool | Callable[..., bool] | None = None
     scratch: Callable[..., int] | None = None
     operations: Callable[..., int] | None = None
@@ -195,6 +198,7 @@ class Compute:
     dtype          the result's dtype: "same", "widen", or a dtype
     linear         whether the result is a sum of elements, each times a number: of all operands together
     keeps          what else it leaves as it is
+    examples       programs that show it
     scratch        bytes that evaluate needs beside operand and result: a function of (operand, *parameters)
     """
 
@@ -207,6 +211,7 @@ class Compute:
     dtype: str = "same"
     linear: bool = False
     keeps: Keeps = Keeps.NOTHING
+    examples: tuple[Example, ...] = ()
     scratch: Callable[..., int] | None = None
 
     def __call__(self, *arguments: Any) -> Any:
@@ -226,6 +231,8 @@ def register(record: Operator | Compute) -> Any:
     table: Mapping[str, object] = OPERATORS if isinstance(record, Operator) else COMPUTES
     if record.name in table:
         raise ValueError(f"{record.name} is declared twice")
+    if not record.examples and not (isinstance(record, Operator) and record.opaque):
+        raise ValueError(f"{record.name} has no example")
     if isinstance(record, Operator):
         OPERATORS[record.name] = record
     else:

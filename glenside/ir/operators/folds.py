@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from glenside.ir.blockwise import PART, block_size, in_blocks, row_major
+from glenside.ir.example import of_compute
 from glenside.ir.operand import Array, Operand
 from glenside.ir.operator import MONOTONE, MOVED, Category, Compute, Field, Keeps, Kind, register, require
 from glenside.ir.operators.requirements import require_number
@@ -31,8 +32,12 @@ def _fold(
         return _folded(lambda left, right: step(arithmetic, left, right), a.parts())
 
     scratch = _integer_scratch if name in ("elementwise-div", "pow") else _scratch
+    dtype = {"bitwise": "int8", "logical": "bool"}.get(name.split("-")[0], "float32")
+    shown = of_compute(name, "m 2 n", dtype)
     record: Compute = register(
-        Compute(name, Category.FOLD, evaluate, doc, check=check, scratch=scratch, keeps=keeps, linear=linear)
+        Compute(
+            name, Category.FOLD, evaluate, doc, check=check, scratch=scratch, keeps=keeps, linear=linear, examples=shown
+        )
     )
     return record
 
@@ -137,6 +142,7 @@ mod = register(
         scratch=_scratch,
         doc="What a division by the next operand leaves: the quotient is rounded down (floor: a result of the "
         "divisor's sign) or cut towards zero (truncate: of the dividend's); n mod 0 is 0 for integers.",
+        examples=of_compute("(mod floor)", "m 2 n"),
     )
 )
 
@@ -163,6 +169,7 @@ compare = register(
         evaluate=lambda _, a, relation: row_major(RELATIONS[relation], *a.parts(), dtype=np.bool_),
         doc="Whether the first of two operands stands in that relation to the second.",
         dtype="bool",
+        examples=of_compute("(compare lt)", "m 2 n"),
     )
 )
 
@@ -189,5 +196,6 @@ select = register(
         scratch=lambda a: block_size(a.parts()[0].shape, PART) * (a.parts()[0].itemsize + 1),
         doc="Of three operands: the second where the first is not zero, else the third.",
         keeps=Keeps.ZERO,
+        examples=of_compute("select", "m 3 n"),
     )
 )

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from glenside.ir.blockwise import ERF_PART, PART, block_size, in_blocks, row_major
+from glenside.ir.example import of_compute
 from glenside.ir.operand import Array, Operand
 from glenside.ir.operator import MONOTONE, MOVED, Category, Compute, Field, Keeps, Kind, register, require
 from glenside.ir.operators.requirements import require_float, require_number, require_value
@@ -26,6 +27,7 @@ def _ordered(name: str, doc: str, function: Callable[..., Any], keeps: Keeps, li
             doc=doc,
             linear=linear,
             keeps=keeps,
+            examples=of_compute(name),
         )
     )
     return record
@@ -47,6 +49,7 @@ def _transcendental(name: str, doc: str, keeps: Keeps = Keeps.NOTHING) -> Comput
             scratch=_erf_scratch if name == "erf" else None,
             doc=doc,
             keeps=keeps,
+            examples=of_compute(name),
         )
     )
     return record
@@ -85,6 +88,7 @@ logical_not = register(
         check=lambda a: require(a.dtype == "bool", "logical-not", "dtype bool", a),
         evaluate=lambda _, a: row_major(np.logical_not, a.array),
         doc="Whether x does not hold.",
+        examples=of_compute("logical-not", dtype="bool"),
     )
 )
 
@@ -113,6 +117,7 @@ clip = register(
         evaluate=_evaluate_clip,
         doc="min(max(x, lo), hi).",
         keeps=Keeps.ORDER,
+        examples=of_compute("(clip -1 2)"),
     )
 )
 
@@ -138,5 +143,6 @@ leaky_relu = register(
         scratch=lambda a, alpha: block_size(a.array.shape, PART) * (2 * a.array.itemsize + 1),
         doc="x, or alpha * x where x < 0.",
         keeps=Keeps.ZERO,
+        examples=of_compute("(leaky-relu 1/4)"),
     )
 )

@@ -10,6 +10,7 @@ import numpy as np
 
 from glenside.ir.blockwise import block_size, in_blocks, items_of, reduced
 from glenside.ir.contraction import contraction_scratch
+from glenside.ir.example import example, of_compute
 from glenside.ir.operand import Array, Operand, Product
 from glenside.ir.operator import MONOTONE, MOVED, Category, Compute, Keeps, register
 from glenside.ir.operators.requirements import require_elements, require_float, require_number
@@ -54,6 +55,11 @@ dot_product = register(
         doc="The product along the first (tuple) axis of the item, summed over the rest.",
         dtype="widen",
         keeps=Keeps.ZERO,
+        examples=example(
+            "(compute dot-product (access-product (access (access-tensor x) 1) (access (access-tensor y) 1) 0))",
+            x="m k",
+            y="n k",
+        ),
     )
 )
 
@@ -67,6 +73,7 @@ reduce_sum = register(
         linear=True,
         keeps=MONOTONE,
         dtype="widen",
+        examples=of_compute("reduce-sum"),
     )
 )
 
@@ -78,6 +85,7 @@ reduce_prod = register(
         evaluate=lambda arithmetic, a: arithmetic.product(a.array, a.item_axes),
         doc="The product of the item.",
         keeps=Keeps.ZERO,
+        examples=of_compute("reduce-prod"),
     )
 )
 
@@ -96,6 +104,7 @@ reduce_mean = register(
         doc="The mean of the item.",
         linear=True,
         keeps=MONOTONE,
+        examples=of_compute("reduce-mean"),
     )
 )
 
@@ -107,6 +116,7 @@ reduce_max = register(
         evaluate=lambda _, a: reduced(np.maximum, a.array, a.item_axes, a.array.dtype),
         doc="The largest element of the item.",
         keeps=MOVED,
+        examples=of_compute("reduce-max"),
     )
 )
 
@@ -118,6 +128,7 @@ reduce_min = register(
         evaluate=lambda _, a: reduced(np.minimum, a.array, a.item_axes, a.array.dtype),
         doc="The smallest element of the item.",
         keeps=MOVED,
+        examples=of_compute("reduce-min"),
     )
 )
 
@@ -149,6 +160,7 @@ argmax = register(
         scratch=_position_scratch,
         doc="The position of the first largest element in the item, counted in row-major order from 0.",
         dtype="int64",
+        examples=of_compute("argmax"),
     )
 )
 
@@ -161,5 +173,6 @@ argmin = register(
         scratch=_position_scratch,
         doc="The position of the first smallest element in the item, counted in row-major order from 0.",
         dtype="int64",
+        examples=of_compute("argmin"),
     )
 )
