@@ -80,6 +80,13 @@ def _table(extra: str, records: list[Operator] | list[Compute] | list[ShapeForm]
     return rows
 
 
+def described(record: Operator | Compute) -> dict[str, str]:
+    """All that its record says: how it is written, what it means, what is kept, examples."""
+    shown = "; ".join(example.text for example in record.examples)
+    words = {"form": form(record), "meaning": record.doc, "facts": ", ".join(facts_of(record)), "example": shown}
+    return {what: said for what, said in words.items() if said}
+
+
 def facts_of(record: Operator | Compute) -> list[str]:
     """What its record says beside its meaning, in words; an index map is that of its first example."""
     if isinstance(record, Compute):
