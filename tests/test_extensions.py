@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from command_line import run
-from rule_checks import assert_all_equal, drawn, saturated
+from rule_checks import assert_all_equal, saturated
 
 import glenside as gl
 from glenside.egraph.rule import Rule
@@ -76,7 +76,7 @@ def test_its_index_map_is_its_meaning_in_every_number_system() -> None:
 def test_its_rules_fire_are_sound_and_keep_types() -> None:
     for rule in _rules():
         for example in rule.examples:
-            snapshot, search = saturated(drawn(example, 1), [rule], example.parameters)
+            snapshot, search = saturated(example.program(1), [rule], example.parameters)
             assert search.progress.rules[rule.name].matches > 0
             assert search.progress.stopped == "saturated"
             assert_all_equal(snapshot)

@@ -15,6 +15,7 @@ from glenside.egraph.schema import BUILT_IN, Formula
 from glenside.egraph.sexpr import Sexpr, read_all, write
 from glenside.egraph.symbolic import SymbolicInt
 from glenside.egraph.trace import made
+from glenside.ir.example import Example as Shown
 
 Parameters = Mapping[str, int | Callable[..., Any]]
 """What a target gives to rules: `$name` is an int, a call `(name a b)` a formula: a function of sizes to a size, in the
@@ -22,14 +23,12 @@ arithmetic of `glenside.ir.sizes`."""
 
 
 @dataclass(frozen=True, eq=False)
-class Example:
-    """Where a rule fires: a program text with sizes as `$letters`, drawn afresh by each test.
+class Example(Shown):
+    """Where a rule fires: a program.
 
     `wants` are facts about nodes of the program (`schema.access_at`) that stand before the search begins.
     """
 
-    text: str
-    shapes: Mapping[str, str] = field(default_factory=dict)
     wants: Sequence[Fact | Action] | str = ()
     parameters: Parameters = field(default_factory=dict)
 

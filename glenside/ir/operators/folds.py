@@ -9,22 +9,36 @@ from typing import Any
 import numpy as np
 
 from glenside.ir.blockwise import PART, block_size, in_blocks, row_major
+from glenside.ir.example import of_compute
 from glenside.ir.operand import Array, Operand
-from glenside.ir.operator import Category, Compute, Field, Kind, register, require
+from glenside.ir.operator import MONOTONE, MOVED, Category, Compute, Field, Keeps, Kind, register, require
 from glenside.ir.operators.requirements import require_number
 from glenside.ir.types import INTEGERS, AccessType
 
 Step = Callable[[Any, Array, Array], Array]
 
 
-def _fold(name: str, doc: str, step: Step, check: Callable[..., None] | None) -> Compute:
+def _fold(
+    name: str,
+    doc: str,
+    step: Step,
+    check: Callable[..., None] | None,
+    keeps: Keeps = Keeps.NOTHING,
+    linear: bool = False,
+) -> Compute:
     """A compute type that combines what it has with the next operand; `step` takes the arithmetic first."""
 
     def evaluate(arithmetic: Any, a: Operand) -> Array:
         return _folded(lambda left, right: step(arithmetic, left, right), a.parts())
 
     scratch = _integer_scratch if name in ("elementwise-div", "pow") else _scratch
-    record: Compute = register(Compute(name, Category.FOLD, evaluate, doc, check=check, scratch=scratch))
+    dtype = {"bitwise": "int8", "logical": "bool"}.get(name.split("-")[0], "float32")
+    shown = of_compute(name, "m 2 n", dtype)
+    record: Compute = register(
+        Compute(
+            name, Category.FOLD, evaluate, doc, check=check, scratch=scratch, keeps=keeps, linear=linear, examples=shown
+        )
+    )
     return record
 
 
@@ -61,19 +75,34 @@ def _bools(name: str) -> Callable[..., None]:
 
 
 elementwise_add = _fold(
-    "elementwise-add", "Sums the operands.", lambda f, a, b: f.add(a, b), _numbers("elementwise-add")
+    "elementwise-add",
+    "Sums the operands.",
+    lambda f, a, b: f.add(a, b),
+    _numbers("elementwise-add"),
+    MONOTONE,
+    linear=True,
 )
 elementwise_mul = _fold(
-    "elementwise-mul", "Multiplies the operands.", lambda f, a, b: f.multiply(a, b), _numbers("elementwise-mul")
+    "elementwise-mul",
+    "Multiplies the operands.",
+    lambda f, a, b: f.multiply(a, b),
+    _numbers("elementwise-mul"),
+    Keeps.ZERO | Keeps.FACTOR,
 )
 elementwise_div = _fold(
     "elementwise-div",
     "Divides the first operand by the others; integers are cut towards zero, and n / 0 is 0 for them.",
     lambda f, a, b: f.divide(a, b),
     _numbers("elementwise-div"),
+    Keeps.FACTOR,
 )
 subtract = _fold(
-    "subtract", "Subtracts the others from the first operand.", lambda f, a, b: f.subtract(a, b), _numbers("subtract")
+    "subtract",
+    "Subtracts the others from the first operand.",
+    lambda f, a, b: f.subtract(a, b),
+    _numbers("subtract"),
+    Keeps.ZERO,
+    linear=True,
 )
 power = _fold(
     "pow",
@@ -81,8 +110,8 @@ power = _fold(
     lambda f, a, b: f.power(a, b),
     _numbers("pow"),
 )
-minimum = _fold("minimum", "The smallest operand.", lambda _, a, b: row_major(np.minimum, a, b), None)
-maximum = _fold("maximum", "The largest operand.", lambda _, a, b: row_major(np.maximum, a, b), None)
+minimum = _fold("minimum", "The smallest operand.", lambda _, a, b: row_major(np.minimum, a, b), None, MOVED)
+maximum = _fold("maximum", "The largest operand.", lambda _, a, b: row_major(np.maximum, a, b), None, MOVED)
 
 
 def _bits(function: np.ufunc) -> Step:
@@ -90,11 +119,13 @@ def _bits(function: np.ufunc) -> Step:
 
 
 _AND, _OR, _XOR = _bits(np.bitwise_and), _bits(np.bitwise_or), _bits(np.bitwise_xor)
-logical_and = _fold("logical-and", "All operands hold.", _AND, _bools("logical-and"))
-logical_or = _fold("logical-or", "Some operand holds.", _OR, _bools("logical-or"))
-bitwise_and = _fold("bitwise-and", "The bits that all operands have.", _AND, _integers("bitwise-and"))
-bitwise_or = _fold("bitwise-or", "The bits that some operand has.", _OR, _integers("bitwise-or"))
-bitwise_xor = _fold("bitwise-xor", "The bits that an odd number of operands has.", _XOR, _integers("bitwise-xor"))
+logical_and = _fold("logical-and", "All operands hold.", _AND, _bools("logical-and"), MONOTONE)
+logical_or = _fold("logical-or", "Some operand holds.", _OR, _bools("logical-or"), MONOTONE)
+bitwise_and = _fold("bitwise-and", "The bits that all operands have.", _AND, _integers("bitwise-and"), Keeps.ZERO)
+bitwise_or = _fold("bitwise-or", "The bits that some operand has.", _OR, _integers("bitwise-or"), Keeps.ZERO)
+bitwise_xor = _fold(
+    "bitwise-xor", "The bits that an odd number of operands has.", _XOR, _integers("bitwise-xor"), Keeps.ZERO
+)
 
 
 def _evaluate_mod(arithmetic: Any, a: Operand, rounding: str) -> Array:
@@ -111,6 +142,7 @@ mod = register(
         scratch=_scratch,
         doc="What a division by the next operand leaves: the quotient is rounded down (floor: a result of the "
         "divisor's sign) or cut towards zero (truncate: of the dividend's); n mod 0 is 0 for integers.",
+        examples=of_compute("(mod floor)", "m 2 n"),
     )
 )
 
@@ -137,6 +169,7 @@ compare = register(
         evaluate=lambda _, a, relation: row_major(RELATIONS[relation], *a.parts(), dtype=np.bool_),
         doc="Whether the first of two operands stands in that relation to the second.",
         dtype="bool",
+        examples=of_compute("(compare lt)", "m 2 n"),
     )
 )
 
@@ -162,5 +195,7 @@ select = register(
         evaluate=_evaluate_select,
         scratch=lambda a: block_size(a.parts()[0].shape, PART) * (a.parts()[0].itemsize + 1),
         doc="Of three operands: the second where the first is not zero, else the third.",
+        keeps=Keeps.ZERO,
+        examples=of_compute("select", "m 3 n"),
     )
 )

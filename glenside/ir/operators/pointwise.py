@@ -8,14 +8,15 @@ from typing import Any
 import numpy as np
 
 from glenside.ir.blockwise import ERF_PART, PART, block_size, in_blocks, row_major
+from glenside.ir.example import of_compute
 from glenside.ir.operand import Array, Operand
-from glenside.ir.operator import Category, Compute, Field, Kind, register, require
+from glenside.ir.operator import MONOTONE, MOVED, Category, Compute, Field, Keeps, Kind, register, require
 from glenside.ir.operators.requirements import require_float, require_number, require_value
 from glenside.ir.rational import exact
 from glenside.ir.types import AccessType
 
 
-def _ordered(name: str, doc: str, function: Callable[..., Any], keeps_zero: bool = True) -> Compute:
+def _ordered(name: str, doc: str, function: Callable[..., Any], keeps: Keeps, linear: bool = False) -> Compute:
     """A function of the order and the sign only: it means the same for numbers and for signed residues."""
     record: Compute = register(
         Compute(
@@ -24,7 +25,9 @@ def _ordered(name: str, doc: str, function: Callable[..., Any], keeps_zero: bool
             check=lambda a: require_number(name, a),
             evaluate=lambda _, a: row_major(function, a.array),
             doc=doc,
-            keeps_zero=keeps_zero,
+            linear=linear,
+            keeps=keeps,
+            examples=of_compute(name),
         )
     )
     return record
@@ -35,47 +38,48 @@ def _erf_scratch(a: Operand) -> int:
     return block_size(a.array.shape, ERF_PART) * (a.array.itemsize + 8 + 24 + 8)
 
 
-def _transcendental(name: str, doc: str, keeps_zero: bool = False) -> Compute:
+def _transcendental(name: str, doc: str, keeps: Keeps = Keeps.NOTHING) -> Compute:
     """A function of reals. In a prime field a fixed pseudo-random function of that name stands for it."""
     record: Compute = register(
         Compute(
             name=name,
             category=Category.POINTWISE,
             check=lambda a: require_float(name, a),
-            evaluate=lambda arithmetic, a: arithmetic.apply(name, a.array, keeps_zero),
+            evaluate=lambda arithmetic, a: arithmetic.apply(name, a.array, Keeps.ZERO in keeps),
             scratch=_erf_scratch if name == "erf" else None,
             doc=doc,
-            keeps_zero=keeps_zero,
+            keeps=keeps,
+            examples=of_compute(name),
         )
     )
     return record
 
 
-relu = _ordered("relu", "max(x, 0).", lambda x, out: np.maximum(x, 0, out=out))
-negative = _ordered("negative", "-x.", np.negative)
-absolute = _ordered("abs", "|x|.", np.abs)
-sign = _ordered("sign", "-1, 0 or 1.", np.sign)
+relu = _ordered("relu", "max(x, 0).", lambda x, out: np.maximum(x, 0, out=out), MOVED)
+negative = _ordered("negative", "-x.", np.negative, Keeps.ZERO | Keeps.DISTANCE, linear=True)
+absolute = _ordered("abs", "|x|.", np.abs, Keeps.ZERO | Keeps.DISTANCE)
+sign = _ordered("sign", "-1, 0 or 1.", np.sign, MONOTONE)
 
-sqrt = _transcendental("sqrt", "The square root.", keeps_zero=True)
-exp = _transcendental("exp", "e to the power of x.")
-log = _transcendental("log", "The natural logarithm.")
-tanh = _transcendental("tanh", "The hyperbolic tangent.", keeps_zero=True)
-sigmoid = _transcendental("sigmoid", "1 / (1 + exp(-x)).")
-erf = _transcendental("erf", "The error function.", keeps_zero=True)
-sin = _transcendental("sin", "The sine.", keeps_zero=True)
+sqrt = _transcendental("sqrt", "The square root.", MONOTONE)
+exp = _transcendental("exp", "e to the power of x.", Keeps.ORDER)
+log = _transcendental("log", "The natural logarithm.", Keeps.ORDER)
+tanh = _transcendental("tanh", "The hyperbolic tangent.", MONOTONE)
+sigmoid = _transcendental("sigmoid", "1 / (1 + exp(-x)).", Keeps.ORDER)
+erf = _transcendental("erf", "The error function.", MONOTONE)
+sin = _transcendental("sin", "The sine.", Keeps.ZERO)
 cos = _transcendental("cos", "The cosine.")
-tan = _transcendental("tan", "The tangent.", keeps_zero=True)
-asin = _transcendental("asin", "The angle in [-pi/2, pi/2] of which x is the sine.", keeps_zero=True)
+tan = _transcendental("tan", "The tangent.", Keeps.ZERO)
+asin = _transcendental("asin", "The angle in [-pi/2, pi/2] of which x is the sine.", MONOTONE)
 acos = _transcendental("acos", "The angle in [0, pi] of which x is the cosine.")
-atan = _transcendental("atan", "The angle in [-pi/2, pi/2] of which x is the tangent.", keeps_zero=True)
-sinh = _transcendental("sinh", "The hyperbolic sine.", keeps_zero=True)
+atan = _transcendental("atan", "The angle in [-pi/2, pi/2] of which x is the tangent.", MONOTONE)
+sinh = _transcendental("sinh", "The hyperbolic sine.", MONOTONE)
 cosh = _transcendental("cosh", "The hyperbolic cosine.")
-asinh = _transcendental("asinh", "The number of which x is the hyperbolic sine.", keeps_zero=True)
-acosh = _transcendental("acosh", "The number that is not negative of which x is the hyperbolic cosine.")
-atanh = _transcendental("atanh", "The number of which x is the hyperbolic tangent.", keeps_zero=True)
-floor = _transcendental("floor", "The largest integer that is not above x.", keeps_zero=True)
-ceil = _transcendental("ceil", "The smallest integer that is not below x.", keeps_zero=True)
-rounded = _transcendental("round", "The nearest integer; halves go to the even one.", keeps_zero=True)
+asinh = _transcendental("asinh", "The number of which x is the hyperbolic sine.", MONOTONE)
+acosh = _transcendental("acosh", "The number that is not negative of which x is the hyperbolic cosine.", Keeps.ORDER)
+atanh = _transcendental("atanh", "The number of which x is the hyperbolic tangent.", MONOTONE)
+floor = _transcendental("floor", "The largest integer that is not above x.", MONOTONE)
+ceil = _transcendental("ceil", "The smallest integer that is not below x.", MONOTONE)
+rounded = _transcendental("round", "The nearest integer; halves go to the even one.", MONOTONE)
 
 logical_not = register(
     Compute(
@@ -84,6 +88,7 @@ logical_not = register(
         check=lambda a: require(a.dtype == "bool", "logical-not", "dtype bool", a),
         evaluate=lambda _, a: row_major(np.logical_not, a.array),
         doc="Whether x does not hold.",
+        examples=of_compute("logical-not", dtype="bool"),
     )
 )
 
@@ -111,6 +116,8 @@ clip = register(
         check=_check_clip,
         evaluate=_evaluate_clip,
         doc="min(max(x, lo), hi).",
+        keeps=Keeps.ORDER,
+        examples=of_compute("(clip -1 2)"),
     )
 )
 
@@ -135,6 +142,7 @@ leaky_relu = register(
         evaluate=_evaluate_leaky_relu,
         scratch=lambda a, alpha: block_size(a.array.shape, PART) * (2 * a.array.itemsize + 1),
         doc="x, or alpha * x where x < 0.",
-        keeps_zero=True,
+        keeps=Keeps.ZERO,
+        examples=of_compute("(leaky-relu 1/4)"),
     )
 )

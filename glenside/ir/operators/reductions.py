@@ -10,8 +10,9 @@ import numpy as np
 
 from glenside.ir.blockwise import block_size, in_blocks, items_of, reduced
 from glenside.ir.contraction import contraction_scratch
+from glenside.ir.example import example, of_compute
 from glenside.ir.operand import Array, Operand, Product
-from glenside.ir.operator import Category, Compute, register
+from glenside.ir.operator import MONOTONE, MOVED, Category, Compute, Keeps, register
 from glenside.ir.operators.requirements import require_elements, require_float, require_number
 from glenside.ir.types import AccessType, widen
 
@@ -53,6 +54,12 @@ dot_product = register(
         scratch=_dot_scratch,
         doc="The product along the first (tuple) axis of the item, summed over the rest.",
         dtype="widen",
+        keeps=Keeps.ZERO,
+        examples=example(
+            "(compute dot-product (access-product (access (access-tensor x) 1) (access (access-tensor y) 1) 0))",
+            x="m k",
+            y="n k",
+        ),
     )
 )
 
@@ -63,7 +70,10 @@ reduce_sum = register(
         check=_check_numbers("reduce-sum"),
         evaluate=lambda arithmetic, a: arithmetic.sum(a.array, a.item_axes),
         doc="The sum of the item.",
+        linear=True,
+        keeps=MONOTONE,
         dtype="widen",
+        examples=of_compute("reduce-sum"),
     )
 )
 
@@ -74,6 +84,8 @@ reduce_prod = register(
         check=_check_numbers("reduce-prod"),
         evaluate=lambda arithmetic, a: arithmetic.product(a.array, a.item_axes),
         doc="The product of the item.",
+        keeps=Keeps.ZERO,
+        examples=of_compute("reduce-prod"),
     )
 )
 
@@ -90,6 +102,9 @@ reduce_mean = register(
         check=_check_mean,
         evaluate=lambda arithmetic, a: arithmetic.mean(a.array, a.item_axes),
         doc="The mean of the item.",
+        linear=True,
+        keeps=MONOTONE,
+        examples=of_compute("reduce-mean"),
     )
 )
 
@@ -100,6 +115,8 @@ reduce_max = register(
         check=lambda a: require_elements("reduce-max", a),
         evaluate=lambda _, a: reduced(np.maximum, a.array, a.item_axes, a.array.dtype),
         doc="The largest element of the item.",
+        keeps=MOVED,
+        examples=of_compute("reduce-max"),
     )
 )
 
@@ -110,6 +127,8 @@ reduce_min = register(
         check=lambda a: require_elements("reduce-min", a),
         evaluate=lambda _, a: reduced(np.minimum, a.array, a.item_axes, a.array.dtype),
         doc="The smallest element of the item.",
+        keeps=MOVED,
+        examples=of_compute("reduce-min"),
     )
 )
 
@@ -141,6 +160,7 @@ argmax = register(
         scratch=_position_scratch,
         doc="The position of the first largest element in the item, counted in row-major order from 0.",
         dtype="int64",
+        examples=of_compute("argmax"),
     )
 )
 
@@ -153,5 +173,6 @@ argmin = register(
         scratch=_position_scratch,
         doc="The position of the first smallest element in the item, counted in row-major order from 0.",
         dtype="int64",
+        examples=of_compute("argmin"),
     )
 )
