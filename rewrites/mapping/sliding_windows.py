@@ -65,8 +65,6 @@ _MOVED = (
 )  # (n 1 4 4)(3 2): the windows under every form that keeps their axes
 _MAPPED = f'(linear-map {_WINDOWS} 3 3 "1 0 -2 1 0 -3")'  # (n 4 4)(3 3)
 _ONE_BY_ONE = "(access-windows (access (access-tensor x) 1) (shape 5 1) (shape 1 2))"  # (n 1 5)(5 1)
-
-
 _ROOT = access_at("root")
 _WIDENING = (
     Example(_WINDOWS, _IMAGE, [want_wider(_ROOT, 2, 4, 3)]),
@@ -86,7 +84,7 @@ def inside(slide: Fact, shared: V, sa: V) -> Facts:
 
 
 def picking(a: V, w: V, j: V, apart: V) -> tuple[Facts, V]:
-    """Where root picks elements of a, one for each window: and what picks those of w that are `apart` along axis j."""
+    """Where root picks elements of a, by windows of one, and what picks those of w that are `apart` along axis j."""
     window, strides, s = variables("window strides s")
     return (
         (ROOT == access_windows(a, window, strides), s == split(a)),
