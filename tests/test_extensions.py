@@ -16,7 +16,7 @@ from rule_checks import assert_all_equal, saturated
 import glenside as gl
 from glenside.egraph.rule import Rule
 from glenside.ir.operator import OPERATORS
-from glenside.ir.reference import reference
+from glenside.ir.reference import markdown
 from glenside.ir.text import parse, print_term
 from glenside.semantics import PrimeField
 from glenside.targets import TARGETS
@@ -113,7 +113,7 @@ def test_it_goes_to_onnx_and_jax() -> None:
 
 
 def test_the_reference_and_the_command_line_know_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert "access-roll" in reference()
+    assert "access-roll" in markdown()
     assert run("ops", "--json") == 0
     assert "access-roll" in capsys.readouterr().out
     path = tmp_path / "roll.glenside"

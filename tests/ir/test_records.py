@@ -189,5 +189,5 @@ def test_one_record_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
     ops("access-flip")
     assert "(access-flip a axis)" in (shown := capsys.readouterr().out)
     assert f"`{OPERATORS['access-flip'].examples[0].program().term.index_map}`" in shown
-    with pytest.raises(BadInput, match="got 'flip'"):
+    with pytest.raises(BadInput, match="unknown operator flip; did you mean"):
         ops("flip")
