@@ -9,9 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from glenside.ir.errors import TypeMismatch
+
+if TYPE_CHECKING:
+    from glenside.ir.scalar import Primitive, Scalar
 
 
 class Kind(Enum):
@@ -101,22 +104,38 @@ class Category(Enum):
 class Compute:
     """A compute type: what `(compute NAME A)` or `(compute (NAME parameter ..) A)` means.
 
+    scalar         for POINTWISE and FOLD types: the expression of one element, or a function from parameters to it.
+                   `evaluate`, `scratch`, `dtype` and `keeps_zero` follow, and what `check` requires beside its own
+    combine        for REDUCTION types: the primitive that joins an item's elements to one, in some order
     check          raises TypeMismatch for an operand type (type, *parameters) it cannot take
     evaluate       (arithmetic, operand, *parameters) -> array; the operand is an `Operand`, parameters are their texts
     dtype          the result's dtype: "same", "widen", or a dtype
-    keeps_zero     f(0) = 0, for pointwise types: zero padding may move through it
+    keeps_zero     f(0) = 0 whatever the parameters, for pointwise types: zero padding may move through it
     scratch        bytes that evaluate needs beside operand and result: a function of (operand, *parameters)
     """
 
     name: str
     category: Category
-    evaluate: Callable[..., Any]
     doc: str
     parameters: tuple[Field, ...] = ()
+    scalar: Scalar | Callable[..., Scalar] | None = None
+    combine: Primitive | None = None
     check: Callable[..., None] | None = None
+    evaluate: Callable[..., Any] | None = None
     dtype: str = "same"
     keeps_zero: bool = False
     scratch: Callable[..., int] | None = None
+
+    def __post_init__(self) -> None:
+        from glenside.ir.elementwise import derived
+
+        for name, value in derived(self).items() if self.scalar is not None else ():
+            object.__setattr__(self, name, value)
+
+    def expression(self, *parameters: str) -> Scalar:
+        """The scalar expression for parameters by their texts."""
+        assert self.scalar is not None, f"{self.name} has no scalar expression"
+        return self.scalar(*parameters) if callable(self.scalar) else self.scalar
 
 
 OPERATORS: dict[str, Operator] = {}

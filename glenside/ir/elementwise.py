@@ -1,0 +1,158 @@
+"""What follows from a compute type's scalar expression: its meaning in any arithmetic, its memory, its types.
+
+One primitive of whole operands is one call. All else is computed in blocks, straight into the result where a primitive
+takes a destination, so that a chain such as min(max(x, lo), hi) needs no memory beside its result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial, reduce
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+import glenside.ir.primitives  # noqa: F401 (fills the table that expressions are built with)
+from glenside.ir.blockwise import PART, block_size, row_major
+from glenside.ir.contraction import blocks
+from glenside.ir.operand import Array, Operand
+from glenside.ir.operator import Category, Compute, require
+from glenside.ir.scalar import Applied, Element, Number, Scalar, arity, at_zero, gives, typed
+from glenside.ir.types import AccessType
+
+
+def derived(record: Compute) -> dict[str, Any]:
+    """The fields of the record of a POINTWISE or FOLD type that its scalar expression decides."""
+    names = [f.choices or (f.name,) for f in record.parameters]
+    general = [record.expression(*parameters) for parameters in product(*names)]
+    return {
+        "evaluate": partial(_evaluate, record),
+        "scratch": partial(_scratch, record),
+        "check": partial(_check, record, record.check),
+        "dtype": gives(general[0]),
+        "keeps_zero": record.category is Category.POINTWISE and all(at_zero(expression) == 0 for expression in general),
+    }
+
+
+def folds(expression: Scalar) -> bool:
+    """Whether operands are combined with what comes of those before; else there are as many as it reads."""
+    return arity(expression) == 2 and gives(expression) == "same"
+
+
+def _check(record: Compute, also: Callable[..., None] | None, a: AccessType, *parameters: str) -> None:
+    if also is not None:
+        also(a, *parameters)
+    expression = record.expression(*parameters)
+    if record.category is Category.FOLD and not folds(expression):
+        count = arity(expression)
+        words = {2: "two operands", 3: "three operands"}.get(count, "one operand")
+        require(a.item[0] == count, record.name, f"{words} along the first item axis", a)
+    typed(record.name, expression, a.dtype, a)
+
+
+def _parts(record: Compute, a: Operand) -> list[Array]:
+    return a.parts() if record.category is Category.FOLD else [a.array]
+
+
+def _direct(expression: Scalar, parts: Sequence[Array]) -> bool:
+    """Whether it is one primitive of whole operands."""
+    arguments = expression.arguments if isinstance(expression, Applied) else ()
+    plain = not any(isinstance(argument, Applied) for argument in arguments)
+    return plain and any(isinstance(a, Element) for a in arguments) and len(parts) == arity(expression)
+
+
+def _evaluate(record: Compute, arithmetic: Any, a: Operand, *parameters: str) -> Array:
+    expression, parts = record.expression(*parameters), _parts(record, a)
+    value = _Evaluation(arithmetic, a.access.dtype).value
+    if _direct(expression, parts):
+        return value(expression, parts)
+    out = np.empty(parts[0].shape, np.bool_ if gives(expression) == "bool" else parts[0].dtype)
+    for index in blocks(out.shape, PART) if out.size else ():
+        target, block = out[(*index, ...)], [part[(*index, ...)] for part in parts]
+        if record.category is Category.FOLD and folds(expression) and len(parts) != 2:
+            result = reduce(lambda left, right: value(expression, [left, right]), block)
+        else:
+            result = value(expression, block, target)
+        if result is not target:
+            target[...] = result
+    return out
+
+
+@dataclass(frozen=True, slots=True)
+class _Evaluation:
+    """The arithmetic and the dtype of one evaluation of expressions."""
+
+    arithmetic: Any
+    dtype: str
+
+    def value(self, expression: Scalar, operands: Sequence[Array], out: Array | None = None) -> Array:
+        """The array of an expression: `out` where a destination is given and used, else a new one or an operand."""
+        if isinstance(expression, Element):
+            return operands[expression.position]
+        if isinstance(expression, Number):
+            constant: Array = self.arithmetic.constant(expression.value, self.dtype)
+            return constant
+        assert isinstance(expression, Applied)
+        primitive, handed = expression.primitive, _heir(expression) if out is not None else None
+        arguments = [
+            self.value(argument, operands, out if i == handed else None)
+            for i, argument in enumerate(expression.arguments)
+        ]
+        if primitive.arithmetic is not None:
+            return np.asarray(primitive.arithmetic(self.arithmetic, *arguments))
+        if out is None:
+            return row_major(primitive.numpy, *arguments, dtype=_dtype(expression, arguments[-1].dtype))
+        primitive.numpy(*arguments, out=out)
+        return out
+
+
+def _dtype(expression: Scalar, dtype: np.dtype[Any]) -> np.dtype[Any]:
+    return np.dtype(np.bool_) if gives(expression) == "bool" else dtype
+
+
+def _heir(expression: Applied) -> int | None:
+    """The argument that may be computed in the destination of the whole, which then reads it there."""
+    if expression.primitive.arithmetic is not None or expression.primitive.gives != "same":
+        return None
+    alike = gives(expression)
+    return next((i for i, a in enumerate(expression.arguments) if isinstance(a, Applied) and gives(a) == alike), None)
+
+
+def _scratch(record: Compute, a: Operand, *parameters: str) -> int:
+    """Bytes that the evaluation in numpy's numbers needs beside operands and result."""
+    expression, parts = record.expression(*parameters), _parts(record, a)
+    dims, dtype = parts[0].shape, parts[0].dtype
+    if _direct(expression, parts):
+        return _own(expression, dims, dtype)
+    count = block_size(dims, PART)
+    if record.category is not Category.FOLD or not folds(expression) or len(parts) == 2:
+        return _most(expression, count, dtype, True)
+    return _most(expression, count, dtype, False) + count * dtype.itemsize if len(parts) > 2 else 0
+
+
+def _own(expression: Scalar, dims: Sequence[int], dtype: np.dtype[Any]) -> int:
+    """What the outermost primitive needs."""
+    if not isinstance(expression, Applied) or expression.primitive.scratch is None:
+        return 0
+    return expression.primitive.scratch(dims, *(_dtype(argument, dtype) for argument in expression.arguments))
+
+
+def _most(expression: Scalar, count: int, dtype: np.dtype[Any], into: bool) -> int:
+    """The most bytes that are held at once while a block of so many elements is computed, its result included."""
+    if not isinstance(expression, Applied):
+        return 0
+    most = held = 0
+    handed = _heir(expression) if into else None
+    for i, argument in enumerate(expression.arguments):
+        most = max(most, held + _most(argument, count, dtype, i == handed))
+        held += _size(argument, count, dtype, i == handed)
+    return max(most, held + _size(expression, count, dtype, into) + _own(expression, (count,), dtype))
+
+
+def _size(expression: Scalar, count: int, dtype: np.dtype[Any], into: bool) -> int:
+    """Bytes of the array that a block's value is, beside operands and destination."""
+    if not isinstance(expression, Applied) or (into and expression.primitive.arithmetic is None):
+        return 0
+    return count * _dtype(expression, dtype).itemsize
