@@ -7,7 +7,6 @@ takes a destination, so that a chain such as min(max(x, lo), hi) needs no memory
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial, reduce
 from itertools import product
 from typing import Any
@@ -65,47 +64,46 @@ def _direct(expression: Scalar, parts: Sequence[Array]) -> bool:
 
 def _evaluate(record: Compute, arithmetic: Any, a: Operand, *parameters: str) -> Array:
     expression, parts = record.expression(*parameters), _parts(record, a)
-    value = _Evaluation(arithmetic, a.access.dtype).value
+    value = _compiled(expression, arithmetic, a.access.dtype)
     if _direct(expression, parts):
-        return value(expression, parts)
-    out = np.empty(parts[0].shape, np.bool_ if gives(expression) == "bool" else parts[0].dtype)
-    for index in blocks(out.shape, PART) if out.size else ():
-        target, block = out[(*index, ...)], [part[(*index, ...)] for part in parts]
-        if record.category is Category.FOLD and folds(expression) and len(parts) != 2:
-            result = reduce(lambda left, right: value(expression, [left, right]), block)
-        else:
-            result = value(expression, block, target)
+        return value(parts, None)
+    out = np.empty(parts[0].shape, _dtype(expression, parts[0].dtype))
+    folded = record.category is Category.FOLD and folds(expression) and len(parts) != 2
+
+    def compute(block: list[Array], target: Array) -> None:
+        result = reduce(lambda left, right: value([left, right], None), block) if folded else value(block, target)
         if result is not target:
             target[...] = result
+
+    for index in blocks(out.shape, PART) if out.size else ():
+        compute([part[(*index, ...)] for part in parts], out[(*index, ...)])
     return out
 
 
-@dataclass(frozen=True, slots=True)
-class _Evaluation:
-    """The arithmetic and the dtype of one evaluation of expressions."""
+def _compiled(expression: Scalar, arithmetic: Any, dtype: str) -> Callable[[Sequence[Array], Array | None], Array]:
+    """(operands, destination) -> the array of an expression: the destination where there is one and it is used, else a
+    new array or an operand.
+    """
+    if isinstance(expression, Element):
+        position = expression.position
+        return lambda operands, out: operands[position]
+    if isinstance(expression, Number):
+        constant: Array = arithmetic.constant(expression.value, dtype)
+        return lambda operands, out: constant
+    assert isinstance(expression, Applied)
+    primitive, heir, truth = expression.primitive, _heir(expression), gives(expression) == "bool"
+    steps = [(_compiled(argument, arithmetic, dtype), i == heir) for i, argument in enumerate(expression.arguments)]
 
-    arithmetic: Any
-    dtype: str
-
-    def value(self, expression: Scalar, operands: Sequence[Array], out: Array | None = None) -> Array:
-        """The array of an expression: `out` where a destination is given and used, else a new one or an operand."""
-        if isinstance(expression, Element):
-            return operands[expression.position]
-        if isinstance(expression, Number):
-            constant: Array = self.arithmetic.constant(expression.value, self.dtype)
-            return constant
-        assert isinstance(expression, Applied)
-        primitive, handed = expression.primitive, _heir(expression) if out is not None else None
-        arguments = [
-            self.value(argument, operands, out if i == handed else None)
-            for i, argument in enumerate(expression.arguments)
-        ]
+    def run(operands: Sequence[Array], out: Array | None) -> Array:
+        arguments = [step(operands, out if inherits else None) for step, inherits in steps]
         if primitive.arithmetic is not None:
-            return np.asarray(primitive.arithmetic(self.arithmetic, *arguments))
+            return np.asarray(primitive.arithmetic(arithmetic, *arguments))
         if out is None:
-            return row_major(primitive.numpy, *arguments, dtype=_dtype(expression, arguments[-1].dtype))
+            return row_major(primitive.numpy, *arguments, dtype=np.bool_ if truth else arguments[-1].dtype)
         primitive.numpy(*arguments, out=out)
         return out
+
+    return run
 
 
 def _dtype(expression: Scalar, dtype: np.dtype[Any]) -> np.dtype[Any]:

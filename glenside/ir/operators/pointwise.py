@@ -8,7 +8,7 @@ from glenside.ir.operator import Category, Compute, Field, Kind, register, requi
 from glenside.ir.operators.requirements import require_float
 from glenside.ir.primitives import PRIMITIVES, maximum, minimum, select
 from glenside.ir.rational import exact
-from glenside.ir.scalar import Scalar, scalar, x
+from glenside.ir.scalar import Scalar, x
 from glenside.ir.types import AccessType
 
 
@@ -46,7 +46,7 @@ clip = _pointwise("clip", "min(max(x, lo), hi).", _clip, "lo", "hi", check=_chec
 
 
 def _leaky_relu(alpha: str) -> Scalar:
-    return select(x < 0, scalar(alpha) * x, x)
+    return select(x < 0, x * alpha, x)
 
 
 def _check_leaky_relu(a: AccessType, _: str) -> None:
