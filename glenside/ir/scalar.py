@@ -77,53 +77,23 @@ class Primitive:
 PRIMITIVES: dict[str, Primitive] = {}
 
 
+def _operator(name: str) -> Callable[..., Scalar]:
+    return lambda *arguments: PRIMITIVES[name](*arguments)
+
+
+def _reversed(name: str) -> Callable[..., Scalar]:
+    return lambda right, left: PRIMITIVES[name](left, right)
+
+
 class Scalar:
     """An expression: an `Element` of an operand, a `Number`, or a primitive `Applied` to expressions."""
 
-    def __add__(self, other: Value) -> Scalar:
-        return PRIMITIVES["add"](self, other)
-
-    def __radd__(self, other: Value) -> Scalar:
-        return PRIMITIVES["add"](other, self)
-
-    def __sub__(self, other: Value) -> Scalar:
-        return PRIMITIVES["subtract"](self, other)
-
-    def __rsub__(self, other: Value) -> Scalar:
-        return PRIMITIVES["subtract"](other, self)
-
-    def __mul__(self, other: Value) -> Scalar:
-        return PRIMITIVES["multiply"](self, other)
-
-    def __rmul__(self, other: Value) -> Scalar:
-        return PRIMITIVES["multiply"](other, self)
-
-    def __truediv__(self, other: Value) -> Scalar:
-        return PRIMITIVES["divide"](self, other)
-
-    def __rtruediv__(self, other: Value) -> Scalar:
-        return PRIMITIVES["divide"](other, self)
-
-    def __pow__(self, other: Value) -> Scalar:
-        return PRIMITIVES["pow"](self, other)
-
-    def __neg__(self) -> Scalar:
-        return PRIMITIVES["negative"](self)
-
-    def __abs__(self) -> Scalar:
-        return PRIMITIVES["abs"](self)
-
-    def __lt__(self, other: Value) -> Scalar:
-        return PRIMITIVES["lt"](self, other)
-
-    def __le__(self, other: Value) -> Scalar:
-        return PRIMITIVES["le"](self, other)
-
-    def __gt__(self, other: Value) -> Scalar:
-        return PRIMITIVES["gt"](self, other)
-
-    def __ge__(self, other: Value) -> Scalar:
-        return PRIMITIVES["ge"](self, other)
+    __add__, __radd__ = _operator("add"), _reversed("add")
+    __sub__, __rsub__ = _operator("subtract"), _reversed("subtract")
+    __mul__, __rmul__ = _operator("multiply"), _reversed("multiply")
+    __truediv__, __rtruediv__ = _operator("divide"), _reversed("divide")
+    __pow__, __neg__, __abs__ = _operator("pow"), _operator("negative"), _operator("abs")
+    __lt__, __le__, __gt__, __ge__ = _operator("lt"), _operator("le"), _operator("gt"), _operator("ge")
 
 
 @dataclass(frozen=True)
