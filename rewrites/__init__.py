@@ -9,13 +9,14 @@ from collections.abc import Iterable
 from importlib import import_module
 from pkgutil import walk_packages
 
-from glenside.egraph.rule import Clause, Example, Rule, rewrite
-from rewrites.declare import RULES, rule
+from glenside.egraph.clause import Clause, rewrite, when
+from glenside.egraph.rule import Example, Rule
+from rewrites.declare import RULES, analysis, rule
 
 for _module in sorted(info.name for info in walk_packages(__path__, f"{__name__}.")):
     import_module(_module)
 
-__all__ = ["RULES", "Clause", "Example", "Rule", "families", "of_families", "rewrite", "rule"]
+__all__ = ["RULES", "Clause", "Example", "Rule", "analysis", "families", "of_families", "rewrite", "rule", "when"]
 
 
 def families() -> list[str]:

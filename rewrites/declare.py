@@ -1,26 +1,44 @@
-"""`@rule`: a function whose docstring is the equation and its reason, and whose value is the clauses."""
+"""`@rule`: a function whose docstring is the equation and its reason, whose parameters are the variables of the rule,
+and whose value is its clauses."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
-from glenside.egraph.rule import Clause, Example, Rule
+from glenside.egraph.clause import Clause, flat
+from glenside.egraph.pattern import Pattern as V
+from glenside.egraph.pattern import Variable
+from glenside.egraph.rule import Example, Rule
+from glenside.egraph.sorts import PatternError, suggestion
+
+__all__ = ["RULES", "Clause", "Clauses", "Declaration", "V", "analysis", "rule"]
 
 RULES: dict[str, Rule] = {}
 
-Clauses = tuple[Clause, ...]
+Clauses: TypeAlias = "Clause | Sequence[Clauses]"
+Declaration: TypeAlias = "Callable[[Callable[..., Clauses]], Rule]"
 
 
-def rule(
-    family: str, *examples: Example, relations: str = "", expansive: bool = False
-) -> Callable[[Callable[[], Clauses]], Rule]:
+def rule(family: str, *examples: Example, relations: str = "", expansive: bool = False) -> Declaration:
     """Register the rule that the decorated function declares; its name is the function's, with hyphens.
 
-    Raises ValueError for a rule without a docstring, a "Sound because", an example, or with a name taken before.
+    Raises ValueError for a rule without a docstring, a "Sound because", an example, or with a name taken before, and
+    PatternError for a mistake in its clauses.
     """
+    return _declaration(family, examples, relations, expansive, family.endswith("analyses"))
 
-    def declare(function: Callable[[], Clauses]) -> Rule:
+
+def analysis(family: str, *examples: Example, relations: str = "") -> Declaration:
+    """As `rule`, for one that only adds facts: it runs to its fixed point before any other rule."""
+    return _declaration(family, examples, relations, False, True)
+
+
+def _declaration(
+    family: str, examples: tuple[Example, ...], relations: str, expansive: bool, analysis: bool
+) -> Declaration:
+    def declare(function: Callable[..., Clauses]) -> Rule:
         name, doc = function.__name__.replace("_", "-"), inspect.cleandoc(function.__doc__ or "")
         if "Sound because" not in doc:
             raise ValueError(f"the rule {name} does not say why it is sound")
@@ -28,7 +46,25 @@ def rule(
             raise ValueError(f"the rule {name} has no example")
         if name in RULES:
             raise ValueError(f"the rule {name} is declared twice")
-        RULES[name] = Rule(name, family, doc, function(), examples, relations, expansive)
+        RULES[name] = Rule(name, family, doc, _clauses(name, function), examples, relations, expansive, analysis)
         return RULES[name]
 
     return declare
+
+
+def _clauses(name: str, function: Callable[..., Clauses]) -> tuple[Clause, ...]:
+    """What the function gives for variables named as its parameters. Raises PatternError with the rule's name."""
+    code = function.__code__
+    names = code.co_varnames[: code.co_argcount]
+    try:
+        clauses = flat([function(*map(Variable, names))])
+    except NameError as error:
+        hint = suggestion(error.name or "", [*names, *function.__globals__])
+        raise PatternError(f"the rule {name}: {error}{hint}") from error
+    except (AttributeError, PatternError, TypeError) as error:
+        raise PatternError(f"the rule {name}: {error}") from error
+    used: set[str] = set().union(*(clause.variables for clause in clauses))
+    for unused in names:
+        if unused.replace("_", "-") not in used:
+            raise PatternError(f"the rule {name}: no clause uses its parameter {unused}")
+    return clauses

@@ -2,41 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from string import Template
 from typing import Any
 
+from glenside.egraph.clause import Action, Clause
 from glenside.egraph.encode import compiled
+from glenside.egraph.pattern import Fact
+from glenside.egraph.schema import BUILT_IN, Formula
 from glenside.egraph.sexpr import Sexpr, read_all, write
 from glenside.egraph.symbolic import SymbolicInt
 from glenside.ir.operator import OPERATORS
 
-Formula = Callable[..., Any]
-"""A function of sizes to a size, in the arithmetic of `glenside.ir.sizes`."""
-Parameters = Mapping[str, int | Formula]
-"""What a target gives to rules: `$name` is an int, a call `(name a b)` a formula."""
-
-
-@dataclass(frozen=True)
-class Clause:
-    """One egglog rule: facts, in an order in which each variable is bound before a primitive reads it, then actions."""
-
-    facts: str
-    actions: str
+Parameters = Mapping[str, int | Callable[..., Any]]
+"""What a target gives to rules: `$name` is an int, a call `(name a b)` a formula: a function of sizes to a size, in the
+arithmetic of `glenside.ir.sizes`."""
 
 
 @dataclass(frozen=True, eq=False)
 class Example:
     """Where a rule fires: a program text with sizes as `$letters`, drawn afresh by each test.
 
-    `wants` are egglog facts about `root` and the program's let names (`$root` reads as the root's class).
+    `wants` are facts about nodes of the program (`schema.access_at`) that stand before the search begins.
     """
 
     text: str
     shapes: Mapping[str, str] = field(default_factory=dict)
-    wants: str = ""
+    wants: Sequence[Fact | Action] | str = ()
     parameters: Parameters = field(default_factory=dict)
+
+    @property
+    def demands(self) -> str:
+        """What the example wants, in egglog's words, with `$root` for the class of the program's result."""
+        return self.wants if isinstance(self.wants, str) else " ".join(want.egglog() for want in self.wants)
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,27 +54,44 @@ class Rule:
     examples: tuple[Example, ...]
     relations: str = ""
     expansive: bool = False
-
-    @property
-    def analysis(self) -> bool:
-        return self.family.endswith("analyses")
+    analysis: bool = False
 
     @property
     def equation(self) -> str:
         """The first paragraph of the docstring."""
         return " ".join(self.doc.strip().split("\n\n")[0].split())
 
+    def equations(self) -> list[str]:
+        """Each clause as `LEFT = RIGHT where GUARDS`, or `FACTS => ACTIONS`."""
+        return list(map(str, self.clauses))
+
+    @cached_property
+    def declarations(self) -> tuple[str, ...]:
+        """The egglog commands that declare the relations and functions of its clauses, a line each."""
+        used = [head.declaration for clause in self.clauses for head in clause.signatures if head not in BUILT_IN]
+        return tuple(dict.fromkeys(line for text in (self.relations, *used) for line in text.splitlines() if line))
+
+    @cached_property
+    def parameters(self) -> frozenset[str]:
+        """The names of the parameters and formulas that a target must give."""
+        heads = {head.name for clause in self.clauses for head in clause.signatures if isinstance(head, Formula)}
+        return frozenset(heads.union(*(clause.parameters for clause in self.clauses)))
+
     def egglog(self, parameters: Parameters, trace: bool = False) -> str:
         """The rule as commands, in a ruleset of its own name; a call `(name ..)` of a formula is written out.
 
-        With `trace`, a fact `(made class operator rule)` for every e-node that it builds.
+        With `trace`, a fact `(made class operator rule)` for every e-node that it builds. Raises ValueError for a
+        parameter that is missing.
         """
+        if missing := sorted(self.parameters - parameters.keys()):
+            raise ValueError(
+                f"the rule {self.name} requires the parameter {missing[0]}, which the target does not give"
+            )
         formulas = {name: value for name, value in parameters.items() if callable(value)}
         lines = [f"(ruleset {self.name})"]
         for i, clause in enumerate(self.clauses):
             name = self.name if len(self.clauses) == 1 else f"{self.name}#{i + 1}"
-            facts = _written_out(Template(clause.facts).substitute(parameters), formulas)
-            actions = _written_out(Template(clause.actions).substitute(parameters), formulas)
+            facts, actions = (_written_out(Template(t).substitute(parameters), formulas) for t in clause.texts)
             if trace:
                 actions = f"{actions} {' '.join(_made(actions, self.name))}"
             lines += compiled(name, self.name, facts, actions)
@@ -97,7 +114,7 @@ def _made(actions: str, rule: str) -> list[str]:
     return list(found)
 
 
-def _written_out(text: str, formulas: Mapping[str, Formula]) -> str:
+def _written_out(text: str, formulas: Mapping[str, Callable[..., Any]]) -> str:
     if not any(f"({name} " in text for name in formulas):
         return text
 
@@ -111,8 +128,3 @@ def _written_out(text: str, formulas: Mapping[str, Formula]) -> str:
         return parts
 
     return " ".join(write(expand(expression)) for expression in read_all(text))
-
-
-def rewrite(left: str, right: str, when: str = "") -> Clause:
-    """left = right: where `left` is found and `when` holds, `right` is added to its class, which is `root`."""
-    return Clause(f"(= root {left}) {when}", f"(union root {right})")

@@ -69,6 +69,10 @@ class Request:
     limits: Limits
     reported: tuple[str, ...] = ()  # relations whose rows, a class first, the snapshot holds as facts
     tables: tuple[tuple[str, str], ...] = ()  # (module, name)
+    operators: tuple[
+        tuple[str, tuple[str, ...]], ...
+    ] = ()  # (name, egglog sorts of the columns): a worker may not have
+    # loaded the module that registered one
 
     @staticmethod
     def of(
@@ -85,7 +89,7 @@ class Request:
         With `trace`, the facts `made` say which rule built which e-node.
         """
         rules = tuple(rules)
-        relations = dict.fromkeys(line for r in rules for line in r.relations.splitlines() if line)
+        relations = dict.fromkeys(line for r in rules for line in r.declarations)
         if trace:
             relations["(relation made (Access String String))"], reported = None, (*reported, "made")
         own = "\n".join([*relations, *(r.egglog(parameters, trace) for r in rules)])
@@ -103,6 +107,7 @@ class Request:
             limits,
             declared,
             tuple((t.module, t.name) for t in tables),
+            tuple((o.name, tuple(sort for _, sort in columns(o))) for o in OPERATORS.values()),
         )
 
 
@@ -206,7 +211,7 @@ class Saturation:
                 if arrow and line not in filled.lines:  # reading a line costs far more than knowing it again
                     filled.lines.add(line)
                     (read,) = read_all(row)
-                    commands += filled.table.rows(list(read[1:]))
+                    commands += filled.table.commands(list(read[1:]))
         for start in range(0, len(commands), _CHUNK):
             self._command("\n".join(commands[start : start + _CHUNK]))
         return bool(commands)
@@ -222,7 +227,7 @@ class Saturation:
 
     def _rows(self) -> int:
         (sizes,) = self._command("(print-size)")
-        names = OPERATORS.keys()
+        names = dict(self.request.operators)
         return sum(size for name, size in sizes.sizes if name in names)
 
     def snapshot(self, tensors: Mapping[str, Tensor] | None = None) -> Snapshot:
@@ -293,8 +298,7 @@ class _Reader:
         for row in functions[PROGRAM_NODE].rows:
             program[self._egraph.value_to_i64(row.inputs[0])] = self._class(row.output)
         rows: list[tuple[ENode, int]] = []
-        for name, operator in OPERATORS.items():
-            sorts = [sort for _, sort in columns(operator)]
+        for name, sorts in request.operators:
             rows += [self._node(name, sorts, row) for row in functions[name].rows]
         types = self._types(functions)
         facts = {name: self._facts(request, name, functions[name].rows) for name in request.reported}

@@ -1,7 +1,7 @@
 """Functions of shapes written in Python: computed once for each arguments that a rule asks for, between iterations.
 
 Some steps of shapes are far from what egglog's vectors can say, such as how a permutation of parts travels through a
-window. A table is a Python function of ints and vectors. A rule reads its results in facts `(= v (NAME-RESULT a b))`;
+window. A table is a Python function of ints and vectors. A rule reads its results in facts `v == table.result(a, b)`;
 that demands a row for these arguments, which the search fills in after the iteration. Where the function gives None
 there is no row, and the rule does not fire: a table may be the guard of a rule too. There is no call back into Python
 while rules run, and each distinct arguments cost one call, however many e-nodes have them.
@@ -11,24 +11,36 @@ from __future__ import annotations
 
 import inspect
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from glenside.egraph.pattern import Fact, Function, Pattern
 from glenside.egraph.sexpr import Sexpr
+from glenside.egraph.sorts import INT, INTS, TEXT, Column
 from glenside.ir.types import Dims
 
-_SORTS = {int: "i64", Dims: "Ints", str: "String"}
+_SORTS = {int: INT, Dims: INTS, str: TEXT}
 
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """`function(*arguments)` gives one value for each of `results`, or None; sorts are those of egglog."""
+    """`function(*arguments)` gives one value for each of `results`, or None; each result is a function of patterns."""
 
     name: str
-    arguments: tuple[str, ...]
-    results: tuple[tuple[str, str], ...]
+    columns: tuple[Column, ...]
+    results: Mapping[str, Function]
     function: Callable[..., tuple[Any, ...] | None]
+
+    def __getattr__(self, result: str) -> Function:
+        if result.startswith("__") or result.replace("_", "-") not in self.results:
+            known = ", ".join(self.results)
+            raise AttributeError(f"the table {self.name} has no result {result}, but {known}", name=result, obj=self)
+        return self.results[result.replace("_", "-")]
+
+    def facts(self, *arguments: Any, **values: Pattern) -> tuple[Fact, ...]:
+        """One fact for each result named: `scatter.facts(gap, begin, first=first, count=count)`."""
+        return tuple(value == getattr(self, result)(*arguments) for result, value in values.items())
 
     @property
     def module(self) -> str:
@@ -37,20 +49,20 @@ class Table:
 
     def declarations(self) -> str:
         """One relation for what is wanted, one function for each result."""
-        sorts = " ".join(self.arguments)
+        sorts = " ".join(column.sort.value for column in self.columns)
         lines = [f"(relation want-{self.name} ({sorts}))"]
-        lines += [f"(function {self.name}-{result} ({sorts}) {sort} :no-merge)" for result, sort in self.results]
+        lines += [f"(function {f.name} ({sorts}) {f.result.value} :no-merge)" for f in self.results.values()]
         return "\n".join(lines)
 
-    def rows(self, arguments: list[Sexpr]) -> list[str]:
+    def commands(self, arguments: list[Sexpr]) -> list[str]:
         """The commands that give the results for these arguments, read as egglog prints them."""
         values = self.function(*map(_read, arguments))
         if values is None:
             return []
         key = " ".join(map(_written, map(_read, arguments)))
         return [
-            f"(set ({self.name}-{result} {key}) {_written(value)})"
-            for (result, _), value in zip(self.results, values, strict=True)
+            f"(set ({result.name} {key}) {_written(value)})"
+            for result, value in zip(self.results.values(), values, strict=True)
         ]
 
 
@@ -68,20 +80,23 @@ def table(**results: type) -> Callable[[Callable[..., tuple[Any, ...] | None]], 
     def declare(function: Callable[..., tuple[Any, ...] | None]) -> Table:
         name = function.__name__.replace("_", "-")
         hints = typing.get_type_hints(function)
-        arguments = tuple(_SORTS[hints[p]] for p in inspect.signature(function).parameters)
-        made = Table(name, arguments, tuple((r.replace("_", "-"), _SORTS[t]) for r, t in results.items()), function)
+        columns = tuple(Column(p.replace("_", "-"), _SORTS[hints[p]]) for p in inspect.signature(function).parameters)
+        named = {result.replace("_", "-"): _SORTS[kind] for result, kind in results.items()}
+        declared = Table(
+            name, columns, {r: Function(f"{name}-{r}", columns, True, "", sort) for r, sort in named.items()}, function
+        )
         if name in TABLES:
             raise ValueError(f"the table {name} is declared twice")
-        TABLES[name] = made
-        RESULTS.update({f"{name}-{result}": made for result, _ in made.results})
-        return made
+        TABLES[name] = declared
+        RESULTS.update({result.name: declared for result in declared.results.values()})
+        return declared
 
     return declare
 
 
 def used(text: str) -> list[Table]:
     """The tables that rules in this text read."""
-    return [t for t in TABLES.values() if any(f"({t.name}-{result} " in text for result, _ in t.results)]
+    return [t for t in TABLES.values() if any(f"({result.name} " in text for result in t.results.values())]
 
 
 def _read(value: Sexpr) -> Any:

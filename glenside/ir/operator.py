@@ -84,7 +84,10 @@ class Operator:
     moved: Callable[..., int] | None = None
 
     def __call__(self, *arguments: Any) -> Any:
-        """Build the term: the arguments in field order. Raises TypeMismatch."""
+        """Build the term: the arguments in field order. Raises TypeMismatch. Patterns give a pattern."""
+        for argument in arguments:
+            if hasattr(argument, "__applied__"):
+                return argument.__applied__(self, arguments)
         from glenside.ir.term import make
 
         return make(self, arguments)
@@ -136,6 +139,13 @@ class Compute:
         """The scalar expression for parameters by their texts."""
         assert self.scalar is not None, f"{self.name} has no scalar expression"
         return self.scalar(*parameters) if callable(self.scalar) else self.scalar
+
+    def __call__(self, *arguments: Any) -> Any:
+        """The term `(compute NAME A)`, or the pattern of such a term: its parameters, then A. Raises TypeMismatch."""
+        from glenside.ir.operators.compute import compute, compute_text
+
+        *parameters, operand = arguments
+        return compute(compute_text(self.name, *parameters), operand)
 
 
 OPERATORS: dict[str, Operator] = {}

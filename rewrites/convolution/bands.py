@@ -7,7 +7,8 @@ Two parts hold their results, and the whole beside them while they are joined: n
 
 from __future__ import annotations
 
-from glenside.egraph.rule import Clause, Example
+from glenside.egraph.clause import Clause
+from glenside.egraph.rule import Example
 from glenside.egraph.tables import table
 from rewrites.convolution.forms import RELATIONS as FORMS
 from rewrites.declare import rule

@@ -6,7 +6,8 @@ step from the program's own product, which has none. A form may need several pro
 
 from __future__ import annotations
 
-from glenside.egraph.rule import Clause, Example
+from glenside.egraph.clause import Clause
+from glenside.egraph.rule import Example
 from rewrites.declare import rule
 
 FAMILY = "form-analyses"

@@ -12,7 +12,8 @@ applied. The last axis is done first, so that every choice of m for each axis, o
 
 from __future__ import annotations
 
-from glenside.egraph.rule import Clause, Example
+from glenside.egraph.clause import Clause
+from glenside.egraph.rule import Example
 from glenside.egraph.tables import table
 from glenside.ir.cook_toom import cook_toom, spelled
 from glenside.ir.types import FLOATS, Dims

@@ -7,7 +7,8 @@ the first e axes that are added up, and w the second one with those of its windo
 
 from __future__ import annotations
 
-from glenside.egraph.rule import Clause, Example
+from glenside.egraph.clause import Clause
+from glenside.egraph.rule import Example
 from glenside.egraph.tables import table
 from glenside.ir.types import Dims
 from rewrites.convolution.transposed import ANALYSES, FAMILY

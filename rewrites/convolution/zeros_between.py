@@ -13,7 +13,8 @@ each of `taps` elements that are `apart`: [.. y .., .. u ..] = bare[.., first + 
 
 from __future__ import annotations
 
-from glenside.egraph.rule import Clause, Example
+from glenside.egraph.clause import Clause
+from glenside.egraph.rule import Example
 from rewrites.declare import rule
 from rewrites.expressions import reshaped
 from rewrites.mapping.sliding_windows import FORMS, KEPT, PICKED

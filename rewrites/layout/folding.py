@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 
-from glenside.egraph.rule import Clause, Example
+from glenside.egraph.clause import Clause
+from glenside.egraph.rule import Example
 from glenside.egraph.tables import table
 from glenside.ir.rearrangement import refined, runs_of
 from glenside.ir.types import FLOATS, Dims

@@ -7,7 +7,8 @@ program itself computes of its inputs: what they make is in those classes, and w
 
 from __future__ import annotations
 
-from glenside.egraph.rule import Clause, Example, rewrite
+from glenside.egraph.clause import Clause, rewrite
+from glenside.egraph.rule import Example
 from rewrites.declare import rule
 from rewrites.expressions import rearranged, under, whole
 from rewrites.layout import rearranging

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from glenside.egraph.rule import Clause, Example
+from glenside.egraph.clause import Clause
+from glenside.egraph.rule import Example
 from rewrites.declare import rule
 from rewrites.expressions import rearranged, under, whole
 from rewrites.layout.layout import FAMILY, MOVED, OPERAND

@@ -7,7 +7,8 @@ meet others, and are stored by the product before, or read by the one behind, fo
 
 from __future__ import annotations
 
-from glenside.egraph.rule import Clause, Example
+from glenside.egraph.clause import Clause
+from glenside.egraph.rule import Example
 from rewrites.declare import rule
 from rewrites.expressions import rearranged, under
 from rewrites.layout import addressing, rearranging

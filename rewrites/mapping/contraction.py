@@ -8,17 +8,27 @@ and not faster.
 
 from __future__ import annotations
 
-from glenside.egraph.rule import Clause, Example
-from rewrites.declare import rule
+from glenside.egraph.clause import ROOT, union, when
+from glenside.egraph.pattern import variables, vec
+from glenside.egraph.rule import Example
+from glenside.egraph.schema import access_at, dims, relation, split
+from glenside.egraph.sorts import ACCESS, INT
+from glenside.ir.operators.padding import access_pad
+from glenside.ir.operators.products import access_product
+from glenside.ir.operators.reductions import dot_product
+from glenside.ir.operators.slices import access_concatenate, access_slice
+from glenside.ir.operators.tiles import systolic_array
+from glenside.ir.operators.views import access, access_reshape, access_transpose
+from glenside.ir.sizes import smallest
+from rewrites.declare import Clauses, V, analysis, rule
+from rewrites.parameters import columns, rows
+from rewrites.terms import is_dot, sided
 
-DOT = '(= root (compute "dot-product" (access-product a b n)))'
-SIDES = "(= da (dims a)) (= sa (split a)) (= db (dims b)) (= sb (split b))"
-FLAT = "(relation flat (Access Access Access i64 i64 i64))"  # root a b n depth width
-WANT_FLAT = "(relation want-flat (Access i64))"  # operand, leading axes that are shared
-WANT_PAD = "(relation want-pad (Access i64 i64))"  # operand, axis, how much
-WANT_DEPTH = "(relation want-depth (Access i64))"  # product, how much
-WANT_SLICES = "(relation want-slices (Access i64 i64))"  # access, axis, size of a slice
-RELATIONS = "\n".join([FLAT, WANT_FLAT, WANT_PAD, WANT_DEPTH, WANT_SLICES])
+flat = relation("flat", product=ACCESS, a=ACCESS, b=ACCESS, shared=INT, depth=INT, width=INT)
+want_flat = relation("want-flat", operand=ACCESS, shared=INT)
+want_pad = relation("want-pad", operand=ACCESS, axis=INT, more=INT)
+want_depth = relation("want-depth", pairs=ACCESS, more=INT)
+want_slices = relation("want-slices", access=ACCESS, axis=INT, size=INT)
 
 _CONV = Example(
     "(compute dot-product (access-cartesian-product (access (access-tensor x) 2) (access (access-tensor w) 1)))",
@@ -34,32 +44,29 @@ _TWO_SHARED = Example(
 )
 
 
-@rule("products", _CONV, _GROUPED, _TWO_SHARED, relations=RELATIONS)
-def operands_are_flattened() -> tuple[Clause, ...]:
+@rule("products", _CONV, _GROUPED, _TWO_SHARED)
+def operands_are_flattened(
+    a: V, b: V, n: V, d: V, s: V, shape: V, item: V, shared: V, rest: V, g: V, m: V, depth: V
+) -> Clauses:
     """a = reshape(reshape(a; (M)(K)); dims of a), for both operands of a product that is not flat.
 
     A matrix unit knows one row axis and one depth; with shared axes, one axis for all of them. Sound because reshape
     keeps the elements of shape and item in row-major order, so the way back restores every axis.
     """
-    bodies = [
-        "(!= (- (vec-length da) sa) 1)",
-        "(!= sa (+ (min n 1) 1))",
-        "(!= sb (+ (min n 1) 1))",
-        "(> n 1)",
-    ]
-    demand = tuple(Clause(f"{DOT} {SIDES} {body}", "(want-flat a n) (want-flat b n)") for body in bodies)
-    sides = "(want-flat root n) (= d (dims root)) (= s (split root)) (= shape (take d s)) (= item (drop d s))"
-    back = "(union root (access-reshape (access-reshape root {flat} (vec-of depth)) shape item))"
+    da, sa, db, sb = variables("da sa db sb")
+    sides = (is_dot(a, b, n), sided(a, da, sa), sided(b, db, sb))
+    uneven = (da.length - sa != 1, sa != smallest(n, 1) + 1, sb != smallest(n, 1) + 1, n > 1)
+    operand = (want_flat(ROOT, n), sided(ROOT, d, s), shape == d.take(s), item == d.drop(s))
+    own_axes = (shared == shape.take(n), rest == shape.drop(n), g == shared.product(), m == rest.product())
+    there = access_reshape(ROOT, vec(m), vec(depth))
+    there_in_groups = access_reshape(ROOT, vec(g, m), vec(depth))
     return (
-        *demand,
-        Clause(
-            f"{sides} (= n 0) (= rows (product shape)) (= depth (product item))",
-            back.format(flat="(vec-of rows)"),
+        *(when(sides, why).then(want_flat(a, n), want_flat(b, n)) for why in uneven),
+        when(operand, n == 0, m == shape.product(), depth == item.product()).then(
+            union(ROOT, access_reshape(there, shape, item))
         ),
-        Clause(
-            f"{sides} (> n 0) (= shared (take shape n)) (= own (drop shape n)) (= g (product shared))"
-            " (= rows (product own)) (= depth (product item))",
-            back.format(flat="(vec-of g rows)"),
+        when(operand, n > 0, own_axes, depth == item.product()).then(
+            union(ROOT, access_reshape(there_in_groups, shape, item))
         ),
     )
 
@@ -76,22 +83,17 @@ _SHARED = Example(
 )
 
 
-@rule("analyses", _MATMUL, _SHARED, relations=RELATIONS)
-def flat_products_are_known() -> tuple[Clause, ...]:
+@analysis("analyses", _MATMUL, _SHARED)
+def flat_products_are_known(a: V, b: V, n: V, da: V, sa: V, db: V, sb: V, depth: V, width: V) -> Clauses:
     """dot(a x b) is flat when a = (M)(K), b = (N)(K), or (G, M)(K), (G, N)(K) with one shared axis.
 
     An analysis: it adds no e-node. Sound because it only reads types.
     """
-    shape = "(<= n 1) (= sa (+ n 1)) (= sb (+ n 1)) (= (vec-length da) (+ n 2))"
-    return (
-        Clause(
-            f"{DOT} {SIDES} {shape} (= depth (vec-get da (+ n 1))) (= width (vec-get db n)) (> depth 0) (> width 0)",
-            "(flat root a b n depth width)",
-        ),
+    one_axis_each = (n <= 1, sa == n + 1, sb == n + 1, da.length == n + 2)
+    sizes = (depth == da[n + 1], width == db[n], depth > 0, width > 0)
+    return when(is_dot(a, b, n), sided(a, da, sa), sided(b, db, sb), one_axis_each, sizes).then(
+        flat(ROOT, a, b, n, depth, width)
     )
-
-
-_WIDE = "(flat root a b n depth width)"
 
 
 _ODD = (
@@ -104,36 +106,36 @@ _DEEP = (
 )
 
 
-@rule("products", *_ODD, relations=RELATIONS)
-def width_is_padded_to_a_multiple() -> tuple[Clause, ...]:
+@rule("products", *_ODD)
+def width_is_padded_to_a_multiple(a: V, b: V, n: V, depth: V, width: V, axis: V, more: V, d: V, size: V) -> Clauses:
     """b = slice(pad(b, N, 0, p), N, 0, size): the width of a product becomes a multiple of the array's columns.
 
     Sound because the slice takes back exactly what was there before the pad.
     """
     return (
-        Clause(f"{_WIDE} (!= (% width $columns) 0)", "(want-pad b n (- $columns (% width $columns)))"),
-        Clause(
-            "(want-pad root axis p) (= d (dims root)) (= size (vec-get d axis))",
-            '(union root (access-slice (access-pad root "zero-padding" axis 0 p) axis 0 size))',
+        when(flat(ROOT, a, b, n, depth, width), width % columns != 0).then(
+            want_pad(b, axis=n, more=columns - width % columns)
+        ),
+        when(want_pad(ROOT, axis, more), d == dims(ROOT), size == d[axis]).then(
+            union(ROOT, access_slice(access_pad(ROOT, "zero-padding", axis, 0, more), axis, 0, size))
         ),
     )
 
 
-@rule("products", *_DEEP, relations=RELATIONS)
-def depth_is_padded_to_a_multiple() -> tuple[Clause, ...]:
+@rule("products", *_DEEP)
+def depth_is_padded_to_a_multiple(a: V, b: V, n: V, depth: V, width: V, p: V, more: V, s: V) -> Clauses:
     """dot(p) = dot(pad(p, K, 0, q)) with zeros: the depth becomes a multiple of the array's rows.
 
     Sound because every pair added is 0 * 0, which the sum ignores; the axis lies behind the tuple axis, whose padding
     would make every product 0.
     """
+    uneven = (width % columns == 0, depth % rows != 0)
     return (
-        Clause(
-            f"{_WIDE} (= 0 (% width $columns)) (!= (% depth $rows) 0) (= p (access-product a b n))",
-            "(want-depth p (- $rows (% depth $rows)))",
+        when(flat(ROOT, a, b, n, depth, width), uneven, p == access_product(a, b, n)).then(
+            want_depth(p, more=rows - depth % rows)
         ),
-        Clause(
-            '(want-depth p q) (= root (compute "dot-product" p)) (= s (split p))',
-            '(union root (compute "dot-product" (access-pad p "zero-padding" (+ s 1) 0 q)))',
+        when(want_depth(p, more), ROOT == dot_product(p), s == split(p)).then(
+            union(ROOT, dot_product(access_pad(p, "zero-padding", s + 1, 0, more)))
         ),
     )
 
@@ -141,7 +143,7 @@ def depth_is_padded_to_a_multiple() -> tuple[Clause, ...]:
 _SLICED = Example(
     "(access (access-tensor x) 1)",
     {"x": "6 5 k"},
-    wants="(want-slices $root 0 2)",
+    wants=[want_slices(access_at("root"), axis=0, size=2)],
     parameters={"rows": 3, "columns": 2},
 )
 
@@ -151,29 +153,28 @@ _SLICED = Example(
     _SLICED,
     Example(_MATMUL.text, {"x": "m 6", "w": "8 6"}, parameters={"rows": 3, "columns": 2}),
     Example(_SHARED.text, {"x": "g m 9", "w": "g 2 9"}, parameters={"rows": 3, "columns": 2}),
-    relations=RELATIONS,
 )
-def access_is_sliced_once() -> tuple[Clause, ...]:
+def access_is_sliced_once(a: V, b: V, n: V, depth: V, width: V, axis: V, size: V, d: V, whole: V, half: V) -> Clauses:
     """a = concatenate(slice(a, axis, 0, h), slice(a, axis, h, size)), where a product wants a cut; h is near the
     middle.
 
     Cutting in two leaves ceil(log2 n) levels for n tiles and 2n - 1 slices. Sound because the two slices cover the axis
     without overlap. The width is cut before the depth, so that a tile is reached in one way.
     """
+    product = flat(ROOT, a, b, n, depth, width)
+    parts = access_concatenate(access_slice(ROOT, axis, 0, half), access_slice(ROOT, axis, half, whole), axis)
     return (
-        Clause(
-            f"{_WIDE} (= 0 (% width $columns)) (= 0 (% depth $rows)) (> width $columns)", "(want-slices b n $columns)"
+        when(product, width % columns == 0, depth % rows == 0, width > columns).then(
+            want_slices(b, axis=n, size=columns)
         ),
-        Clause(
-            f"{_WIDE} (= width $columns) (= 0 (% depth $rows)) (> depth $rows)",
-            "(want-slices a (+ n 1) $rows) (want-slices b (+ n 1) $rows)",
+        when(product, width == columns, depth % rows == 0, depth > rows).then(
+            want_slices(a, axis=n + 1, size=rows), want_slices(b, axis=n + 1, size=rows)
         ),
-        Clause(
-            "(want-slices root axis size) (= d (dims root)) (= whole (vec-get d axis)) (> whole size)"
-            " (= half (* size (/ (+ 1 (/ whole size)) 2)))",
-            "(union root (access-concatenate"
-            " (access-slice root axis 0 half) (access-slice root axis half whole) axis))",
-        ),
+        when(
+            want_slices(ROOT, axis, size),
+            *(d == dims(ROOT), whole == d[axis], whole > size),
+            half == size * ((1 + whole // size) // 2),
+        ).then(union(ROOT, parts)),
     )
 
 
@@ -181,16 +182,17 @@ def access_is_sliced_once() -> tuple[Clause, ...]:
     "systolic-array",
     Example(_MATMUL.text, {"x": "m 3", "w": "2 3"}, parameters={"rows": 3, "columns": 2}),
     Example(_SHARED.text, {"x": "g m 3", "w": "g 2 3"}, parameters={"rows": 3, "columns": 2}),
-    relations=RELATIONS,
 )
-def product_is_a_systolic_array_call() -> tuple[Clause, ...]:
+def product_is_a_systolic_array_call(a: V, b: V, n: V) -> Clauses:
     """dot(a x b) = systolic-array(a, transpose(b)) for a = (G.., M)(R), b = (G.., C)(R): one instruction for each of G.
 
     Sound because both sides are sum over k of a[g, m, k] * b[g, c, k]; the instruction takes its weights as (R, C).
     """
-    fits = "(flat root a b n $rows $columns)"
-    call = "(union root (systolic-array $rows $columns a (access (access-transpose b {order}) n)))"
-    return (
-        Clause(f"{fits} (= n 0)", call.format(order="(vec-of 1 0)")),
-        Clause(f"{fits} (= n 1)", call.format(order="(vec-of 0 2 1)")),
-    )
+
+    def fits(shared: int, *order: int) -> Clauses:
+        weights = access(access_transpose(b, vec(*order)), n)
+        return when(flat(ROOT, a, b, n, depth=rows, width=columns), n == shared).then(
+            union(ROOT, systolic_array(rows, columns, a, weights))
+        )
+
+    return fits(0, 1, 0), fits(1, 0, 2, 1)

@@ -6,11 +6,15 @@ is a few e-nodes.
 
 from __future__ import annotations
 
-from glenside.egraph.rule import Clause, Example
+from glenside.egraph.clause import Clause
+from glenside.egraph.rule import Example
+from glenside.egraph.schema import relation
+from glenside.egraph.sorts import ACCESS, INTS
 from rewrites.declare import rule
 from rewrites.expressions import ceil_div, padded, reshaped, transposed, vec
 from rewrites.mapping.matrices import MATRICES
 
+want_call = relation("want-call", product=ACCESS, plan=INTS)
 _WANT_CALL = "(relation want-call (Access Ints))"
 _MAPPING = "(relation mapping (Access Ints Ints))"
 RELATIONS = "\n".join([MATRICES, _WANT_CALL, _MAPPING])

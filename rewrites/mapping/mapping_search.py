@@ -18,35 +18,47 @@ fewest weights and steps are made.
 
 from __future__ import annotations
 
-from glenside.egraph.rule import Clause, Example, Parameters
-from glenside.ir.sizes import ceil_div
-from rewrites import expressions
-from rewrites.declare import rule
-from rewrites.expressions import PRODUCT_SIZES
-from rewrites.mapping.loops import RELATIONS as LOOPS
-from rewrites.mapping.matrices import RELATIONS as MATRICES
-from rewrites.mapping.sliding_windows import RELATIONS as WINDOWS
+from glenside.egraph.clause import ROOT, Clause, Facts, let, set_, when
+from glenside.egraph.pattern import Variable, variables, vec
+from glenside.egraph.rule import Example, Parameters
+from glenside.egraph.schema import access_at, dims, function, relation, source, split
+from glenside.egraph.sorts import ACCESS, INT, INTS
+from glenside.ir import sizes
+from glenside.ir.operators.products import access_product
+from glenside.ir.operators.reductions import dot_product
+from rewrites.declare import Clauses, V, analysis, rule
+from rewrites.mapping.loops import want_call
+from rewrites.mapping.matrices import (
+    matrices_of,
+    pack_of,
+    rows_of,
+    swap_of,
+    want_matrices,
+    want_pack,
+    want_rows,
+    want_swap,
+)
+from rewrites.mapping.sliding_windows import regrouped, searched, slides, want_regroup
+from rewrites.parameters import bound, elsewhere, heavier, price, second_price
+from rewrites.terms import ceil_div, sized
 
 FAMILY = "mapping"
-_SEARCH = """
-(relation product-of (Access Access i64 i64 i64 i64))
-(function cheapest (Access) i64 :merge (min old new))
-(function next-cheapest (Access i64) i64 :merge (min old new))
-(function lightest (Access i64 i64) i64 :merge (min old new))
-(relation regrouping (Access i64 i64 i64 i64 Ints))
-(relation window-factor (Access i64 i64 i64 i64 i64 i64 i64 i64 i64 Ints i64))
-(relation row-factor (Access i64 i64 i64 Ints i64))
-(relation group-factor (Access i64 i64 i64 i64 Ints i64))
-(relation candidate (Access i64 i64 i64 Ints))
-(relation planned (Access Ints Ints))
-(relation matrix-plan (Access i64 i64 i64 Ints))
-"""
-RELATIONS = "\n".join([*dict.fromkeys(f"{WINDOWS}\n{MATRICES}\n{LOOPS}{_SEARCH}".splitlines())])
-
-
-def _next(size: str, left: str) -> str:
-    """The smallest factor that leaves fewer than `left` of `size`."""
-    return expressions.ceil_div(size, f"(- {left} 1)")
+product_of = relation("product-of", product=ACCESS, a=ACCESS, g=INT, m=INT, k=INT, o=INT)
+cheapest = function("cheapest", INT, "min", product=ACCESS)
+next_cheapest = function("next-cheapest", INT, "min", product=ACCESS, price=INT)
+lightest = function("lightest", INT, "min", product=ACCESS, price=INT, second=INT)
+# A plan so far: the axis that the next regrouping must be below, and the sizes that it leaves.
+regrouping = relation("regrouping", product=ACCESS, below=INT, m=INT, k=INT, o=INT, plan=INTS)
+# A plan with the next factor to try, of windows (i of size h steps by t over j of size w, elements d apart), rows or
+# groups.
+window_factor = relation(
+    "window-factor", product=ACCESS, i=INT, j=INT, h=INT, w=INT, t=INT, d=INT, m=INT, k=INT, o=INT, plan=INTS, q=INT
+)
+row_factor = relation("row-factor", product=ACCESS, m=INT, k=INT, o=INT, plan=INTS, r=INT)
+group_factor = relation("group-factor", product=ACCESS, m=INT, k=INT, o=INT, r=INT, plan=INTS, p=INT)
+candidate = relation("candidate", product=ACCESS, price=INT, second=INT, weight=INT, plan=INTS)
+planned = relation("planned", product=ACCESS, rest=INTS, plan=INTS)
+matrix_plan = relation("matrix-plan", product=ACCESS, r=INT, p=INT, swap=INT, plan=INTS)
 
 
 _CONV = (
@@ -58,7 +70,7 @@ _MATMUL = "(compute dot-product (access-cartesian-product (access (access-tensor
 
 def _price(g: int, m: int, k: int, o: int) -> int:
     """Of the examples: a weight-stationary array of 4 x 3."""
-    tiles: int = g * ceil_div(k, 4) * ceil_div(o, 3)
+    tiles: int = g * sizes.ceil_div(k, 4) * sizes.ceil_div(o, 3)
     return tiles * (m + 9)
 
 
@@ -69,7 +81,7 @@ _EXAMPLE_PARAMETERS: Parameters = {
     "price": _price,
     "elsewhere": _price,
     "second-price": lambda g, m, k, o: g * k * o,
-    "bound": lambda work, depth, results, weights: ceil_div(work, 12) + ceil_div(depth, 4) * 9,
+    "bound": lambda work, depth, results, weights: sizes.ceil_div(work, 12) + sizes.ceil_div(depth, 4) * 9,
     "heavier": lambda weights, original: 0 * weights,
 }
 _EXAMPLES = (
@@ -79,156 +91,195 @@ _EXAMPLES = (
 )
 
 
-@rule("mapping-analyses", *_EXAMPLES, relations=RELATIONS)
-def cheapest_mapping_is_known() -> tuple[Clause, ...]:
+# The product that is searched: its operand, its sizes as they are in the program, and the best price so far.
+_A, _G, _M, _K, _O, _BEST = Variable("a", ACCESS), *(Variable(name, INT) for name in ("g", "m0", "k0", "o0", "best"))
+_SEARCHED = (_BEST == cheapest(ROOT), product_of(ROOT, _A, _G, _M, _K, _O))
+
+
+def _light(weights: V) -> Facts:
+    """A target may refuse mappings with many more weights than the product has."""
+    return heavier(weights, _G * (_K * _O)) == 0
+
+
+def _promising(work: V, depth: V, results: V, weights: V) -> Facts:
+    """What follows from these sizes costs their bound at least: it must not be above the best."""
+    return _light(weights), bound(work, depth, results, weights) <= _BEST
+
+
+def _left(left: V, size: V, factor: V) -> Facts:
+    """How many windows, rows or groups are left of so many."""
+    return left == ceil_div(size, factor)
+
+
+def _next(size: V, left: V) -> V:
+    """The smallest factor that leaves fewer than `left` of `size`."""
+    return ceil_div(size, left - 1)
+
+
+def _window_factors() -> Clauses:
+    """Regroupings by q of each pair of axes along which windows slide, in order of the axes."""
+    i, j, h, w, t, d, c, m, k, o, plan, q = variables("i j h w t d c m k o plan q")
+    below, da, sa, left, depth, weights, rows, results = variables("below da sa left depth weights rows results")
+    slide = (slides(_A, i, j, t, d, c), i < below, da == dims(_A), sa == split(_A), i < sa, j >= sa)
+    factor = window_factor(ROOT, i, j, h, w, t, d, m, k, o, plan, q)
+    deeper = depth == (k // w) * ((1 + (w - 1) * d) + (q - 1) * t)
+    heavy = weights == (_G * depth) * (o * q)
+    return (
+        when(
+            *(regrouping(ROOT, below, m, k, o, plan), product_of(ROOT, _A, _G, _M, _K, _O)),
+            *(slide, h == da[i], h > 1, w == da[j]),
+        ).then(window_factor(ROOT, i, j, h, w, t // c, d // c, m, k, o, plan, q=2)),
+        when(
+            *(factor, _SEARCHED, _left(left, h, q), left > 1, deeper, heavy),
+            _promising((_G * depth) * (m * o), _G * depth, _G * (m * o), weights),
+        ).then(window_factor(ROOT, i, j, h, w, t, d, m, k, o, plan, _next(h, left))),
+        when(
+            *(factor, _SEARCHED, _left(left, h, q), deeper, heavy),
+            *(rows == (m // h) * left, results == (_G * rows) * (o * q)),
+            _promising(results * depth, _G * depth, results, weights),
+        ).then(regrouping(ROOT, below=i, m=rows, k=depth, o=o * q, plan=plan.append(vec(i, j, q)))),
+    )
+
+
+def _row_factors() -> Clauses:
+    """r rows together, of each regrouping."""
+    below, m, k, o, plan, r, left, weights = variables("below m k o plan r left weights")
+    promising = (
+        *(row_factor(ROOT, m, k, o, plan, r), _SEARCHED, weights == (_G * k) * (o * (r * r))),
+        _promising((_G * m) * (k * (o * r)), _G * (k * r), _G * (m * o), weights),
+        _left(left, m, r),
+    )
+    return (
+        when(regrouping(ROOT, below, m, k, o, plan)).then(row_factor(ROOT, m, k, o, plan, r=1)),
+        when(promising).then(group_factor(ROOT, m=left, k=k * r, o=o * r, r=r, plan=plan, p=1)),
+        when(promising, left > 1).then(row_factor(ROOT, m, k, o, plan, _next(m, left))),
+    )
+
+
+def _group_factors() -> Clauses:
+    """p groups packed, as they are and swapped: a whole plan, which is a candidate."""
+    m, k, o, r, plan, p, left = variables("m k o r plan p left")
+    weights, cost, second, weight, whole = variables("weights cost second weight whole")
+    factor = group_factor(ROOT, m, k, o, r, plan, p)
+    promising = (
+        weights == (_G * k) * (o * p),
+        _promising((_G * m) * (k * (o * p)), _G * k, _G * (m * o), weights),
+    )
+
+    def priced(swapped: int, sides: tuple[V, V, V, V]) -> Clause:
+        return when(
+            *(factor, _SEARCHED, _left(left, _G, p), weights == (left * (k * p)) * (o * p), _light(weights)),
+            *(cost == price(*sides), cost <= _BEST),
+        ).then(
+            set_(cheapest(ROOT), cost),
+            let(second, second_price(*sides)),
+            let(whole, plan.append(vec(r, p, swapped))),
+            let(weight, 64 * weights + (plan.length + swapped)),
+            set_(next_cheapest(ROOT, cost), second),
+            set_(lightest(ROOT, cost, second), weight),
+            candidate(ROOT, cost, second, weight, whole),
+        )
+
+    return (
+        when(factor, _SEARCHED, promising, _left(left, _G, p), left > 1).then(
+            group_factor(ROOT, m, k, o, r, plan, _next(_G, left))
+        ),
+        priced(0, (left, m, k * p, o * p)),
+        priced(1, (left, o * p, k * p, m)),
+    )
+
+
+@analysis("mapping-analyses", *_EXAMPLES)
+def cheapest_mapping_is_known(a: V, b: V, n: V, p: V, g: V, m: V, k: V, o: V, usual: V) -> Clauses:
     """Which plans a product of the program may have, and the least that any of them costs.
 
     An analysis: it adds no e-node. Sound because it only reads sizes; what a plan does is done by the rules.
     """
-    sizes = "(product-of root a g m0 k0 o0)"
-    here = f"(= best (cheapest root)) {sizes}"
     return (
-        Clause('(source root) (= root (compute "dot-product" p))', "(searched root)"),
+        when(source(ROOT), ROOT == dot_product(p)).then(searched(ROOT)),
         # A form of the program's own pairs: what stood between the pairs and their sum has moved out of the way.
-        Clause('(= p (access-product a b n)) (source p) (= root (compute "dot-product" p))', "(searched root)"),
-        Clause(
-            f"{PRODUCT_SIZES} (searched root) (> (* (* g m) (* k o)) 0) (= usual (price g m k o))",
-            "(product-of root a g m k o) (set (cheapest root) usual) (set (cheapest root) (elsewhere g m k o))"
-            " (regrouping root 100 m k o (vec-empty))",
+        when(p == access_product(a, b, n), source(p), ROOT == dot_product(p)).then(searched(ROOT)),
+        when(sized(a, b, n, g, m, k, o), searched(ROOT), (g * m) * (k * o) > 0, usual == price(g, m, k, o)).then(
+            product_of(ROOT, a, g, m, k, o),
+            set_(cheapest(ROOT), usual),
+            set_(cheapest(ROOT), elsewhere(g, m, k, o)),
+            regrouping(ROOT, below=100, m=m, k=k, o=o, plan=vec()),
         ),
-        Clause(
-            f"(regrouping root open m k o plan) {sizes} (slides a i j t d c) (< i open) (= da (dims a))"
-            " (= sa (split a)) (< i sa) (>= j sa) (= h (vec-get da i)) (> h 1) (= w (vec-get da j))",
-            "(window-factor root i j h w (/ t c) (/ d c) m k o plan 2)",
-        ),
-        Clause(
-            f"(window-factor root i j h w t d m k o plan q) {here} (= left {expressions.ceil_div('h', 'q')}) (> left 1)"
-            " (= depth (* (/ k w) (+ (+ 1 (* (- w 1) d)) (* (- q 1) t)))) (= weights (* (* g depth) (* o q)))"
-            " (= 0 (heavier weights (* g (* k0 o0))))"
-            " (<= (bound (* (* g depth) (* m o)) (* g depth) (* g (* m o)) weights) best)",
-            f"(window-factor root i j h w t d m k o plan {_next('h', 'left')})",
-        ),
-        Clause(
-            f"(window-factor root i j h w t d m k o plan q) {here} (= left {expressions.ceil_div('h', 'q')})"
-            " (= depth (* (/ k w) (+ (+ 1 (* (- w 1) d)) (* (- q 1) t)))) (= weights (* (* g depth) (* o q)))"
-            " (= rows (* (/ m h) left)) (= results (* (* g rows) (* o q)))"
-            " (= 0 (heavier weights (* g (* k0 o0))))"
-            " (<= (bound (* results depth) (* g depth) results weights) best)",
-            "(regrouping root i rows depth (* o q) (vec-append plan (vec-of i j q)))",
-        ),
-        Clause("(regrouping root open m k o plan)", "(row-factor root m k o plan 1)"),
-        Clause(
-            f"(row-factor root m k o plan r) {here} (= weights (* (* g k) (* o (* r r))))"
-            " (= 0 (heavier weights (* g (* k0 o0))))"
-            " (<= (bound (* (* g m) (* k (* o r))) (* g (* k r)) (* g (* m o)) weights) best)"
-            f" (= left {expressions.ceil_div('m', 'r')})",
-            "(group-factor root left (* k r) (* o r) r plan 1)",
-        ),
-        Clause(
-            f"(row-factor root m k o plan r) {here} (= weights (* (* g k) (* o (* r r))))"
-            " (= 0 (heavier weights (* g (* k0 o0))))"
-            " (<= (bound (* (* g m) (* k (* o r))) (* g (* k r)) (* g (* m o)) weights) best)"
-            f" (= left {expressions.ceil_div('m', 'r')}) (> left 1)",
-            f"(row-factor root m k o plan {_next('m', 'left')})",
-        ),
-        Clause(
-            f"(group-factor root m k o r plan p) {here} (= weights (* (* g k) (* o p)))"
-            " (= 0 (heavier weights (* g (* k0 o0))))"
-            " (<= (bound (* (* g m) (* k (* o p))) (* g k) (* g (* m o)) weights) best)"
-            f" (= left {expressions.ceil_div('g', 'p')}) (> left 1)",
-            f"(group-factor root m k o r plan {_next('g', 'left')})",
-        ),
-        *(
-            Clause(
-                f"(group-factor root m k o r plan p) {here} (= left {expressions.ceil_div('g', 'p')})"
-                " (= weights (* (* left (* k p)) (* o p))) (= 0 (heavier weights (* g (* k0 o0))))"
-                f" (= cost (price {first})) (<= cost best)",
-                f"(set (cheapest root) cost) (let second (second-price {first}))"
-                f" (let whole (vec-append plan (vec-of r p {swapped})))"
-                f" (let weight (+ (* 64 weights) (+ (vec-length plan) {swapped})))"
-                " (set (next-cheapest root cost) second) (set (lightest root cost second) weight)"
-                " (candidate root cost second weight whole)",
-            )
-            for swapped, first in enumerate(("left m (* k p) (* o p)", "left (* o p) (* k p) m"))
-        ),
+        _window_factors(),
+        _row_factors(),
+        _group_factors(),
     )
 
 
-_PLAN = "(vec-of 1 3 2 2 3 1)"
-_DONE = f"(regrouped $root 1 3 2 $root) (matrices-of $root $root) (matrix-plan $root 2 3 1 {_PLAN})"
-_STEPS = "(rows-of $root 2 $root) (pack-of $root 3 $root) (swap-of $root $root)"
-
-
-@rule(FAMILY, *_EXAMPLES, relations=RELATIONS)
-def cheapest_mapping_is_made() -> tuple[Clause, ...]:
+@rule(FAMILY, *_EXAMPLES)
+def cheapest_mapping_is_made(best: V, second: V, weight: V, plan: V) -> Clauses:
     """dot(a x b) = what the cheapest plans make of it, one step after the other.
 
     Only a demand: the steps are rules of their own. It is no analysis, so that it sees the cheapest of all plans.
     Sound because a demand adds no e-node.
     """
-    return (
-        Clause(
-            "(= best (cheapest root)) (= second (next-cheapest root best)) (= weight (lightest root best second))"
-            " (candidate root best second weight plan)",
-            "(planned root plan plan)",
-        ),
-    )
+    return when(
+        best == cheapest(ROOT),
+        second == next_cheapest(ROOT, best),
+        weight == lightest(ROOT, best, second),
+        candidate(ROOT, best, second, weight, plan),
+    ).then(planned(ROOT, plan, plan))
 
 
-@rule(
-    "mapping-analyses",
-    Example(
-        _CONV, {"x": "3 6 9", "w": "3 2 3"}, f"(planned $root {_PLAN} {_PLAN}) {_DONE} {_STEPS}", _EXAMPLE_PARAMETERS
-    ),
-    relations=RELATIONS,
+_PRODUCT = access_at("root")
+_PLAN = vec(1, 3, 2, 2, 3, 1)
+_STEPS = (
+    planned(_PRODUCT, _PLAN, _PLAN),
+    regrouped(_PRODUCT, 1, 3, 2, _PRODUCT),
+    matrices_of(_PRODUCT, _PRODUCT),
+    matrix_plan(_PRODUCT, 2, 3, 1, _PLAN),
+    rows_of(_PRODUCT, 2, _PRODUCT),
+    pack_of(_PRODUCT, 3, _PRODUCT),
+    swap_of(_PRODUCT, _PRODUCT),
 )
-def steps_of_plans_are_demanded() -> tuple[Clause, ...]:
+
+
+@analysis("mapping-analyses", Example(_CONV, {"x": "3 6 9", "w": "3 2 3"}, _STEPS, _EXAMPLE_PARAMETERS))
+def steps_of_plans_are_demanded(
+    plan: V, whole: V, length: V, i: V, j: V, q: V, r: V, p: V, s: V, larger: V, rest: V, flat: V
+) -> Clauses:
     """The first step of a plan is demanded of a product, and the next of what that step made.
 
     An analysis: it adds no e-node. Sound because a demand only says where a rule applies.
     """
-    length = "(= length (vec-length plan))"
-    first = "(= i (vec-get plan 0)) (= j (vec-get plan 1)) (= q (vec-get plan 2))"
-    steps = "(= r (vec-get plan 0)) (= p (vec-get plan 1)) (= s (vec-get plan 2))"
-    of_matrices = "(matrix-plan flat-product {} whole)"
+    open_plan = (planned(ROOT, plan, whole), length == plan.length)
+    first = (length > 3, i == plan[0], j == plan[1], q == plan[2])
+    last = (length == 3, r == plan[0], p == plan[1], s == plan[2])
+    of_rows = (matrix_plan(flat, r, p, s, whole), r > 1)
+    of_groups = (matrix_plan(flat, 1, p, s, whole), p > 1)
+    of_swap = matrix_plan(flat, 1, 1, 1, whole)
     return (
-        Clause(f"(planned root plan whole) {length} (> length 3) {first}", "(want-regroup root i j q)"),
-        Clause(
-            f"(planned root plan whole) {length} (> length 3) {first} (regrouped root i j q larger)"
-            " (= rest (vec-remove (vec-remove (vec-remove plan 0) 0) 0))",
-            "(planned larger rest whole)",
+        when(open_plan, first).then(want_regroup(ROOT, i, j, q)),
+        when(open_plan, first, regrouped(ROOT, i, j, q, larger), rest == plan.remove(0).remove(0).remove(0)).then(
+            planned(larger, rest, whole)
         ),
-        Clause(f"(planned root plan whole) {length} (= length 3)", "(want-matrices root)"),
-        Clause(
-            f"(planned root plan whole) {length} (= length 3) {steps} (matrices-of root flat-product)",
-            of_matrices.format("r p s"),
-        ),
-        Clause(f"{of_matrices.format('r p s')} (> r 1)", "(want-rows flat-product r)"),
-        Clause(
-            f"{of_matrices.format('r p s')} (> r 1) (rows-of flat-product r larger)", "(matrix-plan larger 1 p s whole)"
-        ),
-        Clause(f"{of_matrices.format('1 p s')} (> p 1)", "(want-pack flat-product p)"),
-        Clause(
-            f"{of_matrices.format('1 p s')} (> p 1) (pack-of flat-product p larger)", "(matrix-plan larger 1 1 s whole)"
-        ),
-        Clause(of_matrices.format("1 1 1"), "(want-swap flat-product)"),
-        Clause(f"{of_matrices.format('1 1 1')} (swap-of flat-product swapped)", "(matrix-plan swapped 1 1 0 whole)"),
-        Clause(of_matrices.format("1 1 0"), "(want-call flat-product whole)"),
+        when(open_plan, length == 3).then(want_matrices(ROOT)),
+        when(open_plan, last, matrices_of(ROOT, flat)).then(matrix_plan(flat, r, p, s, whole)),
+        when(of_rows).then(want_rows(flat, r)),
+        when(of_rows, rows_of(flat, r, larger)).then(matrix_plan(larger, 1, p, s, whole)),
+        when(of_groups).then(want_pack(flat, p)),
+        when(of_groups, pack_of(flat, p, larger)).then(matrix_plan(larger, 1, 1, s, whole)),
+        when(of_swap).then(want_swap(flat)),
+        when(of_swap, swap_of(flat, larger)).then(matrix_plan(larger, 1, 1, 0, whole)),
+        when(matrix_plan(flat, 1, 1, 0, whole)).then(want_call(flat, whole)),
     )
 
 
-_FLAT = Example(_MATMUL, {"x": "5 9", "w": "7 9"}, "(matrices-of $root $root)", _EXAMPLE_PARAMETERS)
+_FLAT = Example(_MATMUL, {"x": "5 9", "w": "7 9"}, [matrices_of(_PRODUCT, _PRODUCT)], _EXAMPLE_PARAMETERS)
 
 
-@rule("usual-mapping", *_EXAMPLES, _FLAT, relations=RELATIONS)
-def usual_mapping_is_made() -> tuple[Clause, ...]:
+@rule("usual-mapping", *_EXAMPLES, _FLAT)
+def usual_mapping_is_made(a: V, g: V, m: V, k: V, o: V, flat: V) -> Clauses:
     """dot(a x b) = loops of tiles, as written: nothing regrouped, packed or swapped.
 
     Only demands. Sound because a demand adds no e-node.
     """
     return (
-        Clause("(product-of root a g m k o)", "(want-matrices root)"),
-        Clause(
-            "(product-of root a g m k o) (matrices-of root flat-product)", "(want-call flat-product (vec-of 1 1 0))"
-        ),
+        when(product_of(ROOT, a, g, m, k, o)).then(want_matrices(ROOT)),
+        when(product_of(ROOT, a, g, m, k, o), matrices_of(ROOT, flat)).then(want_call(flat, vec(1, 1, 0))),
     )

@@ -6,11 +6,23 @@ that the mapping search has found to be the cheapest (`mapping_search`), and say
 
 from __future__ import annotations
 
-from glenside.egraph.rule import Clause, Example
+from glenside.egraph.clause import Clause
+from glenside.egraph.rule import Example
+from glenside.egraph.schema import relation
+from glenside.egraph.sorts import ACCESS, INT
 from rewrites.declare import rule
 from rewrites.expressions import PRODUCT_SIZES, ceil_div, diagonal, dot, padded, reshaped, transposed, vec
 
 FAMILY = "matrices"
+matrices = relation("matrices", product=ACCESS, a=ACCESS, b=ACCESS, g=INT, m=INT, k=INT, o=INT)
+want_matrices = relation("want-matrices", product=ACCESS)
+matrices_of = relation("matrices-of", product=ACCESS, flattened=ACCESS)
+want_swap = relation("want-swap", product=ACCESS)
+swap_of = relation("swap-of", product=ACCESS, swapped=ACCESS)
+want_rows = relation("want-rows", product=ACCESS, r=INT)
+rows_of = relation("rows-of", product=ACCESS, r=INT, larger=ACCESS)
+want_pack = relation("want-pack", product=ACCESS, p=INT)
+pack_of = relation("pack-of", product=ACCESS, p=INT, packed=ACCESS)
 MATRICES = "(relation matrices (Access Access Access i64 i64 i64 i64))"  # product a b g m k o
 _WANT_MATRICES = "(relation want-matrices (Access))"
 _MATRICES_OF = "(relation matrices-of (Access Access))"

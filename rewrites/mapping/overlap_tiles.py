@@ -10,7 +10,7 @@ import math
 
 import numpy as np
 
-from glenside.egraph.rule import Clause
+from glenside.egraph.clause import Clause
 from glenside.egraph.tables import table
 from glenside.ir.types import Dims
 from rewrites.convolution.transposed import EXAMPLES, every_place

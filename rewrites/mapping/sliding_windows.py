@@ -12,11 +12,18 @@ axis i2. `lies dims i size before`: axis i of the dims has that size, and so man
 
 from __future__ import annotations
 
-from glenside.egraph.rule import Clause, Example
+from glenside.egraph.clause import Clause
+from glenside.egraph.rule import Example
+from glenside.egraph.schema import relation
+from glenside.egraph.sorts import ACCESS, INT
 from rewrites.declare import rule
 from rewrites.expressions import DOT, ceil_div, dot, padded, reshaped
 
 FAMILY = "windows"
+slides = relation("slides", access=ACCESS, i=INT, j=INT, stride=INT, apart=INT, common=INT)
+searched = relation("searched", product=ACCESS)  # products for which mappings are looked for
+want_regroup = relation("want-regroup", product=ACCESS, i=INT, j=INT, q=INT)
+regrouped = relation("regrouped", product=ACCESS, i=INT, j=INT, q=INT, larger=ACCESS)
 _SLIDES = "(relation slides (Access i64 i64 i64 i64 i64))"
 _VIEW = """(relation view (Access Access))
 (relation kept-axes (Access Access i64 i64 i64 i64))

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from math import prod
 
-from glenside.egraph.rule import Clause, Example
+from glenside.egraph.clause import Clause
+from glenside.egraph.rule import Example
 from glenside.egraph.tables import table
 from glenside.ir.types import Dims
 from rewrites.convolution.forms import RELATIONS as FORMS

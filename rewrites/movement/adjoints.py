@@ -5,7 +5,8 @@ Flips and dilations sink towards the tensors, slices and pads of what overlap-ad
 
 from __future__ import annotations
 
-from glenside.egraph.rule import Clause, Example, rewrite
+from glenside.egraph.clause import Clause, rewrite
+from glenside.egraph.rule import Example
 from glenside.egraph.tables import table
 from glenside.ir.types import Dims
 from rewrites.declare import rule

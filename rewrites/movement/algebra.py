@@ -6,22 +6,31 @@ itself rise, meet and compose. Both directions only ever shorten a path or move 
 
 from __future__ import annotations
 
-from glenside.egraph.rule import Clause, Example, rewrite
-from rewrites.declare import rule
-from rewrites.expressions import reshaped
+from glenside.egraph.clause import ROOT, rewrite, union, when
+from glenside.egraph.pattern import vec_range
+from glenside.egraph.rule import Example
+from glenside.egraph.schema import access_at, category, dims, dtype, relation, source, split
+from glenside.egraph.sorts import ACCESS
+from glenside.ir.operators.compute import compute
+from glenside.ir.operators.padding import access_pad
+from glenside.ir.operators.reductions import reduce_sum
+from glenside.ir.operators.slices import access_concatenate, access_slice
+from glenside.ir.operators.views import access, access_broadcast, access_reshape, access_transpose
+from rewrites.declare import Clauses, V, analysis, rule
+from rewrites.terms import reshaped
 
 FAMILY = "algebra"
-TILED = "(relation tiled (Access))"
+tiled = relation("tiled", access=ACCESS)
+TILED = tiled.declaration
 _X = "(access (access-tensor x) 1)"
 
 
-@rule(
+@analysis(
     "analyses",
     Example("(access (access-concatenate (access-tensor x) (access-tensor x) 0) 1)", {"x": "m n"}),
     Example("(compute relu (access-pad (access-tensor x) zero-padding 0 1 1))", {"x": "m n"}),
-    relations=TILED,
 )
-def tiled_classes_are_known() -> tuple[Clause, ...]:
+def tiled_classes_are_known(a: V, b: V, x: V, k: V, before: V, after: V, d: V, p: V, f: V, c: V) -> Clauses:
     """Where a slice may cancel: a concatenation or pad of the program, the tiles of a product, and what is computed
     of them.
 
@@ -29,44 +38,47 @@ def tiled_classes_are_known() -> tuple[Clause, ...]:
     reads what is there.
     """
     return (
-        Clause("(= root (access-concatenate a b x)) (source a) (source b)", "(tiled root)"),
-        Clause("(= root (access-pad a k x before after)) (source a)", "(tiled root)"),
-        Clause("(= root (access a d)) (tiled a)", "(tiled root)"),
-        Clause("(= root (access-transpose a p)) (tiled a)", "(tiled root)"),
-        Clause('(= root (compute f a)) (tiled a) (category f c) (!= c "contraction")', "(tiled root)"),
+        when(ROOT == access_concatenate(a, b, x), source(a), source(b)).then(tiled(ROOT)),
+        when(ROOT == access_pad(a, k, x, before, after), source(a)).then(tiled(ROOT)),
+        when(ROOT == access(a, d), tiled(a)).then(tiled(ROOT)),
+        when(ROOT == access_transpose(a, p), tiled(a)).then(tiled(ROOT)),
+        when(ROOT == compute(f, a), tiled(a), category(f, c), c != "contraction").then(tiled(ROOT)),
     )
 
 
 @rule(FAMILY, Example(f"(access-slice (access-slice {_X} 1 1 6) 1 2 4)", {"x": "m 7 k"}))
-def slice_of_slice_is_one_slice() -> tuple[Clause, ...]:
+def slice_of_slice_is_one_slice(a: V, x: V, lo: V, hi: V, low: V, high: V) -> Clauses:
     """slice(slice(a, x, lo, hi), x, l, h) = slice(a, x, lo + l, lo + h).
 
     Sound because both name the same elements of the same axis. The nested form is not subsumed: where a slice of
     everything is its own operand, the form that would replace it is the same e-node.
     """
-    return (rewrite("(access-slice (access-slice a x lo hi) x l h)", "(access-slice a x (+ lo l) (+ lo h))"),)
+    return rewrite(
+        access_slice(access_slice(a, x, lo, hi), x, low, high),
+        access_slice(a, x, lo + low, lo + high),
+    )
 
 
 @rule(FAMILY, Example(f"(access-slice (access-slice {_X} 2 1 3) 0 1 2)", {"x": "3 n 5"}))
-def slices_have_one_order() -> tuple[Clause, ...]:
+def slices_have_one_order(a: V, x: V, lo: V, hi: V, y: V, low: V, high: V) -> Clauses:
     """slice(slice(a, x), y) = slice(slice(a, y), x) for y < x: the later axis is cut last.
 
     Without one order, n cuts of different axes have n! forms. Sound because cuts of different axes do not meet.
     """
-    return (
-        rewrite(
-            "(access-slice (access-slice a x lo hi) y l h)", "(access-slice (access-slice a y l h) x lo hi)", "(< y x)"
-        ),
+    return rewrite(
+        access_slice(access_slice(a, x, lo, hi), y, low, high),
+        access_slice(access_slice(a, y, low, high), x, lo, hi),
+        y < x,
     )
 
 
 @rule(FAMILY, Example(f"(access-slice {_X} 1 0 5)", {"x": "m 5"}))
-def slice_of_everything_is_nothing() -> tuple[Clause, ...]:
+def slice_of_everything_is_nothing(a: V, x: V, hi: V, d: V) -> Clauses:
     """slice(a, x, 0, size) = a.
 
     Sound because every element stays where it is.
     """
-    return (Clause("(= root (access-slice a x 0 hi)) (= d (dims a)) (= hi (vec-get d x))", "(union root a)"),)
+    return rewrite(access_slice(a, x, 0, hi), a, d == dims(a), hi == d[x])
 
 
 @rule(
@@ -74,22 +86,20 @@ def slice_of_everything_is_nothing() -> tuple[Clause, ...]:
     Example(f"(access-slice (access-concatenate {_X} {_X} 1) 1 1 3)", {"x": "m 4 k"}),
     Example(f"(access-slice (access-concatenate {_X} {_X} 1) 1 4 7)", {"x": "m 4 k"}),
     Example(f"(access-slice (access-concatenate {_X} {_X} 1) 2 1 3)", {"x": "m 4 5"}),
-    relations=TILED,
 )
-def slice_sinks_into_concatenate() -> tuple[Clause, ...]:
+def slice_sinks_into_concatenate(a: V, b: V, x: V, whole: V, y: V, lo: V, hi: V, d: V, at: V) -> Clauses:
     """slice(concatenate(a, b, x), x) = the slice of the part that it lies in; on another axis, both parts are sliced.
 
     Joins the tiles of one product to those of the next without going through the whole. Sound because the parts of a
     concatenation stand one after the other on x and side by side on every other axis.
     """
-    both = "(= whole (access-concatenate a b x)) (tiled whole) (= root (access-slice whole y lo hi))"
-    cut = "(= x y) (= d (dims a)) (= at (vec-get d x))"
+    both = (whole == access_concatenate(a, b, x), tiled(whole), ROOT == access_slice(whole, y, lo, hi))
+    cut = (x == y, d == dims(a), at == d[x])
     return (
-        Clause(f"{both} {cut} (<= hi at)", "(union root (access-slice a x lo hi))"),
-        Clause(f"{both} {cut} (>= lo at)", "(union root (access-slice b x (- lo at) (- hi at)))"),
-        Clause(
-            f"{both} (!= x y) (source a) (source b)",
-            "(union root (access-concatenate (access-slice a y lo hi) (access-slice b y lo hi) x))",
+        when(both, cut, hi <= at).then(union(ROOT, access_slice(a, x, lo, hi))),
+        when(both, cut, lo >= at).then(union(ROOT, access_slice(b, x, lo - at, hi - at))),
+        when(both, x != y, source(a), source(b)).then(
+            union(ROOT, access_concatenate(access_slice(a, y, lo, hi), access_slice(b, y, lo, hi), x))
         ),
     )
 
@@ -98,53 +108,50 @@ def slice_sinks_into_concatenate() -> tuple[Clause, ...]:
     FAMILY,
     Example(f"(access-slice (access-pad {_X} zero-padding 1 2 1) 1 3 5)", {"x": "m 4 k"}),
     Example(f"(access-slice (access-pad {_X} zero-padding 1 2 1) 2 1 3)", {"x": "m 4 4"}),
-    relations=TILED,
 )
-def slice_sinks_into_pad() -> tuple[Clause, ...]:
+def slice_sinks_into_pad(a: V, kind: V, x: V, before: V, after: V, whole: V, y: V, lo: V, hi: V, d: V) -> Clauses:
     """slice(pad(a, x, before, after), x, lo, hi) = slice(a, x, lo - before, hi - before), inside what was padded.
 
     Sound because those elements are a's own, shifted by `before`; on another axis the pad does not move them.
     """
-    left = "(= whole (access-pad a kind x before after)) (tiled whole) (= root (access-slice whole y lo hi))"
+    both = (whole == access_pad(a, kind, x, before, after), tiled(whole), ROOT == access_slice(whole, y, lo, hi))
+    inside = (x == y, d == dims(a), lo >= before, hi <= before + d[x])
     return (
-        Clause(
-            f"{left} (= x y) (= d (dims a)) (>= lo before) (<= hi (+ before (vec-get d x)))",
-            "(union root (access-slice a x (- lo before) (- hi before)))",
+        when(both, inside).then(union(ROOT, access_slice(a, x, lo - before, hi - before))),
+        when(both, x != y, source(a)).then(
+            union(ROOT, access_pad(access_slice(a, y, lo, hi), kind, x, before, after)),
         ),
-        Clause(f"{left} (!= x y) (source a)", "(union root (access-pad (access-slice a y lo hi) kind x before after))"),
     )
 
 
 @rule(
     FAMILY,
-    Example(f"(access-slice (access-transpose {_X} (list 2 0 1)) 1 1 2)", {"x": "4 n k"}, wants="(tiled $x)"),
-    relations=TILED,
+    Example(
+        f"(access-slice (access-transpose {_X} (list 2 0 1)) 1 1 2)", {"x": "4 n k"}, wants=[tiled(access_at("x"))]
+    ),
 )
-def slice_sinks_into_transpose() -> tuple[Clause, ...]:
+def slice_sinks_into_transpose(a: V, p: V, x: V, lo: V, hi: V) -> Clauses:
     """slice(transpose(a, p), x) = transpose(slice(a, p[x]), p).
 
     Sound because axis x of the result is axis p[x] of a.
     """
-    return (
-        rewrite(
-            "(access-slice (access-transpose a p) x lo hi)",
-            "(access-transpose (access-slice a (vec-get p x) lo hi) p)",
-            "(tiled a)",
-        ),
+    return rewrite(
+        access_slice(access_transpose(a, p), x, lo, hi),
+        access_transpose(access_slice(a, p[x], lo, hi), p),
+        tiled(a),
     )
 
 
 @rule(
     FAMILY,
-    Example("(access-slice (access (access-tensor x) 2) 1 1 3)", {"x": "m 4 k"}, wants="(tiled $x)"),
-    relations=TILED,
+    Example("(access-slice (access (access-tensor x) 2) 1 1 3)", {"x": "m 4 k"}, wants=[tiled(access_at("x"))]),
 )
-def slice_sinks_into_access() -> tuple[Clause, ...]:
+def slice_sinks_into_access(a: V, d: V, x: V, lo: V, hi: V) -> Clauses:
     """slice(access(a, d), x) = access(slice(a, x), d).
 
     Sound because a split only says where the item begins.
     """
-    return (rewrite("(access-slice (access a d) x lo hi)", "(access (access-slice a x lo hi) d)", "(tiled a)"),)
+    return rewrite(access_slice(access(a, d), x, lo, hi), access(access_slice(a, x, lo, hi), d), tiled(a))
 
 
 _RESHAPED = "(access-reshape (access (access-tensor x) 2) (access-shape (shape 5 1 $n) (shape $k)))"
@@ -156,29 +163,37 @@ _RESHAPED = "(access-reshape (access (access-tensor x) 2) (access-shape (shape 5
     Example(f"(access-pad {_RESHAPED} zero-padding 0 1 4)", {"x": "5 n k"}),
     Example(f"(access-concatenate {_RESHAPED} {_RESHAPED} 0)", {"x": "5 n k"}),
 )
-def reshape_leaves_the_leading_axis() -> tuple[Clause, ...]:
+def reshape_leaves_the_leading_axis(
+    a: V, b: V, s: V, i: V, t: V, j: V, lo: V, hi: V, kind: V, before: V, after: V, da: V, sa: V, db: V
+) -> Clauses:
     """slice, pad and concatenate on the first axis of reshape(a) = reshape of them on a, when the reshape keeps that
     axis.
 
     Sound because behind an index of the first axis lies the same block of elements before and after the reshape.
     """
-    kept = "(= da (dims a)) (= sa (split a)) (> sa 0) (> (vec-length s) 0) (= (vec-get da 0) (vec-get s 0))"
+    leading = (da == dims(a), sa == split(a), sa > 0, s.length > 0, da[0] == s[0])
+    alike = (
+        *(i == j, db == dims(b), sa == split(b), da.length == db.length, db[0] == t[0]),
+        *(da.remove(0) == db.remove(0), s.remove(0) == t.remove(0)),
+    )
     return (
-        Clause(
-            f"(= root (access-slice (access-reshape a s i) 0 lo hi)) (source a) {kept}",
-            "(union root (access-reshape (access-slice a 0 lo hi) (vec-set s 0 (- hi lo)) i))",
+        rewrite(
+            access_slice(access_reshape(a, s, i), 0, lo, hi),
+            access_reshape(access_slice(a, 0, lo, hi), s.set(0, hi - lo), i),
+            source(a),
+            leading,
         ),
-        Clause(
-            f"(= root (access-pad (access-reshape a s i) kind 0 before after)) (source a) {kept}",
-            "(union root (access-reshape (access-pad a kind 0 before after)"
-            " (vec-set s 0 (+ (vec-get s 0) (+ before after))) i))",
+        rewrite(
+            access_pad(access_reshape(a, s, i), kind, 0, before, after),
+            access_reshape(access_pad(a, kind, 0, before, after), s.set(0, s[0] + (before + after)), i),
+            source(a),
+            leading,
         ),
-        Clause(
-            "(= root (access-concatenate (access-reshape a s i) (access-reshape b t j) 0)) (source a) (source b)"
-            f" {kept} (= i j) (= (dims b) db) (= sa (split b)) (= (vec-length da) (vec-length db))"
-            " (= (vec-get db 0) (vec-get t 0)) (= (vec-remove da 0) (vec-remove db 0))"
-            " (= (vec-remove s 0) (vec-remove t 0))",
-            "(union root (access-reshape (access-concatenate a b 0) (vec-set s 0 (+ (vec-get s 0) (vec-get t 0))) i))",
+        rewrite(
+            access_concatenate(access_reshape(a, s, i), access_reshape(b, t, j), 0),
+            access_reshape(access_concatenate(a, b, 0), s.set(0, s[0] + t[0]), i),
+            (source(a), source(b)),
+            (leading, alike),
         ),
     )
 
@@ -191,21 +206,22 @@ def reshape_leaves_the_leading_axis() -> tuple[Clause, ...]:
         {"x": "m n k"},
     ),
 )
-def transpose_leaves_pad_and_concatenate() -> tuple[Clause, ...]:
+def transpose_leaves_pad_and_concatenate(a: V, b: V, p: V, kind: V, x: V, before: V, after: V) -> Clauses:
     """pad(transpose(a, p), x) = transpose(pad(a, p[x]), p); concatenate likewise when both parts have the same p.
 
     Sound because axis x of the result is axis p[x] of a.
     """
     return (
         rewrite(
-            "(access-pad (access-transpose a p) kind x before after)",
-            "(access-transpose (access-pad a kind (vec-get p x) before after) p)",
-            "(source a)",
+            access_pad(access_transpose(a, p), kind, x, before, after),
+            access_transpose(access_pad(a, kind, p[x], before, after), p),
+            source(a),
         ),
         rewrite(
-            "(access-concatenate (access-transpose a p) (access-transpose b p) x)",
-            "(access-transpose (access-concatenate a b (vec-get p x)) p)",
-            "(source a) (source b)",
+            access_concatenate(access_transpose(a, p), access_transpose(b, p), x),
+            access_transpose(access_concatenate(a, b, p[x]), p),
+            source(a),
+            source(b),
         ),
     )
 
@@ -213,27 +229,25 @@ def transpose_leaves_pad_and_concatenate() -> tuple[Clause, ...]:
 @rule(
     FAMILY, Example("(access-transpose (access-transpose (access-tensor x) (list 2 0 1)) (list 1 0 2))", {"x": "m n k"})
 )
-def transposes_compose() -> tuple[Clause, ...]:
+def transposes_compose(a: V, p: V, q: V, order: V) -> Clauses:
     """transpose(transpose(a, p), q) = transpose(a, p[q]).
 
     Sound because axis i of the outer is axis q[i] of the inner, which is axis p[q[i]] of a.
     """
-    return (
-        rewrite(
-            "(access-transpose (access-transpose a p) q)",
-            "(access-transpose a order)",
-            "(= order (permute p q))",
-        ),
+    return rewrite(
+        access_transpose(access_transpose(a, p), q),
+        access_transpose(a, order),
+        order == p.permute(q),
     )
 
 
 @rule(FAMILY, Example("(access-transpose (access-tensor x) (list 0 1 2))", {"x": "m n k"}))
-def transpose_to_the_same_order_is_nothing() -> tuple[Clause, ...]:
+def transpose_to_the_same_order_is_nothing(a: V, p: V) -> Clauses:
     """transpose(a, (0 1 2 ..)) = a.
 
     Sound because no axis moves.
     """
-    return (Clause("(= root (access-transpose a p)) (= p (vec-range (vec-length p)))", "(union root a)"),)
+    return rewrite(access_transpose(a, p), a, p == vec_range(p.length))
 
 
 @rule(
@@ -241,24 +255,24 @@ def transpose_to_the_same_order_is_nothing() -> tuple[Clause, ...]:
     Example("(access (access (access-tensor x) 2) 1)", {"x": "m n k"}),
     Example("(access (access (access-tensor x) 1) 0)", {"x": "m n k"}),
 )
-def accesses_compose() -> tuple[Clause, ...]:
+def accesses_compose(a: V, d: V, e: V) -> Clauses:
     """access(access(a, d), e) = access(a, e), which is a when a is split there already.
 
     Sound because only the last split counts.
     """
     return (
-        rewrite("(access (access a d) e)", "(access a e)"),
-        Clause("(= root (access a d)) (= d (split a))", "(union root a)"),
+        rewrite(access(access(a, d), e), access(a, e)),
+        rewrite(access(a, d), a, d == split(a)),
     )
 
 
 @rule(FAMILY, Example("(access (access-transpose (access (access-tensor x) 1) (list 2 0 1)) 2)", {"x": "m n k"}))
-def transpose_leaves_access() -> tuple[Clause, ...]:
+def transpose_leaves_access(a: V, p: V, d: V) -> Clauses:
     """access(transpose(a, p), d) = transpose(access(a, d), p).
 
     Lets transposes on both sides of a split meet. Sound because a transpose orders all axes and keeps the split.
     """
-    return (rewrite("(access (access-transpose a p) d)", "(access-transpose (access a d) p)", "(source a)"),)
+    return rewrite(access(access_transpose(a, p), d), access_transpose(access(a, d), p), source(a))
 
 
 @rule(
@@ -270,28 +284,24 @@ def transpose_leaves_access() -> tuple[Clause, ...]:
     ),
     Example("(access-reshape (access (access-tensor x) 1) (access-shape (shape $m) (shape $k)))", {"x": "m k"}),
 )
-def reshapes_compose() -> tuple[Clause, ...]:
+def reshapes_compose(a: V, s: V, i: V, t: V, j: V, d: V, n: V) -> Clauses:
     """reshape(reshape(a), s) = reshape(a, s), which is a when a has those dims already.
 
     Sound because row-major order is kept throughout.
     """
     return (
-        rewrite("(access-reshape (access-reshape a s i) t j)", "(access-reshape a t j)"),
-        Clause(
-            "(= root (access-reshape a s i)) (= d (dims a)) (= (split a) n)"
-            " (= n (vec-length s)) (= d (vec-append s i))",
-            "(union root a)",
-        ),
+        rewrite(access_reshape(access_reshape(a, s, i), t, j), access_reshape(a, t, j)),
+        rewrite(access_reshape(a, s, i), a, d == dims(a), n == split(a), n == s.length, d == s.append(i)),
     )
 
 
 @rule(FAMILY, Example("(access-pad (access-tensor x) zero-padding 1 0 0)", {"x": "m n"}))
-def pad_of_nothing_is_nothing() -> tuple[Clause, ...]:
+def pad_of_nothing_is_nothing(a: V, kind: V, x: V) -> Clauses:
     """pad(a, x, 0, 0) = a.
 
     Sound because no element is added.
     """
-    return (Clause("(= root (access-pad a kind x 0 0))", "(union root a)"),)
+    return rewrite(access_pad(a, kind, x, 0, 0), a)
 
 
 @rule(
@@ -301,24 +311,19 @@ def pad_of_nothing_is_nothing() -> tuple[Clause, ...]:
         {"x": "m n"},
     ),
 )
-def broadcast_to_the_same_sizes_is_nothing() -> tuple[Clause, ...]:
+def broadcast_to_the_same_sizes_is_nothing(a: V, s: V, i: V, d: V) -> Clauses:
     """broadcast(a, dims of a) = a.
 
     Sound because no axis is repeated.
     """
-    return (Clause("(= root (access-broadcast a s i)) (= d (dims a)) (= d (vec-append s i))", "(union root a)"),)
+    return rewrite(access_broadcast(a, s, i), a, d == dims(a), d == s.append(i))
 
 
 @rule(FAMILY, Example("(compute reduce-sum (access (access-tensor x) 2))", {"x": "m n 1"}))
-def sum_of_one_is_itself() -> tuple[Clause, ...]:
+def sum_of_one_is_itself(a: V, d: V, s: V, t: V) -> Clauses:
     """sum(a) = reshape(a) where each item is one element.
 
     Sound because the sum of one number is that number; where the sum is of a wider dtype nothing is said.
     """
-    return (
-        Clause(
-            '(= root (compute "reduce-sum" a)) (= d (dims a)) (= s (split a)) (= (vec-length d) (+ s 1))'
-            " (= 1 (vec-get d s)) (= t (dtype a)) (= t (dtype root))",
-            f"(union root {reshaped('a', '(vec-pop d)', 's')})",
-        ),
-    )
+    one = (d == dims(a), s == split(a), d.length == s + 1, d[s] == 1)
+    return rewrite(reduce_sum(a), reshaped(a, d.pop(), s), one, t == dtype(a), t == dtype(ROOT))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from glenside.egraph.rule import Clause, Example
+from glenside.egraph.clause import Clause
+from glenside.egraph.rule import Example
 from glenside.egraph.type_rules import columns
 from glenside.ir.operator import OPERATORS, Kind
 from rewrites.declare import rule

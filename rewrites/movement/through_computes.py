@@ -6,7 +6,8 @@ it; slices sink, because only a product's demand makes them.
 
 from __future__ import annotations
 
-from glenside.egraph.rule import Clause, Example, rewrite
+from glenside.egraph.clause import Clause, rewrite
+from glenside.egraph.rule import Example
 from rewrites.declare import rule
 from rewrites.movement.algebra import TILED
 

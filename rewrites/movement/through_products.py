@@ -6,7 +6,8 @@ item. Nothing here may touch the tuple axis: dot-product multiplies along it.
 
 from __future__ import annotations
 
-from glenside.egraph.rule import Clause, Example, rewrite
+from glenside.egraph.clause import Clause, rewrite
+from glenside.egraph.rule import Example
 from rewrites.declare import rule
 from rewrites.movement.algebra import TILED
 

@@ -9,8 +9,9 @@ import time
 import pytest
 from rule_checks import saturated
 
+from glenside.egraph.clause import Clause
 from glenside.egraph.encode import program_nodes
-from glenside.egraph.rule import Clause, Example, Rule
+from glenside.egraph.rule import Example, Rule
 from glenside.egraph.saturation import Limits, Request, Saturation
 from glenside.egraph.search import SearchFailed, program_snapshot, search
 from glenside.egraph.snapshot import ENode, closed

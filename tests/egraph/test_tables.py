@@ -6,8 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from glenside.egraph.rule import Clause, Example, Rule
+from glenside.egraph.clause import Clause
+from glenside.egraph.rule import Example, Rule
 from glenside.egraph.saturation import Limits, Request, Saturation
+from glenside.egraph.sorts import INT, INTS, TEXT
 from glenside.egraph.tables import RESULTS, TABLES, Table, table, used
 from glenside.ir.term import postorder
 from glenside.ir.text import parse
@@ -91,7 +93,7 @@ def test_each_arguments_are_computed_once(declared: Table) -> None:
 
 def test_a_table_is_declared_once_and_found_in_the_rules_that_read_it(declared: Table) -> None:
     assert TABLES["of-sorted"] is RESULTS["of-sorted-first"] is declared
-    assert declared.arguments == ("Ints", "i64", "String")
+    assert [column.sort for column in declared.columns] == [INTS, INT, TEXT]
     assert declared.module == __name__
     with pytest.raises(ValueError, match="declared twice"):
         table(dims=Dims)(of_sorted)
@@ -109,10 +111,10 @@ def test_no_table_is_asked_by_a_request_whose_rules_read_none(declared: Table) -
 
 
 def test_rows_are_written_as_they_are_read(declared: Table) -> None:
-    rows = declared.rows([["vec-of", "2", "7"], "0", '"a"'])
+    rows = declared.commands([["vec-of", "2", "7"], "0", '"a"'])
     assert rows == [
         '(set (of-sorted-dims (vec-of 2 7) 0 "a") (vec-of 7 2))',
         '(set (of-sorted-first (vec-of 2 7) 0 "a") 7)',
         '(set (of-sorted-shouted (vec-of 2 7) 0 "a") "A")',
     ]
-    assert declared.rows([["vec-empty"], "0", '"a"']) == []
+    assert declared.commands([["vec-empty"], "0", '"a"']) == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 from rule_checks import assert_all_equal, drawn, saturated
@@ -24,7 +25,7 @@ PARAMETERS = {"rows": 3, "columns": 2, "layout": 1, "loads": 2, "stores": 2}
 def test_rule_fires_and_is_sound(rule: Rule, example: Example, seed: int) -> None:
     program = drawn(example, seed)
     parameters = {**PARAMETERS, **example.parameters}
-    snapshot, search = saturated(program, [rule], parameters, example.wants)
+    snapshot, search = saturated(program, [rule], parameters, example.demands)
     assert search.progress.rules[rule.name].matches > 0, f"{rule.name} does not fire on its example"
     assert search.progress.stopped == "saturated"
     assert assert_all_equal(snapshot, seed) >= len(snapshot.classes)
@@ -36,13 +37,13 @@ def test_every_clause_of_a_rule_fires_somewhere(rule: Rule) -> None:
     fired: set[int] = set()
     for example in rule.examples:
         one_by_one = [
-            Rule(f"clause-{i}", rule.family, rule.doc, (clause,), rule.examples, rule.relations)
+            replace(rule, name=f"clause-{i}", clauses=(clause,), expansive=False)
             for i, clause in enumerate(rule.clauses)
         ]
         parameters = {**PARAMETERS, **example.parameters}
-        _, search = saturated(drawn(example, 0), one_by_one, parameters, example.wants)
+        _, search = saturated(drawn(example, 0), one_by_one, parameters, example.demands)
         fired |= {i for i in range(len(rule.clauses)) if search.progress.rules[f"clause-{i}"].matches > 0}
-    missing = [rule.clauses[i].facts for i in range(len(rule.clauses)) if i not in fired]
+    missing = [str(rule.clauses[i]) for i in range(len(rule.clauses)) if i not in fired]
     assert not missing, f"no example of {rule.name} reaches {missing}"
 
 
@@ -94,7 +95,7 @@ def test_rules_of_a_target_together_end_and_are_sound(rule: Rule, families: tupl
     for i, example in enumerate(rule.examples):
         program = drawn(example, 2)
         parameters = {**PARAMETERS, "winograd": 1 << 2 if i == 0 else 0, **example.parameters}
-        snapshot, search = saturated(program, of_families(families), parameters, example.wants, iterations=200)
+        snapshot, search = saturated(program, of_families(families), parameters, example.demands, iterations=200)
         assert search.progress.stopped == "saturated"
         assert_all_equal(snapshot)
 

@@ -3,33 +3,41 @@
 from __future__ import annotations
 
 from glenside.ir.operator import Category, Compute, Field, Kind, register
-from glenside.ir.primitives import PRIMITIVES
-from glenside.ir.scalar import x, y, z
+from glenside.ir.primitives import PRIMITIVES, maximum, minimum, select
+from glenside.ir.scalar import Scalar, x, y, z
 
-for _name, _primitive, _doc in (
-    ("elementwise-add", "add", "Sums the operands."),
-    ("elementwise-mul", "multiply", "Multiplies the operands."),
-    (
-        "elementwise-div",
-        "divide",
-        "Divides the first operand by the others; integers are cut towards zero, and n / 0 is 0 for them.",
-    ),
-    ("subtract", "subtract", "Subtracts the others from the first operand."),
-    (
-        "pow",
-        "pow",
-        "The first operand to the power of the next; of integers, powers below 0 are cut towards zero, those of 0 are "
-        "0.",
-    ),
-    ("minimum", "min", "The smallest operand."),
-    ("maximum", "max", "The largest operand."),
-    ("logical-and", "logical-and", "All operands hold."),
-    ("logical-or", "logical-or", "Some operand holds."),
-    ("bitwise-and", "bitwise-and", "The bits that all operands have."),
-    ("bitwise-or", "bitwise-or", "The bits that some operand has."),
-    ("bitwise-xor", "bitwise-xor", "The bits that an odd number of operands has."),
-):
-    register(Compute(_name, Category.FOLD, _doc, scalar=PRIMITIVES[_primitive](x, y)))
+
+def _fold(name: str, expression: Scalar, doc: str) -> Compute:
+    record: Compute = register(Compute(name, Category.FOLD, doc, scalar=expression))
+    return record
+
+
+def _plain(name: str, doc: str) -> Compute:
+    """By the primitive of that name."""
+    return _fold(name, PRIMITIVES[name](x, y), doc)
+
+
+elementwise_add = _fold("elementwise-add", x + y, "Sums the operands.")
+elementwise_mul = _fold("elementwise-mul", x * y, "Multiplies the operands.")
+elementwise_div = _fold(
+    "elementwise-div",
+    x / y,
+    "Divides the first operand by the others; integers are cut towards zero, and n / 0 is 0 for them.",
+)
+subtract = _fold("subtract", x - y, "Subtracts the others from the first operand.")
+power = _fold(
+    "pow",
+    x**y,
+    "The first operand to the power of the next; of integers, powers below 0 are cut towards zero, those of 0 are 0.",
+)
+least = _fold("minimum", minimum(x, y), "The smallest operand.")
+largest = _fold("maximum", maximum(x, y), "The largest operand.")
+logical_and = _plain("logical-and", "All operands hold.")
+logical_or = _plain("logical-or", "Some operand holds.")
+bitwise_and = _plain("bitwise-and", "The bits that all operands have.")
+bitwise_or = _plain("bitwise-or", "The bits that some operand has.")
+bitwise_xor = _plain("bitwise-xor", "The bits that an odd number of operands has.")
+chosen = _fold("select", select(x, y, z), "Of three operands: the second where the first is not zero, else the third.")
 
 mod = register(
     Compute(
@@ -49,14 +57,5 @@ compare = register(
         parameters=(Field("relation", Kind.KEYWORD, ("lt", "le", "gt", "ge", "eq", "ne")),),
         scalar=lambda relation: PRIMITIVES[relation](x, y),
         doc="Whether the first of two operands stands in that relation to the second.",
-    )
-)
-
-select = register(
-    Compute(
-        name="select",
-        category=Category.FOLD,
-        scalar=PRIMITIVES["select"](x, y, z),
-        doc="Of three operands: the second where the first is not zero, else the third.",
     )
 )

@@ -1,0 +1,213 @@
+"""Clauses: what a rule finds, and what it then says.
+
+    rewrite(left, right, *guards)         left = right, where the guards hold
+    when(*facts).then(*actions)           anything else, such as a demand
+
+A clause knows whether each of its variables is bound by a fact before it is read, which declarations it needs, and how
+it reads as an equation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, TypeAlias
+
+from glenside.egraph.pattern import Call, Fact, Function, Named, Pattern, Signature, Variable
+from glenside.egraph.sorts import ACCESS, PatternError, Sort
+from glenside.egraph.words import call_words
+
+ROOT = Variable("root", ACCESS)
+"""The class to which a rewrite adds a form."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Action:
+    """`name` is union, set, let or subsume; a row of a relation is an action by itself."""
+
+    name: str
+    arguments: tuple[Pattern, ...]
+
+    def egglog(self) -> str:
+        return f"({' '.join([self.name, *(a.egglog() for a in self.arguments)])})"
+
+    def __str__(self) -> str:
+        sign = {"union": "=", "set": ":=", "let": ":="}.get(self.name)
+        return f" {sign} ".join(map(str, self.arguments)) if sign else call_words(self.name, self.arguments)
+
+
+def union(a: Pattern, b: Pattern) -> Action:
+    """a = b: both classes become one."""
+    for side in (a, b):
+        side.expect(ACCESS, "union")
+    return Action("union", (a, b))
+
+
+def set_(call: Pattern, value: Any) -> Action:
+    """The value of a function at some arguments."""
+    if not (isinstance(call, Call) and isinstance(call.head, Function) and call.head.declaration):
+        raise PatternError(f"set_ takes a call of a declared function, got {call}")
+    typed = call == value
+    return Action("set", typed.arguments)
+
+
+def let(name: Pattern, value: Pattern) -> Action:
+    """A name for a pattern that the actions after it build upon."""
+    if not isinstance(name, Variable) or value.sort is None:
+        raise PatternError(f"let takes a variable and a value, got {name} and {value}")
+    name.expect(value.sort, f"let {name} = {value}")
+    return Action("let", (name, value))
+
+
+def subsume(call: Pattern) -> Action:
+    """The e-node is not looked at again, nor extracted."""
+    return Action("subsume", (call,))
+
+
+Facts: TypeAlias = "Fact | Sequence[Facts]"
+"""Facts, some of them together as a part that several rules share."""
+Actions: TypeAlias = "Fact | Action | Sequence[Actions]"
+
+
+@dataclass(frozen=True, eq=False)
+class Clause:
+    """One egglog rule: facts, in an order in which each variable is bound before a primitive reads it, then actions.
+
+    Raises PatternError for a variable that no fact binds, or that is of two sorts.
+    """
+
+    facts: tuple[Fact, ...] | str
+    actions: tuple[Fact | Action, ...] | str
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.facts, str):
+            self._check_bound()
+            self._check_sorts()
+
+    @cached_property
+    def texts(self) -> tuple[str, str]:
+        """Facts and actions in egglog's words, with `$name` for parameters of the target."""
+        return _egglog(self.facts), _egglog(self.actions)
+
+    @cached_property
+    def nodes(self) -> tuple[Fact | Action | Pattern, ...]:
+        """Everything that the clause is built of."""
+        return () if isinstance(self.facts, str) else tuple(_nodes([*self.facts, *self.actions]))
+
+    @property
+    def variables(self) -> set[str]:
+        return {node.name for node in self.nodes if isinstance(node, Variable)}
+
+    @property
+    def signatures(self) -> list[Signature]:
+        """What is called, in order, each once."""
+        return list(dict.fromkeys(node.head for node in self.nodes if isinstance(node, Call | Fact)))
+
+    @property
+    def parameters(self) -> set[str]:
+        """The parameters of the target that are no formulas."""
+        return {node.name for node in self.nodes if isinstance(node, Named)}
+
+    def _check_sorts(self) -> None:
+        sorts: dict[str, Sort] = {}
+        for node in self.nodes:
+            if isinstance(node, Variable) and node.sort and sorts.setdefault(node.name, node.sort) is not node.sort:
+                both = f"{sorts[node.name].value} and {node.sort.value}"
+                raise PatternError(f"the variable {node.name} is of two sorts, {both}, in {self}")
+        for node in self.nodes:
+            if isinstance(node, Fact) and not node.head.looks_up:
+                a, b = node.arguments
+                if a.sort is not b.sort:
+                    raise PatternError(f"{a} and {b} are of two sorts in {self}")
+
+    def _check_bound(self) -> None:
+        bound: set[str] = set()
+        for fact in self.facts:
+            assert isinstance(fact, Fact)
+            bound |= _binds(fact, bound)
+            self._require_bound(fact, bound)
+        for action in self.actions:
+            if isinstance(action, Action) and action.name == "let":
+                name, value = action.arguments
+                self._require_bound(value, bound)
+                bound.add(str(name))
+            else:
+                assert not isinstance(action, str)
+                self._require_bound(action, bound)
+
+    def _require_bound(self, part: Fact | Action | Pattern, bound: set[str]) -> None:
+        for node in _nodes([part]):
+            if isinstance(node, Variable) and node.name not in bound:
+                known = " ".join(sorted(bound)) or "none"
+                raise PatternError(f"no fact before {part} binds the variable {node.name}; bound are {known}")
+
+    def __str__(self) -> str:
+        """LEFT = RIGHT where GUARDS; FACTS => ACTIONS for what is no equation."""
+        if isinstance(self.facts, str):
+            return f"{self.facts} => {self.actions}"
+        first, *guards = self.facts
+        action = self.actions[0]
+        if (
+            len(self.actions) == 1
+            and isinstance(action, Action)
+            and action.name == "union"
+            and first.head.name == "="
+            and first.arguments[0].egglog() == action.arguments[0].egglog() == ROOT.egglog()
+        ):
+            where = f" where {', '.join(map(str, guards))}" if guards else ""
+            return f"{first.arguments[1]} = {action.arguments[1]}{where}"
+        return f"{', '.join(map(str, self.facts))} => {'; '.join(map(str, self.actions))}"
+
+
+def _egglog(parts: Iterable[Fact | Action] | str) -> str:
+    return parts if isinstance(parts, str) else " ".join(part.egglog() for part in parts)
+
+
+def _nodes(parts: Iterable[Fact | Action | Pattern]) -> Iterator[Fact | Action | Pattern]:
+    for part in parts:
+        yield part
+        if isinstance(part, Call | Fact | Action):
+            yield from _nodes(part.arguments)
+
+
+def _binds(fact: Fact, bound: set[str]) -> set[str]:
+    """The variables that a fact binds: those of rows that it looks up, and the other side of what can be computed."""
+    new: set[str] = set()
+    for node in _nodes([fact]):
+        if isinstance(node, Call | Fact) and node.head.looks_up:
+            new |= {a.name for a in node.arguments if isinstance(a, Variable)}
+    if fact.head.name == "=":
+        for side, other in (fact.arguments, fact.arguments[::-1]):
+            if isinstance(side, Variable) and all(
+                node.name in bound | new for node in _nodes([other]) if isinstance(node, Variable)
+            ):
+                new.add(side.name)
+    return new
+
+
+def flat(parts: Any) -> tuple[Any, ...]:
+    """The values of sequences of sequences, in order."""
+    return tuple(x for part in parts for x in (flat(part) if isinstance(part, tuple | list) else (part,)))
+
+
+@dataclass(frozen=True, eq=False)
+class When:
+    """The facts of a clause, waiting for its actions."""
+
+    facts: tuple[Fact, ...]
+
+    def then(self, *actions: Actions) -> Clause:
+        return Clause(self.facts, flat(actions))
+
+
+def when(*facts: Facts) -> When:
+    """Where these facts hold, `.then(..)` says what follows."""
+    return When(flat(facts))
+
+
+def rewrite(left: Pattern | str, right: Pattern | str, *guards: Facts | str) -> Clause:
+    """left = right: where `left` is found and the guards hold, `right` is added to its class."""
+    if isinstance(left, str) or isinstance(right, str):
+        return Clause(f"(= root {left}) {' '.join(map(str, guards))}", f"(union root {right})")
+    return when(ROOT == left, *guards).then(union(ROOT, right))

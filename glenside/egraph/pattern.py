@@ -1,0 +1,409 @@
+"""Patterns as Python values: variables, calls and facts, from which rules are built.
+
+A pattern stands for a value of an e-graph: an access pattern (an e-class), a vector of sizes, a number or a text. Every
+operator record is callable with patterns, and so is what `glenside.egraph.schema` declares; arithmetic and comparisons
+are Python's, and vectors have the words of `glenside.ir.types.Dims`. Arity, sorts and keywords are checked when a call
+is built, so a mistake in a rule is an error where it stands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, ClassVar
+
+from glenside.egraph.sorts import (
+    ACCESS,
+    INT,
+    INTS,
+    SORT_WORDS,
+    TEXT,
+    Column,
+    PatternError,
+    Sort,
+    field_columns,
+    suggestion,
+)
+from glenside.egraph.words import call_words
+from glenside.ir.operator import Operator
+
+
+@dataclass(frozen=True, eq=False)
+class Signature:
+    """What can be called with patterns: a name and typed columns.
+
+    `looks_up`: its rows are searched for, so that a fact of it binds the variables among its arguments.
+    `declaration`: the egglog commands that a rule with it needs beforehand.
+    """
+
+    name: str
+    columns: tuple[Column, ...]
+    looks_up: bool = True
+    declaration: str = ""
+
+    def arguments(self, positional: Sequence[Any], named: dict[str, Any]) -> tuple[Pattern, ...]:
+        """One pattern for each column. Raises PatternError."""
+        values = dict(zip((c.name for c in self.columns), positional, strict=False))
+        for name, value in named.items():
+            column = name.replace("_", "-")
+            if column in values or all(column != c.name for c in self.columns):
+                known = [c.name for c in self.columns]
+                why = f"{column} twice" if column in values else f"no column {column}{suggestion(column, known)}"
+                raise PatternError(f"{self} has {why}")
+            values[column] = value
+        if len(values) != len(self.columns) or len(positional) > len(self.columns):
+            raise PatternError(f"{self} takes {len(self.columns)} arguments, got {len(positional) + len(named)}")
+        return tuple(_lifted(values[c.name], c, self) for c in self.columns)
+
+    def __str__(self) -> str:
+        return f"{self.name}({', '.join(c.name for c in self.columns)})"
+
+
+@dataclass(frozen=True, eq=False)
+class Function(Signature):
+    """A function, an operator or a primitive: a call of it is a pattern."""
+
+    result: Sort = INT
+
+    def __call__(self, *positional: Any, **named: Any) -> Pattern:
+        return Call(self, self.arguments(positional, named), self.result)
+
+
+@dataclass(frozen=True, eq=False)
+class Relation(Signature):
+    """A relation, or a comparison: a call of it is a fact."""
+
+    def __call__(self, *positional: Any, **named: Any) -> Fact:
+        return Fact(self, self.arguments(positional, named))
+
+
+class Pattern:
+    """A value in a rule. `==` and the other comparisons give facts, so a pattern has no truth value."""
+
+    __slots__ = ("sort",)
+    sort: Sort | None
+    __iter__: ClassVar[None] = None
+    __hash__ = object.__hash__
+
+    def expect(self, sort: Sort, where: object) -> None:
+        """Raises PatternError when this is of another sort; a variable of none yet becomes of this one."""
+        if self.sort is not sort:
+            raise PatternError(f"{where} takes {SORT_WORDS[sort]}, and {self} is {SORT_WORDS[self.sort or ACCESS]}")
+
+    def egglog(self) -> str:
+        """The expression in egglog's words; `$name` is a parameter of the target."""
+        raise NotImplementedError
+
+    def __applied__(self, operator: Operator, arguments: Sequence[Any]) -> Pattern:
+        """What an operator record gives for patterns: a call with one argument for each column of its e-node."""
+        return of_operator(operator)(*arguments)
+
+    def __bool__(self) -> bool:
+        raise PatternError(f"{self} has no truth value: conditions of a rule are facts among its guards")
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    # Facts
+    def __eq__(self, other: object) -> Fact:  # type: ignore[override]
+        return _compared("=", self, other)
+
+    def __ne__(self, other: object) -> Fact:  # type: ignore[override]
+        return _compared("!=", self, other)
+
+    def __lt__(self, other: Any) -> Fact:
+        return _COMPARISONS["<"](self, other)
+
+    def __le__(self, other: Any) -> Fact:
+        return _COMPARISONS["<="](self, other)
+
+    def __gt__(self, other: Any) -> Fact:
+        return _COMPARISONS[">"](self, other)
+
+    def __ge__(self, other: Any) -> Fact:
+        return _COMPARISONS[">="](self, other)
+
+    # Numbers
+    @staticmethod
+    def combine(operation: str, a: Any, b: Any) -> Pattern:
+        """A primitive of two numbers, for the arithmetic of `glenside.ir.sizes`."""
+        return ARITHMETIC[operation](a, b)
+
+    def __add__(self, other: Any) -> Pattern:
+        return self.combine("+", self, other)
+
+    def __radd__(self, other: Any) -> Pattern:
+        return self.combine("+", other, self)
+
+    def __sub__(self, other: Any) -> Pattern:
+        return self.combine("-", self, other)
+
+    def __rsub__(self, other: Any) -> Pattern:
+        return self.combine("-", other, self)
+
+    def __mul__(self, other: Any) -> Pattern:
+        return self.combine("*", self, other)
+
+    def __rmul__(self, other: Any) -> Pattern:
+        return self.combine("*", other, self)
+
+    def __floordiv__(self, other: Any) -> Pattern:
+        return self.combine("/", self, other)
+
+    def __mod__(self, other: Any) -> Pattern:
+        return self.combine("%", self, other)
+
+    def __and__(self, other: Any) -> Pattern:
+        return self.combine("&", self, other)
+
+    def __or__(self, other: Any) -> Pattern:
+        return self.combine("|", self, other)
+
+    def __lshift__(self, other: Any) -> Pattern:
+        return self.combine("<<", self, other)
+
+    def __rlshift__(self, other: Any) -> Pattern:
+        return self.combine("<<", other, self)
+
+    # Sizes
+    def __getitem__(self, axis: Any) -> Pattern:
+        return VECTORS["vec-get"](self, axis)
+
+    @property
+    def length(self) -> Pattern:
+        return VECTORS["vec-length"](self)
+
+    def take(self, n: Any) -> Pattern:
+        """The first n."""
+        return VECTORS["take"](self, n)
+
+    def drop(self, n: Any) -> Pattern:
+        """All but the first n."""
+        return VECTORS["drop"](self, n)
+
+    def set(self, axis: Any, size: Any) -> Pattern:
+        return VECTORS["vec-set"](self, axis, size)
+
+    def insert(self, axis: Any, size: Any) -> Pattern:
+        """`size` put before position `axis`."""
+        return VECTORS["insert"](self, size, axis)
+
+    def remove(self, axis: Any) -> Pattern:
+        return VECTORS["vec-remove"](self, axis)
+
+    def push(self, size: Any) -> Pattern:
+        """One more at the end."""
+        return VECTORS["vec-push"](self, size)
+
+    def pop(self) -> Pattern:
+        """All but the last."""
+        return VECTORS["vec-pop"](self)
+
+    def append(self, *others: Any) -> Pattern:
+        return _variadic("vec-append", INTS, (self, *others))
+
+    def permute(self, order: Any) -> Pattern:
+        """self[order[0]], self[order[1]] and so on."""
+        return VECTORS["permute"](self, order)
+
+    def shift(self, n: Any) -> Pattern:
+        """n added to each."""
+        return VECTORS["shift"](self, n)
+
+    def windows(self, window: Any, strides: Any) -> Pattern:
+        return VECTORS["windows"](window, strides, self)
+
+    def product(self) -> Pattern:
+        return VECTORS["product"](self)
+
+    def prefixes(self) -> Pattern:
+        """The products of the first 0, 1, 2 .. sizes."""
+        return VECTORS["prefixes"](self)
+
+    def highest(self) -> Pattern:
+        return VECTORS["highest"](self)
+
+
+class Variable(Pattern):
+    """A named value that the facts of a rule bind; its sort is that of its first use."""
+
+    __slots__ = ("name",)
+
+    def __init__(self, name: str, sort: Sort | None = None) -> None:
+        self.name, self.sort = name.replace("_", "-"), sort
+
+    def expect(self, sort: Sort, where: object) -> None:
+        if self.sort is None:
+            self.sort = sort
+        elif self.sort is not sort:
+            raise PatternError(
+                f"{where} takes {SORT_WORDS[sort]}, and the variable {self.name} is {SORT_WORDS[self.sort]} elsewhere"
+            )
+
+    def egglog(self) -> str:
+        return f"?{self.name}"  # a variable must not have the name of a function
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Literal(Pattern):
+    """A number or a text."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: int | str) -> None:
+        self.value, self.sort = value, INT if isinstance(value, int) else TEXT
+
+    def egglog(self) -> str:
+        return str(self.value) if isinstance(self.value, int) else f'"{self.value}"'
+
+    def __str__(self) -> str:
+        return str(self.value)
+
+
+class Named(Pattern):
+    """`$name`: a parameter of the target, or a node of an example's program."""
+
+    __slots__ = ("name",)
+
+    def __init__(self, name: str, sort: Sort) -> None:
+        self.name, self.sort = name, sort
+
+    def egglog(self) -> str:
+        return f"${self.name}"
+
+    def __str__(self) -> str:
+        return self.name.replace("_", "-")
+
+
+class Call(Pattern):
+    """A function, an operator or a primitive of patterns."""
+
+    __slots__ = ("arguments", "head")
+
+    def __init__(self, head: Signature, arguments: tuple[Pattern, ...], sort: Sort) -> None:
+        self.head, self.arguments, self.sort = head, arguments, sort
+
+    def egglog(self) -> str:
+        return _list(self.head.name, self.arguments)
+
+    def __str__(self) -> str:
+        return call_words(self.head.name, self.arguments)
+
+
+class Fact:
+    """A row of a relation, or a comparison: a condition of a rule. A row may be an action too."""
+
+    __slots__ = ("arguments", "head")
+
+    def __init__(self, head: Signature, arguments: tuple[Pattern, ...]) -> None:
+        self.head, self.arguments = head, arguments
+
+    def egglog(self) -> str:
+        """The fact in egglog's words."""
+        return _list(self.head.name, self.arguments)
+
+    def __bool__(self) -> bool:
+        raise PatternError(f"{self} has no truth value: conditions of a rule are facts among its guards")
+
+    def __str__(self) -> str:
+        return call_words(self.head.name, self.arguments)
+
+    __repr__ = __str__
+
+
+def _list(head: str, arguments: Sequence[Pattern]) -> str:
+    if head == "vec-of" and not arguments:
+        return "(vec-empty)"
+    return f"({' '.join([head, *(a.egglog() for a in arguments)])})"
+
+
+def _lifted(value: Any, column: Column, of: Signature) -> Pattern:
+    """The pattern for an argument, of the column's sort."""
+    if isinstance(value, Pattern):
+        value.expect(column.sort, f"{column.name} of {of}")
+        return value
+    if isinstance(value, str) and column.sort is TEXT:
+        column.check(value, of.name)
+        return Literal(value)
+    if isinstance(value, int) and not isinstance(value, bool) and column.sort is INT:
+        return Literal(value)
+    if isinstance(value, tuple) and column.sort is INTS:
+        return vec(*value)
+    raise PatternError(f"{column.name} of {of} takes {SORT_WORDS[column.sort]}, got {value!r}")
+
+
+def _columns(**sorts: Sort) -> tuple[Column, ...]:
+    return tuple(Column(name, sort) for name, sort in sorts.items())
+
+
+def _primitive(name: str, result: Sort, looks_up: bool = False, **sorts: Sort) -> Function:
+    return Function(name, _columns(**sorts), looks_up, "", result)
+
+
+ARITHMETIC = {name: _primitive(name, INT, a=INT, b=INT) for name in "+ - * / % & | << min max".split()}
+_COMPARISONS = {name: Relation(name, _columns(a=INT, b=INT), False) for name in "< <= > >=".split()}
+_EQUALITIES = {(name, sort): Relation(name, _columns(a=sort, b=sort), False) for name in ("=", "!=") for sort in Sort}
+VECTORS = {
+    f.name: f
+    for f in (
+        _primitive("vec-get", INT, d=INTS, axis=INT),
+        _primitive("vec-length", INT, d=INTS),
+        _primitive("vec-set", INTS, d=INTS, axis=INT, size=INT),
+        _primitive("vec-remove", INTS, d=INTS, axis=INT),
+        _primitive("vec-push", INTS, d=INTS, size=INT),
+        _primitive("vec-pop", INTS, d=INTS),
+        _primitive("vec-range", INTS, n=INT),
+        _primitive("take", INTS, d=INTS, n=INT),
+        _primitive("drop", INTS, d=INTS, n=INT),
+        _primitive("insert", INTS, d=INTS, size=INT, axis=INT),
+        _primitive("permute", INTS, d=INTS, order=INTS),
+        _primitive("shift", INTS, d=INTS, n=INT),
+        _primitive("windows", INTS, window=INTS, strides=INTS, d=INTS),
+        _primitive("product", INT, d=INTS),
+        _primitive("prefixes", INTS, d=INTS),
+        _primitive("highest", INT, d=INTS),
+        _primitive("gcd", INT, a=INT, b=INT),
+    )
+}
+
+
+def _compared(name: str, a: Pattern, b: object) -> Fact:
+    sort = a.sort or (b.sort if isinstance(b, Pattern) else INT if isinstance(b, int) else TEXT)
+    if sort is None and isinstance(b, Pattern):  # two variables not seen before: their clause compares the sorts
+        return Fact(_EQUALITIES[name, ACCESS], (a, b))
+    return _EQUALITIES[name, sort or ACCESS](a, b)
+
+
+def _variadic(name: str, sort: Sort, values: Sequence[Any]) -> Pattern:
+    head = Function(name, tuple(Column(str(i), sort) for i in range(len(values))), False, "", INTS)
+    return head(*values)
+
+
+def vec(*sizes: Any) -> Pattern:
+    """A vector of sizes."""
+    return _variadic("vec-of", INT, sizes)
+
+
+def vec_range(n: Any) -> Pattern:
+    """0, 1, .. n - 1."""
+    return VECTORS["vec-range"](n)
+
+
+def gcd(a: Any, b: Any) -> Pattern:
+    """The largest number that divides both."""
+    return VECTORS["gcd"](a, b)
+
+
+def variables(names: str) -> Iterator[Variable]:
+    """Variables of these names, for parts that several rules share."""
+    return map(Variable, names.split())
+
+
+@cache
+def of_operator(operator: Operator) -> Function:
+    """The operator as what patterns call: the columns of its e-nodes, in the order of the fields."""
+    columns = tuple(column for field in operator.fields for column in field_columns(field))
+    return Function(operator.name, columns, True, "", ACCESS)

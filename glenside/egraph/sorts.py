@@ -1,0 +1,62 @@
+"""Sorts of values in an e-graph, and the columns that are of them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from difflib import get_close_matches
+from enum import Enum
+
+from glenside.ir.operator import COMPUTES, Field, Kind
+from glenside.ir.types import DTYPES
+
+
+class Sort(Enum):
+    """What a value of a pattern is; the text is egglog's name of it."""
+
+    ACCESS = "Access"
+    ACCESSES = "Accesses"
+    INTS = "Ints"
+    INT = "i64"
+    TEXT = "String"
+
+
+ACCESS, ACCESSES, INTS, INT, TEXT = Sort
+SORT_WORDS = {ACCESS: "an access pattern", ACCESSES: "access patterns", INTS: "sizes", INT: "a number", TEXT: "a text"}
+
+
+class PatternError(ValueError):
+    """A pattern that cannot be built, or a rule of such patterns."""
+
+
+def suggestion(wrong: str, names: Collection[str]) -> str:
+    """`; did you mean X?` where a name is close, or nothing."""
+    near = get_close_matches(wrong, names, 1)
+    return f"; did you mean {near[0]}?" if near else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """An argument of what can be called; a text there is one of `choices`, if there are any."""
+
+    name: str
+    sort: Sort
+    choices: Collection[str] = ()
+
+    def check(self, text: str, of: str) -> None:
+        """Raises PatternError unless the text may stand here; of `(clip 0 6)` its first word counts."""
+        word = text.strip("()").split(" ")[0]
+        if self.choices and word not in self.choices:
+            hint = suggestion(word, self.choices) or f"; it is one of {', '.join(self.choices)}"
+            raise PatternError(f"{of} has no {self.name} {text!r}{hint}")
+
+
+_SORTS = {Kind.TERM: ACCESS, Kind.TERMS: ACCESSES, Kind.INT: INT, Kind.INTS: INTS, Kind.SHAPE: INTS}
+
+
+def field_columns(field: Field) -> tuple[Column, ...]:
+    """The columns of an e-node that an argument of an operator takes: two for an access shape."""
+    if field.kind is Kind.ACCESS_SHAPE:
+        return Column(f"{field.name}-shape", INTS), Column(f"{field.name}-item", INTS)
+    choices: dict[Kind, Collection[str]] = {Kind.KEYWORD: field.choices, Kind.DTYPE: DTYPES, Kind.COMPUTE: COMPUTES}
+    return (Column(field.name, _SORTS.get(field.kind, TEXT), choices.get(field.kind, ())),)

@@ -1,0 +1,88 @@
+"""Terms and facts that several rules share."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from glenside.egraph.clause import ROOT, Facts
+from glenside.egraph.pattern import Pattern, variables, vec
+from glenside.egraph.schema import dims, split
+from glenside.ir.operators.padding import access_dilate, access_pad
+from glenside.ir.operators.products import access_product
+from glenside.ir.operators.reductions import dot_product
+from glenside.ir.operators.views import access, access_rearrange, access_reshape, access_transpose
+
+
+def dot(a: Any, b: Any, shared: Any = 1) -> Any:
+    """The dot product of the items of a and b."""
+    return dot_product(access_product(a, b, shared))
+
+
+def is_dot(a: Pattern, b: Pattern, n: Pattern) -> Facts:
+    """root is the product of a and b."""
+    return (ROOT == dot(a, b, n),)
+
+
+def sided(x: Pattern, dx: Pattern, sx: Pattern) -> Facts:
+    """The dims of x, and where they are split."""
+    return dx == dims(x), sx == split(x)
+
+
+def sized(a: Pattern, b: Pattern, n: Pattern, g: Pattern, m: Pattern, k: Pattern, o: Pattern) -> Facts:
+    """root is the product of a and b: g shared, m rows of a, o rows of b, items of k. Nothing of size 0 has sizes."""
+    da, sa, db, sb, pa, pb = variables("da sa db sb pa pb")
+    return (
+        is_dot(a, b, n),
+        sided(a, da, sa),
+        sided(b, db, sb),
+        pa == da.prefixes(),
+        pb == db.prefixes(),
+        g == pa[n],
+        m == pa[sa] // g,
+        k == pa[da.length] // pa[sa],
+        o == pb[sb] // g,
+    )
+
+
+def reshaped(x: Any, sizes: Any, split: Any) -> Any:
+    """x in row-major order under the dims `sizes`, a vector, of which the first `split` are the shape."""
+    return access(access_reshape(access(x, 0), vec(), sizes), split)
+
+
+def transposed(x: Any, *order: Any) -> Any:
+    """Axis i of the result is axis order[i] of x."""
+    return access_transpose(x, vec(*order))
+
+
+def padded(x: Any, axis: Any, after: Any, before: Any = 0) -> Any:
+    """x with zeros at the ends of one axis."""
+    return access_pad(x, "zero-padding", axis, before, after)
+
+
+def diagonal(blocks: Any, g: Any, p: Any, o: Any, k: Any) -> Any:
+    """Matrices (g, p o)(p k) with the blocks ()(g p o k) on their diagonals, zeros elsewhere.
+
+    p zeros between neighbours put block i at place i (p + 1) of p p places: row i, column i of p x p of them.
+    """
+    apart = reshaped(access_dilate(access(blocks, 0), 1, p), vec(g, p, p, o, k), 0)
+    return reshaped(transposed(apart, 0, 1, 3, 2, 4), vec(g, p * o, p * k), 2)
+
+
+def ceil_div(a: Pattern, b: Pattern | int) -> Pattern:
+    """a / b rounded up."""
+    return (a + (b - 1)) // b
+
+
+def rearranged(x: Any, parts: Any, order: Any, shape: Any, item: Any) -> Any:
+    """The elements of x, cut into parts, in that order of the parts, as (shape)(item)."""
+    return access_rearrange(x, parts, order, shape, item)
+
+
+def under(x: Any, size: Any, shape: Any, item: Any = ()) -> Any:
+    """x, which has so many elements, as (shape)(item), in the order in which they are."""
+    return rearranged(x, vec(size), vec(0), shape, item)
+
+
+def whole(x: Any, size: Any, dims: Any) -> Any:
+    """x, which has so many elements, as ()(dims)."""
+    return under(x, size, vec(), dims)
