@@ -25,14 +25,16 @@ class Measure:
 
 @dataclass(frozen=True)
 class Candidate:
-    """One equal program of a layer, and what it takes: measure -> amount."""
+    """One equal program of a layer, and what it takes: measure -> amount, infinite where nothing bounds it."""
 
     form: str
     """In words: "plain", "Winograd F(2x2,3x3)", "4 phases", with how large its tiles are where that is a choice."""
     term: Term
-    measures: Mapping[str, int]
+    measures: Mapping[str, float]
     words: str = ""
     """The steps from the layer's own product, as rules write them."""
+    remarks: Sequence[str] = ()
+    """What must be said of the measures."""
 
 
 class FormTarget(ABC):
@@ -74,7 +76,7 @@ class FormTarget(ABC):
         """The forms of one layer, the one as written first: `root` is its class, `term` what was searched for it."""
 
     @abstractmethod
-    def aim(self, candidate: Candidate) -> tuple[int, ...]:
+    def aim(self, candidate: Candidate) -> tuple[float, ...]:
         """What is made least, the first first."""
 
     @abstractmethod
@@ -82,10 +84,10 @@ class FormTarget(ABC):
         """What a user would pick for every layer alike, by name, such as "plain" and "Winograd everywhere"."""
 
     @abstractmethod
-    def whole(self, program: Program) -> Mapping[str, int]:
+    def whole(self, program: Program) -> Mapping[str, float]:
         """Measures of a whole program."""
 
-    def note_whole(self, measures: Mapping[str, int]) -> str:
+    def note_whole(self, measures: Mapping[str, float]) -> str:
         """What is wrong with a whole program of those measures; "" for nothing."""
         return ""
 
@@ -99,7 +101,7 @@ class FormTarget(ABC):
         """What must be said of the measures of a program, such as what they leave out."""
         return ()
 
-    def note(self, measures: Mapping[str, int]) -> str:
+    def note(self, measures: Mapping[str, float]) -> str:
         """What is wrong with a whole program of those measures, such as by how much it exceeds a budget; "" for
         nothing.
         """
@@ -109,7 +111,7 @@ class FormTarget(ABC):
         """Layer -> bytes of other values that live while it is computed, where there is a budget."""
         return {}
 
-    def pressure(self, candidate: Candidate, held: int) -> int:
+    def pressure(self, candidate: Candidate, held: int) -> float:
         """How much of a budget a form takes, with what lives beside it."""
         return 0
 

@@ -5,6 +5,7 @@ program -> scales folded -> distinct layers -> one e-graph -> forms of each -> t
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -29,10 +30,10 @@ CHOSEN = "chosen"
 
 @dataclass(frozen=True)
 class Choice:
-    """A form, and what it takes: measure -> amount."""
+    """A form, and what it takes: measure -> amount, infinite where nothing bounds it."""
 
     form: str
-    measures: Mapping[str, int]
+    measures: Mapping[str, float]
 
 
 @dataclass(frozen=True)
@@ -75,9 +76,9 @@ class FormReport:
     program: str
     target: str
     layers: list[FormRow]
-    totals: Mapping[str, Mapping[str, int]]
+    totals: Mapping[str, Mapping[str, float]]
     """policy, or "chosen" -> measures of the whole program"""
-    rest: Mapping[str, Mapping[str, int]]
+    rest: Mapping[str, Mapping[str, float]]
     """The same of what is between the layers, of the measures that add up."""
     units: Mapping[str, str]
     axes: Sequence[str]
@@ -110,8 +111,8 @@ class FormReport:
             "target": self.target,
             "units": dict(self.units),
             "front": list(self.axes),
-            "layers": [asdict(row) for row in self.layers],
-            "totals": {name: dict(m) for name, m in self.totals.items()},
+            "layers": [_finite(asdict(row)) for row in self.layers],
+            "totals": {name: _finite(m) for name, m in self.totals.items()},
             "between_layers": {name: dict(m) for name, m in self.rest.items()},
             "search": {
                 "e_nodes": self.e_nodes,
@@ -127,6 +128,15 @@ class FormReport:
             "notes": list(self.notes),
             "remarks": list(self.remarks),
         }
+
+
+def _finite(value: Any) -> Any:
+    """As JSON has it: null for what is infinite."""
+    if isinstance(value, Mapping):
+        return {key: _finite(v) for key, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(v) for v in value]
+    return None if value == math.inf else value
 
 
 @dataclass(repr=False)
@@ -151,7 +161,7 @@ class FormResult:
         return self.report.stopped
 
     @cached_property
-    def cost(self) -> Mapping[str, int]:
+    def cost(self) -> Mapping[str, float]:
         """Measures of the whole program."""
         return self.report.totals[CHOSEN]
 
@@ -244,7 +254,7 @@ def choose_forms(
         stopped=stopped,
         seconds=seconds,
         notes=[*filter(None, [target.note(chosen.totals[CHOSEN])])],
-        remarks=target.remarks(chosen.programs[CHOSEN]),
+        remarks=[*target.remarks(chosen.programs[CHOSEN]), *chosen.remarks],
         rules={name: run.matches for name, run in answer.progress.rules.items()},
     )
     programs = dict(chosen.programs)
@@ -264,7 +274,9 @@ class _Chosen:
     target: FormTarget
     rows: list[FormRow]
     programs: Mapping[str, Program]
-    totals: Mapping[str, Mapping[str, int]]
+    totals: Mapping[str, Mapping[str, float]]
+    remarks: Sequence[str]
+    """Of the forms that were chosen."""
 
     @staticmethod
     def of(program: Program, target: FormTarget, layers: Layers, found: Sequence[Sequence[Candidate]]) -> _Chosen:
@@ -295,13 +307,14 @@ class _Chosen:
                     front=[_choice(c) for c in found[number]],
                 )
             )
-        return _Chosen(program, target, rows, programs, totals)
+        remarks = dict.fromkeys(remark for policy in policies for remark in policy[CHOSEN].remarks)
+        return _Chosen(program, target, rows, programs, totals, [*remarks])
 
-    def rest(self) -> dict[str, dict[str, int]]:
+    def rest(self) -> dict[str, dict[str, float]]:
         """What is between the layers: the whole less its layers."""
         additive = [m.name for m in self.target.measures if m.adds]
         once = {id(self.program.layers[row.name]): row for row in self.rows}.values()
-        result: dict[str, dict[str, int]] = {}
+        result: dict[str, dict[str, float]] = {}
         for policy, total in self.totals.items():
             own = {m: sum(row.choices[policy].measures[m] for row in once) for m in additive}
             result[policy] = {m: total[m] - own[m] for m in additive}

@@ -15,9 +15,10 @@ from command_line import run
 from onnx_networks import NETWORKS, small
 
 import glenside as gl
-from glenside.analysis.copies import constant_terms, movements, total
+from glenside.analysis.copies import movements, total
 from glenside.builder import Builder
 from glenside.importers.onnx.model import program_of_model
+from glenside.ir.constants import constants_under
 from glenside.ir.errors import BadInput
 from glenside.ir.program import Program, is_product
 from glenside.ir.rearrangement import of_transpose
@@ -54,7 +55,7 @@ def _is_layer(term: Term) -> bool:
 
 def _between_products(root: Term) -> list[Term]:
     """What lies on a way from one product to another and is not made of constants alone."""
-    terms, constant = list(postorder(root)), constant_terms(root)
+    terms, constant = list(postorder(root)), constants_under(root)
     behind: set[Term] = set()
     before: set[Term] = set()
     for term in terms:
@@ -63,7 +64,7 @@ def _between_products(root: Term) -> list[Term]:
     for term in reversed(terms):
         if _is_layer(term) or term in before:
             before.update(term.children)
-    return [t for t in terms if t in behind and t in before and t not in constant]
+    return [t for t in terms if t in behind and t in before and not constant[t]]
 
 
 def _moves(term: Term) -> bool:
@@ -259,7 +260,7 @@ def test_the_command_prints_reports_and_writes_the_program(
     assert content["checked"] == "exact"
     found = gl.load(out)
     assert "product-unit" in {t.operator.name for t in postorder(found.term)}
-    assert not any(_moves(t) for t in postorder(found.term) if t not in constant_terms(found.term))
+    assert not any(_moves(t) for t in postorder(found.term) if not constants_under(found.term)[t])
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -71,11 +72,11 @@ def _table(report: FormReport, columns: _Columns, folded: tuple[int | None, int 
     if operators:
         table.add_column("operator", count, no_wrap=True)
     for policy, name in shown:
-        table.add_column(f"{policy}\n{name}", f"{report.totals[policy][name]:,}", justify="right", no_wrap=True)
+        table.add_column(f"{policy}\n{name}", spelled(report.totals[policy][name]), justify="right", no_wrap=True)
     table.add_column("form", "" if operators else count, overflow="fold", max_width=forms)
     table.add_column("checked", no_wrap=True)
     for row in report.layers:
-        taken = [f"{row.choices[policy].measures[name]:,}" for policy, name in shown]
+        taken = [spelled(row.choices[policy].measures[name]) for policy, name in shown]
         cells = (row.name, *([row.operator] if operators else []), *taken, row.chosen.form, row.checked)
         style = "yellow" if row.checked == "different" else None
         table.add_row(*(Text(one_line(cell)) for cell in cells), style=style)
@@ -85,9 +86,14 @@ def _table(report: FormReport, columns: _Columns, folded: tuple[int | None, int 
     return table
 
 
-def _amount(amounts: Mapping[str, int], name: str) -> str:
+def _amount(amounts: Mapping[str, float], name: str) -> str:
     """A measure that adds up; nothing where it does not."""
     return f"{amounts[name]:,}" if name in amounts else ""
+
+
+def spelled(amount: float) -> str:
+    """A measure in digits; what nothing bounds is unknown."""
+    return "unknown" if amount == math.inf else f"{amount:,}"
 
 
 def print_forms(report: FormReport) -> None:
@@ -118,7 +124,7 @@ def _gain(report: FormReport) -> list[str]:
     return lines
 
 
-def _under(amounts: Mapping[str, int]) -> str:
+def _under(amounts: Mapping[str, float]) -> str:
     others = {name: amount for name, amount in amounts.items() if name != CHOSEN and amount}
     if not others:
         return ""
@@ -149,6 +155,9 @@ def print_front(report: FormReport) -> None:
             table.add_column(name, justify="right", no_wrap=True)
         for choice in front:
             chosen = choice == row.chosen
-            cells = (f"{choice.form}{' (chosen)' if chosen else ''}", *(f"{n:,}" for n in choice.measures.values()))
+            cells = (
+                f"{choice.form}{' (chosen)' if chosen else ''}",
+                *(spelled(n) for n in choice.measures.values()),
+            )
             table.add_row(*(Text(one_line(cell)) for cell in cells), style="bold" if chosen else None)
         out.print(table)

@@ -17,8 +17,8 @@ import glenside.ir.primitives  # noqa: F401 (fills the table that expressions ar
 from glenside.ir.blockwise import PART, block_size, row_major
 from glenside.ir.contraction import blocks
 from glenside.ir.operand import Array, Operand
-from glenside.ir.operator import Category, Compute, require
-from glenside.ir.scalar import Applied, Element, Number, Scalar, arity, at_zero, gives, typed
+from glenside.ir.operator import Category, Compute, Keeps, require
+from glenside.ir.scalar import Applied, Element, Number, Scalar, arity, gives, is_linear, keeps, typed
 from glenside.ir.types import AccessType
 
 
@@ -31,7 +31,8 @@ def derived(record: Compute) -> dict[str, Any]:
         "scratch": partial(_scratch, record),
         "check": partial(_check, record, record.check),
         "dtype": gives(general[0]),
-        "keeps_zero": record.category is Category.POINTWISE and all(at_zero(expression) == 0 for expression in general),
+        "linear": all(map(is_linear, general)),
+        "keeps": reduce(Keeps.__and__, map(keeps, general)),
     }
 
 

@@ -14,8 +14,10 @@ import numpy as np
 from glenside.ir.blockwise import ERF_PART, PART, block_size
 from glenside.ir.contraction import blocks
 from glenside.ir.operand import Array
+from glenside.ir.operator import MONOTONE, Keeps
 from glenside.ir.scalar import ANY, NUMBERS, PRIMITIVES, REALS, TRUTHS, WHOLE, Domain, Primitive
 
+ORDER, DISTANCE, FACTOR = Keeps.ORDER, Keeps.DISTANCE, Keeps.FACTOR
 __all__ = ["PRIMITIVES", "maximum", "minimum", "select"]
 
 
@@ -86,22 +88,45 @@ def _pair(name: str, method: str, doc: str, numpy: Any, onnx: str, exact: Any, *
     _row(name, 2, NUMBERS, doc, numpy, onnx, exact, arithmetic=call, **known)
 
 
-_pair("add", "add", "x + y.", np.add, "Add", operator.add, symbol="+", associative=True, neutral=0)
-_pair("subtract", "subtract", "x - y.", np.subtract, "Sub", operator.sub, symbol="-")
-_pair("multiply", "multiply", "x * y.", np.multiply, "Mul", operator.mul, symbol="*", associative=True, neutral=1)
+_pair(
+    "add",
+    "add",
+    "x + y.",
+    np.add,
+    "Add",
+    operator.add,
+    symbol="+",
+    associative=True,
+    neutral=0,
+    keeps=ORDER,
+    linear=True,
+)
+_pair("subtract", "subtract", "x - y.", np.subtract, "Sub", operator.sub, symbol="-", linear=True)
+_pair(
+    "multiply",
+    "multiply",
+    "x * y.",
+    np.multiply,
+    "Mul",
+    operator.mul,
+    symbol="*",
+    associative=True,
+    neutral=1,
+    keeps=FACTOR,
+)
 _DIVIDE = "x / y; of integers cut towards zero, and n / 0 is 0 for them."
-_pair("divide", "divide", _DIVIDE, np.divide, "Div", _quotient, symbol="/", scratch=_integer_blocks)
+_pair("divide", "divide", _DIVIDE, np.divide, "Div", _quotient, symbol="/", scratch=_integer_blocks, keeps=FACTOR)
 _POW = "x to the power of y; of integers, powers below 0 are cut towards zero, and those of 0 are 0."
 _pair("pow", "power", _POW, np.power, "Pow", _power, scratch=_integer_blocks)
 _MOD, _REM = "x - y * floor(x / y); n mod 0 is 0 for integers.", "x - y * trunc(x / y); n rem 0 is 0 for integers."
 _pair("mod", "remainder", _MOD, np.mod, "Mod", partial(_remainder, math.floor), "floor")
 _pair("rem", "remainder", _REM, np.fmod, "Mod", partial(_remainder, math.trunc), "truncate", jax="lax.rem")
-_row("negative", 1, NUMBERS, "-x.", np.negative, "Neg", operator.neg, symbol="-")
-_row("abs", 1, NUMBERS, "|x|.", np.abs, "Abs", abs, jax="jnp.abs")
-_row("sign", 1, NUMBERS, "-1, 0 or 1.", np.sign, "Sign", lambda a: (a > 0) - (a < 0))
+_row("negative", 1, NUMBERS, "-x.", np.negative, "Neg", operator.neg, symbol="-", keeps=DISTANCE, linear=True)
+_row("abs", 1, NUMBERS, "|x|.", np.abs, "Abs", abs, jax="jnp.abs", keeps=DISTANCE)
+_row("sign", 1, NUMBERS, "-1, 0 or 1.", np.sign, "Sign", lambda a: (a > 0) - (a < 0), keeps=ORDER)
 
-minimum = _row("min", 2, ANY, "The smaller one.", np.minimum, "Min", min, associative=True)
-maximum = _row("max", 2, ANY, "The larger one.", np.maximum, "Max", max, associative=True)
+minimum = _row("min", 2, ANY, "The smaller one.", np.minimum, "Min", min, associative=True, keeps=ORDER | DISTANCE)
+maximum = _row("max", 2, ANY, "The larger one.", np.maximum, "Max", max, associative=True, keeps=ORDER | DISTANCE)
 _row("lt", 2, ANY, "x < y.", np.less, "Less", operator.lt, symbol="<", gives="bool")
 _row("le", 2, ANY, "x <= y.", np.less_equal, "LessOrEqual", operator.le, symbol="<=", gives="bool")
 _row("gt", 2, ANY, "x > y.", np.greater, "Greater", operator.gt, symbol=">", gives="bool")
@@ -114,36 +139,56 @@ select = _row(
 )
 
 _row("logical-not", 1, TRUTHS, "x does not hold.", np.logical_not, "Not", operator.not_)
-_row("logical-and", 2, TRUTHS, "Both hold.", np.logical_and, "And", lambda a, b: bool(a and b), associative=True)
-_row("logical-or", 2, TRUTHS, "One holds, or both.", np.logical_or, "Or", lambda a, b: bool(a or b), associative=True)
+_row(
+    "logical-and",
+    2,
+    TRUTHS,
+    "Both hold.",
+    np.logical_and,
+    "And",
+    lambda a, b: bool(a and b),
+    associative=True,
+    keeps=ORDER,
+)
+_row(
+    "logical-or",
+    2,
+    TRUTHS,
+    "One holds, or both.",
+    np.logical_or,
+    "Or",
+    lambda a, b: bool(a or b),
+    associative=True,
+    keeps=ORDER,
+)
 _row("bitwise-and", 2, WHOLE, "The bits of both.", np.bitwise_and, "BitwiseAnd", _bits(operator.and_), associative=True)
 _row("bitwise-or", 2, WHOLE, "The bits of either.", np.bitwise_or, "BitwiseOr", _bits(operator.or_), associative=True)
 _row("bitwise-xor", 2, WHOLE, "The bits of one.", np.bitwise_xor, "BitwiseXor", _bits(operator.xor), associative=True)
 
 
-def _function(name: str, doc: str, numpy: Callable[..., Any], keeps_zero: bool = False, **known: Any) -> None:
+def _function(name: str, doc: str, numpy: Callable[..., Any], keeps: Keeps = Keeps.NOTHING, **known: Any) -> None:
     """A function of reals. In a prime field a fixed pseudo-random function of that name stands for it."""
-    call = lambda arithmetic, a: arithmetic.apply(name, a, keeps_zero)  # noqa: E731
-    _row(name, 1, REALS, doc, numpy, name.capitalize(), None, arithmetic=call, keeps_zero=keeps_zero, **known)
+    call = lambda arithmetic, a: arithmetic.apply(name, a, Keeps.ZERO in keeps)  # noqa: E731
+    _row(name, 1, REALS, doc, numpy, name.capitalize(), None, arithmetic=call, keeps=keeps, **known)
 
 
-_function("sqrt", "The square root.", np.sqrt, keeps_zero=True)
-_function("exp", "e to the power of x.", np.exp)
-_function("log", "The natural logarithm.", np.log)
-_function("tanh", "The hyperbolic tangent.", np.tanh, keeps_zero=True)
-_function("sigmoid", "1 / (1 + exp(-x)).", _sigmoid, jax="lax.logistic")
-_function("erf", "The error function.", _erf, keeps_zero=True, jax="lax.erf", scratch=_erf_scratch)
-_function("sin", "The sine.", np.sin, keeps_zero=True)
+_function("sqrt", "The square root.", np.sqrt, MONOTONE)
+_function("exp", "e to the power of x.", np.exp, ORDER)
+_function("log", "The natural logarithm.", np.log, ORDER)
+_function("tanh", "The hyperbolic tangent.", np.tanh, MONOTONE)
+_function("sigmoid", "1 / (1 + exp(-x)).", _sigmoid, ORDER, jax="lax.logistic")
+_function("erf", "The error function.", _erf, MONOTONE, jax="lax.erf", scratch=_erf_scratch)
+_function("sin", "The sine.", np.sin, Keeps.ZERO)
 _function("cos", "The cosine.", np.cos)
-_function("tan", "The tangent.", np.tan, keeps_zero=True)
-_function("asin", "The angle in [-pi/2, pi/2] of which x is the sine.", np.arcsin, keeps_zero=True)
+_function("tan", "The tangent.", np.tan, Keeps.ZERO)
+_function("asin", "The angle in [-pi/2, pi/2] of which x is the sine.", np.arcsin, MONOTONE)
 _function("acos", "The angle in [0, pi] of which x is the cosine.", np.arccos)
-_function("atan", "The angle in [-pi/2, pi/2] of which x is the tangent.", np.arctan, keeps_zero=True)
-_function("sinh", "The hyperbolic sine.", np.sinh, keeps_zero=True)
+_function("atan", "The angle in [-pi/2, pi/2] of which x is the tangent.", np.arctan, MONOTONE)
+_function("sinh", "The hyperbolic sine.", np.sinh, MONOTONE)
 _function("cosh", "The hyperbolic cosine.", np.cosh)
-_function("asinh", "The number of which x is the hyperbolic sine.", np.arcsinh, keeps_zero=True)
-_function("acosh", "The number that is not negative of which x is the hyperbolic cosine.", np.arccosh)
-_function("atanh", "The number of which x is the hyperbolic tangent.", np.arctanh, keeps_zero=True)
-_function("floor", "The largest integer that is not above x.", np.floor, keeps_zero=True)
-_function("ceil", "The smallest integer that is not below x.", np.ceil, keeps_zero=True)
-_function("round", "The nearest integer; halves go to the even one.", np.rint, keeps_zero=True, jax="jnp.round")
+_function("asinh", "The number of which x is the hyperbolic sine.", np.arcsinh, MONOTONE)
+_function("acosh", "The number that is not negative of which x is the hyperbolic cosine.", np.arccosh, ORDER)
+_function("atanh", "The number of which x is the hyperbolic tangent.", np.arctanh, MONOTONE)
+_function("floor", "The largest integer that is not above x.", np.floor, MONOTONE)
+_function("ceil", "The smallest integer that is not below x.", np.ceil, MONOTONE)
+_function("round", "The nearest integer; halves go to the even one.", np.rint, MONOTONE, jax="jnp.round")

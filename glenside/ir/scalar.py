@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import Any
 
-from glenside.ir.operator import require
+from glenside.ir.operator import Keeps, require
 from glenside.ir.rational import exact, represents
 from glenside.ir.types import DTYPES, FLOATS, INTEGERS
 
@@ -43,7 +43,8 @@ class Primitive:
                  function serves every arithmetic, since it sees order, signs and bits alone
     gives        the dtype of the result, "same" being that of the last operand
     exact        the meaning of exact operands, Fractions and bools; None for functions of reals
-    keeps_zero   a function of reals that maps 0 to 0
+    keeps        what it leaves as it is, as records say it; ZERO only of functions of reals, where nothing is exact
+    linear       the sum of its operands, each times a number
     associative  operands that are folded may be combined in any grouping
     neutral      the number that changes no other one when it is combined with it
     symbol       how it is written between its operands, or before the only one
@@ -59,7 +60,8 @@ class Primitive:
     gives: str = "same"
     arithmetic: Callable[..., Any] | None = None
     exact: Callable[..., Any] | None = None
-    keeps_zero: bool = False
+    keeps: Keeps = Keeps.NOTHING
+    linear: bool = False
     associative: bool = False
     neutral: int | None = None
     symbol: str = ""
@@ -198,6 +200,30 @@ def at_zero(expression: Scalar) -> Fraction | bool | None:
     if primitive.name == "select" and values[0] is not None:
         return values[1] if values[0] else values[2]
     if primitive.exact is None:
-        return Fraction(0) if primitive.keeps_zero and values == [0] else None
+        return Fraction(0) if Keeps.ZERO in primitive.keeps and values == [0] else None
     value: Fraction | bool | None = None if None in values else primitive.exact(*values)
     return value
+
+
+def keeps(expression: Scalar) -> Keeps:
+    """What a function leaves as it is, whatever the parameters that are not known."""
+    zero = Keeps.ZERO if at_zero(expression) == 0 else Keeps.NOTHING
+    if isinstance(expression, Applied) and expression.primitive.keeps & Keeps.FACTOR and expression.arguments == (x, y):
+        return zero | expression.primitive.keeps
+    return zero | _through(expression)
+
+
+def _through(expression: Scalar) -> Keeps:
+    """What of ORDER and DISTANCE every step keeps: a number that is not whole may be rounded."""
+    if isinstance(expression, Applied):
+        steps = [expression.primitive.keeps, *map(_through, expression.arguments)]
+        return reduce(Keeps.__and__, steps, Keeps.ORDER | Keeps.DISTANCE)
+    inexact = isinstance(expression, Number) and (expression.value is None or expression.value.denominator != 1)
+    return Keeps.ORDER if inexact else Keeps.ORDER | Keeps.DISTANCE
+
+
+def is_linear(expression: Scalar) -> bool:
+    """Whether it is a sum of operands, each perhaps negated."""
+    if not isinstance(expression, Applied):
+        return isinstance(expression, Element)
+    return expression.primitive.linear and all(map(is_linear, expression.arguments))

@@ -7,11 +7,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
-from glenside.analysis.copies import MOVEMENT, constant_terms
 from glenside.builder.layout import rearrange
 from glenside.egraph.saturation import INTERRUPTED, SATURATED, Limits, Progress
 from glenside.egraph.search import Worker, search
 from glenside.egraph.snapshot import Snapshot
+from glenside.ir.constants import constants_under
+from glenside.ir.operator import Category, Keeps
+from glenside.ir.operators import parse_compute
 from glenside.ir.program import Program, is_product
 from glenside.ir.term import Term, build, postorder, rebuild_all, tensors
 from glenside.ir.types import AccessType, Dims, Tensor
@@ -139,22 +141,21 @@ def _weights(product: Term) -> frozenset[str]:
     return frozenset(t.name for t in leaves if isinstance(t, Tensor))
 
 
-_SCALES = frozenset({"elementwise-mul", "elementwise-div"})
-
-
 def has_scales_of_products(program: Program) -> bool:
     """Whether a product by constant weights is scaled by a constant: what `folded` can take away."""
-    constant = constant_terms(program.term)
+    constant = constants_under(program.term)
     scaled: dict[Term, bool] = {}
     for term in postorder(program.term):
         pair = term.children[0] if term.operator.name == "compute" else term
-        operands = [c for c in pair.children if c not in constant]
-        kind = term.attributes[0] if term.operator.name == "compute" else ""
+        operands = [c for c in pair.children if not constant[c]]
+        record = parse_compute(str(term.attributes[0]))[0] if term.operator.name == "compute" else None
+        scales = record is not None and Keeps.FACTOR in record.keeps
+        adds = record is not None and record.category is Category.FOLD and record.linear
         if is_product(term):
             scaled[term] = len(operands) == 1
-        elif term.operator.name in MOVEMENT or kind in ("elementwise-add", "subtract", *_SCALES):
+        elif term.operator.index_map is not None or scales or adds:
             scaled[term] = len(operands) == 1 and scaled.get(operands[0], False)
-        if kind in _SCALES and scaled[term]:
+        if scales and scaled[term]:
             return True
     return False
 
@@ -187,12 +188,12 @@ def folded(
     if not has_scales_of_products(program):
         return program, SATURATED
     found = arranged(program, _FOLDING, limits=limits, worker=worker, on_progress=on_progress)
-    constant = constant_terms(program.term)
+    constant = constants_under(program.term)
     own = Cost()
     for term in postorder(program.term):
         if isinstance(term.type, AccessType) and all(isinstance(c.type, AccessType) for c in term.children):
             operands = [c.access for c in term.children]
-            own = own.plus(_FOLDING.cost(term.operator.name, term.attributes, operands, term.type, term in constant))
+            own = own.plus(_FOLDING.cost(term.operator.name, term.attributes, operands, term.type, constant[term]))
     better = (found.cost.unmapped, found.cost.scalar) < (own.unmapped, own.scalar)
     whole = len(found.program.layers) == len(program.layers)
     return found.program if better and whole else program, found.stopped

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from html import escape
 from typing import Any
@@ -54,6 +55,8 @@ def forms_html(report: FormReport) -> str:
 
 
 def _cell(value: Any) -> str:
+    if value == math.inf:
+        return "unknown"
     if isinstance(value, float):
         return f"{100 * value:.2f} %"
     return f"{value:,}" if isinstance(value, int) else str(value)

@@ -15,7 +15,8 @@ def _propagated() -> tuple[Clause, ...]:
     clauses = []
     for operator in OPERATORS.values():
         names = [c for c, sort in columns(operator) if sort == "Access"]
-        if names and not any(f.kind is Kind.TERMS for f in operator.fields):
+        several = any(f.kind is Kind.TERMS for f in operator.fields)
+        if names and not several and operator.is_constant([True] * len(names)):
             node = f"({' '.join([operator.name, *(c for c, _ in columns(operator))])})"
             clauses.append(Clause(f"(= root {node}) {' '.join(f'(constant {n})' for n in names)}", "(constant root)"))
             clauses += [Clause(f"(= root {node}) (varies {n})", "(varies root)") for n in names]
@@ -29,7 +30,8 @@ def _propagated() -> tuple[Clause, ...]:
     ),
 )
 def what_is_made_of_constants_is_constant() -> tuple[Clause, ...]:
-    """constant(f(a, b)) where constant(a) and constant(b), varies(f(a, b)) where either does, for every operator.
+    """constant(f(a, b)) where constant(a) and constant(b), varies(f(a, b)) where either does, for every operator but
+    black boxes.
 
     An analysis: it adds no e-node. Sound because an operator's value depends on those of its operands alone.
     """

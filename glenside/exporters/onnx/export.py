@@ -21,12 +21,6 @@ if TYPE_CHECKING:
 
 __all__ = ["OPSET", "emitted", "export_onnx"]
 
-# Under a layer's node, these only rearrange what computes it: the name belongs to that.
-_ARRANGING = frozenset(
-    "access access-shift-right access-rearrange access-reshape access-flatten access-insert-axis access-squeeze "
-    "access-transpose access-slice access-pad".split()
-)
-
 
 def export_onnx(program: Program) -> onnx.ModelProto:
     """The program as a model of standard operators of ai.onnx with static shapes.
@@ -69,13 +63,23 @@ def _exported(emit: Emitter, term: Term, done: Mapping[Term, Held]) -> Held:
     return export(emit, term.type, *weave(term.operator, operands, term.attributes))
 
 
+def _only_arranges(node: Term) -> bool:
+    """Whether it moves the elements of one operand, none of them to several places: its name belongs to what computes
+    them.
+    """
+    if node.operator.index_map is None or len(node.children) != 1:
+        return False
+    found = node.operator.index_map(*weave(node.operator, [c.type for c in node.children], node.attributes))
+    return found.fill is not None or node.access.size <= node.children[0].access.size
+
+
 def _labels(program: Program) -> dict[Term, str]:
     """The names of terms: those of layers first, each at what computes it."""
     labels: dict[Term, str] = {}
     for name, node in {**program.layers, **program.names}.items():
         if name not in program.layers and name in program.tensors:
             continue
-        while node.operator.name in _ARRANGING:
+        while _only_arranges(node):
             node = node.children[0]
         if node.children and _spells(name):
             labels.setdefault(node, name)

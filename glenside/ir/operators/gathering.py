@@ -9,7 +9,7 @@ import numpy as np
 
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
-from glenside.ir.operator import Field, Kind, Operator, fields, register, require
+from glenside.ir.operator import Field, Kind, Operator, OperatorKind, fields, register, require
 from glenside.ir.operators.requirements import require_axis, require_number, spelled
 from glenside.ir.types import INTEGERS, AccessType, Dims
 
@@ -50,6 +50,7 @@ def _result_gather(a: AccessType, indices: AccessType, axis: int) -> AccessType:
 access_gather = register(
     Operator(
         name="access-gather",
+        kind=OperatorKind.MOVEMENT,
         fields=fields(a=Kind.TERM, indices=Kind.TERM, axis=Kind.INT),
         check=_check_gather,
         result=_result_gather,
@@ -90,6 +91,7 @@ def _places(operator: str, a: Array, indices: Array, shared: int) -> tuple[Array
 access_gather_nd = register(
     Operator(
         name="access-gather-nd",
+        kind=OperatorKind.MOVEMENT,
         fields=fields(a=Kind.TERM, indices=Kind.TERM, shared=Kind.INT),
         check=lambda a, indices, shared: _check_places("access-gather-nd", a, indices, shared),
         result=lambda a, indices, shared: a.with_dims(picked_dims(a.dims, indices.dims, shared)),
@@ -151,6 +153,7 @@ def _evaluate_scatter(arithmetic: Any, a: Array, indices: Array, updates: Array,
 access_scatter_nd = register(
     Operator(
         name="access-scatter-nd",
+        kind=OperatorKind.COMPUTE,
         fields=fields(
             a=Kind.TERM,
             indices=Kind.TERM,
@@ -165,6 +168,5 @@ access_scatter_nd = register(
         operations=lambda a, indices, updates, shared, reduction: updates.size if reduction != "replace" else 0,
         doc="a with updates where access-gather-nd would look: they replace what is there, or are combined with it. "
         "Several for one place are taken in row-major order.",
-        movement=False,
     )
 )

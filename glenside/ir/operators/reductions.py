@@ -11,9 +11,10 @@ import numpy as np
 from glenside.ir.blockwise import block_size, in_blocks, items_of, reduced
 from glenside.ir.contraction import contraction_scratch
 from glenside.ir.operand import Array, Operand, Product
-from glenside.ir.operator import Category, Compute, register, require
+from glenside.ir.operator import MONOTONE, Category, Compute, Keeps, register, require
 from glenside.ir.operators.requirements import require_elements, require_float
 from glenside.ir.primitives import PRIMITIVES
+from glenside.ir.scalar import keeps, x, y
 from glenside.ir.types import AccessType, widen
 
 
@@ -50,6 +51,7 @@ dot_product = register(
         scratch=_dot_scratch,
         doc="The product along the first (tuple) axis of the item, summed over the rest.",
         dtype="widen",
+        keeps=Keeps.ZERO,
     )
 )
 
@@ -64,7 +66,17 @@ def _combination(name: str, primitive: str, doc: str, evaluate: Callable[..., Ar
             require_elements(name, a)
 
     record: Compute = register(
-        Compute(name, Category.REDUCTION, doc, combine=combine, check=check, evaluate=evaluate, dtype=dtype)
+        Compute(
+            name,
+            Category.REDUCTION,
+            doc,
+            combine=combine,
+            check=check,
+            evaluate=evaluate,
+            dtype=dtype,
+            linear=combine.linear,
+            keeps=keeps(combine(x, y)) & ~Keeps.FACTOR,
+        )
     )
     return record
 
@@ -99,6 +111,8 @@ reduce_mean = register(
         check=_check_mean,
         evaluate=lambda arithmetic, a: arithmetic.mean(a.array, a.item_axes),
         doc="The mean of the item.",
+        linear=True,
+        keeps=MONOTONE,
     )
 )
 

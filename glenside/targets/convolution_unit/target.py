@@ -14,7 +14,10 @@ from typing import Any
 import numpy as np
 
 from glenside.ir.errors import BadInput
+from glenside.ir.index_map import IndexMap, Multiple
+from glenside.ir.operator import OPERATORS, OperatorKind
 from glenside.ir.rearrangement import Rearrangement
+from glenside.ir.term import weave
 from glenside.ir.types import AccessType
 from glenside.targets.base import Instruction, Spent, Target
 from glenside.targets.registry import target
@@ -24,7 +27,6 @@ ADDRESSES = {"none": addressing.NONE, "runs": addressing.RUNS, "all": addressing
 """Which orders of an operand or a result are free: none but that of memory, those that keep runs of neighbours
 together, all affine ones."""
 _LAYOUTS = {"any": addressing.ANY, "nhwc": addressing.CHANNELS_LAST, "nchw": addressing.CHANNELS_FIRST}
-COPIES = frozenset({"access-concatenate", "access-dilate", "access-flip"})
 
 
 def layout_code(layout: str) -> int:
@@ -67,11 +69,28 @@ def convolution_unit(layout: str = "nhwc", *, loads: str = "all", stores: str = 
 def copied_bytes(operator: str, attributes: Sequence[Any], operands: Sequence[AccessType], own: AccessType) -> int:
     """What an e-node moves only to put data elsewhere: read once, written once.
 
-    Reshapes, splits, slices, windows, broadcasts and pads are done by addressing.
+    Reshapes, splits, slices, windows, broadcasts and pads are done by addressing; several operands, elements apart and
+    reversed axes are not.
     """
-    moves = operator in COPIES or (operator == "access-transpose" and _moves(operands[0].dims, attributes[0]))
-    moves |= operator == "access-rearrange" and _moves(attributes[0], attributes[1])
-    return 2 * own.size * np.dtype(own.dtype).itemsize if moves else 0
+    record = OPERATORS[operator]
+    if record.kind is not OperatorKind.MOVEMENT or record.index_map is None:
+        return 0
+    if operator == "access-transpose":
+        copies = _moves(operands[0].dims, attributes[0])
+    elif operator == "access-rearrange":
+        copies = _moves(attributes[0], attributes[1])
+    else:
+        copies = not _is_addressed(record.index_map(*weave(record, operands, attributes)))
+    return 2 * own.size * np.dtype(own.dtype).itemsize if copies else 0
+
+
+def _is_addressed(found: IndexMap) -> bool:
+    """Whether it is one operand, read forwards, between bounds at most."""
+    if len(found.pieces) != 1:
+        return False
+    (piece,) = found.pieces
+    forwards = all(factor > 0 for index in piece.indices for _, factor in index.terms)
+    return forwards and not any(isinstance(guard, Multiple) for guard in piece.guards)
 
 
 def _moves(parts: Sequence[int], order: Sequence[int]) -> bool:

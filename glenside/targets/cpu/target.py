@@ -107,7 +107,7 @@ class CPU(FormTarget):
         said += [tiles] if tiles and not (names and tiles == AT_ONCE) else []
         return Candidate(", ".join(said) or "plain", term, measures, " | ".join(words))
 
-    def _time(self, candidate: Candidate) -> int:
+    def _time(self, candidate: Candidate) -> float:
         return candidate.measures[TIME if self.balance else WORK]
 
     def _front(self, forms: Sequence[Candidate]) -> list[Candidate]:
@@ -118,20 +118,20 @@ class CPU(FormTarget):
                 kept.append(form)
         return kept
 
-    def aim(self, candidate: Candidate) -> tuple[int, ...]:
+    def aim(self, candidate: Candidate) -> tuple[float, ...]:
         """Least time of what fits, then least peak and bytes moved; of what does not fit, least peak."""
         peak, time, moved = candidate.measures[PEAK], self._time(candidate), candidate.measures[MOVED]
         return (1, peak, time, moved) if self._excess(peak) > 0 else (0, time, peak, moved)
 
-    def _excess(self, peak: int) -> int:
+    def _excess(self, peak: float) -> float:
         return 0 if self.memory is None else peak - self.memory
 
-    def note(self, measures: Mapping[str, int]) -> str:
+    def note(self, measures: Mapping[str, float]) -> str:
         """By how much a whole program exceeds the budget."""
         excess = self._excess(measures[PEAK])
         return f"the program exceeds the memory budget by {excess:,} bytes: no form takes less" if excess > 0 else ""
 
-    def pressure(self, candidate: Candidate, held: int) -> int:
+    def pressure(self, candidate: Candidate, held: int) -> float:
         return candidate.measures[PEAK] + held
 
     def smaller(self, candidates: Sequence[Candidate], current: Candidate) -> Candidate | None:
@@ -146,7 +146,7 @@ class CPU(FormTarget):
             LEAST_MEMORY: min(candidates, key=lambda c: (c.measures[PEAK], self._time(c))),
         }
 
-    def whole(self, program: Program) -> Mapping[str, int]:
+    def whole(self, program: Program) -> Mapping[str, float]:
         """What all of a program takes."""
         return self._candidate(program.term, ()).measures
 

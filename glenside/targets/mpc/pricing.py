@@ -12,7 +12,7 @@ from glenside.ir.rational import exact_numbers
 from glenside.ir.types import FLOATS
 from glenside.passes.extraction import constant_classes, derivable, derivations
 from glenside.targets.mpc.prices import node_traffic, product_truncation
-from glenside.targets.mpc.registry import Operand
+from glenside.targets.mpc.registry import Operand, secrecy
 from glenside.targets.mpc.semi2k import NOTHING, Semi2k, Traffic
 
 PUBLIC = "#public"
@@ -43,15 +43,12 @@ class Pricing:
     def _numbers(self) -> Collection[int]:
         """The classes made of numbers in the program alone."""
         nodes = self.snapshot.nodes
-        return derivable(
-            self.snapshot, lambda n: nodes[n].operator != "access-tensor" and not OPERATORS[nodes[n].operator].opaque
-        ).keys()
+        return derivable(self.snapshot, lambda n: OPERATORS[nodes[n].operator].is_constant(())).keys()
 
     def _is_public(self, n: int) -> bool:
         node = self.snapshot.nodes[n]
-        if node.operator == "access-tensor":
-            return node.attributes[0] in self._known or node.attributes[0].endswith(PUBLIC)
-        return not OPERATORS[node.operator].opaque
+        known = node.operator == "access-tensor" and node.attributes[0].endswith(PUBLIC)
+        return known or not secrecy(node.operator, node.attributes, (), self._known)
 
     @cached_property
     def scales(self) -> dict[int, int]:

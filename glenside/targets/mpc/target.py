@@ -12,6 +12,7 @@ from glenside.egraph.rule import Parameters
 from glenside.egraph.snapshot import Snapshot
 from glenside.form_target import Candidate, FormTarget, Measure
 from glenside.ir.errors import BadInput
+from glenside.ir.operators.compute import name_of
 from glenside.ir.program import Program
 from glenside.ir.term import Term, build, make, rebuild_all, weave
 from glenside.ir.types import FLOATS
@@ -191,16 +192,17 @@ class MPC(FormTarget):
         made = snapshot.terms(nodes, [root])
         offline = {t for c, t in snapshot.terms(nodes, [root]).items() if pricing.offline[c]}
         error = error_bound(made[root], self.bits, lambda _: self.magnitude, offline)
-        measures = self._amounts(sum(traffic, NOTHING))
-        measures["error"] = math.ceil(error.error + self.late) if error is not None else 0
-        return Candidate(form_name(words), made[root], measures, words)
+        measures: dict[str, float] = {**self._amounts(sum(traffic, NOTHING))}
+        measures["error"] = error.error if error.unknown else math.ceil(error.error + self.late)
+        remarks = tuple(f"no error bound for {name}" for name in error.unknown)
+        return Candidate(form_name(words), made[root], measures, words, remarks)
 
     def _amounts(self, sent: Traffic) -> dict[str, int]:
         """Measures of traffic, in the order in which they are made least."""
         time = {"microseconds": self.network.microseconds(sent)} if self.network else {}
         return time | {"bytes": sent.bytes, "messages": sent.messages, "truncations": sent.truncated}
 
-    def aim(self, candidate: Candidate) -> tuple[int, ...]:
+    def aim(self, candidate: Candidate) -> tuple[float, ...]:
         """Nothing that may be too wrong; then time where there is a network, bytes, messages, truncations, error."""
         wrong = self.max_error is not None and candidate.measures["error"] > self.max_error * 2**self.bits
         return (int(wrong and candidate.words != ""), *candidate.measures.values())
@@ -223,8 +225,7 @@ class MPC(FormTarget):
         """Operators whose traffic is not counted, because no exact formula for it is known."""
         sent = program_traffic(program, self.public, self.prepared, self.protocol)
         unknown = (t for t, traffic in sent.items() if traffic is None)
-        names = (str(t.attributes[0]) if t.operator.name == "compute" else t.operator.name for t in unknown)
-        left = ", ".join(dict.fromkeys(names))
+        left = ", ".join(dict.fromkeys(map(name_of, unknown)))
         return [f"what {left} sends is not counted: there is no exact formula for it here"] if left else []
 
 
