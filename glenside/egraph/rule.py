@@ -14,6 +14,7 @@ from glenside.egraph.pattern import Fact
 from glenside.egraph.schema import BUILT_IN, Formula
 from glenside.egraph.sexpr import Sexpr, read_all, write
 from glenside.egraph.symbolic import SymbolicInt
+from glenside.ir.example import Example as Shown
 from glenside.ir.operator import OPERATORS
 
 Parameters = Mapping[str, int | Callable[..., Any]]
@@ -22,14 +23,12 @@ arithmetic of `glenside.ir.sizes`."""
 
 
 @dataclass(frozen=True, eq=False)
-class Example:
-    """Where a rule fires: a program text with sizes as `$letters`, drawn afresh by each test.
+class Example(Shown):
+    """Where a rule fires: a program.
 
     `wants` are facts about nodes of the program (`schema.access_at`) that stand before the search begins.
     """
 
-    text: str
-    shapes: Mapping[str, str] = field(default_factory=dict)
     wants: Sequence[Fact | Action] | str = ()
     parameters: Parameters = field(default_factory=dict)
 

@@ -7,6 +7,7 @@ takes a destination, so that a chain such as min(max(x, lo), hi) needs no memory
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial, reduce
 from itertools import product
 from typing import Any
@@ -16,6 +17,8 @@ import numpy as np
 import glenside.ir.primitives  # noqa: F401 (fills the table that expressions are built with)
 from glenside.ir.blockwise import PART, block_size, row_major
 from glenside.ir.contraction import blocks
+from glenside.ir.errors import TypeMismatch
+from glenside.ir.example import Example, of_compute
 from glenside.ir.operand import Array, Operand
 from glenside.ir.operator import Category, Compute, Keeps, require
 from glenside.ir.scalar import Applied, Element, Number, Scalar, arity, gives, is_linear, keeps, typed
@@ -32,8 +35,27 @@ def derived(record: Compute) -> dict[str, Any]:
         "check": partial(_check, record, record.check),
         "dtype": gives(general[0]),
         "linear": all(map(is_linear, general)),
+        "examples": record.examples or _examples(record, general[0]),
         "keeps": reduce(Keeps.__and__, map(keeps, general)),
     }
+
+
+def _examples(record: Compute, expression: Scalar) -> tuple[Example, ...]:
+    """One, unless parameters are numbers, which nobody here knows."""
+    if any(not field.choices for field in record.parameters):
+        return ()
+    kind = " ".join([record.name, *(field.choices[0] for field in record.parameters)])
+    dims = f"m {arity(expression)} n" if record.category is Category.FOLD else "m k n"
+    return of_compute(f"({kind})" if record.parameters else kind, dims, _dtype_taken(expression))
+
+
+def _dtype_taken(expression: Scalar) -> str:
+    """The first of some dtypes, one for each domain, that an expression takes."""
+    for dtype in ("float32", "int8"):
+        with suppress(TypeMismatch):
+            typed("", expression, dtype, "")
+            return dtype
+    return "bool"
 
 
 def folds(expression: Scalar) -> bool:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from glenside.ir.errors import TypeMismatch
 
 if TYPE_CHECKING:
+    from glenside.ir.example import Example
     from glenside.ir.index_map import IndexMap
     from glenside.ir.scalar import Primitive, Scalar
 
@@ -100,6 +101,7 @@ class Operator:
     matrices  (groups, rows, depth, columns) of the matrix products that it computes: a function of the arguments as
               types
     typed     True when `evaluate` takes each term as an `Operand`: its type and its value, perhaps not in memory
+    examples  programs that show it; every record but an opaque one has some
     opaque    True when nobody here knows the meaning: a check draws one, and nothing is run or folded with it
     shares    True when the array that `evaluate` gives is a view of operands, or a copy only where numpy cannot reshape
               without one; a function of evaluate's arguments where it depends on them. All else gives a new array in
@@ -125,6 +127,7 @@ class Operator:
     symbolic: bool = True
     typed: bool = False
     opaque: bool = False
+    examples: tuple[Example, ...] = ()
     shares: bool | Callable[..., bool] | None = None
     scratch: Callable[..., int] | None = None
     operations: Callable[..., int] | None = None
@@ -192,13 +195,14 @@ class Compute:
     """A compute type: what `(compute NAME A)` or `(compute (NAME parameter ..) A)` means.
 
     scalar         for POINTWISE and FOLD types: the expression of one element, or a function from parameters to it.
-                   `evaluate`, `scratch`, `dtype`, `linear` and `keeps` follow, and what `check` requires beside its own
+                   `evaluate`, `scratch`, `dtype`, `linear`, `keeps` and `examples` follow, and more of `check`
     combine        for REDUCTION types: the primitive that joins an item's elements to one, in some order
     check          raises TypeMismatch for an operand type (type, *parameters) it cannot take
     evaluate       (arithmetic, operand, *parameters) -> array; the operand is an `Operand`, parameters are their texts
     dtype          the result's dtype: "same", "widen", or a dtype
     linear         whether the result is a sum of elements, each times a number: of all operands together
     keeps          what else it leaves as it is
+    examples       programs that show it
     scratch        bytes that evaluate needs beside operand and result: a function of (operand, *parameters)
     """
 
@@ -213,6 +217,7 @@ class Compute:
     dtype: str = "same"
     linear: bool = False
     keeps: Keeps = Keeps.NOTHING
+    examples: tuple[Example, ...] = ()
     scratch: Callable[..., int] | None = None
 
     def __post_init__(self) -> None:
@@ -243,6 +248,8 @@ def register(record: Operator | Compute) -> Any:
     table: Mapping[str, object] = OPERATORS if isinstance(record, Operator) else COMPUTES
     if record.name in table:
         raise ValueError(f"{record.name} is declared twice")
+    if not record.examples and not (isinstance(record, Operator) and record.opaque):
+        raise ValueError(f"{record.name} has no example")
     if isinstance(record, Operator):
         OPERATORS[record.name] = record
     else:

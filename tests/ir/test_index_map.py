@@ -16,7 +16,7 @@ from operator_examples import OPERATORS as EXAMPLES
 from glenside.ir.index_map import Fill, Index, IndexMap, axes_of, reshaped, same, transposed
 from glenside.ir.operand import Array
 from glenside.ir.operator import OPERATORS, OperatorKind
-from glenside.ir.term import Term, build, weave
+from glenside.ir.term import Term, build
 from glenside.semantics import Native
 from glenside.semantics.interpreter import evaluate
 
@@ -26,11 +26,8 @@ TUPLES = {"construct-tuple", "tuple-get-item"}
 
 
 def map_of(term: Term) -> IndexMap:
-    map_ = term.operator.index_map
-    assert map_ is not None
-    found = map_(*weave(term.operator, [c.type for c in term.children], term.attributes))
-    assert isinstance(found, IndexMap)
-    return found
+    assert term.index_map is not None
+    return term.index_map
 
 
 def gathered(term: Term, found: IndexMap) -> Array:

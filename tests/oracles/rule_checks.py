@@ -2,40 +2,24 @@
 
 from __future__ import annotations
 
-import random
 import re
 from collections.abc import Iterable, Mapping
-from string import Template
 
 import numpy as np
 
 from glenside.egraph.encode import PROGRAM_NODE, program_nodes
-from glenside.egraph.rule import Example, Parameters, Rule
+from glenside.egraph.rule import Parameters, Rule
 from glenside.egraph.saturation import Limits, Request, Saturation
 from glenside.egraph.snapshot import Snapshot
 from glenside.ir.program import Program
 from glenside.ir.rational import exact_numbers
 from glenside.ir.term import Term
-from glenside.ir.text import parse
 from glenside.ir.types import AccessType, Tensor
 from glenside.semantics import Arithmetic, Native, PrimeField
 from glenside.semantics.interpreter import evaluate
 from glenside.targets.convolution_unit.target import convolution_unit
 from glenside.targets.systolic_array.target import systolic_array
 from rewrites import RULES
-
-SIZES = (2, 3, 4, 5, 7)
-
-
-def drawn(example: Example, seed: int) -> Program:
-    """The example's program at sizes drawn afresh; different letters get different sizes: a square hides errors."""
-    letters = sorted({word for dims in example.shapes.values() for word in dims.split() if not word.isdigit()})
-    sizes = dict(zip(letters, random.Random(seed).sample(SIZES, len(letters)), strict=True))
-    shapes = {
-        name: tuple(int(word) if word.isdigit() else sizes[word] for word in dims.split())
-        for name, dims in example.shapes.items()
-    }
-    return parse(Template(example.text).substitute(sizes), shapes=shapes)
 
 
 def saturated(

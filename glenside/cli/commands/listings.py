@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+from typing import Annotated
+
+import typer
 
 from glenside.cli.options import Json
+from glenside.ir.errors import BadInput
 
 
 def models(as_json: Json = False) -> None:
@@ -14,12 +18,23 @@ def models(as_json: Json = False) -> None:
     _listing([{"name": name, "about": line} for name, line in known().items()], as_json)
 
 
-def ops(as_json: Json = False) -> None:
+def ops(
+    name: Annotated[str | None, typer.Argument(help="Say all of one operator or compute type.")] = None,
+    as_json: Json = False,
+) -> None:
     """List the operators and compute types."""
     import glenside.ir.operators
     from glenside.ir.operator import COMPUTES, OPERATORS
+    from glenside.ir.reference import described
 
     assert glenside.ir.operators
+    if name is not None:
+        record = OPERATORS.get(name) or COMPUTES.get(name)
+        if record is None:
+            raise BadInput(f"glenside ops requires an operator or a compute type, got {name!r}")
+        row = described(record)
+        print(json.dumps(row, indent=1) if as_json else "\n".join(f"{what}: {words}" for what, words in row.items()))
+        return
     rows = [
         {"name": o.name, "arguments": " ".join(f.name for f in o.fields), "about": _line(o.doc)}
         for o in OPERATORS.values()

@@ -9,6 +9,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from glenside.exporters.jax import operators as _operators  # noqa: F401 (fills the tables)
+from glenside.exporters.jax.operators.addressed import addressed
 from glenside.exporters.jax.registry import (
     COMPUTE_EXPORTS,
     COMPUTES_LEFT_OUT,
@@ -75,6 +76,8 @@ def _export(source: Source, term: Term, done: dict[Term, Held]) -> Held:
         if compute.scalar is None or compute.name in COMPUTES_LEFT_OUT:
             raise _left_out(f"compute type {compute.name}", COMPUTES_LEFT_OUT.get(compute.name, ""))
         return export_scalar(source, term.access, operands[0], compute, parameters)
+    if name not in OPERATOR_EXPORTS and term.index_map is not None:
+        return addressed(source, term.index_map, operands)
     if name not in OPERATOR_EXPORTS:
         raise _left_out(f"operator {name}", OPERATORS_LEFT_OUT.get(name, ""))
     return OPERATOR_EXPORTS[name](source, term.type, *weave(term.operator, operands, term.attributes))

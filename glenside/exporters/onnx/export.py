@@ -9,6 +9,7 @@ from glenside.exporters.onnx import operators as _operators  # noqa: F401 (fills
 from glenside.exporters.onnx.emitter import Emitter
 from glenside.exporters.onnx.graph import OPSET, Graph, Value
 from glenside.exporters.onnx.model import model_of
+from glenside.exporters.onnx.operators.addressed import addressed
 from glenside.exporters.onnx.registry import OPERATOR_EXPORTS, Held, Operand, in_memory
 from glenside.ir.errors import BadInput
 from glenside.ir.names import spelled_name
@@ -59,17 +60,21 @@ def _exported(emit: Emitter, term: Term, done: Mapping[Term, Held]) -> Held:
     if isinstance(term.type, AccessType) and not term.type.size and term.operator.name != "access-tensor":
         return emit.full(term.type.dims, 0, term.type.dtype)
     operands = [Operand(emit, child.type, done[child]) for child in term.children]
-    export = OPERATOR_EXPORTS[term.operator.name]
-    return export(emit, term.type, *weave(term.operator, operands, term.attributes))
+    export, index_map = OPERATOR_EXPORTS.get(term.operator.name), term.index_map
+    if export is not None:
+        return export(emit, term.type, *weave(term.operator, operands, term.attributes))
+    if index_map is None:
+        raise BadInput(f"an ONNX file requires operators that have an export, got {term.operator.name}")
+    return addressed(emit, index_map, operands)
 
 
 def _only_arranges(node: Term) -> bool:
     """Whether it moves the elements of one operand, none of them to several places: its name belongs to what computes
     them.
     """
-    if node.operator.index_map is None or len(node.children) != 1:
+    found = node.index_map
+    if found is None or len(node.children) != 1:
         return False
-    found = node.operator.index_map(*weave(node.operator, [c.type for c in node.children], node.attributes))
     return found.fill is not None or node.access.size <= node.children[0].access.size
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from glenside.ir.example import example
 from glenside.ir.operator import Keeps, Kind, Operator, OperatorKind, fields, register, require
 from glenside.ir.operators.requirements import require_dtype
 from glenside.ir.types import AccessType
@@ -25,6 +26,7 @@ cast = register(
         operations=lambda a, dtype: a.size,
         doc="The same values in another dtype: floats are cut towards zero, integers wrap, bool is `not zero`.",
         keeps=Keeps.ZERO,
+        examples=example("(cast (access (access-tensor x) 1) int8)", x="m n"),
     )
 )
 
@@ -45,5 +47,6 @@ bitcast = register(
         evaluate=lambda arithmetic, a, dtype: arithmetic.reinterpret(a, dtype),
         shares=lambda a, dtype: dtype != "bool",
         doc="The same bits as another dtype of the same width; bool is `not zero`.",
+        examples=example("(bitcast (access (access-tensor x) 1) uint32)", x="m n"),
     )
 )

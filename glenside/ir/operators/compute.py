@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
+from glenside.ir.example import example
 from glenside.ir.operand import Array, Operand
 from glenside.ir.operator import COMPUTES, Category, Compute, Kind, Operator, OperatorKind, fields, register, require
 from glenside.ir.operators.requirements import require_number
@@ -98,5 +99,6 @@ compute = register(
         keeps=lambda kind, a: parse_compute(kind)[0].keeps,
         typed=True,
         operations=_operations,
+        examples=example("(compute (clip 0 6) (access (access-tensor x) 1))", x="m n"),
     )
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from glenside.ir.example import example
 from glenside.ir.index_map import same
 from glenside.ir.operator import Kind, Operator, OperatorKind, fields, register
 from glenside.ir.operators.requirements import require_float
@@ -17,5 +18,6 @@ truncate = register(
         evaluate=lambda arithmetic, a: arithmetic.truncate(a),
         doc="a, with as many fractional bits as before its last product: that of fixed-point numbers of f bits has 2 f "
         "of them, and cutting f off rounds by less than 2^-f. The number that it stands for is that of a.",
+        examples=example("(truncate (access (access-tensor x) 1))", x="m n"),
     )
 )

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from glenside.ir.errors import BadInput
+from glenside.ir.example import example
 from glenside.ir.operand import Array
 from glenside.ir.operator import Field, Kind, Operator, OperatorKind, fields, register, require
 from glenside.ir.operators.requirements import require_axis, require_number, spelled
@@ -59,6 +60,11 @@ access_gather = register(
         doc="The elements of one axis at computed indices: all axes of the indices stand in place of that axis, "
         "on its side of the split. Indices below 0 count from the end.",
         symbolic=False,  # on which side of the split the axis stands is a condition
+        examples=example(
+            "(access-gather (access (access-tensor x) 1) (cast (access-tensor i) int64) 1)",
+            x="m n k",
+            i="l",
+        ),
     )
 )
 
@@ -100,6 +106,7 @@ access_gather_nd = register(
         doc="Elements at computed places: with a of dims (G, n.., R) and indices of dims (G, M, k), |G| = shared, "
         "each k numbers say where in the k axes n.. to look, which gives dims (G, M, R). The split is among G.",
         symbolic=False,  # k is a size
+        examples=example("(access-gather-nd (access-tensor x) (cast (access-tensor i) int64) 0)", x="m n k", i="l 2"),
     )
 )
 
@@ -168,5 +175,11 @@ access_scatter_nd = register(
         operations=lambda a, indices, updates, shared, reduction: updates.size if reduction != "replace" else 0,
         doc="a with updates where access-gather-nd would look: they replace what is there, or are combined with it. "
         "Several for one place are taken in row-major order.",
+        examples=example(
+            "(access-scatter-nd (access-tensor x) (cast (access-tensor i) int64) (access-tensor y) 0 add)",
+            x="m n k",
+            i="l 2",
+            y="l k",
+        ),
     )
 )

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from glenside.ir.example import example
 from glenside.ir.operand import Array
 from glenside.ir.operator import Kind, Operator, OperatorKind, fields, register, require
 from glenside.ir.operators.requirements import require_dtype, require_sizes, require_value, require_values, spelled
@@ -30,6 +31,7 @@ access_tensor = register(
         evaluate=lambda _, array: array,
         shares=True,
         doc="A declared input or constant, as one item: ()(dims).",
+        examples=example("(access-tensor x)", x="m n"),
     )
 )
 
@@ -53,6 +55,7 @@ access_literal = register(
         result=lambda value, dtype: AccessType(Dims(), 0, dtype),
         evaluate=lambda arithmetic, value, dtype: constant(arithmetic, value, dtype, Dims()),
         doc="One exact number, ()(); float32 unless a dtype is given.",
+        examples=example("(access-literal (literal 1/3 float64))"),
     )
 )
 
@@ -72,6 +75,7 @@ full = register(
         result=lambda shape, value, dtype: shape.take(0).access(shape, dtype),
         evaluate=lambda arithmetic, shape, value, dtype: constant(arithmetic, value, dtype, shape),
         doc="A constant that holds one exact number everywhere: ()(shape).",
+        examples=example("(full (shape $m $n) 3/2 float32)"),
     )
 )
 
@@ -96,6 +100,7 @@ numbers = register(
         result=lambda shape, values, dtype: shape.take(0).access(shape, dtype),
         evaluate=_evaluate_numbers,
         doc="A constant of exact numbers, in row-major order, such as a small matrix of rationals: ()(shape).",
+        examples=example('(numbers (shape 2 3) "1 0 -1/2 10 5/2 -3" float32)'),
     )
 )
 
@@ -120,6 +125,7 @@ eye = register(
         result=lambda n, dtype: AccessType(Dims((n, n)), 0, dtype),
         evaluate=_evaluate_eye,
         doc="The identity matrix, a constant: ()(n n), 1 on the diagonal and 0 elsewhere.",
+        examples=example("(eye $n int32)"),
     )
 )
 
@@ -140,5 +146,6 @@ iota = register(
         result=lambda n, dtype: AccessType(Dims((n,)), 0, dtype),
         evaluate=lambda arithmetic, n, dtype: arithmetic.encode("iota", np.arange(n).astype(dtype), dtype),
         doc="The numbers from 0 to n - 1, a constant: ()(n).",
+        examples=example("(iota $n int8)"),
     )
 )

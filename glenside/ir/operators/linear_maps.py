@@ -11,6 +11,7 @@ import numpy as np
 
 from glenside.ir.blockwise import PART, block_size
 from glenside.ir.contraction import Index, blocks
+from glenside.ir.example import example
 from glenside.ir.operand import Array
 from glenside.ir.operator import Keeps, Kind, Operator, OperatorKind, fields, register
 from glenside.ir.operators.requirements import require_axis, require_number, require_sizes, require_values
@@ -101,5 +102,6 @@ linear_map = register(
         doc="Each element along the axis becomes a sum of those there, each times an exact number: a constant matrix, "
         "written in row-major order, times the axis. Terms that are 0 are left out, those of 1 and -1 are only added "
         "and subtracted; a row of fractions is a sum of whole multiples over one denominator.",
+        examples=example('(linear-map (access (access-tensor x) 1) 1 2 "1 0 -1 -1/2 1 3")', x="m 3 n"),
     )
 )

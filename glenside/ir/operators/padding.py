@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from glenside.ir.example import example
 from glenside.ir.index_map import Fill, IndexMap, Multiple, Within, along, axes_of, mapped
 from glenside.ir.operand import Array, Operand
 from glenside.ir.operator import MOVED, Field, Keeps, Kind, Operator, OperatorKind, fields, register, require
@@ -58,6 +59,7 @@ access_pad = register(
         keeps=lambda a, kind, *_: MOVED if kind == "zero-padding" else MOVED & ~Keeps.ZERO,
         doc="One axis grows by elements before and after: zeros, or the lowest value of the dtype (-inf for floats).",
         typed=True,
+        examples=example("(access-pad (access (access-tensor x) 1) zero-padding 1 1 3)", x="m n"),
     )
 )
 
@@ -94,5 +96,6 @@ access_dilate = register(
         index_map=_map_dilate,
         evaluate=_evaluate_dilate,
         doc="n zeros between the neighbours of one axis (n = dilation - 1).",
+        examples=example("(access-dilate (access (access-tensor x) 1) 1 2)", x="m n"),
     )
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from glenside.ir.example import Example, of_compute
 from glenside.ir.operator import Category, Compute, Field, Kind, register, require
 from glenside.ir.operators.requirements import require_float
 from glenside.ir.primitives import PRIMITIVES, maximum, minimum, select
@@ -18,10 +19,13 @@ def _pointwise(
     expression: Scalar | Callable[..., Scalar],
     *numbers: str,
     check: Callable[..., None] | None = None,
+    examples: tuple[Example, ...] = (),
 ) -> Compute:
     """A compute type with a scalar expression, or a function to it from parameters of those names."""
     parameters = tuple(Field(number, Kind.NUMBER) for number in numbers)
-    record: Compute = register(Compute(name, Category.POINTWISE, doc, parameters, expression, check=check))
+    record: Compute = register(
+        Compute(name, Category.POINTWISE, doc, parameters, expression, check=check, examples=examples)
+    )
     return record
 
 
@@ -42,7 +46,9 @@ def _check_clip(_: AccessType, lo: str, hi: str) -> None:
     require(low is not None and high is not None and low <= high, "clip", "lo <= hi", f"lo {lo} and hi {hi}")
 
 
-clip = _pointwise("clip", "min(max(x, lo), hi).", _clip, "lo", "hi", check=_check_clip)
+clip = _pointwise(
+    "clip", "min(max(x, lo), hi).", _clip, "lo", "hi", check=_check_clip, examples=of_compute("(clip -1 2)")
+)
 
 
 def _leaky_relu(alpha: str) -> Scalar:
@@ -53,4 +59,11 @@ def _check_leaky_relu(a: AccessType, _: str) -> None:
     require_float("leaky-relu", a)
 
 
-leaky_relu = _pointwise("leaky-relu", "x, or alpha * x where x < 0.", _leaky_relu, "alpha", check=_check_leaky_relu)
+leaky_relu = _pointwise(
+    "leaky-relu",
+    "x, or alpha * x where x < 0.",
+    _leaky_relu,
+    "alpha",
+    check=_check_leaky_relu,
+    examples=of_compute("(leaky-relu 1/4)"),
+)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from glenside.ir.example import example
 from glenside.ir.operand import Array
 from glenside.ir.operator import Keeps, Kind, Operator, OperatorKind, fields, register, require
 from glenside.ir.operators.requirements import require_number, spelled
@@ -104,5 +105,11 @@ product_unit = register(
         doc="The dot-product of the product of two operands with n shared axes, each read in another order of its "
         "parts and split there: (G, A)(I) x (G, B)(I) -> (G, A, B), which is cut into parts and stored in another "
         "order of those: ()(parts in that order).",
+        examples=example(
+            "(product-unit 0 (access-tensor x) (shape $m $k) (list 0 1) 1 (access-tensor y) (shape $n $k) "
+            "(list 0 1) 1 (shape $m $n) (list 1 0))",
+            x="m k",
+            y="n k",
+        ),
     )
 )

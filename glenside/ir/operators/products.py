@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from glenside.ir.example import example
 from glenside.ir.index_map import IndexMap, Piece, Within, axes_of
 from glenside.ir.operand import Operand, Product
 from glenside.ir.operator import Kind, Operator, OperatorKind, fields, register, require
@@ -46,5 +47,10 @@ access_product = register(
         doc="Pairs of items with n leading shared axes: (G, A)(I) x (G, B)(I) -> (G, A, B)(2, I). "
         "n = 0 is written access-cartesian-product, n = the whole shape access-pair.",
         typed=True,
+        examples=example(
+            "(access-product (access (access-tensor x) 2) (access (access-tensor y) 2) 1)",
+            x="g m k",
+            y="g n k",
+        ),
     )
 )

@@ -10,6 +10,7 @@ import numpy as np
 
 from glenside.ir.blockwise import block_size, in_blocks, items_of, reduced
 from glenside.ir.contraction import contraction_scratch
+from glenside.ir.example import example, of_compute
 from glenside.ir.operand import Array, Operand, Product
 from glenside.ir.operator import MONOTONE, Category, Compute, Keeps, register, require
 from glenside.ir.operators.requirements import require_elements, require_float
@@ -50,6 +51,11 @@ dot_product = register(
         evaluate=_evaluate_dot_product,
         scratch=_dot_scratch,
         doc="The product along the first (tuple) axis of the item, summed over the rest.",
+        examples=example(
+            "(compute dot-product (access-product (access (access-tensor x) 1) (access (access-tensor y) 1) 0))",
+            x="m k",
+            y="n k",
+        ),
         dtype="widen",
         keeps=Keeps.ZERO,
     )
@@ -76,6 +82,7 @@ def _combination(name: str, primitive: str, doc: str, evaluate: Callable[..., Ar
             dtype=dtype,
             linear=combine.linear,
             keeps=keeps(combine(x, y)) & ~Keeps.FACTOR,
+            examples=of_compute(name),
         )
     )
     return record
@@ -111,6 +118,7 @@ reduce_mean = register(
         check=_check_mean,
         evaluate=lambda arithmetic, a: arithmetic.mean(a.array, a.item_axes),
         doc="The mean of the item.",
+        examples=of_compute("reduce-mean"),
         linear=True,
         keeps=MONOTONE,
     )
@@ -143,6 +151,7 @@ argmax = register(
         evaluate=lambda _, a: _position(np.argmax, a),
         scratch=_position_scratch,
         doc="The position of the first largest element in the item, counted in row-major order from 0.",
+        examples=of_compute("argmax"),
         dtype="int64",
     )
 )
@@ -155,6 +164,7 @@ argmin = register(
         evaluate=lambda _, a: _position(np.argmin, a),
         scratch=_position_scratch,
         doc="The position of the first smallest element in the item, counted in row-major order from 0.",
+        examples=of_compute("argmin"),
         dtype="int64",
     )
 )

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from glenside.ir.contraction import blocks, contraction_scratch
+from glenside.ir.example import example
 from glenside.ir.operand import Array, Operand
 from glenside.ir.operator import Keeps, Kind, Operator, OperatorKind, fields, register, require
 from glenside.ir.operators.requirements import require_number, require_sizes, spelled
@@ -213,5 +214,11 @@ overlap_add_product = register(
         scratch=_scratch,
         moved=_moved,
         operations=lambda a, b, n, *_: a.shape.product() * b.shape.drop(n).product() * (a.item.product() + 1),
+        examples=example(
+            "(overlap-add-product (access (access-tensor x) 2) (access (access-tensor y) 2) 0 (shape 9) "
+            "(shape 2) (shape 1) (list 0) 2)",
+            x="m 4 k",
+            y="n 3 k",
+        ),
     )
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from glenside.ir.example import example
 from glenside.ir.index_map import IndexMap, Piece, Within, along, axes_of, mapped
 from glenside.ir.operand import Array
 from glenside.ir.operator import Kind, Operator, OperatorKind, fields, register, require
@@ -31,6 +32,7 @@ access_slice = register(
         index_map=_map_slice,
         evaluate=lambda _, a, axis, lo, hi: a[(slice(None),) * axis + (slice(lo, hi),)],
         doc="Elements lo to hi - 1 of one axis: that dim becomes hi - lo.",
+        examples=example("(access-slice (access (access-tensor x) 1) 1 2 7)", x="m 9"),
     )
 )
 
@@ -65,5 +67,10 @@ access_concatenate = register(
         index_map=_map_concatenate,
         evaluate=_evaluate_concatenate,
         doc="b after a along one axis; all other dims, the split and the dtype agree.",
+        examples=example(
+            "(access-concatenate (access (access-tensor x) 1) (access (access-tensor y) 1) 1)",
+            x="m n",
+            y="m k",
+        ),
     )
 )

@@ -9,6 +9,7 @@ import numpy as np
 
 from glenside.ir.blockwise import block_size
 from glenside.ir.contraction import blocks, contracted_dims, contraction_scratch
+from glenside.ir.example import example
 from glenside.ir.operand import Array, Operand
 from glenside.ir.operator import Keeps, Kind, Operator, OperatorKind, fields, register, require
 from glenside.ir.operators.requirements import require_number
@@ -162,5 +163,10 @@ tiled_product = register(
         scratch=_scratch,
         moved=_moved,
         operations=lambda a, b, n, tile: a.size * b.shape.drop(n).product(),
+        examples=example(
+            "(tiled-product (access (access-tensor x) 2) (access (access-tensor y) 2) 1 2)",
+            x="g m k",
+            y="g n k",
+        ),
     )
 )

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from glenside.ir.example import example
 from glenside.ir.operand import Array, Operand
 from glenside.ir.operator import Keeps, Kind, Operator, OperatorKind, fields, register, require
 from glenside.ir.operators.requirements import require_number
@@ -54,6 +55,7 @@ systolic_array = register(
         keeps=Keeps.ZERO,
         matrices=_matrices,
         typed=True,
+        examples=example("(systolic-array $k $n (access (access-tensor x) 1) (access-tensor y))", x="m k", y="k n"),
     )
 )
 
@@ -82,6 +84,11 @@ systolic_array_output_stationary = register(
         keeps=Keeps.ZERO,
         matrices=_matrices,
         typed=True,
+        examples=example(
+            "(systolic-array-output-stationary $m $n (access (access-tensor x) 1) (access-tensor y))",
+            x="m k",
+            y="k n",
+        ),
     )
 )
 
@@ -111,5 +118,10 @@ systolic_array_with_blocking = register(
         keeps=Keeps.ZERO,
         matrices=_matrices,
         typed=True,
+        examples=example(
+            "(systolic-array-with-blocking 3 2 (access (access-tensor x) 1) (access-tensor y))",
+            x="m 9",
+            y="9 4",
+        ),
     )
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from glenside.ir.example import example
 from glenside.ir.operator import Kind, Operator, OperatorKind, fields, register, require
 from glenside.ir.types import TupleType, Type
 
@@ -23,6 +24,7 @@ construct_tuple = register(
         evaluate=lambda _, *items: items,
         doc="Several access patterns as one value.",
         symbolic=False,  # a tuple has no dims
+        examples=example("(construct-tuple (access (access-tensor x) 1) (access-tensor y))", x="m n", y="k"),
     )
 )
 
@@ -36,5 +38,10 @@ tuple_get_item = register(
         evaluate=lambda _, a, index: a[index],
         doc="One element of a tuple, counted from 0.",
         symbolic=False,  # a tuple has no dims
+        examples=example(
+            "(tuple-get-item (construct-tuple (access (access-tensor x) 1) (access-tensor y)) 1)",
+            x="m n",
+            y="k",
+        ),
     )
 )

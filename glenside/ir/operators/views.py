@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from glenside.ir.example import example
 from glenside.ir.index_map import IndexMap, along, broadcast, mapped, reshaped, same, transposed
 from glenside.ir.operand import Array, Operand
 from glenside.ir.operator import Kind, Operator, OperatorKind, fields, register, require
@@ -25,6 +26,7 @@ access = register(
         index_map=lambda a, split: same(a.dims),
         evaluate=lambda _, a, split: a,
         doc="The same dims with the first `split` axes as the shape.",
+        examples=example("(access (access-tensor x) 2)", x="m n k"),
     )
 )
 
@@ -44,6 +46,7 @@ access_transpose = register(
         evaluate=lambda _, a, order: a.transpose(order),
         shares=True,
         doc="Axis i of the result is axis order[i] of a, counted over all axes; the split is kept, axes may cross it.",
+        examples=example("(access-transpose (access (access-tensor x) 1) (list 2 0 1))", x="m n k"),
     )
 )
 
@@ -66,6 +69,10 @@ access_reshape = register(
         evaluate=lambda _, a, target: a.reshape(target[0] + target[1]),
         shares=True,
         doc="The elements in row-major order under other dims; the sizes of shape and item are each kept.",
+        examples=example(
+            "(access-reshape (access (access-tensor x) 1) (access-shape (shape $m 1) (shape $k $n)))",
+            x="m n k",
+        ),
     )
 )
 
@@ -96,6 +103,10 @@ access_rearrange = register(
         shares=True,
         doc="The elements of a, cut into parts in row-major order, with the parts in another order, under other dims: "
         "any chain of reshapes and transposes as one step, whatever its splits.",
+        examples=example(
+            "(access-rearrange (access-tensor x) (shape $m 2 $n) (list 1 2 0) (access-shape (shape 2) (shape $n $m)))",
+            x="m 2 n",
+        ),
     )
 )
 
@@ -120,6 +131,7 @@ access_flatten = register(
         doc="Shape and item each become one axis; an empty side stays empty.",
         symbolic=False,  # whether a side is empty is a condition
         typed=True,
+        examples=example("(access-flatten (access (access-tensor x) 2))", x="m n k l"),
     )
 )
 
@@ -134,6 +146,7 @@ access_shift_right = register(
         index_map=lambda a: same(a.dims),
         evaluate=lambda _, a: a,
         doc="The last axis of the shape becomes the first axis of the item.",
+        examples=example("(access-shift-right (access (access-tensor x) 2))", x="m n k"),
     )
 )
 
@@ -153,6 +166,7 @@ access_flip = register(
         evaluate=lambda _, a, axis: np.flip(a, axis),
         shares=True,
         doc="One axis in reverse order.",
+        examples=example("(access-flip (access (access-tensor x) 1) 1)", x="m n"),
     )
 )
 
@@ -172,6 +186,7 @@ access_insert_axis = register(
         evaluate=lambda _, a, axis: np.expand_dims(a, axis),
         doc="A new axis of size 1 at that position; up to the split, the split included, it belongs to the shape.",
         symbolic=False,  # on which side of the split the axis lands is a condition
+        examples=example("(access-insert-axis (access (access-tensor x) 1) 1)", x="m n"),
     )
 )
 
@@ -192,6 +207,7 @@ access_squeeze = register(
         evaluate=lambda _, a, axis: np.squeeze(a, axis),
         doc="Removes an axis of size 1.",
         symbolic=False,  # on which side of the split the axis stood is a condition
+        examples=example("(access-squeeze (access (access-tensor x) 1) 1)", x="m 1 n"),
     )
 )
 
@@ -215,5 +231,9 @@ access_broadcast = register(
         index_map=lambda a, target: broadcast(a.dims, target[0].append(target[1])),
         evaluate=lambda _, a, target: np.broadcast_to(a, target[0] + target[1]),
         doc="Axes of size 1 are repeated to the size given; all others stay. Rank and split are kept.",
+        examples=example(
+            "(access-broadcast (access (access-tensor x) 1) (access-shape (shape $m) (shape $k $n)))",
+            x="m 1 n",
+        ),
     )
 )

@@ -9,6 +9,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 
 from glenside.ir.blockwise import PART, block_size
 from glenside.ir.contraction import blocks
+from glenside.ir.example import example
 from glenside.ir.index_map import IndexMap, axes_of, mapped
 from glenside.ir.operand import Array
 from glenside.ir.operator import MONOTONE, Kind, Operator, OperatorKind, fields, register, require
@@ -56,6 +57,7 @@ access_windows = register(
         evaluate=_evaluate_windows,
         doc="Every window of the item at those strides: the shape gains floor((I - window) / stride) + 1, "
         "the item is one window. There is no padding.",
+        examples=example("(access-windows (access (access-tensor x) 1) (shape 3 2) (shape 2 1))", x="m 9 n"),
     )
 )
 
@@ -98,5 +100,6 @@ access_overlap_add = register(
         linear=True,
         keeps=MONOTONE,
         doc="The adjoint of access-windows: windows (S, counts)(window) are added into items of size out, (S)(out).",
+        examples=example("(access-overlap-add (access (access-tensor x) 2) (shape 9) (shape 2))", x="m 4 3"),
     )
 )
