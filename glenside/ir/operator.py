@@ -16,6 +16,7 @@ from glenside.ir.errors import TypeMismatch
 if TYPE_CHECKING:
     from glenside.ir.example import Example
     from glenside.ir.index_map import IndexMap
+    from glenside.ir.scalar import Primitive, Scalar
 
 
 class Kind(Enum):
@@ -193,6 +194,9 @@ class Category(Enum):
 class Compute:
     """A compute type: what `(compute NAME A)` or `(compute (NAME parameter ..) A)` means.
 
+    scalar         for POINTWISE and FOLD types: the expression of one element, or a function from parameters to it.
+                   `evaluate`, `scratch`, `dtype`, `linear`, `keeps` and `examples` follow, and more of `check`
+    combine        for REDUCTION types: the primitive that joins an item's elements to one, in some order
     check          raises TypeMismatch for an operand type (type, *parameters) it cannot take
     evaluate       (arithmetic, operand, *parameters) -> array; the operand is an `Operand`, parameters are their texts
     dtype          the result's dtype: "same", "widen", or a dtype
@@ -204,15 +208,28 @@ class Compute:
 
     name: str
     category: Category
-    evaluate: Callable[..., Any]
     doc: str
     parameters: tuple[Field, ...] = ()
+    scalar: Scalar | Callable[..., Scalar] | None = None
+    combine: Primitive | None = None
     check: Callable[..., None] | None = None
+    evaluate: Callable[..., Any] | None = None
     dtype: str = "same"
     linear: bool = False
     keeps: Keeps = Keeps.NOTHING
     examples: tuple[Example, ...] = ()
     scratch: Callable[..., int] | None = None
+
+    def __post_init__(self) -> None:
+        from glenside.ir.elementwise import derived
+
+        for name, value in derived(self).items() if self.scalar is not None else ():
+            object.__setattr__(self, name, value)
+
+    def expression(self, *parameters: str) -> Scalar:
+        """The scalar expression for parameters by their texts."""
+        assert self.scalar is not None, f"{self.name} has no scalar expression"
+        return self.scalar(*parameters) if callable(self.scalar) else self.scalar
 
     def __call__(self, *arguments: Any) -> Any:
         """The term `(compute NAME A)`, or the pattern of such a term: its parameters, then A. Raises TypeMismatch."""

@@ -26,9 +26,11 @@ from glenside.exporters.jax.registry import (
     COMPUTES_LEFT_OUT,
     OPERATOR_EXPORTS,
     OPERATORS_LEFT_OUT,
+    PRIMITIVE_EXPORTS,
 )
 from glenside.ir.errors import BadInput
 from glenside.ir.operator import COMPUTES, OPERATORS
+from glenside.ir.primitives import PRIMITIVES
 from glenside.ir.program import Program
 from glenside.ir.term import Term, build
 from glenside.ir.types import Dims, Tensor
@@ -51,7 +53,10 @@ def product(a: Term, b: Term, shared: int = 0) -> Term:
 
 def test_every_operator_and_compute_type_is_written_or_left_out() -> None:
     assert OPERATOR_EXPORTS.keys() | OPERATORS_LEFT_OUT.keys() | LEAVES | {"compute"} == OPERATORS.keys()
-    assert COMPUTE_EXPORTS.keys() | COMPUTES_LEFT_OUT.keys() == COMPUTES.keys()
+    derived = {name for name, compute in COMPUTES.items() if compute.scalar is not None}
+    assert COMPUTE_EXPORTS.keys() | COMPUTES_LEFT_OUT.keys() | derived == COMPUTES.keys()
+    assert PRIMITIVE_EXPORTS.keys() <= PRIMITIVES.keys()
+    assert all(p.jax or name in PRIMITIVE_EXPORTS for name, p in PRIMITIVES.items())
     assert not OPERATOR_EXPORTS.keys() & OPERATORS_LEFT_OUT.keys()
     assert not COMPUTE_EXPORTS.keys() & COMPUTES_LEFT_OUT.keys()
 

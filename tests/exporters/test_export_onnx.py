@@ -15,10 +15,11 @@ from random_terms import terms, values_for
 
 import glenside as gl
 from glenside.exporters.onnx import export_onnx
-from glenside.exporters.onnx.registry import COMPUTE_EXPORTS, OPERATOR_EXPORTS
+from glenside.exporters.onnx.registry import COMPUTE_EXPORTS, OPERATOR_EXPORTS, PRIMITIVE_EXPORTS
 from glenside.ir.errors import BadInput, TypeMismatch
 from glenside.ir.operator import COMPUTES, OPERATORS
 from glenside.ir.operators.gathering import REDUCTIONS
+from glenside.ir.primitives import PRIMITIVES
 from glenside.ir.program import Program
 from glenside.ir.term import Term, build, postorder
 from glenside.ir.types import DTYPES
@@ -42,7 +43,10 @@ EXAMPLES = [
 
 def test_every_operator_and_compute_type_has_an_export() -> None:
     assert OPERATOR_EXPORTS.keys() == OPERATORS.keys()
-    assert COMPUTE_EXPORTS.keys() == COMPUTES.keys()
+    derived = {name for name, compute in COMPUTES.items() if compute.scalar is not None}
+    assert COMPUTE_EXPORTS.keys() | derived == COMPUTES.keys()
+    assert PRIMITIVE_EXPORTS.keys() <= PRIMITIVES.keys()
+    assert all(p.onnx or name in PRIMITIVE_EXPORTS for name, p in PRIMITIVES.items())
 
 
 @pytest.mark.parametrize("example", EXAMPLES)

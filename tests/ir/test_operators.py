@@ -365,7 +365,7 @@ def test_the_reference_has_every_record() -> None:
 
 
 def test_a_name_is_declared_once() -> None:
-    again = Compute("relu", Category.POINTWISE, lambda _, a: a.array, "again")
+    again = Compute("relu", Category.POINTWISE, "again", evaluate=lambda _, a: a.array)
     with pytest.raises(ValueError, match="relu is declared twice"):
         register(again)
 

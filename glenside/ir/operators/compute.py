@@ -73,6 +73,7 @@ def _result_compute(kind: str, a: AccessType) -> AccessType:
 
 def _evaluate_compute(arithmetic: Any, kind: str, a: Operand) -> Array:
     compute, parameters = parse_compute(kind)
+    assert compute.evaluate is not None, "a compute type has a scalar expression or a meaning of its own"
     result: Array = compute.evaluate(arithmetic, a, *parameters)
     return result
 
