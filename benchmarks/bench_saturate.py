@@ -27,7 +27,7 @@ from rewrites import of_families
 
 RESULTS = Path(__file__).parent / "results"
 RUNS = 3
-WAYS = ("loops", "slices")
+WAYS = ("tile-loops", "unrolled-tiles")
 SLICES_AT_MOST = 6_000  # tiles: more take minutes
 MATMUL = "(compute dot-product (access-cartesian-product (access (access-tensor a) 1) (access (access-tensor b) 1)))"
 
@@ -38,7 +38,7 @@ def search(program: Program, rows: int, columns: int, way: str) -> Figures:
     """(seconds, e-nodes, e-classes, iterations) of one saturation."""
     target, how = gl.SystolicArray(rows, columns), Way(blocking=way)
     started = time.perf_counter()
-    if way == "loops":
+    if way == "tile-loops":
         layers = distinct_layers(program)
         nodes = program_nodes(*layers.body, *layers.products)
     else:
@@ -86,7 +86,7 @@ def main() -> None:
     """Measure, print and write the table and the plot."""
     table: list[tuple[str, int, str, float, int, int, int]] = []
     for series, size, program, rows, columns in cases():
-        ways = [way for way in WAYS if way == "loops" or tiles(program, rows, columns) <= SLICES_AT_MOST]
+        ways = [way for way in WAYS if way == "tile-loops" or tiles(program, rows, columns) <= SLICES_AT_MOST]
         runs: dict[str, list[Figures]] = {way: [] for way in ways}
         for _ in range(RUNS):
             for way in ways:
@@ -111,7 +111,10 @@ def plot(table: list[tuple[str, int, str, float, int, int, int]], machine: str) 
     names = ("tiles of one layer", "different layers in a chain", "equal layers in a chain")
     figure = Figure(figsize=(13, 6.5), layout="constrained")
     panels = figure.subplots(2, len(names), sharex="col")
-    looks = {"loops": {"marker": "o", "color": "black"}, "slices": {"marker": "s", "color": "0.6", "linestyle": "--"}}
+    looks = {
+        "tile-loops": {"marker": "o", "color": "black"},
+        "unrolled-tiles": {"marker": "s", "color": "0.6", "linestyle": "--"},
+    }
     for column, name in enumerate(names):
         for row, (place, what) in enumerate(((3, "seconds"), (4, "e-nodes"))):
             panel = panels[row][column]

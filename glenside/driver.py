@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -24,7 +24,7 @@ from rewrites.layout.unit_prices import UNIT_CYCLES
 
 REPEATABLE = (SATURATED, NODE_LIMIT, ITERATION_LIMIT)
 """Why a search stopped when every machine stops it at the same place: such an answer may be kept."""
-REPORTED = ("mapping", "form", UNIT_CYCLES)
+REPORTED = ("mapping", "recipe", UNIT_CYCLES)
 """Relations of rules that the snapshot keeps as facts."""
 
 
@@ -45,7 +45,7 @@ def optimize(
     target: Target,
     *,
     limits: Limits | None = None,
-    blocking: str = "loops",
+    blocking: str = "tile-loops",
     mapping: str = "best",
     method: str = "auto",
     extract_seconds: float = 60.0,
@@ -102,21 +102,27 @@ def optimize(
 
 def way_of(
     target: Target,
-    blocking: str = "loops",
+    blocking: str = "tile-loops",
     mapping: str = "best",
     method: str = "auto",
     extract_seconds: float = 60.0,
     explain: bool = False,
 ) -> Way:
     """How the target is to be searched for. Raises BadInput for a way that it does not have."""
-    if mapping == "usual":
-        renamed("the mapping usual", "baseline", depth=3)
-        mapping = "baseline"
+    blocking = _renamed("blocking", blocking, {"loops": "tile-loops", "slices": "unrolled-tiles"})
+    mapping = _renamed("mapping", mapping, {"usual": "baseline"})
     if method not in METHODS:
         raise BadInput(f"a method of extraction is one of {', '.join(METHODS)}, got {method!r}")
     way = Way(blocking, mapping, method, extract_seconds if method == "exact" else Way.extract_seconds, explain)
     target.accept(way)
     return way
+
+
+def _renamed(what: str, given: str, names: Mapping[str, str]) -> str:
+    """The new name of a way, with a warning for one of the last version."""
+    if given in names:
+        renamed(f"the {what} {given}", names[given], depth=4)
+    return names.get(given, given)
 
 
 def _hurried(way: Way) -> Way:

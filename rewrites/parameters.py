@@ -11,18 +11,18 @@ max_rows = parameter("max_rows")
 
 # Mappings of products: g groups of m rows and o rows, with items of k.
 price = formula("price", "g m k o")
-elsewhere = formula("elsewhere", "g m k o")  # beside the matrix unit
+fallback_price = formula("fallback-price", "g m k o")  # beside the matrix unit
 second_price = formula("second-price", "g m k o")  # decides among mappings of one price
 bound = formula("bound", "work depth results weights")  # no product with at least these costs less
-heavier = formula("heavier", "weights original")  # 0 where so many weights are allowed
+exceeds_growth = formula("exceeds-growth", "weights original")  # 0 where so many weights are allowed
 
 # A unit that addresses operands and results: what it wants innermost in memory, and which addresses are free.
 layout = parameter("layout")
 loads = parameter("loads")
 stores = parameter("stores")
 
-# Convolutions: into how many bands of rows, for which m of Winograd's F(m, r) (a bit each), and whether ordinary ones
+# Convolutions: into how many strips of rows, for which m of Winograd's F(m, r) (a bit each), and whether ordinary ones
 # may be sums of windows.
-bands = parameter("bands")
+row_strips = parameter("row-strips")
 winograd = parameter("winograd")
 scatter = parameter("scatter")

@@ -30,7 +30,7 @@ from glenside.targets.base import Instruction, InstructionCost, Measure, Prices,
 from rewrites import RULES
 
 # Two ways that mean the same.
-BASELINE = ({"blocking": "slices"}, {"blocking": "loops", "mapping": "baseline"})
+BASELINE = ({"blocking": "unrolled-tiles"}, {"blocking": "tile-loops", "mapping": "baseline"})
 DOT = "(compute dot-product (access-cartesian-product (access (access-tensor a) 1) (access (access-tensor b) 1)))"
 
 
@@ -169,7 +169,7 @@ def test_the_answer_is_the_same_every_time() -> None:
 
 def test_the_baseline_mapping_of_mobilenet_v1() -> None:
     """The figures of the baseline mapping (SCALE-Sim's, without its -1 for each product)."""
-    result = gl.optimize(gl.models.mobilenet_v1(), gl.SystolicArray(64, 64), blocking="slices")
+    result = gl.optimize(gl.models.mobilenet_v1(), gl.SystolicArray(64, 64), blocking="unrolled-tiles")
     report = result.report
     assert (len(report.layers), report.mapped, report.total["tiles"]) == (28, 28, 5_984)
     assert (report.total["cycles"], report.baseline["cycles"], report.macs) == (3_219_520, 3_219_520, 568_740_352)
@@ -267,7 +267,7 @@ def test_a_program_without_products_is_reported_too(make: Callable[[], Target]) 
 @pytest.mark.parametrize("target", [gl.MPC(), gl.CPU(), gl.ConvolutionUnit()], ids=lambda t: t.name)
 def test_a_target_names_the_options_that_it_does_not_have(target: Target) -> None:
     with pytest.raises(BadInput, match=f"{target.name} has no option blocking"):
-        gl.optimize(_residual(), target, blocking="slices")
+        gl.optimize(_residual(), target, blocking="unrolled-tiles")
 
 
 HALVES = Rule(

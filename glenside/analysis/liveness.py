@@ -40,7 +40,7 @@ class Peak(NamedTuple):
     at: Term | None
 
 
-class Taken(NamedTuple):
+class ResourceUse(NamedTuple):
     """What a program takes: operations (a multiplication that is added is one), bytes read and written, the peak."""
 
     operations: int
@@ -48,7 +48,7 @@ class Taken(NamedTuple):
     peak: Peak
 
 
-def taken(*roots: Term) -> Taken:
+def taken(*roots: Term) -> ResourceUse:
     """What `evaluate(roots, ..)` takes, as `peak_bytes` counts. Raises BadInput for a black box."""
     return Simulation(roots).finish()
 
@@ -270,13 +270,13 @@ class Simulation(Run):
             self.step(term)
             yield term
 
-    def finish(self) -> Taken:
+    def finish(self) -> ResourceUse:
         """What it takes, after its last step."""
         peak = Peak(0, None)
         for term in self.steps():
             if self.memory.most > peak.bytes:
                 peak = Peak(self.memory.most, term)
-        return Taken(self.operations, self.moved, peak)
+        return ResourceUse(self.operations, self.moved, peak)
 
     def apply(self, term: Term, arguments: Sequence[Any]) -> Value:
         before = self.memory.live

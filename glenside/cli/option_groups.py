@@ -17,15 +17,16 @@ from glenside.cli.options import (
     Growth,
     Iterations,
     JsonFile,
+    LinkName,
     MappingName,
     MaxRows,
     Memory,
     Method,
-    NetworkName,
     NoCache,
     NoCheck,
     Nodes,
     Objective,
+    OldLinkName,
     Opaque,
     OpenDims,
     Output,
@@ -38,6 +39,7 @@ from glenside.cli.options import (
     TargetName,
     Weights,
 )
+from glenside.ir.deprecation import renamed
 from glenside.ir.errors import BadInput
 from glenside.ir.quantities import byte_count
 
@@ -118,7 +120,8 @@ class Machine:
     objective: Objective = None
     max_rows: MaxRows = None
     max_weight_growth: Growth = None
-    network: NetworkName = None
+    link: LinkName = None
+    network: OldLinkName = None
 
     def parsed(self) -> Target:
         """The target that they describe. Raises BadInput."""
@@ -129,9 +132,10 @@ class Machine:
             raise BadInput(
                 "give the machine with --array RxC, such as --array 64x64, or with --target, and not with both"
             )
-        options: dict[str, object] = {
-            name: getattr(self, name) for name in ("max_rows", "max_weight_growth", "network")
-        }
+        if self.network is not None:
+            renamed("--network", "--link")
+        options: dict[str, object] = {name: getattr(self, name) for name in ("max_rows", "max_weight_growth")}
+        options["link"] = self.link if self.network is None else self.network
         if self.objective is not None:
             options["objectives"] = parse_objectives(self.objective)
         given = {name: value for name, value in options.items() if value is not None}
@@ -163,7 +167,7 @@ class Bounds:
 class Ways:
     """How to search, where the target leaves a choice."""
 
-    blocking: Blocking = "loops"
+    blocking: Blocking = "tile-loops"
     mapping: MappingName = "best"
     method: Method = "auto"
     extract_seconds: ExtractSeconds = 60.0

@@ -52,10 +52,11 @@ MaxRows = Annotated[int | None, typer.Option("--max-rows", help="The most rows t
 Growth = Annotated[
     float | None, typer.Option("--max-weight-growth", help="How many times as large a mapping may make weights.")
 ]
-NetworkName = Annotated[
+OldLinkName = Annotated[str | None, typer.Option("--network", hidden=True)]
+LinkName = Annotated[
     str | None,
     typer.Option(
-        "--network", metavar="LINK", help="The link of two parties: lan, wan or RATE,LATENCY, such as 100Mbit,20ms."
+        "--link", metavar="LINK", help="The link of two parties: lan, wan or RATE,LATENCY, such as 100Mbit,20ms."
     ),
 ]
 Pareto = Annotated[
@@ -64,7 +65,7 @@ Pareto = Annotated[
 Plot = Annotated[str | None, typer.Option("--plot", metavar="FILE.png", help="Where a plot goes; .png, .svg or .pdf.")]
 Blocking = Annotated[
     str,
-    typer.Option("--blocking", help="How products are cut into tiles: loops, or slices, where every tile is a term."),
+    typer.Option("--blocking", help="How products are cut: tile-loops, or unrolled-tiles, where every tile is a term."),
 ]
 MappingName = Annotated[
     str, typer.Option("--mapping", help="best, or baseline: every product cut into tiles as it stands.")

@@ -10,7 +10,7 @@ from glenside.egraph.snapshot import Snapshot
 from glenside.ir.program import Program
 from glenside.ir.term import Term, postorder
 from glenside.passes.cones import Cone, cones
-from glenside.passes.distinct_layers import Layers, distinct_layers, put_together
+from glenside.passes.distinct_layers import Layers, distinct_layers, reassembled
 from glenside.passes.extraction import choose, constant_classes, told_costs
 from glenside.passes.network import cheapest_network, network_of
 from glenside.passes.variants import Cheapest, Extracted, Extractor
@@ -121,7 +121,7 @@ def _of_layers(problem: Problem, layers: Layers, searched: SearchResult, target:
         built = [variants[which].term for variants in named]
         made = [term for term in built if term is not None]
         if len(made) == len(built):
-            programs[which] = put_together(program, layers, made, body)
+            programs[which] = reassembled(program, layers, made, body)
     numbers = {name: place[0] for name, place in layers.places.items()}
     of_names = {name: found[n] for name, n in numbers.items()}
     variants = {which: {name: named[n][which] for name, n in numbers.items()} for which in choices}
@@ -156,7 +156,7 @@ def _best(program: Program, target: Target, layers: Layers, found: Sequence[Extr
     if budget is None or budget.spares_baseline:
         return best
     held: dict[int, int] = {}
-    while _exceeds(target, put_together(program, layers, [v.term for v in best if v.term is not None], layers.body)):
+    while _exceeds(target, reassembled(program, layers, [v.term for v in best if v.term is not None], layers.body)):
         if not held:
             beside = target.held(program)
             for name, (number, _) in layers.places.items():

@@ -91,7 +91,7 @@ def cone_terms(product: Term) -> frozenset[Term]:
     return frozenset(found)
 
 
-def put_together(program: Program, layers: Layers, found: Sequence[Term], body: Sequence[Term]) -> Program:
+def reassembled(program: Program, layers: Layers, found: Sequence[Term], body: Sequence[Term]) -> Program:
     """The program with `found[i]` for the distinct product i, and `body` for the terms of the body."""
     stands = {formal: product for product, formal in layers.results.items()}
     body_of = dict(zip(layers.sources, body, strict=True))

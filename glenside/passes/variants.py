@@ -106,7 +106,7 @@ class ByRecipe:
     def layer(self, root: int, term: Term) -> Extracted:
         needed = reachable(self.snapshot, root)
         products: dict[str, set[int]] = defaultdict(set)
-        for eclass, recipe in self.snapshot.facts.get("form", ()):
+        for eclass, recipe in self.snapshot.facts.get("recipe", ()):
             if eclass in needed:
                 products[recipe].add(eclass)
         recipes = sorted(products, key=lambda recipe: (recipe.count(":"), recipe))
@@ -188,7 +188,7 @@ class Front:
 def _shortest_recipes(snapshot: Snapshot) -> dict[int, str]:
     """class -> the recipe of its product, the one of the fewest steps where there are several."""
     shortest: dict[int, str] = {}
-    for eclass, recipe in snapshot.facts.get("form", ()):
+    for eclass, recipe in snapshot.facts.get("recipe", ()):
         known = shortest.get(eclass)
         if known is None or (recipe.count(":"), recipe) < (known.count(":"), known):
             shortest[eclass] = recipe

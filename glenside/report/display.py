@@ -37,7 +37,9 @@ def _line(cells: Sequence[str], tag: str) -> str:
     return "<tr>" + "".join(f"<{tag}>{escape(cell)}</{tag}>" for cell in cells) + "</tr>"
 
 
-def growing(program: Program, target: Target, blocking: str = "loops") -> Iterator[tuple[int, Snapshot, list[str]]]:
+def growing(
+    program: Program, target: Target, blocking: str = "tile-loops"
+) -> Iterator[tuple[int, Snapshot, list[str]]]:
     """(iteration, e-graph, rules that matched in it), from the program itself until saturated."""
     nodes = program_nodes(program.term)
     families = of_families(target.families(Way(blocking), nodes))

@@ -54,6 +54,6 @@ def _zeros(steps: Steps) -> str:
     return "zeros put between elements"
 
 
-@_named("bands")
-def _bands(steps: Steps) -> str:
-    return f"{steps[0][0]} bands"
+@_named("strips")
+def _strips(steps: Steps) -> str:
+    return f"{steps[0][0]} row strips"

@@ -27,7 +27,7 @@ from rewrites.convolution.transposed import (
     step_of,
     unfolding,
 )
-from rewrites.convolution.zeros_between import over, section, want_section
+from rewrites.convolution.zeros_between import section, subwindow, want_section
 from rewrites.declare import Clauses, V, analysis, rule
 from rewrites.terms import dot, reshaped
 
@@ -36,8 +36,8 @@ phase_product = relation("phase-product", product=ACCESS, i=INT, gap=INT, begin=
 stacked = function("stacked", ACCESS, "old", product=ACCESS, i=INT, gap=INT, begin=INT, low=INT, high=INT)
 interleaved = relation("interleaved", product=ACCESS, i=INT, h=INT, whole=ACCESS)
 # Elements tap, tap + every, .. of an axis of weights, `taps` in all.
-want_thinned = relation("want-thinned", b=ACCESS, axis=INT, tap=INT, taps=INT, every=INT)
-thinned = function("thinned", ACCESS, "old", b=ACCESS, axis=INT, tap=INT, taps=INT, every=INT)
+want_strided_taps = relation("want-strided-taps", b=ACCESS, axis=INT, tap=INT, taps=INT, every=INT)
+strided_taps = function("strided-taps", ACCESS, "old", b=ACCESS, axis=INT, tap=INT, taps=INT, every=INT)
 
 
 @table(window=Dims, strides=Dims)
@@ -55,19 +55,19 @@ inner = Variable("inner", ACCESS)
 _THINNED = Example(
     "(access (access-tensor x) 1)",
     {"x": "m 7 3"},
-    [want_thinned(access_at("root"), 1, *taps) for taps in ((1, 3, 2), (2, 1, 4))],
+    [want_strided_taps(access_at("root"), 1, *taps) for taps in ((1, 3, 2), (2, 1, 4))],
 )
 
 
 @analysis(ANALYSES, _THINNED)
 def weights_are_thinned(axis: V, span: V, part: V, db: V, sb: V, window: V, strides: V) -> Clauses:
-    """thinned(b, axis, tap, taps, every): elements tap, tap + every, .. of an axis.
+    """strided_taps(b, axis, tap, taps, every): elements tap, tap + every, .. of an axis.
 
     It makes e-nodes for demands alone. Sound because windows of one element, `every` apart, hold just those.
     """
-    wanted = (want_thinned(b, axis, tap, taps, every), span == 1 + (taps - 1) * every)
+    wanted = (want_strided_taps(b, axis, tap, taps, every), span == 1 + (taps - 1) * every)
     sectioned = (part == section(b, axis, tap, span), db == dims(part), sb == split(b))
-    result = thinned(b, axis, tap, taps, every)
+    result = strided_taps(b, axis, tap, taps, every)
     picked = access_windows(access(part, axis), window, strides)
     return (
         when(wanted).then(want_section(b, axis, tap, span)),
@@ -88,10 +88,10 @@ def _weights_of_phases() -> Clauses:
         *(taps > 0, sb == split(b), sa == split(a), place == (sb + j) - sa),
     )
     return (
-        when(seen).then(want_thinned(b, place, tap, taps, every)),
+        when(seen).then(want_strided_taps(b, place, tap, taps, every)),
         when(
-            *(seen, weights == thinned(b, place, tap, taps, every)),
-            w == over(a, i, j, gap, begin, n, first, count, taps, apart),
+            *(seen, weights == strided_taps(b, place, tap, taps, every)),
+            w == subwindow(a, i, j, gap, begin, n, first, count, taps, apart),
         ).then(
             let(inner, dot(w, weights, m)),
             phase_product(ROOT, i, gap, begin, p, inner),

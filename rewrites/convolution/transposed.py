@@ -25,8 +25,17 @@ from glenside.ir.operators.reductions import dot_product
 from glenside.ir.operators.views import access, access_flip, access_transpose
 from glenside.ir.operators.windowing import access_overlap_add
 from glenside.ir.types import Dims
-from rewrites.convolution.forms import form
-from rewrites.convolution.zeros_between import bare, gapped, gaps, over, section, want_bare, want_over, want_section
+from rewrites.convolution.recipes import recipe
+from rewrites.convolution.zeros_between import (
+    gaps,
+    section,
+    subwindow,
+    undilated,
+    want_section,
+    want_subwindow,
+    want_undilated,
+    zero_inserted,
+)
 from rewrites.declare import Clauses, V, analysis, rule
 from rewrites.mapping.sliding_windows import slides
 from rewrites.terms import dot, is_dot, reshaped
@@ -198,7 +207,7 @@ def _phases_are_demanded() -> Clauses:
             phase_range(ROOT, i, gap, begin, low, half), phase_range(ROOT, i, gap, begin, half, high)
         ),
         when(one_phase(p, after, first=first, count=count, taps=taps, apart=apart), taps > 0).then(
-            want_over(a, i, j, *_GAPPED, first, count, taps, apart)
+            want_subwindow(a, i, j, *_GAPPED, first, count, taps, apart)
         ),
     )
 
@@ -218,21 +227,23 @@ def products_over_gaps_are_known(p: V, opened: V, c: V, sa: V, da: V, made: V, w
         "dilate": (_ROWS_APART, (BETWEEN, gap > 1)),
     }
     return (
-        when(form(ROOT, ""), ROOT == dot_product(p)).then(unfolding(ROOT, 0, 1)),
+        when(recipe(ROOT, ""), ROOT == dot_product(p)).then(unfolding(ROOT, 0, 1)),
         when(
-            *(unfolded, gapped(a, i, j, *_GAPPED), slides(a, i, j, 1, d, c)),
+            *(unfolded, zero_inserted(a, i, j, *_GAPPED), slides(a, i, j, 1, d, c)),
             *(own_axis, j >= sa, sizes, k == da[j], gap * k > 1),
         ).then(BETWEEN),
-        when(unfolded, gaps(a, i, *_GAPPED), gap > 1, own_axis, sizes).then(_ROWS_APART, want_bare(a, i, *_GAPPED)),
+        when(unfolded, gaps(a, i, *_GAPPED), gap > 1, own_axis, sizes).then(
+            _ROWS_APART, want_undilated(a, i, *_GAPPED)
+        ),
         *(
             when(unfolding(ROOT, 0, 1), apart).then(set_(gap_axes(ROOT, kind), 1 << i))
             for kind, products in converted.items()
             for apart in products
         ),
         when(BETWEEN, scatter.facts(*_SCATTER, first=first, count=count)).then(
-            want_over(a, i, j, *_GAPPED, first, count, taps=1, apart=1)
+            want_subwindow(a, i, j, *_GAPPED, first, count, taps=1, apart=1)
         ),
-        when(made_in_tiles(inner, made), form(inner, words)).then(form(made, words)),
+        when(made_in_tiles(inner, made), recipe(inner, words)).then(recipe(made, words)),
         _phases_are_demanded(),
     )
 
@@ -257,7 +268,7 @@ def windows_of_results_are_made(
     more = tuple(of_axes.push(of_one) for of_axes, of_one in zip(_SUMS, one, strict=True))
     return (
         when(
-            *(BETWEEN, places, w == over(a, i, j, *_GAPPED, first, count, 1, 1)),
+            *(BETWEEN, places, w == subwindow(a, i, j, *_GAPPED, first, count, 1, 1)),
             *(dw == dims(w), db == dims(b), sb == split(b), sa == split(a), place == (sb + j) - sa),
             *(all_axes == vec_range(db.length), rest == all_axes.remove(place), order == rest.insert(sb, place)),
         ).then(
@@ -279,7 +290,7 @@ def rows_are_spread_afterwards(z: V, part: V, spread: V, cut: V) -> Clauses:
     What windows of one element come to. Sound because a row of zeros has products of zero.
     """
     rows = (*_GAPPED, 1, h, 1)
-    apart = (_ROWS_APART, scatter.facts(*rows, first=first, count=count), z == bare(a, i, *_GAPPED))
+    apart = (_ROWS_APART, scatter.facts(*rows, first=first, count=count), z == undilated(a, i, *_GAPPED))
     return (
         when(apart).then(want_section(z, i, first, count)),
         when(apart, part == section(z, i, first, count), scatter.facts(*rows, start=start)).then(
@@ -330,7 +341,7 @@ def windows_are_added_up(
 
 
 @rule(FAMILY, *EXAMPLES, _CUBE)
-def whole_forms_are_known(outer: V, kind: V, axes: V, words: V, more: V) -> Clauses:
+def whole_recipes_are_known(outer: V, kind: V, axes: V, words: V, more: V) -> Clauses:
     """A form of a layer is what one kind of step makes of it on every axis with gaps.
 
     Those of some axes only are on the way to it: they multiply by zeros still, and nobody need look at them further.
@@ -339,9 +350,11 @@ def whole_forms_are_known(outer: V, kind: V, axes: V, words: V, more: V) -> Clau
     step = step_of(outer, inner, kind, i, gap)
     longer = stepped.facts(words, kind, i, gap, words=more)
     return (
-        when(unfolding(outer, 0, 1), step, form(outer, words), longer).then(stepping(outer, inner, kind, 1 << i, more)),
+        when(unfolding(outer, 0, 1), step, recipe(outer, words), longer).then(
+            stepping(outer, inner, kind, 1 << i, more)
+        ),
         when(stepping(ROOT, outer, kind, axes, words), step, longer).then(
             stepping(ROOT, inner, kind, axes | (1 << i), more)
         ),
-        when(stepping(ROOT, inner, kind, axes, words), axes == gap_axes(ROOT, kind)).then(form(inner, words)),
+        when(stepping(ROOT, inner, kind, axes, words), axes == gap_axes(ROOT, kind)).then(recipe(inner, words)),
     )

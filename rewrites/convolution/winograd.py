@@ -24,8 +24,8 @@ from glenside.ir.operators.linear_maps import linear_map
 from glenside.ir.operators.slices import access_slice
 from glenside.ir.operators.views import access, access_transpose
 from glenside.ir.types import FLOATS, Dims
-from rewrites.convolution.forms import form
-from rewrites.convolution.zeros_between import gapped
+from rewrites.convolution.recipes import recipe
+from rewrites.convolution.zeros_between import zero_inserted
 from rewrites.declare import Clauses, V, analysis, rule
 from rewrites.mapping.sliding_windows import WEIGHTS_FIRST, axis_number, inside, slides, turned, want_wider, wider
 from rewrites.parameters import winograd
@@ -76,7 +76,7 @@ _APART = (
     " (shape 1) (shape 2)) (access-shape (shape $n 4 3) (shape))) 2)"
 )  # (n 4)(3): in steps of 2, elements 2 apart
 _SPREAD = _LINE.replace("(access-tensor x)", "(access-dilate (access-tensor x) 1 1)")  # zeros between the elements
-_PHASE = [form(access_at("root"), "phase")]  # of another rule
+_PHASE = [recipe(access_at("root"), "phase")]  # of another rule
 _DEMANDED = (
     Example(_convolution(_LINE), {"x": "n 12", "w": "o k"}, parameters={"winograd": 1 << 2}),
     Example(_convolution(_CHANNELS), {"x": "n 2 7", "w": "o 2 3"}, _PHASE, {"winograd": 1 << 4}),
@@ -87,8 +87,8 @@ _DEMANDED = (
 _GAPS = Example(_convolution(_SPREAD), {"x": "n 12", "w": "o k"}, parameters={"winograd": 1 << 2})
 
 
-@analysis("form-analyses", *_DEMANDED, _GAPS)
-def windows_of_forms_overlap(
+@analysis("recipe-analyses", *_DEMANDED, _GAPS)
+def windows_of_variants_overlap(
     a: V, b: V, n: V, words: V, open_: V, done: V, f: V, i: V, j: V, t: V, d: V, c: V, sa: V, da: V, r: V
 ) -> Clauses:
     """Along which axes of a form's product r elements of a window and its neighbours' overlap, one by one.
@@ -98,25 +98,25 @@ def windows_of_forms_overlap(
     """
     gap, begin, count = variables("gap begin count")
     return (
-        when(form(ROOT, words), _steps(words) == 0).then(winograd_open(ROOT, words, 100)),
+        when(recipe(ROOT, words), _steps(words) == 0).then(winograd_open(ROOT, words, 100)),
         when(
             *(winograd_open(ROOT, words, open_), done == _steps(words), done < _AXES, is_dot(a, b, n)),
             *(f == dtype(ROOT), winograd_dtype(f), inside(slides(a, i, j, t, d, c), n, sa)),
             *(t == d, i < open_, da == dims(a), r == da[j], r >= 2),
         ).then(overlapping(ROOT, words, i, j, r), set_(largest_gap(a), 1)),
-        when(overlapping(ROOT, words, i, j, r), is_dot(a, b, n), gapped(a, t, d, gap, begin, count)).then(
+        when(overlapping(ROOT, words, i, j, r), is_dot(a, b, n), zero_inserted(a, t, d, gap, begin, count)).then(
             set_(largest_gap(a), gap)
         ),
     )
 
 
 @rule(FAMILY, *WEIGHTS_FIRST)
-def windows_of_forms_come_first(words: V) -> Clauses:
+def windows_of_variants_come_first(words: V) -> Clauses:
     """dot(a x b) = transpose(dot(b x a)), where b is windows.
 
     Sound because multiplication of numbers is commutative and the transpose puts the axes back in order.
     """
-    return turned(form(ROOT, words), lambda product: form(product, words))
+    return turned(recipe(ROOT, words), lambda product: recipe(product, words))
 
 
 @rule(FAMILY, *_DEMANDED)
@@ -156,7 +156,7 @@ def winograd_is_applied(
             let(products, dot(tiles, filters, n + 1)),
             let(sums, access_transpose(linear_map(products, 0, m, output), back)),
             union(ROOT, access_slice(reshaped(sums, dr.set(i, served), rank), i, 0, h)),
-            form(products, more),
+            recipe(products, more),
             winograd_open(products, more, i + 1),
         ),
     )

@@ -18,7 +18,7 @@ from glenside.ir.operators.reductions import dot_product
 from glenside.ir.operators.views import access, access_flip, access_transpose
 from glenside.ir.operators.windowing import access_overlap_add, access_windows
 from glenside.ir.types import Dims
-from rewrites.convolution.forms import form
+from rewrites.convolution.recipes import recipe
 from rewrites.convolution.transposed import ANALYSES, FAMILY, unfolding
 from rewrites.convolution.zeros_between import section, want_section
 from rewrites.declare import Clauses, V, analysis, rule
@@ -169,6 +169,6 @@ def zeros_are_put_between(
             let(convolved, dot(operand, weights, m)),
             union(ROOT, access(access_transpose(convolved, of_result), lead)),
             unfolding(convolved, 0, 1),
-            form(convolved, "zeros"),
+            recipe(convolved, "zeros"),
         ),
     )

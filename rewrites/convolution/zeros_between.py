@@ -33,13 +33,15 @@ FAMILY = "transposed-analyses"
 _GAPS: dict[str, Any] = {"gap": INT, "begin": INT, "n": INT}
 _WINDOWS: dict[str, Any] = {"first": INT, "count": INT, "taps": INT}
 gaps = relation("gaps", z=ACCESS, axis=INT, **_GAPS)
-gapped = relation("gapped", a=ACCESS, i=INT, j=INT, **_GAPS)  # axis i steps by 1 over windows with gaps along axis j
-want_bare = relation("want-bare", z=ACCESS, axis=INT, **_GAPS)
-bare = function("bare", ACCESS, "old", z=ACCESS, axis=INT, **_GAPS)
-want_over = relation("want-over", a=ACCESS, i=INT, j=INT, **_GAPS, **_WINDOWS, apart=INT)
-over = function("over", ACCESS, "old", a=ACCESS, i=INT, j=INT, **_GAPS, **_WINDOWS, apart=INT)
+zero_inserted = relation(
+    "zero-inserted", a=ACCESS, i=INT, j=INT, **_GAPS
+)  # axis i steps by 1 over windows with gaps along axis j
+want_undilated = relation("want-undilated", z=ACCESS, axis=INT, **_GAPS)
+undilated = function("undilated", ACCESS, "old", z=ACCESS, axis=INT, **_GAPS)
+want_subwindow = relation("want-subwindow", a=ACCESS, i=INT, j=INT, **_GAPS, **_WINDOWS, apart=INT)
+subwindow = function("subwindow", ACCESS, "old", a=ACCESS, i=INT, j=INT, **_GAPS, **_WINDOWS, apart=INT)
 # On the way there: windows of `size` elements of x; windows of all `span` elements between those that are apart.
-windows_over = relation("windows-over", a=ACCESS, i=INT, j=INT, **_GAPS, **_WINDOWS, x=ACCESS, size=INT)
+windows_of_gaps = relation("windows-of-gaps", a=ACCESS, i=INT, j=INT, **_GAPS, **_WINDOWS, x=ACCESS, size=INT)
 apart_in = relation("apart-in", picked=ACCESS, a=ACCESS, i=INT, j=INT, **_GAPS, **_WINDOWS, apart=INT, span=INT)
 # Elements first, first + 1, .. of x, zero outside of it: those from lo to hi - 1, with zeros before and after.
 want_section = relation("want-section", x=ACCESS, axis=INT, first=INT, size=INT)
@@ -69,12 +71,12 @@ _MOVED = (
 
 def _bare(text: str, x: str, *demands: tuple[int, ...], **parameters: int) -> Example:
     """Demands of bare tensors: axis, gap, begin, n."""
-    return Example(text, {"x": x}, [want_bare(access_at("root"), *demand) for demand in demands], parameters)
+    return Example(text, {"x": x}, [want_undilated(access_at("root"), *demand) for demand in demands], parameters)
 
 
 def _over(text: str, *demands: tuple[int, ...]) -> Example:
     """Demands of windows over bare tensors: i, j, gap, begin, n, first, count, taps, apart."""
-    return Example(text, {"x": "n 4 4"}, [want_over(access_at("root"), *demand) for demand in demands])
+    return Example(text, {"x": "n 4 4"}, [want_subwindow(access_at("root"), *demand) for demand in demands])
 
 
 _EXAMPLES = (
@@ -176,19 +178,21 @@ def gaps_are_known(more: V) -> Clauses:
 
 @analysis(FAMILY, *_EXAMPLES)
 def gaps_are_taken_out(more: V, end: V) -> Clauses:
-    """bare(dilate(a, x)) = a, and bare(form(z)) = form(bare(z)) for what is done to the other axes.
+    """undilated(dilate(a, x)) = a, and undilated(recipe(z)) = recipe(undilated(z)) for what is done to the other axes.
 
     It makes e-nodes for demands alone, and they equal nothing that was there. Sound because what moves, cuts or pads
     the other axes does so alike for every element of this one.
     """
     below = (a, x, gap, begin, n)
     above = (ROOT, y, gap, end, n)
-    moves = [((want_bare(*above), gaps(*below), m.where, end == begin + m.shift), m.of_b) for m in _moves()]
+    moves = [((want_undilated(*above), gaps(*below), m.where, end == begin + m.shift), m.of_b) for m in _moves()]
     return (
-        when(want_bare(ROOT, x, gap, 0, n), _spread(more), gap == more + 1).then(set_(bare(ROOT, x, gap, 0, n), a)),
-        when(want_bare(ROOT, x, 1, 0, n), _ordinary()).then(set_(bare(ROOT, x, 1, 0, n), ROOT)),
-        *(when(moved).then(want_bare(*below)) for moved, _ in moves),
-        *(when(moved, b == bare(*below)).then(set_(bare(*above), of_b)) for moved, of_b in moves),
+        when(want_undilated(ROOT, x, gap, 0, n), _spread(more), gap == more + 1).then(
+            set_(undilated(ROOT, x, gap, 0, n), a)
+        ),
+        when(want_undilated(ROOT, x, 1, 0, n), _ordinary()).then(set_(undilated(ROOT, x, 1, 0, n), ROOT)),
+        *(when(moved).then(want_undilated(*below)) for moved, _ in moves),
+        *(when(moved, b == undilated(*below)).then(set_(undilated(*above), of_b)) for moved, of_b in moves),
     )
 
 
@@ -213,11 +217,11 @@ def windows_over_gaps_are_known(x: V, window: V, strides: V, common: V) -> Claus
 
     An analysis: it adds no e-node. Sound because it only reads what is there.
     """
-    of_a = gapped(a, i, j, gap, begin, n)
+    of_a = zero_inserted(a, i, j, gap, begin, n)
     return (
-        when(_sliding(x, window, strides)).then(gapped(ROOT, i, j, gap, begin, n)),
-        when(of_a, kept_axes(ROOT, a, i, j, i2, j2)).then(gapped(ROOT, i2, j2, gap, begin, n)),
-        when(of_a, picks(ROOT, a, i, j, common)).then(gapped(ROOT, i, j, gap, begin, n)),
+        when(_sliding(x, window, strides)).then(zero_inserted(ROOT, i, j, gap, begin, n)),
+        when(of_a, kept_axes(ROOT, a, i, j, i2, j2)).then(zero_inserted(ROOT, i2, j2, gap, begin, n)),
+        when(of_a, picks(ROOT, a, i, j, common)).then(zero_inserted(ROOT, i, j, gap, begin, n)),
     )
 
 
@@ -225,44 +229,44 @@ def windows_over_gaps_are_known(x: V, window: V, strides: V, common: V) -> Claus
 def windows_leave_gaps_out(
     x: V, window: V, strides: V, z: V, part: V, w: V, s: V, size: V, span: V, common: V
 ) -> Clauses:
-    """over(windows(z)) = windows(section(bare z)), and so on under the forms that keep both axes.
+    """subwindow(windows(z)) = windows(section(bare z)), and so on under the forms that keep both axes.
 
     It makes e-nodes for demands alone, and they equal nothing that was there. Sound because windows along one axis and
     what is done to the others do not meet; elements that are apart are picked from windows that hold all between.
     """
-    steps = (windows_over(ROOT, i, j, *_OF, taps, x, size), z == bare(x, i, gap, begin, n))
+    steps = (windows_of_gaps(ROOT, i, j, *_OF, taps, x, size), z == undilated(x, i, gap, begin, n))
     picked, picked_of_w = picking(a, w, j, apart)
-    kept = (want_over(ROOT, i2, j2, *_OF, taps, apart), kept_axes(ROOT, a, i, j, i2, j2))
-    over_a = over(a, i, j, *_OF, taps, apart)
+    kept = (want_subwindow(ROOT, i2, j2, *_OF, taps, apart), kept_axes(ROOT, a, i, j, i2, j2))
+    over_a = subwindow(a, i, j, *_OF, taps, apart)
     return (
         when(
-            want_over(ROOT, i, j, *_OF, taps, 1),
+            want_subwindow(ROOT, i, j, *_OF, taps, 1),
             _sliding(x, window, strides),
             size == (count - 1) + taps,
-        ).then(want_bare(x, i, gap, begin, n), windows_over(ROOT, i, j, *_OF, taps, x, size)),
+        ).then(want_undilated(x, i, gap, begin, n), windows_of_gaps(ROOT, i, j, *_OF, taps, x, size)),
         when(steps).then(want_section(z, i, first, size)),
         when(
             *(steps, part == section(z, i, first, size), ROOT == access_windows(x, window, strides)),
             s == split(x),
         ).then(
-            set_(over(ROOT, i, j, *_OF, taps, 1), access_windows(part, window.set(i - s, taps), strides)),
+            set_(subwindow(ROOT, i, j, *_OF, taps, 1), access_windows(part, window.set(i - s, taps), strides)),
         ),
         when(
-            want_over(ROOT, i, j, *_OF, taps, apart),
+            want_subwindow(ROOT, i, j, *_OF, taps, apart),
             picks(ROOT, a, i, j, common),
             span == 1 + (taps - 1) * apart,
         ).then(
-            want_over(a, i, j, *_OF, span, 1),
+            want_subwindow(a, i, j, *_OF, span, 1),
             apart_in(ROOT, a, i, j, *_OF, taps, apart, span),
         ),
         when(
             apart_in(ROOT, a, i, j, *_OF, taps, apart, span),
-            w == over(a, i, j, *_OF, span, 1),
+            w == subwindow(a, i, j, *_OF, span, 1),
             picked,
-        ).then(set_(over(ROOT, i, j, *_OF, taps, apart), picked_of_w)),
-        when(kept).then(want_over(a, i, j, *_OF, taps, apart)),
+        ).then(set_(subwindow(ROOT, i, j, *_OF, taps, apart), picked_of_w)),
+        when(kept).then(want_subwindow(a, i, j, *_OF, taps, apart)),
         *(
-            when(kept, w == over_a, where).then(set_(over(ROOT, i2, j2, *_OF, taps, apart), of_w))
+            when(kept, w == over_a, where).then(set_(subwindow(ROOT, i2, j2, *_OF, taps, apart), of_w))
             for where, of_w in forms(a, i, j, i2, j2, w)
         ),
     )

@@ -39,7 +39,7 @@ from rewrites.mapping.matrices import (
     want_swap,
 )
 from rewrites.mapping.sliding_windows import regrouped, searched, slides, want_regroup
-from rewrites.parameters import bound, elsewhere, heavier, price, second_price
+from rewrites.parameters import bound, exceeds_growth, fallback_price, price, second_price
 from rewrites.terms import ceil_div, sized
 
 FAMILY = "mapping"
@@ -79,10 +79,10 @@ EXAMPLE_PARAMETERS: Parameters = {
     "columns": 3,
     "max_rows": 100,
     "price": _price,
-    "elsewhere": _price,
+    "fallback-price": _price,
     "second-price": lambda g, m, k, o: g * k * o,
     "bound": lambda work, depth, results, weights: sizes.ceil_div(work, 12) + sizes.ceil_div(depth, 4) * 9,
-    "heavier": lambda weights, original: 0 * weights,
+    "exceeds-growth": lambda weights, original: 0 * weights,
 }
 _EXAMPLES = (
     Example(_CONV, {"x": "3 6 9", "w": "3 2 3"}, parameters=EXAMPLE_PARAMETERS),
@@ -98,7 +98,7 @@ _SEARCHED = (_BEST == cheapest(ROOT), product_of(ROOT, _A, _G, _M, _K, _O))
 
 def _light(weights: V) -> Facts:
     """A target may refuse mappings with many more weights than the product has."""
-    return heavier(weights, _G * (_K * _O)) == 0
+    return exceeds_growth(weights, _G * (_K * _O)) == 0
 
 
 def _promising(work: V, depth: V, results: V, weights: V) -> Facts:
@@ -190,7 +190,7 @@ def _group_factors() -> Clauses:
 
 
 @analysis("mapping-analyses", *_EXAMPLES)
-def cheapest_mapping_is_known(a: V, b: V, n: V, p: V, g: V, m: V, k: V, o: V, usual: V) -> Clauses:
+def cheapest_mapping_is_known(a: V, b: V, n: V, p: V, g: V, m: V, k: V, o: V, baseline: V) -> Clauses:
     """Which plans a product of the program may have, and the least that any of them costs.
 
     An analysis: it adds no e-node. Sound because it only reads sizes; what a plan does is done by the rules.
@@ -199,10 +199,10 @@ def cheapest_mapping_is_known(a: V, b: V, n: V, p: V, g: V, m: V, k: V, o: V, us
         when(source(ROOT), ROOT == dot_product(p)).then(searched(ROOT)),
         # A form of the program's own pairs: what stood between the pairs and their sum has moved out of the way.
         when(p == access_product(a, b, n), source(p), ROOT == dot_product(p)).then(searched(ROOT)),
-        when(sized(a, b, n, g, m, k, o), searched(ROOT), (g * m) * (k * o) > 0, usual == price(g, m, k, o)).then(
+        when(sized(a, b, n, g, m, k, o), searched(ROOT), (g * m) * (k * o) > 0, baseline == price(g, m, k, o)).then(
             product_of(ROOT, a, g, m, k, o),
-            set_(cheapest(ROOT), usual),
-            set_(cheapest(ROOT), elsewhere(g, m, k, o)),
+            set_(cheapest(ROOT), baseline),
+            set_(cheapest(ROOT), fallback_price(g, m, k, o)),
             regrouping(ROOT, below=100, m=m, k=k, o=o, plan=vec()),
         ),
         _window_factors(),
@@ -273,8 +273,8 @@ def steps_of_plans_are_demanded(
 _FLAT = Example(_MATMUL, {"x": "5 9", "w": "7 9"}, [matrices_of(_PRODUCT, _PRODUCT)], EXAMPLE_PARAMETERS)
 
 
-@rule("usual-mapping", *_EXAMPLES, _FLAT)
-def usual_mapping_is_made(a: V, g: V, m: V, k: V, o: V, flat: V) -> Clauses:
+@rule("baseline-mapping", *_EXAMPLES, _FLAT)
+def baseline_mapping_is_made(a: V, g: V, m: V, k: V, o: V, flat: V) -> Clauses:
     """dot(a x b) = loops of tiles, as written: nothing regrouped, packed or swapped.
 
     Only demands. Sound because a demand adds no e-node.

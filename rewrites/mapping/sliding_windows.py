@@ -213,7 +213,7 @@ def _widened() -> Clauses:
     )
 
 
-@analysis("form-analyses", *_WIDENING)
+@analysis("recipe-analyses", *_WIDENING)
 def windows_are_widened() -> Clauses:
     """wider(windows(z, k, t), q) = windows(pad(z), k + (q - 1) t, q t), and so on under forms that keep both axes.
 

@@ -14,7 +14,7 @@ from glenside.egraph.sorts import INT
 from glenside.egraph.tables import table
 from glenside.ir.operators.tiled_products import tiled_product
 from glenside.ir.types import Dims
-from rewrites.convolution.forms import form
+from rewrites.convolution.recipes import recipe
 from rewrites.declare import Clauses, V, rule
 from rewrites.terms import is_dot, sided
 
@@ -58,6 +58,6 @@ def products_are_tiled(a: V, b: V, n: V, words: V, da: V, sa: V, sizes: V, i: V,
     Sound because each row of a is multiplied with each row of b, whichever rows are copied together before.
     """
     return when(
-        *(form(ROOT, words), is_dot(a, b, n), sided(a, da, sa), sizes == tile_sizes.sizes(da, sa, n)),
+        *(recipe(ROOT, words), is_dot(a, b, n), sided(a, da, sa), sizes == tile_sizes.sizes(da, sa, n)),
         *(tile_number(i), i < sizes.length, tile == sizes[i]),
     ).then(union(ROOT, tiled_product(a, b, n, tile)))

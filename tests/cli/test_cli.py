@@ -195,7 +195,7 @@ def test_ctrl_c_answers_within_two_seconds_with_the_best_so_far(tmp_path: Path) 
     """A search that would take minutes: the program as found so far is written, the status is 130."""
     out = tmp_path / "best.glenside"
     command = [sys.executable, "-m", "glenside", "tensorize", "mobilenet-v1", "--array", "6x6", "--no-check", "-o", out]
-    command += ["--blocking", "slices"]
+    command += ["--blocking", "unrolled-tiles"]
     environment = dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path))
     process = subprocess.Popen(
         [*map(str, command), "--set", "resolution=32"],

@@ -83,7 +83,7 @@ BAD = {
     "growth": ("--max-weight-growth 0.5", "at least 1"),
     "mapping": ("--mapping worst", "best, baseline"),
     "method": ("--extract luck", "greedy"),
-    "limits of slices": ("--max-rows 5 --blocking slices", "requires --blocking loops"),
+    "limits of slices": ("--max-rows 5 --blocking unrolled-tiles", "requires --blocking tile-loops"),
 }
 
 

@@ -55,7 +55,7 @@ def test_bytes_of_two_parties_are_compared(layer: Path, tmp_path: Path, capsys: 
 
 
 def test_a_slow_network_takes_few_messages(layer: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run("compare", layer, "--target", "mpc:semi2k", "--network", "1Mbit,1s") == 0
+    assert run("compare", layer, "--target", "mpc:semi2k", "--link", "1Mbit,1s") == 0
     assert "overlap-add (chosen)" in capsys.readouterr().out
 
 
@@ -153,17 +153,17 @@ def test_a_program_over_its_budget_says_by_how_much(
         (("--target", "cpu:0"), "at least 1 byte"),
         (("--target", "cpu:1MB,balance=-1"), "the balance of a processor is a number of at least 0"),
         (("--target", "cpu:1MB,colour=red"), "an option of cpu is one of"),
-        (("--target", "cpu:1MB", "--network", "lan"), "the target cpu has no network"),
+        (("--target", "cpu:1MB", "--link", "lan"), "the target cpu has no link"),
         (("--target", "mpc:aby3"), "a protocol is one of semi2k"),
-        (("--target", "mpc:semi2k", "--network", "lon"), "a network is lan, wan, or RATE,LATENCY"),
-        (("--target", "mpc:semi2k", "--blocking", "slices"), "mpc:semi2k has no option --blocking"),
+        (("--target", "mpc:semi2k", "--link", "lon"), "a link is lan, wan, or RATE,LATENCY"),
+        (("--target", "mpc:semi2k", "--blocking", "unrolled-tiles"), "mpc:semi2k has no option --blocking"),
         (("--target", "mpc:semi2k", "--mapping", "baseline"), "mpc:semi2k has no option --mapping"),
         (("--target", "cpu:1MB", "--extract", "exact"), "cpu:1MB has no option --extract"),
         (("--target", "cpu:1MB", "--explain"), "cpu:1MB has no option --explain"),
         (("--target", "cpu:1MB", "--objective", "bytes"), "the target cpu has no objectives"),
         (("--target", "convolution-unit:nhwc", "--plot", "front.png"), "--plot is for targets whose variants trade"),
         (("--target", "mpc:semi2k", "--max-rows", "3"), "the target mpc has no max-rows"),
-        (("--array", "4x4", "--network", "lan"), "the target systolic-array has no network"),
+        (("--array", "4x4", "--link", "lan"), "the target systolic-array has no link"),
         (("--array", "4x4", "--pareto"), "--pareto is for targets whose variants trade one measure for another"),
         (("--target", "cpu:1MB", "--plot", "front.gif"), ".png, .svg or .pdf"),
     ],

@@ -35,7 +35,7 @@ PARAMETERS = {
     **SystolicArray(8, 4).rule_parameters(),
     "winograd": 0,
     "scatter": 0,
-    "bands": 1,
+    "row-strips": 1,
 }
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
+
 from glenside.ir.example import example
 from glenside.ir.index_map import along, mapped
-
 from glenside.ir.operator import Kind, Operator, OperatorKind, fields, register, require
 from glenside.ir.types import AccessType
 

@@ -97,7 +97,7 @@ def test_an_answer_above_its_baseline_says_so(of_array: gl.Result) -> None:
 
 
 def test_an_egraph_grows_until_it_is_saturated() -> None:
-    for blocking in ("loops", "slices"):
+    for blocking in ("tile-loops", "unrolled-tiles"):
         steps = list(growing(program(), gl.SystolicArray(72, 8), blocking))
         assert [number for number, _, _ in steps] == list(range(len(steps)))
         assert steps[-1][1].e_nodes > steps[0][1].e_nodes

@@ -144,7 +144,7 @@ def test_loops_of_the_baseline_are_the_same_rows_as_slices() -> None:
     program = gl.models.mobilenet_v1(resolution=64)
     keys = ("name", "groups", "m", "k", "n", "mapped")
     rows = []
-    for how in ({"blocking": "slices"}, {"blocking": "loops", "mapping": "baseline"}):
+    for how in ({"blocking": "unrolled-tiles"}, {"blocking": "tile-loops", "mapping": "baseline"}):
         report = gl.optimize(program, gl.SystolicArray(96, 80), **how).report
         assert report.ok
         rows.append(

@@ -62,9 +62,9 @@ OF_FORMS = [
     (*MPC().families, "transposed-analyses", "transposed"),
     ("constant-analyses", "late-truncations"),
     CPU().families,
-    ("analyses", "form-analyses", "winograd", "linear-maps"),  # of no built-in target
-    ("analyses", "form-analyses", "transposed-analyses", "transposed", "adjoints"),
-    ("analyses", "form-analyses", "band-analyses", "bands", "cpu-products"),
+    ("analyses", "recipe-analyses", "winograd", "linear-maps"),  # of no built-in target
+    ("analyses", "recipe-analyses", "transposed-analyses", "transposed", "adjoints"),
+    ("analyses", "recipe-analyses", "row-strip-analyses", "row-strips", "cpu-products"),
 ]
 
 

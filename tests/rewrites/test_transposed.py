@@ -28,7 +28,7 @@ from glenside.semantics.interpreter import evaluate
 from rewrites import RULES, of_families
 
 FAMILIES = ("transposed-analyses", "transposed", "transposed-tiles")
-ANALYSES = [RULES["sliding-axes-are-known"], RULES["products-have-forms"]]
+ANALYSES = [RULES["sliding-axes-are-known"], RULES["products-have-recipes"]]
 
 
 @dataclass(frozen=True)
@@ -136,7 +136,7 @@ def saturated(root: Term) -> Snapshot:
             [*ANALYSES, *of_families(FAMILIES)],
             {"scatter": 0},
             Limits(iterations=100),
-            reported=("form",),
+            reported=("recipe",),
         )
     )
     search.run()
@@ -163,7 +163,7 @@ def words_of(layer_: Layer, step: str) -> str:
 def multiplications(snapshot: Snapshot, words: str) -> int:
     """Of all products of a form."""
     total = 0
-    for eclass, said in snapshot.facts["form"]:
+    for eclass, said in snapshot.facts["recipe"]:
         own_nodes = (snapshot.nodes[n] for n in snapshot.classes[eclass])
         node = next((node for node in own_nodes if node.operator == "compute"), None)
         if node is None:  # a sum in tiles, of a product that is counted
@@ -193,7 +193,7 @@ def assert_forms(drawn: Layer) -> None:
     snapshot = found_forms(drawn)
     assert_all_equal(snapshot)
     plain = all(k == 1 for k in drawn.window)  # a product of rows: zeros between them go without windows
-    said = {words for _, words in snapshot.facts["form"]}
+    said = {words for _, words in snapshot.facts["recipe"]}
     operators = {snapshot.nodes[n].operator for c in range(len(snapshot.classes)) for n in snapshot.classes[c]}
     if all(t == 1 for t in drawn.strides):
         assert said == {""}
@@ -220,7 +220,7 @@ def test_windows_that_a_program_adds_up_have_all_forms(dilations: tuple[int, int
     snapshot = saturated(sums)
     assert_all_equal(snapshot)
     both = {words for step in ("phases", "overlap-add") for words in [f"zeros {step}:1:3 {step}:2:2"]}
-    assert {"", "zeros", *both} <= {words for _, words in snapshot.facts["form"]}
+    assert {"", "zeros", *both} <= {words for _, words in snapshot.facts["recipe"]}
     assert multiplications(snapshot, "zeros phases:1:3 phases:2:2") == whole.pairs()
 
 

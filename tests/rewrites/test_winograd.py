@@ -25,7 +25,7 @@ from glenside.targets.base import Way
 from glenside.targets.mpc.target import MPC
 from rewrites import of_families
 
-FAMILIES = ("analyses", "form-analyses", "winograd")
+FAMILIES = ("analyses", "recipe-analyses", "winograd")
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class Convolution:
 def _searched(program: Program, wanted: Sequence[int]) -> Snapshot:
     parameters = {"winograd": sum(1 << m for m in wanted)}
     nodes = program_nodes(program.term)
-    request = Request.of(nodes, of_families(FAMILIES), parameters, Limits(iterations=200), reported=("form",))
+    request = Request.of(nodes, of_families(FAMILIES), parameters, Limits(iterations=200), reported=("recipe",))
     search = Saturation(request)
     assert search.run().stopped == "saturated"
     return search.snapshot(program.tensors)
@@ -94,7 +94,7 @@ def convolutions(draw: Any) -> Convolution:
 @given(convolutions(), st.sampled_from([(2,), (3,), (2, 4)]))
 def test_every_form_of_any_convolution_is_found_and_equal(convolution: Convolution, wanted: tuple[int, ...]) -> None:
     snapshot = _searched(convolution.program(), wanted)
-    assert {words for _, words in snapshot.facts["form"]} == convolution.forms(wanted)
+    assert {words for _, words in snapshot.facts["recipe"]} == convolution.forms(wanted)
     assert_all_equal(snapshot)
 
 
@@ -105,7 +105,7 @@ def _variant(program: Program, recipe: str) -> Term:
     root = target.root(layer)
     nodes = program_nodes(root)
     rules = of_families(target.families(Way(), nodes))
-    searched = search(nodes, rules, target.rule_parameters(), reported=("form",))
+    searched = search(nodes, rules, target.rule_parameters(), reported=("recipe",))
     found = target.strategy(target, searched, Way()).layer(searched.snapshot.program[-1], root)
     term = next(v.term for v in found.variants if v.recipe == recipe)
     assert term is not None
@@ -131,7 +131,7 @@ def test_the_search_of_a_layer_is_small() -> None:
     started = time.perf_counter()
     snapshot = _searched(layer.program(), (2, 4))
     assert time.perf_counter() - started < 5
-    assert len(snapshot.facts["form"]) == 9
+    assert len(snapshot.facts["recipe"]) == 9
     assert snapshot.e_nodes < 300
 
 
@@ -139,12 +139,12 @@ def test_the_search_of_a_layer_is_small() -> None:
 def test_integers_have_no_fractions(dtype: str) -> None:
     b = gl.Builder()
     made = b.conv(b.input("x", (1, 2, 7, 9), dtype), b.constant("w", (3, 2, 3, 3), dtype))
-    assert {words for _, words in _searched(b.finish(made), (2, 4)).facts["form"]} == {""}
+    assert {words for _, words in _searched(b.finish(made), (2, 4)).facts["recipe"]} == {""}
 
 
 def test_weights_may_come_first() -> None:
     windows = "(access-windows (access (access-tensor x) 1) (shape 3) (shape 1))"  # (3 7)(3)
     text = f"(compute dot-product (access-product (access (access-tensor w) 1) {windows} 0))"
     snapshot = _searched(gl.parse(text, shapes={"x": (3, 9), "w": (5, 3)}), (2, 4))
-    assert {words for _, words in snapshot.facts["form"]} == {"", "winograd:1:2:3", "winograd:1:4:3"}
+    assert {words for _, words in snapshot.facts["recipe"]} == {"", "winograd:1:2:3", "winograd:1:4:3"}
     assert_all_equal(snapshot)

@@ -31,7 +31,7 @@ def convolution(dims: tuple[int, ...], filters: int, window: int = 3, strides: i
     return Program(next(iter(program.layers.values())))
 
 
-FAMILIES = ("analyses", "form-analyses", "winograd", "cpu-products", "transposed-analyses", "transposed")
+FAMILIES = ("analyses", "recipe-analyses", "winograd", "cpu-products", "transposed-analyses", "transposed")
 FAMILIES += ("transposed-tiles",)
 
 
@@ -39,9 +39,9 @@ def searched(
     program: Program, target: gl.CPU, families: Sequence[str] = FAMILIES
 ) -> tuple[Snapshot, int, list[Variant]]:
     nodes = program_nodes(program.term)
-    rules = of_families((*families, *(("band-analyses", "bands") if target.bands > 1 else ())))
+    rules = of_families((*families, *(("row-strip-analyses", "row-strips") if target.row_strips > 1 else ())))
     limits = Limits(iterations=30)
-    search = Saturation(Request.of(nodes, rules, target.rule_parameters(), limits, reported=("form",)))
+    search = Saturation(Request.of(nodes, rules, target.rule_parameters(), limits, reported=("recipe",)))
     search.run()
     snapshot = search.snapshot(program.tensors)
     root = snapshot.program[-1]
@@ -81,13 +81,13 @@ def amount(variant: Variant, measure: str) -> int:
 
 
 @pytest.mark.parametrize(
-    ("dims", "filters", "strides", "bands"),
+    ("dims", "filters", "strides", "row-strips"),
     [((1, 6, 70), 5, 1, 1), ((2, 8, 300), 40, 1, 1), ((1, 12, 150), 24, 2, 1), ((1, 5, 3000), 3, 1, 2)],
 )
 def test_the_front_is_that_of_all_forms(dims: tuple[int, ...], filters: int, strides: int, bands: int) -> None:
     """Of every term that the e-graph holds, each measured as a program of its own."""
     program = convolution(dims, filters, strides=strides)
-    snapshot, root, found = searched(program, gl.CPU(outputs=(2,), bands=bands))
+    snapshot, root, found = searched(program, gl.CPU(outputs=(2,), row_strips=bands))
     points = _all_points(snapshot, root)
     wanted = sorted(p for p in points if not any(q != p and q[0] <= p[0] and q[1] <= p[1] for q in points))
     front = found[1:] if _points(found[:1])[0] not in wanted else found
@@ -143,12 +143,12 @@ def test_a_budget_decides() -> None:
         assert amount(chosen, "peak") <= peak
 
 
-def test_bands_make_room_for_winograd() -> None:
+def test_strips_make_room_for_winograd() -> None:
     program = convolution((1, 16, 64, 64), 16)
     _, _, whole = searched(program, gl.CPU(outputs=(4,)))
-    _, _, found = searched(program, gl.CPU(outputs=(4,), bands=2))
+    _, _, found = searched(program, gl.CPU(outputs=(4,), row_strips=2))
     best, banded = (min(forms, key=gl.CPU().rank) for forms in (whole, found))
-    assert banded.label.startswith("2 bands and Winograd F(4x4,3x3)")
+    assert banded.label.startswith("2 row strips and Winograd F(4x4,3x3)")
     assert banded.measures["multiply-adds"] == best.measures["multiply-adds"]
     assert amount(banded, "peak") < amount(best, "peak")
 

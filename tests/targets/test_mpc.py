@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from glenside.targets.mpc.link import parse_link
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -20,7 +21,6 @@ from glenside.semantics.interpreter import evaluate
 from glenside.targets import parse_target
 from glenside.targets.base import Variant
 from glenside.targets.mpc import precision
-from glenside.targets.mpc.network import parse_network
 from glenside.targets.mpc.precision import Bound, error_bound
 from glenside.targets.mpc.target import EVERYWHERE
 
@@ -99,7 +99,7 @@ def test_resnet_sends_less_than_either_uniform_choice() -> None:
 
 def test_rounds_count_on_a_slow_network() -> None:
     program = _convolution(1, 16, 32, 32, filters=16, padding=1)
-    fast, slow = (_chosen(program, network=network) for network in ("10Gbit,1us", "100Mbit,50ms"))
+    fast, slow = (_chosen(program, link=network) for network in ("10Gbit,1us", "100Mbit,50ms"))
     assert fast.report.layers[0].label.startswith("Winograd")
     assert slow.report.layers[0].label == "overlap-add"
     assert slow.cost["microseconds"] == int(1e6 * (OVERLAP_ADD / 12.5e6 + 2 * 0.05))
@@ -248,5 +248,5 @@ def test_targets_that_are_none(text: str, words: str) -> None:
 
 @pytest.mark.parametrize("text", ["", "man", "1Mbit", "0Mbit,1ms", "1Mbit,fast", "-1B,1s"])
 def test_networks_that_are_none(text: str) -> None:
-    with pytest.raises(BadInput, match="a network is lan, wan, or RATE,LATENCY"):
-        parse_network(text)
+    with pytest.raises(BadInput, match="a link is lan, wan, or RATE,LATENCY"):
+        parse_link(text)

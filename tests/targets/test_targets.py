@@ -256,7 +256,7 @@ def test_rows_are_cut_for_accumulators_of_limited_depth(most: int) -> None:
         assert a is not None
         assert a.dims[4] <= most
     with pytest.raises(BadInput, match="blocking loops"):
-        gl.optimize(depthwise(), gl.SystolicArray(16, 16, max_rows=most), blocking="slices")
+        gl.optimize(depthwise(), gl.SystolicArray(16, 16, max_rows=most), blocking="unrolled-tiles")
 
 
 @pytest.mark.parametrize("growth", [1.0, 2.5, 9.0, 64.0])

@@ -39,13 +39,13 @@ class Scope(Enum):
 class Way:
     """How a search is to be done, as far as a target leaves a choice.
 
-    blocking   "loops": counts of tiles are axes; "slices": every tile is a term
+    blocking   "tile-loops": counts of tiles are axes; "unrolled-tiles": every tile is a term
     mapping    "best", or "baseline": each product cut into tiles as it stands
     method     of extraction: "auto", "greedy", "dag" or "exact"; extract_seconds bounds "exact" for the whole program
     explain    whether the report traces which rules made what was chosen
     """
 
-    blocking: str = "loops"
+    blocking: str = "tile-loops"
     mapping: str = "best"
     method: str = "auto"
     extract_seconds: float = 60.0

@@ -14,6 +14,7 @@ from extract.pareto import Entry, Step
 from glenside.analysis.liveness import Memory, Simulation, bytes_moved, held_buffers, live_through, operations, prepared
 from glenside.egraph.rule import Parameters
 from glenside.egraph.snapshot import Snapshot
+from glenside.ir.deprecation import renamed
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Operand, Value
 from glenside.ir.operator import OPERATORS
@@ -40,7 +41,8 @@ class CPU(Target):
     memory    the budget of temporaries and results, in bytes or as text such as "8MB"; None is no budget
     balance   multiply-adds that take as long as moving one byte: time is multiply-adds + balance x bytes moved
     outputs   the m of Winograd's F(m, r) that are looked for along each axis
-    bands     up to how many bands of rows, a power of 2 up to 16, a layer may be computed in, each in a form of its own
+    row_strips  up to how many strips of rows, a power of 2 up to 16, a layer may be computed in, each as a variant of
+              its own
 
     Inputs, constants and what is computed of constants alone are there before: they are not counted. Raises BadInput.
     """
@@ -48,8 +50,17 @@ class CPU(Target):
     strategy = Front
 
     def __init__(
-        self, memory: int | str | None = None, *, balance: float = 0, outputs: Sequence[int] = (2, 4), bands: int = 1
+        self,
+        memory: int | str | None = None,
+        *,
+        balance: float = 0,
+        outputs: Sequence[int] = (2, 4),
+        row_strips: int = 1,
+        bands: int | None = None,
     ) -> None:
+        if bands is not None:
+            renamed("bands of gl.CPU", "row_strips")
+            row_strips = bands
         self.memory = byte_count(memory, "a memory budget") if isinstance(memory, str) else memory
         if self.memory is not None and self.memory <= 0:
             raise BadInput(f"a memory budget is at least 1 byte, got {self.memory}")
@@ -57,16 +68,18 @@ class CPU(Target):
             raise BadInput(f"the balance of a processor is a number of at least 0, got {balance}")
         if not all(isinstance(m, int) and 2 <= m <= 16 for m in outputs):
             raise BadInput(f"the outputs of F(m, r) are from 2 to 16, got {', '.join(map(str, outputs))}")
-        if bands not in (1, 2, 4, 8, 16):
-            raise BadInput(f"bands are 1, 2, 4, 8 or 16, got {bands}")
-        self.balance, self.outputs, self.bands = balance, tuple(dict.fromkeys(outputs)), bands
+        if row_strips not in (1, 2, 4, 8, 16):
+            raise BadInput(f"row strips are 1, 2, 4, 8 or 16, got {row_strips}")
+        self.balance, self.outputs, self.row_strips = balance, tuple(dict.fromkeys(outputs)), row_strips
         self.name = f"cpu:{'unlimited' if memory is None else memory}"
-        self.name += (f",balance={balance}" if balance else "") + (f",bands={bands}" if bands > 1 else "")
+        self.name += (f",balance={balance}" if balance else "") + (
+            f",row_strips={row_strips}" if row_strips > 1 else ""
+        )
         self.doc = inspect.cleandoc(CPU.__doc__ or "")
         self._families = (
-            *("analyses", "form-analyses", "winograd", "cpu-products"),
+            *("analyses", "recipe-analyses", "winograd", "cpu-products"),
             *("transposed-analyses", "transposed", "transposed-tiles"),
-            *(("band-analyses", "bands") if bands > 1 else ()),
+            *(("row-strip-analyses", "row-strips") if row_strips > 1 else ()),
         )
         self.front = self.compared = (TIME if balance else WORK, PEAK)
         self.objectives = (*self.front, MOVED)
@@ -89,7 +102,7 @@ class CPU(Target):
         return tuple(name for name in self._families if not name.startswith("transposed"))
 
     def rule_parameters(self) -> Parameters:
-        return {"winograd": sum(1 << m for m in self.outputs), "bands": self.bands, "scatter": 0}
+        return {"winograd": sum(1 << m for m in self.outputs), "row-strips": self.row_strips, "scatter": 0}
 
     def pricing(self, snapshot: Snapshot) -> Pricing:
         """What each e-node takes, over entries of its children."""
@@ -235,7 +248,7 @@ def _at_once(term: Term) -> Term:
     return build("tiled-product", a, b, shared, max(1, a.access.shape.drop(shared).product()))
 
 
-_READ = with_options("cpu", {"balance": float, "outputs": whole_numbers, "bands": int})
+_READ = with_options("cpu", {"balance": float, "outputs": whole_numbers, "row_strips": int, "bands": int})
 
 
 @target("cpu", "cpu:8MB", read=_READ, options=CPU)

@@ -9,6 +9,7 @@ from typing import Any
 
 from glenside.egraph.rule import Parameters
 from glenside.egraph.snapshot import Snapshot
+from glenside.ir.deprecation import renamed
 from glenside.ir.errors import BadInput
 from glenside.ir.operators.compute import name_of
 from glenside.ir.program import Program
@@ -19,7 +20,7 @@ from glenside.passes.network import Pass
 from glenside.passes.variants import ByRecipe
 from glenside.targets.base import Amounts, Budget, Measure, Target, Variant, Way
 from glenside.targets.mpc.late_truncation import LateTruncation
-from glenside.targets.mpc.network import Network, parse_network
+from glenside.targets.mpc.link import Link, parse_link
 from glenside.targets.mpc.pricing import PUBLIC, Pricing
 from glenside.targets.mpc.semi2k import FIELDS, FRACTION_BITS, NOTHING, Semi2k, Traffic
 from glenside.targets.mpc.traffic import prepare, program_traffic, secrets
@@ -39,7 +40,7 @@ class MPC(Target):
     truncation  "early": each product is truncated at once, as SPU does today; "late": where that is fewest elements
     prepared    whether the owner of the weights rearranges and transforms them before sharing them
     public      names of tensors that both parties know; what is computed of public tensors alone is public
-    network     a link, "lan", "wan" or RATE,LATENCY: then time is made least, else bytes
+    link        between the parties, "lan", "wan" or RATE,LATENCY: then time is made least, else bytes
     outputs     the m of F(m, r) that are looked for along each axis
     magnitude   the largest absolute value of a tensor, for the bound of errors
     max_error   the most by which a result of a layer may be wrong: a form whose bound is above is not taken, unless it
@@ -59,10 +60,11 @@ class MPC(Target):
         truncation: str = "early",
         prepared: bool = True,
         public: Collection[str] = (),
-        network: Network | str | None = None,
+        link: Link | str | None = None,
         outputs: Sequence[int] = (2, 4),
         magnitude: float = 1.0,
         max_error: float | None = None,
+        network: Link | str | None = None,
     ) -> None:
         _check(protocol, field, parties, truncation, outputs)
         for what, value in (("magnitude", magnitude), ("max_error", max_error)):
@@ -70,20 +72,23 @@ class MPC(Target):
                 raise BadInput(f"{what} is a number above 0, got {value}")
         self.protocol, self.late, self.prepared = Semi2k(field), truncation == "late", prepared
         self.public, self.magnitude, self.max_error = frozenset(public), magnitude, max_error
-        self.network = parse_network(network) if isinstance(network, str) else network
+        if network is not None:
+            renamed("network of gl.MPC", "link")
+            link = network
+        self.link = parse_link(link) if isinstance(link, str) else link
         self.bits = FRACTION_BITS[field]
         options = ("" if field == 64 else f",field={field}") + (",truncation=late" if self.late else "")
         self.name = f"mpc:{protocol}{options}" + ("" if prepared else ",weights=shared")
         self.doc = inspect.cleandoc(MPC.__doc__ or "")
-        self._families = ("analyses", "form-analyses", "winograd", *(() if self.late else ("early-truncations",)))
+        self._families = ("analyses", "recipe-analyses", "winograd", *(() if self.late else ("early-truncations",)))
         self.outputs = tuple(dict.fromkeys(outputs))
         self.front = ("bytes", "messages")
-        self.compared = self.objectives = ("microseconds",) if self.network else ("bytes",)
+        self.compared = self.objectives = ("microseconds",) if self.link else ("bytes",)
         if max_error is not None:
             most = max_error * 2**self.bits
             self.budget = Budget("error", most, f"2^-{self.bits}", "bound of errors", spares_baseline=True)
         self.measures = (
-            *((Measure("microseconds", "us", "on the network"),) if self.network else ()),
+            *((Measure("microseconds", "us", "on the link"),) if self.link else ()),
             Measure("bytes", "bytes", "that one party sends"),
             Measure("messages", "messages", "that one party sends, each after the last"),
             Measure("truncations", "elements", "cut back after a product"),
@@ -120,7 +125,7 @@ class MPC(Target):
     def amounts(self, sent: Traffic) -> dict[str, int | None]:
         """Measures of traffic, in the order in which they are made least."""
         amounts: dict[str, int | None] = {"bytes": sent.bytes, "messages": sent.messages, "truncations": sent.truncated}
-        return {"microseconds": self.network.microseconds(sent), **amounts} if self.network else amounts
+        return {"microseconds": self.link.microseconds(sent), **amounts} if self.link else amounts
 
     def baselines(self, product: Term, variants: Sequence[Variant]) -> Mapping[str, Variant]:
         """Every layer plain; F(2, r) along every axis wherever windows overlap."""

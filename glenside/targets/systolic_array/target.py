@@ -34,7 +34,7 @@ from glenside.targets.systolic_array.plan import Plan
 
 LARGEST = 4096
 DATAFLOWS = ("weight-stationary", "output-stationary", "double-buffered")
-BLOCKING, MAPPINGS = ("loops", "slices"), ("best", "baseline")
+BLOCKING, MAPPINGS = ("tile-loops", "unrolled-tiles"), ("best", "baseline")
 BASELINE = "baseline"
 
 _ANALYSES = ("analyses", "mapping-analyses")
@@ -113,22 +113,22 @@ class SystolicArray(Target):
         for what, got, known in (("blocking", way.blocking, BLOCKING), ("mapping", way.mapping, MAPPINGS)):
             if got not in known:
                 raise BadInput(f"{what} must be one of {', '.join(known)}, got {got!r}")
-        if way.blocking == "slices" and (self.array.dataflow != "weight-stationary" or self.array.max_rows):
+        if way.blocking == "unrolled-tiles" and (self.array.dataflow != "weight-stationary" or self.array.max_rows):
             why = "tiles as slices know no other dataflow and no limits"
-            raise BadInput(f"{self.name} requires --blocking loops: {why}")
+            raise BadInput(f"{self.name} requires --blocking tile-loops: {why}")
 
     def scope(self, way: Way) -> Scope:
-        return Scope.PROGRAM if way.blocking == "slices" else Scope.LAYERS_AND_BETWEEN
+        return Scope.PROGRAM if way.blocking == "unrolled-tiles" else Scope.LAYERS_AND_BETWEEN
 
     def passes(self, way: Way) -> Sequence[Pass]:
-        return () if way.blocking == "slices" else (fold_batch_norms,)
+        return () if way.blocking == "unrolled-tiles" else (fold_batch_norms,)
 
     def families(self, way: Way, nodes: Sequence[Term]) -> tuple[str, ...]:
         """Those of the way, without the rules for what stands between pairs and their sum where nothing does."""
-        if way.blocking == "slices":
+        if way.blocking == "unrolled-tiles":
             return _SLICES
         stays = "output-stationary" if self.array.dataflow == "output-stationary" else "weight-stationary"
-        own = ("windows", "mapping") if way.mapping == "best" else ("usual-mapping",)
+        own = ("windows", "mapping") if way.mapping == "best" else ("baseline-mapping",)
         between = any(_stands_between(node) for node in nodes)
         return (*(f for f in _LOOPS if between or f != "through-products"), *own, stays)
 
@@ -151,9 +151,9 @@ class SystolicArray(Target):
             "max_rows": array.max_rows or UNLIMITED,
             "price": lambda *sizes: objective(array.tiled(*sizes)),
             "second-price": lambda *sizes: objective(array.tiled(*sizes), 1),
-            "elsewhere": lambda *sizes: objective(fallback(*sizes)),
+            "fallback-price": lambda *sizes: objective(fallback(*sizes)),
             "bound": lambda *sizes: objective(array.bound(*sizes)),
-            "heavier": exceeds_growth,
+            "exceeds-growth": exceeds_growth,
         }
 
     def variant(self, product: Term, cone: Cone, term: Term, searched: SearchResult) -> Variant:

@@ -13,7 +13,7 @@ from glenside.egraph.sorts import ACCESS, TEXT
 from glenside.ir.operators.reductions import dot_product
 from rewrites.declare import Clauses, V, analysis
 
-form = relation("form", product=ACCESS, words=TEXT)
+recipe = relation("recipe", product=ACCESS, steps=TEXT)
 
 _MATMUL = Example(
     "(compute dot-product (access-cartesian-product (access (access-tensor x) 1) (access (access-tensor w) 1)))",
@@ -21,10 +21,10 @@ _MATMUL = Example(
 )
 
 
-@analysis("form-analyses", _MATMUL)
-def products_have_forms(p: V) -> Clauses:
+@analysis("recipe-analyses", _MATMUL)
+def products_have_recipes(p: V) -> Clauses:
     """A product of the program is a form of itself, of no steps.
 
     An analysis: it adds no e-node. Sound because it only reads what is there.
     """
-    return when(source(ROOT), ROOT == dot_product(p)).then(form(ROOT, words=""))
+    return when(source(ROOT), ROOT == dot_product(p)).then(recipe(ROOT, steps=""))

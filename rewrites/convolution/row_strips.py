@@ -1,6 +1,6 @@
-"""Rows in bands: a product with windows in parts, one after the other, so that forms with large temporaries fit.
+"""Rows in strips: a product with windows in parts, one after the other, so that variants with large temporaries fit.
 
-A band is the elements from lo to hi - 1 of an axis, as slices of what windows are windows of. Two parts of a product
+A strip is the elements from lo to hi - 1 of an axis, as slices of what windows are windows of. Two parts of a product
 hold their results, and the whole beside them while they are joined: no less than twice the result.
 """
 
@@ -16,32 +16,32 @@ from glenside.ir.operators.padding import access_pad
 from glenside.ir.operators.slices import access_concatenate, access_slice
 from glenside.ir.operators.views import access, access_transpose
 from glenside.ir.operators.windowing import access_windows
-from rewrites.convolution.forms import form
+from rewrites.convolution.recipes import recipe
 from rewrites.declare import Clauses, V, analysis, rule
 from rewrites.mapping.sliding_windows import inside, same_axis, slides
-from rewrites.parameters import bands
+from rewrites.parameters import row_strips
 from rewrites.terms import dot, is_dot, reshaped
 
 outer_axis = function("outer-axis", INT, "min", product=ACCESS)
-want_band = relation("want-band", a=ACCESS, axis=INT, lo=INT, hi=INT)
-band = function("band", ACCESS, "old", a=ACCESS, axis=INT, lo=INT, hi=INT)
+want_band = relation("want-strip", a=ACCESS, axis=INT, lo=INT, hi=INT)
+strip = function("strip", ACCESS, "old", a=ACCESS, axis=INT, lo=INT, hi=INT)
 # A product that is to be computed in two parts, the first of `half` of its `size` places along axis i.
-in_bands = relation("in-bands", product=ACCESS, a=ACCESS, b=ACCESS, n=INT, i=INT, half=INT, size=INT, words=TEXT)
+in_strips = relation("in-strips", product=ACCESS, a=ACCESS, b=ACCESS, n=INT, i=INT, half=INT, size=INT, words=TEXT)
 
 
 @table(half=int, words=str)
 def halved(words: str, size: int, most: int) -> tuple[int, str] | None:
-    """How many rows the first of two parts has, and the words of both: "bands:2", "bands:4" .. up to `most`."""
+    """How many rows the first of two parts has, and the words of both: "strips:2", "strips:4" .. up to `most`."""
     kind, _, count = words.partition(":")
-    parts = 2 if not words else 2 * int(count) if kind == "bands" and count.isdecimal() else most + 1
-    return ((size + 1) // 2, f"bands:{parts}") if parts <= most and size >= 2 else None
+    parts = 2 if not words else 2 * int(count) if kind == "strips" and count.isdecimal() else most + 1
+    return ((size + 1) // 2, f"strips:{parts}") if parts <= most and size >= 2 else None
 
 
 _W = "(access (access-tensor w) {0})"
 _DOT = "(compute dot-product (access-product {0} {1} {2}))"
 _WINDOWS = "(access-windows (access (access-tensor x) 1) (shape 2 3) (shape 1 2))"
-_PLAIN = Example(_DOT.format(_WINDOWS, _W.format(1), 0), {"x": "n 5 9", "w": "o 2 3"}, parameters={"bands": 4})
-_GROUPED = Example(_DOT.format(_WINDOWS, _W.format(1), 1), {"x": "n 5 9", "w": "n 2 3"}, parameters={"bands": 2})
+_PLAIN = Example(_DOT.format(_WINDOWS, _W.format(1), 0), {"x": "n 5 9", "w": "o 2 3"}, parameters={"row-strips": 4})
+_GROUPED = Example(_DOT.format(_WINDOWS, _W.format(1), 1), {"x": "n 5 9", "w": "n 2 3"}, parameters={"row-strips": 2})
 _DILATED = Example(
     _DOT.format(
         "(access (access-reshape (access-windows (access-windows (access (access-tensor x) 1) (shape 2 5) (shape 1 1))"
@@ -50,7 +50,7 @@ _DILATED = Example(
         0,
     ),
     {"x": "n 5 9", "w": "o 2 3"},
-    parameters={"bands": 2},
+    parameters={"row-strips": 2},
 )
 _MOVED = Example(
     _DOT.format(
@@ -59,23 +59,23 @@ _MOVED = Example(
         0,
     ),
     {"x": "n 5 9", "w": "o 3 2"},
-    parameters={"bands": 2},
+    parameters={"row-strips": 2},
 )
 
 
-@analysis("band-analyses", _PLAIN)
+@analysis("row-strip-analyses", _PLAIN)
 def outermost_windows_are_known(words: V, a: V, b: V, n: V, i: V, j: V, t: V, d: V, c: V, sa: V) -> Clauses:
     """The first axis of the results of a product that steps over windows.
 
     An analysis: it adds no e-node. Sound because it only reads what is there.
     """
-    return when(form(ROOT, words), is_dot(a, b, n), inside(slides(a, i, j, t, d, c), n, sa)).then(
+    return when(recipe(ROOT, words), is_dot(a, b, n), inside(slides(a, i, j, t, d, c), n, sa)).then(
         set_(outer_axis(ROOT), i)
     )
 
 
 def _kept(a: V, i: V, lo: V, hi: V, axis: V, p: V) -> tuple[tuple[Facts, V], ...]:
-    """Each form that keeps axis i of a as its own `axis`: where root is it, and what it is of p, a band of a."""
+    """Each form that keeps axis i of a as its own `axis`: where root is it, and what it is of p, a strip of a."""
     dr, sr, sa, s, window, strides, order = variables("dr sr sa s window strides order")
     kind, x, before, after, start, end = variables("kind x before after start end")
     return (
@@ -94,8 +94,8 @@ def _kept(a: V, i: V, lo: V, hi: V, axis: V, p: V) -> tuple[tuple[Facts, V], ...
     )
 
 
-@rule("bands", _PLAIN, _GROUPED, _DILATED, _MOVED)
-def rows_are_computed_in_bands(
+@rule("row-strips", _PLAIN, _GROUPED, _DILATED, _MOVED)
+def rows_are_computed_in_strips(
     a: V, b: V, n: V, i: V, words: V, half: V, size: V, more: V, axis: V, lo: V, hi: V, p: V, q: V
 ) -> Clauses:
     """dot(windows(x) x b) = concatenate(dot(windows(x[.. lower half ..]) x b), dot(windows(x[.. upper half ..]) x b)).
@@ -105,29 +105,29 @@ def rows_are_computed_in_bands(
     """
     x, window, strides, s, e, t, start, end = variables("x window strides s e t start end")
     first, second = variables("first second")
-    parts = in_bands(ROOT, a, b, n, i, half, size, more)
+    parts = in_strips(ROOT, a, b, n, i, half, size, more)
     wanted = want_band(ROOT, axis, lo, hi)
     kept = _kept(a, i, lo, hi, axis, p)
     return (
         when(
-            *(form(ROOT, words), i == outer_axis(ROOT), is_dot(a, b, n), size == dims(a)[i]),
-            halved.facts(words, size, bands, half=half, words=more),
+            *(recipe(ROOT, words), i == outer_axis(ROOT), is_dot(a, b, n), size == dims(a)[i]),
+            halved.facts(words, size, row_strips, half=half, words=more),
         ).then(parts, want_band(a, i, 0, half), want_band(a, i, half, size)),
         *(when(wanted, where).then(want_band(a, i, lo, hi)) for where, _ in kept),
         when(
             *(wanted, ROOT == access_windows(x, window, strides), s == split(x), axis >= s),
             *(e == axis - s, e < window.length, t == strides[e]),
             *(start == lo * t, end == (hi - 1) * t + window[e]),
-        ).then(set_(band(ROOT, axis, lo, hi), access_windows(access_slice(x, axis, start, end), window, strides))),
+        ).then(set_(strip(ROOT, axis, lo, hi), access_windows(access_slice(x, axis, start, end), window, strides))),
         *(
-            when(wanted, where, p == band(a, i, lo, hi)).then(set_(band(ROOT, axis, lo, hi), of_p))
+            when(wanted, where, p == strip(a, i, lo, hi)).then(set_(strip(ROOT, axis, lo, hi), of_p))
             for where, of_p in kept
         ),
-        when(parts, p == band(a, i, 0, half), q == band(a, i, half, size)).then(
+        when(parts, p == strip(a, i, 0, half), q == strip(a, i, half, size)).then(
             let(first, dot(p, b, n)),
             let(second, dot(q, b, n)),
             union(ROOT, access_concatenate(first, second, i)),
-            form(first, more),
-            form(second, more),
+            recipe(first, more),
+            recipe(second, more),
         ),
     )
