@@ -21,23 +21,21 @@ Clauses: TypeAlias = "Clause | Sequence[Clauses]"
 Declaration: TypeAlias = "Callable[[Callable[..., Clauses]], Rule]"
 
 
-def rule(family: str, *examples: Example, relations: str = "", expansive: bool = False) -> Declaration:
+def rule(family: str, *examples: Example, expansive: bool = False) -> Declaration:
     """Register the rule that the decorated function declares; its name is the function's, with hyphens.
 
     Raises ValueError for a rule without a docstring, a "Sound because", an example, or with a name taken before, and
     PatternError for a mistake in its clauses.
     """
-    return _declaration(family, examples, relations, expansive, family.endswith("analyses"))
+    return _declaration(family, examples, expansive, False)
 
 
-def analysis(family: str, *examples: Example, relations: str = "") -> Declaration:
+def analysis(family: str, *examples: Example) -> Declaration:
     """As `rule`, for one that only adds facts: it runs to its fixed point before any other rule."""
-    return _declaration(family, examples, relations, False, True)
+    return _declaration(family, examples, False, True)
 
 
-def _declaration(
-    family: str, examples: tuple[Example, ...], relations: str, expansive: bool, analysis: bool
-) -> Declaration:
+def _declaration(family: str, examples: tuple[Example, ...], expansive: bool, analysis: bool) -> Declaration:
     def declare(function: Callable[..., Clauses]) -> Rule:
         name, doc = function.__name__.replace("_", "-"), inspect.cleandoc(function.__doc__ or "")
         if "Sound because" not in doc:
@@ -46,7 +44,7 @@ def _declaration(
             raise ValueError(f"the rule {name} has no example")
         if name in RULES:
             raise ValueError(f"the rule {name} is declared twice")
-        RULES[name] = Rule(name, family, doc, _clauses(name, function), examples, relations, expansive, analysis)
+        RULES[name] = Rule(name, family, doc, _clauses(name, function), examples, expansive, analysis)
         return RULES[name]
 
     return declare

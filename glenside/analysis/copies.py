@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from glenside.ir.constants import constants_under
 from glenside.ir.program import Program, is_product
 from glenside.ir.term import Term, postorder
 from glenside.ir.types import AccessType, Tensor
 from glenside.targets.base.prices import Copied
 from rewrites.layout import addressing
-
-MOVEMENT = frozenset(
-    "access access-transpose access-reshape access-rearrange access-flatten access-squeeze access-insert-axis "
-    "access-shift-right access-slice access-pad access-concatenate access-broadcast access-windows access-flip "
-    "access-dilate truncate".split()
-)
-"""Operators that compute nothing."""
 
 
 @dataclass(frozen=True)
@@ -43,11 +37,11 @@ def copies_of(program: Program, copied: Copied, layout: int) -> list[Copy]:
     A product that is no instruction yet reads its operand in the unit's layout: one that lies in another is copied
     into it first.
     """
-    constant = constant_terms(program.term)
+    constant = constants_under(program.term)
     place = _places(program.term, constant)
     found: list[Copy] = []
     for term in postorder(program.term):
-        if term in constant or not isinstance(term.type, AccessType):
+        if constant[term] or not isinstance(term.type, AccessType):
             continue
         operands = [child.access for child in term.children]
         moved = copied(term.operator.name, term.attributes, operands, term.type)
@@ -88,31 +82,22 @@ def _copies_of_operands(product: Term, copied: Copied, layout: int, place: dict[
         yield Copy("copy into the unit's layout", tuple(stored.access.dims), own.dtype, moved, place[stored])
 
 
-def _places(root: Term, constant: set[Term]) -> dict[Term, str]:
+def _places(root: Term, constant: Mapping[Term, bool]) -> dict[Term, str]:
     """For each term whether only movement lies between it and the inputs, or between it and the result."""
     of_input: set[Term] = set()
     terms = list(postorder(root))
     for term in terms:
         tensor = term.attributes[0] if term.operator.name == "access-tensor" else None
         own = isinstance(tensor, Tensor) and not tensor.constant
-        moved = term.operator.name in MOVEMENT and any(c in of_input for c in term.children)
-        if own or (moved and all(c in of_input or c in constant for c in term.children)):
+        moved = term.operator.index_map is not None and any(c in of_input for c in term.children)
+        if own or (moved and all(c in of_input or constant[c] for c in term.children)):
             of_input.add(term)
-    inner = {c for term in terms if term.operator.name not in MOVEMENT | {"construct-tuple"} for c in term.children}
+    users = [t for t in terms if t.operator.index_map is None and t.operator.name != "construct-tuple"]
+    inner = {c for term in users for c in term.children}
     for term in reversed(terms):  # what an inner term is made of by movement is read inside
-        if term in inner and term.operator.name in MOVEMENT:
+        if term in inner and term.operator.index_map is not None:
             inner.update(term.children)
     return {t: "input" if t in of_input else "inside" if t in inner else "output" for t in terms}
-
-
-def constant_terms(*roots: Term) -> set[Term]:
-    """The terms that are made of constants alone."""
-    found: set[Term] = set()
-    for term in postorder(*roots):
-        tensors = [a for a in term.attributes if isinstance(a, Tensor)]
-        if all(t.constant for t in tensors) and all(c in found for c in term.children):
-            found.add(term)
-    return found
 
 
 def total(found: Sequence[Copy], *places: str) -> int:

@@ -19,12 +19,13 @@ from weakref import finalize
 import numpy as np
 from numpy.typing import DTypeLike
 
+from glenside.ir.constants import constants_under
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array, Operand, Product, Value
 from glenside.ir.operator import Category
 from glenside.ir.operators import parse_compute
 from glenside.ir.operators.opaque import name_of
-from glenside.ir.program import Program, made_of_constants
+from glenside.ir.program import Program
 from glenside.ir.term import Term, weave
 from glenside.ir.types import AccessType, Tensor
 from glenside.passes.distinct_layers import cone_terms
@@ -185,7 +186,7 @@ class Memory:
         operator = term.operator
         if operator.opaque:
             raise BadInput(f"memory requires operators that can be run, got the black box {name_of(str(arguments[0]))}")
-        if _is_view(term, arguments):
+        if operator.is_shared(*arguments):
             return self._kept(operator.evaluate(_NATIVE, *arguments))
         type = term.access
         return self.result(type.dims, type.dtype, _scratch(term, arguments))
@@ -203,16 +204,11 @@ class Memory:
 _NATIVE = Native()
 
 
-def _is_view(term: Term, arguments: Sequence[Any]) -> bool:
-    views = term.operator.views
-    return views(*arguments) if callable(views) else views
-
-
 def bytes_moved(term: Term, arguments: Sequence[Any], result: Value, copied: int) -> int:
     """Bytes that one term reads and writes: what it computes with, what it gives, and `copied` by a reshape, twice."""
     if term.operator.moved is not None:
         return int(term.operator.moved(*arguments))
-    if not isinstance(result, np.ndarray) or _is_view(term, arguments):
+    if not isinstance(result, np.ndarray) or term.operator.is_shared(*arguments):
         return 2 * copied
     values = [a.value if isinstance(a, Operand) else a for a in arguments]
     read = [x for v in values for x in ((v.a, v.b) if isinstance(v, Product) else (v,)) if isinstance(x, np.ndarray)]
@@ -300,7 +296,7 @@ class _Prepared(Mapping[Term, Array]):
 
     def __init__(self, roots: Sequence[Term], memory: Memory) -> None:
         self.memory = memory
-        self.terms = {t for t, constant in made_of_constants(*roots).items() if constant and _is_array(t)}
+        self.terms = {t for t, constant in constants_under(*roots).items() if constant and _is_array(t)}
 
     def __getitem__(self, term: Term) -> Array:
         if term not in self.terms:

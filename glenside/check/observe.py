@@ -47,8 +47,8 @@ class Clock:
 
 
 def steps(*roots: Term) -> list[Term]:
-    """The terms between which a run may stop: those that compute. Movement is views, products not even that."""
-    return [term for term in postorder(*roots) if not term.operator.movement]
+    """The terms between which a run may stop: those that compute."""
+    return [term for term in postorder(*roots) if not term.operator.moves]
 
 
 def observe(roots: Sequence[Term], trial: Trial, clock: Clock, look: Callable[[Term, Any], None]) -> None:

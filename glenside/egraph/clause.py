@@ -9,7 +9,6 @@ it reads as an equation.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -79,13 +78,12 @@ class Clause:
     Raises PatternError for a variable that no fact binds, or that is of two sorts.
     """
 
-    facts: tuple[Fact, ...] | str
-    actions: tuple[Fact | Action, ...] | str
+    facts: tuple[Fact, ...]
+    actions: tuple[Fact | Action, ...]
 
     def __post_init__(self) -> None:
-        if not isinstance(self.facts, str):
-            self._check_bound()
-            self._check_sorts()
+        self._check_bound()
+        self._check_sorts()
 
     @cached_property
     def texts(self) -> tuple[str, str]:
@@ -95,13 +93,11 @@ class Clause:
     @cached_property
     def nodes(self) -> tuple[Fact | Action | Pattern, ...]:
         """Everything that the clause is built of."""
-        return () if isinstance(self.facts, str) else tuple(_nodes([*self.facts, *self.actions]))
+        return tuple(_nodes([*self.facts, *self.actions]))
 
     @property
     def source(self) -> str:
         """Where it matches, in egglog's words: the root, or the first access pattern of its facts."""
-        if isinstance(self.facts, str):
-            return "root" if re.search(r"(?<![\w-])root(?![\w-])", self.facts) else self.facts.split()[1]
         accesses = [n for n in _nodes(self.facts) if isinstance(n, Variable) and n.sort is ACCESS]
         return next((n for n in accesses if n.name == ROOT.name), accesses[0]).egglog()
 
@@ -117,8 +113,6 @@ class Clause:
     @property
     def parameters(self) -> set[str]:
         """The parameters of the target that are no formulas."""
-        if isinstance(self.facts, str):
-            return set(re.findall(r"\$(\w+)", f"{self.facts} {self.actions}"))
         return {node.name for node in self.nodes if isinstance(node, Named)}
 
     def _check_sorts(self) -> None:
@@ -136,7 +130,6 @@ class Clause:
     def _check_bound(self) -> None:
         bound: set[str] = set()
         for fact in self.facts:
-            assert isinstance(fact, Fact)
             bound |= _binds(fact, bound)
             self._require_bound(fact, bound)
         for action in self.actions:
@@ -145,7 +138,6 @@ class Clause:
                 self._require_bound(value, bound)
                 bound.add(str(name))
             else:
-                assert not isinstance(action, str)
                 self._require_bound(action, bound)
 
     def _require_bound(self, part: Fact | Action | Pattern, bound: set[str]) -> None:
@@ -156,8 +148,6 @@ class Clause:
 
     def __str__(self) -> str:
         """LEFT = RIGHT where GUARDS, for facts of what root is and an action that unites it; else FACTS => ACTIONS."""
-        if isinstance(self.facts, str):
-            return f"{self.facts} => {self.actions}"
         lefts = [fact for fact in self.facts if fact.head.name == "=" and fact.arguments[0].egglog() == _ROOT]
         rights = [a for a in self.actions if isinstance(a, Action) and a.name == "union"]
         rest = [action for action in self.actions if not any(action is r for r in rights)]
@@ -168,8 +158,8 @@ class Clause:
         return f"{equation} where {', '.join(where)}" if where else equation
 
 
-def _egglog(parts: Iterable[Fact | Action] | str) -> str:
-    return parts if isinstance(parts, str) else " ".join(part.egglog() for part in parts)
+def _egglog(parts: Iterable[Fact | Action]) -> str:
+    return " ".join(part.egglog() for part in parts)
 
 
 def _nodes(parts: Iterable[Fact | Action | Pattern]) -> Iterator[Fact | Action | Pattern]:
@@ -214,8 +204,6 @@ def when(*facts: Facts) -> When:
     return When(flat(facts))
 
 
-def rewrite(left: Pattern | str, right: Pattern | str, *guards: Facts | str) -> Clause:
+def rewrite(left: Pattern, right: Pattern, *guards: Facts) -> Clause:
     """left = right: where `left` is found and the guards hold, `right` is added to its class."""
-    if isinstance(left, str) or isinstance(right, str):
-        return Clause(f"(= root {left}) {' '.join(map(str, guards))}", f"(union root {right})")
     return when(ROOT == left, *guards).then(union(ROOT, right))

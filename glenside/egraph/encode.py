@@ -11,7 +11,8 @@ from glenside.egraph.schema import BUILT_IN
 from glenside.egraph.sexpr import read_all, write
 from glenside.egraph.shape_functions import INTS_MAP, SHAPE_FUNCTIONS, demands, written_out
 from glenside.egraph.type_rules import type_rules
-from glenside.ir.operator import COMPUTES, OPERATORS
+from glenside.ir.constants import constants_under
+from glenside.ir.operator import COMPUTES, OPERATORS, Keeps
 from glenside.ir.operators.compute import parse_compute
 from glenside.ir.term import Attribute, Term, postorder
 from glenside.ir.types import WIDENED, AccessType, Dims, Tensor, widen
@@ -73,7 +74,7 @@ def _compute_facts(kinds: Iterable[str]) -> list[str]:
         quoted = json.dumps(kind)
         lines.append(f'(category {quoted} "{compute.category.value}")')
         lines.append(f'(compute-dtype {quoted} "{compute.dtype}")')
-        if compute.keeps_zero:
+        if Keeps.ZERO in compute.keeps:
             lines.append(f"(keeps-zero {quoted})")
     return lines
 
@@ -118,16 +119,12 @@ def program_text(nodes: Sequence[Term]) -> str:
     index = {term: i for i, term in enumerate(nodes)}
     kinds = sorted({str(t.attributes[0]) for t in nodes if t.operator.name == "compute"})
     lines = [line for line in _compute_facts(kinds) if "(" in line[1:]]
-    constant: set[Term] = set()
+    constant = constants_under(*nodes)
     for i, term in enumerate(nodes):
         name = f"({PROGRAM_NODE} {i})"
         children = [f"({PROGRAM_NODE} {index[c]})" for c in term.children]
         lines.append(f"(union {name} {node_text(term, children)})")
-        if all(c in constant for c in term.children) and all(
-            a.constant for a in term.attributes if isinstance(a, Tensor)
-        ):
-            constant.add(term)
-        lines.append(f"({'constant' if term in constant else 'varies'} {name})")
+        lines.append(f"({'constant' if constant[term] else 'varies'} {name})")
         if isinstance(term.type, AccessType):
             lines.append(f'(given {name} {literal(term.type.dims)} {term.type.split} "{term.type.dtype}")')
         else:

@@ -1,10 +1,9 @@
-"""Examples of rules, run: an example's program at some sizes, and what a rule adds to it."""
+"""Examples of rules, run: what a rule adds to the program of an example."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from string import Template
 from typing import NamedTuple
 
 from glenside.egraph.encode import PROGRAM_NODE, program_nodes
@@ -12,21 +11,8 @@ from glenside.egraph.rule import Example, Rule
 from glenside.egraph.saturation import Limits, Request, Saturation
 from glenside.egraph.snapshot import Snapshot
 from glenside.egraph.trace import MADE
-from glenside.ir.program import Program
 from glenside.ir.term import Term
-from glenside.ir.text import parse
 from glenside.ir.types import Tensor
-
-SIZES = (2, 3, 4, 5, 7)
-"""Of the letters of an example, all different: a square hides errors."""
-
-
-def example_program(example: Example, sizes: Sequence[int] = SIZES) -> Program:
-    """The example's program, its letters in alphabetical order of these sizes."""
-    letters = sorted({word for dims in example.shapes.values() for word in dims.split() if not word.isdigit()})
-    size = {letter: str(n) for letter, n in zip(letters, sizes, strict=False)}
-    shapes = {name: tuple(int(size.get(word, word)) for word in d.split()) for name, d in example.shapes.items()}
-    return parse(Template(example.text).substitute(size), shapes=shapes)
 
 
 def named_wants(wants: str, nodes: Sequence[Term]) -> str:
@@ -52,7 +38,7 @@ def shown(rule: Rule, example: Example, analyses: Iterable[Rule]) -> Shown | Non
     """The smallest term that the rule alone adds to the program's result, or to the last part of the program to which
     it adds any, or beside it; None when it only adds facts. Parameters that the example leaves out are 0, and analyses
     that want others do not run."""
-    program = example_program(example)
+    program = example.program()
     nodes = program_nodes(program.term)
     parameters = {**dict.fromkeys(rule.parameters, 0), **example.parameters}
     rules = dict.fromkeys((rule, *(a for a in analyses if a.parameters <= parameters.keys())))

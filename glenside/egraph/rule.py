@@ -15,6 +15,7 @@ from glenside.egraph.schema import BUILT_IN, Formula
 from glenside.egraph.sexpr import Sexpr, read_all, write
 from glenside.egraph.symbolic import SymbolicInt
 from glenside.egraph.trace import made
+from glenside.ir.example import Example as Shown
 
 Parameters = Mapping[str, int | Callable[..., Any]]
 """What a target gives to rules: `$name` is an int, a call `(name a b)` a formula: a function of sizes to a size, in the
@@ -22,21 +23,19 @@ arithmetic of `glenside.ir.sizes`."""
 
 
 @dataclass(frozen=True, eq=False)
-class Example:
-    """Where a rule fires: a program text with sizes as `$letters`, drawn afresh by each test.
+class Example(Shown):
+    """Where a rule fires: a program.
 
     `wants` are facts about nodes of the program (`schema.access_at`) that stand before the search begins.
     """
 
-    text: str
-    shapes: Mapping[str, str] = field(default_factory=dict)
-    wants: Sequence[Fact | Action] | str = ()
+    wants: Sequence[Fact | Action] = ()
     parameters: Parameters = field(default_factory=dict)
 
     @property
     def demands(self) -> str:
         """What the example wants, in egglog's words, with `$root` for the class of the program's result."""
-        return self.wants if isinstance(self.wants, str) else " ".join(want.egglog() for want in self.wants)
+        return " ".join(want.egglog() for want in self.wants)
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,7 +51,6 @@ class Rule:
     doc: str
     clauses: tuple[Clause, ...]
     examples: tuple[Example, ...]
-    relations: str = ""
     expansive: bool = False
     analysis: bool = False
 
@@ -74,7 +72,7 @@ class Rule:
     def declarations(self) -> tuple[str, ...]:
         """The egglog commands that declare the relations and functions of its clauses, a line each."""
         used = [head.declaration for clause in self.clauses for head in clause.signatures if head not in BUILT_IN]
-        return tuple(dict.fromkeys(line for text in (self.relations, *used) for line in text.splitlines() if line))
+        return tuple(dict.fromkeys(line for text in used for line in text.splitlines()))
 
     @cached_property
     def parameters(self) -> frozenset[str]:

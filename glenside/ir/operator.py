@@ -6,12 +6,17 @@ Parser, printer, e-graph encoding, e-graph type facts, interpreter and the refer
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from enum import Enum
-from typing import Any
+from enum import Enum, Flag
+from typing import TYPE_CHECKING, Any
 
 from glenside.ir.errors import TypeMismatch
+
+if TYPE_CHECKING:
+    from glenside.ir.example import Example
+    from glenside.ir.index_map import IndexMap
+    from glenside.ir.scalar import Primitive, Scalar
 
 
 class Kind(Enum):
@@ -45,19 +50,62 @@ def fields(**kinds: Kind | Field) -> tuple[Field, ...]:
     return tuple(k if isinstance(k, Field) else Field(name, k) for name, k in kinds.items())
 
 
+class OperatorKind(Enum):
+    """What becomes of the elements of the operands."""
+
+    LEAF = "leaf"  # no operands: a tensor or numbers
+    VIEW = "view"  # the same elements, found by addressing: none is written again
+    MOVEMENT = "movement"  # the same elements, copied to other places
+    COMPUTE = "compute"  # new elements
+    INSTRUCTION = "instruction"  # new elements, by a machine that has it
+
+
+class Keeps(Flag):
+    """What a function of arrays leaves as it is.
+
+    ZERO      it maps zeros to zeros: zero padding may move through it
+    ORDER     where no element of the operands becomes less, none of the result does
+    DISTANCE  by choices and signs alone, without rounding: no element of the result changes by more than some element
+              of the operands, so that it is as far from the right one as they are
+    FACTOR    a factor of the first operand is one of the result, as in products and quotients
+    """
+
+    NOTHING = 0
+    ZERO = 1
+    ORDER = 2
+    DISTANCE = 4
+    FACTOR = 8
+
+
+MOVED = Keeps.ZERO | Keeps.ORDER | Keeps.DISTANCE
+"""What is kept where elements are only moved."""
+MONOTONE = Keeps.ZERO | Keeps.ORDER
+"""What a function keeps that rises through 0."""
+
+
 @dataclass(frozen=True, eq=False)
 class Operator:
     """A record. `check` and `result` take the arguments in field order: types for terms, plain values for the rest.
 
+    kind      what becomes of the elements; what machines, analyses and exports do by default follows from it
     check     raises TypeMismatch, through `require`, when a term cannot be built
     result    the type rule, in the algebra of `glenside.ir.types`
     evaluate  the meaning: (arithmetic, *arguments) with arrays for terms; returns the array of all axes
     symbolic  False when `result` uses more than the algebra: then rules of the e-graph must not build this operator
-    movement  True when values are only moved, so that the meaning needs no arithmetic
+    linear    whether the result is a sum of elements of the operands, each times a number that the arguments say; a
+              function of the arguments where it depends on them. What is moved to places that are known is, if nothing
+              says otherwise
+    keeps     what else it leaves as it is, as `linear`; what is moved to places that are known keeps all but FACTOR
+    index_map  where each element of the result comes from: a function of the arguments as types. None where elements
+              are computed, or moved to places that are
+    matrices  (groups, rows, depth, columns) of the matrix products that it computes: a function of the arguments as
+              types
     typed     True when `evaluate` takes each term as an `Operand`: its type and its value, perhaps not in memory
+    examples  programs that show it; every record but an opaque one has some
     opaque    True when nobody here knows the meaning: a check draws one, and nothing is run or folded with it
-    views     True when the result is a view of operands, or a copy only where numpy cannot reshape without one; a
-              function of evaluate's arguments where it depends on them. All else gives a new array in row-major order
+    shares    True when the array that `evaluate` gives is a view of operands, or a copy only where numpy cannot reshape
+              without one; a function of evaluate's arguments where it depends on them. All else gives a new array in
+              row-major order. Views do, if nothing says otherwise
     scratch   bytes that evaluate needs beside operands and result: a function of its arguments, and their strides
     operations  additions, multiplications and the like of one evaluation, a multiplication that is added being one:
               a function of the arguments as types
@@ -66,19 +114,54 @@ class Operator:
     """
 
     name: str
+    kind: OperatorKind
     fields: tuple[Field, ...]
     check: Callable[..., None]
     result: Callable[..., Any]
     evaluate: Callable[..., Any]
     doc: str
+    linear: bool | Callable[..., bool] | None = None
+    keeps: Keeps | Callable[..., Keeps] | None = None
+    index_map: Callable[..., IndexMap] | None = None
+    matrices: Callable[..., tuple[int, int, int, int]] | None = None
     symbolic: bool = True
-    movement: bool = True
     typed: bool = False
     opaque: bool = False
-    views: bool | Callable[..., bool] = False
+    examples: tuple[Example, ...] = ()
+    shares: bool | Callable[..., bool] | None = None
     scratch: Callable[..., int] | None = None
     operations: Callable[..., int] | None = None
     moved: Callable[..., int] | None = None
+
+    @property
+    def moves(self) -> bool:
+        """Whether each element of the result is one of an operand, or fills a gap between them."""
+        return self.kind in (OperatorKind.VIEW, OperatorKind.MOVEMENT)
+
+    @property
+    def is_addressed(self) -> bool:
+        """Whether it moves elements to places that do not depend on any."""
+        return self.kind is OperatorKind.VIEW or self.index_map is not None
+
+    def is_constant(self, operands: Iterable[bool], tensor_is_constant: bool = False) -> bool:
+        """Whether a node is made of constants alone, where that is said of its operands: nothing is of a black box, and
+        a tensor is what it was declared to be.
+        """
+        if self.kind is OperatorKind.LEAF and any(field.kind is Kind.TENSOR for field in self.fields):
+            return tensor_is_constant
+        return not self.opaque and all(operands)
+
+    def is_linear(self, *arguments: Any) -> bool:
+        """`linear` for a node's arguments."""
+        return bool(_said(self.linear, arguments, self.is_addressed))
+
+    def kept(self, *arguments: Any) -> Keeps:
+        """`keeps` for a node's arguments."""
+        return Keeps(_said(self.keeps, arguments, MOVED if self.is_addressed else Keeps.NOTHING))
+
+    def is_shared(self, *arguments: Any) -> bool:
+        """`shares` for the arguments of an evaluation."""
+        return bool(_said(self.shares, arguments, self.kind is OperatorKind.VIEW))
 
     def __call__(self, *arguments: Any) -> Any:
         """Build the term: the arguments in field order. Raises TypeMismatch. Patterns give a pattern."""
@@ -88,6 +171,13 @@ class Operator:
         from glenside.ir.term import make
 
         return make(self, arguments)
+
+
+def _said(fact: Any, arguments: tuple[Any, ...], default: Any) -> Any:
+    """What a record says of these arguments."""
+    if fact is None:
+        return default
+    return fact(*arguments) if callable(fact) else fact
 
 
 class Category(Enum):
@@ -104,22 +194,42 @@ class Category(Enum):
 class Compute:
     """A compute type: what `(compute NAME A)` or `(compute (NAME parameter ..) A)` means.
 
+    scalar         for POINTWISE and FOLD types: the expression of one element, or a function from parameters to it.
+                   `evaluate`, `scratch`, `dtype`, `linear`, `keeps` and `examples` follow, and more of `check`
+    combine        for REDUCTION types: the primitive that joins an item's elements to one, in some order
     check          raises TypeMismatch for an operand type (type, *parameters) it cannot take
     evaluate       (arithmetic, operand, *parameters) -> array; the operand is an `Operand`, parameters are their texts
     dtype          the result's dtype: "same", "widen", or a dtype
-    keeps_zero     f(0) = 0, for pointwise types: zero padding may move through it
+    linear         whether the result is a sum of elements, each times a number: of all operands together
+    keeps          what else it leaves as it is
+    examples       programs that show it
     scratch        bytes that evaluate needs beside operand and result: a function of (operand, *parameters)
     """
 
     name: str
     category: Category
-    evaluate: Callable[..., Any]
     doc: str
     parameters: tuple[Field, ...] = ()
+    scalar: Scalar | Callable[..., Scalar] | None = None
+    combine: Primitive | None = None
     check: Callable[..., None] | None = None
+    evaluate: Callable[..., Any] | None = None
     dtype: str = "same"
-    keeps_zero: bool = False
+    linear: bool = False
+    keeps: Keeps = Keeps.NOTHING
+    examples: tuple[Example, ...] = ()
     scratch: Callable[..., int] | None = None
+
+    def __post_init__(self) -> None:
+        from glenside.ir.elementwise import derived
+
+        for name, value in derived(self).items() if self.scalar is not None else ():
+            object.__setattr__(self, name, value)
+
+    def expression(self, *parameters: str) -> Scalar:
+        """The scalar expression for parameters by their texts."""
+        assert self.scalar is not None, f"{self.name} has no scalar expression"
+        return self.scalar(*parameters) if callable(self.scalar) else self.scalar
 
     def __call__(self, *arguments: Any) -> Any:
         """The term `(compute NAME A)`, or the pattern of such a term: its parameters, then A. Raises TypeMismatch."""
@@ -138,6 +248,8 @@ def register(record: Operator | Compute) -> Any:
     table: Mapping[str, object] = OPERATORS if isinstance(record, Operator) else COMPUTES
     if record.name in table:
         raise ValueError(f"{record.name} is declared twice")
+    if not record.examples and not (isinstance(record, Operator) and record.opaque):
+        raise ValueError(f"{record.name} has no example")
     if isinstance(record, Operator):
         OPERATORS[record.name] = record
     else:

@@ -12,6 +12,7 @@ from math import sqrt
 
 import numpy as np
 
+from glenside.ir.constants import constants_under
 from glenside.ir.errors import BadInput
 from glenside.ir.names import spelled_name
 from glenside.ir.operand import Array
@@ -141,17 +142,7 @@ class _Part(Mapping[str, Array]):
 
 def constant_terms(program: Program) -> dict[Term, bool]:
     """For each term of the program and its layers, whether it is made of constants alone: no input, no black box."""
-    return made_of_constants(program.term, *program.layers.values())
-
-
-def made_of_constants(*roots: Term) -> dict[Term, bool]:
-    """The same for each term under some roots."""
-    found: dict[Term, bool] = {}
-    for term in postorder(*roots):
-        tensor = term.attributes[0] if term.operator.name == "access-tensor" else None
-        known = tensor.constant if isinstance(tensor, Tensor) else not term.operator.opaque
-        found[term] = known and all(found[c] for c in term.children)
-    return found
+    return constants_under(program.term, *program.layers.values())
 
 
 def _complete(term: Term, given: Mapping[str, Term], others: Mapping[str, Term]) -> dict[str, Term]:

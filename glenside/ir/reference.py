@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from glenside.ir.operator import COMPUTES, OPERATORS, Category, Compute, Field, Kind, Operator
+from glenside.ir.operator import COMPUTES, OPERATORS, Category, Compute, Field, Keeps, Kind, Operator, OperatorKind
 from glenside.ir.operators import SHAPE_FORMS, ShapeForm
 from glenside.ir.types import DTYPES
 
@@ -53,10 +53,18 @@ def summary() -> list[tuple[str, str]]:
 def markdown() -> str:
     """The reference page."""
     lines = ["# Operators", "", "An access pattern `(S)(I)` is a collection of shape S of items of shape I.", ""]
-    lines += [f"Dtypes: {', '.join(DTYPES)}.", "", *_table("", [OPERATORS[name] for name in sorted(OPERATORS)])]
+    lines += [f"Dtypes: {', '.join(DTYPES)}.", ""]
+    lines += _table("kind, what is kept, index map", [OPERATORS[name] for name in sorted(OPERATORS)])
     for category, effect in _EFFECTS.items():
         kinds = [COMPUTES[name] for name in sorted(COMPUTES) if COMPUTES[name].category is category]
-        lines += ["", f"## Compute types: {category.value}", "", f"{effect}.", "", *_table("result dtype", kinds)]
+        lines += [
+            "",
+            f"## Compute types: {category.value}",
+            "",
+            f"{effect}.",
+            "",
+            *_table("result dtype, what is kept", kinds),
+        ]
     forms = [SHAPE_FORMS[name] for name in sorted(SHAPE_FORMS)]
     lines += ["", "## Shapes", "", "Evaluated when a text is read.", "", *_table("", forms)]
     return "\n".join(lines) + "\n"
@@ -66,9 +74,36 @@ def _table(extra: str, records: list[Operator] | list[Compute] | list[ShapeForm]
     titles = ["form", *([extra] if extra else []), "meaning"]
     rows = [f"| {' | '.join(titles)} |", f"|{'---|' * len(titles)}"]
     for record in records:
-        cells = [f"`{form(record)}`", *([_dtype(record)] if isinstance(record, Compute) else []), record.doc]
+        facts = [] if isinstance(record, ShapeForm) else [", ".join(facts_of(record))]
+        cells = [f"`{form(record)}`", *facts, record.doc]
         rows.append(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |")
     return rows
+
+
+def described(record: Operator | Compute) -> dict[str, str]:
+    """All that its record says: how it is written, what it means, what is kept, examples."""
+    shown = "; ".join(example.text for example in record.examples)
+    words = {"form": form(record), "meaning": record.doc, "facts": ", ".join(facts_of(record)), "example": shown}
+    return {what: said for what, said in words.items() if said}
+
+
+def facts_of(record: Operator | Compute) -> list[str]:
+    """What its record says beside its meaning, in words; an index map is that of its first example."""
+    if isinstance(record, Compute):
+        return [_dtype(record), *_kept(record.linear, record.keeps)]
+    if record.kind in (OperatorKind.LEAF, OperatorKind.INSTRUCTION) or not record.examples:
+        return [record.kind.value]
+    term = record.examples[0].program().term
+    if record.name == "compute":
+        return [record.kind.value, "as its compute type says"]
+    arguments = term.arguments()
+    facts = [record.kind.value, *_kept(record.is_linear(*arguments), record.kept(*arguments))]
+    return facts if term.index_map is None else [*facts, f"`{term.index_map}`"]
+
+
+def _kept(linear: bool, keeps: Keeps) -> list[str]:
+    words = [name.lower() for name in Keeps.__members__ if Keeps[name] and Keeps[name] in keeps]
+    return [*(["linear"] if linear else []), *([f"keeps {' and '.join(words)}"] if words else [])]
 
 
 def _dtype(compute: Compute) -> str:

@@ -6,12 +6,15 @@ Nothing here recurses: a term may be a hundred thousand operators deep.
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
 from glenside.ir.errors import TypeMismatch
 from glenside.ir.operator import OPERATORS, Field, Kind, Operator
 from glenside.ir.types import AccessType, Dims, Tensor, TupleType, Type
+
+if TYPE_CHECKING:
+    from glenside.ir.index_map import IndexMap
 
 Attribute = int | str | Dims | Tensor
 
@@ -40,6 +43,12 @@ class Term:
     def arguments(self) -> tuple[Any, ...]:
         """Children and attributes in field order: what the operator is called with to build this term again."""
         return weave(self.operator, self.children, self.attributes)
+
+    @property
+    def index_map(self) -> IndexMap | None:
+        """Where each element comes from; None where elements are computed, or moved to places that are."""
+        map_ = self.operator.index_map
+        return None if map_ is None else map_(*weave(self.operator, [c.type for c in self.children], self.attributes))
 
     def __repr__(self) -> str:
         from glenside.ir.text import print_term

@@ -219,7 +219,7 @@ def _of_network(problem: Problem, searched: SearchResult, target: Target) -> Ans
         bound = told[eclass].cycles if eclass in told and target.objectives[0] == "cycles" else None
         extracted[name] = Extracted([variant], bound=bound, cone=cone)
     variants = _named(program, target, extracted)
-    programs = {**dict.fromkeys(variants, program), CHOSEN: network}
+    programs = {**dict.fromkeys(variants or ["as written"], program), CHOSEN: network}
     return Answer(program, snapshot, extracted, variants, programs, choice, cost)
 
 

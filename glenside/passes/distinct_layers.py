@@ -10,16 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from glenside.ir.operator import OperatorKind
+from glenside.ir.operators.fixed_point import truncate
 from glenside.ir.program import Program, constant_terms
 from glenside.ir.term import Term, build, make, postorder, rebuild_all, weave
 from glenside.ir.types import Tensor
-
-# Where a cone ends: what computes, cuts a product to the bits of a number, or picks elements by computed indices.
-# Tuples are no operands of a product.
-_ENDS = frozenset(
-    "compute cast truncate opaque access-gather access-gather-nd access-scatter-nd access-overlap-add construct-tuple "
-    "tuple-get-item".split()
-)
 
 
 @dataclass(frozen=True)
@@ -76,13 +71,21 @@ def distinct_layers(program: Program, kind: Callable[[Term], str] = lambda leaf:
     return Layers(tuple(products), tuple(formals), places, results, _bodies(sources, results), sources)
 
 
+def _ends(term: Term) -> bool:
+    """Whether a cone ends there: at what computes, cuts a product to the bits of a number, or moves elements to places
+    that are computed. Tuples are no operands of a product.
+    """
+    operator = term.operator
+    return operator is truncate or (operator.index_map is None and operator.kind is not OperatorKind.LEAF)
+
+
 def cone_terms(product: Term) -> frozenset[Term]:
     """The product of a layer with all movement under it, without the leaves."""
     found: set[Term] = set()
     stack = [product]
     while stack:
         term = stack.pop()
-        if term not in found and (term is product or term.operator.name not in _ENDS):
+        if term not in found and (term is product or not _ends(term)):
             found.add(term)
             stack += term.children
     return frozenset(found)
@@ -139,7 +142,7 @@ def _cone(product: Term, formal: Callable[[Term, int], Term]) -> Cone:
         term, ready = stack.pop()
         if term in done:
             continue
-        if term.operator.name == "access-tensor" or (term is not product and term.operator.name in _ENDS):
+        if term.operator.name == "access-tensor" or (term is not product and _ends(term)):
             leaves[term] = formal(term, len(leaves))
             split = term.access.split
             done[term] = build("access", leaves[term], split) if split else leaves[term]

@@ -95,15 +95,16 @@ def cheapest(
     return {classes[c]: kept[n] for c, n in answer.choice.items()}, answer
 
 
-def derivations(snapshot: Snapshot, allowed: Callable[[int], bool]) -> Iterator[int]:
+def derivations(snapshot: Snapshot, allowed: Callable[[int], bool], subsumed: bool = False) -> Iterator[int]:
     """The allowed e-nodes that stand for a term of allowed e-nodes, each behind one of every class that it needs.
 
-    A fixed point from the leaves: what can only be built of itself is not among them.
+    A fixed point from the leaves: what can only be built of itself is not among them. With
+    `subsumed`, also what rules have put something else in place of.
     """
     waiting: dict[int, int] = {}
     parents: dict[int, list[int]] = {}
     ready: list[int] = []
-    for _, members in snapshot.usable():
+    for _, members in enumerate(snapshot.classes) if subsumed else snapshot.usable():
         for n in filter(allowed, members):
             needed = set(snapshot.nodes[n].children)
             waiting[n] = len(needed)
@@ -167,27 +168,11 @@ def node_cost(
 
 def constant_classes(snapshot: Snapshot) -> list[bool]:
     """Which classes have a node that is made of constants alone: they are computed before run time."""
-    waiting = [len(set(n.children)) for n in snapshot.nodes]
-    parents: list[list[int]] = [[] for _ in snapshot.classes]
-    for i, node in enumerate(snapshot.nodes):
-        for child in set(node.children):
-            parents[child].append(i)
-    result = [False] * len(snapshot.classes)
 
-    def unknown(i: int) -> bool:
-        node = snapshot.nodes[i]
-        if OPERATORS[node.operator].opaque:
-            return True
-        return node.operator == "access-tensor" and not snapshot.tensors[node.attributes[0]].constant
+    def known(n: int) -> bool:
+        node = snapshot.nodes[n]
+        tensor = snapshot.tensors[node.attributes[0]] if node.operator == "access-tensor" else None
+        return OPERATORS[node.operator].is_constant((), tensor is not None and tensor.constant)
 
-    ready = [i for i, count in enumerate(waiting) if count == 0 and not unknown(i)]
-    while ready:
-        eclass = snapshot.owner[ready.pop()]
-        if result[eclass]:
-            continue
-        result[eclass] = True
-        for parent in parents[eclass]:
-            waiting[parent] -= 1
-            if waiting[parent] == 0 and not unknown(parent):
-                ready.append(parent)
-    return result
+    constant = {snapshot.owner[n] for n in derivations(snapshot, known, subsumed=True)}
+    return [c in constant for c in range(len(snapshot.classes))]

@@ -133,12 +133,12 @@ def _sizes(row: LayerRow) -> str:
 
 
 def _utilization(row: LayerRow) -> str:
-    return amount(None) if row.utilization is None else f"{100 * row.utilization:.2f}"
+    return "-" if row.utilization is None else f"{100 * row.utilization:.2f}"
 
 
 def amount(number: int | None) -> str:
-    """A number as tables have it; - where it is not known."""
-    return "-" if number is None else f"{number:,}"
+    """A number as tables have it."""
+    return "unknown" if number is None else f"{number:,}"
 
 
 def times(more: int | None, less: int | None) -> str:

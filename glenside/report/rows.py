@@ -39,7 +39,7 @@ def report_of(original: Program, target: Target, problem: Problem, searched: Sea
         rules=searched.progress.rules,
         cost={} if answer.cost is None else answer.cost._asdict(),
         notes=notes,
-        remarks=target.remarks(chosen),
+        remarks=[*target.remarks(chosen), *_remarks(answer)],
         sections=target.report(original, chosen),
         peak=target.peak,
     )
@@ -78,6 +78,11 @@ def _utilization(macs: int, cycles: int | None, peak: int | None) -> float | Non
     if peak is None or cycles is None:
         return None
     return macs / (cycles * peak) if cycles else 0.0
+
+
+def _remarks(answer: Answer) -> list[str]:
+    """What must be said of the variants that were chosen."""
+    return [*dict.fromkeys(remark for v in answer.variants.get(CHOSEN, {}).values() for remark in v.remarks)]
 
 
 def _choice(variant: Variant) -> Choice:

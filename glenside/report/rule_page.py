@@ -7,7 +7,7 @@ import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from glenside.egraph.examples import example_program, shown
+from glenside.egraph.examples import shown
 from glenside.egraph.rule import Rule
 from glenside.ir.text import print_term
 
@@ -49,7 +49,7 @@ def rule_page(rule: Rule) -> RulePage:
 
     analyses = [other for other in RULES.values() if other.analysis]
     changed = next((c for example in rule.examples if (c := shown(rule, example, analyses))), None)
-    before = changed.before if changed else example_program(rule.examples[0]).term
+    before = changed.before if changed else rule.examples[0].program().term
     equal = changed is None or changed.equal
     pair = print_term(before), print_term(changed.after) if changed else None
     return RulePage(rule.name, rule.family, rule.equation, rule.equations(), rule.reason, *pair, equal)

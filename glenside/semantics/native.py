@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 
-from glenside.ir.blockwise import ERF_PART, in_blocks, reduced, row_major
-from glenside.ir.contraction import blocks, contract_into, contracted_dims
+from glenside.ir.blockwise import in_blocks, reduced, row_major
+from glenside.ir.contraction import contract_into, contracted_dims
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
+from glenside.ir.primitives import PRIMITIVES
 from glenside.ir.types import FLOATS, widen
 from glenside.semantics.black_box import scattered
 
@@ -64,7 +64,7 @@ class Arithmetic(ABC):
 
     @abstractmethod
     def apply(self, function: str, a: Array, keeps_zero: bool) -> Array:
-        """A function of reals, by its name as a compute type; keeps_zero says that it maps 0 to 0."""
+        """A function of reals, by its name as a primitive; keeps_zero says that it maps 0 to 0."""
 
     @abstractmethod
     def below_maximum(self, a: Array, axes: tuple[int, ...]) -> Array:
@@ -104,45 +104,6 @@ class Arithmetic(ABC):
     @abstractmethod
     def reinterpret(self, a: Array, dtype: str) -> Array:
         """The bits of a as another dtype of the same width."""
-
-
-def _sigmoid(x: Array, out: Array) -> None:
-    """1 / (1 + exp(-x))."""
-    np.negative(x, out=out)
-    np.exp(out, out=out)
-    np.add(1, out, out=out)
-    np.divide(1, out, out=out)
-
-
-def _erf(x: Array, out: Array) -> None:
-    """numpy has no erf; the standard library's is exact to the last place."""
-    for index in blocks(x.shape, ERF_PART) if x.size else ():
-        part = x[index]
-        out[index] = np.fromiter(map(math.erf, part.ravel().tolist()), np.float64, part.size).reshape(part.shape)
-
-
-_FUNCTIONS: dict[str, Callable[..., Any]] = {
-    "exp": np.exp,
-    "log": np.log,
-    "sqrt": np.sqrt,
-    "tanh": np.tanh,
-    "sigmoid": _sigmoid,
-    "erf": _erf,
-    "sin": np.sin,
-    "cos": np.cos,
-    "tan": np.tan,
-    "asin": np.arcsin,
-    "acos": np.arccos,
-    "atan": np.arctan,
-    "sinh": np.sinh,
-    "cosh": np.cosh,
-    "asinh": np.arcsinh,
-    "acosh": np.arccosh,
-    "atanh": np.arctanh,
-    "floor": np.floor,
-    "ceil": np.ceil,
-    "round": np.rint,
-}
 
 
 class Native(Arithmetic):
@@ -191,7 +152,7 @@ class Native(Arithmetic):
         return row_major(np.mod if rounding == "floor" else np.fmod, a, b)
 
     def apply(self, function: str, a: Array, keeps_zero: bool) -> Array:
-        return row_major(_FUNCTIONS[function], a)
+        return row_major(PRIMITIVES[function].numpy, a)
 
     def below_maximum(self, a: Array, axes: tuple[int, ...]) -> Array:
         return np.asarray(np.subtract(a, a.max(axes, keepdims=True, initial=-np.inf)))

@@ -32,7 +32,7 @@ def test_a_page_as_json(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_what_a_rule_makes_for_others_is_not_called_equal(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run("rules", "rows-are-spread-afterwards", "--json") == 0
+    assert run("rules", "sections-are-made", "--json") == 0
     page = json.loads(capsys.readouterr().out)
     assert page["after"] is not None
     assert page["equal"] is False

@@ -9,12 +9,18 @@ import time
 import pytest
 from rule_checks import saturated
 
-from glenside.egraph.clause import Clause
+from glenside.egraph.clause import ROOT, Clause, let, rewrite, union, when
 from glenside.egraph.encode import program_nodes
+from glenside.egraph.pattern import Variable, variables
 from glenside.egraph.rule import Example, Rule
 from glenside.egraph.saturation import Limits, Request, Saturation
 from glenside.egraph.search import SearchFailed, program_snapshot, search
 from glenside.egraph.snapshot import ENode, closed
+from glenside.ir.operators.folds import elementwise_add
+from glenside.ir.operators.leaves import access_tensor
+from glenside.ir.operators.padding import access_pad
+from glenside.ir.operators.products import access_product
+from glenside.ir.operators.views import access, access_flip
 from glenside.ir.program import Program
 from glenside.ir.text import parse
 from glenside.targets import ConvolutionUnit, SystolicArray
@@ -33,17 +39,16 @@ PARAMETERS = {
 }
 
 
-def _rule(name: str, *clauses: tuple[str, str], expansive: bool = False) -> Rule:
-    example = Example("(access-tensor x)", {"x": "m"})
-    return Rule(name, "test", "", tuple(Clause(*c) for c in clauses), (example,), expansive=expansive)
+def _rule(name: str, *clauses: Clause, expansive: bool = False) -> Rule:
+    return Rule(name, "test", "", clauses, (Example("(access-tensor x)", {"x": "m"}),), expansive)
 
 
+A, B, X, Y, N, LO, HI, LOW, HIGH, OTHER, LARGER = variables("a b x y n lo hi low high other larger")
 # Each round doubles the widths of the pads: it never ends.
 EXPLOSIVE = _rule(
     "explosive",
-    (
-        '(= root (access-pad a "zero-padding" x lo hi)) (= other (access-pad b "zero-padding" y l h))',
-        '(access-pad root "zero-padding" 0 (+ lo h) (+ hi l))',
+    when(ROOT == access_pad(A, "zero-padding", X, LO, HI), OTHER == access_pad(B, "zero-padding", Y, LOW, HIGH)).then(
+        let(LARGER, access_pad(ROOT, "zero-padding", 0, LO + HIGH, HI + LOW))
     ),
 )
 PADDED = parse("(access-pad (access-tensor a) zero-padding 0 1 2)", shapes={"a": (3,)})
@@ -70,19 +75,13 @@ def test_the_search_says_why_it_stopped(limits: Limits, stopped: str) -> None:
 
 def test_an_expansive_rule_is_banned_but_not_forgotten() -> None:
     """Saturation is claimed only after all rules, the banned ones too, ran together and changed nothing."""
-    commute = _rule(
-        "commute",
-        (
-            '(= root (compute "elementwise-add" (access-product a b n)))',
-            '(union root (compute "elementwise-add" (access-product b a n)))',
-        ),
-        expansive=True,
-    )
+    commuted = rewrite(elementwise_add(access_product(A, B, N)), elementwise_add(access_product(B, A, N)))
+    commute = _rule("commute", commuted, expansive=True)
     terms = "(access-tensor a)"
     for _ in range(8):
         terms = f"(compute elementwise-add (access-pair {terms} (access-tensor b)))"
     program = parse(terms, shapes={"a": (3,), "b": (3,)})
-    plain, _ = saturated(program, [_rule("plain", *[(c.facts, c.actions) for c in commute.clauses])], {})
+    plain, _ = saturated(program, [_rule("plain", commuted)], {})
     run = Saturation(_request(program, [commute], Limits()))
     run._limit["commute"] = 2
     assert run.run().stopped == "saturated"
@@ -92,7 +91,7 @@ def test_an_expansive_rule_is_banned_but_not_forgotten() -> None:
 
 
 def test_a_contradiction_of_types_is_an_error() -> None:
-    wrong = _rule("wrong", ("(= root (access-tensor a))", "(union root (access root 1))"))
+    wrong = _rule("wrong", when(ROOT == access_tensor(Variable("a"))).then(union(ROOT, access(ROOT, 1))))
     with pytest.raises(SearchFailed):
         search(program_nodes(MATMUL.term), [wrong], {})
 
@@ -184,9 +183,7 @@ def test_a_trace_says_which_rule_made_each_node_when_and_from_what() -> None:
 def test_a_trace_names_the_class_that_a_rule_matched_at() -> None:
     """The rule matches at the root, so that is the source, in the first iteration; the program has no maker."""
     program = parse("(access-flip (access-flip (access-tensor a) 0) 0)", shapes={"a": (3,)})
-    twice = _rule(
-        "twice", ("(= root (access-flip (access-flip a x) x))", '(union root (access-pad a "zero-padding" x 0 0))')
-    )
+    twice = _rule("twice", rewrite(access_flip(access_flip(A, X), X), access_pad(A, "zero-padding", X, 0, 0)))
     run = Saturation(Request.of(program_nodes(program.term), [twice], PARAMETERS, Limits(), trace=True))
     run.run()
     root = run.snapshot().program[-1]

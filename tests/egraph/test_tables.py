@@ -6,11 +6,15 @@ from collections.abc import Iterator
 
 import pytest
 
-from glenside.egraph.clause import Clause
+from glenside.egraph.clause import rewrite
+from glenside.egraph.pattern import variables, vec
 from glenside.egraph.rule import Example, Rule
 from glenside.egraph.saturation import Limits, Request, Saturation
+from glenside.egraph.schema import dims
 from glenside.egraph.sorts import INT, INTS, TEXT
 from glenside.egraph.tables import RESULTS, TABLES, Table, table, used
+from glenside.ir.operators.pointwise import relu
+from glenside.ir.operators.views import access_reshape
 from glenside.ir.term import postorder
 from glenside.ir.text import parse
 from glenside.ir.types import Dims
@@ -35,16 +39,14 @@ def declared() -> Iterator[Table]:
         del RESULTS[f"{made.name}-{result}"]
 
 
-KEY = 'dx {0} "a word"'
-
-
 def _rule(least: int) -> Rule:
     """relu(x) = relu(a reshape of x), to the dims that the table gives; the other results are read too."""
-    key = KEY.format(least)
-    clause = Clause(
-        f'(= root (compute "relu" x)) (= dx (dims x)) (= d (of-sorted-dims {key})) (= n (of-sorted-first {key}))'
-        f' (= "A WORD" (of-sorted-shouted {key})) (= n (vec-get d 0)) (!= d dx)',
-        '(union root (access-reshape (compute "relu" (access-reshape x (vec-empty) d)) (vec-empty) dx))',
+    x, dx, d, n, word = variables("x dx d n word")
+    clause = rewrite(
+        relu(x),
+        access_reshape(relu(access_reshape(x, vec(), d)), vec(), dx),
+        *(dx == dims(x), TABLES["of-sorted"].facts(dx, least, "a word", dims=d, first=n, shouted=word)),
+        *(word == "A WORD", n == d[0], d != dx),
     )
     return Rule(f"reshape-{least}", "made-up", "Sound because it is a test.", (clause,), (Example(""),))
 
@@ -97,14 +99,15 @@ def test_a_table_is_declared_once_and_found_in_the_rules_that_read_it(declared: 
     assert declared.module == __name__
     with pytest.raises(ValueError, match="declared twice"):
         table(dims=Dims)(of_sorted)
-    key = KEY.format(0)
+    key = 'dx 0 "a word"'
     assert used(f"(= d (of-sorted-dims {key}))") == [declared]
     assert used("(= d (of-sorted-dimsy x)) (of-sorted y)") == []
 
 
 def test_no_table_is_asked_by_a_request_whose_rules_read_none(declared: Table) -> None:
     nodes = list(postorder(parse("(compute relu (access-tensor x))", shapes={"x": (2,)}).term))
-    clause = Clause('(= root (compute "relu" x))', '(union root (compute "relu" (compute "relu" x)))')
+    (x,) = variables("x")
+    clause = rewrite(relu(x), relu(relu(x)))
     plain = Rule("twice", "made-up", "Sound because it is a test.", (clause,), (Example(""),))
     assert Request.of(nodes, [plain], {}, Limits()).tables == ()
     assert Request.of(nodes, [plain, _rule(0)], {}, Limits()).tables == ((__name__, "of-sorted"),)

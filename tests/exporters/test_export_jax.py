@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import ast
+import inspect
+import sys
 from pathlib import Path
+from types import FunctionType, ModuleType
+from typing import Any
 
 import numpy as np
 import pytest
 from compute_examples import COMPUTES as COMPUTE_EXAMPLES
-from example_values import Example
+from example_values import VALUES, Example
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from operator_examples import OPERATORS as OPERATOR_EXAMPLES
@@ -22,12 +26,15 @@ from glenside.exporters.jax.registry import (
     COMPUTES_LEFT_OUT,
     OPERATOR_EXPORTS,
     OPERATORS_LEFT_OUT,
+    PRIMITIVE_EXPORTS,
 )
 from glenside.ir.errors import BadInput
 from glenside.ir.operator import COMPUTES, OPERATORS
+from glenside.ir.primitives import PRIMITIVES
 from glenside.ir.program import Program
 from glenside.ir.term import Term, build
 from glenside.ir.types import Dims, Tensor
+from glenside.semantics.interpreter import evaluate
 
 # Terms of numbers in the program alone are computed while it is written; what is left are tensors.
 LEAVES = {name for name, operator in OPERATORS.items() if not operator.fields or name in ("full", "eye", "iota")} | {
@@ -46,7 +53,10 @@ def product(a: Term, b: Term, shared: int = 0) -> Term:
 
 def test_every_operator_and_compute_type_is_written_or_left_out() -> None:
     assert OPERATOR_EXPORTS.keys() | OPERATORS_LEFT_OUT.keys() | LEAVES | {"compute"} == OPERATORS.keys()
-    assert COMPUTE_EXPORTS.keys() | COMPUTES_LEFT_OUT.keys() == COMPUTES.keys()
+    derived = {name for name, compute in COMPUTES.items() if compute.scalar is not None}
+    assert COMPUTE_EXPORTS.keys() | COMPUTES_LEFT_OUT.keys() | derived == COMPUTES.keys()
+    assert PRIMITIVE_EXPORTS.keys() <= PRIMITIVES.keys()
+    assert all(p.jax or name in PRIMITIVE_EXPORTS for name, p in PRIMITIVES.items())
     assert not OPERATOR_EXPORTS.keys() & OPERATORS_LEFT_OUT.keys()
     assert not COMPUTE_EXPORTS.keys() & COMPUTES_LEFT_OUT.keys()
 
@@ -168,3 +178,21 @@ def test_files(tmp_path: Path) -> None:
     )
     assert outcome.exit_code == 0, outcome.output
     assert "lax.dot_general" in (tmp_path / "out.py").read_text()
+
+
+MOVED = [e for name, es in OPERATOR_EXAMPLES.items() if OPERATORS[name].index_map is not None for e in es]
+
+
+@pytest.mark.parametrize("example", MOVED, ids=[e.term.operator.name for e in MOVED])
+def test_movement_without_an_export_is_addressed(example: Example, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By its index map: a new one needs no code here. What is written is run with numpy in the place of JAX."""
+    monkeypatch.delitem(OPERATOR_EXPORTS, example.term.operator.name)
+    jax = ModuleType("jax")
+    jax.__dict__.update(numpy=np, lax=None)
+    monkeypatch.setitem(sys.modules, "jax", jax)
+    monkeypatch.setitem(sys.modules, "jax.numpy", np)
+    names: dict[str, Any] = {}
+    exec(export_jax(Program(example.term)), names)
+    function = next(f for f in names.values() if isinstance(f, FunctionType))
+    value = function(*(VALUES[name] for name in inspect.signature(function).parameters))
+    assert np.array_equal(value, evaluate([example.term], VALUES)[0])

@@ -14,10 +14,12 @@ from operator_examples import OPERATORS as OPERATOR_EXAMPLES
 from random_terms import terms, values_for
 
 import glenside as gl
-from glenside.exporters.onnx.registry import COMPUTE_EXPORTS, OPERATOR_EXPORTS
-from glenside.ir.errors import TypeMismatch
+from glenside.exporters.onnx import export_onnx
+from glenside.exporters.onnx.registry import COMPUTE_EXPORTS, OPERATOR_EXPORTS, PRIMITIVE_EXPORTS
+from glenside.ir.errors import BadInput, TypeMismatch
 from glenside.ir.operator import COMPUTES, OPERATORS
 from glenside.ir.operators.gathering import REDUCTIONS
+from glenside.ir.primitives import PRIMITIVES
 from glenside.ir.program import Program
 from glenside.ir.term import Term, build, postorder
 from glenside.ir.types import DTYPES
@@ -41,7 +43,10 @@ EXAMPLES = [
 
 def test_every_operator_and_compute_type_has_an_export() -> None:
     assert OPERATOR_EXPORTS.keys() == OPERATORS.keys()
-    assert COMPUTE_EXPORTS.keys() == COMPUTES.keys()
+    derived = {name for name, compute in COMPUTES.items() if compute.scalar is not None}
+    assert COMPUTE_EXPORTS.keys() | derived == COMPUTES.keys()
+    assert PRIMITIVE_EXPORTS.keys() <= PRIMITIVES.keys()
+    assert all(p.onnx or name in PRIMITIVE_EXPORTS for name, p in PRIMITIVES.items())
 
 
 @pytest.mark.parametrize("example", EXAMPLES)
@@ -340,3 +345,19 @@ def test_operands_of_tiles_are_not_repeated() -> None:
         build("access-broadcast", build("access", leaf("v", (1, 4, 4)), 1), ((5,), (4, 4))),
     )
     assert kinds(same(Program(both), values_for(both))) == ["Expand", "systolic_array_4x4_3d_3d"]
+
+
+MOVED = [e for name, es in OPERATOR_EXAMPLES.items() if OPERATORS[name].index_map is not None for e in es]
+
+
+@pytest.mark.parametrize("example", MOVED, ids=[e.term.operator.name for e in MOVED])
+def test_movement_without_an_export_is_gathered(example: Example, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By its index map: a new one needs no code here."""
+    monkeypatch.delitem(OPERATOR_EXPORTS, example.term.operator.name)
+    same(Program(example.term), VALUES)
+
+
+def test_what_has_neither_export_nor_index_map_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(OPERATOR_EXPORTS, "bitcast")
+    with pytest.raises(BadInput, match=r"operators that have an export, got bitcast$"):
+        export_onnx(Program(OPERATOR_EXAMPLES["bitcast"][0].term))

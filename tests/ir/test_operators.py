@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from operator_examples import OPERATORS as OPERATOR_EXAMPLES
 
 from glenside.ir.errors import BadInput, TypeMismatch
-from glenside.ir.operator import COMPUTES, OPERATORS, Category, Compute, Operator, register
+from glenside.ir.operator import COMPUTES, OPERATORS, Category, Compute, Keeps, Operator, register
 from glenside.ir.operators import CATEGORY_RESULT, SHAPE_FORMS, ShapeForm, compute_text, parse_compute
 from glenside.ir.rational import exact, represents
 from glenside.ir.reference import form, markdown, summary
@@ -302,8 +302,8 @@ def test_zero_is_kept_where_records_say_so() -> None:
         if compute.category is Category.POINTWISE and compute.dtype == "same" and name != "logical-not":
             kind = {"clip": "(clip -1 2)", "leaky-relu": "(leaky-relu 1/7)"}.get(name, name)
             (value,) = evaluate([build("compute", kind, leaf([0.0, 0.0]))], VALUES)
-            assert (value == 0).all() or not compute.keeps_zero
-            if not compute.keeps_zero and name != "clip":  # a clip may: that is up to its bounds
+            assert (value == 0).all() or Keeps.ZERO not in compute.keeps
+            if Keeps.ZERO not in compute.keeps and name != "clip":  # a clip may: that is up to its bounds
                 assert (value != 0).all()
 
 
@@ -365,7 +365,7 @@ def test_the_reference_has_every_record() -> None:
 
 
 def test_a_name_is_declared_once() -> None:
-    again = Compute("relu", Category.POINTWISE, lambda _, a: a.array, "again")
+    again = Compute("relu", Category.POINTWISE, "again", evaluate=lambda _, a: a.array)
     with pytest.raises(ValueError, match="relu is declared twice"):
         register(again)
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Iterable, Mapping
 
 import numpy as np
 
 from glenside.egraph.encode import program_nodes
-from glenside.egraph.examples import SIZES, example_program, named_wants, smallest_terms
-from glenside.egraph.rule import Example, Parameters, Rule
+from glenside.egraph.examples import named_wants, smallest_terms
+from glenside.egraph.rule import Parameters, Rule
 from glenside.egraph.saturation import Limits, Request, Saturation
 from glenside.egraph.snapshot import Snapshot
 from glenside.ir.program import Program
@@ -20,11 +19,6 @@ from glenside.semantics import Arithmetic, Native, PrimeField
 from glenside.semantics.interpreter import evaluate
 from glenside.targets import ConvolutionUnit, SystolicArray
 from rewrites import RULES
-
-
-def drawn(example: Example, seed: int) -> Program:
-    """The example's program at sizes drawn afresh."""
-    return example_program(example, random.Random(seed).sample(SIZES, len(SIZES)))
 
 
 def saturated(

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 import glenside as gl
-from glenside.analysis.copies import constant_terms
 from glenside.builder import Builder
 from glenside.check import check
 from glenside.egraph.saturation import Progress
+from glenside.ir.constants import constants_under
 from glenside.ir.program import Program
 from glenside.ir.term import Term, postorder, tensors
 from glenside.passes.batch_norm_folding import fold_batch_norms, has_scales_of_products
@@ -90,8 +90,8 @@ def _value(program: Program, seed: int = 0) -> np.ndarray:
 
 def _products_of_numbers(program: Program) -> list[Term]:
     """Multiplications of what is not made of constants alone."""
-    constant = constant_terms(program.term)
-    found = [t for t in postorder(program.term) if t.operator.name == "compute" and t not in constant]
+    constant = constants_under(program.term)
+    found = [t for t in postorder(program.term) if t.operator.name == "compute" and not constant[t]]
     return [t for t in found if t.attributes[0] in ("elementwise-mul", "elementwise-div")]
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
-from rule_checks import assert_all_equal, drawn, saturated
+from rule_checks import assert_all_equal, saturated
 
 from glenside.builder import Builder
 from glenside.egraph.rule import Example, Rule
@@ -27,7 +27,7 @@ PARAMETERS = {"rows": 3, "columns": 2, "layout": 1, "loads": 2, "stores": 2}
 @pytest.mark.parametrize(("rule", "example"), CASES)
 @pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_rule_fires_and_is_sound(rule: Rule, example: Example, seed: int) -> None:
-    program = drawn(example, seed)
+    program = example.program(seed)
     parameters = {**PARAMETERS, **example.parameters}
     snapshot, search = saturated(program, [rule], parameters, example.demands)
     assert search.progress.rules[rule.name].matches > 0, f"{rule.name} does not fire on its example"
@@ -45,7 +45,7 @@ def test_every_clause_of_a_rule_fires_somewhere(rule: Rule) -> None:
             for i, clause in enumerate(rule.clauses)
         ]
         parameters = {**PARAMETERS, **example.parameters}
-        _, search = saturated(drawn(example, 0), one_by_one, parameters, example.demands)
+        _, search = saturated(example.program(0), one_by_one, parameters, example.demands)
         fired |= {i for i in range(len(rule.clauses)) if search.progress.rules[f"clause-{i}"].matches > 0}
     missing = [str(rule.clauses[i]) for i in range(len(rule.clauses)) if i not in fired]
     assert not missing, f"no example of {rule.name} reaches {missing}"
@@ -109,7 +109,7 @@ def test_rules_of_a_target_together_end_and_are_sound(rule: Rule, families: tupl
     Winograd's forms multiply all others, so they are there in the first example only, and in those that ask for them.
     """
     for i, example in enumerate(rule.examples):
-        program = drawn(example, 2)
+        program = example.program(2)
         parameters = {**PARAMETERS, "winograd": 1 << 2 if i == 0 else 0, **example.parameters}
         snapshot, search = saturated(program, of_families(families), parameters, example.demands, iterations=200)
         assert search.progress.stopped == "saturated"

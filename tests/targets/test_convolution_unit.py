@@ -14,9 +14,10 @@ import pytest
 from onnx_networks import NETWORKS, small
 
 import glenside as gl
-from glenside.analysis.copies import Copy, constant_terms, copies_of, total
+from glenside.analysis.copies import Copy, copies_of, total
 from glenside.builder import Builder
 from glenside.importers.onnx.model import program_of_model
+from glenside.ir.constants import constants_under
 from glenside.ir.program import Program, is_product
 from glenside.ir.rearrangement import of_transpose
 from glenside.ir.term import Term, postorder
@@ -76,7 +77,7 @@ def _is_layer(term: Term) -> bool:
 
 def _between_products(root: Term) -> list[Term]:
     """What lies on a way from one product to another and is not made of constants alone."""
-    terms, constant = list(postorder(root)), constant_terms(root)
+    terms, constant = list(postorder(root)), constants_under(root)
     behind: set[Term] = set()
     before: set[Term] = set()
     for term in terms:
@@ -85,7 +86,7 @@ def _between_products(root: Term) -> list[Term]:
     for term in reversed(terms):
         if _is_layer(term) or term in before:
             before.update(term.children)
-    return [t for t in terms if t in behind and t in before and t not in constant]
+    return [t for t in terms if t in behind and t in before and not constant[t]]
 
 
 def _moves(term: Term) -> bool:

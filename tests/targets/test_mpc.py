@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -13,11 +14,14 @@ import glenside as gl
 from glenside.ir.errors import BadInput
 from glenside.ir.program import Program
 from glenside.ir.term import build, postorder
+from glenside.report.display import report_html
 from glenside.semantics.fixed_point import FixedPoint
 from glenside.semantics.interpreter import evaluate
 from glenside.targets import parse_target
+from glenside.targets.base import Variant
+from glenside.targets.mpc import precision
 from glenside.targets.mpc.network import parse_network
-from glenside.targets.mpc.precision import error_bound
+from glenside.targets.mpc.precision import Bound, error_bound
 from glenside.targets.mpc.target import EVERYWHERE
 
 # For 1 x 32 x 32 x 16 -> 16, 3x3, stride 1, padded by 1, read off the profile of SPU 0.9.5; the last is a model only.
@@ -190,7 +194,37 @@ def test_windows_that_are_added_up_send_each_pixel_once() -> None:
 
 def test_a_bound_is_not_given_for_what_is_not_known() -> None:
     x = build("access-tensor", next(iter(_convolution(1, 1, 4, 4, filters=1).inputs.values())))
-    assert error_bound(build("compute", "sqrt", x), 18, lambda _: 1.0) is None
+    """It is infinite, and says what is unknown: no limit takes it, and reports name it."""
+    assert error_bound(build("compute", "sqrt", x), 18, lambda _: 1.0) == Bound(math.inf, math.inf, ("sqrt",))
+    pair = build("access-product", x, build("compute", "exp", x), 0)
+    assert error_bound(build("compute", "maximum", pair), 18, lambda _: 1.0).unknown == ("exp",)
+    assert error_bound(build("compute", "elementwise-div", build("access", x, 1)), 18, lambda _: 1.0).unknown == (
+        "elementwise-div",
+    )
+
+
+@pytest.mark.parametrize("max_error", [None, 1e6])
+def test_an_unknown_error_passes_no_limit(max_error: float | None) -> None:
+    """A layer of what has no bound, in a form that is not the plain one."""
+    target = gl.MPC(max_error=max_error)
+    program = _convolution(1, 16, 32, 32, filters=16, padding=1)
+    term = next(iter(program.layers.values()))
+    plain, other, unknown = (
+        Variant("plain", term, {"bytes": 9, "messages": 1, "truncations": 1, "error": 1}),
+        Variant("known", term, {"bytes": 8, "messages": 1, "truncations": 1, "error": 1}, "a"),
+        Variant("unknown", term, {"bytes": 7, "messages": 1, "truncations": 1, "error": None}, "b"),
+    )
+    best = min((plain, other, unknown), key=target.rank)
+    assert best is (unknown if max_error is None else other)
+
+
+def test_what_has_no_bound_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of an operator without a rule: the report says so, and its error is null."""
+    monkeypatch.delitem(precision._LEAVES, "access-tensor")
+    report = _chosen(_convolution(1, 1, 4, 4, filters=1)).report
+    assert report.remarks == ["no error bound for access-tensor"]
+    assert report.as_dict()["totals"]["chosen"]["error"] is None
+    assert "no error bound for access-tensor" in report_html(report)
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from glenside.cli.options import Json
 from glenside.ir.errors import BadInput
 from glenside.ir.names import one_line
 
+OperatorName = Annotated[str | None, typer.Argument(metavar="[NAME]", help="An operator or a compute type to show.")]
 RuleName = Annotated[str | None, typer.Argument(metavar="[NAME]", help="A rule to show.")]
 
 
@@ -22,12 +23,21 @@ def models(as_json: Json = False) -> None:
     _listing([{"name": name, "about": line} for name, line in known().items()], as_json)
 
 
-def ops(as_json: Json = False) -> None:
-    """List the operators and compute types."""
+def ops(name: OperatorName = None, as_json: Json = False) -> None:
+    """List the operators and compute types, or show one: its text, kind, what it keeps, where elements come from."""
     import glenside.ir.operators
+    from glenside.egraph.sorts import suggestion
     from glenside.ir.operator import COMPUTES, OPERATORS
+    from glenside.ir.reference import described
 
     assert glenside.ir.operators
+    if name is not None:
+        record = OPERATORS.get(name) or COMPUTES.get(name)
+        if record is None:
+            raise BadInput(f"unknown operator {one_line(name)}{suggestion(name, {**OPERATORS, **COMPUTES})}")
+        row = described(record)
+        print(json.dumps(row, indent=1) if as_json else "\n".join(f"{what}: {words}" for what, words in row.items()))
+        return
     rows = [
         {"name": o.name, "arguments": " ".join(f.name for f in o.fields), "about": _line(o.doc)}
         for o in OPERATORS.values()

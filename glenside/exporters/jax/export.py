@@ -9,6 +9,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from glenside.exporters.jax import operators as _operators  # noqa: F401 (fills the tables)
+from glenside.exporters.jax.operators.addressed import addressed
 from glenside.exporters.jax.registry import (
     COMPUTE_EXPORTS,
     COMPUTES_LEFT_OUT,
@@ -18,6 +19,7 @@ from glenside.exporters.jax.registry import (
     Operand,
     in_memory,
 )
+from glenside.exporters.jax.scalar import export_scalar
 from glenside.exporters.jax.source import Source, Value
 from glenside.ir.errors import BadInput
 from glenside.ir.files import PathLike, dump_arrays, replacing
@@ -69,9 +71,13 @@ def _export(source: Source, term: Term, done: dict[Term, Held]) -> Held:
     operands = [Operand(source, child.type, done[child]) for child in term.children]
     if name == "compute":
         compute, parameters = parse_compute(str(term.attributes[0]))
-        if compute.name not in COMPUTE_EXPORTS:
+        if compute.name in COMPUTE_EXPORTS:
+            return COMPUTE_EXPORTS[compute.name](source, term.type, operands[0], *parameters)
+        if compute.scalar is None or compute.name in COMPUTES_LEFT_OUT:
             raise _left_out(f"compute type {compute.name}", COMPUTES_LEFT_OUT.get(compute.name, ""))
-        return COMPUTE_EXPORTS[compute.name](source, term.type, operands[0], *parameters)
+        return export_scalar(source, term.access, operands[0], compute, parameters)
+    if name not in OPERATOR_EXPORTS and term.index_map is not None:
+        return addressed(source, term.index_map, operands)
     if name not in OPERATOR_EXPORTS:
         raise _left_out(f"operator {name}", OPERATORS_LEFT_OUT.get(name, ""))
     return OPERATOR_EXPORTS[name](source, term.type, *weave(term.operator, operands, term.attributes))

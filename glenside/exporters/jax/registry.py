@@ -1,10 +1,12 @@
-"""The exports: one function for each operator and each compute type, found by `operators/__init__.py`."""
+"""The exports, found by `operators/__init__.py`: one function for each operator, each compute type without a scalar
+expression, and each primitive that is more than a function of JAX.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from glenside.exporters.jax.source import Source, Value
 from glenside.ir.types import AccessType, Dims, Type
@@ -101,9 +103,12 @@ def in_memory(source: Source, held: Held) -> Value:
 
 # (source, type of the result, *arguments in field order, operands for terms) -> what stands for the result
 Export = Callable[..., Held]
+PrimitiveExport = Callable[..., Value]
+_Export = TypeVar("_Export")
 
 OPERATOR_EXPORTS: dict[str, Export] = {}
 COMPUTE_EXPORTS: dict[str, Export] = {}
+PRIMITIVE_EXPORTS: dict[str, PrimitiveExport] = {}
 
 # What is not written, and why. Everything else of the language has an export.
 OPERATORS_LEFT_OUT = {
@@ -122,8 +127,13 @@ def exports_compute(name: str) -> Callable[[Export], Export]:
     return _into(COMPUTE_EXPORTS, name)
 
 
-def _into(table: dict[str, Export], name: str) -> Callable[[Export], Export]:
-    def register(export: Export) -> Export:
+def exports_primitive(name: str) -> Callable[[PrimitiveExport], PrimitiveExport]:
+    """Register the export of a primitive that is more than its function: (source, *values)."""
+    return _into(PRIMITIVE_EXPORTS, name)
+
+
+def _into(table: dict[str, _Export], name: str) -> Callable[[_Export], _Export]:
+    def register(export: _Export) -> _Export:
         if name in table:
             raise ValueError(f"{name} has two exports")
         table[name] = export

@@ -53,9 +53,11 @@ class Source:
         return Value("", Dims(array.shape), array.dtype.name, array)
 
     def name(self, value: Value) -> str:
-        """The name of a value; that of a constant is written now. Raises BadInput when it is too large for that."""
+        """The name of a value, or one number; other constants are written now. Raises BadInput for one too large."""
         if value.constant is None:
             return value.name
+        if not value.rank:
+            return _literal(value.constant)
         return self.set(_literal(value.constant), value.dims, value.dtype).name
 
     def same(self, value: Value, expression: str, dims: Sequence[int], array: Array | None) -> Value:

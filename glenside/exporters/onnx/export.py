@@ -9,6 +9,7 @@ from glenside.exporters.onnx import operators as _operators  # noqa: F401 (fills
 from glenside.exporters.onnx.emitter import Emitter
 from glenside.exporters.onnx.graph import OPSET, Graph, Value
 from glenside.exporters.onnx.model import model_of
+from glenside.exporters.onnx.operators.addressed import addressed
 from glenside.exporters.onnx.registry import OPERATOR_EXPORTS, Held, Operand, in_memory
 from glenside.ir.errors import BadInput
 from glenside.ir.names import spelled_name
@@ -20,12 +21,6 @@ if TYPE_CHECKING:
     import onnx
 
 __all__ = ["OPSET", "emitted", "export_onnx"]
-
-# Under a layer's node, these only rearrange what computes it: the name belongs to that.
-_ARRANGING = frozenset(
-    "access access-shift-right access-rearrange access-reshape access-flatten access-insert-axis access-squeeze "
-    "access-transpose access-slice access-pad".split()
-)
 
 
 def export_onnx(program: Program) -> onnx.ModelProto:
@@ -65,8 +60,22 @@ def _exported(emit: Emitter, term: Term, done: Mapping[Term, Held]) -> Held:
     if isinstance(term.type, AccessType) and not term.type.size and term.operator.name != "access-tensor":
         return emit.full(term.type.dims, 0, term.type.dtype)
     operands = [Operand(emit, child.type, done[child]) for child in term.children]
-    export = OPERATOR_EXPORTS[term.operator.name]
-    return export(emit, term.type, *weave(term.operator, operands, term.attributes))
+    export, index_map = OPERATOR_EXPORTS.get(term.operator.name), term.index_map
+    if export is not None:
+        return export(emit, term.type, *weave(term.operator, operands, term.attributes))
+    if index_map is None:
+        raise BadInput(f"an ONNX file requires operators that have an export, got {term.operator.name}")
+    return addressed(emit, index_map, operands)
+
+
+def _only_arranges(node: Term) -> bool:
+    """Whether it moves the elements of one operand, none of them to several places: its name belongs to what computes
+    them.
+    """
+    found = node.index_map
+    if found is None or len(node.children) != 1:
+        return False
+    return found.fill is not None or node.access.size <= node.children[0].access.size
 
 
 def _labels(program: Program) -> dict[Term, str]:
@@ -75,7 +84,7 @@ def _labels(program: Program) -> dict[Term, str]:
     for name, node in {**program.layers, **program.names}.items():
         if name not in program.layers and name in program.tensors:
             continue
-        while node.operator.name in _ARRANGING:
+        while _only_arranges(node):
             node = node.children[0]
         if node.children and _spells(name):
             labels.setdefault(node, name)

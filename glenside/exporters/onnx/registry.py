@@ -1,10 +1,12 @@
-"""The exports: one function for each operator and each compute type, found by `operators/__init__.py`."""
+"""The exports, found by `operators/__init__.py`: one function for each operator, each compute type without a scalar
+expression, and what has a node of its own, or none.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from glenside.exporters.onnx.emitter import Emitter
 from glenside.exporters.onnx.graph import Value
@@ -90,9 +92,12 @@ def in_memory(emit: Emitter, held: Held) -> Value:
 
 # (emitter, type of the result, *arguments in field order, operands for terms) -> what stands for the result
 Export = Callable[..., Held]
+PrimitiveExport = Callable[..., Value]
+_Export = TypeVar("_Export")
 
 OPERATOR_EXPORTS: dict[str, Export] = {}
 COMPUTE_EXPORTS: dict[str, Export] = {}
+PRIMITIVE_EXPORTS: dict[str, PrimitiveExport] = {}
 
 
 def exports(name: str) -> Callable[[Export], Export]:
@@ -105,8 +110,13 @@ def exports_compute(name: str) -> Callable[[Export], Export]:
     return _into(COMPUTE_EXPORTS, name)
 
 
-def _into(table: dict[str, Export], name: str) -> Callable[[Export], Export]:
-    def register(export: Export) -> Export:
+def exports_primitive(name: str) -> Callable[[PrimitiveExport], PrimitiveExport]:
+    """Register the export of a primitive that is more than its node: (emitter, *values)."""
+    return _into(PRIMITIVE_EXPORTS, name)
+
+
+def _into(table: dict[str, _Export], name: str) -> Callable[[_Export], _Export]:
+    def register(export: _Export) -> _Export:
         if name in table:
             raise ValueError(f"{name} has two exports")
         table[name] = export

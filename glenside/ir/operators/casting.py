@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from glenside.ir.operator import Kind, Operator, fields, register, require
+from glenside.ir.example import example
+from glenside.ir.operator import Keeps, Kind, Operator, OperatorKind, fields, register, require
 from glenside.ir.operators.requirements import require_dtype
 from glenside.ir.types import AccessType
 
@@ -16,14 +17,16 @@ def _check_cast(a: AccessType, dtype: str) -> None:
 cast = register(
     Operator(
         name="cast",
+        kind=OperatorKind.COMPUTE,
         fields=fields(a=Kind.TERM, dtype=Kind.DTYPE),
         check=_check_cast,
         result=lambda a, dtype: a.with_dtype(dtype),
         evaluate=lambda arithmetic, a, dtype: arithmetic.cast(a, dtype),
-        views=lambda a, dtype: a.dtype == dtype,
+        shares=lambda a, dtype: a.dtype == dtype,
         operations=lambda a, dtype: a.size,
         doc="The same values in another dtype: floats are cut towards zero, integers wrap, bool is `not zero`.",
-        movement=False,
+        keeps=Keeps.ZERO,
+        examples=example("(cast (access (access-tensor x) 1) int8)", x="m n"),
     )
 )
 
@@ -37,12 +40,13 @@ def _check_bitcast(a: AccessType, dtype: str) -> None:
 bitcast = register(
     Operator(
         name="bitcast",
+        kind=OperatorKind.COMPUTE,
         fields=fields(a=Kind.TERM, dtype=Kind.DTYPE),
         check=_check_bitcast,
         result=lambda a, dtype: a.with_dtype(dtype),
         evaluate=lambda arithmetic, a, dtype: arithmetic.reinterpret(a, dtype),
-        views=lambda a, dtype: dtype != "bool",
+        shares=lambda a, dtype: dtype != "bool",
         doc="The same bits as another dtype of the same width; bool is `not zero`.",
-        movement=False,
+        examples=example("(bitcast (access (access-tensor x) 1) uint32)", x="m n"),
     )
 )

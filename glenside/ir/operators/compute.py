@@ -6,10 +6,12 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
+from glenside.ir.example import example
 from glenside.ir.operand import Array, Operand
-from glenside.ir.operator import COMPUTES, Category, Compute, Kind, Operator, fields, register, require
+from glenside.ir.operator import COMPUTES, Category, Compute, Kind, Operator, OperatorKind, fields, register, require
 from glenside.ir.operators.requirements import require_number
 from glenside.ir.rational import exact
+from glenside.ir.term import Term
 from glenside.ir.types import AccessType
 
 # The type of (compute KIND A) apart from its dtype, in the algebra of glenside.ir.types: the e-graph reads it too.
@@ -25,6 +27,11 @@ CATEGORY_RESULT: dict[Category, Callable[[Any], Any]] = {
 def compute_text(name: str, *parameters: object) -> str:
     """The canonical text of a compute type: `relu`, `(clip 0 6)`."""
     return f"({' '.join([name, *map(str, parameters)])})" if parameters else name
+
+
+def name_of(term: Term) -> str:
+    """What a term is called in messages: its operator, or its compute type."""
+    return str(term.attributes[0]) if term.operator is compute else term.operator.name
 
 
 @lru_cache(maxsize=4096)
@@ -66,6 +73,7 @@ def _result_compute(kind: str, a: AccessType) -> AccessType:
 
 def _evaluate_compute(arithmetic: Any, kind: str, a: Operand) -> Array:
     compute, parameters = parse_compute(kind)
+    assert compute.evaluate is not None, "a compute type has a scalar expression or a meaning of its own"
     result: Array = compute.evaluate(arithmetic, a, *parameters)
     return result
 
@@ -81,13 +89,16 @@ def _operations(kind: str, a: AccessType) -> int:
 compute = register(
     Operator(
         name="compute",
+        kind=OperatorKind.COMPUTE,
         fields=fields(kind=Kind.COMPUTE, a=Kind.TERM),
         check=_check_compute,
         result=_result_compute,
         evaluate=_evaluate_compute,
         doc="A computation on each item of a; what it does is its compute type.",
-        movement=False,
+        linear=lambda kind, a: parse_compute(kind)[0].linear,
+        keeps=lambda kind, a: parse_compute(kind)[0].keeps,
         typed=True,
         operations=_operations,
+        examples=example("(compute (clip 0 6) (access (access-tensor x) 1))", x="m n"),
     )
 )

@@ -2,165 +2,60 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import reduce
-from typing import Any
-
-import numpy as np
-
-from glenside.ir.blockwise import PART, block_size, in_blocks, row_major
-from glenside.ir.operand import Array, Operand
-from glenside.ir.operator import Category, Compute, Field, Kind, register, require
-from glenside.ir.operators.requirements import require_number
-from glenside.ir.types import INTEGERS, AccessType
-
-Step = Callable[[Any, Array, Array], Array]
+from glenside.ir.operator import Category, Compute, Field, Kind, register
+from glenside.ir.primitives import PRIMITIVES, maximum, minimum, select
+from glenside.ir.scalar import Scalar, x, y, z
 
 
-def _fold(name: str, doc: str, step: Step, check: Callable[..., None] | None) -> Compute:
-    """A compute type that combines what it has with the next operand; `step` takes the arithmetic first."""
-
-    def evaluate(arithmetic: Any, a: Operand) -> Array:
-        return _folded(lambda left, right: step(arithmetic, left, right), a.parts())
-
-    scratch = _integer_scratch if name in ("elementwise-div", "pow") else _scratch
-    record: Compute = register(Compute(name, Category.FOLD, evaluate, doc, check=check, scratch=scratch))
+def _fold(name: str, expression: Scalar, doc: str) -> Compute:
+    record: Compute = register(Compute(name, Category.FOLD, doc, scalar=expression))
     return record
 
 
-def _folded(step: Callable[[Array, Array], Array], parts: list[Array]) -> Array:
-    """Two at once; more in blocks, so that no result but the last is ever whole."""
-    if len(parts) == 2:
-        return step(*parts)
-    return in_blocks(lambda *found: reduce(step, found), parts[0].shape, *parts, dtype=parts[0].dtype)
+def _plain(name: str, doc: str) -> Compute:
+    """By the primitive of that name."""
+    return _fold(name, PRIMITIVES[name](x, y), doc)
 
 
-def _scratch(a: Operand, *_: str) -> int:
-    """Blocks of what comes before the last result."""
-    first, *rest = a.parts()
-    return block_size(first.shape, PART) * first.itemsize * (2 if len(rest) > 1 else 0)
-
-
-def _integer_scratch(a: Operand) -> int:
-    """The same; integers are divided, and raised to powers, by way of some blocks more."""
-    first = a.parts()[0]
-    wide = 3 if first.dtype.kind in "iu" else 0
-    return _scratch(a) + block_size(first.shape, PART) * first.itemsize * wide
-
-
-def _numbers(name: str) -> Callable[..., None]:
-    return lambda a: require_number(name, a)
-
-
-def _integers(name: str) -> Callable[..., None]:
-    return lambda a: require(a.dtype in INTEGERS, name, "an integer dtype", a)
-
-
-def _bools(name: str) -> Callable[..., None]:
-    return lambda a: require(a.dtype == "bool", name, "dtype bool", a)
-
-
-elementwise_add = _fold(
-    "elementwise-add", "Sums the operands.", lambda f, a, b: f.add(a, b), _numbers("elementwise-add")
-)
-elementwise_mul = _fold(
-    "elementwise-mul", "Multiplies the operands.", lambda f, a, b: f.multiply(a, b), _numbers("elementwise-mul")
-)
+elementwise_add = _fold("elementwise-add", x + y, "Sums the operands.")
+elementwise_mul = _fold("elementwise-mul", x * y, "Multiplies the operands.")
 elementwise_div = _fold(
     "elementwise-div",
+    x / y,
     "Divides the first operand by the others; integers are cut towards zero, and n / 0 is 0 for them.",
-    lambda f, a, b: f.divide(a, b),
-    _numbers("elementwise-div"),
 )
-subtract = _fold(
-    "subtract", "Subtracts the others from the first operand.", lambda f, a, b: f.subtract(a, b), _numbers("subtract")
-)
+subtract = _fold("subtract", x - y, "Subtracts the others from the first operand.")
 power = _fold(
     "pow",
+    x**y,
     "The first operand to the power of the next; of integers, powers below 0 are cut towards zero, those of 0 are 0.",
-    lambda f, a, b: f.power(a, b),
-    _numbers("pow"),
 )
-minimum = _fold("minimum", "The smallest operand.", lambda _, a, b: row_major(np.minimum, a, b), None)
-maximum = _fold("maximum", "The largest operand.", lambda _, a, b: row_major(np.maximum, a, b), None)
-
-
-def _bits(function: np.ufunc) -> Step:
-    return lambda _, a, b: row_major(function, a, b)
-
-
-_AND, _OR, _XOR = _bits(np.bitwise_and), _bits(np.bitwise_or), _bits(np.bitwise_xor)
-logical_and = _fold("logical-and", "All operands hold.", _AND, _bools("logical-and"))
-logical_or = _fold("logical-or", "Some operand holds.", _OR, _bools("logical-or"))
-bitwise_and = _fold("bitwise-and", "The bits that all operands have.", _AND, _integers("bitwise-and"))
-bitwise_or = _fold("bitwise-or", "The bits that some operand has.", _OR, _integers("bitwise-or"))
-bitwise_xor = _fold("bitwise-xor", "The bits that an odd number of operands has.", _XOR, _integers("bitwise-xor"))
-
-
-def _evaluate_mod(arithmetic: Any, a: Operand, rounding: str) -> Array:
-    return _folded(lambda left, right: np.asarray(arithmetic.remainder(left, right, rounding)), a.parts())
-
+least = _fold("minimum", minimum(x, y), "The smallest operand.")
+largest = _fold("maximum", maximum(x, y), "The largest operand.")
+logical_and = _plain("logical-and", "All operands hold.")
+logical_or = _plain("logical-or", "Some operand holds.")
+bitwise_and = _plain("bitwise-and", "The bits that all operands have.")
+bitwise_or = _plain("bitwise-or", "The bits that some operand has.")
+bitwise_xor = _plain("bitwise-xor", "The bits that an odd number of operands has.")
+chosen = _fold("select", select(x, y, z), "Of three operands: the second where the first is not zero, else the third.")
 
 mod = register(
     Compute(
         name="mod",
         category=Category.FOLD,
         parameters=(Field("rounding", Kind.KEYWORD, ("floor", "truncate")),),
-        check=lambda a, rounding: require_number("mod", a),
-        evaluate=_evaluate_mod,
-        scratch=_scratch,
+        scalar=lambda rounding: PRIMITIVES["mod" if rounding == "floor" else "rem"](x, y),
         doc="What a division by the next operand leaves: the quotient is rounded down (floor: a result of the "
         "divisor's sign) or cut towards zero (truncate: of the dividend's); n mod 0 is 0 for integers.",
     )
 )
 
-RELATIONS: dict[str, Callable[..., Any]] = {
-    "lt": np.less,
-    "le": np.less_equal,
-    "gt": np.greater,
-    "ge": np.greater_equal,
-    "eq": np.equal,
-    "ne": np.not_equal,
-}
-
-
-def _check_compare(a: AccessType, relation: str) -> None:
-    require(a.item[0] == 2, "compare", "two operands along the first item axis", a)
-
-
 compare = register(
     Compute(
         name="compare",
         category=Category.FOLD,
-        parameters=(Field("relation", Kind.KEYWORD, tuple(RELATIONS)),),
-        check=_check_compare,
-        evaluate=lambda _, a, relation: row_major(RELATIONS[relation], *a.parts(), dtype=np.bool_),
+        parameters=(Field("relation", Kind.KEYWORD, ("lt", "le", "gt", "ge", "eq", "ne")),),
+        scalar=lambda relation: PRIMITIVES[relation](x, y),
         doc="Whether the first of two operands stands in that relation to the second.",
-        dtype="bool",
-    )
-)
-
-
-def _check_select(a: AccessType) -> None:
-    require(a.item[0] == 3, "select", "three operands along the first item axis", a)
-
-
-def _evaluate_select(_: object, a: Operand) -> Array:
-    parts = a.parts()
-    return in_blocks(_chosen, parts[0].shape, *parts, dtype=parts[0].dtype)
-
-
-def _chosen(condition: Array, then: Array, otherwise: Array) -> Array:
-    return np.where(condition != 0, then, otherwise)
-
-
-select = register(
-    Compute(
-        name="select",
-        category=Category.FOLD,
-        check=_check_select,
-        evaluate=_evaluate_select,
-        scratch=lambda a: block_size(a.parts()[0].shape, PART) * (a.parts()[0].itemsize + 1),
-        doc="Of three operands: the second where the first is not zero, else the third.",
     )
 )

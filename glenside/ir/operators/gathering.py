@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from glenside.ir.errors import BadInput
+from glenside.ir.example import example
 from glenside.ir.operand import Array
-from glenside.ir.operator import Field, Kind, Operator, fields, register, require
+from glenside.ir.operator import Field, Kind, Operator, OperatorKind, fields, register, require
 from glenside.ir.operators.requirements import require_axis, require_number, spelled
 from glenside.ir.types import INTEGERS, AccessType, Dims
 
@@ -50,6 +51,7 @@ def _result_gather(a: AccessType, indices: AccessType, axis: int) -> AccessType:
 access_gather = register(
     Operator(
         name="access-gather",
+        kind=OperatorKind.MOVEMENT,
         fields=fields(a=Kind.TERM, indices=Kind.TERM, axis=Kind.INT),
         check=_check_gather,
         result=_result_gather,
@@ -58,6 +60,11 @@ access_gather = register(
         doc="The elements of one axis at computed indices: all axes of the indices stand in place of that axis, "
         "on its side of the split. Indices below 0 count from the end.",
         symbolic=False,  # on which side of the split the axis stands is a condition
+        examples=example(
+            "(access-gather (access (access-tensor x) 1) (cast (access-tensor i) int64) 1)",
+            x="m n k",
+            i="l",
+        ),
     )
 )
 
@@ -90,6 +97,7 @@ def _places(operator: str, a: Array, indices: Array, shared: int) -> tuple[Array
 access_gather_nd = register(
     Operator(
         name="access-gather-nd",
+        kind=OperatorKind.MOVEMENT,
         fields=fields(a=Kind.TERM, indices=Kind.TERM, shared=Kind.INT),
         check=lambda a, indices, shared: _check_places("access-gather-nd", a, indices, shared),
         result=lambda a, indices, shared: a.with_dims(picked_dims(a.dims, indices.dims, shared)),
@@ -98,6 +106,7 @@ access_gather_nd = register(
         doc="Elements at computed places: with a of dims (G, n.., R) and indices of dims (G, M, k), |G| = shared, "
         "each k numbers say where in the k axes n.. to look, which gives dims (G, M, R). The split is among G.",
         symbolic=False,  # k is a size
+        examples=example("(access-gather-nd (access-tensor x) (cast (access-tensor i) int64) 0)", x="m n k", i="l 2"),
     )
 )
 
@@ -151,6 +160,7 @@ def _evaluate_scatter(arithmetic: Any, a: Array, indices: Array, updates: Array,
 access_scatter_nd = register(
     Operator(
         name="access-scatter-nd",
+        kind=OperatorKind.COMPUTE,
         fields=fields(
             a=Kind.TERM,
             indices=Kind.TERM,
@@ -165,6 +175,11 @@ access_scatter_nd = register(
         operations=lambda a, indices, updates, shared, reduction: updates.size if reduction != "replace" else 0,
         doc="a with updates where access-gather-nd would look: they replace what is there, or are combined with it. "
         "Several for one place are taken in row-major order.",
-        movement=False,
+        examples=example(
+            "(access-scatter-nd (access-tensor x) (cast (access-tensor i) int64) (access-tensor y) 0 add)",
+            x="m n k",
+            i="l 2",
+            y="l k",
+        ),
     )
 )

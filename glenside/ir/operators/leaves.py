@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from glenside.ir.example import example
 from glenside.ir.operand import Array
-from glenside.ir.operator import Kind, Operator, fields, register, require
+from glenside.ir.operator import Kind, Operator, OperatorKind, fields, register, require
 from glenside.ir.operators.requirements import require_dtype, require_sizes, require_value, require_values, spelled
 from glenside.ir.rational import exact, exact_numbers
 from glenside.ir.types import AccessType, Dims, Tensor
@@ -22,13 +23,15 @@ def _check_tensor(tensor: Any) -> None:
 access_tensor = register(
     Operator(
         name="access-tensor",
+        kind=OperatorKind.LEAF,
         fields=fields(tensor=Kind.TENSOR),
         check=_check_tensor,
         result=lambda tensor: AccessType(tensor.dims, 0, tensor.dtype),
         # The interpreter reads the tensor's array and gives that in place of its declaration.
         evaluate=lambda _, array: array,
-        views=True,
+        shares=True,
         doc="A declared input or constant, as one item: ()(dims).",
+        examples=example("(access-tensor x)", x="m n"),
     )
 )
 
@@ -46,12 +49,13 @@ def _check_literal(value: str, dtype: str) -> None:
 access_literal = register(
     Operator(
         name="access-literal",
+        kind=OperatorKind.LEAF,
         fields=fields(value=Kind.NUMBER, dtype=Kind.DTYPE),
         check=_check_literal,
         result=lambda value, dtype: AccessType(Dims(), 0, dtype),
         evaluate=lambda arithmetic, value, dtype: constant(arithmetic, value, dtype, Dims()),
         doc="One exact number, ()(); float32 unless a dtype is given.",
-        movement=False,
+        examples=example("(access-literal (literal 1/3 float64))"),
     )
 )
 
@@ -65,12 +69,13 @@ def _check_full(shape: Dims, value: str, dtype: str) -> None:
 full = register(
     Operator(
         name="full",
+        kind=OperatorKind.LEAF,
         fields=fields(shape=Kind.SHAPE, value=Kind.NUMBER, dtype=Kind.DTYPE),
         check=_check_full,
         result=lambda shape, value, dtype: shape.take(0).access(shape, dtype),
         evaluate=lambda arithmetic, shape, value, dtype: constant(arithmetic, value, dtype, shape),
         doc="A constant that holds one exact number everywhere: ()(shape).",
-        movement=False,
+        examples=example("(full (shape $m $n) 3/2 float32)"),
     )
 )
 
@@ -89,12 +94,13 @@ def _evaluate_numbers(arithmetic: Any, shape: Dims, values: str, dtype: str) -> 
 numbers = register(
     Operator(
         name="numbers",
+        kind=OperatorKind.LEAF,
         fields=fields(shape=Kind.SHAPE, values=Kind.TEXT, dtype=Kind.DTYPE),
         check=_check_numbers,
         result=lambda shape, values, dtype: shape.take(0).access(shape, dtype),
         evaluate=_evaluate_numbers,
         doc="A constant of exact numbers, in row-major order, such as a small matrix of rationals: ()(shape).",
-        movement=False,
+        examples=example('(numbers (shape 2 3) "1 0 -1/2 10 5/2 -3" float32)'),
     )
 )
 
@@ -113,12 +119,13 @@ def _evaluate_eye(arithmetic: Any, n: int, dtype: str) -> Array:
 eye = register(
     Operator(
         name="eye",
+        kind=OperatorKind.LEAF,
         fields=fields(n=Kind.INT, dtype=Kind.DTYPE),
         check=_check_eye,
         result=lambda n, dtype: AccessType(Dims((n, n)), 0, dtype),
         evaluate=_evaluate_eye,
         doc="The identity matrix, a constant: ()(n n), 1 on the diagonal and 0 elsewhere.",
-        movement=False,
+        examples=example("(eye $n int32)"),
     )
 )
 
@@ -133,11 +140,12 @@ def _check_iota(n: int, dtype: str) -> None:
 iota = register(
     Operator(
         name="iota",
+        kind=OperatorKind.LEAF,
         fields=fields(n=Kind.INT, dtype=Kind.DTYPE),
         check=_check_iota,
         result=lambda n, dtype: AccessType(Dims((n,)), 0, dtype),
         evaluate=lambda arithmetic, n, dtype: arithmetic.encode("iota", np.arange(n).astype(dtype), dtype),
         doc="The numbers from 0 to n - 1, a constant: ()(n).",
-        movement=False,
+        examples=example("(iota $n int8)"),
     )
 )

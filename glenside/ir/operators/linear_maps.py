@@ -11,8 +11,9 @@ import numpy as np
 
 from glenside.ir.blockwise import PART, block_size
 from glenside.ir.contraction import Index, blocks
+from glenside.ir.example import example
 from glenside.ir.operand import Array
-from glenside.ir.operator import Kind, Operator, fields, register
+from glenside.ir.operator import Keeps, Kind, Operator, OperatorKind, fields, register
 from glenside.ir.operators.requirements import require_axis, require_number, require_sizes, require_values
 from glenside.ir.rational import exact, exact_numbers
 from glenside.ir.types import AccessType
@@ -89,15 +90,18 @@ def _operations(a: AccessType, axis: int, rows: int, coefficients: str) -> int:
 linear_map = register(
     Operator(
         name="linear-map",
+        kind=OperatorKind.COMPUTE,
         fields=fields(a=Kind.TERM, axis=Kind.INT, rows=Kind.INT, coefficients=Kind.TEXT),
         check=_check,
         result=lambda a, axis, rows, coefficients: a.with_dims(a.dims.set(axis, rows)),
         evaluate=_evaluate,
         scratch=_scratch,
         operations=_operations,
+        linear=True,
+        keeps=Keeps.ZERO,
         doc="Each element along the axis becomes a sum of those there, each times an exact number: a constant matrix, "
         "written in row-major order, times the axis. Terms that are 0 are left out, those of 1 and -1 are only added "
         "and subtracted; a row of fractions is a sum of whole multiples over one denominator.",
-        movement=False,
+        examples=example('(linear-map (access (access-tensor x) 1) 1 2 "1 0 -1 -1/2 1 3")', x="m 3 n"),
     )
 )

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from glenside.ir.blockwise import block_size, in_blocks, items_of
+from glenside.ir.example import of_compute
 from glenside.ir.operand import Array, Operand
 from glenside.ir.operator import Category, Compute, register
 from glenside.ir.operators.requirements import require_float
@@ -59,6 +60,7 @@ softmax = register(
         evaluate=_evaluate_softmax,
         scratch=_scratch,
         doc="exp(x) / sum(exp(x)) over the whole item, its maximum subtracted first.",
+        examples=of_compute("softmax"),
     )
 )
 
@@ -70,5 +72,6 @@ log_softmax = register(
         evaluate=_evaluate_log_softmax,
         scratch=_scratch,
         doc="x - log(sum(exp(x))) over the whole item, its maximum subtracted first.",
+        examples=of_compute("log-softmax"),
     )
 )

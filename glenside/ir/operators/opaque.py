@@ -7,7 +7,7 @@ from typing import Any
 
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
-from glenside.ir.operator import Kind, Operator, fields, register, require
+from glenside.ir.operator import Kind, Operator, OperatorKind, fields, register, require
 from glenside.ir.operators.requirements import require_dtype, require_sizes
 from glenside.ir.term import Term, postorder
 from glenside.ir.types import AccessType, Dims
@@ -31,6 +31,7 @@ def _evaluate(arithmetic: Any, key: str, type: Sides, dtype: str, *operands: Arr
 opaque = register(
     Operator(
         name="opaque",
+        kind=OperatorKind.COMPUTE,
         fields=fields(key=Kind.TEXT, type=Kind.ACCESS_SHAPE, dtype=Kind.DTYPE, operands=Kind.TERMS),
         check=_check,
         result=lambda key, type, dtype, *operands: Dims(type[0]).access(type[1], dtype),
@@ -38,7 +39,6 @@ opaque = register(
         doc="A function of the operands that only its key tells, with that result: a check puts the same "
         "pseudo-random function in its place everywhere, and it cannot be run. The first word of the key is its name.",
         symbolic=False,  # rules build no black boxes
-        movement=False,
         opaque=True,
     )
 )

@@ -3,138 +3,67 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
-import numpy as np
-
-from glenside.ir.blockwise import ERF_PART, PART, block_size, in_blocks, row_major
-from glenside.ir.operand import Array, Operand
+from glenside.ir.example import Example, of_compute
 from glenside.ir.operator import Category, Compute, Field, Kind, register, require
-from glenside.ir.operators.requirements import require_float, require_number, require_value
+from glenside.ir.operators.requirements import require_float
+from glenside.ir.primitives import PRIMITIVES, maximum, minimum, select
 from glenside.ir.rational import exact
+from glenside.ir.scalar import Scalar, x
 from glenside.ir.types import AccessType
 
 
-def _ordered(name: str, doc: str, function: Callable[..., Any], keeps_zero: bool = True) -> Compute:
-    """A function of the order and the sign only: it means the same for numbers and for signed residues."""
+def _pointwise(
+    name: str,
+    doc: str,
+    expression: Scalar | Callable[..., Scalar],
+    *numbers: str,
+    check: Callable[..., None] | None = None,
+    examples: tuple[Example, ...] = (),
+) -> Compute:
+    """A compute type with a scalar expression, or a function to it from parameters of those names."""
+    parameters = tuple(Field(number, Kind.NUMBER) for number in numbers)
     record: Compute = register(
-        Compute(
-            name=name,
-            category=Category.POINTWISE,
-            check=lambda a: require_number(name, a),
-            evaluate=lambda _, a: row_major(function, a.array),
-            doc=doc,
-            keeps_zero=keeps_zero,
-        )
+        Compute(name, Category.POINTWISE, doc, parameters, expression, check=check, examples=examples)
     )
     return record
 
 
-def _erf_scratch(a: Operand) -> int:
-    """A list of Python's floats, and those that come of it."""
-    return block_size(a.array.shape, ERF_PART) * (a.array.itemsize + 8 + 24 + 8)
+# A primitive of one operand is a compute type of its name.
+for _primitive in PRIMITIVES.values():
+    if _primitive.arity == 1:
+        _pointwise(_primitive.name, _primitive.doc, _primitive(x))
+
+relu = _pointwise("relu", "max(x, 0).", maximum(x, 0))
 
 
-def _transcendental(name: str, doc: str, keeps_zero: bool = False) -> Compute:
-    """A function of reals. In a prime field a fixed pseudo-random function of that name stands for it."""
-    record: Compute = register(
-        Compute(
-            name=name,
-            category=Category.POINTWISE,
-            check=lambda a: require_float(name, a),
-            evaluate=lambda arithmetic, a: arithmetic.apply(name, a.array, keeps_zero),
-            scratch=_erf_scratch if name == "erf" else None,
-            doc=doc,
-            keeps_zero=keeps_zero,
-        )
-    )
-    return record
+def _clip(lo: str, hi: str) -> Scalar:
+    return minimum(maximum(x, lo), hi)
 
 
-relu = _ordered("relu", "max(x, 0).", lambda x, out: np.maximum(x, 0, out=out))
-negative = _ordered("negative", "-x.", np.negative)
-absolute = _ordered("abs", "|x|.", np.abs)
-sign = _ordered("sign", "-1, 0 or 1.", np.sign)
-
-sqrt = _transcendental("sqrt", "The square root.", keeps_zero=True)
-exp = _transcendental("exp", "e to the power of x.")
-log = _transcendental("log", "The natural logarithm.")
-tanh = _transcendental("tanh", "The hyperbolic tangent.", keeps_zero=True)
-sigmoid = _transcendental("sigmoid", "1 / (1 + exp(-x)).")
-erf = _transcendental("erf", "The error function.", keeps_zero=True)
-sin = _transcendental("sin", "The sine.", keeps_zero=True)
-cos = _transcendental("cos", "The cosine.")
-tan = _transcendental("tan", "The tangent.", keeps_zero=True)
-asin = _transcendental("asin", "The angle in [-pi/2, pi/2] of which x is the sine.", keeps_zero=True)
-acos = _transcendental("acos", "The angle in [0, pi] of which x is the cosine.")
-atan = _transcendental("atan", "The angle in [-pi/2, pi/2] of which x is the tangent.", keeps_zero=True)
-sinh = _transcendental("sinh", "The hyperbolic sine.", keeps_zero=True)
-cosh = _transcendental("cosh", "The hyperbolic cosine.")
-asinh = _transcendental("asinh", "The number of which x is the hyperbolic sine.", keeps_zero=True)
-acosh = _transcendental("acosh", "The number that is not negative of which x is the hyperbolic cosine.")
-atanh = _transcendental("atanh", "The number of which x is the hyperbolic tangent.", keeps_zero=True)
-floor = _transcendental("floor", "The largest integer that is not above x.", keeps_zero=True)
-ceil = _transcendental("ceil", "The smallest integer that is not below x.", keeps_zero=True)
-rounded = _transcendental("round", "The nearest integer; halves go to the even one.", keeps_zero=True)
-
-logical_not = register(
-    Compute(
-        name="logical-not",
-        category=Category.POINTWISE,
-        check=lambda a: require(a.dtype == "bool", "logical-not", "dtype bool", a),
-        evaluate=lambda _, a: row_major(np.logical_not, a.array),
-        doc="Whether x does not hold.",
-    )
-)
-
-
-def _check_clip(a: AccessType, lo: str, hi: str) -> None:
-    require_number("clip", a)
-    require_value("clip", lo, a.dtype)
-    require_value("clip", hi, a.dtype)
+def _check_clip(_: AccessType, lo: str, hi: str) -> None:
     low, high = exact(lo), exact(hi)
     require(low is not None and high is not None and low <= high, "clip", "lo <= hi", f"lo {lo} and hi {hi}")
 
 
-def _evaluate_clip(arithmetic: Any, a: Operand, lo: str, hi: str) -> Array:
-    dtype = a.access.dtype
-    result = row_major(np.maximum, a.array, arithmetic.constant(exact(lo), dtype))
-    np.minimum(result, arithmetic.constant(exact(hi), dtype), out=result)
-    return result
-
-
-clip = register(
-    Compute(
-        name="clip",
-        category=Category.POINTWISE,
-        parameters=(Field("lo", Kind.NUMBER), Field("hi", Kind.NUMBER)),
-        check=_check_clip,
-        evaluate=_evaluate_clip,
-        doc="min(max(x, lo), hi).",
-    )
+clip = _pointwise(
+    "clip", "min(max(x, lo), hi).", _clip, "lo", "hi", check=_check_clip, examples=of_compute("(clip -1 2)")
 )
 
 
-def _check_leaky_relu(a: AccessType, alpha: str) -> None:
+def _leaky_relu(alpha: str) -> Scalar:
+    return select(x < 0, x * alpha, x)
+
+
+def _check_leaky_relu(a: AccessType, _: str) -> None:
     require_float("leaky-relu", a)
-    require_value("leaky-relu", alpha, a.dtype)
 
 
-def _evaluate_leaky_relu(arithmetic: Any, a: Operand, alpha: str) -> Array:
-    slope = arithmetic.constant(exact(alpha), a.access.dtype)
-    x = a.array
-    return in_blocks(lambda part: np.where(part < 0, arithmetic.multiply(part, slope), part), x.shape, x, dtype=x.dtype)
-
-
-leaky_relu = register(
-    Compute(
-        name="leaky-relu",
-        category=Category.POINTWISE,
-        parameters=(Field("alpha", Kind.NUMBER),),
-        check=_check_leaky_relu,
-        evaluate=_evaluate_leaky_relu,
-        scratch=lambda a, alpha: block_size(a.array.shape, PART) * (2 * a.array.itemsize + 1),
-        doc="x, or alpha * x where x < 0.",
-        keeps_zero=True,
-    )
+leaky_relu = _pointwise(
+    "leaky-relu",
+    "x, or alpha * x where x < 0.",
+    _leaky_relu,
+    "alpha",
+    check=_check_leaky_relu,
+    examples=of_compute("(leaky-relu 1/4)"),
 )

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from glenside.ir.example import example
 from glenside.ir.operand import Array
-from glenside.ir.operator import Kind, Operator, fields, register, require
+from glenside.ir.operator import Keeps, Kind, Operator, OperatorKind, fields, register, require
 from glenside.ir.operators.requirements import require_number, spelled
 from glenside.ir.types import AccessType, Dims
 
@@ -60,9 +61,27 @@ def _evaluate(
     return product.reshape(parts).transpose(order)
 
 
+def _matrices(
+    n: int,
+    a: AccessType,
+    a_parts: Dims,
+    a_order: Dims,
+    a_split: int,
+    b: AccessType,
+    b_parts: Dims,
+    b_order: Dims,
+    b_split: int,
+    *_: Dims,
+) -> tuple[int, int, int, int]:
+    left, right = a_parts.permute(a_order), b_parts.permute(b_order)
+    rows, columns = left.take(a_split).drop(n).product(), right.take(b_split).drop(n).product()
+    return left.take(n).product(), rows, left.drop(a_split).product(), columns
+
+
 product_unit = register(
     Operator(
         name=_NAME,
+        kind=OperatorKind.INSTRUCTION,
         fields=fields(
             n=Kind.INT,
             a=Kind.TERM,
@@ -81,9 +100,16 @@ product_unit = register(
             a.with_dims(parts.permute(order)).with_split(0).widened()
         ),
         evaluate=_evaluate,
+        keeps=Keeps.ZERO,
+        matrices=_matrices,
         doc="The dot-product of the product of two operands with n shared axes, each read in another order of its "
         "parts and split there: (G, A)(I) x (G, B)(I) -> (G, A, B), which is cut into parts and stored in another "
         "order of those: ()(parts in that order).",
-        movement=False,
+        examples=example(
+            "(product-unit 0 (access-tensor x) (shape $m $k) (list 0 1) 1 (access-tensor y) (shape $n $k) "
+            "(list 0 1) 1 (shape $m $n) (list 1 0))",
+            x="m k",
+            y="n k",
+        ),
     )
 )

@@ -10,14 +10,13 @@ import numpy as np
 
 from glenside.ir.blockwise import block_size, in_blocks, items_of, reduced
 from glenside.ir.contraction import contraction_scratch
+from glenside.ir.example import example, of_compute
 from glenside.ir.operand import Array, Operand, Product
-from glenside.ir.operator import Category, Compute, register
-from glenside.ir.operators.requirements import require_elements, require_float, require_number
+from glenside.ir.operator import MONOTONE, Category, Compute, Keeps, register, require
+from glenside.ir.operators.requirements import require_elements, require_float
+from glenside.ir.primitives import PRIMITIVES
+from glenside.ir.scalar import keeps, x, y
 from glenside.ir.types import AccessType, widen
-
-
-def _check_numbers(name: str) -> Any:
-    return lambda a: require_number(name, a)
 
 
 def _evaluate_dot_product(arithmetic: Any, a: Operand) -> Array:
@@ -52,30 +51,59 @@ dot_product = register(
         evaluate=_evaluate_dot_product,
         scratch=_dot_scratch,
         doc="The product along the first (tuple) axis of the item, summed over the rest.",
+        examples=example(
+            "(compute dot-product (access-product (access (access-tensor x) 1) (access (access-tensor y) 1) 0))",
+            x="m k",
+            y="n k",
+        ),
         dtype="widen",
+        keeps=Keeps.ZERO,
     )
 )
 
-reduce_sum = register(
-    Compute(
-        name="reduce-sum",
-        category=Category.REDUCTION,
-        check=_check_numbers("reduce-sum"),
-        evaluate=lambda arithmetic, a: arithmetic.sum(a.array, a.item_axes),
-        doc="The sum of the item.",
-        dtype="widen",
+
+def _combination(name: str, primitive: str, doc: str, evaluate: Callable[..., Array], dtype: str = "same") -> Compute:
+    """A compute type that joins an item's elements by a primitive; an item of none gives its neutral element."""
+    combine = PRIMITIVES[primitive]
+
+    def check(a: AccessType) -> None:
+        require(a.dtype in combine.takes.dtypes, name, combine.takes.words, a)
+        if combine.neutral is None:
+            require_elements(name, a)
+
+    record: Compute = register(
+        Compute(
+            name,
+            Category.REDUCTION,
+            doc,
+            combine=combine,
+            check=check,
+            evaluate=evaluate,
+            dtype=dtype,
+            linear=combine.linear,
+            keeps=keeps(combine(x, y)) & ~Keeps.FACTOR,
+            examples=of_compute(name),
+        )
     )
+    return record
+
+
+reduce_sum = _combination(
+    "reduce-sum", "add", "The sum of the item.", lambda f, a: f.sum(a.array, a.item_axes), dtype="widen"
+)
+reduce_prod = _combination(
+    "reduce-prod", "multiply", "The product of the item.", lambda f, a: f.product(a.array, a.item_axes)
 )
 
-reduce_prod = register(
-    Compute(
-        name="reduce-prod",
-        category=Category.REDUCTION,
-        check=_check_numbers("reduce-prod"),
-        evaluate=lambda arithmetic, a: arithmetic.product(a.array, a.item_axes),
-        doc="The product of the item.",
-    )
-)
+
+def _extreme(name: str, primitive: str, doc: str) -> Compute:
+    ufunc = PRIMITIVES[primitive].numpy
+    assert isinstance(ufunc, np.ufunc)
+    return _combination(name, primitive, doc, lambda _, a: reduced(ufunc, a.array, a.item_axes, a.array.dtype))
+
+
+reduce_max = _extreme("reduce-max", "max", "The largest element of the item.")
+reduce_min = _extreme("reduce-min", "min", "The smallest element of the item.")
 
 
 def _check_mean(a: AccessType) -> None:
@@ -90,26 +118,9 @@ reduce_mean = register(
         check=_check_mean,
         evaluate=lambda arithmetic, a: arithmetic.mean(a.array, a.item_axes),
         doc="The mean of the item.",
-    )
-)
-
-reduce_max = register(
-    Compute(
-        name="reduce-max",
-        category=Category.REDUCTION,
-        check=lambda a: require_elements("reduce-max", a),
-        evaluate=lambda _, a: reduced(np.maximum, a.array, a.item_axes, a.array.dtype),
-        doc="The largest element of the item.",
-    )
-)
-
-reduce_min = register(
-    Compute(
-        name="reduce-min",
-        category=Category.REDUCTION,
-        check=lambda a: require_elements("reduce-min", a),
-        evaluate=lambda _, a: reduced(np.minimum, a.array, a.item_axes, a.array.dtype),
-        doc="The smallest element of the item.",
+        examples=of_compute("reduce-mean"),
+        linear=True,
+        keeps=MONOTONE,
     )
 )
 
@@ -140,6 +151,7 @@ argmax = register(
         evaluate=lambda _, a: _position(np.argmax, a),
         scratch=_position_scratch,
         doc="The position of the first largest element in the item, counted in row-major order from 0.",
+        examples=of_compute("argmax"),
         dtype="int64",
     )
 )
@@ -152,6 +164,7 @@ argmin = register(
         evaluate=lambda _, a: _position(np.argmin, a),
         scratch=_position_scratch,
         doc="The position of the first smallest element in the item, counted in row-major order from 0.",
+        examples=of_compute("argmin"),
         dtype="int64",
     )
 )

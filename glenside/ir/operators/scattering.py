@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 
 from glenside.ir.contraction import blocks, contraction_scratch
+from glenside.ir.example import example
 from glenside.ir.operand import Array, Operand
-from glenside.ir.operator import Kind, Operator, fields, register, require
+from glenside.ir.operator import Keeps, Kind, Operator, OperatorKind, fields, register, require
 from glenside.ir.operators.requirements import require_number, require_sizes, spelled
-from glenside.ir.operators.tiled_products import by_blas, matrix_of
+from glenside.ir.operators.tiled_products import by_blas, matrices_of, matrix_of
 from glenside.ir.types import AccessType, Dims, widen
 
 _NAME = "overlap-add-product"
@@ -186,6 +187,7 @@ def _moved(a: Operand, b: Operand, n: int, out: Dims, strides: Dims, dilations: 
 overlap_add_product = register(
     Operator(
         name=_NAME,
+        kind=OperatorKind.INSTRUCTION,
         fields=fields(
             a=Kind.TERM,
             b=Kind.TERM,
@@ -206,10 +208,17 @@ overlap_add_product = register(
         doc="The dot-product of (G, A, positions)(I) and (G, B, window)(I), its windows added up: element u of the "
         "window of position m goes to place stride m + dilation u - start of the result (G, A, B, out)(), or nowhere. "
         "It is done for at most `tile` positions at a time: beside the result there are their products alone.",
-        movement=False,
+        keeps=Keeps.ZERO,
+        matrices=lambda a, b, n, *_: matrices_of(a, b, n),
         typed=True,
         scratch=_scratch,
         moved=_moved,
         operations=lambda a, b, n, *_: a.shape.product() * b.shape.drop(n).product() * (a.item.product() + 1),
+        examples=example(
+            "(overlap-add-product (access (access-tensor x) 2) (access (access-tensor y) 2) 0 (shape 9) "
+            "(shape 2) (shape 1) (list 0) 2)",
+            x="m 4 k",
+            y="n 3 k",
+        ),
     )
 )

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from glenside.ir.example import example
+from glenside.ir.index_map import IndexMap, Piece, Within, along, axes_of, mapped
 from glenside.ir.operand import Array
-from glenside.ir.operator import Kind, Operator, fields, register, require
+from glenside.ir.operator import Kind, Operator, OperatorKind, fields, register, require
 from glenside.ir.types import AccessType
 
 
@@ -15,15 +17,22 @@ def _check_slice(a: AccessType, axis: int, lo: int, hi: int) -> None:
     require(0 <= lo <= hi <= size, "access-slice", f"0 <= lo <= hi <= {size} on axis {axis}", f"lo {lo} and hi {hi}")
 
 
+def _map_slice(a: AccessType, axis: int, lo: int, hi: int) -> IndexMap:
+    dims = a.dims.set(axis, hi - lo)
+    return mapped(dims, along(dims, axis, lambda i: i + lo))
+
+
 access_slice = register(
     Operator(
         name="access-slice",
+        kind=OperatorKind.VIEW,
         fields=fields(a=Kind.TERM, axis=Kind.INT, lo=Kind.INT, hi=Kind.INT),
         check=_check_slice,
         result=lambda a, axis, lo, hi: a.with_dims(a.dims.set(axis, hi - lo)),
+        index_map=_map_slice,
         evaluate=lambda _, a, axis, lo, hi: a[(slice(None),) * axis + (slice(lo, hi),)],
-        views=True,
         doc="Elements lo to hi - 1 of one axis: that dim becomes hi - lo.",
+        examples=example("(access-slice (access (access-tensor x) 1) 1 2 7)", x="m 9"),
     )
 )
 
@@ -39,13 +48,29 @@ def _evaluate_concatenate(_: object, a: Array, b: Array, axis: int) -> Array:
     return np.concatenate([a, b], axis, out=out)
 
 
+def _map_concatenate(a: AccessType, b: AccessType, axis: int) -> IndexMap:
+    first, second = a.dims[axis], b.dims[axis]
+    dims = a.dims.set(axis, first + second)
+    here = axes_of(dims)[axis]
+    of_a = Piece(0, tuple(axes_of(dims)), (Within(here, 0, first),))
+    of_b = Piece(1, tuple(along(dims, axis, lambda i: i - first)), (Within(here, first, first + second),))
+    return IndexMap(dims, (of_a, of_b))
+
+
 access_concatenate = register(
     Operator(
         name="access-concatenate",
+        kind=OperatorKind.MOVEMENT,
         fields=fields(a=Kind.TERM, b=Kind.TERM, axis=Kind.INT),
         check=_check_concatenate,
         result=lambda a, b, axis: a.with_dims(a.dims.set(axis, a.dims.get(axis) + b.dims.get(axis))),
+        index_map=_map_concatenate,
         evaluate=_evaluate_concatenate,
         doc="b after a along one axis; all other dims, the split and the dtype agree.",
+        examples=example(
+            "(access-concatenate (access (access-tensor x) 1) (access (access-tensor y) 1) 1)",
+            x="m n",
+            y="m k",
+        ),
     )
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from glenside.ir.blockwise import block_size, in_blocks, items_of
+from glenside.ir.example import of_compute
 from glenside.ir.operand import Array, Operand
 from glenside.ir.operator import Category, Compute, Field, Kind, register
 
@@ -39,5 +40,6 @@ argsort = register(
         doc="Where in the item the elements stand, in the order in which they follow each other when it is sorted: "
         "places count in row-major order from 0, and the first of equal elements comes first.",
         dtype="int64",
+        examples=of_compute("(argsort ascending)"),
     )
 )

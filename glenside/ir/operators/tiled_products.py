@@ -9,8 +9,9 @@ import numpy as np
 
 from glenside.ir.blockwise import block_size
 from glenside.ir.contraction import blocks, contracted_dims, contraction_scratch
+from glenside.ir.example import example
 from glenside.ir.operand import Array, Operand
-from glenside.ir.operator import Kind, Operator, fields, register, require
+from glenside.ir.operator import Keeps, Kind, Operator, OperatorKind, fields, register, require
 from glenside.ir.operators.requirements import require_number
 from glenside.ir.types import AccessType
 
@@ -135,6 +136,12 @@ def _moved(a: Operand, b: Operand, n: int, tile: int) -> int:
     return (left.size * reads + right.size * tiles + results) * left.itemsize
 
 
+def matrices_of(a: AccessType, b: AccessType, n: int) -> tuple[int, int, int, int]:
+    """(groups, rows, depth, columns) of (G, A)(I) times (G, B)(I) with |G| = n."""
+    rows, columns = a.shape.drop(n).product(), b.shape.drop(n).product()
+    return a.dims.take(n).product(), rows, a.item.product(), columns
+
+
 def _result(a: AccessType, b: AccessType, n: int, tile: int) -> AccessType:
     return a.with_dims(a.shape.append(b.shape.drop(n))).with_split(a.split + b.split - n).widened()
 
@@ -142,6 +149,7 @@ def _result(a: AccessType, b: AccessType, n: int, tile: int) -> AccessType:
 tiled_product = register(
     Operator(
         name=_NAME,
+        kind=OperatorKind.INSTRUCTION,
         fields=fields(a=Kind.TERM, b=Kind.TERM, n=Kind.INT, tile=Kind.INT),
         check=_check,
         result=_result,
@@ -149,10 +157,16 @@ tiled_product = register(
         doc="The dot-product of the product of a and b with n shared axes, (G, A)(I) x (G, B)(I) -> (G, A, B)(), as a "
         "plain processor computes it: at most `tile` rows of a at a time are copied next to each other and multiplied "
         "as a matrix, none where they lie so already. What it takes beside its result is one tile.",
-        movement=False,
+        keeps=Keeps.ZERO,
+        matrices=lambda a, b, n, tile: matrices_of(a, b, n),
         typed=True,
         scratch=_scratch,
         moved=_moved,
         operations=lambda a, b, n, tile: a.size * b.shape.drop(n).product(),
+        examples=example(
+            "(tiled-product (access (access-tensor x) 2) (access (access-tensor y) 2) 1 2)",
+            x="g m k",
+            y="g n k",
+        ),
     )
 )

@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from glenside.ir.example import example
 from glenside.ir.operand import Array, Operand
-from glenside.ir.operator import Kind, Operator, fields, register, require
+from glenside.ir.operator import Keeps, Kind, Operator, OperatorKind, fields, register, require
 from glenside.ir.operators.requirements import require_number
 from glenside.ir.types import AccessType
 
@@ -35,17 +36,26 @@ def _evaluate_tile(arithmetic: Any, rows: int, columns: int, a: Operand, b: Oper
     return np.squeeze(result, -2) if single else result
 
 
+def _matrices(rows: int, columns: int, a: AccessType, b: AccessType) -> tuple[int, int, int, int]:
+    """One product for each element of G: a row of a, or all that there are."""
+    groups, (depth, results) = b.shape.product(), b.item
+    return groups, a.shape.product() // max(groups, 1), depth, results
+
+
 systolic_array = register(
     Operator(
         name="systolic-array",
+        kind=OperatorKind.INSTRUCTION,
         fields=fields(rows=Kind.INT, columns=Kind.INT, a=Kind.TERM, b=Kind.TERM),
         check=_check_systolic,
         result=lambda rows, columns, a, b: a.with_dims(a.shape.append([columns])).with_split(a.split + 1).widened(),
         evaluate=_evaluate_tile,
         doc="One weight tile and a stream of rows, for each element of G: a (G, M)(rows) or (G)(rows) times "
         "b (G)(rows, columns) -> (G, M, columns)() or (G, columns)().",
-        movement=False,
+        keeps=Keeps.ZERO,
+        matrices=_matrices,
         typed=True,
+        examples=example("(systolic-array $k $n (access (access-tensor x) 1) (access-tensor y))", x="m k", y="k n"),
     )
 )
 
@@ -62,6 +72,7 @@ def _check_output_stationary(rows: int, columns: int, a: AccessType, b: AccessTy
 systolic_array_output_stationary = register(
     Operator(
         name="systolic-array-output-stationary",
+        kind=OperatorKind.INSTRUCTION,
         fields=fields(rows=Kind.INT, columns=Kind.INT, a=Kind.TERM, b=Kind.TERM),
         check=_check_output_stationary,
         result=lambda rows, columns, a, b: (
@@ -70,8 +81,14 @@ systolic_array_output_stationary = register(
         evaluate=_evaluate_tile,
         doc="One tile of results that stays while its operands stream, for each element of G: a (G, rows)(K) times "
         "b (G)(K, columns) -> (G, rows, columns)().",
-        movement=False,
+        keeps=Keeps.ZERO,
+        matrices=_matrices,
         typed=True,
+        examples=example(
+            "(systolic-array-output-stationary $m $n (access (access-tensor x) 1) (access-tensor y))",
+            x="m k",
+            y="k n",
+        ),
     )
 )
 
@@ -89,6 +106,7 @@ def _check_blocking(rows: int, columns: int, a: AccessType, b: AccessType) -> No
 systolic_array_with_blocking = register(
     Operator(
         name="systolic-array-with-blocking",
+        kind=OperatorKind.INSTRUCTION,
         fields=fields(rows=Kind.INT, columns=Kind.INT, a=Kind.TERM, b=Kind.TERM),
         check=_check_blocking,
         result=lambda rows, columns, a, b: (
@@ -97,7 +115,13 @@ systolic_array_with_blocking = register(
         evaluate=_evaluate_tile,
         doc="A whole matrix product that the array cuts into tiles itself: a (M)(K) or ()(K) times b ()(K, N) -> "
         "(M, N)() or (N)(); K is a multiple of rows, N of columns.",
-        movement=False,
+        keeps=Keeps.ZERO,
+        matrices=_matrices,
         typed=True,
+        examples=example(
+            "(systolic-array-with-blocking 3 2 (access (access-tensor x) 1) (access-tensor y))",
+            x="m 9",
+            y="9 4",
+        ),
     )
 )

@@ -9,8 +9,10 @@ from numpy.lib.stride_tricks import sliding_window_view
 
 from glenside.ir.blockwise import PART, block_size
 from glenside.ir.contraction import blocks
+from glenside.ir.example import example
+from glenside.ir.index_map import IndexMap, axes_of, mapped
 from glenside.ir.operand import Array
-from glenside.ir.operator import Kind, Operator, fields, register, require
+from glenside.ir.operator import MONOTONE, Kind, Operator, OperatorKind, fields, register, require
 from glenside.ir.operators.requirements import require_number, require_sizes, spelled
 from glenside.ir.types import AccessType, Dims
 
@@ -36,16 +38,26 @@ def _evaluate_windows(_: object, a: Array, window: Dims, strides: Dims) -> Array
     return views[(slice(None),) * first + tuple(slice(None, None, t) for t in strides)]
 
 
+def _map_windows(a: AccessType, window: Dims, strides: Dims) -> IndexMap:
+    dims = a.shape.append(a.item.windows(window, strides)).append(window)
+    axes, rank = axes_of(dims), len(window)
+    starts, inside = axes[a.split : a.split + rank], axes[a.split + rank :]
+    item = [start * t + i for start, t, i in zip(starts, strides, inside, strict=True)]
+    return mapped(dims, [*axes[: a.split], *item])
+
+
 access_windows = register(
     Operator(
         name="access-windows",
+        kind=OperatorKind.VIEW,
         fields=fields(a=Kind.TERM, window=Kind.SHAPE, strides=Kind.SHAPE),
         check=_check_windows,
         result=lambda a, window, strides: a.shape.append(a.item.windows(window, strides)).access(window, a.dtype),
+        index_map=_map_windows,
         evaluate=_evaluate_windows,
-        views=True,
         doc="Every window of the item at those strides: the shape gains floor((I - window) / stride) + 1, "
         "the item is one window. There is no padding.",
+        examples=example("(access-windows (access (access-tensor x) 1) (shape 3 2) (shape 2 1))", x="m 9 n"),
     )
 )
 
@@ -78,13 +90,16 @@ def _evaluate_overlap_add(arithmetic: Any, a: Array, out: Dims, strides: Dims) -
 access_overlap_add = register(
     Operator(
         name="access-overlap-add",
+        kind=OperatorKind.COMPUTE,
         fields=fields(a=Kind.TERM, out=Kind.SHAPE, strides=Kind.SHAPE),
         check=_check_overlap_add,
         result=lambda a, out, strides: a.dims.take(a.split - out.length).access(out, a.dtype),
         evaluate=_evaluate_overlap_add,
         scratch=lambda a, out, strides: block_size(a.shape[: a.ndim - len(out)], PART) * a.itemsize,
         operations=lambda a, out, strides: a.size,
+        linear=True,
+        keeps=MONOTONE,
         doc="The adjoint of access-windows: windows (S, counts)(window) are added into items of size out, (S)(out).",
-        movement=False,
+        examples=example("(access-overlap-add (access (access-tensor x) 2) (shape 9) (shape 2))", x="m 4 3"),
     )
 )

@@ -4,19 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
-from glenside.ir.operator import OPERATORS, Category
+from glenside.ir.operator import OPERATORS, Category, OperatorKind
 from glenside.ir.operators.compute import parse_compute
+from glenside.ir.term import weave
 from glenside.ir.types import AccessType
 from glenside.targets.base.cost import Cost, InstructionCost, Price
-
-# Movement that a compiler does by addressing: no element is copied.
-VIEWS = frozenset(
-    "access access-slice access-squeeze access-insert-axis access-broadcast access-flatten access-shift-right "
-    "access-windows access-tensor access-product access-literal truncate".split()
-)
-CONTRACTIONS = frozenset({"systolic-array", "systolic-array-with-blocking", "systolic-array-output-stationary"})
 
 Fallback = Callable[[Any, Any, Any, Any], InstructionCost]
 """(groups, m, k, n) -> what a product costs that is no instruction of the machine."""
@@ -80,13 +75,16 @@ class Prices:
             return Cost(cycles=taken.cycles, bytes=taken.bytes, nodes=1)
         if operator == "compute":
             return self._compute_cost(attributes[0], children[0], own)
-        if operator in CONTRACTIONS:  # an instruction of another machine
-            depth = children[0].item.product()
-            return Cost(unmapped=own.size * depth, scalar=own.size, nodes=1)
+        record = OPERATORS[operator]
+        if record.matrices is not None:  # an instruction of another machine
+            products = prod(record.matrices(*weave(record, children, attributes)))
+            return Cost(unmapped=products, scalar=own.size, nodes=1)
         if operator == "linear-map":
             return Cost(scalar=own.size * children[0].dims[attributes[0]], nodes=1)
         copied = 0 if self.copied is None else self.copied(operator, attributes, children, own)
-        still = operator in VIEWS or (operator == "access-rearrange" and list(attributes[1]) == sorted(attributes[1]))
+        still = record.kind in (OperatorKind.LEAF, OperatorKind.VIEW) or (
+            operator == "access-rearrange" and list(attributes[1]) == sorted(attributes[1])
+        )
         return Cost(copies=copied, moved=0 if still else own.size, nodes=1)
 
     def _compute_cost(self, kind: str, operand: AccessType, own: AccessType) -> Cost:

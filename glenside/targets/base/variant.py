@@ -34,6 +34,7 @@ class Variant:
     term       None of a baseline that is priced and not built
     recipe     the steps from the layer's own product, as rules write them
     off        why the layer's product stays off the machine, or ""
+    remarks    what must be said of the measures, such as what has no bound
     details    what else a program may want to know of it, as JSON
     """
 
@@ -42,4 +43,5 @@ class Variant:
     measures: Amounts
     recipe: str = ""
     off: str = ""
+    remarks: tuple[str, ...] = ()
     details: Mapping[str, Any] = field(default_factory=dict)

@@ -17,9 +17,11 @@ from glenside.analysis.copies import Copy, copies_of, total
 from glenside.egraph.rule import Parameters
 from glenside.egraph.search import SearchResult
 from glenside.ir.errors import BadInput
+from glenside.ir.index_map import IndexMap, Multiple
+from glenside.ir.operator import OPERATORS, OperatorKind
 from glenside.ir.program import Program
 from glenside.ir.rearrangement import Rearrangement
-from glenside.ir.term import Term
+from glenside.ir.term import Term, weave
 from glenside.ir.types import AccessType
 from glenside.passes.cones import Cone
 from glenside.targets.base import (
@@ -43,7 +45,6 @@ _LAYOUTS = {"any": addressing.ANY, "nhwc": addressing.CHANNELS_LAST, "nchw": add
 AS_WRITTEN = "as written"
 PLACES = ("input", "inside", "output")
 LAYOUT_FAMILIES = ("constant-analyses", "rearranging", "folding", "layout", "product-unit-analyses", "product-unit")
-COPIES = frozenset({"access-concatenate", "access-dilate", "access-flip"})
 
 
 def layout_code(layout: str) -> int:
@@ -123,11 +124,28 @@ class ConvolutionUnit(Target):
 def copied_bytes(operator: str, attributes: Sequence[Any], operands: Sequence[AccessType], own: AccessType) -> int:
     """What an e-node moves only to put data elsewhere: read once, written once.
 
-    Reshapes, splits, slices, windows, broadcasts and pads are done by addressing.
+    Reshapes, splits, slices, windows, broadcasts and pads are done by addressing; several operands, elements apart and
+    reversed axes are not.
     """
-    moves = operator in COPIES or (operator == "access-transpose" and _moves(operands[0].dims, attributes[0]))
-    moves |= operator == "access-rearrange" and _moves(attributes[0], attributes[1])
-    return 2 * own.size * np.dtype(own.dtype).itemsize if moves else 0
+    record = OPERATORS[operator]
+    if record.kind is not OperatorKind.MOVEMENT or record.index_map is None:
+        return 0
+    if operator == "access-transpose":
+        copies = _moves(operands[0].dims, attributes[0])
+    elif operator == "access-rearrange":
+        copies = _moves(attributes[0], attributes[1])
+    else:
+        copies = not _is_addressed(record.index_map(*weave(record, operands, attributes)))
+    return 2 * own.size * np.dtype(own.dtype).itemsize if copies else 0
+
+
+def _is_addressed(found: IndexMap) -> bool:
+    """Whether it is one operand, read forwards, between bounds at most."""
+    if len(found.pieces) != 1:
+        return False
+    (piece,) = found.pieces
+    forwards = all(factor > 0 for index in piece.indices for _, factor in index.terms)
+    return forwards and not any(isinstance(guard, Multiple) for guard in piece.guards)
 
 
 def _moves(parts: Sequence[int], order: Sequence[int]) -> bool:

@@ -7,11 +7,11 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
-from glenside.ir.operator import Category
+from glenside.ir.operator import OPERATORS, Category
 from glenside.ir.operators.compute import parse_compute
 from glenside.ir.program import Program
 from glenside.ir.rational import exact, exact_numbers
-from glenside.ir.term import Term, postorder
+from glenside.ir.term import Term, postorder, weave
 from glenside.ir.types import AccessType, Type
 from glenside.targets.mpc.registry import Operand, secrecy
 
@@ -21,7 +21,7 @@ def secrets(program: Program, public: Iterable[str] = ()) -> dict[Term, Operand]
     names, known = frozenset(public), dict[Term, Operand]()
     for term in postorder(program.term, *program.layers.values()):
         operands = [known[child] for child in term.children]
-        known[term] = described(term.operator.name, term.attributes, operands, term.type, term.operator.movement, names)
+        known[term] = described(term.operator.name, term.attributes, operands, term.type, names)
     return known
 
 
@@ -30,16 +30,15 @@ def described(
     attributes: Sequence[Any],
     operands: Sequence[Operand],
     type: Type,
-    movement: bool,
     public: frozenset[str],
 ) -> Operand:
-    """What is known of one node, from what is known of its operands; `movement` is that of the operator."""
-    known = operator not in ("access-tensor", "opaque") and all(o.known for o in operands)
+    """What is known of one node, from what is known of its operands."""
+    known = OPERATORS[operator].is_constant(o.known for o in operands)
     found = Operand(
         type,
         secrecy(operator, attributes, [o.secret for o in operands], public),
         known=known,
-        number=_number(operator, attributes, operands, movement),
+        number=_number(operator, attributes, operands),
     )
     found = replace(found, repeats=_repeats(operator, attributes, operands, found))
     if operator == "access-product":
@@ -62,17 +61,20 @@ def _split(type: Type) -> int:
     return type.split if isinstance(type, AccessType) else -1
 
 
-def _number(operator: str, attributes: Sequence[Any], operands: Sequence[Operand], movement: bool) -> Fraction | None:
+def _number(operator: str, attributes: Sequence[Any], operands: Sequence[Operand]) -> Fraction | None:
     """What a node holds everywhere: a number that it is made of, or that it moves."""
     if operator in ("access-literal", "full"):
         return exact(str(attributes[-2]))
     if operator == "numbers":
         values = set(exact_numbers(str(attributes[1])) or ())
         return values.pop() if len(values) == 1 else None
-    if not operands or not movement or operator == "access-dilate":
+    record = OPERATORS[operator]
+    if not operands or not record.moves or any(o.number != operands[0].number for o in operands):
         return None
-    first = operands[0].number
-    return first if all(o.number == first for o in operands) else None
+    fills = (
+        record.index_map is not None and record.index_map(*weave(record, [o.type for o in operands], attributes)).fill
+    )
+    return None if fills else operands[0].number
 
 
 def _repeats(operator: str, attributes: Sequence[Any], operands: Sequence[Operand], found: Operand) -> frozenset[int]:

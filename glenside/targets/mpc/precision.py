@@ -9,13 +9,14 @@ SEMI2K).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
 
-from glenside.ir.operator import Category
+from glenside.ir.operator import Category, Keeps
 from glenside.ir.operators import parse_compute
+from glenside.ir.operators.compute import name_of
+from glenside.ir.operators.products import access_product
 from glenside.ir.rational import exact, exact_numbers
 from glenside.ir.term import Term, postorder
 from glenside.ir.types import Tensor
@@ -25,53 +26,61 @@ _TENSOR_ERROR = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """No element is larger than `magnitude`, none is further from the real one than `error` units of 2^-f."""
+    """No element is larger than `magnitude`, none is further from the real one than `error` units of 2^-f.
+
+    Both are infinite where some operators have no bound: `unknown` names those.
+    """
 
     magnitude: float
     error: float
+    unknown: tuple[str, ...] = ()
 
 
-def error_bound(
-    root: Term, bits: int, magnitude: Callable[[Tensor], float], offline: Collection[Term] = ()
-) -> Bound | None:
-    """The bound of a term of layers; None where an operator has no rule here.
+def error_bound(root: Term, bits: int, magnitude: Callable[[Tensor], float], offline: Collection[Term] = ()) -> Bound:
+    """The bound of a term of layers.
 
     bits       f, fractional bits
     magnitude  the largest absolute value that a tensor may have
     offline    terms that are computed in floats beforehand, and rounded once, when they are given
     """
-    done: dict[Term, Any] = {}
+    done: dict[Term, tuple[Bound, ...]] = {}
     for term in postorder(root):
-        bound = _bound(term, [done[c] for c in term.children], bits, magnitude)
+        operands = [done[child] for child in term.children]
+        unknown = tuple(dict.fromkeys(name for bounds in operands for b in bounds for name in b.unknown))
+        if term.operator is access_product:
+            done[term] = tuple(b for bounds in operands for b in bounds)
+            continue
+        bound = None if unknown else _bound(term, operands, bits, magnitude)
         if bound is None:
-            return None
-        done[term] = Bound(bound.magnitude, _TENSOR_ERROR) if term in offline and isinstance(bound, Bound) else bound
-    result: Bound | None = done[root] if isinstance(done[root], Bound) else None
-    return result
+            bound = _no_bound(*(unknown or [name_of(term)]))
+        elif term in offline:
+            bound = Bound(bound.magnitude, _TENSOR_ERROR)
+        done[term] = (bound,)
+    return max(done[root], key=lambda b: b.error)
 
 
-_MOVED = frozenset(
-    "access access-transpose access-reshape access-rearrange access-flatten access-squeeze access-insert-axis "
-    "access-shift-right access-slice access-pad access-concatenate access-broadcast access-windows access-flip "
-    "access-dilate".split()
-)
+def _no_bound(*names: str) -> Bound:
+    return Bound(math.inf, math.inf, names)
 
 
-def _bound(term: Term, operands: list[Any], bits: int, magnitude: Callable[[Tensor], float]) -> Any:
-    name = term.operator.name
+def _bound(
+    term: Term, operands: Sequence[tuple[Bound, ...]], bits: int, magnitude: Callable[[Tensor], float]
+) -> Bound | None:
+    """What is known of an operator: rules of its own, else what its record says that it keeps. None for nothing."""
+    name, arguments = term.operator.name, [b for bounds in operands for b in bounds]
     if name in _LEAVES:
         return _LEAVES[name](term, magnitude)
-    if name in _MOVED:
-        return Bound(max(b.magnitude for b in operands), max(b.error for b in operands))
-    if name == "access-product":
-        return tuple(operands)
     if name == "truncate":
-        return Bound(operands[0].magnitude, operands[0].error + 1)
+        return Bound(arguments[0].magnitude, arguments[0].error + 1)
     if name == "linear-map":
-        return _linear_map(term, operands[0])
+        return _linear_map(term, arguments[0])
     if name == "access-overlap-add":
-        return _times(operands[0], _overlaps(term))
-    return _computed(term, operands[0], bits) if name == "compute" else None
+        return _times(arguments[0], _overlaps(term))
+    if name == "compute" and (bound := _computed(term, arguments, bits)) is not None:
+        return bound
+    if arguments and Keeps.DISTANCE in term.operator.kept(*term.arguments()):
+        return _largest(arguments)
+    return None
 
 
 def _times(bound: Bound, count: float) -> Bound:
@@ -103,23 +112,27 @@ def _linear_map(term: Term, operand: Bound) -> Bound:
     return Bound(magnitude, error)
 
 
-def _computed(term: Term, operand: Any, bits: int) -> Any:
-    kind = str(term.attributes[0])
-    pair = operand if isinstance(operand, tuple) else None
-    if kind == "dot-product" and pair is not None:
-        a, b = pair
-        length = term.children[0].access.item.drop(1).product()
+def _computed(term: Term, operands: Sequence[Bound], bits: int) -> Bound | None:
+    """Products and sums; `operands` are two for a product, and one for all that stands in items."""
+    kind, item = str(term.attributes[0]), term.children[0].access.item
+    compute, _ = parse_compute(kind)
+    if compute.category is Category.CONTRACTION and len(operands) == 2:
+        a, b = operands
+        length = item.drop(1).product()
         error = a.magnitude * b.error + b.magnitude * a.error + a.error * b.error * 2.0**-bits
         return Bound(length * a.magnitude * b.magnitude, length * error)
-    if kind in ("elementwise-add", "subtract") and pair is not None:
-        return Bound(sum(b.magnitude for b in pair), sum(b.error for b in pair))
-    if isinstance(operand, Bound):
-        if kind == "reduce-sum":
-            return _times(operand, term.children[0].access.item.product())
-        if kind in ("relu", "negative", "abs") or parse_compute(kind)[0].category is Category.FOLD:
-            count = term.children[0].access.item[0] if kind in ("elementwise-add", "subtract") else 1
-            return _times(operand, count) if kind != "elementwise-mul" else None
+    if not compute.linear or kind == "reduce-mean":  # a mean is cut, as a product
+        return None
+    if compute.category is Category.FOLD and len(operands) == item[0]:
+        return Bound(sum(b.magnitude for b in operands), sum(b.error for b in operands))
+    if compute.category in (Category.FOLD, Category.REDUCTION):
+        count = item[0] if compute.category is Category.FOLD else item.product()
+        return _times(_largest(operands), count)
     return None
+
+
+def _largest(bounds: Sequence[Bound]) -> Bound:
+    return Bound(max(b.magnitude for b in bounds), max(b.error for b in bounds))
 
 
 def _of_numbers(*values: Fraction | None) -> Bound:

@@ -1,6 +1,8 @@
 """What each operator and compute type sends when some operand is secret, as SPU 0.9.5 runs what `export_jax` writes.
 
-None stands for what has no formula: it was not measured, or depends on more than the operands.
+What is not registered here follows from its record: movement to places that are known and what is linear send nothing,
+instructions for products of matrices send what those do. None stands for what has no formula: it was not measured, or
+depends on more than the operands.
 """
 
 from __future__ import annotations
@@ -8,8 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from glenside.ir.operator import OPERATORS
 from glenside.ir.operators.compute import parse_compute
+from glenside.ir.operators.tiled_products import matrices_of
 from glenside.ir.rational import exact_numbers
+from glenside.ir.term import weave
 from glenside.ir.types import FLOATS, AccessType, Dims, Type
 from glenside.targets.mpc.analysis import repeated
 from glenside.targets.mpc.registry import COMPUTE_PRICES, OPERATOR_PRICES, Operand, Price, sends, sends_compute
@@ -26,11 +31,19 @@ def node_traffic(
     """
     if not any(operand.secret for operand in operands):
         return NOTHING
+    record = OPERATORS[operator]
     if operator == "compute":
         compute, parameters = parse_compute(str(attributes[0]))
-        result = _once(result, repeated(str(attributes[0]), operands[0]))
-        return COMPUTE_PRICES[compute.name](protocol, operands[0], result, *parameters)
-    return OPERATOR_PRICES[operator](protocol, operands, result, *attributes)
+        if compute.name in COMPUTE_PRICES:
+            result = _once(result, repeated(str(attributes[0]), operands[0]))
+            return COMPUTE_PRICES[compute.name](protocol, operands[0], result, *parameters)
+    elif operator in OPERATOR_PRICES:
+        return OPERATOR_PRICES[operator](protocol, operands, result, *attributes)
+    arguments = weave(record, [operand.type for operand in operands], attributes)
+    if record.matrices is not None:
+        secret = all(operand.secret for operand in operands)
+        return _matmul(protocol, *record.matrices(*arguments)) if secret else NOTHING
+    return NOTHING if record.is_addressed or record.is_linear(*arguments) else None
 
 
 def product_truncation(
@@ -44,16 +57,11 @@ def product_truncation(
         if attributes[0] != "dot-product" or pair.shared is None or not pair.access.size:
             return NOTHING
         return protocol.truncation(result.size, pair.parts[0].access.dims.take(pair.shared).product())
-    if operator in _PAIRS:
-        a, b = operands
-        size = a.access.shape.product() * b.access.shape.drop(int(attributes[0])).product()
-        return protocol.truncation(size, a.access.dims.take(int(attributes[0])).product())
-    if operator in _TILES:
-        return protocol.truncation(result.size, operands[1].access.shape.product())
-    if operator == "product-unit":
-        n, parts, order = int(attributes[0]), Dims(attributes[1]), Dims(attributes[2])
-        return protocol.truncation(result.size, parts.permute(order).take(n).product())
-    return NOTHING
+    record = OPERATORS[operator]
+    if record.matrices is None:
+        return NOTHING
+    groups, rows, _, columns = record.matrices(*weave(record, [o.type for o in operands], attributes))
+    return protocol.truncation(groups * rows * columns, groups)
 
 
 def _once(result: Type, repeats: frozenset[int]) -> Type:
@@ -61,27 +69,6 @@ def _once(result: Type, repeats: frozenset[int]) -> Type:
     if not repeats or not isinstance(result, AccessType):
         return result
     return result.with_dims(Dims(1 if axis in repeats else n for axis, n in enumerate(result.dims)))
-
-
-def _nothing(protocol: Semi2k, *_: Any) -> Traffic:
-    return NOTHING
-
-
-def _unknown(protocol: Semi2k, *_: Any) -> None:
-    return None
-
-
-sends(
-    *"access access-transpose access-reshape access-rearrange access-flatten access-shift-right access-flip".split(),
-    *"access-insert-axis access-squeeze access-broadcast access-windows access-overlap-add access-pad".split(),
-    *"access-dilate access-slice access-concatenate access-product construct-tuple tuple-get-item".split(),
-)(_nothing)
-sends("bitcast", "access-gather-nd", "access-scatter-nd", "opaque")(_unknown)
-sends_compute("elementwise-add", "subtract", "negative", "reduce-sum")(_nothing)
-sends_compute(
-    *"pow mod logical-and logical-or logical-not bitwise-and bitwise-or bitwise-xor argmax argmin argsort".split(),
-    *"sign round sin cos tan asin acos atan sinh cosh asinh acosh atanh".split(),
-)(_unknown)
 
 
 # Products
@@ -104,58 +91,12 @@ def _dot_product(protocol: Semi2k, operand: Operand, result: AccessType) -> Traf
         size = operand.access.dims.remove(operand.access.split).product()
         return _folded(operand, lambda a, b: _times(protocol, size, result.dtype, a.secret, b.secret))
     a, b = operand.parts
-    return _matmul(protocol, a, b, operand.shared)
+    return _matmul(protocol, *matrices_of(a.access, b.access, operand.shared)) if a.secret and b.secret else NOTHING
 
 
-def _matmul(protocol: Semi2k, a: Operand, b: Operand, shared: int) -> Traffic:
-    """(G, A)(I) times (G, B)(I), not cut yet."""
-    if not (a.secret and b.secret):
-        return NOTHING
-    rows, columns = (x.access.shape.drop(shared).product() for x in (a, b))
-    return protocol.matmul(rows, a.access.item.product(), columns, a.access.dims.take(shared).product())
-
-
-_PAIRS = ("tiled-product", "overlap-add-product")
-
-
-@sends(*_PAIRS)
-def _pair(protocol: Semi2k, operands: Sequence[Operand], result: AccessType, n: int, *_: Any) -> Traffic:
-    return _matmul(protocol, operands[0], operands[1], n)
-
-
-_TILES = ("systolic-array", "systolic-array-output-stationary", "systolic-array-with-blocking")
-
-
-@sends(*_TILES)
-def _tile(protocol: Semi2k, operands: Sequence[Operand], result: AccessType, rows: int, columns: int) -> Traffic:
-    a, b = operands
-    if not (a.secret and b.secret):
-        return NOTHING
-    groups = b.access.shape.product()
-    k, n = b.access.item
-    return protocol.matmul(a.access.shape.product() // max(groups, 1), k, n, groups)
-
-
-@sends("product-unit")
-def _unit(
-    protocol: Semi2k,
-    operands: Sequence[Operand],
-    result: AccessType,
-    n: int,
-    a_parts: Dims,
-    a_order: Dims,
-    a_split: int,
-    b_parts: Dims,
-    b_order: Dims,
-    b_split: int,
-    parts: Dims,
-    order: Dims,
-) -> Traffic:
-    if not all(operand.secret for operand in operands):
-        return NOTHING
-    a, b = a_parts.permute(a_order), b_parts.permute(b_order)
-    groups, rows, columns = a.take(n).product(), a.take(a_split).drop(n).product(), b.take(b_split).drop(n).product()
-    return protocol.matmul(rows, a.drop(a_split).product(), columns, groups)
+def _matmul(protocol: Semi2k, groups: int, rows: int, depth: int, columns: int) -> Traffic:
+    """Of secret matrices, not cut yet."""
+    return protocol.matmul(rows, depth, columns, groups)
 
 
 @sends("truncate")

@@ -16,7 +16,7 @@ from glenside.passes.extraction import constant_classes, derivable, derivations
 from glenside.targets.base import Variant
 from glenside.targets.mpc.precision import error_bound
 from glenside.targets.mpc.prices import node_traffic, product_truncation
-from glenside.targets.mpc.registry import Operand
+from glenside.targets.mpc.registry import Operand, secrecy
 from glenside.targets.mpc.semi2k import NOTHING, Traffic
 from glenside.targets.recipes import recipe_label
 
@@ -51,8 +51,9 @@ class Pricing:
         offline = {term for c, term in terms.items() if self.offline[c]}
         error = error_bound(terms[root], self.target.bits, lambda _: self.target.magnitude, offline)
         measures: dict[str, int | None] = {**self.target.amounts(sum(traffic, NOTHING))}
-        measures["error"] = math.ceil(error.error + self.late) if error is not None else None
-        return Variant(recipe_label(recipe), terms[root], measures, recipe)
+        measures["error"] = None if error.unknown else math.ceil(error.error + self.late)
+        remarks = tuple(f"no error bound for {name}" for name in error.unknown)
+        return Variant(recipe_label(recipe), terms[root], measures, recipe, remarks=remarks)
 
     @cached_property
     def public(self) -> Collection[int]:
@@ -63,15 +64,12 @@ class Pricing:
     def _numbers(self) -> Collection[int]:
         """The classes made of numbers in the program alone."""
         nodes = self.snapshot.nodes
-        return derivable(
-            self.snapshot, lambda n: nodes[n].operator != "access-tensor" and not OPERATORS[nodes[n].operator].opaque
-        ).keys()
+        return derivable(self.snapshot, lambda n: OPERATORS[nodes[n].operator].is_constant(())).keys()
 
     def _is_public(self, n: int) -> bool:
         node = self.snapshot.nodes[n]
-        if node.operator == "access-tensor":
-            return node.attributes[0] in self._known or node.attributes[0].endswith(PUBLIC)
-        return not OPERATORS[node.operator].opaque
+        known = node.operator == "access-tensor" and node.attributes[0].endswith(PUBLIC)
+        return known or not secrecy(node.operator, node.attributes, (), self._known)
 
     @cached_property
     def scales(self) -> dict[int, int]:

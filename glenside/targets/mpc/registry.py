@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
+from glenside.ir.operator import OPERATORS
 from glenside.ir.types import AccessType, Tensor, Type
 from glenside.targets.mpc.semi2k import Traffic
 
@@ -73,7 +74,5 @@ def _into(table: dict[str, Price], names: Sequence[str]) -> Callable[[Price], Pr
 
 def secrecy(operator: str, attributes: Sequence[Any], operands: Sequence[bool], public: frozenset[str]) -> bool:
     """Whether the result is secret: when any operand is, and a tensor unless its name is among the public ones."""
-    if operator == "access-tensor":
-        tensor = attributes[0]
-        return (tensor.name if isinstance(tensor, Tensor) else str(tensor)) not in public
-    return operator == "opaque" or any(operands)
+    names = [a.name if isinstance(a, Tensor) else a for a in attributes[:1]]
+    return not OPERATORS[operator].is_constant((not secret for secret in operands), any(n in public for n in names))

@@ -10,6 +10,7 @@ from typing import Any
 from glenside.egraph.rule import Parameters
 from glenside.egraph.snapshot import Snapshot
 from glenside.ir.errors import BadInput
+from glenside.ir.operators.compute import name_of
 from glenside.ir.program import Program
 from glenside.ir.term import Term, build
 from glenside.ir.types import FLOATS
@@ -139,8 +140,7 @@ class MPC(Target):
         """Operators whose traffic is not counted, because no exact formula for it is known."""
         sent = program_traffic(program, self.public, self.prepared, self.protocol)
         unknown = (t for t, traffic in sent.items() if traffic is None)
-        names = (str(t.attributes[0]) if t.operator.name == "compute" else t.operator.name for t in unknown)
-        left = ", ".join(dict.fromkeys(names))
+        left = ", ".join(dict.fromkeys(map(name_of, unknown)))
         return [f"what {left} sends is not counted: there is no exact formula for it here"] if left else []
 
 

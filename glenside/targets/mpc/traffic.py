@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from glenside.ir.operator import Operator
+from glenside.ir.operators import views
+from glenside.ir.operators.products import access_product
 from glenside.ir.program import Program, constant_terms, is_product
 from glenside.ir.term import Term, postorder
 from glenside.ir.types import FLOATS, AccessType
@@ -12,10 +15,6 @@ from glenside.targets.mpc.analysis import secrets as secrets
 from glenside.targets.mpc.prices import node_traffic, product_truncation
 from glenside.targets.mpc.registry import Operand
 from glenside.targets.mpc.semi2k import NOTHING, Semi2k, Traffic
-
-# What may stand between a product and the truncation that is deferred: it is linear, with whole coefficients at most.
-_LINEAR = frozenset("linear-map access-overlap-add access-pad access-dilate".split())
-_LINEAR_COMPUTES = frozenset("elementwise-add subtract negative reduce-sum".split())
 
 
 def program_traffic(
@@ -110,13 +109,13 @@ def _merged(uses: Mapping[Term, list[Term]], known: Mapping[Term, Operand]) -> s
         factor = _factor(term, known)
         if factor is None:
             continue
-        crossed: set[str] = set()
+        crossed: set[Operator] = set()
         after = _after(term, uses, crossed)
         next_factor = _factor(after, known) if after is not None and after.attributes[0] != "reduce-mean" else None
         if next_factor is None:
             continue
         moved = crossed - _KEEPING
-        if all(_uniform(factor if name == "access-flip" else next_factor) for name in moved):
+        if all(_uniform(factor if operator is views.access_flip else next_factor) for operator in moved):
             found.add(term)
     return found
 
@@ -125,27 +124,27 @@ def _uniform(factor: Operand) -> bool:
     return len(factor.repeats) == factor.access.rank
 
 
-# Movement that the compiler puts before or after a product by what is public, where that is the same everywhere: the
-# first product for a flip, else the second.
-_KEEPING = frozenset("access access-shift-right access-product".split())
-_CROSSED = frozenset(
-    "access-transpose access-reshape access-rearrange access-flatten access-insert-axis access-squeeze "
-    "access-broadcast access-flip".split()
-)
+# Movement that the compiler puts before or after a product by what is public, as was measured; all but the splits only
+# where that is the same everywhere: the first product for a flip, else the second.
+_KEEPING = {views.access, views.access_shift_right, access_product}
+_CROSSED = _KEEPING | {
+    *(views.access_transpose, views.access_reshape, views.access_rearrange, views.access_flatten),
+    *(views.access_insert_axis, views.access_squeeze, views.access_broadcast, views.access_flip),
+}
 
 
-def _after(term: Term, uses: Mapping[Term, list[Term]], crossed: set[str]) -> Term | None:
+def _after(term: Term, uses: Mapping[Term, list[Term]], crossed: set[Operator]) -> Term | None:
     """The compute that alone uses a term, with the movement between them; through a pair, which is one of its own."""
     used, paired = uses[term], False
     while len(used) == 1:
         (user,) = used
         if user.operator.name == "compute":
             return user if paired else None
-        if user.operator.name == "access-product":
+        if user.operator is access_product:
             paired = True
-        elif paired or user.operator.name not in _CROSSED | _KEEPING:
+        elif paired or user.operator not in _CROSSED:
             return None
-        crossed.add(user.operator.name)
+        crossed.add(user.operator)
         used = uses[user]
     return None
 
@@ -169,6 +168,6 @@ def _factor(term: Term, known: Mapping[Term, Operand]) -> Operand | None:
 
 
 def _linear(term: Term) -> bool:
-    if term.operator.name == "compute":
-        return str(term.attributes[0]) in _LINEAR_COMPUTES
-    return term.operator.movement or term.operator.name in _LINEAR
+    """Whether it may stand between a product and the truncation that is deferred: a mean is a product itself."""
+    is_mean = term.operator.name == "compute" and term.attributes[0] == "reduce-mean"
+    return term.operator.moves or (term.operator.is_linear(*term.arguments()) and not is_mean)

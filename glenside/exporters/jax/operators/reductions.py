@@ -6,6 +6,8 @@ import numpy as np
 
 from glenside.exporters.jax.registry import Export, Operand, exports_compute
 from glenside.exporters.jax.source import Source, Value
+from glenside.ir.operator import COMPUTES
+from glenside.ir.scalar import Primitive
 from glenside.ir.types import AccessType, Dims
 
 
@@ -35,23 +37,24 @@ def _halves(source: Source, rows: Value, function: str) -> Value:
     return rows
 
 
-def _by_halves(function: str) -> Export:
-    return lambda source, result, a: source.reshape(_halves(source, a.rows(), function), result.dims)
+def _by_halves(combine: Primitive) -> Export:
+    def export(source: Source, result: AccessType, a: Operand) -> Value:
+        if not a.access.item.product():
+            return source.broadcast(
+                source.constant(np.full((1,) * result.rank, combine.neutral, result.dtype)), result.dims
+            )
+        return source.reshape(_halves(source, a.rows(), combine.jax), result.dims)
+
+    return export
 
 
+for _compute in COMPUTES.values():
+    if _compute.combine is not None and _compute.name != "reduce-sum":
+        exports_compute(_compute.name)(_by_halves(_compute.combine))
 exports_compute("reduce-sum")(_widened("sum"))
 exports_compute("reduce-mean")(_reduction("jnp.mean({}, -1)"))
-exports_compute("reduce-max")(_by_halves("jnp.maximum"))
-exports_compute("reduce-min")(_by_halves("jnp.minimum"))
 exports_compute("argmax")(_reduction("jnp.argmax({}, -1).astype(jnp.int64)"))
 exports_compute("argmin")(_reduction("jnp.argmin({}, -1).astype(jnp.int64)"))
-
-
-@exports_compute("reduce-prod")
-def _reduce_prod(source: Source, result: AccessType, a: Operand) -> Value:
-    if not a.access.item.product():
-        return source.broadcast(source.constant(np.ones((1,) * result.rank, result.dtype)), result.dims)
-    return source.reshape(_halves(source, a.rows(), "jnp.multiply"), result.dims)
 
 
 @exports_compute("argsort")

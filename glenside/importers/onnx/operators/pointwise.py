@@ -12,34 +12,12 @@ from glenside.builder.pointwise import cast
 from glenside.importers.onnx.node import Node
 from glenside.importers.onnx.registry import onnx_operator
 from glenside.ir.errors import BadInput
+from glenside.ir.primitives import PRIMITIVES
 from glenside.ir.term import Term
 from glenside.ir.types import FLOATS
 
-FUNCTIONS = {
-    "Abs": "abs",
-    "Neg": "negative",
-    "Sign": "sign",
-    "Ceil": "ceil",
-    "Floor": "floor",
-    "Round": "round",
-    "Sqrt": "sqrt",
-    "Exp": "exp",
-    "Log": "log",
-    "Erf": "erf",
-    "Sin": "sin",
-    "Cos": "cos",
-    "Tan": "tan",
-    "Asin": "asin",
-    "Acos": "acos",
-    "Atan": "atan",
-    "Sinh": "sinh",
-    "Cosh": "cosh",
-    "Tanh": "tanh",
-    "Asinh": "asinh",
-    "Acosh": "acosh",
-    "Atanh": "atanh",
-    "Not": "logical-not",
-}
+# Sigmoid is among the activations, which recurrent networks name too.
+FUNCTIONS = {p.onnx: p.name for p in PRIMITIVES.values() if p.arity == 1 and p.name != "sigmoid"}
 PAIRS = {
     "Add": "elementwise-add",
     "Sub": "subtract",

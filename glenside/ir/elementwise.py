@@ -1,0 +1,179 @@
+"""What follows from a compute type's scalar expression: its meaning in any arithmetic, its memory, its types.
+
+One primitive of whole operands is one call. All else is computed in blocks, straight into the result where a primitive
+takes a destination, so that a chain such as min(max(x, lo), hi) needs no memory beside its result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial, reduce
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+import glenside.ir.primitives  # noqa: F401 (fills the table that expressions are built with)
+from glenside.ir.blockwise import PART, block_size, row_major
+from glenside.ir.contraction import blocks
+from glenside.ir.errors import TypeMismatch
+from glenside.ir.example import Example, of_compute
+from glenside.ir.operand import Array, Operand
+from glenside.ir.operator import Category, Compute, Keeps, require
+from glenside.ir.scalar import Applied, Element, Number, Scalar, arity, gives, is_linear, keeps, typed
+from glenside.ir.types import AccessType
+
+
+def derived(record: Compute) -> dict[str, Any]:
+    """The fields of the record of a POINTWISE or FOLD type that its scalar expression decides."""
+    names = [f.choices or (f.name,) for f in record.parameters]
+    general = [record.expression(*parameters) for parameters in product(*names)]
+    return {
+        "evaluate": partial(_evaluate, record),
+        "scratch": partial(_scratch, record),
+        "check": partial(_check, record, record.check),
+        "dtype": gives(general[0]),
+        "linear": all(map(is_linear, general)),
+        "examples": record.examples or _examples(record, general[0]),
+        "keeps": reduce(Keeps.__and__, map(keeps, general)),
+    }
+
+
+def _examples(record: Compute, expression: Scalar) -> tuple[Example, ...]:
+    """One, unless parameters are numbers, which nobody here knows."""
+    if any(not field.choices for field in record.parameters):
+        return ()
+    kind = " ".join([record.name, *(field.choices[0] for field in record.parameters)])
+    dims = f"m {arity(expression)} n" if record.category is Category.FOLD else "m k n"
+    return of_compute(f"({kind})" if record.parameters else kind, dims, _dtype_taken(expression))
+
+
+def _dtype_taken(expression: Scalar) -> str:
+    """The first of some dtypes, one for each domain, that an expression takes."""
+    for dtype in ("float32", "int8"):
+        with suppress(TypeMismatch):
+            typed("", expression, dtype, "")
+            return dtype
+    return "bool"
+
+
+def folds(expression: Scalar) -> bool:
+    """Whether operands are combined with what comes of those before; else there are as many as it reads."""
+    return arity(expression) == 2 and gives(expression) == "same"
+
+
+def _check(record: Compute, also: Callable[..., None] | None, a: AccessType, *parameters: str) -> None:
+    if also is not None:
+        also(a, *parameters)
+    expression = record.expression(*parameters)
+    if record.category is Category.FOLD and not folds(expression):
+        count = arity(expression)
+        words = {2: "two operands", 3: "three operands"}.get(count, "one operand")
+        require(a.item[0] == count, record.name, f"{words} along the first item axis", a)
+    typed(record.name, expression, a.dtype, a)
+
+
+def _parts(record: Compute, a: Operand) -> list[Array]:
+    return a.parts() if record.category is Category.FOLD else [a.array]
+
+
+def _direct(expression: Scalar, parts: Sequence[Array]) -> bool:
+    """Whether it is one primitive of whole operands."""
+    arguments = expression.arguments if isinstance(expression, Applied) else ()
+    plain = not any(isinstance(argument, Applied) for argument in arguments)
+    return plain and any(isinstance(a, Element) for a in arguments) and len(parts) == arity(expression)
+
+
+def _evaluate(record: Compute, arithmetic: Any, a: Operand, *parameters: str) -> Array:
+    expression, parts = record.expression(*parameters), _parts(record, a)
+    value = _compiled(expression, arithmetic, a.access.dtype)
+    if _direct(expression, parts):
+        return value(parts, None)
+    out = np.empty(parts[0].shape, _dtype(expression, parts[0].dtype))
+    folded = record.category is Category.FOLD and folds(expression) and len(parts) != 2
+
+    def compute(block: list[Array], target: Array) -> None:
+        result = reduce(lambda left, right: value([left, right], None), block) if folded else value(block, target)
+        if result is not target:
+            target[...] = result
+
+    for index in blocks(out.shape, PART) if out.size else ():
+        compute([part[(*index, ...)] for part in parts], out[(*index, ...)])
+    return out
+
+
+def _compiled(expression: Scalar, arithmetic: Any, dtype: str) -> Callable[[Sequence[Array], Array | None], Array]:
+    """(operands, destination) -> the array of an expression: the destination where there is one and it is used, else a
+    new array or an operand.
+    """
+    if isinstance(expression, Element):
+        position = expression.position
+        return lambda operands, out: operands[position]
+    if isinstance(expression, Number):
+        constant: Array = arithmetic.constant(expression.value, dtype)
+        return lambda operands, out: constant
+    assert isinstance(expression, Applied)
+    primitive, heir, truth = expression.primitive, _heir(expression), gives(expression) == "bool"
+    steps = [(_compiled(argument, arithmetic, dtype), i == heir) for i, argument in enumerate(expression.arguments)]
+
+    def run(operands: Sequence[Array], out: Array | None) -> Array:
+        arguments = [step(operands, out if inherits else None) for step, inherits in steps]
+        if primitive.arithmetic is not None:
+            return np.asarray(primitive.arithmetic(arithmetic, *arguments))
+        if out is None:
+            return row_major(primitive.numpy, *arguments, dtype=np.bool_ if truth else arguments[-1].dtype)
+        primitive.numpy(*arguments, out=out)
+        return out
+
+    return run
+
+
+def _dtype(expression: Scalar, dtype: np.dtype[Any]) -> np.dtype[Any]:
+    return np.dtype(np.bool_) if gives(expression) == "bool" else dtype
+
+
+def _heir(expression: Applied) -> int | None:
+    """The argument that may be computed in the destination of the whole, which then reads it there."""
+    if expression.primitive.arithmetic is not None or expression.primitive.gives != "same":
+        return None
+    alike = gives(expression)
+    return next((i for i, a in enumerate(expression.arguments) if isinstance(a, Applied) and gives(a) == alike), None)
+
+
+def _scratch(record: Compute, a: Operand, *parameters: str) -> int:
+    """Bytes that the evaluation in numpy's numbers needs beside operands and result."""
+    expression, parts = record.expression(*parameters), _parts(record, a)
+    dims, dtype = parts[0].shape, parts[0].dtype
+    if _direct(expression, parts):
+        return _own(expression, dims, dtype)
+    count = block_size(dims, PART)
+    if record.category is not Category.FOLD or not folds(expression) or len(parts) == 2:
+        return _most(expression, count, dtype, True)
+    return _most(expression, count, dtype, False) + count * dtype.itemsize if len(parts) > 2 else 0
+
+
+def _own(expression: Scalar, dims: Sequence[int], dtype: np.dtype[Any]) -> int:
+    """What the outermost primitive needs."""
+    if not isinstance(expression, Applied) or expression.primitive.scratch is None:
+        return 0
+    return expression.primitive.scratch(dims, *(_dtype(argument, dtype) for argument in expression.arguments))
+
+
+def _most(expression: Scalar, count: int, dtype: np.dtype[Any], into: bool) -> int:
+    """The most bytes that are held at once while a block of so many elements is computed, its result included."""
+    if not isinstance(expression, Applied):
+        return 0
+    most = held = 0
+    handed = _heir(expression) if into else None
+    for i, argument in enumerate(expression.arguments):
+        most = max(most, held + _most(argument, count, dtype, i == handed))
+        held += _size(argument, count, dtype, i == handed)
+    return max(most, held + _size(expression, count, dtype, into) + _own(expression, (count,), dtype))
+
+
+def _size(expression: Scalar, count: int, dtype: np.dtype[Any], into: bool) -> int:
+    """Bytes of the array that a block's value is, beside operands and destination."""
+    if not isinstance(expression, Applied) or (into and expression.primitive.arithmetic is None):
+        return 0
+    return count * _dtype(expression, dtype).itemsize

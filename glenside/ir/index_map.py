@@ -1,0 +1,342 @@
+"""Index maps: for each element of a result, the element of an operand that it is, as data.
+
+The map of a transposed, padded or dilated array says the same of it whatever the machine: which numbers an address
+generator counts with, which loads a loop makes, where a gradient goes back to. An index is a quasi-affine expression of
+the result's axes i0, i1 ..: sums, multiples, and quotients and remainders by constants, rounded down.
+
+    a[i0, i1*2 + i2]                           windows of 2 neighbours, or more, at every second place
+    a[i0, i1 - 1] if 1 <= i1 < 6 else 0        padded with zeros
+    a[i0, i1//3] if i1 % 3 == 0 else 0         two zeros between neighbours
+    a[i0] if i0 < 4; b[i0 - 4] if i0 >= 4      a, then b
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+import numpy as np
+
+from glenside.ir.operand import Array
+from glenside.ir.types import Dims
+
+
+class Fill(Enum):
+    """What stands where no piece of a map applies."""
+
+    ZERO = "0"
+    LOWEST = "lowest"  # the lowest value of the dtype
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """An axis of the result: a number from 0 to size - 1."""
+
+    number: int
+    size: int
+
+    @property
+    def bounds(self) -> tuple[int, int]:
+        return 0, max(self.size - 1, 0)
+
+    def __str__(self) -> str:
+        return f"i{self.number}"
+
+
+@dataclass(frozen=True, slots=True)
+class Quotient:
+    """expression // divisor, rounded down; divisor >= 2."""
+
+    expression: Index
+    divisor: int
+
+    @property
+    def bounds(self) -> tuple[int, int]:
+        low, high = self.expression.bounds
+        return low // self.divisor, high // self.divisor
+
+    def __str__(self) -> str:
+        return f"{self.expression.in_brackets()}//{self.divisor}"
+
+
+@dataclass(frozen=True, slots=True)
+class Remainder:
+    """expression % divisor, from 0 to divisor - 1; divisor >= 2."""
+
+    expression: Index
+    divisor: int
+
+    @property
+    def bounds(self) -> tuple[int, int]:
+        return 0, self.divisor - 1
+
+    def __str__(self) -> str:
+        return f"{self.expression.in_brackets()} % {self.divisor}"
+
+
+Atom = Axis | Quotient | Remainder
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    """A sum of atoms, each times its factor, and a constant. Quotients and remainders that bounds decide are gone."""
+
+    terms: tuple[tuple[Atom, int], ...] = ()
+    constant: int = 0
+
+    @property
+    def bounds(self) -> tuple[int, int]:
+        """Two numbers between which, both included, it lies; as near as its atoms are independent."""
+        low = high = self.constant
+        for atom, factor in self.terms:
+            ends = [factor * end for end in atom.bounds]
+            low, high = low + min(ends), high + max(ends)
+        return low, high
+
+    def __add__(self, other: Index | int) -> Index:
+        if isinstance(other, int):
+            return Index(self.terms, self.constant + other)
+        factors = dict(self.terms)
+        for atom, factor in other.terms:
+            factors[atom] = factors.get(atom, 0) + factor
+        kept = tuple((atom, factor) for atom, factor in factors.items() if factor)
+        return Index(kept, self.constant + other.constant)
+
+    def __sub__(self, other: Index | int) -> Index:
+        return self + other * -1
+
+    def __mul__(self, factor: int) -> Index:
+        terms = tuple((atom, f * factor) for atom, f in self.terms) if factor else ()
+        return Index(terms, self.constant * factor)
+
+    def __floordiv__(self, divisor: int) -> Index:
+        """Rounded down, for a divisor of at least 1: multiples of it leave the quotient."""
+        multiple, rest = self._divided(divisor)
+        low, high = rest.bounds
+        if low // divisor == high // divisor:
+            return multiple + low // divisor
+        return multiple + Index(((Quotient(rest, divisor), 1),))
+
+    def __mod__(self, divisor: int) -> Index:
+        """From 0 to divisor - 1, for a divisor of at least 1: multiples of it are left out."""
+        _, rest = self._divided(divisor)
+        low, high = rest.bounds
+        if low // divisor == high // divisor:
+            return rest - low // divisor * divisor
+        return Index(((Remainder(rest, divisor), 1),))
+
+    def _divided(self, divisor: int) -> tuple[Index, Index]:
+        """multiple and rest: it is multiple * divisor + rest."""
+        multiple = Index(tuple((a, f // divisor) for a, f in self.terms if f % divisor == 0), self.constant // divisor)
+        rest = Index(tuple((a, f) for a, f in self.terms if f % divisor), self.constant % divisor)
+        return multiple, rest
+
+    def at(self, places: Sequence[Index]) -> Index:
+        """The expression with `places[i]` for axis i."""
+        found = Index((), self.constant)
+        for atom, factor in self.terms:
+            if isinstance(atom, Axis):
+                inner = places[atom.number]
+            else:
+                whole = atom.expression.at(places)
+                inner = whole // atom.divisor if isinstance(atom, Quotient) else whole % atom.divisor
+            found += inner * factor
+        return found
+
+    def evaluate(self, axes: Sequence[Any]) -> Any:
+        """Its value where axis i is `axes[i]`: numbers, or arrays that broadcast to each other."""
+        found: Any = self.constant
+        for atom, factor in self.terms:
+            if isinstance(atom, Axis):
+                value = axes[atom.number]
+            else:
+                inner = atom.expression.evaluate(axes)
+                value = inner // atom.divisor if isinstance(atom, Quotient) else inner % atom.divisor
+            found = found + value * factor
+        return found
+
+    def in_brackets(self) -> str:
+        text = str(self)
+        return text if text.isalnum() else f"({text})"
+
+    def __str__(self) -> str:
+        leads = self.constant > 0 and all(factor < 0 for _, factor in self.terms)
+        text = str(self.constant) if leads else ""
+        for atom, factor in self.terms:
+            size = "" if abs(factor) == 1 else f"*{abs(factor)}"
+            shown = f"({atom})" if size and not isinstance(atom, Axis) else str(atom)
+            text += (" - " if text else "-") if factor < 0 else (" + " if text else "")
+            text += f"{shown}{size}"
+        if not leads and (self.constant or not text):
+            sign = (" - " if self.constant < 0 else " + ") if text else ("-" if self.constant < 0 else "")
+            text += f"{sign}{abs(self.constant)}"
+        return text
+
+
+@dataclass(frozen=True, slots=True)
+class Within:
+    """The guard low <= index < high."""
+
+    index: Index
+    low: int
+    high: int
+
+    @property
+    def always(self) -> bool:
+        low, high = self.index.bounds
+        return self.low <= low and high < self.high
+
+    def at(self, places: Sequence[Index]) -> Within:
+        return Within(self.index.at(places), self.low, self.high)
+
+    def evaluate(self, axes: Sequence[Any]) -> Any:
+        value = self.index.evaluate(axes)
+        return (self.low <= value) & (value < self.high)
+
+    def __str__(self) -> str:
+        low, high = self.index.bounds
+        index = Index(self.index.terms)
+        first, end = self.low - self.index.constant, self.high - self.index.constant
+        if self.low <= low:
+            return f"{index} < {end}"
+        return f"{index} >= {first}" if high < self.high else f"{first} <= {index} < {end}"
+
+
+@dataclass(frozen=True, slots=True)
+class Multiple:
+    """The guard index % divisor == 0."""
+
+    index: Index
+    divisor: int
+
+    @property
+    def always(self) -> bool:
+        return self.index % self.divisor == Index()
+
+    def at(self, places: Sequence[Index]) -> Multiple:
+        return Multiple(self.index.at(places), self.divisor)
+
+    def evaluate(self, axes: Sequence[Any]) -> Any:
+        return self.index.evaluate(axes) % self.divisor == 0
+
+    def __str__(self) -> str:
+        return f"{self.index.in_brackets()} % {self.divisor} == 0"
+
+
+Guard = Within | Multiple
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """The elements that come from one operand: its index along each of its axes, where all guards hold."""
+
+    operand: int
+    indices: tuple[Index, ...]
+    guards: tuple[Guard, ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "guards", tuple(dict.fromkeys(g for g in self.guards if not g.always)))
+
+    def at(self, places: Sequence[Index], guards: Sequence[Guard] = ()) -> Piece:
+        """The same where the result's axis i is `places[i]`, and these guards hold too."""
+        indices = tuple(index.at(places) for index in self.indices)
+        return Piece(self.operand, indices, (*guards, *(g.at(places) for g in self.guards)))
+
+    def __str__(self) -> str:
+        element = f"{chr(ord('a') + self.operand)}[{', '.join(map(str, self.indices))}]"
+        return f"{element} if {' and '.join(map(str, self.guards))}" if self.guards else element
+
+
+@dataclass(frozen=True, slots=True)
+class IndexMap:
+    """A result of some dims: no element is of two pieces; one of none is the fill."""
+
+    dims: Dims
+    pieces: tuple[Piece, ...]
+    fill: Fill | None = None
+
+    def __str__(self) -> str:
+        text = "; ".join(map(str, self.pieces)) or "nothing"
+        return text if self.fill is None else f"{text} else {self.fill.value}"
+
+    def then(self, other: IndexMap) -> IndexMap:
+        """The map of `other`, of one operand, over what this one gives. Raises ValueError where their fills differ."""
+        if None not in (self.fill, other.fill) and self.fill is not other.fill:
+            raise ValueError(f"one map requires one fill, got {self.fill} and {other.fill}")
+        pieces = [mine.at(theirs.indices, theirs.guards) for theirs in other.pieces for mine in self.pieces]
+        return IndexMap(other.dims, tuple(pieces), self.fill or other.fill)
+
+    def places(self, piece: Piece, operand: Sequence[int]) -> tuple[Array, Array]:
+        """Where in an operand of those dims, in row-major order, each element of the result is; and whether it is.
+
+        Both are of the result's dims; a place where it is not is 0.
+        """
+        axes = np.ogrid[tuple(slice(0, n) for n in self.dims)] if self.dims else []
+        held: Any = np.True_
+        for guard in piece.guards:
+            held = held & guard.evaluate(axes)
+        place: Any = np.int64(0)
+        for index, size in zip(piece.indices, operand, strict=True):
+            place = place * size + index.evaluate(axes)
+        held = np.broadcast_to(held, self.dims)
+        return np.where(held, place, 0), held
+
+    def gather(self, operands: Sequence[Array], lowest: Any = None) -> Array:
+        """The result's array; `lowest` fills where the fill is the lowest value of the dtype."""
+        fill = lowest if self.fill is Fill.LOWEST else 0
+        result = np.full(self.dims, fill, operands[0].dtype)
+        for piece in self.pieces:
+            operand = operands[piece.operand]
+            place, held = self.places(piece, operand.shape)
+            if operand.size:
+                result = np.where(held, operand.reshape(-1)[place], result)
+        return result
+
+
+def axes_of(dims: Sequence[int]) -> list[Index]:
+    """The axes of a result of those dims, as indices."""
+    return [Index(((Axis(i, n), 1),)) if n != 1 else Index() for i, n in enumerate(dims)]
+
+
+def mapped(dims: Sequence[int], indices: Iterable[Index], *guards: Guard, fill: Fill | None = None) -> IndexMap:
+    """A map of one operand."""
+    return IndexMap(Dims(dims), (Piece(0, tuple(indices), guards),), fill)
+
+
+def along(dims: Sequence[int], axis: int, index: Callable[[Index], Index]) -> list[Index]:
+    """The axes of a result with another index along one of them."""
+    axes = axes_of(dims)
+    return [*axes[:axis], index(axes[axis]), *axes[axis + 1 :]]
+
+
+def same(dims: Sequence[int]) -> IndexMap:
+    """Every element at its own place."""
+    return mapped(dims, axes_of(dims))
+
+
+def transposed(dims: Sequence[int], order: Sequence[int]) -> IndexMap:
+    """Axis i of the result is axis `order[i]` of an operand of those dims."""
+    result = [dims[axis] for axis in order]
+    axes = axes_of(result)
+    return mapped(result, [axes[order.index(axis)] for axis in range(len(dims))])
+
+
+def broadcast(operand: Sequence[int], dims: Sequence[int]) -> IndexMap:
+    """Axes of size 1 repeated to those dims."""
+    axes = zip(axes_of(dims), operand, dims, strict=True)
+    return mapped(dims, [axis if have == want else Index() for axis, have, want in axes])
+
+
+def reshaped(operand: Sequence[int], dims: Sequence[int]) -> IndexMap:
+    """The elements of an operand in row-major order under other dims."""
+    flat = Index()
+    for axis, size in zip(axes_of(dims), dims, strict=True):
+        flat = flat * size + axis
+    indices: list[Index] = []
+    behind = 1
+    for size in reversed(operand):
+        indices.append(flat // max(behind, 1) % max(size, 1))
+        behind *= size
+    return mapped(dims, reversed(indices))

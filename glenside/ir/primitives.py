@@ -1,0 +1,194 @@
+"""The primitives of scalar expressions, one row each: what numpy, exact numbers, ONNX and JAX make of it."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from glenside.ir.blockwise import ERF_PART, PART, block_size
+from glenside.ir.contraction import blocks
+from glenside.ir.operand import Array
+from glenside.ir.operator import MONOTONE, Keeps
+from glenside.ir.scalar import ANY, NUMBERS, PRIMITIVES, REALS, TRUTHS, WHOLE, Domain, Primitive
+
+ORDER, DISTANCE, FACTOR = Keeps.ORDER, Keeps.DISTANCE, Keeps.FACTOR
+__all__ = ["PRIMITIVES", "maximum", "minimum", "select"]
+
+
+def _row(name: str, arity: int, takes: Domain, doc: str, numpy: Any, onnx: str, exact: Any, **known: Any) -> Primitive:
+    """JAX has most functions of numpy's under numpy's names."""
+    if name in PRIMITIVES:
+        raise ValueError(f"{name} is declared twice")
+    jax = known.pop("jax", "") or f"jnp.{numpy.__name__}"
+    return PRIMITIVES.setdefault(
+        name, Primitive(name, arity, doc, takes, numpy=numpy, onnx=onnx, exact=exact, jax=jax, **known)
+    )
+
+
+def _integer_blocks(dims: Sequence[int], dtype: np.dtype[Any], _: np.dtype[Any]) -> int:
+    """What integers are divided, and raised to powers, by way of."""
+    return 3 * block_size(dims, PART) * dtype.itemsize if dtype.kind in "iu" else 0
+
+
+def _erf_scratch(dims: Sequence[int], dtype: np.dtype[Any]) -> int:
+    """A list of Python's floats, and those that come of it."""
+    return block_size(dims, ERF_PART) * (dtype.itemsize + 8 + 24 + 8)
+
+
+def _quotient(a: Fraction, b: Fraction) -> Fraction | None:
+    return a / b if b else None
+
+
+def _power(a: Fraction, b: Fraction) -> Fraction | None:
+    """Of whole exponents that are not large."""
+    return a ** int(b) if b.denominator == 1 and abs(b) <= 64 and (a or b >= 0) else None
+
+
+def _remainder(rounding: Callable[[Fraction], int], a: Fraction, b: Fraction) -> Fraction | None:
+    return a - b * rounding(a / b) if b else None
+
+
+def _bits(function: Callable[[int, int], int]) -> Callable[[Fraction, Fraction], Fraction]:
+    return lambda a, b: Fraction(function(int(a), int(b)))
+
+
+def _sigmoid(x: Array, out: Array) -> None:
+    np.negative(x, out=out)
+    np.exp(out, out=out)
+    np.add(1, out, out=out)
+    np.divide(1, out, out=out)
+
+
+def _erf(x: Array, out: Array) -> None:
+    """numpy has no erf; the standard library's is exact to the last place."""
+    for index in blocks(x.shape, ERF_PART) if x.size else ():
+        part = x[index]
+        out[index] = np.fromiter(map(math.erf, part.ravel().tolist()), np.float64, part.size).reshape(part.shape)
+
+
+def _select(condition: Array, then: Array, otherwise: Array, out: Array) -> None:
+    for index in blocks(out.shape, PART) if out.size else ():
+        where = condition[index] if condition.dtype == np.bool_ else condition[index] != 0
+        out[index] = np.where(where, then[index], otherwise[index])
+
+
+def _select_scratch(dims: Sequence[int], condition: np.dtype[Any], then: np.dtype[Any], _: np.dtype[Any]) -> int:
+    return block_size(dims, PART) * (then.itemsize + (condition != np.bool_))
+
+
+def _pair(name: str, method: str, doc: str, numpy: Any, onnx: str, exact: Any, *more: str, **known: Any) -> None:
+    """A function of two numbers that an arithmetic has as a method, of `more` arguments."""
+    call = lambda arithmetic, a, b: getattr(arithmetic, method)(a, b, *more)  # noqa: E731
+    _row(name, 2, NUMBERS, doc, numpy, onnx, exact, arithmetic=call, **known)
+
+
+_pair(
+    "add",
+    "add",
+    "x + y.",
+    np.add,
+    "Add",
+    operator.add,
+    symbol="+",
+    associative=True,
+    neutral=0,
+    keeps=ORDER,
+    linear=True,
+)
+_pair("subtract", "subtract", "x - y.", np.subtract, "Sub", operator.sub, symbol="-", linear=True)
+_pair(
+    "multiply",
+    "multiply",
+    "x * y.",
+    np.multiply,
+    "Mul",
+    operator.mul,
+    symbol="*",
+    associative=True,
+    neutral=1,
+    keeps=FACTOR,
+)
+_DIVIDE = "x / y; of integers cut towards zero, and n / 0 is 0 for them."
+_pair("divide", "divide", _DIVIDE, np.divide, "Div", _quotient, symbol="/", scratch=_integer_blocks, keeps=FACTOR)
+_POW = "x to the power of y; of integers, powers below 0 are cut towards zero, and those of 0 are 0."
+_pair("pow", "power", _POW, np.power, "Pow", _power, scratch=_integer_blocks)
+_MOD, _REM = "x - y * floor(x / y); n mod 0 is 0 for integers.", "x - y * trunc(x / y); n rem 0 is 0 for integers."
+_pair("mod", "remainder", _MOD, np.mod, "Mod", partial(_remainder, math.floor), "floor")
+_pair("rem", "remainder", _REM, np.fmod, "Mod", partial(_remainder, math.trunc), "truncate", jax="lax.rem")
+_row("negative", 1, NUMBERS, "-x.", np.negative, "Neg", operator.neg, symbol="-", keeps=DISTANCE, linear=True)
+_row("abs", 1, NUMBERS, "|x|.", np.abs, "Abs", abs, jax="jnp.abs", keeps=DISTANCE)
+_row("sign", 1, NUMBERS, "-1, 0 or 1.", np.sign, "Sign", lambda a: (a > 0) - (a < 0), keeps=ORDER)
+
+minimum = _row("min", 2, ANY, "The smaller one.", np.minimum, "Min", min, associative=True, keeps=ORDER | DISTANCE)
+maximum = _row("max", 2, ANY, "The larger one.", np.maximum, "Max", max, associative=True, keeps=ORDER | DISTANCE)
+_row("lt", 2, ANY, "x < y.", np.less, "Less", operator.lt, symbol="<", gives="bool")
+_row("le", 2, ANY, "x <= y.", np.less_equal, "LessOrEqual", operator.le, symbol="<=", gives="bool")
+_row("gt", 2, ANY, "x > y.", np.greater, "Greater", operator.gt, symbol=">", gives="bool")
+_row("ge", 2, ANY, "x >= y.", np.greater_equal, "GreaterOrEqual", operator.ge, symbol=">=", gives="bool")
+_row("eq", 2, ANY, "x is y.", np.equal, "Equal", operator.eq, symbol="==", gives="bool")
+_row("ne", 2, ANY, "x is not y.", np.not_equal, "", operator.ne, symbol="!=", gives="bool")
+_SELECT = "y where x, of any dtype, is not zero, else z."
+select = _row(
+    "select", 3, ANY, _SELECT, _select, "Where", lambda c, a, b: a if c else b, jax="jnp.where", scratch=_select_scratch
+)
+
+_row("logical-not", 1, TRUTHS, "x does not hold.", np.logical_not, "Not", operator.not_)
+_row(
+    "logical-and",
+    2,
+    TRUTHS,
+    "Both hold.",
+    np.logical_and,
+    "And",
+    lambda a, b: bool(a and b),
+    associative=True,
+    keeps=ORDER,
+)
+_row(
+    "logical-or",
+    2,
+    TRUTHS,
+    "One holds, or both.",
+    np.logical_or,
+    "Or",
+    lambda a, b: bool(a or b),
+    associative=True,
+    keeps=ORDER,
+)
+_row("bitwise-and", 2, WHOLE, "The bits of both.", np.bitwise_and, "BitwiseAnd", _bits(operator.and_), associative=True)
+_row("bitwise-or", 2, WHOLE, "The bits of either.", np.bitwise_or, "BitwiseOr", _bits(operator.or_), associative=True)
+_row("bitwise-xor", 2, WHOLE, "The bits of one.", np.bitwise_xor, "BitwiseXor", _bits(operator.xor), associative=True)
+
+
+def _function(name: str, doc: str, numpy: Callable[..., Any], keeps: Keeps = Keeps.NOTHING, **known: Any) -> None:
+    """A function of reals. In a prime field a fixed pseudo-random function of that name stands for it."""
+    call = lambda arithmetic, a: arithmetic.apply(name, a, Keeps.ZERO in keeps)  # noqa: E731
+    _row(name, 1, REALS, doc, numpy, name.capitalize(), None, arithmetic=call, keeps=keeps, **known)
+
+
+_function("sqrt", "The square root.", np.sqrt, MONOTONE)
+_function("exp", "e to the power of x.", np.exp, ORDER)
+_function("log", "The natural logarithm.", np.log, ORDER)
+_function("tanh", "The hyperbolic tangent.", np.tanh, MONOTONE)
+_function("sigmoid", "1 / (1 + exp(-x)).", _sigmoid, ORDER, jax="lax.logistic")
+_function("erf", "The error function.", _erf, MONOTONE, jax="lax.erf", scratch=_erf_scratch)
+_function("sin", "The sine.", np.sin, Keeps.ZERO)
+_function("cos", "The cosine.", np.cos)
+_function("tan", "The tangent.", np.tan, Keeps.ZERO)
+_function("asin", "The angle in [-pi/2, pi/2] of which x is the sine.", np.arcsin, MONOTONE)
+_function("acos", "The angle in [0, pi] of which x is the cosine.", np.arccos)
+_function("atan", "The angle in [-pi/2, pi/2] of which x is the tangent.", np.arctan, MONOTONE)
+_function("sinh", "The hyperbolic sine.", np.sinh, MONOTONE)
+_function("cosh", "The hyperbolic cosine.", np.cosh)
+_function("asinh", "The number of which x is the hyperbolic sine.", np.arcsinh, MONOTONE)
+_function("acosh", "The number that is not negative of which x is the hyperbolic cosine.", np.arccosh, ORDER)
+_function("atanh", "The number of which x is the hyperbolic tangent.", np.arctanh, MONOTONE)
+_function("floor", "The largest integer that is not above x.", np.floor, MONOTONE)
+_function("ceil", "The smallest integer that is not below x.", np.ceil, MONOTONE)
+_function("round", "The nearest integer; halves go to the even one.", np.rint, MONOTONE, jax="jnp.round")

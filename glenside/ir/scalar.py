@@ -1,0 +1,229 @@
+"""Scalar expressions: what a compute type does to one element, or to one element of each of its operands.
+
+`maximum(x, 0)` is relu and `x + y` is a sum. An expression is built with Python's operators and the primitives of
+`glenside.ir.primitives`, and prints as it is read. Numpy, prime fields, ONNX and JAX follow from it, through the one
+row that each primitive has in `PRIMITIVES`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property, reduce
+from typing import Any
+
+from glenside.ir.operator import Keeps, require
+from glenside.ir.rational import exact, represents
+from glenside.ir.types import DTYPES, FLOATS, INTEGERS
+
+
+@dataclass(frozen=True, slots=True)
+class Domain:
+    """The dtypes that a primitive takes, and their name in messages."""
+
+    words: str
+    dtypes: tuple[str, ...]
+
+
+ANY = Domain("any dtype", DTYPES)
+NUMBERS = Domain("numbers", (*FLOATS, *INTEGERS))
+REALS = Domain(f"a float dtype ({', '.join(FLOATS)})", FLOATS)
+WHOLE = Domain("an integer dtype", INTEGERS)
+TRUTHS = Domain("dtype bool", ("bool",))
+
+
+@dataclass(frozen=True, eq=False)
+class Primitive:
+    """One row: everything that is known of a function of one to three elements of one dtype.
+
+    takes        the dtypes; the first operand of `select` may be of another one
+    numpy        the function of arrays, which writes into `out`
+    arithmetic   (arithmetic, *arrays) -> a new array, where that depends on what numbers are; without it numpy's
+                 function serves every arithmetic, since it sees order, signs and bits alone
+    gives        the dtype of the result, "same" being that of the last operand
+    exact        the meaning of exact operands, Fractions and bools; None for functions of reals
+    keeps        what it leaves as it is, as records say it; ZERO only of functions of reals, where nothing is exact
+    linear       the sum of its operands, each times a number
+    associative  operands that are folded may be combined in any grouping
+    neutral      the number that changes no other one when it is combined with it
+    symbol       how it is written between its operands, or before the only one
+    onnx, jax    the node, and the function, that mean the same where the exporters have nothing of their own
+    scratch      (dims, *dtypes of operands) -> bytes that numpy needs beside operands and result
+    """
+
+    name: str
+    arity: int
+    doc: str
+    takes: Domain
+    numpy: Callable[..., Any]
+    gives: str = "same"
+    arithmetic: Callable[..., Any] | None = None
+    exact: Callable[..., Any] | None = None
+    keeps: Keeps = Keeps.NOTHING
+    linear: bool = False
+    associative: bool = False
+    neutral: int | None = None
+    symbol: str = ""
+    onnx: str = ""
+    jax: str = ""
+    scratch: Callable[..., int] | None = None
+
+    def __call__(self, *arguments: Value) -> Applied:
+        """The expression. Numbers are exact constants; a wrong number of operands is a ValueError."""
+        if len(arguments) != self.arity:
+            raise ValueError(f"{self.name} requires {self.arity} operands, got {len(arguments)}")
+        return Applied(self, tuple(map(scalar, arguments)))
+
+
+PRIMITIVES: dict[str, Primitive] = {}
+
+
+def _operator(name: str) -> Callable[..., Scalar]:
+    return lambda *arguments: PRIMITIVES[name](*arguments)
+
+
+def _reversed(name: str) -> Callable[..., Scalar]:
+    return lambda right, left: PRIMITIVES[name](left, right)
+
+
+class Scalar:
+    """An expression: an `Element` of an operand, a `Number`, or a primitive `Applied` to expressions."""
+
+    __add__, __radd__ = _operator("add"), _reversed("add")
+    __sub__, __rsub__ = _operator("subtract"), _reversed("subtract")
+    __mul__, __rmul__ = _operator("multiply"), _reversed("multiply")
+    __truediv__, __rtruediv__ = _operator("divide"), _reversed("divide")
+    __pow__, __neg__, __abs__ = _operator("pow"), _operator("negative"), _operator("abs")
+    __lt__, __le__, __gt__, __ge__ = _operator("lt"), _operator("le"), _operator("gt"), _operator("ge")
+
+
+@dataclass(frozen=True)
+class Element(Scalar):
+    """The element of the operand at a position."""
+
+    position: int
+
+    def __str__(self) -> str:
+        return "xyz"[self.position]
+
+
+@dataclass(frozen=True)
+class Number(Scalar):
+    """An exact number, by its text; a text that stands for none names a parameter that is not known."""
+
+    text: str
+
+    @cached_property
+    def value(self) -> Fraction | None:
+        return exact(self.text)
+
+    def __str__(self) -> str:
+        return self.text
+
+
+@dataclass(frozen=True)
+class Applied(Scalar):
+    """A primitive of expressions."""
+
+    primitive: Primitive
+    arguments: tuple[Scalar, ...]
+
+    def __str__(self) -> str:
+        symbol, written = self.primitive.symbol, [str(argument) for argument in self.arguments]
+        if not symbol:
+            return f"{self.primitive.name}({', '.join(written)})"
+        height = _height(self)
+        # What stands to the right of an operator is grouped even where it binds as much.
+        grouped = [_height(a) < height or (i > 0 and _height(a) == height) for i, a in enumerate(self.arguments)]
+        written = [f"({text})" if group else text for text, group in zip(written, grouped, strict=True)]
+        return f" {symbol} ".join(written) if len(written) > 1 else f"{symbol}{written[0]}"
+
+
+def _height(expression: Scalar) -> int:
+    """How tightly the outermost sign of an expression binds."""
+    if isinstance(expression, Applied) and expression.primitive.symbol:
+        levels = {"+": 2, "-": 2, "*": 3, "/": 3}
+        return levels.get(expression.primitive.symbol, 1) if len(expression.arguments) > 1 else 4
+    if isinstance(expression, Number):
+        return 4 if expression.text.startswith("-") else 3 if "/" in expression.text else 5
+    return 5
+
+
+Value = Scalar | int | Fraction | str
+x, y, z = Element(0), Element(1), Element(2)
+
+
+def scalar(value: Value) -> Scalar:
+    """The expression itself, or the constant that an exact number or its text stands for."""
+    return value if isinstance(value, Scalar) else Number(str(value))
+
+
+def arity(expression: Scalar) -> int:
+    """The number of operands that it reads."""
+    if isinstance(expression, Applied):
+        return max(map(arity, expression.arguments), default=0)
+    return expression.position + 1 if isinstance(expression, Element) else 0
+
+
+def gives(expression: Scalar) -> str:
+    """The dtype of the result, or "same": that of the operands."""
+    if not isinstance(expression, Applied):
+        return "same"
+    return gives(expression.arguments[-1]) if expression.primitive.gives == "same" else expression.primitive.gives
+
+
+def typed(name: str, expression: Scalar, dtype: str, got: object) -> str:
+    """The dtype that it gives for operands of that dtype. Raises TypeMismatch: `name` requires .., got `got`."""
+    if isinstance(expression, Number):
+        require(dtype in NUMBERS.dtypes, name, NUMBERS.words, got)
+        if expression.value is not None:
+            require(represents(expression.text, dtype), name, f"a value that {dtype} can hold", expression.text)
+    if not isinstance(expression, Applied):
+        return dtype
+    primitive = expression.primitive
+    dtypes = [typed(name, argument, dtype, got) for argument in expression.arguments]
+    alike = dtypes[1:] if primitive.name == "select" else dtypes
+    require(len(set(alike)) == 1, name, f"operands of {primitive.name} of one dtype", " and ".join(alike))
+    require(alike[-1] in primitive.takes.dtypes, name, primitive.takes.words, got)
+    return alike[-1] if primitive.gives == "same" else primitive.gives
+
+
+def at_zero(expression: Scalar) -> Fraction | bool | None:
+    """The exact value where all operands are 0; None where it is not known, or depends on parameters that are not."""
+    if isinstance(expression, Element):
+        return Fraction(0)
+    if not isinstance(expression, Applied):
+        assert isinstance(expression, Number)
+        return expression.value
+    primitive, values = expression.primitive, [at_zero(argument) for argument in expression.arguments]
+    if primitive.name == "select" and values[0] is not None:
+        return values[1] if values[0] else values[2]
+    if primitive.exact is None:
+        return Fraction(0) if Keeps.ZERO in primitive.keeps and values == [0] else None
+    value: Fraction | bool | None = None if None in values else primitive.exact(*values)
+    return value
+
+
+def keeps(expression: Scalar) -> Keeps:
+    """What a function leaves as it is, whatever the parameters that are not known."""
+    zero = Keeps.ZERO if at_zero(expression) == 0 else Keeps.NOTHING
+    if isinstance(expression, Applied) and expression.primitive.keeps & Keeps.FACTOR and expression.arguments == (x, y):
+        return zero | expression.primitive.keeps
+    return zero | _through(expression)
+
+
+def _through(expression: Scalar) -> Keeps:
+    """What of ORDER and DISTANCE every step keeps: a number that is not whole may be rounded."""
+    if isinstance(expression, Applied):
+        steps = [expression.primitive.keeps, *map(_through, expression.arguments)]
+        return reduce(Keeps.__and__, steps, Keeps.ORDER | Keeps.DISTANCE)
+    inexact = isinstance(expression, Number) and (expression.value is None or expression.value.denominator != 1)
+    return Keeps.ORDER if inexact else Keeps.ORDER | Keeps.DISTANCE
+
+
+def is_linear(expression: Scalar) -> bool:
+    """Whether it is a sum of operands, each perhaps negated."""
+    if not isinstance(expression, Applied):
+        return isinstance(expression, Element)
+    return expression.primitive.linear and all(map(is_linear, expression.arguments))
