@@ -30,10 +30,8 @@ def _pointwise(
 
 
 # A primitive of one operand is a compute type of its name.
-for _primitive in PRIMITIVES.values():
-    if _primitive.arity == 1:
-        _pointwise(_primitive.name, _primitive.doc, _primitive(x))
-
+_OF_PRIMITIVES = {p.name: _pointwise(p.name, p.doc, p(x)) for p in PRIMITIVES.values() if p.arity == 1}
+negative = _OF_PRIMITIVES["negative"]
 relu = _pointwise("relu", "max(x, 0).", maximum(x, 0))
 
 
