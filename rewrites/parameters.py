@@ -23,6 +23,6 @@ stores = parameter("stores")
 
 # Convolutions: into how many strips of rows, for which m of Winograd's F(m, r) (a bit each), and whether ordinary ones
 # may be sums of windows.
-row_strips = parameter("row-strips")
+row_strips = parameter("row_strips")
 winograd = parameter("winograd")
 scatter = parameter("scatter")

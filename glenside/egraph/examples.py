@@ -20,9 +20,9 @@ def named_wants(wants: str, nodes: Sequence[Term]) -> str:
     with split 2."""
     places = {"root": len(nodes) - 1}
     for i, node in enumerate(nodes):
-        tensor, *split = (*(node.children[0].attributes if node.operator.name == "access" else ()), *node.attributes)
-        if node.operator.name in ("access", "access-tensor") and isinstance(tensor, Tensor):
-            places.setdefault(f"{tensor.name}{''.join(map(str, split))}", i)
+        words = (*(node.children[0].attributes if node.operator.name == "access" else ()), *node.attributes)
+        if node.operator.name in ("access", "access-tensor") and isinstance(words[0], Tensor):
+            places.setdefault(f"{words[0].name}{''.join(map(str, words[1:]))}", i)
     return re.sub(r"\$(\w+)", lambda name: f"({PROGRAM_NODE} {places[name[1]]})", wants)
 
 

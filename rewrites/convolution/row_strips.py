@@ -40,8 +40,8 @@ def halved(words: str, size: int, most: int) -> tuple[int, str] | None:
 _W = "(access (access-tensor w) {0})"
 _DOT = "(compute dot-product (access-product {0} {1} {2}))"
 _WINDOWS = "(access-windows (access (access-tensor x) 1) (shape 2 3) (shape 1 2))"
-_PLAIN = Example(_DOT.format(_WINDOWS, _W.format(1), 0), {"x": "n 5 9", "w": "o 2 3"}, parameters={"row-strips": 4})
-_GROUPED = Example(_DOT.format(_WINDOWS, _W.format(1), 1), {"x": "n 5 9", "w": "n 2 3"}, parameters={"row-strips": 2})
+_PLAIN = Example(_DOT.format(_WINDOWS, _W.format(1), 0), {"x": "n 5 9", "w": "o 2 3"}, parameters={"row_strips": 4})
+_GROUPED = Example(_DOT.format(_WINDOWS, _W.format(1), 1), {"x": "n 5 9", "w": "n 2 3"}, parameters={"row_strips": 2})
 _DILATED = Example(
     _DOT.format(
         "(access (access-reshape (access-windows (access-windows (access (access-tensor x) 1) (shape 2 5) (shape 1 1))"
@@ -50,7 +50,7 @@ _DILATED = Example(
         0,
     ),
     {"x": "n 5 9", "w": "o 2 3"},
-    parameters={"row-strips": 2},
+    parameters={"row_strips": 2},
 )
 _MOVED = Example(
     _DOT.format(
@@ -59,7 +59,7 @@ _MOVED = Example(
         0,
     ),
     {"x": "n 5 9", "w": "o 3 2"},
-    parameters={"row-strips": 2},
+    parameters={"row_strips": 2},
 )
 
 

@@ -12,14 +12,13 @@ applied. The last axis is done first, so that every choice of m for each axis, o
 
 from __future__ import annotations
 
-from glenside.egraph.clause import ROOT, let, rewrite, set_, union, when
+from glenside.egraph.clause import ROOT, let, set_, union, when
 from glenside.egraph.pattern import Function, variables, vec, vec_range
 from glenside.egraph.rule import Example
-from glenside.egraph.schema import access_at, dims, dtype, function, relation, split, widened
+from glenside.egraph.schema import access_at, dims, dtype, function, relation, split
 from glenside.egraph.sorts import ACCESS, INT, TEXT, Column
 from glenside.egraph.tables import table
 from glenside.ir.cook_toom import cook_toom, spelled
-from glenside.ir.operators.leaves import numbers
 from glenside.ir.operators.linear_maps import linear_map
 from glenside.ir.operators.slices import access_slice
 from glenside.ir.operators.views import access, access_transpose
@@ -158,49 +157,5 @@ def winograd_is_applied(
             union(ROOT, access_slice(reshaped(sums, dr.set(i, served), rank), i, 0, h)),
             recipe(products, more),
             winograd_open(products, more, i + 1),
-        ),
-    )
-
-
-_MAP = '(linear-map (access (access-tensor x) {}) {} 3 "1 0 -2 4 1/3 3")'
-_NUMBERS = '(access (numbers (shape 3 2) "1 0 -2 4 1/3 3" float32) 1)'
-_BY_NUMBERS = f"(compute dot-product (access-product (access (access-tensor x) 2) {_NUMBERS} 0))"
-
-
-@rule(
-    "linear-maps",
-    Example(_MAP.format(1, 1), {"x": "m 2 n"}),
-    Example(_MAP.format(0, 2), {"x": "m n 2"}),
-    Example(_MAP.format(2, 2), {"x": "m n 2"}),
-    Example(_BY_NUMBERS, {"x": "m n 2"}),
-)
-def linear_map_is_a_product_of_numbers(
-    a: V, axis: V, rows: V, matrix: V, d: V, end: V, s: V, to_end: V, back: V, f: V, count: V, b: V, c: V, n: V, v: V
-) -> Clauses:
-    """linear-map(a, last axis, M) = dot(a x M), and the other way round; another axis is the last after a transpose.
-
-    For what multiplies by a constant matrix faster, or cheaper, than it adds. Sound because both sum, for each row of
-    M, the elements along the axis times those of the row; only for dtypes in which a product is not a wider one.
-    """
-    last = (d == dims(a), end == d.length - 1, s == split(a))
-    mapped = linear_map(a, axis, rows, matrix)
-    by_rows = access(numbers(vec(rows, count), matrix, f), 1)
-    return (
-        rewrite(
-            mapped,
-            access(access_transpose(linear_map(access(access_transpose(a, to_end), end), end, rows, matrix), back), s),
-            *(last, axis < end, to_end == vec_range(end + 1).remove(axis).push(axis)),
-            back == vec_range(end).insert(axis, end),
-        ),
-        rewrite(mapped, access(linear_map(access(a, end), end, rows, matrix), s), last, axis == end, s != end),
-        when(
-            *(ROOT == mapped, last, axis == end, s == end),
-            *(f == dtype(a), f == widened(f), count == d[end]),
-        ).then(let(b, by_rows), union(ROOT, access(dot(a, b, 0), s))),
-        rewrite(
-            dot(a, b, n),
-            access(linear_map(a, s, rows, matrix), s + 1),
-            *(n == 0, b == access(c, 1), c == numbers(v, matrix, f), v.length == 2, rows == v[0]),
-            *(s == split(a), f == widened(f)),
         ),
     )

@@ -35,7 +35,7 @@ PARAMETERS = {
     **SystolicArray(8, 4).rule_parameters(),
     "winograd": 0,
     "scatter": 0,
-    "row-strips": 1,
+    "row_strips": 1,
 }
 
 

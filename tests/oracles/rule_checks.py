@@ -28,7 +28,7 @@ def saturated(
     nodes = program_nodes(program.term)
     targets = (ConvolutionUnit(), SystolicArray(3, 2))
     given = {name: value for t in targets for name, value in t.rule_parameters().items()}
-    parameters = given | {"scatter": 0, "winograd": 0, "row-strips": 0} | dict(parameters)
+    parameters = given | {"scatter": 0, "winograd": 0, "row_strips": 0} | dict(parameters)
     known = dict.fromkeys((*rules, *(rule for rule in RULES.values() if rule.analysis)))
     request = Request.of(nodes, known, parameters, Limits(iterations=iterations), named_wants(wants, nodes))
     search = Saturation(request)

@@ -82,7 +82,7 @@ def test_an_amount_that_is_not_known_is_no_number(of_array: gl.Result) -> None:
     report.totals = {**report.totals, CHOSEN: unknown.measures}
     (table,) = tables_of(report)
     (cycles,) = (column for column in table.columns if column.name == "cycles")
-    assert (cycles.cells, cycles.total) == (["-"], "-")
+    assert (cycles.cells, cycles.total) == (["unknown"], "unknown")
     assert table.wrong == {0}
     assert "unknown" in sentences(report)[0]
 

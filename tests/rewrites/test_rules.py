@@ -8,9 +8,13 @@ from dataclasses import replace
 import pytest
 from rule_checks import assert_all_equal, saturated
 
+from glenside.builder import Builder
 from glenside.egraph.rule import Example, Rule
+from glenside.ir.term import Term, build, postorder
 from glenside.targets import CPU, MPC, ConvolutionUnit, SystolicArray
+from glenside.targets.base import Way
 from rewrites import RULES, of_families
+from rewrites.layout import folding
 
 CASES = [
     pytest.param(rule, example, id=f"{rule.name}-{i}")
@@ -53,17 +57,28 @@ def test_rule_says_its_equation(rule: Rule) -> None:
     assert "Sound because" in rule.doc
 
 
+def _everything() -> tuple[Term, ...]:
+    """Nodes for which targets want all of their families: windows, gaps, a transpose between pairs and their sum."""
+    b = Builder("everything")
+    gaps = b.conv_transpose(b.input("x", (1, 2, 5)), b.constant("w", (2, 3, 2)), strides=2)
+    pairs = build("access-product", *(build("access", b.input(name, (3, 4)), 1) for name in "yz"), 0)
+    between = build("compute", "dot-product", build("access-transpose", pairs, (1, 0, 2, 3)))
+    return tuple(postorder(gaps, between))
+
+
+WAYS = (Way(), Way(mapping="baseline"), Way(blocking="slices"))
 TOGETHER = [
-    families
-    for target in (SystolicArray(3, 2), SystolicArray(3, 2, dataflow="output-stationary"), ConvolutionUnit("nhwc"))
-    for families in dict.fromkeys(target.families.values())
+    *(SystolicArray(3, 2).families(way, _everything()) for way in WAYS),
+    *(SystolicArray(3, 2, dataflow="output-stationary").families(way, _everything()) for way in WAYS[:2]),
+    folding.TOGETHER,
+    ConvolutionUnit("nhwc").families(Way(), _everything()),
+    SystolicArray(3, 2, objectives=("cycles", "copies")).families(Way(), _everything()),
 ]
 OF_FORMS = [
-    (*MPC().families, "transposed-analyses", "transposed"),
+    MPC().families(Way(), _everything()),
     ("constant-analyses", "late-truncations"),
-    CPU().families,
-    ("analyses", "recipe-analyses", "winograd", "linear-maps"),  # of no built-in target
-    ("analyses", "recipe-analyses", "transposed-analyses", "transposed", "adjoints"),
+    CPU().families(Way(), _everything()),
+    ("analyses", "recipe-analyses", "transposed-analyses", "transposed", "adjoints"),  # of no target: of gradients
     ("analyses", "recipe-analyses", "row-strip-analyses", "row-strips", "cpu-products"),
 ]
 

@@ -67,5 +67,5 @@ def test_other_objectives_beside_copies_are_refused() -> None:
 
 
 def test_options_of_mappings_are_refused() -> None:
-    with pytest.raises(gl.GlensideError, match="has no option mapping"):
+    with pytest.raises(gl.GlensideError, match="has no option --mapping"):
         gl.optimize(_network(), gl.SystolicArray(8, 8, objectives=BOTH), mapping="baseline")

@@ -81,7 +81,7 @@ def amount(variant: Variant, measure: str) -> int:
 
 
 @pytest.mark.parametrize(
-    ("dims", "filters", "strides", "row-strips"),
+    ("dims", "filters", "strides", "bands"),
     [((1, 6, 70), 5, 1, 1), ((2, 8, 300), 40, 1, 1), ((1, 12, 150), 24, 2, 1), ((1, 5, 3000), 3, 1, 2)],
 )
 def test_the_front_is_that_of_all_forms(dims: tuple[int, ...], filters: int, strides: int, bands: int) -> None:
@@ -220,10 +220,10 @@ def test_budgets_as_text() -> None:
     [
         ("cpu:much", "a memory budget is written as 500MB or 2GB, got 'much'"),
         ("cpu:0", "a memory budget is at least 1 byte, got 0"),
-        ("cpu:8MB,cores=2", "an option of cpu is one of balance, outputs, bands, got 'cores'"),
+        ("cpu:8MB,cores=2", "an option of cpu is one of balance, outputs, row_strips, got 'cores'"),
         ("cpu:8MB,balance=-1", "the balance of a processor is a number of at least 0"),
         ("cpu:8MB,balance=x", "the option balance of cpu cannot be 'x'"),
-        ("cpu:8MB,bands=3", "bands are 1, 2, 4, 8 or 16, got 3"),
+        ("cpu:8MB,bands=3", "row strips are 1, 2, 4, 8 or 16, got 3"),
         ("cpu:8MB,outputs=1", "the outputs of F\\(m, r\\) are from 2 to 16, got 1"),
     ],
 )

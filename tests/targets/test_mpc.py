@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from glenside.targets.mpc.link import parse_link
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -21,6 +20,7 @@ from glenside.semantics.interpreter import evaluate
 from glenside.targets import parse_target
 from glenside.targets.base import Variant
 from glenside.targets.mpc import precision
+from glenside.targets.mpc.link import parse_link
 from glenside.targets.mpc.precision import Bound, error_bound
 from glenside.targets.mpc.target import EVERYWHERE
 

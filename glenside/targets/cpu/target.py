@@ -102,7 +102,7 @@ class CPU(Target):
         return tuple(name for name in self._families if not name.startswith("transposed"))
 
     def rule_parameters(self) -> Parameters:
-        return {"winograd": sum(1 << m for m in self.outputs), "row-strips": self.row_strips, "scatter": 0}
+        return {"winograd": sum(1 << m for m in self.outputs), "row_strips": self.row_strips, "scatter": 0}
 
     def pricing(self, snapshot: Snapshot) -> Pricing:
         """What each e-node takes, over entries of its children."""

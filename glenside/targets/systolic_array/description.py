@@ -85,8 +85,6 @@ def _growth(value: Any) -> float:
 
 
 _BITS_WORDS = "a size such as '8 bit' or '4 byte'"
-_WIDTHS = {name: _Field(_with_unit(_BITS, 1), _BITS_WORDS) for name in ("input", "weight", "accumulator")}
-_OLD_WIDTHS = "words"
 _TABLES: dict[str, dict[str, _Field]] = {
     "": {
         "name": _Field(_text, "a name, such as 'my-npu'"),
@@ -104,8 +102,7 @@ _TABLES: dict[str, dict[str, _Field]] = {
             _with_unit(_BYTES, 0), f"a size such as '256 KiB', in {', '.join(_BYTES)}, whole bytes", required=True
         )
     },
-    "widths": _WIDTHS,
-    _OLD_WIDTHS: _WIDTHS,
+    "widths": {name: _Field(_with_unit(_BITS, 1), _BITS_WORDS) for name in ("input", "weight", "accumulator")},
     "vector": {"rate": _Field(_with_unit(_RATES, 1), "a whole rate such as '128 MAC/cycle'", required=True)},
 }
 _REQUIRED = ("array",)
@@ -131,11 +128,6 @@ def load_target(path: str, **options: Any) -> SystolicArray:
             text = re.sub(rf"(?m)^(\s*\[\s*){old}(?=\s*\])", rf"\g<1>{new}", text)
     found = _read(path, text, content)
     top, array, widths = found[""], found["array"], found["widths"]
-    if _OLD_WIDTHS in content:
-        if "widths" in content:
-            raise BadInput(f"{_place(path, text, '', _OLD_WIDTHS)}: [words] is [widths], which is there too")
-        renamed("[words]", "[widths]")
-        widths = found[_OLD_WIDTHS]
     given = {
         "dataflow": array.get("dataflow"),
         "max_rows": array.get("max_rows"),
@@ -182,9 +174,7 @@ def _table(path: str, text: str, table: str, own: Any) -> dict[str, Any]:
 
 
 def _unknown(table: str, key: str) -> str:
-    known = list(_TABLES[table]) + (
-        [f"[{name}]" for name in _TABLES if name not in ("", _OLD_WIDTHS)] if not table else []
-    )
+    known = list(_TABLES[table]) + ([f"[{name}]" for name in _TABLES if name] if not table else [])
     close = get_close_matches(key, [name.strip("[]") for name in known], 1)
     hint = f"; did you mean {close[0]}?" if close else ""
     return f"there is no {_spelled(table, key)}{hint}; there are {', '.join(known)}"

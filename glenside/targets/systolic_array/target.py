@@ -114,7 +114,7 @@ class SystolicArray(Target):
             if got not in known:
                 raise BadInput(f"{what} must be one of {', '.join(known)}, got {got!r}")
         if way.blocking == "unrolled-tiles" and (self.array.dataflow != "weight-stationary" or self.array.max_rows):
-            why = "tiles as slices know no other dataflow and no limits"
+            why = "unrolled tiles know no other dataflow and no limits"
             raise BadInput(f"{self.name} requires --blocking tile-loops: {why}")
 
     def scope(self, way: Way) -> Scope:
