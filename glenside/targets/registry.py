@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from glenside.ir.deprecation import renamed
 from glenside.ir.errors import BadInput
 from glenside.targets.base import Target
 
@@ -37,16 +38,18 @@ def sizes(text: str) -> tuple[int, int]:
     return int(match[1]), int(match[2])
 
 
-def with_options(name: str, readers: Mapping[str, Callable[[str], Any]]) -> Read:
-    """How `FIRST,option=value,..` of a target is read: what comes first as text, and a mapping of options.
+def with_options(name: str, readers: Mapping[str, Callable[[str], Any]], old: Mapping[str, str] | None = None) -> Read:
+    """Read `FIRST,option=value,..` of a target: what comes first as text, and a mapping of options.
 
-    A reader raises ValueError for a text that is no value of its option.
+    A reader raises ValueError for a text that is no value of its option. `old` are names of the last version.
     """
 
     def read(text: str) -> tuple[str, dict[str, Any]]:
         first, *rest = text.split(",")
         options: dict[str, Any] = {}
         for option, _, value in (part.partition("=") for part in rest):
+            if old is not None and option in old:
+                renamed(f"the option {option} of {name}", option := old[option])
             if option not in readers:
                 raise BadInput(f"an option of {name} is one of {', '.join(readers)}, got {option!r}")
             try:

@@ -248,7 +248,7 @@ def _at_once(term: Term) -> Term:
     return build("tiled-product", a, b, shared, max(1, a.access.shape.drop(shared).product()))
 
 
-_READ = with_options("cpu", {"balance": float, "outputs": whole_numbers, "row_strips": int, "bands": int})
+_READ = with_options("cpu", {"balance": float, "outputs": whole_numbers, "row_strips": int}, {"bands": "row_strips"})
 
 
 @target("cpu", "cpu:8MB", read=_READ, options=CPU)
