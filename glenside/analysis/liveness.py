@@ -19,6 +19,7 @@ from weakref import finalize
 import numpy as np
 from numpy.typing import DTypeLike
 
+from glenside.analysis.layer_terms import layer_terms
 from glenside.ir.constants import constants_under
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array, Operand, Product, Value
@@ -28,7 +29,6 @@ from glenside.ir.operators.opaque import name_of
 from glenside.ir.program import Program
 from glenside.ir.term import Term, weave
 from glenside.ir.types import AccessType, Tensor
-from glenside.passes.distinct_layers import cone_terms
 from glenside.semantics import Native
 from glenside.semantics.interpreter import Run, needed
 
@@ -67,7 +67,7 @@ def live_through(program: Program) -> dict[str, int]:
 
     What a layer may take of a budget is what these leave: its operands are counted here, its result is not.
     """
-    cones = {name: cone_terms(product) for name, product in program.layers.items()}
+    cones = {name: layer_terms(product) for name, product in program.layers.items()}
     users: dict[Term, list[str]] = {}
     for name, cone in cones.items():
         for term in cone:

@@ -10,15 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from glenside.ir.operator import OperatorKind
-from glenside.ir.operators.fixed_point import truncate
+from glenside.analysis.layer_terms import ends_layer
 from glenside.ir.program import Program, constant_terms
 from glenside.ir.term import Term, build, make, postorder, rebuild_all, weave
 from glenside.ir.types import Tensor
 
 
 @dataclass(frozen=True)
-class Cone:
+class FormalLayer:
     """A layer over formal tensors, and the terms of the program that stand for them."""
 
     product: Term
@@ -51,10 +50,10 @@ def distinct_layers(program: Program, kind: Callable[[Term], str] = lambda leaf:
     places: dict[str, tuple[int, tuple[Term, ...]]] = {}
     results: dict[Term, Term] = {}
     for name, product in program.layers.items():
-        alike = _cone(product, lambda leaf, i: _formal(f"%{i}{kind(leaf)}", leaf, constant[leaf]))
+        alike = _formal_layer(product, lambda leaf, i: _formal(f"%{i}{kind(leaf)}", leaf, constant[leaf]))
         if alike.product not in numbers:
             # Tensors of the program keep their names, so that a picture of one layer reads as the program does.
-            own = _cone(
+            own = _formal_layer(
                 product,
                 lambda leaf, i, name=name: (  # type: ignore[misc]
                     leaf
@@ -69,26 +68,6 @@ def distinct_layers(program: Program, kind: Callable[[Term], str] = lambda leaf:
         results.setdefault(product, _formal(_fresh(f"{name}.result", taken), product, constant[product]))
     sources = tuple(dict.fromkeys([program.term, *(t for _, terms in places.values() for t in terms)]))
     return Layers(tuple(products), tuple(formals), places, results, _bodies(sources, results), sources)
-
-
-def _ends(term: Term) -> bool:
-    """Whether a cone ends there: at what computes, cuts a product to the bits of a number, or moves elements to places
-    that are computed. Tuples are no operands of a product.
-    """
-    operator = term.operator
-    return operator is truncate or (operator.index_map is None and operator.kind is not OperatorKind.LEAF)
-
-
-def cone_terms(product: Term) -> frozenset[Term]:
-    """The product of a layer with all movement under it, without the leaves."""
-    found: set[Term] = set()
-    stack = [product]
-    while stack:
-        term = stack.pop()
-        if term not in found and (term is product or not _ends(term)):
-            found.add(term)
-            stack += term.children
-    return frozenset(found)
 
 
 def reassembled(program: Program, layers: Layers, found: Sequence[Term], body: Sequence[Term]) -> Program:
@@ -133,7 +112,7 @@ def _substituted(term: Term, value_of: Callable[[Term], Term | None], done: dict
     return rebuild_all([term], put, done)[0]
 
 
-def _cone(product: Term, formal: Callable[[Term, int], Term]) -> Cone:
+def _formal_layer(product: Term, formal: Callable[[Term, int], Term]) -> FormalLayer:
     """The cone with `formal(leaf, number)` for each leaf, an access-tensor over the leaf's dims."""
     leaves: dict[Term, Term] = {}
     done: dict[Term, Term] = {}
@@ -142,7 +121,7 @@ def _cone(product: Term, formal: Callable[[Term, int], Term]) -> Cone:
         term, ready = stack.pop()
         if term in done:
             continue
-        if term.operator.name == "access-tensor" or (term is not product and _ends(term)):
+        if term.operator.name == "access-tensor" or (term is not product and ends_layer(term)):
             leaves[term] = formal(term, len(leaves))
             split = term.access.split
             done[term] = build("access", leaves[term], split) if split else leaves[term]
@@ -151,7 +130,7 @@ def _cone(product: Term, formal: Callable[[Term, int], Term]) -> Cone:
         else:
             stack.append((term, True))
             stack += [(child, False) for child in reversed(term.children)]
-    return Cone(done[product], tuple(leaves.values()), tuple(leaves))
+    return FormalLayer(done[product], tuple(leaves.values()), tuple(leaves))
 
 
 def _formal(name: str, leaf: Term, constant: bool) -> Term:
