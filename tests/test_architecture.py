@@ -36,7 +36,8 @@ STOREYS = (
     ("glenside.cache",),
     ("glenside",),  # the door and the driver
     ("glenside.sweep",),
-    ("glenside.cli", "glenside.__main__"),
+    ("glenside.cli",),
+    ("glenside.__main__",),
 )
 HEIGHT = {name: height for height, names in enumerate(STOREYS) for name in names}
 
