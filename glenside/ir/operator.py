@@ -151,6 +151,14 @@ class Operator:
             return tensor_is_constant
         return not self.opaque and all(operands)
 
+    @property
+    def is_priced(self) -> bool:
+        """Whether the record says what a node takes: nothing for addressing, its elements for movement, else so many
+        operations or matrix products.
+        """
+        new = self.kind in (OperatorKind.COMPUTE, OperatorKind.INSTRUCTION)
+        return not new or self.operations is not None or self.matrices is not None
+
     def is_linear(self, *arguments: Any) -> bool:
         """`linear` for a node's arguments."""
         return bool(_said(self.linear, arguments, self.is_addressed))

@@ -77,6 +77,7 @@ def test_products_around_a_black_box_are_mapped_and_checked() -> None:
     result = gl.optimize(program, gl.SystolicArray(4, 4))
     assert [(row.mapped, row.checked) for row in result.report.layers] == [(True, "exact")] * 2
     assert result.report.checked == "exact"
+    assert result.report.remarks == ["no price for the black box domain/Été/3#0"]
     report = check(program, result.program)
     assert report.result == EXACT
     assert "pseudo-random functions stand for domain/Été/3#0" in report.how

@@ -46,6 +46,7 @@ bitcast = register(
         result=lambda a, dtype: a.with_dtype(dtype),
         evaluate=lambda arithmetic, a, dtype: arithmetic.reinterpret(a, dtype),
         shares=lambda a, dtype: dtype != "bool",
+        operations=lambda a, dtype: a.size,
         doc="The same bits as another dtype of the same width; bool is `not zero`.",
         examples=example("(bitcast (access (access-tensor x) 1) uint32)", x="m n"),
     )

@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from glenside.egraph.rule import Parameters
 from glenside.ir.errors import BadInput
+from glenside.ir.operators.compute import name_of
+from glenside.ir.operators.opaque import name_of as name_of_box
 from glenside.ir.program import Program
-from glenside.ir.term import Term
+from glenside.ir.term import Term, postorder
 from glenside.targets.base.prices import Prices
 from glenside.targets.base.variant import Amounts, Measure, Variant
 
@@ -171,9 +173,15 @@ class Target(ABC):
         return program
 
     def remarks(self, program: Program) -> Sequence[str]:
-        """What must be said of the measures of a program, such as what they leave out."""
-        return ()
+        """What must be said of the measures of a program: here, which operators have no price."""
+        unpriced = [term for term in postorder(program.term) if not term.operator.is_priced]
+        return [f"no price for {name}" for name in dict.fromkeys(map(_spelled, unpriced))]
 
     def report(self, before: Program, after: Program) -> Mapping[str, Any]:
         """Sections of the report that only this machine has."""
         return {}
+
+
+def _spelled(term: Term) -> str:
+    """An operator as messages name it; a black box by its key."""
+    return f"the black box {name_of_box(str(term.attributes[0]))}" if term.operator.opaque else name_of(term)
