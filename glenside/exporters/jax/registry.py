@@ -1,5 +1,5 @@
-"""The exports, found by `operators/__init__.py`: one function for each operator, each compute type without a scalar
-expression, and each primitive that is more than a function of JAX.
+"""The exports, found by `operators/__init__.py`: one function for each operator that has no index map or a shorter way
+than it, each compute type without a scalar expression, and each primitive that is more than a function of JAX.
 """
 
 from __future__ import annotations
