@@ -112,7 +112,10 @@ class Index:
         return Index(terms, self.constant * factor)
 
     def __floordiv__(self, divisor: int) -> Index:
-        """Rounded down, for a divisor of at least 1: multiples of it leave the quotient."""
+        """Rounded down: multiples of the divisor leave the quotient. A divisor of 0 is the size of an axis without elements:
+        it counts as 1, since there is no index to divide.
+        """
+        divisor = max(divisor, 1)
         multiple, rest = self._divided(divisor)
         low, high = rest.bounds
         if low // divisor == high // divisor:
@@ -120,7 +123,8 @@ class Index:
         return multiple + Index(((Quotient(rest, divisor), 1),))
 
     def __mod__(self, divisor: int) -> Index:
-        """From 0 to divisor - 1, for a divisor of at least 1: multiples of it are left out."""
+        """From 0 to divisor - 1: multiples of it are left out. A divisor of 0 counts as 1, as for quotients."""
+        divisor = max(divisor, 1)
         _, rest = self._divided(divisor)
         low, high = rest.bounds
         if low // divisor == high // divisor:

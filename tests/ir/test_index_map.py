@@ -182,6 +182,13 @@ def test_expressions_are_what_they_were_made_of(data: st.DataObject) -> None:
     assert value.max() <= high
 
 
+def test_an_axis_without_elements_divides_by_its_size() -> None:
+    """What is written for any size holds for 0: there is no index to divide."""
+    (i,) = axes_of((0,))
+    none = np.arange(0)
+    assert ((i + 3) % 0).evaluate([none]).shape == ((i + 3) // 0).evaluate([none]).shape == (0,)
+
+
 def test_kinds() -> None:
     """Leaves have no operands; instructions are products of matrices."""
     for name, record in OPERATORS.items():
