@@ -225,7 +225,7 @@ def _of_network(problem: Problem, searched: SearchResult, target: Target) -> Ans
 
 def _ordered(target: Target, program: Program) -> list[float]:
     whole = target.whole(program)
-    assert whole is not None
+    assert whole is not None, f"{target.name} is searched as a network, so its method `whole` must tell measures"
     return [float("inf") if n is None else n for n in (whole[m] for m in target.objectives if m in whole)]
 
 

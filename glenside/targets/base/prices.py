@@ -44,7 +44,8 @@ class Instruction:
 class Prices:
     """The price of every e-node, as a `Cost`, and the order in which its parts are compared.
 
-    Without a `fallback` the multiplications of a product that is no instruction count as unmapped.
+    `objectives` are fields of `Cost`. Without a `fallback` the multiplications of a product that is no instruction
+    count as unmapped; those of an `elementwise-mul` always do.
     """
 
     instructions: tuple[Instruction, ...] = ()

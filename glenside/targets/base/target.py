@@ -92,6 +92,7 @@ class Target(ABC):
     compared: tuple[str, ...] = ()
     budget: Budget | None = None
     strategy: Strategy
+    """How variants of layers are extracted, where layers or what is between them are searched; see `scope`."""
     prices: Prices = Prices()
     """Of e-nodes, where they add up."""
     peak: int | None = None
@@ -137,7 +138,9 @@ class Target(ABC):
 
     @abstractmethod
     def baselines(self, product: Term, variants: Sequence[Variant]) -> Mapping[str, Variant]:
-        """What a user would have for every layer alike, by name, such as "plain" or "baseline"."""
+        """What a user would have for every layer alike, by name, such as "plain" or "baseline": of the
+        program as `passes` leave it.
+        """
 
     def variant(self, product: Term, cone: Cone, term: Term, searched: SearchResult) -> Variant:
         """The variant that a cone of an answer is, where prices of e-nodes add up: `term` computes the product."""
@@ -155,7 +158,9 @@ class Target(ABC):
         return (*self.objectives, *(m.name for m in self.measures if m.name not in self.objectives))
 
     def whole(self, program: Program) -> Amounts | None:
-        """Measures of a whole program; None where they are the sums of those of its layers."""
+        """Measures of a whole program; None where they are the sums of those of its layers. Needed where the
+        network is searched as one.
+        """
         return None
 
     def held(self, program: Program) -> Mapping[str, int]:
