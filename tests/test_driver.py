@@ -133,7 +133,7 @@ def test_what_cannot_be_mapped_comes_out_and_is_named() -> None:
     assert not row.mapped
     assert row.checked == "exact"
     assert "not a product of two operands" in row.nearest_miss
-    assert "1 of 1 products stayed off the array: product-1" in result.report.unmapped_sentence()
+    assert "1 of 1 products stayed off the machine: product-1" in result.report.unmapped_sentence()
     assert not result.report.ok
 
 

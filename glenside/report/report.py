@@ -223,8 +223,8 @@ class Report(OldReportNames):
         if not self.layers:
             return "The program contains no product, so there is nothing to map."
         if not left:
-            return "Every product is mapped onto the array."
+            return "Every product is mapped onto the machine."
         names = ", ".join(one_line(row.name) for row in left[:8])
         more = f" and {len(left) - 8} more" if len(left) > 8 else ""
         why = f"{one_line(left[0].name)}: {left[0].nearest_miss}"
-        return f"{len(left)} of {len(self.layers)} products stayed off the array: {names}{more}; {why}."
+        return f"{len(left)} of {len(self.layers)} products stayed off the machine: {names}{more}; {why}."

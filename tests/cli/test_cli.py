@@ -123,7 +123,7 @@ def test_something_unmapped_is_status_1(tmp_path: Path, capsys: pytest.CaptureFi
     path = tmp_path / "p.glenside"
     path.write_text("(compute dot-product (access (access-tensor p) 1))")
     assert run("tensorize", path, "--shape", "p=3,2,5", "--array", "4x4") == 1
-    assert "stayed off the array" in capsys.readouterr().out
+    assert "stayed off the machine" in capsys.readouterr().out
 
 
 def test_a_limit_that_stops_the_search_is_no_error_of_itself(program: Path, tmp_path: Path) -> None:
