@@ -11,6 +11,7 @@ from pkgutil import walk_packages
 
 from glenside.egraph.clause import Clause, rewrite, when
 from glenside.egraph.rule import Example, Rule
+from glenside.egraph.sorts import suggestion
 from rewrites.declare import RULES, analysis, rule
 
 for _module in sorted(info.name for info in walk_packages(__path__, f"{__name__}.")):
@@ -29,5 +30,5 @@ def of_families(names: Iterable[str]) -> tuple[Rule, ...]:
     wanted = list(names)
     unknown = [name for name in wanted if name not in families()]
     if unknown:
-        raise KeyError(f"no rule is of the family {unknown[0]}")
+        raise KeyError(f"no rule is of the family {unknown[0]}{suggestion(unknown[0], families())}")
     return tuple(sorted((r for r in RULES.values() if r.family in wanted), key=lambda r: r.name))

@@ -61,6 +61,11 @@ def _clauses(name: str, function: Callable[..., Clauses]) -> tuple[Clause, ...]:
         raise PatternError(f"the rule {name}: {error}{hint}") from error
     except (AttributeError, PatternError, TypeError) as error:
         raise PatternError(f"the rule {name}: {error}") from error
+    for value in clauses:
+        if not isinstance(value, Clause):
+            raise PatternError(
+                f"the rule {name} returns {value!r} where a clause stands: rewrite(..), when(..).then(..)"
+            )
     used: set[str] = set().union(*(clause.variables for clause in clauses))
     for unused in names:
         if unused.replace("_", "-") not in used:

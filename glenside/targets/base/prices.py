@@ -54,6 +54,11 @@ class Prices:
     copied: Copied | None = None
     """Where copies are counted in bytes."""
 
+    def __post_init__(self) -> None:
+        unknown = [name for name in self.objectives if name not in Cost._fields]
+        if unknown:
+            raise ValueError(f"prices are compared by {', '.join(Cost._fields)}, got {unknown[0]!r}")
+
     def instruction(self, operator: str, attributes: Sequence[Any]) -> Instruction | None:
         """The instruction that an e-node is, or None."""
         for known in self.instructions:
