@@ -66,7 +66,7 @@ def _everything() -> tuple[Term, ...]:
     return tuple(postorder(gaps, between))
 
 
-WAYS = (Way(), Way(mapping="baseline"), Way(blocking="slices"))
+WAYS = (Way(), Way(mapping="baseline"), Way(blocking="unrolled-tiles"))
 TOGETHER = [
     *(SystolicArray(3, 2).families(way, _everything()) for way in WAYS),
     *(SystolicArray(3, 2, dataflow="output-stationary").families(way, _everything()) for way in WAYS[:2]),
