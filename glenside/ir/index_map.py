@@ -112,8 +112,9 @@ class Index:
         return Index(terms, self.constant * factor)
 
     def __floordiv__(self, divisor: int) -> Index:
-        """Rounded down: multiples of the divisor leave the quotient. A divisor of 0 is the size of an axis without elements:
-        it counts as 1, since there is no index to divide.
+        """Rounded down: multiples of the divisor leave the quotient.
+
+        A divisor of 0, the size of an axis without elements, counts as 1: there is no index to divide.
         """
         divisor = max(divisor, 1)
         multiple, rest = self._divided(divisor)
