@@ -35,7 +35,7 @@ def amounts(measures: Amounts) -> dict[str, int]:
 def main() -> None:
     """Measure, print and write the table."""
     machine = f"{os.cpu_count()} cores, Python {platform.python_version()}, egglog {version('egglog')}"
-    names = "network rows columns layers distinct usual best times-fewer brute-force worse-layers gap weights-times"
+    names = "network rows columns layers distinct baseline best times-fewer brute-force worse-layers gap weights-times"
     names += " e-nodes saturate extract brute-force-seconds"
     table: list[tuple[object, ...]] = []
     print(names)

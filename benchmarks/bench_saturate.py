@@ -1,4 +1,4 @@
-"""How the search grows, tiles as loops against tiles as slices: with tiles, with layers, over array shapes.
+"""How the search grows, tile loops against unrolled tiles: with tiles, with layers, over array shapes.
 
 Run from the root of the repository: python -m benchmarks.bench_saturate. Writes results/bench_saturate.csv and .png.
 Each figure is the median of three runs in this process: taking the program apart, declarations, insertion, saturation
@@ -28,7 +28,7 @@ from rewrites import of_families
 RESULTS = Path(__file__).parent / "results"
 RUNS = 3
 WAYS = ("tile-loops", "unrolled-tiles")
-SLICES_AT_MOST = 6_000  # tiles: more take minutes
+UNROLLED_AT_MOST = 6_000  # tiles: more take minutes
 MATMUL = "(compute dot-product (access-cartesian-product (access (access-tensor a) 1) (access (access-tensor b) 1)))"
 
 Figures = tuple[float, int, int, int]
@@ -86,7 +86,7 @@ def main() -> None:
     """Measure, print and write the table and the plot."""
     table: list[tuple[str, int, str, float, int, int, int]] = []
     for series, size, program, rows, columns in cases():
-        ways = [way for way in WAYS if way == "tile-loops" or tiles(program, rows, columns) <= SLICES_AT_MOST]
+        ways = [way for way in WAYS if way == "tile-loops" or tiles(program, rows, columns) <= UNROLLED_AT_MOST]
         runs: dict[str, list[Figures]] = {way: [] for way in ways}
         for _ in range(RUNS):
             for way in ways:
@@ -120,7 +120,7 @@ def plot(table: list[tuple[str, int, str, float, int, int, int]], machine: str) 
             panel = panels[row][column]
             for way, look in looks.items():
                 points = [(r[1], r[place]) for r in table if r[0] == name and r[2] == way]
-                panel.plot([p[0] for p in points], [p[1] for p in points], label=f"tiles as {way}", **look)
+                panel.plot([p[0] for p in points], [p[1] for p in points], label=way.replace("-", " "), **look)
             panel.set(ylabel=what, yscale="log", xscale="log" if column == 0 else "linear")
             panel.grid(color="0.88")
             if row:

@@ -17,7 +17,7 @@ OpenDims = Annotated[
 Opaque = Annotated[
     bool, typer.Option("--allow-opaque", help="Keep operators of an ONNX file that are not known, as black boxes.")
 ]
-Weights = Annotated[str | None, typer.Option("--weights", metavar="W.npz", help="The values of constants.")]
+Weights = Annotated[str | None, typer.Option("--weights", metavar="W.npz", help="The values of constants, by name.")]
 Output = Annotated[
     str | None,
     typer.Option("-o", "--output", metavar="FILE", help="Where the program goes; .glenside, .onnx, .json or .py."),
@@ -31,7 +31,9 @@ Seconds = Annotated[float, typer.Option("--time-limit", help="The most seconds o
 Iterations = Annotated[int, typer.Option("--iter-limit", help="The most iterations of each search.")]
 Memory = Annotated[str, typer.Option("--memory-limit", help="The most memory of the search, such as 500MB or 2GB.")]
 Seed = Annotated[int, typer.Option("--seed", help="The seed of random weights and of the check.")]
-Parameters = Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="A parameter of a model.")]
+Parameters = Annotated[
+    list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="A parameter of a model, such as resolution=64.")
+]
 TargetName = Annotated[
     str | None,
     typer.Option(
@@ -45,7 +47,7 @@ Objective = Annotated[
     str | None,
     typer.Option(
         "--objective",
-        help="What is made least: cycles, bytes or copies; in cycles,bytes the second decides between equals.",
+        help="What an array makes least: cycles, bytes or copies; in cycles,bytes the second decides between equals.",
     ),
 ]
 MaxRows = Annotated[int | None, typer.Option("--max-rows", help="The most rows that stream through a tile.")]
@@ -78,4 +80,6 @@ CheckIn = Annotated[
     str, typer.Option("--check", help="exact, or onnxruntime, which also runs both programs as ONNX files.")
 ]
 NoCheck = Annotated[bool, typer.Option("--no-check", help="Leave out the exact check.")]
-Addresses = Annotated[str, typer.Option(help="Which other orders of data cost nothing: none, runs or all.")]
+_ORDERS = "none, runs (which keep neighbours together) or all"
+Loads = Annotated[str, typer.Option(help=f"The other orders in which an operand is read for nothing: {_ORDERS}.")]
+Stores = Annotated[str, typer.Option(help=f"The other orders in which a result is stored for nothing: {_ORDERS}.")]

@@ -33,8 +33,8 @@ _WHY = {
 
 def extract(
     file: Annotated[str, typer.Argument(metavar="FILE.json", help="An e-graph as egraph-serialize writes it.")],
-    method: Annotated[str, typer.Option("--method", help=f"{METHODS[0].upper()}{METHODS[1:]}.")] = "auto",
-    time_limit: Annotated[float | None, typer.Option("--time-limit", help="Most seconds of exact search.")] = None,
+    method: Annotated[str, typer.Option("--method", help=f"The method: {METHODS}.")] = "auto",
+    time_limit: Annotated[float | None, typer.Option("--time-limit", help="The most seconds of exact search.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     output: Annotated[
         str | None, typer.Option("-o", "--output", metavar="FILE.json", help="Where the choice goes.")

@@ -12,8 +12,8 @@ from glenside.cli.options import Json
 from glenside.ir.errors import BadInput
 from glenside.ir.names import one_line
 
-OperatorName = Annotated[str | None, typer.Argument(metavar="[NAME]", help="An operator or a compute type to show.")]
-RuleName = Annotated[str | None, typer.Argument(metavar="[NAME]", help="A rule to show.")]
+OperatorName = Annotated[str | None, typer.Argument(metavar="NAME", help="An operator or a compute type to show.")]
+RuleName = Annotated[str | None, typer.Argument(metavar="NAME", help="A rule to show.")]
 
 
 def models(as_json: Json = False) -> None:

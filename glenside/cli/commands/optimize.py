@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from glenside.cli.option_groups import Bounds, Machine, Results, Valued, Ways, command
-from glenside.cli.options import Addresses, CheckIn, Explain, Output, Pareto, Plot
+from glenside.cli.options import CheckIn, Explain, Loads, Output, Pareto, Plot, Stores
 from glenside.cli.output import emit_egraph, print_or_write, typed_text, writable
 from glenside.cli.runtime import in_runtime
 from glenside.cli.search import Outcome, report, search
@@ -36,7 +36,7 @@ def tensorize(
 
 @command
 def compare(source: Valued, machine: Machine, out: Results, bounds: Bounds, plot: Plot = None) -> None:
-    """Print what a baseline takes in each layer, such as the baseline mapping, against the best that was found."""
+    """Compare what each layer takes in a baseline, such as the baseline mapping, with the best that was found."""
     report(source, machine.parsed(), bounds, out, plot=plot, compare=True)
 
 
@@ -46,8 +46,8 @@ def layout(
     out: Results,
     bounds: Bounds,
     unit: Annotated[str, typer.Option("--unit", help="What the unit takes: nhwc, nchw, nchw16c or any.")] = "nhwc",
-    loads: Addresses = "all",
-    stores: Addresses = "all",
+    loads: Loads = "all",
+    stores: Stores = "all",
 ) -> None:
     """Find the layouts in which a network moves the fewest bytes, and list every copy before and after."""
     from glenside.targets import ConvolutionUnit

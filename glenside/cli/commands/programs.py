@@ -16,7 +16,9 @@ from glenside.ir.names import one_line
 @command
 def run(
     source: Valued,
-    inputs: Annotated[list[str] | None, typer.Option("--input", metavar="NAME=FILE.npy", help="An array.")] = None,
+    inputs: Annotated[
+        list[str] | None, typer.Option("--input", metavar="NAME=FILE.npy", help="The array of an input.")
+    ] = None,
     output: Annotated[
         str | None, typer.Option("-o", "--output", metavar="FILE", help="Where the result goes; .npy or .npz.")
     ] = None,

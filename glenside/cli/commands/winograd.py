@@ -12,10 +12,10 @@ from glenside.ir.errors import BadInput
 
 
 def winograd(
-    m: Annotated[int, typer.Argument(help="Outputs at a time.")],
-    r: Annotated[int, typer.Argument(help="Taps of the window.")],
+    m: Annotated[int, typer.Argument(help="How many outputs are computed at a time.")],
+    r: Annotated[int, typer.Argument(help="How many taps the window has.")],
     points: Annotated[
-        str | None, typer.Option("--points", metavar="0,1,-1/2", help="m + r - 2 distinct rationals.")
+        str | None, typer.Option("--points", metavar="0,1,-1/2", help="m + r - 2 distinct rational points.")
     ] = None,
     as_json: Json = False,
 ) -> None:

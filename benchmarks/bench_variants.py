@@ -1,8 +1,8 @@
 """What the choice of variants saves, and what it costs to find: secure computation, and memory budgets.
 
-Run from the root of the repository: python -m benchmarks.bench_forms. Writes results/bench_forms_mpc.csv, bytes that
+Run from the root of the repository: python -m benchmarks.bench_variants. Writes results/bench_variants_mpc.csv, bytes that
 one party sends in each network: plain, Winograd everywhere, chosen, in the layers alone and in all; and
-results/bench_forms_cpu.csv, multiply-adds, peak and bytes moved of single layers under budgets, as the interpreter
+results/bench_variants_cpu.csv, multiply-adds, peak and bytes moved of single layers under budgets, as the interpreter
 counts them, with the seconds that it really takes and the peak that tracemalloc sees. Each layer is run three times,
 the median counts; seconds are of this machine, so only their ratios say much.
 """
@@ -95,11 +95,11 @@ def held() -> Iterator[dict[str, Any]]:
             try:
                 result = gl.optimize(program, gl.CPU(budget))
             except gl.GlensideError as error:
-                yield row | {"form": str(error)}
+                yield row | {"variant": str(error)}
                 continue
             chosen = result.report.layers[0].chosen
             seconds, peak = measured(result.program, values)
-            row |= {"form": chosen.label, **chosen.measures, "measured peak": peak, "ms": round(1e3 * seconds, 1)}
+            row |= {"variant": chosen.label, **chosen.measures, "measured peak": peak, "ms": round(1e3 * seconds, 1)}
             yield row | {"front": len(result.report.layers[0].front), "search": result.report.seconds["saturate"]}
 
 
@@ -117,5 +117,5 @@ def write(path: Path, rows: Iterator[dict[str, Any]]) -> None:
 
 
 if __name__ == "__main__":
-    write(RESULTS / "bench_forms_mpc.csv", sent())
-    write(RESULTS / "bench_forms_cpu.csv", held())
+    write(RESULTS / "bench_variants_mpc.csv", sent())
+    write(RESULTS / "bench_variants_cpu.csv", held())
