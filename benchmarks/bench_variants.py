@@ -4,7 +4,7 @@ Run from the root of the repository: python -m benchmarks.bench_variants. Writes
 that one party sends in each network: plain, Winograd everywhere, chosen, in the layers alone and in all; and
 results/bench_variants_cpu.csv, multiply-adds, peak and bytes moved of single layers under budgets, as the interpreter
 counts them, with the seconds that it really takes and the peak that tracemalloc sees. Each layer is run three times,
-the median counts; seconds are of this machine, so only their ratios say much.
+the median counts; seconds are of this machine, and those kept here of a shared one, so only their ratios say much.
 """
 
 from __future__ import annotations
