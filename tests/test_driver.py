@@ -206,7 +206,7 @@ EVERY: dict[str, Callable[[], Target]] = {
     "array": lambda: gl.SystolicArray(4, 3),
     "vector unit": lambda: gl.SystolicArray(16, 16, vector_rate=10**6),
     "mpc": gl.MPC,
-    "late": lambda: gl.MPC(truncation="late", network="lan"),
+    "late": lambda: gl.MPC(truncation="late", link="lan"),
     "cpu": lambda: gl.CPU("1MB", balance=2),
     "unit": gl.ConvolutionUnit,
 }

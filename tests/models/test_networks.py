@@ -73,9 +73,13 @@ def test_the_whole_network_has_the_layers_of_its_paper(name: str) -> None:
 
 @pytest.mark.parametrize("name", NETWORKS)
 def test_it_is_built_fast(name: str) -> None:
-    started = time.perf_counter()
-    load(name, batch=3)
-    assert time.perf_counter() - started < 0.5, "about 0.04 s; making the weights is not part of it"
+    """Making the weights is no part of it: about 0.04 s, the best of three beside whatever else the machine does."""
+    seconds = []
+    for _ in range(3):
+        started = time.perf_counter()
+        load(name, batch=3)
+        seconds.append(time.perf_counter() - started)
+    assert min(seconds) < 0.5
 
 
 def images(program: Program) -> NDArray[np.float32]:

@@ -168,7 +168,10 @@ TINY: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", TINY)
+_LONG = ("resnet-50", "mobilenet-v3-large", "efficientnet-lite0")
+
+
+@pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] if n in _LONG else []) for n in TINY])
 def test_every_layer_of_a_network_is_mapped_and_exact(name: str) -> None:
     result = gl.optimize(gl.models.load(name, **TINY[name]), gl.SystolicArray(8, 4))
     assert result.report.ok, [(r.name, r.checked, r.nearest_miss) for r in result.report.layers if r.checked != "exact"]

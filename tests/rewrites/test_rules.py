@@ -88,7 +88,7 @@ def _together() -> Iterator[object]:
     the rules that no set before has.
     """
     alike = {f for f in TOGETHER if any(len({*f} - {*before}) == 1 for before in TOGETHER[: TOGETHER.index(f)])}
-    alike.update(OF_FORMS)
+    alike.update(f for f in (*TOGETHER, *OF_FORMS) if f in OF_FORMS or "unit-price-analyses" in f)
     plain = {family for families in TOGETHER if families not in alike for family in families}
     for i, families in enumerate((*TOGETHER, *OF_FORMS)):
         for rule in RULES.values():

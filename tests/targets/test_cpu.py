@@ -223,7 +223,7 @@ def test_budgets_as_text() -> None:
         ("cpu:8MB,cores=2", "an option of cpu is one of balance, outputs, row_strips, got 'cores'"),
         ("cpu:8MB,balance=-1", "the balance of a processor is a number of at least 0"),
         ("cpu:8MB,balance=x", "the option balance of cpu cannot be 'x'"),
-        ("cpu:8MB,bands=3", "row strips are 1, 2, 4, 8 or 16, got 3"),
+        ("cpu:8MB,row_strips=3", "row strips are 1, 2, 4, 8 or 16, got 3"),
         ("cpu:8MB,outputs=1", "the outputs of F\\(m, r\\) are from 2 to 16, got 1"),
     ],
 )

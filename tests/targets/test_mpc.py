@@ -68,6 +68,7 @@ def test_bytes_are_those_that_spu_sends(how: dict[str, object], winograd: int) -
     assert sent["chosen"] <= 0.66 * PLAIN
 
 
+@pytest.mark.slow
 @settings(max_examples=12, deadline=None)
 @given(st.data())
 def test_no_layer_sends_more_than_the_better_of_the_uniform_choices(data: st.DataObject) -> None:
