@@ -69,3 +69,10 @@ def test_other_objectives_beside_copies_are_refused() -> None:
 def test_options_of_mappings_are_refused() -> None:
     with pytest.raises(gl.GlensideError, match="has no option --mapping"):
         gl.optimize(_network(), gl.SystolicArray(8, 8, objectives=BOTH), mapping="baseline")
+
+
+def test_an_empty_product_needs_no_array() -> None:
+    text = "(compute dot-product (access-cartesian-product (access (access-tensor x) 1) (access (access-tensor w) 1)))"
+    program = gl.parse(text, shapes={"x": (0, 5), "w": (4, 5)})
+    result = gl.optimize(program, gl.SystolicArray(4, 4, objectives=BOTH))
+    assert (result.cost["cycles"], result.report.mapped, result.report.ok) == (0, 1, True)

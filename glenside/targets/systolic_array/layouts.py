@@ -43,7 +43,7 @@ class SystolicArrayWithLayouts(SystolicArray):
         self.description += f" {self.unit.description}"
 
     def _tiled(self, attributes: Sequence[Any], children: Sequence[Any], own: Any) -> InstructionCost:
-        """The price of a unit of which rules tell no mapping: every multiplier busy in every cycle is its least."""
+        """The price of a unit of which rules tell no mapping: that of the product cut into tiles as it stands."""
         shared, _, a_order, a_split, *_ = attributes
         parts = attributes[1].permute(a_order)
         groups, rows, depth = parts.take(shared).product(), parts.take(a_split).product(), parts.drop(a_split).product()
@@ -64,7 +64,8 @@ class SystolicArrayWithLayouts(SystolicArray):
     def variant(self, product: Term, cone: Cone, term: Term, searched: SearchResult) -> Variant:
         on_unit = self.unit.variant(product, cone, term, searched)
         cycles = sum(cost.cycles for cost in cone.instructions)
-        off = "" if cone.instructions else "the array reads its operands in no order that was found"
+        empty = product_sizes(product).macs == 0
+        off = "" if cone.instructions or empty else "the array reads its operands in no order that was found"
         return Variant(on_unit.label, term, {**_UNKNOWN, "cycles": cycles}, off=off)
 
     def baselines(self, product: Term, variants: Sequence[Variant]) -> Mapping[str, Variant]:
