@@ -88,7 +88,7 @@ _BITS_WORDS = "a size such as '8 bit' or '4 byte'"
 _TABLES: dict[str, dict[str, _Field]] = {
     "": {
         "name": _Field(_text, "a name, such as 'my-npu'"),
-        "objective": _Field(_objectives, "'cycles', 'bytes' or 'cycles,bytes'"),
+        "objective": _Field(_objectives, "'cycles', 'bytes' or 'copies', or several, as 'cycles,bytes'"),
         "max_weight_growth": _Field(_growth, "a number of at least 1, such as 64.0"),
     },
     "array": {
