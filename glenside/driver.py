@@ -53,7 +53,7 @@ def optimize(
     seed: int = 0,
     verify: bool = True,
     cache: Cache | None = None,
-    worker: Callable[[], Worker] = Worker,
+    worker: Callable[[], Worker | None] = lambda: None,
     listener: Listener = lambda _: None,
     load_seconds: float = 0.0,
 ) -> Result:

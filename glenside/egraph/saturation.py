@@ -36,6 +36,7 @@ SATURATED, NODE_LIMIT, TIME_LIMIT, ITERATION_LIMIT = "saturated", "node-limit", 
 MEMORY_LIMIT, INTERRUPTED = "memory-limit", "interrupted"
 
 _CHUNK = 8  # commands parsed at once: egglog's parser takes time and memory quadratic in the length of a text
+_KEPT = 4  # e-graphs with compiled rules
 _ACTIONS = 32  # actions of one rule that builds a part of the program
 MATCH_LIMIT, BAN_LENGTH = 1_000, 5  # the usual values of egg's back-off scheduler
 
@@ -125,14 +126,11 @@ class Progress:
 class Saturation:
     """An e-graph and the rules it is being saturated with, one iteration at a time."""
 
-    def __init__(self, request: Request) -> None:
+    def __init__(self, request: Request, compiled: Compiled | None = None) -> None:
         self.request = request
         self._start = time.perf_counter()
-        self._egraph: Any = _egraph_class()()
+        self._egraph = (compiled or Compiled()).egraph(request.declarations)
         facts = _FACTS.format(" ".join(f"(run {name})" for name in request.analyses))
-        commands = parts(request.declarations)
-        for start in range(0, len(commands), _CHUNK):
-            self._command("\n".join(commands[start : start + _CHUNK]))
         # One rule that fires once takes many actions faster than as many commands.
         actions = request.program.split("\n")  # names may hold what else ends lines
         self._command("(ruleset program)")
@@ -150,7 +148,7 @@ class Saturation:
         self._stamp()
 
     def _command(self, text: str) -> list[Any]:
-        return list(self._egraph.run_program(*self._egraph.parse_program(text)))
+        return _run(self._egraph, text)
 
     def run(self, after: Callable[[Saturation], None] = lambda _: None) -> Progress:
         """Iterate until saturated or a limit is met; `after` is called after each iteration."""
@@ -240,6 +238,36 @@ class Saturation:
     def snapshot(self, tensors: Mapping[str, Tensor] | None = None) -> Snapshot:
         """The e-graph as it stands."""
         return _Reader(self._egraph).read(self.request, tensors or {})
+
+
+class Compiled:
+    """E-graphs with the declarations of past searches, to search with again: egglog takes longer to compile the rules
+    of a target than most searches last. An e-graph is emptied for the next search with its declarations, so read it
+    before.
+    """
+
+    def __init__(self) -> None:
+        self._egraphs: dict[str, Any] = {}
+
+    def egraph(self, declarations: str) -> Any:
+        """An e-graph that holds these declarations and nothing else."""
+        egraph = self._egraphs.pop(declarations, None)
+        if egraph is None:
+            egraph = _egraph_class()()
+            commands = parts(declarations)
+            for start in range(0, len(commands), _CHUNK):
+                _run(egraph, "\n".join(commands[start : start + _CHUNK]))
+            for oldest in list(self._egraphs)[: 1 - _KEPT]:
+                del self._egraphs[oldest]
+        else:
+            _run(egraph, "(pop 1)")
+        _run(egraph, "(push 1)")
+        self._egraphs[declarations] = egraph
+        return egraph
+
+
+def _run(egraph: Any, text: str) -> list[Any]:
+    return list(egraph.run_program(*egraph.parse_program(text)))
 
 
 @cache

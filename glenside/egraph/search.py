@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import pickle
 import selectors
@@ -60,6 +61,7 @@ class Worker:
     """A search process. Starting it takes some tenths of a second, so start it before there is work for it."""
 
     def __init__(self) -> None:
+        self.parent = os.getpid()
         environment = dict(os.environ, PYTHONPATH=os.pathsep.join(p for p in sys.path if p))
         self._process = subprocess.Popen(
             [sys.executable, "-m", "glenside.egraph.worker"],
@@ -131,15 +133,18 @@ def search(
     started = time.perf_counter()
     snapshot, progress = program_snapshot(nodes), Progress(rules={})
     stopped: str | None = None
-    worker = worker or Worker()
+    stays = False
+    request = Request.of(nodes, rules, parameters, limits, reported=reported, trace=trace)
+    worker = worker or _worker(request)
     try:
-        worker.send(Request.of(nodes, rules, parameters, limits, reported=reported, trace=trace))
+        worker.send(request)
         until = None if limits.seconds is None else started + limits.seconds + _GRACE
         for kind, *content in worker.messages(until):
             if kind == "failed":
                 raise SearchFailed(content[0])
             if kind in ("snapshot", "done"):
                 snapshot, progress = content[0], content[1]
+                stays = kind == "done" and content[2]
             elif kind == "progress" and on_progress is not None:
                 on_progress(content[0])
             elif kind == "stopped":
@@ -152,8 +157,42 @@ def search(
     except KeyboardInterrupt:
         stopped = INTERRUPTED
     finally:
-        worker.end()
+        _leave(worker, request) if stays else worker.end()
     return SearchResult(replace(snapshot, tensors=_tensors(nodes)), replace(progress, stopped=stopped))
+
+
+_LARGE = 1 << 30  # bytes: a limit that what a process holds of past searches does not come near
+_IDLE: list[Worker] = []
+"""Processes that have rules of past searches compiled: the next search need not wait for that."""
+
+
+def _again(request: Request) -> bool:
+    """Whether a process may serve more than this request: its modules do not change, and its memory is not scarce."""
+    ours = all(module.split(".")[0] in ("glenside", "rewrites") for module, _ in request.tables)
+    return ours and (request.limits.memory is None or request.limits.memory >= _LARGE)
+
+
+def _worker(request: Request) -> Worker:
+    while _IDLE and _again(request):
+        worker = _IDLE.pop()
+        if worker.parent == os.getpid():  # a forked process must not talk to another one's
+            return worker
+    return Worker()
+
+
+def _leave(worker: Worker, request: Request) -> None:
+    if _IDLE or not _again(request):
+        worker.end()
+    else:
+        _IDLE.append(worker)
+
+
+@atexit.register
+def _end_idle() -> None:
+    while _IDLE:
+        worker = _IDLE.pop()
+        if worker.parent == os.getpid():
+            worker.end()
 
 
 def _ended(until: float | None) -> str:

@@ -1,4 +1,4 @@
-"""The search process: reads a request, saturates, and hands over a snapshot after each block of work.
+"""The search process: reads requests, saturates, and hands over a snapshot after each block of work.
 
 One egglog call cannot be interrupted and its memory cannot be bounded from inside, so it runs in a process of its
 own, which its parent can end at any moment while keeping the last snapshot. Run as `python -m glenside.egraph.worker`.
@@ -14,10 +14,11 @@ import threading
 import time
 from typing import Any, BinaryIO
 
-from glenside.egraph.saturation import MEMORY_LIMIT, Saturation
+from glenside.egraph.saturation import MEMORY_LIMIT, Compiled, Request, Saturation
 
 HEADER = struct.Struct("<Q")
 _WATCH_SECONDS = 0.05
+_SMALL = 256 << 20  # bytes of a process that serves again
 _HAND_OVER_SECONDS = 1.0  # how old the parent's snapshot may become
 _HAND_OVER_SHARE = 0.1  # how much of the time may go into snapshots
 
@@ -47,24 +48,43 @@ def resident_bytes() -> int:
         return peak if sys.platform == "darwin" else peak * 1024
 
 
-def _watch(channel: _Channel, memory: int | None, parent: int) -> None:
-    """End this process when memory runs out or the parent is gone, also while one egglog call is running."""
-    while True:
-        time.sleep(_WATCH_SECONDS)
-        if os.getppid() != parent:
-            os._exit(1)
-        if memory is not None and resident_bytes() > memory:
-            channel.send("stopped", MEMORY_LIMIT)
-            os._exit(0)
+class _Watch(threading.Thread):
+    """Ends this process when memory runs out or the parent is gone, also while one egglog call is running."""
+
+    memory: int | None = None
+
+    def __init__(self, channel: _Channel) -> None:
+        super().__init__(daemon=True)
+        self._channel, self._parent = channel, os.getppid()
+
+    def run(self) -> None:
+        while True:
+            time.sleep(_WATCH_SECONDS)
+            if os.getppid() != self._parent:
+                os._exit(1)
+            if self.memory is not None and resident_bytes() > self.memory:
+                self._channel.send("stopped", MEMORY_LIMIT)
+                os._exit(0)
 
 
 def main() -> None:
-    """Serve one request from standard input."""
+    """Serve the requests that standard input brings, as long as this process is small."""
     channel = _Channel(sys.stdout.buffer)
-    parent = os.getppid()
-    channel.send("ready")
-    request = pickle.load(sys.stdin.buffer)  # from our own parent, through a pipe
-    threading.Thread(target=_watch, args=(channel, request.limits.memory, parent), daemon=True).start()
+    watch, compiled = _Watch(channel), Compiled()
+    watch.start()
+    stays = True
+    while stays:
+        channel.send("ready")
+        try:
+            request = pickle.load(sys.stdin.buffer)  # from our own parent, through a pipe
+        except EOFError:
+            return
+        watch.memory = request.limits.memory
+        stays = _serve(request, compiled, channel)
+
+
+def _serve(request: Request, compiled: Compiled, channel: _Channel) -> bool:
+    """Whether another request may follow: after a large search much memory is still held."""
     last = time.perf_counter()
     cost = 0.0
 
@@ -77,11 +97,14 @@ def main() -> None:
             last, cost = time.perf_counter(), time.perf_counter() - now
 
     try:
-        search = Saturation(request)
+        search = Saturation(request, compiled)
         search.run(hand_over)
-        channel.send("done", search.snapshot(), search.progress)
+        snapshot, stays = search.snapshot(), resident_bytes() < _SMALL
+        channel.send("done", snapshot, search.progress, stays)
     except BaseException as error:  # egglog's panics are not Exceptions
         channel.send("failed", f"{type(error).__name__}: {error}")
+        return False
+    return stays
 
 
 if __name__ == "__main__":

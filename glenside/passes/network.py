@@ -26,7 +26,7 @@ class Search:
     """What every search of one optimization shares: its limits, its worker processes, who listens."""
 
     limits: Limits = field(default_factory=Limits)
-    worker: Callable[[], Worker] = Worker
+    worker: Callable[[], Worker | None] = lambda: None
     on_progress: Callable[[Progress], None] = lambda progress: None
 
 

@@ -9,11 +9,12 @@ import time
 import pytest
 from rule_checks import saturated
 
+import glenside.egraph.search as SEARCHES
 from glenside.egraph.clause import ROOT, Clause, let, rewrite, union, when
 from glenside.egraph.encode import program_nodes
 from glenside.egraph.pattern import Variable, variables
 from glenside.egraph.rule import Example, Rule
-from glenside.egraph.saturation import Limits, Request, Saturation
+from glenside.egraph.saturation import Compiled, Limits, Request, Saturation
 from glenside.egraph.search import SearchFailed, program_snapshot, search
 from glenside.egraph.snapshot import ENode, closed
 from glenside.ir.operators.folds import elementwise_add
@@ -90,10 +91,12 @@ def test_an_expansive_rule_is_banned_but_not_forgotten() -> None:
     assert (snapshot.e_nodes, snapshot.e_classes) == (plain.e_nodes, plain.e_classes)
 
 
+WRONG = _rule("wrong", when(ROOT == access_tensor(Variable("a"))).then(union(ROOT, access(ROOT, 1))))
+
+
 def test_a_contradiction_of_types_is_an_error() -> None:
-    wrong = _rule("wrong", when(ROOT == access_tensor(Variable("a"))).then(union(ROOT, access(ROOT, 1))))
     with pytest.raises(SearchFailed):
-        search(program_nodes(MATMUL.term), [wrong], {})
+        search(program_nodes(MATMUL.term), [WRONG], {})
 
 
 def test_congruent_nodes_are_one() -> None:
@@ -109,6 +112,35 @@ def test_the_same_search_gives_the_same_snapshot() -> None:
     rules = of_families(["analyses", "products", "through-products", "systolic-array"])
     first, second = (search(nodes, rules, PARAMETERS).snapshot for _ in range(2))
     assert first == second
+
+
+def test_an_e_graph_is_as_new_for_the_next_search() -> None:
+    """Compiled rules stay, whatever was found with them goes: another program, then the first again."""
+    rules = list(of_families(["analyses", "products", "through-products", "systolic-array"]))
+    compiled = Compiled()
+    snapshots = []
+    for program in (MATMUL, PADDED, MATMUL):
+        request = Request.of(program_nodes(program.term), rules, PARAMETERS, Limits())
+        again, fresh = Saturation(request, compiled), Saturation(request)
+        again.run(), fresh.run()
+        snapshots.append(again.snapshot())
+        assert snapshots[-1] == fresh.snapshot()
+    assert snapshots[0] == snapshots[2] != snapshots[1]
+
+
+def test_a_search_process_serves_again_unless_memory_is_scarce_or_it_failed() -> None:
+    nodes, rules = program_nodes(MATMUL.term), list(of_families(["analyses", "products"]))
+    search(nodes, rules, PARAMETERS)
+    (idle,) = SEARCHES._IDLE
+    assert search(nodes, rules, PARAMETERS).stopped == "saturated"
+    assert SEARCHES._IDLE == [idle]
+    search(nodes, rules, PARAMETERS, Limits(memory=250 << 20))
+    assert SEARCHES._IDLE == [idle]
+    with pytest.raises(SearchFailed):
+        search(nodes, [WRONG], {})
+    limits = Limits(seconds=1.0, nodes=None, iterations=None)
+    assert search(program_nodes(PADDED.term), [EXPLOSIVE], {}, limits).stopped == "time-limit"
+    assert SEARCHES._IDLE == []
 
 
 def test_a_time_limit_ends_an_explosive_rule() -> None:

@@ -9,7 +9,7 @@ import numpy as np
 from glenside.egraph.encode import program_nodes
 from glenside.egraph.examples import named_wants, smallest_terms
 from glenside.egraph.rule import Parameters, Rule
-from glenside.egraph.saturation import Limits, Request, Saturation
+from glenside.egraph.saturation import Compiled, Limits, Request, Saturation
 from glenside.egraph.snapshot import Snapshot
 from glenside.ir.program import Program
 from glenside.ir.rational import exact_numbers
@@ -20,18 +20,20 @@ from glenside.semantics.interpreter import evaluate
 from glenside.targets import ConvolutionUnit, SystolicArray
 from rewrites import RULES
 
+_COMPILED = Compiled()
+
 
 def saturated(
     program: Program, rules: Iterable[Rule], parameters: Parameters, wants: str = "", iterations: int = 30
 ) -> tuple[Snapshot, Saturation]:
-    """The program's e-graph under these rules, in this process."""
+    """The program's e-graph under these rules, in this process; void when the next one with them begins."""
     nodes = program_nodes(program.term)
     targets = (ConvolutionUnit(), SystolicArray(3, 2))
     given = {name: value for t in targets for name, value in t.rule_parameters().items()}
     parameters = given | {"scatter": 0, "winograd": 0, "row_strips": 0} | dict(parameters)
     known = dict.fromkeys((*rules, *(rule for rule in RULES.values() if rule.analysis)))
     request = Request.of(nodes, known, parameters, Limits(iterations=iterations), named_wants(wants, nodes))
-    search = Saturation(request)
+    search = Saturation(request, _COMPILED)
     search.run()
     return search.snapshot(program.tensors), search
 
