@@ -157,6 +157,7 @@ def test_a_memory_limit_ends_an_explosive_rule() -> None:
     assert found.stopped == "memory-limit"
 
 
+@pytest.mark.usefixtures("undisturbed_interrupt")
 def test_ctrl_c_keeps_the_best_so_far_within_two_seconds() -> None:
     threading.Timer(1.5, lambda: signal.raise_signal(signal.SIGINT)).start()
     started = time.perf_counter()

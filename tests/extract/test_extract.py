@@ -291,6 +291,7 @@ def test_a_deadline_keeps_the_best_answer_and_a_bound() -> None:
     assert answer.gap > (0, 0)
 
 
+@pytest.mark.usefixtures("undisturbed_interrupt")
 def test_ctrl_c_keeps_the_best_answer() -> None:
     p = hard(6000)
     timer = threading.Timer(1.5, interrupt_main)
