@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from glenside.ir.names import quoted, spelled_name
 from glenside.ir.operator import Field, Kind
-from glenside.ir.operators.spellings import SPELLINGS
+from glenside.ir.operators.forms import SPELLINGS
 from glenside.ir.term import Term, postorder, weave
 from glenside.ir.types import Dims, Tensor
 
