@@ -111,27 +111,20 @@ class Index:
 
         A divisor of 0, the size of an axis without elements, counts as 1: there is no index to divide.
         """
-        divisor = max(divisor, 1)
-        multiple, rest = self._divided(divisor)
-        low, high = rest.bounds
-        if low // divisor == high // divisor:
-            return multiple + low // divisor
-        return multiple + Index(((Divided(rest, divisor), 1),))
+        multiple, rest, decided = self._divided(max(divisor, 1))
+        return multiple if decided else multiple + Index(((Divided(rest, divisor), 1),))
 
     def __mod__(self, divisor: int) -> Index:
         """From 0 to divisor - 1: multiples of it are left out. A divisor of 0 counts as 1, as for quotients."""
-        divisor = max(divisor, 1)
-        _, rest = self._divided(divisor)
-        low, high = rest.bounds
-        if low // divisor == high // divisor:
-            return rest - low // divisor * divisor
-        return Index(((Divided(rest, divisor, remainder=True), 1),))
+        _, rest, decided = self._divided(max(divisor, 1))
+        return rest if decided else Index(((Divided(rest, divisor, remainder=True), 1),))
 
-    def _divided(self, divisor: int) -> tuple[Index, Index]:
-        """multiple and rest: it is multiple * divisor + rest."""
+    def _divided(self, divisor: int) -> tuple[Index, Index, bool]:
+        """multiple and rest, where it is multiple * divisor + rest, and whether bounds decide them: rest < divisor."""
         multiple = Index(tuple((a, f // divisor) for a, f in self.terms if f % divisor == 0), self.constant // divisor)
         rest = Index(tuple((a, f) for a, f in self.terms if f % divisor), self.constant % divisor)
-        return multiple, rest
+        first, last = (end // divisor for end in rest.bounds)
+        return (multiple + first, rest - first * divisor, True) if first == last else (multiple, rest, False)
 
     def at(self, places: Sequence[Index]) -> Index:
         """The expression with `places[i]` for axis i."""

@@ -142,11 +142,17 @@ def constant_terms(program: Program) -> dict[Term, bool]:
     return constants_under(program.term, *program.layers.values())
 
 
+def by_node(names: Mapping[str, Term]) -> dict[Term, list[str]]:
+    """The names of each node, in their order."""
+    named: dict[Term, list[str]] = {}
+    for name, node in names.items():
+        named.setdefault(node, []).append(name)
+    return named
+
+
 def _complete(term: Term, given: Mapping[str, Term], others: Mapping[str, Term]) -> dict[str, Term]:
     """Every product of the term under its names, in network order; a default name avoids those of the others."""
-    names: dict[Term, list[str]] = {}
-    for name, node in given.items():
-        names.setdefault(node, []).append(name)
+    names = by_node(given)
     products = [node for node in postorder(term) if is_product(node)]
     taken = {name for node in products for name in names.get(node, ())} | others.keys()
     layers: dict[str, Term] = {}

@@ -70,20 +70,13 @@ def make(operator: Operator, arguments: Sequence[Any]) -> Term:
     if known is not None:
         return known
     typed = weave(operator, tuple(c.type for c in children), attributes)
-    for child, field in zip(children, _child_fields(operator, len(children)), strict=True):
-        if field.kind is Kind.TERM and isinstance(child.type, TupleType) and operator.name != "tuple-get-item":
+    for child, field in zip(children, (f for f in operator.fields if f.kind is Kind.TERM), strict=False):
+        if isinstance(child.type, TupleType) and operator.name != "tuple-get-item":
             raise TypeMismatch(f"{operator.name} requires {field.name} to be an access pattern, got {child.type}")
     operator.check(*typed)
     term = Term(operator, attributes, children, operator.result(*typed))
     _terms[key] = term
     return term
-
-
-def _child_fields(operator: Operator, count: int) -> list[Field]:
-    own = [f for f in operator.fields if f.kind in (Kind.TERM, Kind.TERMS)]
-    if own and own[-1].kind is Kind.TERMS:
-        return own[:-1] + [own[-1]] * (count - len(own) + 1)
-    return own
 
 
 def unweave(operator: Operator, arguments: Sequence[Any]) -> tuple[tuple[Term, ...], tuple[Attribute, ...]]:

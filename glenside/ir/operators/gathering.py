@@ -14,10 +14,6 @@ from glenside.ir.operators.requirements import require_axis, require_number, spe
 from glenside.ir.types import INTEGERS, AccessType, Dims
 
 
-def _require_indices(operator: str, indices: AccessType) -> None:
-    require(indices.dtype in INTEGERS, operator, "indices of an integer dtype", indices)
-
-
 def _within(operator: str, indices: Array, size: int) -> Array:
     """The indices as positions: those below 0 count from the end. Raises BadInput for one outside of the axis."""
     if indices.size and not (-size <= int(indices.min()) and int(indices.max()) < size):
@@ -34,7 +30,7 @@ def _position_bytes(indices: Array) -> int:
 
 def _check_gather(a: AccessType, indices: AccessType, axis: int) -> None:
     require_axis("access-gather", axis, a.rank)
-    _require_indices("access-gather", indices)
+    require(indices.dtype in INTEGERS, "access-gather", "indices of an integer dtype", indices)
 
 
 def _result_gather(a: AccessType, indices: AccessType, axis: int) -> AccessType:
@@ -59,7 +55,7 @@ access_gather = operator(
 
 
 def _check_places(operator: str, a: AccessType, indices: AccessType, shared: int) -> None:
-    _require_indices(operator, indices)
+    require(indices.dtype in INTEGERS, operator, "indices of an integer dtype", indices)
     require(indices.rank > 0, operator, "indices of at least one axis", indices)
     require(0 <= shared < indices.rank, operator, f"0 <= shared < {indices.rank}", shared)
     count = indices.dims[-1]

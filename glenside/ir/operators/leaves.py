@@ -94,19 +94,13 @@ def _check_eye(n: int, dtype: str) -> None:
     require_dtype("eye", dtype)
 
 
-def _evaluate_eye(arithmetic: Any, n: int, dtype: str) -> Array:
-    result = np.zeros((n, n), arithmetic.constant(exact("0"), dtype).dtype)
-    np.fill_diagonal(result, True)
-    return result
-
-
 eye = operator(
     name="eye",
     kind=OperatorKind.LEAF,
     fields=fields(n=Kind.INT, dtype=Kind.DTYPE),
     check=_check_eye,
     result=lambda n, dtype: AccessType(Dims((n, n)), 0, dtype),
-    evaluate=_evaluate_eye,
+    evaluate=lambda arithmetic, n, dtype: np.eye(n, dtype=arithmetic.constant(exact("0"), dtype).dtype),
     doc="The identity matrix, a constant: ()(n n), 1 on the diagonal and 0 elsewhere.",
     examples=example("(eye $n int32)"),
 )

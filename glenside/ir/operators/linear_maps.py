@@ -68,11 +68,6 @@ def _sum(arithmetic: Any, slices: Array, index: Index, values: Sequence[Fraction
     return total
 
 
-def _scratch(a: Array, axis: int, rows: int, coefficients: str) -> int:
-    """Blocks: the sum before and after, and what is added to it."""
-    return 3 * block_size((*a.shape[:axis], *a.shape[axis + 1 :]), PART) * a.itemsize
-
-
 def _operations(a: AccessType, axis: int, rows: int, coefficients: str) -> int:
     """Multiplications by what is not 1 or -1, additions, and one multiplication of a row of fractions."""
     values, count = exact_numbers(coefficients) or (), a.dims[axis]
@@ -92,7 +87,8 @@ linear_map = operator(
     check=_check,
     result=lambda a, axis, rows, coefficients: a.with_dims(a.dims.set(axis, rows)),
     evaluate=_evaluate,
-    scratch=_scratch,
+    # Blocks: the sum before and after, and what is added to it.
+    scratch=lambda a, axis, *_: 3 * block_size((*a.shape[:axis], *a.shape[axis + 1 :]), PART) * a.itemsize,
     operations=_operations,
     linear=True,
     keeps=Keeps.ZERO,

@@ -27,6 +27,10 @@ class _Side(NamedTuple):
     split: int
 
 
+def _side_fields(name: str) -> dict[str, Kind]:
+    return {name: Kind.TERM, f"{name}_parts": Kind.SHAPE, f"{name}_order": Kind.INTS, f"{name}_split": Kind.INT}
+
+
 def _sides(given: tuple[Any, ...]) -> tuple[_Side, _Side, tuple[Dims, Dims]]:
     """Both operands, and the parts of the result with their order."""
     return _Side(*given[:4]), _Side(*given[4:8]), given[8:]
@@ -62,19 +66,7 @@ def _matrices(n: int, *given: Any) -> tuple[int, int, int, int]:
 product_unit = operator(
     name=_NAME,
     kind=OperatorKind.INSTRUCTION,
-    fields=fields(
-        n=Kind.INT,
-        a=Kind.TERM,
-        a_parts=Kind.SHAPE,
-        a_order=Kind.INTS,
-        a_split=Kind.INT,
-        b=Kind.TERM,
-        b_parts=Kind.SHAPE,
-        b_order=Kind.INTS,
-        b_split=Kind.INT,
-        parts=Kind.SHAPE,
-        order=Kind.INTS,
-    ),
+    fields=fields(n=Kind.INT, **_side_fields("a"), **_side_fields("b"), parts=Kind.SHAPE, order=Kind.INTS),
     check=_check,
     result=lambda n, a, ap, ao, asplit, b, bp, bo, bsplit, parts, order: (
         a.with_dims(parts.permute(order)).with_split(0).widened()

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from glenside.ir.index_map import IndexMap, Piece, Within, axes_of
-from glenside.ir.operand import Operand, Product
+from glenside.ir.index_map import Index, IndexMap, Piece, Within, axes_of
+from glenside.ir.operand import Product
 from glenside.ir.operator import Kind, OperatorKind, example, fields, operator, require
 from glenside.ir.types import AccessType
 
@@ -17,20 +17,15 @@ def check_pairs(name: str, a: AccessType, b: AccessType, n: int) -> None:
     require(a.dtype == b.dtype, name, "dtypes to agree", f"{a} and {b}")
 
 
-def _evaluate_product(_: object, a: Operand, b: Operand, n: int) -> Product:
-    return Product(a.array, b.array, n, len(a.item_axes))
-
-
 def _map_product(a: AccessType, b: AccessType, n: int) -> IndexMap:
     """Along the tuple axis a stands before b."""
     dims = a.shape.append(b.shape.drop(n)).append([2]).append(a.item)
     axes, tuples = axes_of(dims), a.split + b.split - n
-    shape_of_b = axes[:n] + axes[a.split : tuples]
-    pieces = (axes[: a.split], 0), (shape_of_b, 1)
-    return IndexMap(
-        dims,
-        tuple(Piece(i, (*shape, *axes[tuples + 1 :]), (Within(axes[tuples], i, i + 1),)) for shape, i in pieces),
-    )
+
+    def piece(operand: int, shape: list[Index]) -> Piece:
+        return Piece(operand, (*shape, *axes[tuples + 1 :]), (Within(axes[tuples], operand, operand + 1),))
+
+    return IndexMap(dims, (piece(0, axes[: a.split]), piece(1, axes[:n] + axes[a.split : tuples])))
 
 
 access_product = operator(
@@ -42,7 +37,7 @@ access_product = operator(
         a.split + b.split - n
     ),
     index_map=_map_product,
-    evaluate=_evaluate_product,
+    evaluate=lambda _, a, b, n: Product(a.array, b.array, n, len(a.item_axes)),
     doc="Pairs of items with n leading shared axes: (G, A)(I) x (G, B)(I) -> (G, A, B)(2, I). "
     "n = 0 is written access-cartesian-product, n = the whole shape access-pair.",
     typed=True,

@@ -65,10 +65,8 @@ class _Tiles:
     @staticmethod
     def of(a: Operand, b: Operand, n: int, axes: int, tile: int) -> _Tiles:
         left, right = a.access.shape.drop(n), b.access.shape.drop(n)
-        before, after = len(left) - axes, len(right) - axes
-        sizes = a.access.item.product(), right.product()
-        places = tuple(left.drop(before))
-        return _Tiles(places, tuple(right.drop(after)), before, after, *sizes, tile)
+        before, after, length = len(left) - axes, len(right) - axes, a.access.item.product()
+        return _Tiles(left.drop(before), right.drop(after), before, after, length, right.product(), tile)
 
     def boxes(self) -> Iterator[Box]:
         """Boxes of at most `tile` positions which cut them all, as they are needed: of one position there are many."""
@@ -108,16 +106,11 @@ def _evaluate(
             else (arithmetic.contract(tiles.part(left[group], box), right[group], 0, item) for box in tiles.boxes())
         )
         for box, found in zip(tiles.boxes(), products, strict=True):
-            columns = np.moveaxis(
-                found, range(tiles.before, tiles.before + len(out)), range(-2 * len(out), -len(out))
-            )  # (A, box, B, window) -> (A, B, box, window)
+            # (A, box, B, window) -> (A, B, box, window)
+            columns = np.moveaxis(found, range(tiles.before, tiles.before + len(out)), range(-2 * len(out), -len(out)))
             for tap in np.ndindex(*tiles.window):
-                reached = [
-                    _reached(first, last, t, u * d - start, size)
-                    for (first, last), t, u, d, start, size in zip(
-                        box, strides, tap, dilations, starts, out, strict=True
-                    )
-                ]
+                axes = zip(box, strides, tap, dilations, starts, out, strict=True)
+                reached = [_reached(first, last, t, u * d - s, size) for (first, last), t, u, d, s, size in axes]
                 read: tuple[Any, ...] = (..., *(positions for positions, _ in reached), *tap)
                 target: tuple[Any, ...] = (*group, ..., *(places for _, places in reached))
                 arithmetic.accumulate(result[target], columns[read])

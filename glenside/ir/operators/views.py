@@ -43,7 +43,6 @@ tuple_get_item = operator(
     ),
 )
 
-
 access = operator(
     name="access",
     kind=OperatorKind.VIEW,
@@ -55,7 +54,6 @@ access = operator(
     doc="The same dims with the first `split` axes as the shape.",
     examples=example("(access (access-tensor x) 2)", x="m n k"),
 )
-
 
 access_transpose = operator(
     name="access-transpose",
@@ -144,7 +142,6 @@ access_flatten = operator(
     examples=example("(access-flatten (access (access-tensor x) 2))", x="m n k l"),
 )
 
-
 access_shift_right = operator(
     name="access-shift-right",
     kind=OperatorKind.VIEW,
@@ -156,7 +153,6 @@ access_shift_right = operator(
     doc="The last axis of the shape becomes the first axis of the item.",
     examples=example("(access-shift-right (access (access-tensor x) 2))", x="m n k"),
 )
-
 
 access_flip = operator(
     name="access-flip",
@@ -170,7 +166,6 @@ access_flip = operator(
     doc="One axis in reverse order.",
     examples=example("(access-flip (access (access-tensor x) 1) 1)", x="m n"),
 )
-
 
 access_insert_axis = operator(
     name="access-insert-axis",
