@@ -11,8 +11,7 @@ from extract import METHODS
 from glenside.cache import Cache, CacheFull, answers
 from glenside.egraph.saturation import INTERRUPTED, ITERATION_LIMIT, NODE_LIMIT, SATURATED, Limits, Progress
 from glenside.egraph.search import SearchResult, Worker, search
-from glenside.ir.deprecation import renamed
-from glenside.ir.errors import BadInput
+from glenside.ir.errors import BadInput, renamed
 from glenside.ir.program import Program
 from glenside.passes.answer import Problem, extract
 from glenside.passes.network import Search

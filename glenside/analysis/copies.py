@@ -6,9 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from glenside.ir.constants import constants_under
 from glenside.ir.program import Program, is_product
-from glenside.ir.term import Term, postorder
+from glenside.ir.term import Term, constants_under, postorder
 from glenside.ir.types import AccessType, Tensor
 from glenside.targets.base.prices import Copied
 from rewrites.layout import addressing

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from glenside.ir.operator import OperatorKind
-from glenside.ir.operators.fixed_point import truncate
+from glenside.ir.operators.casting import truncate
 from glenside.ir.term import Term
 
 

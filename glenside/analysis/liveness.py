@@ -20,14 +20,13 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from glenside.analysis.layer_terms import layer_terms
-from glenside.ir.constants import constants_under
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array, Operand, Product, Value
 from glenside.ir.operator import Category
 from glenside.ir.operators import parse_compute
 from glenside.ir.operators.opaque import name_of
 from glenside.ir.program import Program
-from glenside.ir.term import Term, weave
+from glenside.ir.term import Term, constants_under, weave
 from glenside.ir.types import AccessType, Tensor
 from glenside.semantics import Native
 from glenside.semantics.interpreter import Run, needed

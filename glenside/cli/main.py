@@ -17,8 +17,7 @@ from glenside.cli.commands.optimize import compare, layout, optimize, tensorize
 from glenside.cli.commands.sweep import sweep
 from glenside.cli.commands.winograd import winograd
 from glenside.cli.exit_status import BAD_INPUT, INTERRUPTED, OK
-from glenside.ir.deprecation import Renamed
-from glenside.ir.errors import GlensideError
+from glenside.ir.errors import GlensideError, Renamed
 
 app = typer.Typer(
     add_completion=False,

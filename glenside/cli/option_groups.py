@@ -39,9 +39,8 @@ from glenside.cli.options import (
     TargetName,
     Weights,
 )
-from glenside.ir.deprecation import renamed
-from glenside.ir.errors import BadInput
-from glenside.ir.quantities import byte_count
+from glenside.ir.errors import BadInput, renamed
+from glenside.ir.rational import byte_count
 
 if TYPE_CHECKING:
     from glenside.egraph.saturation import Limits

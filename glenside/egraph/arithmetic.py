@@ -13,7 +13,7 @@ class Arithmetic(Generic[T]):
     __slots__ = ()
 
     def combine(self, operation: str, a: Any, b: Any) -> T:
-        """egglog's `operation` of two numbers; `glenside.ir.sizes` has what Python has no operator for."""
+        """egglog's `operation` of two numbers; `glenside.ir.types` has what Python has no operator for."""
         raise NotImplementedError
 
     def __add__(self, other: Any) -> T:

@@ -11,10 +11,9 @@ from glenside.egraph.schema import BUILT_IN
 from glenside.egraph.sexpr import read_all, write
 from glenside.egraph.shape_functions import INTS_MAP, SHAPE_FUNCTIONS, demands, written_out
 from glenside.egraph.type_rules import type_rules
-from glenside.ir.constants import constants_under
 from glenside.ir.operator import COMPUTES, OPERATORS, Keeps
 from glenside.ir.operators.compute import parse_compute
-from glenside.ir.term import Attribute, Term, postorder
+from glenside.ir.term import Attribute, Term, constants_under, postorder
 from glenside.ir.types import WIDENED, AccessType, Dims, Tensor, widen
 
 # An e-node that only names a node of the program: it lets a deep term go in one node at a time, and says in which

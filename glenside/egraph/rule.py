@@ -15,11 +15,11 @@ from glenside.egraph.schema import BUILT_IN, Formula
 from glenside.egraph.sexpr import Sexpr, read_all, write
 from glenside.egraph.symbolic import SymbolicInt
 from glenside.egraph.trace import made
-from glenside.ir.example import Example as Shown
+from glenside.ir.operator import Example as Shown
 
 Parameters = Mapping[str, int | Callable[..., Any]]
 """What a target gives to rules: `$name` is an int, a call `(name a b)` a formula: a function of sizes to a size, in the
-arithmetic of `glenside.ir.sizes`."""
+arithmetic of `glenside.ir.types`."""
 
 
 @dataclass(frozen=True, eq=False)

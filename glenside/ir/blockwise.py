@@ -6,15 +6,16 @@ needs on the way is a known number of blocks: so that `glenside.analysis.livenes
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from math import prod
 from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike
 
-from glenside.ir.contraction import blocks
 from glenside.ir.operand import Array
+
+Index = tuple[int | slice, ...]
 
 PART = 1 << 14
 """Elements of one block: a few microseconds of numpy, as long as calling it takes."""
@@ -22,11 +23,31 @@ ERF_PART = 1 << 11
 """Elements of which the error function is taken at a time: each is an object of Python's for a while."""
 
 
+def blocks(dims: Sequence[int], count: int) -> Iterator[Index]:
+    """Indices of leading axes that cut an array of those dims into contiguous blocks of at most `count` elements.
+
+    There are none where the array has no elements.
+    """
+    if 0 in dims:
+        return
+    axis, inner = len(dims), 1
+    while axis and inner * dims[axis - 1] <= count:
+        axis -= 1
+        inner *= dims[axis]
+    if not axis:
+        yield ()
+        return
+    step = max(1, count // inner)
+    for prefix in np.ndindex(*dims[: axis - 1]):
+        for start in range(0, dims[axis - 1], step):
+            yield (*prefix, slice(start, start + step))
+
+
 def block_size(dims: Sequence[int], count: int) -> int:
     """How many elements the largest of the `blocks` of those dims has."""
     if not prod(dims):
         return 0
-    index = next(blocks(tuple(dims), count))
+    index = next(blocks(dims, count))
     sizes = [min(i.stop, n) - i.start if isinstance(i, slice) else 1 for i, n in zip(index, dims, strict=False)]
     return prod(sizes) * prod(dims[len(index) :])
 
@@ -51,7 +72,7 @@ def in_blocks(
     A block has all of the item's axes, and of the axes before only some: those of a block are cut from `dims`.
     """
     out = np.empty((*dims, *item), dtype)
-    for index in blocks(tuple(dims), part) if out.size else ():
+    for index in blocks(dims, part):
         out[index] = function(*(x[index] for x in arrays))
     return out
 

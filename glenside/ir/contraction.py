@@ -15,9 +15,8 @@ import numpy as np
 from numpy.typing import DTypeLike
 from threadpoolctl import ThreadpoolController
 
+from glenside.ir.blockwise import blocks
 from glenside.ir.operand import Array
-
-Index = tuple[int | slice, ...]
 
 # Elements per block. Smaller ones pay for Python and BLAS calls, larger ones for memory: a core has 1 MiB of cache.
 BLOCK = 1 << 17
@@ -27,21 +26,6 @@ _LEAST_ROWS = 128
 
 # Weights of one product that are converted at a time.
 _MOST_WEIGHTS = 1 << 22
-
-
-def blocks(dims: tuple[int, ...], count: int) -> Iterator[Index]:
-    """Indices of leading axes that cut an array of those dims into contiguous blocks of at most `count` elements."""
-    axis, inner = len(dims), 1
-    while axis and inner * dims[axis - 1] <= count:
-        axis -= 1
-        inner *= dims[axis]
-    if not axis:
-        yield ()
-        return
-    step = max(1, count // inner)
-    for prefix in np.ndindex(*dims[: axis - 1]):
-        for start in range(0, dims[axis - 1], step):
-            yield (*prefix, slice(start, start + step))
 
 
 class _Job(NamedTuple):
@@ -60,13 +44,7 @@ def _matrices(block: Array, dims: tuple[int, int, int], dtype: DTypeLike) -> Arr
 
 
 def contract_into(
-    out: Array,
-    a: Array,
-    b: Array,
-    shared: int,
-    item: int,
-    dtype: DTypeLike,
-    multiply: Callable[[Array, Array], Array],
+    out: Array, a: Array, b: Array, shared: int, item: int, dtype: DTypeLike, multiply: Callable[[Array, Array], Array]
 ) -> None:
     """Fill out (G, A, B) with the sums over I of a (G, A, I) times b (G, B, I), where |G| = shared and |I| = item.
 

@@ -15,12 +15,10 @@ from typing import Any
 import numpy as np
 
 import glenside.ir.primitives  # noqa: F401 (fills the table that expressions are built with)
-from glenside.ir.blockwise import PART, block_size, row_major
-from glenside.ir.contraction import blocks
+from glenside.ir.blockwise import PART, block_size, blocks, row_major
 from glenside.ir.errors import TypeMismatch
-from glenside.ir.example import Example, of_compute
 from glenside.ir.operand import Array, Operand
-from glenside.ir.operator import Category, Compute, Keeps, require
+from glenside.ir.operator import Category, Compute, Example, Keeps, of_compute, require
 from glenside.ir.scalar import Applied, Element, Number, Scalar, arity, gives, is_linear, keeps, typed
 from glenside.ir.types import AccessType
 
@@ -98,7 +96,7 @@ def _evaluate(record: Compute, arithmetic: Any, a: Operand, *parameters: str) ->
         if result is not target:
             target[...] = result
 
-    for index in blocks(out.shape, PART) if out.size else ():
+    for index in blocks(out.shape, PART):
         compute([part[(*index, ...)] for part in parts], out[(*index, ...)])
     return out
 

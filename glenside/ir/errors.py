@@ -1,7 +1,11 @@
-"""The errors that bad input raises. Each message is one sentence that says what is required and what was given."""
+"""The errors that bad input raises, and the warning that an old name gives for one version.
+
+Each message is one sentence that says what is required and what was given, or names the new name.
+"""
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 
 
@@ -44,5 +48,10 @@ class BadInput(GlensideError):
     """A file, an array, a flag or a name is not what is needed."""
 
 
-class VerificationFailed(GlensideError):
-    """Two programs that must be equal are not."""
+class Renamed(DeprecationWarning):
+    """An old name was used."""
+
+
+def renamed(old: str, new: str, *, depth: int = 2) -> None:
+    """Warn that `old` is now `new`, at the caller's caller."""
+    warnings.warn(f"{old} is now {new}; the old name goes with the next version", Renamed, stacklevel=depth + 1)

@@ -17,6 +17,7 @@ from typing import IO, Any
 import numpy as np
 
 from glenside.ir.errors import BadInput
+from glenside.ir.names import one_line
 from glenside.ir.operand import Array
 from glenside.ir.program import Program
 from glenside.ir.text import parse, print_program
@@ -66,7 +67,7 @@ def read_text(path: PathLike) -> str:
     except UnicodeDecodeError:
         raise BadInput(f"cannot read {_shown(path)}: it is not UTF-8 text") from None
     except (OSError, ValueError) as error:
-        raise _unreadable(path, error) from None
+        raise _failed("read", path, error) from None
 
 
 def read_shapes(path: PathLike) -> dict[str, tuple[int, ...]]:
@@ -128,7 +129,7 @@ def _opened(path: PathLike, kind: str) -> Iterator[IO[bytes]]:
     try:
         file = open(path, "rb")
     except (OSError, ValueError) as error:
-        raise _unreadable(path, error) from None
+        raise _failed("read", path, error) from None
     with file:
         try:
             yield file
@@ -141,16 +142,14 @@ def _opened(path: PathLike, kind: str) -> Iterator[IO[bytes]]:
             raise BadInput(f"cannot read {_shown(path)}: {reason}") from None
 
 
-def _unreadable(path: PathLike, error: Exception) -> BadInput:
+def _failed(what: str, path: PathLike, error: OSError | ValueError) -> BadInput:
     """What the system says when a path cannot be opened."""
-    reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
-    return BadInput(f"cannot read {_shown(path)}: {reason}")
+    return BadInput(f"cannot {what} {_shown(path)}: {(error.strerror if isinstance(error, OSError) else '') or error}")
 
 
 def write_text(path: PathLike, text: str) -> None:
     """Write a text whole or not at all. Raises BadInput."""
-    with replacing(path) as file:
-        file.write(text.encode())
+    write_bytes(path, text.encode())
 
 
 def write_bytes(path: PathLike, content: bytes) -> None:
@@ -210,8 +209,7 @@ def replacing(path: PathLike) -> Iterator[IO[bytes]]:
             shutil.copymode(target, temporary)
         os.replace(temporary, target)
     except (OSError, ValueError) as error:
-        reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
-        raise BadInput(f"cannot write {_shown(path)}: {reason}") from None
+        raise _failed("write", path, error) from None
     finally:
         if temporary is not None:
             with suppress(OSError):
@@ -219,5 +217,4 @@ def replacing(path: PathLike) -> Iterator[IO[bytes]]:
 
 
 def _shown(path: PathLike) -> str:
-    text = os.fspath(path)
-    return text if text.isprintable() else json.dumps(text)
+    return one_line(os.fspath(path))

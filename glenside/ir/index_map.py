@@ -13,7 +13,7 @@ the result's axes i0, i1 ..: sums, multiples, and quotients and remainders by co
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any
 
@@ -41,42 +41,35 @@ class Axis:
     def bounds(self) -> tuple[int, int]:
         return 0, max(self.size - 1, 0)
 
+    def evaluate(self, axes: Sequence[Any]) -> Any:
+        return axes[self.number]
+
     def __str__(self) -> str:
         return f"i{self.number}"
 
 
 @dataclass(frozen=True, slots=True)
-class Quotient:
-    """expression // divisor, rounded down; divisor >= 2."""
+class Divided:
+    """The quotient expression // divisor, rounded down, or the remainder expression % divisor; divisor >= 2."""
 
     expression: Index
     divisor: int
+    remainder: bool = False
 
     @property
     def bounds(self) -> tuple[int, int]:
         low, high = self.expression.bounds
-        return low // self.divisor, high // self.divisor
+        return (0, self.divisor - 1) if self.remainder else (low // self.divisor, high // self.divisor)
+
+    def evaluate(self, axes: Sequence[Any]) -> Any:
+        value = self.expression.evaluate(axes)
+        return value % self.divisor if self.remainder else value // self.divisor
 
     def __str__(self) -> str:
-        return f"{self.expression.in_brackets()}//{self.divisor}"
+        return f"{self.expression.in_brackets()}{' % ' if self.remainder else '//'}{self.divisor}"
 
 
-@dataclass(frozen=True, slots=True)
-class Remainder:
-    """expression % divisor, from 0 to divisor - 1; divisor >= 2."""
-
-    expression: Index
-    divisor: int
-
-    @property
-    def bounds(self) -> tuple[int, int]:
-        return 0, self.divisor - 1
-
-    def __str__(self) -> str:
-        return f"{self.expression.in_brackets()} % {self.divisor}"
-
-
-Atom = Axis | Quotient | Remainder
+Atom = Axis | Divided
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +97,8 @@ class Index:
         kept = tuple((atom, factor) for atom, factor in factors.items() if factor)
         return Index(kept, self.constant + other.constant)
 
+    __radd__ = __add__
+
     def __sub__(self, other: Index | int) -> Index:
         return self + other * -1
 
@@ -116,51 +111,29 @@ class Index:
 
         A divisor of 0, the size of an axis without elements, counts as 1: there is no index to divide.
         """
-        divisor = max(divisor, 1)
-        multiple, rest = self._divided(divisor)
-        low, high = rest.bounds
-        if low // divisor == high // divisor:
-            return multiple + low // divisor
-        return multiple + Index(((Quotient(rest, divisor), 1),))
+        multiple, rest, decided = self._divided(max(divisor, 1))
+        return multiple if decided else multiple + Index(((Divided(rest, divisor), 1),))
 
     def __mod__(self, divisor: int) -> Index:
         """From 0 to divisor - 1: multiples of it are left out. A divisor of 0 counts as 1, as for quotients."""
-        divisor = max(divisor, 1)
-        _, rest = self._divided(divisor)
-        low, high = rest.bounds
-        if low // divisor == high // divisor:
-            return rest - low // divisor * divisor
-        return Index(((Remainder(rest, divisor), 1),))
+        _, rest, decided = self._divided(max(divisor, 1))
+        return rest if decided else Index(((Divided(rest, divisor, remainder=True), 1),))
 
-    def _divided(self, divisor: int) -> tuple[Index, Index]:
-        """multiple and rest: it is multiple * divisor + rest."""
+    def _divided(self, divisor: int) -> tuple[Index, Index, bool]:
+        """multiple and rest, where it is multiple * divisor + rest, and whether bounds decide them: rest < divisor."""
         multiple = Index(tuple((a, f // divisor) for a, f in self.terms if f % divisor == 0), self.constant // divisor)
         rest = Index(tuple((a, f) for a, f in self.terms if f % divisor), self.constant % divisor)
-        return multiple, rest
+        first, last = (end // divisor for end in rest.bounds)
+        return (multiple + first, rest - first * divisor, True) if first == last else (multiple, rest, False)
 
     def at(self, places: Sequence[Index]) -> Index:
         """The expression with `places[i]` for axis i."""
-        found = Index((), self.constant)
-        for atom, factor in self.terms:
-            if isinstance(atom, Axis):
-                inner = places[atom.number]
-            else:
-                whole = atom.expression.at(places)
-                inner = whole // atom.divisor if isinstance(atom, Quotient) else whole % atom.divisor
-            found += inner * factor
+        found: Index = Index() + self.evaluate(places)
         return found
 
     def evaluate(self, axes: Sequence[Any]) -> Any:
-        """Its value where axis i is `axes[i]`: numbers, or arrays that broadcast to each other."""
-        found: Any = self.constant
-        for atom, factor in self.terms:
-            if isinstance(atom, Axis):
-                value = axes[atom.number]
-            else:
-                inner = atom.expression.evaluate(axes)
-                value = inner // atom.divisor if isinstance(atom, Quotient) else inner % atom.divisor
-            found = found + value * factor
-        return found
+        """Its value where axis i is `axes[i]`: numbers, indices, or arrays that broadcast to each other."""
+        return sum((atom.evaluate(axes) * factor for atom, factor in self.terms), self.constant)
 
     def in_brackets(self) -> str:
         text = str(self)
@@ -193,9 +166,6 @@ class Within:
         low, high = self.index.bounds
         return self.low <= low and high < self.high
 
-    def at(self, places: Sequence[Index]) -> Within:
-        return Within(self.index.at(places), self.low, self.high)
-
     def evaluate(self, axes: Sequence[Any]) -> Any:
         value = self.index.evaluate(axes)
         return (self.low <= value) & (value < self.high)
@@ -219,9 +189,6 @@ class Multiple:
     @property
     def always(self) -> bool:
         return self.index % self.divisor == Index()
-
-    def at(self, places: Sequence[Index]) -> Multiple:
-        return Multiple(self.index.at(places), self.divisor)
 
     def evaluate(self, axes: Sequence[Any]) -> Any:
         return self.index.evaluate(axes) % self.divisor == 0
@@ -247,7 +214,7 @@ class Piece:
     def at(self, places: Sequence[Index], guards: Sequence[Guard] = ()) -> Piece:
         """The same where the result's axis i is `places[i]`, and these guards hold too."""
         indices = tuple(index.at(places) for index in self.indices)
-        return Piece(self.operand, indices, (*guards, *(g.at(places) for g in self.guards)))
+        return Piece(self.operand, indices, (*guards, *(replace(g, index=g.index.at(places)) for g in self.guards)))
 
     def __str__(self) -> str:
         element = f"{chr(ord('a') + self.operand)}[{', '.join(map(str, self.indices))}]"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterable
+from difflib import get_close_matches
 
 _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_./:-]*")
 
@@ -27,3 +29,9 @@ def spelled_name(name: str) -> str:
 def quoted(text: str) -> str:
     """Any text as the language writes it, in quotes."""
     return json.dumps(text, ensure_ascii=not text.isprintable())
+
+
+def suggestion(name: str, known: Iterable[str]) -> str:
+    """The end of a message about a name that is not known."""
+    close = get_close_matches(name[:80], list(known), 1)
+    return f"; did you mean {spelled_name(close[0])}?" if close else ""

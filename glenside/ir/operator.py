@@ -6,17 +6,23 @@ Parser, printer, e-graph encoding, e-graph type facts, interpreter and the refer
 
 from __future__ import annotations
 
+import random
+import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum, Flag
-from typing import TYPE_CHECKING, Any
+from string import Template
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from glenside.ir.errors import TypeMismatch
 
 if TYPE_CHECKING:
-    from glenside.ir.example import Example
     from glenside.ir.index_map import IndexMap
+    from glenside.ir.program import Program
     from glenside.ir.scalar import Primitive, Scalar
+
+P = ParamSpec("P")
+Record = TypeVar("Record", bound="Operator | Compute")
 
 
 class Kind(Enum):
@@ -81,6 +87,44 @@ MOVED = Keeps.ZERO | Keeps.ORDER | Keeps.DISTANCE
 """What is kept where elements are only moved."""
 MONOTONE = Keeps.ZERO | Keeps.ORDER
 """What a function keeps that rises through 0."""
+
+SIZES = (2, 3, 4, 5, 7)
+
+
+@dataclass(frozen=True, eq=False)
+class Example:
+    """A small program that shows a record at work, for its reference and for the tests that hold it to account.
+
+    A text with sizes as `$letters`, and the dims of its tensors: `Example("(access (access-tensor x) 1)",
+    {"x": "m 3 n"})`.
+    """
+
+    text: str
+    shapes: Mapping[str, str] = field(default_factory=dict)
+
+    def program(self, seed: int = 0) -> Program:
+        """The program at sizes drawn by the seed; different letters get different sizes: a square hides errors."""
+        from glenside.ir.text import parse
+
+        words = [*re.findall(r"\$(\w+)", self.text), *(w for dims in self.shapes.values() for w in dims.split())]
+        letters = sorted({word for word in words if not word.isdigit()})
+        sizes = dict(zip(letters, random.Random(seed).sample(SIZES, len(letters)), strict=True))
+        dims = {
+            name: tuple(int(word) if word.isdigit() else sizes[word] for word in said.split())
+            for name, said in self.shapes.items()
+        }
+        return parse(Template(self.text).substitute(sizes), shapes=dims)
+
+
+def example(text: str, **shapes: str) -> tuple[Example]:
+    """The examples of a record that needs one."""
+    return (Example(text, shapes),)
+
+
+def of_compute(kind: str, dims: str = "m k n", dtype: str = "float32") -> tuple[Example]:
+    """A compute type over the items of a tensor, which are all axes but the first."""
+    operand = "(access-tensor x)" if dtype == "float32" else f"(cast (access-tensor x) {dtype})"
+    return example(f"(compute {kind} (access {operand} 1))", x=dims)
 
 
 @dataclass(frozen=True, eq=False)
@@ -251,18 +295,24 @@ OPERATORS: dict[str, Operator] = {}
 COMPUTES: dict[str, Compute] = {}
 
 
-def register(record: Operator | Compute) -> Any:
+def register(record: Record) -> Record:
     """Put a record into the tables. Two records of one name are a mistake in the code, not in the input."""
-    table: Mapping[str, object] = OPERATORS if isinstance(record, Operator) else COMPUTES
+    table: dict[str, Any] = OPERATORS if isinstance(record, Operator) else COMPUTES
     if record.name in table:
         raise ValueError(f"{record.name} is declared twice")
     if not record.examples and not (isinstance(record, Operator) and record.opaque):
         raise ValueError(f"{record.name} has no example")
-    if isinstance(record, Operator):
-        OPERATORS[record.name] = record
-    else:
-        COMPUTES[record.name] = record
+    table[record.name] = record
     return record
+
+
+def _declaring(make: Callable[P, Record]) -> Callable[P, Record]:
+    """The constructor of records which also puts them into the tables."""
+    return lambda *values, **named: register(make(*values, **named))
+
+
+operator = _declaring(Operator)
+compute_type = _declaring(Compute)
 
 
 def require(condition: bool, operator: str, requirement: str, got: object) -> None:

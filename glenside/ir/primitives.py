@@ -11,8 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from glenside.ir.blockwise import ERF_PART, PART, block_size
-from glenside.ir.contraction import blocks
+from glenside.ir.blockwise import ERF_PART, PART, block_size, blocks
 from glenside.ir.operand import Array
 from glenside.ir.operator import MONOTONE, Keeps
 from glenside.ir.scalar import ANY, NUMBERS, PRIMITIVES, REALS, TRUTHS, WHOLE, Domain, Primitive
@@ -67,13 +66,13 @@ def _sigmoid(x: Array, out: Array) -> None:
 
 def _erf(x: Array, out: Array) -> None:
     """numpy has no erf; the standard library's is exact to the last place."""
-    for index in blocks(x.shape, ERF_PART) if x.size else ():
+    for index in blocks(x.shape, ERF_PART):
         part = x[index]
         out[index] = np.fromiter(map(math.erf, part.ravel().tolist()), np.float64, part.size).reshape(part.shape)
 
 
 def _select(condition: Array, then: Array, otherwise: Array, out: Array) -> None:
-    for index in blocks(out.shape, PART) if out.size else ():
+    for index in blocks(out.shape, PART):
         where = condition[index] if condition.dtype == np.bool_ else condition[index] != 0
         out[index] = np.where(where, then[index], otherwise[index])
 
@@ -82,45 +81,22 @@ def _select_scratch(dims: Sequence[int], condition: np.dtype[Any], then: np.dtyp
     return block_size(dims, PART) * (then.itemsize + (condition != np.bool_))
 
 
-def _pair(name: str, method: str, doc: str, numpy: Any, onnx: str, exact: Any, *more: str, **known: Any) -> None:
-    """A function of two numbers that an arithmetic has as a method, of `more` arguments."""
-    call = lambda arithmetic, a, b: getattr(arithmetic, method)(a, b, *more)  # noqa: E731
+def _pair(name: str, doc: str, numpy: Any, onnx: str, exact: Any, *more: str, method: str = "", **known: Any) -> None:
+    """A function of two numbers that an arithmetic has as a method, of its name unless given, of `more` arguments."""
+    call = lambda arithmetic, a, b: getattr(arithmetic, method or name)(a, b, *more)  # noqa: E731
     _row(name, 2, NUMBERS, doc, numpy, onnx, exact, arithmetic=call, **known)
 
 
-_pair(
-    "add",
-    "add",
-    "x + y.",
-    np.add,
-    "Add",
-    operator.add,
-    symbol="+",
-    associative=True,
-    neutral=0,
-    keeps=ORDER,
-    linear=True,
-)
-_pair("subtract", "subtract", "x - y.", np.subtract, "Sub", operator.sub, symbol="-", linear=True)
-_pair(
-    "multiply",
-    "multiply",
-    "x * y.",
-    np.multiply,
-    "Mul",
-    operator.mul,
-    symbol="*",
-    associative=True,
-    neutral=1,
-    keeps=FACTOR,
-)
+_pair("add", "x + y.", np.add, "Add", operator.add, symbol="+", associative=True, neutral=0, keeps=ORDER, linear=True)
+_pair("subtract", "x - y.", np.subtract, "Sub", operator.sub, symbol="-", linear=True)
+_pair("multiply", "x * y.", np.multiply, "Mul", operator.mul, symbol="*", associative=True, neutral=1, keeps=FACTOR)
 _DIVIDE = "x / y; of integers cut towards zero, and n / 0 is 0 for them."
-_pair("divide", "divide", _DIVIDE, np.divide, "Div", _quotient, symbol="/", scratch=_integer_blocks, keeps=FACTOR)
+_pair("divide", _DIVIDE, np.divide, "Div", _quotient, symbol="/", scratch=_integer_blocks, keeps=FACTOR)
 _POW = "x to the power of y; of integers, powers below 0 are cut towards zero, and those of 0 are 0."
-_pair("pow", "power", _POW, np.power, "Pow", _power, scratch=_integer_blocks)
+_pair("pow", _POW, np.power, "Pow", _power, method="power", scratch=_integer_blocks)
 _MOD, _REM = "x - y * floor(x / y); n mod 0 is 0 for integers.", "x - y * trunc(x / y); n rem 0 is 0 for integers."
-_pair("mod", "remainder", _MOD, np.mod, "Mod", partial(_remainder, math.floor), "floor")
-_pair("rem", "remainder", _REM, np.fmod, "Mod", partial(_remainder, math.trunc), "truncate", jax="lax.rem")
+_pair("mod", _MOD, np.mod, "Mod", partial(_remainder, math.floor), "floor", method="remainder")
+_pair("rem", _REM, np.fmod, "Mod", partial(_remainder, math.trunc), "truncate", method="remainder", jax="lax.rem")
 _row("negative", 1, NUMBERS, "-x.", np.negative, "Neg", operator.neg, symbol="-", keeps=DISTANCE, linear=True)
 _row("abs", 1, NUMBERS, "|x|.", np.abs, "Abs", abs, jax="jnp.abs", keeps=DISTANCE)
 _row("sign", 1, NUMBERS, "-1, 0 or 1.", np.sign, "Sign", lambda a: (a > 0) - (a < 0), keeps=ORDER)
@@ -139,28 +115,9 @@ select = _row(
 )
 
 _row("logical-not", 1, TRUTHS, "x does not hold.", np.logical_not, "Not", operator.not_)
-_row(
-    "logical-and",
-    2,
-    TRUTHS,
-    "Both hold.",
-    np.logical_and,
-    "And",
-    lambda a, b: bool(a and b),
-    associative=True,
-    keeps=ORDER,
-)
-_row(
-    "logical-or",
-    2,
-    TRUTHS,
-    "One holds, or both.",
-    np.logical_or,
-    "Or",
-    lambda a, b: bool(a or b),
-    associative=True,
-    keeps=ORDER,
-)
+_BOTH, _EITHER = (lambda a, b: bool(a and b)), (lambda a, b: bool(a or b))
+_row("logical-and", 2, TRUTHS, "Both hold.", np.logical_and, "And", _BOTH, associative=True, keeps=ORDER)
+_row("logical-or", 2, TRUTHS, "One holds, or both.", np.logical_or, "Or", _EITHER, associative=True, keeps=ORDER)
 _row("bitwise-and", 2, WHOLE, "The bits of both.", np.bitwise_and, "BitwiseAnd", _bits(operator.and_), associative=True)
 _row("bitwise-or", 2, WHOLE, "The bits of either.", np.bitwise_or, "BitwiseOr", _bits(operator.or_), associative=True)
 _row("bitwise-xor", 2, WHOLE, "The bits of one.", np.bitwise_xor, "BitwiseXor", _bits(operator.xor), associative=True)

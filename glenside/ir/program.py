@@ -6,18 +6,16 @@ import hashlib
 import re
 from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from difflib import get_close_matches
 from functools import cached_property
 from math import sqrt
 
 import numpy as np
 
-from glenside.ir.constants import constants_under
 from glenside.ir.errors import BadInput
-from glenside.ir.names import spelled_name
+from glenside.ir.names import spelled_name, suggestion
 from glenside.ir.operand import Array
 from glenside.ir.operators.requirements import spelled
-from glenside.ir.term import Term, postorder, tensors
+from glenside.ir.term import Term, constants_under, postorder, tensors
 from glenside.ir.types import FLOATS, Tensor
 
 
@@ -98,8 +96,7 @@ class Program:
             if name in self.inputs:
                 raise BadInput(f"the value of a constant requires a constant, got the input {spelled_name(name)}")
             if name not in self.constants_declared:
-                close = get_close_matches(name, self.constants_declared, 1)
-                hint = f"; did you mean {spelled_name(close[0])}?" if close else ""
+                hint = suggestion(name, self.constants_declared)
                 raise BadInput(f"the program has no constant {spelled_name(name)}{hint}")
         return replace(self, constants={**self.constants, **values})
 
@@ -145,11 +142,17 @@ def constant_terms(program: Program) -> dict[Term, bool]:
     return constants_under(program.term, *program.layers.values())
 
 
+def by_node(names: Mapping[str, Term]) -> dict[Term, list[str]]:
+    """The names of each node, in their order."""
+    named: dict[Term, list[str]] = {}
+    for name, node in names.items():
+        named.setdefault(node, []).append(name)
+    return named
+
+
 def _complete(term: Term, given: Mapping[str, Term], others: Mapping[str, Term]) -> dict[str, Term]:
     """Every product of the term under its names, in network order; a default name avoids those of the others."""
-    names: dict[Term, list[str]] = {}
-    for name, node in given.items():
-        names.setdefault(node, []).append(name)
+    names = by_node(given)
     products = [node for node in postorder(term) if is_product(node)]
     taken = {name for node in products for name in names.get(node, ())} | others.keys()
     layers: dict[str, Term] = {}

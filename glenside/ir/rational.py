@@ -1,4 +1,7 @@
-"""Numbers in a text are exact: "1.5", "-3", "1e-5" and "1/3" stand for rationals, whatever dtype they become later."""
+"""Numbers as texts write them: exact ones, and amounts of memory.
+
+"1.5", "-3", "1e-5" and "1/3" stand for rationals, whatever dtype they become later.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +11,12 @@ from functools import lru_cache
 
 import numpy as np
 
+from glenside.ir.errors import BadInput
 from glenside.ir.types import FLOATS
 
 # Three digits of exponent: the fraction behind "1e999999999" would not fit into memory.
 _NUMBER = re.compile(r"[+-]?(\d+/\d+|(\d+(\.\d*)?|\.\d+)([eE][+-]?\d{1,3})?)", re.ASCII)
+_UNITS = {"": 0, "K": 10, "M": 20, "G": 30}
 
 
 @lru_cache(maxsize=4096)
@@ -45,3 +50,11 @@ def represents(text: str, dtype: str) -> bool:
             return False
     lowest, highest = (0, 1) if dtype == "bool" else (int(np.iinfo(dtype).min), int(np.iinfo(dtype).max))
     return value.denominator == 1 and lowest <= value <= highest
+
+
+def byte_count(text: str, what: str) -> int:
+    """`8MB`, `512KiB`, `1.5GB` or a number of bytes -> bytes; K is 1024. Raises BadInput, naming what it is for."""
+    match = re.fullmatch(r"(\d{1,15}(?:\.\d{1,9})?)\s*(?:([KMG])?i?B)?", text.strip(), re.IGNORECASE)
+    if match is None:
+        raise BadInput(f"{what} is written as 500MB or 2GB, got {text!r}")
+    return int(float(match[1]) * (1 << _UNITS[(match[2] or "").upper()]))

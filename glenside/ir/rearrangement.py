@@ -8,9 +8,10 @@ reshapes and transposes is one rearrangement, and its canonical form is the same
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,10 +95,7 @@ def refined(a: Sequence[int], b: Sequence[int]) -> tuple[int, ...] | None:
 
 def _cuts(sizes: Sequence[int]) -> list[int]:
     """How many elements lie behind each cut, that behind all of them included."""
-    found = [1]
-    for size in reversed(sizes):
-        found.append(found[-1] * size)
-    return found
+    return list(accumulate(reversed(sizes), operator.mul, initial=1))
 
 
 def runs_of(whole: Sequence[int], sizes: Sequence[int]) -> list[list[int]] | None:

@@ -57,14 +57,8 @@ def markdown() -> str:
     lines += _table("kind, what is kept, index map", [OPERATORS[name] for name in sorted(OPERATORS)])
     for category, effect in _EFFECTS.items():
         kinds = [COMPUTES[name] for name in sorted(COMPUTES) if COMPUTES[name].category is category]
-        lines += [
-            "",
-            f"## Compute types: {category.value}",
-            "",
-            f"{effect}.",
-            "",
-            *_table("result dtype, what is kept", kinds),
-        ]
+        lines += ["", f"## Compute types: {category.value}", "", f"{effect}.", ""]
+        lines += _table("result dtype, what is kept", kinds)
     forms = [SHAPE_FORMS[name] for name in sorted(SHAPE_FORMS)]
     lines += ["", "## Shapes", "", "Evaluated when a text is read.", "", *_table("", forms)]
     return "\n".join(lines) + "\n"

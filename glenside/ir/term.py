@@ -6,6 +6,7 @@ Nothing here recurses: a term may be a hundred thousand operators deep.
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
@@ -19,19 +20,14 @@ if TYPE_CHECKING:
 Attribute = int | str | Dims | Tensor
 
 
+@dataclass(eq=False, repr=False, slots=True, weakref_slot=True)
 class Term:
     """An operator applied to children (terms) and attributes (ints, strings, Dims), with its type."""
 
-    __slots__ = ("__weakref__", "attributes", "children", "operator", "type")
     operator: Operator
     attributes: tuple[Attribute, ...]
     children: tuple[Term, ...]
     type: Type
-
-    def __init__(
-        self, operator: Operator, attributes: tuple[Attribute, ...], children: tuple[Term, ...], type: Type
-    ) -> None:
-        self.operator, self.attributes, self.children, self.type = operator, attributes, children, type
 
     @property
     def access(self) -> AccessType:
@@ -74,20 +70,13 @@ def make(operator: Operator, arguments: Sequence[Any]) -> Term:
     if known is not None:
         return known
     typed = weave(operator, tuple(c.type for c in children), attributes)
-    for child, field in zip(children, _child_fields(operator, len(children)), strict=True):
-        if field.kind is Kind.TERM and isinstance(child.type, TupleType) and operator.name != "tuple-get-item":
+    for child, field in zip(children, (f for f in operator.fields if f.kind is Kind.TERM), strict=False):
+        if isinstance(child.type, TupleType) and operator.name != "tuple-get-item":
             raise TypeMismatch(f"{operator.name} requires {field.name} to be an access pattern, got {child.type}")
     operator.check(*typed)
     term = Term(operator, attributes, children, operator.result(*typed))
     _terms[key] = term
     return term
-
-
-def _child_fields(operator: Operator, count: int) -> list[Field]:
-    own = [f for f in operator.fields if f.kind in (Kind.TERM, Kind.TERMS)]
-    if own and own[-1].kind is Kind.TERMS:
-        return own[:-1] + [own[-1]] * (count - len(own) + 1)
-    return own
 
 
 def unweave(operator: Operator, arguments: Sequence[Any]) -> tuple[tuple[Term, ...], tuple[Attribute, ...]]:
@@ -188,3 +177,15 @@ def rebuild_all(roots: Sequence[Term], replace: Replace, done: dict[Term, Term] 
 def tensors(*roots: Term) -> Iterable[Term]:
     """The distinct `access-tensor` leaves, in order of first appearance."""
     return (t for t in postorder(*roots) if t.operator.name == "access-tensor")
+
+
+def constants_under(*roots: Term) -> dict[Term, bool]:
+    """For each term under some roots whether it is made of constants alone, and so can be computed before any run.
+
+    No input is, and no black box. What an operator adds to it is `Operator.is_constant`; so is it for e-classes.
+    """
+    found: dict[Term, bool] = {}
+    for term in postorder(*roots):
+        declared = any(isinstance(a, Tensor) and a.constant for a in term.attributes)
+        found[term] = term.operator.is_constant((found[c] for c in term.children), declared)
+    return found

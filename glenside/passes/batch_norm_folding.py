@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from glenside.egraph.saturation import SATURATED
-from glenside.ir.constants import constants_under
 from glenside.ir.operator import Category, Keeps
 from glenside.ir.operators import parse_compute
 from glenside.ir.program import Program, is_product
-from glenside.ir.term import Term, postorder
+from glenside.ir.term import Term, constants_under, postorder
 from glenside.ir.types import AccessType
 from glenside.passes.network import Search, rewritten
 from glenside.targets.base.cost import Cost

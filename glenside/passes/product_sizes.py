@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from glenside.ir.sizes import ceil_div
 from glenside.ir.term import Term
+from glenside.ir.types import ceil_div
 
 
 @dataclass(frozen=True)

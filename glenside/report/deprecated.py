@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from glenside.ir.deprecation import renamed
+from glenside.ir.errors import renamed
 from glenside.targets.base import Amounts
 
 if TYPE_CHECKING:

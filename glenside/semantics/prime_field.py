@@ -14,7 +14,8 @@ from functools import cached_property, lru_cache
 
 import numpy as np
 
-from glenside.ir.contraction import blocks, contract_into, contracted_dims
+from glenside.ir.blockwise import blocks
+from glenside.ir.contraction import contract_into, contracted_dims
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
 from glenside.ir.types import FLOATS

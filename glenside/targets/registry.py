@@ -8,8 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from glenside.ir.deprecation import renamed
-from glenside.ir.errors import BadInput
+from glenside.ir.errors import BadInput, renamed
 from glenside.targets.base import Target
 
 Maker = Callable[..., Target]

@@ -23,7 +23,7 @@ from glenside.ir.operators.padding import access_dilate, access_pad
 from glenside.ir.operators.slices import access_slice
 from glenside.ir.operators.views import access, access_transpose
 from glenside.ir.operators.windowing import access_windows
-from glenside.ir.sizes import largest, smallest
+from glenside.ir.types import largest, smallest
 from rewrites.declare import Clauses, V, analysis
 from rewrites.mapping.sliding_windows import axis_number, forms, kept_axes, picking, picks, same_axis, slides
 from rewrites.parameters import scatter

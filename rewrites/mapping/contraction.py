@@ -19,7 +19,7 @@ from glenside.ir.operators.reductions import dot_product
 from glenside.ir.operators.slices import access_concatenate, access_slice
 from glenside.ir.operators.tiles import systolic_array
 from glenside.ir.operators.views import access, access_reshape, access_transpose
-from glenside.ir.sizes import smallest
+from glenside.ir.types import smallest
 from rewrites.declare import Clauses, V, analysis, rule
 from rewrites.parameters import columns, rows
 from rewrites.terms import is_dot, sided

@@ -23,7 +23,7 @@ from glenside.egraph.pattern import Variable, variables, vec
 from glenside.egraph.rule import Example, Parameters
 from glenside.egraph.schema import access_at, dims, function, relation, source, split
 from glenside.egraph.sorts import ACCESS, INT, INTS
-from glenside.ir import sizes
+from glenside.ir import types
 from glenside.ir.operators.products import access_product
 from glenside.ir.operators.reductions import dot_product
 from rewrites.declare import Clauses, V, analysis, rule
@@ -70,7 +70,7 @@ _MATMUL = "(compute dot-product (access-cartesian-product (access (access-tensor
 
 def _price(g: int, m: int, k: int, o: int) -> int:
     """Of the examples: a weight-stationary array of 4 x 3."""
-    tiles: int = g * sizes.ceil_div(k, 4) * sizes.ceil_div(o, 3)
+    tiles: int = g * types.ceil_div(k, 4) * types.ceil_div(o, 3)
     return tiles * (m + 9)
 
 
@@ -81,7 +81,7 @@ EXAMPLE_PARAMETERS: Parameters = {
     "price": _price,
     "fallback-price": _price,
     "second-price": lambda g, m, k, o: g * k * o,
-    "bound": lambda work, depth, results, weights: sizes.ceil_div(work, 12) + sizes.ceil_div(depth, 4) * 9,
+    "bound": lambda work, depth, results, weights: types.ceil_div(work, 12) + types.ceil_div(depth, 4) * 9,
     "exceeds-growth": lambda weights, original: 0 * weights,
 }
 _EXAMPLES = (

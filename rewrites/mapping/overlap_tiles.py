@@ -13,8 +13,7 @@ from glenside.egraph.sorts import ACCESS, INT, INTS
 from glenside.egraph.tables import table
 from glenside.ir.operators.scattering import overlap_add_product
 from glenside.ir.operators.views import access_transpose
-from glenside.ir.sizes import smallest
-from glenside.ir.types import Dims
+from glenside.ir.types import Dims, smallest
 from rewrites.convolution.transposed import EXAMPLES, every_place, made_in_tiles, positions_last, scattering
 from rewrites.declare import Clauses, V, rule
 from rewrites.terms import dot, sided

@@ -28,7 +28,7 @@ from glenside.ir.operators.views import (
     access_transpose,
 )
 from glenside.ir.operators.windowing import access_windows
-from glenside.ir.sizes import largest
+from glenside.ir.types import largest
 from rewrites.declare import Clauses, V, analysis, rule
 from rewrites.terms import ceil_div, dot, is_dot, padded, reshaped
 

@@ -15,7 +15,7 @@ from glenside.egraph.pattern import variables
 from glenside.egraph.rule import Example
 from glenside.egraph.schema import access_at, constant
 from glenside.egraph.tables import table
-from glenside.ir.operators.fixed_point import truncate
+from glenside.ir.operators.casting import truncate
 from glenside.ir.operators.folds import elementwise_add
 from glenside.ir.operators.linear_maps import linear_map
 from glenside.ir.operators.padding import access_dilate, access_pad

@@ -9,10 +9,9 @@ import pytest
 from command_line import run
 
 import glenside as gl
-from glenside.ir.constants import constants_under
 from glenside.ir.errors import BadInput
 from glenside.ir.rearrangement import of_transpose
-from glenside.ir.term import Term, postorder
+from glenside.ir.term import Term, constants_under, postorder
 
 CONV = """(input x (shape 1 5 7 4)) (constant w (shape 3 4 2 2))
 (compute dot-product (access-cartesian-product

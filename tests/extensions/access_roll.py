@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from glenside.ir.example import example
 from glenside.ir.index_map import along, mapped
-from glenside.ir.operator import Kind, Operator, OperatorKind, fields, register, require
+from glenside.ir.operator import Kind, OperatorKind, example, fields, operator, require
 from glenside.ir.types import AccessType
 
 
@@ -15,18 +14,14 @@ def _check(a: AccessType, axis: int, n: int) -> None:
     require(0 <= n <= a.dims[axis], "access-roll", f"0 <= n <= {a.dims[axis]}", n)
 
 
-access_roll = register(
-    Operator(
-        name="access-roll",
-        kind=OperatorKind.MOVEMENT,
-        fields=fields(a=Kind.TERM, axis=Kind.INT, n=Kind.INT),
-        check=_check,
-        result=lambda a, axis, n: a,
-        index_map=lambda a, axis, n: mapped(
-            a.dims, along(a.dims, axis, lambda i: (i + (a.dims[axis] - n)) % a.dims[axis])
-        ),
-        evaluate=lambda _, a, axis, n: np.roll(a, n, axis),
-        doc="The elements of one axis, n places further on; what leaves at the end comes in at the front.",
-        examples=example("(access-roll (access (access-tensor x) 1) 1 2)", x="m 5 n"),
-    )
+access_roll = operator(
+    name="access-roll",
+    kind=OperatorKind.MOVEMENT,
+    fields=fields(a=Kind.TERM, axis=Kind.INT, n=Kind.INT),
+    check=_check,
+    result=lambda a, axis, n: a,
+    index_map=lambda a, axis, n: mapped(a.dims, along(a.dims, axis, lambda i: (i + (a.dims[axis] - n)) % a.dims[axis])),
+    evaluate=lambda _, a, axis, n: np.roll(a, n, axis),
+    doc="The elements of one axis, n places further on; what leaves at the end comes in at the front.",
+    examples=example("(access-roll (access (access-tensor x) 1) 1 2)", x="m 5 n"),
 )

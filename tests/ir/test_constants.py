@@ -9,11 +9,10 @@ import glenside as gl
 from glenside.analysis.liveness import taken
 from glenside.egraph.encode import program_text
 from glenside.egraph.saturation import Limits, Request, Saturation
-from glenside.ir.constants import constants_under
 from glenside.ir.errors import BadInput
 from glenside.ir.operator import OPERATORS
 from glenside.ir.program import Program, constant_terms
-from glenside.ir.term import Term, build, postorder
+from glenside.ir.term import Term, build, constants_under, postorder
 from glenside.ir.types import Dims, Tensor
 from glenside.passes.extraction import constant_classes
 from glenside.targets.mpc import secrets

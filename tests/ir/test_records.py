@@ -14,13 +14,13 @@ from glenside.egraph.encode import program_nodes
 from glenside.egraph.saturation import Limits, Request, Saturation
 from glenside.exporters.json import program_json, program_of_json
 from glenside.ir.errors import BadInput
-from glenside.ir.example import Example
 from glenside.ir.operand import Array
 from glenside.ir.operator import (
     COMPUTES,
     OPERATORS,
     Category,
     Compute,
+    Example,
     Keeps,
     Operator,
     OperatorKind,

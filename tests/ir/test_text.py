@@ -14,7 +14,7 @@ from random_terms import tensor, terms, values_for
 
 from glenside.ir.errors import GlensideError, ParseError, TypeMismatch
 from glenside.ir.files import load, read_shapes
-from glenside.ir.operators.spellings import SPELLINGS
+from glenside.ir.operators.forms import SPELLINGS
 from glenside.ir.program import Program, is_product
 from glenside.ir.term import Term, build, postorder
 from glenside.ir.text import parse, print_program, print_term

@@ -12,9 +12,8 @@ import glenside as gl
 from glenside.builder import Builder
 from glenside.check import check
 from glenside.egraph.saturation import Progress
-from glenside.ir.constants import constants_under
 from glenside.ir.program import Program
-from glenside.ir.term import Term, postorder, tensors
+from glenside.ir.term import Term, constants_under, postorder, tensors
 from glenside.passes.batch_norm_folding import fold_batch_norms, has_scales_of_products
 from glenside.passes.network import Rewritten, Search, rewritten
 from glenside.semantics.interpreter import evaluate

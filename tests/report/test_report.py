@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import glenside as gl
-from glenside.ir.deprecation import Renamed
+from glenside.ir.errors import Renamed
 from glenside.report.columns import tables_of
 from glenside.report.display import growing, report_html
 from glenside.report.report import CHOSEN, Choice

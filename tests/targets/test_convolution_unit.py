@@ -17,10 +17,9 @@ import glenside as gl
 from glenside.analysis.copies import Copy, copies_of, total
 from glenside.builder import Builder
 from glenside.importers.onnx.model import program_of_model
-from glenside.ir.constants import constants_under
 from glenside.ir.program import Program, is_product
 from glenside.ir.rearrangement import of_transpose
-from glenside.ir.term import Term, postorder
+from glenside.ir.term import Term, constants_under, postorder
 from glenside.semantics.interpreter import evaluate
 from glenside.targets.convolution_unit.target import ADDRESSES, AS_WRITTEN, PLACES, copied_bytes, layout_code
 

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 
 import glenside as gl
 from glenside.builder import Builder
-from glenside.ir.deprecation import Renamed
-from glenside.ir.errors import BadInput
+from glenside.ir.errors import BadInput, Renamed
 from glenside.ir.program import Program
 from glenside.targets.base import parse_objectives
 from glenside.targets.parse import parse_target

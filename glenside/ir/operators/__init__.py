@@ -4,7 +4,7 @@ from importlib import import_module
 from pkgutil import iter_modules
 
 from glenside.ir.operators.compute import CATEGORY_RESULT, compute_text, parse_compute
-from glenside.ir.operators.shape_forms import SHAPE_FORMS, ShapeForm
+from glenside.ir.operators.forms import SHAPE_FORMS, ShapeForm
 
 __all__ = ["CATEGORY_RESULT", "SHAPE_FORMS", "ShapeForm", "compute_text", "parse_compute"]
 

@@ -1,33 +1,26 @@
-"""Changes of dtype."""
+"""Other numbers for the same elements: another dtype, or fewer fractional bits."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from glenside.ir.example import example
-from glenside.ir.operator import Keeps, Kind, Operator, OperatorKind, fields, register, require
-from glenside.ir.operators.requirements import require_dtype
+from glenside.ir.index_map import same
+from glenside.ir.operator import Keeps, Kind, OperatorKind, example, fields, operator, require
+from glenside.ir.operators.requirements import require_dtype, require_float
 from glenside.ir.types import AccessType
 
-
-def _check_cast(a: AccessType, dtype: str) -> None:
-    require_dtype("cast", dtype)
-
-
-cast = register(
-    Operator(
-        name="cast",
-        kind=OperatorKind.COMPUTE,
-        fields=fields(a=Kind.TERM, dtype=Kind.DTYPE),
-        check=_check_cast,
-        result=lambda a, dtype: a.with_dtype(dtype),
-        evaluate=lambda arithmetic, a, dtype: arithmetic.cast(a, dtype),
-        shares=lambda a, dtype: a.dtype == dtype,
-        operations=lambda a, dtype: a.size,
-        doc="The same values in another dtype: floats are cut towards zero, integers wrap, bool is `not zero`.",
-        keeps=Keeps.ZERO,
-        examples=example("(cast (access (access-tensor x) 1) int8)", x="m n"),
-    )
+cast = operator(
+    name="cast",
+    kind=OperatorKind.COMPUTE,
+    fields=fields(a=Kind.TERM, dtype=Kind.DTYPE),
+    check=lambda a, dtype: require_dtype("cast", dtype),
+    result=lambda a, dtype: a.with_dtype(dtype),
+    evaluate=lambda arithmetic, a, dtype: arithmetic.cast(a, dtype),
+    shares=lambda a, dtype: a.dtype == dtype,
+    operations=lambda a, dtype: a.size,
+    doc="The same values in another dtype: floats are cut towards zero, integers wrap, bool is `not zero`.",
+    keeps=Keeps.ZERO,
+    examples=example("(cast (access (access-tensor x) 1) int8)", x="m n"),
 )
 
 
@@ -37,17 +30,30 @@ def _check_bitcast(a: AccessType, dtype: str) -> None:
     require(np.dtype(dtype).itemsize == width, "bitcast", f"a dtype of {8 * width} bits, as {a} has", dtype)
 
 
-bitcast = register(
-    Operator(
-        name="bitcast",
-        kind=OperatorKind.COMPUTE,
-        fields=fields(a=Kind.TERM, dtype=Kind.DTYPE),
-        check=_check_bitcast,
-        result=lambda a, dtype: a.with_dtype(dtype),
-        evaluate=lambda arithmetic, a, dtype: arithmetic.reinterpret(a, dtype),
-        shares=lambda a, dtype: dtype != "bool",
-        operations=lambda a, dtype: a.size,
-        doc="The same bits as another dtype of the same width; bool is `not zero`.",
-        examples=example("(bitcast (access (access-tensor x) 1) uint32)", x="m n"),
-    )
+bitcast = operator(
+    name="bitcast",
+    kind=OperatorKind.COMPUTE,
+    fields=fields(a=Kind.TERM, dtype=Kind.DTYPE),
+    check=_check_bitcast,
+    result=lambda a, dtype: a.with_dtype(dtype),
+    evaluate=lambda arithmetic, a, dtype: arithmetic.reinterpret(a, dtype),
+    shares=lambda a, dtype: dtype != "bool",
+    operations=lambda a, dtype: a.size,
+    doc="The same bits as another dtype of the same width; bool is `not zero`.",
+    examples=example("(bitcast (access (access-tensor x) 1) uint32)", x="m n"),
+)
+
+
+# Fixed-point numbers, as protocols of secure computation have them: each is an integer times 2^-f.
+truncate = operator(
+    name="truncate",
+    kind=OperatorKind.VIEW,
+    fields=fields(a=Kind.TERM),
+    check=lambda a: require_float("truncate", a),
+    result=lambda a: a,
+    index_map=lambda a: same(a.dims),
+    evaluate=lambda arithmetic, a: arithmetic.truncate(a),
+    doc="a, with as many fractional bits as before its last product: that of fixed-point numbers of f bits has 2 f "
+    "of them, and cutting f off rounds by less than 2^-f. The number that it stands for is that of a.",
+    examples=example("(truncate (access (access-tensor x) 1))", x="m n"),
 )

@@ -6,9 +6,8 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
-from glenside.ir.example import example
 from glenside.ir.operand import Array, Operand
-from glenside.ir.operator import COMPUTES, Category, Compute, Kind, Operator, OperatorKind, fields, register, require
+from glenside.ir.operator import COMPUTES, Category, Compute, Kind, OperatorKind, example, fields, operator, require
 from glenside.ir.operators.requirements import require_number
 from glenside.ir.rational import exact
 from glenside.ir.term import Term
@@ -86,19 +85,17 @@ def _operations(kind: str, a: AccessType) -> int:
     return a.size
 
 
-compute = register(
-    Operator(
-        name="compute",
-        kind=OperatorKind.COMPUTE,
-        fields=fields(kind=Kind.COMPUTE, a=Kind.TERM),
-        check=_check_compute,
-        result=_result_compute,
-        evaluate=_evaluate_compute,
-        doc="A computation on each item of a; what it does is its compute type.",
-        linear=lambda kind, a: parse_compute(kind)[0].linear,
-        keeps=lambda kind, a: parse_compute(kind)[0].keeps,
-        typed=True,
-        operations=_operations,
-        examples=example("(compute (clip 0 6) (access (access-tensor x) 1))", x="m n"),
-    )
+compute = operator(
+    name="compute",
+    kind=OperatorKind.COMPUTE,
+    fields=fields(kind=Kind.COMPUTE, a=Kind.TERM),
+    check=_check_compute,
+    result=_result_compute,
+    evaluate=_evaluate_compute,
+    doc="A computation on each item of a; what it does is its compute type.",
+    linear=lambda kind, a: parse_compute(kind)[0].linear,
+    keeps=lambda kind, a: parse_compute(kind)[0].keeps,
+    typed=True,
+    operations=_operations,
+    examples=example("(compute (clip 0 6) (access (access-tensor x) 1))", x="m n"),
 )

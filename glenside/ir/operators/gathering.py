@@ -8,15 +8,10 @@ from typing import Any
 import numpy as np
 
 from glenside.ir.errors import BadInput
-from glenside.ir.example import example
 from glenside.ir.operand import Array
-from glenside.ir.operator import Field, Kind, Operator, OperatorKind, fields, register, require
+from glenside.ir.operator import Field, Kind, OperatorKind, example, fields, operator, require
 from glenside.ir.operators.requirements import require_axis, require_number, spelled
 from glenside.ir.types import INTEGERS, AccessType, Dims
-
-
-def _require_indices(operator: str, indices: AccessType) -> None:
-    require(indices.dtype in INTEGERS, operator, "indices of an integer dtype", indices)
 
 
 def _within(operator: str, indices: Array, size: int) -> Array:
@@ -33,14 +28,9 @@ def _position_bytes(indices: Array) -> int:
     return indices.size * 8 * (1 if indices.dtype == np.intp else 2)
 
 
-def _row_major_bytes(a: Array) -> int:
-    """numpy takes elements of an array in row-major order, and makes it of one that is not."""
-    return 0 if a.flags.c_contiguous else a.nbytes
-
-
 def _check_gather(a: AccessType, indices: AccessType, axis: int) -> None:
     require_axis("access-gather", axis, a.rank)
-    _require_indices("access-gather", indices)
+    require(indices.dtype in INTEGERS, "access-gather", "indices of an integer dtype", indices)
 
 
 def _result_gather(a: AccessType, indices: AccessType, axis: int) -> AccessType:
@@ -48,29 +38,24 @@ def _result_gather(a: AccessType, indices: AccessType, axis: int) -> AccessType:
     return AccessType(dims, a.split + (indices.rank - 1 if axis < a.split else 0), a.dtype)
 
 
-access_gather = register(
-    Operator(
-        name="access-gather",
-        kind=OperatorKind.MOVEMENT,
-        fields=fields(a=Kind.TERM, indices=Kind.TERM, axis=Kind.INT),
-        check=_check_gather,
-        result=_result_gather,
-        evaluate=lambda _, a, indices, axis: np.take(a, _within("access-gather", indices, a.shape[axis]), axis),
-        scratch=lambda a, indices, axis: _row_major_bytes(a) + _position_bytes(indices),
-        doc="The elements of one axis at computed indices: all axes of the indices stand in place of that axis, "
-        "on its side of the split. Indices below 0 count from the end.",
-        symbolic=False,  # on which side of the split the axis stands is a condition
-        examples=example(
-            "(access-gather (access (access-tensor x) 1) (cast (access-tensor i) int64) 1)",
-            x="m n k",
-            i="l",
-        ),
-    )
+access_gather = operator(
+    name="access-gather",
+    kind=OperatorKind.MOVEMENT,
+    fields=fields(a=Kind.TERM, indices=Kind.TERM, axis=Kind.INT),
+    check=_check_gather,
+    result=_result_gather,
+    evaluate=lambda _, a, indices, axis: np.take(a, _within("access-gather", indices, a.shape[axis]), axis),
+    # numpy takes elements of an array in row-major order, and makes it of one that is not.
+    scratch=lambda a, indices, axis: _position_bytes(indices) + (0 if a.flags.c_contiguous else a.nbytes),
+    doc="The elements of one axis at computed indices: all axes of the indices stand in place of that axis, "
+    "on its side of the split. Indices below 0 count from the end.",
+    symbolic=False,  # on which side of the split the axis stands is a condition
+    examples=example("(access-gather (access (access-tensor x) 1) (cast (access-tensor i) int64) 1)", x="m n k", i="l"),
 )
 
 
 def _check_places(operator: str, a: AccessType, indices: AccessType, shared: int) -> None:
-    _require_indices(operator, indices)
+    require(indices.dtype in INTEGERS, operator, "indices of an integer dtype", indices)
     require(indices.rank > 0, operator, "indices of at least one axis", indices)
     require(0 <= shared < indices.rank, operator, f"0 <= shared < {indices.rank}", shared)
     count = indices.dims[-1]
@@ -94,20 +79,18 @@ def _places(operator: str, a: Array, indices: Array, shared: int) -> tuple[Array
     return (*grid[:shared], *(_within(operator, indices[..., i], n) for i, n in enumerate(sizes)))
 
 
-access_gather_nd = register(
-    Operator(
-        name="access-gather-nd",
-        kind=OperatorKind.MOVEMENT,
-        fields=fields(a=Kind.TERM, indices=Kind.TERM, shared=Kind.INT),
-        check=lambda a, indices, shared: _check_places("access-gather-nd", a, indices, shared),
-        result=lambda a, indices, shared: a.with_dims(picked_dims(a.dims, indices.dims, shared)),
-        evaluate=lambda _, a, indices, shared: a[_places("access-gather-nd", a, indices, shared)],
-        scratch=lambda a, indices, shared: _position_bytes(indices),
-        doc="Elements at computed places: with a of dims (G, n.., R) and indices of dims (G, M, k), |G| = shared, "
-        "each k numbers say where in the k axes n.. to look, which gives dims (G, M, R). The split is among G.",
-        symbolic=False,  # k is a size
-        examples=example("(access-gather-nd (access-tensor x) (cast (access-tensor i) int64) 0)", x="m n k", i="l 2"),
-    )
+access_gather_nd = operator(
+    name="access-gather-nd",
+    kind=OperatorKind.MOVEMENT,
+    fields=fields(a=Kind.TERM, indices=Kind.TERM, shared=Kind.INT),
+    check=lambda a, indices, shared: _check_places("access-gather-nd", a, indices, shared),
+    result=lambda a, indices, shared: a.with_dims(picked_dims(a.dims, indices.dims, shared)),
+    evaluate=lambda _, a, indices, shared: a[_places("access-gather-nd", a, indices, shared)],
+    scratch=lambda a, indices, shared: _position_bytes(indices),
+    doc="Elements at computed places: with a of dims (G, n.., R) and indices of dims (G, M, k), |G| = shared, "
+    "each k numbers say where in the k axes n.. to look, which gives dims (G, M, R). The split is among G.",
+    symbolic=False,  # k is a size
+    examples=example("(access-gather-nd (access-tensor x) (cast (access-tensor i) int64) 0)", x="m n k", i="l 2"),
 )
 
 Step = Callable[[Any, Array, Array], Array]
@@ -157,29 +140,27 @@ def _evaluate_scatter(arithmetic: Any, a: Array, indices: Array, updates: Array,
     return result
 
 
-access_scatter_nd = register(
-    Operator(
-        name="access-scatter-nd",
-        kind=OperatorKind.COMPUTE,
-        fields=fields(
-            a=Kind.TERM,
-            indices=Kind.TERM,
-            updates=Kind.TERM,
-            shared=Kind.INT,
-            reduction=Field("reduction", Kind.KEYWORD, tuple(REDUCTIONS)),
-        ),
-        check=_check_scatter,
-        result=lambda a, indices, updates, shared, reduction: a,
-        evaluate=_evaluate_scatter,
-        scratch=lambda a, indices, updates, shared, reduction: 5 * _position_bytes(indices) + 2 * updates.nbytes,
-        operations=lambda a, indices, updates, shared, reduction: updates.size if reduction != "replace" else 0,
-        doc="a with updates where access-gather-nd would look: they replace what is there, or are combined with it. "
-        "Several for one place are taken in row-major order.",
-        examples=example(
-            "(access-scatter-nd (access-tensor x) (cast (access-tensor i) int64) (access-tensor y) 0 add)",
-            x="m n k",
-            i="l 2",
-            y="l k",
-        ),
-    )
+access_scatter_nd = operator(
+    name="access-scatter-nd",
+    kind=OperatorKind.COMPUTE,
+    fields=fields(
+        a=Kind.TERM,
+        indices=Kind.TERM,
+        updates=Kind.TERM,
+        shared=Kind.INT,
+        reduction=Field("reduction", Kind.KEYWORD, tuple(REDUCTIONS)),
+    ),
+    check=_check_scatter,
+    result=lambda a, indices, updates, shared, reduction: a,
+    evaluate=_evaluate_scatter,
+    scratch=lambda a, indices, updates, shared, reduction: 5 * _position_bytes(indices) + 2 * updates.nbytes,
+    operations=lambda a, indices, updates, shared, reduction: updates.size if reduction != "replace" else 0,
+    doc="a with updates where access-gather-nd would look: they replace what is there, or are combined with it. "
+    "Several for one place are taken in row-major order.",
+    examples=example(
+        "(access-scatter-nd (access-tensor x) (cast (access-tensor i) int64) (access-tensor y) 0 add)",
+        x="m n k",
+        i="l 2",
+        y="l k",
+    ),
 )

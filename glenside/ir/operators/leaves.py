@@ -6,9 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from glenside.ir.example import example
 from glenside.ir.operand import Array
-from glenside.ir.operator import Kind, Operator, OperatorKind, fields, register, require
+from glenside.ir.operator import Kind, OperatorKind, example, fields, operator, require
 from glenside.ir.operators.requirements import require_dtype, require_sizes, require_value, require_values, spelled
 from glenside.ir.rational import exact, exact_numbers
 from glenside.ir.types import AccessType, Dims, Tensor
@@ -20,19 +19,17 @@ def _check_tensor(tensor: Any) -> None:
     require(min(tensor.dims, default=0) >= 0, "access-tensor", "sizes of at least 0", spelled(tensor.dims))
 
 
-access_tensor = register(
-    Operator(
-        name="access-tensor",
-        kind=OperatorKind.LEAF,
-        fields=fields(tensor=Kind.TENSOR),
-        check=_check_tensor,
-        result=lambda tensor: AccessType(tensor.dims, 0, tensor.dtype),
-        # The interpreter reads the tensor's array and gives that in place of its declaration.
-        evaluate=lambda _, array: array,
-        shares=True,
-        doc="A declared input or constant, as one item: ()(dims).",
-        examples=example("(access-tensor x)", x="m n"),
-    )
+access_tensor = operator(
+    name="access-tensor",
+    kind=OperatorKind.LEAF,
+    fields=fields(tensor=Kind.TENSOR),
+    check=_check_tensor,
+    result=lambda tensor: AccessType(tensor.dims, 0, tensor.dtype),
+    # The interpreter reads the tensor's array and gives that in place of its declaration.
+    evaluate=lambda _, array: array,
+    shares=True,
+    doc="A declared input or constant, as one item: ()(dims).",
+    examples=example("(access-tensor x)", x="m n"),
 )
 
 
@@ -41,48 +38,37 @@ def constant(arithmetic: Any, value: str, dtype: str, dims: Dims) -> Array:
     return np.broadcast_to(arithmetic.constant(exact(value), dtype), dims)
 
 
-def _check_literal(value: str, dtype: str) -> None:
-    require_dtype("access-literal", dtype)
-    require_value("access-literal", value, dtype)
-
-
-access_literal = register(
-    Operator(
-        name="access-literal",
-        kind=OperatorKind.LEAF,
-        fields=fields(value=Kind.NUMBER, dtype=Kind.DTYPE),
-        check=_check_literal,
-        result=lambda value, dtype: AccessType(Dims(), 0, dtype),
-        evaluate=lambda arithmetic, value, dtype: constant(arithmetic, value, dtype, Dims()),
-        doc="One exact number, ()(); float32 unless a dtype is given.",
-        examples=example("(access-literal (literal 1/3 float64))"),
-    )
+access_literal = operator(
+    name="access-literal",
+    kind=OperatorKind.LEAF,
+    fields=fields(value=Kind.NUMBER, dtype=Kind.DTYPE),
+    check=lambda value, dtype: require_value("access-literal", value, dtype),
+    result=lambda value, dtype: AccessType(Dims(), 0, dtype),
+    evaluate=lambda arithmetic, value, dtype: constant(arithmetic, value, dtype, Dims()),
+    doc="One exact number, ()(); float32 unless a dtype is given.",
+    examples=example("(access-literal (literal 1/3 float64))"),
 )
 
 
 def _check_full(shape: Dims, value: str, dtype: str) -> None:
     require_sizes("full", "sizes", shape)
-    require_dtype("full", dtype)
     require_value("full", value, dtype)
 
 
-full = register(
-    Operator(
-        name="full",
-        kind=OperatorKind.LEAF,
-        fields=fields(shape=Kind.SHAPE, value=Kind.NUMBER, dtype=Kind.DTYPE),
-        check=_check_full,
-        result=lambda shape, value, dtype: shape.take(0).access(shape, dtype),
-        evaluate=lambda arithmetic, shape, value, dtype: constant(arithmetic, value, dtype, shape),
-        doc="A constant that holds one exact number everywhere: ()(shape).",
-        examples=example("(full (shape $m $n) 3/2 float32)"),
-    )
+full = operator(
+    name="full",
+    kind=OperatorKind.LEAF,
+    fields=fields(shape=Kind.SHAPE, value=Kind.NUMBER, dtype=Kind.DTYPE),
+    check=_check_full,
+    result=lambda shape, value, dtype: shape.take(0).access(shape, dtype),
+    evaluate=lambda arithmetic, shape, value, dtype: constant(arithmetic, value, dtype, shape),
+    doc="A constant that holds one exact number everywhere: ()(shape).",
+    examples=example("(full (shape $m $n) 3/2 float32)"),
 )
 
 
 def _check_numbers(shape: Dims, values: str, dtype: str) -> None:
     require_sizes("numbers", "sizes", shape)
-    require_dtype("numbers", dtype)
     require_values("numbers", values, shape.product(), dtype)
 
 
@@ -91,17 +77,15 @@ def _evaluate_numbers(arithmetic: Any, shape: Dims, values: str, dtype: str) -> 
     return np.asarray(found, arithmetic.constant(exact("0"), dtype).dtype).reshape(shape)
 
 
-numbers = register(
-    Operator(
-        name="numbers",
-        kind=OperatorKind.LEAF,
-        fields=fields(shape=Kind.SHAPE, values=Kind.TEXT, dtype=Kind.DTYPE),
-        check=_check_numbers,
-        result=lambda shape, values, dtype: shape.take(0).access(shape, dtype),
-        evaluate=_evaluate_numbers,
-        doc="A constant of exact numbers, in row-major order, such as a small matrix of rationals: ()(shape).",
-        examples=example('(numbers (shape 2 3) "1 0 -1/2 10 5/2 -3" float32)'),
-    )
+numbers = operator(
+    name="numbers",
+    kind=OperatorKind.LEAF,
+    fields=fields(shape=Kind.SHAPE, values=Kind.TEXT, dtype=Kind.DTYPE),
+    check=_check_numbers,
+    result=lambda shape, values, dtype: shape.take(0).access(shape, dtype),
+    evaluate=_evaluate_numbers,
+    doc="A constant of exact numbers, in row-major order, such as a small matrix of rationals: ()(shape).",
+    examples=example('(numbers (shape 2 3) "1 0 -1/2 10 5/2 -3" float32)'),
 )
 
 
@@ -110,42 +94,31 @@ def _check_eye(n: int, dtype: str) -> None:
     require_dtype("eye", dtype)
 
 
-def _evaluate_eye(arithmetic: Any, n: int, dtype: str) -> Array:
-    result = np.zeros((n, n), arithmetic.constant(exact("0"), dtype).dtype)
-    np.fill_diagonal(result, True)
-    return result
-
-
-eye = register(
-    Operator(
-        name="eye",
-        kind=OperatorKind.LEAF,
-        fields=fields(n=Kind.INT, dtype=Kind.DTYPE),
-        check=_check_eye,
-        result=lambda n, dtype: AccessType(Dims((n, n)), 0, dtype),
-        evaluate=_evaluate_eye,
-        doc="The identity matrix, a constant: ()(n n), 1 on the diagonal and 0 elsewhere.",
-        examples=example("(eye $n int32)"),
-    )
+eye = operator(
+    name="eye",
+    kind=OperatorKind.LEAF,
+    fields=fields(n=Kind.INT, dtype=Kind.DTYPE),
+    check=_check_eye,
+    result=lambda n, dtype: AccessType(Dims((n, n)), 0, dtype),
+    evaluate=lambda arithmetic, n, dtype: np.eye(n, dtype=arithmetic.constant(exact("0"), dtype).dtype),
+    doc="The identity matrix, a constant: ()(n n), 1 on the diagonal and 0 elsewhere.",
+    examples=example("(eye $n int32)"),
 )
 
 
 def _check_iota(n: int, dtype: str) -> None:
     require(n >= 0, "iota", "n >= 0", n)
-    require_dtype("iota", dtype)
     require(dtype != "bool", "iota", "a dtype of numbers", dtype)
     require_value("iota", str(max(n - 1, 0)), dtype)
 
 
-iota = register(
-    Operator(
-        name="iota",
-        kind=OperatorKind.LEAF,
-        fields=fields(n=Kind.INT, dtype=Kind.DTYPE),
-        check=_check_iota,
-        result=lambda n, dtype: AccessType(Dims((n,)), 0, dtype),
-        evaluate=lambda arithmetic, n, dtype: arithmetic.encode("iota", np.arange(n).astype(dtype), dtype),
-        doc="The numbers from 0 to n - 1, a constant: ()(n).",
-        examples=example("(iota $n int8)"),
-    )
+iota = operator(
+    name="iota",
+    kind=OperatorKind.LEAF,
+    fields=fields(n=Kind.INT, dtype=Kind.DTYPE),
+    check=_check_iota,
+    result=lambda n, dtype: AccessType(Dims((n,)), 0, dtype),
+    evaluate=lambda arithmetic, n, dtype: arithmetic.encode("iota", np.arange(n).astype(dtype), dtype),
+    doc="The numbers from 0 to n - 1, a constant: ()(n).",
+    examples=example("(iota $n int8)"),
 )

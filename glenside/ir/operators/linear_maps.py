@@ -9,11 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from glenside.ir.blockwise import PART, block_size
-from glenside.ir.contraction import Index, blocks
-from glenside.ir.example import example
+from glenside.ir.blockwise import PART, Index, block_size, blocks
 from glenside.ir.operand import Array
-from glenside.ir.operator import Keeps, Kind, Operator, OperatorKind, fields, register
+from glenside.ir.operator import Keeps, Kind, OperatorKind, example, fields, operator
 from glenside.ir.operators.requirements import require_axis, require_number, require_sizes, require_values
 from glenside.ir.rational import exact, exact_numbers
 from glenside.ir.types import AccessType
@@ -65,14 +63,9 @@ def _sum(arithmetic: Any, slices: Array, index: Index, values: Sequence[Fraction
             total = arithmetic.add(total, part) if value > 0 else arithmetic.subtract(total, part)
     if total is None:
         return zero
-    return (
-        total if denominator == 1 else arithmetic.multiply(total, arithmetic.constant(Fraction(1, denominator), dtype))
-    )
-
-
-def _scratch(a: Array, axis: int, rows: int, coefficients: str) -> int:
-    """Blocks: the sum before and after, and what is added to it."""
-    return 3 * block_size((*a.shape[:axis], *a.shape[axis + 1 :]), PART) * a.itemsize
+    if denominator != 1:
+        total = arithmetic.multiply(total, arithmetic.constant(Fraction(1, denominator), dtype))
+    return total
 
 
 def _operations(a: AccessType, axis: int, rows: int, coefficients: str) -> int:
@@ -87,21 +80,20 @@ def _operations(a: AccessType, axis: int, rows: int, coefficients: str) -> int:
     return spent * a.dims.remove(axis).product()
 
 
-linear_map = register(
-    Operator(
-        name="linear-map",
-        kind=OperatorKind.COMPUTE,
-        fields=fields(a=Kind.TERM, axis=Kind.INT, rows=Kind.INT, coefficients=Kind.TEXT),
-        check=_check,
-        result=lambda a, axis, rows, coefficients: a.with_dims(a.dims.set(axis, rows)),
-        evaluate=_evaluate,
-        scratch=_scratch,
-        operations=_operations,
-        linear=True,
-        keeps=Keeps.ZERO,
-        doc="Each element along the axis becomes a sum of those there, each times an exact number: a constant matrix, "
-        "written in row-major order, times the axis. Terms that are 0 are left out, those of 1 and -1 are only added "
-        "and subtracted; a row of fractions is a sum of whole multiples over one denominator.",
-        examples=example('(linear-map (access (access-tensor x) 1) 1 2 "1 0 -1 -1/2 1 3")', x="m 3 n"),
-    )
+linear_map = operator(
+    name="linear-map",
+    kind=OperatorKind.COMPUTE,
+    fields=fields(a=Kind.TERM, axis=Kind.INT, rows=Kind.INT, coefficients=Kind.TEXT),
+    check=_check,
+    result=lambda a, axis, rows, coefficients: a.with_dims(a.dims.set(axis, rows)),
+    evaluate=_evaluate,
+    # Blocks: the sum before and after, and what is added to it.
+    scratch=lambda a, axis, *_: 3 * block_size((*a.shape[:axis], *a.shape[axis + 1 :]), PART) * a.itemsize,
+    operations=_operations,
+    linear=True,
+    keeps=Keeps.ZERO,
+    doc="Each element along the axis becomes a sum of those there, each times an exact number: a constant matrix, "
+    "written in row-major order, times the axis. Terms that are 0 are left out, those of 1 and -1 are only added "
+    "and subtracted; a row of fractions is a sum of whole multiples over one denominator.",
+    examples=example('(linear-map (access (access-tensor x) 1) 1 2 "1 0 -1 -1/2 1 3")', x="m 3 n"),
 )

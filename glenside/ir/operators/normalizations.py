@@ -3,46 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from glenside.ir.blockwise import block_size, in_blocks, items_of
-from glenside.ir.example import of_compute
 from glenside.ir.operand import Array, Operand
-from glenside.ir.operator import Category, Compute, register
+from glenside.ir.operator import Category, Compute, compute_type, of_compute
 from glenside.ir.operators.requirements import require_float
 
 
-def _shifted(arithmetic: Any, items: Array, count: int) -> tuple[Array, Array, Array]:
-    """Items of so many axes (less their maximum, where exp could overflow), exp of that, and its sum, which keeps the
-    axes.
-    """
-    axes = tuple(range(items.ndim - count, items.ndim))
-    x = arithmetic.below_maximum(items, axes)
-    powers = arithmetic.apply("exp", x, False)
-    total = arithmetic.sum(powers, axes)
-    return x, powers, total.reshape((*total.shape, *(1 for _ in axes)))
+def _evaluate(finish: Callable[..., Array], arithmetic: Any, a: Operand) -> Array:
+    """Of x, the items less their maximum where exp could overflow: `finish` of x, exp(x) and its sum, in blocks."""
+    item, count = a.access.item, len(a.item_axes)
 
-
-def _evaluate_softmax(arithmetic: Any, a: Operand) -> Array:
     def part(items: Array) -> Array:
-        _, powers, total = _shifted(arithmetic, items, len(a.item_axes))
-        return np.asarray(arithmetic.divide(powers, total))
+        axes = tuple(range(items.ndim - count, items.ndim))
+        x = arithmetic.below_maximum(items, axes)
+        powers = arithmetic.apply("exp", x, False)
+        total = arithmetic.sum(powers, axes)
+        return np.asarray(finish(arithmetic, x, powers, total.reshape((*total.shape, *(1 for _ in axes)))))
 
-    return _by_items(part, a)
-
-
-def _evaluate_log_softmax(arithmetic: Any, a: Operand) -> Array:
-    def part(items: Array) -> Array:
-        x, _, total = _shifted(arithmetic, items, len(a.item_axes))
-        return np.asarray(arithmetic.subtract(x, arithmetic.apply("log", total, False)))
-
-    return _by_items(part, a)
-
-
-def _by_items(part: Callable[[Array], Array], a: Operand) -> Array:
-    item = a.access.item
     return in_blocks(part, a.access.shape, a.array, dtype=a.array.dtype, item=item, part=items_of(item.product()))
 
 
@@ -52,26 +34,25 @@ def _scratch(a: Operand) -> int:
     return 3 * block_size(a.access.shape, items_of(length)) * length * a.array.itemsize
 
 
-softmax = register(
-    Compute(
-        name="softmax",
+def _normalization(name: str, doc: str, finish: Callable[..., Array]) -> Compute:
+    return compute_type(
+        name=name,
         category=Category.NORMALIZATION,
-        check=lambda a: require_float("softmax", a),
-        evaluate=_evaluate_softmax,
+        check=lambda a: require_float(name, a),
+        evaluate=partial(_evaluate, finish),
         scratch=_scratch,
-        doc="exp(x) / sum(exp(x)) over the whole item, its maximum subtracted first.",
-        examples=of_compute("softmax"),
+        doc=doc,
+        examples=of_compute(name),
     )
-)
 
-log_softmax = register(
-    Compute(
-        name="log-softmax",
-        category=Category.NORMALIZATION,
-        check=lambda a: require_float("log-softmax", a),
-        evaluate=_evaluate_log_softmax,
-        scratch=_scratch,
-        doc="x - log(sum(exp(x))) over the whole item, its maximum subtracted first.",
-        examples=of_compute("log-softmax"),
-    )
+
+softmax = _normalization(
+    "softmax",
+    "exp(x) / sum(exp(x)) over the whole item, its maximum subtracted first.",
+    lambda arithmetic, x, powers, total: arithmetic.divide(powers, total),
+)
+log_softmax = _normalization(
+    "log-softmax",
+    "x - log(sum(exp(x))) over the whole item, its maximum subtracted first.",
+    lambda arithmetic, x, powers, total: arithmetic.subtract(x, arithmetic.apply("log", total, False)),
 )

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from glenside.ir.errors import BadInput
-from glenside.ir.operand import Array
-from glenside.ir.operator import Kind, Operator, OperatorKind, fields, register, require
+from glenside.ir.operator import Kind, OperatorKind, fields, operator, require
 from glenside.ir.operators.requirements import require_dtype, require_sizes
 from glenside.ir.term import Term, postorder
 from glenside.ir.types import AccessType, Dims
 
-Sides = tuple[Sequence[int], Sequence[int]]
 
-
-def _check(key: str, type: Sides, dtype: str, *operands: Any) -> None:
+def _check(key: str, type: tuple[Dims, Dims], dtype: str, *operands: Any) -> None:
     require(bool(key) and key.isprintable(), "opaque", "a key that can be printed on one line", repr(key))
     require_sizes("opaque", "sizes", (*type[0], *type[1]))
     require_dtype("opaque", dtype)
@@ -23,24 +19,17 @@ def _check(key: str, type: Sides, dtype: str, *operands: Any) -> None:
         require(isinstance(operand, AccessType), "opaque", "operands that are access patterns", operand)
 
 
-def _evaluate(arithmetic: Any, key: str, type: Sides, dtype: str, *operands: Array) -> Array:
-    result: Array = arithmetic.opaque(key, operands, (*type[0], *type[1]), dtype)
-    return result
-
-
-opaque = register(
-    Operator(
-        name="opaque",
-        kind=OperatorKind.COMPUTE,
-        fields=fields(key=Kind.TEXT, type=Kind.ACCESS_SHAPE, dtype=Kind.DTYPE, operands=Kind.TERMS),
-        check=_check,
-        result=lambda key, type, dtype, *operands: Dims(type[0]).access(type[1], dtype),
-        evaluate=_evaluate,
-        doc="A function of the operands that only its key tells, with that result: a check puts the same "
-        "pseudo-random function in its place everywhere, and it cannot be run. The first word of the key is its name.",
-        symbolic=False,  # rules build no black boxes
-        opaque=True,
-    )
+opaque = operator(
+    name="opaque",
+    kind=OperatorKind.COMPUTE,
+    fields=fields(key=Kind.TEXT, type=Kind.ACCESS_SHAPE, dtype=Kind.DTYPE, operands=Kind.TERMS),
+    check=_check,
+    result=lambda key, type, dtype, *operands: type[0].access(type[1], dtype),
+    evaluate=lambda f, key, type, dtype, *operands: f.opaque(key, operands, (*type[0], *type[1]), dtype),
+    doc="A function of the operands that only its key tells, with that result: a check puts the same "
+    "pseudo-random function in its place everywhere, and it cannot be run. The first word of the key is its name.",
+    symbolic=False,  # rules build no black boxes
+    opaque=True,
 )
 
 

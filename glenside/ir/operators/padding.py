@@ -6,13 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from glenside.ir.example import example
 from glenside.ir.index_map import Fill, IndexMap, Multiple, Within, along, axes_of, mapped
 from glenside.ir.operand import Array, Operand
-from glenside.ir.operator import MOVED, Field, Keeps, Kind, Operator, OperatorKind, fields, register, require
+from glenside.ir.operator import MOVED, Field, Keeps, Kind, OperatorKind, example, fields, operator, require
 from glenside.ir.operators.requirements import require_axis
-from glenside.ir.sizes import largest
-from glenside.ir.types import AccessType
+from glenside.ir.types import AccessType, largest
 
 PADDINGS = ("zero-padding", "min-padding")
 
@@ -44,23 +42,21 @@ def _map_pad(a: AccessType, kind: str, axis: int, before: int, after: int) -> In
     return mapped(dims, along(dims, axis, lambda i: i - before), inside, fill=fill)
 
 
-access_pad = register(
-    Operator(
-        name="access-pad",
-        kind=OperatorKind.MOVEMENT,
-        fields=fields(
-            a=Kind.TERM, kind=Field("kind", Kind.KEYWORD, PADDINGS), axis=Kind.INT, before=Kind.INT, after=Kind.INT
-        ),
-        check=_check_pad,
-        result=lambda a, kind, axis, before, after: a.with_dims(a.dims.set(axis, a.dims.get(axis) + before + after)),
-        index_map=_map_pad,
-        evaluate=_evaluate_pad,
-        linear=lambda a, kind, *_: kind == "zero-padding",
-        keeps=lambda a, kind, *_: MOVED if kind == "zero-padding" else MOVED & ~Keeps.ZERO,
-        doc="One axis grows by elements before and after: zeros, or the lowest value of the dtype (-inf for floats).",
-        typed=True,
-        examples=example("(access-pad (access (access-tensor x) 1) zero-padding 1 1 3)", x="m n"),
-    )
+access_pad = operator(
+    name="access-pad",
+    kind=OperatorKind.MOVEMENT,
+    fields=fields(
+        a=Kind.TERM, kind=Field("kind", Kind.KEYWORD, PADDINGS), axis=Kind.INT, before=Kind.INT, after=Kind.INT
+    ),
+    check=_check_pad,
+    result=lambda a, kind, axis, before, after: a.with_dims(a.dims.set(axis, a.dims.get(axis) + before + after)),
+    index_map=_map_pad,
+    evaluate=_evaluate_pad,
+    linear=lambda a, kind, *_: kind == "zero-padding",
+    keeps=lambda a, kind, *_: MOVED if kind == "zero-padding" else MOVED & ~Keeps.ZERO,
+    doc="One axis grows by elements before and after: zeros, or the lowest value of the dtype (-inf for floats).",
+    typed=True,
+    examples=example("(access-pad (access (access-tensor x) 1) zero-padding 1 1 3)", x="m n"),
 )
 
 
@@ -86,16 +82,14 @@ def _map_dilate(a: AccessType, axis: int, n: int) -> IndexMap:
     return mapped(dims, along(dims, axis, lambda i: i // (n + 1)), between, fill=Fill.ZERO)
 
 
-access_dilate = register(
-    Operator(
-        name="access-dilate",
-        kind=OperatorKind.MOVEMENT,
-        fields=fields(a=Kind.TERM, axis=Kind.INT, n=Kind.INT),
-        check=_check_dilate,
-        result=lambda a, axis, n: a.with_dims(a.dims.set(axis, _dilated(a.dims.get(axis), n))),
-        index_map=_map_dilate,
-        evaluate=_evaluate_dilate,
-        doc="n zeros between the neighbours of one axis (n = dilation - 1).",
-        examples=example("(access-dilate (access (access-tensor x) 1) 1 2)", x="m n"),
-    )
+access_dilate = operator(
+    name="access-dilate",
+    kind=OperatorKind.MOVEMENT,
+    fields=fields(a=Kind.TERM, axis=Kind.INT, n=Kind.INT),
+    check=_check_dilate,
+    result=lambda a, axis, n: a.with_dims(a.dims.set(axis, _dilated(a.dims.get(axis), n))),
+    index_map=_map_dilate,
+    evaluate=_evaluate_dilate,
+    doc="n zeros between the neighbours of one axis (n = dilation - 1).",
+    examples=example("(access-dilate (access (access-tensor x) 1) 1 2)", x="m n"),
 )

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-from glenside.ir.example import Example, of_compute
-from glenside.ir.operator import Category, Compute, Field, Kind, register, require
+from glenside.ir.operator import Category, Compute, Kind, compute_type, fields, of_compute, require
 from glenside.ir.operators.requirements import require_float
 from glenside.ir.primitives import PRIMITIVES, maximum, minimum, select
 from glenside.ir.rational import exact
@@ -13,20 +10,8 @@ from glenside.ir.scalar import Scalar, x
 from glenside.ir.types import AccessType
 
 
-def _pointwise(
-    name: str,
-    doc: str,
-    expression: Scalar | Callable[..., Scalar],
-    *numbers: str,
-    check: Callable[..., None] | None = None,
-    examples: tuple[Example, ...] = (),
-) -> Compute:
-    """A compute type with a scalar expression, or a function to it from parameters of those names."""
-    parameters = tuple(Field(number, Kind.NUMBER) for number in numbers)
-    record: Compute = register(
-        Compute(name, Category.POINTWISE, doc, parameters, expression, check=check, examples=examples)
-    )
-    return record
+def _pointwise(name: str, doc: str, expression: Scalar) -> Compute:
+    return compute_type(name, Category.POINTWISE, doc, scalar=expression)
 
 
 # A primitive of one operand is a compute type of its name.
@@ -35,33 +20,26 @@ negative = _OF_PRIMITIVES["negative"]
 relu = _pointwise("relu", "max(x, 0).", maximum(x, 0))
 
 
-def _clip(lo: str, hi: str) -> Scalar:
-    return minimum(maximum(x, lo), hi)
-
-
 def _check_clip(_: AccessType, lo: str, hi: str) -> None:
     low, high = exact(lo), exact(hi)
     require(low is not None and high is not None and low <= high, "clip", "lo <= hi", f"lo {lo} and hi {hi}")
 
 
-clip = _pointwise(
-    "clip", "min(max(x, lo), hi).", _clip, "lo", "hi", check=_check_clip, examples=of_compute("(clip -1 2)")
+clip = compute_type(
+    name="clip",
+    category=Category.POINTWISE,
+    parameters=fields(lo=Kind.NUMBER, hi=Kind.NUMBER),
+    scalar=lambda lo, hi: minimum(maximum(x, lo), hi),
+    check=_check_clip,
+    doc="min(max(x, lo), hi).",
+    examples=of_compute("(clip -1 2)"),
 )
-
-
-def _leaky_relu(alpha: str) -> Scalar:
-    return select(x < 0, x * alpha, x)
-
-
-def _check_leaky_relu(a: AccessType, _: str) -> None:
-    require_float("leaky-relu", a)
-
-
-leaky_relu = _pointwise(
-    "leaky-relu",
-    "x, or alpha * x where x < 0.",
-    _leaky_relu,
-    "alpha",
-    check=_check_leaky_relu,
+leaky_relu = compute_type(
+    name="leaky-relu",
+    category=Category.POINTWISE,
+    parameters=fields(alpha=Kind.NUMBER),
+    scalar=lambda alpha: select(x < 0, x * alpha, x),
+    check=lambda a, _: require_float("leaky-relu", a),
+    doc="x, or alpha * x where x < 0.",
     examples=of_compute("(leaky-relu 1/4)"),
 )

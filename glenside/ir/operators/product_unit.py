@@ -2,114 +2,85 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
-from glenside.ir.example import example
 from glenside.ir.operand import Array
-from glenside.ir.operator import Keeps, Kind, Operator, OperatorKind, fields, register, require
-from glenside.ir.operators.requirements import require_number, spelled
-from glenside.ir.types import AccessType, Dims
+from glenside.ir.operator import Keeps, Kind, OperatorKind, example, fields, operator, require
+from glenside.ir.operators.requirements import require_number, require_order, spelled
+from glenside.ir.types import Dims
 
 _NAME = "product-unit"
 
 
 def _ordered(what: str, size: int, parts: Dims, order: Dims) -> Dims:
     require(parts.product() == size, _NAME, f"parts of {what} of {size} elements", spelled(parts))
-    require(sorted(order) == list(range(len(parts))), _NAME, f"an order of {len(parts)} parts", spelled(order))
+    require_order(_NAME, order, len(parts), "parts")
     return parts.permute(order)
 
 
-def _check(
-    n: int,
-    a: AccessType,
-    a_parts: Dims,
-    a_order: Dims,
-    a_split: int,
-    b: AccessType,
-    b_parts: Dims,
-    b_order: Dims,
-    b_split: int,
-    parts: Dims,
-    order: Dims,
-) -> None:
-    require_number(_NAME, a)
-    require(a.dtype == b.dtype, _NAME, "dtypes to agree", f"{a} and {b}")
-    left, right = _ordered("a", a.size, a_parts, a_order), _ordered("b", b.size, b_parts, b_order)
-    splits = 0 <= n <= a_split <= len(left) and n <= b_split <= len(right)
-    require(splits, _NAME, f"splits from {n} to the ranks", f"{a_split} and {b_split}")
-    agree = left[:n] == right[:n] and left[a_split:] == right[b_split:]
+class _Side(NamedTuple):
+    """An operand, its type or its array, as it is read: in another order of its parts, and split there."""
+
+    operand: Any
+    parts: Dims
+    order: Dims
+    split: int
+
+
+def _side_fields(name: str) -> dict[str, Kind]:
+    return {name: Kind.TERM, f"{name}_parts": Kind.SHAPE, f"{name}_order": Kind.INTS, f"{name}_split": Kind.INT}
+
+
+def _sides(given: tuple[Any, ...]) -> tuple[_Side, _Side, tuple[Dims, Dims]]:
+    """Both operands, and the parts of the result with their order."""
+    return _Side(*given[:4]), _Side(*given[4:8]), given[8:]
+
+
+def _check(n: int, *given: Any) -> None:
+    a, b, result = _sides(given)
+    require_number(_NAME, a.operand)
+    require(a.operand.dtype == b.operand.dtype, _NAME, "dtypes to agree", f"{a.operand} and {b.operand}")
+    left = _ordered("a", a.operand.size, a.parts, a.order)
+    right = _ordered("b", b.operand.size, b.parts, b.order)
+    splits = 0 <= n <= a.split <= len(left) and n <= b.split <= len(right)
+    require(splits, _NAME, f"splits from {n} to the ranks", f"{a.split} and {b.split}")
+    agree = left[:n] == right[:n] and left[a.split :] == right[b.split :]
     require(agree, _NAME, "shared axes and items to agree", f"{spelled(left)} and {spelled(right)}")
-    _ordered("the result", left.take(a_split).append(right[n:b_split]).product(), parts, order)
+    _ordered("the result", left.take(a.split).append(right[n : b.split]).product(), *result)
 
 
-def _evaluate(
-    arithmetic: Any,
-    n: int,
-    a: Array,
-    a_parts: Dims,
-    a_order: Dims,
-    a_split: int,
-    b: Array,
-    b_parts: Dims,
-    b_order: Dims,
-    b_split: int,
-    parts: Dims,
-    order: Dims,
-) -> Array:
-    left, right = a.reshape(a_parts).transpose(a_order), b.reshape(b_parts).transpose(b_order)
-    product: Array = arithmetic.contract(left, right, n, len(a_parts) - a_split)
+def _evaluate(arithmetic: Any, n: int, *given: Any) -> Array:
+    a, b, (parts, order) = _sides(given)
+    left, right = (side.operand.reshape(side.parts).transpose(side.order) for side in (a, b))
+    product: Array = arithmetic.contract(left, right, n, len(a.parts) - a.split)
     return product.reshape(parts).transpose(order)
 
 
-def _matrices(
-    n: int,
-    a: AccessType,
-    a_parts: Dims,
-    a_order: Dims,
-    a_split: int,
-    b: AccessType,
-    b_parts: Dims,
-    b_order: Dims,
-    b_split: int,
-    *_: Dims,
-) -> tuple[int, int, int, int]:
-    left, right = a_parts.permute(a_order), b_parts.permute(b_order)
-    rows, columns = left.take(a_split).drop(n).product(), right.take(b_split).drop(n).product()
-    return left.take(n).product(), rows, left.drop(a_split).product(), columns
+def _matrices(n: int, *given: Any) -> tuple[int, int, int, int]:
+    a, b, _ = _sides(given)
+    left, right = a.parts.permute(a.order), b.parts.permute(b.order)
+    rows, columns = left.take(a.split).drop(n).product(), right.take(b.split).drop(n).product()
+    return left.take(n).product(), rows, left.drop(a.split).product(), columns
 
 
-product_unit = register(
-    Operator(
-        name=_NAME,
-        kind=OperatorKind.INSTRUCTION,
-        fields=fields(
-            n=Kind.INT,
-            a=Kind.TERM,
-            a_parts=Kind.SHAPE,
-            a_order=Kind.INTS,
-            a_split=Kind.INT,
-            b=Kind.TERM,
-            b_parts=Kind.SHAPE,
-            b_order=Kind.INTS,
-            b_split=Kind.INT,
-            parts=Kind.SHAPE,
-            order=Kind.INTS,
-        ),
-        check=_check,
-        result=lambda n, a, ap, ao, asplit, b, bp, bo, bsplit, parts, order: (
-            a.with_dims(parts.permute(order)).with_split(0).widened()
-        ),
-        evaluate=_evaluate,
-        keeps=Keeps.ZERO,
-        matrices=_matrices,
-        doc="The dot-product of the product of two operands with n shared axes, each read in another order of its "
-        "parts and split there: (G, A)(I) x (G, B)(I) -> (G, A, B), which is cut into parts and stored in another "
-        "order of those: ()(parts in that order).",
-        examples=example(
-            "(product-unit 0 (access-tensor x) (shape $m $k) (list 0 1) 1 (access-tensor y) (shape $n $k) "
-            "(list 0 1) 1 (shape $m $n) (list 1 0))",
-            x="m k",
-            y="n k",
-        ),
-    )
+product_unit = operator(
+    name=_NAME,
+    kind=OperatorKind.INSTRUCTION,
+    fields=fields(n=Kind.INT, **_side_fields("a"), **_side_fields("b"), parts=Kind.SHAPE, order=Kind.INTS),
+    check=_check,
+    result=lambda n, a, ap, ao, asplit, b, bp, bo, bsplit, parts, order: (
+        a.with_dims(parts.permute(order)).with_split(0).widened()
+    ),
+    evaluate=_evaluate,
+    keeps=Keeps.ZERO,
+    matrices=_matrices,
+    doc="The dot-product of the product of two operands with n shared axes, each read in another order of its "
+    "parts and split there: (G, A)(I) x (G, B)(I) -> (G, A, B), which is cut into parts and stored in another "
+    "order of those: ()(parts in that order).",
+    examples=example(
+        "(product-unit 0 (access-tensor x) (shape $m $k) (list 0 1) 1 (access-tensor y) (shape $n $k) "
+        "(list 0 1) 1 (shape $m $n) (list 1 0))",
+        x="m k",
+        y="n k",
+    ),
 )

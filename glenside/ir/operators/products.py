@@ -2,55 +2,46 @@
 
 from __future__ import annotations
 
-from glenside.ir.example import example
-from glenside.ir.index_map import IndexMap, Piece, Within, axes_of
-from glenside.ir.operand import Operand, Product
-from glenside.ir.operator import Kind, Operator, OperatorKind, fields, register, require
+from glenside.ir.index_map import Index, IndexMap, Piece, Within, axes_of
+from glenside.ir.operand import Product
+from glenside.ir.operator import Kind, OperatorKind, example, fields, operator, require
 from glenside.ir.types import AccessType
 
 
-def _check_product(a: AccessType, b: AccessType, n: int) -> None:
-    name, most = "access-product", min(a.split, b.split)
+def check_pairs(name: str, a: AccessType, b: AccessType, n: int) -> None:
+    """The shapes begin with n axes that agree, and so do items and dtypes. Raises TypeMismatch."""
+    most = min(a.split, b.split)
     require(0 <= n <= most, name, f"0 <= n <= {most} shared axes", n)
     require(a.dims.take(n) == b.dims.take(n), name, f"the first {n} axes to agree", f"{a} and {b}")
     require(a.item == b.item, name, "items to agree", f"{a} and {b}")
     require(a.dtype == b.dtype, name, "dtypes to agree", f"{a} and {b}")
 
 
-def _evaluate_product(_: object, a: Operand, b: Operand, n: int) -> Product:
-    return Product(a.array, b.array, n, len(a.item_axes))
-
-
 def _map_product(a: AccessType, b: AccessType, n: int) -> IndexMap:
     """Along the tuple axis a stands before b."""
     dims = a.shape.append(b.shape.drop(n)).append([2]).append(a.item)
     axes, tuples = axes_of(dims), a.split + b.split - n
-    shape_of_b = axes[:n] + axes[a.split : tuples]
-    pieces = (axes[: a.split], 0), (shape_of_b, 1)
-    return IndexMap(
-        dims,
-        tuple(Piece(i, (*shape, *axes[tuples + 1 :]), (Within(axes[tuples], i, i + 1),)) for shape, i in pieces),
-    )
+
+    def piece(operand: int, shape: list[Index]) -> Piece:
+        return Piece(operand, (*shape, *axes[tuples + 1 :]), (Within(axes[tuples], operand, operand + 1),))
+
+    return IndexMap(dims, (piece(0, axes[: a.split]), piece(1, axes[:n] + axes[a.split : tuples])))
 
 
-access_product = register(
-    Operator(
-        name="access-product",
-        kind=OperatorKind.VIEW,
-        fields=fields(a=Kind.TERM, b=Kind.TERM, n=Kind.INT),
-        check=_check_product,
-        result=lambda a, b, n: a.with_dims(a.shape.append(b.shape.drop(n)).append([2]).append(a.item)).with_split(
-            a.split + b.split - n
-        ),
-        index_map=_map_product,
-        evaluate=_evaluate_product,
-        doc="Pairs of items with n leading shared axes: (G, A)(I) x (G, B)(I) -> (G, A, B)(2, I). "
-        "n = 0 is written access-cartesian-product, n = the whole shape access-pair.",
-        typed=True,
-        examples=example(
-            "(access-product (access (access-tensor x) 2) (access (access-tensor y) 2) 1)",
-            x="g m k",
-            y="g n k",
-        ),
-    )
+access_product = operator(
+    name="access-product",
+    kind=OperatorKind.VIEW,
+    fields=fields(a=Kind.TERM, b=Kind.TERM, n=Kind.INT),
+    check=lambda a, b, n: check_pairs("access-product", a, b, n),
+    result=lambda a, b, n: a.with_dims(a.shape.append(b.shape.drop(n)).append([2]).append(a.item)).with_split(
+        a.split + b.split - n
+    ),
+    index_map=_map_product,
+    evaluate=lambda _, a, b, n: Product(a.array, b.array, n, len(a.item_axes)),
+    doc="Pairs of items with n leading shared axes: (G, A)(I) x (G, B)(I) -> (G, A, B)(2, I). "
+    "n = 0 is written access-cartesian-product, n = the whole shape access-pair.",
+    typed=True,
+    examples=example(
+        "(access-product (access (access-tensor x) 2) (access (access-tensor y) 2) 1)", x="g m k", y="g n k"
+    ),
 )

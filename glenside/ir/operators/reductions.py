@@ -1,4 +1,4 @@
-"""Compute types that make one number of each item."""
+"""Compute types that make one number of each item, or tell the order of its elements."""
 
 from __future__ import annotations
 
@@ -10,9 +10,19 @@ import numpy as np
 
 from glenside.ir.blockwise import block_size, in_blocks, items_of, reduced
 from glenside.ir.contraction import contraction_scratch
-from glenside.ir.example import example, of_compute
 from glenside.ir.operand import Array, Operand, Product
-from glenside.ir.operator import MONOTONE, Category, Compute, Keeps, register, require
+from glenside.ir.operator import (
+    MONOTONE,
+    Category,
+    Compute,
+    Field,
+    Keeps,
+    Kind,
+    compute_type,
+    example,
+    of_compute,
+    require,
+)
 from glenside.ir.operators.requirements import require_elements, require_float
 from glenside.ir.primitives import PRIMITIVES
 from glenside.ir.scalar import keeps, x, y
@@ -44,21 +54,19 @@ def _dot_scratch(a: Operand) -> int:
     return 3 * size * np.dtype(widen(a.access.dtype)).itemsize
 
 
-dot_product = register(
-    Compute(
-        name="dot-product",
-        category=Category.CONTRACTION,
-        evaluate=_evaluate_dot_product,
-        scratch=_dot_scratch,
-        doc="The product along the first (tuple) axis of the item, summed over the rest.",
-        examples=example(
-            "(compute dot-product (access-product (access (access-tensor x) 1) (access (access-tensor y) 1) 0))",
-            x="m k",
-            y="n k",
-        ),
-        dtype="widen",
-        keeps=Keeps.ZERO,
-    )
+dot_product = compute_type(
+    name="dot-product",
+    category=Category.CONTRACTION,
+    evaluate=_evaluate_dot_product,
+    scratch=_dot_scratch,
+    doc="The product along the first (tuple) axis of the item, summed over the rest.",
+    examples=example(
+        "(compute dot-product (access-product (access (access-tensor x) 1) (access (access-tensor y) 1) 0))",
+        x="m k",
+        y="n k",
+    ),
+    dtype="widen",
+    keeps=Keeps.ZERO,
 )
 
 
@@ -71,21 +79,18 @@ def _combination(name: str, primitive: str, doc: str, evaluate: Callable[..., Ar
         if combine.neutral is None:
             require_elements(name, a)
 
-    record: Compute = register(
-        Compute(
-            name,
-            Category.REDUCTION,
-            doc,
-            combine=combine,
-            check=check,
-            evaluate=evaluate,
-            dtype=dtype,
-            linear=combine.linear,
-            keeps=keeps(combine(x, y)) & ~Keeps.FACTOR,
-            examples=of_compute(name),
-        )
+    return compute_type(
+        name,
+        Category.REDUCTION,
+        doc,
+        combine=combine,
+        check=check,
+        evaluate=evaluate,
+        dtype=dtype,
+        linear=combine.linear,
+        keeps=keeps(combine(x, y)) & ~Keeps.FACTOR,
+        examples=of_compute(name),
     )
-    return record
 
 
 reduce_sum = _combination(
@@ -111,60 +116,80 @@ def _check_mean(a: AccessType) -> None:
     require_elements("reduce-mean", a)
 
 
-reduce_mean = register(
-    Compute(
-        name="reduce-mean",
-        category=Category.REDUCTION,
-        check=_check_mean,
-        evaluate=lambda arithmetic, a: arithmetic.mean(a.array, a.item_axes),
-        doc="The mean of the item.",
-        examples=of_compute("reduce-mean"),
-        linear=True,
-        keeps=MONOTONE,
-    )
+reduce_mean = compute_type(
+    name="reduce-mean",
+    category=Category.REDUCTION,
+    check=_check_mean,
+    evaluate=lambda arithmetic, a: arithmetic.mean(a.array, a.item_axes),
+    doc="The mean of the item.",
+    examples=of_compute("reduce-mean"),
+    linear=True,
+    keeps=MONOTONE,
 )
 
 
-def _position(function: Callable[..., Array], a: Operand) -> Array:
-    """Where in each item it is: the item is one axis, so that positions in it count in row-major order."""
-    length, axes = a.access.item.product(), len(a.item_axes)
-
-    def part(items: Array) -> Array:
-        rows = items.reshape((*items.shape[: items.ndim - axes], length))
-        return np.asarray(function(rows, -1)).astype(np.int64, copy=False)
-
-    return in_blocks(part, a.access.shape, a.array, dtype=np.int64, part=items_of(length))
+def _rows(items: Array, a: Operand) -> Array:
+    """Each item as one axis, so that positions in it count in row-major order."""
+    return items.reshape((*items.shape[: items.ndim - len(a.item_axes)], a.access.item.product()))
 
 
-def _position_scratch(a: Operand) -> int:
-    """A block of positions, and one of items in row-major order where they are not."""
-    length = a.access.item.product()
-    items = block_size(a.access.shape, items_of(length))
-    return items * (8 + (0 if a.array.flags.c_contiguous else length * a.array.itemsize))
+def _extreme_position(name: str, which: str, function: Callable[..., Array]) -> Compute:
+    def evaluate(_: object, a: Operand) -> Array:
+        def part(items: Array) -> Array:
+            return np.asarray(function(_rows(items, a), -1)).astype(np.int64, copy=False)
 
+        return in_blocks(part, a.access.shape, a.array, dtype=np.int64, part=items_of(a.access.item.product()))
 
-argmax = register(
-    Compute(
-        name="argmax",
+    def scratch(a: Operand) -> int:
+        """A block of positions, and one of items in row-major order where they are not."""
+        length = a.access.item.product()
+        items = block_size(a.access.shape, items_of(length))
+        return items * (8 + (0 if a.array.flags.c_contiguous else length * a.array.itemsize))
+
+    return compute_type(
+        name=name,
         category=Category.REDUCTION,
-        check=lambda a: require_elements("argmax", a),
-        evaluate=lambda _, a: _position(np.argmax, a),
-        scratch=_position_scratch,
-        doc="The position of the first largest element in the item, counted in row-major order from 0.",
-        examples=of_compute("argmax"),
+        check=lambda a: require_elements(name, a),
+        evaluate=evaluate,
+        scratch=scratch,
+        doc=f"The position of the first {which} element in the item, counted in row-major order from 0.",
+        examples=of_compute(name),
         dtype="int64",
     )
-)
 
-argmin = register(
-    Compute(
-        name="argmin",
-        category=Category.REDUCTION,
-        check=lambda a: require_elements("argmin", a),
-        evaluate=lambda _, a: _position(np.argmin, a),
-        scratch=_position_scratch,
-        doc="The position of the first smallest element in the item, counted in row-major order from 0.",
-        examples=of_compute("argmin"),
-        dtype="int64",
-    )
+
+argmax = _extreme_position("argmax", "largest", np.argmax)
+argmin = _extreme_position("argmin", "smallest", np.argmin)
+
+
+def _evaluate_argsort(_: object, a: Operand, direction: str) -> Array:
+    item = a.access.item
+
+    def part(block: Array) -> Array:
+        items = _rows(block, a)
+        if direction == "ascending":
+            order = np.argsort(items, -1, kind="stable")
+        else:  # sorted from the last to the first and read backwards, equal elements keep their order
+            order = items.shape[-1] - 1 - np.flip(np.argsort(np.flip(items, -1), -1, kind="stable"), -1)
+        return order.astype(np.int64, copy=False).reshape(block.shape)
+
+    return in_blocks(part, a.access.shape, a.array, dtype=np.int64, item=item, part=items_of(item.product()))
+
+
+def _argsort_scratch(a: Operand, _: str) -> int:
+    """A block of positions, before and after they are counted from the other end, and one of items."""
+    length, copied = a.access.item.product(), 0 if a.array.flags.c_contiguous else a.array.itemsize
+    return block_size(a.access.shape, items_of(length)) * length * (3 * 8 + copied)
+
+
+argsort = compute_type(
+    name="argsort",
+    category=Category.NORMALIZATION,
+    parameters=(Field("direction", Kind.KEYWORD, ("ascending", "descending")),),
+    evaluate=_evaluate_argsort,
+    scratch=_argsort_scratch,
+    doc="Where in the item the elements stand, in the order in which they follow each other when it is sorted: "
+    "places count in row-major order from 0, and the first of equal elements comes first.",
+    dtype="int64",
+    examples=of_compute("(argsort ascending)"),
 )

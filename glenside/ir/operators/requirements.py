@@ -19,6 +19,11 @@ def require_axis(operator: str, axis: int, rank: int) -> None:
     require(0 <= axis < rank, operator, f"0 <= axis < {rank}", axis)
 
 
+def require_order(operator: str, order: Sequence[int], count: int, what: str) -> None:
+    """Each of so many axes or parts stands once in the order."""
+    require(sorted(order) == list(range(count)), operator, f"an order of {count} {what}", spelled(order))
+
+
 def require_sizes(operator: str, what: str, sizes: Sequence[int], least: int = 0) -> None:
     """No size is below the least."""
     require(all(n >= least for n in sizes), operator, f"{what} of at least {least}", spelled(sizes))
@@ -30,13 +35,15 @@ def require_dtype(operator: str, dtype: str) -> None:
 
 
 def require_value(operator: str, value: str, dtype: str) -> None:
-    """An exact number that the dtype can hold."""
+    """A dtype, and an exact number that it can hold."""
+    require_dtype(operator, dtype)
     require(exact(value) is not None, operator, "an exact number, such as -2, 1.5, 1e-5 or 1/3", value)
     require(represents(value, dtype), operator, f"a value that {dtype} can hold", value)
 
 
 def require_values(operator: str, values: str, count: int, dtype: str) -> None:
-    """So many exact numbers, each of which the dtype can hold."""
+    """A dtype, and so many exact numbers, each of which it can hold."""
+    require_dtype(operator, dtype)
     found = exact_numbers(values)
     require(found is not None, operator, "exact numbers, such as 1 0 -1/2", values)
     have = len(values.split())

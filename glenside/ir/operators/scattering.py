@@ -9,15 +9,17 @@ from typing import Any
 
 import numpy as np
 
-from glenside.ir.contraction import blocks, contraction_scratch
-from glenside.ir.example import example
+from glenside.ir.blockwise import blocks
+from glenside.ir.contraction import contraction_scratch
 from glenside.ir.operand import Array, Operand
-from glenside.ir.operator import Keeps, Kind, Operator, OperatorKind, fields, register, require
+from glenside.ir.operator import Keeps, Kind, OperatorKind, example, fields, operator, require
 from glenside.ir.operators.requirements import require_number, require_sizes, spelled
-from glenside.ir.operators.tiled_products import by_blas, matrices_of, matrix_of
+from glenside.ir.operators.tiled_products import by_blas, gathered_matrix, matrices_of, matrix_of
 from glenside.ir.types import AccessType, Dims, widen
 
 _NAME = "overlap-add-product"
+
+Box = tuple[tuple[int, int], ...]  # from first to last along each axis
 
 
 def _check(
@@ -36,16 +38,6 @@ def _check(
     require_sizes(_NAME, "strides", strides, least=1)
     require_sizes(_NAME, "dilations", dilations, least=1)
     require(tile >= 1, _NAME, "a tile of at least 1 position", tile)
-
-
-def _boxes(places: tuple[int, ...], tile: int) -> Iterator[tuple[tuple[int, int], ...]]:
-    """Boxes of at most `tile` positions, from first to last along each axis, which cut them all."""
-    for index in blocks(places, tile):
-        box = [
-            (part, part + 1) if isinstance(part, int) else (part.start, min(part.stop, size))
-            for part, size in zip(index, places, strict=False)
-        ]
-        yield (*box, *((0, size) for size in places[len(box) :]))
 
 
 def _reached(first: int, last: int, stride: int, offset: int, size: int) -> tuple[slice, slice]:
@@ -73,16 +65,19 @@ class _Tiles:
     @staticmethod
     def of(a: Operand, b: Operand, n: int, axes: int, tile: int) -> _Tiles:
         left, right = a.access.shape.drop(n), b.access.shape.drop(n)
-        before, after = len(left) - axes, len(right) - axes
-        sizes = a.access.item.product(), right.product()
-        places = tuple(left.drop(before))
-        return _Tiles(places, tuple(right.drop(after)), before, after, *sizes, tile)
+        before, after, length = len(left) - axes, len(right) - axes, a.access.item.product()
+        return _Tiles(left.drop(before), right.drop(after), before, after, length, right.product(), tile)
 
-    def boxes(self) -> Iterator[tuple[tuple[int, int], ...]]:
-        """From first to last along each axis, as they are needed: of tiles of one position there are many."""
-        return _boxes(self.places, self.tile)
+    def boxes(self) -> Iterator[Box]:
+        """Boxes of at most `tile` positions which cut them all, as they are needed: of one position there are many."""
+        for index in blocks(self.places, self.tile):
+            box = [
+                (part, part + 1) if isinstance(part, int) else (part.start, min(part.stop, size))
+                for part, size in zip(index, self.places, strict=False)
+            ]
+            yield (*box, *((0, size) for size in self.places[len(box) :]))
 
-    def part(self, a: Array, box: tuple[tuple[int, int], ...]) -> Array:
+    def part(self, a: Array, box: Box) -> Array:
         """The rows of a box."""
         own: tuple[Any, ...] = (*(slice(None),) * self.before, *(slice(*part) for part in box))
         found: Array = a[own]
@@ -97,10 +92,8 @@ def _evaluate(
 ) -> Array:
     """Beside the result there are one tile's rows, unless they lie as a matrix, and its products."""
     left, right, item, tiles = a.array, b.array, len(a.item_axes), _Tiles.of(a, b, n, len(out), tile)
-    lead = (slice(None),) * n
-    none: Array = arithmetic.contract(
-        left[(*lead, slice(0, 0))], right[(*lead, slice(0, 0))], n, item
-    )  # what sums are kept in
+    empty = (*(slice(None),) * n, slice(0, 0))
+    none: Array = arithmetic.contract(left[empty], right[empty], n, item)  # what sums are kept in
     own, other = left.shape[n : n + tiles.before], right.shape[n : n + tiles.after]
     result = np.zeros((*left.shape[:n], *own, *other, *out), none.dtype)
     if not (left.size and right.size and result.size):
@@ -113,16 +106,11 @@ def _evaluate(
             else (arithmetic.contract(tiles.part(left[group], box), right[group], 0, item) for box in tiles.boxes())
         )
         for box, found in zip(tiles.boxes(), products, strict=True):
-            columns = np.moveaxis(
-                found, range(tiles.before, tiles.before + len(out)), range(-2 * len(out), -len(out))
-            )  # (A, box, B, window) -> (A, B, box, window)
+            # (A, box, B, window) -> (A, B, box, window)
+            columns = np.moveaxis(found, range(tiles.before, tiles.before + len(out)), range(-2 * len(out), -len(out)))
             for tap in np.ndindex(*tiles.window):
-                reached = [
-                    _reached(first, last, t, u * d - start, size)
-                    for (first, last), t, u, d, start, size in zip(
-                        box, strides, tap, dilations, starts, out, strict=True
-                    )
-                ]
+                axes = zip(box, strides, tap, dilations, starts, out, strict=True)
+                reached = [_reached(first, last, t, u * d - s, size) for (first, last), t, u, d, s, size in axes]
                 read: tuple[Any, ...] = (..., *(positions for positions, _ in reached), *tap)
                 target: tuple[Any, ...] = (*group, ..., *(places for _, places in reached))
                 arithmetic.accumulate(result[target], columns[read])
@@ -132,9 +120,7 @@ def _evaluate(
 
 def _by_blas(a: Array, b: Array, tiles: _Tiles) -> Iterator[Array]:
     """The products (A, box, B, window) of one box after the other, in the same memory."""
-    weights = matrix_of(b, tiles.columns, tiles.length)
-    if weights is None:
-        weights = np.array(b, order="C").reshape(tiles.columns, tiles.length)
+    weights = gathered_matrix(b, tiles.columns, tiles.length)
     first = tiles.part(a, next(tiles.boxes()))
     products = np.empty((tiles.rows(first), tiles.columns), a.dtype)
     gathers = matrix_of(first, len(products), tiles.length) is None
@@ -184,41 +170,39 @@ def _moved(a: Operand, b: Operand, n: int, out: Dims, strides: Dims, dilations: 
     return narrow * np.dtype(a.access.dtype).itemsize + wide * np.dtype(widen(a.access.dtype)).itemsize
 
 
-overlap_add_product = register(
-    Operator(
-        name=_NAME,
-        kind=OperatorKind.INSTRUCTION,
-        fields=fields(
-            a=Kind.TERM,
-            b=Kind.TERM,
-            n=Kind.INT,
-            out=Kind.SHAPE,
-            strides=Kind.SHAPE,
-            dilations=Kind.SHAPE,
-            starts=Kind.INTS,
-            tile=Kind.INT,
-        ),
-        check=_check,
-        result=lambda a, b, n, out, strides, dilations, starts, tile: (
-            a.with_dims(a.dims.take(a.split - out.length).append(b.dims.take(b.split - out.length).drop(n)).append(out))
-            .with_split(a.split + b.split - n - out.length)
-            .widened()
-        ),
-        evaluate=_evaluate,
-        doc="The dot-product of (G, A, positions)(I) and (G, B, window)(I), its windows added up: element u of the "
-        "window of position m goes to place stride m + dilation u - start of the result (G, A, B, out)(), or nowhere. "
-        "It is done for at most `tile` positions at a time: beside the result there are their products alone.",
-        keeps=Keeps.ZERO,
-        matrices=lambda a, b, n, *_: matrices_of(a, b, n),
-        typed=True,
-        scratch=_scratch,
-        moved=_moved,
-        operations=lambda a, b, n, *_: a.shape.product() * b.shape.drop(n).product() * (a.item.product() + 1),
-        examples=example(
-            "(overlap-add-product (access (access-tensor x) 2) (access (access-tensor y) 2) 0 (shape 9) "
-            "(shape 2) (shape 1) (list 0) 2)",
-            x="m 4 k",
-            y="n 3 k",
-        ),
-    )
+overlap_add_product = operator(
+    name=_NAME,
+    kind=OperatorKind.INSTRUCTION,
+    fields=fields(
+        a=Kind.TERM,
+        b=Kind.TERM,
+        n=Kind.INT,
+        out=Kind.SHAPE,
+        strides=Kind.SHAPE,
+        dilations=Kind.SHAPE,
+        starts=Kind.INTS,
+        tile=Kind.INT,
+    ),
+    check=_check,
+    result=lambda a, b, n, out, strides, dilations, starts, tile: (
+        a.with_dims(a.dims.take(a.split - out.length).append(b.dims.take(b.split - out.length).drop(n)).append(out))
+        .with_split(a.split + b.split - n - out.length)
+        .widened()
+    ),
+    evaluate=_evaluate,
+    doc="The dot-product of (G, A, positions)(I) and (G, B, window)(I), its windows added up: element u of the "
+    "window of position m goes to place stride m + dilation u - start of the result (G, A, B, out)(), or nowhere. "
+    "It is done for at most `tile` positions at a time: beside the result there are their products alone.",
+    keeps=Keeps.ZERO,
+    matrices=lambda a, b, n, *_: matrices_of(a, b, n),
+    typed=True,
+    scratch=_scratch,
+    moved=_moved,
+    operations=lambda a, b, n, *_: a.shape.product() * b.shape.drop(n).product() * (a.item.product() + 1),
+    examples=example(
+        "(overlap-add-product (access (access-tensor x) 2) (access (access-tensor y) 2) 0 (shape 9) "
+        "(shape 2) (shape 1) (list 0) 2)",
+        x="m 4 k",
+        y="n 3 k",
+    ),
 )

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from glenside.ir.example import example
 from glenside.ir.index_map import IndexMap, Piece, Within, along, axes_of, mapped
 from glenside.ir.operand import Array
-from glenside.ir.operator import Kind, Operator, OperatorKind, fields, register, require
+from glenside.ir.operator import Kind, OperatorKind, example, fields, operator, require
+from glenside.ir.operators.requirements import require_axis
 from glenside.ir.types import AccessType
 
 
 def _check_slice(a: AccessType, axis: int, lo: int, hi: int) -> None:
-    require(0 <= axis < a.rank, "access-slice", f"0 <= axis < {a.rank}", axis)
+    require_axis("access-slice", axis, a.rank)
     size = a.dims[axis]
     require(0 <= lo <= hi <= size, "access-slice", f"0 <= lo <= hi <= {size} on axis {axis}", f"lo {lo} and hi {hi}")
 
@@ -22,23 +22,21 @@ def _map_slice(a: AccessType, axis: int, lo: int, hi: int) -> IndexMap:
     return mapped(dims, along(dims, axis, lambda i: i + lo))
 
 
-access_slice = register(
-    Operator(
-        name="access-slice",
-        kind=OperatorKind.VIEW,
-        fields=fields(a=Kind.TERM, axis=Kind.INT, lo=Kind.INT, hi=Kind.INT),
-        check=_check_slice,
-        result=lambda a, axis, lo, hi: a.with_dims(a.dims.set(axis, hi - lo)),
-        index_map=_map_slice,
-        evaluate=lambda _, a, axis, lo, hi: a[(slice(None),) * axis + (slice(lo, hi),)],
-        doc="Elements lo to hi - 1 of one axis: that dim becomes hi - lo.",
-        examples=example("(access-slice (access (access-tensor x) 1) 1 2 7)", x="m 9"),
-    )
+access_slice = operator(
+    name="access-slice",
+    kind=OperatorKind.VIEW,
+    fields=fields(a=Kind.TERM, axis=Kind.INT, lo=Kind.INT, hi=Kind.INT),
+    check=_check_slice,
+    result=lambda a, axis, lo, hi: a.with_dims(a.dims.set(axis, hi - lo)),
+    index_map=_map_slice,
+    evaluate=lambda _, a, axis, lo, hi: a[(slice(None),) * axis + (slice(lo, hi),)],
+    doc="Elements lo to hi - 1 of one axis: that dim becomes hi - lo.",
+    examples=example("(access-slice (access (access-tensor x) 1) 1 2 7)", x="m 9"),
 )
 
 
 def _check_concatenate(a: AccessType, b: AccessType, axis: int) -> None:
-    require(0 <= axis < a.rank, "access-concatenate", f"0 <= axis < {a.rank}", axis)
+    require_axis("access-concatenate", axis, a.rank)
     agree = a.rank == b.rank and (a.split, a.dtype, a.dims.remove(axis)) == (b.split, b.dtype, b.dims.remove(axis))
     require(agree, "access-concatenate", f"operands that differ on axis {axis} at most", f"{a} and {b}")
 
@@ -57,20 +55,16 @@ def _map_concatenate(a: AccessType, b: AccessType, axis: int) -> IndexMap:
     return IndexMap(dims, (of_a, of_b))
 
 
-access_concatenate = register(
-    Operator(
-        name="access-concatenate",
-        kind=OperatorKind.MOVEMENT,
-        fields=fields(a=Kind.TERM, b=Kind.TERM, axis=Kind.INT),
-        check=_check_concatenate,
-        result=lambda a, b, axis: a.with_dims(a.dims.set(axis, a.dims.get(axis) + b.dims.get(axis))),
-        index_map=_map_concatenate,
-        evaluate=_evaluate_concatenate,
-        doc="b after a along one axis; all other dims, the split and the dtype agree.",
-        examples=example(
-            "(access-concatenate (access (access-tensor x) 1) (access (access-tensor y) 1) 1)",
-            x="m n",
-            y="m k",
-        ),
-    )
+access_concatenate = operator(
+    name="access-concatenate",
+    kind=OperatorKind.MOVEMENT,
+    fields=fields(a=Kind.TERM, b=Kind.TERM, axis=Kind.INT),
+    check=_check_concatenate,
+    result=lambda a, b, axis: a.with_dims(a.dims.set(axis, a.dims.get(axis) + b.dims.get(axis))),
+    index_map=_map_concatenate,
+    evaluate=_evaluate_concatenate,
+    doc="b after a along one axis; all other dims, the split and the dtype agree.",
+    examples=example(
+        "(access-concatenate (access (access-tensor x) 1) (access (access-tensor y) 1) 1)", x="m n", y="m k"
+    ),
 )

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
 
-from glenside.ir.blockwise import block_size
-from glenside.ir.contraction import blocks, contracted_dims, contraction_scratch
-from glenside.ir.example import example
+from glenside.ir.blockwise import block_size, blocks
+from glenside.ir.contraction import contracted_dims, contraction_scratch
 from glenside.ir.operand import Array, Operand
-from glenside.ir.operator import Keeps, Kind, Operator, OperatorKind, fields, register, require
+from glenside.ir.operator import Keeps, Kind, OperatorKind, example, fields, operator, require
+from glenside.ir.operators.products import check_pairs
 from glenside.ir.operators.requirements import require_number
 from glenside.ir.types import AccessType
 
@@ -19,11 +20,7 @@ _NAME = "tiled-product"
 
 
 def _check(a: AccessType, b: AccessType, n: int, tile: int) -> None:
-    most = min(a.split, b.split)
-    require(0 <= n <= most, _NAME, f"0 <= n <= {most} shared axes", n)
-    require(a.dims.take(n) == b.dims.take(n), _NAME, f"the first {n} axes to agree", f"{a} and {b}")
-    require(a.item == b.item, _NAME, "items to agree", f"{a} and {b}")
-    require(a.dtype == b.dtype, _NAME, "dtypes to agree", f"{a} and {b}")
+    check_pairs(_NAME, a, b, n)
     require_number(_NAME, a)
     require(tile >= 1, _NAME, "a tile of at least one row", tile)
 
@@ -45,17 +42,11 @@ def _evaluate(arithmetic: Any, a: Operand, b: Operand, n: int, tile: int) -> Arr
 
 
 def _fill(out: Array, a: Array, b: Array, n: int, item: int, tile: int) -> None:
-    rows, k, count = (
-        a.shape[n : a.ndim - item],
-        _product(a.shape[a.ndim - item :]),
-        _product(b.shape[n : b.ndim - item]),
-    )
-    gathers = matrix_of(a[(0,) * n], _product(rows), k) is None
+    rows, k, count = a.shape[n : a.ndim - item], prod(a.shape[a.ndim - item :]), prod(b.shape[n : b.ndim - item])
+    gathers = matrix_of(a[(0,) * n], prod(rows), k) is None
     columns = np.empty((block_size(rows, tile) if gathers else 0, k), a.dtype)
     for group in np.ndindex(*a.shape[:n]):
-        weights = matrix_of(b[group], count, k)
-        if weights is None:
-            weights = np.array(b[group], order="C").reshape(count, k)
+        weights = gathered_matrix(b[group], count, k)
         results = out[(*group, ...)].reshape(-1, count)
         matrix = None if gathers else matrix_of(a[group], len(results), k)
         if matrix is None:
@@ -66,7 +57,7 @@ def _fill(out: Array, a: Array, b: Array, n: int, item: int, tile: int) -> None:
 
 def _multiply_tiles(results: Array, a: Array, weights: Array, columns: Array, rows: Sequence[int], tile: int) -> None:
     done = 0
-    for index in blocks(tuple(rows), tile):
+    for index in blocks(rows, tile):
         part = a[(*index, ...)]
         m = part.size // columns.shape[1]
         gathered = columns[:m]
@@ -86,22 +77,18 @@ def matrix_of(a: Array, rows: int, columns: int) -> Array | None:
     return matrix if by_rows or by_columns else None
 
 
+def gathered_matrix(a: Array, rows: int, columns: int) -> Array:
+    """The elements as a matrix that BLAS takes, a copy where they must be gathered."""
+    matrix = matrix_of(a, rows, columns)
+    return np.array(a, order="C").reshape(rows, columns) if matrix is None else matrix
+
+
 def _viewed(a: Array, dims: tuple[int, int]) -> Array | None:
     view = a.view(np.ndarray)
     try:
         return np.reshape(view, dims, copy=False)
     except ValueError:
         return None
-
-
-def _product(sizes: Sequence[int]) -> int:
-    return int(np.prod(sizes, dtype=np.int64))
-
-
-def _sizes(a: Operand, b: Operand, n: int) -> tuple[int, int, int]:
-    """The matrices of each element of the shared axes: m rows of a, items of k elements, rows of b."""
-    k = a.access.item.product()
-    return a.access.shape.drop(n).product(), k, b.access.shape.drop(n).product()
 
 
 def gathered(a: Operand, n: int, tile: int) -> int:
@@ -118,7 +105,7 @@ def _scratch(a: Operand, b: Operand, n: int, tile: int) -> int:
         return contraction_scratch(left, right, n, len(a.item_axes))
     if not (left.size and right.size):
         return 0
-    _, k, count = _sizes(a, b, n)
+    _, _, k, count = matrices_of(a.access, b.access, n)
     columns = gathered(a, n, tile) * k
     weights = 0 if matrix_of(right[(0,) * n], count, k) is not None else count * k
     return (columns + weights) * left.itemsize
@@ -129,11 +116,10 @@ def _moved(a: Operand, b: Operand, n: int, tile: int) -> int:
     left, right = a.array, b.array
     if not (left.size and right.size):
         return 0
-    m, _, count = _sizes(a, b, n)
+    groups, m, _, count = matrices_of(a.access, b.access, n)
     rows = gathered(a, n, tile)
     tiles, reads = (-(-m // rows), 3) if rows else (1, 1)
-    results = _product(left.shape[:n]) * m * count
-    return (left.size * reads + right.size * tiles + results) * left.itemsize
+    return (left.size * reads + right.size * tiles + groups * m * count) * left.itemsize
 
 
 def matrices_of(a: AccessType, b: AccessType, n: int) -> tuple[int, int, int, int]:
@@ -142,31 +128,25 @@ def matrices_of(a: AccessType, b: AccessType, n: int) -> tuple[int, int, int, in
     return a.dims.take(n).product(), rows, a.item.product(), columns
 
 
-def _result(a: AccessType, b: AccessType, n: int, tile: int) -> AccessType:
-    return a.with_dims(a.shape.append(b.shape.drop(n))).with_split(a.split + b.split - n).widened()
-
-
-tiled_product = register(
-    Operator(
-        name=_NAME,
-        kind=OperatorKind.INSTRUCTION,
-        fields=fields(a=Kind.TERM, b=Kind.TERM, n=Kind.INT, tile=Kind.INT),
-        check=_check,
-        result=_result,
-        evaluate=_evaluate,
-        doc="The dot-product of the product of a and b with n shared axes, (G, A)(I) x (G, B)(I) -> (G, A, B)(), as a "
-        "plain processor computes it: at most `tile` rows of a at a time are copied next to each other and multiplied "
-        "as a matrix, none where they lie so already. What it takes beside its result is one tile.",
-        keeps=Keeps.ZERO,
-        matrices=lambda a, b, n, tile: matrices_of(a, b, n),
-        typed=True,
-        scratch=_scratch,
-        moved=_moved,
-        operations=lambda a, b, n, tile: a.size * b.shape.drop(n).product(),
-        examples=example(
-            "(tiled-product (access (access-tensor x) 2) (access (access-tensor y) 2) 1 2)",
-            x="g m k",
-            y="g n k",
-        ),
-    )
+tiled_product = operator(
+    name=_NAME,
+    kind=OperatorKind.INSTRUCTION,
+    fields=fields(a=Kind.TERM, b=Kind.TERM, n=Kind.INT, tile=Kind.INT),
+    check=_check,
+    result=lambda a, b, n, tile: (
+        a.with_dims(a.shape.append(b.shape.drop(n))).with_split(a.split + b.split - n).widened()
+    ),
+    evaluate=_evaluate,
+    doc="The dot-product of the product of a and b with n shared axes, (G, A)(I) x (G, B)(I) -> (G, A, B)(), as a "
+    "plain processor computes it: at most `tile` rows of a at a time are copied next to each other and multiplied "
+    "as a matrix, none where they lie so already. What it takes beside its result is one tile.",
+    keeps=Keeps.ZERO,
+    matrices=lambda a, b, n, tile: matrices_of(a, b, n),
+    typed=True,
+    scratch=_scratch,
+    moved=_moved,
+    operations=lambda a, b, n, tile: a.size * b.shape.drop(n).product(),
+    examples=example(
+        "(tiled-product (access (access-tensor x) 2) (access (access-tensor y) 2) 1 2)", x="g m k", y="g n k"
+    ),
 )

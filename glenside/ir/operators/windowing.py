@@ -7,12 +7,10 @@ from typing import Any
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
-from glenside.ir.blockwise import PART, block_size
-from glenside.ir.contraction import blocks
-from glenside.ir.example import example
+from glenside.ir.blockwise import PART, block_size, blocks
 from glenside.ir.index_map import IndexMap, axes_of, mapped
 from glenside.ir.operand import Array
-from glenside.ir.operator import MONOTONE, Kind, Operator, OperatorKind, fields, register, require
+from glenside.ir.operator import MONOTONE, Kind, OperatorKind, example, fields, operator, require
 from glenside.ir.operators.requirements import require_number, require_sizes, spelled
 from glenside.ir.types import AccessType, Dims
 
@@ -46,19 +44,17 @@ def _map_windows(a: AccessType, window: Dims, strides: Dims) -> IndexMap:
     return mapped(dims, [*axes[: a.split], *item])
 
 
-access_windows = register(
-    Operator(
-        name="access-windows",
-        kind=OperatorKind.VIEW,
-        fields=fields(a=Kind.TERM, window=Kind.SHAPE, strides=Kind.SHAPE),
-        check=_check_windows,
-        result=lambda a, window, strides: a.shape.append(a.item.windows(window, strides)).access(window, a.dtype),
-        index_map=_map_windows,
-        evaluate=_evaluate_windows,
-        doc="Every window of the item at those strides: the shape gains floor((I - window) / stride) + 1, "
-        "the item is one window. There is no padding.",
-        examples=example("(access-windows (access (access-tensor x) 1) (shape 3 2) (shape 2 1))", x="m 9 n"),
-    )
+access_windows = operator(
+    name="access-windows",
+    kind=OperatorKind.VIEW,
+    fields=fields(a=Kind.TERM, window=Kind.SHAPE, strides=Kind.SHAPE),
+    check=_check_windows,
+    result=lambda a, window, strides: a.shape.append(a.item.windows(window, strides)).access(window, a.dtype),
+    index_map=_map_windows,
+    evaluate=_evaluate_windows,
+    doc="Every window of the item at those strides: the shape gains floor((I - window) / stride) + 1, "
+    "the item is one window. There is no padding.",
+    examples=example("(access-windows (access (access-tensor x) 1) (shape 3 2) (shape 2 1))", x="m 9 n"),
 )
 
 
@@ -82,24 +78,22 @@ def _evaluate_overlap_add(arithmetic: Any, a: Array, out: Dims, strides: Dims) -
     for position in np.ndindex(*window):
         steps = (slice(i, i + (c - 1) * t + 1, t) for i, c, t in zip(position, counts, strides, strict=True))
         sums, parts = result[(slice(None),) * lead + tuple(steps)], a[(..., *position)]
-        for index in blocks(parts.shape, PART) if parts.size else ():
+        for index in blocks(parts.shape, PART):
             sums[index] = arithmetic.add(sums[index], parts[index])
     return result
 
 
-access_overlap_add = register(
-    Operator(
-        name="access-overlap-add",
-        kind=OperatorKind.COMPUTE,
-        fields=fields(a=Kind.TERM, out=Kind.SHAPE, strides=Kind.SHAPE),
-        check=_check_overlap_add,
-        result=lambda a, out, strides: a.dims.take(a.split - out.length).access(out, a.dtype),
-        evaluate=_evaluate_overlap_add,
-        scratch=lambda a, out, strides: block_size(a.shape[: a.ndim - len(out)], PART) * a.itemsize,
-        operations=lambda a, out, strides: a.size,
-        linear=True,
-        keeps=MONOTONE,
-        doc="The adjoint of access-windows: windows (S, counts)(window) are added into items of size out, (S)(out).",
-        examples=example("(access-overlap-add (access (access-tensor x) 2) (shape 9) (shape 2))", x="m 4 3"),
-    )
+access_overlap_add = operator(
+    name="access-overlap-add",
+    kind=OperatorKind.COMPUTE,
+    fields=fields(a=Kind.TERM, out=Kind.SHAPE, strides=Kind.SHAPE),
+    check=_check_overlap_add,
+    result=lambda a, out, strides: a.dims.take(a.split - out.length).access(out, a.dtype),
+    evaluate=_evaluate_overlap_add,
+    scratch=lambda a, out, strides: block_size(a.shape[: a.ndim - len(out)], PART) * a.itemsize,
+    operations=lambda a, out, strides: a.size,
+    linear=True,
+    keeps=MONOTONE,
+    doc="The adjoint of access-windows: windows (S, counts)(window) are added into items of size out, (S)(out).",
+    examples=example("(access-overlap-add (access (access-tensor x) 2) (shape 9) (shape 2))", x="m 4 3"),
 )

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
-from difflib import get_close_matches
+from collections.abc import Callable, Sequence
 
 from glenside.ir.errors import ParseError
-from glenside.ir.names import shortened
+from glenside.ir.names import shortened, suggestion
 from glenside.ir.operator import COMPUTES, Compute, Field, Kind
 from glenside.ir.operators import compute_text
 from glenside.ir.rational import exact
@@ -30,12 +29,6 @@ WANTED = {
     Kind.DTYPE: f"a dtype ({', '.join(DTYPES)})",
     Kind.COMPUTE: "a compute type",
 }
-
-
-def suggestion(name: str, known: Collection[str]) -> str:
-    """The end of a message about a name that is not known."""
-    close = get_close_matches(name[:80], list(known), 1)
-    return f"; did you mean {close[0]}?" if close else ""
 
 
 class Arguments:
@@ -64,23 +57,23 @@ class Arguments:
             return self.text(owner, field.name)
         return self.number(owner, field.name)
 
-    def number(self, owner: str, what: str) -> str:
+    def _taken(self, owner: str, what: str, wanted: str, fits: Callable[[Token], bool]) -> str:
         token = self.reader.take()
-        if token.kind != ATOM or exact(token.text) is None:
-            raise self.error(owner, what, WANTED[Kind.NUMBER], token)
-        return token.text
-
-    def keyword(self, owner: str, what: str, choices: Sequence[str], wanted: str) -> str:
-        token = self.reader.take()
-        if token.kind != ATOM or token.text not in choices:
+        if not fits(token):
             raise self.error(owner, what, wanted, token)
         return token.text
 
+    def number(self, owner: str, what: str) -> str:
+        return self._taken(owner, what, WANTED[Kind.NUMBER], lambda t: t.kind == ATOM and exact(t.text) is not None)
+
+    def keyword(self, owner: str, what: str, choices: Sequence[str], wanted: str) -> str:
+        return self._taken(owner, what, wanted, lambda t: t.kind == ATOM and t.text in choices)
+
     def text(self, owner: str, what: str) -> str:
-        token = self.reader.take()
-        if token.kind != STRING:
-            raise self.error(owner, what, WANTED[Kind.TEXT], token)
-        return token.text
+        return self._taken(owner, what, WANTED[Kind.TEXT], lambda t: t.kind == STRING)
+
+    def open(self, owner: str, what: str, wanted: str) -> None:
+        self._taken(owner, what, wanted, lambda t: t.kind == OPEN)
 
     def optional_dtype(self, owner: str, default: str) -> str:
         """The dtype before the closing parenthesis, or the default."""
@@ -147,11 +140,6 @@ class Arguments:
             hint = f' (such a name is quoted: "{shortened(token.text)}")' if token.kind == ATOM else ""
             raise self.error(owner, what, wanted, token, f"{token}{hint}")
         return token.text
-
-    def open(self, owner: str, what: str, wanted: str) -> None:
-        token = self.reader.take()
-        if token.kind != OPEN:
-            raise self.error(owner, what, wanted, token)
 
     def close(self, owner: str, names: str, what: str = "arguments") -> None:
         token = self.reader.take()

@@ -10,18 +10,17 @@ from collections.abc import Collection, Generator, Mapping, Sequence
 from typing import Any
 
 from glenside.ir.errors import GlensideError
+from glenside.ir.names import suggestion
 from glenside.ir.operator import COMPUTES, OPERATORS, Field, Kind
 from glenside.ir.operators import SHAPE_FORMS
+from glenside.ir.operators.forms import SPELLINGS, SPLIT_AS_OPERAND
 from glenside.ir.operators.requirements import spelled
-from glenside.ir.operators.spellings import SPELLINGS, SPLIT_AS_OPERAND
 from glenside.ir.program import Program, is_product
 from glenside.ir.term import Term, postorder
-from glenside.ir.text.arguments import WANTED, Arguments, suggestion
-from glenside.ir.text.building import at, make_term
-from glenside.ir.text.declarations import DECLARATIONS, Tensors
+from glenside.ir.text.arguments import WANTED, Arguments
+from glenside.ir.text.building import DECLARATIONS, Scope, Tensors, make_term
 from glenside.ir.text.printer import GENERATED
 from glenside.ir.text.reader import ATOM, CLOSE, END, OPEN, Reader, Token
-from glenside.ir.text.scope import Scope
 from glenside.ir.types import Dims
 
 # A form: it yields the forms inside it, is sent the value of each, and returns its own value, which is a Term, a
@@ -169,11 +168,11 @@ class _Parser:
         wanted = spelling.fields if spelling else OPERATORS[name].fields
         operands = yield from self.operands(name, wanted, opening)
         if name in SPLIT_AS_OPERAND and isinstance(operands[-1], Dims):
-            split = at(self.reader, opening, lambda: operands[0].access.split)
+            split = self.reader.at(opening, lambda: operands[0].access.split)
             operands[-1] = operands[-1].take(split), operands[-1].drop(split)
         if spelling:
-            operands = at(self.reader, opening, lambda: spelling.expand(*operands))
-        return at(self.reader, opening, lambda: make_term(name, operator, operands))
+            operands = self.reader.at(opening, lambda: spelling.expand(*operands))
+        return self.reader.at(opening, lambda: make_term(name, operator, operands))
 
     def operands(self, owner: str, wanted: Sequence[Field], opening: Token) -> Form:
         """All arguments, and the closing parenthesis."""
@@ -199,8 +198,8 @@ class _Parser:
     def shape_form(self, name: str, opening: Token) -> Form:
         record = SHAPE_FORMS[name]
         values = yield from self.operands(name, record.arguments, opening)
-        return at(
-            self.reader, opening, lambda: record.evaluate(*(v.access if isinstance(v, Term) else v for v in values))
+        return self.reader.at(
+            opening, lambda: record.evaluate(*(v.access if isinstance(v, Term) else v for v in values))
         )
 
     def literal(self, opening: Token) -> Term:
@@ -216,7 +215,7 @@ class _Parser:
         dtype = self.arguments.optional_dtype("literal", "float32")
         self.arguments.close("literal", "value dtype")
         self.arguments.close(_LITERAL, "value")
-        return at(self.reader, opening, lambda: make_term(_LITERAL, _LITERAL, [value, dtype]))
+        return self.reader.at(opening, lambda: make_term(_LITERAL, _LITERAL, [value, dtype]))
 
     def _fitting(self, owner: str, field: Field | None, value: Any, token: Token) -> Any:
         """The value, when it is what the field takes."""

@@ -4,23 +4,20 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from itertools import chain, count, cycle
+from typing import Any
 
 from glenside.ir.names import quoted, spelled_name
 from glenside.ir.operator import Field, Kind
-from glenside.ir.operators.spellings import SPELLINGS
+from glenside.ir.operators.forms import SPELLINGS
+from glenside.ir.program import Program, by_node, has_default_name, is_product
 from glenside.ir.term import Term, postorder, weave
 from glenside.ir.types import Dims, Tensor
-
-if TYPE_CHECKING:
-    from glenside.ir.program import Program
 
 # Operators inside each other before a let names the inner one: indentation stays bounded, so the text stays linear.
 _DEEPEST = 12
 _LINE = 72  # columns of a form on one line, its indentation aside
-
-_DEFAULT_DTYPE = "float32"
 
 # Let names that the printer makes up. They are forgotten when read, and made up again.
 GENERATED = re.compile(r"n\d+")
@@ -28,14 +25,12 @@ GENERATED = re.compile(r"n\d+")
 
 def print_term(term: Term, names: Mapping[str, Term] | None = None) -> str:
     """One expression without declarations; `names` are let names to use."""
-    return "\n".join(_Printer(term, _by_node(names or {})).lines())
+    return "\n".join(_Printer(term, by_node(names or {})).lines())
 
 
 def print_program(program: Program) -> str:
     """Declarations in order of first use, then the term with its layers as let names; ends with a newline."""
-    from glenside.ir.program import has_default_name, is_product
-
-    named = _by_node({**program.layers, **program.names})
+    named = by_node({**program.layers, **program.names})
     # A default name comes back by itself; it is written only where its node needs a name anyway.
     reserve: dict[Term, str] = {}
     products = (node for node in postorder(program.term) if is_product(node))
@@ -46,13 +41,6 @@ def print_program(program: Program) -> str:
     lines = [declaration(tensor) for tensor in program.tensors.values()]
     lines += _Printer(program.term, named, reserve).lines()
     return "\n".join(lines) + "\n"
-
-
-def _by_node(names: Mapping[str, Term]) -> dict[Term, list[str]]:
-    named: dict[Term, list[str]] = {}
-    for name, node in names.items():
-        named.setdefault(node, []).append(name)
-    return named
 
 
 def declaration(tensor: Tensor) -> str:
@@ -68,7 +56,7 @@ class _Printer:
         self.root, self.reserve = root, reserve or {}
         self.named = {term: named[term] for term in postorder(root) if term in named}
         self.taken = {name for names in self.named.values() for name in names} | set(self.reserve.values())
-        self.generated = 0
+        self.generated = (name for name in map("n{}".format, count()) if name not in self.taken)
         self.bindings: list[list[str]] = []
 
     def lines(self) -> list[str]:
@@ -90,18 +78,13 @@ class _Printer:
         return _let(self.bindings, body) if self.bindings else body
 
     def _bind(self, term: Term, text: list[str]) -> str:
-        names = self.named.get(term) or [self.reserve.get(term) or self._generate()]
+        names = self.named.get(term) or [self.reserve.get(term) or next(self.generated)]
         first, *others = map(spelled_name, names)
         flat = f"({first} {text[0]})"
         fits = len(text) == 1 and len(flat) <= _LINE
         self.bindings.append([flat] if fits else [f"({first}", *_closed(_indented(text))])
         self.bindings += [[f"({other} {first})"] for other in others]
         return first
-
-    def _generate(self) -> str:
-        name = f"n{self.generated}"
-        self.generated += 1
-        return self._generate() if name in self.taken else name
 
 
 def _let(bindings: list[list[str]], body: list[str]) -> list[str]:
@@ -136,7 +119,7 @@ def _parts(term: Term, children: Sequence[list[str]]) -> tuple[str, list[str | l
     operator = term.operator
     if operator.name == "access-literal":
         value, dtype = map(str, term.attributes)
-        return operator.name, [f"(literal {value})" if dtype == _DEFAULT_DTYPE else f"(literal {value} {dtype})"]
+        return operator.name, [f"(literal {value})" if dtype == "float32" else f"(literal {value} {dtype})"]
     for spelling in SPELLINGS.values():
         if spelling.operator == operator.name:
             arguments = spelling.contract(*term.arguments())
@@ -144,14 +127,8 @@ def _parts(term: Term, children: Sequence[list[str]]) -> tuple[str, list[str | l
                 lines = iter(children)
                 return spelling.name, [next(lines) if isinstance(a, Term) else str(a) for a in arguments]
     woven = weave(operator, children, term.attributes)
-    return operator.name, [_argument(field, value) for field, value in zip(_each(operator.fields), woven, strict=False)]
-
-
-def _each(fields: tuple[Field, ...]) -> Iterator[Field]:
-    """The fields, the last one again and again when it takes all remaining arguments."""
-    yield from fields
-    while fields and fields[-1].kind is Kind.TERMS:
-        yield fields[-1]
+    fields = chain(operator.fields, cycle(operator.fields[-1:]))  # the last may take all remaining arguments
+    return operator.name, [_argument(field, value) for field, value in zip(fields, woven, strict=False)]
 
 
 def _argument(field: Field, value: Any) -> str | list[str]:

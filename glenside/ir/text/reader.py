@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import TypeVar
 
-from glenside.ir.errors import ParseError, Place
+from glenside.ir.errors import ParseError, Place, TypeMismatch
 from glenside.ir.names import shortened
+
+T = TypeVar("T")
 
 OPEN, CLOSE, STRING, ATOM, END = "open", "close", "string", "atom", "end"
 
@@ -55,6 +58,14 @@ class Reader:
 
     def error(self, message: str, offset: int) -> ParseError:
         return ParseError(message, self.place(offset))
+
+    def at(self, opening: Token, build: Callable[[], T]) -> T:
+        """The value of `build`; a TypeMismatch of it gets the place of that parenthesis."""
+        try:
+            return build()
+        except TypeMismatch as error:
+            error.place = error.place or self.place(opening.offset)
+            raise
 
     def take(self) -> Token:
         """The token under the cursor, which moves on."""

@@ -14,13 +14,12 @@ from extract.pareto import Entry, Step
 from glenside.analysis.liveness import Memory, Simulation, bytes_moved, held_buffers, live_through, operations, prepared
 from glenside.egraph.rule import Parameters
 from glenside.egraph.snapshot import Snapshot
-from glenside.ir.deprecation import renamed
-from glenside.ir.errors import BadInput
+from glenside.ir.errors import BadInput, renamed
 from glenside.ir.operand import Operand, Value
 from glenside.ir.operator import OPERATORS
 from glenside.ir.operators.tiled_products import gathered
 from glenside.ir.program import Program
-from glenside.ir.quantities import byte_count
+from glenside.ir.rational import byte_count
 from glenside.ir.term import Term, build, weave
 from glenside.ir.types import Tensor
 from glenside.passes.batch_norm_folding import fold_batch_norms

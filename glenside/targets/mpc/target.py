@@ -9,8 +9,7 @@ from typing import Any
 
 from glenside.egraph.rule import Parameters
 from glenside.egraph.snapshot import Snapshot
-from glenside.ir.deprecation import renamed
-from glenside.ir.errors import BadInput
+from glenside.ir.errors import BadInput, renamed
 from glenside.ir.operators.compute import name_of
 from glenside.ir.program import Program
 from glenside.ir.term import Term, build

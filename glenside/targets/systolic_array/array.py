@@ -18,8 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from glenside.ir.sizes import ceil_div, if_fits, largest
-from glenside.ir.types import AccessType, Dims
+from glenside.ir.types import AccessType, Dims, ceil_div, if_fits, largest
 from glenside.targets.base import Instruction, InstructionCost
 
 UNLIMITED = 1 << 40

@@ -11,8 +11,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from glenside.ir.deprecation import renamed
-from glenside.ir.errors import BadInput
+from glenside.ir.errors import BadInput, renamed
 from glenside.ir.files import read_text
 from glenside.targets.base import parse_objectives
 from glenside.targets.systolic_array.array import BitWidths

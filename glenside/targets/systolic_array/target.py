@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 
 from glenside.egraph.search import SearchResult
-from glenside.ir.deprecation import renamed
-from glenside.ir.errors import BadInput
-from glenside.ir.sizes import ceil_div, if_fits
+from glenside.ir.errors import BadInput, renamed
 from glenside.ir.term import Term
+from glenside.ir.types import ceil_div, if_fits
 from glenside.passes.batch_norm_folding import fold_batch_norms
 from glenside.passes.cones import Cone
 from glenside.passes.network import Pass
