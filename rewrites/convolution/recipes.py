@@ -6,12 +6,9 @@ products: all of them have its words.
 
 from __future__ import annotations
 
-from glenside.egraph.clause import ROOT, when
-from glenside.egraph.rule import Example
-from glenside.egraph.schema import relation, source
-from glenside.egraph.sorts import ACCESS, TEXT
-from glenside.ir.operators.reductions import dot_product
-from rewrites.declare import Clauses, V, analysis
+from rewrites import operators as op
+from rewrites.declare import ROOT, Clauses, Example, V, analysis, when
+from rewrites.facts import ACCESS, TEXT, relation, source
 
 recipe = relation("recipe", product=ACCESS, steps=TEXT)
 
@@ -27,4 +24,4 @@ def products_have_recipes(p: V) -> Clauses:
 
     An analysis: it adds no e-node. Sound because it only reads what is there.
     """
-    return when(source(ROOT), ROOT == dot_product(p)).then(recipe(ROOT, steps=""))
+    return when(source(ROOT), ROOT == op.dot_product(p)).then(recipe(ROOT, steps=""))

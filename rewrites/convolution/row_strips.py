@@ -6,21 +6,13 @@ hold their results, and the whole beside them while they are joined: no less tha
 
 from __future__ import annotations
 
-from glenside.egraph.clause import ROOT, Facts, let, set_, union, when
-from glenside.egraph.pattern import variables
-from glenside.egraph.rule import Example
-from glenside.egraph.schema import dims, function, relation, split
-from glenside.egraph.sorts import ACCESS, INT, TEXT
-from glenside.egraph.tables import table
-from glenside.ir.operators.padding import access_pad
-from glenside.ir.operators.slices import access_concatenate, access_slice
-from glenside.ir.operators.views import access, access_transpose
-from glenside.ir.operators.windowing import access_windows
+from rewrites import operators as op
 from rewrites.convolution.recipes import recipe
-from rewrites.declare import Clauses, V, analysis, rule
-from rewrites.mapping.sliding_windows import inside, same_axis, slides
+from rewrites.declare import ROOT, Clauses, Example, Facts, V, analysis, let, rule, set_, union, when
+from rewrites.facts import ACCESS, INT, TEXT, dims, function, relation, split, table
+from rewrites.mapping.sliding_windows import inside, same_axis
 from rewrites.parameters import row_strips
-from rewrites.terms import dot, is_dot, reshaped
+from rewrites.terms import dot, is_dot, reshaped, variables
 
 outer_axis = function("outer-axis", INT, "min", product=ACCESS)
 want_band = relation("want-strip", a=ACCESS, axis=INT, lo=INT, hi=INT)
@@ -69,9 +61,7 @@ def outermost_windows_are_known(words: V, a: V, b: V, n: V, i: V, j: V, t: V, d:
 
     An analysis: it adds no e-node. Sound because it only reads what is there.
     """
-    return when(recipe(ROOT, words), is_dot(a, b, n), inside(slides(a, i, j, t, d, c), n, sa)).then(
-        set_(outer_axis(ROOT), i)
-    )
+    return when(recipe(ROOT, words), is_dot(a, b, n), inside(a, i, j, t, d, c, n, sa)).then(set_(outer_axis(ROOT), i))
 
 
 def _kept(a: V, i: V, lo: V, hi: V, axis: V, p: V) -> tuple[tuple[Facts, V], ...]:
@@ -83,14 +73,11 @@ def _kept(a: V, i: V, lo: V, hi: V, axis: V, p: V) -> tuple[tuple[Facts, V], ...
             (same_axis(ROOT, a, i, axis), dr == dims(ROOT), dr[axis] > 1, sr == split(ROOT)),
             reshaped(p, dr.set(axis, hi - lo), sr),
         ),
-        ((ROOT == access(a, s), i == axis), access(p, s)),
-        (
-            (ROOT == access_windows(a, window, strides), i == axis, sa == split(a), i < sa),
-            access_windows(p, window, strides),
-        ),
-        ((ROOT == access_transpose(a, order), i == order[axis]), access_transpose(p, order)),
-        ((ROOT == access_pad(a, kind, x, before, after), i == axis, x != i), access_pad(p, kind, x, before, after)),
-        ((ROOT == access_slice(a, x, start, end), i == axis, x != i), access_slice(p, x, start, end)),
+        ((ROOT == op.access(a, s), i == axis), op.access(p, s)),
+        ((ROOT == op.windows(a, window, strides), i == axis, sa == split(a), i < sa), op.windows(p, window, strides)),
+        ((ROOT == op.transpose(a, order), i == order[axis]), op.transpose(p, order)),
+        ((ROOT == op.pad(a, kind, x, before, after), i == axis, x != i), op.pad(p, kind, x, before, after)),
+        ((ROOT == op.slice(a, x, start, end), i == axis, x != i), op.slice(p, x, start, end)),
     )
 
 
@@ -115,10 +102,10 @@ def rows_are_computed_in_strips(
         ).then(parts, want_band(a, i, 0, half), want_band(a, i, half, size)),
         *(when(wanted, where).then(want_band(a, i, lo, hi)) for where, _ in kept),
         when(
-            *(wanted, ROOT == access_windows(x, window, strides), s == split(x), axis >= s),
+            *(wanted, ROOT == op.windows(x, window, strides), s == split(x), axis >= s),
             *(e == axis - s, e < window.length, t == strides[e]),
             *(start == lo * t, end == (hi - 1) * t + window[e]),
-        ).then(set_(strip(ROOT, axis, lo, hi), access_windows(access_slice(x, axis, start, end), window, strides))),
+        ).then(set_(strip(ROOT, axis, lo, hi), op.windows(op.slice(x, axis, start, end), window, strides))),
         *(
             when(wanted, where, p == strip(a, i, lo, hi)).then(set_(strip(ROOT, axis, lo, hi), of_p))
             for where, of_p in kept
@@ -126,7 +113,7 @@ def rows_are_computed_in_strips(
         when(parts, p == strip(a, i, 0, half), q == strip(a, i, half, size)).then(
             let(first, dot(p, b, n)),
             let(second, dot(q, b, n)),
-            union(ROOT, access_concatenate(first, second, i)),
+            union(ROOT, op.concatenate(first, second, i)),
             recipe(first, more),
             recipe(second, more),
         ),

@@ -14,17 +14,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from glenside.egraph.clause import ROOT, Facts, let, set_, union, when
-from glenside.egraph.pattern import Variable, variables, vec, vec_range
-from glenside.egraph.rule import Example
-from glenside.egraph.schema import dims, function, relation, split
-from glenside.egraph.sorts import ACCESS, INT, INTS, TEXT
-from glenside.egraph.tables import table
-from glenside.ir.operators.padding import access_dilate
-from glenside.ir.operators.reductions import dot_product
-from glenside.ir.operators.views import access, access_flip, access_transpose
-from glenside.ir.operators.windowing import access_overlap_add
 from glenside.ir.types import Dims
+from rewrites import operators as op
 from rewrites.convolution.recipes import recipe
 from rewrites.convolution.zeros_between import (
     gaps,
@@ -36,9 +27,10 @@ from rewrites.convolution.zeros_between import (
     want_undilated,
     zero_inserted,
 )
-from rewrites.declare import Clauses, V, analysis, rule
+from rewrites.declare import ROOT, Clauses, Example, Facts, V, analysis, let, rule, set_, union, when
+from rewrites.facts import ACCESS, INT, INTS, TEXT, dims, function, relation, split, table
 from rewrites.mapping.sliding_windows import slides
-from rewrites.terms import dot, is_dot, reshaped
+from rewrites.terms import Variable, dot, is_dot, reshaped, variables, vec, vec_range
 
 FAMILY, ANALYSES = "transposed", "transposed-analyses"
 MOST_PHASES = 64
@@ -227,7 +219,7 @@ def products_over_gaps_are_known(p: V, opened: V, c: V, sa: V, da: V, made: V, w
         "dilate": (_ROWS_APART, (BETWEEN, gap > 1)),
     }
     return (
-        when(recipe(ROOT, ""), ROOT == dot_product(p)).then(unfolding(ROOT, 0, 1)),
+        when(recipe(ROOT, ""), ROOT == op.dot_product(p)).then(unfolding(ROOT, 0, 1)),
         when(
             *(unfolded, zero_inserted(a, i, j, *_GAPPED), slides(a, i, j, 1, d, c)),
             *(own_axis, j >= sa, sizes, k == da[j], gap * k > 1),
@@ -272,7 +264,7 @@ def windows_of_results_are_made(
             *(dw == dims(w), db == dims(b), sb == split(b), sa == split(a), place == (sb + j) - sa),
             *(all_axes == vec_range(db.length), rest == all_axes.remove(place), order == rest.insert(sb, place)),
         ).then(
-            let(weights, access(access_transpose(access_flip(b, place), order), sb + 1)),
+            let(weights, op.access(op.transpose(op.flip(b, place), order), sb + 1)),
             let(inner, dot(reshaped(w, dw.remove(j), sa), weights, m)),
             scattered(ROOT, inner, *one),
             unfolding(inner, i + 1, total),
@@ -295,7 +287,7 @@ def rows_are_spread_afterwards(z: V, part: V, spread: V, cut: V) -> Clauses:
         when(apart).then(want_section(z, i, first, count)),
         when(apart, part == section(z, i, first, count), scatter.facts(*rows, start=start)).then(
             let(inner, dot(part, b, m)),
-            let(spread, access_dilate(inner, i, gap - 1)),
+            let(spread, op.dilate(inner, i, gap - 1)),
             spread_rows(ROOT, spread, i, start, h),
             want_section(spread, i, start, h),
             unfolding(inner, i + 1, total),
@@ -318,23 +310,22 @@ def windows_are_added_up(
     sums = (scattering(ROOT, inner, *_SUMS), dr == dims(ROOT), rank == dr.length)
     dilating = (spreading(ROOT, inner, x, done), sums, done < axes.length)
     uncut = (cropping(ROOT, x, axes, starts, sizes), axes.length > 0)
-    added = access(access_overlap_add(access(x, rank), outs, steps), rank)
+    added = op.access(op.overlap_add(op.access(x, rank), outs, steps), rank)
     return (
         when(sums, positions_last.facts(rank, rank, rank, axes, order=order)).then(
-            spreading(ROOT, inner, access_transpose(inner, order), 0)
+            spreading(ROOT, inner, op.transpose(inner, order), 0)
         ),
         when(dilating, spread[done] == 1).then(spreading(ROOT, inner, x, done + 1)),
         when(dilating, d == spread[done], d > 1).then(
-            spreading(ROOT, inner, access_dilate(x, rank + done, d - 1), done + 1)
+            spreading(ROOT, inner, op.dilate(x, rank + done, d - 1), done + 1)
         ),
         when(
             *(sums, done == axes.length, spreading(ROOT, inner, x, done)),
             positions_last.facts(rank, rank, rank, axes, back=back),
-        ).then(let(whole, access_transpose(added, back)), cropping(ROOT, whole, axes, starts, sizes)),
+        ).then(let(whole, op.transpose(added, back)), cropping(ROOT, whole, axes, starts, sizes)),
         when(uncut).then(want_section(x, axes[0], starts[0], sizes[0])),
         when(
-            *(uncut, axis == axes[0], first == starts[0], size == sizes[0]),
-            cut == section(x, axis, first, size),
+            *(uncut, axis == axes[0], first == starts[0], size == sizes[0]), cut == section(x, axis, first, size)
         ).then(cropping(ROOT, cut, axes.remove(0), starts.remove(0), sizes.remove(0))),
         when(cropping(ROOT, x, axes, starts, sizes), axes.length == 0).then(union(ROOT, x)),
     )

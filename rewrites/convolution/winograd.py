@@ -12,23 +12,18 @@ applied. The last axis is done first, so that every choice of m for each axis, o
 
 from __future__ import annotations
 
-from glenside.egraph.clause import ROOT, let, set_, union, when
-from glenside.egraph.pattern import Function, variables, vec, vec_range
-from glenside.egraph.rule import Example
-from glenside.egraph.schema import access_at, dims, dtype, function, relation, split
-from glenside.egraph.sorts import ACCESS, INT, TEXT, Column
-from glenside.egraph.tables import table
+from glenside.egraph.pattern import Function
+from glenside.egraph.sorts import Column
 from glenside.ir.cook_toom import cook_toom, spelled
-from glenside.ir.operators.linear_maps import linear_map
-from glenside.ir.operators.slices import access_slice
-from glenside.ir.operators.views import access, access_transpose
 from glenside.ir.types import FLOATS, Dims
+from rewrites import operators as op
 from rewrites.convolution.recipes import recipe
 from rewrites.convolution.zeros_between import zero_inserted
-from rewrites.declare import Clauses, V, analysis, rule
-from rewrites.mapping.sliding_windows import WEIGHTS_FIRST, axis_number, inside, slides, turned, want_wider, wider
+from rewrites.declare import ROOT, Clauses, Example, V, analysis, let, rule, set_, union, when
+from rewrites.facts import ACCESS, INT, TEXT, access_at, dims, dtype, function, relation, split, table
+from rewrites.mapping.sliding_windows import WEIGHTS_FIRST, axis_number, inside, turned, want_wider, wider
 from rewrites.parameters import winograd
-from rewrites.terms import dot, is_dot, reshaped
+from rewrites.terms import dot, is_dot, reshaped, variables, vec, vec_range
 
 FAMILY = "winograd"
 LARGEST = 8  # of alpha: beyond, the matrices have large numbers
@@ -100,7 +95,7 @@ def windows_of_variants_overlap(
         when(recipe(ROOT, words), _steps(words) == 0).then(winograd_open(ROOT, words, 100)),
         when(
             *(winograd_open(ROOT, words, open_), done == _steps(words), done < _AXES, is_dot(a, b, n)),
-            *(f == dtype(ROOT), winograd_dtype(f), inside(slides(a, i, j, t, d, c), n, sa)),
+            *(f == dtype(ROOT), winograd_dtype(f), inside(a, i, j, t, d, c, n, sa)),
             *(t == d, i < open_, da == dims(a), r == da[j], r >= 2),
         ).then(overlapping(ROOT, words, i, j, r), set_(largest_gap(a), 1)),
         when(overlapping(ROOT, words, i, j, r), is_dot(a, b, n), zero_inserted(a, t, d, gap, begin, count)).then(
@@ -150,11 +145,11 @@ def winograd_is_applied(
             front_b == vec(place).append(vec_range(sb + item).remove(place)),
             served == m * dw[i],
         ).then(
-            let(tiles, access(access_transpose(linear_map(w, j, alpha, data), front_a), sa + 1)),
-            let(filters, access(access_transpose(linear_map(b, place, alpha, weights), front_b), sb + 1)),
+            let(tiles, op.access(op.transpose(op.linear_map(w, j, alpha, data), front_a), sa + 1)),
+            let(filters, op.access(op.transpose(op.linear_map(b, place, alpha, weights), front_b), sb + 1)),
             let(products, dot(tiles, filters, n + 1)),
-            let(sums, access_transpose(linear_map(products, 0, m, output), back)),
-            union(ROOT, access_slice(reshaped(sums, dr.set(i, served), rank), i, 0, h)),
+            let(sums, op.transpose(op.linear_map(products, 0, m, output), back)),
+            union(ROOT, op.slice(reshaped(sums, dr.set(i, served), rank), i, 0, h)),
             recipe(products, more),
             winograd_open(products, more, i + 1),
         ),

@@ -13,21 +13,13 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from glenside.egraph.clause import ROOT, Facts, set_, when
-from glenside.egraph.pattern import Variable, variables
-from glenside.egraph.rule import Example
-from glenside.egraph.schema import access_at, dims, function, relation, split
-from glenside.egraph.sorts import ACCESS, INT
-from glenside.ir.operators.leaves import access_tensor
-from glenside.ir.operators.padding import access_dilate, access_pad
-from glenside.ir.operators.slices import access_slice
-from glenside.ir.operators.views import access, access_transpose
-from glenside.ir.operators.windowing import access_windows
 from glenside.ir.sizes import largest, smallest
-from rewrites.declare import Clauses, V, analysis
+from rewrites import operators as op
+from rewrites.declare import ROOT, Clauses, Example, Facts, V, analysis, set_, when
+from rewrites.facts import ACCESS, INT, access_at, dims, function, relation, split
 from rewrites.mapping.sliding_windows import axis_number, forms, kept_axes, picking, picks, same_axis, slides
 from rewrites.parameters import scatter
-from rewrites.terms import padded, reshaped
+from rewrites.terms import Variable, padded, reshaped, variables
 
 FAMILY = "transposed-analyses"
 _GAPS: dict[str, Any] = {"gap": INT, "begin": INT, "n": INT}
@@ -108,52 +100,34 @@ def _moves() -> tuple[_Move, ...]:
     before, after, lo, hi, z, more, order, s, size, dr = variables("before after lo hi z more order s sizes dr")
 
     def elsewhere(t: V) -> tuple[V, ...]:
-        return access_pad(t, "zero-padding", z, before, after), access_slice(t, z, lo, hi), access_dilate(t, z, more)
+        return op.pad(t, "zero-padding", z, before, after), op.slice(t, z, lo, hi), op.dilate(t, z, more)
 
-    zeros_outside = (
-        size == dims(a),
-        before * smallest(begin, 0) == 0,
-        after * smallest(0, size[x] - _END) == 0,
-    )
+    zeros_outside = (size == dims(a), before * smallest(begin, 0) == 0, after * smallest(0, size[x] - _END) == 0)
     return (
-        _Move((ROOT == access_pad(a, "zero-padding", x, before, after), y == x, zeros_outside), before, b),
-        _Move((ROOT == access_slice(a, x, lo, hi), y == x), 0 - lo, b),
+        _Move((ROOT == op.pad(a, "zero-padding", x, before, after), y == x, zeros_outside), before, b),
+        _Move((ROOT == op.slice(a, x, lo, hi), y == x), 0 - lo, b),
         *(
             _Move((ROOT == of_a, z != x, y == x), 0, of_b)
             for of_a, of_b in zip(elsewhere(a), elsewhere(b), strict=True)
         ),
         _Move(
-            (ROOT == access_transpose(a, order), axis_number(y), y < order.length, x == order[y]),
-            0,
-            access_transpose(b, order),
+            (ROOT == op.transpose(a, order), axis_number(y), y < order.length, x == order[y]), 0, op.transpose(b, order)
         ),
-        _Move(
-            (same_axis(ROOT, a, x, y), dr == dims(ROOT), s == split(ROOT)),
-            0,
-            reshaped(b, dr.set(y, n), s),
-        ),
-        _Move((ROOT == access(a, s), y == x), 0, access(b, s)),
+        _Move((same_axis(ROOT, a, x, y), dr == dims(ROOT), s == split(ROOT)), 0, reshaped(b, dr.set(y, n), s)),
+        _Move((ROOT == op.access(a, s), y == x), 0, op.access(b, s)),
     )
 
 
 def _spread(more: V) -> Facts:
     """root is a with zeros put between its elements."""
     da = Variable("da")
-    return ROOT == access_dilate(a, x, more), da == dims(a), n == da[x], n > 1, more > 0
+    return ROOT == op.dilate(a, x, more), da == dims(a), n == da[x], n > 1, more > 0
 
 
 def _ordinary() -> Facts:
     """root is a tensor as it is given."""
     name, d = variables("name d")
-    return (
-        ROOT == access_tensor(name),
-        scatter > 0,
-        d == dims(ROOT),
-        axis_number(x),
-        x < d.length,
-        n == d[x],
-        n > 0,
-    )
+    return (ROOT == op.tensor(name), scatter > 0, d == dims(ROOT), axis_number(x), x < d.length, n == d[x], n > 0)
 
 
 @analysis(FAMILY, *_EXAMPLES)
@@ -204,7 +178,7 @@ _OF = (gap, begin, n, first, count)
 def _sliding(x: V, window: V, strides: V) -> Facts:
     """root steps by 1 along axis i over windows of x, along axis j."""
     return (
-        ROOT == access_windows(x, window, strides),
+        ROOT == op.windows(x, window, strides),
         gaps(x, i, gap, begin, n),
         slides(ROOT, i, j, 1, 1, 1),
         j == i + window.length,
@@ -239,31 +213,19 @@ def windows_leave_gaps_out(
     kept = (want_subwindow(ROOT, i2, j2, *_OF, taps, apart), kept_axes(ROOT, a, i, j, i2, j2))
     over_a = subwindow(a, i, j, *_OF, taps, apart)
     return (
-        when(
-            want_subwindow(ROOT, i, j, *_OF, taps, 1),
-            _sliding(x, window, strides),
-            size == (count - 1) + taps,
-        ).then(want_undilated(x, i, gap, begin, n), windows_of_gaps(ROOT, i, j, *_OF, taps, x, size)),
+        when(want_subwindow(ROOT, i, j, *_OF, taps, 1), _sliding(x, window, strides), size == (count - 1) + taps).then(
+            want_undilated(x, i, gap, begin, n), windows_of_gaps(ROOT, i, j, *_OF, taps, x, size)
+        ),
         when(steps).then(want_section(z, i, first, size)),
-        when(
-            *(steps, part == section(z, i, first, size), ROOT == access_windows(x, window, strides)),
-            s == split(x),
-        ).then(
-            set_(subwindow(ROOT, i, j, *_OF, taps, 1), access_windows(part, window.set(i - s, taps), strides)),
+        when(*(steps, part == section(z, i, first, size), ROOT == op.windows(x, window, strides)), s == split(x)).then(
+            set_(subwindow(ROOT, i, j, *_OF, taps, 1), op.windows(part, window.set(i - s, taps), strides))
         ),
         when(
-            want_subwindow(ROOT, i, j, *_OF, taps, apart),
-            picks(ROOT, a, i, j, common),
-            span == 1 + (taps - 1) * apart,
-        ).then(
-            want_subwindow(a, i, j, *_OF, span, 1),
-            apart_in(ROOT, a, i, j, *_OF, taps, apart, span),
+            want_subwindow(ROOT, i, j, *_OF, taps, apart), picks(ROOT, a, i, j, common), span == 1 + (taps - 1) * apart
+        ).then(want_subwindow(a, i, j, *_OF, span, 1), apart_in(ROOT, a, i, j, *_OF, taps, apart, span)),
+        when(apart_in(ROOT, a, i, j, *_OF, taps, apart, span), w == subwindow(a, i, j, *_OF, span, 1), picked).then(
+            set_(subwindow(ROOT, i, j, *_OF, taps, apart), picked_of_w)
         ),
-        when(
-            apart_in(ROOT, a, i, j, *_OF, taps, apart, span),
-            w == subwindow(a, i, j, *_OF, span, 1),
-            picked,
-        ).then(set_(subwindow(ROOT, i, j, *_OF, taps, apart), picked_of_w)),
         when(kept).then(want_subwindow(a, i, j, *_OF, taps, apart)),
         *(
             when(kept, w == over_a, where).then(set_(subwindow(ROOT, i2, j2, *_OF, taps, apart), of_w))
@@ -286,7 +248,7 @@ def sections_are_made(x: V, axis: V, first: V, size: V, lo: V, hi: V, before: V,
     It makes e-nodes for demands alone. Sound because what is outside of x is zero by definition.
     """
     known = (sectioned(x, axis, first, size, lo, hi, before, after), d == dims(x), n == d[axis])
-    cut, added, part = n - (hi - lo), before + after, access_slice(x, axis, lo, hi)
+    cut, added, part = n - (hi - lo), before + after, op.slice(x, axis, lo, hi)
     cases = (
         (cut == 0, added == 0, x),
         (cut > 0, added == 0, part),

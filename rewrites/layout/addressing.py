@@ -10,9 +10,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from glenside.egraph.tables import table
 from glenside.ir.rearrangement import Rearrangement, refined, runs_of
 from glenside.ir.types import Dims
+from rewrites.facts import table
 from rewrites.layout.rearranging import canonical_pair, cut_at_axes
 
 ANY, CHANNELS_LAST, CHANNELS_FIRST = 0, 1, 2

@@ -9,27 +9,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from glenside.egraph.clause import ROOT, Action, let, union, when
-from glenside.egraph.pattern import variables, vec, vec_range
-from glenside.egraph.rule import Example
-from glenside.egraph.schema import access_at, category, constant, dims, relation, source, split, varies
-from glenside.egraph.sorts import ACCESS, INT, INTS
-from glenside.ir.operators.casting import cast
-from glenside.ir.operators.compute import compute
-from glenside.ir.operators.gathering import access_gather
-from glenside.ir.operators.leaves import access_tensor
-from glenside.ir.operators.padding import access_pad
-from glenside.ir.operators.product_unit import product_unit
-from glenside.ir.operators.products import access_product
-from glenside.ir.operators.slices import access_concatenate
-from glenside.ir.operators.views import access, access_rearrange
-from glenside.ir.operators.windowing import access_windows
+from rewrites import operators as op
 from rewrites import parameters
-from rewrites.declare import Clauses, V, analysis, rule
+from rewrites.declare import ROOT, Action, Clauses, Example, V, analysis, let, rule, union, when
+from rewrites.facts import ACCESS, INT, INTS, access_at, category, constant, dims, relation, source, split, varies
 from rewrites.layout.addressing import in_layout, innermost, storing, unit
 from rewrites.layout.layout import SHAPE, SHAPED, lifted
 from rewrites.layout.rearranging import undone
-from rewrites.terms import is_dot, rearranged, sided, under
+from rewrites.terms import is_dot, rearranged, sided, under, variables, vec, vec_range
 
 FAMILY, ANALYSES = "product-unit", "product-unit-analyses"
 # An operand of a product, and what it is a rearrangement of.
@@ -86,11 +73,10 @@ def what_operands_hold_is_known(
             when(product, c == side, d == dims(c), size == d.product(), size > 0).then(seen(c, c, vec(size), vec(0)))
             for side in sides
         ),
-        *(when(product, side == access_rearrange(x, p, o, s, i)).then(seen(side, x, p, o)) for side in sides),
+        *(when(product, side == op.rearrange(x, p, o, s, i)).then(seen(side, x, p, o)) for side in sides),
         *(
             when(
-                *(product, side == access_rearrange(linear, p, o, s, i)),
-                *(lifted(linear, x), x == access_windows(y, k, t)),
+                *(product, side == op.rearrange(linear, p, o, s, i)), *(lifted(linear, x), x == op.windows(y, k, t))
             ).then(seen(side, x, p, o))
             for side in sides
         ),
@@ -109,21 +95,20 @@ def what_lies_innermost_is_known(
         "f u v n lo hi padding dtype name ap ao an bp bo bn sp so"
     )
     kinds = (
-        *(compute(f, u), access_tensor(name), access_concatenate(u, v, n), access_pad(u, padding, n, lo, hi)),
-        *(access_gather(u, v, n), cast(u, dtype), product_unit(n, u, ap, ao, an, v, bp, bo, bn, sp, so)),
+        *(op.compute(f, u), op.tensor(name), op.concatenate(u, v, n), op.pad(u, padding, n, lo, hi)),
+        *(op.gather(u, v, n), op.cast(u, dtype), op.product_unit(n, u, ap, ao, an, v, bp, bo, bn, sp, so)),
     )
     row_major = (d == dims(x), d.length > 0)
     last_is_innermost = held(x, d, axis=d.length - 1, windowed=0)
     return (
         when(
-            *(seen(c, x, p, o), x == access_windows(y, k, t), dy == dims(y)),
-            *(axis == innermost.axis(k, dy), d == dims(x)),
+            *(seen(c, x, p, o), x == op.windows(y, k, t), dy == dims(y)), *(axis == innermost.axis(k, dy), d == dims(x))
         ).then(held(x, d, axis, windowed=1)),
         *(when(ROOT == kind).then(in_memory(ROOT)) for kind in kinds),
-        when(ROOT == access_rearrange(x, p, vec(0), s, i), in_memory(x)).then(in_memory(ROOT)),
+        when(ROOT == op.rearrange(x, p, vec(0), s, i), in_memory(x)).then(in_memory(ROOT)),
         when(seen(c, x, p, o), in_memory(x), row_major).then(last_is_innermost),
         # A copy in the order of the product itself of what lies in memory in another; windows are a view, not a copy.
-        when(seen(x, x, p, o), x == access_rearrange(y, q, r, s, i), in_memory(y), row_major).then(last_is_innermost),
+        when(seen(x, x, p, o), x == op.rearrange(y, q, r, s, i), in_memory(y), row_major).then(last_is_innermost),
     )
 
 
@@ -151,7 +136,7 @@ def product_runs_on_the_unit(
 
     def on_unit(weights: V, weight_parts: V, weight_order: V) -> Action:
         left, right = (x, a_parts, a_order, a_split), (weights, weight_parts, weight_order, b_split)
-        results = product_unit(shared, *left, *right, stored, vec_range(stored.length))
+        results = op.product_unit(shared, *left, *right, stored, vec_range(stored.length))
         return union(ROOT, rearranged(results, parts, order, SHAPE, vec()))
 
     return (
@@ -201,7 +186,7 @@ def unit_stores_a_rearrangement(linear: V, u: V, p: V, o: V, s: V, i: V, x: V, y
         {"b_parts": q, "b_order": r, "moved_parts": moved_parts, "moved_order": moved_order},
     )
     of_result = {"parts": parts, "order": order, "split": rows_end}
-    on_unit = u == product_unit(*of_x, y, bp, bo, bn, sp, so)
+    on_unit = u == op.product_unit(*of_x, y, bp, bo, bn, sp, so)
     found = stored_elsewhere(ROOT, u, parts=p, order=o, shape=s, item=i)
     facts = (
         *(found, on_unit, read_a == ap.permute(ao), from_a == read_a.take(an)),
@@ -211,12 +196,12 @@ def unit_stores_a_rearrangement(linear: V, u: V, p: V, o: V, s: V, i: V, x: V, y
     moved = rearranged(y, moved_parts, moved_order, vec(), q)
     under_root = union(ROOT, under(stored, size, s, i))
     return (
-        when(ROOT == access_rearrange(linear, p, o, s, i), o != vec(0), lifted(linear, u), on_unit).then(found),
+        when(ROOT == op.rearrange(linear, p, o, s, i), o != vec(0), lifted(linear, u), on_unit).then(found),
         when(facts, constant(y), bo == vec_range(bo.length)).then(
-            let(stored, product_unit(*of_x, moved, q, r, rows_end, parts, order)), under_root
+            let(stored, op.product_unit(*of_x, moved, q, r, rows_end, parts, order)), under_root
         ),
         when(facts, moved_order == vec(0)).then(
-            let(stored, product_unit(*of_x, y, bp, bo, bn, parts, order)), under_root
+            let(stored, op.product_unit(*of_x, y, bp, bo, bn, parts, order)), under_root
         ),
     )
 
@@ -240,17 +225,19 @@ def rearrangement_sinks_to_the_unit(c: V, p: V, o: V, s: V, i: V, f: V, b: V, e:
     So what a unit may store for nothing reaches it past a bias and an activation. Sound because each element is
     computed by itself, and its operands are moved alike.
     """
-    facts = (varies(ROOT), ROOT == access_rearrange(c, p, o, s, i), o != vec(0), size == p.product())
+    facts = (varies(ROOT), ROOT == op.rearrange(c, p, o, s, i), o != vec(0), size == p.product())
     under_root = union(ROOT, under(computed, size, s, i))
 
     def moved(x: V) -> Any:
         return rearranged(x, p, o, vec(), vec(size))
 
     return (
-        when(facts, c == compute(f, b), category(f, "pointwise")).then(let(computed, compute(f, moved(b))), under_root),
-        when(
-            *(facts, c == compute(f, access_product(b, e, 0)), category(f, "fold"), split(b) == 0, split(e) == 0)
-        ).then(let(computed, compute(f, access_product(moved(b), moved(e), 0))), under_root),
+        when(facts, c == op.compute(f, b), category(f, "pointwise")).then(
+            let(computed, op.compute(f, moved(b))), under_root
+        ),
+        when(*(facts, c == op.compute(f, op.product(b, e, 0)), category(f, "fold"), split(b) == 0, split(e) == 0)).then(
+            let(computed, op.compute(f, op.product(moved(b), moved(e), 0))), under_root
+        ),
     )
 
 
@@ -265,11 +252,11 @@ def layouts_are_wanted(
     """
     return (
         when(
-            *(seen(c, x, p, o), held(x, d, axis, windowed=1), source(x), x == access_windows(y, k, t), source(y)),
+            *(seen(c, x, p, o), held(x, d, axis, windowed=1), source(x), x == op.windows(y, k, t), source(y)),
             *(dy == dims(y), axis == dy.length - 1),
         ).then(want_layout(y)),
-        when(want_layout(y), y == access(x, n)).then(want_layout(x)),
-        when(want_layout(y), y == access_pad(x, padding, n, lo, hi)).then(want_layout(x)),
+        when(want_layout(y), y == op.access(x, n)).then(want_layout(x)),
+        when(want_layout(y), y == op.pad(x, padding, n, lo, hi)).then(want_layout(x)),
     )
 
 
@@ -293,7 +280,4 @@ def a_layout_is_proposed(d: V, p: V, o: V, sizes: V, q: V, r: V, proposed: V) ->
         *(want_layout(ROOT), split(ROOT) == 0, d == dims(ROOT)),
         in_layout.facts(d, parameters.layout, parts=p, order=o, sizes=sizes),
         undone.facts(p, o, parts=q, order=r),
-    ).then(
-        let(proposed, rearranged(ROOT, p, o, vec(), sizes)),
-        union(ROOT, rearranged(proposed, q, r, vec(), d)),
-    )
+    ).then(let(proposed, rearranged(ROOT, p, o, vec(), sizes)), union(ROOT, rearranged(proposed, q, r, vec(), d)))

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from glenside.egraph.clause import ROOT, when
-from glenside.egraph.pattern import variables
-from glenside.egraph.rule import Example
-from glenside.egraph.schema import access_at, relation
-from glenside.egraph.sorts import ACCESS, INT
-from glenside.ir.operators.product_unit import product_unit
-from glenside.ir.operators.views import access_rearrange
-from rewrites.declare import Clauses, V, analysis
+from rewrites import operators as op
+from rewrites.declare import ROOT, Clauses, Example, V, analysis, when
+from rewrites.facts import ACCESS, INT, access_at, relation
 from rewrites.mapping.mapping_search import EXAMPLE_PARAMETERS, cheapest
+from rewrites.terms import variables
 
 ANALYSES = "unit-price-analyses"
 UNIT_CYCLES = "unit-cycles"
@@ -35,10 +31,10 @@ def units_take_the_cheapest_mapping(cycles: V, unit: V, linear: V, other: V) -> 
     An analysis: it adds no e-node. Sound because it only reads what is there: a mapping is addresses and constants, so
     a unit that addresses freely runs it in whatever order its operands lie.
     """
-    flat = linear == access_rearrange(unit, *variables("parts order shape item"))
-    moved = ROOT == access_rearrange(linear, *variables("parts1 order1 shape1 item1"))
-    stored = ROOT == access_rearrange(other, *variables("parts2 order2 shape2 item2"))
-    is_unit = other == product_unit(*variables("n a ap ao an b bp bo bn sp so"))
+    flat = linear == op.rearrange(unit, *variables("parts order shape item"))
+    moved = ROOT == op.rearrange(linear, *variables("parts1 order1 shape1 item1"))
+    stored = ROOT == op.rearrange(other, *variables("parts2 order2 shape2 item2"))
+    is_unit = other == op.product_unit(*variables("n a ap ao an b bp bo bn sp so"))
     return (
         when(cycles == cheapest(ROOT)).then(unit_cycles(ROOT, cycles)),
         when(unit_cycles(ROOT, cycles), stored, is_unit).then(unit_cycles(other, cycles)),

@@ -8,21 +8,12 @@ and not faster.
 
 from __future__ import annotations
 
-from glenside.egraph.clause import ROOT, union, when
-from glenside.egraph.pattern import variables, vec
-from glenside.egraph.rule import Example
-from glenside.egraph.schema import access_at, dims, relation, split
-from glenside.egraph.sorts import ACCESS, INT
-from glenside.ir.operators.padding import access_pad
-from glenside.ir.operators.products import access_product
-from glenside.ir.operators.reductions import dot_product
-from glenside.ir.operators.slices import access_concatenate, access_slice
-from glenside.ir.operators.tiles import systolic_array
-from glenside.ir.operators.views import access, access_reshape, access_transpose
 from glenside.ir.sizes import smallest
-from rewrites.declare import Clauses, V, analysis, rule
+from rewrites import operators as op
+from rewrites.declare import ROOT, Clauses, Example, V, analysis, rule, union, when
+from rewrites.facts import ACCESS, INT, access_at, dims, relation, split
 from rewrites.parameters import columns, rows
-from rewrites.terms import is_dot, sided
+from rewrites.terms import is_dot, sided, variables, vec
 
 flat = relation("flat", product=ACCESS, a=ACCESS, b=ACCESS, shared=INT, depth=INT, width=INT)
 want_flat = relation("want-flat", operand=ACCESS, shared=INT)
@@ -58,15 +49,15 @@ def operands_are_flattened(
     uneven = (da.length - sa != 1, sa != smallest(n, 1) + 1, sb != smallest(n, 1) + 1, n > 1)
     operand = (want_flat(ROOT, n), sided(ROOT, d, s), shape == d.take(s), item == d.drop(s))
     own_axes = (shared == shape.take(n), rest == shape.drop(n), g == shared.product(), m == rest.product())
-    there = access_reshape(ROOT, vec(m), vec(depth))
-    there_in_groups = access_reshape(ROOT, vec(g, m), vec(depth))
+    there = op.reshape(ROOT, vec(m), vec(depth))
+    there_in_groups = op.reshape(ROOT, vec(g, m), vec(depth))
     return (
         *(when(sides, why).then(want_flat(a, n), want_flat(b, n)) for why in uneven),
         when(operand, n == 0, m == shape.product(), depth == item.product()).then(
-            union(ROOT, access_reshape(there, shape, item))
+            union(ROOT, op.reshape(there, shape, item))
         ),
         when(operand, n > 0, own_axes, depth == item.product()).then(
-            union(ROOT, access_reshape(there_in_groups, shape, item))
+            union(ROOT, op.reshape(there_in_groups, shape, item))
         ),
     )
 
@@ -117,7 +108,7 @@ def width_is_padded_to_a_multiple(a: V, b: V, n: V, depth: V, width: V, axis: V,
             want_pad(b, axis=n, more=columns - width % columns)
         ),
         when(want_pad(ROOT, axis, more), d == dims(ROOT), size == d[axis]).then(
-            union(ROOT, access_slice(access_pad(ROOT, "zero-padding", axis, 0, more), axis, 0, size))
+            union(ROOT, op.slice(op.pad(ROOT, "zero-padding", axis, 0, more), axis, 0, size))
         ),
     )
 
@@ -131,11 +122,11 @@ def depth_is_padded_to_a_multiple(a: V, b: V, n: V, depth: V, width: V, p: V, mo
     """
     uneven = (width % columns == 0, depth % rows != 0)
     return (
-        when(flat(ROOT, a, b, n, depth, width), uneven, p == access_product(a, b, n)).then(
+        when(flat(ROOT, a, b, n, depth, width), uneven, p == op.product(a, b, n)).then(
             want_depth(p, more=rows - depth % rows)
         ),
-        when(want_depth(p, more), ROOT == dot_product(p), s == split(p)).then(
-            union(ROOT, dot_product(access_pad(p, "zero-padding", s + 1, 0, more)))
+        when(want_depth(p, more), ROOT == op.dot_product(p), s == split(p)).then(
+            union(ROOT, op.dot_product(op.pad(p, "zero-padding", s + 1, 0, more)))
         ),
     )
 
@@ -162,7 +153,7 @@ def access_is_sliced_once(a: V, b: V, n: V, depth: V, width: V, axis: V, size: V
     without overlap. The width is cut before the depth, so that a tile is reached in one way.
     """
     product = flat(ROOT, a, b, n, depth, width)
-    parts = access_concatenate(access_slice(ROOT, axis, 0, half), access_slice(ROOT, axis, half, whole), axis)
+    parts = op.concatenate(op.slice(ROOT, axis, 0, half), op.slice(ROOT, axis, half, whole), axis)
     return (
         when(product, width % columns == 0, depth % rows == 0, width > columns).then(
             want_slices(b, axis=n, size=columns)
@@ -190,9 +181,9 @@ def product_is_a_systolic_array_call(a: V, b: V, n: V) -> Clauses:
     """
 
     def fits(shared: int, *order: int) -> Clauses:
-        weights = access(access_transpose(b, vec(*order)), n)
+        weights = op.access(op.transpose(b, vec(*order)), n)
         return when(flat(ROOT, a, b, n, depth=rows, width=columns), n == shared).then(
-            union(ROOT, systolic_array(rows, columns, a, weights))
+            union(ROOT, op.systolic_array(rows, columns, a, weights))
         )
 
     return fits(0, 1, 0), fits(1, 0, 2, 1)

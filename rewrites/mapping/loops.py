@@ -5,19 +5,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from glenside.egraph.clause import ROOT, let, union, when
-from glenside.egraph.pattern import vec
-from glenside.egraph.rule import Example
-from glenside.egraph.schema import access_at, relation
-from glenside.egraph.sorts import ACCESS, INTS
-from glenside.ir.operators.reductions import reduce_sum
-from glenside.ir.operators.slices import access_slice
-from glenside.ir.operators.tiles import systolic_array, systolic_array_output_stationary
-from glenside.ir.operators.views import access, access_broadcast
-from rewrites.declare import Clauses, V, rule
+from rewrites import operators as op
+from rewrites.declare import ROOT, Clauses, Example, V, let, rule, union, when
+from rewrites.facts import ACCESS, INTS, access_at, relation
 from rewrites.mapping.matrices import matrices, of_matrices
 from rewrites.parameters import columns, max_rows, rows
-from rewrites.terms import ceil_div, padded, reshaped, transposed
+from rewrites.terms import ceil_div, padded, reshaped, transposed, vec
 
 want_call = relation("want-call", product=ACCESS, plan=INTS)
 mapping = relation("mapping", call=ACCESS, plan=INTS, sizes=INTS)  # for reports: a call's plan, and the g m k o it left
@@ -31,7 +24,7 @@ def _in_tiles(rows: int, columns: int, max_rows: int) -> Example:
 def _product(tiles: V, g: V, m: V, o: V, row_tiles: V, tile_rows: V, column_tiles: V) -> Any:
     """The product (g m o), from tiles (g, row tiles, rows, column tiles, columns)."""
     whole = reshaped(tiles, vec(g, row_tiles * tile_rows, column_tiles * columns), 3)
-    return access_slice(access_slice(whole, 1, 0, m), 2, 0, o)
+    return op.slice(op.slice(whole, 1, 0, m), 2, 0, o)
 
 
 @rule("weight-stationary", _in_tiles(3, 2, 3), _in_tiles(8, 3, 7), _in_tiles(3, 8, 100))
@@ -47,15 +40,15 @@ def product_is_loops_of_weight_tiles(
     left = transposed(reshaped(left, vec(g, mt, ms, 1, kt, rows), 5), 0, 1, 3, 4, 2, 5)
     right = padded(padded(b, 2, kt * rows - k), 1, nt * columns - o)
     right = transposed(reshaped(right, vec(g, 1, nt, columns, kt, rows), 4), 0, 1, 2, 4, 5, 3)
-    inputs = access_broadcast(left, vec(g, mt, nt, kt, ms), vec(rows))
-    weights = access_broadcast(right, vec(g, mt, nt, kt), vec(rows, columns))
+    inputs = op.broadcast(left, vec(g, mt, nt, kt, ms), vec(rows))
+    weights = op.broadcast(right, vec(g, mt, nt, kt), vec(rows, columns))
     return when(
         *(want_call(ROOT, plan), matrices(ROOT, a, b, g, m, k, o)),
         *(kt == ceil_div(k, rows), nt == ceil_div(o, columns), mt == ceil_div(m, max_rows), ms == ceil_div(m, mt)),
     ).then(
-        let(call, systolic_array(rows, columns, inputs, weights)),
+        let(call, op.systolic_array(rows, columns, inputs, weights)),
         mapping(call, plan, vec(g, m, k, o)),
-        let(sums, reduce_sum(access(transposed(call, 0, 1, 4, 2, 5, 3), 5))),
+        let(sums, op.reduce_sum(op.access(transposed(call, 0, 1, 4, 2, 5, 3), 5))),
         union(ROOT, _product(sums, g, m, o, mt, ms, nt)),
     )
 
@@ -70,13 +63,13 @@ def product_is_loops_of_result_tiles(
     """
     left = reshaped(padded(a, 1, mt * rows - m), vec(g, mt, 1, rows, k), 4)
     right = reshaped(padded(b, 1, nt * columns - o), vec(g, 1, nt, columns, k), 3)
-    inputs = access_broadcast(left, vec(g, mt, nt, rows), vec(k))
-    weights = access_broadcast(transposed(right, 0, 1, 2, 4, 3), vec(g, mt, nt), vec(k, columns))
+    inputs = op.broadcast(left, vec(g, mt, nt, rows), vec(k))
+    weights = op.broadcast(transposed(right, 0, 1, 2, 4, 3), vec(g, mt, nt), vec(k, columns))
     return when(
         *(want_call(ROOT, plan), matrices(ROOT, a, b, g, m, k, o)),
         *(nt == ceil_div(o, columns), mt == ceil_div(m, rows), ms == rows),
     ).then(
-        let(call, systolic_array_output_stationary(rows, columns, inputs, weights)),
+        let(call, op.systolic_array_output_stationary(rows, columns, inputs, weights)),
         mapping(call, plan, vec(g, m, k, o)),
         let(tiles, transposed(call, 0, 1, 3, 2, 4)),
         union(ROOT, _product(tiles, g, m, o, mt, ms, nt)),

@@ -8,15 +8,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from glenside.egraph.clause import ROOT, let, union, when
-from glenside.egraph.pattern import Fact, vec
-from glenside.egraph.rule import Example
-from glenside.egraph.schema import access_at, dims, relation
-from glenside.egraph.sorts import ACCESS, INT
-from glenside.ir.operators.slices import access_slice
-from glenside.ir.operators.views import access_broadcast
-from rewrites.declare import Clauses, V, rule
-from rewrites.terms import ceil_div, diagonal, dot, padded, reshaped, sized, transposed
+from rewrites import operators as op
+from rewrites.declare import ROOT, Clauses, Example, Fact, V, let, rule, union, when
+from rewrites.facts import ACCESS, INT, access_at, dims, relation
+from rewrites.terms import ceil_div, diagonal, dot, padded, reshaped, sized, transposed, vec
 
 FAMILY = "matrices"
 matrices = relation("matrices", product=ACCESS, a=ACCESS, b=ACCESS, g=INT, m=INT, k=INT, o=INT)
@@ -88,12 +83,12 @@ def rows_are_taken_together(
     Several pixels of a 1x1 convolution at once: fewer rows stream, through more of the array. Sound because row i of r
     taken together meets copy i of b and zeros elsewhere, and because rows added to fill up r are cut off again.
     """
-    copies = access_broadcast(reshaped(b, vec(g, 1, o, k), 0), vec(), vec(g, r, o, k))
+    copies = op.broadcast(reshaped(b, vec(g, 1, o, k), 0), vec(), vec(g, r, o, k))
     return when(want_rows(ROOT, r), matrices(ROOT, a, b, g, m, k, o), together == ceil_div(m, r)).then(
         let(left, reshaped(padded(a, 1, together * r - m), vec(g, together, r * k), 2)),
         let(right, diagonal(copies, g, r, o, k)),
         let(product, dot(left, right)),
-        union(ROOT, access_slice(reshaped(product, vec(g, together * r, o), 3), 1, 0, m)),
+        union(ROOT, op.slice(reshaped(product, vec(g, together * r, o), 3), 1, 0, m)),
         matrices(product, left, right, g, m=together, k=r * k, o=r * o),
         rows_of(ROOT, r, product),
     )
@@ -116,7 +111,7 @@ def groups_are_packed(a: V, b: V, g: V, m: V, k: V, o: V, p: V, packs: V, left: 
         let(left, side_by_side),
         let(right, diagonal(grouped(b, o), packs, p, o, k)),
         let(packed, dot(left, right)),
-        union(ROOT, access_slice(reshaped(apart, vec(packs * p, m, o), 3), 0, 0, g)),
+        union(ROOT, op.slice(reshaped(apart, vec(packs * p, m, o), 3), 0, 0, g)),
         matrices(packed, left, right, g=packs, m=m, k=p * k, o=p * o),
         pack_of(ROOT, p, packed),
     )

@@ -6,18 +6,13 @@ import math
 
 import numpy as np
 
-from glenside.egraph.clause import ROOT, let, union, when
-from glenside.egraph.pattern import variables
-from glenside.egraph.schema import dims, dtype, relation
-from glenside.egraph.sorts import ACCESS, INT, INTS
-from glenside.egraph.tables import table
-from glenside.ir.operators.scattering import overlap_add_product
-from glenside.ir.operators.views import access_transpose
 from glenside.ir.sizes import smallest
 from glenside.ir.types import Dims
+from rewrites import operators as op
 from rewrites.convolution.transposed import EXAMPLES, every_place, made_in_tiles, positions_last, scattering
-from rewrites.declare import Clauses, V, rule
-from rewrites.terms import dot, sided
+from rewrites.declare import ROOT, Clauses, V, let, rule, union, when
+from rewrites.facts import ACCESS, INT, INTS, dims, dtype, relation, table
+from rewrites.terms import dot, sided, variables
 
 LEAST_BYTES = 1 << 16  # of columns: with fewer, a tile costs more in calls than it saves
 GROWTH = 8
@@ -65,11 +60,8 @@ def windows_are_added_up_in_tiles(
             *(in_these_tiles, sums, dr == dims(ROOT), rank == dr.length, rank_a == da.length),
             positions_last.facts(rank, sa, rank_a, axes, operand=order, back=back),
         ).then(
-            let(
-                made,
-                overlap_add_product(access_transpose(a, order), b, m, sizes, steps, spread, firsts, tile),
-            ),
-            union(ROOT, access_transpose(made, back)),
+            let(made, op.overlap_add_product(op.transpose(a, order), b, m, sizes, steps, spread, firsts, tile)),
+            union(ROOT, op.transpose(made, back)),
             made_in_tiles(inner, made),
         ),
     )

@@ -7,15 +7,11 @@ from __future__ import annotations
 
 from math import prod
 
-from glenside.egraph.clause import ROOT, union, when
-from glenside.egraph.rule import Example
-from glenside.egraph.schema import relation
-from glenside.egraph.sorts import INT
-from glenside.egraph.tables import table
-from glenside.ir.operators.tiled_products import tiled_product
 from glenside.ir.types import Dims
+from rewrites import operators as op
 from rewrites.convolution.recipes import recipe
-from rewrites.declare import Clauses, V, rule
+from rewrites.declare import ROOT, Clauses, Example, V, rule, union, when
+from rewrites.facts import INT, relation, table
 from rewrites.terms import is_dot, sided
 
 LEAST = 1 << 14
@@ -47,11 +43,7 @@ _GROUPED = (
 )
 
 
-@rule(
-    "cpu-products",
-    Example(_CONV, {"x": "40 451", "w": "o 2 3"}),
-    Example(_GROUPED, {"x": "g 5 7", "w": "g 2 3"}),
-)
+@rule("cpu-products", Example(_CONV, {"x": "40 451", "w": "o 2 3"}), Example(_GROUPED, {"x": "g 5 7", "w": "g 2 3"}))
 def products_are_tiled(a: V, b: V, n: V, words: V, da: V, sa: V, sizes: V, i: V, tile: V) -> Clauses:
     """dot(a x b) = tiled-product(a, b), for tiles of several sizes.
 
@@ -60,4 +52,4 @@ def products_are_tiled(a: V, b: V, n: V, words: V, da: V, sa: V, sizes: V, i: V,
     return when(
         *(recipe(ROOT, words), is_dot(a, b, n), sided(a, da, sa), sizes == tile_sizes.sizes(da, sa, n)),
         *(tile_number(i), i < sizes.length, tile == sizes[i]),
-    ).then(union(ROOT, tiled_product(a, b, n, tile)))
+    ).then(union(ROOT, op.tiled_product(a, b, n, tile)))

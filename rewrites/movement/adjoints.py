@@ -5,20 +5,11 @@ Flips and dilations sink towards the tensors, slices and pads of what overlap-ad
 
 from __future__ import annotations
 
-from glenside.egraph.clause import ROOT, rewrite
-from glenside.egraph.pattern import variables
-from glenside.egraph.rule import Example
-from glenside.egraph.schema import dims, dtype, split, widened
-from glenside.egraph.tables import table
-from glenside.ir.operators.folds import elementwise_add
-from glenside.ir.operators.padding import access_dilate, access_pad
-from glenside.ir.operators.products import access_product
-from glenside.ir.operators.slices import access_concatenate, access_slice
-from glenside.ir.operators.views import access, access_flip, access_transpose
-from glenside.ir.operators.windowing import access_overlap_add, access_windows
 from glenside.ir.types import Dims
-from rewrites.declare import Clauses, V, rule
-from rewrites.terms import dot, padded, reshaped
+from rewrites import operators as op
+from rewrites.declare import ROOT, Clauses, Example, V, rewrite, rule
+from rewrites.facts import dims, dtype, split, table, widened
+from rewrites.terms import dot, padded, reshaped, variables
 
 FAMILY = "adjoints"
 _X = "(access (access-tensor x) 1)"
@@ -35,10 +26,7 @@ def flips_cancel(a: V, x: V, d: V) -> Clauses:
 
     Sound because the order that is reversed twice is as it was.
     """
-    return (
-        rewrite(access_flip(access_flip(a, x), x), a),
-        rewrite(access_flip(a, x), a, d == dims(a), d[x] == 1),
-    )
+    return (rewrite(op.flip(op.flip(a, x), x), a), rewrite(op.flip(a, x), a, d == dims(a), d[x] == 1))
 
 
 def _on(form: str, *axes: int) -> tuple[Example, ...]:
@@ -61,23 +49,18 @@ def flip_sinks(a: V, b: V, x: V, y: V, lo: V, hi: V, n: V, d: V, size: V) -> Cla
     kind, before, after = variables("kind before after")
 
     def forms(a: V, b: V) -> tuple[V, ...]:
-        return (
-            access_pad(a, kind, x, before, after),
-            access_slice(a, x, lo, hi),
-            access_concatenate(a, b, x),
-            access_dilate(a, x, n),
-        )
+        return (op.pad(a, kind, x, before, after), op.slice(a, x, lo, hi), op.concatenate(a, b, x), op.dilate(a, x, n))
 
     pad, cut, joined, spread = forms(a, b)
-    flipped = access_flip(a, x)
+    flipped = op.flip(a, x)
     return (
-        rewrite(access_flip(pad, x), access_pad(flipped, kind, x, after, before)),
-        rewrite(access_flip(cut, x), access_slice(flipped, x, size - hi, size - lo), d == dims(a), size == d[x]),
-        rewrite(access_flip(joined, x), access_concatenate(access_flip(b, x), flipped, x)),
-        rewrite(access_flip(spread, x), access_dilate(flipped, x, n)),
+        rewrite(op.flip(pad, x), op.pad(flipped, kind, x, after, before)),
+        rewrite(op.flip(cut, x), op.slice(flipped, x, size - hi, size - lo), d == dims(a), size == d[x]),
+        rewrite(op.flip(joined, x), op.concatenate(op.flip(b, x), flipped, x)),
+        rewrite(op.flip(spread, x), op.dilate(flipped, x, n)),
         *(
-            rewrite(access_flip(form, y), form_of_flipped, x != y)
-            for form, form_of_flipped in zip(forms(a, b), forms(access_flip(a, y), access_flip(b, y)), strict=True)
+            rewrite(op.flip(form, y), form_of_flipped, x != y)
+            for form, form_of_flipped in zip(forms(a, b), forms(op.flip(a, y), op.flip(b, y)), strict=True)
         ),
     )
 
@@ -94,13 +77,13 @@ def flipped_windows_are_windows_of_the_flipped(a: V, w: V, k: V, t: V, i: V, j: 
     elsewhere.
     """
     to_the_end = (
-        *(w == access_windows(a, k, t), s == split(a), e == i - s, e >= 0, e < k.length, j == i + k.length),
+        *(w == op.windows(a, k, t), s == split(a), e == i - s, e >= 0, e < k.length, j == i + k.length),
         *(d == dims(a), (d[i] - k[e]) % t[e] == 0),
     )
-    right = access_windows(access_flip(a, i), k, t)
+    right = op.windows(op.flip(a, i), k, t)
     return (
-        rewrite(access_flip(access_flip(w, i), j), right, to_the_end),
-        rewrite(access_flip(access_flip(w, j), i), right, to_the_end),
+        rewrite(op.flip(op.flip(w, i), j), right, to_the_end),
+        rewrite(op.flip(op.flip(w, j), i), right, to_the_end),
     )
 
 
@@ -118,9 +101,7 @@ def flips_of_both_items_cancel(a: V, b: V, n: V, x: V, y: V, sa: V, sb: V) -> Cl
     Sound because the same pairs are multiplied, and a sum does not depend on their order.
     """
     return rewrite(
-        dot(access_flip(a, x), access_flip(b, y), n),
-        dot(a, b, n),
-        *(sa == split(a), sb == split(b), x >= sa, x - sa == y - sb),
+        dot(op.flip(a, x), op.flip(b, y), n), dot(a, b, n), *(sa == split(a), sb == split(b), x >= sa, x - sa == y - sb)
     )
 
 
@@ -136,13 +117,9 @@ def dilations_compose(a: V, x: V, m: V, n: V, d: V) -> Clauses:
     Sound because neighbours that were m + 1 places apart are n + 1 times as far apart.
     """
     return (
-        rewrite(
-            access_dilate(access_dilate(a, x, m), x, n),
-            access_dilate(a, x, (m + 1) * (n + 1) - 1),
-            *(d == dims(a), d[x] > 1),
-        ),
-        rewrite(access_dilate(a, x, 0), a),
-        rewrite(access_dilate(a, x, n), a, d == dims(a), d[x] <= 1),
+        rewrite(op.dilate(op.dilate(a, x, m), x, n), op.dilate(a, x, (m + 1) * (n + 1) - 1), *(d == dims(a), d[x] > 1)),
+        rewrite(op.dilate(a, x, 0), a),
+        rewrite(op.dilate(a, x, n), a, d == dims(a), d[x] <= 1),
     )
 
 
@@ -165,26 +142,18 @@ def dilation_sinks(a: V, b: V, x: V, y: V, n: V, lo: V, hi: V, before: V, after:
     step = n + 1
 
     def forms(a: V, b: V) -> tuple[V, ...]:
-        return padded(a, x, after, before), access_slice(a, x, lo, hi), access_concatenate(a, b, x)
+        return padded(a, x, after, before), op.slice(a, x, lo, hi), op.concatenate(a, b, x)
 
     pad, cut, _ = forms(a, b)
     return (
         *(
-            rewrite(access_dilate(form, y, n), form_of_spread, x != y)
-            for form, form_of_spread in zip(
-                forms(a, b), forms(access_dilate(a, y, n), access_dilate(b, y, n)), strict=True
-            )
+            rewrite(op.dilate(form, y, n), form_of_spread, x != y)
+            for form, form_of_spread in zip(forms(a, b), forms(op.dilate(a, y, n), op.dilate(b, y, n)), strict=True)
         ),
         rewrite(
-            access_dilate(pad, x, n),
-            padded(access_dilate(a, x, n), x, after * step, before * step),
-            *(d == dims(a), d[x] > 0),
+            op.dilate(pad, x, n), padded(op.dilate(a, x, n), x, after * step, before * step), *(d == dims(a), d[x] > 0)
         ),
-        rewrite(
-            access_dilate(cut, x, n),
-            access_slice(access_dilate(a, x, n), x, lo * step, 1 + (hi - 1) * step),
-            lo + 1 < hi,
-        ),
+        rewrite(op.dilate(cut, x, n), op.slice(op.dilate(a, x, n), x, lo * step, 1 + (hi - 1) * step), lo + 1 < hi),
     )
 
 
@@ -201,7 +170,7 @@ def windows_side_by_side_are_a_reshape(a: V, out: V, t: V, d: V, s: V, k: V, ite
     dr, axes, lead = variables("dr axes lead")
     sizes = (d == dims(a), s == split(a), axes == out.length)
     of_root = (lead == s - axes, dr == dims(ROOT))
-    left, right = access_overlap_add(a, out, t), reshaped(a, dr, lead)
+    left, right = op.overlap_add(a, out, t), reshaped(a, dr, lead)
     one_after_the_other = (axes == 1, k == d[s], k == t[0], out[0] == k * d[s - 1])
     one_element = (size == d.product(), size == dr.product(), size > 0, item == d.drop(s), item.product() == 1)
     return (
@@ -233,11 +202,11 @@ def sums_along_two_axes_are_one(a: V, p: V, s: V, order: V, rank: V, di: V, inne
     Sound because each element of a goes to one place along each axis, whichever comes first.
     """
     out, strides, inner_out, inner_strides = variables("out t out2 t2")
-    ordered = access(access_transpose(a, order), rank - 1)
+    ordered = op.access(op.transpose(a, order), rank - 1)
     return rewrite(
-        access_overlap_add(moved, out, strides),
-        access(access_overlap_add(ordered, inner_out.append(out), inner_strides.append(strides)), sr),
-        *(moved == access(access_transpose(inner, p), s), inner == access_overlap_add(a, inner_out, inner_strides)),
+        op.overlap_add(moved, out, strides),
+        op.access(op.overlap_add(ordered, inner_out.append(out), inner_strides.append(strides)), sr),
+        *(moved == op.access(op.transpose(inner, p), s), inner == op.overlap_add(a, inner_out, inner_strides)),
         *(out.length == 1, inner_out.length == 1, di == dims(inner), rank == di.length),
         *(order == one_after_another.order(rank, p), sr == split(ROOT)),
     )
@@ -265,17 +234,17 @@ def what_is_not_added_up_goes_inside(a: V, b: V, x: V, out: V, t: V, s: V, sums:
     lo, hi, before, after, n = variables("lo hi before after n")
 
     def forms(z: V) -> tuple[V, ...]:
-        return access_slice(z, x, lo, hi), padded(z, x, after, before), access_flip(z, x), access_dilate(z, x, n)
+        return op.slice(z, x, lo, hi), padded(z, x, after, before), op.flip(z, x), op.dilate(z, x, n)
 
-    left_alone = (sums == access_overlap_add(a, out, t), s == split(a), x < s - out.length)
+    left_alone = (sums == op.overlap_add(a, out, t), s == split(a), x < s - out.length)
     return (
         *(
-            rewrite(form, access_overlap_add(form_of_a, out, t), left_alone)
+            rewrite(form, op.overlap_add(form_of_a, out, t), left_alone)
             for form, form_of_a in zip(forms(sums), forms(a), strict=True)
         ),
         rewrite(
-            access_concatenate(sums, access_overlap_add(b, out, t), x),
-            access_overlap_add(access_concatenate(a, b, x), out, t),
+            op.concatenate(sums, op.overlap_add(b, out, t), x),
+            op.overlap_add(op.concatenate(a, b, x), out, t),
             left_alone,
         ),
     )
@@ -294,10 +263,10 @@ def overlap_add_is_linear(a: V, b: V, n: V, out: V, t: V) -> Clauses:
 
     Sound because each place is a sum, and sums may be taken in any order.
     """
-    sum_a, sum_b = access_overlap_add(a, out, t), access_overlap_add(b, out, t)
+    sum_a, sum_b = op.overlap_add(a, out, t), op.overlap_add(b, out, t)
     return rewrite(
-        access_overlap_add(elementwise_add(access_product(a, b, n)), out, t),
-        elementwise_add(access_product(sum_a, sum_b, n - out.length)),
+        op.overlap_add(op.elementwise_add(op.product(a, b, n)), out, t),
+        op.elementwise_add(op.product(sum_a, sum_b, n - out.length)),
         *(n == split(a), n == split(b)),
     )
 
@@ -319,8 +288,8 @@ def overlap_add_is_the_adjoint_of_windows(a: V, b: V, n: V, x: V, k: V, t: V, s:
     dt, wide = variables("dt wide")
     return rewrite(
         dot(a, b, n),
-        dot(x, access_overlap_add(access(b, sb + k.length), out, t), n),
-        *(a == access(access_windows(x, k, t), s), s == split(x)),
+        dot(x, op.overlap_add(op.access(b, sb + k.length), out, t), n),
+        *(a == op.access(op.windows(x, k, t), s), s == split(x)),
         *(dt == dtype(b), wide == widened(dt), wide == dt),
         *(dx == dims(x), out == dx.drop(s), sb == split(b)),
     )
