@@ -5,6 +5,7 @@ Relations, functions and tables are declared once, with named columns of the sor
 
 from __future__ import annotations
 
+from glenside.egraph.pattern import Function, Relation
 from glenside.egraph.schema import (
     access_at,
     category,
@@ -19,8 +20,13 @@ from glenside.egraph.schema import (
     varies,
     widened,
 )
-from glenside.egraph.sorts import ACCESS, INT, INTS, TEXT
+from glenside.egraph.sorts import ACCESS, INT, INTS, TEXT, Sort
 from glenside.egraph.tables import table
 
 __all__ = ["ACCESS", "INT", "INTS", "TEXT", "access_at", "category", "constant", "dims", "dtype", "function"]
-__all__ += ["keeps_zero", "relation", "source", "split", "table", "varies", "widened"]
+__all__ += ["keeps_zero", "on_demand", "relation", "source", "split", "table", "varies", "widened"]
+
+
+def on_demand(name: str, **columns: Sort) -> tuple[Relation, Function]:
+    """The demand `want-NAME`, and what is made for it, as NAME. One is enough: all of them are equal."""
+    return relation(f"want-{name}", **columns), function(name, ACCESS, "old", **columns)

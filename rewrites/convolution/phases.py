@@ -20,7 +20,7 @@ from rewrites.convolution.transposed import (
 )
 from rewrites.convolution.zeros_between import section, subwindow, want_section
 from rewrites.declare import ROOT, Clauses, Example, V, analysis, let, rule, set_, union, when
-from rewrites.facts import ACCESS, INT, access_at, dims, dtype, function, relation, split, table
+from rewrites.facts import ACCESS, INT, access_at, dims, dtype, function, on_demand, relation, split, table
 from rewrites.terms import Variable, dot, reshaped, variables
 
 # The product of a phase, those of several next to each other as one, and all of them in turn.
@@ -28,8 +28,7 @@ phase_product = relation("phase-product", product=ACCESS, i=INT, gap=INT, begin=
 stacked = function("stacked", ACCESS, "old", product=ACCESS, i=INT, gap=INT, begin=INT, low=INT, high=INT)
 interleaved = relation("interleaved", product=ACCESS, i=INT, h=INT, whole=ACCESS)
 # Elements tap, tap + every, .. of an axis of weights, `taps` in all.
-want_strided_taps = relation("want-strided-taps", b=ACCESS, axis=INT, tap=INT, taps=INT, every=INT)
-strided_taps = function("strided-taps", ACCESS, "old", b=ACCESS, axis=INT, tap=INT, taps=INT, every=INT)
+want_strided_taps, strided_taps = on_demand("strided-taps", b=ACCESS, axis=INT, tap=INT, taps=INT, every=INT)
 
 
 @table(window=Dims, strides=Dims)

@@ -6,19 +6,15 @@ products: all of them have its words.
 
 from __future__ import annotations
 
+from rewrites import examples as ex
 from rewrites import operators as op
 from rewrites.declare import ROOT, Clauses, Example, V, analysis, when
 from rewrites.facts import ACCESS, TEXT, relation, source
 
 recipe = relation("recipe", product=ACCESS, steps=TEXT)
 
-_MATMUL = Example(
-    "(compute dot-product (access-cartesian-product (access (access-tensor x) 1) (access (access-tensor w) 1)))",
-    {"x": "m k", "w": "n k"},
-)
 
-
-@analysis("recipe-analyses", _MATMUL)
+@analysis("recipe-analyses", Example(ex.MATMUL, {"x": "m k", "w": "n k"}))
 def products_have_recipes(p: V) -> Clauses:
     """A product of the program is a form of itself, of no steps.
 

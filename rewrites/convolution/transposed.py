@@ -15,6 +15,7 @@ import math
 from typing import Any
 
 from glenside.ir.types import Dims
+from rewrites import examples as ex
 from rewrites import operators as op
 from rewrites.convolution.recipes import recipe
 from rewrites.convolution.zeros_between import (
@@ -100,72 +101,49 @@ def positions_last(rank: int, rows: int, rank_a: int, axes: Dims) -> tuple[Dims,
     return Dims(order), Dims(back), Dims(own)
 
 
-_LINE = "(access-pad (access-dilate (access-tensor x) 2 {gap}) zero-padding 2 {before} {after})"
-_WINDOWS = "(access-squeeze (access-windows (access {0} 1) (shape {1}) (shape {2})) 1)"
-_DOT = "(compute dot-product (access-product {0} (access (access-tensor w) {1}) {2}))"
+def _spread(x: str, axis: int, zeros: int, before: int, after: int) -> str:
+    """x with zeros between the elements of an axis, and at its ends."""
+    return f"(access-pad (access-dilate {x} {axis} {zeros}) zero-padding {axis} {before} {after})"
+
+
+def _windows(x: str, sizes: str, split: int = 1) -> str:
+    """Windows of stride 1, which hold all channels."""
+    strides = " ".join("1" for _ in sizes.split())
+    return f"(access-squeeze {ex.windows(f'(access {x} {split})', sizes, strides)} {split})"
+
+
+def _product(a: str, x: str, w: str, **parameters: int) -> Example:
+    """The product of a, made of x, and of w."""
+    return Example(ex.dot(a, ex.W, 0), {"x": x, "w": w}, parameters=parameters)
+
+
+def line(gap: int, k: int, before: int, after: int, x: str = "n c 4") -> Example:
+    """Windows of k elements over a line with gaps."""
+    return _product(_windows(_spread(_T, 2, gap - 1, before, after), f"$c {k}"), x, f"o c {k}")
+
+
+def _dilated(x: str, apart: int, counts: int, k: int) -> str:
+    """Windows of k elements of a line that are so far apart, in windows of 5."""
+    picked = ex.windows(ex.windows(f"(access {x} 1)", "$c 5", "1 1"), "1 1", f"1 {apart}")
+    return f"(access (access-reshape (access {picked} 0) (access-shape (shape) (shape $n {counts} $c {k}))) 2)"
+
+
+_T = "(access-tensor x)"
 _PLANE = (
     "(access-slice (access-pad (access-pad (access-dilate (access-dilate (access-tensor x) 2 1) 3 2)"
     " zero-padding 2 2 2) zero-padding 3 1 0) 3 0 7)"
 )  # (n c 9 7)
-
-
-def _line(gap: int, k: int, before: int, after: int) -> Example:
-    z = _LINE.format(gap=gap - 1, before=before, after=after)
-    return Example(
-        _DOT.format(_WINDOWS.format(z, f"$c {k}", "1 1"), 1, 0), {"x": "n $c 4".replace("$", ""), "w": f"o c {k}"}
-    )
-
-
-_SPREAD = (
-    "(access (access-reshape (access (access-windows (access-windows (access {0} 1) (shape $c 5) (shape 1 1))"
-    " (shape 1 1) (shape 1 {1})) 0) (access-shape (shape) (shape $n {2} $c {3}))) 2)"
-)
-_DILATED = Example(  # 13 elements, windows of every other of 5
-    _DOT.format(_SPREAD.format(_LINE.format(gap=1, before=2, after=2), 2, 7, 3), 1, 0), {"x": "n c 4", "w": "o c 3"}
-)
-_NO_PHASE = Example(  # a phase of zeros: taps 2 apart over gaps of 2
-    _DOT.format(_SPREAD.format(_LINE.format(gap=3, before=0, after=1), 4, 10, 2), 1, 0), {"x": "n c 4", "w": "o c 2"}
-)
-_IN_PLANE = Example(_DOT.format(_WINDOWS.format(_PLANE, "$c 3 2", "1 1 1"), 1, 0), {"x": "n c 3 4", "w": "o c 3 2"})
-_GROUPED = Example(
-    "(compute dot-product (access-product (access-squeeze (access-windows (access (access-transpose (access-pad"
-    " (access-dilate (access-tensor x) 3 1) zero-padding 3 1 1) (list 1 0 2 3)) 2) (shape $c 4) (shape 1 1)) 2)"
-    " (access (access-tensor w) 2) 1))",
-    {"x": "n 2 c 4", "w": "2 o c 4"},
-)
-_CUBE = Example(
-    _DOT.format(
-        _WINDOWS.format(
-            "(access-dilate (access-dilate (access-dilate (access-tensor x) 2 1) 3 2) 4 1)", "$c 2 2 3", "1 1 1 1"
-        ),
-        1,
-        0,
-    ),
-    {"x": "n c 3 2 3", "w": "o c 2 2 3"},
-)
-
-
-def every_place(size: int) -> tuple[Example, ...]:
-    """A line of so many elements."""
-    made = _line(2, 3, 2, 2)
-    return (Example(made.text, {**made.shapes, "x": f"7 c {size}"}),)
-
-
-_ROWS = Example(
-    _DOT.format(f"(access (access-transpose {_PLANE} (list 0 2 3 1)) 3)", 1, 0), {"x": "n c 3 4", "w": "o c"}
-)
-_ORDINARY = Example(
-    _DOT.format(
-        _WINDOWS.format(
-            "(access-pad (access-pad (access-tensor x) zero-padding 2 1 1) zero-padding 3 0 2)", "$c 3 2", "1 1 1"
-        ),
-        1,
-        0,
-    ),
-    {"x": "n c 5 4", "w": "o c 3 2"},
-    parameters={"scatter": 1},
-)
-WITH_GAPS = (_line(2, 4, 3, 3), _line(3, 2, 0, 2), _DILATED, _NO_PHASE, _IN_PLANE, _GROUPED)
+_DILATED = _product(_dilated(_spread(_T, 2, 1, 2, 2), 2, 7, 3), "n c 4", "o c 3")  # 13 elements
+_NO_PHASE = _product(_dilated(_spread(_T, 2, 3, 0, 1), 4, 10, 2), "n c 4", "o c 2")  # a phase of zeros
+_IN_PLANE = _product(_windows(_PLANE, "$c 3 2"), "n c 3 4", "o c 3 2")
+_IN_GROUPS = _windows(f"(access-transpose {_spread(_T, 3, 1, 1, 1)} (list 1 0 2 3))", "$c 4", 2)
+_GROUPED = Example(ex.dot(_IN_GROUPS, ex.access("w", 2), 1), {"x": "n 2 c 4", "w": "2 o c 4"})
+_BLOCK = "(access-dilate (access-dilate (access-dilate (access-tensor x) 2 1) 3 2) 4 1)"
+_CUBE = _product(_windows(_BLOCK, "$c 2 2 3"), "n c 3 2 3", "o c 2 2 3")
+_ROWS = _product(f"(access (access-transpose {_PLANE} (list 0 2 3 1)) 3)", "n c 3 4", "o c")
+_PADDED = "(access-pad (access-pad (access-tensor x) zero-padding 2 1 1) zero-padding 3 0 2)"
+_ORDINARY = _product(_windows(_PADDED, "$c 3 2"), "n c 5 4", "o c 3 2", scatter=1)
+WITH_GAPS = (line(2, 4, 3, 3), line(3, 2, 0, 2), _DILATED, _NO_PHASE, _IN_PLANE, _GROUPED)
 EXAMPLES = (_ORDINARY, *WITH_GAPS)
 
 

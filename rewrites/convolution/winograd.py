@@ -16,6 +16,7 @@ from glenside.egraph.pattern import Function
 from glenside.egraph.sorts import Column
 from glenside.ir.cook_toom import cook_toom, spelled
 from glenside.ir.types import FLOATS, Dims
+from rewrites import examples as ex
 from rewrites import operators as op
 from rewrites.convolution.recipes import recipe
 from rewrites.convolution.zeros_between import zero_inserted
@@ -56,29 +57,20 @@ def sums_behind(axis: int, rank: int) -> tuple[Dims]:
     return (Dims((*range(1, axis + 2), 0, *range(axis + 2, rank + 1))),)
 
 
-def _convolution(windows: str, shared: int = 0) -> str:
-    """The product of windows and the tensor w, whose shape has one axis more than are shared."""
-    weights = f"(access (access-tensor w) {shared + 1})"
-    return f"(compute dot-product (access-product {windows} {weights} {shared}))"
-
-
-_LINE = "(access-windows (access (access-tensor x) 1) (shape $k) (shape 1))"  # (n ..)(k)
-_CHANNELS = "(access-squeeze (access-windows (access (access-tensor x) 1) (shape 2 3) (shape 1 1)) 1)"  # (n ..)(2 3)
-_IMAGE = "(access-windows (access (access-tensor x) 1) (shape 2 3) (shape 1 1))"  # (n .. ..)(2 3)
-_APART = (
-    "(access (access-reshape (access-windows (access-windows (access (access-tensor x) 1) (shape 5) (shape 2))"
-    " (shape 1) (shape 2)) (access-shape (shape $n 4 3) (shape))) 2)"
-)  # (n 4)(3): in steps of 2, elements 2 apart
+_LINE = ex.windows(ex.X, "$k", "1")  # (n ..)(k)
+_IMAGE = ex.windows(ex.X, "2 3", "1 1")  # (n .. ..)(2 3)
+_CHANNELS = f"(access-squeeze {_IMAGE} 1)"  # (n ..)(2 3)
+_APART = ex.dilated(ex.windows(ex.X, "5", "2"), "2", "$n 4 3", 2)  # (n 4)(3): in steps of 2, elements 2 apart
 _SPREAD = _LINE.replace("(access-tensor x)", "(access-dilate (access-tensor x) 1 1)")  # zeros between the elements
 _PHASE = [recipe(access_at("root"), "phase")]  # of another rule
 _DEMANDED = (
-    Example(_convolution(_LINE), {"x": "n 12", "w": "o k"}, parameters={"winograd": 1 << 2}),
-    Example(_convolution(_CHANNELS), {"x": "n 2 7", "w": "o 2 3"}, _PHASE, {"winograd": 1 << 4}),
-    Example(_convolution(_IMAGE), {"x": "n 5 6", "w": "o 2 3"}, parameters={"winograd": 1 << 2}),
-    Example(_convolution(_IMAGE, 1), {"x": "n 7 6", "w": "n o 2 3"}, parameters={"winograd": 1 << 2 | 1 << 3}),
-    Example(_convolution(_APART), {"x": "n 11", "w": "o 3"}, parameters={"winograd": 1 << 2}),
+    Example(ex.dot(_LINE, ex.W, 0), {"x": "n 12", "w": "o k"}, (), {"winograd": 1 << 2}),
+    Example(ex.dot(_CHANNELS, ex.W, 0), {"x": "n 2 7", "w": "o 2 3"}, _PHASE, {"winograd": 1 << 4}),
+    Example(ex.dot(_IMAGE, ex.W, 0), {"x": "n 5 6", "w": "o 2 3"}, (), {"winograd": 1 << 2}),
+    Example(ex.dot(_IMAGE, ex.access("w", 2), 1), {"x": "n 7 6", "w": "n o 2 3"}, (), {"winograd": 1 << 2 | 1 << 3}),
+    Example(ex.dot(_APART, ex.W, 0), {"x": "n 11", "w": "o 3"}, (), {"winograd": 1 << 2}),
 )
-_GAPS = Example(_convolution(_SPREAD), {"x": "n 12", "w": "o k"}, parameters={"winograd": 1 << 2})
+_GAPS = Example(ex.dot(_SPREAD, ex.W, 0), {"x": "n 12", "w": "o k"}, (), {"winograd": 1 << 2})
 
 
 @analysis("recipe-analyses", *_DEMANDED, _GAPS)

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from glenside.ir.sizes import largest, smallest
 from rewrites import operators as op
 from rewrites.declare import ROOT, Clauses, Example, Facts, V, analysis, set_, when
-from rewrites.facts import ACCESS, INT, access_at, dims, function, relation, split
+from rewrites.facts import ACCESS, INT, access_at, dims, on_demand, relation, split
 from rewrites.mapping.sliding_windows import axis_number, forms, kept_axes, picking, picks, same_axis, slides
 from rewrites.parameters import scatter
 from rewrites.terms import Variable, padded, reshaped, variables
@@ -28,17 +28,14 @@ gaps = relation("gaps", z=ACCESS, axis=INT, **_GAPS)
 zero_inserted = relation(
     "zero-inserted", a=ACCESS, i=INT, j=INT, **_GAPS
 )  # axis i steps by 1 over windows with gaps along axis j
-want_undilated = relation("want-undilated", z=ACCESS, axis=INT, **_GAPS)
-undilated = function("undilated", ACCESS, "old", z=ACCESS, axis=INT, **_GAPS)
-want_subwindow = relation("want-subwindow", a=ACCESS, i=INT, j=INT, **_GAPS, **_WINDOWS, apart=INT)
-subwindow = function("subwindow", ACCESS, "old", a=ACCESS, i=INT, j=INT, **_GAPS, **_WINDOWS, apart=INT)
+want_undilated, undilated = on_demand("undilated", z=ACCESS, axis=INT, **_GAPS)
+want_subwindow, subwindow = on_demand("subwindow", a=ACCESS, i=INT, j=INT, **_GAPS, **_WINDOWS, apart=INT)
 # On the way there: windows of `size` elements of x; windows of all `span` elements between those that are apart.
 windows_of_gaps = relation("windows-of-gaps", a=ACCESS, i=INT, j=INT, **_GAPS, **_WINDOWS, x=ACCESS, size=INT)
 apart_in = relation("apart-in", picked=ACCESS, a=ACCESS, i=INT, j=INT, **_GAPS, **_WINDOWS, apart=INT, span=INT)
 # Elements first, first + 1, .. of x, zero outside of it: those from lo to hi - 1, with zeros before and after.
-want_section = relation("want-section", x=ACCESS, axis=INT, first=INT, size=INT)
+want_section, section = on_demand("section", x=ACCESS, axis=INT, first=INT, size=INT)
 sectioned = relation("sectioned", x=ACCESS, axis=INT, first=INT, size=INT, lo=INT, hi=INT, before=INT, after=INT)
-section = function("section", ACCESS, "old", x=ACCESS, axis=INT, first=INT, size=INT)
 
 _LINE = "(access-slice (access-pad (access-dilate (access-tensor x) 1 2) zero-padding 1 2 1) 1 1 12)"
 _PLANE = (

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from glenside.ir.types import FLOATS
+from rewrites import examples as ex
 from rewrites import operators as op
 from rewrites.declare import ROOT, Action, Clauses, Example, Facts, V, let, rule, union, when
 from rewrites.facts import ACCESS, INT, INTS, TEXT, access_at, category, constant, dims, dtype, relation, split, varies
@@ -31,11 +32,15 @@ constant_pair = relation("constant-pair", pair=ACCESS, kind=TEXT, a=ACCESS, b=AC
 repeated_pair = relation("repeated-pair", pair=ACCESS, kind=TEXT, a=ACCESS, b=ACCESS, shape=INTS, item=INTS, other=INTS)
 
 
-_X, _W, _S = "(access (access-tensor x) 2)", "(access (access-tensor w) 1)", "(access-tensor s)"
-_FLAT = "(access-rearrange {0} (shape {1}) (list 0) (access-shape (shape) (shape {1})))"
-_RESULT = _FLAT.format(f"(compute dot-product (access-cartesian-product {_X} {_W}))", 30)
-_REPEATED = _FLAT.format("(access-broadcast (access-tensor s) (access-shape (shape) (shape 3 2 5)))", 30)
-_PAIR = "(compute {0} (access-cartesian-product {1} {2}))"
+def _repeated(name: str) -> str:
+    """A tensor repeated to the dims of the result, along one axis."""
+    return ex.rearranged(
+        f"(access-broadcast (access-tensor {name}) (access-shape (shape) (shape 3 2 5)))", 30, 0, "", 30
+    )
+
+
+_RESULT = ex.rearranged(ex.pairs("dot-product", ex.access("x", 2), ex.W), 30, 0, "", 30)
+_THREE = "(full (shape 30) 3 float32)"
 _SHAPES = {"x": "3 2 k", "w": "5 k", "s": "1 1 5"}
 _W_CONSTANT = constant(access_at("w"))
 _CONSTANT = (_W_CONSTANT, constant(access_at("s")))
@@ -54,10 +59,10 @@ def _repeats(x: V, z: V, shape: V, item: V) -> Facts:
 
 @rule(
     FAMILY,
-    Example(_PAIR.format("elementwise-mul", _RESULT, _REPEATED), _SHAPES, _CONSTANT),
-    Example(_PAIR.format("elementwise-mul", _REPEATED, _RESULT), _SHAPES, _CONSTANT),
-    Example(_PAIR.format("elementwise-mul", _RESULT, "(full (shape 30) 3 float32)"), _SHAPES, [_W_CONSTANT]),
-    Example(_PAIR.format("elementwise-mul", "(full (shape 30) 3 float32)", _RESULT), _SHAPES, [_W_CONSTANT]),
+    Example(ex.pairs("elementwise-mul", _RESULT, _repeated("s")), _SHAPES, _CONSTANT),
+    Example(ex.pairs("elementwise-mul", _repeated("s"), _RESULT), _SHAPES, _CONSTANT),
+    Example(ex.pairs("elementwise-mul", _RESULT, _THREE), _SHAPES, [_W_CONSTANT]),
+    Example(ex.pairs("elementwise-mul", _THREE, _RESULT), _SHAPES, [_W_CONSTANT]),
 )
 def scale_goes_into_weights(a: V, b: V, n: V, linear: V, m: V, layer: V, z: V, wide: V, v: V, t: V) -> Clauses:
     """dot(a x b) * s = dot(a x (b * s)), for constants b and s, where s does not differ between rows of a.
@@ -66,9 +71,7 @@ def scale_goes_into_weights(a: V, b: V, n: V, linear: V, m: V, layer: V, z: V, w
     of. Only where b is constant: then the product is made beforehand, and nothing is multiplied at run time.
     """
     few, many, d, sa, db, sb, dr, fd, s, i = variables("few many d sa db sb dr fd s i")
-    narrow, repeated, size, weights, results, scaled_dots = variables(
-        "narrow repeated size weights results scaled-dots"
-    )
+    narrow, repeated, size, weights, results, dots = variables("narrow repeated size weights results scaled-dots")
     flat = flat_layer(linear, layer, a, b, n)
     scaled = scaled_product(ROOT, scale=z, repeated=wide, product=layer, a=a, b=b, shared=n)
     filled = filled_product(ROOT, scale=m, product=layer, a=a, b=b, shared=n)
@@ -79,7 +82,7 @@ def scale_goes_into_weights(a: V, b: V, n: V, linear: V, m: V, layer: V, z: V, w
     def folded(factor: V) -> tuple[Action, ...]:
         """The product of the weights times a factor of their dims, in the place of root."""
         scaled_weights = op.access(_pair(op.elementwise_mul, op.access(b, 0), factor), sb)
-        return let(scaled_dots, dot(a, scaled_weights, n)), union(ROOT, whole(scaled_dots, results, dr))
+        return let(dots, dot(a, scaled_weights, n)), union(ROOT, whole(dots, results, dr))
 
     scale = whole(op.broadcast(whole(z, size, narrow), vec(), repeated), weights, db)
     # The few candidates first: joining all pairs with all products at once costs far more.
@@ -102,14 +105,14 @@ def scale_goes_into_weights(a: V, b: V, n: V, linear: V, m: V, layer: V, z: V, w
     )
 
 
-_SUM = "(compute elementwise-add (access-cartesian-product (access-tensor x) (access-tensor s)))"
+_SUM = ex.pairs("elementwise-add", "(access-tensor x)", "(access-tensor s)")
 _VECTORS = {"x": "m k", "s": "m k", "w": "m k"}
 
 
 @rule(
     FAMILY,
-    Example(_PAIR.format("elementwise-add", _SUM, "(access-tensor w)"), _VECTORS, _CONSTANT),
-    Example(_PAIR.format("elementwise-mul", _SUM, "(access-tensor w)"), _VECTORS, _CONSTANT),
+    Example(ex.pairs("elementwise-add", _SUM, "(access-tensor w)"), _VECTORS, _CONSTANT),
+    Example(ex.pairs("elementwise-mul", _SUM, "(access-tensor w)"), _VECTORS, _CONSTANT),
 )
 def constants_meet(x: V, y: V, c: V, e: V) -> Clauses:
     """(x + c) + e = x + (c + e) and (x + c) * e = x * e + c * e, for constants c and e.
@@ -127,12 +130,10 @@ def constants_meet(x: V, y: V, c: V, e: V) -> Clauses:
     )
 
 
-@rule(
-    FAMILY,
-    Example(
-        _PAIR.format("subtract", "(access-tensor x)", "(access-tensor w)"), {"x": "m k", "w": "m k"}, [_W_CONSTANT]
-    ),
-)
+_DIFFERENCE = ex.pairs("subtract", "(access-tensor x)", "(access-tensor w)")
+
+
+@rule(FAMILY, Example(_DIFFERENCE, {"x": "m k", "w": "m k"}, [_W_CONSTANT]))
 def subtracting_a_constant_adds_it(x: V, c: V) -> Clauses:
     """x - c = x + (-c), for a constant c.
 
@@ -143,16 +144,12 @@ def subtracting_a_constant_adds_it(x: V, c: V) -> Clauses:
     )
 
 
-@rule(
-    FAMILY,
-    *(
-        Example(
-            _PAIR.format("elementwise-div", f"(cast (access-tensor x) {dtype})", f"(full (shape $m $k) 2 {dtype})"),
-            {"x": "m k"},
-        )
-        for dtype in FLOATS
-    ),
-)
+def _halved(kind: str) -> Example:
+    halves = ex.pairs("elementwise-div", f"(cast (access-tensor x) {kind})", f"(full (shape $m $k) 2 {kind})")
+    return Example(halves, {"x": "m k"})
+
+
+@rule(FAMILY, *map(_halved, FLOATS))
 def dividing_by_a_constant_multiplies(x: V, c: V, d: V) -> Clauses:
     """x / c = x * (1 / c), for a constant c of floats.
 
@@ -167,22 +164,16 @@ def dividing_by_a_constant_multiplies(x: V, c: V, d: V) -> Clauses:
     ]
 
 
-_SMALL = _FLAT.format("(access-broadcast (access-tensor {0}) (access-shape (shape) (shape 3 2 5)))", 30)
+_BIASES = ex.pairs("elementwise-add", _repeated("s"), _repeated("w"))
 
 
-@rule(
-    FAMILY,
-    Example(
-        _PAIR.format("elementwise-add", _SMALL.format("s"), _SMALL.format("w")), {"s": "1 2 1", "w": "1 2 1"}, _CONSTANT
-    ),
-)
-def repeated_constants_are_paired_before(
-    f: V, a: V, b: V, y: V, z: V, s: V, i: V, t: V, j: V, dy: V, dz: V, size: V, dr: V
-) -> Clauses:
+@rule(FAMILY, Example(_BIASES, {"s": "1 2 1", "w": "1 2 1"}, _CONSTANT))
+def repeated_constants_are_paired_before(f: V, a: V, b: V, y: V, z: V, s: V, i: V, t: V, j: V, size: V) -> Clauses:
     """f(broadcast(z), broadcast(y)) = broadcast(f(z, y)), for constants z and y of the same dims.
 
     A bias stays a vector. Sound because equal elements have equal results.
     """
+    dy, dz, dr = variables("dy dz dr")
     pair = constant_pair(ROOT, f, a, b)
     repeated = repeated_pair(ROOT, kind=f, a=z, b=y, shape=s, item=i, other=j)
     return (

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from rewrites import examples as ex
 from rewrites import operators as op
 from rewrites.declare import ROOT, Clauses, Example, Facts, V, let, rewrite, rule, subsume, union, when
 from rewrites.facts import ACCESS, INT, INTS, TEXT, access_at, category, dims, relation, source, split, varies
@@ -22,8 +23,7 @@ whole_pair = relation("whole-pair", pairs=ACCESS, kind=TEXT, a=ACCESS, b=ACCESS)
 moved_broadcast = relation(
     "moved-broadcast", moved=ACCESS, wide=ACCESS, narrow=ACCESS, parts=INTS, order=INTS, shape=INTS, item=INTS, size=INT
 )
-MOVED = "(access-rearrange (access-tensor x) (shape {0}) (list {1}) (access-shape (shape {2}) (shape {3})))"
-_TURNED = MOVED.format("$m $n $k $l", "0 2 3 1", "", "$m $k $l $n")
+_TURNED = ex.moved("$m $n $k $l", "0 2 3 1", "", "$m $k $l $n")
 _RANK4 = {"x": "m n k l"}
 _OURS = (source(ROOT), varies(ROOT))
 
@@ -82,21 +82,14 @@ def movement_is_a_rearrangement(a: V, p: V, s: V, i: V, n: V, x: V, d: V, parts:
     )
 
 
-_TWICE = "(access-rearrange {0} (shape $n $m) (list 1 0) (access-shape (shape) (shape $m $n)))"
-_TWICE = _TWICE.format(MOVED.format("$m $n", "1 0", "", "$n $m"))
-_FLAT_TWICE = "(access-rearrange {0} (shape 3 2) (list 1 0) (access-shape (shape) (shape 6)))"
-_FLAT_TWICE = _FLAT_TWICE.format(MOVED.format("2 3", "1 0", "", "6"))
-
-
-@rule(CORE, Example(_FLAT_TWICE, {"x": "6"}))
-def rearrangements_compose(
-    a: V, b: V, p: V, o: V, s: V, i: V, q: V, r: V, t: V, j: V, d: V, n: V, parts: V, order: V
-) -> Clauses:
+@rule(CORE, Example(ex.rearranged(ex.moved("2 3", "1 0", "", "6"), "3 2", "1 0", "", 6), {"x": "6"}))
+def rearrangements_compose(a: V, b: V, p: V, o: V, s: V, i: V, q: V, r: V, t: V, j: V, d: V, n: V) -> Clauses:
     """rearrange(rearrange(a; p, o); q, r) = rearrange(a; both), which is a where nothing moves and the
     dims are its own.
 
     Sound because each is a permutation of the elements in row-major order, and permutations compose.
     """
+    parts, order = variables("parts order")
     return (
         rewrite(
             op.rearrange(b, q, r, t, j),
@@ -110,7 +103,10 @@ def rearrangements_compose(
     )
 
 
-@rule(CORE, Example(_TWICE, {"x": "m n"}), Example(MOVED.format("$m $n", "0 1", "$m", "$n"), {"x": "m n"}))
+_TWICE = ex.rearranged(ex.moved("$m $n", "1 0", "", "$n $m"), "$n $m", "1 0", "", "$m $n")
+
+
+@rule(CORE, Example(_TWICE, {"x": "m n"}), Example(ex.moved("$m $n", "0 1", "$m", "$n"), {"x": "m n"}))
 def operands_are_flat(b: V, p: V, o: V, s: V, i: V, d: V, n: V, size: V, shape: V, item: V, linear: V) -> Clauses:
     """rearrange(b; p, o) = rearrange(flat(b); p, o), where flat(b) are its elements along one axis.
 
@@ -131,7 +127,7 @@ def operands_are_flat(b: V, p: V, o: V, s: V, i: V, d: V, n: V, size: V, shape: 
     )
 
 
-_TWO = MOVED.format("2 3", "1 0", "", "3 2")
+_TWO = ex.moved("2 3", "1 0", "", "3 2")
 _X = access_at("x")
 _ALIKE = op.rearrange(op.negative(op.negative(_X)), vec(2, 3), vec(1, 0), vec(), vec(3, 2))
 
@@ -161,13 +157,10 @@ def rearrangement_leaves_pointwise(b: V, p: V, o: V, s: V, i: V, f: V, t: V) -> 
     )
 
 
-_PAIR = "(compute subtract (access-cartesian-product {0} {1}))"
-
-
 @rule(
     CORE,
-    Example(_PAIR.format(_TURNED, "(access-tensor y)"), {"x": "m n k l", "y": "m k l n"}),
-    Example(_PAIR.format("(access-tensor y)", _TURNED), {"x": "m n k l", "y": "m k l n"}),
+    Example(ex.pairs("subtract", _TURNED, "(access-tensor y)"), {"x": "m n k l", "y": "m k l n"}),
+    Example(ex.pairs("subtract", "(access-tensor y)", _TURNED), {"x": "m n k l", "y": "m k l n"}),
 )
 def rearrangement_leaves_pair(f: V, x: V, y: V, b: V, c: V, p: V, o: V, d: V, db: V) -> Clauses:
     """f(rearrange(b) x y) = rearrange(f(b x rearrange'(y))), with what undoes it, for an f of two whole tensors.
@@ -194,13 +187,13 @@ def rearrangement_leaves_pair(f: V, x: V, y: V, b: V, c: V, p: V, o: V, d: V, db
     )
 
 
-_WIDE = f"(access-broadcast {MOVED} (access-shape (shape) (shape $m 6 $n 5)))"
+_WIDE = "(access-broadcast {0} (access-shape (shape) (shape $m 6 $n 5)))"
 
 
 @rule(
     FAMILY,
-    Example(_WIDE.format("$n $m", "1 0", "", "$m 1 $n 1"), {"x": "n m 1 1"}),
-    Example(_WIDE.format("$n $m 6", "1 2 0", "", "$m 6 $n 1"), {"x": "n m 6 1"}),
+    Example(_WIDE.format(ex.moved("$n $m", "1 0", "", "$m 1 $n 1")), {"x": "n m 1 1"}),
+    Example(_WIDE.format(ex.moved("$n $m 6", "1 2 0", "", "$m 6 $n 1")), {"x": "n m 6 1"}),
 )
 def rearrangement_leaves_broadcast(c: V, s: V, i: V, b: V, p: V, o: V, d: V) -> Clauses:
     """broadcast(rearrange(b)) = rearrange(broadcast(b)), with the repeated axes beside the parts that they follow.
@@ -219,9 +212,7 @@ def rearrangement_leaves_broadcast(c: V, s: V, i: V, b: V, p: V, o: V, d: V) -> 
 
 
 _BROAD = "(access-broadcast (access-tensor x) (access-shape (shape) (shape 4 6 5)))"
-_LIFT = "(access-rearrange {0} (shape {1}) (list 0) (access-shape (shape) (shape {1})))"
-_NARROW = "(access-rearrange {0} (shape 4 6 5) (list 2 0 1) (access-shape (shape) (shape 5 4 6)))"
-_NARROW = _NARROW.format(_LIFT.format(_BROAD, 120))
+_NARROW = ex.rearranged(ex.rearranged(_BROAD, 120, 0, "", 120), "4 6 5", "2 0 1", "", "5 4 6")
 
 
 @rule(CORE, Example(_NARROW, {"x": "1 6 1"}), Example(_NARROW, {"x": "4 6 1"}), Example(_NARROW, {"x": "1 1 1"}))
@@ -236,12 +227,8 @@ def rearrangement_sinks_into_broadcast(linear: V, b: V, z: V, p: V, o: V, s: V, 
     moved = op.broadcast(rearranged(z, parts, order, vec(), few), vec(), many)
     return (
         when(
-            *(ROOT == op.rearrange(linear, p, o, s, i), o != vec(0)),
-            *(
-                linear == op.rearrange(b, sizes, vec(0), t, j),
-                b == op.broadcast(z, wide_shape, wide_item),
-                size == sizes[0],
-            ),
+            *(ROOT == op.rearrange(linear, p, o, s, i), o != vec(0), linear == op.rearrange(b, sizes, vec(0), t, j)),
+            *(b == op.broadcast(z, wide_shape, wide_item), size == sizes[0]),
         ).then(found),
         when(
             *(found, narrow == dims(z), wide == dims(b)),
@@ -250,15 +237,16 @@ def rearrangement_sinks_into_broadcast(linear: V, b: V, z: V, p: V, o: V, s: V, 
     )
 
 
+_WITH_ONE = ex.moved("$m $n 1 $l", "0 2 3 1", "", "$m 1 $l $n")
+
+
 @rule(
     FAMILY,
     Example(f"(access-pad {_TURNED} zero-padding 1 1 2)", _RANK4),
     Example(f"(access-slice {_TURNED} 1 0 2)", _RANK4),
     Example(f"(access-flip {_TURNED} 1)", _RANK4),
     Example(f"(access-dilate {_TURNED} 3 2)", _RANK4),
-    Example(
-        f"(access-pad {MOVED.format('$m $n 1 $l', '0 2 3 1', '', '$m 1 $l $n')} zero-padding 1 1 2)", {"x": "m n 1 l"}
-    ),
+    Example(f"(access-pad {_WITH_ONE} zero-padding 1 1 2)", {"x": "m n 1 l"}),
 )
 def rearrangement_leaves_one_axis(c: V, x: V, kind: V, lo: V, hi: V, n: V, b: V, p: V, o: V, d: V) -> Clauses:
     """pad(rearrange(b), x) = rearrange(pad(b, the part that x is)); so for slice, flip and dilate.
@@ -282,7 +270,6 @@ def rearrangement_leaves_one_axis(c: V, x: V, kind: V, lo: V, hi: V, n: V, b: V,
     ]
 
 
-_IMAGE = MOVED.format("$m $n 5 7", "0 2 3 1", "{0}", "{1}")
 _JOINED = "(access-concatenate {0} {1} 3)"
 
 
@@ -296,9 +283,8 @@ def rearrangement_leaves_concatenate(c: V, y: V, x: V, b: V, p: V, o: V, d: V, d
 
     Sound because both are moved alike, and the parts stand one after the other on that axis in any layout.
     """
-    at, parts, y_parts, y_order, sizes, after, order, size, joined = variables(
-        "at parts y_parts y_order sizes after order size joined"
-    )
+    y_parts, y_order, sizes = variables("y_parts y_order sizes")
+    at, parts, after, order, size, joined = variables("at parts after order size joined")
     alike, other = whole(b, size, parts), rearranged(y, y_parts, y_order, vec(), sizes)
     of_y = {"other_parts": y_parts, "other_order": y_order, "other": sizes}
     return [
@@ -313,8 +299,8 @@ def rearrangement_leaves_concatenate(c: V, y: V, x: V, b: V, p: V, o: V, d: V, d
 
 @rule(
     FAMILY,
-    Example(f"(access-windows {_IMAGE.format('$m', '5 7 $n')} (shape 2 2 $n) (shape 1 2 1))", {"x": "m n 5 7"}),
-    Example(f"(access-windows {_IMAGE.format('$m 5', '7 $n')} (shape 1 2) (shape 1 1))", {"x": "m n 5 7"}),
+    Example(ex.windows(ex.moved("$m $n 5 7", "0 2 3 1", "$m", "5 7 $n"), "2 2 $n", "1 2 1"), {"x": "m n 5 7"}),
+    Example(ex.windows(ex.moved("$m $n 5 7", "0 2 3 1", "$m 5", "7 $n"), "1 2", "1 1"), {"x": "m n 5 7"}),
 )
 def rearrangement_leaves_windows(c: V, k: V, t: V, b: V, p: V, o: V, d: V, n: V) -> Clauses:
     """windows(rearrange(b)) = rearrange(windows(b)): in b every part has its window, of 1 where c has none.

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from rewrites import examples as ex
 from rewrites import operators as op
 from rewrites.declare import ROOT, Clauses, Example, V, rewrite, rule
 from rewrites.facts import category, dims, source, split, varies
-from rewrites.layout.layout import FAMILY, MOVED, operand
+from rewrites.layout.layout import FAMILY, operand
 from rewrites.layout.rearranging import normalizing, reducing, reducing_windows
 from rewrites.terms import rearranged, under, variables, vec, whole
 
 
 @rule(
     FAMILY,
-    Example(f"(compute reduce-max {MOVED.format('$m $n $k $l', '0 2 3 1', '$m $k $l', '$n')})", {"x": "m n k l"}),
-    Example(f"(compute reduce-sum {MOVED.format('$m $n $k $l', '1 0 3 2', '$n $m', '$l $k')})", {"x": "m n k l"}),
+    Example(f"(compute reduce-max {ex.moved('$m $n $k $l', '0 2 3 1', '$m $k $l', '$n')})", {"x": "m n k l"}),
+    Example(f"(compute reduce-sum {ex.moved('$m $n $k $l', '1 0 3 2', '$n $m', '$l $k')})", {"x": "m n k l"}),
 )
 def rearrangement_leaves_reduction(f: V, c: V, b: V, p: V, o: V, d: V, n: V, size: V, dr: V) -> Clauses:
     """reduce(rearrange(b)) = rearrange(reduce(b)), over the parts of b that are the item.
@@ -43,7 +44,7 @@ def rearrangement_leaves_reduction(f: V, c: V, b: V, p: V, o: V, d: V, n: V, siz
     )
 
 
-@rule(FAMILY, Example(f"(compute softmax {MOVED.format('$m $n $k', '1 0 2', '$n $m', '$k')})", {"x": "m n k"}))
+@rule(FAMILY, Example(f"(compute softmax {ex.moved('$m $n $k', '1 0 2', '$n $m', '$k')})", {"x": "m n k"}))
 def rearrangement_leaves_softmax(c: V, b: V, p: V, o: V, s: V, i: V, d: V, n: V, size: V, shape: V, item: V) -> Clauses:
     """softmax(rearrange(b)) = rearrange(softmax(b)), where the parts of b that are the item come last.
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from rewrites import examples as ex
 from rewrites import operators as op
 from rewrites import parameters
 from rewrites.declare import ROOT, Action, Clauses, Example, V, analysis, let, rule, union, when
@@ -16,6 +17,7 @@ from rewrites.facts import ACCESS, INT, INTS, access_at, category, constant, dim
 from rewrites.layout.addressing import in_layout, innermost, storing, unit
 from rewrites.layout.layout import SHAPE, SHAPED, lifted
 from rewrites.layout.rearranging import undone
+from rewrites.mapping.mapping_search import EXAMPLE_PARAMETERS, cheapest
 from rewrites.terms import is_dot, rearranged, sided, under, variables, vec, vec_range
 
 FAMILY, ANALYSES = "product-unit", "product-unit-analyses"
@@ -34,29 +36,32 @@ read_product = relation(
 stored_elsewhere = relation(
     "stored-elsewhere", stored=ACCESS, unit=ACCESS, parts=INTS, order=INTS, shape=INTS, item=INTS
 )
+UNIT_PRICES, UNIT_CYCLES = "unit-price-analyses", "unit-cycles"
+unit_cycles = relation(UNIT_CYCLES, product=ACCESS, cycles=INT)
+"""The cycles of a product in a mapping, and so of what a unit makes of it: the least of several counts."""
 PARAMETERS = {"layout": 1, "loads": 2, "stores": 2}
 
-_NHWC = "(access-rearrange (access-tensor x) (shape {0}) (list {1}) (access-shape (shape {2}) (shape {3})))"
-_ROWS = _NHWC.format("$m $n 6", "2 1 0", "6", "$n $m")
-_DOT = "(compute dot-product (access-product {0} {1} {2}))"
-_W = "(access (access-tensor w) {0})"
-_SPLIT = "(access-rearrange (access-tensor x) (shape 60) (list 0) (access-shape (shape 4 3) (shape 5)))"
-_PLAIN = Example(_DOT.format(_SPLIT, _W.format(1), 0), {"x": "4 3 5", "w": "o 5"}, (), PARAMETERS)
-_MOVED = Example(_DOT.format(_ROWS, _W.format(1), 0), {"x": "m n 6", "w": "o n m"}, (), {**PARAMETERS, "layout": 0})
-_FIXED = Example(_MOVED.text, _MOVED.shapes, [constant(access_at("w"))], {**PARAMETERS, "layout": 0})
-_WINDOWS = "(access-windows (access (access-tensor x) 1) (shape {0}) (shape 1 1 1))"
-_CONV = Example(
-    _DOT.format(_WINDOWS.format("2 2 $k"), _W.format(1), 0),
-    {"x": "m 5 7 k", "w": "o 2 2 k"},
-    [constant(access_at("w"))],
-    PARAMETERS,
-)
-_FIRST = Example(
-    _DOT.format(_WINDOWS.format("$k 2 2"), _W.format(1), 0), {"x": "m k 5 7", "w": "o k 2 2"}, (), PARAMETERS
-)
-_PADDED = "(access-windows (access (access-pad (access-tensor x) zero-padding 2 1 0) 1) (shape $k 2 2) (shape 1 1 1))"
-_PADDED_FIRST = Example(_DOT.format(_PADDED, _W.format(1), 0), _FIRST.shapes, (), PARAMETERS)
-_BATCHED = Example(_DOT.format(_SPLIT, _W.format(2), 1), {"x": "4 3 5", "w": "4 o 5"}, (), PARAMETERS)
+_CONSTANT = [constant(access_at("w"))]
+
+
+def _padded(x: str) -> str:
+    return f"(access (access-pad {x} zero-padding 2 1 0) 1)"
+
+
+def _convolution(x: str, window: str) -> str:
+    return ex.dot(ex.windows(x, window, "1 1 1"), ex.W, 0)
+
+
+_T = "(access-tensor x)"
+_ROWS = ex.dot(ex.rearranged(_T, "$m $n 6", "2 1 0", "6", "$n $m"), ex.W, 0)
+_SPLIT = ex.rearranged(_T, 60, 0, "4 3", 5)
+_PLAIN = Example(ex.dot(_SPLIT, ex.W, 0), {"x": "4 3 5", "w": "o 5"}, (), PARAMETERS)
+_MOVED = Example(_ROWS, {"x": "m n 6", "w": "o n m"}, (), {**PARAMETERS, "layout": 0})
+_FIXED = Example(_ROWS, _MOVED.shapes, _CONSTANT, _MOVED.parameters)
+_CONV = Example(_convolution(ex.X, "2 2 $k"), {"x": "m 5 7 k", "w": "o 2 2 k"}, _CONSTANT, PARAMETERS)
+_FIRST = Example(_convolution(ex.X, "$k 2 2"), {"x": "m k 5 7", "w": "o k 2 2"}, (), PARAMETERS)
+_PADDED_FIRST = Example(_convolution(_padded(_T), "$k 2 2"), _FIRST.shapes, (), PARAMETERS)
+_BATCHED = Example(ex.dot(_SPLIT, ex.access("w", 2), 1), {"x": "4 3 5", "w": "4 o 5"}, (), PARAMETERS)
 
 
 @analysis(ANALYSES, _PLAIN, _MOVED, _CONV)
@@ -156,19 +161,14 @@ _UNIT = (
     "(product-unit 0 (access-tensor x) (shape 3 $k) (list 0 1) 1 (access-tensor w) (shape 6 $k) (list 0 1) 1"
     " (shape 3 6) (list 0 1))"
 )
-_FLAT_UNIT = f"(access-rearrange {_UNIT} (shape 18) (list 0) (access-shape (shape) (shape 18)))"
-_SHUFFLED = f"(access-rearrange {_FLAT_UNIT} (shape 3 2 3) (list 2 0 1) (access-shape (shape) (shape 3 3 2)))"
+_FLAT_UNIT = ex.rearranged(_UNIT, 18, 0, "", 18)
+_UNIT_SIZES = {"x": "3 k", "w": "6 k"}
 
 
 @rule(
     FAMILY,
-    Example(_SHUFFLED, {"x": "3 k", "w": "6 k"}, [constant(access_at("w"))], PARAMETERS),
-    Example(
-        _SHUFFLED.replace("2 0 1", "1 0 2").replace("shape 3 3 2", "shape 2 3 3"),
-        {"x": "3 k", "w": "6 k"},
-        (),
-        PARAMETERS,
-    ),
+    Example(ex.rearranged(_FLAT_UNIT, "3 2 3", "2 0 1", "", "3 3 2"), _UNIT_SIZES, _CONSTANT, PARAMETERS),
+    Example(ex.rearranged(_FLAT_UNIT, "3 2 3", "1 0 2", "", "2 3 3"), _UNIT_SIZES, (), PARAMETERS),
 )
 def unit_stores_a_rearrangement(linear: V, u: V, p: V, o: V, s: V, i: V, x: V, y: V) -> Clauses:
     """rearrange(product-unit(x, y)) = product-unit(x, y with its rows in another order), stored elsewhere.
@@ -206,18 +206,14 @@ def unit_stores_a_rearrangement(linear: V, u: V, p: V, o: V, s: V, i: V, x: V, y
     )
 
 
+_RELU = "(compute relu (access-tensor x))"
+_DIFFERENCE = ex.pairs("subtract", "(access-tensor x)", "(access-tensor y)")
+
+
 @rule(
     FAMILY,
-    Example(
-        _NHWC.format("$m $n", "1 0", "", "$n $m").replace("(access-tensor x)", "(compute relu (access-tensor x))"),
-        {"x": "m n"},
-    ),
-    Example(
-        _NHWC.format("$m $n", "1 0", "", "$n $m").replace(
-            "(access-tensor x)", "(compute subtract (access-cartesian-product (access-tensor x) (access-tensor y)))"
-        ),
-        {"x": "m n", "y": "m n"},
-    ),
+    Example(ex.rearranged(_RELU, "$m $n", "1 0", "", "$n $m"), {"x": "m n"}),
+    Example(ex.rearranged(_DIFFERENCE, "$m $n", "1 0", "", "$n $m"), {"x": "m n", "y": "m n"}),
 )
 def rearrangement_sinks_to_the_unit(c: V, p: V, o: V, s: V, i: V, f: V, b: V, e: V, size: V, computed: V) -> Clauses:
     """rearrange(f(b)) = f(rearrange(b)), for pointwise f and for an f of two whole tensors.
@@ -281,3 +277,25 @@ def a_layout_is_proposed(d: V, p: V, o: V, sizes: V, q: V, r: V, proposed: V) ->
         in_layout.facts(d, parameters.layout, parts=p, order=o, sizes=sizes),
         undone.facts(p, o, parts=q, order=r),
     ).then(let(proposed, rearranged(ROOT, p, o, vec(), sizes)), union(ROOT, rearranged(proposed, q, r, vec(), d)))
+
+
+@analysis(
+    UNIT_PRICES,
+    Example(ex.MATMUL, {"x": "m k", "w": "n k"}, parameters=EXAMPLE_PARAMETERS),
+    Example(ex.rearranged(_UNIT, 18, 0, 3, 6), _UNIT_SIZES, [unit_cycles(access_at("root"), 7)], EXAMPLE_PARAMETERS),
+)
+def units_take_the_cheapest_mapping(cycles: V, unit: V, linear: V, other: V) -> Clauses:
+    """cycles(unit) = cycles(dot(p)) where dot(p) = rearrange(unit), and of two units that are rearrangements alike.
+
+    An analysis: it adds no e-node. Sound because it only reads what is there: a mapping is addresses and constants, so
+    a unit that addresses freely runs it in whatever order its operands lie.
+    """
+    flat = linear == op.rearrange(unit, *variables("parts order shape item"))
+    moved = ROOT == op.rearrange(linear, *variables("parts1 order1 shape1 item1"))
+    stored = ROOT == op.rearrange(other, *variables("parts2 order2 shape2 item2"))
+    is_unit = other == op.product_unit(*variables("n a ap ao an b bp bo bn sp so"))
+    return (
+        when(cycles == cheapest(ROOT)).then(unit_cycles(ROOT, cycles)),
+        when(unit_cycles(ROOT, cycles), stored, is_unit).then(unit_cycles(other, cycles)),
+        when(unit_cycles(unit, cycles), flat, moved, stored, is_unit).then(unit_cycles(other, cycles)),
+    )

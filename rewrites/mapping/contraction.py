@@ -9,6 +9,7 @@ and not faster.
 from __future__ import annotations
 
 from glenside.ir.sizes import smallest
+from rewrites import examples as ex
 from rewrites import operators as op
 from rewrites.declare import ROOT, Clauses, Example, V, analysis, rule, union, when
 from rewrites.facts import ACCESS, INT, access_at, dims, relation, split
@@ -21,18 +22,9 @@ want_pad = relation("want-pad", operand=ACCESS, axis=INT, more=INT)
 want_depth = relation("want-depth", pairs=ACCESS, more=INT)
 want_slices = relation("want-slices", access=ACCESS, axis=INT, size=INT)
 
-_CONV = Example(
-    "(compute dot-product (access-cartesian-product (access (access-tensor x) 2) (access (access-tensor w) 1)))",
-    {"x": "m n k l", "w": "o k l"},
-)
-_GROUPED = Example(
-    "(compute dot-product (access-product (access (access-tensor x) 3) (access (access-tensor w) 1) 1))",
-    {"x": "g m n k l", "w": "g k l"},
-)
-_TWO_SHARED = Example(
-    "(compute dot-product (access-product (access (access-tensor x) 3) (access (access-tensor w) 3) 2))",
-    {"x": "g h m k", "w": "g h n k"},
-)
+_CONV = Example(ex.pairs("dot-product", ex.access("x", 2), ex.W), {"x": "m n k l", "w": "o k l"})
+_GROUPED = Example(ex.dot(ex.access("x", 3), ex.W, 1), {"x": "g m n k l", "w": "g k l"})
+_TWO_SHARED = Example(ex.dot(ex.access("x", 3), ex.access("w", 3), 2), {"x": "g h m k", "w": "g h n k"})
 
 
 @rule("products", _CONV, _GROUPED, _TWO_SHARED)
@@ -62,19 +54,12 @@ def operands_are_flattened(
     )
 
 
-_MATMUL = Example(
-    "(compute dot-product (access-cartesian-product (access (access-tensor x) 1) (access (access-tensor w) 1)))",
-    {"x": "m k", "w": "n k"},
-    parameters={"rows": 3, "columns": 2},
-)
-_SHARED = Example(
-    "(compute dot-product (access-product (access (access-tensor x) 2) (access (access-tensor w) 2) 1))",
-    {"x": "g m k", "w": "g n k"},
-    parameters={"rows": 3, "columns": 2},
-)
+def _on_array(text: str, x: str, w: str) -> Example:
+    """A product of such operands, for an array of 3 rows and 2 columns."""
+    return Example(text, {"x": x, "w": w}, parameters={"rows": 3, "columns": 2})
 
 
-@analysis("analyses", _MATMUL, _SHARED)
+@analysis("analyses", _on_array(ex.MATMUL, "m k", "n k"), _on_array(ex.MATMULS, "g m k", "g n k"))
 def flat_products_are_known(a: V, b: V, n: V, da: V, sa: V, db: V, sb: V, depth: V, width: V) -> Clauses:
     """dot(a x b) is flat when a = (M)(K), b = (N)(K), or (G, M)(K), (G, N)(K) with one shared axis.
 
@@ -87,17 +72,7 @@ def flat_products_are_known(a: V, b: V, n: V, da: V, sa: V, db: V, sb: V, depth:
     )
 
 
-_ODD = (
-    Example(_MATMUL.text, {"x": "m 4", "w": "5 4"}, parameters={"rows": 3, "columns": 2}),
-    Example(_SHARED.text, {"x": "g m 4", "w": "g 5 4"}, parameters={"rows": 3, "columns": 2}),
-)
-_DEEP = (
-    Example(_MATMUL.text, {"x": "m 4", "w": "8 4"}, parameters={"rows": 3, "columns": 2}),
-    Example(_SHARED.text, {"x": "g m 7", "w": "g 2 7"}, parameters={"rows": 3, "columns": 2}),
-)
-
-
-@rule("products", *_ODD)
+@rule("products", _on_array(ex.MATMUL, "m 4", "5 4"), _on_array(ex.MATMULS, "g m 4", "g 5 4"))
 def width_is_padded_to_a_multiple(a: V, b: V, n: V, depth: V, width: V, axis: V, more: V, d: V, size: V) -> Clauses:
     """b = slice(pad(b, N, 0, p), N, 0, size): the width of a product becomes a multiple of the array's columns.
 
@@ -113,7 +88,7 @@ def width_is_padded_to_a_multiple(a: V, b: V, n: V, depth: V, width: V, axis: V,
     )
 
 
-@rule("products", *_DEEP)
+@rule("products", _on_array(ex.MATMUL, "m 4", "8 4"), _on_array(ex.MATMULS, "g m 7", "g 2 7"))
 def depth_is_padded_to_a_multiple(a: V, b: V, n: V, depth: V, width: V, p: V, more: V, s: V) -> Clauses:
     """dot(p) = dot(pad(p, K, 0, q)) with zeros: the depth becomes a multiple of the array's rows.
 
@@ -131,19 +106,11 @@ def depth_is_padded_to_a_multiple(a: V, b: V, n: V, depth: V, width: V, p: V, mo
     )
 
 
-_SLICED = Example(
-    "(access (access-tensor x) 1)",
-    {"x": "6 5 k"},
-    wants=[want_slices(access_at("root"), axis=0, size=2)],
-    parameters={"rows": 3, "columns": 2},
-)
-
-
 @rule(
     "products",
-    _SLICED,
-    Example(_MATMUL.text, {"x": "m 6", "w": "8 6"}, parameters={"rows": 3, "columns": 2}),
-    Example(_SHARED.text, {"x": "g m 9", "w": "g 2 9"}, parameters={"rows": 3, "columns": 2}),
+    Example(ex.X, {"x": "6 5 k"}, [want_slices(access_at("root"), axis=0, size=2)], {"rows": 3, "columns": 2}),
+    _on_array(ex.MATMUL, "m 6", "8 6"),
+    _on_array(ex.MATMULS, "g m 9", "g 2 9"),
 )
 def access_is_sliced_once(a: V, b: V, n: V, depth: V, width: V, axis: V, size: V, d: V, whole: V, half: V) -> Clauses:
     """a = concatenate(slice(a, axis, 0, h), slice(a, axis, h, size)), where a product wants a cut; h is near the
@@ -169,11 +136,7 @@ def access_is_sliced_once(a: V, b: V, n: V, depth: V, width: V, axis: V, size: V
     )
 
 
-@rule(
-    "systolic-array",
-    Example(_MATMUL.text, {"x": "m 3", "w": "2 3"}, parameters={"rows": 3, "columns": 2}),
-    Example(_SHARED.text, {"x": "g m 3", "w": "g 2 3"}, parameters={"rows": 3, "columns": 2}),
-)
+@rule("systolic-array", _on_array(ex.MATMUL, "m 3", "2 3"), _on_array(ex.MATMULS, "g m 3", "g 2 3"))
 def product_is_a_systolic_array_call(a: V, b: V, n: V) -> Clauses:
     """dot(a x b) = systolic-array(a, transpose(b)) for a = (G.., M)(R), b = (G.., C)(R): one instruction for each of G.
 

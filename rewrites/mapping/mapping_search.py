@@ -20,11 +20,11 @@ from __future__ import annotations
 
 from glenside.egraph.rule import Parameters
 from glenside.ir import sizes
+from rewrites import examples as ex
 from rewrites import operators as op
 from rewrites.declare import ROOT, Clauses, Example, Facts, V, analysis, let, rule, set_, when
 from rewrites.facts import ACCESS, INT, INTS, access_at, dims, function, relation, source, split
 from rewrites.mapping import matrices
-from rewrites.mapping.loops import want_call
 from rewrites.mapping.sliding_windows import regrouped, searched, slides, want_regroup
 from rewrites.parameters import bound, exceeds_growth, fallback_price, price, second_price
 from rewrites.terms import Variable, ceil_div, sized, variables, vec
@@ -47,12 +47,7 @@ candidate = relation("candidate", product=ACCESS, price=INT, second=INT, weight=
 planned = relation("planned", product=ACCESS, rest=INTS, plan=INTS)
 matrix_plan = relation("matrix-plan", product=ACCESS, r=INT, p=INT, swap=INT, plan=INTS)
 
-
-_CONV = (
-    "(compute dot-product (access-product (access-windows (access (access-tensor x) 1) (shape 2 3) (shape 1 2))"
-    " (access (access-tensor w) 1) 1))"
-)
-_MATMUL = "(compute dot-product (access-cartesian-product (access (access-tensor x) 1) (access (access-tensor w) 1)))"
+_CONV = ex.dot(ex.windows(ex.X, "2 3", "1 2"), ex.W, 1)
 
 
 def _price(g: int, m: int, k: int, o: int) -> int:
@@ -73,8 +68,8 @@ EXAMPLE_PARAMETERS: Parameters = {
 }
 _EXAMPLES = (
     Example(_CONV, {"x": "3 6 9", "w": "3 2 3"}, parameters=EXAMPLE_PARAMETERS),
-    Example(_MATMUL, {"x": "70 2", "w": "3 2"}, parameters=EXAMPLE_PARAMETERS),
-    Example(_MATMUL, {"x": "5 9", "w": "70 9"}, parameters=EXAMPLE_PARAMETERS),
+    Example(ex.MATMUL, {"x": "70 2", "w": "3 2"}, parameters=EXAMPLE_PARAMETERS),
+    Example(ex.MATMUL, {"x": "5 9", "w": "70 9"}, parameters=EXAMPLE_PARAMETERS),
 )
 
 
@@ -250,11 +245,11 @@ def steps_of_plans_are_demanded(
         when(of_groups, matrices.pack_of(flat, p, larger)).then(matrix_plan(larger, 1, 1, s, whole)),
         when(of_swap).then(matrices.want_swap(flat)),
         when(of_swap, matrices.swap_of(flat, larger)).then(matrix_plan(larger, 1, 1, 0, whole)),
-        when(matrix_plan(flat, 1, 1, 0, whole)).then(want_call(flat, whole)),
+        when(matrix_plan(flat, 1, 1, 0, whole)).then(matrices.want_call(flat, whole)),
     )
 
 
-_FLAT = Example(_MATMUL, {"x": "5 9", "w": "7 9"}, [matrices.matrices_of(_PRODUCT, _PRODUCT)], EXAMPLE_PARAMETERS)
+_FLAT = Example(ex.MATMUL, {"x": "5 9", "w": "7 9"}, [matrices.matrices_of(_PRODUCT, _PRODUCT)], EXAMPLE_PARAMETERS)
 
 
 @rule("baseline-mapping", *_EXAMPLES, _FLAT)
@@ -263,7 +258,8 @@ def baseline_mapping_is_made(a: V, g: V, m: V, k: V, o: V, flat: V) -> Clauses:
 
     Only demands. Sound because a demand adds no e-node.
     """
+    product = product_of(ROOT, a, g, m, k, o)
     return (
-        when(product_of(ROOT, a, g, m, k, o)).then(matrices.want_matrices(ROOT)),
-        when(product_of(ROOT, a, g, m, k, o), matrices.matrices_of(ROOT, flat)).then(want_call(flat, vec(1, 1, 0))),
+        when(product).then(matrices.want_matrices(ROOT)),
+        when(product, matrices.matrices_of(ROOT, flat)).then(matrices.want_call(flat, vec(1, 1, 0))),
     )

@@ -11,9 +11,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from glenside.ir.sizes import largest
+from rewrites import examples as ex
 from rewrites import operators as op
 from rewrites.declare import ROOT, Actions, Clauses, Example, Facts, V, analysis, let, rule, set_, union, when
-from rewrites.facts import ACCESS, INT, INTS, access_at, dims, function, relation, source, split
+from rewrites.facts import ACCESS, INT, INTS, access_at, dims, on_demand, relation, source, split
 from rewrites.terms import ceil_div, dot, gcd, is_dot, padded, reshaped, variables, vec, vec_range
 
 FAMILY = "windows"
@@ -26,9 +27,8 @@ kept_axes = relation("kept-axes", form=ACCESS, access=ACCESS, i=INT, j=INT, form
 # The form has every d-th element of each window along j; `common` is as above.
 picks = relation("picks", form=ACCESS, access=ACCESS, i=INT, j=INT, common=INT)
 axis_number = relation("axis-number", axis=INT, rows=range(12))
-want_wider = relation("want-wider", access=ACCESS, i=INT, j=INT, q=INT)
 # Windows that each hold those of q neighbours, elements `common` apart. One is enough: any of them serves.
-wider = function("wider", ACCESS, "old", access=ACCESS, i=INT, j=INT, q=INT)
+want_wider, wider = on_demand("wider", access=ACCESS, i=INT, j=INT, q=INT)
 searched = relation("searched", product=ACCESS)  # products for which mappings are looked for
 want_regroup = relation("want-regroup", product=ACCESS, i=INT, j=INT, q=INT)
 # A product with b, n axes shared, whose windows w are wider: t and d in their elements, axis j of w is axis e of items.
@@ -36,19 +36,15 @@ regroup = relation("regroup", product=ACCESS, b=ACCESS, n=INT, i=INT, e=INT, q=I
 regrouped = relation("regrouped", product=ACCESS, i=INT, j=INT, q=INT, larger=ACCESS)
 
 _IMAGE = {"x": "n 5 9"}
-_WINDOWS = "(access-windows (access (access-tensor x) 1) (shape 2 3) (shape 1 2))"  # (n 4 4)(2 3)
-_DILATED = (
-    "(access (access-reshape (access-windows"
-    " (access-windows (access (access-tensor x) 1) (shape 2 5) (shape 1 1)) (shape 1 1) (shape 1 2))"
-    " (access-shape (shape $n 4 5 2 3) (shape))) 3)"
-)  # (n 4 5)(2 3), elements 2 apart
+_WINDOWS = ex.windows(ex.X, "2 3", "1 2")  # (n 4 4)(2 3)
+_DILATED = ex.dilated(ex.windows(ex.X, "2 5", "1 1"), "1 2", "$n 4 5 2 3", 3)  # (n 4 5)(2 3), elements 2 apart
 _MOVED = (
     "(access-transpose (access-slice (access-pad (access (access-reshape"
     f" (access {_WINDOWS} 0) (access-shape (shape) (shape $n 1 4 4 2 3))) 4) zero-padding 4 0 1) 4 0 2)"
     " (list 0 1 3 2 5 4))"
 )  # (n 1 4 4)(3 2): the windows under every form that keeps their axes
 _MAPPED = f'(linear-map {_WINDOWS} 3 3 "1 0 -2 1 0 -3")'  # (n 4 4)(3 3)
-_ONE_BY_ONE = "(access-windows (access (access-tensor x) 1) (shape 5 1) (shape 1 2))"  # (n 1 5)(5 1)
+_ONE_BY_ONE = ex.windows(ex.X, "5 1", "1 2")  # (n 1 5)(5 1)
 _ROOT = access_at("root")
 _WIDENING = (
     Example(_WINDOWS, _IMAGE, [want_wider(_ROOT, 2, 4, 3)]),
@@ -69,7 +65,7 @@ def inside(a: V, i: V, j: V, t: V, d: V, c: V, shared: V, sa: V) -> Facts:
 def picking(a: V, w: V, j: V, apart: V) -> tuple[Facts, V]:
     """Where root picks elements of a, by windows of one, and what picks those of w that are `apart` along axis j."""
     window, strides, s = variables("window strides s")
-    return ((ROOT == op.windows(a, window, strides), s == split(a)), op.windows(w, window, strides.set(j - s, apart)))
+    return (ROOT == op.windows(a, window, strides), s == split(a)), op.windows(w, window, strides.set(j - s, apart))
 
 
 def _along(x: V, z: V) -> tuple[V, ...]:
@@ -199,19 +195,9 @@ def windows_are_widened() -> Clauses:
     return _widened()
 
 
-_CONV = f"(compute dot-product (access-cartesian-product {_WINDOWS} (access (access-tensor w) 1)))"
-_DILATED_CONV = f"(compute dot-product (access-cartesian-product {_DILATED} (access (access-tensor w) 1)))"
-_DEPTHWISE = (
-    "(compute dot-product (access-product (access-windows (access (access-tensor x) 1) (shape 2 3) (shape 1 2))"
-    " (access (access-tensor w) 1) 1))"
-)
 WEIGHTS_FIRST = (
-    Example(
-        f"(compute dot-product (access-product (access (access-tensor w) 1) {_WINDOWS} 0))", {**_IMAGE, "w": "o 2 3"}
-    ),
-    Example(
-        f"(compute dot-product (access-product (access (access-tensor w) 2) {_WINDOWS} 1))", {**_IMAGE, "w": "n o 2 3"}
-    ),
+    Example(ex.dot(ex.W, _WINDOWS, 0), {**_IMAGE, "w": "o 2 3"}),
+    Example(ex.dot(ex.access("w", 2), _WINDOWS, 1), {**_IMAGE, "w": "n o 2 3"}),
 )
 
 
@@ -236,13 +222,16 @@ def windows_come_first() -> Clauses:
     return turned(source(ROOT), searched)
 
 
+_CONV, _DILATED_CONV = (ex.pairs("dot-product", windows, ex.W) for windows in (_WINDOWS, _DILATED))
+
+
 @rule(
     FAMILY,
     *_WIDENING,
     Example(_CONV, {**_IMAGE, "w": "o 2 3"}, [want_regroup(_ROOT, 2, 4, 3)]),
     Example(_CONV, {**_IMAGE, "w": "o 2 3"}, [want_regroup(_ROOT, 1, 3, 4)]),
     Example(_DILATED_CONV, {**_IMAGE, "w": "o 2 3"}, [want_regroup(_ROOT, 2, 4, 3)]),
-    Example(_DEPTHWISE, {"x": "n 5 9", "w": "n 2 3"}, [want_regroup(_ROOT, 1, 3, 2)]),
+    Example(ex.dot(_WINDOWS, ex.W, 1), {"x": "n 5 9", "w": "n 2 3"}, [want_regroup(_ROOT, 1, 3, 2)]),
 )
 def windows_are_regrouped(
     a: V, b: V, n: V, i: V, j: V, e: V, q: V, t: V, d: V, c: V, w: V, span: V, place: V, end: V, h: V

@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from glenside.ir.rational import exact_numbers
+from rewrites import examples as ex
 from rewrites import operators as op
 from rewrites.declare import ROOT, Clauses, Example, Facts, V, rewrite, rule, union, when
 from rewrites.facts import access_at, constant, table
@@ -59,16 +60,15 @@ _FORMS = (
         whole_numbers.found(_matrix) == 1,
     ),
 )
-_MATMUL = "(compute dot-product (access-cartesian-product (access (access-tensor x) 1) (access (access-tensor w) 1)))"
 _SHAPES = {"x": "m k", "w": "n k"}
-_JOINED = f"(access-concatenate {_MATMUL} (access-slice {_MATMUL} 0 1 2) 0)"
+_JOINED = f"(access-concatenate {ex.MATMUL} (access-slice {ex.MATMUL} 0 1 2) 0)"
 
 
 def _sum(a: V, b: V, n: V) -> Any:
     return op.elementwise_add(op.product(a, b, n))
 
 
-@rule(EARLY, *(Example(f"(truncate {f.example.format(_MATMUL)})", f.shapes) for f in _FORMS))
+@rule(EARLY, *(Example(f"(truncate {f.example.format(ex.MATMUL)})", f.shapes) for f in _FORMS))
 def truncation_enters_linear_map(a: V, y: V) -> Clauses:
     """truncate(f(a)) = f(truncate(a)), for f that moves, or adds with whole coefficients.
 
@@ -84,7 +84,7 @@ def truncation_enters_linear_map(a: V, y: V) -> Clauses:
 @rule(
     EARLY,
     Example(f"(truncate {_JOINED})", _SHAPES),
-    Example(f"(truncate (compute elementwise-add (access-product {_MATMUL} {_MATMUL} 2)))", _SHAPES),
+    Example(f"(truncate (compute elementwise-add (access-product {ex.MATMUL} {ex.MATMUL} 2)))", _SHAPES),
 )
 def truncation_enters_both_operands(a: V, b: V, n: V, y: V) -> Clauses:
     """truncate(join(a, b)) = join(truncate(a), truncate(b)), for concatenations and sums.
@@ -100,7 +100,7 @@ def truncation_enters_both_operands(a: V, b: V, n: V, y: V) -> Clauses:
     )
 
 
-@rule(LATE, *(Example(f.example.format(f"(truncate {_MATMUL})"), f.shapes) for f in _FORMS))
+@rule(LATE, *(Example(f.example.format(f"(truncate {ex.MATMUL})"), f.shapes) for f in _FORMS))
 def truncation_leaves_linear_map(a: V, y: V) -> Clauses:
     """f(truncate(a)) = truncate(f(a)), for f that moves, or adds with whole coefficients.
 
@@ -116,16 +116,16 @@ def truncation_leaves_linear_map(a: V, y: V) -> Clauses:
 @rule(
     LATE,
     Example(
-        f"(compute elementwise-add (access-product (truncate {_MATMUL}) (truncate (access (access-tensor y) 2)) 2))",
+        f"(compute elementwise-add (access-product (truncate {ex.MATMUL}) (truncate (access (access-tensor y) 2)) 2))",
         {**_SHAPES, "y": "m n"},
     ),
     Example(
-        f"(compute elementwise-add (access-product (truncate (access {_MATMUL} 1)) (access (access-tensor c) 1) 1))",
+        f"(compute elementwise-add (access-product (truncate (access {ex.MATMUL} 1)) (access (access-tensor c) 1) 1))",
         {**_SHAPES, "c": "m n"},
         [constant(access_at("c1"))],
     ),
     Example(
-        f"(compute elementwise-add (access-product (access (access-tensor c) 1) (truncate (access {_MATMUL} 1)) 1))",
+        f"(compute elementwise-add (access-product (access (access-tensor c) 1) (truncate (access {ex.MATMUL} 1)) 1))",
         {**_SHAPES, "c": "m n"},
         [constant(access_at("c1"))],
     ),
