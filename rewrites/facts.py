@@ -29,4 +29,4 @@ __all__ += ["keeps_zero", "on_demand", "relation", "source", "split", "table", "
 
 def on_demand(name: str, **columns: Sort) -> tuple[Relation, Function]:
     """The demand `want-NAME`, and what is made for it, as NAME. One is enough: all of them are equal."""
-    return relation(f"want-{name}", **columns), function(name, ACCESS, "old", **columns)
+    return relation(f"want-{name}", rows=(), **columns), function(name, ACCESS, "old", **columns)

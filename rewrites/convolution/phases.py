@@ -63,7 +63,7 @@ def weights_are_thinned(axis: V, span: V, part: V, db: V, sb: V, window: V, stri
     return (
         when(wanted).then(want_section(b, axis, tap, span)),
         when(wanted, sectioned, span == taps).then(set_(result, part)),
-        when(*(wanted, sectioned, span != taps), every_nth.facts(db, axis, every, window=window, strides=strides)).then(
+        when(wanted, sectioned, span != taps, every_nth.facts(db, axis, every, window=window, strides=strides)).then(
             set_(result, reshaped(picked, db.set(axis, taps), sb))
         ),
     )

@@ -69,16 +69,14 @@ def _kept(a: V, i: V, lo: V, hi: V, axis: V, p: V) -> tuple[tuple[Facts, V], ...
 
 
 @rule("row-strips", _PLAIN, _GROUPED, _DILATED, _MOVED)
-def rows_are_computed_in_strips(
-    a: V, b: V, n: V, i: V, words: V, half: V, size: V, more: V, axis: V, lo: V, hi: V, p: V, q: V
-) -> Clauses:
+def rows_are_computed_in_strips(a: V, b: V, n: V, i: V, words: V, half: V, size: V, more: V, axis: V) -> Clauses:
     """dot(windows(x) x b) = concatenate(dot(windows(x[.. lower half ..]) x b), dot(windows(x[.. upper half ..]) x b)).
 
     Each part is a product of its own, and may have another form. Sound because a row of results needs no other row of
     windows, and the windows from lo to hi - 1 lie within the elements from lo t to (hi - 1) t + k - 1.
     """
     x, window, strides, s, e, t, start, end = variables("x window strides s e t start end")
-    first, second = variables("first second")
+    first, second, lo, hi, p, q = variables("first second lo hi p q")
     parts = in_strips(ROOT, a, b, n, i, half, size, more)
     wanted = want_strip(ROOT, axis, lo, hi)
     kept = _kept(a, i, lo, hi, axis, p)

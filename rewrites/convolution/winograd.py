@@ -74,15 +74,13 @@ _GAPS = Example(ex.dot(_SPREAD, ex.W, 0), {"x": "n 12", "w": "o k"}, (), {"winog
 
 
 @analysis("recipe-analyses", *_DEMANDED, _GAPS)
-def windows_of_variants_overlap(
-    a: V, b: V, n: V, words: V, open_: V, done: V, f: V, i: V, j: V, t: V, d: V, c: V, sa: V, da: V, r: V
-) -> Clauses:
+def windows_of_variants_overlap(a: V, b: V, n: V, words: V, open_: V, done: V, f: V, i: V, j: V, r: V) -> Clauses:
     """Along which axes of a form's product r elements of a window and its neighbours' overlap, one by one.
 
     An analysis: it adds no e-node. Sound because it only says where a rule may apply: not to integers, which have no
     fractions.
     """
-    gap, begin, count = variables("gap begin count")
+    gap, begin, count, t, d, c, sa, da = variables("gap begin count t d c sa da")
     return (
         when(recipe(ROOT, words), _steps(words) == 0).then(winograd_open(ROOT, words, 100)),
         when(
@@ -106,9 +104,7 @@ def windows_of_variants_come_first(words: V) -> Clauses:
 
 
 @rule(FAMILY, *_DEMANDED)
-def winograd_is_applied(
-    a: V, b: V, n: V, words: V, i: V, j: V, m: V, r: V, axis: V, rank: V, done: V, w: V, sa: V, sb: V, h: V
-) -> Clauses:
+def winograd_is_applied(a: V, b: V, n: V, words: V, i: V, j: V, m: V, r: V, axis: V, rank: V, done: V) -> Clauses:
     """dot(a x b) = output(dot(data(wider(a, m)) x filter(b))), with m outputs of alpha products instead of m r.
 
     The alpha numbers are a further shared axis, the first one, of a product of what is left of the items; `output` maps
@@ -118,7 +114,7 @@ def winograd_is_applied(
     the elements, which other rules take out first, nor where half as many outputs would serve.
     """
     da, dw, dr, place, alpha, items, item, served = variables("da dw dr place alpha items item served")
-    front_a, front_b, back = variables("front-a front-b back")
+    front_a, front_b, back, w, sa, sb, h = variables("front-a front-b back w sa sb h")
     more, data, weights, output = variables("more data weights output")
     tiles, filters, products, sums = variables("tiles filters products sums")
     allowed = (m >= 2, winograd & (1 << m) != 0, m + (r - 1) <= LARGEST, m < 2 * da[i])

@@ -115,9 +115,7 @@ def columns_are_known(
 
 
 @rule(FAMILY, _LINE, _PLANE)
-def zeros_are_put_between(
-    a: V, b: V, m: V, y: V, out: V, strides: V, product: V, order: V, spread: V, x: V, w: V, done: V
-) -> Clauses:
+def zeros_are_put_between(a: V, b: V, m: V, y: V, out: V, strides: V, product: V, order: V, spread: V) -> Clauses:
     """overlap-add(dot(x x w)) = dot(windows(pad(dilate(x))) x flip(w)).
 
     What a program adds up itself is a transposed convolution too, so it has all forms of one. Only for sums and
@@ -131,7 +129,7 @@ def zeros_are_put_between(
         *(product == dot(a, b, m), sided(a, da, sa), sided(b, db, sb), axes == out.length),
         windows_of_product.facts(order, spread, axes, da, sa, m, db, sb, places=places, rows=rows, reach=reach),
     )
-    axis, size, begin, zeros, wide, longer = variables("axis size begin zeros wide longer")
+    x, w, done, axis, size, begin, zeros, wide, longer = variables("x w done axis size begin zeros wide longer")
     step = (
         *(inserting(ROOT, product, x, w, done), sums, done < axes),
         *(axis == places[done], size == out[done] + reach[done]),

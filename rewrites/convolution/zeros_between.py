@@ -214,7 +214,7 @@ def windows_leave_gaps_out(
             want_undilated(x, i, gap, begin, n), windows_of_gaps(ROOT, i, j, *_OF, taps, x, size)
         ),
         when(steps).then(want_section(z, i, first, size)),
-        when(*(steps, part == section(z, i, first, size), ROOT == op.windows(x, window, strides)), s == split(x)).then(
+        when(steps, part == section(z, i, first, size), ROOT == op.windows(x, window, strides), s == split(x)).then(
             set_(subwindow(ROOT, i, j, *_OF, taps, 1), op.windows(part, window.set(i - s, taps), strides))
         ),
         when(

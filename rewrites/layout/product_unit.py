@@ -80,9 +80,9 @@ def what_operands_hold_is_known(
         ),
         *(when(product, side == op.rearrange(x, p, o, s, i)).then(seen(side, x, p, o)) for side in sides),
         *(
-            when(
-                *(product, side == op.rearrange(linear, p, o, s, i)), *(lifted(linear, x), x == op.windows(y, k, t))
-            ).then(seen(side, x, p, o))
+            when(product, side == op.rearrange(linear, p, o, s, i), lifted(linear, x), x == op.windows(y, k, t)).then(
+                seen(side, x, p, o)
+            )
             for side in sides
         ),
     )
@@ -107,7 +107,7 @@ def what_lies_innermost_is_known(
     last_is_innermost = held(x, d, axis=d.length - 1, windowed=0)
     return (
         when(
-            *(seen(c, x, p, o), x == op.windows(y, k, t), dy == dims(y)), *(axis == innermost.axis(k, dy), d == dims(x))
+            seen(c, x, p, o), x == op.windows(y, k, t), dy == dims(y), axis == innermost.axis(k, dy), d == dims(x)
         ).then(held(x, d, axis, windowed=1)),
         *(when(ROOT == kind).then(in_memory(ROOT)) for kind in kinds),
         when(ROOT == op.rearrange(x, p, vec(0), s, i), in_memory(x)).then(in_memory(ROOT)),
@@ -118,16 +118,14 @@ def what_lies_innermost_is_known(
 
 
 @rule(FAMILY, _PLAIN, _MOVED, _FIXED, _CONV, _BATCHED)
-def product_runs_on_the_unit(
-    a: V, b: V, n: V, x: V, p: V, o: V, y: V, q: V, r: V, d: V, axis: V, windowed: V
-) -> Clauses:
+def product_runs_on_the_unit(a: V, b: V, n: V, x: V, p: V, o: V, y: V, q: V, r: V, d: V) -> Clauses:
     """dot(a x b) = rearrange(product-unit(x, y)), where a and b are rearrangements of x and y.
 
     Where the unit takes x as it lies in memory. Rows and items are read in the order in which they lie there; a
     constant b is put into that order beforehand. Sound because a sum does not depend on the order of its terms, and
     because the rows of the result are put back into that of the product.
     """
-    da, sa, db, sb, read, shared, stored = variables("da sa db sb read shared stored")
+    da, sa, db, sb, read, shared, stored, axis, windowed = variables("da sa db sb read shared stored axis windowed")
     a_parts, a_order, a_split, b_parts, b_order, b_split, parts, order, fixed_parts, fixed_order = variables(
         "a-parts a-order a-split b-parts b-order b-split parts order fixed-parts fixed-order"
     )
@@ -231,7 +229,7 @@ def rearrangement_sinks_to_the_unit(c: V, p: V, o: V, s: V, i: V, f: V, b: V, e:
         when(facts, c == op.compute(f, b), category(f, "pointwise")).then(
             let(computed, op.compute(f, moved(b))), under_root
         ),
-        when(*(facts, c == op.compute(f, op.product(b, e, 0)), category(f, "fold"), split(b) == 0, split(e) == 0)).then(
+        when(facts, c == op.compute(f, op.product(b, e, 0)), category(f, "fold"), split(b) == 0, split(e) == 0).then(
             let(computed, op.compute(f, op.product(moved(b), moved(e), 0))), under_root
         ),
     )

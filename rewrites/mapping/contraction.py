@@ -28,15 +28,13 @@ _TWO_SHARED = Example(ex.dot(ex.access("x", 3), ex.access("w", 3), 2), {"x": "g 
 
 
 @rule("products", _CONV, _GROUPED, _TWO_SHARED)
-def operands_are_flattened(
-    a: V, b: V, n: V, d: V, s: V, shape: V, item: V, shared: V, rest: V, g: V, m: V, depth: V
-) -> Clauses:
+def operands_are_flattened(a: V, b: V, n: V, d: V, s: V, shape: V, item: V, shared: V, rest: V, g: V) -> Clauses:
     """a = reshape(reshape(a; (M)(K)); dims of a), for both operands of a product that is not flat.
 
     A matrix unit knows one row axis and one depth; with shared axes, one axis for all of them. Sound because reshape
     keeps the elements of shape and item in row-major order, so the way back restores every axis.
     """
-    da, sa, db, sb = variables("da sa db sb")
+    da, sa, db, sb, m, depth = variables("da sa db sb m depth")
     sides = (is_dot(a, b, n), sided(a, da, sa), sided(b, db, sb))
     uneven = (da.length - sa != 1, sa != smallest(n, 1) + 1, sb != smallest(n, 1) + 1, n > 1)
     operand = (want_flat(ROOT, n), sided(ROOT, d, s), shape == d.take(s), item == d.drop(s))

@@ -233,9 +233,7 @@ _CONV, _DILATED_CONV = (ex.pairs("dot-product", windows, ex.W) for windows in (_
     Example(_DILATED_CONV, {**_IMAGE, "w": "o 2 3"}, [want_regroup(_ROOT, 2, 4, 3)]),
     Example(ex.dot(_WINDOWS, ex.W, 1), {"x": "n 5 9", "w": "n 2 3"}, [want_regroup(_ROOT, 1, 3, 2)]),
 )
-def windows_are_regrouped(
-    a: V, b: V, n: V, i: V, j: V, e: V, q: V, t: V, d: V, c: V, w: V, span: V, place: V, end: V, h: V
-) -> Clauses:
+def windows_are_regrouped(a: V, b: V, n: V, i: V, j: V, e: V, q: V, t: V, d: V, c: V, w: V, span: V) -> Clauses:
     """dot(a x b) = interleave(dot(wider(a, q) x toeplitz(b, q))).
 
     One larger window serves q outputs at once: fewer rows stream, through more of the array. toeplitz puts q copies of
@@ -243,7 +241,7 @@ def windows_are_regrouped(
     copy first, hence the flip. Sound because copy r meets the elements of the window of output y + r, and zeros
     elsewhere, and because the outputs of windows beyond the end are cut off.
     """
-    sa, sb, dw, db, dr, rank, reach, served = variables("sa sb dw db dr rank reach served")
+    sa, sb, dw, db, dr, rank, reach, served, place, end, h = variables("sa sb dw db dr rank reach served place end h")
     to_end, with_copies, back, merged = variables("to-end with-copies back merged")  # orders of axes
     spread, copies, weights, larger, whole = variables("spread copies weights larger whole")
     return (

@@ -73,15 +73,13 @@ def smallest_tile(da: Dims, sa: int, db: Dims, sb: int, m: int, axes: Dims, dtyp
 
 
 @rule("transposed-tiles", *EXAMPLES, line(2, 3, 2, 2, "7 c 400"))
-def windows_are_added_up_in_tiles(
-    a: V, b: V, m: V, inner: V, axes: V, tile: V, positions: V, larger: V, rank: V, made: V
-) -> Clauses:
+def windows_are_added_up_in_tiles(a: V, b: V, m: V, inner: V, axes: V, tile: V, positions: V, larger: V) -> Clauses:
     """overlap-add(dot(a x b)) = overlap-add-product(a, b), for tiles of a few positions up to all of them.
 
     Sound because that operator is defined as the one on the left, whatever its tile is: the places in which windows
     overlap are sums, in any order.
     """
-    steps, spread, outs, firsts, sizes = variables("steps spread outs firsts sizes")
+    steps, spread, outs, firsts, sizes, rank, made = variables("steps spread outs firsts sizes rank made")
     da, sa, db, sb, dt, dr, rank_a, order, back = variables("da sa db sb dt dr rank-a order back")
     sums = (
         scattering(ROOT, inner, axes, steps, spread, outs, firsts, sizes),

@@ -5,21 +5,27 @@ Flips and dilations sink towards the tensors, slices and pads of what overlap-ad
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from glenside.ir.types import Dims
+from rewrites import examples as ex
 from rewrites import operators as op
-from rewrites.declare import ROOT, Clauses, Example, V, rewrite, rule
+from rewrites.declare import ROOT, Clauses, Example, Facts, V, rewrite, rule
 from rewrites.facts import dims, dtype, split, table, widened
 from rewrites.terms import dot, padded, reshaped, variables
 
 FAMILY = "adjoints"
-_X = "(access (access-tensor x) 1)"
-_ADDED = "(access-overlap-add (access (access-tensor x) {0}) {1} {2})"
+_Y = ex.access("y", 1)
+
+
+def _added(x: str, out: str, strides: str) -> str:
+    return f"(access-overlap-add {x} (shape {out}) (shape {strides}))"
 
 
 @rule(
     FAMILY,
-    Example(f"(access-flip (access-flip {_X} 1) 1)", {"x": "m n"}),
-    Example(f"(access-flip {_X} 1)", {"x": "m 1"}),
+    Example(f"(access-flip (access-flip {ex.X} 1) 1)", {"x": "m n"}),
+    Example(f"(access-flip {ex.X} 1)", {"x": "m 1"}),
 )
 def flips_cancel(a: V, x: V, d: V) -> Clauses:
     """flip(flip(a, x), x) = a, and the flip of one element is itself.
@@ -29,16 +35,22 @@ def flips_cancel(a: V, x: V, d: V) -> Clauses:
     return (rewrite(op.flip(op.flip(a, x), x), a), rewrite(op.flip(a, x), a, d == dims(a), d[x] == 1))
 
 
+def _sinking(change: Callable[[V], V], forms: Callable[[V, V], tuple[V, ...]], a: V, b: V, guard: Facts) -> Clauses:
+    """change(form(a, b)) = form(change(a), change(b)), for each of the forms."""
+    changed = zip(map(change, forms(a, b)), forms(change(a), change(b)), strict=True)
+    return [rewrite(left, right, guard) for left, right in changed]
+
+
 def _on(form: str, *axes: int) -> tuple[Example, ...]:
     return tuple(Example(f"(access-flip {form} {axis})", {"x": "m 5 n", "y": "m 5 n"}) for axis in axes)
 
 
 @rule(
     FAMILY,
-    *_on(f"(access-pad {_X} min-padding 1 2 1)", 1, 2),
-    *_on(f"(access-slice {_X} 1 1 3)", 1, 2),
-    *_on(f"(access-concatenate {_X} (access (access-tensor y) 1) 1)", 1, 2),
-    *_on(f"(access-dilate {_X} 1 2)", 1, 2),
+    *_on(f"(access-pad {ex.X} min-padding 1 2 1)", 1, 2),
+    *_on(f"(access-slice {ex.X} 1 1 3)", 1, 2),
+    *_on(f"(access-concatenate {ex.X} {_Y} 1)", 1, 2),
+    *_on(f"(access-dilate {ex.X} 1 2)", 1, 2),
 )
 def flip_sinks(a: V, b: V, x: V, y: V, lo: V, hi: V, n: V, d: V, size: V) -> Clauses:
     """flip(form(a, x), x) = form'(flip(a, x), x), with before and after exchanged; on another axis form is as it was.
@@ -58,17 +70,14 @@ def flip_sinks(a: V, b: V, x: V, y: V, lo: V, hi: V, n: V, d: V, size: V) -> Cla
         rewrite(op.flip(cut, x), op.slice(flipped, x, size - hi, size - lo), d == dims(a), size == d[x]),
         rewrite(op.flip(joined, x), op.concatenate(op.flip(b, x), flipped, x)),
         rewrite(op.flip(spread, x), op.dilate(flipped, x, n)),
-        *(
-            rewrite(op.flip(form, y), form_of_flipped, x != y)
-            for form, form_of_flipped in zip(forms(a, b), forms(op.flip(a, y), op.flip(b, y)), strict=True)
-        ),
+        _sinking(lambda z: op.flip(z, y), forms, a, b, x != y),
     )
 
 
 @rule(
     FAMILY,
-    Example(f"(access-flip (access-flip (access-windows {_X} (shape 2 3) (shape 3 2)) 1) 3)", {"x": "m 5 6"}),
-    Example(f"(access-flip (access-flip (access-windows {_X} (shape 2 3) (shape 3 2)) 3) 1)", {"x": "m 5 6"}),
+    Example(f"(access-flip (access-flip (access-windows {ex.X} (shape 2 3) (shape 3 2)) 1) 3)", {"x": "m 5 6"}),
+    Example(f"(access-flip (access-flip (access-windows {ex.X} (shape 2 3) (shape 3 2)) 3) 1)", {"x": "m 5 6"}),
 )
 def flipped_windows_are_windows_of_the_flipped(a: V, w: V, k: V, t: V, i: V, j: V, e: V, s: V, d: V) -> Clauses:
     """flip(flip(windows(a), counts), elements) = windows(flip(a)), where the windows reach the end of a.
@@ -88,12 +97,7 @@ def flipped_windows_are_windows_of_the_flipped(a: V, w: V, k: V, t: V, i: V, j: 
 
 
 @rule(
-    FAMILY,
-    Example(
-        "(compute dot-product (access-product (access-flip (access (access-tensor x) 2) 3)"
-        " (access-flip (access (access-tensor w) 2) 3) 1))",
-        {"x": "2 m 3 k", "w": "2 n 3 k"},
-    ),
+    FAMILY, Example(ex.dot(*(f"(access-flip {ex.access(z, 2)} 3)" for z in "xw"), 1), {"x": "2 m 3 k", "w": "2 n 3 k"})
 )
 def flips_of_both_items_cancel(a: V, b: V, n: V, x: V, y: V, sa: V, sb: V) -> Clauses:
     """dot(flip(a, x) x flip(b, x)) = dot(a x b), along an axis of their items.
@@ -101,15 +105,15 @@ def flips_of_both_items_cancel(a: V, b: V, n: V, x: V, y: V, sa: V, sb: V) -> Cl
     Sound because the same pairs are multiplied, and a sum does not depend on their order.
     """
     return rewrite(
-        dot(op.flip(a, x), op.flip(b, y), n), dot(a, b, n), *(sa == split(a), sb == split(b), x >= sa, x - sa == y - sb)
+        dot(op.flip(a, x), op.flip(b, y), n), dot(a, b, n), sa == split(a), sb == split(b), x >= sa, x - sa == y - sb
     )
 
 
 @rule(
     FAMILY,
-    Example(f"(access-dilate (access-dilate {_X} 1 1) 1 2)", {"x": "m 4"}),
-    Example(f"(access-dilate {_X} 1 0)", {"x": "m 4"}),
-    Example(f"(access-dilate {_X} 1 3)", {"x": "m 1"}),
+    Example(f"(access-dilate (access-dilate {ex.X} 1 1) 1 2)", {"x": "m 4"}),
+    Example(f"(access-dilate {ex.X} 1 0)", {"x": "m 4"}),
+    Example(f"(access-dilate {ex.X} 1 3)", {"x": "m 1"}),
 )
 def dilations_compose(a: V, x: V, m: V, n: V, d: V) -> Clauses:
     """dilate(dilate(a, m), n) = dilate(a, (m + 1)(n + 1) - 1); dilate(a, 0) = a, and so with at most one element.
@@ -117,7 +121,7 @@ def dilations_compose(a: V, x: V, m: V, n: V, d: V) -> Clauses:
     Sound because neighbours that were m + 1 places apart are n + 1 times as far apart.
     """
     return (
-        rewrite(op.dilate(op.dilate(a, x, m), x, n), op.dilate(a, x, (m + 1) * (n + 1) - 1), *(d == dims(a), d[x] > 1)),
+        rewrite(op.dilate(op.dilate(a, x, m), x, n), op.dilate(a, x, (m + 1) * (n + 1) - 1), d == dims(a), d[x] > 1),
         rewrite(op.dilate(a, x, 0), a),
         rewrite(op.dilate(a, x, n), a, d == dims(a), d[x] <= 1),
     )
@@ -129,9 +133,9 @@ def _spread(form: str, *axes: int) -> tuple[Example, ...]:
 
 @rule(
     FAMILY,
-    *_spread(f"(access-pad {_X} zero-padding 1 2 1)", 1, 2),
-    *_spread(f"(access-slice {_X} 1 1 3)", 1, 2),
-    *_spread(f"(access-concatenate {_X} (access (access-tensor y) 1) 1)", 2),
+    *_spread(f"(access-pad {ex.X} zero-padding 1 2 1)", 1, 2),
+    *_spread(f"(access-slice {ex.X} 1 1 3)", 1, 2),
+    *_spread(f"(access-concatenate {ex.X} {_Y} 1)", 2),
 )
 def dilation_sinks(a: V, b: V, x: V, y: V, n: V, lo: V, hi: V, before: V, after: V, d: V) -> Clauses:
     """dilate(form(a, x), y) = form(dilate(a, y), x); along x itself what form says of places is n + 1 times as much.
@@ -146,12 +150,9 @@ def dilation_sinks(a: V, b: V, x: V, y: V, n: V, lo: V, hi: V, before: V, after:
 
     pad, cut, _ = forms(a, b)
     return (
-        *(
-            rewrite(op.dilate(form, y, n), form_of_spread, x != y)
-            for form, form_of_spread in zip(forms(a, b), forms(op.dilate(a, y, n), op.dilate(b, y, n)), strict=True)
-        ),
+        _sinking(lambda z: op.dilate(z, y, n), forms, a, b, x != y),
         rewrite(
-            op.dilate(pad, x, n), padded(op.dilate(a, x, n), x, after * step, before * step), *(d == dims(a), d[x] > 0)
+            op.dilate(pad, x, n), padded(op.dilate(a, x, n), x, after * step, before * step), d == dims(a), d[x] > 0
         ),
         rewrite(op.dilate(cut, x, n), op.slice(op.dilate(a, x, n), x, lo * step, 1 + (hi - 1) * step), lo + 1 < hi),
     )
@@ -159,8 +160,8 @@ def dilation_sinks(a: V, b: V, x: V, y: V, n: V, lo: V, hi: V, before: V, after:
 
 @rule(
     FAMILY,
-    Example(_ADDED.format(2, "(shape 12)", "(shape 3)"), {"x": "m 4 3"}),
-    Example(_ADDED.format(3, "(shape 4 5)", "(shape 1 1)"), {"x": "m 4 5 1 1"}),
+    Example(_added(ex.access("x", 2), "12", "3"), {"x": "m 4 3"}),
+    Example(_added(ex.access("x", 3), "4 5", "1 1"), {"x": "m 4 5 1 1"}),
 )
 def windows_side_by_side_are_a_reshape(a: V, out: V, t: V, d: V, s: V, k: V, item: V, size: V) -> Clauses:
     """overlap-add(a) = reshape(a), where windows along one axis follow one another, or each is one element.
@@ -188,14 +189,10 @@ def one_after_another(rank: int, p: Dims) -> tuple[Dims] | None:
     return (Dims((*range(lead), lead + 2, lead, lead + 3, lead + 1)),)
 
 
-@rule(
-    FAMILY,
-    Example(
-        "(access-overlap-add (access (access-transpose (access-overlap-add (access (access-tensor x) 4) (shape 9)"
-        " (shape 2)) (list 0 3 1 2)) 3) (shape 5) (shape 1))",
-        {"x": "m 4 2 4 3"},
-    ),
-)
+_ALONG_ONE = f"(access (access-transpose {_added(ex.access('x', 4), '9', '2')} (list 0 3 1 2)) 3)"
+
+
+@rule(FAMILY, Example(_added(_ALONG_ONE, "5", "1"), {"x": "m 4 2 4 3"}))
 def sums_along_two_axes_are_one(a: V, p: V, s: V, order: V, rank: V, di: V, inner: V, moved: V, sr: V) -> Clauses:
     """overlap-add(overlap-add(a, axis 2), axis 1) = overlap-add(a, both).
 
@@ -212,8 +209,7 @@ def sums_along_two_axes_are_one(a: V, p: V, s: V, order: V, rank: V, di: V, inne
     )
 
 
-_SUMS = _ADDED.format(2, "(shape 9)", "(shape 2)")
-_MORE = _SUMS.replace("tensor x", "tensor y")
+_SUMS, _MORE = (_added(ex.access(name, 2), "9", "2") for name in "xy")
 _SHAPES = {"x": "5 4 3", "y": "5 4 3"}
 
 
@@ -250,14 +246,10 @@ def what_is_not_added_up_goes_inside(a: V, b: V, x: V, out: V, t: V, s: V, sums:
     )
 
 
-@rule(
-    FAMILY,
-    Example(
-        "(access-overlap-add (compute elementwise-add (access-pair (access (access-tensor x) 2)"
-        " (access (access-tensor y) 2))) (shape 9) (shape 2))",
-        _SHAPES,
-    ),
-)
+_SUM = f"(compute elementwise-add (access-pair {ex.access('x', 2)} {ex.access('y', 2)}))"
+
+
+@rule(FAMILY, Example(_added(_SUM, "9", "2"), _SHAPES))
 def overlap_add_is_linear(a: V, b: V, n: V, out: V, t: V) -> Clauses:
     """overlap-add(a + b) = overlap-add(a) + overlap-add(b).
 
@@ -271,14 +263,10 @@ def overlap_add_is_linear(a: V, b: V, n: V, out: V, t: V) -> Clauses:
     )
 
 
-@rule(
-    FAMILY,
-    Example(
-        "(compute dot-product (access-product (access (access-windows (access (access-tensor x) 1) (shape 3 2)"
-        " (shape 2 1)) 1) (access (access-tensor w) 1) 0))",
-        {"x": "m 6 4", "w": "n 2 3 3 2"},
-    ),
-)
+_ALL_WINDOWS = f"(access {ex.windows(ex.X, '3 2', '2 1')} 1)"
+
+
+@rule(FAMILY, Example(ex.dot(_ALL_WINDOWS, ex.W, 0), {"x": "m 6 4", "w": "n 2 3 3 2"}))
 def overlap_add_is_the_adjoint_of_windows(a: V, b: V, n: V, x: V, k: V, t: V, s: V, sb: V, dx: V, out: V) -> Clauses:
     """dot(windows(x) x w) = dot(x x overlap-add(w)), where each item is all windows of an item.
 

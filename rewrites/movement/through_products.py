@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from rewrites import examples as ex
 from rewrites import operators as op
 from rewrites.declare import ROOT, Clauses, Example, Facts, V, rewrite, rule, union, when
 from rewrites.facts import ACCESS, INT, INTS, dims, relation, source, split
@@ -25,7 +26,7 @@ transposed_product = relation(
     "transposed-product", product=ACCESS, a=ACCESS, order_a=INTS, b=ACCESS, order_b=INTS, n=INT
 )
 
-_A, _B = "(access (access-tensor a) 2)", "(access (access-tensor b) 2)"
+_A, _B = ex.access("a", 2), ex.access("b", 2)
 _SHAPES = {"a": "g m k", "b": "g n k"}
 
 
@@ -76,6 +77,10 @@ def concatenate_leaves_product(a: V, b: V, c: V, d: V, n: V, x: V, y: V, sa: V, 
             for alike, axis in _alike(a, b, x, y, n)
         ),
     )
+
+
+def _reshaped(x: str, shape: str, item: str) -> str:
+    return f"(access-reshape {x} (access-shape (shape {shape}) (shape {item})))"
 
 
 def _dot(p: str) -> str:
@@ -155,9 +160,7 @@ def slice_leaves_dot_product(p: V, x: V, lo: V, hi: V, s: V) -> Clauses:
     Sound because each item is contracted by itself. Not on the depth (it drops terms of the sum) and not on the tuple
     axis (it drops a factor).
     """
-    return rewrite(
-        op.dot_product(op.slice(p, x, lo, hi)), op.slice(op.dot_product(p), x, lo, hi), *(s == split(p), x < s)
-    )
+    return rewrite(op.dot_product(op.slice(p, x, lo, hi)), op.slice(op.dot_product(p), x, lo, hi), s == split(p), x < s)
 
 
 @rule(
@@ -183,30 +186,15 @@ def pad_crosses_product(a: V, b: V, n: V, x: V, before: V, after: V, sa: V, sb: 
             op.product(pad(a, (x - 1) - (sb - n)), pad(b, (x - 1) - (sa - n)), n),
             *(shapes, x > (sa + sb) - n),
         ),
-        rewrite(dot(pad(a, x), b, n), pad(dot(a, b, n), x), *(source(ROOT), source(a), sa == split(a), x >= n, x < sa)),
-        rewrite(
-            dot(a, pad(b, x), n), pad(dot(a, b, n), x + (sa - n)), *(source(ROOT), source(b), shapes, x >= n, x < sb)
-        ),
+        rewrite(dot(pad(a, x), b, n), pad(dot(a, b, n), x), source(ROOT), source(a), sa == split(a), x >= n, x < sa),
+        rewrite(dot(a, pad(b, x), n), pad(dot(a, b, n), x + (sa - n)), source(ROOT), source(b), shapes, x >= n, x < sb),
     )
 
 
 @rule(
     FAMILY,
-    Example(
-        _product(
-            "(access-reshape (access (access-tensor a) 2) (access-shape (shape $g 1 $m) (shape $k)))",
-            "(access-reshape (access (access-tensor b) 2) (access-shape (shape $g $n 1) (shape $k)))",
-        ),
-        {"a": "g m k", "b": "g n k"},
-    ),
-    Example(
-        _product(
-            "(access-reshape (access (access-tensor a) 2) (access-shape (shape 2 3 $m) (shape $k)))",
-            "(access-reshape (access (access-tensor b) 2) (access-shape (shape 2 3 $n) (shape $k)))",
-            2,
-        ),
-        {"a": "6 m k", "b": "6 n k"},
-    ),
+    Example(_product(_reshaped(_A, "$g 1 $m", "$k"), _reshaped(_B, "$g $n 1", "$k")), _SHAPES),
+    Example(_product(_reshaped(_A, "2 3 $m", "$k"), _reshaped(_B, "2 3 $n", "$k"), 2), {"a": "6 m k", "b": "6 n k"}),
 )
 def reshape_leaves_product(a: V, s: V, i: V, b: V, t: V, n: V, rest: V, g: V) -> Clauses:
     """reshape(a) x reshape(b) = reshape(a x b), when both sides regroup the item and the shared axes alike.
@@ -239,16 +227,10 @@ def reshape_leaves_product(a: V, s: V, i: V, b: V, t: V, n: V, rest: V, g: V) ->
     )
 
 
-@rule(
-    FAMILY,
-    Example(
-        _dot(
-            f"(access-reshape {_product('(access (access-tensor a) 1)', '(access (access-tensor b) 1)', 1)}"
-            " (access-shape (shape 1 $g) (shape 2 1 12)))"
-        ),
-        {"a": "g 3 4", "b": "g 3 4"},
-    ),
-)
+_PAIRS = _product(ex.access("a", 1), ex.access("b", 1))
+
+
+@rule(FAMILY, Example(_dot(_reshaped(_PAIRS, "1 $g", "2 1 12")), {"a": "g 3 4", "b": "g 3 4"}))
 def reshape_leaves_dot_product(p: V, s: V, i: V, dp: V, sp: V) -> Clauses:
     """dot(reshape(p; (S)(2, I))) = reshape(dot(p); (S)()), when the reshape keeps the tuple axis first.
 
@@ -311,23 +293,15 @@ def _items_move(a: V, b: V, p: V, q: V, n: V) -> Clauses:
     ).then(union(ROOT, op.transpose(op.product(a, b, n), before.append(moved))))
 
 
+_ROWS_TURNED = f"(access-transpose {ex.access('a', 3)} (list 0 2 1 3))"
+_ITEM_TURNED = "(access-transpose {0} (list 0 1 3 2))"
+
+
 @rule(
     FAMILY,
-    Example(
-        _product("(access-transpose (access (access-tensor a) 3) (list 0 2 1 3))", "(access (access-tensor b) 2)"),
-        {"a": "g m n k", "b": "g o k"},
-    ),
-    Example(
-        _product("(access (access-tensor b) 2)", "(access-transpose (access (access-tensor a) 3) (list 0 2 1 3))"),
-        {"a": "g m n k", "b": "g o k"},
-    ),
-    Example(
-        _product(
-            "(access-transpose (access (access-tensor a) 2) (list 0 1 3 2))",
-            "(access-transpose (access (access-tensor b) 2) (list 0 1 3 2))",
-        ),
-        {"a": "g m k l", "b": "g n k l"},
-    ),
+    Example(_product(_ROWS_TURNED, _B), {"a": "g m n k", "b": "g o k"}),
+    Example(_product(_B, _ROWS_TURNED), {"a": "g m n k", "b": "g o k"}),
+    Example(_product(_ITEM_TURNED.format(_A), _ITEM_TURNED.format(_B)), {"a": "g m k l", "b": "g n k l"}),
 )
 def transpose_leaves_product(a: V, b: V, p: V, q: V, n: V) -> Clauses:
     """transpose(a) x b = transpose(a x b), for axes of one side's own shape, or of the item when both sides agree.
