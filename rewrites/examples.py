@@ -19,6 +19,17 @@ def dilated(of_all: str, apart: str, dims: str, split: int) -> str:
     return f"(access (access-reshape {picked} (access-shape (shape {dims}) (shape))) {split})"
 
 
+def reshaped(x: str, shape: str, item: str) -> str:
+    """The elements of x in row-major order, as (shape)(item)."""
+    return f"(access-reshape {x} (access-shape (shape {shape}) (shape {item})))"
+
+
+def in_every_form(of_plane: str, dims: str) -> str:
+    """Windows of a plane under every form that keeps their axes, of those dims before the last of them."""
+    padded = f"(access-pad (access {reshaped(f'(access {of_plane} 0)', '', dims)} 4) zero-padding 4 0 1)"
+    return f"(access-transpose (access-slice {padded} 4 0 2) (list 0 1 3 2 5 4))"
+
+
 def rearranged(x: str, parts: str | int, order: str | int, shape: str | int, item: str | int) -> str:
     """The elements of x, cut into parts, in that order of the parts, as (shape)(item)."""
     return f"(access-rearrange {x} (shape {parts}) (list {order}) (access-shape (shape {shape}) (shape {item})))"

@@ -7,17 +7,8 @@ from __future__ import annotations
 
 from glenside.ir.types import Dims
 from rewrites import operators as op
-from rewrites.convolution.transposed import (
-    ANALYSES,
-    BETWEEN,
-    FAMILY,
-    WITH_GAPS,
-    halves,
-    one_phase,
-    phase,
-    step_of,
-    unfolding,
-)
+from rewrites.convolution import transposed
+from rewrites.convolution.transposed import BETWEEN, halves, one_phase, phase, step_of, unfolding
 from rewrites.convolution.zeros_between import section, subwindow, want_section
 from rewrites.declare import ROOT, Clauses, Example, V, analysis, let, rule, set_, union, when
 from rewrites.facts import ACCESS, INT, access_at, dims, dtype, function, on_demand, relation, split, table
@@ -50,7 +41,7 @@ _THINNED = Example(
 )
 
 
-@analysis(ANALYSES, _THINNED)
+@analysis(transposed.ANALYSES, _THINNED)
 def weights_are_thinned(axis: V, span: V, part: V, db: V, sb: V, window: V, strides: V) -> Clauses:
     """strided_taps(b, axis, tap, taps, every): elements tap, tap + every, .. of an axis.
 
@@ -90,7 +81,7 @@ def _weights_of_phases() -> Clauses:
     )
 
 
-@rule(FAMILY, *WITH_GAPS)
+@rule(transposed.FAMILY, *transposed.WITH_GAPS)
 def phases_are_interleaved(
     dr: V, rank: V, most: V, here: V, longest: V, part: V, dt: V, lower: V, upper: V, all_: V, whole: V, cut: V
 ) -> Clauses:

@@ -17,17 +17,8 @@ from typing import Any
 from glenside.ir.types import Dims
 from rewrites import examples as ex
 from rewrites import operators as op
+from rewrites.convolution import zeros_between as zeros
 from rewrites.convolution.recipes import recipe
-from rewrites.convolution.zeros_between import (
-    gaps,
-    section,
-    subwindow,
-    undilated,
-    want_section,
-    want_subwindow,
-    want_undilated,
-    zero_inserted,
-)
 from rewrites.declare import ROOT, Clauses, Example, Facts, V, analysis, let, rule, set_, union, when
 from rewrites.facts import ACCESS, INT, INTS, TEXT, dims, function, relation, split, table
 from rewrites.mapping.sliding_windows import slides
@@ -177,7 +168,7 @@ def _phases_are_demanded() -> Clauses:
             phase_range(ROOT, i, gap, begin, low, half), phase_range(ROOT, i, gap, begin, half, high)
         ),
         when(one_phase(p, after, first=first, count=count, taps=taps, apart=apart), taps > 0).then(
-            want_subwindow(a, i, j, *_GAPPED, first, count, taps, apart)
+            zeros.want_subwindow(a, i, j, *_GAPPED, first, count, taps, apart)
         ),
     )
 
@@ -199,11 +190,11 @@ def products_over_gaps_are_known(p: V, opened: V, c: V, sa: V, da: V, made: V, w
     return (
         when(recipe(ROOT, ""), ROOT == op.dot_product(p)).then(unfolding(ROOT, 0, 1)),
         when(
-            *(unfolded, zero_inserted(a, i, j, *_GAPPED), slides(a, i, j, 1, d, c)),
+            *(unfolded, zeros.zero_inserted(a, i, j, *_GAPPED), slides(a, i, j, 1, d, c)),
             *(own_axis, j >= sa, sizes, k == da[j], gap * k > 1),
         ).then(BETWEEN),
-        when(unfolded, gaps(a, i, *_GAPPED), gap > 1, own_axis, sizes).then(
-            _ROWS_APART, want_undilated(a, i, *_GAPPED)
+        when(unfolded, zeros.gaps(a, i, *_GAPPED), gap > 1, own_axis, sizes).then(
+            _ROWS_APART, zeros.want_undilated(a, i, *_GAPPED)
         ),
         *(
             when(unfolding(ROOT, 0, 1), apart).then(set_(gap_axes(ROOT, kind), 1 << i))
@@ -211,7 +202,7 @@ def products_over_gaps_are_known(p: V, opened: V, c: V, sa: V, da: V, made: V, w
             for apart in products
         ),
         when(BETWEEN, scatter.facts(*_SCATTER, first=first, count=count)).then(
-            want_subwindow(a, i, j, *_GAPPED, first, count, taps=1, apart=1)
+            zeros.want_subwindow(a, i, j, *_GAPPED, first, count, taps=1, apart=1)
         ),
         when(made_in_tiles(inner, made), recipe(inner, words)).then(recipe(made, words)),
         _phases_are_demanded(),
@@ -238,7 +229,7 @@ def windows_of_results_are_made(
     more = tuple(of_axes.push(of_one) for of_axes, of_one in zip(_SUMS, one, strict=True))
     return (
         when(
-            *(BETWEEN, places, w == subwindow(a, i, j, *_GAPPED, first, count, 1, 1)),
+            *(BETWEEN, places, w == zeros.subwindow(a, i, j, *_GAPPED, first, count, 1, 1)),
             *(dw == dims(w), db == dims(b), sb == split(b), sa == split(a), place == (sb + j) - sa),
             *(all_axes == vec_range(db.length), rest == all_axes.remove(place), order == rest.insert(sb, place)),
         ).then(
@@ -260,18 +251,18 @@ def rows_are_spread_afterwards(z: V, part: V, spread: V, cut: V) -> Clauses:
     What windows of one element come to. Sound because a row of zeros has products of zero.
     """
     rows = (*_GAPPED, 1, h, 1)
-    apart = (_ROWS_APART, scatter.facts(*rows, first=first, count=count), z == undilated(a, i, *_GAPPED))
+    apart = (_ROWS_APART, scatter.facts(*rows, first=first, count=count), z == zeros.undilated(a, i, *_GAPPED))
     return (
-        when(apart).then(want_section(z, i, first, count)),
-        when(apart, part == section(z, i, first, count), scatter.facts(*rows, start=start)).then(
+        when(apart).then(zeros.want_section(z, i, first, count)),
+        when(apart, part == zeros.section(z, i, first, count), scatter.facts(*rows, start=start)).then(
             let(inner, dot(part, b, m)),
             let(spread, op.dilate(inner, i, gap - 1)),
             spread_rows(ROOT, spread, i, start, h),
-            want_section(spread, i, start, h),
+            zeros.want_section(spread, i, start, h),
             unfolding(inner, i + 1, total),
             step_of(ROOT, inner, "dilate", i, gap),
         ),
-        when(spread_rows(ROOT, spread, i, start, h), cut == section(spread, i, start, h)).then(union(ROOT, cut)),
+        when(spread_rows(ROOT, spread, i, start, h), cut == zeros.section(spread, i, start, h)).then(union(ROOT, cut)),
     )
 
 
@@ -301,9 +292,9 @@ def windows_are_added_up(
             *(sums, done == axes.length, spreading(ROOT, inner, x, done)),
             positions_last.facts(rank, rank, rank, axes, back=back),
         ).then(let(whole, op.transpose(added, back)), cropping(ROOT, whole, axes, starts, sizes)),
-        when(uncut).then(want_section(x, axes[0], starts[0], sizes[0])),
+        when(uncut).then(zeros.want_section(x, axes[0], starts[0], sizes[0])),
         when(
-            *(uncut, axis == axes[0], first == starts[0], size == sizes[0]), cut == section(x, axis, first, size)
+            *(uncut, axis == axes[0], first == starts[0], size == sizes[0]), cut == zeros.section(x, axis, first, size)
         ).then(cropping(ROOT, cut, axes.remove(0), starts.remove(0), sizes.remove(0))),
         when(cropping(ROOT, x, axes, starts, sizes), axes.length == 0).then(union(ROOT, x)),
     )

@@ -8,6 +8,7 @@ one are reversed.
 from __future__ import annotations
 
 from glenside.ir.types import Dims
+from rewrites import examples as ex
 from rewrites import operators as op
 from rewrites.convolution.recipes import recipe
 from rewrites.convolution.transposed import ANALYSES, FAMILY, unfolding
@@ -76,17 +77,16 @@ def inserted(
     )
 
 
-_DOT = "(compute dot-product (access-product (access (access-tensor x) {0}) (access (access-tensor w) {1}) {2}))"
+def _columns(split: int, shared: int) -> str:
+    return ex.dot(ex.access("x", split), ex.access("w", split), shared)
+
+
+_ON_LINE = f"(access (access-transpose (access-dilate {_columns(2, 0)} 3 1) (list 0 2 1 3)) 3)"
+_ON_PLANE = f"(access (access-transpose {_columns(4, 1)} (list 0 1 4 3 2 6 5)) 5)"
 _LINE = Example(
-    "(access-slice (access-overlap-add (access (access-transpose (access-dilate"
-    f" {_DOT.format(2, 2, 0)} 3 1) (list 0 2 1 3)) 3) (shape 14) (shape 3)) 2 1 12)",
-    {"x": "n 4 c", "w": "o 3 c"},
+    f"(access-slice (access-overlap-add {_ON_LINE} (shape 14) (shape 3)) 2 1 12)", {"x": "n 4 c", "w": "o 3 c"}
 )
-_PLANE = Example(
-    f"(access-overlap-add (access (access-transpose {_DOT.format(4, 4, 1)} (list 0 1 4 3 2 6 5)) 5) (shape 8 5)"
-    " (shape 2 1))",
-    {"x": "2 n 4 3 c", "w": "2 o 2 3 c"},
-)
+_PLANE = Example(f"(access-overlap-add {_ON_PLANE} (shape 8 5) (shape 2 1))", {"x": "2 n 4 3 c", "w": "2 o 2 3 c"})
 
 
 @analysis(ANALYSES, _LINE, _PLANE)

@@ -14,6 +14,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from glenside.ir.sizes import largest, smallest
+from rewrites import examples as ex
 from rewrites import operators as op
 from rewrites.declare import ROOT, Clauses, Example, Facts, V, analysis, set_, when
 from rewrites.facts import ACCESS, INT, access_at, dims, on_demand, relation, split
@@ -25,9 +26,8 @@ FAMILY = "transposed-analyses"
 _GAPS: dict[str, Any] = {"gap": INT, "begin": INT, "n": INT}
 _WINDOWS: dict[str, Any] = {"first": INT, "count": INT, "taps": INT}
 gaps = relation("gaps", z=ACCESS, axis=INT, **_GAPS)
-zero_inserted = relation(
-    "zero-inserted", a=ACCESS, i=INT, j=INT, **_GAPS
-)  # axis i steps by 1 over windows with gaps along axis j
+# Axis i steps by 1 over windows with gaps along axis j.
+zero_inserted = relation("zero-inserted", a=ACCESS, i=INT, j=INT, **_GAPS)
 want_undilated, undilated = on_demand("undilated", z=ACCESS, axis=INT, **_GAPS)
 want_subwindow, subwindow = on_demand("subwindow", a=ACCESS, i=INT, j=INT, **_GAPS, **_WINDOWS, apart=INT)
 # On the way there: windows of `size` elements of x; windows of all `span` elements between those that are apart.
@@ -42,20 +42,10 @@ _PLANE = (
     "(access-pad (access-slice (access-pad (access-dilate (access-dilate (access-tensor x) 1 1) 2 2)"
     " zero-padding 1 1 0) 2 1 10) zero-padding 2 0 2)"
 )  # (n 8 11)
-_TURNED = (
-    f"(access-reshape (access (access-transpose {_PLANE} (list 1 0 2)) 3) (access-shape (shape 8 1 $n 11) (shape)))"
-)
-_STEPS = "(access-windows (access {0} 1) (shape 2 5) (shape 1 1))"
-_DILATED = (
-    "(access (access-reshape (access-windows {0} (shape 1 1) (shape 1 2)) (access-shape (shape $n 7 7 2 3) (shape))) 3)"
-)
-_OVER_PLANE = _STEPS.format(_PLANE)  # (n 7 7)(2 5)
-_OVER_DILATED = _DILATED.format(_OVER_PLANE)  # (n 7 7)(2 3)
-_MOVED = (
-    "(access-transpose (access-slice (access-pad (access (access-reshape"
-    f" (access {_OVER_PLANE} 0) (access-shape (shape) (shape $n 1 7 7 2 5))) 4) zero-padding 4 0 1) 4 0 2)"
-    " (list 0 1 3 2 5 4))"
-)  # (n 1 7 7)(5 2)
+_TURNED = ex.reshaped(f"(access (access-transpose {_PLANE} (list 1 0 2)) 3)", "8 1 $n 11", "")
+_OVER_PLANE = ex.windows(f"(access {_PLANE} 1)", "2 5", "1 1")  # (n 7 7)(2 5)
+_OVER_DILATED = ex.dilated(_OVER_PLANE, "1 2", "$n 7 7 2 3", 3)  # (n 7 7)(2 3)
+_MOVED = ex.in_every_form(_OVER_PLANE, "$n 1 7 7 2 5")  # (n 1 7 7)(5 2)
 
 
 def _bare(text: str, x: str, *demands: tuple[int, ...], **parameters: int) -> Example:
@@ -197,9 +187,7 @@ def windows_over_gaps_are_known(x: V, window: V, strides: V, common: V) -> Claus
 
 
 @analysis(FAMILY, *_OVERS)
-def windows_leave_gaps_out(
-    x: V, window: V, strides: V, z: V, part: V, w: V, s: V, size: V, span: V, common: V
-) -> Clauses:
+def windows_leave_gaps_out(x: V, window: V, strides: V, z: V, part: V, w: V, s: V, size: V, span: V, c: V) -> Clauses:
     """subwindow(windows(z)) = windows(section(bare z)), and so on under the forms that keep both axes.
 
     It makes e-nodes for demands alone, and they equal nothing that was there. Sound because windows along one axis and
@@ -218,7 +206,7 @@ def windows_leave_gaps_out(
             set_(subwindow(ROOT, i, j, *_OF, taps, 1), op.windows(part, window.set(i - s, taps), strides))
         ),
         when(
-            want_subwindow(ROOT, i, j, *_OF, taps, apart), picks(ROOT, a, i, j, common), span == 1 + (taps - 1) * apart
+            want_subwindow(ROOT, i, j, *_OF, taps, apart), picks(ROOT, a, i, j, c), span == 1 + (taps - 1) * apart
         ).then(want_subwindow(a, i, j, *_OF, span, 1), apart_in(ROOT, a, i, j, *_OF, taps, apart, span)),
         when(apart_in(ROOT, a, i, j, *_OF, taps, apart, span), w == subwindow(a, i, j, *_OF, span, 1), picked).then(
             set_(subwindow(ROOT, i, j, *_OF, taps, apart), picked_of_w)
@@ -233,8 +221,7 @@ def windows_leave_gaps_out(
 
 _CUTS = ((0, 5), (1, 3), (-2, 9), (-1, 3), (3, 4), (7, 2), (-4, 3))
 _SECTIONS = tuple(
-    Example("(access (access-tensor x) 1)", {"x": "m 5"}, [want_section(access_at("root"), 1, first, size)])
-    for first, size in _CUTS
+    Example(ex.X, {"x": "m 5"}, [want_section(access_at("root"), 1, first, size)]) for first, size in _CUTS
 )
 
 

@@ -38,11 +38,7 @@ regrouped = relation("regrouped", product=ACCESS, i=INT, j=INT, q=INT, larger=AC
 _IMAGE = {"x": "n 5 9"}
 _WINDOWS = ex.windows(ex.X, "2 3", "1 2")  # (n 4 4)(2 3)
 _DILATED = ex.dilated(ex.windows(ex.X, "2 5", "1 1"), "1 2", "$n 4 5 2 3", 3)  # (n 4 5)(2 3), elements 2 apart
-_MOVED = (
-    "(access-transpose (access-slice (access-pad (access (access-reshape"
-    f" (access {_WINDOWS} 0) (access-shape (shape) (shape $n 1 4 4 2 3))) 4) zero-padding 4 0 1) 4 0 2)"
-    " (list 0 1 3 2 5 4))"
-)  # (n 1 4 4)(3 2): the windows under every form that keeps their axes
+_MOVED = ex.in_every_form(_WINDOWS, "$n 1 4 4 2 3")  # (n 1 4 4)(3 2)
 _MAPPED = f'(linear-map {_WINDOWS} 3 3 "1 0 -2 1 0 -3")'  # (n 4 4)(3 3)
 _ONE_BY_ONE = ex.windows(ex.X, "5 1", "1 2")  # (n 1 5)(5 1)
 _ROOT = access_at("root")

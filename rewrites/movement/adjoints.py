@@ -96,9 +96,11 @@ def flipped_windows_are_windows_of_the_flipped(a: V, w: V, k: V, t: V, i: V, j: 
     )
 
 
-@rule(
-    FAMILY, Example(ex.dot(*(f"(access-flip {ex.access(z, 2)} 3)" for z in "xw"), 1), {"x": "2 m 3 k", "w": "2 n 3 k"})
-)
+def _flipped(name: str) -> str:
+    return f"(access-flip {ex.access(name, 2)} 3)"
+
+
+@rule(FAMILY, Example(ex.dot(_flipped("x"), _flipped("w"), 1), {"x": "2 m 3 k", "w": "2 n 3 k"}))
 def flips_of_both_items_cancel(a: V, b: V, n: V, x: V, y: V, sa: V, sb: V) -> Clauses:
     """dot(flip(a, x) x flip(b, x)) = dot(a x b), along an axis of their items.
 

@@ -6,6 +6,7 @@ itself rise, meet and compose. Both directions only ever shorten a path or move 
 
 from __future__ import annotations
 
+from rewrites import examples as ex
 from rewrites import operators as op
 from rewrites.declare import ROOT, Clauses, Example, V, analysis, rewrite, rule, union, when
 from rewrites.facts import ACCESS, access_at, category, dims, dtype, relation, source, split
@@ -13,7 +14,8 @@ from rewrites.terms import reshaped, vec_range
 
 FAMILY = "algebra"
 tiled = relation("tiled", access=ACCESS)
-_X = "(access (access-tensor x) 1)"
+_TILED = [tiled(access_at("x"))]
+_TURNED = f"(access-transpose {ex.X} (list 2 0 1))"
 
 
 @analysis(
@@ -37,7 +39,7 @@ def tiled_classes_are_known(a: V, b: V, x: V, k: V, before: V, after: V, d: V, p
     )
 
 
-@rule(FAMILY, Example(f"(access-slice (access-slice {_X} 1 1 6) 1 2 4)", {"x": "m 7 k"}))
+@rule(FAMILY, Example(f"(access-slice (access-slice {ex.X} 1 1 6) 1 2 4)", {"x": "m 7 k"}))
 def slice_of_slice_is_one_slice(a: V, x: V, lo: V, hi: V, low: V, high: V) -> Clauses:
     """slice(slice(a, x, lo, hi), x, l, h) = slice(a, x, lo + l, lo + h).
 
@@ -47,7 +49,7 @@ def slice_of_slice_is_one_slice(a: V, x: V, lo: V, hi: V, low: V, high: V) -> Cl
     return rewrite(op.slice(op.slice(a, x, lo, hi), x, low, high), op.slice(a, x, lo + low, lo + high))
 
 
-@rule(FAMILY, Example(f"(access-slice (access-slice {_X} 2 1 3) 0 1 2)", {"x": "3 n 5"}))
+@rule(FAMILY, Example(f"(access-slice (access-slice {ex.X} 2 1 3) 0 1 2)", {"x": "3 n 5"}))
 def slices_have_one_order(a: V, x: V, lo: V, hi: V, y: V, low: V, high: V) -> Clauses:
     """slice(slice(a, x), y) = slice(slice(a, y), x) for y < x: the later axis is cut last.
 
@@ -58,7 +60,7 @@ def slices_have_one_order(a: V, x: V, lo: V, hi: V, y: V, low: V, high: V) -> Cl
     )
 
 
-@rule(FAMILY, Example(f"(access-slice {_X} 1 0 5)", {"x": "m 5"}))
+@rule(FAMILY, Example(f"(access-slice {ex.X} 1 0 5)", {"x": "m 5"}))
 def slice_of_everything_is_nothing(a: V, x: V, hi: V, d: V) -> Clauses:
     """slice(a, x, 0, size) = a.
 
@@ -69,9 +71,9 @@ def slice_of_everything_is_nothing(a: V, x: V, hi: V, d: V) -> Clauses:
 
 @rule(
     FAMILY,
-    Example(f"(access-slice (access-concatenate {_X} {_X} 1) 1 1 3)", {"x": "m 4 k"}),
-    Example(f"(access-slice (access-concatenate {_X} {_X} 1) 1 4 7)", {"x": "m 4 k"}),
-    Example(f"(access-slice (access-concatenate {_X} {_X} 1) 2 1 3)", {"x": "m 4 5"}),
+    Example(f"(access-slice (access-concatenate {ex.X} {ex.X} 1) 1 1 3)", {"x": "m 4 k"}),
+    Example(f"(access-slice (access-concatenate {ex.X} {ex.X} 1) 1 4 7)", {"x": "m 4 k"}),
+    Example(f"(access-slice (access-concatenate {ex.X} {ex.X} 1) 2 1 3)", {"x": "m 4 5"}),
 )
 def slice_sinks_into_concatenate(a: V, b: V, x: V, whole: V, y: V, lo: V, hi: V, d: V, at: V) -> Clauses:
     """slice(concatenate(a, b, x), x) = the slice of the part that it lies in; on another axis, both parts are sliced.
@@ -92,8 +94,8 @@ def slice_sinks_into_concatenate(a: V, b: V, x: V, whole: V, y: V, lo: V, hi: V,
 
 @rule(
     FAMILY,
-    Example(f"(access-slice (access-pad {_X} zero-padding 1 2 1) 1 3 5)", {"x": "m 4 k"}),
-    Example(f"(access-slice (access-pad {_X} zero-padding 1 2 1) 2 1 3)", {"x": "m 4 4"}),
+    Example(f"(access-slice (access-pad {ex.X} zero-padding 1 2 1) 1 3 5)", {"x": "m 4 k"}),
+    Example(f"(access-slice (access-pad {ex.X} zero-padding 1 2 1) 2 1 3)", {"x": "m 4 4"}),
 )
 def slice_sinks_into_pad(a: V, kind: V, x: V, before: V, after: V, whole: V, y: V, lo: V, hi: V, d: V) -> Clauses:
     """slice(pad(a, x, before, after), x, lo, hi) = slice(a, x, lo - before, hi - before), inside what was padded.
@@ -108,12 +110,7 @@ def slice_sinks_into_pad(a: V, kind: V, x: V, before: V, after: V, whole: V, y: 
     )
 
 
-@rule(
-    FAMILY,
-    Example(
-        f"(access-slice (access-transpose {_X} (list 2 0 1)) 1 1 2)", {"x": "4 n k"}, wants=[tiled(access_at("x"))]
-    ),
-)
+@rule(FAMILY, Example(f"(access-slice {_TURNED} 1 1 2)", {"x": "4 n k"}, _TILED))
 def slice_sinks_into_transpose(a: V, p: V, x: V, lo: V, hi: V) -> Clauses:
     """slice(transpose(a, p), x) = transpose(slice(a, p[x]), p).
 
@@ -122,9 +119,7 @@ def slice_sinks_into_transpose(a: V, p: V, x: V, lo: V, hi: V) -> Clauses:
     return rewrite(op.slice(op.transpose(a, p), x, lo, hi), op.transpose(op.slice(a, p[x], lo, hi), p), tiled(a))
 
 
-@rule(
-    FAMILY, Example("(access-slice (access (access-tensor x) 2) 1 1 3)", {"x": "m 4 k"}, wants=[tiled(access_at("x"))])
-)
+@rule(FAMILY, Example("(access-slice (access (access-tensor x) 2) 1 1 3)", {"x": "m 4 k"}, _TILED))
 def slice_sinks_into_access(a: V, d: V, x: V, lo: V, hi: V) -> Clauses:
     """slice(access(a, d), x) = access(slice(a, x), d).
 
@@ -133,7 +128,7 @@ def slice_sinks_into_access(a: V, d: V, x: V, lo: V, hi: V) -> Clauses:
     return rewrite(op.slice(op.access(a, d), x, lo, hi), op.access(op.slice(a, x, lo, hi), d), tiled(a))
 
 
-_RESHAPED = "(access-reshape (access (access-tensor x) 2) (access-shape (shape 5 1 $n) (shape $k)))"
+_RESHAPED = ex.reshaped(ex.access("x", 2), "5 1 $n", "$k")
 
 
 @rule(
@@ -179,11 +174,8 @@ def reshape_leaves_the_leading_axis(
 
 @rule(
     FAMILY,
-    Example(f"(access-pad (access-transpose {_X} (list 2 0 1)) zero-padding 1 2 1)", {"x": "m n k"}),
-    Example(
-        f"(access-concatenate (access-transpose {_X} (list 2 0 1)) (access-transpose {_X} (list 2 0 1)) 1)",
-        {"x": "m n k"},
-    ),
+    Example(f"(access-pad {_TURNED} zero-padding 1 2 1)", {"x": "m n k"}),
+    Example(f"(access-concatenate {_TURNED} {_TURNED} 1)", {"x": "m n k"}),
 )
 def transpose_leaves_pad_and_concatenate(a: V, b: V, p: V, kind: V, x: V, before: V, after: V) -> Clauses:
     """pad(transpose(a, p), x) = transpose(pad(a, p[x]), p); concatenate likewise when both parts have the same p.
@@ -249,12 +241,8 @@ def transpose_leaves_access(a: V, p: V, d: V) -> Clauses:
 
 @rule(
     FAMILY,
-    Example(
-        "(access-reshape (access-reshape (access (access-tensor x) 1) (access-shape (shape 2 3) (shape $k)))"
-        " (access-shape (shape 3 2) (shape 1 $k)))",
-        {"x": "6 k"},
-    ),
-    Example("(access-reshape (access (access-tensor x) 1) (access-shape (shape $m) (shape $k)))", {"x": "m k"}),
+    Example(ex.reshaped(ex.reshaped(ex.X, "2 3", "$k"), "3 2", "1 $k"), {"x": "6 k"}),
+    Example(ex.reshaped(ex.X, "$m", "$k"), {"x": "m k"}),
 )
 def reshapes_compose(a: V, s: V, i: V, t: V, j: V, d: V, n: V) -> Clauses:
     """reshape(reshape(a), s) = reshape(a, s), which is a when a has those dims already.

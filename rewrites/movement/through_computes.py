@@ -6,6 +6,7 @@ it; slices sink, because only a product's demand makes them.
 
 from __future__ import annotations
 
+from rewrites import examples as ex
 from rewrites import operators as op
 from rewrites.declare import Clauses, Example, Facts, V, rewrite, rule
 from rewrites.facts import access_at, category, dims, keeps_zero, source, split
@@ -13,7 +14,7 @@ from rewrites.movement.algebra import tiled
 from rewrites.terms import padded, variables, vec, vec_range
 
 FAMILY = "through-computes"
-_X = "(access (access-tensor x) 2)"
+_X = ex.access("x", 2)
 _TILED = [tiled(access_at("x2"))]
 
 
@@ -85,9 +86,9 @@ def pad_leaves_compute(a: V, x: V, before: V, after: V, f: V, d: V, s: V, item: 
 
 @rule(
     FAMILY,
-    Example(f"(compute relu (access-reshape {_X} (access-shape (shape 6) (shape 1 $k))))", {"x": "2 3 k"}),
-    Example(f"(compute reduce-max (access-reshape {_X} (access-shape (shape 6) (shape $k))))", {"x": "2 3 k"}),
-    Example(f"(compute softmax (access-reshape {_X} (access-shape (shape 3 2) (shape $k))))", {"x": "2 3 k"}),
+    Example(f"(compute relu {ex.reshaped(_X, '6', '1 $k')})", {"x": "2 3 k"}),
+    Example(f"(compute reduce-max {ex.reshaped(_X, '6', '$k')})", {"x": "2 3 k"}),
+    Example(f"(compute softmax {ex.reshaped(_X, '3 2', '$k')})", {"x": "2 3 k"}),
 )
 def reshape_leaves_compute(a: V, shape: V, item: V, f: V, d: V, s: V, item_of_a: V) -> Clauses:
     """f(reshape(a)) = reshape(f(a)), for pointwise f; for every other, when the reshape leaves the items as they are.
@@ -127,11 +128,8 @@ def transpose_leaves_compute(a: V, p: V, f: V, s: V, shape: V, item: V, axes: V,
 
 @rule(
     FAMILY,
-    Example("(compute reduce-sum (access-transpose (access (access-tensor x) 1) (list 0 2 1)))", {"x": "m n k"}),
-    Example(
-        "(compute reduce-max (access-reshape (access (access-tensor x) 1) (access-shape (shape $m) (shape 6))))",
-        {"x": "m 2 3"},
-    ),
+    Example(f"(compute reduce-sum (access-transpose {ex.X} (list 0 2 1)))", {"x": "m n k"}),
+    Example(f"(compute reduce-max {ex.reshaped(ex.X, '$m', '6')})", {"x": "m 2 3"}),
 )
 def reductions_ignore_order(a: V, p: V, sizes: V, item: V, f: V, d: V, s: V, shape: V, unmoved: V) -> Clauses:
     """reduce(transpose(a)) = reduce(a) and reduce(reshape(a)) = reduce(a), when only the item is rearranged.
@@ -150,11 +148,8 @@ def reductions_ignore_order(a: V, p: V, sizes: V, item: V, f: V, d: V, s: V, sha
 
 @rule(
     FAMILY,
-    Example(
-        "(compute reduce-sum (access-concatenate (access (access-tensor x) 1) (access (access-tensor x) 1) 2))",
-        {"x": "m n k"},
-    ),
-    Example("(compute reduce-sum (access-pad (access (access-tensor x) 1) zero-padding 2 1 2))", {"x": "m n k"}),
+    Example(f"(compute reduce-sum (access-concatenate {ex.X} {ex.X} 2))", {"x": "m n k"}),
+    Example(f"(compute reduce-sum (access-pad {ex.X} zero-padding 2 1 2))", {"x": "m n k"}),
 )
 def sum_of_parts_is_a_sum(a: V, b: V, x: V, before: V, after: V, s: V) -> Clauses:
     """reduce-sum(concatenate(a, b, item axis)) = reduce-sum(a) + reduce-sum(b); of a zero pad of the item,

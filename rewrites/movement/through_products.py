@@ -79,10 +79,6 @@ def concatenate_leaves_product(a: V, b: V, c: V, d: V, n: V, x: V, y: V, sa: V, 
     )
 
 
-def _reshaped(x: str, shape: str, item: str) -> str:
-    return f"(access-reshape {x} (access-shape (shape {shape}) (shape {item})))"
-
-
 def _dot(p: str) -> str:
     return f"(compute dot-product {p})"
 
@@ -191,10 +187,13 @@ def pad_crosses_product(a: V, b: V, n: V, x: V, before: V, after: V, sa: V, sb: 
     )
 
 
+_TWO_SHARED = ex.reshaped(_A, "2 3 $m", "$k"), ex.reshaped(_B, "2 3 $n", "$k")
+
+
 @rule(
     FAMILY,
-    Example(_product(_reshaped(_A, "$g 1 $m", "$k"), _reshaped(_B, "$g $n 1", "$k")), _SHAPES),
-    Example(_product(_reshaped(_A, "2 3 $m", "$k"), _reshaped(_B, "2 3 $n", "$k"), 2), {"a": "6 m k", "b": "6 n k"}),
+    Example(_product(ex.reshaped(_A, "$g 1 $m", "$k"), ex.reshaped(_B, "$g $n 1", "$k")), _SHAPES),
+    Example(_product(*_TWO_SHARED, 2), {"a": "6 m k", "b": "6 n k"}),
 )
 def reshape_leaves_product(a: V, s: V, i: V, b: V, t: V, n: V, rest: V, g: V) -> Clauses:
     """reshape(a) x reshape(b) = reshape(a x b), when both sides regroup the item and the shared axes alike.
@@ -230,7 +229,7 @@ def reshape_leaves_product(a: V, s: V, i: V, b: V, t: V, n: V, rest: V, g: V) ->
 _PAIRS = _product(ex.access("a", 1), ex.access("b", 1))
 
 
-@rule(FAMILY, Example(_dot(_reshaped(_PAIRS, "1 $g", "2 1 12")), {"a": "g 3 4", "b": "g 3 4"}))
+@rule(FAMILY, Example(_dot(ex.reshaped(_PAIRS, "1 $g", "2 1 12")), {"a": "g 3 4", "b": "g 3 4"}))
 def reshape_leaves_dot_product(p: V, s: V, i: V, dp: V, sp: V) -> Clauses:
     """dot(reshape(p; (S)(2, I))) = reshape(dot(p); (S)()), when the reshape keeps the tuple axis first.
 
