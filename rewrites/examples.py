@@ -25,7 +25,7 @@ def reshaped(x: str, shape: str, item: str) -> str:
 
 
 def in_every_form(of_plane: str, dims: str) -> str:
-    """Windows of a plane under every form that keeps their axes, of those dims before the last of them."""
+    """Windows of a plane, seen as of those dims, under every form that keeps their axes."""
     padded = f"(access-pad (access {reshaped(f'(access {of_plane} 0)', '', dims)} 4) zero-padding 4 0 1)"
     return f"(access-transpose (access-slice {padded} 4 0 2) (list 0 1 3 2 5 4))"
 

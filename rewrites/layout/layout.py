@@ -98,7 +98,7 @@ def rearrangements_compose(a: V, b: V, p: V, o: V, s: V, i: V, q: V, r: V, t: V,
             rearranging.composed.facts(p, o, q, r, parts=parts, order=order),
         ),
         rewrite(
-            op.rearrange(a, p, o, s, i), a, *(o == vec(0), d == dims(a), d == s.append(i), n == split(a), n == s.length)
+            op.rearrange(a, p, o, s, i), a, o == vec(0), d == dims(a), d == s.append(i), n == split(a), n == s.length
         ),
     )
 
