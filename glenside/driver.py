@@ -19,7 +19,7 @@ from glenside.report.result import Result
 from glenside.report.rows import report_of
 from glenside.targets.base import Target, Way
 from rewrites import of_families
-from rewrites.layout.unit_prices import UNIT_CYCLES
+from rewrites.layout.product_unit import UNIT_CYCLES
 
 REPEATABLE = (SATURATED, NODE_LIMIT, ITERATION_LIMIT)
 """Why a search stopped when every machine stops it at the same place: such an answer may be kept."""

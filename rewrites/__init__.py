@@ -9,10 +9,9 @@ from collections.abc import Iterable
 from importlib import import_module
 from pkgutil import walk_packages
 
-from glenside.egraph.clause import Clause, rewrite, when
-from glenside.egraph.rule import Example, Rule
+from glenside.egraph.rule import Rule
 from glenside.egraph.sorts import suggestion
-from rewrites.declare import RULES, analysis, rule
+from rewrites.declare import RULES, Clause, Example, analysis, rewrite, rule, when
 
 for _module in sorted(info.name for info in walk_packages(__path__, f"{__name__}.")):
     import_module(_module)

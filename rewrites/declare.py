@@ -5,15 +5,17 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
+from types import ModuleType
 from typing import TypeAlias
 
-from glenside.egraph.clause import Clause, flat
+from glenside.egraph.clause import ROOT, Action, Actions, Clause, Facts, flat, let, rewrite, set_, subsume, union, when
+from glenside.egraph.pattern import Fact, Variable
 from glenside.egraph.pattern import Pattern as V
-from glenside.egraph.pattern import Variable
 from glenside.egraph.rule import Example, Rule
 from glenside.egraph.sorts import PatternError, suggestion
 
-__all__ = ["RULES", "Clause", "Clauses", "Declaration", "V", "analysis", "rule"]
+__all__ = ["ROOT", "RULES", "Action", "Actions", "Clause", "Clauses", "Declaration", "Example", "Fact", "Facts", "V"]
+__all__ += ["analysis", "let", "rewrite", "rule", "set_", "subsume", "union", "when"]
 
 RULES: dict[str, Rule] = {}
 
@@ -59,7 +61,10 @@ def _clauses(name: str, function: Callable[..., Clauses]) -> tuple[Clause, ...]:
     except NameError as error:
         hint = suggestion(error.name or "", [*names, *function.__globals__])
         raise PatternError(f"the rule {name}: {error}{hint}") from error
-    except (AttributeError, PatternError, TypeError) as error:
+    except AttributeError as error:
+        hint = suggestion(error.name or "", dir(error.obj)) if isinstance(error.obj, ModuleType) else ""
+        raise PatternError(f"the rule {name}: {error}{hint}") from error
+    except (PatternError, TypeError) as error:
         raise PatternError(f"the rule {name}: {error}") from error
     for value in clauses:
         if not isinstance(value, Clause):

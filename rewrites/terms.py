@@ -1,34 +1,34 @@
-"""Terms and facts that several rules share."""
+"""What rules are built of beside operators: variables, vectors, and the terms and facts that several of them share."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from glenside.egraph.clause import ROOT, Facts
-from glenside.egraph.pattern import Pattern, variables, vec
-from glenside.egraph.schema import dims, split
-from glenside.ir.operators.padding import access_dilate, access_pad
-from glenside.ir.operators.products import access_product
-from glenside.ir.operators.reductions import dot_product
-from glenside.ir.operators.views import access, access_rearrange, access_reshape, access_transpose
+from glenside.egraph.pattern import Variable, gcd, variables, vec, vec_range
+from rewrites import operators as op
+from rewrites.declare import ROOT, Facts, V
+from rewrites.facts import dims, split
+
+__all__ = ["Variable", "ceil_div", "diagonal", "dot", "gcd", "is_dot", "padded", "rearranged", "reshaped", "sided"]
+__all__ += ["sized", "transposed", "under", "variables", "vec", "vec_range", "whole"]
 
 
 def dot(a: Any, b: Any, shared: Any = 1) -> Any:
     """The dot product of the items of a and b."""
-    return dot_product(access_product(a, b, shared))
+    return op.dot_product(op.product(a, b, shared))
 
 
-def is_dot(a: Pattern, b: Pattern, n: Pattern) -> Facts:
+def is_dot(a: V, b: V, n: V) -> Facts:
     """root is the product of a and b."""
     return (ROOT == dot(a, b, n),)
 
 
-def sided(x: Pattern, dx: Pattern, sx: Pattern) -> Facts:
+def sided(x: V, dx: V, sx: V) -> Facts:
     """The dims of x, and where they are split."""
     return dx == dims(x), sx == split(x)
 
 
-def sized(a: Pattern, b: Pattern, n: Pattern, g: Pattern, m: Pattern, k: Pattern, o: Pattern) -> Facts:
+def sized(a: V, b: V, n: V, g: V, m: V, k: V, o: V) -> Facts:
     """root is the product of a and b: g shared, m rows of a, o rows of b, items of k. Nothing of size 0 has sizes."""
     da, sa, db, sb, pa, pb = variables("da sa db sb pa pb")
     return (
@@ -46,17 +46,17 @@ def sized(a: Pattern, b: Pattern, n: Pattern, g: Pattern, m: Pattern, k: Pattern
 
 def reshaped(x: Any, sizes: Any, split: Any) -> Any:
     """x in row-major order under the dims `sizes`, a vector, of which the first `split` are the shape."""
-    return access(access_reshape(access(x, 0), vec(), sizes), split)
+    return op.access(op.reshape(op.access(x, 0), vec(), sizes), split)
 
 
 def transposed(x: Any, *order: Any) -> Any:
     """Axis i of the result is axis order[i] of x."""
-    return access_transpose(x, vec(*order))
+    return op.transpose(x, vec(*order))
 
 
 def padded(x: Any, axis: Any, after: Any, before: Any = 0) -> Any:
     """x with zeros at the ends of one axis."""
-    return access_pad(x, "zero-padding", axis, before, after)
+    return op.pad(x, "zero-padding", axis, before, after)
 
 
 def diagonal(blocks: Any, g: Any, p: Any, o: Any, k: Any) -> Any:
@@ -64,18 +64,18 @@ def diagonal(blocks: Any, g: Any, p: Any, o: Any, k: Any) -> Any:
 
     p zeros between neighbours put block i at place i (p + 1) of p p places: row i, column i of p x p of them.
     """
-    apart = reshaped(access_dilate(access(blocks, 0), 1, p), vec(g, p, p, o, k), 0)
+    apart = reshaped(op.dilate(op.access(blocks, 0), 1, p), vec(g, p, p, o, k), 0)
     return reshaped(transposed(apart, 0, 1, 3, 2, 4), vec(g, p * o, p * k), 2)
 
 
-def ceil_div(a: Pattern, b: Pattern | int) -> Pattern:
+def ceil_div(a: V, b: V | int) -> V:
     """a / b rounded up."""
     return (a + (b - 1)) // b
 
 
 def rearranged(x: Any, parts: Any, order: Any, shape: Any, item: Any) -> Any:
     """The elements of x, cut into parts, in that order of the parts, as (shape)(item)."""
-    return access_rearrange(x, parts, order, shape, item)
+    return op.rearrange(x, parts, order, shape, item)
 
 
 def under(x: Any, size: Any, shape: Any, item: Any = ()) -> Any:

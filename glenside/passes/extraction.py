@@ -11,7 +11,7 @@ from glenside.egraph.snapshot import Snapshot
 from glenside.ir.operator import OPERATORS
 from glenside.targets.base.cost import Cost, InstructionCost
 from glenside.targets.base.prices import Prices
-from rewrites.layout.unit_prices import UNIT_CYCLES
+from rewrites.layout.product_unit import UNIT_CYCLES
 
 
 @dataclass(frozen=True)

@@ -5,39 +5,21 @@ Stacked next to each other, phases are interleaved to the result.
 
 from __future__ import annotations
 
-from glenside.egraph.clause import ROOT, let, set_, union, when
-from glenside.egraph.pattern import Variable, variables
-from glenside.egraph.rule import Example
-from glenside.egraph.schema import access_at, dims, dtype, function, relation, split
-from glenside.egraph.sorts import ACCESS, INT
-from glenside.egraph.tables import table
-from glenside.ir.operators.leaves import full
-from glenside.ir.operators.slices import access_concatenate
-from glenside.ir.operators.views import access
-from glenside.ir.operators.windowing import access_windows
 from glenside.ir.types import Dims
-from rewrites.convolution.transposed import (
-    ANALYSES,
-    BETWEEN,
-    FAMILY,
-    WITH_GAPS,
-    halves,
-    one_phase,
-    phase,
-    step_of,
-    unfolding,
-)
+from rewrites import operators as op
+from rewrites.convolution import transposed
+from rewrites.convolution.transposed import BETWEEN, halves, one_phase, phase, step_of, unfolding
 from rewrites.convolution.zeros_between import section, subwindow, want_section
-from rewrites.declare import Clauses, V, analysis, rule
-from rewrites.terms import dot, reshaped
+from rewrites.declare import ROOT, Clauses, Example, V, analysis, let, rule, set_, union, when
+from rewrites.facts import ACCESS, INT, access_at, dims, dtype, function, on_demand, relation, split, table
+from rewrites.terms import Variable, dot, reshaped, variables
 
 # The product of a phase, those of several next to each other as one, and all of them in turn.
 phase_product = relation("phase-product", product=ACCESS, i=INT, gap=INT, begin=INT, p=INT, inner=ACCESS)
 stacked = function("stacked", ACCESS, "old", product=ACCESS, i=INT, gap=INT, begin=INT, low=INT, high=INT)
 interleaved = relation("interleaved", product=ACCESS, i=INT, h=INT, whole=ACCESS)
 # Elements tap, tap + every, .. of an axis of weights, `taps` in all.
-want_strided_taps = relation("want-strided-taps", b=ACCESS, axis=INT, tap=INT, taps=INT, every=INT)
-strided_taps = function("strided-taps", ACCESS, "old", b=ACCESS, axis=INT, tap=INT, taps=INT, every=INT)
+want_strided_taps, strided_taps = on_demand("strided-taps", b=ACCESS, axis=INT, tap=INT, taps=INT, every=INT)
 
 
 @table(window=Dims, strides=Dims)
@@ -59,7 +41,7 @@ _THINNED = Example(
 )
 
 
-@analysis(ANALYSES, _THINNED)
+@analysis(transposed.ANALYSES, _THINNED)
 def weights_are_thinned(axis: V, span: V, part: V, db: V, sb: V, window: V, strides: V) -> Clauses:
     """strided_taps(b, axis, tap, taps, every): elements tap, tap + every, .. of an axis.
 
@@ -68,14 +50,13 @@ def weights_are_thinned(axis: V, span: V, part: V, db: V, sb: V, window: V, stri
     wanted = (want_strided_taps(b, axis, tap, taps, every), span == 1 + (taps - 1) * every)
     sectioned = (part == section(b, axis, tap, span), db == dims(part), sb == split(b))
     result = strided_taps(b, axis, tap, taps, every)
-    picked = access_windows(access(part, axis), window, strides)
+    picked = op.windows(op.access(part, axis), window, strides)
     return (
         when(wanted).then(want_section(b, axis, tap, span)),
         when(wanted, sectioned, span == taps).then(set_(result, part)),
-        when(
-            *(wanted, sectioned, span != taps),
-            every_nth.facts(db, axis, every, window=window, strides=strides),
-        ).then(set_(result, reshaped(picked, db.set(axis, taps), sb))),
+        when(wanted, sectioned, span != taps, every_nth.facts(db, axis, every, window=window, strides=strides)).then(
+            set_(result, reshaped(picked, db.set(axis, taps), sb))
+        ),
     )
 
 
@@ -100,7 +81,7 @@ def _weights_of_phases() -> Clauses:
     )
 
 
-@rule(FAMILY, *WITH_GAPS)
+@rule(transposed.FAMILY, *transposed.WITH_GAPS)
 def phases_are_interleaved(
     dr: V, rank: V, most: V, here: V, longest: V, part: V, dt: V, lower: V, upper: V, all_: V, whole: V, cut: V
 ) -> Clauses:
@@ -127,10 +108,10 @@ def phases_are_interleaved(
             set_(stack(p, after), reshaped(part, apart, rank + 1))
         ),
         when(one, taps == 0, sizes, behind, dt == dtype(ROOT)).then(
-            set_(stack(p, after), access(full(apart, "0", dt), rank + 1))
+            set_(stack(p, after), op.access(op.full(apart, "0", dt), rank + 1))
         ),
         when(halves(low, half, high), lower == stack(low, half), upper == stack(half, high)).then(
-            set_(stack(low, high), access_concatenate(lower, upper, i + 1))
+            set_(stack(low, high), op.concatenate(lower, upper, i + 1))
         ),
         when(BETWEEN, sizes, all_ == stack(0, gap)).then(
             let(whole, reshaped(all_, dr.set(i, most * gap), rank)),

@@ -6,25 +6,18 @@ products: all of them have its words.
 
 from __future__ import annotations
 
-from glenside.egraph.clause import ROOT, when
-from glenside.egraph.rule import Example
-from glenside.egraph.schema import relation, source
-from glenside.egraph.sorts import ACCESS, TEXT
-from glenside.ir.operators.reductions import dot_product
-from rewrites.declare import Clauses, V, analysis
+from rewrites import examples as ex
+from rewrites import operators as op
+from rewrites.declare import ROOT, Clauses, Example, V, analysis, when
+from rewrites.facts import ACCESS, TEXT, relation, source
 
 recipe = relation("recipe", product=ACCESS, steps=TEXT)
 
-_MATMUL = Example(
-    "(compute dot-product (access-cartesian-product (access (access-tensor x) 1) (access (access-tensor w) 1)))",
-    {"x": "m k", "w": "n k"},
-)
 
-
-@analysis("recipe-analyses", _MATMUL)
+@analysis("recipe-analyses", Example(ex.MATMUL, {"x": "m k", "w": "n k"}))
 def products_have_recipes(p: V) -> Clauses:
     """A product of the program is a form of itself, of no steps.
 
     An analysis: it adds no e-node. Sound because it only reads what is there.
     """
-    return when(source(ROOT), ROOT == dot_product(p)).then(recipe(ROOT, steps=""))
+    return when(source(ROOT), ROOT == op.dot_product(p)).then(recipe(ROOT, steps=""))

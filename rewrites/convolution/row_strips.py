@@ -6,25 +6,17 @@ hold their results, and the whole beside them while they are joined: no less tha
 
 from __future__ import annotations
 
-from glenside.egraph.clause import ROOT, Facts, let, set_, union, when
-from glenside.egraph.pattern import variables
-from glenside.egraph.rule import Example
-from glenside.egraph.schema import dims, function, relation, split
-from glenside.egraph.sorts import ACCESS, INT, TEXT
-from glenside.egraph.tables import table
-from glenside.ir.operators.padding import access_pad
-from glenside.ir.operators.slices import access_concatenate, access_slice
-from glenside.ir.operators.views import access, access_transpose
-from glenside.ir.operators.windowing import access_windows
+from rewrites import examples as ex
+from rewrites import operators as op
 from rewrites.convolution.recipes import recipe
-from rewrites.declare import Clauses, V, analysis, rule
-from rewrites.mapping.sliding_windows import inside, same_axis, slides
+from rewrites.declare import ROOT, Clauses, Example, Facts, V, analysis, let, rule, set_, union, when
+from rewrites.facts import ACCESS, INT, TEXT, dims, function, on_demand, relation, split, table
+from rewrites.mapping.sliding_windows import inside, same_axis
 from rewrites.parameters import row_strips
-from rewrites.terms import dot, is_dot, reshaped
+from rewrites.terms import dot, is_dot, reshaped, variables
 
 outer_axis = function("outer-axis", INT, "min", product=ACCESS)
-want_band = relation("want-strip", a=ACCESS, axis=INT, lo=INT, hi=INT)
-strip = function("strip", ACCESS, "old", a=ACCESS, axis=INT, lo=INT, hi=INT)
+want_strip, strip = on_demand("strip", a=ACCESS, axis=INT, lo=INT, hi=INT)
 # A product that is to be computed in two parts, the first of `half` of its `size` places along axis i.
 in_strips = relation("in-strips", product=ACCESS, a=ACCESS, b=ACCESS, n=INT, i=INT, half=INT, size=INT, words=TEXT)
 
@@ -37,30 +29,17 @@ def halved(words: str, size: int, most: int) -> tuple[int, str] | None:
     return ((size + 1) // 2, f"strips:{parts}") if parts <= most and size >= 2 else None
 
 
-_W = "(access (access-tensor w) {0})"
-_DOT = "(compute dot-product (access-product {0} {1} {2}))"
-_WINDOWS = "(access-windows (access (access-tensor x) 1) (shape 2 3) (shape 1 2))"
-_PLAIN = Example(_DOT.format(_WINDOWS, _W.format(1), 0), {"x": "n 5 9", "w": "o 2 3"}, parameters={"row_strips": 4})
-_GROUPED = Example(_DOT.format(_WINDOWS, _W.format(1), 1), {"x": "n 5 9", "w": "n 2 3"}, parameters={"row_strips": 2})
-_DILATED = Example(
-    _DOT.format(
-        "(access (access-reshape (access-windows (access-windows (access (access-tensor x) 1) (shape 2 5) (shape 1 1))"
-        " (shape 1 1) (shape 1 2)) (access-shape (shape $n 4 5 2 3) (shape))) 3)",
-        _W.format(1),
-        0,
-    ),
-    {"x": "n 5 9", "w": "o 2 3"},
-    parameters={"row_strips": 2},
-)
-_MOVED = Example(
-    _DOT.format(
-        f"(access-transpose (access-slice (access-pad {_WINDOWS} zero-padding 0 0 2) 0 1 3) (list 0 2 1 4 3))",
-        _W.format(1),
-        0,
-    ),
-    {"x": "n 5 9", "w": "o 3 2"},
-    parameters={"row_strips": 2},
-)
+def _in_strips(windows: str, shared: int, weights: str, most: int) -> Example:
+    """The product of windows over x, of so many strips at most."""
+    return Example(ex.dot(windows, ex.W, shared), {"x": "n 5 9", "w": weights}, parameters={"row_strips": most})
+
+
+_WINDOWS = ex.windows(ex.X, "2 3", "1 2")
+_PLAIN = _in_strips(_WINDOWS, 0, "o 2 3", 4)
+_GROUPED = _in_strips(_WINDOWS, 1, "n 2 3", 2)
+_DILATED = _in_strips(ex.dilated(ex.windows(ex.X, "2 5", "1 1"), "1 2", "$n 4 5 2 3", 3), 0, "o 2 3", 2)
+_PADDED = f"(access-slice (access-pad {_WINDOWS} zero-padding 0 0 2) 0 1 3)"
+_MOVED = _in_strips(f"(access-transpose {_PADDED} (list 0 2 1 4 3))", 0, "o 3 2", 2)
 
 
 @analysis("row-strip-analyses", _PLAIN)
@@ -69,9 +48,7 @@ def outermost_windows_are_known(words: V, a: V, b: V, n: V, i: V, j: V, t: V, d:
 
     An analysis: it adds no e-node. Sound because it only reads what is there.
     """
-    return when(recipe(ROOT, words), is_dot(a, b, n), inside(slides(a, i, j, t, d, c), n, sa)).then(
-        set_(outer_axis(ROOT), i)
-    )
+    return when(recipe(ROOT, words), is_dot(a, b, n), inside(a, i, j, t, d, c, n, sa)).then(set_(outer_axis(ROOT), i))
 
 
 def _kept(a: V, i: V, lo: V, hi: V, axis: V, p: V) -> tuple[tuple[Facts, V], ...]:
@@ -83,42 +60,37 @@ def _kept(a: V, i: V, lo: V, hi: V, axis: V, p: V) -> tuple[tuple[Facts, V], ...
             (same_axis(ROOT, a, i, axis), dr == dims(ROOT), dr[axis] > 1, sr == split(ROOT)),
             reshaped(p, dr.set(axis, hi - lo), sr),
         ),
-        ((ROOT == access(a, s), i == axis), access(p, s)),
-        (
-            (ROOT == access_windows(a, window, strides), i == axis, sa == split(a), i < sa),
-            access_windows(p, window, strides),
-        ),
-        ((ROOT == access_transpose(a, order), i == order[axis]), access_transpose(p, order)),
-        ((ROOT == access_pad(a, kind, x, before, after), i == axis, x != i), access_pad(p, kind, x, before, after)),
-        ((ROOT == access_slice(a, x, start, end), i == axis, x != i), access_slice(p, x, start, end)),
+        ((ROOT == op.access(a, s), i == axis), op.access(p, s)),
+        ((ROOT == op.windows(a, window, strides), i == axis, sa == split(a), i < sa), op.windows(p, window, strides)),
+        ((ROOT == op.transpose(a, order), i == order[axis]), op.transpose(p, order)),
+        ((ROOT == op.pad(a, kind, x, before, after), i == axis, x != i), op.pad(p, kind, x, before, after)),
+        ((ROOT == op.slice(a, x, start, end), i == axis, x != i), op.slice(p, x, start, end)),
     )
 
 
 @rule("row-strips", _PLAIN, _GROUPED, _DILATED, _MOVED)
-def rows_are_computed_in_strips(
-    a: V, b: V, n: V, i: V, words: V, half: V, size: V, more: V, axis: V, lo: V, hi: V, p: V, q: V
-) -> Clauses:
+def rows_are_computed_in_strips(a: V, b: V, n: V, i: V, words: V, half: V, size: V, more: V, axis: V) -> Clauses:
     """dot(windows(x) x b) = concatenate(dot(windows(x[.. lower half ..]) x b), dot(windows(x[.. upper half ..]) x b)).
 
     Each part is a product of its own, and may have another form. Sound because a row of results needs no other row of
     windows, and the windows from lo to hi - 1 lie within the elements from lo t to (hi - 1) t + k - 1.
     """
     x, window, strides, s, e, t, start, end = variables("x window strides s e t start end")
-    first, second = variables("first second")
+    first, second, lo, hi, p, q = variables("first second lo hi p q")
     parts = in_strips(ROOT, a, b, n, i, half, size, more)
-    wanted = want_band(ROOT, axis, lo, hi)
+    wanted = want_strip(ROOT, axis, lo, hi)
     kept = _kept(a, i, lo, hi, axis, p)
     return (
         when(
             *(recipe(ROOT, words), i == outer_axis(ROOT), is_dot(a, b, n), size == dims(a)[i]),
             halved.facts(words, size, row_strips, half=half, words=more),
-        ).then(parts, want_band(a, i, 0, half), want_band(a, i, half, size)),
-        *(when(wanted, where).then(want_band(a, i, lo, hi)) for where, _ in kept),
+        ).then(parts, want_strip(a, i, 0, half), want_strip(a, i, half, size)),
+        *(when(wanted, where).then(want_strip(a, i, lo, hi)) for where, _ in kept),
         when(
-            *(wanted, ROOT == access_windows(x, window, strides), s == split(x), axis >= s),
+            *(wanted, ROOT == op.windows(x, window, strides), s == split(x), axis >= s),
             *(e == axis - s, e < window.length, t == strides[e]),
             *(start == lo * t, end == (hi - 1) * t + window[e]),
-        ).then(set_(strip(ROOT, axis, lo, hi), access_windows(access_slice(x, axis, start, end), window, strides))),
+        ).then(set_(strip(ROOT, axis, lo, hi), op.windows(op.slice(x, axis, start, end), window, strides))),
         *(
             when(wanted, where, p == strip(a, i, lo, hi)).then(set_(strip(ROOT, axis, lo, hi), of_p))
             for where, of_p in kept
@@ -126,7 +98,7 @@ def rows_are_computed_in_strips(
         when(parts, p == strip(a, i, 0, half), q == strip(a, i, half, size)).then(
             let(first, dot(p, b, n)),
             let(second, dot(q, b, n)),
-            union(ROOT, access_concatenate(first, second, i)),
+            union(ROOT, op.concatenate(first, second, i)),
             recipe(first, more),
             recipe(second, more),
         ),

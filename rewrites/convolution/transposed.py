@@ -14,31 +14,15 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from glenside.egraph.clause import ROOT, Facts, let, set_, union, when
-from glenside.egraph.pattern import Variable, variables, vec, vec_range
-from glenside.egraph.rule import Example
-from glenside.egraph.schema import dims, function, relation, split
-from glenside.egraph.sorts import ACCESS, INT, INTS, TEXT
-from glenside.egraph.tables import table
-from glenside.ir.operators.padding import access_dilate
-from glenside.ir.operators.reductions import dot_product
-from glenside.ir.operators.views import access, access_flip, access_transpose
-from glenside.ir.operators.windowing import access_overlap_add
 from glenside.ir.types import Dims
+from rewrites import examples as ex
+from rewrites import operators as op
+from rewrites.convolution import zeros_between as zeros
 from rewrites.convolution.recipes import recipe
-from rewrites.convolution.zeros_between import (
-    gaps,
-    section,
-    subwindow,
-    undilated,
-    want_section,
-    want_subwindow,
-    want_undilated,
-    zero_inserted,
-)
-from rewrites.declare import Clauses, V, analysis, rule
+from rewrites.declare import ROOT, Clauses, Example, Facts, V, analysis, let, rule, set_, union, when
+from rewrites.facts import ACCESS, INT, INTS, TEXT, dims, function, relation, split, table
 from rewrites.mapping.sliding_windows import slides
-from rewrites.terms import dot, is_dot, reshaped
+from rewrites.terms import Variable, dot, is_dot, reshaped, variables, vec, vec_range
 
 FAMILY, ANALYSES = "transposed", "transposed-analyses"
 MOST_PHASES = 64
@@ -108,72 +92,49 @@ def positions_last(rank: int, rows: int, rank_a: int, axes: Dims) -> tuple[Dims,
     return Dims(order), Dims(back), Dims(own)
 
 
-_LINE = "(access-pad (access-dilate (access-tensor x) 2 {gap}) zero-padding 2 {before} {after})"
-_WINDOWS = "(access-squeeze (access-windows (access {0} 1) (shape {1}) (shape {2})) 1)"
-_DOT = "(compute dot-product (access-product {0} (access (access-tensor w) {1}) {2}))"
+def _spread(x: str, axis: int, zeros: int, before: int, after: int) -> str:
+    """x with zeros between the elements of an axis, and at its ends."""
+    return f"(access-pad (access-dilate {x} {axis} {zeros}) zero-padding {axis} {before} {after})"
+
+
+def _windows(x: str, sizes: str, split: int = 1) -> str:
+    """Windows of stride 1, which hold all channels."""
+    strides = " ".join("1" for _ in sizes.split())
+    return f"(access-squeeze {ex.windows(f'(access {x} {split})', sizes, strides)} {split})"
+
+
+def _product(a: str, x: str, w: str, **parameters: int) -> Example:
+    """The product of a, made of x, and of w."""
+    return Example(ex.dot(a, ex.W, 0), {"x": x, "w": w}, parameters=parameters)
+
+
+def line(gap: int, k: int, before: int, after: int, x: str = "n c 4") -> Example:
+    """Windows of k elements over a line with gaps."""
+    return _product(_windows(_spread(_T, 2, gap - 1, before, after), f"$c {k}"), x, f"o c {k}")
+
+
+def _dilated(x: str, apart: int, counts: int, k: int) -> str:
+    """Windows of k elements of a line that are so far apart, in windows of 5."""
+    picked = ex.windows(ex.windows(f"(access {x} 1)", "$c 5", "1 1"), "1 1", f"1 {apart}")
+    return f"(access (access-reshape (access {picked} 0) (access-shape (shape) (shape $n {counts} $c {k}))) 2)"
+
+
+_T = "(access-tensor x)"
 _PLANE = (
     "(access-slice (access-pad (access-pad (access-dilate (access-dilate (access-tensor x) 2 1) 3 2)"
     " zero-padding 2 2 2) zero-padding 3 1 0) 3 0 7)"
 )  # (n c 9 7)
-
-
-def _line(gap: int, k: int, before: int, after: int) -> Example:
-    z = _LINE.format(gap=gap - 1, before=before, after=after)
-    return Example(
-        _DOT.format(_WINDOWS.format(z, f"$c {k}", "1 1"), 1, 0), {"x": "n $c 4".replace("$", ""), "w": f"o c {k}"}
-    )
-
-
-_SPREAD = (
-    "(access (access-reshape (access (access-windows (access-windows (access {0} 1) (shape $c 5) (shape 1 1))"
-    " (shape 1 1) (shape 1 {1})) 0) (access-shape (shape) (shape $n {2} $c {3}))) 2)"
-)
-_DILATED = Example(  # 13 elements, windows of every other of 5
-    _DOT.format(_SPREAD.format(_LINE.format(gap=1, before=2, after=2), 2, 7, 3), 1, 0), {"x": "n c 4", "w": "o c 3"}
-)
-_NO_PHASE = Example(  # a phase of zeros: taps 2 apart over gaps of 2
-    _DOT.format(_SPREAD.format(_LINE.format(gap=3, before=0, after=1), 4, 10, 2), 1, 0), {"x": "n c 4", "w": "o c 2"}
-)
-_IN_PLANE = Example(_DOT.format(_WINDOWS.format(_PLANE, "$c 3 2", "1 1 1"), 1, 0), {"x": "n c 3 4", "w": "o c 3 2"})
-_GROUPED = Example(
-    "(compute dot-product (access-product (access-squeeze (access-windows (access (access-transpose (access-pad"
-    " (access-dilate (access-tensor x) 3 1) zero-padding 3 1 1) (list 1 0 2 3)) 2) (shape $c 4) (shape 1 1)) 2)"
-    " (access (access-tensor w) 2) 1))",
-    {"x": "n 2 c 4", "w": "2 o c 4"},
-)
-_CUBE = Example(
-    _DOT.format(
-        _WINDOWS.format(
-            "(access-dilate (access-dilate (access-dilate (access-tensor x) 2 1) 3 2) 4 1)", "$c 2 2 3", "1 1 1 1"
-        ),
-        1,
-        0,
-    ),
-    {"x": "n c 3 2 3", "w": "o c 2 2 3"},
-)
-
-
-def every_place(size: int) -> tuple[Example, ...]:
-    """A line of so many elements."""
-    made = _line(2, 3, 2, 2)
-    return (Example(made.text, {**made.shapes, "x": f"7 c {size}"}),)
-
-
-_ROWS = Example(
-    _DOT.format(f"(access (access-transpose {_PLANE} (list 0 2 3 1)) 3)", 1, 0), {"x": "n c 3 4", "w": "o c"}
-)
-_ORDINARY = Example(
-    _DOT.format(
-        _WINDOWS.format(
-            "(access-pad (access-pad (access-tensor x) zero-padding 2 1 1) zero-padding 3 0 2)", "$c 3 2", "1 1 1"
-        ),
-        1,
-        0,
-    ),
-    {"x": "n c 5 4", "w": "o c 3 2"},
-    parameters={"scatter": 1},
-)
-WITH_GAPS = (_line(2, 4, 3, 3), _line(3, 2, 0, 2), _DILATED, _NO_PHASE, _IN_PLANE, _GROUPED)
+_DILATED = _product(_dilated(_spread(_T, 2, 1, 2, 2), 2, 7, 3), "n c 4", "o c 3")  # 13 elements
+_NO_PHASE = _product(_dilated(_spread(_T, 2, 3, 0, 1), 4, 10, 2), "n c 4", "o c 2")  # a phase of zeros
+_IN_PLANE = _product(_windows(_PLANE, "$c 3 2"), "n c 3 4", "o c 3 2")
+_IN_GROUPS = _windows(f"(access-transpose {_spread(_T, 3, 1, 1, 1)} (list 1 0 2 3))", "$c 4", 2)
+_GROUPED = Example(ex.dot(_IN_GROUPS, ex.access("w", 2), 1), {"x": "n 2 c 4", "w": "2 o c 4"})
+_BLOCK = "(access-dilate (access-dilate (access-dilate (access-tensor x) 2 1) 3 2) 4 1)"
+_CUBE = _product(_windows(_BLOCK, "$c 2 2 3"), "n c 3 2 3", "o c 2 2 3")
+_ROWS = _product(f"(access (access-transpose {_PLANE} (list 0 2 3 1)) 3)", "n c 3 4", "o c")
+_PADDED = "(access-pad (access-pad (access-tensor x) zero-padding 2 1 1) zero-padding 3 0 2)"
+_ORDINARY = _product(_windows(_PADDED, "$c 3 2"), "n c 5 4", "o c 3 2", scatter=1)
+WITH_GAPS = (line(2, 4, 3, 3), line(3, 2, 0, 2), _DILATED, _NO_PHASE, _IN_PLANE, _GROUPED)
 EXAMPLES = (_ORDINARY, *WITH_GAPS)
 
 
@@ -207,7 +168,7 @@ def _phases_are_demanded() -> Clauses:
             phase_range(ROOT, i, gap, begin, low, half), phase_range(ROOT, i, gap, begin, half, high)
         ),
         when(one_phase(p, after, first=first, count=count, taps=taps, apart=apart), taps > 0).then(
-            want_subwindow(a, i, j, *_GAPPED, first, count, taps, apart)
+            zeros.want_subwindow(a, i, j, *_GAPPED, first, count, taps, apart)
         ),
     )
 
@@ -227,13 +188,13 @@ def products_over_gaps_are_known(p: V, opened: V, c: V, sa: V, da: V, made: V, w
         "dilate": (_ROWS_APART, (BETWEEN, gap > 1)),
     }
     return (
-        when(recipe(ROOT, ""), ROOT == dot_product(p)).then(unfolding(ROOT, 0, 1)),
+        when(recipe(ROOT, ""), ROOT == op.dot_product(p)).then(unfolding(ROOT, 0, 1)),
         when(
-            *(unfolded, zero_inserted(a, i, j, *_GAPPED), slides(a, i, j, 1, d, c)),
+            *(unfolded, zeros.zero_inserted(a, i, j, *_GAPPED), slides(a, i, j, 1, d, c)),
             *(own_axis, j >= sa, sizes, k == da[j], gap * k > 1),
         ).then(BETWEEN),
-        when(unfolded, gaps(a, i, *_GAPPED), gap > 1, own_axis, sizes).then(
-            _ROWS_APART, want_undilated(a, i, *_GAPPED)
+        when(unfolded, zeros.gaps(a, i, *_GAPPED), gap > 1, own_axis, sizes).then(
+            _ROWS_APART, zeros.want_undilated(a, i, *_GAPPED)
         ),
         *(
             when(unfolding(ROOT, 0, 1), apart).then(set_(gap_axes(ROOT, kind), 1 << i))
@@ -241,7 +202,7 @@ def products_over_gaps_are_known(p: V, opened: V, c: V, sa: V, da: V, made: V, w
             for apart in products
         ),
         when(BETWEEN, scatter.facts(*_SCATTER, first=first, count=count)).then(
-            want_subwindow(a, i, j, *_GAPPED, first, count, taps=1, apart=1)
+            zeros.want_subwindow(a, i, j, *_GAPPED, first, count, taps=1, apart=1)
         ),
         when(made_in_tiles(inner, made), recipe(inner, words)).then(recipe(made, words)),
         _phases_are_demanded(),
@@ -268,11 +229,11 @@ def windows_of_results_are_made(
     more = tuple(of_axes.push(of_one) for of_axes, of_one in zip(_SUMS, one, strict=True))
     return (
         when(
-            *(BETWEEN, places, w == subwindow(a, i, j, *_GAPPED, first, count, 1, 1)),
+            *(BETWEEN, places, w == zeros.subwindow(a, i, j, *_GAPPED, first, count, 1, 1)),
             *(dw == dims(w), db == dims(b), sb == split(b), sa == split(a), place == (sb + j) - sa),
             *(all_axes == vec_range(db.length), rest == all_axes.remove(place), order == rest.insert(sb, place)),
         ).then(
-            let(weights, access(access_transpose(access_flip(b, place), order), sb + 1)),
+            let(weights, op.access(op.transpose(op.flip(b, place), order), sb + 1)),
             let(inner, dot(reshaped(w, dw.remove(j), sa), weights, m)),
             scattered(ROOT, inner, *one),
             unfolding(inner, i + 1, total),
@@ -290,18 +251,18 @@ def rows_are_spread_afterwards(z: V, part: V, spread: V, cut: V) -> Clauses:
     What windows of one element come to. Sound because a row of zeros has products of zero.
     """
     rows = (*_GAPPED, 1, h, 1)
-    apart = (_ROWS_APART, scatter.facts(*rows, first=first, count=count), z == undilated(a, i, *_GAPPED))
+    apart = (_ROWS_APART, scatter.facts(*rows, first=first, count=count), z == zeros.undilated(a, i, *_GAPPED))
     return (
-        when(apart).then(want_section(z, i, first, count)),
-        when(apart, part == section(z, i, first, count), scatter.facts(*rows, start=start)).then(
+        when(apart).then(zeros.want_section(z, i, first, count)),
+        when(apart, part == zeros.section(z, i, first, count), scatter.facts(*rows, start=start)).then(
             let(inner, dot(part, b, m)),
-            let(spread, access_dilate(inner, i, gap - 1)),
+            let(spread, op.dilate(inner, i, gap - 1)),
             spread_rows(ROOT, spread, i, start, h),
-            want_section(spread, i, start, h),
+            zeros.want_section(spread, i, start, h),
             unfolding(inner, i + 1, total),
             step_of(ROOT, inner, "dilate", i, gap),
         ),
-        when(spread_rows(ROOT, spread, i, start, h), cut == section(spread, i, start, h)).then(union(ROOT, cut)),
+        when(spread_rows(ROOT, spread, i, start, h), cut == zeros.section(spread, i, start, h)).then(union(ROOT, cut)),
     )
 
 
@@ -318,23 +279,22 @@ def windows_are_added_up(
     sums = (scattering(ROOT, inner, *_SUMS), dr == dims(ROOT), rank == dr.length)
     dilating = (spreading(ROOT, inner, x, done), sums, done < axes.length)
     uncut = (cropping(ROOT, x, axes, starts, sizes), axes.length > 0)
-    added = access(access_overlap_add(access(x, rank), outs, steps), rank)
+    added = op.access(op.overlap_add(op.access(x, rank), outs, steps), rank)
     return (
         when(sums, positions_last.facts(rank, rank, rank, axes, order=order)).then(
-            spreading(ROOT, inner, access_transpose(inner, order), 0)
+            spreading(ROOT, inner, op.transpose(inner, order), 0)
         ),
         when(dilating, spread[done] == 1).then(spreading(ROOT, inner, x, done + 1)),
         when(dilating, d == spread[done], d > 1).then(
-            spreading(ROOT, inner, access_dilate(x, rank + done, d - 1), done + 1)
+            spreading(ROOT, inner, op.dilate(x, rank + done, d - 1), done + 1)
         ),
         when(
             *(sums, done == axes.length, spreading(ROOT, inner, x, done)),
             positions_last.facts(rank, rank, rank, axes, back=back),
-        ).then(let(whole, access_transpose(added, back)), cropping(ROOT, whole, axes, starts, sizes)),
-        when(uncut).then(want_section(x, axes[0], starts[0], sizes[0])),
+        ).then(let(whole, op.transpose(added, back)), cropping(ROOT, whole, axes, starts, sizes)),
+        when(uncut).then(zeros.want_section(x, axes[0], starts[0], sizes[0])),
         when(
-            *(uncut, axis == axes[0], first == starts[0], size == sizes[0]),
-            cut == section(x, axis, first, size),
+            *(uncut, axis == axes[0], first == starts[0], size == sizes[0]), cut == zeros.section(x, axis, first, size)
         ).then(cropping(ROOT, cut, axes.remove(0), starts.remove(0), sizes.remove(0))),
         when(cropping(ROOT, x, axes, starts, sizes), axes.length == 0).then(union(ROOT, x)),
     )

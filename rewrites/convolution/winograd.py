@@ -12,23 +12,19 @@ applied. The last axis is done first, so that every choice of m for each axis, o
 
 from __future__ import annotations
 
-from glenside.egraph.clause import ROOT, let, set_, union, when
-from glenside.egraph.pattern import Function, variables, vec, vec_range
-from glenside.egraph.rule import Example
-from glenside.egraph.schema import access_at, dims, dtype, function, relation, split
-from glenside.egraph.sorts import ACCESS, INT, TEXT, Column
-from glenside.egraph.tables import table
+from glenside.egraph.pattern import Function
+from glenside.egraph.sorts import Column
 from glenside.ir.cook_toom import cook_toom, spelled
-from glenside.ir.operators.linear_maps import linear_map
-from glenside.ir.operators.slices import access_slice
-from glenside.ir.operators.views import access, access_transpose
 from glenside.ir.types import FLOATS, Dims
+from rewrites import examples as ex
+from rewrites import operators as op
 from rewrites.convolution.recipes import recipe
 from rewrites.convolution.zeros_between import zero_inserted
-from rewrites.declare import Clauses, V, analysis, rule
-from rewrites.mapping.sliding_windows import WEIGHTS_FIRST, axis_number, inside, slides, turned, want_wider, wider
+from rewrites.declare import ROOT, Clauses, Example, V, analysis, let, rule, set_, union, when
+from rewrites.facts import ACCESS, INT, TEXT, access_at, dims, dtype, function, relation, split, table
+from rewrites.mapping.sliding_windows import WEIGHTS_FIRST, axis_number, inside, turned, want_wider, wider
 from rewrites.parameters import winograd
-from rewrites.terms import dot, is_dot, reshaped
+from rewrites.terms import dot, is_dot, reshaped, variables, vec, vec_range
 
 FAMILY = "winograd"
 LARGEST = 8  # of alpha: beyond, the matrices have large numbers
@@ -61,46 +57,35 @@ def sums_behind(axis: int, rank: int) -> tuple[Dims]:
     return (Dims((*range(1, axis + 2), 0, *range(axis + 2, rank + 1))),)
 
 
-def _convolution(windows: str, shared: int = 0) -> str:
-    """The product of windows and the tensor w, whose shape has one axis more than are shared."""
-    weights = f"(access (access-tensor w) {shared + 1})"
-    return f"(compute dot-product (access-product {windows} {weights} {shared}))"
-
-
-_LINE = "(access-windows (access (access-tensor x) 1) (shape $k) (shape 1))"  # (n ..)(k)
-_CHANNELS = "(access-squeeze (access-windows (access (access-tensor x) 1) (shape 2 3) (shape 1 1)) 1)"  # (n ..)(2 3)
-_IMAGE = "(access-windows (access (access-tensor x) 1) (shape 2 3) (shape 1 1))"  # (n .. ..)(2 3)
-_APART = (
-    "(access (access-reshape (access-windows (access-windows (access (access-tensor x) 1) (shape 5) (shape 2))"
-    " (shape 1) (shape 2)) (access-shape (shape $n 4 3) (shape))) 2)"
-)  # (n 4)(3): in steps of 2, elements 2 apart
+_LINE = ex.windows(ex.X, "$k", "1")  # (n ..)(k)
+_IMAGE = ex.windows(ex.X, "2 3", "1 1")  # (n .. ..)(2 3)
+_CHANNELS = f"(access-squeeze {_IMAGE} 1)"  # (n ..)(2 3)
+_APART = ex.dilated(ex.windows(ex.X, "5", "2"), "2", "$n 4 3", 2)  # (n 4)(3): in steps of 2, elements 2 apart
 _SPREAD = _LINE.replace("(access-tensor x)", "(access-dilate (access-tensor x) 1 1)")  # zeros between the elements
 _PHASE = [recipe(access_at("root"), "phase")]  # of another rule
 _DEMANDED = (
-    Example(_convolution(_LINE), {"x": "n 12", "w": "o k"}, parameters={"winograd": 1 << 2}),
-    Example(_convolution(_CHANNELS), {"x": "n 2 7", "w": "o 2 3"}, _PHASE, {"winograd": 1 << 4}),
-    Example(_convolution(_IMAGE), {"x": "n 5 6", "w": "o 2 3"}, parameters={"winograd": 1 << 2}),
-    Example(_convolution(_IMAGE, 1), {"x": "n 7 6", "w": "n o 2 3"}, parameters={"winograd": 1 << 2 | 1 << 3}),
-    Example(_convolution(_APART), {"x": "n 11", "w": "o 3"}, parameters={"winograd": 1 << 2}),
+    Example(ex.dot(_LINE, ex.W, 0), {"x": "n 12", "w": "o k"}, (), {"winograd": 1 << 2}),
+    Example(ex.dot(_CHANNELS, ex.W, 0), {"x": "n 2 7", "w": "o 2 3"}, _PHASE, {"winograd": 1 << 4}),
+    Example(ex.dot(_IMAGE, ex.W, 0), {"x": "n 5 6", "w": "o 2 3"}, (), {"winograd": 1 << 2}),
+    Example(ex.dot(_IMAGE, ex.access("w", 2), 1), {"x": "n 7 6", "w": "n o 2 3"}, (), {"winograd": 1 << 2 | 1 << 3}),
+    Example(ex.dot(_APART, ex.W, 0), {"x": "n 11", "w": "o 3"}, (), {"winograd": 1 << 2}),
 )
-_GAPS = Example(_convolution(_SPREAD), {"x": "n 12", "w": "o k"}, parameters={"winograd": 1 << 2})
+_GAPS = Example(ex.dot(_SPREAD, ex.W, 0), {"x": "n 12", "w": "o k"}, (), {"winograd": 1 << 2})
 
 
 @analysis("recipe-analyses", *_DEMANDED, _GAPS)
-def windows_of_variants_overlap(
-    a: V, b: V, n: V, words: V, open_: V, done: V, f: V, i: V, j: V, t: V, d: V, c: V, sa: V, da: V, r: V
-) -> Clauses:
+def windows_of_variants_overlap(a: V, b: V, n: V, words: V, open_: V, done: V, f: V, i: V, j: V, r: V) -> Clauses:
     """Along which axes of a form's product r elements of a window and its neighbours' overlap, one by one.
 
     An analysis: it adds no e-node. Sound because it only says where a rule may apply: not to integers, which have no
     fractions.
     """
-    gap, begin, count = variables("gap begin count")
+    gap, begin, count, t, d, c, sa, da = variables("gap begin count t d c sa da")
     return (
         when(recipe(ROOT, words), _steps(words) == 0).then(winograd_open(ROOT, words, 100)),
         when(
             *(winograd_open(ROOT, words, open_), done == _steps(words), done < _AXES, is_dot(a, b, n)),
-            *(f == dtype(ROOT), winograd_dtype(f), inside(slides(a, i, j, t, d, c), n, sa)),
+            *(f == dtype(ROOT), winograd_dtype(f), inside(a, i, j, t, d, c, n, sa)),
             *(t == d, i < open_, da == dims(a), r == da[j], r >= 2),
         ).then(overlapping(ROOT, words, i, j, r), set_(largest_gap(a), 1)),
         when(overlapping(ROOT, words, i, j, r), is_dot(a, b, n), zero_inserted(a, t, d, gap, begin, count)).then(
@@ -119,9 +104,7 @@ def windows_of_variants_come_first(words: V) -> Clauses:
 
 
 @rule(FAMILY, *_DEMANDED)
-def winograd_is_applied(
-    a: V, b: V, n: V, words: V, i: V, j: V, m: V, r: V, axis: V, rank: V, done: V, w: V, sa: V, sb: V, h: V
-) -> Clauses:
+def winograd_is_applied(a: V, b: V, n: V, words: V, i: V, j: V, m: V, r: V, axis: V, rank: V, done: V) -> Clauses:
     """dot(a x b) = output(dot(data(wider(a, m)) x filter(b))), with m outputs of alpha products instead of m r.
 
     The alpha numbers are a further shared axis, the first one, of a product of what is left of the items; `output` maps
@@ -131,7 +114,7 @@ def winograd_is_applied(
     the elements, which other rules take out first, nor where half as many outputs would serve.
     """
     da, dw, dr, place, alpha, items, item, served = variables("da dw dr place alpha items item served")
-    front_a, front_b, back = variables("front-a front-b back")
+    front_a, front_b, back, w, sa, sb, h = variables("front-a front-b back w sa sb h")
     more, data, weights, output = variables("more data weights output")
     tiles, filters, products, sums = variables("tiles filters products sums")
     allowed = (m >= 2, winograd & (1 << m) != 0, m + (r - 1) <= LARGEST, m < 2 * da[i])
@@ -150,11 +133,11 @@ def winograd_is_applied(
             front_b == vec(place).append(vec_range(sb + item).remove(place)),
             served == m * dw[i],
         ).then(
-            let(tiles, access(access_transpose(linear_map(w, j, alpha, data), front_a), sa + 1)),
-            let(filters, access(access_transpose(linear_map(b, place, alpha, weights), front_b), sb + 1)),
+            let(tiles, op.access(op.transpose(op.linear_map(w, j, alpha, data), front_a), sa + 1)),
+            let(filters, op.access(op.transpose(op.linear_map(b, place, alpha, weights), front_b), sb + 1)),
             let(products, dot(tiles, filters, n + 1)),
-            let(sums, access_transpose(linear_map(products, 0, m, output), back)),
-            union(ROOT, access_slice(reshaped(sums, dr.set(i, served), rank), i, 0, h)),
+            let(sums, op.transpose(op.linear_map(products, 0, m, output), back)),
+            union(ROOT, op.slice(reshaped(sums, dr.set(i, served), rank), i, 0, h)),
             recipe(products, more),
             winograd_open(products, more, i + 1),
         ),

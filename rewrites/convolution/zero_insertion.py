@@ -7,22 +7,15 @@ one are reversed.
 
 from __future__ import annotations
 
-from glenside.egraph.clause import ROOT, let, union, when
-from glenside.egraph.pattern import variables
-from glenside.egraph.rule import Example
-from glenside.egraph.schema import dims, relation, source, split
-from glenside.egraph.sorts import ACCESS, INT, INTS
-from glenside.egraph.tables import table
-from glenside.ir.operators.padding import access_dilate
-from glenside.ir.operators.reductions import dot_product
-from glenside.ir.operators.views import access, access_flip, access_transpose
-from glenside.ir.operators.windowing import access_overlap_add, access_windows
 from glenside.ir.types import Dims
+from rewrites import examples as ex
+from rewrites import operators as op
 from rewrites.convolution.recipes import recipe
 from rewrites.convolution.transposed import ANALYSES, FAMILY, unfolding
 from rewrites.convolution.zeros_between import section, want_section
-from rewrites.declare import Clauses, V, analysis, rule
-from rewrites.terms import dot, reshaped, sided
+from rewrites.declare import ROOT, Clauses, Example, V, analysis, let, rule, union, when
+from rewrites.facts import ACCESS, INT, INTS, dims, relation, source, split, table
+from rewrites.terms import dot, reshaped, sided, variables
 
 columns = relation("columns", y=ACCESS, product=ACCESS, order=INTS, spread=INTS)
 # x is the first operand with zeros along `done` axes, w the second one with as many reversed.
@@ -84,17 +77,16 @@ def inserted(
     )
 
 
-_DOT = "(compute dot-product (access-product (access (access-tensor x) {0}) (access (access-tensor w) {1}) {2}))"
+def _columns(split: int, shared: int) -> str:
+    return ex.dot(ex.access("x", split), ex.access("w", split), shared)
+
+
+_ON_LINE = f"(access (access-transpose (access-dilate {_columns(2, 0)} 3 1) (list 0 2 1 3)) 3)"
+_ON_PLANE = f"(access (access-transpose {_columns(4, 1)} (list 0 1 4 3 2 6 5)) 5)"
 _LINE = Example(
-    "(access-slice (access-overlap-add (access (access-transpose (access-dilate"
-    f" {_DOT.format(2, 2, 0)} 3 1) (list 0 2 1 3)) 3) (shape 14) (shape 3)) 2 1 12)",
-    {"x": "n 4 c", "w": "o 3 c"},
+    f"(access-slice (access-overlap-add {_ON_LINE} (shape 14) (shape 3)) 2 1 12)", {"x": "n 4 c", "w": "o 3 c"}
 )
-_PLANE = Example(
-    f"(access-overlap-add (access (access-transpose {_DOT.format(4, 4, 1)} (list 0 1 4 3 2 6 5)) 5) (shape 8 5)"
-    " (shape 2 1))",
-    {"x": "2 n 4 3 c", "w": "2 o 2 3 c"},
-)
+_PLANE = Example(f"(access-overlap-add {_ON_PLANE} (shape 8 5) (shape 2 1))", {"x": "2 n 4 3 c", "w": "2 o 2 3 c"})
 
 
 @analysis(ANALYSES, _LINE, _PLANE)
@@ -108,24 +100,22 @@ def columns_are_known(
     of_a = columns(a, product, order, spread)
     return (
         when(
-            *(source(ROOT), ROOT == dot_product(p), d == dims(ROOT), rank == d.length),
+            *(source(ROOT), ROOT == op.dot_product(p), d == dims(ROOT), rank == d.length),
             as_it_stands.facts(rank, order=order, spread=spread),
         ).then(columns(ROOT, ROOT, order, spread)),
-        when(of_a, ROOT == access(a, s), source(ROOT)).then(columns(ROOT, product, order, spread)),
+        when(of_a, ROOT == op.access(a, s), source(ROOT)).then(columns(ROOT, product, order, spread)),
         when(
-            *(of_a, ROOT == access_transpose(a, turn), source(ROOT)),
+            *(of_a, ROOT == op.transpose(a, turn), source(ROOT)),
             *(moved == order.permute(turn), moved_spread == spread.permute(turn)),
         ).then(columns(ROOT, product, moved, moved_spread)),
-        when(of_a, ROOT == access_dilate(a, x, n), source(ROOT), spread[x] == 1).then(
+        when(of_a, ROOT == op.dilate(a, x, n), source(ROOT), spread[x] == 1).then(
             columns(ROOT, product, order, spread.set(x, n + 1))
         ),
     )
 
 
 @rule(FAMILY, _LINE, _PLANE)
-def zeros_are_put_between(
-    a: V, b: V, m: V, y: V, out: V, strides: V, product: V, order: V, spread: V, x: V, w: V, done: V
-) -> Clauses:
+def zeros_are_put_between(a: V, b: V, m: V, y: V, out: V, strides: V, product: V, order: V, spread: V) -> Clauses:
     """overlap-add(dot(x x w)) = dot(windows(pad(dilate(x))) x flip(w)).
 
     What a program adds up itself is a transposed convolution too, so it has all forms of one. Only for sums and
@@ -135,11 +125,11 @@ def zeros_are_put_between(
     """
     da, sa, db, sb, axes, places, rows, reach = variables("da sa db sb axes places rows reach")
     sums = (
-        *(source(ROOT), ROOT == access_overlap_add(y, out, strides), columns(y, product, order, spread)),
+        *(source(ROOT), ROOT == op.overlap_add(y, out, strides), columns(y, product, order, spread)),
         *(product == dot(a, b, m), sided(a, da, sa), sided(b, db, sb), axes == out.length),
         windows_of_product.facts(order, spread, axes, da, sa, m, db, sb, places=places, rows=rows, reach=reach),
     )
-    axis, size, begin, zeros, wide, longer = variables("axis size begin zeros wide longer")
+    x, w, done, axis, size, begin, zeros, wide, longer = variables("x w done axis size begin zeros wide longer")
     step = (
         *(inserting(ROOT, product, x, w, done), sums, done < axes),
         *(axis == places[done], size == out[done] + reach[done]),
@@ -152,22 +142,19 @@ def zeros_are_put_between(
         **{"sizes": sizes, "back": back, "weights": of_weights, "result": of_result},
     )
     operand, weights, convolved = variables("operand weights convolved")
-    neighbours = access_windows(access(access_transpose(x, turned), first), spans, ones)
+    neighbours = op.windows(op.access(op.transpose(x, turned), first), spans, ones)
     return (
         when(sums).then(inserting(ROOT, product, a, b, 0)),
-        when(step).then(want_section(access_dilate(x, axis, strides[done] - 1), axis, 0 - reach[done], size)),
+        when(step).then(want_section(op.dilate(x, axis, strides[done] - 1), axis, 0 - reach[done], size)),
         when(
             *(step, begin == 0 - reach[done], zeros == strides[done] - 1),
-            *(wide == access_dilate(x, axis, zeros), longer == section(wide, axis, begin, size)),
-        ).then(inserting(ROOT, product, longer, access_flip(w, rows[done]), done + 1)),
+            *(wide == op.dilate(x, axis, zeros), longer == section(wide, axis, begin, size)),
+        ).then(inserting(ROOT, product, longer, op.flip(w, rows[done]), done + 1)),
         when(sums, inserting(ROOT, product, x, w, axes), turn, first == da.length - axes, lead == split(ROOT)).then(
-            let(
-                operand,
-                access(access_transpose(reshaped(access_windows(neighbours, ones, apart), sizes, 0), back), sa),
-            ),
-            let(weights, access(access_transpose(w, of_weights), sb - axes)),
+            let(operand, op.access(op.transpose(reshaped(op.windows(neighbours, ones, apart), sizes, 0), back), sa)),
+            let(weights, op.access(op.transpose(w, of_weights), sb - axes)),
             let(convolved, dot(operand, weights, m)),
-            union(ROOT, access(access_transpose(convolved, of_result), lead)),
+            union(ROOT, op.access(op.transpose(convolved, of_result), lead)),
             unfolding(convolved, 0, 1),
             recipe(convolved, "zeros"),
         ),

@@ -13,60 +13,39 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from glenside.egraph.clause import ROOT, Facts, set_, when
-from glenside.egraph.pattern import Variable, variables
-from glenside.egraph.rule import Example
-from glenside.egraph.schema import access_at, dims, function, relation, split
-from glenside.egraph.sorts import ACCESS, INT
-from glenside.ir.operators.leaves import access_tensor
-from glenside.ir.operators.padding import access_dilate, access_pad
-from glenside.ir.operators.slices import access_slice
-from glenside.ir.operators.views import access, access_transpose
-from glenside.ir.operators.windowing import access_windows
 from glenside.ir.types import largest, smallest
-from rewrites.declare import Clauses, V, analysis
+from rewrites import examples as ex
+from rewrites import operators as op
+from rewrites.declare import ROOT, Clauses, Example, Facts, V, analysis, set_, when
+from rewrites.facts import ACCESS, INT, access_at, dims, on_demand, relation, split
 from rewrites.mapping.sliding_windows import axis_number, forms, kept_axes, picking, picks, same_axis, slides
 from rewrites.parameters import scatter
-from rewrites.terms import padded, reshaped
+from rewrites.terms import Variable, padded, reshaped, variables
 
 FAMILY = "transposed-analyses"
 _GAPS: dict[str, Any] = {"gap": INT, "begin": INT, "n": INT}
 _WINDOWS: dict[str, Any] = {"first": INT, "count": INT, "taps": INT}
 gaps = relation("gaps", z=ACCESS, axis=INT, **_GAPS)
-zero_inserted = relation(
-    "zero-inserted", a=ACCESS, i=INT, j=INT, **_GAPS
-)  # axis i steps by 1 over windows with gaps along axis j
-want_undilated = relation("want-undilated", z=ACCESS, axis=INT, **_GAPS)
-undilated = function("undilated", ACCESS, "old", z=ACCESS, axis=INT, **_GAPS)
-want_subwindow = relation("want-subwindow", a=ACCESS, i=INT, j=INT, **_GAPS, **_WINDOWS, apart=INT)
-subwindow = function("subwindow", ACCESS, "old", a=ACCESS, i=INT, j=INT, **_GAPS, **_WINDOWS, apart=INT)
+# Axis i steps by 1 over windows with gaps along axis j.
+zero_inserted = relation("zero-inserted", a=ACCESS, i=INT, j=INT, **_GAPS)
+want_undilated, undilated = on_demand("undilated", z=ACCESS, axis=INT, **_GAPS)
+want_subwindow, subwindow = on_demand("subwindow", a=ACCESS, i=INT, j=INT, **_GAPS, **_WINDOWS, apart=INT)
 # On the way there: windows of `size` elements of x; windows of all `span` elements between those that are apart.
 windows_of_gaps = relation("windows-of-gaps", a=ACCESS, i=INT, j=INT, **_GAPS, **_WINDOWS, x=ACCESS, size=INT)
 apart_in = relation("apart-in", picked=ACCESS, a=ACCESS, i=INT, j=INT, **_GAPS, **_WINDOWS, apart=INT, span=INT)
 # Elements first, first + 1, .. of x, zero outside of it: those from lo to hi - 1, with zeros before and after.
-want_section = relation("want-section", x=ACCESS, axis=INT, first=INT, size=INT)
+want_section, section = on_demand("section", x=ACCESS, axis=INT, first=INT, size=INT)
 sectioned = relation("sectioned", x=ACCESS, axis=INT, first=INT, size=INT, lo=INT, hi=INT, before=INT, after=INT)
-section = function("section", ACCESS, "old", x=ACCESS, axis=INT, first=INT, size=INT)
 
 _LINE = "(access-slice (access-pad (access-dilate (access-tensor x) 1 2) zero-padding 1 2 1) 1 1 12)"
 _PLANE = (
     "(access-pad (access-slice (access-pad (access-dilate (access-dilate (access-tensor x) 1 1) 2 2)"
     " zero-padding 1 1 0) 2 1 10) zero-padding 2 0 2)"
 )  # (n 8 11)
-_TURNED = (
-    f"(access-reshape (access (access-transpose {_PLANE} (list 1 0 2)) 3) (access-shape (shape 8 1 $n 11) (shape)))"
-)
-_STEPS = "(access-windows (access {0} 1) (shape 2 5) (shape 1 1))"
-_DILATED = (
-    "(access (access-reshape (access-windows {0} (shape 1 1) (shape 1 2)) (access-shape (shape $n 7 7 2 3) (shape))) 3)"
-)
-_OVER_PLANE = _STEPS.format(_PLANE)  # (n 7 7)(2 5)
-_OVER_DILATED = _DILATED.format(_OVER_PLANE)  # (n 7 7)(2 3)
-_MOVED = (
-    "(access-transpose (access-slice (access-pad (access (access-reshape"
-    f" (access {_OVER_PLANE} 0) (access-shape (shape) (shape $n 1 7 7 2 5))) 4) zero-padding 4 0 1) 4 0 2)"
-    " (list 0 1 3 2 5 4))"
-)  # (n 1 7 7)(5 2)
+_TURNED = ex.reshaped(f"(access (access-transpose {_PLANE} (list 1 0 2)) 3)", "8 1 $n 11", "")
+_OVER_PLANE = ex.windows(f"(access {_PLANE} 1)", "2 5", "1 1")  # (n 7 7)(2 5)
+_OVER_DILATED = ex.dilated(_OVER_PLANE, "1 2", "$n 7 7 2 3", 3)  # (n 7 7)(2 3)
+_MOVED = ex.in_every_form(_OVER_PLANE, "$n 1 7 7 2 5")  # (n 1 7 7)(5 2)
 
 
 def _bare(text: str, x: str, *demands: tuple[int, ...], **parameters: int) -> Example:
@@ -108,52 +87,34 @@ def _moves() -> tuple[_Move, ...]:
     before, after, lo, hi, z, more, order, s, size, dr = variables("before after lo hi z more order s sizes dr")
 
     def elsewhere(t: V) -> tuple[V, ...]:
-        return access_pad(t, "zero-padding", z, before, after), access_slice(t, z, lo, hi), access_dilate(t, z, more)
+        return op.pad(t, "zero-padding", z, before, after), op.slice(t, z, lo, hi), op.dilate(t, z, more)
 
-    zeros_outside = (
-        size == dims(a),
-        before * smallest(begin, 0) == 0,
-        after * smallest(0, size[x] - _END) == 0,
-    )
+    zeros_outside = (size == dims(a), before * smallest(begin, 0) == 0, after * smallest(0, size[x] - _END) == 0)
     return (
-        _Move((ROOT == access_pad(a, "zero-padding", x, before, after), y == x, zeros_outside), before, b),
-        _Move((ROOT == access_slice(a, x, lo, hi), y == x), 0 - lo, b),
+        _Move((ROOT == op.pad(a, "zero-padding", x, before, after), y == x, zeros_outside), before, b),
+        _Move((ROOT == op.slice(a, x, lo, hi), y == x), 0 - lo, b),
         *(
             _Move((ROOT == of_a, z != x, y == x), 0, of_b)
             for of_a, of_b in zip(elsewhere(a), elsewhere(b), strict=True)
         ),
         _Move(
-            (ROOT == access_transpose(a, order), axis_number(y), y < order.length, x == order[y]),
-            0,
-            access_transpose(b, order),
+            (ROOT == op.transpose(a, order), axis_number(y), y < order.length, x == order[y]), 0, op.transpose(b, order)
         ),
-        _Move(
-            (same_axis(ROOT, a, x, y), dr == dims(ROOT), s == split(ROOT)),
-            0,
-            reshaped(b, dr.set(y, n), s),
-        ),
-        _Move((ROOT == access(a, s), y == x), 0, access(b, s)),
+        _Move((same_axis(ROOT, a, x, y), dr == dims(ROOT), s == split(ROOT)), 0, reshaped(b, dr.set(y, n), s)),
+        _Move((ROOT == op.access(a, s), y == x), 0, op.access(b, s)),
     )
 
 
 def _spread(more: V) -> Facts:
     """root is a with zeros put between its elements."""
     da = Variable("da")
-    return ROOT == access_dilate(a, x, more), da == dims(a), n == da[x], n > 1, more > 0
+    return ROOT == op.dilate(a, x, more), da == dims(a), n == da[x], n > 1, more > 0
 
 
 def _ordinary() -> Facts:
     """root is a tensor as it is given."""
     name, d = variables("name d")
-    return (
-        ROOT == access_tensor(name),
-        scatter > 0,
-        d == dims(ROOT),
-        axis_number(x),
-        x < d.length,
-        n == d[x],
-        n > 0,
-    )
+    return (ROOT == op.tensor(name), scatter > 0, d == dims(ROOT), axis_number(x), x < d.length, n == d[x], n > 0)
 
 
 @analysis(FAMILY, *_EXAMPLES)
@@ -204,7 +165,7 @@ _OF = (gap, begin, n, first, count)
 def _sliding(x: V, window: V, strides: V) -> Facts:
     """root steps by 1 along axis i over windows of x, along axis j."""
     return (
-        ROOT == access_windows(x, window, strides),
+        ROOT == op.windows(x, window, strides),
         gaps(x, i, gap, begin, n),
         slides(ROOT, i, j, 1, 1, 1),
         j == i + window.length,
@@ -226,9 +187,7 @@ def windows_over_gaps_are_known(x: V, window: V, strides: V, common: V) -> Claus
 
 
 @analysis(FAMILY, *_OVERS)
-def windows_leave_gaps_out(
-    x: V, window: V, strides: V, z: V, part: V, w: V, s: V, size: V, span: V, common: V
-) -> Clauses:
+def windows_leave_gaps_out(x: V, window: V, strides: V, z: V, part: V, w: V, s: V, size: V, span: V, c: V) -> Clauses:
     """subwindow(windows(z)) = windows(section(bare z)), and so on under the forms that keep both axes.
 
     It makes e-nodes for demands alone, and they equal nothing that was there. Sound because windows along one axis and
@@ -239,31 +198,19 @@ def windows_leave_gaps_out(
     kept = (want_subwindow(ROOT, i2, j2, *_OF, taps, apart), kept_axes(ROOT, a, i, j, i2, j2))
     over_a = subwindow(a, i, j, *_OF, taps, apart)
     return (
-        when(
-            want_subwindow(ROOT, i, j, *_OF, taps, 1),
-            _sliding(x, window, strides),
-            size == (count - 1) + taps,
-        ).then(want_undilated(x, i, gap, begin, n), windows_of_gaps(ROOT, i, j, *_OF, taps, x, size)),
+        when(want_subwindow(ROOT, i, j, *_OF, taps, 1), _sliding(x, window, strides), size == (count - 1) + taps).then(
+            want_undilated(x, i, gap, begin, n), windows_of_gaps(ROOT, i, j, *_OF, taps, x, size)
+        ),
         when(steps).then(want_section(z, i, first, size)),
-        when(
-            *(steps, part == section(z, i, first, size), ROOT == access_windows(x, window, strides)),
-            s == split(x),
-        ).then(
-            set_(subwindow(ROOT, i, j, *_OF, taps, 1), access_windows(part, window.set(i - s, taps), strides)),
+        when(steps, part == section(z, i, first, size), ROOT == op.windows(x, window, strides), s == split(x)).then(
+            set_(subwindow(ROOT, i, j, *_OF, taps, 1), op.windows(part, window.set(i - s, taps), strides))
         ),
         when(
-            want_subwindow(ROOT, i, j, *_OF, taps, apart),
-            picks(ROOT, a, i, j, common),
-            span == 1 + (taps - 1) * apart,
-        ).then(
-            want_subwindow(a, i, j, *_OF, span, 1),
-            apart_in(ROOT, a, i, j, *_OF, taps, apart, span),
+            want_subwindow(ROOT, i, j, *_OF, taps, apart), picks(ROOT, a, i, j, c), span == 1 + (taps - 1) * apart
+        ).then(want_subwindow(a, i, j, *_OF, span, 1), apart_in(ROOT, a, i, j, *_OF, taps, apart, span)),
+        when(apart_in(ROOT, a, i, j, *_OF, taps, apart, span), w == subwindow(a, i, j, *_OF, span, 1), picked).then(
+            set_(subwindow(ROOT, i, j, *_OF, taps, apart), picked_of_w)
         ),
-        when(
-            apart_in(ROOT, a, i, j, *_OF, taps, apart, span),
-            w == subwindow(a, i, j, *_OF, span, 1),
-            picked,
-        ).then(set_(subwindow(ROOT, i, j, *_OF, taps, apart), picked_of_w)),
         when(kept).then(want_subwindow(a, i, j, *_OF, taps, apart)),
         *(
             when(kept, w == over_a, where).then(set_(subwindow(ROOT, i2, j2, *_OF, taps, apart), of_w))
@@ -274,8 +221,7 @@ def windows_leave_gaps_out(
 
 _CUTS = ((0, 5), (1, 3), (-2, 9), (-1, 3), (3, 4), (7, 2), (-4, 3))
 _SECTIONS = tuple(
-    Example("(access (access-tensor x) 1)", {"x": "m 5"}, [want_section(access_at("root"), 1, first, size)])
-    for first, size in _CUTS
+    Example(ex.X, {"x": "m 5"}, [want_section(access_at("root"), 1, first, size)]) for first, size in _CUTS
 )
 
 
@@ -286,7 +232,7 @@ def sections_are_made(x: V, axis: V, first: V, size: V, lo: V, hi: V, before: V,
     It makes e-nodes for demands alone. Sound because what is outside of x is zero by definition.
     """
     known = (sectioned(x, axis, first, size, lo, hi, before, after), d == dims(x), n == d[axis])
-    cut, added, part = n - (hi - lo), before + after, access_slice(x, axis, lo, hi)
+    cut, added, part = n - (hi - lo), before + after, op.slice(x, axis, lo, hi)
     cases = (
         (cut == 0, added == 0, x),
         (cut > 0, added == 0, part),

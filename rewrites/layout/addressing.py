@@ -10,9 +10,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from glenside.egraph.tables import table
 from glenside.ir.rearrangement import Rearrangement, refined, runs_of
 from glenside.ir.types import Dims
+from rewrites.facts import table
 from rewrites.layout.rearranging import canonical_pair, cut_at_axes
 
 ANY, CHANNELS_LAST, CHANNELS_FIRST = 0, 1, 2
@@ -94,36 +94,13 @@ def innermost(window: Dims, dims: Dims) -> tuple[int] | None:
 
 
 @table(
-    a_parts=Dims,
-    a_order=Dims,
-    a_split=int,
-    b_parts=Dims,
-    b_order=Dims,
-    b_split=int,
-    shared=int,
-    stored=Dims,
-    parts=Dims,
-    order=Dims,
-    fixed_parts=Dims,
-    fixed_order=Dims,
-)
+    a_parts=Dims, a_order=Dims, a_split=int, b_parts=Dims, b_order=Dims, b_split=int,
+    shared=int, stored=Dims, parts=Dims, order=Dims, fixed_parts=Dims, fixed_order=Dims,
+)  # fmt: skip
 def unit(
-    p: Dims,
-    o: Dims,
-    da: Dims,
-    sa: int,
-    q: Dims,
-    r: Dims,
-    db: Dims,
-    sb: int,
-    n: int,
-    held: Dims,
-    axis: int,
-    windowed: int,
-    layout: int,
-    loads: int,
-    fixed: int,
-) -> tuple[Dims, Dims, int, Dims, Dims, int, int, Dims, Dims, Dims, Dims, Dims] | None:
+    p: Dims, o: Dims, da: Dims, sa: int, q: Dims, r: Dims, db: Dims, sb: int, n: int,
+    held: Dims, axis: int, windowed: int, layout: int, loads: int, fixed: int,
+) -> tuple[Dims, Dims, int, Dims, Dims, int, int, Dims, Dims, Dims, Dims, Dims] | None:  # fmt: skip
     """How a unit reads the operands of a product, the parts of its result, and how the product's own is made of those.
 
     Rows and items are read in the order in which they lie in memory, which is `held`, with `axis` as its last axis. An

@@ -6,26 +6,16 @@ then computed beforehand, and the shift joins the bias. Operands are seen as `la
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 
-from glenside.egraph.clause import ROOT, Action, Facts, let, union, when
-from glenside.egraph.pattern import Variable, variables, vec
-from glenside.egraph.rule import Example
-from glenside.egraph.schema import access_at, category, constant, dims, dtype, relation, split, varies
-from glenside.egraph.sorts import ACCESS, INT, INTS, TEXT
-from glenside.egraph.tables import table
-from glenside.ir.operators.compute import compute
-from glenside.ir.operators.folds import elementwise_add, elementwise_div, elementwise_mul, subtract
-from glenside.ir.operators.leaves import full
-from glenside.ir.operators.pointwise import negative
-from glenside.ir.operators.products import access_product
-from glenside.ir.operators.views import access, access_broadcast
-from glenside.ir.rearrangement import refined, runs_of
-from glenside.ir.types import FLOATS, Dims
-from rewrites.declare import Clauses, V, rule
+from glenside.ir.types import FLOATS
+from rewrites import examples as ex
+from rewrites import operators as op
+from rewrites.declare import ROOT, Action, Clauses, Example, Facts, V, let, rule, union, when
+from rewrites.facts import ACCESS, INT, INTS, TEXT, access_at, category, constant, dims, dtype, relation, split, varies
 from rewrites.layout.layout import lifted
-from rewrites.terms import dot, whole
+from rewrites.layout.rearranging import weight_scale
+from rewrites.terms import Variable, dot, variables, vec, whole
 
 FAMILY = "folding"
 TOGETHER = ("constant-analyses", "rearranging", FAMILY)
@@ -42,29 +32,15 @@ constant_pair = relation("constant-pair", pair=ACCESS, kind=TEXT, a=ACCESS, b=AC
 repeated_pair = relation("repeated-pair", pair=ACCESS, kind=TEXT, a=ACCESS, b=ACCESS, shape=INTS, item=INTS, other=INTS)
 
 
-@table(narrow=Dims, wide=Dims, size=int)
-def weight_scale(few: Dims, many: Dims, dd: Dims, sa: int, n: int, db: Dims, sb: int) -> tuple[Dims, Dims, int] | None:
-    """A scale of the results of a product, repeated from `few` to `many`, as one of the weights, dims db.
-
-    None where it differs between rows of the other operand.
-    """
-    sizes = refined(many, dd) if 0 not in (*many, *dd, *db) else None
-    of_scale, of_product = (None, None) if sizes is None else (runs_of(many, sizes), runs_of(dd, sizes))
-    if sizes is None or of_scale is None or of_product is None:
-        return None
-    kept = [few[axis] == many[axis] for axis, run in enumerate(of_scale) for _ in run]
-    if any(kept[part] for run in of_product[n:sa] for part in run):
-        return None
-    own = [part for run in (*of_product[:n], *of_product[sa:]) for part in run]
-    narrow = (*(sizes[part] if kept[part] else 1 for part in own), *(1 for _ in db[sb:]))
-    return Dims(narrow), Dims((*(sizes[part] for part in own), *db[sb:])), math.prod(narrow)
+def _repeated(name: str) -> str:
+    """A tensor repeated to the dims of the result, along one axis."""
+    return ex.rearranged(
+        f"(access-broadcast (access-tensor {name}) (access-shape (shape) (shape 3 2 5)))", 30, 0, "", 30
+    )
 
 
-_X, _W, _S = "(access (access-tensor x) 2)", "(access (access-tensor w) 1)", "(access-tensor s)"
-_FLAT = "(access-rearrange {0} (shape {1}) (list 0) (access-shape (shape) (shape {1})))"
-_RESULT = _FLAT.format(f"(compute dot-product (access-cartesian-product {_X} {_W}))", 30)
-_REPEATED = _FLAT.format("(access-broadcast (access-tensor s) (access-shape (shape) (shape 3 2 5)))", 30)
-_PAIR = "(compute {0} (access-cartesian-product {1} {2}))"
+_RESULT = ex.rearranged(ex.pairs("dot-product", ex.access("x", 2), ex.W), 30, 0, "", 30)
+_THREE = "(full (shape 30) 3 float32)"
 _SHAPES = {"x": "3 2 k", "w": "5 k", "s": "1 1 5"}
 _W_CONSTANT = constant(access_at("w"))
 _CONSTANT = (_W_CONSTANT, constant(access_at("s")))
@@ -72,21 +48,21 @@ _CONSTANT = (_W_CONSTANT, constant(access_at("s")))
 
 def _pair(kind: Callable[[V], V], a: V, b: V) -> V:
     """A compute type of two whole tensors."""
-    return kind(access_product(a, b, 0))
+    return kind(op.product(a, b, 0))
 
 
 def _repeats(x: V, z: V, shape: V, item: V) -> Facts:
     """x are the elements of broadcast(z) along one axis."""
     wide = Variable(f"wide-{x}", ACCESS)
-    return lifted(x, wide), wide == access_broadcast(z, shape, item)
+    return lifted(x, wide), wide == op.broadcast(z, shape, item)
 
 
 @rule(
     FAMILY,
-    Example(_PAIR.format("elementwise-mul", _RESULT, _REPEATED), _SHAPES, _CONSTANT),
-    Example(_PAIR.format("elementwise-mul", _REPEATED, _RESULT), _SHAPES, _CONSTANT),
-    Example(_PAIR.format("elementwise-mul", _RESULT, "(full (shape 30) 3 float32)"), _SHAPES, [_W_CONSTANT]),
-    Example(_PAIR.format("elementwise-mul", "(full (shape 30) 3 float32)", _RESULT), _SHAPES, [_W_CONSTANT]),
+    Example(ex.pairs("elementwise-mul", _RESULT, _repeated("s")), _SHAPES, _CONSTANT),
+    Example(ex.pairs("elementwise-mul", _repeated("s"), _RESULT), _SHAPES, _CONSTANT),
+    Example(ex.pairs("elementwise-mul", _RESULT, _THREE), _SHAPES, [_W_CONSTANT]),
+    Example(ex.pairs("elementwise-mul", _THREE, _RESULT), _SHAPES, [_W_CONSTANT]),
 )
 def scale_goes_into_weights(a: V, b: V, n: V, linear: V, m: V, layer: V, z: V, wide: V, v: V, t: V) -> Clauses:
     """dot(a x b) * s = dot(a x (b * s)), for constants b and s, where s does not differ between rows of a.
@@ -95,32 +71,30 @@ def scale_goes_into_weights(a: V, b: V, n: V, linear: V, m: V, layer: V, z: V, w
     of. Only where b is constant: then the product is made beforehand, and nothing is multiplied at run time.
     """
     few, many, d, sa, db, sb, dr, fd, s, i = variables("few many d sa db sb dr fd s i")
-    narrow, repeated, size, weights, results, scaled_dots = variables(
-        "narrow repeated size weights results scaled-dots"
-    )
+    narrow, repeated, size, weights, results, dots = variables("narrow repeated size weights results scaled-dots")
     flat = flat_layer(linear, layer, a, b, n)
     scaled = scaled_product(ROOT, scale=z, repeated=wide, product=layer, a=a, b=b, shared=n)
     filled = filled_product(ROOT, scale=m, product=layer, a=a, b=b, shared=n)
 
     def times(*operands: V) -> Facts:
-        return varies(ROOT), ROOT == _pair(elementwise_mul, *operands), constant(m), linear != m
+        return varies(ROOT), ROOT == _pair(op.elementwise_mul, *operands), constant(m), linear != m
 
     def folded(factor: V) -> tuple[Action, ...]:
         """The product of the weights times a factor of their dims, in the place of root."""
-        scaled_weights = access(_pair(elementwise_mul, access(b, 0), factor), sb)
-        return let(scaled_dots, dot(a, scaled_weights, n)), union(ROOT, whole(scaled_dots, results, dr))
+        scaled_weights = op.access(_pair(op.elementwise_mul, op.access(b, 0), factor), sb)
+        return let(dots, dot(a, scaled_weights, n)), union(ROOT, whole(dots, results, dr))
 
-    scale = whole(access_broadcast(whole(z, size, narrow), vec(), repeated), weights, db)
+    scale = whole(op.broadcast(whole(z, size, narrow), vec(), repeated), weights, db)
     # The few candidates first: joining all pairs with all products at once costs far more.
     return (
         when(layer == dot(a, b, n), constant(b), lifted(linear, layer)).then(flat),
-        *(when(times(*operands), m == full(fd, v, t), flat).then(filled) for operands in ((linear, m), (m, linear))),
+        *(when(times(*operands), m == op.full(fd, v, t), flat).then(filled) for operands in ((linear, m), (m, linear))),
         when(
-            *(filled, m == full(fd, v, t), db == dims(b), sb == split(b), t == dtype(layer), t == dtype(b)),
+            *(filled, m == op.full(fd, v, t), db == dims(b), sb == split(b), t == dtype(layer), t == dtype(b)),
             *(d == dims(layer), results == d.product(), dr == dims(ROOT)),
-        ).then(folded(full(db, v, t))),
+        ).then(folded(op.full(db, v, t))),
         *(
-            when(times(*operands), lifted(m, wide), wide == access_broadcast(z, s, i), flat).then(scaled)
+            when(times(*operands), lifted(m, wide), wide == op.broadcast(z, s, i), flat).then(scaled)
             for operands in ((linear, m), (m, linear))
         ),
         when(
@@ -131,95 +105,83 @@ def scale_goes_into_weights(a: V, b: V, n: V, linear: V, m: V, layer: V, z: V, w
     )
 
 
-_SUM = "(compute elementwise-add (access-cartesian-product (access-tensor x) (access-tensor s)))"
+_SUM = ex.pairs("elementwise-add", "(access-tensor x)", "(access-tensor s)")
 _VECTORS = {"x": "m k", "s": "m k", "w": "m k"}
 
 
 @rule(
     FAMILY,
-    Example(_PAIR.format("elementwise-add", _SUM, "(access-tensor w)"), _VECTORS, _CONSTANT),
-    Example(_PAIR.format("elementwise-mul", _SUM, "(access-tensor w)"), _VECTORS, _CONSTANT),
+    Example(ex.pairs("elementwise-add", _SUM, "(access-tensor w)"), _VECTORS, _CONSTANT),
+    Example(ex.pairs("elementwise-mul", _SUM, "(access-tensor w)"), _VECTORS, _CONSTANT),
 )
 def constants_meet(x: V, y: V, c: V, e: V) -> Clauses:
     """(x + c) + e = x + (c + e) and (x + c) * e = x * e + c * e, for constants c and e.
 
     Sound because addition of numbers is associative and multiplication distributes over it; floats round elsewhere.
     """
-    sum_of_both = (constant(e), y == _pair(elementwise_add, x, c), constant(c), split(x) == 0)
-    added, multiplied = _pair(elementwise_add, y, e), _pair(elementwise_mul, y, e)
-    summands = _pair(elementwise_mul, x, e), _pair(elementwise_mul, c, e)
+    sum_of_both = (constant(e), y == _pair(op.elementwise_add, x, c), constant(c), split(x) == 0)
+    added, multiplied = _pair(op.elementwise_add, y, e), _pair(op.elementwise_mul, y, e)
+    summands = _pair(op.elementwise_mul, x, e), _pair(op.elementwise_mul, c, e)
     return (
         when(varies(ROOT), ROOT == added, sum_of_both).then(
-            union(ROOT, _pair(elementwise_add, x, _pair(elementwise_add, c, e)))
+            union(ROOT, _pair(op.elementwise_add, x, _pair(op.elementwise_add, c, e)))
         ),
-        when(varies(ROOT), ROOT == multiplied, sum_of_both).then(union(ROOT, _pair(elementwise_add, *summands))),
+        when(varies(ROOT), ROOT == multiplied, sum_of_both).then(union(ROOT, _pair(op.elementwise_add, *summands))),
     )
 
 
-@rule(
-    FAMILY,
-    Example(
-        _PAIR.format("subtract", "(access-tensor x)", "(access-tensor w)"), {"x": "m k", "w": "m k"}, [_W_CONSTANT]
-    ),
-)
+_DIFFERENCE = ex.pairs("subtract", "(access-tensor x)", "(access-tensor w)")
+
+
+@rule(FAMILY, Example(_DIFFERENCE, {"x": "m k", "w": "m k"}, [_W_CONSTANT]))
 def subtracting_a_constant_adds_it(x: V, c: V) -> Clauses:
     """x - c = x + (-c), for a constant c.
 
     Sound because it is what subtraction means.
     """
-    return when(varies(ROOT), ROOT == _pair(subtract, x, c), constant(c)).then(
-        union(ROOT, _pair(elementwise_add, x, negative(c)))
+    return when(varies(ROOT), ROOT == _pair(op.subtract, x, c), constant(c)).then(
+        union(ROOT, _pair(op.elementwise_add, x, op.negative(c)))
     )
 
 
-@rule(
-    FAMILY,
-    *(
-        Example(
-            _PAIR.format("elementwise-div", f"(cast (access-tensor x) {dtype})", f"(full (shape $m $k) 2 {dtype})"),
-            {"x": "m k"},
-        )
-        for dtype in FLOATS
-    ),
-)
+def _halved(kind: str) -> Example:
+    halves = ex.pairs("elementwise-div", f"(cast (access-tensor x) {kind})", f"(full (shape $m $k) 2 {kind})")
+    return Example(halves, {"x": "m k"})
+
+
+@rule(FAMILY, *map(_halved, FLOATS))
 def dividing_by_a_constant_multiplies(x: V, c: V, d: V) -> Clauses:
     """x / c = x * (1 / c), for a constant c of floats.
 
     Sound because it is what division of reals means; floats round once more. Not for integers, which are cut.
     """
-    facts = (varies(ROOT), ROOT == _pair(elementwise_div, x, c), constant(c), d == dims(c), split(c) == 0)
+    facts = (varies(ROOT), ROOT == _pair(op.elementwise_div, x, c), constant(c), d == dims(c), split(c) == 0)
     return [
         when(facts, dtype(c) == kind).then(
-            union(ROOT, _pair(elementwise_mul, x, _pair(elementwise_div, full(d, "1", kind), c)))
+            union(ROOT, _pair(op.elementwise_mul, x, _pair(op.elementwise_div, op.full(d, "1", kind), c)))
         )
         for kind in FLOATS
     ]
 
 
-_SMALL = _FLAT.format("(access-broadcast (access-tensor {0}) (access-shape (shape) (shape 3 2 5)))", 30)
+_BIASES = ex.pairs("elementwise-add", _repeated("s"), _repeated("w"))
 
 
-@rule(
-    FAMILY,
-    Example(
-        _PAIR.format("elementwise-add", _SMALL.format("s"), _SMALL.format("w")), {"s": "1 2 1", "w": "1 2 1"}, _CONSTANT
-    ),
-)
-def repeated_constants_are_paired_before(
-    f: V, a: V, b: V, y: V, z: V, s: V, i: V, t: V, j: V, dy: V, dz: V, size: V, dr: V
-) -> Clauses:
+@rule(FAMILY, Example(_BIASES, {"s": "1 2 1", "w": "1 2 1"}, _CONSTANT))
+def repeated_constants_are_paired_before(f: V, a: V, b: V, y: V, z: V, s: V, i: V, t: V, j: V, size: V) -> Clauses:
     """f(broadcast(z), broadcast(y)) = broadcast(f(z, y)), for constants z and y of the same dims.
 
     A bias stays a vector. Sound because equal elements have equal results.
     """
+    dy, dz, dr = variables("dy dz dr")
     pair = constant_pair(ROOT, f, a, b)
     repeated = repeated_pair(ROOT, kind=f, a=z, b=y, shape=s, item=i, other=j)
     return (
         # Stage by stage: where many tensors have the same dims, a join on those would be of all with all.
-        when(ROOT == compute(f, access_product(a, b, 0)), constant(a), constant(b), category(f, "fold")).then(pair),
+        when(ROOT == op.compute(f, op.product(a, b, 0)), constant(a), constant(b), category(f, "fold")).then(pair),
         when(pair, _repeats(a, z, s, i), _repeats(b, y, t, j)).then(repeated),
         when(
             *(repeated, j == i.append(vec()), dz == dims(z), dy == dims(y), dy == dz.append(vec())),
             *(split(z) == 0, split(y) == 0, size == i.product(), dr == dims(ROOT)),
-        ).then(union(ROOT, whole(access_broadcast(compute(f, access_product(z, y, 0)), s, i), size, dr))),
+        ).then(union(ROOT, whole(op.broadcast(op.compute(f, op.product(z, y, 0)), s, i), size, dr))),
     )

@@ -10,42 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from glenside.egraph.clause import ROOT, Clause, Facts, let, rewrite, subsume, union, when
-from glenside.egraph.pattern import variables, vec
-from glenside.egraph.rule import Example
-from glenside.egraph.schema import access_at, category, dims, relation, source, split, varies
-from glenside.egraph.sorts import ACCESS, INT, INTS, TEXT
-from glenside.ir.operators.casting import cast
-from glenside.ir.operators.compute import compute
-from glenside.ir.operators.padding import access_dilate, access_pad
-from glenside.ir.operators.pointwise import negative
-from glenside.ir.operators.products import access_product
-from glenside.ir.operators.slices import access_concatenate, access_slice
-from glenside.ir.operators.views import (
-    access,
-    access_broadcast,
-    access_flatten,
-    access_flip,
-    access_insert_axis,
-    access_rearrange,
-    access_reshape,
-    access_shift_right,
-    access_squeeze,
-    access_transpose,
-)
-from glenside.ir.operators.windowing import access_windows
-from rewrites.declare import Clauses, V, rule
-from rewrites.layout.rearranging import (
-    before_broadcast,
-    broadcasting,
-    composed,
-    concatenating,
-    one_axis,
-    transposing,
-    undone,
-    windowing,
-)
-from rewrites.terms import rearranged, under, whole
+from rewrites import examples as ex
+from rewrites import operators as op
+from rewrites.declare import ROOT, Clauses, Example, Facts, V, let, rewrite, rule, subsume, union, when
+from rewrites.facts import ACCESS, INT, INTS, TEXT, access_at, category, dims, relation, source, split, varies
+from rewrites.layout import rearranging
+from rewrites.terms import rearranged, under, variables, vec, whole
 
 FAMILY = "layout"
 CORE = "rearranging"  # what folding needs of it
@@ -53,8 +23,7 @@ whole_pair = relation("whole-pair", pairs=ACCESS, kind=TEXT, a=ACCESS, b=ACCESS)
 moved_broadcast = relation(
     "moved-broadcast", moved=ACCESS, wide=ACCESS, narrow=ACCESS, parts=INTS, order=INTS, shape=INTS, item=INTS, size=INT
 )
-MOVED = "(access-rearrange (access-tensor x) (shape {0}) (list {1}) (access-shape (shape {2}) (shape {3})))"
-_TURNED = MOVED.format("$m $n $k $l", "0 2 3 1", "", "$m $k $l $n")
+_TURNED = ex.moved("$m $n $k $l", "0 2 3 1", "", "$m $k $l $n")
 _RANK4 = {"x": "m n k l"}
 _OURS = (source(ROOT), varies(ROOT))
 
@@ -62,13 +31,13 @@ _OURS = (source(ROOT), varies(ROOT))
 def operand(c: V, b: V, p: V, o: V, d: V) -> Facts:
     """root is of the program itself and not constant; its operand c = rearrange(b; p, o) has dims d."""
     shape, item = variables("c-shape c-item")
-    return (*_OURS, c == access_rearrange(b, p, o, shape, item), d == dims(c))
+    return (*_OURS, c == op.rearrange(b, p, o, shape, item), d == dims(c))
 
 
 def lifted(linear: V, b: V) -> Facts:
     """linear are the elements of b along one axis, or b under other dims."""
     size, shape, item = variables(f"{linear}-size {linear}-shape {linear}-item")
-    return (linear == access_rearrange(b, size, vec(0), shape, item),)
+    return (linear == op.rearrange(b, size, vec(0), shape, item),)
 
 
 # root has dims WIDE = (SHAPE)(ITEM).
@@ -95,15 +64,15 @@ def movement_is_a_rearrangement(a: V, p: V, s: V, i: V, n: V, x: V, d: V, parts:
     Sound because a transpose reorders whole axes, and row-major order is what reshapes keep.
     """
     still = (
-        *(access_reshape(a, s, i), access(a, n), access_squeeze(a, x), access_insert_axis(a, x)),
-        *(access_shift_right(a), access_flatten(a)),
+        *(op.reshape(a, s, i), op.access(a, n), op.squeeze(a, x), op.insert_axis(a, x)),
+        *(op.shift_right(a), op.flatten(a)),
     )
     return (
         rewrite(
-            access_transpose(a, p),
+            op.transpose(a, p),
             _as_root(a, parts, order),
             d == dims(a),
-            transposing.facts(d, p, parts=parts, order=order),
+            rearranging.transposing.facts(d, p, parts=parts, order=order),
             TYPED,
         ),
         *(
@@ -113,37 +82,31 @@ def movement_is_a_rearrangement(a: V, p: V, s: V, i: V, n: V, x: V, d: V, parts:
     )
 
 
-_TWICE = "(access-rearrange {0} (shape $n $m) (list 1 0) (access-shape (shape) (shape $m $n)))"
-_TWICE = _TWICE.format(MOVED.format("$m $n", "1 0", "", "$n $m"))
-_FLAT_TWICE = "(access-rearrange {0} (shape 3 2) (list 1 0) (access-shape (shape) (shape 6)))"
-_FLAT_TWICE = _FLAT_TWICE.format(MOVED.format("2 3", "1 0", "", "6"))
-
-
-@rule(CORE, Example(_FLAT_TWICE, {"x": "6"}))
-def rearrangements_compose(
-    a: V, b: V, p: V, o: V, s: V, i: V, q: V, r: V, t: V, j: V, d: V, n: V, parts: V, order: V
-) -> Clauses:
+@rule(CORE, Example(ex.rearranged(ex.moved("2 3", "1 0", "", "6"), "3 2", "1 0", "", 6), {"x": "6"}))
+def rearrangements_compose(a: V, b: V, p: V, o: V, s: V, i: V, q: V, r: V, t: V, j: V, d: V, n: V) -> Clauses:
     """rearrange(rearrange(a; p, o); q, r) = rearrange(a; both), which is a where nothing moves and the
     dims are its own.
 
     Sound because each is a permutation of the elements in row-major order, and permutations compose.
     """
+    parts, order = variables("parts order")
     return (
         rewrite(
-            access_rearrange(b, q, r, t, j),
+            op.rearrange(b, q, r, t, j),
             rearranged(a, parts, order, t, j),
-            *(b == access_rearrange(a, p, o, s, i), d == dims(a), d.length == 1, split(a) == 0),
-            composed.facts(p, o, q, r, parts=parts, order=order),
+            *(b == op.rearrange(a, p, o, s, i), d == dims(a), d.length == 1, split(a) == 0),
+            rearranging.composed.facts(p, o, q, r, parts=parts, order=order),
         ),
         rewrite(
-            access_rearrange(a, p, o, s, i),
-            a,
-            *(o == vec(0), d == dims(a), d == s.append(i), n == split(a), n == s.length),
+            op.rearrange(a, p, o, s, i), a, o == vec(0), d == dims(a), d == s.append(i), n == split(a), n == s.length
         ),
     )
 
 
-@rule(CORE, Example(_TWICE, {"x": "m n"}), Example(MOVED.format("$m $n", "0 1", "$m", "$n"), {"x": "m n"}))
+_TWICE = ex.rearranged(ex.moved("$m $n", "1 0", "", "$n $m"), "$n $m", "1 0", "", "$m $n")
+
+
+@rule(CORE, Example(_TWICE, {"x": "m n"}), Example(ex.moved("$m $n", "0 1", "$m", "$n"), {"x": "m n"}))
 def operands_are_flat(b: V, p: V, o: V, s: V, i: V, d: V, n: V, size: V, shape: V, item: V, linear: V) -> Clauses:
     """rearrange(b; p, o) = rearrange(flat(b); p, o), where flat(b) are its elements along one axis.
 
@@ -152,7 +115,7 @@ def operands_are_flat(b: V, p: V, o: V, s: V, i: V, d: V, n: V, size: V, shape: 
     reads its operand in row-major order, whatever its dims.
     """
     return when(
-        *(ROOT == access_rearrange(b, p, o, s, i), d == dims(b), n == split(b), size == d.product(), size > 0),
+        *(ROOT == op.rearrange(b, p, o, s, i), d == dims(b), n == split(b), size == d.product(), size > 0),
         d.push(n) != vec(size, 0),  # not flat already,
         o.append(s, i, vec(s.length)) != vec(0, size, 0),  # nor what makes it flat
         *(shape == d.take(n), item == d.drop(n)),
@@ -160,13 +123,13 @@ def operands_are_flat(b: V, p: V, o: V, s: V, i: V, d: V, n: V, size: V, shape: 
         let(linear, whole(b, size, vec(size))),
         union(ROOT, rearranged(linear, p, o, s, i)),
         union(b, under(linear, size, shape, item)),
-        subsume(access_rearrange(b, p, o, s, i)),
+        subsume(op.rearrange(b, p, o, s, i)),
     )
 
 
-_TWO = MOVED.format("2 3", "1 0", "", "3 2")
+_TWO = ex.moved("2 3", "1 0", "", "3 2")
 _X = access_at("x")
-_ALIKE = access_rearrange(negative(negative(_X)), vec(2, 3), vec(1, 0), vec(), vec(3, 2))
+_ALIKE = op.rearrange(op.negative(op.negative(_X)), vec(2, 3), vec(1, 0), vec(), vec(3, 2))
 
 
 @rule(CORE, Example(_TWO, {"x": "2 3"}, [union(access_at("root"), _ALIKE)]))
@@ -176,7 +139,7 @@ def equal_rearrangements_are_of_equals(a: V, b: V, p: V, o: V, s: V, i: V, d: V,
     What different rules make of one tensor becomes one class again. Sound because a rearrangement is one to one.
     """
     return when(
-        *(ROOT == access_rearrange(a, p, o, s, i), ROOT == access_rearrange(b, p, o, s, i), a != b),
+        *(ROOT == op.rearrange(a, p, o, s, i), ROOT == op.rearrange(b, p, o, s, i), a != b),
         *(d == dims(a), d == dims(b), n == split(a), n == split(b)),
     ).then(union(a, b))
 
@@ -187,20 +150,17 @@ def rearrangement_leaves_pointwise(b: V, p: V, o: V, s: V, i: V, f: V, t: V) -> 
 
     Sound because each element is computed by itself; only its place differs.
     """
-    moved = access_rearrange(b, p, o, s, i)
+    moved = op.rearrange(b, p, o, s, i)
     return (
-        rewrite(compute(f, moved), rearranged(compute(f, b), p, o, s, i), _OURS, category(f, "pointwise")),
-        rewrite(cast(moved, t), rearranged(cast(b, t), p, o, s, i), _OURS),
+        rewrite(op.compute(f, moved), rearranged(op.compute(f, b), p, o, s, i), _OURS, category(f, "pointwise")),
+        rewrite(op.cast(moved, t), rearranged(op.cast(b, t), p, o, s, i), _OURS),
     )
-
-
-_PAIR = "(compute subtract (access-cartesian-product {0} {1}))"
 
 
 @rule(
     CORE,
-    Example(_PAIR.format(_TURNED, "(access-tensor y)"), {"x": "m n k l", "y": "m k l n"}),
-    Example(_PAIR.format("(access-tensor y)", _TURNED), {"x": "m n k l", "y": "m k l n"}),
+    Example(ex.pairs("subtract", _TURNED, "(access-tensor y)"), {"x": "m n k l", "y": "m k l n"}),
+    Example(ex.pairs("subtract", "(access-tensor y)", _TURNED), {"x": "m n k l", "y": "m k l n"}),
 )
 def rearrangement_leaves_pair(f: V, x: V, y: V, b: V, c: V, p: V, o: V, d: V, db: V) -> Clauses:
     """f(rearrange(b) x y) = rearrange(f(b x rearrange'(y))), with what undoes it, for an f of two whole tensors.
@@ -210,16 +170,16 @@ def rearrangement_leaves_pair(f: V, x: V, y: V, b: V, c: V, p: V, o: V, d: V, db
     size, parts, order = variables("size parts order")
     alike, other = whole(b, size, db), rearranged(y, parts, order, vec(), db)
 
-    def moved_out(left: V, right: V, *operands: V) -> Clause:
+    def moved_out(left: V, right: V, *operands: V) -> Clauses:
         found = (whole_pair(ROOT, f, left, right), operand(c, b, p, o, d), split(c) == 0)
-        pairs = compute(f, access_product(*operands, 0))
-        return when(found, undone.facts(p, o, parts=parts, order=order), db == dims(b), size == db.product()).then(
-            union(ROOT, rearranged(pairs, p, o, vec(), d))
-        )
+        pairs = op.compute(f, op.product(*operands, 0))
+        return when(
+            found, rearranging.undone.facts(p, o, parts=parts, order=order), db == dims(b), size == db.product()
+        ).then(union(ROOT, rearranged(pairs, p, o, vec(), d)))
 
     wholes = (split(x) == 0, split(y) == 0)
     return (
-        when(_OURS, ROOT == compute(f, access_product(x, y, 0)), category(f, "fold"), wholes).then(
+        when(_OURS, ROOT == op.compute(f, op.product(x, y, 0)), category(f, "fold"), wholes).then(
             whole_pair(ROOT, f, x, y)
         ),
         moved_out(c, y, alike, other),
@@ -227,13 +187,13 @@ def rearrangement_leaves_pair(f: V, x: V, y: V, b: V, c: V, p: V, o: V, d: V, db
     )
 
 
-_WIDE = f"(access-broadcast {MOVED} (access-shape (shape) (shape $m 6 $n 5)))"
+_WIDE = "(access-broadcast {0} (access-shape (shape) (shape $m 6 $n 5)))"
 
 
 @rule(
     FAMILY,
-    Example(_WIDE.format("$n $m", "1 0", "", "$m 1 $n 1"), {"x": "n m 1 1"}),
-    Example(_WIDE.format("$n $m 6", "1 2 0", "", "$m 6 $n 1"), {"x": "n m 6 1"}),
+    Example(_WIDE.format(ex.moved("$n $m", "1 0", "", "$m 1 $n 1")), {"x": "n m 1 1"}),
+    Example(_WIDE.format(ex.moved("$n $m 6", "1 2 0", "", "$m 6 $n 1")), {"x": "n m 6 1"}),
 )
 def rearrangement_leaves_broadcast(c: V, s: V, i: V, b: V, p: V, o: V, d: V) -> Clauses:
     """broadcast(rearrange(b)) = rearrange(broadcast(b)), with the repeated axes beside the parts that they follow.
@@ -241,28 +201,21 @@ def rearrangement_leaves_broadcast(c: V, s: V, i: V, b: V, p: V, o: V, d: V) -> 
     Sound because a repeated axis has one element before, so it may stand anywhere among the parts of b.
     """
     ones, parts, after, order, size = variables("ones parts after order size")
-    repeated = access_broadcast(whole(b, size, ones), vec(), parts)
+    repeated = op.broadcast(whole(b, size, ones), vec(), parts)
     return rewrite(
-        access_broadcast(c, s, i),
+        op.broadcast(c, s, i),
         _as_root(repeated, after, order),
         *(operand(c, b, p, o, d), TYPED),
-        broadcasting.facts(p, o, d, WIDE, ones=ones, parts=parts, after=after, order=order),
+        rearranging.broadcasting.facts(p, o, d, WIDE, ones=ones, parts=parts, after=after, order=order),
         size == d.product(),
     )
 
 
 _BROAD = "(access-broadcast (access-tensor x) (access-shape (shape) (shape 4 6 5)))"
-_LIFT = "(access-rearrange {0} (shape {1}) (list 0) (access-shape (shape) (shape {1})))"
-_NARROW = "(access-rearrange {0} (shape 4 6 5) (list 2 0 1) (access-shape (shape) (shape 5 4 6)))"
-_NARROW = _NARROW.format(_LIFT.format(_BROAD, 120))
+_NARROW = ex.rearranged(ex.rearranged(_BROAD, 120, 0, "", 120), "4 6 5", "2 0 1", "", "5 4 6")
 
 
-@rule(
-    CORE,
-    Example(_NARROW, {"x": "1 6 1"}),
-    Example(_NARROW, {"x": "4 6 1"}),
-    Example(_NARROW, {"x": "1 1 1"}),
-)
+@rule(CORE, Example(_NARROW, {"x": "1 6 1"}), Example(_NARROW, {"x": "4 6 1"}), Example(_NARROW, {"x": "1 1 1"}))
 def rearrangement_sinks_into_broadcast(linear: V, b: V, z: V, p: V, o: V, s: V, i: V, t: V, j: V) -> Clauses:
     """rearrange(broadcast(z)) = broadcast(rearrange(z)): what is small is moved, and repeated in its new place.
 
@@ -271,21 +224,20 @@ def rearrangement_sinks_into_broadcast(linear: V, b: V, z: V, p: V, o: V, s: V, 
     sizes, size, wide_shape, wide_item, narrow, wide = variables("sizes size wide-shape wide-item narrow wide")
     parts, order, few, many = variables("parts order few many")
     found = moved_broadcast(ROOT, wide=b, narrow=z, parts=p, order=o, shape=s, item=i, size=size)
-    moved = access_broadcast(rearranged(z, parts, order, vec(), few), vec(), many)
+    moved = op.broadcast(rearranged(z, parts, order, vec(), few), vec(), many)
     return (
         when(
-            *(ROOT == access_rearrange(linear, p, o, s, i), o != vec(0)),
-            *(
-                linear == access_rearrange(b, sizes, vec(0), t, j),
-                b == access_broadcast(z, wide_shape, wide_item),
-                size == sizes[0],
-            ),
+            *(ROOT == op.rearrange(linear, p, o, s, i), o != vec(0), linear == op.rearrange(b, sizes, vec(0), t, j)),
+            *(b == op.broadcast(z, wide_shape, wide_item), size == sizes[0]),
         ).then(found),
         when(
             *(found, narrow == dims(z), wide == dims(b)),
-            before_broadcast.facts(p, o, narrow, wide, parts=parts, order=order, small=few, large=many),
+            rearranging.before_broadcast.facts(p, o, narrow, wide, parts=parts, order=order, small=few, large=many),
         ).then(union(ROOT, under(moved, size, s, i))),
     )
+
+
+_WITH_ONE = ex.moved("$m $n 1 $l", "0 2 3 1", "", "$m 1 $l $n")
 
 
 @rule(
@@ -294,9 +246,7 @@ def rearrangement_sinks_into_broadcast(linear: V, b: V, z: V, p: V, o: V, s: V, 
     Example(f"(access-slice {_TURNED} 1 0 2)", _RANK4),
     Example(f"(access-flip {_TURNED} 1)", _RANK4),
     Example(f"(access-dilate {_TURNED} 3 2)", _RANK4),
-    Example(
-        f"(access-pad {MOVED.format('$m $n 1 $l', '0 2 3 1', '', '$m 1 $l $n')} zero-padding 1 1 2)", {"x": "m n 1 l"}
-    ),
+    Example(f"(access-pad {_WITH_ONE} zero-padding 1 1 2)", {"x": "m n 1 l"}),
 )
 def rearrangement_leaves_one_axis(c: V, x: V, kind: V, lo: V, hi: V, n: V, b: V, p: V, o: V, d: V) -> Clauses:
     """pad(rearrange(b), x) = rearrange(pad(b, the part that x is)); so for slice, flip and dilate.
@@ -305,22 +255,21 @@ def rearrangement_leaves_one_axis(c: V, x: V, kind: V, lo: V, hi: V, n: V, b: V,
     """
     new, at, parts, after, order, size, moved = variables("new at parts after order size moved")
     changes: tuple[Callable[[V, V], V], ...] = (
-        lambda a, axis: access_pad(a, kind, axis, lo, hi),
-        lambda a, axis: access_slice(a, axis, lo, hi),
-        access_flip,
-        lambda a, axis: access_dilate(a, axis, n),
+        lambda a, axis: op.pad(a, kind, axis, lo, hi),
+        lambda a, axis: op.slice(a, axis, lo, hi),
+        op.flip,
+        lambda a, axis: op.dilate(a, axis, n),
     )
     return [
         when(
             *(ROOT == change(c, x), operand(c, b, p, o, d), TYPED, new == WIDE[x]),
-            one_axis.facts(p, o, d, x, new, at=at, parts=parts, after=after, order=order),
+            rearranging.one_axis.facts(p, o, d, x, new, at=at, parts=parts, after=after, order=order),
             size == d.product(),
         ).then(let(moved, change(whole(b, size, parts), at)), union(ROOT, _as_root(moved, after, order)))
         for change in changes
     ]
 
 
-_IMAGE = MOVED.format("$m $n 5 7", "0 2 3 1", "{0}", "{1}")
 _JOINED = "(access-concatenate {0} {1} 3)"
 
 
@@ -334,28 +283,24 @@ def rearrangement_leaves_concatenate(c: V, y: V, x: V, b: V, p: V, o: V, d: V, d
 
     Sound because both are moved alike, and the parts stand one after the other on that axis in any layout.
     """
-    at, parts, y_parts, y_order, sizes, after, order, size, joined = variables(
-        "at parts y_parts y_order sizes after order size joined"
-    )
+    y_parts, y_order, sizes = variables("y_parts y_order sizes")
+    at, parts, after, order, size, joined = variables("at parts after order size joined")
     alike, other = whole(b, size, parts), rearranged(y, y_parts, y_order, vec(), sizes)
     of_y = {"other_parts": y_parts, "other_order": y_order, "other": sizes}
     return [
         when(
-            *(ROOT == access_concatenate(*apart, x), operand(c, b, p, o, d), dy == dims(y), TYPED),
-            concatenating.facts(p, o, d, dy, x, parts=parts, **of_y, at=at, after=after, order=order),
+            *(ROOT == op.concatenate(*apart, x), operand(c, b, p, o, d), dy == dims(y), TYPED),
+            rearranging.concatenating.facts(p, o, d, dy, x, parts=parts, **of_y, at=at, after=after, order=order),
             size == d.product(),
-        ).then(
-            let(joined, access_concatenate(*moved, at)),
-            union(ROOT, _as_root(joined, after, order)),
-        )
+        ).then(let(joined, op.concatenate(*moved, at)), union(ROOT, _as_root(joined, after, order)))
         for apart, moved in (((c, y), (alike, other)), ((y, c), (other, alike)))
     ]
 
 
 @rule(
     FAMILY,
-    Example(f"(access-windows {_IMAGE.format('$m', '5 7 $n')} (shape 2 2 $n) (shape 1 2 1))", {"x": "m n 5 7"}),
-    Example(f"(access-windows {_IMAGE.format('$m 5', '7 $n')} (shape 1 2) (shape 1 1))", {"x": "m n 5 7"}),
+    Example(ex.windows(ex.moved("$m $n 5 7", "0 2 3 1", "$m", "5 7 $n"), "2 2 $n", "1 2 1"), {"x": "m n 5 7"}),
+    Example(ex.windows(ex.moved("$m $n 5 7", "0 2 3 1", "$m 5", "7 $n"), "1 2", "1 1"), {"x": "m n 5 7"}),
 )
 def rearrangement_leaves_windows(c: V, k: V, t: V, b: V, p: V, o: V, d: V, n: V) -> Clauses:
     """windows(rearrange(b)) = rearrange(windows(b)): in b every part has its window, of 1 where c has none.
@@ -363,10 +308,12 @@ def rearrangement_leaves_windows(c: V, k: V, t: V, b: V, p: V, o: V, d: V, n: V)
     Sound because a window is a choice on each axis by itself; a window that is whole is whole along each of its parts.
     """
     parts, window, strides, after, order, size = variables("parts window strides after order size")
+    travels = rearranging.windowing.facts(
+        p, o, d, n, k, t, parts=parts, window=window, strides=strides, after=after, order=order
+    )
     return rewrite(
-        access_windows(c, k, t),
-        _as_root(access_windows(whole(b, size, parts), window, strides), after, order),
+        op.windows(c, k, t),
+        _as_root(op.windows(whole(b, size, parts), window, strides), after, order),
         *(operand(c, b, p, o, d), n == split(c), TYPED),
-        windowing.facts(p, o, d, n, k, t, parts=parts, window=window, strides=strides, after=after, order=order),
-        size == d.product(),
+        *(travels, size == d.product()),
     )

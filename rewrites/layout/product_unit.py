@@ -9,27 +9,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from glenside.egraph.clause import ROOT, Action, let, union, when
-from glenside.egraph.pattern import variables, vec, vec_range
-from glenside.egraph.rule import Example
-from glenside.egraph.schema import access_at, category, constant, dims, relation, source, split, varies
-from glenside.egraph.sorts import ACCESS, INT, INTS
-from glenside.ir.operators.casting import cast
-from glenside.ir.operators.compute import compute
-from glenside.ir.operators.gathering import access_gather
-from glenside.ir.operators.leaves import access_tensor
-from glenside.ir.operators.padding import access_pad
-from glenside.ir.operators.product_unit import product_unit
-from glenside.ir.operators.products import access_product
-from glenside.ir.operators.slices import access_concatenate
-from glenside.ir.operators.views import access, access_rearrange
-from glenside.ir.operators.windowing import access_windows
+from rewrites import examples as ex
+from rewrites import operators as op
 from rewrites import parameters
-from rewrites.declare import Clauses, V, analysis, rule
+from rewrites.declare import ROOT, Action, Clauses, Example, V, analysis, let, rule, union, when
+from rewrites.facts import ACCESS, INT, INTS, access_at, category, constant, dims, relation, source, split, varies
 from rewrites.layout.addressing import in_layout, innermost, storing, unit
 from rewrites.layout.layout import SHAPE, SHAPED, lifted
 from rewrites.layout.rearranging import undone
-from rewrites.terms import is_dot, rearranged, sided, under
+from rewrites.mapping.mapping_search import EXAMPLE_PARAMETERS, cheapest
+from rewrites.terms import is_dot, rearranged, sided, under, variables, vec, vec_range
 
 FAMILY, ANALYSES = "product-unit", "product-unit-analyses"
 # An operand of a product, and what it is a rearrangement of.
@@ -47,29 +36,32 @@ read_product = relation(
 stored_elsewhere = relation(
     "stored-elsewhere", stored=ACCESS, unit=ACCESS, parts=INTS, order=INTS, shape=INTS, item=INTS
 )
+UNIT_PRICES, UNIT_CYCLES = "unit-price-analyses", "unit-cycles"
+unit_cycles = relation(UNIT_CYCLES, product=ACCESS, cycles=INT)
+"""The cycles of a product in a mapping, and so of what a unit makes of it: the least of several counts."""
 PARAMETERS = {"layout": 1, "loads": 2, "stores": 2}
 
-_NHWC = "(access-rearrange (access-tensor x) (shape {0}) (list {1}) (access-shape (shape {2}) (shape {3})))"
-_ROWS = _NHWC.format("$m $n 6", "2 1 0", "6", "$n $m")
-_DOT = "(compute dot-product (access-product {0} {1} {2}))"
-_W = "(access (access-tensor w) {0})"
-_SPLIT = "(access-rearrange (access-tensor x) (shape 60) (list 0) (access-shape (shape 4 3) (shape 5)))"
-_PLAIN = Example(_DOT.format(_SPLIT, _W.format(1), 0), {"x": "4 3 5", "w": "o 5"}, (), PARAMETERS)
-_MOVED = Example(_DOT.format(_ROWS, _W.format(1), 0), {"x": "m n 6", "w": "o n m"}, (), {**PARAMETERS, "layout": 0})
-_FIXED = Example(_MOVED.text, _MOVED.shapes, [constant(access_at("w"))], {**PARAMETERS, "layout": 0})
-_WINDOWS = "(access-windows (access (access-tensor x) 1) (shape {0}) (shape 1 1 1))"
-_CONV = Example(
-    _DOT.format(_WINDOWS.format("2 2 $k"), _W.format(1), 0),
-    {"x": "m 5 7 k", "w": "o 2 2 k"},
-    [constant(access_at("w"))],
-    PARAMETERS,
-)
-_FIRST = Example(
-    _DOT.format(_WINDOWS.format("$k 2 2"), _W.format(1), 0), {"x": "m k 5 7", "w": "o k 2 2"}, (), PARAMETERS
-)
-_PADDED = "(access-windows (access (access-pad (access-tensor x) zero-padding 2 1 0) 1) (shape $k 2 2) (shape 1 1 1))"
-_PADDED_FIRST = Example(_DOT.format(_PADDED, _W.format(1), 0), _FIRST.shapes, (), PARAMETERS)
-_BATCHED = Example(_DOT.format(_SPLIT, _W.format(2), 1), {"x": "4 3 5", "w": "4 o 5"}, (), PARAMETERS)
+_CONSTANT = [constant(access_at("w"))]
+
+
+def _padded(x: str) -> str:
+    return f"(access (access-pad {x} zero-padding 2 1 0) 1)"
+
+
+def _convolution(x: str, window: str) -> str:
+    return ex.dot(ex.windows(x, window, "1 1 1"), ex.W, 0)
+
+
+_T = "(access-tensor x)"
+_ROWS = ex.dot(ex.rearranged(_T, "$m $n 6", "2 1 0", "6", "$n $m"), ex.W, 0)
+_SPLIT = ex.rearranged(_T, 60, 0, "4 3", 5)
+_PLAIN = Example(ex.dot(_SPLIT, ex.W, 0), {"x": "4 3 5", "w": "o 5"}, (), PARAMETERS)
+_MOVED = Example(_ROWS, {"x": "m n 6", "w": "o n m"}, (), {**PARAMETERS, "layout": 0})
+_FIXED = Example(_ROWS, _MOVED.shapes, _CONSTANT, _MOVED.parameters)
+_CONV = Example(_convolution(ex.X, "2 2 $k"), {"x": "m 5 7 k", "w": "o 2 2 k"}, _CONSTANT, PARAMETERS)
+_FIRST = Example(_convolution(ex.X, "$k 2 2"), {"x": "m k 5 7", "w": "o k 2 2"}, (), PARAMETERS)
+_PADDED_FIRST = Example(_convolution(_padded(_T), "$k 2 2"), _FIRST.shapes, (), PARAMETERS)
+_BATCHED = Example(ex.dot(_SPLIT, ex.access("w", 2), 1), {"x": "4 3 5", "w": "4 o 5"}, (), PARAMETERS)
 
 
 @analysis(ANALYSES, _PLAIN, _MOVED, _CONV)
@@ -86,12 +78,11 @@ def what_operands_hold_is_known(
             when(product, c == side, d == dims(c), size == d.product(), size > 0).then(seen(c, c, vec(size), vec(0)))
             for side in sides
         ),
-        *(when(product, side == access_rearrange(x, p, o, s, i)).then(seen(side, x, p, o)) for side in sides),
+        *(when(product, side == op.rearrange(x, p, o, s, i)).then(seen(side, x, p, o)) for side in sides),
         *(
-            when(
-                *(product, side == access_rearrange(linear, p, o, s, i)),
-                *(lifted(linear, x), x == access_windows(y, k, t)),
-            ).then(seen(side, x, p, o))
+            when(product, side == op.rearrange(linear, p, o, s, i), lifted(linear, x), x == op.windows(y, k, t)).then(
+                seen(side, x, p, o)
+            )
             for side in sides
         ),
     )
@@ -109,35 +100,32 @@ def what_lies_innermost_is_known(
         "f u v n lo hi padding dtype name ap ao an bp bo bn sp so"
     )
     kinds = (
-        *(compute(f, u), access_tensor(name), access_concatenate(u, v, n), access_pad(u, padding, n, lo, hi)),
-        *(access_gather(u, v, n), cast(u, dtype), product_unit(n, u, ap, ao, an, v, bp, bo, bn, sp, so)),
+        *(op.compute(f, u), op.tensor(name), op.concatenate(u, v, n), op.pad(u, padding, n, lo, hi)),
+        *(op.gather(u, v, n), op.cast(u, dtype), op.product_unit(n, u, ap, ao, an, v, bp, bo, bn, sp, so)),
     )
     row_major = (d == dims(x), d.length > 0)
     last_is_innermost = held(x, d, axis=d.length - 1, windowed=0)
     return (
         when(
-            *(seen(c, x, p, o), x == access_windows(y, k, t), dy == dims(y)),
-            *(axis == innermost.axis(k, dy), d == dims(x)),
+            seen(c, x, p, o), x == op.windows(y, k, t), dy == dims(y), axis == innermost.axis(k, dy), d == dims(x)
         ).then(held(x, d, axis, windowed=1)),
         *(when(ROOT == kind).then(in_memory(ROOT)) for kind in kinds),
-        when(ROOT == access_rearrange(x, p, vec(0), s, i), in_memory(x)).then(in_memory(ROOT)),
+        when(ROOT == op.rearrange(x, p, vec(0), s, i), in_memory(x)).then(in_memory(ROOT)),
         when(seen(c, x, p, o), in_memory(x), row_major).then(last_is_innermost),
         # A copy in the order of the product itself of what lies in memory in another; windows are a view, not a copy.
-        when(seen(x, x, p, o), x == access_rearrange(y, q, r, s, i), in_memory(y), row_major).then(last_is_innermost),
+        when(seen(x, x, p, o), x == op.rearrange(y, q, r, s, i), in_memory(y), row_major).then(last_is_innermost),
     )
 
 
 @rule(FAMILY, _PLAIN, _MOVED, _FIXED, _CONV, _BATCHED)
-def product_runs_on_the_unit(
-    a: V, b: V, n: V, x: V, p: V, o: V, y: V, q: V, r: V, d: V, axis: V, windowed: V
-) -> Clauses:
+def product_runs_on_the_unit(a: V, b: V, n: V, x: V, p: V, o: V, y: V, q: V, r: V, d: V) -> Clauses:
     """dot(a x b) = rearrange(product-unit(x, y)), where a and b are rearrangements of x and y.
 
     Where the unit takes x as it lies in memory. Rows and items are read in the order in which they lie there; a
     constant b is put into that order beforehand. Sound because a sum does not depend on the order of its terms, and
     because the rows of the result are put back into that of the product.
     """
-    da, sa, db, sb, read, shared, stored = variables("da sa db sb read shared stored")
+    da, sa, db, sb, read, shared, stored, axis, windowed = variables("da sa db sb read shared stored axis windowed")
     a_parts, a_order, a_split, b_parts, b_order, b_split, parts, order, fixed_parts, fixed_order = variables(
         "a-parts a-order a-split b-parts b-order b-split parts order fixed-parts fixed-order"
     )
@@ -151,7 +139,7 @@ def product_runs_on_the_unit(
 
     def on_unit(weights: V, weight_parts: V, weight_order: V) -> Action:
         left, right = (x, a_parts, a_order, a_split), (weights, weight_parts, weight_order, b_split)
-        results = product_unit(shared, *left, *right, stored, vec_range(stored.length))
+        results = op.product_unit(shared, *left, *right, stored, vec_range(stored.length))
         return union(ROOT, rearranged(results, parts, order, SHAPE, vec()))
 
     return (
@@ -171,19 +159,14 @@ _UNIT = (
     "(product-unit 0 (access-tensor x) (shape 3 $k) (list 0 1) 1 (access-tensor w) (shape 6 $k) (list 0 1) 1"
     " (shape 3 6) (list 0 1))"
 )
-_FLAT_UNIT = f"(access-rearrange {_UNIT} (shape 18) (list 0) (access-shape (shape) (shape 18)))"
-_SHUFFLED = f"(access-rearrange {_FLAT_UNIT} (shape 3 2 3) (list 2 0 1) (access-shape (shape) (shape 3 3 2)))"
+_FLAT_UNIT = ex.rearranged(_UNIT, 18, 0, "", 18)
+_UNIT_SIZES = {"x": "3 k", "w": "6 k"}
 
 
 @rule(
     FAMILY,
-    Example(_SHUFFLED, {"x": "3 k", "w": "6 k"}, [constant(access_at("w"))], PARAMETERS),
-    Example(
-        _SHUFFLED.replace("2 0 1", "1 0 2").replace("shape 3 3 2", "shape 2 3 3"),
-        {"x": "3 k", "w": "6 k"},
-        (),
-        PARAMETERS,
-    ),
+    Example(ex.rearranged(_FLAT_UNIT, "3 2 3", "2 0 1", "", "3 3 2"), _UNIT_SIZES, _CONSTANT, PARAMETERS),
+    Example(ex.rearranged(_FLAT_UNIT, "3 2 3", "1 0 2", "", "2 3 3"), _UNIT_SIZES, (), PARAMETERS),
 )
 def unit_stores_a_rearrangement(linear: V, u: V, p: V, o: V, s: V, i: V, x: V, y: V) -> Clauses:
     """rearrange(product-unit(x, y)) = product-unit(x, y with its rows in another order), stored elsewhere.
@@ -201,7 +184,7 @@ def unit_stores_a_rearrangement(linear: V, u: V, p: V, o: V, s: V, i: V, x: V, y
         {"b_parts": q, "b_order": r, "moved_parts": moved_parts, "moved_order": moved_order},
     )
     of_result = {"parts": parts, "order": order, "split": rows_end}
-    on_unit = u == product_unit(*of_x, y, bp, bo, bn, sp, so)
+    on_unit = u == op.product_unit(*of_x, y, bp, bo, bn, sp, so)
     found = stored_elsewhere(ROOT, u, parts=p, order=o, shape=s, item=i)
     facts = (
         *(found, on_unit, read_a == ap.permute(ao), from_a == read_a.take(an)),
@@ -211,28 +194,24 @@ def unit_stores_a_rearrangement(linear: V, u: V, p: V, o: V, s: V, i: V, x: V, y
     moved = rearranged(y, moved_parts, moved_order, vec(), q)
     under_root = union(ROOT, under(stored, size, s, i))
     return (
-        when(ROOT == access_rearrange(linear, p, o, s, i), o != vec(0), lifted(linear, u), on_unit).then(found),
+        when(ROOT == op.rearrange(linear, p, o, s, i), o != vec(0), lifted(linear, u), on_unit).then(found),
         when(facts, constant(y), bo == vec_range(bo.length)).then(
-            let(stored, product_unit(*of_x, moved, q, r, rows_end, parts, order)), under_root
+            let(stored, op.product_unit(*of_x, moved, q, r, rows_end, parts, order)), under_root
         ),
         when(facts, moved_order == vec(0)).then(
-            let(stored, product_unit(*of_x, y, bp, bo, bn, parts, order)), under_root
+            let(stored, op.product_unit(*of_x, y, bp, bo, bn, parts, order)), under_root
         ),
     )
 
 
+_RELU = "(compute relu (access-tensor x))"
+_DIFFERENCE = ex.pairs("subtract", "(access-tensor x)", "(access-tensor y)")
+
+
 @rule(
     FAMILY,
-    Example(
-        _NHWC.format("$m $n", "1 0", "", "$n $m").replace("(access-tensor x)", "(compute relu (access-tensor x))"),
-        {"x": "m n"},
-    ),
-    Example(
-        _NHWC.format("$m $n", "1 0", "", "$n $m").replace(
-            "(access-tensor x)", "(compute subtract (access-cartesian-product (access-tensor x) (access-tensor y)))"
-        ),
-        {"x": "m n", "y": "m n"},
-    ),
+    Example(ex.rearranged(_RELU, "$m $n", "1 0", "", "$n $m"), {"x": "m n"}),
+    Example(ex.rearranged(_DIFFERENCE, "$m $n", "1 0", "", "$n $m"), {"x": "m n", "y": "m n"}),
 )
 def rearrangement_sinks_to_the_unit(c: V, p: V, o: V, s: V, i: V, f: V, b: V, e: V, size: V, computed: V) -> Clauses:
     """rearrange(f(b)) = f(rearrange(b)), for pointwise f and for an f of two whole tensors.
@@ -240,17 +219,19 @@ def rearrangement_sinks_to_the_unit(c: V, p: V, o: V, s: V, i: V, f: V, b: V, e:
     So what a unit may store for nothing reaches it past a bias and an activation. Sound because each element is
     computed by itself, and its operands are moved alike.
     """
-    facts = (varies(ROOT), ROOT == access_rearrange(c, p, o, s, i), o != vec(0), size == p.product())
+    facts = (varies(ROOT), ROOT == op.rearrange(c, p, o, s, i), o != vec(0), size == p.product())
     under_root = union(ROOT, under(computed, size, s, i))
 
     def moved(x: V) -> Any:
         return rearranged(x, p, o, vec(), vec(size))
 
     return (
-        when(facts, c == compute(f, b), category(f, "pointwise")).then(let(computed, compute(f, moved(b))), under_root),
-        when(
-            *(facts, c == compute(f, access_product(b, e, 0)), category(f, "fold"), split(b) == 0, split(e) == 0)
-        ).then(let(computed, compute(f, access_product(moved(b), moved(e), 0))), under_root),
+        when(facts, c == op.compute(f, b), category(f, "pointwise")).then(
+            let(computed, op.compute(f, moved(b))), under_root
+        ),
+        when(facts, c == op.compute(f, op.product(b, e, 0)), category(f, "fold"), split(b) == 0, split(e) == 0).then(
+            let(computed, op.compute(f, op.product(moved(b), moved(e), 0))), under_root
+        ),
     )
 
 
@@ -265,11 +246,11 @@ def layouts_are_wanted(
     """
     return (
         when(
-            *(seen(c, x, p, o), held(x, d, axis, windowed=1), source(x), x == access_windows(y, k, t), source(y)),
+            *(seen(c, x, p, o), held(x, d, axis, windowed=1), source(x), x == op.windows(y, k, t), source(y)),
             *(dy == dims(y), axis == dy.length - 1),
         ).then(want_layout(y)),
-        when(want_layout(y), y == access(x, n)).then(want_layout(x)),
-        when(want_layout(y), y == access_pad(x, padding, n, lo, hi)).then(want_layout(x)),
+        when(want_layout(y), y == op.access(x, n)).then(want_layout(x)),
+        when(want_layout(y), y == op.pad(x, padding, n, lo, hi)).then(want_layout(x)),
     )
 
 
@@ -293,7 +274,26 @@ def a_layout_is_proposed(d: V, p: V, o: V, sizes: V, q: V, r: V, proposed: V) ->
         *(want_layout(ROOT), split(ROOT) == 0, d == dims(ROOT)),
         in_layout.facts(d, parameters.layout, parts=p, order=o, sizes=sizes),
         undone.facts(p, o, parts=q, order=r),
-    ).then(
-        let(proposed, rearranged(ROOT, p, o, vec(), sizes)),
-        union(ROOT, rearranged(proposed, q, r, vec(), d)),
+    ).then(let(proposed, rearranged(ROOT, p, o, vec(), sizes)), union(ROOT, rearranged(proposed, q, r, vec(), d)))
+
+
+@analysis(
+    UNIT_PRICES,
+    Example(ex.MATMUL, {"x": "m k", "w": "n k"}, parameters=EXAMPLE_PARAMETERS),
+    Example(ex.rearranged(_UNIT, 18, 0, 3, 6), _UNIT_SIZES, [unit_cycles(access_at("root"), 7)], EXAMPLE_PARAMETERS),
+)
+def units_take_the_cheapest_mapping(cycles: V, unit: V, linear: V, other: V) -> Clauses:
+    """cycles(unit) = cycles(dot(p)) where dot(p) = rearrange(unit), and of two units that are rearrangements alike.
+
+    An analysis: it adds no e-node. Sound because it only reads what is there: a mapping is addresses and constants, so
+    a unit that addresses freely runs it in whatever order its operands lie.
+    """
+    flat = linear == op.rearrange(unit, *variables("parts order shape item"))
+    moved = ROOT == op.rearrange(linear, *variables("parts1 order1 shape1 item1"))
+    stored = ROOT == op.rearrange(other, *variables("parts2 order2 shape2 item2"))
+    is_unit = other == op.product_unit(*variables("n a ap ao an b bp bo bn sp so"))
+    return (
+        when(cycles == cheapest(ROOT)).then(unit_cycles(ROOT, cycles)),
+        when(unit_cycles(ROOT, cycles), stored, is_unit).then(unit_cycles(other, cycles)),
+        when(unit_cycles(unit, cycles), flat, moved, stored, is_unit).then(unit_cycles(other, cycles)),
     )

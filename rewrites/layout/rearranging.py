@@ -11,9 +11,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from glenside.egraph.tables import table
 from glenside.ir.rearrangement import Rearrangement, identity, of_transpose, refined, runs_of
 from glenside.ir.types import Dims
+from rewrites.facts import table
 
 
 @dataclass(frozen=True)
@@ -235,3 +235,21 @@ def normalizing(p: Dims, o: Dims, d: Dims, split: int) -> tuple[Dims, Dims] | No
     """The item of c as the last parts of b, where it is those: what sees all of an item ignores its order."""
     found = reducing.function(p, o, d, split)
     return None if found is None else (found[0], found[1])
+
+
+@table(narrow=Dims, wide=Dims, size=int)
+def weight_scale(few: Dims, many: Dims, dd: Dims, sa: int, n: int, db: Dims, sb: int) -> tuple[Dims, Dims, int] | None:
+    """A scale of the results of a product, repeated from `few` to `many`, as one of the weights, dims db.
+
+    None where it differs between rows of the other operand.
+    """
+    sizes = refined(many, dd) if 0 not in (*many, *dd, *db) else None
+    of_scale, of_product = (None, None) if sizes is None else (runs_of(many, sizes), runs_of(dd, sizes))
+    if sizes is None or of_scale is None or of_product is None:
+        return None
+    kept = [few[axis] == many[axis] for axis, run in enumerate(of_scale) for _ in run]
+    if any(kept[part] for run in of_product[n:sa] for part in run):
+        return None
+    own = [part for run in (*of_product[:n], *of_product[sa:]) for part in run]
+    narrow = (*(sizes[part] if kept[part] else 1 for part in own), *(1 for _ in db[sb:]))
+    return Dims(narrow), Dims((*(sizes[part] for part in own), *db[sb:])), math.prod(narrow)

@@ -8,21 +8,13 @@ and not faster.
 
 from __future__ import annotations
 
-from glenside.egraph.clause import ROOT, union, when
-from glenside.egraph.pattern import variables, vec
-from glenside.egraph.rule import Example
-from glenside.egraph.schema import access_at, dims, relation, split
-from glenside.egraph.sorts import ACCESS, INT
-from glenside.ir.operators.padding import access_pad
-from glenside.ir.operators.products import access_product
-from glenside.ir.operators.reductions import dot_product
-from glenside.ir.operators.slices import access_concatenate, access_slice
-from glenside.ir.operators.tiles import systolic_array
-from glenside.ir.operators.views import access, access_reshape, access_transpose
 from glenside.ir.types import smallest
-from rewrites.declare import Clauses, V, analysis, rule
+from rewrites import examples as ex
+from rewrites import operators as op
+from rewrites.declare import ROOT, Clauses, Example, V, analysis, rule, union, when
+from rewrites.facts import ACCESS, INT, access_at, dims, relation, split
 from rewrites.parameters import columns, rows
-from rewrites.terms import is_dot, sided
+from rewrites.terms import is_dot, sided, variables, vec
 
 flat = relation("flat", product=ACCESS, a=ACCESS, b=ACCESS, shared=INT, depth=INT, width=INT)
 want_flat = relation("want-flat", operand=ACCESS, shared=INT)
@@ -30,60 +22,42 @@ want_pad = relation("want-pad", operand=ACCESS, axis=INT, more=INT)
 want_depth = relation("want-depth", pairs=ACCESS, more=INT)
 want_slices = relation("want-slices", access=ACCESS, axis=INT, size=INT)
 
-_CONV = Example(
-    "(compute dot-product (access-cartesian-product (access (access-tensor x) 2) (access (access-tensor w) 1)))",
-    {"x": "m n k l", "w": "o k l"},
-)
-_GROUPED = Example(
-    "(compute dot-product (access-product (access (access-tensor x) 3) (access (access-tensor w) 1) 1))",
-    {"x": "g m n k l", "w": "g k l"},
-)
-_TWO_SHARED = Example(
-    "(compute dot-product (access-product (access (access-tensor x) 3) (access (access-tensor w) 3) 2))",
-    {"x": "g h m k", "w": "g h n k"},
-)
+_CONV = Example(ex.pairs("dot-product", ex.access("x", 2), ex.W), {"x": "m n k l", "w": "o k l"})
+_GROUPED = Example(ex.dot(ex.access("x", 3), ex.W, 1), {"x": "g m n k l", "w": "g k l"})
+_TWO_SHARED = Example(ex.dot(ex.access("x", 3), ex.access("w", 3), 2), {"x": "g h m k", "w": "g h n k"})
 
 
 @rule("products", _CONV, _GROUPED, _TWO_SHARED)
-def operands_are_flattened(
-    a: V, b: V, n: V, d: V, s: V, shape: V, item: V, shared: V, rest: V, g: V, m: V, depth: V
-) -> Clauses:
+def operands_are_flattened(a: V, b: V, n: V, d: V, s: V, shape: V, item: V, shared: V, rest: V, g: V) -> Clauses:
     """a = reshape(reshape(a; (M)(K)); dims of a), for both operands of a product that is not flat.
 
     A matrix unit knows one row axis and one depth; with shared axes, one axis for all of them. Sound because reshape
     keeps the elements of shape and item in row-major order, so the way back restores every axis.
     """
-    da, sa, db, sb = variables("da sa db sb")
+    da, sa, db, sb, m, depth = variables("da sa db sb m depth")
     sides = (is_dot(a, b, n), sided(a, da, sa), sided(b, db, sb))
     uneven = (da.length - sa != 1, sa != smallest(n, 1) + 1, sb != smallest(n, 1) + 1, n > 1)
     operand = (want_flat(ROOT, n), sided(ROOT, d, s), shape == d.take(s), item == d.drop(s))
     own_axes = (shared == shape.take(n), rest == shape.drop(n), g == shared.product(), m == rest.product())
-    there = access_reshape(ROOT, vec(m), vec(depth))
-    there_in_groups = access_reshape(ROOT, vec(g, m), vec(depth))
+    there = op.reshape(ROOT, vec(m), vec(depth))
+    there_in_groups = op.reshape(ROOT, vec(g, m), vec(depth))
     return (
         *(when(sides, why).then(want_flat(a, n), want_flat(b, n)) for why in uneven),
         when(operand, n == 0, m == shape.product(), depth == item.product()).then(
-            union(ROOT, access_reshape(there, shape, item))
+            union(ROOT, op.reshape(there, shape, item))
         ),
         when(operand, n > 0, own_axes, depth == item.product()).then(
-            union(ROOT, access_reshape(there_in_groups, shape, item))
+            union(ROOT, op.reshape(there_in_groups, shape, item))
         ),
     )
 
 
-_MATMUL = Example(
-    "(compute dot-product (access-cartesian-product (access (access-tensor x) 1) (access (access-tensor w) 1)))",
-    {"x": "m k", "w": "n k"},
-    parameters={"rows": 3, "columns": 2},
-)
-_SHARED = Example(
-    "(compute dot-product (access-product (access (access-tensor x) 2) (access (access-tensor w) 2) 1))",
-    {"x": "g m k", "w": "g n k"},
-    parameters={"rows": 3, "columns": 2},
-)
+def _on_array(text: str, x: str, w: str) -> Example:
+    """A product of such operands, for an array of 3 rows and 2 columns."""
+    return Example(text, {"x": x, "w": w}, parameters={"rows": 3, "columns": 2})
 
 
-@analysis("analyses", _MATMUL, _SHARED)
+@analysis("analyses", _on_array(ex.MATMUL, "m k", "n k"), _on_array(ex.MATMULS, "g m k", "g n k"))
 def flat_products_are_known(a: V, b: V, n: V, da: V, sa: V, db: V, sb: V, depth: V, width: V) -> Clauses:
     """dot(a x b) is flat when a = (M)(K), b = (N)(K), or (G, M)(K), (G, N)(K) with one shared axis.
 
@@ -96,17 +70,7 @@ def flat_products_are_known(a: V, b: V, n: V, da: V, sa: V, db: V, sb: V, depth:
     )
 
 
-_ODD = (
-    Example(_MATMUL.text, {"x": "m 4", "w": "5 4"}, parameters={"rows": 3, "columns": 2}),
-    Example(_SHARED.text, {"x": "g m 4", "w": "g 5 4"}, parameters={"rows": 3, "columns": 2}),
-)
-_DEEP = (
-    Example(_MATMUL.text, {"x": "m 4", "w": "8 4"}, parameters={"rows": 3, "columns": 2}),
-    Example(_SHARED.text, {"x": "g m 7", "w": "g 2 7"}, parameters={"rows": 3, "columns": 2}),
-)
-
-
-@rule("products", *_ODD)
+@rule("products", _on_array(ex.MATMUL, "m 4", "5 4"), _on_array(ex.MATMULS, "g m 4", "g 5 4"))
 def width_is_padded_to_a_multiple(a: V, b: V, n: V, depth: V, width: V, axis: V, more: V, d: V, size: V) -> Clauses:
     """b = slice(pad(b, N, 0, p), N, 0, size): the width of a product becomes a multiple of the array's columns.
 
@@ -117,12 +81,12 @@ def width_is_padded_to_a_multiple(a: V, b: V, n: V, depth: V, width: V, axis: V,
             want_pad(b, axis=n, more=columns - width % columns)
         ),
         when(want_pad(ROOT, axis, more), d == dims(ROOT), size == d[axis]).then(
-            union(ROOT, access_slice(access_pad(ROOT, "zero-padding", axis, 0, more), axis, 0, size))
+            union(ROOT, op.slice(op.pad(ROOT, "zero-padding", axis, 0, more), axis, 0, size))
         ),
     )
 
 
-@rule("products", *_DEEP)
+@rule("products", _on_array(ex.MATMUL, "m 4", "8 4"), _on_array(ex.MATMULS, "g m 7", "g 2 7"))
 def depth_is_padded_to_a_multiple(a: V, b: V, n: V, depth: V, width: V, p: V, more: V, s: V) -> Clauses:
     """dot(p) = dot(pad(p, K, 0, q)) with zeros: the depth becomes a multiple of the array's rows.
 
@@ -131,28 +95,20 @@ def depth_is_padded_to_a_multiple(a: V, b: V, n: V, depth: V, width: V, p: V, mo
     """
     uneven = (width % columns == 0, depth % rows != 0)
     return (
-        when(flat(ROOT, a, b, n, depth, width), uneven, p == access_product(a, b, n)).then(
+        when(flat(ROOT, a, b, n, depth, width), uneven, p == op.product(a, b, n)).then(
             want_depth(p, more=rows - depth % rows)
         ),
-        when(want_depth(p, more), ROOT == dot_product(p), s == split(p)).then(
-            union(ROOT, dot_product(access_pad(p, "zero-padding", s + 1, 0, more)))
+        when(want_depth(p, more), ROOT == op.dot_product(p), s == split(p)).then(
+            union(ROOT, op.dot_product(op.pad(p, "zero-padding", s + 1, 0, more)))
         ),
     )
 
 
-_SLICED = Example(
-    "(access (access-tensor x) 1)",
-    {"x": "6 5 k"},
-    wants=[want_slices(access_at("root"), axis=0, size=2)],
-    parameters={"rows": 3, "columns": 2},
-)
-
-
 @rule(
     "products",
-    _SLICED,
-    Example(_MATMUL.text, {"x": "m 6", "w": "8 6"}, parameters={"rows": 3, "columns": 2}),
-    Example(_SHARED.text, {"x": "g m 9", "w": "g 2 9"}, parameters={"rows": 3, "columns": 2}),
+    Example(ex.X, {"x": "6 5 k"}, [want_slices(access_at("root"), axis=0, size=2)], {"rows": 3, "columns": 2}),
+    _on_array(ex.MATMUL, "m 6", "8 6"),
+    _on_array(ex.MATMULS, "g m 9", "g 2 9"),
 )
 def access_is_sliced_once(a: V, b: V, n: V, depth: V, width: V, axis: V, size: V, d: V, whole: V, half: V) -> Clauses:
     """a = concatenate(slice(a, axis, 0, h), slice(a, axis, h, size)), where a product wants a cut; h is near the
@@ -162,7 +118,7 @@ def access_is_sliced_once(a: V, b: V, n: V, depth: V, width: V, axis: V, size: V
     without overlap. The width is cut before the depth, so that a tile is reached in one way.
     """
     product = flat(ROOT, a, b, n, depth, width)
-    parts = access_concatenate(access_slice(ROOT, axis, 0, half), access_slice(ROOT, axis, half, whole), axis)
+    parts = op.concatenate(op.slice(ROOT, axis, 0, half), op.slice(ROOT, axis, half, whole), axis)
     return (
         when(product, width % columns == 0, depth % rows == 0, width > columns).then(
             want_slices(b, axis=n, size=columns)
@@ -178,11 +134,7 @@ def access_is_sliced_once(a: V, b: V, n: V, depth: V, width: V, axis: V, size: V
     )
 
 
-@rule(
-    "systolic-array",
-    Example(_MATMUL.text, {"x": "m 3", "w": "2 3"}, parameters={"rows": 3, "columns": 2}),
-    Example(_SHARED.text, {"x": "g m 3", "w": "g 2 3"}, parameters={"rows": 3, "columns": 2}),
-)
+@rule("systolic-array", _on_array(ex.MATMUL, "m 3", "2 3"), _on_array(ex.MATMULS, "g m 3", "g 2 3"))
 def product_is_a_systolic_array_call(a: V, b: V, n: V) -> Clauses:
     """dot(a x b) = systolic-array(a, transpose(b)) for a = (G.., M)(R), b = (G.., C)(R): one instruction for each of G.
 
@@ -190,9 +142,9 @@ def product_is_a_systolic_array_call(a: V, b: V, n: V) -> Clauses:
     """
 
     def fits(shared: int, *order: int) -> Clauses:
-        weights = access(access_transpose(b, vec(*order)), n)
+        weights = op.access(op.transpose(b, vec(*order)), n)
         return when(flat(ROOT, a, b, n, depth=rows, width=columns), n == shared).then(
-            union(ROOT, systolic_array(rows, columns, a, weights))
+            union(ROOT, op.systolic_array(rows, columns, a, weights))
         )
 
     return fits(0, 1, 0), fits(1, 0, 2, 1)

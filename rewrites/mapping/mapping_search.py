@@ -18,29 +18,16 @@ fewest weights and steps are made.
 
 from __future__ import annotations
 
-from glenside.egraph.clause import ROOT, Clause, Facts, let, set_, when
-from glenside.egraph.pattern import Variable, variables, vec
-from glenside.egraph.rule import Example, Parameters
-from glenside.egraph.schema import access_at, dims, function, relation, source, split
-from glenside.egraph.sorts import ACCESS, INT, INTS
+from glenside.egraph.rule import Parameters
 from glenside.ir import types
-from glenside.ir.operators.products import access_product
-from glenside.ir.operators.reductions import dot_product
-from rewrites.declare import Clauses, V, analysis, rule
-from rewrites.mapping.loops import want_call
-from rewrites.mapping.matrices import (
-    matrices_of,
-    pack_of,
-    rows_of,
-    swap_of,
-    want_matrices,
-    want_pack,
-    want_rows,
-    want_swap,
-)
+from rewrites import examples as ex
+from rewrites import operators as op
+from rewrites.declare import ROOT, Clauses, Example, Facts, V, analysis, let, rule, set_, when
+from rewrites.facts import ACCESS, INT, INTS, access_at, dims, function, relation, source, split
+from rewrites.mapping import matrices
 from rewrites.mapping.sliding_windows import regrouped, searched, slides, want_regroup
 from rewrites.parameters import bound, exceeds_growth, fallback_price, price, second_price
-from rewrites.terms import ceil_div, sized
+from rewrites.terms import Variable, ceil_div, sized, variables, vec
 
 FAMILY = "mapping"
 product_of = relation("product-of", product=ACCESS, a=ACCESS, g=INT, m=INT, k=INT, o=INT)
@@ -60,12 +47,7 @@ candidate = relation("candidate", product=ACCESS, price=INT, second=INT, weight=
 planned = relation("planned", product=ACCESS, rest=INTS, plan=INTS)
 matrix_plan = relation("matrix-plan", product=ACCESS, r=INT, p=INT, swap=INT, plan=INTS)
 
-
-_CONV = (
-    "(compute dot-product (access-product (access-windows (access (access-tensor x) 1) (shape 2 3) (shape 1 2))"
-    " (access (access-tensor w) 1) 1))"
-)
-_MATMUL = "(compute dot-product (access-cartesian-product (access (access-tensor x) 1) (access (access-tensor w) 1)))"
+_CONV = ex.dot(ex.windows(ex.X, "2 3", "1 2"), ex.W, 1)
 
 
 def _price(g: int, m: int, k: int, o: int) -> int:
@@ -86,8 +68,8 @@ EXAMPLE_PARAMETERS: Parameters = {
 }
 _EXAMPLES = (
     Example(_CONV, {"x": "3 6 9", "w": "3 2 3"}, parameters=EXAMPLE_PARAMETERS),
-    Example(_MATMUL, {"x": "70 2", "w": "3 2"}, parameters=EXAMPLE_PARAMETERS),
-    Example(_MATMUL, {"x": "5 9", "w": "70 9"}, parameters=EXAMPLE_PARAMETERS),
+    Example(ex.MATMUL, {"x": "70 2", "w": "3 2"}, parameters=EXAMPLE_PARAMETERS),
+    Example(ex.MATMUL, {"x": "5 9", "w": "70 9"}, parameters=EXAMPLE_PARAMETERS),
 )
 
 
@@ -161,12 +143,9 @@ def _group_factors() -> Clauses:
     m, k, o, r, plan, p, left = variables("m k o r plan p left")
     weights, cost, second, weight, whole = variables("weights cost second weight whole")
     factor = group_factor(ROOT, m, k, o, r, plan, p)
-    promising = (
-        weights == (_G * k) * (o * p),
-        _promising((_G * m) * (k * (o * p)), _G * k, _G * (m * o), weights),
-    )
+    promising = (weights == (_G * k) * (o * p), _promising((_G * m) * (k * (o * p)), _G * k, _G * (m * o), weights))
 
-    def priced(swapped: int, sides: tuple[V, V, V, V]) -> Clause:
+    def priced(swapped: int, sides: tuple[V, V, V, V]) -> Clauses:
         return when(
             *(factor, _SEARCHED, _left(left, _G, p), weights == (left * (k * p)) * (o * p), _light(weights)),
             *(cost == price(*sides), cost <= _BEST),
@@ -196,9 +175,9 @@ def cheapest_mapping_is_known(a: V, b: V, n: V, p: V, g: V, m: V, k: V, o: V, ba
     An analysis: it adds no e-node. Sound because it only reads sizes; what a plan does is done by the rules.
     """
     return (
-        when(source(ROOT), ROOT == dot_product(p)).then(searched(ROOT)),
+        when(source(ROOT), ROOT == op.dot_product(p)).then(searched(ROOT)),
         # A form of the program's own pairs: what stood between the pairs and their sum has moved out of the way.
-        when(p == access_product(a, b, n), source(p), ROOT == dot_product(p)).then(searched(ROOT)),
+        when(p == op.product(a, b, n), source(p), ROOT == op.dot_product(p)).then(searched(ROOT)),
         when(sized(a, b, n, g, m, k, o), searched(ROOT), (g * m) * (k * o) > 0, baseline == price(g, m, k, o)).then(
             product_of(ROOT, a, g, m, k, o),
             set_(cheapest(ROOT), baseline),
@@ -231,11 +210,11 @@ _PLAN = vec(1, 3, 2, 2, 3, 1)
 _STEPS = (
     planned(_PRODUCT, _PLAN, _PLAN),
     regrouped(_PRODUCT, 1, 3, 2, _PRODUCT),
-    matrices_of(_PRODUCT, _PRODUCT),
+    matrices.matrices_of(_PRODUCT, _PRODUCT),
     matrix_plan(_PRODUCT, 2, 3, 1, _PLAN),
-    rows_of(_PRODUCT, 2, _PRODUCT),
-    pack_of(_PRODUCT, 3, _PRODUCT),
-    swap_of(_PRODUCT, _PRODUCT),
+    matrices.rows_of(_PRODUCT, 2, _PRODUCT),
+    matrices.pack_of(_PRODUCT, 3, _PRODUCT),
+    matrices.swap_of(_PRODUCT, _PRODUCT),
 )
 
 
@@ -258,19 +237,19 @@ def steps_of_plans_are_demanded(
         when(open_plan, first, regrouped(ROOT, i, j, q, larger), rest == plan.remove(0).remove(0).remove(0)).then(
             planned(larger, rest, whole)
         ),
-        when(open_plan, length == 3).then(want_matrices(ROOT)),
-        when(open_plan, last, matrices_of(ROOT, flat)).then(matrix_plan(flat, r, p, s, whole)),
-        when(of_rows).then(want_rows(flat, r)),
-        when(of_rows, rows_of(flat, r, larger)).then(matrix_plan(larger, 1, p, s, whole)),
-        when(of_groups).then(want_pack(flat, p)),
-        when(of_groups, pack_of(flat, p, larger)).then(matrix_plan(larger, 1, 1, s, whole)),
-        when(of_swap).then(want_swap(flat)),
-        when(of_swap, swap_of(flat, larger)).then(matrix_plan(larger, 1, 1, 0, whole)),
-        when(matrix_plan(flat, 1, 1, 0, whole)).then(want_call(flat, whole)),
+        when(open_plan, length == 3).then(matrices.want_matrices(ROOT)),
+        when(open_plan, last, matrices.matrices_of(ROOT, flat)).then(matrix_plan(flat, r, p, s, whole)),
+        when(of_rows).then(matrices.want_rows(flat, r)),
+        when(of_rows, matrices.rows_of(flat, r, larger)).then(matrix_plan(larger, 1, p, s, whole)),
+        when(of_groups).then(matrices.want_pack(flat, p)),
+        when(of_groups, matrices.pack_of(flat, p, larger)).then(matrix_plan(larger, 1, 1, s, whole)),
+        when(of_swap).then(matrices.want_swap(flat)),
+        when(of_swap, matrices.swap_of(flat, larger)).then(matrix_plan(larger, 1, 1, 0, whole)),
+        when(matrix_plan(flat, 1, 1, 0, whole)).then(matrices.want_call(flat, whole)),
     )
 
 
-_FLAT = Example(_MATMUL, {"x": "5 9", "w": "7 9"}, [matrices_of(_PRODUCT, _PRODUCT)], EXAMPLE_PARAMETERS)
+_FLAT = Example(ex.MATMUL, {"x": "5 9", "w": "7 9"}, [matrices.matrices_of(_PRODUCT, _PRODUCT)], EXAMPLE_PARAMETERS)
 
 
 @rule("baseline-mapping", *_EXAMPLES, _FLAT)
@@ -279,7 +258,8 @@ def baseline_mapping_is_made(a: V, g: V, m: V, k: V, o: V, flat: V) -> Clauses:
 
     Only demands. Sound because a demand adds no e-node.
     """
+    product = product_of(ROOT, a, g, m, k, o)
     return (
-        when(product_of(ROOT, a, g, m, k, o)).then(want_matrices(ROOT)),
-        when(product_of(ROOT, a, g, m, k, o), matrices_of(ROOT, flat)).then(want_call(flat, vec(1, 1, 0))),
+        when(product).then(matrices.want_matrices(ROOT)),
+        when(product, matrices.matrices_of(ROOT, flat)).then(matrices.want_call(flat, vec(1, 1, 0))),
     )

@@ -10,27 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from glenside.egraph.clause import ROOT, Actions, Clause, Facts, let, set_, union, when
-from glenside.egraph.pattern import Fact, gcd, variables, vec, vec_range
-from glenside.egraph.rule import Example
-from glenside.egraph.schema import access_at, dims, function, relation, source, split
-from glenside.egraph.sorts import ACCESS, INT, INTS
-from glenside.ir.operators.linear_maps import linear_map
-from glenside.ir.operators.padding import access_dilate, access_pad
-from glenside.ir.operators.slices import access_slice
-from glenside.ir.operators.views import (
-    access,
-    access_flatten,
-    access_flip,
-    access_insert_axis,
-    access_reshape,
-    access_squeeze,
-    access_transpose,
-)
-from glenside.ir.operators.windowing import access_windows
 from glenside.ir.types import largest
-from rewrites.declare import Clauses, V, analysis, rule
-from rewrites.terms import ceil_div, dot, is_dot, padded, reshaped
+from rewrites import examples as ex
+from rewrites import operators as op
+from rewrites.declare import ROOT, Actions, Clauses, Example, Facts, V, analysis, let, rule, set_, union, when
+from rewrites.facts import ACCESS, INT, INTS, access_at, dims, on_demand, relation, source, split
+from rewrites.terms import ceil_div, dot, gcd, is_dot, padded, reshaped, variables, vec, vec_range
 
 FAMILY = "windows"
 # Axis i steps by `stride` over windows along axis j, of elements that are `apart`; `common` is the gcd of both.
@@ -42,9 +27,8 @@ kept_axes = relation("kept-axes", form=ACCESS, access=ACCESS, i=INT, j=INT, form
 # The form has every d-th element of each window along j; `common` is as above.
 picks = relation("picks", form=ACCESS, access=ACCESS, i=INT, j=INT, common=INT)
 axis_number = relation("axis-number", axis=INT, rows=range(12))
-want_wider = relation("want-wider", access=ACCESS, i=INT, j=INT, q=INT)
 # Windows that each hold those of q neighbours, elements `common` apart. One is enough: any of them serves.
-wider = function("wider", ACCESS, "old", access=ACCESS, i=INT, j=INT, q=INT)
+want_wider, wider = on_demand("wider", access=ACCESS, i=INT, j=INT, q=INT)
 searched = relation("searched", product=ACCESS)  # products for which mappings are looked for
 want_regroup = relation("want-regroup", product=ACCESS, i=INT, j=INT, q=INT)
 # A product with b, n axes shared, whose windows w are wider: t and d in their elements, axis j of w is axis e of items.
@@ -52,19 +36,11 @@ regroup = relation("regroup", product=ACCESS, b=ACCESS, n=INT, i=INT, e=INT, q=I
 regrouped = relation("regrouped", product=ACCESS, i=INT, j=INT, q=INT, larger=ACCESS)
 
 _IMAGE = {"x": "n 5 9"}
-_WINDOWS = "(access-windows (access (access-tensor x) 1) (shape 2 3) (shape 1 2))"  # (n 4 4)(2 3)
-_DILATED = (
-    "(access (access-reshape (access-windows"
-    " (access-windows (access (access-tensor x) 1) (shape 2 5) (shape 1 1)) (shape 1 1) (shape 1 2))"
-    " (access-shape (shape $n 4 5 2 3) (shape))) 3)"
-)  # (n 4 5)(2 3), elements 2 apart
-_MOVED = (
-    "(access-transpose (access-slice (access-pad (access (access-reshape"
-    f" (access {_WINDOWS} 0) (access-shape (shape) (shape $n 1 4 4 2 3))) 4) zero-padding 4 0 1) 4 0 2)"
-    " (list 0 1 3 2 5 4))"
-)  # (n 1 4 4)(3 2): the windows under every form that keeps their axes
+_WINDOWS = ex.windows(ex.X, "2 3", "1 2")  # (n 4 4)(2 3)
+_DILATED = ex.dilated(ex.windows(ex.X, "2 5", "1 1"), "1 2", "$n 4 5 2 3", 3)  # (n 4 5)(2 3), elements 2 apart
+_MOVED = ex.in_every_form(_WINDOWS, "$n 1 4 4 2 3")  # (n 1 4 4)(3 2)
 _MAPPED = f'(linear-map {_WINDOWS} 3 3 "1 0 -2 1 0 -3")'  # (n 4 4)(3 3)
-_ONE_BY_ONE = "(access-windows (access (access-tensor x) 1) (shape 5 1) (shape 1 2))"  # (n 1 5)(5 1)
+_ONE_BY_ONE = ex.windows(ex.X, "5 1", "1 2")  # (n 1 5)(5 1)
 _ROOT = access_at("root")
 _WIDENING = (
     Example(_WINDOWS, _IMAGE, [want_wider(_ROOT, 2, 4, 3)]),
@@ -77,25 +53,21 @@ _WIDENING = (
 )
 
 
-def inside(slide: Fact, shared: V, sa: V) -> Facts:
+def inside(a: V, i: V, j: V, t: V, d: V, c: V, shared: V, sa: V) -> Facts:
     """Where a, whose shape has sa axes, slides along one that is not shared with the other side of its product."""
-    a, i, j, *_ = slide.arguments
-    return slide, i >= shared, sa == split(a), i < sa, j >= sa
+    return slides(a, i, j, t, d, c), i >= shared, sa == split(a), i < sa, j >= sa
 
 
 def picking(a: V, w: V, j: V, apart: V) -> tuple[Facts, V]:
     """Where root picks elements of a, by windows of one, and what picks those of w that are `apart` along axis j."""
     window, strides, s = variables("window strides s")
-    return (
-        (ROOT == access_windows(a, window, strides), s == split(a)),
-        access_windows(w, window, strides.set(j - s, apart)),
-    )
+    return (ROOT == op.windows(a, window, strides), s == split(a)), op.windows(w, window, strides.set(j - s, apart))
 
 
 def _along(x: V, z: V) -> tuple[V, ...]:
     """What may be done to z along an axis x without a change to any other axis."""
     kind, before, after, lo, hi, rows, numbers = variables("kind before after lo hi rows numbers")
-    return access_pad(z, kind, x, before, after), access_slice(z, x, lo, hi), linear_map(z, x, rows, numbers)
+    return op.pad(z, kind, x, before, after), op.slice(z, x, lo, hi), op.linear_map(z, x, rows, numbers)
 
 
 def forms(a: V, i: V, j: V, form_i: V, form_j: V, w: V) -> tuple[tuple[Facts, V], ...]:
@@ -108,9 +80,9 @@ def forms(a: V, i: V, j: V, form_i: V, form_j: V, w: V) -> tuple[tuple[Facts, V]
     sizes = dr.set(form_i, dw[i]).set(form_j, dw[j])
     return (
         ((viewed, sa + sr != 0, dw == dims(w)), reshaped(w, sizes, sr)),
-        ((viewed, sa + sr == 0, dw == dims(w)), access_reshape(w, vec(), sizes)),
-        ((ROOT == access(a, s),), access(w, s)),
-        ((ROOT == access_transpose(a, p), i == p[form_i], j == p[form_j]), access_transpose(w, p)),
+        ((viewed, sa + sr == 0, dw == dims(w)), op.reshape(w, vec(), sizes)),
+        ((ROOT == op.access(a, s),), op.access(w, s)),
+        ((ROOT == op.transpose(a, p), i == p[form_i], j == p[form_j]), op.transpose(w, p)),
         *(((ROOT == of_a, x != i, x != j), of_w) for of_a, of_w in zip(_along(x, a), _along(x, w), strict=True)),
     )
 
@@ -118,7 +90,7 @@ def forms(a: V, i: V, j: V, form_i: V, form_j: V, w: V) -> tuple[tuple[Facts, V]
 def _views(a: V, i: V, form_i: V) -> Clauses:
     """Views of a, and the axes that are the same in both: of one size, after as many elements."""
     s, item, x, da, dr, d, p, size, before = variables("s item x da dr d p size before")
-    reshapes = (access_reshape(a, s, item), access_squeeze(a, x), access_insert_axis(a, x), access_flatten(a))
+    reshapes = (op.reshape(a, s, item), op.squeeze(a, x), op.insert_axis(a, x), op.flatten(a))
     lying = (p == d.prefixes(), axis_number(i), i < d.length)
     alike = (lies(da, i, size, before), lies(dr, form_i, size, before))
     return (
@@ -142,19 +114,19 @@ def sliding_axes_are_known(a: V, i: V, j: V, t: V, d: V, c: V, form_i: V, form_j
     moved = (slides(ROOT, form_i, form_j, t, d, c), kept_axes(ROOT, a, i, j, form_i, form_j))
     return (
         when(
-            *(ROOT == access_windows(z, window, strides), s == split(z), dr == dims(ROOT)),
+            *(ROOT == op.windows(z, window, strides), s == split(z), dr == dims(ROOT)),
             *(axis_number(n), n < window.length, i == s + n, dr[i] > 1),
         ).then(slides(ROOT, i, i + window.length, strides[n], 1, 1)),
         when(
-            *(slides(a, i, j, t, 1, 1), ROOT == access_windows(a, window, strides), s == split(a)),
+            *(slides(a, i, j, t, 1, 1), ROOT == op.windows(a, window, strides), s == split(a)),
             *(j >= s, n == j - s, window[n] == 1, d == strides[n]),
             *(da == dims(a), dr == dims(ROOT), da[j] == 1 + d * (dr[j] - 1), c == gcd(t, d)),
         ).then(slides(ROOT, i, j, t, d, c), picks(ROOT, a, i, j, c)),
         _views(a, i, form_i),
         when(sliding, same_axis(ROOT, a, i, form_i), same_axis(ROOT, a, j, form_j), form_i < form_j).then(moved),
-        when(sliding, ROOT == access(a, s)).then(same),
+        when(sliding, ROOT == op.access(a, s)).then(same),
         when(
-            *(sliding, ROOT == access_transpose(a, p)),
+            *(sliding, ROOT == op.transpose(a, p)),
             *(axis_number(form_i), axis_number(form_j), i == p[form_i], j == p[form_j]),
         ).then(moved),
         *(when(sliding, ROOT == form, x != i, x != j).then(same) for form in _along(x, a)),
@@ -171,27 +143,22 @@ def wider_windows_are_demanded(
     """
     demand = want_wider(a, i, j, q)
     return (
-        when(want_regroup(ROOT, i, j, q), is_dot(a, b, n), inside(slides(a, i, j, t, d, c), n, sa)).then(demand),
+        when(want_regroup(ROOT, i, j, q), is_dot(a, b, n), inside(a, i, j, t, d, c, n, sa)).then(demand),
         when(want_wider(ROOT, form_i, form_j, q), kept_axes(ROOT, a, i, j, form_i, form_j)).then(demand),
         when(want_wider(ROOT, i, j, q), picks(ROOT, a, i, j, c)).then(demand),
     )
 
 
-def _windows_of_neighbours(i: V, j: V, q: V) -> Clause:
+def _windows_of_neighbours(i: V, j: V, q: V) -> Clauses:
     """Windows as long as those of q neighbours together, and the pad that the last of them needs."""
     x, window, strides, t, s, n, dr, dx = variables("x window strides t s n dr dx")
     left, size, span, more = variables("windows-left size span more")
     return when(
-        *(want_wider(ROOT, i, j, q), ROOT == access_windows(x, window, strides), slides(ROOT, i, j, t, 1, 1)),
+        *(want_wider(ROOT, i, j, q), ROOT == op.windows(x, window, strides), slides(ROOT, i, j, t, 1, 1)),
         *(j == i + window.length, s == split(x), n == i - s, dr == dims(ROOT), left == ceil_div(dr[i], q)),
         *(dx == dims(x), size == dx[i], span == window[n] + (q - 1) * t),
         more == largest(0, ((left - 1) * (q * t) + span) - size),
-    ).then(
-        set_(
-            wider(ROOT, i, j, q),
-            access_windows(padded(x, i, more), window.set(n, span), strides.set(n, q * t)),
-        )
-    )
+    ).then(set_(wider(ROOT, i, j, q), op.windows(padded(x, i, more), window.set(n, span), strides.set(n, q * t))))
 
 
 def _widened() -> Clauses:
@@ -224,23 +191,13 @@ def windows_are_widened() -> Clauses:
     return _widened()
 
 
-_CONV = f"(compute dot-product (access-cartesian-product {_WINDOWS} (access (access-tensor w) 1)))"
-_DILATED_CONV = f"(compute dot-product (access-cartesian-product {_DILATED} (access (access-tensor w) 1)))"
-_DEPTHWISE = (
-    "(compute dot-product (access-product (access-windows (access (access-tensor x) 1) (shape 2 3) (shape 1 2))"
-    " (access (access-tensor w) 1) 1))"
-)
 WEIGHTS_FIRST = (
-    Example(
-        f"(compute dot-product (access-product (access (access-tensor w) 1) {_WINDOWS} 0))", {**_IMAGE, "w": "o 2 3"}
-    ),
-    Example(
-        f"(compute dot-product (access-product (access (access-tensor w) 2) {_WINDOWS} 1))", {**_IMAGE, "w": "n o 2 3"}
-    ),
+    Example(ex.dot(ex.W, _WINDOWS, 0), {**_IMAGE, "w": "o 2 3"}),
+    Example(ex.dot(ex.access("w", 2), _WINDOWS, 1), {**_IMAGE, "w": "n o 2 3"}),
 )
 
 
-def turned(which: Facts, said: Callable[[V], Actions]) -> Clause:
+def turned(which: Facts, said: Callable[[V], Actions]) -> Clauses:
     """dot(a x b) = transpose(dot(b x a)), where b is windows: of `which` products, and what is said of dot(b x a)."""
     a, b, n, i, j, t, d, c, sa, sb, product = variables("a b n i j t d c sa sb turned")
     axes, shared, rest, of_b, of_a, back = variables("axes shared rest of-b of-a back")
@@ -248,7 +205,7 @@ def turned(which: Facts, said: Callable[[V], Actions]) -> Clause:
         *(which, is_dot(a, b, n), slides(b, i, j, t, d, c), sb == split(b), i >= n, i < sb, j >= sb, sa == split(a)),
         *(axes == vec_range(sa + sb - n), shared == axes.take(n), rest == axes.drop(n)),
         *(of_b == rest.take(sb - n), of_a == rest.drop(sb - n), back == shared.append(of_a, of_b)),
-    ).then(let(product, dot(b, a, n)), union(ROOT, access_transpose(product, back)), said(product))
+    ).then(let(product, dot(b, a, n)), union(ROOT, op.transpose(product, back)), said(product))
 
 
 @rule(FAMILY, *WEIGHTS_FIRST)
@@ -261,17 +218,18 @@ def windows_come_first() -> Clauses:
     return turned(source(ROOT), searched)
 
 
+_CONV, _DILATED_CONV = (ex.pairs("dot-product", windows, ex.W) for windows in (_WINDOWS, _DILATED))
+
+
 @rule(
     FAMILY,
     *_WIDENING,
     Example(_CONV, {**_IMAGE, "w": "o 2 3"}, [want_regroup(_ROOT, 2, 4, 3)]),
     Example(_CONV, {**_IMAGE, "w": "o 2 3"}, [want_regroup(_ROOT, 1, 3, 4)]),
     Example(_DILATED_CONV, {**_IMAGE, "w": "o 2 3"}, [want_regroup(_ROOT, 2, 4, 3)]),
-    Example(_DEPTHWISE, {"x": "n 5 9", "w": "n 2 3"}, [want_regroup(_ROOT, 1, 3, 2)]),
+    Example(ex.dot(_WINDOWS, ex.W, 1), {"x": "n 5 9", "w": "n 2 3"}, [want_regroup(_ROOT, 1, 3, 2)]),
 )
-def windows_are_regrouped(
-    a: V, b: V, n: V, i: V, j: V, e: V, q: V, t: V, d: V, c: V, w: V, span: V, place: V, end: V, h: V
-) -> Clauses:
+def windows_are_regrouped(a: V, b: V, n: V, i: V, j: V, e: V, q: V, t: V, d: V, c: V, w: V, span: V) -> Clauses:
     """dot(a x b) = interleave(dot(wider(a, q) x toeplitz(b, q))).
 
     One larger window serves q outputs at once: fewer rows stream, through more of the array. toeplitz puts q copies of
@@ -279,14 +237,13 @@ def windows_are_regrouped(
     copy first, hence the flip. Sound because copy r meets the elements of the window of output y + r, and zeros
     elsewhere, and because the outputs of windows beyond the end are cut off.
     """
-    sa, sb, dw, db, dr, rank, reach, served = variables("sa sb dw db dr rank reach served")
+    sa, sb, dw, db, dr, rank, reach, served, place, end, h = variables("sa sb dw db dr rank reach served place end h")
     to_end, with_copies, back, merged = variables("to-end with-copies back merged")  # orders of axes
     spread, copies, weights, larger, whole = variables("spread copies weights larger whole")
     return (
         _widened(),
         when(
-            *(want_regroup(ROOT, i, j, q), is_dot(a, b, n), inside(slides(a, i, j, t, d, c), n, sa)),
-            w == wider(a, i, j, q),
+            *(want_regroup(ROOT, i, j, q), is_dot(a, b, n), inside(a, i, j, t, d, c, n, sa)), w == wider(a, i, j, q)
         ).then(regroup(ROOT, b, n, i, e=j - sa, q=q, t=t // c, d=d // c, w=w, j=j)),
         when(
             regroup(ROOT, b, n, i, e, q, t, d, w, j),
@@ -298,15 +255,12 @@ def windows_are_regrouped(
             merged == vec_range(rank).insert(i + 1, rank),
             *(reach == 1 + d * (db[place] - 1), h == dr[i], served == q * dw[i]),
         ).then(
-            let(spread, access_dilate(access(access_transpose(b, to_end), end), end, d - 1)),
-            let(
-                copies,
-                access_flip(access_windows(padded(spread, end, span - reach, (q - 1) * t), vec(span), vec(t)), end),
-            ),
-            let(weights, access(access_transpose(copies, back), sb + 1)),
+            let(spread, op.dilate(op.access(op.transpose(b, to_end), end), end, d - 1)),
+            let(copies, op.flip(op.windows(padded(spread, end, span - reach, (q - 1) * t), vec(span), vec(t)), end)),
+            let(weights, op.access(op.transpose(copies, back), sb + 1)),
             let(larger, dot(w, weights, n)),
-            let(whole, reshaped(access_transpose(larger, merged), dr.set(i, served), rank)),
-            union(ROOT, access_slice(whole, i, 0, h)),
+            let(whole, reshaped(op.transpose(larger, merged), dr.set(i, served), rank)),
+            union(ROOT, op.slice(whole, i, 0, h)),
             regrouped(ROOT, i, j, q, larger),
         ),
     )

@@ -5,40 +5,40 @@ Flips and dilations sink towards the tensors, slices and pads of what overlap-ad
 
 from __future__ import annotations
 
-from glenside.egraph.clause import ROOT, rewrite
-from glenside.egraph.pattern import variables
-from glenside.egraph.rule import Example
-from glenside.egraph.schema import dims, dtype, split, widened
-from glenside.egraph.tables import table
-from glenside.ir.operators.folds import elementwise_add
-from glenside.ir.operators.padding import access_dilate, access_pad
-from glenside.ir.operators.products import access_product
-from glenside.ir.operators.slices import access_concatenate, access_slice
-from glenside.ir.operators.views import access, access_flip, access_transpose
-from glenside.ir.operators.windowing import access_overlap_add, access_windows
+from collections.abc import Callable
+
 from glenside.ir.types import Dims
-from rewrites.declare import Clauses, V, rule
-from rewrites.terms import dot, padded, reshaped
+from rewrites import examples as ex
+from rewrites import operators as op
+from rewrites.declare import ROOT, Clauses, Example, Facts, V, rewrite, rule
+from rewrites.facts import dims, dtype, split, table, widened
+from rewrites.terms import dot, padded, reshaped, variables
 
 FAMILY = "adjoints"
-_X = "(access (access-tensor x) 1)"
-_ADDED = "(access-overlap-add (access (access-tensor x) {0}) {1} {2})"
+_Y = ex.access("y", 1)
+
+
+def _added(x: str, out: str, strides: str) -> str:
+    return f"(access-overlap-add {x} (shape {out}) (shape {strides}))"
 
 
 @rule(
     FAMILY,
-    Example(f"(access-flip (access-flip {_X} 1) 1)", {"x": "m n"}),
-    Example(f"(access-flip {_X} 1)", {"x": "m 1"}),
+    Example(f"(access-flip (access-flip {ex.X} 1) 1)", {"x": "m n"}),
+    Example(f"(access-flip {ex.X} 1)", {"x": "m 1"}),
 )
 def flips_cancel(a: V, x: V, d: V) -> Clauses:
     """flip(flip(a, x), x) = a, and the flip of one element is itself.
 
     Sound because the order that is reversed twice is as it was.
     """
-    return (
-        rewrite(access_flip(access_flip(a, x), x), a),
-        rewrite(access_flip(a, x), a, d == dims(a), d[x] == 1),
-    )
+    return (rewrite(op.flip(op.flip(a, x), x), a), rewrite(op.flip(a, x), a, d == dims(a), d[x] == 1))
+
+
+def _sinking(change: Callable[[V], V], forms: Callable[[V, V], tuple[V, ...]], a: V, b: V, guard: Facts) -> Clauses:
+    """change(form(a, b)) = form(change(a), change(b)), for each of the forms."""
+    changed = zip(map(change, forms(a, b)), forms(change(a), change(b)), strict=True)
+    return [rewrite(left, right, guard) for left, right in changed]
 
 
 def _on(form: str, *axes: int) -> tuple[Example, ...]:
@@ -47,10 +47,10 @@ def _on(form: str, *axes: int) -> tuple[Example, ...]:
 
 @rule(
     FAMILY,
-    *_on(f"(access-pad {_X} min-padding 1 2 1)", 1, 2),
-    *_on(f"(access-slice {_X} 1 1 3)", 1, 2),
-    *_on(f"(access-concatenate {_X} (access (access-tensor y) 1) 1)", 1, 2),
-    *_on(f"(access-dilate {_X} 1 2)", 1, 2),
+    *_on(f"(access-pad {ex.X} min-padding 1 2 1)", 1, 2),
+    *_on(f"(access-slice {ex.X} 1 1 3)", 1, 2),
+    *_on(f"(access-concatenate {ex.X} {_Y} 1)", 1, 2),
+    *_on(f"(access-dilate {ex.X} 1 2)", 1, 2),
 )
 def flip_sinks(a: V, b: V, x: V, y: V, lo: V, hi: V, n: V, d: V, size: V) -> Clauses:
     """flip(form(a, x), x) = form'(flip(a, x), x), with before and after exchanged; on another axis form is as it was.
@@ -61,31 +61,23 @@ def flip_sinks(a: V, b: V, x: V, y: V, lo: V, hi: V, n: V, d: V, size: V) -> Cla
     kind, before, after = variables("kind before after")
 
     def forms(a: V, b: V) -> tuple[V, ...]:
-        return (
-            access_pad(a, kind, x, before, after),
-            access_slice(a, x, lo, hi),
-            access_concatenate(a, b, x),
-            access_dilate(a, x, n),
-        )
+        return (op.pad(a, kind, x, before, after), op.slice(a, x, lo, hi), op.concatenate(a, b, x), op.dilate(a, x, n))
 
     pad, cut, joined, spread = forms(a, b)
-    flipped = access_flip(a, x)
+    flipped = op.flip(a, x)
     return (
-        rewrite(access_flip(pad, x), access_pad(flipped, kind, x, after, before)),
-        rewrite(access_flip(cut, x), access_slice(flipped, x, size - hi, size - lo), d == dims(a), size == d[x]),
-        rewrite(access_flip(joined, x), access_concatenate(access_flip(b, x), flipped, x)),
-        rewrite(access_flip(spread, x), access_dilate(flipped, x, n)),
-        *(
-            rewrite(access_flip(form, y), form_of_flipped, x != y)
-            for form, form_of_flipped in zip(forms(a, b), forms(access_flip(a, y), access_flip(b, y)), strict=True)
-        ),
+        rewrite(op.flip(pad, x), op.pad(flipped, kind, x, after, before)),
+        rewrite(op.flip(cut, x), op.slice(flipped, x, size - hi, size - lo), d == dims(a), size == d[x]),
+        rewrite(op.flip(joined, x), op.concatenate(op.flip(b, x), flipped, x)),
+        rewrite(op.flip(spread, x), op.dilate(flipped, x, n)),
+        _sinking(lambda z: op.flip(z, y), forms, a, b, x != y),
     )
 
 
 @rule(
     FAMILY,
-    Example(f"(access-flip (access-flip (access-windows {_X} (shape 2 3) (shape 3 2)) 1) 3)", {"x": "m 5 6"}),
-    Example(f"(access-flip (access-flip (access-windows {_X} (shape 2 3) (shape 3 2)) 3) 1)", {"x": "m 5 6"}),
+    Example(f"(access-flip (access-flip (access-windows {ex.X} (shape 2 3) (shape 3 2)) 1) 3)", {"x": "m 5 6"}),
+    Example(f"(access-flip (access-flip (access-windows {ex.X} (shape 2 3) (shape 3 2)) 3) 1)", {"x": "m 5 6"}),
 )
 def flipped_windows_are_windows_of_the_flipped(a: V, w: V, k: V, t: V, i: V, j: V, e: V, s: V, d: V) -> Clauses:
     """flip(flip(windows(a), counts), elements) = windows(flip(a)), where the windows reach the end of a.
@@ -94,41 +86,36 @@ def flipped_windows_are_windows_of_the_flipped(a: V, w: V, k: V, t: V, i: V, j: 
     elsewhere.
     """
     to_the_end = (
-        *(w == access_windows(a, k, t), s == split(a), e == i - s, e >= 0, e < k.length, j == i + k.length),
+        *(w == op.windows(a, k, t), s == split(a), e == i - s, e >= 0, e < k.length, j == i + k.length),
         *(d == dims(a), (d[i] - k[e]) % t[e] == 0),
     )
-    right = access_windows(access_flip(a, i), k, t)
+    right = op.windows(op.flip(a, i), k, t)
     return (
-        rewrite(access_flip(access_flip(w, i), j), right, to_the_end),
-        rewrite(access_flip(access_flip(w, j), i), right, to_the_end),
+        rewrite(op.flip(op.flip(w, i), j), right, to_the_end),
+        rewrite(op.flip(op.flip(w, j), i), right, to_the_end),
     )
 
 
-@rule(
-    FAMILY,
-    Example(
-        "(compute dot-product (access-product (access-flip (access (access-tensor x) 2) 3)"
-        " (access-flip (access (access-tensor w) 2) 3) 1))",
-        {"x": "2 m 3 k", "w": "2 n 3 k"},
-    ),
-)
+def _flipped(name: str) -> str:
+    return f"(access-flip {ex.access(name, 2)} 3)"
+
+
+@rule(FAMILY, Example(ex.dot(_flipped("x"), _flipped("w"), 1), {"x": "2 m 3 k", "w": "2 n 3 k"}))
 def flips_of_both_items_cancel(a: V, b: V, n: V, x: V, y: V, sa: V, sb: V) -> Clauses:
     """dot(flip(a, x) x flip(b, x)) = dot(a x b), along an axis of their items.
 
     Sound because the same pairs are multiplied, and a sum does not depend on their order.
     """
     return rewrite(
-        dot(access_flip(a, x), access_flip(b, y), n),
-        dot(a, b, n),
-        *(sa == split(a), sb == split(b), x >= sa, x - sa == y - sb),
+        dot(op.flip(a, x), op.flip(b, y), n), dot(a, b, n), sa == split(a), sb == split(b), x >= sa, x - sa == y - sb
     )
 
 
 @rule(
     FAMILY,
-    Example(f"(access-dilate (access-dilate {_X} 1 1) 1 2)", {"x": "m 4"}),
-    Example(f"(access-dilate {_X} 1 0)", {"x": "m 4"}),
-    Example(f"(access-dilate {_X} 1 3)", {"x": "m 1"}),
+    Example(f"(access-dilate (access-dilate {ex.X} 1 1) 1 2)", {"x": "m 4"}),
+    Example(f"(access-dilate {ex.X} 1 0)", {"x": "m 4"}),
+    Example(f"(access-dilate {ex.X} 1 3)", {"x": "m 1"}),
 )
 def dilations_compose(a: V, x: V, m: V, n: V, d: V) -> Clauses:
     """dilate(dilate(a, m), n) = dilate(a, (m + 1)(n + 1) - 1); dilate(a, 0) = a, and so with at most one element.
@@ -136,13 +123,9 @@ def dilations_compose(a: V, x: V, m: V, n: V, d: V) -> Clauses:
     Sound because neighbours that were m + 1 places apart are n + 1 times as far apart.
     """
     return (
-        rewrite(
-            access_dilate(access_dilate(a, x, m), x, n),
-            access_dilate(a, x, (m + 1) * (n + 1) - 1),
-            *(d == dims(a), d[x] > 1),
-        ),
-        rewrite(access_dilate(a, x, 0), a),
-        rewrite(access_dilate(a, x, n), a, d == dims(a), d[x] <= 1),
+        rewrite(op.dilate(op.dilate(a, x, m), x, n), op.dilate(a, x, (m + 1) * (n + 1) - 1), d == dims(a), d[x] > 1),
+        rewrite(op.dilate(a, x, 0), a),
+        rewrite(op.dilate(a, x, n), a, d == dims(a), d[x] <= 1),
     )
 
 
@@ -152,9 +135,9 @@ def _spread(form: str, *axes: int) -> tuple[Example, ...]:
 
 @rule(
     FAMILY,
-    *_spread(f"(access-pad {_X} zero-padding 1 2 1)", 1, 2),
-    *_spread(f"(access-slice {_X} 1 1 3)", 1, 2),
-    *_spread(f"(access-concatenate {_X} (access (access-tensor y) 1) 1)", 2),
+    *_spread(f"(access-pad {ex.X} zero-padding 1 2 1)", 1, 2),
+    *_spread(f"(access-slice {ex.X} 1 1 3)", 1, 2),
+    *_spread(f"(access-concatenate {ex.X} {_Y} 1)", 2),
 )
 def dilation_sinks(a: V, b: V, x: V, y: V, n: V, lo: V, hi: V, before: V, after: V, d: V) -> Clauses:
     """dilate(form(a, x), y) = form(dilate(a, y), x); along x itself what form says of places is n + 1 times as much.
@@ -165,33 +148,22 @@ def dilation_sinks(a: V, b: V, x: V, y: V, n: V, lo: V, hi: V, before: V, after:
     step = n + 1
 
     def forms(a: V, b: V) -> tuple[V, ...]:
-        return padded(a, x, after, before), access_slice(a, x, lo, hi), access_concatenate(a, b, x)
+        return padded(a, x, after, before), op.slice(a, x, lo, hi), op.concatenate(a, b, x)
 
     pad, cut, _ = forms(a, b)
     return (
-        *(
-            rewrite(access_dilate(form, y, n), form_of_spread, x != y)
-            for form, form_of_spread in zip(
-                forms(a, b), forms(access_dilate(a, y, n), access_dilate(b, y, n)), strict=True
-            )
-        ),
+        _sinking(lambda z: op.dilate(z, y, n), forms, a, b, x != y),
         rewrite(
-            access_dilate(pad, x, n),
-            padded(access_dilate(a, x, n), x, after * step, before * step),
-            *(d == dims(a), d[x] > 0),
+            op.dilate(pad, x, n), padded(op.dilate(a, x, n), x, after * step, before * step), d == dims(a), d[x] > 0
         ),
-        rewrite(
-            access_dilate(cut, x, n),
-            access_slice(access_dilate(a, x, n), x, lo * step, 1 + (hi - 1) * step),
-            lo + 1 < hi,
-        ),
+        rewrite(op.dilate(cut, x, n), op.slice(op.dilate(a, x, n), x, lo * step, 1 + (hi - 1) * step), lo + 1 < hi),
     )
 
 
 @rule(
     FAMILY,
-    Example(_ADDED.format(2, "(shape 12)", "(shape 3)"), {"x": "m 4 3"}),
-    Example(_ADDED.format(3, "(shape 4 5)", "(shape 1 1)"), {"x": "m 4 5 1 1"}),
+    Example(_added(ex.access("x", 2), "12", "3"), {"x": "m 4 3"}),
+    Example(_added(ex.access("x", 3), "4 5", "1 1"), {"x": "m 4 5 1 1"}),
 )
 def windows_side_by_side_are_a_reshape(a: V, out: V, t: V, d: V, s: V, k: V, item: V, size: V) -> Clauses:
     """overlap-add(a) = reshape(a), where windows along one axis follow one another, or each is one element.
@@ -201,7 +173,7 @@ def windows_side_by_side_are_a_reshape(a: V, out: V, t: V, d: V, s: V, k: V, ite
     dr, axes, lead = variables("dr axes lead")
     sizes = (d == dims(a), s == split(a), axes == out.length)
     of_root = (lead == s - axes, dr == dims(ROOT))
-    left, right = access_overlap_add(a, out, t), reshaped(a, dr, lead)
+    left, right = op.overlap_add(a, out, t), reshaped(a, dr, lead)
     one_after_the_other = (axes == 1, k == d[s], k == t[0], out[0] == k * d[s - 1])
     one_element = (size == d.product(), size == dr.product(), size > 0, item == d.drop(s), item.product() == 1)
     return (
@@ -219,32 +191,27 @@ def one_after_another(rank: int, p: Dims) -> tuple[Dims] | None:
     return (Dims((*range(lead), lead + 2, lead, lead + 3, lead + 1)),)
 
 
-@rule(
-    FAMILY,
-    Example(
-        "(access-overlap-add (access (access-transpose (access-overlap-add (access (access-tensor x) 4) (shape 9)"
-        " (shape 2)) (list 0 3 1 2)) 3) (shape 5) (shape 1))",
-        {"x": "m 4 2 4 3"},
-    ),
-)
+_ALONG_ONE = f"(access (access-transpose {_added(ex.access('x', 4), '9', '2')} (list 0 3 1 2)) 3)"
+
+
+@rule(FAMILY, Example(_added(_ALONG_ONE, "5", "1"), {"x": "m 4 2 4 3"}))
 def sums_along_two_axes_are_one(a: V, p: V, s: V, order: V, rank: V, di: V, inner: V, moved: V, sr: V) -> Clauses:
     """overlap-add(overlap-add(a, axis 2), axis 1) = overlap-add(a, both).
 
     Sound because each element of a goes to one place along each axis, whichever comes first.
     """
     out, strides, inner_out, inner_strides = variables("out t out2 t2")
-    ordered = access(access_transpose(a, order), rank - 1)
+    ordered = op.access(op.transpose(a, order), rank - 1)
     return rewrite(
-        access_overlap_add(moved, out, strides),
-        access(access_overlap_add(ordered, inner_out.append(out), inner_strides.append(strides)), sr),
-        *(moved == access(access_transpose(inner, p), s), inner == access_overlap_add(a, inner_out, inner_strides)),
+        op.overlap_add(moved, out, strides),
+        op.access(op.overlap_add(ordered, inner_out.append(out), inner_strides.append(strides)), sr),
+        *(moved == op.access(op.transpose(inner, p), s), inner == op.overlap_add(a, inner_out, inner_strides)),
         *(out.length == 1, inner_out.length == 1, di == dims(inner), rank == di.length),
         *(order == one_after_another.order(rank, p), sr == split(ROOT)),
     )
 
 
-_SUMS = _ADDED.format(2, "(shape 9)", "(shape 2)")
-_MORE = _SUMS.replace("tensor x", "tensor y")
+_SUMS, _MORE = (_added(ex.access(name, 2), "9", "2") for name in "xy")
 _SHAPES = {"x": "5 4 3", "y": "5 4 3"}
 
 
@@ -265,51 +232,43 @@ def what_is_not_added_up_goes_inside(a: V, b: V, x: V, out: V, t: V, s: V, sums:
     lo, hi, before, after, n = variables("lo hi before after n")
 
     def forms(z: V) -> tuple[V, ...]:
-        return access_slice(z, x, lo, hi), padded(z, x, after, before), access_flip(z, x), access_dilate(z, x, n)
+        return op.slice(z, x, lo, hi), padded(z, x, after, before), op.flip(z, x), op.dilate(z, x, n)
 
-    left_alone = (sums == access_overlap_add(a, out, t), s == split(a), x < s - out.length)
+    left_alone = (sums == op.overlap_add(a, out, t), s == split(a), x < s - out.length)
     return (
         *(
-            rewrite(form, access_overlap_add(form_of_a, out, t), left_alone)
+            rewrite(form, op.overlap_add(form_of_a, out, t), left_alone)
             for form, form_of_a in zip(forms(sums), forms(a), strict=True)
         ),
         rewrite(
-            access_concatenate(sums, access_overlap_add(b, out, t), x),
-            access_overlap_add(access_concatenate(a, b, x), out, t),
+            op.concatenate(sums, op.overlap_add(b, out, t), x),
+            op.overlap_add(op.concatenate(a, b, x), out, t),
             left_alone,
         ),
     )
 
 
-@rule(
-    FAMILY,
-    Example(
-        "(access-overlap-add (compute elementwise-add (access-pair (access (access-tensor x) 2)"
-        " (access (access-tensor y) 2))) (shape 9) (shape 2))",
-        _SHAPES,
-    ),
-)
+_SUM = f"(compute elementwise-add (access-pair {ex.access('x', 2)} {ex.access('y', 2)}))"
+
+
+@rule(FAMILY, Example(_added(_SUM, "9", "2"), _SHAPES))
 def overlap_add_is_linear(a: V, b: V, n: V, out: V, t: V) -> Clauses:
     """overlap-add(a + b) = overlap-add(a) + overlap-add(b).
 
     Sound because each place is a sum, and sums may be taken in any order.
     """
-    sum_a, sum_b = access_overlap_add(a, out, t), access_overlap_add(b, out, t)
+    sum_a, sum_b = op.overlap_add(a, out, t), op.overlap_add(b, out, t)
     return rewrite(
-        access_overlap_add(elementwise_add(access_product(a, b, n)), out, t),
-        elementwise_add(access_product(sum_a, sum_b, n - out.length)),
+        op.overlap_add(op.elementwise_add(op.product(a, b, n)), out, t),
+        op.elementwise_add(op.product(sum_a, sum_b, n - out.length)),
         *(n == split(a), n == split(b)),
     )
 
 
-@rule(
-    FAMILY,
-    Example(
-        "(compute dot-product (access-product (access (access-windows (access (access-tensor x) 1) (shape 3 2)"
-        " (shape 2 1)) 1) (access (access-tensor w) 1) 0))",
-        {"x": "m 6 4", "w": "n 2 3 3 2"},
-    ),
-)
+_ALL_WINDOWS = f"(access {ex.windows(ex.X, '3 2', '2 1')} 1)"
+
+
+@rule(FAMILY, Example(ex.dot(_ALL_WINDOWS, ex.W, 0), {"x": "m 6 4", "w": "n 2 3 3 2"}))
 def overlap_add_is_the_adjoint_of_windows(a: V, b: V, n: V, x: V, k: V, t: V, s: V, sb: V, dx: V, out: V) -> Clauses:
     """dot(windows(x) x w) = dot(x x overlap-add(w)), where each item is all windows of an item.
 
@@ -319,8 +278,8 @@ def overlap_add_is_the_adjoint_of_windows(a: V, b: V, n: V, x: V, k: V, t: V, s:
     dt, wide = variables("dt wide")
     return rewrite(
         dot(a, b, n),
-        dot(x, access_overlap_add(access(b, sb + k.length), out, t), n),
-        *(a == access(access_windows(x, k, t), s), s == split(x)),
+        dot(x, op.overlap_add(op.access(b, sb + k.length), out, t), n),
+        *(a == op.access(op.windows(x, k, t), s), s == split(x)),
         *(dt == dtype(b), wide == widened(dt), wide == dt),
         *(dx == dims(x), out == dx.drop(s), sb == split(b)),
     )

@@ -6,22 +6,16 @@ itself rise, meet and compose. Both directions only ever shorten a path or move 
 
 from __future__ import annotations
 
-from glenside.egraph.clause import ROOT, rewrite, union, when
-from glenside.egraph.pattern import vec_range
-from glenside.egraph.rule import Example
-from glenside.egraph.schema import access_at, category, dims, dtype, relation, source, split
-from glenside.egraph.sorts import ACCESS
-from glenside.ir.operators.compute import compute
-from glenside.ir.operators.padding import access_pad
-from glenside.ir.operators.reductions import reduce_sum
-from glenside.ir.operators.slices import access_concatenate, access_slice
-from glenside.ir.operators.views import access, access_broadcast, access_reshape, access_transpose
-from rewrites.declare import Clauses, V, analysis, rule
-from rewrites.terms import reshaped
+from rewrites import examples as ex
+from rewrites import operators as op
+from rewrites.declare import ROOT, Clauses, Example, V, analysis, rewrite, rule, union, when
+from rewrites.facts import ACCESS, access_at, category, dims, dtype, relation, source, split
+from rewrites.terms import reshaped, vec_range
 
 FAMILY = "algebra"
 tiled = relation("tiled", access=ACCESS)
-_X = "(access (access-tensor x) 1)"
+_TILED = [tiled(access_at("x"))]
+_TURNED = f"(access-transpose {ex.X} (list 2 0 1))"
 
 
 @analysis(
@@ -37,54 +31,49 @@ def tiled_classes_are_known(a: V, b: V, x: V, k: V, before: V, after: V, d: V, p
     reads what is there.
     """
     return (
-        when(ROOT == access_concatenate(a, b, x), source(a), source(b)).then(tiled(ROOT)),
-        when(ROOT == access_pad(a, k, x, before, after), source(a)).then(tiled(ROOT)),
-        when(ROOT == access(a, d), tiled(a)).then(tiled(ROOT)),
-        when(ROOT == access_transpose(a, p), tiled(a)).then(tiled(ROOT)),
-        when(ROOT == compute(f, a), tiled(a), category(f, c), c != "contraction").then(tiled(ROOT)),
+        when(ROOT == op.concatenate(a, b, x), source(a), source(b)).then(tiled(ROOT)),
+        when(ROOT == op.pad(a, k, x, before, after), source(a)).then(tiled(ROOT)),
+        when(ROOT == op.access(a, d), tiled(a)).then(tiled(ROOT)),
+        when(ROOT == op.transpose(a, p), tiled(a)).then(tiled(ROOT)),
+        when(ROOT == op.compute(f, a), tiled(a), category(f, c), c != "contraction").then(tiled(ROOT)),
     )
 
 
-@rule(FAMILY, Example(f"(access-slice (access-slice {_X} 1 1 6) 1 2 4)", {"x": "m 7 k"}))
+@rule(FAMILY, Example(f"(access-slice (access-slice {ex.X} 1 1 6) 1 2 4)", {"x": "m 7 k"}))
 def slice_of_slice_is_one_slice(a: V, x: V, lo: V, hi: V, low: V, high: V) -> Clauses:
     """slice(slice(a, x, lo, hi), x, l, h) = slice(a, x, lo + l, lo + h).
 
     Sound because both name the same elements of the same axis. The nested form is not subsumed: where a slice of
     everything is its own operand, the form that would replace it is the same e-node.
     """
-    return rewrite(
-        access_slice(access_slice(a, x, lo, hi), x, low, high),
-        access_slice(a, x, lo + low, lo + high),
-    )
+    return rewrite(op.slice(op.slice(a, x, lo, hi), x, low, high), op.slice(a, x, lo + low, lo + high))
 
 
-@rule(FAMILY, Example(f"(access-slice (access-slice {_X} 2 1 3) 0 1 2)", {"x": "3 n 5"}))
+@rule(FAMILY, Example(f"(access-slice (access-slice {ex.X} 2 1 3) 0 1 2)", {"x": "3 n 5"}))
 def slices_have_one_order(a: V, x: V, lo: V, hi: V, y: V, low: V, high: V) -> Clauses:
     """slice(slice(a, x), y) = slice(slice(a, y), x) for y < x: the later axis is cut last.
 
     Without one order, n cuts of different axes have n! forms. Sound because cuts of different axes do not meet.
     """
     return rewrite(
-        access_slice(access_slice(a, x, lo, hi), y, low, high),
-        access_slice(access_slice(a, y, low, high), x, lo, hi),
-        y < x,
+        op.slice(op.slice(a, x, lo, hi), y, low, high), op.slice(op.slice(a, y, low, high), x, lo, hi), y < x
     )
 
 
-@rule(FAMILY, Example(f"(access-slice {_X} 1 0 5)", {"x": "m 5"}))
+@rule(FAMILY, Example(f"(access-slice {ex.X} 1 0 5)", {"x": "m 5"}))
 def slice_of_everything_is_nothing(a: V, x: V, hi: V, d: V) -> Clauses:
     """slice(a, x, 0, size) = a.
 
     Sound because every element stays where it is.
     """
-    return rewrite(access_slice(a, x, 0, hi), a, d == dims(a), hi == d[x])
+    return rewrite(op.slice(a, x, 0, hi), a, d == dims(a), hi == d[x])
 
 
 @rule(
     FAMILY,
-    Example(f"(access-slice (access-concatenate {_X} {_X} 1) 1 1 3)", {"x": "m 4 k"}),
-    Example(f"(access-slice (access-concatenate {_X} {_X} 1) 1 4 7)", {"x": "m 4 k"}),
-    Example(f"(access-slice (access-concatenate {_X} {_X} 1) 2 1 3)", {"x": "m 4 5"}),
+    Example(f"(access-slice (access-concatenate {ex.X} {ex.X} 1) 1 1 3)", {"x": "m 4 k"}),
+    Example(f"(access-slice (access-concatenate {ex.X} {ex.X} 1) 1 4 7)", {"x": "m 4 k"}),
+    Example(f"(access-slice (access-concatenate {ex.X} {ex.X} 1) 2 1 3)", {"x": "m 4 5"}),
 )
 def slice_sinks_into_concatenate(a: V, b: V, x: V, whole: V, y: V, lo: V, hi: V, d: V, at: V) -> Clauses:
     """slice(concatenate(a, b, x), x) = the slice of the part that it lies in; on another axis, both parts are sliced.
@@ -92,68 +81,54 @@ def slice_sinks_into_concatenate(a: V, b: V, x: V, whole: V, y: V, lo: V, hi: V,
     Joins the tiles of one product to those of the next without going through the whole. Sound because the parts of a
     concatenation stand one after the other on x and side by side on every other axis.
     """
-    both = (whole == access_concatenate(a, b, x), tiled(whole), ROOT == access_slice(whole, y, lo, hi))
+    both = (whole == op.concatenate(a, b, x), tiled(whole), ROOT == op.slice(whole, y, lo, hi))
     cut = (x == y, d == dims(a), at == d[x])
     return (
-        when(both, cut, hi <= at).then(union(ROOT, access_slice(a, x, lo, hi))),
-        when(both, cut, lo >= at).then(union(ROOT, access_slice(b, x, lo - at, hi - at))),
+        when(both, cut, hi <= at).then(union(ROOT, op.slice(a, x, lo, hi))),
+        when(both, cut, lo >= at).then(union(ROOT, op.slice(b, x, lo - at, hi - at))),
         when(both, x != y, source(a), source(b)).then(
-            union(ROOT, access_concatenate(access_slice(a, y, lo, hi), access_slice(b, y, lo, hi), x))
+            union(ROOT, op.concatenate(op.slice(a, y, lo, hi), op.slice(b, y, lo, hi), x))
         ),
     )
 
 
 @rule(
     FAMILY,
-    Example(f"(access-slice (access-pad {_X} zero-padding 1 2 1) 1 3 5)", {"x": "m 4 k"}),
-    Example(f"(access-slice (access-pad {_X} zero-padding 1 2 1) 2 1 3)", {"x": "m 4 4"}),
+    Example(f"(access-slice (access-pad {ex.X} zero-padding 1 2 1) 1 3 5)", {"x": "m 4 k"}),
+    Example(f"(access-slice (access-pad {ex.X} zero-padding 1 2 1) 2 1 3)", {"x": "m 4 4"}),
 )
 def slice_sinks_into_pad(a: V, kind: V, x: V, before: V, after: V, whole: V, y: V, lo: V, hi: V, d: V) -> Clauses:
     """slice(pad(a, x, before, after), x, lo, hi) = slice(a, x, lo - before, hi - before), inside what was padded.
 
     Sound because those elements are a's own, shifted by `before`; on another axis the pad does not move them.
     """
-    both = (whole == access_pad(a, kind, x, before, after), tiled(whole), ROOT == access_slice(whole, y, lo, hi))
+    both = (whole == op.pad(a, kind, x, before, after), tiled(whole), ROOT == op.slice(whole, y, lo, hi))
     inside = (x == y, d == dims(a), lo >= before, hi <= before + d[x])
     return (
-        when(both, inside).then(union(ROOT, access_slice(a, x, lo - before, hi - before))),
-        when(both, x != y, source(a)).then(
-            union(ROOT, access_pad(access_slice(a, y, lo, hi), kind, x, before, after)),
-        ),
+        when(both, inside).then(union(ROOT, op.slice(a, x, lo - before, hi - before))),
+        when(both, x != y, source(a)).then(union(ROOT, op.pad(op.slice(a, y, lo, hi), kind, x, before, after))),
     )
 
 
-@rule(
-    FAMILY,
-    Example(
-        f"(access-slice (access-transpose {_X} (list 2 0 1)) 1 1 2)", {"x": "4 n k"}, wants=[tiled(access_at("x"))]
-    ),
-)
+@rule(FAMILY, Example(f"(access-slice {_TURNED} 1 1 2)", {"x": "4 n k"}, _TILED))
 def slice_sinks_into_transpose(a: V, p: V, x: V, lo: V, hi: V) -> Clauses:
     """slice(transpose(a, p), x) = transpose(slice(a, p[x]), p).
 
     Sound because axis x of the result is axis p[x] of a.
     """
-    return rewrite(
-        access_slice(access_transpose(a, p), x, lo, hi),
-        access_transpose(access_slice(a, p[x], lo, hi), p),
-        tiled(a),
-    )
+    return rewrite(op.slice(op.transpose(a, p), x, lo, hi), op.transpose(op.slice(a, p[x], lo, hi), p), tiled(a))
 
 
-@rule(
-    FAMILY,
-    Example("(access-slice (access (access-tensor x) 2) 1 1 3)", {"x": "m 4 k"}, wants=[tiled(access_at("x"))]),
-)
+@rule(FAMILY, Example("(access-slice (access (access-tensor x) 2) 1 1 3)", {"x": "m 4 k"}, _TILED))
 def slice_sinks_into_access(a: V, d: V, x: V, lo: V, hi: V) -> Clauses:
     """slice(access(a, d), x) = access(slice(a, x), d).
 
     Sound because a split only says where the item begins.
     """
-    return rewrite(access_slice(access(a, d), x, lo, hi), access(access_slice(a, x, lo, hi), d), tiled(a))
+    return rewrite(op.slice(op.access(a, d), x, lo, hi), op.access(op.slice(a, x, lo, hi), d), tiled(a))
 
 
-_RESHAPED = "(access-reshape (access (access-tensor x) 2) (access-shape (shape 5 1 $n) (shape $k)))"
+_RESHAPED = ex.reshaped(ex.access("x", 2), "5 1 $n", "$k")
 
 
 @rule(
@@ -177,20 +152,20 @@ def reshape_leaves_the_leading_axis(
     )
     return (
         rewrite(
-            access_slice(access_reshape(a, s, i), 0, lo, hi),
-            access_reshape(access_slice(a, 0, lo, hi), s.set(0, hi - lo), i),
+            op.slice(op.reshape(a, s, i), 0, lo, hi),
+            op.reshape(op.slice(a, 0, lo, hi), s.set(0, hi - lo), i),
             source(a),
             leading,
         ),
         rewrite(
-            access_pad(access_reshape(a, s, i), kind, 0, before, after),
-            access_reshape(access_pad(a, kind, 0, before, after), s.set(0, s[0] + (before + after)), i),
+            op.pad(op.reshape(a, s, i), kind, 0, before, after),
+            op.reshape(op.pad(a, kind, 0, before, after), s.set(0, s[0] + (before + after)), i),
             source(a),
             leading,
         ),
         rewrite(
-            access_concatenate(access_reshape(a, s, i), access_reshape(b, t, j), 0),
-            access_reshape(access_concatenate(a, b, 0), s.set(0, s[0] + t[0]), i),
+            op.concatenate(op.reshape(a, s, i), op.reshape(b, t, j), 0),
+            op.reshape(op.concatenate(a, b, 0), s.set(0, s[0] + t[0]), i),
             (source(a), source(b)),
             (leading, alike),
         ),
@@ -199,11 +174,8 @@ def reshape_leaves_the_leading_axis(
 
 @rule(
     FAMILY,
-    Example(f"(access-pad (access-transpose {_X} (list 2 0 1)) zero-padding 1 2 1)", {"x": "m n k"}),
-    Example(
-        f"(access-concatenate (access-transpose {_X} (list 2 0 1)) (access-transpose {_X} (list 2 0 1)) 1)",
-        {"x": "m n k"},
-    ),
+    Example(f"(access-pad {_TURNED} zero-padding 1 2 1)", {"x": "m n k"}),
+    Example(f"(access-concatenate {_TURNED} {_TURNED} 1)", {"x": "m n k"}),
 )
 def transpose_leaves_pad_and_concatenate(a: V, b: V, p: V, kind: V, x: V, before: V, after: V) -> Clauses:
     """pad(transpose(a, p), x) = transpose(pad(a, p[x]), p); concatenate likewise when both parts have the same p.
@@ -212,13 +184,13 @@ def transpose_leaves_pad_and_concatenate(a: V, b: V, p: V, kind: V, x: V, before
     """
     return (
         rewrite(
-            access_pad(access_transpose(a, p), kind, x, before, after),
-            access_transpose(access_pad(a, kind, p[x], before, after), p),
+            op.pad(op.transpose(a, p), kind, x, before, after),
+            op.transpose(op.pad(a, kind, p[x], before, after), p),
             source(a),
         ),
         rewrite(
-            access_concatenate(access_transpose(a, p), access_transpose(b, p), x),
-            access_transpose(access_concatenate(a, b, p[x]), p),
+            op.concatenate(op.transpose(a, p), op.transpose(b, p), x),
+            op.transpose(op.concatenate(a, b, p[x]), p),
             source(a),
             source(b),
         ),
@@ -233,11 +205,7 @@ def transposes_compose(a: V, p: V, q: V, order: V) -> Clauses:
 
     Sound because axis i of the outer is axis q[i] of the inner, which is axis p[q[i]] of a.
     """
-    return rewrite(
-        access_transpose(access_transpose(a, p), q),
-        access_transpose(a, order),
-        order == p.permute(q),
-    )
+    return rewrite(op.transpose(op.transpose(a, p), q), op.transpose(a, order), order == p.permute(q))
 
 
 @rule(FAMILY, Example("(access-transpose (access-tensor x) (list 0 1 2))", {"x": "m n k"}))
@@ -246,7 +214,7 @@ def transpose_to_the_same_order_is_nothing(a: V, p: V) -> Clauses:
 
     Sound because no axis moves.
     """
-    return rewrite(access_transpose(a, p), a, p == vec_range(p.length))
+    return rewrite(op.transpose(a, p), a, p == vec_range(p.length))
 
 
 @rule(
@@ -259,10 +227,7 @@ def accesses_compose(a: V, d: V, e: V) -> Clauses:
 
     Sound because only the last split counts.
     """
-    return (
-        rewrite(access(access(a, d), e), access(a, e)),
-        rewrite(access(a, d), a, d == split(a)),
-    )
+    return (rewrite(op.access(op.access(a, d), e), op.access(a, e)), rewrite(op.access(a, d), a, d == split(a)))
 
 
 @rule(FAMILY, Example("(access (access-transpose (access (access-tensor x) 1) (list 2 0 1)) 2)", {"x": "m n k"}))
@@ -271,17 +236,13 @@ def transpose_leaves_access(a: V, p: V, d: V) -> Clauses:
 
     Lets transposes on both sides of a split meet. Sound because a transpose orders all axes and keeps the split.
     """
-    return rewrite(access(access_transpose(a, p), d), access_transpose(access(a, d), p), source(a))
+    return rewrite(op.access(op.transpose(a, p), d), op.transpose(op.access(a, d), p), source(a))
 
 
 @rule(
     FAMILY,
-    Example(
-        "(access-reshape (access-reshape (access (access-tensor x) 1) (access-shape (shape 2 3) (shape $k)))"
-        " (access-shape (shape 3 2) (shape 1 $k)))",
-        {"x": "6 k"},
-    ),
-    Example("(access-reshape (access (access-tensor x) 1) (access-shape (shape $m) (shape $k)))", {"x": "m k"}),
+    Example(ex.reshaped(ex.reshaped(ex.X, "2 3", "$k"), "3 2", "1 $k"), {"x": "6 k"}),
+    Example(ex.reshaped(ex.X, "$m", "$k"), {"x": "m k"}),
 )
 def reshapes_compose(a: V, s: V, i: V, t: V, j: V, d: V, n: V) -> Clauses:
     """reshape(reshape(a), s) = reshape(a, s), which is a when a has those dims already.
@@ -289,8 +250,8 @@ def reshapes_compose(a: V, s: V, i: V, t: V, j: V, d: V, n: V) -> Clauses:
     Sound because row-major order is kept throughout.
     """
     return (
-        rewrite(access_reshape(access_reshape(a, s, i), t, j), access_reshape(a, t, j)),
-        rewrite(access_reshape(a, s, i), a, d == dims(a), n == split(a), n == s.length, d == s.append(i)),
+        rewrite(op.reshape(op.reshape(a, s, i), t, j), op.reshape(a, t, j)),
+        rewrite(op.reshape(a, s, i), a, d == dims(a), n == split(a), n == s.length, d == s.append(i)),
     )
 
 
@@ -300,22 +261,19 @@ def pad_of_nothing_is_nothing(a: V, kind: V, x: V) -> Clauses:
 
     Sound because no element is added.
     """
-    return rewrite(access_pad(a, kind, x, 0, 0), a)
+    return rewrite(op.pad(a, kind, x, 0, 0), a)
 
 
 @rule(
     FAMILY,
-    Example(
-        "(access-broadcast (access (access-tensor x) 1) (access-shape (shape $m) (shape $n)))",
-        {"x": "m n"},
-    ),
+    Example("(access-broadcast (access (access-tensor x) 1) (access-shape (shape $m) (shape $n)))", {"x": "m n"}),
 )
 def broadcast_to_the_same_sizes_is_nothing(a: V, s: V, i: V, d: V) -> Clauses:
     """broadcast(a, dims of a) = a.
 
     Sound because no axis is repeated.
     """
-    return rewrite(access_broadcast(a, s, i), a, d == dims(a), d == s.append(i))
+    return rewrite(op.broadcast(a, s, i), a, d == dims(a), d == s.append(i))
 
 
 @rule(FAMILY, Example("(compute reduce-sum (access (access-tensor x) 2))", {"x": "m n 1"}))
@@ -325,4 +283,4 @@ def sum_of_one_is_itself(a: V, d: V, s: V, t: V) -> Clauses:
     Sound because the sum of one number is that number; where the sum is of a wider dtype nothing is said.
     """
     one = (d == dims(a), s == split(a), d.length == s + 1, d[s] == 1)
-    return rewrite(reduce_sum(a), reshaped(a, d.pop(), s), one, t == dtype(a), t == dtype(ROOT))
+    return rewrite(op.reduce_sum(a), reshaped(a, d.pop(), s), one, t == dtype(a), t == dtype(ROOT))

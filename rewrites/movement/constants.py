@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from glenside.egraph.clause import ROOT, when
-from glenside.egraph.pattern import Variable, of_operator
-from glenside.egraph.rule import Example
-from glenside.egraph.schema import access_at, constant, varies
-from glenside.egraph.sorts import ACCESS
+from glenside.egraph.pattern import of_operator
 from glenside.ir.operator import OPERATORS, Kind, Operator
-from rewrites.declare import Clauses, analysis
+from rewrites.declare import ROOT, Clauses, Example, analysis, when
+from rewrites.facts import ACCESS, access_at, constant, varies
+from rewrites.terms import Variable
 
 
 def _propagated(operator: Operator) -> Clauses:

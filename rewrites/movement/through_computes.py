@@ -6,22 +6,15 @@ it; slices sink, because only a product's demand makes them.
 
 from __future__ import annotations
 
-from glenside.egraph.clause import Facts, rewrite
-from glenside.egraph.pattern import variables, vec, vec_range
-from glenside.egraph.rule import Example
-from glenside.egraph.schema import access_at, category, dims, keeps_zero, source, split
-from glenside.ir.operators.compute import compute
-from glenside.ir.operators.folds import elementwise_add
-from glenside.ir.operators.products import access_product
-from glenside.ir.operators.reductions import reduce_sum
-from glenside.ir.operators.slices import access_concatenate, access_slice
-from glenside.ir.operators.views import access_reshape, access_transpose
-from rewrites.declare import Clauses, V, rule
+from rewrites import examples as ex
+from rewrites import operators as op
+from rewrites.declare import Clauses, Example, Facts, V, rewrite, rule
+from rewrites.facts import access_at, category, dims, keeps_zero, source, split
 from rewrites.movement.algebra import tiled
-from rewrites.terms import padded
+from rewrites.terms import padded, variables, vec, vec_range
 
 FAMILY = "through-computes"
-_X = "(access (access-tensor x) 2)"
+_X = ex.access("x", 2)
 _TILED = [tiled(access_at("x2"))]
 
 
@@ -47,8 +40,8 @@ def concatenate_leaves_compute(a: V, b: V, x: V, f: V) -> Clauses:
     """
     return tuple(
         rewrite(
-            compute(f, access_concatenate(a, b, x)),
-            access_concatenate(compute(f, a), compute(f, b), x),
+            op.compute(f, op.concatenate(a, b, x)),
+            op.concatenate(op.compute(f, a), op.compute(f, b), x),
             *(source(a), source(b), apart),
         )
         for apart in _apart(f, a, x)
@@ -66,7 +59,7 @@ def slice_sinks_into_compute(a: V, x: V, lo: V, hi: V, f: V) -> Clauses:
     Sound because f sees one item, or one element, at a time. Products are left out: their slices are the tiles.
     """
     return tuple(
-        rewrite(access_slice(compute(f, a), x, lo, hi), compute(f, access_slice(a, x, lo, hi)), tiled(a), apart)
+        rewrite(op.slice(op.compute(f, a), x, lo, hi), op.compute(f, op.slice(a, x, lo, hi)), tiled(a), apart)
         for apart in _apart(f, a, x)
     )
 
@@ -82,7 +75,7 @@ def pad_leaves_compute(a: V, x: V, before: V, after: V, f: V, d: V, s: V, item: 
     Sound because f makes zero of what was added: an element 0, or an item of zeros whose sum, mean, largest and
     smallest are 0. Not for softmax, whose item of zeros gives 1/n, and not on an item that a reduction reads.
     """
-    left, right = compute(f, padded(a, x, after, before)), padded(compute(f, a), x, after, before)
+    left, right = op.compute(f, padded(a, x, after, before)), padded(op.compute(f, a), x, after, before)
     whole_items = (category(f, "reduction"), s == split(a), x < s)
     no_empty_item = (d == dims(a), item == d.drop(s), n == item.product(), n > 0)
     return (
@@ -93,21 +86,21 @@ def pad_leaves_compute(a: V, x: V, before: V, after: V, f: V, d: V, s: V, item: 
 
 @rule(
     FAMILY,
-    Example(f"(compute relu (access-reshape {_X} (access-shape (shape 6) (shape 1 $k))))", {"x": "2 3 k"}),
-    Example(f"(compute reduce-max (access-reshape {_X} (access-shape (shape 6) (shape $k))))", {"x": "2 3 k"}),
-    Example(f"(compute softmax (access-reshape {_X} (access-shape (shape 3 2) (shape $k))))", {"x": "2 3 k"}),
+    Example(f"(compute relu {ex.reshaped(_X, '6', '1 $k')})", {"x": "2 3 k"}),
+    Example(f"(compute reduce-max {ex.reshaped(_X, '6', '$k')})", {"x": "2 3 k"}),
+    Example(f"(compute softmax {ex.reshaped(_X, '3 2', '$k')})", {"x": "2 3 k"}),
 )
 def reshape_leaves_compute(a: V, shape: V, item: V, f: V, d: V, s: V, item_of_a: V) -> Clauses:
     """f(reshape(a)) = reshape(f(a)), for pointwise f; for every other, when the reshape leaves the items as they are.
 
     Sound because the same elements, or the same items, are computed in the same order.
     """
-    left = compute(f, access_reshape(a, shape, item))
+    left = op.compute(f, op.reshape(a, shape, item))
     same_items = (d == dims(a), s == split(a), item_of_a == d.drop(s), item_of_a == item)
-    reshaped = access_reshape(compute(f, a), shape, item)
+    reshaped = op.reshape(op.compute(f, a), shape, item)
     return (
         rewrite(left, reshaped, source(a), category(f, "pointwise")),
-        rewrite(left, access_reshape(compute(f, a), shape, vec()), source(a), category(f, "reduction"), same_items),
+        rewrite(left, op.reshape(op.compute(f, a), shape, vec()), source(a), category(f, "reduction"), same_items),
         rewrite(left, reshaped, source(a), category(f, "normalization"), same_items),
     )
 
@@ -122,24 +115,21 @@ def transpose_leaves_compute(a: V, p: V, f: V, s: V, shape: V, item: V, axes: V,
 
     Sound because the same elements, or the same items, are computed; only their places differ.
     """
-    left = compute(f, access_transpose(a, p))
+    left = op.compute(f, op.transpose(a, p))
     item_stays = (
         *(s == split(a), shape == p.take(s), item == p.drop(s)),
         *(axes == vec_range(p.length), unmoved == axes.drop(s), item == unmoved),
     )
     return (
-        rewrite(left, access_transpose(compute(f, a), p), source(a), category(f, "pointwise")),
-        rewrite(left, access_transpose(compute(f, a), shape), source(a), category(f, "reduction"), item_stays),
+        rewrite(left, op.transpose(op.compute(f, a), p), source(a), category(f, "pointwise")),
+        rewrite(left, op.transpose(op.compute(f, a), shape), source(a), category(f, "reduction"), item_stays),
     )
 
 
 @rule(
     FAMILY,
-    Example("(compute reduce-sum (access-transpose (access (access-tensor x) 1) (list 0 2 1)))", {"x": "m n k"}),
-    Example(
-        "(compute reduce-max (access-reshape (access (access-tensor x) 1) (access-shape (shape $m) (shape 6))))",
-        {"x": "m 2 3"},
-    ),
+    Example(f"(compute reduce-sum (access-transpose {ex.X} (list 0 2 1)))", {"x": "m n k"}),
+    Example(f"(compute reduce-max {ex.reshaped(ex.X, '$m', '6')})", {"x": "m 2 3"}),
 )
 def reductions_ignore_order(a: V, p: V, sizes: V, item: V, f: V, d: V, s: V, shape: V, unmoved: V) -> Clauses:
     """reduce(transpose(a)) = reduce(a) and reduce(reshape(a)) = reduce(a), when only the item is rearranged.
@@ -151,18 +141,15 @@ def reductions_ignore_order(a: V, p: V, sizes: V, item: V, f: V, d: V, s: V, sha
     shape_stays = (s == split(a), shape == p.take(s), unmoved == vec_range(s), shape == unmoved)
     same_shape = (d == dims(a), s == split(a), shape == d.take(s), shape == sizes)
     return (
-        rewrite(compute(f, access_transpose(a, p)), compute(f, a), any_order, shape_stays),
-        rewrite(compute(f, access_reshape(a, sizes, item)), compute(f, a), any_order, same_shape),
+        rewrite(op.compute(f, op.transpose(a, p)), op.compute(f, a), any_order, shape_stays),
+        rewrite(op.compute(f, op.reshape(a, sizes, item)), op.compute(f, a), any_order, same_shape),
     )
 
 
 @rule(
     FAMILY,
-    Example(
-        "(compute reduce-sum (access-concatenate (access (access-tensor x) 1) (access (access-tensor x) 1) 2))",
-        {"x": "m n k"},
-    ),
-    Example("(compute reduce-sum (access-pad (access (access-tensor x) 1) zero-padding 2 1 2))", {"x": "m n k"}),
+    Example(f"(compute reduce-sum (access-concatenate {ex.X} {ex.X} 2))", {"x": "m n k"}),
+    Example(f"(compute reduce-sum (access-pad {ex.X} zero-padding 2 1 2))", {"x": "m n k"}),
 )
 def sum_of_parts_is_a_sum(a: V, b: V, x: V, before: V, after: V, s: V) -> Clauses:
     """reduce-sum(concatenate(a, b, item axis)) = reduce-sum(a) + reduce-sum(b); of a zero pad of the item,
@@ -173,9 +160,9 @@ def sum_of_parts_is_a_sum(a: V, b: V, x: V, before: V, after: V, s: V) -> Clause
     """
     return (
         rewrite(
-            reduce_sum(access_concatenate(a, b, x)),
-            elementwise_add(access_product(reduce_sum(a), reduce_sum(b), s)),
+            op.reduce_sum(op.concatenate(a, b, x)),
+            op.elementwise_add(op.product(op.reduce_sum(a), op.reduce_sum(b), s)),
             *(source(a), source(b), s == split(a), x >= s),
         ),
-        rewrite(reduce_sum(padded(a, x, after, before)), reduce_sum(a), s == split(a), x >= s),
+        rewrite(op.reduce_sum(padded(a, x, after, before)), op.reduce_sum(a), s == split(a), x >= s),
     )

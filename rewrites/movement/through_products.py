@@ -8,20 +8,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from glenside.egraph.clause import ROOT, Clause, Facts, rewrite, union, when
-from glenside.egraph.pattern import variables, vec, vec_range
-from glenside.egraph.rule import Example
-from glenside.egraph.schema import dims, relation, source, split
-from glenside.egraph.sorts import ACCESS, INT, INTS
-from glenside.ir.operators.folds import elementwise_add
-from glenside.ir.operators.padding import access_pad
-from glenside.ir.operators.products import access_product
-from glenside.ir.operators.reductions import dot_product
-from glenside.ir.operators.slices import access_concatenate, access_slice
-from glenside.ir.operators.views import access_reshape, access_transpose
-from rewrites.declare import Clauses, V, rule
+from rewrites import examples as ex
+from rewrites import operators as op
+from rewrites.declare import ROOT, Clauses, Example, Facts, V, rewrite, rule, union, when
+from rewrites.facts import ACCESS, INT, INTS, dims, relation, source, split
 from rewrites.movement.algebra import tiled
-from rewrites.terms import dot, padded, sided
+from rewrites.terms import dot, padded, sided, variables, vec, vec_range
 
 FAMILY = "through-products"
 # Candidates are few: found first, they are joined with the tables of shapes at far less than all at once.
@@ -34,7 +26,7 @@ transposed_product = relation(
     "transposed-product", product=ACCESS, a=ACCESS, order_a=INTS, b=ACCESS, order_b=INTS, n=INT
 )
 
-_A, _B = "(access (access-tensor a) 2)", "(access (access-tensor b) 2)"
+_A, _B = ex.access("a", 2), ex.access("b", 2)
 _SHAPES = {"a": "g m k", "b": "g n k"}
 
 
@@ -67,19 +59,19 @@ def concatenate_leaves_product(a: V, b: V, c: V, d: V, n: V, x: V, y: V, sa: V, 
     """
     return (
         rewrite(
-            access_product(access_concatenate(a, c, x), b, n),
-            access_concatenate(access_product(a, b, n), access_product(c, b, n), x),
+            op.product(op.concatenate(a, c, x), b, n),
+            op.concatenate(op.product(a, b, n), op.product(c, b, n), x),
             *(sa == split(a), x >= n, x < sa),
         ),
         rewrite(
-            access_product(a, access_concatenate(b, c, y), n),
-            access_concatenate(access_product(a, b, n), access_product(a, c, n), y + (sa - n)),
+            op.product(a, op.concatenate(b, c, y), n),
+            op.concatenate(op.product(a, b, n), op.product(a, c, n), y + (sa - n)),
             *(sa == split(a), sb == split(b), y >= n, y < sb),
         ),
         *(
             rewrite(
-                access_product(access_concatenate(a, c, x), access_concatenate(b, d, y), n),
-                access_concatenate(access_product(a, b, n), access_product(c, d, n), axis),
+                op.product(op.concatenate(a, c, x), op.concatenate(b, d, y), n),
+                op.concatenate(op.product(a, b, n), op.product(c, d, n), axis),
                 alike,
             )
             for alike, axis in _alike(a, b, x, y, n)
@@ -105,14 +97,14 @@ def concatenate_leaves_dot_product(p: V, q: V, x: V, s: V) -> Clauses:
     Sound because each item is contracted by itself, and a sum over a depth of two parts is the sum of their sums.
     Not on the tuple axis: there a concatenation is a product of parts, not a sum.
     """
-    whole = access_concatenate(p, q, x)
+    whole = op.concatenate(p, q, x)
     return (
-        when(ROOT == dot_product(whole), s == split(p), x < s).then(
-            union(ROOT, access_concatenate(dot_product(p), dot_product(q), x)), tiled(ROOT)
+        when(ROOT == op.dot_product(whole), s == split(p), x < s).then(
+            union(ROOT, op.concatenate(op.dot_product(p), op.dot_product(q), x)), tiled(ROOT)
         ),
         rewrite(
-            dot_product(whole),
-            elementwise_add(access_product(dot_product(p), dot_product(q), s)),
+            op.dot_product(whole),
+            op.elementwise_add(op.product(op.dot_product(p), op.dot_product(q), s)),
             *(s == split(p), x > s),
         ),
     )
@@ -135,23 +127,23 @@ def slice_leaves_product(a: V, b: V, c: V, n: V, x: V, y: V, lo: V, hi: V, sa: V
     and shared axes must be cut alike on both sides.
     """
     kind, before, after = variables("kind before after")
-    left, right = access_slice(a, x, lo, hi), access_slice(b, y, lo, hi)
+    left, right = op.slice(a, x, lo, hi), op.slice(b, y, lo, hi)
     shapes = (sa == split(a), sb == split(b))
 
     def sliced(axis: V) -> Any:
-        return access_slice(access_product(a, b, n), axis, lo, hi)
+        return op.slice(op.product(a, b, n), axis, lo, hi)
 
-    def of_one_side(of_left: Facts, of_right: Facts) -> tuple[Clause, ...]:
+    def of_one_side(of_left: Facts, of_right: Facts) -> tuple[Clauses, ...]:
         return (
-            rewrite(access_product(left, b, n), sliced(x), of_left, shapes, x >= n, x < sa),
-            rewrite(access_product(a, right, n), sliced(y + (sa - n)), of_right, shapes, y >= n, y < sb),
+            rewrite(op.product(left, b, n), sliced(x), of_left, shapes, x >= n, x < sa),
+            rewrite(op.product(a, right, n), sliced(y + (sa - n)), of_right, shapes, y >= n, y < sb),
         )
 
     return (
-        *of_one_side(a == access_pad(c, kind, x, before, after), b == access_pad(c, kind, y, before, after)),
+        *of_one_side(a == op.pad(c, kind, x, before, after), b == op.pad(c, kind, y, before, after)),
         *of_one_side((source(ROOT), source(a)), (source(ROOT), source(b))),
         *(
-            rewrite(access_product(left, right, n), sliced(axis), source(ROOT), source(a), source(b), alike)
+            rewrite(op.product(left, right, n), sliced(axis), source(ROOT), source(a), source(b), alike)
             for alike, axis in _alike(a, b, x, y, n)
         ),
     )
@@ -164,11 +156,7 @@ def slice_leaves_dot_product(p: V, x: V, lo: V, hi: V, s: V) -> Clauses:
     Sound because each item is contracted by itself. Not on the depth (it drops terms of the sum) and not on the tuple
     axis (it drops a factor).
     """
-    return rewrite(
-        dot_product(access_slice(p, x, lo, hi)),
-        access_slice(dot_product(p), x, lo, hi),
-        *(s == split(p), x < s),
-    )
+    return rewrite(op.dot_product(op.slice(p, x, lo, hi)), op.slice(op.dot_product(p), x, lo, hi), s == split(p), x < s)
 
 
 @rule(
@@ -190,40 +178,22 @@ def pad_crosses_product(a: V, b: V, n: V, x: V, before: V, after: V, sa: V, sb: 
     shapes = (sa == split(a), sb == split(b))
     return (
         rewrite(
-            pad(access_product(a, b, n), x),
-            access_product(pad(a, (x - 1) - (sb - n)), pad(b, (x - 1) - (sa - n)), n),
+            pad(op.product(a, b, n), x),
+            op.product(pad(a, (x - 1) - (sb - n)), pad(b, (x - 1) - (sa - n)), n),
             *(shapes, x > (sa + sb) - n),
         ),
-        rewrite(
-            dot(pad(a, x), b, n),
-            pad(dot(a, b, n), x),
-            *(source(ROOT), source(a), sa == split(a), x >= n, x < sa),
-        ),
-        rewrite(
-            dot(a, pad(b, x), n),
-            pad(dot(a, b, n), x + (sa - n)),
-            *(source(ROOT), source(b), shapes, x >= n, x < sb),
-        ),
+        rewrite(dot(pad(a, x), b, n), pad(dot(a, b, n), x), source(ROOT), source(a), sa == split(a), x >= n, x < sa),
+        rewrite(dot(a, pad(b, x), n), pad(dot(a, b, n), x + (sa - n)), source(ROOT), source(b), shapes, x >= n, x < sb),
     )
+
+
+_TWO_SHARED = ex.reshaped(_A, "2 3 $m", "$k"), ex.reshaped(_B, "2 3 $n", "$k")
 
 
 @rule(
     FAMILY,
-    Example(
-        _product(
-            "(access-reshape (access (access-tensor a) 2) (access-shape (shape $g 1 $m) (shape $k)))",
-            "(access-reshape (access (access-tensor b) 2) (access-shape (shape $g $n 1) (shape $k)))",
-        ),
-        {"a": "g m k", "b": "g n k"},
-    ),
-    Example(
-        _product(
-            "(access-reshape (access (access-tensor a) 2) (access-shape (shape 2 3 $m) (shape $k)))",
-            "(access-reshape (access (access-tensor b) 2) (access-shape (shape 2 3 $n) (shape $k)))",
-            2,
-        ),
-        {"a": "6 m k", "b": "6 n k"},
-    ),
+    Example(_product(ex.reshaped(_A, "$g 1 $m", "$k"), ex.reshaped(_B, "$g $n 1", "$k")), _SHAPES),
+    Example(_product(*_TWO_SHARED, 2), {"a": "6 m k", "b": "6 n k"}),
 )
 def reshape_leaves_product(a: V, s: V, i: V, b: V, t: V, n: V, rest: V, g: V) -> Clauses:
     """reshape(a) x reshape(b) = reshape(a x b), when both sides regroup the item and the shared axes alike.
@@ -245,10 +215,10 @@ def reshape_leaves_product(a: V, s: V, i: V, b: V, t: V, n: V, rest: V, g: V) ->
     first_axis_is_cut = (n > 0, sa > 0, sb > 0, g == shared_s.product(), g == da[0], g == db[0])
 
     def regrouped(shared: V | int) -> Any:
-        return access_reshape(access_product(a, b, shared), s.append(rest), vec(2).append(i))
+        return op.reshape(op.product(a, b, shared), s.append(rest), vec(2).append(i))
 
     return (
-        when(ROOT == access_product(access_reshape(a, s, i), access_reshape(b, t, i), n)).then(
+        when(ROOT == op.product(op.reshape(a, s, i), op.reshape(b, t, i), n)).then(
             reshaped_product(ROOT, a, s, i, b, t, n)
         ),
         when(candidate, axes_stay).then(union(ROOT, regrouped(n))),
@@ -256,16 +226,10 @@ def reshape_leaves_product(a: V, s: V, i: V, b: V, t: V, n: V, rest: V, g: V) ->
     )
 
 
-@rule(
-    FAMILY,
-    Example(
-        _dot(
-            f"(access-reshape {_product('(access (access-tensor a) 1)', '(access (access-tensor b) 1)', 1)}"
-            " (access-shape (shape 1 $g) (shape 2 1 12)))"
-        ),
-        {"a": "g 3 4", "b": "g 3 4"},
-    ),
-)
+_PAIRS = _product(ex.access("a", 1), ex.access("b", 1))
+
+
+@rule(FAMILY, Example(_dot(ex.reshaped(_PAIRS, "1 $g", "2 1 12")), {"a": "g 3 4", "b": "g 3 4"}))
 def reshape_leaves_dot_product(p: V, s: V, i: V, dp: V, sp: V) -> Clauses:
     """dot(reshape(p; (S)(2, I))) = reshape(dot(p); (S)()), when the reshape keeps the tuple axis first.
 
@@ -273,8 +237,8 @@ def reshape_leaves_dot_product(p: V, s: V, i: V, dp: V, sp: V) -> Clauses:
     sum does not matter. A reshape that merges the tuple axis into the item changes the meaning and does not match.
     """
     return rewrite(
-        dot_product(access_reshape(p, s, i)),
-        access_reshape(dot_product(p), s, vec()),
+        op.dot_product(op.reshape(p, s, i)),
+        op.reshape(op.dot_product(p), s, vec()),
         *(dp == dims(p), sp == split(p), sp < dp.length, i.length > 0, dp[sp] == i[0]),
     )
 
@@ -305,16 +269,16 @@ def _own_axes_move(a: V, b: V, p: V, n: V) -> Clauses:
         when(
             *(left_transposed_product(ROOT, a, p, b, n), _operands(a, b, n), moves_shape_only(_SA, _RA)),
             rest == _AXES.drop(_SA),
-        ).then(union(ROOT, access_transpose(access_product(a, b, n), shape.append(rest)))),
+        ).then(union(ROOT, op.transpose(op.product(a, b, n), shape.append(rest)))),
         when(
             *(right_transposed_product(ROOT, a, b, p, n), _operands(a, b, n), moves_shape_only(_SB, _RB)),
             *(own == shape.drop(n), by == _SA - n, moved == own.shift(by), before == _AXES.take(_SA)),
             *(behind == _SA + (_SB - n), rest == _AXES.drop(behind)),
-        ).then(union(ROOT, access_transpose(access_product(a, b, n), before.append(moved, rest)))),
+        ).then(union(ROOT, op.transpose(op.product(a, b, n), before.append(moved, rest)))),
     )
 
 
-def _items_move(a: V, b: V, p: V, q: V, n: V) -> Clause:
+def _items_move(a: V, b: V, p: V, q: V, n: V) -> Clauses:
     """transpose(a) x transpose(b), where both move the axes of the item alike, and no other."""
     shape_p, shape_q, first_p, first_q, item_p, item_q = variables("ps qs sr tr pi qi")
     back_p, back_q, order_p, order_q, at, moved, before = variables("back forth order other at moved before")
@@ -325,26 +289,18 @@ def _items_move(a: V, b: V, p: V, q: V, n: V) -> Clause:
         *(item_p == p.drop(_SA), back_p == 0 - _SA, order_p == item_p.shift(back_p)),
         *(item_q == q.drop(_SB), back_q == 0 - _SB, order_q == item_q.shift(back_q), order_p == order_q),
         *(at == (_SA + (_SB - n)) + 1, moved == order_p.shift(at), before == _AXES.take(at)),
-    ).then(union(ROOT, access_transpose(access_product(a, b, n), before.append(moved))))
+    ).then(union(ROOT, op.transpose(op.product(a, b, n), before.append(moved))))
+
+
+_ROWS_TURNED = f"(access-transpose {ex.access('a', 3)} (list 0 2 1 3))"
+_ITEM_TURNED = "(access-transpose {0} (list 0 1 3 2))"
 
 
 @rule(
     FAMILY,
-    Example(
-        _product("(access-transpose (access (access-tensor a) 3) (list 0 2 1 3))", "(access (access-tensor b) 2)"),
-        {"a": "g m n k", "b": "g o k"},
-    ),
-    Example(
-        _product("(access (access-tensor b) 2)", "(access-transpose (access (access-tensor a) 3) (list 0 2 1 3))"),
-        {"a": "g m n k", "b": "g o k"},
-    ),
-    Example(
-        _product(
-            "(access-transpose (access (access-tensor a) 2) (list 0 1 3 2))",
-            "(access-transpose (access (access-tensor b) 2) (list 0 1 3 2))",
-        ),
-        {"a": "g m k l", "b": "g n k l"},
-    ),
+    Example(_product(_ROWS_TURNED, _B), {"a": "g m n k", "b": "g o k"}),
+    Example(_product(_B, _ROWS_TURNED), {"a": "g m n k", "b": "g o k"}),
+    Example(_product(_ITEM_TURNED.format(_A), _ITEM_TURNED.format(_B)), {"a": "g m k l", "b": "g n k l"}),
 )
 def transpose_leaves_product(a: V, b: V, p: V, q: V, n: V) -> Clauses:
     """transpose(a) x b = transpose(a x b), for axes of one side's own shape, or of the item when both sides agree.
@@ -352,15 +308,11 @@ def transpose_leaves_product(a: V, b: V, p: V, q: V, n: V) -> Clauses:
     Only where the program itself has the transpose. Sound because the pairs are the same and only their order among the
     result's axes differs; shared axes stay in front, shape and item axes do not mix, the tuple axis does not move.
     """
-    left, right = access_transpose(a, p), access_transpose(b, p)
+    left, right = op.transpose(a, p), op.transpose(b, p)
     return (
-        when(ROOT == access_product(left, b, n), source(ROOT), source(a)).then(
-            left_transposed_product(ROOT, a, p, b, n)
-        ),
-        when(ROOT == access_product(a, right, n), source(ROOT), source(b)).then(
-            right_transposed_product(ROOT, a, b, p, n)
-        ),
-        when(ROOT == access_product(left, access_transpose(b, q), n), source(ROOT), source(a), source(b)).then(
+        when(ROOT == op.product(left, b, n), source(ROOT), source(a)).then(left_transposed_product(ROOT, a, p, b, n)),
+        when(ROOT == op.product(a, right, n), source(ROOT), source(b)).then(right_transposed_product(ROOT, a, b, p, n)),
+        when(ROOT == op.product(left, op.transpose(b, q), n), source(ROOT), source(a), source(b)).then(
             transposed_product(ROOT, a, p, b, q, n)
         ),
         _own_axes_move(a, b, p, n),
@@ -379,8 +331,8 @@ def transpose_leaves_dot_product(p: V, order: V, sp: V, shape: V, top: V) -> Cla
     Sound because the pairs that are multiplied and summed for one place of the shape are the same; a sum has no order.
     """
     return rewrite(
-        dot_product(access_transpose(p, order)),
-        access_transpose(dot_product(p), shape),
+        op.dot_product(op.transpose(p, order)),
+        op.transpose(op.dot_product(p), shape),
         *(sp == split(p), order.length > sp, order[sp] == sp),
         *(shape == order.take(sp), top == shape.highest(), top < sp),
     )

@@ -10,21 +10,12 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from glenside.egraph.clause import ROOT, Facts, rewrite, union, when
-from glenside.egraph.pattern import variables
-from glenside.egraph.rule import Example
-from glenside.egraph.schema import access_at, constant
-from glenside.egraph.tables import table
-from glenside.ir.operators.casting import truncate
-from glenside.ir.operators.folds import elementwise_add
-from glenside.ir.operators.linear_maps import linear_map
-from glenside.ir.operators.padding import access_dilate, access_pad
-from glenside.ir.operators.products import access_product
-from glenside.ir.operators.slices import access_concatenate, access_slice
-from glenside.ir.operators.views import access, access_flip, access_rearrange, access_reshape, access_transpose
-from glenside.ir.operators.windowing import access_overlap_add
 from glenside.ir.rational import exact_numbers
-from rewrites.declare import Clauses, V, rule
+from rewrites import examples as ex
+from rewrites import operators as op
+from rewrites.declare import ROOT, Clauses, Example, Facts, V, rewrite, rule, union, when
+from rewrites.facts import access_at, constant, table
+from rewrites.terms import variables
 
 EARLY, LATE = "early-truncations", "late-truncations"
 
@@ -47,41 +38,37 @@ class _Form(NamedTuple):
 
 _n, _lo, _hi, _parts, _order, _shape, _item, _rows, _matrix = variables("n lo hi parts order shape item rows matrix")
 _FORMS = (
-    _Form(lambda a: access_transpose(a, _order), "(access-transpose {0} (list 1 0))"),
-    _Form(lambda a: access_slice(a, _n, _lo, _hi), "(access-slice {0} 0 0 1)"),
-    _Form(lambda a: access(a, _n), "(access {0} 1)"),
+    _Form(lambda a: op.transpose(a, _order), "(access-transpose {0} (list 1 0))"),
+    _Form(lambda a: op.slice(a, _n, _lo, _hi), "(access-slice {0} 0 0 1)"),
+    _Form(lambda a: op.access(a, _n), "(access {0} 1)"),
+    _Form(lambda a: op.reshape(a, _shape, _item), "(access-reshape {0} (access-shape (shape 1 $m $n) (shape)))"),
     _Form(
-        lambda a: access_reshape(a, _shape, _item),
-        "(access-reshape {0} (access-shape (shape 1 $m $n) (shape)))",
-    ),
-    _Form(
-        lambda a: access_rearrange(a, _parts, _order, _shape, _item),
+        lambda a: op.rearrange(a, _parts, _order, _shape, _item),
         "(access-rearrange {0} (shape $m $n) (list 1 0) (access-shape (shape $n) (shape $m)))",
     ),
-    _Form(lambda a: access_flip(a, _n), "(access-flip {0} 1)"),
-    _Form(lambda a: access_pad(a, "zero-padding", _n, _lo, _hi), "(access-pad {0} zero-padding 1 1 2)"),
-    _Form(lambda a: access_dilate(a, _n, _lo), "(access-dilate {0} 0 1)"),
+    _Form(lambda a: op.flip(a, _n), "(access-flip {0} 1)"),
+    _Form(lambda a: op.pad(a, "zero-padding", _n, _lo, _hi), "(access-pad {0} zero-padding 1 1 2)"),
+    _Form(lambda a: op.dilate(a, _n, _lo), "(access-dilate {0} 0 1)"),
     _Form(
-        lambda a: access_overlap_add(a, _shape, _item),
+        lambda a: op.overlap_add(a, _shape, _item),
         "(access-overlap-add (access-slice (access {0} 1) 1 0 2) (shape 6) (shape 1))",
         shapes={"x": "5 k", "w": "n k"},
     ),
     _Form(
-        lambda a: linear_map(a, _n, _rows, _matrix),
+        lambda a: op.linear_map(a, _n, _rows, _matrix),
         '(linear-map (access-slice {0} 0 0 2) 0 3 "1 -1 0 2 3 1")',
         whole_numbers.found(_matrix) == 1,
     ),
 )
-_MATMUL = "(compute dot-product (access-cartesian-product (access (access-tensor x) 1) (access (access-tensor w) 1)))"
 _SHAPES = {"x": "m k", "w": "n k"}
-_JOINED = f"(access-concatenate {_MATMUL} (access-slice {_MATMUL} 0 1 2) 0)"
+_JOINED = f"(access-concatenate {ex.MATMUL} (access-slice {ex.MATMUL} 0 1 2) 0)"
 
 
 def _sum(a: V, b: V, n: V) -> Any:
-    return elementwise_add(access_product(a, b, n))
+    return op.elementwise_add(op.product(a, b, n))
 
 
-@rule(EARLY, *(Example(f"(truncate {f.example.format(_MATMUL)})", f.shapes) for f in _FORMS))
+@rule(EARLY, *(Example(f"(truncate {f.example.format(ex.MATMUL)})", f.shapes) for f in _FORMS))
 def truncation_enters_linear_map(a: V, y: V) -> Clauses:
     """truncate(f(a)) = f(truncate(a)), for f that moves, or adds with whole coefficients.
 
@@ -89,7 +76,7 @@ def truncation_enters_linear_map(a: V, y: V) -> Clauses:
     u times the largest sum of |coefficients|: 1 for movement. Sound because truncation stands for the identity.
     """
     return tuple(
-        when(ROOT == truncate(y), y == form.of(a), form.guards).then(union(ROOT, form.of(truncate(a))))
+        when(ROOT == op.truncate(y), y == form.of(a), form.guards).then(union(ROOT, form.of(op.truncate(a))))
         for form in _FORMS
     )
 
@@ -97,7 +84,7 @@ def truncation_enters_linear_map(a: V, y: V) -> Clauses:
 @rule(
     EARLY,
     Example(f"(truncate {_JOINED})", _SHAPES),
-    Example(f"(truncate (compute elementwise-add (access-product {_MATMUL} {_MATMUL} 2)))", _SHAPES),
+    Example(f"(truncate (compute elementwise-add (access-product {ex.MATMUL} {ex.MATMUL} 2)))", _SHAPES),
 )
 def truncation_enters_both_operands(a: V, b: V, n: V, y: V) -> Clauses:
     """truncate(join(a, b)) = join(truncate(a), truncate(b)), for concatenations and sums.
@@ -106,14 +93,14 @@ def truncation_enters_both_operands(a: V, b: V, n: V, y: V) -> Clauses:
     the identity.
     """
     return (
-        when(ROOT == truncate(y), y == access_concatenate(a, b, n)).then(
-            union(ROOT, access_concatenate(truncate(a), truncate(b), n))
+        when(ROOT == op.truncate(y), y == op.concatenate(a, b, n)).then(
+            union(ROOT, op.concatenate(op.truncate(a), op.truncate(b), n))
         ),
-        when(ROOT == truncate(y), y == _sum(a, b, n)).then(union(ROOT, _sum(truncate(a), truncate(b), n))),
+        when(ROOT == op.truncate(y), y == _sum(a, b, n)).then(union(ROOT, _sum(op.truncate(a), op.truncate(b), n))),
     )
 
 
-@rule(LATE, *(Example(f.example.format(f"(truncate {_MATMUL})"), f.shapes) for f in _FORMS))
+@rule(LATE, *(Example(f.example.format(f"(truncate {ex.MATMUL})"), f.shapes) for f in _FORMS))
 def truncation_leaves_linear_map(a: V, y: V) -> Clauses:
     """f(truncate(a)) = truncate(f(a)), for f that moves, or adds with whole coefficients.
 
@@ -121,7 +108,7 @@ def truncation_leaves_linear_map(a: V, y: V) -> Clauses:
     must hold the sums. Sound because truncation stands for the identity.
     """
     return tuple(
-        when(ROOT == form.of(y), y == truncate(a), form.guards).then(union(ROOT, truncate(form.of(a))))
+        when(ROOT == form.of(y), y == op.truncate(a), form.guards).then(union(ROOT, op.truncate(form.of(a))))
         for form in _FORMS
     )
 
@@ -129,16 +116,16 @@ def truncation_leaves_linear_map(a: V, y: V) -> Clauses:
 @rule(
     LATE,
     Example(
-        f"(compute elementwise-add (access-product (truncate {_MATMUL}) (truncate (access (access-tensor y) 2)) 2))",
+        f"(compute elementwise-add (access-product (truncate {ex.MATMUL}) (truncate (access (access-tensor y) 2)) 2))",
         {**_SHAPES, "y": "m n"},
     ),
     Example(
-        f"(compute elementwise-add (access-product (truncate (access {_MATMUL} 1)) (access (access-tensor c) 1) 1))",
+        f"(compute elementwise-add (access-product (truncate (access {ex.MATMUL} 1)) (access (access-tensor c) 1) 1))",
         {**_SHAPES, "c": "m n"},
         [constant(access_at("c1"))],
     ),
     Example(
-        f"(compute elementwise-add (access-product (access (access-tensor c) 1) (truncate (access {_MATMUL} 1)) 1))",
+        f"(compute elementwise-add (access-product (access (access-tensor c) 1) (truncate (access {ex.MATMUL} 1)) 1))",
         {**_SHAPES, "c": "m n"},
         [constant(access_at("c1"))],
     ),
@@ -150,7 +137,7 @@ def truncations_of_a_sum_are_one(a: V, b: V, n: V, u: V, v: V) -> Clauses:
     Sound because truncation stands for the identity.
     """
     return (
-        rewrite(_sum(a, b, n), truncate(_sum(u, v, n)), a == truncate(u), b == truncate(v)),
-        rewrite(_sum(a, b, n), truncate(_sum(u, b, n)), a == truncate(u), constant(b)),
-        rewrite(_sum(a, b, n), truncate(_sum(a, v, n)), constant(a), b == truncate(v)),
+        rewrite(_sum(a, b, n), op.truncate(_sum(u, v, n)), a == op.truncate(u), b == op.truncate(v)),
+        rewrite(_sum(a, b, n), op.truncate(_sum(u, b, n)), a == op.truncate(u), constant(b)),
+        rewrite(_sum(a, b, n), op.truncate(_sum(a, v, n)), constant(a), b == op.truncate(v)),
     )

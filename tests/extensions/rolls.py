@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from access_roll import access_roll
 
-from glenside.egraph.clause import rewrite
-from glenside.egraph.rule import Example
-from glenside.egraph.schema import dims
-from rewrites.declare import Clauses, V, rule
+from rewrites.declare import Clauses, Example, V, rewrite, rule
+from rewrites.facts import dims
 
 FAMILY = "rolls"
 

@@ -15,7 +15,7 @@ from glenside.passes.product_sizes import product_sizes
 from glenside.targets.base import Amounts, Instruction, InstructionCost, Prices, Scope, Variant, Way
 from glenside.targets.convolution_unit.target import LAYOUT_FAMILIES, ConvolutionUnit, copied_bytes
 from glenside.targets.systolic_array.target import BASELINE, CYCLES, SystolicArray
-from rewrites.layout.unit_prices import ANALYSES as UNIT_PRICES
+from rewrites.layout.product_unit import UNIT_PRICES
 
 _UNKNOWN = dict.fromkeys(m.name for m in ConvolutionUnit.measures)
 
