@@ -16,12 +16,12 @@ from importlib.metadata import version
 from pathlib import Path
 
 import glenside as gl
+from glenside.analysis.layers import product_sizes
 from glenside.builder import Builder
 from glenside.egraph.encode import program_nodes
 from glenside.egraph.saturation import Limits, Request, Saturation
 from glenside.ir.program import Program
 from glenside.passes.distinct_layers import distinct_layers
-from glenside.passes.product_sizes import product_sizes
 from glenside.targets.base import Way
 from rewrites import of_families
 

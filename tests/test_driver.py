@@ -15,6 +15,7 @@ from random_terms import terms
 from rule_checks import assert_all_equal, saturated
 
 import glenside as gl
+from glenside.analysis.layers import product_sizes
 from glenside.builder import Builder
 from glenside.egraph.clause import rewrite
 from glenside.egraph.pattern import variables
@@ -26,8 +27,7 @@ from glenside.ir.operators.products import access_product
 from glenside.ir.operators.tiled_products import tiled_product
 from glenside.ir.program import Program
 from glenside.ir.term import Term, postorder
-from glenside.passes.cones import Cone
-from glenside.passes.product_sizes import product_sizes
+from glenside.passes.extraction import Cone
 from glenside.passes.variants import Cheapest
 from glenside.semantics.interpreter import evaluate
 from glenside.targets.base import Instruction, InstructionCost, Measure, Prices, Target, Variant, Way

@@ -46,15 +46,10 @@ def copies_of(program: Program, copied: Copied, layout: int) -> list[Copy]:
         moved = copied(term.operator.name, term.attributes, operands, term.type)
         if moved:
             name = term.operator.name.removeprefix("access-").replace("rearrange", "transpose")
-            found.append(_copy(name, term, moved, place[term]))
+            found.append(Copy(name, tuple(term.access.dims), term.access.dtype, moved, place[term]))
         if is_product(term):
             found += _copies_of_operands(term, copied, layout, place)
     return found
-
-
-def _copy(what: str, term: Term, moved: int, place: str) -> Copy:
-    access = term.access
-    return Copy(what, tuple(access.dims), access.dtype, moved, place)
 
 
 def _copies_of_operands(product: Term, copied: Copied, layout: int, place: dict[Term, str]) -> Iterable[Copy]:

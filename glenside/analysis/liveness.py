@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import mmap
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from math import prod
 from typing import Any, NamedTuple
@@ -19,7 +19,7 @@ from weakref import finalize
 import numpy as np
 from numpy.typing import DTypeLike
 
-from glenside.analysis.layer_terms import layer_terms
+from glenside.analysis.layers import layer_terms
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array, Operand, Product, Value
 from glenside.ir.operator import Category
@@ -222,13 +222,14 @@ def operations(term: Term) -> int:
 
 def _scratch(term: Term, arguments: Sequence[Any]) -> int:
     """What the evaluation needs beside operands and result; a product that it needs in memory is formed."""
-    if term.operator.name != "compute":
-        _form(arguments)
+    record, parameters = parse_compute(str(term.attributes[0])) if term.operator.name == "compute" else (None, ())
+    if record is None or record.category not in (Category.FOLD, Category.CONTRACTION):
+        for argument in arguments:
+            if isinstance(argument, Operand):
+                _ = argument.array
+    if record is None:
         return term.operator.scratch(*arguments) if term.operator.scratch is not None else 0
-    record, parameters = parse_compute(str(term.attributes[0]))
     operand = arguments[1]
-    if record.category not in (Category.FOLD, Category.CONTRACTION):
-        _form(arguments)
     buffers = _buffers(operand, record.category)
     return (record.scratch(operand, *parameters) if record.scratch is not None else 0) + buffers
 
@@ -246,19 +247,19 @@ def _buffers(operand: Operand, category: Category) -> int:
     return sum(min(x.size, _BUFFER) * x.itemsize for x in arrays if not x.flags.c_contiguous)
 
 
-def _form(arguments: Sequence[Any]) -> None:
-    for argument in arguments:
-        if isinstance(argument, Operand):
-            _ = argument.array
-
-
 class Simulation(Run):
     """A run in which nothing is computed."""
 
     def __init__(self, roots: Sequence[Term]) -> None:
         self.memory = Memory()
         self.roots = roots
-        super().__init__(roots, {}, _NATIVE, _Prepared(roots, self.memory), keep_roots=True)
+        constants = [term for term, constant in constants_under(*roots).items() if constant]
+        given = {  # what is computed beforehand: everything of constants alone but what has no array
+            term: prepared(term, self.memory)
+            for term in constants
+            if isinstance(term.type, AccessType) and term.operator.name != "access-product"
+        }
+        super().__init__(roots, {}, _NATIVE, given, keep_roots=True)
         self.leaves: dict[str, StandIn] = {}
         self.operations = self.moved = 0
 
@@ -288,32 +289,6 @@ class Simulation(Run):
         if tensor.name not in self.leaves:
             self.leaves[tensor.name] = self.memory.given(tensor.dims, tensor.dtype)
         return self.leaves[tensor.name]
-
-
-class _Prepared(Mapping[Term, Array]):
-    """What is computed beforehand: everything of constants alone but what has no array."""
-
-    def __init__(self, roots: Sequence[Term], memory: Memory) -> None:
-        self.memory = memory
-        self.terms = {t for t, constant in constants_under(*roots).items() if constant and _is_array(t)}
-
-    def __getitem__(self, term: Term) -> Array:
-        if term not in self.terms:
-            raise KeyError(term)
-        return prepared(term, self.memory)
-
-    def __contains__(self, term: object) -> bool:
-        return term in self.terms
-
-    def __iter__(self) -> Iterator[Term]:
-        return iter(self.terms)
-
-    def __len__(self) -> int:
-        return len(self.terms)
-
-
-def _is_array(term: Term) -> bool:
-    return isinstance(term.type, AccessType) and term.operator.name != "access-product"
 
 
 def prepared(term: Term, memory: Memory) -> Array:

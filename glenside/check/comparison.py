@@ -1,25 +1,80 @@
-"""Comparing values: by digest, so that one of the two need not be kept, and element by element."""
+"""Running a program and looking at some of its terms on the way, and comparing what was seen: by digest, so that one of
+the two values need not be kept, and element by element.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from glenside.ir.operand import Array
+from glenside.ir.term import Term, postorder
+from glenside.semantics import Arithmetic
+from glenside.semantics.interpreter import evaluate
+from glenside.semantics.native import hash_array
+
+Progress = Callable[[int, int], None]
+
+
+class OutOfTime(Exception):
+    """The deadline has passed."""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One set of numbers: the arithmetic and the values of the tensors."""
+
+    arithmetic: Arithmetic
+    values: Mapping[str, Array]
+
+
+class Clock:
+    """Counts evaluated terms, reports them, and stops at the deadline."""
+
+    def __init__(self, total: int, deadline: float | None, progress: Progress | None) -> None:
+        self.done, self.total, self.deadline, self.progress = 0, total, deadline, progress
+
+    def tick(self) -> None:
+        """One more term is evaluated. Raises OutOfTime."""
+        self.done += 1
+        if self.progress is not None:
+            self.progress(min(self.done, self.total), self.total)
+        self.look()
+
+    def look(self) -> None:
+        """Raises OutOfTime when the deadline has passed."""
+        if self.deadline is not None and time.monotonic() > self.deadline:
+            raise OutOfTime
+
+
+def steps(*roots: Term) -> list[Term]:
+    """The terms between which a run may stop: those that compute."""
+    return [term for term in postorder(*roots) if not term.operator.moves]
+
+
+def observe(roots: Sequence[Term], trial: Trial, clock: Clock, look: Callable[[Term, Any], None]) -> None:
+    """Evaluate the roots, and let `look` see each of them as soon as it is computed. Raises OutOfTime."""
+    wanted = set(roots)
+
+    def watch(term: Term, value: Any) -> None:
+        clock.tick()
+        if term in wanted:
+            look(term, value)
+
+    clock.look()
+    evaluate([*steps(*roots), *roots], trial.values, trial.arithmetic, watch=watch)
 
 
 def digest(value: Any) -> bytes:
     """A hash of dims, dtype and elements; equal values have equal digests. Tuples count item by item."""
     state = hashlib.blake2b(digest_size=32)
     for array in arrays(value):
-        # Adding 0 makes -0.0 what it equals.
-        plain = (
-            np.add(array, array.dtype.type(0), order="C") if array.dtype.kind == "f" else np.ascontiguousarray(array)
-        )
-        state.update(f"{array.shape} {array.dtype};".encode())
-        state.update(plain.data if plain.size else b"")
+        hash_array(state, array)
     return state.digest()
 
 

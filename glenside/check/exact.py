@@ -12,13 +12,13 @@ in the whole program too, by induction along it.
 from __future__ import annotations
 
 import time
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
-from glenside.check.comparison import difference, digest
-from glenside.check.observe import Clock, OutOfTime, Progress, Trial, observe, steps
-from glenside.check.report import EXACT, CheckReport
+from glenside.check.comparison import Clock, OutOfTime, Progress, Trial, difference, digest, observe, steps
 from glenside.check.stimuli import declared, draw_integers, draw_residues, index_limits, is_real, opaque_limit
 from glenside.ir.errors import GlensideError
 from glenside.ir.operand import Array
@@ -30,32 +30,58 @@ from glenside.semantics import Native
 from glenside.semantics.interpreter import evaluate
 from glenside.semantics.prime_field import PRIMES, PrimeField
 
+EXACT = "exact"
 
-class _Field(PrimeField):
-    """A prime field that remembers which functions a pseudo-random one stood for."""
 
-    def __init__(self, p: int) -> None:
-        super().__init__(p)
-        self.replaced: set[str] = set()
+@dataclass(frozen=True, slots=True)
+class CheckReport:
+    """The verdicts of `check`: "exact", or a sentence that says what differs or why it was not checked.
+
+    layers    layer name -> verdict, for the layers of both programs, in the order of the original
+    result    the verdict on the programs' results
+    how       one sentence: which numbers, which seed, what stands for functions of reals
+    stopped   "", "time-limit" or "interrupted"
+    """
+
+    layers: dict[str, str]
+    result: str
+    how: str
+    seconds: float
+    stopped: str = ""
+
+    @property
+    def ok(self) -> bool:
+        """Whether the result and every layer are exact."""
+        return self.result == EXACT and all(verdict == EXACT for verdict in self.layers.values())
+
+    def __str__(self) -> str:
+        wrong = [f"{name}: {verdict}" for name, verdict in self.layers.items() if verdict != EXACT]
+        lines = [
+            f"result: {self.result}",
+            f"layers: {len(self.layers) - len(wrong)} of {len(self.layers)} exact",
+            *wrong,
+        ]
+        return "\n".join([*lines, f"{self.how} ({self.seconds:.2f} s)"])
+
+
+class _Numbers(Native):
+    """Numbers that remember which functions a pseudo-random one stood for: numpy's integers as they are."""
+
+    @cached_property
+    def replaced(self) -> set[str]:
+        return set()
+
+    def opaque(self, key: str, operands: Sequence[Array], dims: Sequence[int], dtype: str) -> Array:
+        self.replaced.add(name_of(key))
+        return super().opaque(key, operands, dims, dtype)
+
+
+class _Field(_Numbers, PrimeField):
+    """A prime field that remembers the same, of functions of reals too."""
 
     def _scatter(self, function: str, x: Array) -> Array:
         self.replaced.add(function)
         return super()._scatter(function, x)
-
-    def opaque(self, key: str, operands: Sequence[Array], dims: Sequence[int], dtype: str) -> Array:
-        self.replaced.add(name_of(key))
-        return super().opaque(key, operands, dims, dtype)
-
-
-class _Integers(Native):
-    """numpy's integers, which remember the same of black boxes."""
-
-    def __init__(self) -> None:
-        self.replaced: set[str] = set()
-
-    def opaque(self, key: str, operands: Sequence[Array], dims: Sequence[int], dtype: str) -> Array:
-        self.replaced.add(name_of(key))
-        return super().opaque(key, operands, dims, dtype)
 
 
 def check(
@@ -77,7 +103,7 @@ def check(
     names = [name for name in original.layers if layers and name in optimized.layers]
     roots = (original.term, optimized.term, *(p.layers[name] for p in (original, optimized) for name in names))
     declarations, limits, below = declared(*roots), index_limits(*roots), opaque_limit(*roots)
-    fields: list[_Field | _Integers] = [_Field(p) for p in PRIMES] if is_real(*roots) else [_Integers()]
+    fields: list[_Numbers] = [_Field(p) for p in PRIMES] if is_real(*roots) else [_Numbers()]
     runs = sum(len(steps(p.term, *(p.layers[name] for name in names))) for p in (original, optimized))
     comparison = _Comparison(original, optimized, names, Clock(runs * len(fields), deadline, progress))
     stopped, reason = "", ""
@@ -96,14 +122,14 @@ def check(
 
 
 def _stimuli(
-    field: _Field | _Integers, declarations: Mapping[str, Tensor], limits: Mapping[str, int], seed: int
+    field: _Numbers, declarations: Mapping[str, Tensor], limits: Mapping[str, int], seed: int
 ) -> dict[str, Array]:
     if isinstance(field, _Field):
         return draw_residues(declarations, limits, seed, field.p)
     return {name: draw_integers(t, seed, limits.get(name)) for name, t in declarations.items()}
 
 
-def _how(fields: list[_Field | _Integers], seed: int) -> str:
+def _how(fields: list[_Numbers], seed: int) -> str:
     primes = [str(field.p) for field in fields if isinstance(field, _Field)]
     text = f"random residues in two prime fields, p = {' and '.join(primes)}" if primes else _INTEGERS
     text += f", seed {seed}"
@@ -126,19 +152,17 @@ class _Comparison:
             expected, found = self._term(original, name).type, self._term(optimized, name).type
             if expected != found:
                 self.differs[name] = f"differs in type: {found}, where the original has {expected}"
-        typed = [name for name in self.names if name not in self.differs]
-        self.expected, self.found = self._named(original, typed), self._named(optimized, typed)
+        self.expected: dict[Term, list[str]] = {}
+        """Layers of the original by their terms; layers may share one."""
+        self.found: dict[Term, list[str]] = {}
+        """The same of the optimized program."""
+        for name in (name for name in self.names if name not in self.differs):
+            self.expected.setdefault(original.layers[name], []).append(name)
+            self.found.setdefault(optimized.layers[name], []).append(name)
 
     @staticmethod
     def _term(program: Program, name: str | None) -> Term:
         return program.term if name is None else program.layers[name]
-
-    def _named(self, program: Program, names: list[str]) -> dict[Term, list[str]]:
-        """Layers by their terms; layers may share one."""
-        result: dict[Term, list[str]] = defaultdict(list)
-        for name in names:
-            result[program.layers[name]].append(name)
-        return dict(result)
 
     def verdicts(self, trials: int, reason: str) -> tuple[dict[str, str], str]:
         """The verdict on each layer and on the result, after so many trials or at a stop for that reason."""
@@ -169,7 +193,10 @@ class _Comparison:
             if term in self.found:
                 mark = digest(value)
                 for name in self.found[term]:
-                    self._equal(name) if digests[name] == mark else suspects.append(name)
+                    if digests[name] == mark:
+                        self.equal[name] += 1
+                    else:
+                        suspects.append(name)
             if term is self.optimized.term and _RESULT not in self.differs:
                 self._conclude(_RESULT, difference(results.pop(), value))
 
@@ -177,12 +204,9 @@ class _Comparison:
         observe([*self.found, self.optimized.term], trial, self.clock, compare)
         self._isolate([name for name in suspects if name not in self.differs], trial)
 
-    def _equal(self, name: str | None) -> None:
-        self.equal[name] += 1
-
     def _conclude(self, name: str | None, found: str | None) -> None:
         if found is None:
-            self._equal(name)
+            self.equal[name] += 1
         else:
             self.differs[name] = found
 

@@ -14,9 +14,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeAlias
 
-from glenside.egraph.pattern import Call, Fact, Function, Named, Pattern, Signature, Variable
+from glenside.egraph.pattern import Call, Fact, Function, Named, Pattern, Signature, Variable, call_words
 from glenside.egraph.sorts import ACCESS, PatternError, Sort
-from glenside.egraph.words import call_words
 
 ROOT = Variable("root", ACCESS)
 """The class to which a rewrite adds a form."""
@@ -86,9 +85,9 @@ class Clause:
         self._check_sorts()
 
     @cached_property
-    def texts(self) -> tuple[str, str]:
+    def texts(self) -> tuple[str, ...]:
         """Facts and actions in egglog's words, with `$name` for parameters of the target."""
-        return _egglog(self.facts), _egglog(self.actions)
+        return tuple(" ".join(part.egglog() for part in parts) for parts in (self.facts, self.actions))
 
     @cached_property
     def nodes(self) -> tuple[Fact | Action | Pattern, ...]:
@@ -156,10 +155,6 @@ class Clause:
         where = [str(part) for part in (*self.facts, *rest) if part is not lefts[0]]
         equation = f"{lefts[0].arguments[1]} = {rights[0].arguments[1]}"
         return f"{equation} where {', '.join(where)}" if where else equation
-
-
-def _egglog(parts: Iterable[Fact | Action]) -> str:
-    return " ".join(part.egglog() for part in parts)
 
 
 def _nodes(parts: Iterable[Fact | Action | Pattern]) -> Iterator[Fact | Action | Pattern]:

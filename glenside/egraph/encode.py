@@ -1,36 +1,29 @@
-"""Terms as e-nodes: the egglog declarations that operators imply, a program's nodes, and the facts about them."""
+"""Terms as e-nodes: the egglog declarations that operators imply, a program's nodes, and the facts about them.
+
+And the trace of a search: which rule made each e-node, in which iteration, and from what it matched. Rules say
+`(made-now node operator rule source)` of what they build. After each iteration the driver says which one it was,
+`(made-in iteration)`, and the ruleset `trace` writes the earliest into `made-first`: a snapshot's facts `made`.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
 from glenside.egraph.pattern import sort_names
 from glenside.egraph.schema import BUILT_IN
-from glenside.egraph.sexpr import read_all, write
+from glenside.egraph.sexpr import Sexpr, literal, read_all, write
 from glenside.egraph.shape_functions import INTS_MAP, SHAPE_FUNCTIONS, demands, written_out
 from glenside.egraph.type_rules import type_rules
-from glenside.ir.operator import COMPUTES, OPERATORS, Keeps
+from glenside.ir.operator import COMPUTES, OPERATORS, Compute, Keeps, Kind
 from glenside.ir.operators.compute import parse_compute
-from glenside.ir.term import Attribute, Term, constants_under, postorder
-from glenside.ir.types import WIDENED, AccessType, Dims, Tensor, widen
+from glenside.ir.term import Term, constants_under, postorder
+from glenside.ir.types import DTYPES, AccessType, widen
 
 # An e-node that only names a node of the program: it lets a deep term go in one node at a time, and says in which
 # class each node ended. It is not an operator and no snapshot shows it.
 PROGRAM_NODE = "program-node"
-
-
-def literal(value: Attribute) -> str:
-    """An attribute as an egglog literal."""
-    if isinstance(value, Tensor):
-        return literal(value.name)
-    if isinstance(value, str):
-        # egglog takes every character as it is, and knows few of the escapes that JSON has. A line is an action here.
-        return '"{}"'.format(value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n"))
-    if isinstance(value, Dims):
-        return f"(vec-of {' '.join(map(str, value))})" if value else "(vec-empty)"
-    return str(value)
 
 
 def declarations() -> str:
@@ -49,30 +42,20 @@ def declarations() -> str:
     ]
     for operator in OPERATORS.values():
         lines.append(f"(constructor {operator.name} ({' '.join(sort_names(operator))}) Access)")
-    lines += [function.declarations() for function in SHAPE_FUNCTIONS.values()]
-    for rule in type_rules():
-        lines += compiled(rule.name, "types", " ".join(rule.facts), " ".join(rule.actions))
-    lines += [f'(set (widened "{dtype}") "{widen(dtype)}")' for dtype in _all_dtypes()]
-    lines += _compute_facts(COMPUTES)
+    lines += SHAPE_FUNCTIONS.values()
+    for name, facts, actions in type_rules():
+        lines += compiled(name, "types", facts, actions)
+    lines += [f'(set (widened "{dtype}") "{widen(dtype)}")' for dtype in DTYPES]
+    # Those with parameters are declared with the program that has them.
+    lines += _compute_facts({name: compute for name, compute in COMPUTES.items() if not compute.parameters})
     return "\n".join(lines)
 
 
-def _all_dtypes() -> Iterable[str]:
-    from glenside.ir.types import DTYPES
-
-    assert set(WIDENED) <= set(DTYPES)
-    return DTYPES
-
-
-def _compute_facts(kinds: Iterable[str]) -> list[str]:
+def _compute_facts(kinds: Mapping[str, Compute]) -> list[str]:
     lines: list[str] = []
-    for kind in kinds:
-        compute, _ = parse_compute(kind) if kind.startswith("(") else (COMPUTES[kind], ())
-        if compute.parameters and not kind.startswith("("):
-            continue  # needs its parameters: those of the program are declared with it
+    for kind, compute in kinds.items():
         quoted = json.dumps(kind)
-        lines.append(f'(category {quoted} "{compute.category.value}")')
-        lines.append(f'(compute-dtype {quoted} "{compute.dtype}")')
+        lines += [f'(category {quoted} "{compute.category.value}")', f'(compute-dtype {quoted} "{compute.dtype}")']
         if Keeps.ZERO in compute.keeps:
             lines.append(f"(keeps-zero {quoted})")
     return lines
@@ -96,8 +79,6 @@ def compiled(name: str, ruleset: str, facts: str, actions: str) -> tuple[str, ..
 
 def node_text(term: Term, children: Sequence[str]) -> str:
     """The e-node of a term over the given texts of its children."""
-    from glenside.ir.operator import Kind
-
     child, attribute = iter(children), iter(term.attributes)
     parts = [term.operator.name]
     for field in term.operator.fields:
@@ -117,7 +98,7 @@ def program_text(nodes: Sequence[Term]) -> str:
     """The actions that put terms, given children first, into the e-graph: node i is `(program-node i)`."""
     index = {term: i for i, term in enumerate(nodes)}
     kinds = sorted({str(t.attributes[0]) for t in nodes if t.operator.name == "compute"})
-    lines = [line for line in _compute_facts(kinds) if "(" in line[1:]]
+    lines = _compute_facts({kind: parse_compute(kind)[0] for kind in kinds if kind.startswith("(")})
     constant = constants_under(*nodes)
     for i, term in enumerate(nodes):
         name = f"({PROGRAM_NODE} {i})"
@@ -134,3 +115,33 @@ def program_text(nodes: Sequence[Term]) -> str:
 def program_nodes(*roots: Term) -> list[Term]:
     """The distinct nodes of a program, children first."""
     return list(postorder(*roots))
+
+
+MADE, FIRST, TRACE = "made", "made-first", "trace"
+TRACE_DECLARATIONS = f"""
+(relation made-now (Access String String Access))
+(relation made-in (i64))
+(function {FIRST} (Access String String Access) i64 :merge (min old new))
+(ruleset {TRACE})
+(rule ((made-in ?n) (made-now ?node ?operator ?rule ?source))
+      ((set ({FIRST} ?node ?operator ?rule ?source) ?n) (delete (made-now ?node ?operator ?rule ?source)))
+      :ruleset {TRACE} :name "what was made")
+(rule ((made-in ?n)) ((delete (made-in ?n))) :ruleset {TRACE} :name "no longer now")
+"""
+"""`made-first` is (class, operator, rule, class that the rule matched at) -> iteration."""
+
+
+def made(actions: str, rule: str, source: str) -> str:
+    """The actions that say which e-nodes these actions of a rule build, which matched at the class `source`."""
+    nodes: dict[str, None] = {}
+
+    def visit(expression: Sexpr) -> None:
+        if isinstance(expression, list) and expression and expression[0] != "subsume":
+            for part in expression[1:]:
+                visit(part)
+            if expression[0] in OPERATORS:
+                nodes[f'(made-now {write(expression)} "{expression[0]}" "{rule}" {source})'] = None
+
+    for action in read_all(actions):
+        visit(action)
+    return " ".join(nodes)

@@ -6,11 +6,10 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from glenside.egraph.encode import PROGRAM_NODE, program_nodes
+from glenside.egraph.encode import MADE, PROGRAM_NODE, program_nodes
 from glenside.egraph.rule import Example, Rule
 from glenside.egraph.saturation import Limits, Request, Saturation
 from glenside.egraph.snapshot import Snapshot
-from glenside.egraph.trace import MADE
 from glenside.ir.term import Term
 from glenside.ir.types import Tensor
 

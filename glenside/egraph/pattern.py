@@ -8,26 +8,12 @@ is built, so a mistake in a rule is an error where it stands.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, ClassVar
 
-from glenside.egraph.arithmetic import Arithmetic
-from glenside.egraph.sorts import (
-    ACCESS,
-    INT,
-    INTS,
-    SORT_WORDS,
-    TEXT,
-    Column,
-    PatternError,
-    Sort,
-    field_columns,
-    suggestion,
-)
-from glenside.egraph.vector import Vector
-from glenside.egraph.words import call_words
+from glenside.egraph.sorts import ACCESS, INT, INTS, TEXT, Column, PatternError, Sort, columns, columns_of, suggestion
 from glenside.ir.operator import Operator
 
 
@@ -68,7 +54,7 @@ class Function(Signature):
 
     result: Sort = INT
 
-    def __call__(self, *positional: Any, **named: Any) -> Pattern:
+    def __call__(self, *positional: Any, **named: Any) -> Call:
         return Call(self, self.arguments(positional, named), self.result)
 
 
@@ -80,8 +66,27 @@ class Relation(Signature):
         return Fact(self, self.arguments(positional, named))
 
 
-class Pattern(Arithmetic["Pattern"], Vector["Pattern"]):
-    """A value in a rule. `==` and the other comparisons give facts, so a pattern has no truth value."""
+def _arithmetic(operation: str) -> tuple[Callable[[Pattern, Any], Pattern], Callable[[Pattern, Any], Pattern]]:
+    """The methods of `pattern OPERATION other` and of `other OPERATION pattern`."""
+
+    def of_left(self: Pattern, other: Any) -> Pattern:
+        return self.combine(operation, self, other)
+
+    def of_right(self: Pattern, other: Any) -> Pattern:
+        return self.combine(operation, other, self)
+
+    return of_left, of_right
+
+
+def _comparison(name: str) -> Callable[[Pattern, Any], Fact]:
+    return lambda self, other: _COMPARISONS[name](self, other)
+
+
+class Pattern:
+    """A value in a rule. `==` and the other comparisons give facts, so a pattern has no truth value.
+
+    Numbers have Python's arithmetic, where division is that of sizes, which are >= 0. Vectors have the words of `Dims`.
+    """
 
     __slots__ = ("sort",)
     sort: Sort | None
@@ -91,7 +96,7 @@ class Pattern(Arithmetic["Pattern"], Vector["Pattern"]):
     def expect(self, sort: Sort, where: object) -> None:
         """Raises PatternError when this is of another sort; a variable of none yet becomes of this one."""
         if self.sort is not sort:
-            raise PatternError(f"{where} takes {SORT_WORDS[sort]}, and {self} is {SORT_WORDS[self.sort or ACCESS]}")
+            raise PatternError(f"{where} takes {sort.words}, and {self} is {(self.sort or ACCESS).words}")
 
     def egglog(self) -> str:
         """The expression in egglog's words; `$name` is a parameter of the target."""
@@ -114,23 +119,84 @@ class Pattern(Arithmetic["Pattern"], Vector["Pattern"]):
     def __ne__(self, other: object) -> Fact:  # type: ignore[override]
         return _compared("!=", self, other)
 
-    def __lt__(self, other: Any) -> Fact:
-        return _COMPARISONS["<"](self, other)
+    __lt__, __le__ = _comparison("<"), _comparison("<=")
+    __gt__, __ge__ = _comparison(">"), _comparison(">=")
 
-    def __le__(self, other: Any) -> Fact:
-        return _COMPARISONS["<="](self, other)
-
-    def __gt__(self, other: Any) -> Fact:
-        return _COMPARISONS[">"](self, other)
-
-    def __ge__(self, other: Any) -> Fact:
-        return _COMPARISONS[">="](self, other)
-
+    # Numbers
     def combine(self, operation: str, a: Any, b: Any) -> Pattern:
+        """egglog's `operation` of two numbers; `glenside.ir.types` has what Python has no operator for."""
         return ARITHMETIC[operation](a, b)
 
+    __add__, __radd__ = _arithmetic("+")
+    __sub__, __rsub__ = _arithmetic("-")
+    __mul__, __rmul__ = _arithmetic("*")
+    __floordiv__, __rfloordiv__ = _arithmetic("/")
+    __mod__, __rmod__ = _arithmetic("%")
+    __and__, __rand__ = _arithmetic("&")
+    __or__, __ror__ = _arithmetic("|")
+    __lshift__, __rlshift__ = _arithmetic("<<")
+
+    # Vectors
     def apply(self, function: str, *arguments: Any) -> Pattern:
+        """A function of vectors by egglog's name of it."""
         return VECTORS[function](*arguments) if function in VECTORS else _variadic(function, INTS, arguments)
+
+    def __getitem__(self, axis: Any) -> Pattern:
+        return self.apply("vec-get", self, axis)
+
+    @property
+    def length(self) -> Pattern:
+        return self.apply("vec-length", self)
+
+    def take(self, n: Any) -> Pattern:
+        """The first n."""
+        return self.apply("take", self, n)
+
+    def drop(self, n: Any) -> Pattern:
+        """All but the first n."""
+        return self.apply("drop", self, n)
+
+    def set(self, axis: Any, size: Any) -> Pattern:
+        return self.apply("vec-set", self, axis, size)
+
+    def insert(self, axis: Any, size: Any) -> Pattern:
+        """`size` put before position `axis`."""
+        return self.apply("insert", self, size, axis)
+
+    def remove(self, axis: Any) -> Pattern:
+        return self.apply("vec-remove", self, axis)
+
+    def push(self, size: Any) -> Pattern:
+        """One more at the end."""
+        return self.apply("vec-push", self, size)
+
+    def pop(self) -> Pattern:
+        """All but the last."""
+        return self.apply("vec-pop", self)
+
+    def append(self, *others: Any) -> Pattern:
+        return self.apply("vec-append", self, *others)
+
+    def permute(self, order: Any) -> Pattern:
+        """self[order[0]], self[order[1]] and so on."""
+        return self.apply("permute", self, order)
+
+    def shift(self, n: Any) -> Pattern:
+        """n added to each."""
+        return self.apply("shift", self, n)
+
+    def windows(self, window: Any, strides: Any) -> Pattern:
+        return self.apply("windows", window, strides, self)
+
+    def product(self) -> Pattern:
+        return self.apply("product", self)
+
+    def prefixes(self) -> Pattern:
+        """The products of the first 0, 1, 2 .. sizes."""
+        return self.apply("prefixes", self)
+
+    def highest(self) -> Pattern:
+        return self.apply("highest", self)
 
 
 class Variable(Pattern):
@@ -146,7 +212,7 @@ class Variable(Pattern):
             self.sort = sort
         elif self.sort is not sort:
             raise PatternError(
-                f"{where} takes {SORT_WORDS[sort]}, and the variable {self.name} is {SORT_WORDS[self.sort]} elsewhere"
+                f"{where} takes {sort.words}, and the variable {self.name} is {self.sort.words} elsewhere"
             )
 
     def egglog(self) -> str:
@@ -186,6 +252,20 @@ class Named(Pattern):
         return self.name.replace("_", "-")
 
 
+class Written(Pattern):
+    """A value by its text in egglog's words."""
+
+    __slots__ = ("text",)
+
+    def __init__(self, text: str, sort: Sort | None) -> None:
+        self.text, self.sort = text, sort
+
+    def egglog(self) -> str:
+        return self.text
+
+    __str__ = egglog
+
+
 class Call(Pattern):
     """A function, an operator or a primitive of patterns."""
 
@@ -222,6 +302,26 @@ class Fact:
     __repr__ = __str__
 
 
+_COMPARED = {"=", "!=", "<", "<=", ">", ">="}
+_INFIX = {"+", "-", "*", "/", "%", "&", "|", "<<", *_COMPARED}
+_WORDS = {"vec-get": "{}[{}]", "vec-length": "|{}|", "compute": "{}({})"}
+
+
+def call_words(head: str, arguments: Sequence[Any]) -> str:
+    """A call in the words of the language: infix where that is usual, an operator by its short name."""
+    words = list(map(str, arguments))
+    parts = [f"({a})" if isinstance(a, Call) and a.head.name in _INFIX else str(a) for a in arguments]
+    if head in _INFIX:
+        return f" {head} ".join(words if head in _COMPARED else parts)
+    if head in _WORDS:
+        return _WORDS[head].format(*words)
+    if head == "vec-of":
+        return f"({' '.join(parts)})"
+    if head == "vec-append":
+        return " ++ ".join(words)
+    return f"{head.removeprefix('access-').removeprefix('vec-')}({', '.join(words)})"
+
+
 def _list(head: str, arguments: Sequence[Pattern]) -> str:
     if head == "vec-of" and not arguments:
         return "(vec-empty)"
@@ -238,22 +338,18 @@ def _lifted(value: Any, column: Column, of: Signature) -> Pattern:
         return Literal(value)
     if isinstance(value, int) and not isinstance(value, bool) and column.sort is INT:
         return Literal(value)
-    if isinstance(value, tuple) and column.sort is INTS:
+    if isinstance(value, tuple | list) and column.sort is INTS:
         return vec(*value)
-    raise PatternError(f"{column.name} of {of} takes {SORT_WORDS[column.sort]}, got {value!r}")
+    raise PatternError(f"{column.name} of {of} takes {column.sort.words}, got {value!r}")
 
 
-def _columns(**sorts: Sort) -> tuple[Column, ...]:
-    return tuple(Column(name, sort) for name, sort in sorts.items())
-
-
-def _primitive(name: str, result: Sort, looks_up: bool = False, **sorts: Sort) -> Function:
-    return Function(name, _columns(**sorts), looks_up, "", result)
+def _primitive(name: str, result: Sort, **sorts: Sort) -> Function:
+    return Function(name, columns(**sorts), False, "", result)
 
 
 ARITHMETIC = {name: _primitive(name, INT, a=INT, b=INT) for name in "+ - * / % & | << min max".split()}
-_COMPARISONS = {name: Relation(name, _columns(a=INT, b=INT), False) for name in "< <= > >=".split()}
-_EQUALITIES = {(name, sort): Relation(name, _columns(a=sort, b=sort), False) for name in ("=", "!=") for sort in Sort}
+_COMPARISONS = {name: Relation(name, columns(a=INT, b=INT), False) for name in "< <= > >=".split()}
+_EQUALITIES = {(name, sort): Relation(name, columns(a=sort, b=sort), False) for name in ("=", "!=") for sort in Sort}
 VECTORS = {
     f.name: f
     for f in (
@@ -295,14 +391,10 @@ def vec(*sizes: Any) -> Pattern:
     return _variadic("vec-of", INT, sizes)
 
 
-def vec_range(n: Any) -> Pattern:
-    """0, 1, .. n - 1."""
-    return VECTORS["vec-range"](n)
-
-
-def gcd(a: Any, b: Any) -> Pattern:
-    """The largest number that divides both."""
-    return VECTORS["gcd"](a, b)
+vec_range = VECTORS["vec-range"]
+"""0, 1, .. n - 1."""
+gcd = VECTORS["gcd"]
+"""The largest number that divides both."""
 
 
 def variables(names: str) -> Iterator[Variable]:
@@ -313,7 +405,7 @@ def variables(names: str) -> Iterator[Variable]:
 @cache
 def of_operator(operator: Operator) -> Function:
     """The operator as what patterns call: the columns of its e-nodes, in the order of the fields."""
-    columns = tuple(column for field in operator.fields for column in field_columns(field))
+    columns = tuple(column for field in operator.fields for column in columns_of(field))
     return Function(operator.name, columns, True, "", ACCESS)
 
 

@@ -9,12 +9,11 @@ from string import Template
 from typing import Any
 
 from glenside.egraph.clause import Action, Clause
-from glenside.egraph.encode import compiled
-from glenside.egraph.pattern import Fact
+from glenside.egraph.encode import compiled, made
+from glenside.egraph.pattern import Fact, Pattern, Written
 from glenside.egraph.schema import BUILT_IN, Formula
 from glenside.egraph.sexpr import Sexpr, read_all, write
-from glenside.egraph.symbolic import SymbolicInt
-from glenside.egraph.trace import made
+from glenside.egraph.sorts import INT
 from glenside.ir.operator import Example as Shown
 
 Parameters = Mapping[str, int | Callable[..., Any]]
@@ -109,7 +108,8 @@ def _written_out(text: str, formulas: Mapping[str, Callable[..., Any]]) -> str:
             return expression
         parts = [expand(part) for part in expression]
         if parts and isinstance(parts[0], str) and parts[0] in formulas:
-            (result,) = read_all(str(formulas[parts[0]](*(SymbolicInt(write(part)) for part in parts[1:]))))
+            size = formulas[parts[0]](*(Written(write(part), INT) for part in parts[1:]))
+            (result,) = read_all(size.egglog() if isinstance(size, Pattern) else str(size))
             return result
         return parts
 

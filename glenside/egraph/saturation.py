@@ -18,13 +18,12 @@ from importlib.machinery import PathFinder
 from importlib.util import find_spec, module_from_spec
 from typing import TYPE_CHECKING, Any
 
-from glenside.egraph.encode import PROGRAM_NODE, declarations, program_text
+from glenside.egraph.encode import FIRST, MADE, PROGRAM_NODE, TRACE, TRACE_DECLARATIONS, declarations, program_text
 from glenside.egraph.pattern import sort_names
 from glenside.egraph.rule import Parameters, Rule
 from glenside.egraph.sexpr import parts, read_all
 from glenside.egraph.snapshot import ENode, Fact, Rows, Snapshot, closed
 from glenside.egraph.tables import TABLES, Table, used
-from glenside.egraph.trace import DECLARATIONS, FIRST, MADE, RULESET
 from glenside.ir.operator import OPERATORS
 from glenside.ir.term import Term
 from glenside.ir.types import AccessType, Dims, Tensor
@@ -93,7 +92,7 @@ class Request:
         relations = dict.fromkeys(line for r in rules for line in r.declarations)
         own = "\n".join([*relations, *(r.egglog(parameters, trace) for r in rules)])
         tables = used(own)
-        traced = [DECLARATIONS] if trace else []
+        traced = [TRACE_DECLARATIONS] if trace else []
         text = "\n".join([declarations(), *(t.declarations() for t in tables), *traced, own])
         steps = tuple((r.name, r.expansive) for r in rules if not r.analysis)
         analyses = tuple(r.name for r in rules if r.analysis)
@@ -141,7 +140,11 @@ class Saturation:
         self._limit = {name: MATCH_LIMIT for name, expansive in request.rules if expansive}
         self._runs = {name: self._egraph.parse_program(f"(run-schedule (run {name}))") for name, _ in request.rules}
         self._facts = self._egraph.parse_program(facts)
-        self._tables = [_Filled(_table(*place), set()) for place in request.tables]
+        self._asked: dict[Table, set[str]] = {}
+        """The arguments for which each table was asked so far, as egglog prints them."""
+        for module, name in request.tables:
+            import_module(module)
+            self._asked[TABLES[name]] = set()
         self._banned: dict[str, int] = {}
         self.progress = Progress(rules={name: RuleRun() for name in (*self._runs, *request.analyses)})
         self._analyze()
@@ -180,7 +183,7 @@ class Saturation:
     def _stamp(self) -> None:
         """Where a trace is kept: what was made since the last iteration was made in this one."""
         if self.request.trace:
-            self._command(f"(made-in {self.progress.iterations}) (run-schedule (run {RULESET}))")
+            self._command(f"(made-in {self.progress.iterations}) (run-schedule (run {TRACE}))")
 
     def _iterate(self, active: Sequence[str]) -> bool:
         """Every active rule once, each timed by the clock (egglog's own seconds are too coarse), then the facts."""
@@ -209,14 +212,14 @@ class Saturation:
     def _fill_tables(self) -> bool:
         """Compute what tables were asked for and do not hold yet."""
         commands: list[str] = []
-        for filled in self._tables:
-            (printed,) = self._command(f"(print-function want-{filled.table.name} {_ALL})")
+        for table, asked in self._asked.items():
+            (printed,) = self._command(f"(print-function want-{table.name} {_ALL})")
             for line in str(printed).splitlines():
                 row, arrow, _ = line.partition(" -> ")
-                if arrow and line not in filled.lines:  # reading a line costs far more than knowing it again
-                    filled.lines.add(line)
+                if arrow and line not in asked:  # reading a line costs far more than knowing it again
+                    asked.add(line)
                     (read,) = read_all(row)
-                    commands += filled.table.commands(list(read[1:]))
+                    commands += table.commands(list(read[1:]))
         for start in range(0, len(commands), _CHUNK):
             self._command("\n".join(commands[start : start + _CHUNK]))
         return bool(commands)
@@ -284,101 +287,71 @@ def _egraph_class() -> type[bindings.EGraph]:
     return found
 
 
-@dataclass(frozen=True)
-class _Filled:
-    """A table, and the arguments for which it was asked so far."""
-
-    table: Table
-    lines: set[str]
-
-
-def _table(module: str, name: str) -> Table:
-    import_module(module)
-    return TABLES[name]
-
-
 _ALL = 1 << 40  # rows to print
 _TYPES = "(saturate (seq (run types) (saturate (run shapes))))"
 _FACTS = f"(run-schedule (saturate (seq {_TYPES} (saturate (seq {{}})) (run demands))))"
 
 
 class _Reader:
-    """Reads egglog's frozen tables; each value is converted once."""
+    """Reads egglog's frozen tables; each class, vector and text is converted once."""
 
     def __init__(self, egraph: Any) -> None:
-        self._egraph = egraph
-        self._ints: dict[Any, Dims] = {}
+        self._functions = egraph.freeze().functions
         self._classes: dict[Any, int] = {}
-        self._plain: dict[Any, Any] = {}
+        self._of_sort: dict[str, Callable[[Any], Any]] = {
+            "Access": self._class,
+            "Accesses": lambda value: tuple(map(self._class, egraph.value_to_vec(value))),
+            "Ints": cache(lambda value: Dims(map(egraph.value_to_i64, egraph.value_to_vec(value)))),
+            "i64": egraph.value_to_i64,
+            "String": cache(egraph.value_to_string),
+        }
 
     def _class(self, value: Any) -> int:
         return self._classes.setdefault(value, len(self._classes))
 
-    def _dims(self, value: Any) -> Dims:
-        known = self._ints.get(value)
-        if known is None:
-            to_int = self._egraph.value_to_i64
-            known = self._ints[value] = Dims(to_int(v) for v in self._egraph.value_to_vec(value))
-        return known
-
-    def _string(self, value: Any) -> str:
-        known = self._plain.get(value)
-        if known is None:
-            known = self._plain[value] = self._egraph.value_to_string(value)
-        return str(known)
-
     def read(self, request: Request, tensors: Mapping[str, Tensor]) -> Snapshot:
-        functions = self._egraph.freeze().functions
         program = [0] * request.program_size
-        for row in functions[PROGRAM_NODE].rows:
-            program[self._egraph.value_to_i64(row.inputs[0])] = self._class(row.output)
-        rows: list[tuple[ENode, int]] = []
-        for name, sorts in request.operators:
-            rows += [self._node(name, sorts, row) for row in functions[name].rows]
-        types = self._types(functions)
-        facts = {name: self._facts(request, name, functions[name].rows) for name in request.reported}
+        for row in self._functions[PROGRAM_NODE].rows:
+            program[self._of_sort["i64"](row.inputs[0])] = self._class(row.output)
+        rows = [self._node(name, sorts, row) for name, sorts in request.operators for row in self._functions[name].rows]
+        dims, split, dtype = self._types("dims", "Ints"), self._types("split", "i64"), self._types("dtype", "String")
+        types = {eclass: AccessType(dims[eclass], split[eclass], dtype[eclass]) for eclass in dims}
+        facts = {name: self._facts(request, name) for name in request.reported}
         if request.trace:
-            facts[MADE] = self._made(functions[FIRST].rows)
+            facts[MADE] = self._made(self._functions[FIRST].rows)
         return closed(rows, len(self._classes), types, program, tensors, facts)
 
-    def _facts(self, request: Request, name: str, rows: Iterable[Any]) -> Rows:
+    def _values(self, sorts: Iterable[str], row: Any) -> tuple[Any, ...]:
+        return tuple(self._of_sort[sort](value) for sort, value in zip(sorts, row.inputs, strict=True))
+
+    def _node(self, name: str, sorts: Sequence[str], row: Any) -> tuple[ENode, int]:
+        children: list[int] = []
+        attributes: list[Any] = []
+        for sort, value in zip(sorts, self._values(sorts, row), strict=True):
+            if sort == "Access":
+                children.append(value)
+            elif sort == "Accesses":
+                children += value
+            else:
+                attributes.append(value)
+        return ENode(name, tuple(attributes), tuple(children), bool(row.subsumed)), self._class(row.output)
+
+    def _types(self, function: str, sort: str) -> dict[int, Any]:
+        """class -> its dims, split or dtype."""
+        return {self._class(row.inputs[0]): self._of_sort[sort](row.output) for row in self._functions[function].rows}
+
+    def _facts(self, request: Request, name: str) -> Rows:
         """Rows of a relation, as it is declared."""
         declared = re.search(rf"\(relation {re.escape(name)} \(([^()]*)\)\)", request.declarations)
         assert declared is not None, f"the relation {name} is not declared"
-        readers = {"Access": self._class, "String": self._string, "i64": self._egraph.value_to_i64, "Ints": self._dims}
         sorts = declared[1].split()
         classes = tuple(i for i, sort in enumerate(sorts) if sort == "Access")
-        return classes, [tuple(readers[s](v) for s, v in zip(sorts, row.inputs, strict=True)) for row in rows]
+        return classes, [self._values(sorts, row) for row in self._functions[name].rows]
 
     def _made(self, rows: Iterable[Any]) -> Rows:
         """Rows (class, operator, rule, iteration, class that the rule matched at) of the trace."""
         facts: list[Fact] = []
         for row in rows:
-            node, operator, rule, source = row.inputs
-            names, iteration = (self._string(operator), self._string(rule)), self._egraph.value_to_i64(row.output)
-            facts.append((self._class(node), *names, iteration, self._class(source)))
+            *made, source = self._values(("Access", "String", "String", "Access"), row)
+            facts.append((*made, self._of_sort["i64"](row.output), source))
         return (0, 4), facts
-
-    def _node(self, name: str, sorts: Sequence[str], row: Any) -> tuple[ENode, int]:
-        children: list[int] = []
-        attributes: list[Any] = []
-        for sort, value in zip(sorts, row.inputs, strict=True):
-            if sort == "Access":
-                children.append(self._class(value))
-            elif sort == "Accesses":
-                children += [self._class(v) for v in self._egraph.value_to_vec(value)]
-            elif sort == "Ints":
-                attributes.append(self._dims(value))
-            elif sort == "i64":
-                attributes.append(self._egraph.value_to_i64(value))
-            else:
-                attributes.append(self._string(value))
-        return ENode(name, tuple(attributes), tuple(children), bool(row.subsumed)), self._class(row.output)
-
-    def _types(self, functions: Mapping[str, Any]) -> dict[int, AccessType]:
-        split = {row.inputs[0]: self._egraph.value_to_i64(row.output) for row in functions["split"].rows}
-        dtype = {row.inputs[0]: self._string(row.output) for row in functions["dtype"].rows}
-        return {
-            self._class(row.inputs[0]): AccessType(self._dims(row.output), split[row.inputs[0]], dtype[row.inputs[0]])
-            for row in functions["dims"].rows
-        }

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from glenside.egraph.pattern import Function, Named, Pattern, Relation
-from glenside.egraph.sorts import ACCESS, INT, INTS, TEXT, Column, Sort
+from glenside.egraph.sorts import ACCESS, INT, INTS, TEXT, Sort, columns
 
 _MERGES = {
     "": ":no-merge",
@@ -30,23 +30,19 @@ def _declare(name: str, line: str) -> None:
         raise ValueError(f"{name} is declared twice: {_declared[name]} and {line}")
 
 
-def _columns(sorts: dict[str, Sort]) -> tuple[Column, ...]:
-    return tuple(Column(name.replace("_", "-"), sort) for name, sort in sorts.items())
-
-
-def relation(name: str, *, rows: Iterable[int | str] = (), **columns: Sort) -> Relation:
+def relation(name: str, *, rows: Iterable[int | str] = (), **sorts: Sort) -> Relation:
     """Declare a relation; `rows` are facts of it that always hold, of its one column."""
-    line = f"(relation {name} ({' '.join(sort.value for sort in columns.values())}))"
+    line = f"(relation {name} ({' '.join(sort.value for sort in sorts.values())}))"
     _declare(name, line)
     always = [f"({name} {row})" if isinstance(row, int) else f'({name} "{row}")' for row in rows]
-    return Relation(name, _columns(columns), True, "\n".join([line, *always]))
+    return Relation(name, columns(**sorts), True, "\n".join([line, *always]))
 
 
-def function(name: str, result: Sort, merge: str = "", **columns: Sort) -> Function:
+def function(name: str, result: Sort, merge: str = "", **sorts: Sort) -> Function:
     """Declare a function. `merge` is old, min, max or | (the bits of both); without it, two values are an error."""
-    line = f"(function {name} ({' '.join(sort.value for sort in columns.values())}) {result.value} {_MERGES[merge]})"
+    line = f"(function {name} ({' '.join(sort.value for sort in sorts.values())}) {result.value} {_MERGES[merge]})"
     _declare(name, line)
-    return Function(name, _columns(columns), True, line, result)
+    return Function(name, columns(**sorts), True, line, result)
 
 
 def parameter(name: str) -> Pattern:
@@ -60,7 +56,7 @@ class Formula(Function):
 
 def formula(name: str, arguments: str) -> Formula:
     """Declare a formula by its arguments, sizes all."""
-    return Formula(name, tuple(Column(a, INT) for a in arguments.split()), False)
+    return Formula(name, columns(**dict.fromkeys(arguments.split(), INT)), False)
 
 
 # Where the program's own nodes are, and which depend on what is only known when it runs.

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -43,14 +44,12 @@ class SearchFailed(RuntimeError):
 def program_snapshot(nodes: Sequence[Term]) -> Snapshot:
     """The e-graph before any rule: the program itself, each node a class."""
     index = {term: i for i, term in enumerate(nodes)}
-    rows = [(_e_node(term, [index[c] for c in term.children]), i) for i, term in enumerate(nodes)]
+    rows: list[tuple[ENode, int]] = []
+    for i, term in enumerate(nodes):
+        attributes = tuple(a.name if isinstance(a, Tensor) else a for a in term.attributes)
+        rows.append((ENode(term.operator.name, attributes, tuple(index[c] for c in term.children)), i))
     types = {i: term.type for i, term in enumerate(nodes) if isinstance(term.type, AccessType)}
     return closed(rows, len(nodes), types, range(len(nodes)), _tensors(nodes))
-
-
-def _e_node(term: Term, children: Sequence[int]) -> ENode:
-    attributes = tuple(a.name if isinstance(a, Tensor) else a for a in term.attributes)
-    return ENode(term.operator.name, attributes, tuple(children))
 
 
 def _tensors(nodes: Sequence[Term]) -> dict[str, Tensor]:
@@ -109,10 +108,8 @@ class Worker:
         self._process.wait()
         for stream in (self._process.stdin, self._process.stdout):
             if stream is not None:
-                try:
+                with suppress(BrokenPipeError):
                     stream.close()
-                except BrokenPipeError:
-                    pass
 
 
 def search(
@@ -153,7 +150,9 @@ def search(
                 stopped = stopped or progress.stopped
                 break
         else:
-            stopped = _ended(until)
+            if until is None or time.perf_counter() < until:
+                raise SearchFailed("the search process ended without an answer")
+            stopped = TIME_LIMIT
     except KeyboardInterrupt:
         stopped = INTERRUPTED
     finally:
@@ -193,9 +192,3 @@ def _end_idle() -> None:
         worker = _IDLE.pop()
         if worker.parent == os.getpid():
             worker.end()
-
-
-def _ended(until: float | None) -> str:
-    if until is not None and time.perf_counter() >= until:
-        return TIME_LIMIT
-    raise SearchFailed("the search process ended without an answer")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
-from typing import TypeAlias
+from typing import Any, TypeAlias
+
+from glenside.ir.types import Tensor
 
 Sexpr: TypeAlias = "str | list[Sexpr]"
 
@@ -58,3 +60,15 @@ def write(expression: Sexpr) -> str:
     if isinstance(expression, str):
         return expression
     return f"({' '.join(map(write, expression))})"
+
+
+def literal(value: Any) -> str:
+    """A text, a number or a vector of numbers as egglog writes it; a tensor as its name."""
+    if isinstance(value, Tensor):
+        return literal(value.name)
+    if isinstance(value, str):
+        # egglog takes every character as it is, and knows few of the escapes that JSON has. A line is an action here.
+        return '"{}"'.format(value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n"))
+    if isinstance(value, tuple):
+        return f"(vec-of {' '.join(map(str, value))})" if value else "(vec-empty)"
+    return str(value)

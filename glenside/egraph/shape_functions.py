@@ -10,28 +10,11 @@ spares the table, and the passes of all rules until it is filled.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from typing import NamedTuple
 
 from glenside.egraph.sexpr import Sexpr, read_all, write
 from glenside.egraph.tables import RESULTS
-
-
-@dataclass(frozen=True, slots=True)
-class ShapeFunction:
-    """`rules` define the table; `arguments` and `result` are egglog sorts."""
-
-    name: str
-    arguments: tuple[str, ...]
-    result: str
-    rules: str
-
-    def declarations(self) -> str:
-        sorts = " ".join(self.arguments)
-        return (
-            f"(function {self.name} ({sorts}) {self.result} :no-merge)\n"
-            f"(relation want-{self.name} ({sorts}))\n{self.rules}"
-        )
-
 
 _SHORT = 8  # vectors up to this length are done at once: a step at a time would be a pass of all rules for each step
 
@@ -44,57 +27,46 @@ _PREFIX_FOLD = """
 """
 
 
-def _prefix_fold(name: str, result: str, extra: str, empty: str, combine: str) -> ShapeFunction:
+def _prefix_fold(name: str, result: str, extra: str, empty: str, combine: str) -> tuple[str, str, str, str]:
     """A fold over the prefixes of the last argument `v`; `extra` are Ints arguments before it, `i` the last index."""
     names = extra.split()
-    rules = _PREFIX_FOLD.format(
-        name=name,
-        sorts=" ".join(["Ints"] * (len(names) + 1)),
-        vars=" ".join([*names, "v"]),
-        shorter=" ".join([*names, "rest"]),
-        short=_SHORT,
-        combine=combine,
-    )
-    arguments = " ".join([*names, "v"])
+    sorts, arguments, shorter = "Ints " * len(names) + "Ints", " ".join([*names, "v"]), " ".join([*names, "rest"])
+    rules = _PREFIX_FOLD.format(name=name, sorts=sorts, vars=arguments, shorter=shorter, short=_SHORT, combine=combine)
     for length in range(_SHORT + 1):
-        steps = [f"(let part0 {empty})"]
-        steps += [
-            f"(let part{i + 1} {combine.replace('part', f'part{i}').replace(' i)', f' {i})')})" for i in range(length)
-        ]
+        parts = [empty, *(combine.replace("part", f"part{i}").replace(" i)", f" {i})") for i in range(length))]
+        steps = " ".join(f"(let part{i} {part})" for i, part in enumerate(parts))
         rules += (
             f"(rule ((want-{name} {arguments}) (= {length} (vec-length v)))"
-            f" ({' '.join(steps)} (set ({name} {arguments}) part{length})) :ruleset shapes)\n"
+            f" ({steps} (set ({name} {arguments}) part{length})) :ruleset shapes)\n"
         )
-    return ShapeFunction(name, ("Ints",) * (len(names) + 1), result, rules)
+    return name, sorts, result, rules
 
 
-def _take() -> str:
-    rules = """
+def _short(name: str, values: Iterable[str]) -> str:
+    """The rules that give `values` of (v 0), (v 1) and so on at once."""
+    return "".join(
+        f"(rule ((want-{name} v {n}) (>= (vec-length v) {n})) ((set ({name} v {n}) {value})) :ruleset shapes)\n"
+        for n, value in enumerate(values)
+    )
+
+
+_TAKE = f"""
 (relation take-step (Ints i64 Ints))
-(rule ((want-take v n) (> n SHORT) (= n (vec-length v))) ((set (take v n) v)) :ruleset shapes)
-(rule ((want-take v n) (> n SHORT) (< n (vec-length v)) (= rest (vec-pop v)))
+(rule ((want-take v n) (> n {_SHORT}) (= n (vec-length v))) ((set (take v n) v)) :ruleset shapes)
+(rule ((want-take v n) (> n {_SHORT}) (< n (vec-length v)) (= rest (vec-pop v)))
       ((take-step v n rest) (want-take rest n)) :ruleset shapes)
 (rule ((take-step v n rest) (= w (take rest n))) ((set (take v n) w)) :ruleset shapes)
 """
-    for n in range(_SHORT + 1):
-        first = f"(vec-of {' '.join(f'(vec-get v {i})' for i in range(n))})" if n else "(vec-empty)"
-        rules += f"(rule ((want-take v {n}) (>= (vec-length v) {n})) ((set (take v {n}) {first})) :ruleset shapes)\n"
-    return rules.replace("SHORT", str(_SHORT))
+_FIRST_SIZES = [" ".join(f"(vec-get v {i})" for i in range(n)) for n in range(1, _SHORT + 1)]
+_TAKE += _short("take", ["(vec-empty)", *(f"(vec-of {sizes})" for sizes in _FIRST_SIZES)])
 
-
-def _drop() -> str:
-    rules = """
+_DROP = f"""
 (relation drop-step (Ints i64 Ints i64))
-(rule ((want-drop v n) (> n SHORT) (= rest (vec-remove v 0)) (= m (- n 1)))
+(rule ((want-drop v n) (> n {_SHORT}) (= rest (vec-remove v 0)) (= m (- n 1)))
       ((drop-step v n rest m) (want-drop rest m)) :ruleset shapes)
 (rule ((drop-step v n rest m) (= w (drop rest m))) ((set (drop v n) w)) :ruleset shapes)
 """
-    rest = "v"
-    for n in range(_SHORT + 1):
-        rules += f"(rule ((want-drop v {n}) (>= (vec-length v) {n})) ((set (drop v {n}) {rest})) :ruleset shapes)\n"
-        rest = f"(vec-remove {rest} 0)"
-    return rules.replace("SHORT", str(_SHORT))
-
+_DROP += _short("drop", ["(vec-remove " * n + "v" + " 0)" * n for n in range(_SHORT + 1)])
 
 _SHIFT = """
 (relation shift-step (Ints i64 Ints))
@@ -122,13 +94,13 @@ _GCD = """
 """
 
 SHAPE_FUNCTIONS = {
-    f.name: f
-    for f in (
-        ShapeFunction("take", ("Ints", "i64"), "Ints", _take()),  # the first n sizes
-        ShapeFunction("drop", ("Ints", "i64"), "Ints", _drop()),  # all but the first n sizes
-        ShapeFunction("shift", ("Ints", "i64"), "Ints", _SHIFT),  # n added to each (axis numbers)
-        ShapeFunction("insert", ("Ints", "i64", "i64"), "Ints", _INSERT),  # n put before position i
-        ShapeFunction("gcd", ("i64", "i64"), "i64", _GCD),
+    name: f"(function {name} ({sorts}) {result} :no-merge)\n(relation want-{name} ({sorts}))\n{rules}"
+    for name, sorts, result, rules in (
+        ("take", "Ints i64", "Ints", _TAKE),  # the first n sizes
+        ("drop", "Ints i64", "Ints", _DROP),  # all but the first n sizes
+        ("shift", "Ints i64", "Ints", _SHIFT),  # n added to each (axis numbers)
+        ("insert", "Ints i64 i64", "Ints", _INSERT),  # n put before position i
+        ("gcd", "i64 i64", "i64", _GCD),
         _prefix_fold("prefixes", "Ints", "", "(vec-of 1)", "(vec-push part (* (vec-get part i) (vec-get v i)))"),
         # prefixes: the products of the first 0, 1, 2 .. sizes
         _prefix_fold("product", "i64", "", "1", "(* part (vec-get v i))"),
@@ -143,6 +115,7 @@ SHAPE_FUNCTIONS = {
         ),
     )
 }
+"""name -> the commands that declare its table."""
 
 
 INTS_MAP = "(sort IntsMap (UnstableFn (i64) i64))"
@@ -154,8 +127,7 @@ _WITHIN = "(<= 0 {n}) (<= {n} (vec-length {v}))"  # a map leaves out what is not
 _EVERY = "(= (vec-length {x}) (vec-length {v}))"
 
 
-@dataclass(frozen=True, slots=True)
-class WrittenOut:
+class WrittenOut(NamedTuple):
     """`value` and the `guard` that it needs are egglog texts of the arguments; `x` in the guard is the value."""
 
     arguments: tuple[str, ...]
@@ -228,13 +200,7 @@ def demands(facts: list[Sexpr]) -> list[tuple[list[Sexpr], Sexpr]]:
 
 def shape_call(fact: Sexpr) -> list[Sexpr] | None:
     """The call in a fact `(= x (NAME ..))` of a shape function or a table, or None."""
-    if isinstance(fact, list) and len(fact) == 3 and fact[0] == "=":
-        call = fact[2]
-        if (
-            isinstance(call, list)
-            and call
-            and isinstance(call[0], str)
-            and (call[0] in SHAPE_FUNCTIONS or call[0] in RESULTS)
-        ):
+    match fact:
+        case ["=", _, [str(name), *_] as call] if name in SHAPE_FUNCTIONS or name in RESULTS:
             return call
     return None

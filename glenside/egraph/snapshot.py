@@ -5,6 +5,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from glenside.ir.operator import OPERATORS, Kind
@@ -33,7 +34,7 @@ Rows = tuple[tuple[int, ...], Sequence[Fact]]
 
 @dataclass(frozen=True)
 class Snapshot:
-    """`nodes[i]` is in the class `owner[i]`; `classes[c]` lists the nodes of c; `program[i]` is the class of program
+    """`nodes[i]` is in the class `owner[i]`; `types[c]` is the type of class c; `program[i]` is the class of program
     node i.
 
     Closed under congruence: equal operators over equal classes are one node.
@@ -41,7 +42,6 @@ class Snapshot:
 
     nodes: tuple[ENode, ...]
     owner: tuple[int, ...]
-    classes: tuple[tuple[int, ...], ...]
     types: tuple[AccessType | None, ...]
     program: tuple[int, ...]
     tensors: Mapping[str, Tensor] = field(default_factory=dict)
@@ -62,13 +62,21 @@ class Snapshot:
         rest = (array("i", self.owner), array("i", self.program), dict(self.tensors), dict(self.facts))
         return _from_columns, (list(kinds), *columns, list(types), typed, *rest)
 
+    @cached_property
+    def classes(self) -> tuple[tuple[int, ...], ...]:
+        """The nodes of each class."""
+        members: list[list[int]] = [[] for _ in self.types]
+        for i, eclass in enumerate(self.owner):
+            members[eclass].append(i)
+        return tuple(map(tuple, members))
+
     @property
     def e_nodes(self) -> int:
         return len(self.nodes)
 
     @property
     def e_classes(self) -> int:
-        return len(self.classes)
+        return len(self.types)
 
     def term_of(self, node: ENode, children: Sequence[Term]) -> Term:
         """The term of an e-node over terms of its children."""
@@ -128,15 +136,12 @@ def _from_columns(
 ) -> Snapshot:
     """The inverse of `Snapshot.__reduce__`."""
     nodes: list[ENode] = []
-    members: list[list[int]] = [[] for _ in typed]
     start = 0
-    for i, (k, count) in enumerate(zip(kind, counts, strict=True)):
+    for k, count in zip(kind, counts, strict=True):
         operator, attributes, subsumed = kinds[k]
         nodes.append(ENode(operator, attributes, tuple(children[start : start + count]), subsumed))
-        members[owner[i]].append(i)
         start += count
-    classes, all_types = tuple(map(tuple, members)), tuple(types[t] for t in typed)
-    return Snapshot(tuple(nodes), tuple(owner), classes, all_types, tuple(program), tensors, facts)
+    return Snapshot(tuple(nodes), tuple(owner), tuple(types[t] for t in typed), tuple(program), tensors, facts)
 
 
 def closed(
@@ -173,16 +178,11 @@ def closed(
         elif nodes[known].subsumed and not node.subsumed:
             nodes[known] = ENode(node.operator, node.attributes, children, False)
     renamed = tuple(rename(c) for c in program)
-    members: list[list[int]] = [[] for _ in number]
-    for i, own in enumerate(owner):
-        members[own].append(i)
-    typed: list[AccessType | None] = [None] * len(number)
-    for eclass, type_ in types.items():
-        if find(eclass) in number:
-            typed[number[find(eclass)]] = type_
     renumbered = {eclass: number[find(eclass)] for eclass in range(count) if find(eclass) in number}
+    typed = {renumbered[eclass]: type_ for eclass, type_ in types.items() if eclass in renumbered}
     said = {name: tuple(dict.fromkeys(_renamed(renumbered, *rows))) for name, rows in (facts or {}).items()}
-    return Snapshot(tuple(nodes), tuple(owner), tuple(map(tuple, members)), tuple(typed), renamed, dict(tensors), said)
+    all_types = tuple(map(typed.get, range(len(number))))
+    return Snapshot(tuple(nodes), tuple(owner), all_types, renamed, dict(tensors), said)
 
 
 def _renamed(number: Mapping[int, int], columns: Sequence[int], rows: Sequence[Fact]) -> Iterator[Fact]:

@@ -20,9 +20,14 @@ class Sort(Enum):
     INT = "i64"
     TEXT = "String"
 
+    @property
+    def words(self) -> str:
+        """Our name of it, for messages."""
+        return _WORDS[self]
+
 
 ACCESS, ACCESSES, INTS, INT, TEXT = Sort
-SORT_WORDS = {ACCESS: "an access pattern", ACCESSES: "access patterns", INTS: "sizes", INT: "a number", TEXT: "a text"}
+_WORDS = {ACCESS: "an access pattern", ACCESSES: "access patterns", INTS: "sizes", INT: "a number", TEXT: "a text"}
 
 
 class PatternError(ValueError):
@@ -51,10 +56,15 @@ class Column:
             raise PatternError(f"{of} has no {self.name} {text!r}{hint}")
 
 
+def columns(**sorts: Sort) -> tuple[Column, ...]:
+    """Columns by their names, with hyphens."""
+    return tuple(Column(name.replace("_", "-"), sort) for name, sort in sorts.items())
+
+
 _SORTS = {Kind.TERM: ACCESS, Kind.TERMS: ACCESSES, Kind.INT: INT, Kind.INTS: INTS, Kind.SHAPE: INTS}
 
 
-def field_columns(field: Field) -> tuple[Column, ...]:
+def columns_of(field: Field) -> tuple[Column, ...]:
     """The columns of an e-node that an argument of an operator takes: two for an access shape."""
     if field.kind is Kind.ACCESS_SHAPE:
         return Column(f"{field.name}-shape", INTS), Column(f"{field.name}-item", INTS)

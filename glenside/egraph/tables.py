@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from glenside.egraph.pattern import Fact, Function, Pattern
-from glenside.egraph.sexpr import Sexpr
-from glenside.egraph.sorts import INT, INTS, TEXT, Column
+from glenside.egraph.sexpr import Sexpr, literal
+from glenside.egraph.sorts import INT, INTS, TEXT, Column, columns
 from glenside.ir.types import Dims
 
 _SORTS = {int: INT, Dims: INTS, str: TEXT}
@@ -59,9 +59,9 @@ class Table:
         values = self.function(*map(_read, arguments))
         if values is None:
             return []
-        key = " ".join(map(_written, map(_read, arguments)))
+        key = " ".join(map(literal, map(_read, arguments)))
         return [
-            f"(set ({result.name} {key}) {_written(value)})"
+            f"(set ({result.name} {key}) {literal(value)})"
             for result, value in zip(self.results.values(), values, strict=True)
         ]
 
@@ -80,11 +80,10 @@ def table(**results: type) -> Callable[[Callable[..., tuple[Any, ...] | None]], 
     def declare(function: Callable[..., tuple[Any, ...] | None]) -> Table:
         name = function.__name__.replace("_", "-")
         hints = typing.get_type_hints(function)
-        columns = tuple(Column(p.replace("_", "-"), _SORTS[hints[p]]) for p in inspect.signature(function).parameters)
+        sorts = columns(**{p: _SORTS[hints[p]] for p in inspect.signature(function).parameters})
         named = {result.replace("_", "-"): _SORTS[kind] for result, kind in results.items()}
-        declared = Table(
-            name, columns, {r: Function(f"{name}-{r}", columns, True, "", sort) for r, sort in named.items()}, function
-        )
+        functions = {r: Function(f"{name}-{r}", sorts, True, "", sort) for r, sort in named.items()}
+        declared = Table(name, sorts, functions, function)
         if name in TABLES:
             raise ValueError(f"the table {name} is declared twice")
         TABLES[name] = declared
@@ -103,11 +102,3 @@ def _read(value: Sexpr) -> Any:
     if isinstance(value, list):
         return Dims(int(str(n)) for n in value[1:])
     return value[1:-1] if value.startswith('"') else int(value)
-
-
-def _written(value: Any) -> str:
-    if isinstance(value, str):
-        return f'"{value}"'
-    if isinstance(value, tuple):
-        return f"(vec-of {' '.join(map(str, value))})" if value else "(vec-empty)"
-    return str(value)

@@ -8,112 +8,80 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
 
-from glenside.egraph.pattern import of_operator
-from glenside.egraph.symbolic import SymbolicInt
-from glenside.ir.operator import COMPUTES, OPERATORS, Category, Kind, Operator
+from glenside.egraph.pattern import Call, Pattern, Written, of_operator
+from glenside.egraph.shape_functions import SHAPE_FUNCTIONS
+from glenside.egraph.sorts import INT, INTS, TEXT, Sort, columns_of
+from glenside.ir.operator import COMPUTES, OPERATORS, Category, Field, Kind, Operator
 from glenside.ir.operators import CATEGORY_RESULT
 
 
-@dataclass
-class Facts:
+class Facts(list[str]):
     """The facts collected while a type rule runs symbolically, in the order in which they bind their variables."""
 
-    lines: list[str] = field(default_factory=list)
-
     def bind(self, call: str) -> str:
-        name = f"v{len(self.lines)}"
-        self.lines.append(f"(= {name} {call})")
+        name = f"v{len(self)}"
+        self.append(f"(= {name} {call})")
         return name
 
 
-@dataclass(frozen=True)
-class SymbolicDims:
-    """Stands for `glenside.ir.types.Dims`; every method is an egglog primitive or a shape function."""
+class Symbol(Written):
+    """A pattern that stands for an int or for `glenside.ir.types.Dims` in a type rule.
 
-    text: str
-    facts: Facts
+    A call of a shape function is bound by a fact, and its arguments are bound first: it is looked up by them.
+    """
 
-    def _dims(self, text: str) -> SymbolicDims:
-        return SymbolicDims(text, self.facts)
+    __slots__ = ("facts",)
 
-    def _named(self) -> str:
-        """A variable for this value: shape functions are looked up by a bound key."""
-        return self.facts.bind(self.text) if self.text.startswith("(") else self.text
+    def __init__(self, text: str, sort: Sort | None, facts: Facts) -> None:
+        super().__init__(text, sort)
+        self.facts = facts
 
-    def _call(self, name: str, *arguments: Any) -> SymbolicDims:
-        keys = [_bound(self.facts, a) for a in arguments]
-        return self._dims(self.facts.bind(f"({' '.join([name, self._named(), *keys])})"))
+    def combine(self, operation: str, a: Any, b: Any) -> Symbol:
+        return Symbol(super().combine(operation, a, b).egglog(), INT, self.facts)
 
-    @property
-    def length(self) -> SymbolicInt:
-        return SymbolicInt(f"(vec-length {self.text})")
+    def apply(self, function: str, *arguments: Any) -> Symbol:
+        call = super().apply(function, *arguments)
+        if function not in SHAPE_FUNCTIONS:
+            return Symbol(call.egglog(), call.sort, self.facts)
+        assert isinstance(call, Call)
+        keys = [argument.egglog() for argument in call.arguments]
+        keys = [self.facts.bind(key) if key.startswith("(") else key for key in keys]
+        return Symbol(self.facts.bind(f"({' '.join([function, *keys])})"), call.sort, self.facts)
 
-    def get(self, axis: Any) -> SymbolicInt:
-        return SymbolicInt(f"(vec-get {self.text} {axis})")
+    def get(self, axis: Any) -> Pattern:
+        return self[axis]
 
-    def take(self, n: Any) -> SymbolicDims:
-        return self._call("take", n)
-
-    def drop(self, n: Any) -> SymbolicDims:
-        return self._call("drop", n)
-
-    def set(self, axis: Any, size: Any) -> SymbolicDims:
-        return self._dims(f"(vec-set {self.text} {axis} {size})")
-
-    def insert(self, axis: Any, size: Any) -> SymbolicDims:
+    def insert(self, axis: Any, size: Any) -> Pattern:
         return self.take(axis).append([size]).append(self.drop(axis))
-
-    def remove(self, axis: Any) -> SymbolicDims:
-        return self._dims(f"(vec-remove {self.text} {axis})")
-
-    def append(self, other: Any) -> SymbolicDims:
-        tail = f"(vec-of {' '.join(map(str, other))})" if isinstance(other, (list, tuple)) else other.text
-        return self._dims(f"(vec-append {self.text} {tail})")
-
-    def permute(self, order: SymbolicDims) -> SymbolicDims:
-        return self._call("permute", order)
-
-    def windows(self, window: SymbolicDims, strides: SymbolicDims) -> SymbolicDims:
-        """`windows` folds over prefixes of its last argument, which is the windowed shape."""
-        keys = [_bound(self.facts, window), _bound(self.facts, strides), self._named()]
-        return self._dims(self.facts.bind(f"(windows {' '.join(keys)})"))
-
-    def product(self) -> SymbolicInt:
-        return SymbolicInt(self.facts.bind(f"(product {self._named()})"))
 
     def access(self, item: Any, dtype: str) -> SymbolicType:
         return SymbolicType(self.append(item), self.length, dtype)
-
-
-def _bound(facts: Facts, value: Any) -> str:
-    text = value.text if isinstance(value, (SymbolicDims, SymbolicInt)) else str(value)
-    return facts.bind(text) if text.startswith("(") else text
 
 
 @dataclass(frozen=True)
 class SymbolicType:
     """Stands for `glenside.ir.types.AccessType`."""
 
-    dims: SymbolicDims
+    dims: Any
     split: Any
     dtype: str
 
     @property
-    def shape(self) -> SymbolicDims:
+    def shape(self) -> Any:
         return self.dims.take(self.split)
 
     @property
-    def item(self) -> SymbolicDims:
+    def item(self) -> Any:
         return self.dims.drop(self.split)
 
     @property
-    def rank(self) -> SymbolicInt:
+    def rank(self) -> Any:
         return self.dims.length
 
-    def with_dims(self, dims: SymbolicDims) -> SymbolicType:
+    def with_dims(self, dims: Pattern) -> SymbolicType:
         return replace(self, dims=dims)
 
     def with_split(self, split: Any) -> SymbolicType:
@@ -128,42 +96,28 @@ class SymbolicType:
 
 def _operand(facts: Facts, name: str) -> SymbolicType:
     for function in ("dims", "split", "dtype"):
-        facts.lines.append(f"(= {name}-{function} ({function} {name}))")
-    return SymbolicType(SymbolicDims(f"{name}-dims", facts), SymbolicInt(f"{name}-split"), f"{name}-dtype")
+        facts.append(f"(= {name}-{function} ({function} {name}))")
+    return SymbolicType(Symbol(f"{name}-dims", INTS, facts), Symbol(f"{name}-split", INT, facts), f"{name}-dtype")
 
 
-def _arguments(operator: Operator, facts: Facts) -> list[Any]:
-    values: list[Any] = []
-    for f in operator.fields:
-        if f.kind is Kind.TERM:
-            values.append(_operand(facts, f"?{f.name}"))
-        elif f.kind is Kind.INT:
-            values.append(SymbolicInt(f"?{f.name}"))
-        elif f.kind in (Kind.INTS, Kind.SHAPE):
-            values.append(SymbolicDims(f"?{f.name}", facts))
-        elif f.kind is Kind.ACCESS_SHAPE:
-            values.append((SymbolicDims(f"?{f.name}-shape", facts), SymbolicDims(f"?{f.name}-item", facts)))
-        else:
-            values.append(f"?{f.name}")
-    return values
+def _argument(field: Field, facts: Facts) -> Any:
+    """What stands for an argument of an operator: a type, a symbol, a pair of them, or the text of a variable."""
+    if field.kind is Kind.TERM:
+        return _operand(facts, f"?{field.name}")
+    symbols = [Symbol(f"?{c.name}", c.sort, facts) for c in columns_of(field)]
+    if symbols[0].sort is TEXT:
+        return symbols[0].text
+    return tuple(symbols) if len(symbols) > 1 else symbols[0]
 
 
-@dataclass(frozen=True)
-class TypeRule:
-    """An egglog rule that gives the type of one kind of e-node: facts, then what they justify."""
-
-    name: str
-    facts: tuple[str, ...]
-    actions: tuple[str, ...]
+TypeRule: TypeAlias = tuple[str, str, str]
+"""A rule that gives the type of one kind of e-node: its name, facts, and what they justify."""
 
 
 def _typed(name: str, facts: Facts, result: SymbolicType) -> TypeRule:
-    actions = (
-        f"(set (dims root) {result.dims.text})",
-        f"(set (split root) {result.split})",
-        f"(set (dtype root) {result.dtype})",
-    )
-    return TypeRule(f"type of {name}", tuple(_needed(facts.lines, actions)), actions)
+    types = {"dims": result.dims, "split": result.split, "dtype": result.dtype}
+    actions = [f"(set ({function} root) {value})" for function, value in types.items()]
+    return f"type of {name}", " ".join(_needed(facts, actions)), " ".join(actions)
 
 
 def _needed(lines: Sequence[str], actions: Sequence[str]) -> list[str]:
@@ -179,9 +133,9 @@ def _needed(lines: Sequence[str], actions: Sequence[str]) -> list[str]:
 
 
 def _operator_rule(operator: Operator) -> TypeRule:
-    columns = (f"?{column.name}" for column in of_operator(operator).columns)  # the ? keeps them apart from functions
-    facts = Facts([f"(= root ({' '.join([operator.name, *columns])}))"])
-    return _typed(operator.name, facts, operator.result(*_arguments(operator, facts)))
+    names = (f"?{column.name}" for column in of_operator(operator).columns)  # the ? keeps them apart from functions
+    facts = Facts([f"(= root ({' '.join([operator.name, *names])}))"])
+    return _typed(operator.name, facts, operator.result(*(_argument(f, facts) for f in operator.fields)))
 
 
 def _compute_rules() -> list[TypeRule]:
@@ -189,13 +143,8 @@ def _compute_rules() -> list[TypeRule]:
     rules = []
     for category in Category:
         for dtype in sorted({c.dtype for c in COMPUTES.values() if c.category is category}):
-            facts = Facts(
-                [
-                    "(= root (compute ?kind ?a))",
-                    f'(category ?kind "{category.value}")',
-                    f'(compute-dtype ?kind "{dtype}")',
-                ]
-            )
+            kind = f'(category ?kind "{category.value}")', f'(compute-dtype ?kind "{dtype}")'
+            facts = Facts(["(= root (compute ?kind ?a))", *kind])
             operand = _operand(facts, "?a")
             result = CATEGORY_RESULT[category](operand)
             if dtype == "widen":

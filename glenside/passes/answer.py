@@ -9,12 +9,11 @@ from glenside.egraph.search import SearchResult
 from glenside.egraph.snapshot import Snapshot
 from glenside.ir.program import Program
 from glenside.ir.term import Term, postorder
-from glenside.passes.cones import Cone, cones
 from glenside.passes.distinct_layers import Layers, distinct_layers, reassembled
-from glenside.passes.extraction import choose, constant_classes, told_costs
+from glenside.passes.extraction import Cone, PricedGraph
 from glenside.passes.network import cheapest_network, network_of
 from glenside.passes.variants import Cheapest, Extracted, Extractor
-from glenside.targets.base import Cost, Scope, Target, Variant, Way
+from glenside.targets.base import Amounts, Cost, Scope, Target, Variant, Way
 
 CHOSEN = "chosen"
 
@@ -156,7 +155,10 @@ def _best(program: Program, target: Target, layers: Layers, found: Sequence[Extr
     if budget is None or budget.spares_baseline:
         return best
     held: dict[int, int] = {}
-    while _exceeds(target, reassembled(program, layers, [v.term for v in best if v.term is not None], layers.body)):
+    while True:
+        whole = target.whole(reassembled(program, layers, [v.term for v in best if v.term is not None], layers.body))
+        if whole is None or budget.excess(whole) <= 0:
+            return best
         if not held:
             beside = target.held(program)
             for name, (number, _) in layers.places.items():
@@ -164,36 +166,30 @@ def _best(program: Program, target: Target, layers: Layers, found: Sequence[Extr
         size = budget.measure
         smaller: dict[int, Variant] = {}
         for number, (of_layer, variant) in enumerate(zip(found, best, strict=True)):
-            less = [v for v in of_layer.variants if _amount(v, size) < _amount(variant, size)]
+            less = [v for v in of_layer.variants if _amount(v.measures, size) < _amount(variant.measures, size)]
             if less:
-                smaller[number] = min(less, key=lambda v: [_amount(v, m) for m in target.objectives])
+                smaller[number] = min(less, key=lambda v: [_amount(v.measures, m) for m in target.objectives])
         if not smaller:
-            break
-        pressing = max(smaller, key=lambda n: _amount(best[n], size) + held[n])
+            return best
+        pressing = max(smaller, key=lambda n: _amount(best[n].measures, size) + held[n])
         best[pressing] = smaller[pressing]
-    return best
 
 
-def _amount(variant: Variant, measure: str) -> float:
-    amount = variant.measures[measure]
+def _amount(amounts: Amounts, measure: str) -> float:
+    amount = amounts[measure]
     return float("inf") if amount is None else amount
-
-
-def _exceeds(target: Target, program: Program) -> bool:
-    whole = target.whole(program)
-    return target.budget is not None and whole is not None and target.budget.excess(whole) > 0
 
 
 def _of_program(problem: Problem, searched: SearchResult, target: Target, way: Way) -> Answer:
     """Everything extracted at once: what layers share is chosen, and counted, once."""
-    snapshot, program, prices = searched.snapshot, problem.program, target.prices
-    constant = constant_classes(snapshot)
+    snapshot, program = searched.snapshot, problem.program
+    priced = PricedGraph(snapshot, target.prices)
     root, *roots = problem.classes(snapshot, problem.roots)
-    answer = choose(snapshot, prices, constant, [root, *roots], boundaries=frozenset(roots), method=way.method)
+    answer = priced.choose([root, *roots], boundaries=frozenset(roots), method=way.method)
     terms = snapshot.terms(answer.nodes, [root, *roots])
     layers = {name: terms[c] for name, c in zip(program.layers, roots, strict=True)}
     optimized = Program(terms[root], program.name, layers, program.labels, program.constants)
-    found = cones(snapshot, answer.nodes, roots, constant, prices)
+    found = priced.cones(answer.nodes, roots)
     extracted = {
         name: Extracted([target.variant(product, cone, terms[c], searched)], cone=cone)
         for (name, product), cone, c in zip(program.layers.items(), found, roots, strict=True)
@@ -205,18 +201,19 @@ def _of_program(problem: Problem, searched: SearchResult, target: Target, way: W
 
 def _of_network(problem: Problem, searched: SearchResult, target: Target) -> Answer:
     """The network extracted as one; the program itself where what was found takes more as a whole."""
-    snapshot, program, prices = searched.snapshot, problem.program, target.prices
+    snapshot, program = searched.snapshot, problem.program
+    priced = PricedGraph(snapshot, target.prices)
     (root,) = problem.classes(snapshot, problem.roots)
-    choice, cost = cheapest_network(snapshot, prices, root, "dag")
+    choice, cost = cheapest_network(priced, root, "dag")
     network = network_of(program, snapshot, choice, len(problem.nodes))
     network = min((network, program), key=lambda p: _ordered(target, p))
     classes = problem.classes(snapshot, list(program.layers.values()))
-    told = told_costs(snapshot)
     extracted = {}
     for (name, product), eclass in zip(program.layers.items(), classes, strict=True):
-        cone = Cone([told[eclass]] if eclass in told else ())
+        told = priced.told.get(eclass)
+        cone = Cone([] if told is None else [told])
         variant = target.variant(product, cone, network.layers.get(name, product), searched)
-        bound = told[eclass].cycles if eclass in told and target.objectives[0] == "cycles" else None
+        bound = None if told is None or target.objectives[0] != "cycles" else told.cycles
         extracted[name] = Extracted([variant], bound=bound, cone=cone)
     variants = _named(program, target, extracted)
     programs = {**dict.fromkeys(variants or ["as written"], program), CHOSEN: network}
@@ -226,7 +223,7 @@ def _of_network(problem: Problem, searched: SearchResult, target: Target) -> Ans
 def _ordered(target: Target, program: Program) -> list[float]:
     whole = target.whole(program)
     assert whole is not None, f"{target.name} is searched as a network, so its method `whole` must tell measures"
-    return [float("inf") if n is None else n for n in (whole[m] for m in target.objectives if m in whole)]
+    return [_amount(whole, measure) for measure in target.objectives if measure in whole]
 
 
 def _named(program: Program, target: Target, extracted: Mapping[str, Extracted]) -> dict[str, dict[str, Variant]]:

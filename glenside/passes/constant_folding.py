@@ -29,15 +29,14 @@ def fold(program: Program, without: Container[Term] = ()) -> Program:
     _require_values(program, largest)
     taken = set(program.tensors)
     names: dict[Term, str] = {}
+    values: dict[str, Array] = {}
     for number, term in enumerate(largest, 1):
         name = f"folded.{number}"
         while name in taken:
             name += "'"
         names[term] = name
-    values: dict[str, Array] = {}
-    for term in largest:
         (value,) = evaluate([term], program.constants)
-        values[names[term]] = np.array(value, order="C", copy=None)
+        values[name] = np.array(value, order="C", copy=None)
 
     def folded(term: Term, _: tuple[Term, ...]) -> Term | None:
         if term not in names:

@@ -10,19 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from glenside.analysis.layer_terms import ends_layer
+from glenside.analysis.layers import ends_layer
 from glenside.ir.program import Program, constant_terms
 from glenside.ir.term import Term, build, make, postorder, rebuild_all, weave
 from glenside.ir.types import Tensor
-
-
-@dataclass(frozen=True)
-class FormalLayer:
-    """A layer over formal tensors, and the terms of the program that stand for them."""
-
-    product: Term
-    formals: tuple[Term, ...]
-    arguments: tuple[Term, ...]
 
 
 @dataclass(frozen=True)
@@ -50,10 +41,10 @@ def distinct_layers(program: Program, kind: Callable[[Term], str] = lambda leaf:
     places: dict[str, tuple[int, tuple[Term, ...]]] = {}
     results: dict[Term, Term] = {}
     for name, product in program.layers.items():
-        alike = _formal_layer(product, lambda leaf, i: _formal(f"%{i}{kind(leaf)}", leaf, constant[leaf]))
-        if alike.product not in numbers:
+        alike, leaves = _formal_layer(product, lambda leaf, i: _formal(f"%{i}{kind(leaf)}", leaf, constant[leaf]))
+        if alike not in numbers:
             # Tensors of the program keep their names, so that a picture of one layer reads as the program does.
-            own = _formal_layer(
+            own, own_leaves = _formal_layer(
                 product,
                 lambda leaf, i, name=name: (  # type: ignore[misc]
                     leaf
@@ -61,10 +52,10 @@ def distinct_layers(program: Program, kind: Callable[[Term], str] = lambda leaf:
                     else _formal(_fresh(f"{name}.{i}{kind(leaf)}", taken), leaf, constant[leaf])
                 ),
             )
-            numbers[alike.product] = len(products)
-            products.append(own.product)
-            formals.append(own.formals)
-        places[name] = (numbers[alike.product], alike.arguments)
+            numbers[alike] = len(products)
+            products.append(own)
+            formals.append(tuple(own_leaves.values()))
+        places[name] = (numbers[alike], tuple(leaves))
         results.setdefault(product, _formal(_fresh(f"{name}.result", taken), product, constant[product]))
     sources = tuple(dict.fromkeys([program.term, *(t for _, terms in places.values() for t in terms)]))
     return Layers(tuple(products), tuple(formals), places, results, _bodies(sources, results), sources)
@@ -112,8 +103,8 @@ def _substituted(term: Term, value_of: Callable[[Term], Term | None], done: dict
     return rebuild_all([term], put, done)[0]
 
 
-def _formal_layer(product: Term, formal: Callable[[Term, int], Term]) -> FormalLayer:
-    """The cone with `formal(leaf, number)` for each leaf, an access-tensor over the leaf's dims."""
+def _formal_layer(product: Term, formal: Callable[[Term, int], Term]) -> tuple[Term, dict[Term, Term]]:
+    """The cone with `formal(leaf, number)` for each leaf, an access-tensor over the leaf's dims, and all of those."""
     leaves: dict[Term, Term] = {}
     done: dict[Term, Term] = {}
     stack = [(product, False)]
@@ -130,7 +121,7 @@ def _formal_layer(product: Term, formal: Callable[[Term, int], Term]) -> FormalL
         else:
             stack.append((term, True))
             stack += [(child, False) for child in reversed(term.children)]
-    return FormalLayer(done[product], tuple(leaves.values()), tuple(leaves))
+    return done[product], leaves
 
 
 def _formal(name: str, leaf: Term, constant: bool) -> Term:

@@ -1,10 +1,14 @@
-"""From a snapshot to an answer: what each e-node costs on a target, and the cheapest e-node for each class needed."""
+"""From a snapshot to an answer: what each e-node costs on a target, the cheapest e-node for each class needed, and the
+cone of each layer: what was chosen for it, down to other layers and tensors.
+"""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
+from functools import reduce
+from typing import Any
 
 from extract import Extraction, Problem, extract
 from glenside.egraph.snapshot import Snapshot
@@ -22,40 +26,114 @@ class Choice:
     cost: Cost
     bound: Cost | None
     """No answer in the e-graph costs less, compared in the order of the objectives; None when not known."""
-    proven: bool
 
 
-def choose(
-    snapshot: Snapshot,
-    prices: Prices,
-    constant: Sequence[bool],
-    roots: Sequence[int],
-    *,
-    boundaries: frozenset[int] = frozenset(),
-    method: str = "auto",
-    deadline: float | None = None,
-    avoided: Set[int] = frozenset(),
-) -> Choice:
-    """The cheapest answer for some roots that `method` finds (see `extract`), by a deadline of `time.monotonic`.
+@dataclass(frozen=True)
+class Cone:
+    """The part of an answer that computes one layer; each e-node counts for one layer only.
 
-    E-nodes that are `avoided` count as if their elements were computed twice: among equals, others are taken. Then
-    nothing is said of a bound.
+    products   the e-nodes that are products still: no instruction took them
+    mapping    the fact that a rule left of the first instruction, in the relation `mapping`
+    rules      a trace: the rules that built what was chosen
     """
 
-    told = told_costs(snapshot)
+    instructions: Sequence[InstructionCost] = ()
+    products: Sequence[int] = ()
+    mapping: tuple[Any, ...] | None = None
+    rules: tuple[str, ...] = ()
+    constant: bool = False
 
-    def cost(n: int) -> tuple[int, ...]:
-        own = node_cost(snapshot, prices, constant, n, told)
-        return (own.plus(Cost(scalar=own.scalar)) if n in avoided else own).ordered(prices.objectives)
 
-    nodes, answer = cheapest(snapshot, roots, cost, boundaries=boundaries, method=method, deadline=deadline)
-    if avoided:
-        total = Cost()
-        for n in nodes.values():
-            total = total.plus(node_cost(snapshot, prices, constant, n, told))
-        return Choice(nodes, total, None, False)
-    bound = None if answer.bound is None else Cost.of_ordered(answer.bound, prices.objectives)
-    return Choice(nodes, Cost.of_ordered(answer.cost, prices.objectives), bound, answer.proven)
+class PricedGraph:
+    """An e-graph whose e-nodes have prices.
+
+    constant   of each class, whether it is made of constants alone
+    told       class -> what rules tell of the cost of an instruction there, beyond what its types say
+    """
+
+    def __init__(self, snapshot: Snapshot, prices: Prices) -> None:
+        self.snapshot, self.prices = snapshot, prices
+        self.constant = constant_classes(snapshot)
+        told: dict[int, int] = dict(sorted(snapshot.facts.get(UNIT_CYCLES, ()), reverse=True))  # the least comes last
+        self.told = {eclass: InstructionCost(cycles, 1) for eclass, cycles in told.items()}
+
+    def cost(self, index: int) -> Cost:
+        """What one e-node costs by itself."""
+        node, eclass = self.snapshot.nodes[index], self.snapshot.owner[index]
+        own, children = self.snapshot.types[eclass], [self.snapshot.types[c] for c in node.children]
+        fixed = self.constant[eclass] and all(self.constant[c] for c in node.children)
+        if own is None or any(c is None for c in children):
+            return Cost(nodes=1)  # tuples
+        if eclass in self.told and not fixed and self.prices.instruction(node.operator, node.attributes) is not None:
+            return Cost(cycles=self.told[eclass].cycles, nodes=1)
+        return self.prices.cost(node.operator, node.attributes, [c for c in children if c is not None], own, fixed)
+
+    def choose(
+        self,
+        roots: Sequence[int],
+        *,
+        boundaries: frozenset[int] = frozenset(),
+        method: str = "auto",
+        deadline: float | None = None,
+        avoided: Set[int] = frozenset(),
+    ) -> Choice:
+        """The cheapest answer for some roots that `method` finds (see `extract`), by a deadline of `time.monotonic`.
+
+        E-nodes that are `avoided` count as if their elements were computed twice: among equals, others are taken. Then
+        nothing is said of a bound.
+        """
+        objectives = self.prices.objectives
+
+        def cost(n: int) -> tuple[int, ...]:
+            own = self.cost(n)
+            return (own.plus(Cost(scalar=own.scalar)) if n in avoided else own).ordered(objectives)
+
+        nodes, answer = cheapest(self.snapshot, roots, cost, boundaries=boundaries, method=method, deadline=deadline)
+        if avoided:
+            return Choice(nodes, reduce(Cost.plus, map(self.cost, nodes.values()), Cost()), None)
+        bound = None if answer.bound is None else Cost.of_ordered(answer.bound, objectives)
+        return Choice(nodes, Cost.of_ordered(answer.cost, objectives), bound)
+
+    def cones(self, choice: Mapping[int, int], roots: Sequence[int]) -> list[Cone]:
+        """The cones of an answer: one for each layer root, in order."""
+        snapshot = self.snapshot
+        layers, seen = set(roots), set[int]()
+        mappings = {fact[0]: fact[1:] for fact in reversed(snapshot.facts.get("mapping", ()))}
+        made: dict[tuple[int, str], list[str]] = {}
+        for eclass, operator, rule, *_ in snapshot.facts.get("made", ()):
+            made.setdefault((eclass, operator), []).append(rule)
+        result: list[Cone] = []
+        for root in roots:
+            instructions: list[InstructionCost] = []
+            products: list[int] = []
+            mapping: tuple[Any, ...] | None = None
+            rules: dict[str, None] = {}
+            for eclass in _below(snapshot, choice, root, layers, seen):
+                node = snapshot.nodes[choice[eclass]]
+                rules.update(dict.fromkeys(made.get((eclass, node.operator), ())))
+                instruction = self.prices.instruction(node.operator, node.attributes)
+                if self.constant[eclass]:
+                    continue
+                if instruction is not None:
+                    own, children = snapshot.types[eclass], [snapshot.types[c] for c in node.children]
+                    assert own is not None
+                    instructions.append(instruction.price(node.attributes, [t for t in children if t is not None], own))
+                    mapping = mapping or mappings.get(eclass)
+                elif node.operator == "compute" and node.attributes[0] == "dot-product":
+                    products.append(choice[eclass])
+            result.append(Cone(instructions, products, mapping, tuple(sorted(rules)), self.constant[root]))
+        return result
+
+
+def _below(snapshot: Snapshot, choice: Mapping[int, int], root: int, layers: set[int], seen: set[int]) -> Iterator[int]:
+    stack = [root]
+    while stack:
+        eclass = stack.pop()
+        if eclass in seen or (eclass in layers and eclass != root):
+            continue
+        seen.add(eclass)
+        yield eclass
+        stack += snapshot.nodes[choice[eclass]].children
 
 
 def cheapest(
@@ -142,28 +220,6 @@ def reachable(snapshot: Snapshot, root: int) -> set[int]:
             found.update(new)
             stack += new
     return found
-
-
-def told_costs(snapshot: Snapshot) -> dict[int, InstructionCost]:
-    """class -> what rules tell of the cost of an instruction there, beyond what its types say: the least of several."""
-    told: dict[int, int] = {}
-    for eclass, cycles in snapshot.facts.get(UNIT_CYCLES, ()):
-        told[eclass] = min(cycles, told.get(eclass, cycles))
-    return {eclass: InstructionCost(cycles, 1) for eclass, cycles in told.items()}
-
-
-def node_cost(
-    snapshot: Snapshot, prices: Prices, constant: Sequence[bool], index: int, told: Mapping[int, InstructionCost]
-) -> Cost:
-    """What one e-node costs by itself."""
-    node, eclass = snapshot.nodes[index], snapshot.owner[index]
-    own, children = snapshot.types[eclass], [snapshot.types[c] for c in node.children]
-    fixed = constant[eclass] and all(constant[c] for c in node.children)
-    if own is None or any(c is None for c in children):
-        return Cost(nodes=1)  # tuples
-    if eclass in told and not fixed and prices.instruction(node.operator, node.attributes) is not None:
-        return Cost(cycles=told[eclass].cycles, nodes=1)
-    return prices.cost(node.operator, node.attributes, [c for c in children if c is not None], own, fixed)
 
 
 def constant_classes(snapshot: Snapshot) -> list[bool]:

@@ -1,4 +1,7 @@
-"""Passes: a whole network into one e-graph, and the equal network that costs least out of it."""
+"""Passes: a whole network into one e-graph, and the equal network that costs least out of it.
+
+Batch-norm folding is one: the scales of products go into their weights, which are computed beforehand.
+"""
 
 from __future__ import annotations
 
@@ -9,16 +12,19 @@ from typing import Protocol
 
 from glenside.builder.layout import rearrange
 from glenside.egraph.rule import Parameters
-from glenside.egraph.saturation import INTERRUPTED, Limits, Progress
+from glenside.egraph.saturation import INTERRUPTED, SATURATED, Limits, Progress
 from glenside.egraph.search import Worker, search
 from glenside.egraph.snapshot import Snapshot
+from glenside.ir.operator import Category, Keeps
+from glenside.ir.operators import parse_compute
 from glenside.ir.program import Program, is_product
-from glenside.ir.term import Term, build, postorder, rebuild_all, tensors
-from glenside.ir.types import Dims, Tensor
-from glenside.passes.extraction import choose, constant_classes
+from glenside.ir.term import Term, build, constants_under, postorder, rebuild_all, tensors
+from glenside.ir.types import AccessType, Dims, Tensor
+from glenside.passes.extraction import PricedGraph
 from glenside.targets.base.cost import Cost
-from glenside.targets.base.prices import Prices
+from glenside.targets.base.prices import Prices, free
 from rewrites import of_families
+from rewrites.layout import folding
 
 
 @dataclass(frozen=True)
@@ -39,12 +45,11 @@ class Pass(Protocol):
 
 @dataclass(frozen=True)
 class Rewritten:
-    """The network that was found, what it costs, and the e-graph: `choice` is class -> e-node."""
+    """The network that was found, what it costs, and the e-graph."""
 
     program: Program
     cost: Cost
     egraph: Snapshot
-    choice: Mapping[int, int]
     progress: Progress
 
     @property
@@ -72,18 +77,19 @@ def rewritten(
         nodes, of_families(families), parameters, run.limits, worker=run.worker(), on_progress=run.on_progress
     )
     snapshot = answer.snapshot
-    choice, cost = cheapest_network(snapshot, prices, snapshot.program[len(nodes) - 1], method)
-    return Rewritten(network_of(program, snapshot, choice, len(nodes)), cost, snapshot, choice, answer.progress)
+    choice, cost = cheapest_network(PricedGraph(snapshot, prices), snapshot.program[len(nodes) - 1], method)
+    return Rewritten(network_of(program, snapshot, choice, len(nodes)), cost, snapshot, answer.progress)
 
 
-def cheapest_network(snapshot: Snapshot, prices: Prices, root: int, method: str) -> tuple[Mapping[int, int], Cost]:
+def cheapest_network(priced: PricedGraph, root: int, method: str) -> tuple[Mapping[int, int], Cost]:
     """The choice of e-nodes for a whole network, and its cost.
 
     Where two forms of a tensor cost the same, what computes it once in each of them costs more than either: the
     program's own forms are avoided once, so that all of it is in the other.
     """
-    find = partial(choose, snapshot, prices, constant_classes(snapshot), [root], method=method)
-    best = min((find(), find(avoided=_own_forms(snapshot))), key=lambda c: c.cost.ordered(prices.objectives))
+    find = partial(priced.choose, [root], method=method)
+    both = find(), find(avoided=_own_forms(priced.snapshot))
+    best = min(both, key=lambda choice: choice.cost.ordered(priced.prices.objectives))
     return best.nodes, best.cost
 
 
@@ -123,11 +129,6 @@ def plain(term: Term) -> Term:
     return rebuild_all([term], spelled)[0]
 
 
-def is_layer(term: Term) -> bool:
-    """Whether it is a product, or the instruction that one became."""
-    return is_product(term) or term.operator.name == "product-unit"
-
-
 def named(program: Program, term: Term) -> dict[str, Term]:
     """Names of layers -> the products of another form of the program.
 
@@ -136,7 +137,7 @@ def named(program: Program, term: Term) -> dict[str, Term]:
     """
     names = {product: name for name, product in reversed(list(program.layers.items()))}
     before = [product for product in postorder(program.term) if product in names]
-    after = [product for product in postorder(term) if is_layer(product)]
+    after = [product for product in postorder(term) if is_product(product) or product.operator.name == "product-unit"]
     if len(before) != len(after):
         return {}
     left: dict[frozenset[str], list[Term]] = {}
@@ -158,3 +159,45 @@ def _weights(product: Term) -> frozenset[str]:
     if not all(isinstance(t, Tensor) and t.constant for t in leaves):
         return frozenset()
     return frozenset(t.name for t in leaves if isinstance(t, Tensor))
+
+
+def has_scales_of_products(program: Program) -> bool:
+    """Whether a product by constant weights is scaled by a constant: what `fold_batch_norms` can take away."""
+    constant = constants_under(program.term)
+    scaled: dict[Term, bool] = {}
+    for term in postorder(program.term):
+        pair = term.children[0] if term.operator.name == "compute" else term
+        operands = [c for c in pair.children if not constant[c]]
+        record = parse_compute(str(term.attributes[0]))[0] if term.operator.name == "compute" else None
+        scales = record is not None and Keeps.FACTOR in record.keeps
+        adds = record is not None and record.category is Category.FOLD and record.linear
+        if is_product(term):
+            scaled[term] = len(operands) == 1
+        elif term.operator.index_map is not None or scales or adds:
+            scaled[term] = len(operands) == 1 and scaled.get(operands[0], False)
+        if scales and scaled[term]:
+            return True
+    return False
+
+
+_PRICES = Prices(fallback=free)
+"""Of any machine: how products are run is searched next."""
+
+
+def fold_batch_norms(program: Program, search: Search | None = None) -> tuple[Program, str]:
+    """The program with scales of its products folded into their weights, and why the search for it ended.
+
+    The program itself where nothing can be folded, or where that would multiply or compute no less.
+    """
+    if not has_scales_of_products(program):
+        return program, SATURATED
+    found = rewritten(program, folding.TOGETHER, {}, _PRICES, search)
+    constant = constants_under(program.term)
+    cost = Cost()
+    for term in postorder(program.term):
+        if isinstance(term.type, AccessType) and all(isinstance(c.type, AccessType) for c in term.children):
+            operands = [c.access for c in term.children]
+            cost = cost.plus(_PRICES.cost(term.operator.name, term.attributes, operands, term.type, constant[term]))
+    better = (found.cost.unmapped, found.cost.scalar) < (cost.unmapped, cost.scalar)
+    whole = len(found.program.layers) == len(program.layers)
+    return found.program if better and whole else program, found.stopped

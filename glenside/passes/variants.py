@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 from extract.pareto import Entry, Step, pareto
 from glenside.egraph.search import SearchResult
-from glenside.egraph.snapshot import Snapshot
 from glenside.ir.term import Term
-from glenside.passes.cones import Cone, cones
-from glenside.passes.extraction import Choice, cheapest, choose, constant_classes, derivable, reachable
-from glenside.targets.base import Prices, Variant, Way
+from glenside.passes.extraction import Choice, Cone, PricedGraph, cheapest, derivable, reachable
+from glenside.targets.base import Target, Variant, Way
 
 
 @dataclass(frozen=True)
@@ -34,13 +32,6 @@ class Extracted:
     cost: Any = None
 
 
-class Strategy(Protocol):
-    """Takes the variants of one layer out of the e-graph that holds it."""
-
-    def __call__(self, target: Any, searched: SearchResult, way: Way) -> Extractor:
-        """What extracts the layers of one e-graph."""
-
-
 class Extractor(Protocol):
     """The layers of one e-graph, extracted one by one."""
 
@@ -48,29 +39,23 @@ class Extractor(Protocol):
         """The variants of the class `root`, in which `term` was put."""
 
 
-class PricedByNode(Protocol):
-    """A target whose prices add up over e-nodes."""
-
-    prices: Prices
-
-    def variant(self, product: Term, cone: Cone, term: Term, searched: SearchResult) -> Variant:
-        """The variant that a cone is."""
+Strategy: TypeAlias = Callable[[Any, SearchResult, Way], Extractor]
+"""What takes the variants of the layers of a target out of the e-graph that holds them."""
 
 
 class Cheapest:
     """One variant of each layer: its cheapest term, by prices that add up over e-nodes, with a bound."""
 
-    def __init__(self, target: PricedByNode, searched: SearchResult, way: Way) -> None:
+    def __init__(self, target: Target, searched: SearchResult, way: Way) -> None:
         self.target, self.searched = target, searched
-        self.snapshot = snapshot = searched.snapshot
-        self.constant = constant_classes(snapshot)
+        self.priced = PricedGraph(searched.snapshot, target.prices)
         deadline = time.monotonic() + way.extract_seconds if way.method == "exact" else None
-        self.choose = partial(choose, snapshot, target.prices, self.constant, method=way.method, deadline=deadline)
+        self.choose = partial(self.priced.choose, method=way.method, deadline=deadline)
 
     def layer(self, root: int, term: Term) -> Extracted:
         answer = self.choose([root])
-        (cone,) = cones(self.snapshot, answer.nodes, [root], self.constant, self.target.prices)
-        chosen = self.snapshot.terms(answer.nodes, [root])[root]
+        (cone,) = self.priced.cones(answer.nodes, [root])
+        chosen = self.searched.snapshot.terms(answer.nodes, [root])[root]
         variant = self.target.variant(term, cone, chosen, self.searched)
         bound = None if answer.bound is None else int(getattr(answer.bound, self.target.prices.objectives[0]))
         return Extracted([variant], answer.nodes, bound, cone, answer.cost)
@@ -109,8 +94,7 @@ class ByRecipe:
         for eclass, recipe in self.snapshot.facts.get("recipe", ()):
             if eclass in needed:
                 products[recipe].add(eclass)
-        recipes = sorted(products, key=lambda recipe: (recipe.count(":"), recipe))
-        variants = (self._variant(root, recipe, products[recipe], needed) for recipe in recipes)
+        variants = (self._variant(root, recipe, products[recipe], needed) for recipe in sorted(products, key=_length))
         return Extracted([variant for variant in variants if variant is not None])
 
     def _variant(self, root: int, recipe: str, products: Collection[int], needed: Collection[int]) -> Variant | None:
@@ -151,7 +135,9 @@ class Front:
     def __init__(self, target: Any, searched: SearchResult, way: Way) -> None:
         self.target, self.snapshot = target, searched.snapshot
         self.pricing: PricedInSteps = target.pricing(self.snapshot)
-        self.recipes = _shortest_recipes(self.snapshot)
+        recipes = self.snapshot.facts.get("recipe", ())
+        self.recipes: dict[int, str] = dict(sorted(recipes, key=lambda fact: _length(fact[1]), reverse=True))
+        """class -> the recipe of its product, the one of the fewest steps where there are several"""
 
     def layer(self, root: int, term: Term) -> Extracted:
         pricing = self.pricing
@@ -185,11 +171,5 @@ class Front:
         return front
 
 
-def _shortest_recipes(snapshot: Snapshot) -> dict[int, str]:
-    """class -> the recipe of its product, the one of the fewest steps where there are several."""
-    shortest: dict[int, str] = {}
-    for eclass, recipe in snapshot.facts.get("recipe", ()):
-        known = shortest.get(eclass)
-        if known is None or (recipe.count(":"), recipe) < (known.count(":"), known):
-            shortest[eclass] = recipe
-    return shortest
+def _length(recipe: str) -> tuple[int, str]:
+    return recipe.count(":"), recipe

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from glenside.analysis.layers import ProductSizes, product_sizes
 from glenside.egraph.search import SearchResult
 from glenside.ir.program import Program, is_product
 from glenside.ir.term import Term
 from glenside.passes.answer import CHOSEN, Answer, Problem
-from glenside.passes.product_sizes import ProductSizes, product_sizes
 from glenside.report.report import Choice, LayerRow, Report
 from glenside.targets.base import Amounts, Target, Variant
 

@@ -1,4 +1,4 @@
-"""The two arithmetics in which programs are evaluated."""
+"""The arithmetics in which programs are evaluated."""
 
 from glenside.semantics.native import Arithmetic, Native
 from glenside.semantics.prime_field import PRIMES, PrimeField

@@ -1,15 +1,16 @@
-"""What numbers are while a program is evaluated: numpy's own, or residues modulo a prime that show equality exactly.
+"""What numbers are while a program is evaluated: numpy's own, from which others derive, and fixed-point numbers.
 
-An operator's meaning asks an `Arithmetic` only for what depends on the numbers. Movement, comparisons, minimum and
-maximum need none: residues are kept as signed representatives, whose order numpy sees.
+An operator's meaning asks its arithmetic only for what depends on the numbers. Movement, comparisons, minimum and
+maximum need none: residues (`prime_field`) are kept as signed representatives, whose order numpy sees.
 """
 
 from __future__ import annotations
 
+import hashlib
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from fractions import Fraction
+from typing import TypeAlias
 
 import numpy as np
 
@@ -19,107 +20,32 @@ from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
 from glenside.ir.primitives import PRIMITIVES
 from glenside.ir.types import FLOATS, widen
-from glenside.semantics.black_box import scattered
 
 
-class Arithmetic(ABC):
-    """The numbers of an evaluation. Arrays are never changed in place: they may be views of each other."""
+class Native:
+    """numpy's numbers: floats round in their own dtype, integers wrap.
 
-    @abstractmethod
-    def encode(self, name: str, array: Array, dtype: str) -> Array:
-        """The value of a tensor as this arithmetic keeps it. Raises BadInput when it is not of that dtype."""
+    Arrays are never changed in place: they may be views of each other.
+    """
 
-    @abstractmethod
-    def constant(self, value: Fraction | int, dtype: str) -> Array:
-        """An exact number, as an array without axes."""
-
-    @abstractmethod
-    def lowest(self, dtype: str) -> Array:
-        """What a maximum ignores."""
-
-    @abstractmethod
-    def add(self, a: Array, b: Array) -> Array: ...
-
-    def accumulate(self, total: Array, a: Array) -> None:
-        """Add a to an array that is not given to anybody yet, in place where the arithmetic can."""
-        total[...] = self.add(total, a)
-
-    @abstractmethod
-    def subtract(self, a: Array, b: Array) -> Array: ...
-
-    @abstractmethod
-    def multiply(self, a: Array, b: Array) -> Array: ...
-
-    @abstractmethod
-    def divide(self, a: Array, b: Array) -> Array:
-        """a / b; integers are cut towards zero and n / 0 is 0 for them."""
-
-    @abstractmethod
-    def power(self, a: Array, b: Array) -> Array:
-        """a to the power of b; of integers, powers below 0 are cut towards zero, and those of 0 are 0."""
-
-    @abstractmethod
-    def remainder(self, a: Array, b: Array, rounding: str) -> Array:
-        """a - b * (a / b) with that quotient rounded down (floor) or cut (truncate); n mod 0 is 0 for integers."""
-
-    @abstractmethod
-    def apply(self, function: str, a: Array, keeps_zero: bool) -> Array:
-        """A function of reals, by its name as a primitive; keeps_zero says that it maps 0 to 0."""
-
-    @abstractmethod
-    def below_maximum(self, a: Array, axes: tuple[int, ...]) -> Array:
-        """a less its maximum over the axes, where exp(a) could overflow; a itself, where it cannot."""
-
-    @abstractmethod
-    def sum(self, a: Array, axes: tuple[int, ...]) -> Array:
-        """The sum over the last axes; narrow integers widen."""
-
-    @abstractmethod
-    def mean(self, a: Array, axes: tuple[int, ...]) -> Array: ...
-
-    @abstractmethod
-    def product(self, a: Array, axes: tuple[int, ...]) -> Array: ...
-
-    @abstractmethod
-    def contract(self, a: Array, b: Array, shared: int, item: int) -> Array:
-        """(G, A)(I) x (G, B)(I) -> (G, A, B), summed over I; |G| = shared and |I| = item; narrow integers widen."""
-
-    has_blas = False
+    has_blas = True
     """Whether numpy multiplies its matrices of floats as they are."""
 
     opaque_below = 100
     """The whole numbers that a black box gives are from 0 to one less: an int8 holds them, and few axes are shorter."""
 
-    @abstractmethod
-    def opaque(self, key: str, operands: Sequence[Array], dims: Sequence[int], dtype: str) -> Array:
-        """What stands for a function that nobody knows: pseudo-random, from the key and the operands' values alone."""
-
-    def truncate(self, a: Array) -> Array:
-        """a with the fractional bits of a number, where numbers have so many."""
-        return a
-
-    @abstractmethod
-    def cast(self, a: Array, dtype: str) -> Array: ...
-
-    @abstractmethod
-    def reinterpret(self, a: Array, dtype: str) -> Array:
-        """The bits of a as another dtype of the same width."""
-
-
-class Native(Arithmetic):
-    """numpy's numbers: floats round in their own dtype, integers wrap."""
-
-    has_blas = True
-
     def encode(self, name: str, array: Array, dtype: str) -> Array:
+        """The value of a tensor as this arithmetic keeps it. Raises BadInput when it is not of that dtype."""
         if array.dtype.name != dtype:
             raise BadInput(f"tensor {name} requires dtype {dtype}, got {array.dtype}")
         return array
 
     def constant(self, value: Fraction | int, dtype: str) -> Array:
+        """An exact number, as an array without axes."""
         return np.asarray(float(value) if dtype in FLOATS else int(value)).astype(dtype)
 
     def lowest(self, dtype: str) -> Array:
+        """What a maximum ignores."""
         if dtype in FLOATS:
             return np.asarray(-np.inf, dtype)
         return np.asarray(False) if dtype == "bool" else np.asarray(np.iinfo(dtype).min, dtype)
@@ -128,6 +54,7 @@ class Native(Arithmetic):
         return row_major(np.add, a, b)
 
     def accumulate(self, total: Array, a: Array) -> None:
+        """Add a to an array that is not given to anybody yet, in place where the arithmetic can."""
         np.add(total, a, out=total)
 
     def subtract(self, a: Array, b: Array) -> Array:
@@ -137,27 +64,33 @@ class Native(Arithmetic):
         return row_major(np.multiply, a, b)
 
     def divide(self, a: Array, b: Array) -> Array:
+        """a / b; integers are cut towards zero and n / 0 is 0 for them."""
         if a.dtype.kind == "f":
             return row_major(np.divide, a, b)
         a, b = np.broadcast_arrays(a, b)
         return in_blocks(_cut_quotient, a.shape, a, b, dtype=a.dtype)
 
     def power(self, a: Array, b: Array) -> Array:
+        """a to the power of b; of integers, powers below 0 are cut towards zero, and those of 0 are 0."""
         if a.dtype.kind != "i":
             return row_major(np.power, a, b)
         a, b = np.broadcast_arrays(a, b)
         return in_blocks(_cut_power, a.shape, a, b, dtype=a.dtype)
 
     def remainder(self, a: Array, b: Array, rounding: str) -> Array:
+        """a - b * (a / b) with that quotient rounded down (floor) or cut (truncate); n mod 0 is 0 for integers."""
         return row_major(np.mod if rounding == "floor" else np.fmod, a, b)
 
     def apply(self, function: str, a: Array, keeps_zero: bool) -> Array:
+        """A function of reals, by its name as a primitive; keeps_zero says that it maps 0 to 0."""
         return row_major(PRIMITIVES[function].numpy, a)
 
     def below_maximum(self, a: Array, axes: tuple[int, ...]) -> Array:
+        """a less its maximum over the axes, where exp(a) could overflow; a itself, where it cannot."""
         return np.asarray(np.subtract(a, a.max(axes, keepdims=True, initial=-np.inf)))
 
     def sum(self, a: Array, axes: tuple[int, ...]) -> Array:
+        """The sum over the last axes; narrow integers widen."""
         return reduced(np.add, a, axes, np.dtype(widen(a.dtype.name)))
 
     def mean(self, a: Array, axes: tuple[int, ...]) -> Array:
@@ -171,6 +104,7 @@ class Native(Arithmetic):
         return reduced(np.multiply, a, axes, a.dtype)
 
     def contract(self, a: Array, b: Array, shared: int, item: int) -> Array:
+        """(G, A)(I) x (G, B)(I) -> (G, A, B), summed over I; |G| = shared and |I| = item; narrow integers widen."""
         out = np.empty(contracted_dims(a, b, shared, item), widen(a.dtype.name))
         if a.dtype.kind == "f":
             # numpy multiplies float16 without BLAS: float32 is faster, and rounds once.
@@ -183,16 +117,79 @@ class Native(Arithmetic):
         return out
 
     def opaque(self, key: str, operands: Sequence[Array], dims: Sequence[int], dtype: str) -> Array:
+        """What stands for a function that nobody knows: pseudo-random, from the key and the operands' values alone."""
         drawn = scattered(key, operands, dims)
         if dtype in FLOATS:  # whole numbers from -3 to 3: sums of them do not round
             return np.subtract(drawn % np.uint64(7), 3, dtype=dtype)
         return np.asarray(drawn % np.uint64(2 if dtype == "bool" else self.opaque_below)).astype(dtype)
 
+    def truncate(self, a: Array) -> Array:
+        """a with the fractional bits of a number, where numbers have so many."""
+        return a
+
     def cast(self, a: Array, dtype: str) -> Array:
         return a if a.dtype == dtype else a.astype(dtype, order="C")
 
     def reinterpret(self, a: Array, dtype: str) -> Array:
+        """The bits of a as another dtype of the same width."""
         return row_major(np.not_equal, a, np.asarray(0, a.dtype), dtype=np.bool_) if dtype == "bool" else a.view(dtype)
+
+
+Arithmetic: TypeAlias = Native
+"""The numbers of an evaluation: numpy's own, or others that derive from them."""
+
+
+class FixedPoint(Native):
+    """Floats are multiples of 2^-bits, kept in float64: exact while products stay below 2^(53 - 2 bits).
+
+    A tensor and a constant are rounded to the nearest; a product of matrices is exact until it is truncated, an
+    element-wise one is truncated at once. Truncation rounds down, as cutting bits off does.
+    """
+
+    def __init__(self, bits: int) -> None:
+        self.bits = bits
+
+    def encode(self, name: str, array: Array, dtype: str) -> Array:
+        """Any float dtype is taken."""
+        return self._nearest(array) if dtype in FLOATS else super().encode(name, array, dtype)
+
+    def constant(self, value: Fraction | int, dtype: str) -> Array:
+        """The nearest multiple."""
+        return self._nearest(np.asarray(float(value))) if dtype in FLOATS else super().constant(value, dtype)
+
+    def multiply(self, a: Array, b: Array) -> Array:
+        """The product, truncated."""
+        return self.truncate(np.multiply(a, b))
+
+    def truncate(self, a: Array) -> Array:
+        """Rounded down to a multiple."""
+        if a.dtype.kind != "f":
+            return a
+        return np.ldexp(np.floor(np.ldexp(a, self.bits)), -self.bits)
+
+    def _nearest(self, a: Array) -> Array:
+        return np.ldexp(np.rint(np.ldexp(np.asarray(a, np.float64), self.bits)), -self.bits)
+
+
+def hash_array(state: hashlib.blake2b, array: Array) -> None:
+    """Feed dims, dtype and elements to a hash, such that equal arrays give equal hashes."""
+    # Adding 0 makes -0.0 what it equals.
+    plain = np.add(array, array.dtype.type(0), order="C") if array.dtype.kind == "f" else np.ascontiguousarray(array)
+    state.update(f"{array.shape} {array.dtype};".encode())
+    state.update(plain.data if plain.size else b"")
+
+
+def scattered(key: str, operands: Sequence[Array], dims: Sequence[int]) -> Array:
+    """Whole numbers below 2^32 in uint64, each depending on the key and on every element of every operand.
+
+    Equal operands give equal ones, others as good as none in common.
+    """
+    state = hashlib.blake2b(key.encode(), digest_size=16)
+    for array in operands:
+        state.update(b"; ")
+        hash_array(state, array)
+    generator = np.random.Philox(key=np.frombuffer(state.digest(), np.uint64))
+    return np.asarray(generator.random_raw(math.prod(dims)) >> np.uint64(32)).reshape(tuple(dims))
 
 
 def _cut_quotient(a: Array, b: Array) -> Array:

@@ -19,8 +19,7 @@ from glenside.ir.contraction import contract_into, contracted_dims
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
 from glenside.ir.types import FLOATS
-from glenside.semantics.black_box import scattered
-from glenside.semantics.native import Arithmetic, Native
+from glenside.semantics.native import Native, scattered
 
 # The two largest primes below 2^22.
 PRIMES = (4194301, 4194287)
@@ -44,12 +43,14 @@ def _distinct(a: Array) -> Array:
     return a[tuple(slice(0, 1) if stride == 0 else slice(None) for stride in a.strides)]
 
 
-class PrimeField(Arithmetic):
+class PrimeField(Native):
     """Floats are residues modulo p; integers (indices) and bool are numpy's own.
 
     Division multiplies by the inverse, and the inverse of 0 is 0. Literals and floats given are exact rationals.
     exp, sqrt and their like are fixed pseudo-random functions of the residue, one for each name.
     """
+
+    has_blas = False
 
     def __init__(self, p: int = PRIMES[0]) -> None:
         prime = 2**21 < p < 2**22 and all(p % d for d in range(2, math.isqrt(p) + 1))
@@ -57,7 +58,6 @@ class PrimeField(Arithmetic):
             raise BadInput(f"PrimeField requires a prime between 2^21 and 2^22, got {p}")
         self.p = p
         self.half = (p - 1) // 2
-        self._native = Native()
 
     def _reduce(self, x: Array) -> Array:
         """Signed representatives of the integers in a float64 array below 2^51, in place.
@@ -82,7 +82,7 @@ class PrimeField(Arithmetic):
     def encode(self, name: str, array: Array, dtype: str) -> Array:
         """Residues of integers and of floats alike: a finite float is an integer times a power of 2."""
         if dtype not in FLOATS:
-            return self._native.encode(name, array, dtype)
+            return super().encode(name, array, dtype)
         if array.dtype.kind not in "iuf":
             raise BadInput(f"tensor {name} requires dtype {dtype}, got {array.dtype}")
         if array.dtype.kind != "f":
@@ -113,22 +113,25 @@ class PrimeField(Arithmetic):
 
     def constant(self, value: Fraction | int, dtype: str) -> Array:
         if dtype not in FLOATS:
-            return self._native.constant(value, dtype)
+            return super().constant(value, dtype)
         rational = Fraction(value)
         residue = rational.numerator * pow(rational.denominator, self.p - 2, self.p) % self.p
         return np.asarray(self._signed(residue), _KEPT)
 
     def lowest(self, dtype: str) -> Array:
-        return np.asarray(-self.half, _KEPT) if dtype in FLOATS else self._native.lowest(dtype)
+        return np.asarray(-self.half, _KEPT) if dtype in FLOATS else super().lowest(dtype)
 
     def add(self, a: Array, b: Array) -> Array:
         if a.dtype.kind != "f":
-            return self._native.add(a, b)
+            return super().add(a, b)
         return self._near(np.asarray(np.add(a, b)))
+
+    def accumulate(self, total: Array, a: Array) -> None:
+        total[...] = self.add(total, a)
 
     def subtract(self, a: Array, b: Array) -> Array:
         if a.dtype.kind != "f":
-            return self._native.subtract(a, b)
+            return super().subtract(a, b)
         return self._near(np.asarray(np.subtract(a, b)))
 
     def _near(self, x: Array) -> Array:
@@ -139,12 +142,12 @@ class PrimeField(Arithmetic):
 
     def multiply(self, a: Array, b: Array) -> Array:
         if a.dtype.kind != "f":
-            return self._native.multiply(a, b)
+            return super().multiply(a, b)
         return self._blockwise(lambda x, y: self._reduce(x * y), a, b)
 
     def divide(self, a: Array, b: Array) -> Array:
         if a.dtype.kind != "f":
-            return self._native.divide(a, b)
+            return super().divide(a, b)
         return self.multiply(a, self.inverse(_distinct(b)))
 
     def inverse(self, a: Array) -> Array:
@@ -163,11 +166,11 @@ class PrimeField(Arithmetic):
         return np.where(a == 0, _KEPT(0), result.reshape(a.shape))
 
     def power(self, a: Array, b: Array) -> Array:
-        return self._native.power(a, b) if a.dtype.kind != "f" else self._scatter_pairs("pow", a, b)
+        return super().power(a, b) if a.dtype.kind != "f" else self._scatter_pairs("pow", a, b)
 
     def remainder(self, a: Array, b: Array, rounding: str) -> Array:
         if a.dtype.kind != "f":
-            return self._native.remainder(a, b, rounding)
+            return super().remainder(a, b, rounding)
         return self._scatter_pairs(f"mod {rounding}", a, b)
 
     def _scatter_pairs(self, function: str, a: Array, b: Array) -> Array:
@@ -196,7 +199,7 @@ class PrimeField(Arithmetic):
 
     def sum(self, a: Array, axes: tuple[int, ...]) -> Array:
         if a.dtype.kind != "f":
-            return self._native.sum(a, axes)
+            return super().sum(a, axes)
         lead, length = a.shape[: a.ndim - len(axes)], math.prod(a.shape[a.ndim - len(axes) :])
         if length == 1:
             return a.reshape(lead)
@@ -212,7 +215,7 @@ class PrimeField(Arithmetic):
 
     def product(self, a: Array, axes: tuple[int, ...]) -> Array:
         if a.dtype.kind != "f":
-            return self._native.product(a, axes)
+            return super().product(a, axes)
         lead, length = a.shape[: a.ndim - len(axes)], math.prod(a.shape[a.ndim - len(axes) :])
         x = a.reshape((*lead, length)) if length else np.ones((*lead, 1), _KEPT)
         while x.shape[-1] > 1:
@@ -223,7 +226,7 @@ class PrimeField(Arithmetic):
 
     def contract(self, a: Array, b: Array, shared: int, item: int) -> Array:
         if a.dtype.kind != "f":
-            return self._native.contract(a, b, shared, item)
+            return super().contract(a, b, shared, item)
         out = np.empty(contracted_dims(a, b, shared, item), _KEPT)
         contract_into(out, a, b, shared, item, np.float64, self._matmul)
         return out
@@ -239,20 +242,19 @@ class PrimeField(Arithmetic):
 
     def opaque(self, key: str, operands: Sequence[Array], dims: Sequence[int], dtype: str) -> Array:
         if dtype not in FLOATS:
-            self._native.opaque_below = self.opaque_below
-            return self._native.opaque(key, operands, dims, dtype)
+            return super().opaque(key, operands, dims, dtype)
         drawn = scattered(key, operands, dims) * np.uint64(self.p) >> np.uint64(32)
         return np.asarray(drawn.astype(np.float64) - self.half, _KEPT)
 
     def cast(self, a: Array, dtype: str) -> Array:
         if dtype in FLOATS:
             return a if a.dtype.kind == "f" else self._integers(a.astype(np.int64) if a.dtype == bool else a)
-        return self._native.cast(a.astype(np.int64) if a.dtype.kind == "f" else a, dtype)
+        return super().cast(a.astype(np.int64) if a.dtype.kind == "f" else a, dtype)
 
     def reinterpret(self, a: Array, dtype: str) -> Array:
         """Residues have no bits: what leads from floats to integers, or back, is a fixed pseudo-random function."""
         if a.dtype.kind != "f" and dtype not in FLOATS:
-            return self._native.reinterpret(a, dtype)
+            return super().reinterpret(a, dtype)
         if a.dtype.kind == "f" and dtype in FLOATS:
             return a
         scattered = self._blockwise(lambda x: self._scatter("bitcast", x), a)

@@ -14,8 +14,7 @@ from glenside.check import check
 from glenside.egraph.saturation import Progress
 from glenside.ir.program import Program
 from glenside.ir.term import Term, constants_under, postorder, tensors
-from glenside.passes.batch_norm_folding import fold_batch_norms, has_scales_of_products
-from glenside.passes.network import Rewritten, Search, rewritten
+from glenside.passes.network import Rewritten, Search, fold_batch_norms, has_scales_of_products, rewritten
 from glenside.semantics.interpreter import evaluate
 from glenside.targets.base import Target, Way
 

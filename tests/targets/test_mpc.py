@@ -15,8 +15,8 @@ from glenside.ir.errors import BadInput
 from glenside.ir.program import Program
 from glenside.ir.term import build, postorder
 from glenside.report.display import report_html
-from glenside.semantics.fixed_point import FixedPoint
 from glenside.semantics.interpreter import evaluate
+from glenside.semantics.native import FixedPoint
 from glenside.targets import parse_target
 from glenside.targets.base import Variant
 from glenside.targets.mpc import precision

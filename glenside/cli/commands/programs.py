@@ -56,7 +56,7 @@ def _named(value: Any, name: str = "output") -> dict[str, Any]:
 @command
 def check(source: Declared) -> None:
     """Check the types of a program; print its type, and the sizes of its products."""
-    from glenside.passes.product_sizes import product_sizes
+    from glenside.analysis.layers import product_sizes
 
     program = source.loader()().as_written()
     print(f"{one_line(program.name)}: {program.term.type}")

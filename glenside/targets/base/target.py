@@ -23,7 +23,7 @@ from glenside.targets.base.variant import Amounts, Measure, Variant
 
 if TYPE_CHECKING:
     from glenside.egraph.search import SearchResult
-    from glenside.passes.cones import Cone
+    from glenside.passes.extraction import Cone
     from glenside.passes.network import Pass
     from glenside.passes.variants import Strategy
 

@@ -23,7 +23,7 @@ from glenside.ir.program import Program
 from glenside.ir.rearrangement import Rearrangement
 from glenside.ir.term import Term, weave
 from glenside.ir.types import AccessType
-from glenside.passes.cones import Cone
+from glenside.passes.extraction import Cone
 from glenside.targets.base import (
     Amounts,
     Instruction,

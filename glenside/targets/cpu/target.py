@@ -22,8 +22,7 @@ from glenside.ir.program import Program
 from glenside.ir.rational import byte_count
 from glenside.ir.term import Term, build, weave
 from glenside.ir.types import Tensor
-from glenside.passes.batch_norm_folding import fold_batch_norms
-from glenside.passes.network import Pass
+from glenside.passes.network import Pass, fold_batch_norms
 from glenside.passes.variants import Front
 from glenside.targets.base import Amounts, Budget, Measure, Target, Variant, Way
 from glenside.targets.recipes import recipe_label

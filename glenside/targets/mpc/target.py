@@ -14,8 +14,7 @@ from glenside.ir.operators.compute import name_of
 from glenside.ir.program import Program
 from glenside.ir.term import Term, build
 from glenside.ir.types import FLOATS
-from glenside.passes.batch_norm_folding import fold_batch_norms
-from glenside.passes.network import Pass
+from glenside.passes.network import Pass, fold_batch_norms
 from glenside.passes.variants import ByRecipe
 from glenside.targets.base import Amounts, Budget, Measure, Target, Variant, Way
 from glenside.targets.mpc.late_truncation import LateTruncation

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from glenside.analysis.layers import cut_words, product_sizes
 from glenside.egraph.search import SearchResult
 from glenside.ir.term import Term
 from glenside.ir.types import AccessType
-from glenside.passes.cones import Cone
-from glenside.passes.product_sizes import cut_words, product_sizes
+from glenside.passes.extraction import Cone
 from glenside.targets.base import Instruction
 from glenside.targets.systolic_array.array import Array
 from glenside.targets.systolic_array.plan import Plan

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from glenside.analysis.layers import product_sizes
 from glenside.egraph.search import SearchResult
 from glenside.ir.errors import BadInput
 from glenside.ir.program import Program
 from glenside.ir.term import Term
-from glenside.passes.cones import Cone
+from glenside.passes.extraction import Cone
 from glenside.passes.network import Pass
-from glenside.passes.product_sizes import product_sizes
 from glenside.targets.base import Amounts, Instruction, InstructionCost, Prices, Scope, Variant, Way
 from glenside.targets.convolution_unit.target import LAYOUT_FAMILIES, ConvolutionUnit, copied_bytes
 from glenside.targets.systolic_array.target import BASELINE, CYCLES, SystolicArray

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from glenside.analysis.layers import ProductSizes
 from glenside.ir.term import Term
-from glenside.passes.product_sizes import ProductSizes
 
 
 @dataclass(frozen=True)

@@ -7,14 +7,13 @@ from typing import Any
 
 import numpy as np
 
+from glenside.analysis.layers import product_sizes
 from glenside.egraph.search import SearchResult
 from glenside.ir.errors import BadInput, renamed
 from glenside.ir.term import Term
 from glenside.ir.types import ceil_div, if_fits
-from glenside.passes.batch_norm_folding import fold_batch_norms
-from glenside.passes.cones import Cone
-from glenside.passes.network import Pass
-from glenside.passes.product_sizes import product_sizes
+from glenside.passes.extraction import Cone
+from glenside.passes.network import Pass, fold_batch_norms
 from glenside.passes.variants import Cheapest
 from glenside.targets.base import (
     Instruction,
