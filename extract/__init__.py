@@ -7,11 +7,10 @@ is fast, `exact` proves the optimum, and `auto` (see `extract`) joins the last t
 from __future__ import annotations
 
 from extract.dag import extract_dag
-from extract.errors import ExtractionError, NoExtraction
 from extract.exact import extract_exact
+from extract.graph import NoExtraction
 from extract.greedy import extract_greedy, tree_cost
-from extract.limits import Limits
-from extract.problem import Cost, Extraction, Problem, children_first, total_cost
+from extract.problem import Cost, Extraction, ExtractionError, Limits, Problem, children_first, total_cost
 
 __all__ = [
     "METHODS",

@@ -10,14 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field
 
 from extract.graph import Live, prepare, settle
 from extract.greedy import tree_picks
 from extract.improve import improve
-from extract.lower_bound import exclusive_costs, lower_bound
+from extract.lower_bound import exclusive_costs, lower_bound, scopes
 from extract.problem import Extraction, Problem, follow
-from extract.scopes import scopes
 
 SET_LIMIT = 512
 _NOTHING: frozenset[int] = frozenset()
@@ -55,34 +53,25 @@ def derive(live: Live, scope: Sequence[int], free: AbstractSet[int]) -> tuple[li
     return settle(live, sharing.price, sharing.commit), sharing.total
 
 
-@dataclass
 class _Sharing:
-    live: Live
-    scope: Sequence[int]
-    free: AbstractSet[int]
-    total: list[int] = field(init=False)
-    value: list[int] = field(init=False)
-    """class -> what it adds to a set that names it: its own weight and that of the needed classes it dominates."""
-
-    def __post_init__(self) -> None:
-        count = len(self.live.nodes)
-        self.total, self.value = [0] * count, [0] * count
+    def __init__(self, live: Live, scope: Sequence[int], free: AbstractSet[int]) -> None:
+        count, component = len(live.nodes), live.component
+        self.live = live
+        self.total = [0] * count
+        self.value = [0] * count
+        """class -> what it adds to a set that names it: its own weight and that of the needed classes it dominates."""
         self.sets: list[frozenset[int]] = [_NOTHING] * count
         self.inside: dict[int, set[int]] = {}
-        self.paid = list(self.live.kids)
+        self.paid = list(live.kids)
         self.uses = [0] * count
-        for c in self.live.members():
-            if self.scope[c] >= 0:
-                self.inside.setdefault(self.scope[c], set()).add(c)
-            for n in self.live.nodes[c]:
-                if self.free and not self.free.isdisjoint(self.paid[n]):
-                    self.paid[n] = self._without_free(c, self.paid[n])
+        for c in live.members():
+            if scope[c] >= 0:
+                self.inside.setdefault(scope[c], set()).add(c)
+            for n in live.nodes[c]:
+                if free and not free.isdisjoint(live.kids[n]):
+                    self.paid[n] = tuple(d for d in live.kids[n] if d not in free or component[d] == component[c])
                 for d in self.paid[n]:
                     self.uses[d] += 1
-
-    def _without_free(self, c: int, kids: tuple[int, ...]) -> tuple[int, ...]:
-        own = self.live.component[c]
-        return tuple(d for d in kids if d not in self.free or self.live.component[d] == own)
 
     def price(self, n: int) -> int:
         paid, weight = self.paid[n], self.live.problem.weights[n]

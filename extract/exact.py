@@ -7,9 +7,8 @@ from collections.abc import Mapping
 from extract.dag import dag_of
 from extract.graph import Live, prepare
 from extract.improve import improve
-from extract.limits import Limits
 from extract.lower_bound import lower_bound
-from extract.problem import Extraction, Problem, follow
+from extract.problem import Extraction, Limits, Problem, follow
 from extract.reduction import Reduced, blocks, reduce
 
 _WORST_FIRST = ("interrupted", "time-limit", "node-limit", "numerics", "size-limit")
@@ -45,13 +44,15 @@ def _search(live: Live, start: Extraction, limits: Limits) -> Extraction:
 def _solve_blocks(reduced: Reduced, pick: Mapping[int, int], limits: Limits) -> tuple[dict[int, int], int, str]:
     """The chosen e-nodes of all blocks, a packed lower bound for the whole, and what ended the search, if not done."""
     groups = blocks(reduced)
-    bound = _fixed(reduced, groups)
+    live, inside = reduced.live, {c for group in groups for c in group}
+    # The forced classes outside all blocks have one e-node each.
+    bound = sum(live.problem.weights[live.nodes[c][0]] for c in reduced.forced - inside)
     decided: dict[int, int] = {}
     reasons: set[str] = set()
     searched = 0
     for group in groups:
         least = lower_bound((c for c in group if c in reduced.forced), reduced.exclusive)
-        size = sum(len(reduced.live.nodes[c]) for c in group)
+        size = sum(len(live.nodes[c]) for c in group)
         if "interrupted" in reasons or not limits.admits(size, searched):
             reasons.add("size-limit")
             bound += least
@@ -68,10 +69,3 @@ def _solve_blocks(reduced: Reduced, pick: Mapping[int, int], limits: Limits) -> 
         bound += max(least, outcome.bound)
         reasons |= {outcome.stopped} - {"optimal"}
     return decided, bound, next((reason for reason in _WORST_FIRST if reason in reasons), "")
-
-
-def _fixed(reduced: Reduced, groups: list[list[int]]) -> int:
-    """The weight of the forced classes outside all blocks; these have one e-node each."""
-    searched = {c for group in groups for c in group}
-    live = reduced.live
-    return sum(live.problem.weights[live.nodes[c][0]] for c in reduced.forced if c not in searched)

@@ -7,10 +7,20 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from extract.errors import NoExtraction
-from extract.problem import Problem
+from extract.problem import ExtractionError, Problem
 
 NAMED_IN_ERROR = 8
+
+
+class NoExtraction(ExtractionError):
+    """Some root has no finite derivation: every way to build it needs itself, or a class without e-nodes."""
+
+    def __init__(self, message: str, classes: Sequence[int] = ()) -> None:
+        super().__init__(message)
+        self.classes = tuple(classes)
+
+    def __reduce__(self) -> tuple[type[NoExtraction], tuple[str, tuple[int, ...]]]:
+        return type(self), (str(self), self.classes)
 
 
 @dataclass
@@ -67,10 +77,7 @@ def arrange(problem: Problem, nodes: Sequence[Sequence[int]], kids: list[tuple[i
 
 def _derivable(problem: Problem, kids: list[tuple[int, ...]]) -> list[bool]:
     parents: list[list[int]] = [[] for _ in problem.classes]
-    owner = [0] * len(kids)
-    for c, nodes in enumerate(problem.classes):
-        for n in nodes:
-            owner[n] = c
+    owner = {n: c for c, nodes in enumerate(problem.classes) for n in nodes}
     waiting = [len(own) for own in kids]
     derivable = [False] * len(problem.classes)
     ready: list[int] = []
@@ -157,14 +164,12 @@ def _components(successors: list[Sequence[int]], roots: Sequence[int]) -> tuple[
 
 
 def _close(held: list[int], head: int, component: list[int], number: int) -> list[int]:
-    at = len(held) - 1
-    while held[at] != head:
-        at -= 1
-    group = sorted(held[at:])
-    del held[at:]
+    group = [held.pop()]
+    while group[-1] != head:
+        group.append(held.pop())
     for c in group:
         component[c] = number
-    return group
+    return sorted(group)
 
 
 def settle(live: Live, price: Callable[[int], Any], commit: Callable[[int, int, Any], None]) -> list[int]:

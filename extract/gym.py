@@ -20,10 +20,8 @@ from math import gcd, lcm
 from pathlib import Path
 from typing import Any, Never
 
-from extract import Extraction, NoExtraction, Problem, extract, tree_cost
-from extract.errors import ExtractionError
+from extract import Cost, Extraction, ExtractionError, NoExtraction, Problem, extract, tree_cost
 from extract.greedy import CEILING
-from extract.problem import Cost
 
 LARGEST, SMALLEST = 308, -400
 """Powers of ten of the first digit of a cost; a double reaches from 1e-323 to 1e308."""
@@ -157,7 +155,7 @@ class _Reader:
         for name, node in nodes.items():
             self._check_children(name, node, nodes)
         roots = self._roots(content, classes)
-        kept = [_not_subsumed(own, nodes) for own in classes.values()]
+        kept = [[name for name in own if not nodes[name].subsumed] or own for own in classes.values()]
         ids = [name for own in kept for name in own]
         costs = {nodes[name].cost for name in ids}
         unit = self._unit({self.costs[text] for text in costs})
@@ -220,17 +218,12 @@ class _Reader:
         return _Node(children, eclass, self._cost(record.get("cost", _Number("1")), place), subsumed)
 
     def _cost(self, value: Any, place: str) -> str:
-        if not isinstance(value, _Number) or (value not in self.costs and not self._known(value)):
-            self._fail(
-                f'requires a "cost" that is 0 or from 1e{SMALLEST} to 1e{LARGEST} in {place}, got {_brief(value)}'
-            )
-        return value
-
-    def _known(self, text: str) -> bool:
-        cost = _exact(text)
-        if cost is not None:
-            self.costs[text] = cost
-        return cost is not None
+        if isinstance(value, _Number):
+            if value not in self.costs and (cost := _exact(value)) is not None:
+                self.costs[value] = cost
+            if value in self.costs:
+                return value
+        self._fail(f'requires a "cost" that is 0 or from 1e{SMALLEST} to 1e{LARGEST} in {place}, got {_brief(value)}')
 
     def _roots(self, content: _Object, classes: Mapping[str, object]) -> list[str]:
         roots = self._names(self._key(content, "root_eclasses", "the top level"), '"root_eclasses"')
@@ -257,10 +250,6 @@ class _Reader:
                 f"{float(min(cost for cost in distinct if cost)):g} and {float(max(distinct)):g}"
             )
         return unit
-
-
-def _not_subsumed(own: list[str], nodes: Mapping[str, _Node]) -> list[str]:
-    return [name for name in own if not nodes[name].subsumed] or own
 
 
 def _exact(text: str) -> Fraction | None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from extract.graph import Live
 from extract.problem import follow
 
@@ -14,9 +12,7 @@ STEPS_PER_NODE = 8
 
 def improve(live: Live, pick: list[int]) -> None:
     """Change `pick`, an acyclic choice for every class, while a change of one class makes the answer cheaper."""
-    search = _Search(live, pick, STEPS_PER_NODE * (len(live.kids) + 64))
-    choice = follow(live.problem, pick)
-    search.start(choice)
+    search = _Search(live, pick)
     for _ in range(ROUNDS):
         # Children first: a class is settled before the classes that could share it look at it again.
         movable = [c for c in live.members() if len(live.nodes[c]) > 1 and search.count[c]]
@@ -25,18 +21,15 @@ def improve(live: Live, pick: list[int]) -> None:
             return
 
 
-@dataclass
 class _Search:
-    live: Live
-    pick: list[int]
-    steps: int
-
-    def start(self, choice: dict[int, int]) -> None:
-        self.count = [0] * len(self.live.nodes)
-        for root in self.live.roots:
+    def __init__(self, live: Live, pick: list[int]) -> None:
+        self.live, self.pick = live, pick
+        self.steps = STEPS_PER_NODE * (len(live.kids) + 64)
+        self.count = [0] * len(live.nodes)
+        for root in live.roots:
             self.count[root] += 1
-        for n in choice.values():
-            for d in self.live.kids[n]:
+        for n in follow(live.problem, pick).values():
+            for d in live.kids[n]:
                 self.count[d] += 1
 
     def settle(self, c: int) -> bool:
@@ -47,36 +40,26 @@ class _Search:
         return changed
 
     def _try(self, c: int, n: int) -> bool:
-        # Acquire before releasing, so that what both e-nodes need is never let go.
+        # One more use before one less, so that what both e-nodes need is never let go.
         weights, old = self.live.problem.weights, self.pick[c]
-        change = weights[n] - weights[old] + self._acquire(n) - self._release(old)
+        change = weights[n] - weights[old] + self._use(n, 1) - self._use(old, -1)
         if change < 0:
             self.pick[c] = n
             return True
-        self._acquire(old)
-        self._release(n)
+        self._use(old, 1)
+        self._use(n, -1)
         return False
 
-    def _acquire(self, n: int) -> int:
+    def _use(self, n: int, by: int) -> int:
+        """Count the classes under an e-node once more (1) or less (-1); the weight of those that this adds or drops."""
         count, weights, weight, stack = self.count, self.live.problem.weights, 0, [n]
+        turning = 1 if by > 0 else 0
         while stack:
             kids = self.live.kids[stack.pop()]
             self.steps -= len(kids)
             for d in kids:
-                count[d] += 1
-                if count[d] == 1:
-                    weight += weights[self.pick[d]]
-                    stack.append(self.pick[d])
-        return weight
-
-    def _release(self, n: int) -> int:
-        count, weights, weight, stack = self.count, self.live.problem.weights, 0, [n]
-        while stack:
-            kids = self.live.kids[stack.pop()]
-            self.steps -= len(kids)
-            for d in kids:
-                count[d] -= 1
-                if count[d] == 0:
+                count[d] += by
+                if count[d] == turning:
                     weight += weights[self.pick[d]]
                     stack.append(self.pick[d])
         return weight

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 import highspy
 import numpy as np
 
-from extract.limits import Limits
+from extract.problem import Limits, postorder
 from extract.reduction import Reduced
 
 TOLERANCE = 1e-9
@@ -28,6 +28,21 @@ TIES = 8
 MERGE_LIMIT = 1 << 24
 """Levels are solved together while their packed coefficients sum to less: the tolerance then moves the objective by
 less than 0.02. Beyond that, doubles would still hold the numbers (2^53), but not a proof; so level follows level."""
+
+# One thread and one seed: with a node limit, the same problem gives the same answer.
+_OPTIONS: dict[str, bool | int | float | str] = {
+    "output_flag": False,
+    "threads": 1,
+    "parallel": "off",
+    "random_seed": 0,
+    # No strong branching: with it, 854 e-nodes without structure took 9.3 s; without, 2.8 s.
+    "mip_pscost_minreliable": 0,
+    "mip_rel_gap": 0.0,
+    "mip_abs_gap": 0.5,
+    "mip_feasibility_tolerance": TOLERANCE,
+    "primal_feasibility_tolerance": TOLERANCE,
+    "dual_feasibility_tolerance": TOLERANCE,
+}
 
 
 @dataclass
@@ -192,21 +207,17 @@ class Block:
         lp.num_col_, lp.num_row_ = count, len(rows.lower)
         lp.col_cost_ = np.zeros(count)
         lp.col_lower_ = np.zeros(count)
-        upper = np.ones(count)
-        for c, at in self.position.items():
-            upper[at] = self._height(c)
-        lp.col_upper_ = upper
-        lp.integrality_ = [
-            highspy.HighsVarType.kInteger if i < len(self.nodes) else highspy.HighsVarType.kContinuous
-            for i in range(count)
-        ]
+        lp.col_upper_ = np.array([1.0] * len(self.nodes) + [float(self._height(c)) for c in self.position])
+        kinds = highspy.HighsVarType
+        lp.integrality_ = [kinds.kInteger] * len(self.nodes) + [kinds.kContinuous] * len(self.position)
         lp.row_lower_, lp.row_upper_ = np.array(rows.lower), np.array(rows.upper)
         lp.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
         lp.a_matrix_.start_ = np.array(rows.starts, dtype=np.int32)
         lp.a_matrix_.index_ = np.array(rows.columns, dtype=np.int32)
         lp.a_matrix_.value_ = np.array(rows.values)
         solver = highspy.Highs()  # type: ignore[no-untyped-call]
-        _configure(solver)
+        for name, value in _OPTIONS.items():
+            solver.setOptionValue(name, value)
         solver.passModel(lp)
         return solver
 
@@ -248,41 +259,18 @@ class Block:
         """A choice as the values of all variables; positions count from the leaves of each component."""
         values = [0.0] * (len(self.nodes) + len(self.position))
         depth: dict[int, int] = {}
-        stack = list(choice)
-        while stack:
-            c = stack[-1]
-            own = self.live.component[c]
-            within = [d for d in self.live.kids[choice[c]] if d in choice and self.live.component[d] == own]
-            missing = [d for d in within if d not in depth]
-            if missing:
-                stack += missing
-                continue
-            depth[c] = 1 + max((depth[d] for d in within), default=-1)
-            stack.pop()
+        component = self.live.component
+
+        def within(c: int) -> list[int]:
+            return [d for d in self.live.kids[choice[c]] if d in choice and component[d] == component[c]]
+
+        for c in postorder(list(choice), within):
+            depth[c] = 1 + max((depth[d] for d in within(c)), default=-1)
         for c, n in choice.items():
             values[self.column[n]] = 1.0
             if c in self.position:
                 values[self.position[c]] = float(depth[c])
         return values
-
-
-def _configure(solver: highspy.Highs) -> None:
-    # One thread and one seed: with a node limit, the same problem gives the same answer.
-    options: dict[str, bool | int | float | str] = {
-        "output_flag": False,
-        "threads": 1,
-        "parallel": "off",
-        "random_seed": 0,
-        # No strong branching: with it, 854 e-nodes without structure took 9.3 s; without, 2.8 s.
-        "mip_pscost_minreliable": 0,
-        "mip_rel_gap": 0.0,
-        "mip_abs_gap": 0.5,
-        "mip_feasibility_tolerance": TOLERANCE,
-        "primal_feasibility_tolerance": TOLERANCE,
-        "dual_feasibility_tolerance": TOLERANCE,
-    }
-    for name, value in options.items():
-        solver.setOptionValue(name, value)
 
 
 def _run(solver: highspy.Highs, values: list[float] | None, limits: Limits) -> str:

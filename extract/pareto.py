@@ -19,7 +19,7 @@ from itertools import product
 from typing import Any
 
 from extract.graph import arrange
-from extract.problem import Problem
+from extract.problem import Problem, postorder
 
 LIMIT = 12
 ROUNDS = 4
@@ -82,19 +82,17 @@ def pareto(
         found = list(fronts[eclass])
         for node in live.nodes[eclass]:
             for parts in product(*(fronts[c] for c in kids[node])):
-                key = (node, parts)
-                if key not in made:
-                    made[key] = _entry(node, parts, step)
-                    entry = made[key]
+                if (node, parts) not in made:
+                    made[node, parts] = entry = _entry(node, parts, step)
                     found += [entry] if entry is not None else []
         return _front(found, limit)
 
     for group in live.order:
         for _ in range(ROUNDS if len(group) > 1 else 1):
-            before = [len(made)]
+            before = len(made)
             for eclass in group:
                 fronts[eclass] = renewed(eclass)
-            if len(made) == before[0]:
+            if len(made) == before:
                 break
     return fronts[root]
 
@@ -126,7 +124,7 @@ def _entry(node: int, parts: tuple[Entry, ...], step: Evaluate) -> Entry | None:
 
 def _peak(parts: Sequence[Entry], used: Mapping[Entry, Step], own: Step) -> int:
     """The most bytes held where operands share entries: each is computed once, and held until it is read last."""
-    order = _postorder(parts)
+    order = postorder(parts, lambda entry: entry.parts)
     reads = Counter(part for entry in order for part in entry.parts)
     reads.update(parts)
     held: Counter[int] = Counter()
@@ -143,22 +141,6 @@ def _peak(parts: Sequence[Entry], used: Mapping[Entry, Step], own: Step) -> int:
                 held.subtract(part.held.keys())
                 live -= sum(size for name, size in part.held.items() if not held[name])
     return max(peak, live + own.peak)
-
-
-def _postorder(roots: Sequence[Entry]) -> list[Entry]:
-    """Each entry under some once, operands first, left to right."""
-    done: dict[Entry, None] = {}
-    stack = [(root, False) for root in reversed(roots)]
-    while stack:
-        entry, ready = stack.pop()
-        if entry in done:
-            continue
-        if ready:
-            done[entry] = None
-        else:
-            stack.append((entry, True))
-            stack += [(part, False) for part in reversed(entry.parts)]
-    return list(done)
 
 
 def _front(entries: Sequence[Entry], limit: int) -> list[Entry]:

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TypeVar
 
-from extract.errors import ExtractionError
-
+T = TypeVar("T")
 Cost = tuple[int, ...]
+
+
+class ExtractionError(Exception):
+    """A problem, a method or a file is not what is needed."""
 
 
 @dataclass(frozen=True)
@@ -123,6 +129,38 @@ class Extraction:
         return (0,) * same + tuple(max(0, a - b) for a, b in zip(self.cost[same:], self.bound[same:], strict=True))
 
 
+@dataclass(frozen=True)
+class Limits:
+    """When an exact search stops; None is no limit.
+
+    Sizes and branches give the same answer on every machine; a deadline does not.
+    """
+
+    deadline: float | None = None
+    """On the clock of `time.monotonic`."""
+    branches: int | None = None
+    """Branch-and-bound nodes, for each level of each block."""
+    block_size: int | None = None
+    """E-nodes of a block that is searched at all."""
+    total_size: int | None = None
+    """E-nodes of all blocks that are searched, smallest first."""
+
+    @classmethod
+    def after(cls, seconds: float | None, **others: int | None) -> Limits:
+        """Limits whose deadline is some seconds from now."""
+        return cls(None if seconds is None else time.monotonic() + seconds, **others)
+
+    @property
+    def remaining(self) -> float:
+        """Seconds left."""
+        return math.inf if self.deadline is None else self.deadline - time.monotonic()
+
+    def admits(self, size: int, searched: int) -> bool:
+        """Whether a block of this size is searched after blocks of `searched` e-nodes."""
+        small = self.block_size is None or size <= self.block_size
+        return small and (self.total_size is None or searched + size <= self.total_size)
+
+
 def follow(problem: Problem, pick: Mapping[int, int] | Sequence[int]) -> dict[int, int]:
     """The part of `pick` that the roots reach, parents first."""
     choice: dict[int, int] = {}
@@ -135,11 +173,11 @@ def follow(problem: Problem, pick: Mapping[int, int] | Sequence[int]) -> dict[in
     return choice
 
 
-def children_first(problem: Problem, choice: Mapping[int, int]) -> list[int]:
-    """The chosen classes, children before parents; raises ExtractionError when `choice` is no valid answer."""
-    order: list[int] = []
-    state: dict[int, bool] = {}
-    stack = [(root, False) for root in reversed(problem.roots)]
+def postorder(roots: Sequence[T], below: Callable[[T], Sequence[T]]) -> list[T]:
+    """All that the roots lead to, what is below before what is above; raises ExtractionError for a cycle."""
+    order: list[T] = []
+    state: dict[T, bool] = {}
+    stack = [(root, False) for root in reversed(roots)]
     while stack:
         current, ready = stack.pop()
         if ready:
@@ -148,14 +186,23 @@ def children_first(problem: Problem, choice: Mapping[int, int]) -> list[int]:
         elif state.get(current) is False:
             raise ExtractionError(f"an extraction requires a choice without cycles, got class {current} below itself")
         elif current not in state:
-            node = choice.get(current)
-            if node is None or node not in problem.classes[current]:
-                raise ExtractionError(f"an extraction requires an e-node of class {current}, got {node}")
             state[current] = False
             stack.append((current, True))
             # A child that is open is an ancestor; one that is done needs no second visit.
-            stack += [(child, False) for child in reversed(problem.children[node]) if not state.get(child)]
+            stack += [(child, False) for child in reversed(below(current)) if not state.get(child)]
     return order
+
+
+def children_first(problem: Problem, choice: Mapping[int, int]) -> list[int]:
+    """The chosen classes, children before parents; raises ExtractionError when `choice` is no valid answer."""
+
+    def below(c: int) -> Sequence[int]:
+        node = choice.get(c)
+        if node is None or node not in problem.classes[c]:
+            raise ExtractionError(f"an extraction requires an e-node of class {c}, got {node}")
+        return problem.children[node]
+
+    return postorder(problem.roots, below)
 
 
 def total_cost(problem: Problem, choice: Mapping[int, int]) -> Cost:

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 from extract.dag import derive
 from extract.graph import Live, arrange
-from extract.lower_bound import exclusive_cost, exclusive_costs, landmarks
-from extract.scopes import scopes
+from extract.lower_bound import exclusive_cost, exclusive_costs, landmarks, scopes
 
 ROUNDS = 6
 PAIRWISE_LIMIT = 200
@@ -30,24 +29,21 @@ class Reduced:
 
 def reduce(live: Live) -> Reduced:
     """Remove e-nodes that some optimum does without, until nothing changes."""
-    for _ in range(ROUNDS):
+    rounds = 0
+    while True:
         forced = frozenset(landmarks(live))
         scope = scopes(live, forced)
         pick, total = derive(live, scope, forced)
         exclusive = exclusive_costs(live, scope)
         reduced = Reduced(live, forced, pick, exclusive)
-        if not live.open_nodes:
+        if rounds == ROUNDS or not live.open_nodes:
             return reduced
         nodes = _without_hopeless(live, scope, exclusive, pick, total)
         nodes = [_without_dominated(live, forced, c, own) if len(own) > 1 else own for c, own in enumerate(nodes)]
         smaller = arrange(live.problem, nodes, live.kids)
         if smaller.open_nodes == live.open_nodes and smaller.order == live.order:
             return reduced
-        live = smaller
-    forced = frozenset(landmarks(live))
-    scope = scopes(live, forced)
-    pick, _ = derive(live, scope, forced)
-    return Reduced(live, forced, pick, exclusive_costs(live, scope))
+        live, rounds = smaller, rounds + 1
 
 
 def _without_hopeless(

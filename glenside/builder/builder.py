@@ -2,22 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from glenside.builder import (
-    attention,
-    indexing,
-    layout,
-    pointwise,
-    products,
-    reductions,
-    sampling,
-    transposed_convolution,
-    windows,
-)
+import numpy as np
+
+from glenside.builder import indexing, layout, pointwise, products, reductions, windows
 from glenside.builder.einsum import einsum
 from glenside.builder.products import Layer
-from glenside.builder.values import LazyArrays, fitting
 from glenside.builder.windows import Padding, Sizes
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
@@ -26,6 +17,41 @@ from glenside.ir.term import Term, build
 from glenside.ir.types import Dims, Tensor
 
 Value = Array | Callable[[], Array]
+
+
+class LazyArrays(Mapping[str, Array]):
+    """Name -> array; entries that are functions are called once, at the first read of that name.
+
+    So a network can be compiled without its weights ever being generated.
+    """
+
+    def __init__(self, entries: Mapping[str, Value], check: Callable[[str, Array], Array]) -> None:
+        self._entries = dict(entries)
+        self._check = check
+
+    def __getitem__(self, name: str) -> Array:
+        entry = self._entries[name]
+        if callable(entry):
+            entry = self._entries[name] = self._check(name, entry())
+        return entry
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._entries)
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __repr__(self) -> str:
+        return f"LazyArrays({', '.join(self._entries)})"
+
+
+def fitting(tensor: Tensor, value: Array) -> Array:
+    """The value of a constant. Raises BadInput when it is not what was declared."""
+    array = np.asarray(value)
+    if array.shape != tensor.dims or array.dtype.name != tensor.dtype:
+        need, have = f"{tuple(tensor.dims)} {tensor.dtype}", f"{array.shape} {array.dtype}"
+        raise BadInput(f"constant {tensor.name} requires an array of {need}, got {have}")
+    return array
 
 
 class Builder:
@@ -76,7 +102,7 @@ class Builder:
     scatter_nd = staticmethod(indexing.scatter_nd)
     scatter_elements = staticmethod(indexing.scatter_elements)
     top = staticmethod(indexing.top)
-    upsample = staticmethod(sampling.upsample)
+    upsample = staticmethod(layout.upsample)
 
     def __init__(self, name: str = "program") -> None:
         self.name = name
@@ -150,7 +176,7 @@ class Builder:
 
         d' = strides * (d - 1) + dilations * (k - 1) + 1 + output_padding - padding; padding below 0 adds zeros.
         """
-        layer = transposed_convolution.layer(x, w, strides, padding, output_padding, dilations, groups)
+        layer = products.transposed_convolution(x, w, strides, padding, output_padding, dilations, groups)
         result = self._layer("conv_transpose", name, layer)
         return result if bias is None else pointwise.add(result, layout.channel_vector(bias, result))
 
@@ -181,12 +207,11 @@ class Builder:
 
         Two products, NAME.scores and NAME.context. The mask broadcasts to the scores, ()(N heads S T).
         """
-        attention.check(q, k, v, heads)
-        queries, keys, values = (attention.split_heads(x, heads) for x in (q, k, v))
-        first, second = (None, None) if name is None else (f"{name}.scores", f"{name}.context")
-        scores = self.matmul(queries, layout.transpose(keys, (0, 1, 3, 2)), name=first)
-        shares = attention.shares(scores, queries.access.dims[-1], mask)
-        return attention.join_heads(self.matmul(shares, values, name=second))
+
+        def product(part: str, x: Term, y: Term) -> Term:
+            return self.matmul(x, y, name=None if name is None else f"{name}.{part}")
+
+        return products.attention(q, k, v, mask, heads, product)
 
     def finish(self, term: Term) -> Program:
         """The program whose result is that term."""

@@ -87,9 +87,7 @@ def concatenate(parts: Sequence[Term], axis: int) -> Term:
     require(len(parts) > 0, "concatenate", "at least one part", len(parts))
     axis = _axis("concatenate", parts[0], axis)
     joined = [split_at(part, 0) for part in parts]
-    while (
-        len(joined) > _FEW
-    ):  # in pairs, then pairs of pairs: each element is copied a few times, not once for each part
+    while len(joined) > _FEW:  # in pairs, then pairs of pairs: an element is copied a few times, not once for each part
         pairs = [build("access-concatenate", a, b, axis) for a, b in zip(joined[::2], joined[1::2], strict=False)]
         joined = pairs + joined[len(pairs) * 2 :]
     return reduce(lambda a, b: build("access-concatenate", a, b, axis), joined)
@@ -138,6 +136,22 @@ def tile(x: Term, repeats: Sequence[int]) -> Term:
     apart = [size for n, r in zip(dims, repeats, strict=True) for size in ((1, n) if r != 1 else (n,))]
     repeated = [size for n, r in zip(dims, repeats, strict=True) for size in ((r, n) if r != 1 else (n,))]
     return reshape(broadcast(reshape(x, apart), repeated), [n * r for n, r in zip(dims, repeats, strict=True)])
+
+
+def repeat(x: Term, counts: Sequence[int]) -> Term:
+    """Each element repeated along each axis, so often as is said for that axis: ()(n..) -> ()(count*n..)."""
+    dims = x.access.dims
+    fits = len(counts) == len(dims) and all(count >= 0 for count in counts)
+    require(fits, "repeat", f"a count of at least 0 for each of {len(dims)} axes", tuple(counts))
+    apart = [size for n, c in zip(dims, counts, strict=True) for size in ((n, 1) if c != 1 else (n,))]
+    repeated = [size for n, c in zip(dims, counts, strict=True) for size in ((n, c) if c != 1 else (n,))]
+    return reshape(broadcast(reshape(x, apart), repeated), [n * c for n, c in zip(dims, counts, strict=True)])
+
+
+def upsample(x: Term, factor: int = 2) -> Term:
+    """Each element repeated along every axis but the first two: ()(N C d..) -> ()(N C factor*d..)."""
+    require(x.access.rank >= 3 and factor >= 1, "upsample", "x of ()(N C d..), repeated", f"{x.access} by {factor}")
+    return repeat(x, (1, 1, *(factor for _ in x.access.dims[2:])))
 
 
 def surround(x: Term, padding: Sequence[tuple[int, int]], filler: Term) -> Term:

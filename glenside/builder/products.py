@@ -1,4 +1,4 @@
-"""Convolutions and matrix products, each one `(compute dot-product (access-product A B n))`.
+"""Convolutions, also transposed, and matrix products, each one `(compute dot-product (access-product A B n))`.
 
 A comes first: it is the operand that streams through an array, B the one that stays. The rules match on these forms:
 
@@ -11,12 +11,14 @@ A comes first: it is the operand that streams through an array, B the one that s
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
-from glenside.builder.layout import broadcast, common_dims, pad, rearrange, reshape, split_at, transpose
+from glenside.builder.layout import broadcast, common_dims, pad, pad_or_crop, rearrange, reshape, split_at, transpose
+from glenside.builder.pointwise import add, divide, softmax, square_root
 from glenside.builder.windows import Padding, Sizes, pairs_per_axis, per_axis, windows
 from glenside.ir.operator import require
+from glenside.ir.operators.requirements import spelled
 from glenside.ir.term import Term, build
 from glenside.ir.types import Dims
 
@@ -55,10 +57,10 @@ class _Convolution:
         if self.pointwise and self.groups == 1:
             return f"pointwise {'x'.join(map(str, self.window))}"
         kind = "conv" if self.groups == 1 else "depthwise" if self.groups == self.channels else "grouped"
-        return f"{kind} {sizes_label(self.window, self.strides, self.dilations)}"
+        return f"{kind} {_sizes_label(self.window, self.strides, self.dilations)}"
 
 
-def sizes_label(window: Sequence[int], strides: Sequence[int], dilations: Sequence[int]) -> str:
+def _sizes_label(window: Sequence[int], strides: Sequence[int], dilations: Sequence[int]) -> str:
     """What a layer's label says about its windows: 3x3/2 dilated 2x2."""
     stride = strides[:1] if len(set(strides)) == 1 else strides
     dilated = f" dilated {'x'.join(map(str, dilations))}" if set(dilations) != {1} else ""
@@ -121,6 +123,46 @@ def _grouped(x: Term, w: Term, c: _Convolution) -> Layer:
     return Layer(dot, c.label, rearrange(dot, dot.access.dims, (1, 0, axes + 2, *range(2, axes + 2)), dims))
 
 
+def transposed_convolution(
+    x: Term, w: Term, strides: Sizes, padding: Padding, output_padding: Sizes, dilations: Sizes, groups: int
+) -> Layer:
+    """x of ()(N C d..) with w of ()(C O/groups k..) -> ()(N O d'..): each element of x adds a window, a multiple of w.
+
+    What a place of the result gets is a product of the elements near it with w backwards: so it is a convolution of
+    stride 1, over an input with strides - 1 zeros between its elements.
+    """
+    name, dims, filters, both = "conv_transpose", x.access.dims, w.access.dims, f"{x.access} and {w.access}"
+    fits = len(dims) == len(filters) >= 3 and dims[1] == filters[0]
+    require(fits, name, "x of ()(N C d..) and w of ()(C O/groups k..)", both)
+    require(all(n >= 1 for n in (*dims[2:], *filters[2:])), name, "sizes of at least 1", both)
+    require(groups >= 1 and dims[1] % groups == 0, name, f"groups that divide {dims[1]} channels", groups)
+    axes, window = len(dims) - 2, filters.drop(2)
+    steps, spread = per_axis(name, "strides", strides, axes), per_axis(name, "dilations", dilations, axes)
+    more = per_axis(name, "output padding", output_padding, axes, least=0)
+    fits = all(extra < max(t, d) for extra, t, d in zip(more, steps, spread, strict=True))
+    bounds = tuple(map(max, steps, spread))
+    require(fits, name, f"output padding below {spelled(bounds)}, the larger of stride and dilation", spelled(more))
+    pairs = pairs_per_axis(name, padding, axes, least=None)
+    edges = []
+    for axis, (k, d, (before, after)) in enumerate(zip(window, spread, pairs, strict=True)):
+        x = x if steps[axis] == 1 else build("access-dilate", x, axis + 2, steps[axis] - 1)
+        edges.append(((k - 1) * d - before, (k - 1) * d - after + more[axis]))
+    x = pad_or_crop(x, [(0, 0), (0, 0), *edges])
+    made = convolution(x, _backwards(w, groups), 1, 0, spread, groups)
+    return replace(made, label=f"transposed conv {_sizes_label(window, steps, spread)}")
+
+
+def _backwards(w: Term, groups: int) -> Term:
+    """()(C O/groups k..) -> ()(O C/groups k..), each axis k in reverse order."""
+    channels, filters, *window = w.access.dims
+    apart = reshape(w, (groups, channels // groups, filters, *window))
+    turned = transpose(apart, (0, 2, 1, *range(3, apart.access.rank)))
+    turned = reshape(turned, (groups * filters, channels // groups, *window))
+    for axis, k in enumerate(window, 2):
+        turned = build("access-flip", turned, axis) if k > 1 else turned
+    return turned
+
+
 def linear(x: Term, w: Term) -> Layer:
     """x of ()(M.. K) times w of ()(N K), transposed -> ()(M.. N)."""
     fits = x.access.rank >= 1 and w.access.rank == 2 and x.access.dims[-1:] == w.access.dims[1:]
@@ -147,3 +189,28 @@ def matmul(x: Term, y: Term) -> Layer:
     dims = dot.access.dims
     kept = dims[:-2] + dims[-2:-1] * (not row) + dims[-1:] * (not column)
     return Layer(dot, "matmul", reshape(dot, kept))
+
+
+def attention(
+    q: Term, k: Term, v: Term, mask: Term | None, heads: int, product: Callable[[str, Term, Term], Term]
+) -> Term:
+    """softmax(q k^T / sqrt(D / heads) + mask) v in each head, as in `Builder.attention`.
+
+    `product` is given a name, scores or context, and two batches of matrices.
+    """
+    kinds = [x.access for x in (q, k, v)]
+    got = f"{' and '.join(map(str, kinds))} in {heads} heads"
+    require(all(x.rank == 3 for x in kinds), "attention", "q, k and v of ()(N S D)", got)
+    (n, length, depth), keys, values = (x.dims for x in kinds)
+    require(keys[0] == n and values[:2] == keys[:2] and keys[2] == depth, "attention", "q, k and v that agree", got)
+    require(heads >= 1 and depth % heads == values[2] % heads == 0, "attention", "heads that divide the depths", got)
+
+    def split(x: Term, order: tuple[int, ...]) -> Term:
+        batch, length, depth = x.access.dims
+        return transpose(reshape(x, (batch, length, heads, depth // heads)), order)
+
+    scores = product("scores", split(q, (0, 2, 1, 3)), split(k, (0, 2, 3, 1)))
+    scaled = divide(scores, square_root(depth // heads, scores.access.dtype))
+    shares = softmax(scaled if mask is None else add(scaled, mask))
+    context = product("context", shares, split(v, (0, 2, 1, 3)))
+    return reshape(transpose(context, (0, 2, 1, 3)), (n, length, values[2]))

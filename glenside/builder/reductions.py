@@ -1,11 +1,12 @@
-"""Reductions over any axes, and running ones along an axis."""
+"""Reductions over any axes, running ones along an axis, sums of weighted elements, and determinants."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import prod
 
-from glenside.builder.layout import concatenate, flip, reshape, slice_axis, split_at, transpose
-from glenside.builder.pointwise import cast, filled, subtract
+from glenside.builder.layout import concatenate, flip, gather, reshape, slice_axis, split_at, transpose
+from glenside.builder.pointwise import cast, compare, compute, divide, filled, multiply, select, subtract
 from glenside.ir.operator import require
 from glenside.ir.term import Term, build
 
@@ -53,3 +54,51 @@ def running(combine: Combine, x: Term, axis: int, neutral: str, *, exclusive: bo
         x = combine(moved(x, distance), x)
         distance *= 2
     return x
+
+
+def weighted_elements(found: Term, weights: Term, kind: str = "reduce-sum") -> Term:
+    """Sums of weighted elements, ()(S.. T R..) with weights of ()(S.. T) -> ()(S.. R..); or another reduction of them.
+
+    This is elementwise: a product of so few elements for each result would be no work for a matrix unit.
+    """
+    dims, rank = weights.access.dims, found.access.rank
+    at = len(dims) - 1
+    fits = at >= 0 and found.access.dims[: at + 1] == dims
+    require(fits, "weighted elements", "weights of the leading axes", f"{found.access} and {weights.access}")
+    weighted = multiply(found, reshape(weights, (*dims, *(1 for _ in range(rank - len(dims))))))
+    moved = transpose(weighted, (*range(at), *range(at + 1, rank), at))
+    return split_at(build("compute", kind, split_at(moved, rank - 1)), 0)
+
+
+def determinant(x: Term) -> Term:
+    """The determinants of the last two axes, ()(S.. n n) -> ()(S..); the largest element of a column is its pivot.
+
+    The rows change places by what they hold, and no term depends on that.
+    """
+    fits = x.access.rank >= 2 and x.access.dims[-1] == x.access.dims[-2]
+    require(fits, "determinant", "x of ()(S.. n n)", x.access)
+    *shape, n, _ = x.access.dims
+    rest = reshape(x, (prod(shape), n, n))
+    result = build("full", (prod(shape),), 1, x.access.dtype)
+    for _ in range(n):
+        pivot, rest = _eliminated(rest)
+        result = multiply(result, pivot)
+    return reshape(result, shape)
+
+
+def _eliminated(x: Term) -> tuple[Term, Term]:
+    """()(B n n) -> the pivots ()(B), with the sign of the exchange of rows, and what is left, ()(B n-1 n-1)."""
+    count, n, _ = x.access.dims
+    place = reshape(position("argmax", compute("abs", slice_axis(x, 2, 0, 1)), 1), (count,))
+    chosen = reshape(gather(build("eye", n, "bool"), place), (count, n, 1))
+    row = reduce_axes("reduce-sum", select(chosen, x, filled(x, 0)), [1], keep=True)
+    pivot = slice_axis(row, 2, 0, 1)
+    one = filled(pivot, 1)
+    # A pivot of 0 is that of a column of zeros: there is nothing to eliminate, and the determinant is 0.
+    divisor = select(compare("eq", pivot, filled(pivot, 0)), one, pivot)
+    exchanged = slice_axis(select(chosen, slice_axis(x, 1, 0, 1), x), 1, 1, n)
+    factors = divide(slice_axis(exchanged, 2, 0, 1), divisor)
+    left = subtract(slice_axis(exchanged, 2, 1, n), multiply(factors, slice_axis(row, 2, 1, n)))
+    first = compare("eq", place, filled(place, 0))
+    pivot = reshape(pivot, (count,))
+    return select(first, pivot, compute("negative", pivot)), left

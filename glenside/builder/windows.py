@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import TypedDict, Unpack
 
 from glenside.builder.layout import pad, split_at
 from glenside.builder.pointwise import combine, compute, divide, filled, multiply
@@ -66,10 +67,6 @@ class _Pool:
     padding: tuple[tuple[int, int], ...]
     beyond: tuple[tuple[int, int], ...]
 
-    def grown(self, x: Term, pairs: Sequence[tuple[int, int]], filler: str = "zero-padding") -> Term:
-        """x with these elements more on its axes d."""
-        return pad(x, [(0, 0), (0, 0), *pairs], filler)
-
     def reduced(self, kind: str, x: Term) -> Term:
         """One number of each window of x, which is padded already."""
         return split_at(build("compute", kind, windows(split_at(x, 2), self.window, self.strides, self.dilations)), 0)
@@ -77,10 +74,34 @@ class _Pool:
     def of(self, kind: str, filler: str) -> Term:
         """One number of each window."""
         pairs = [(lo, hi + more) for (lo, hi), (_, more) in zip(self.padding, self.beyond, strict=True)]
-        return self.reduced(kind, self.grown(self.x, pairs, filler))
+        return self.reduced(kind, _grown(self.x, pairs, filler))
 
 
-def _pool(x: Term, window: Sizes, strides: Sizes | None, padding: Padding, dilations: Sizes, ceil: bool) -> _Pool:
+def _grown(x: Term, pairs: Sequence[tuple[int, int]], filler: str = "zero-padding") -> Term:
+    """x with these elements more on its axes d."""
+    return pad(x, [(0, 0), (0, 0), *pairs], filler)
+
+
+class Windowing(TypedDict, total=False):
+    """How the windows of a pool lie: `strides` are the window unless given.
+
+    With `ceil` a last window that does not fit counts too, unless it starts in the padding after.
+    """
+
+    strides: Sizes | None
+    padding: Padding
+    dilations: Sizes
+    ceil: bool
+
+
+def _pool(
+    x: Term,
+    window: Sizes,
+    strides: Sizes | None = None,
+    padding: Padding = 0,
+    dilations: Sizes = 1,
+    ceil: bool = False,
+) -> _Pool:
     axes = x.access.rank - 2
     require(axes >= 1, "pool", "x of ()(N C d..)", x.access)
     size = per_axis("pool", "windows", window, axes)
@@ -108,72 +129,34 @@ def overhang(size: int, span: int, stride: int, padding: tuple[int, int]) -> int
     return max(0, steps * stride + span - whole)
 
 
-def max_pool(
-    x: Term,
-    window: Sizes,
-    *,
-    strides: Sizes | None = None,
-    padding: Padding = 0,
-    dilations: Sizes = 1,
-    ceil: bool = False,
-) -> Term:
-    """The largest element of each window, ()(N C d..); padding never wins. Strides are the window unless given.
-
-    With `ceil` a last window that does not fit counts too, unless it starts in the padding after: so in every pool.
-    """
-    return _pool(x, window, strides, padding, dilations, ceil).of("reduce-max", "min-padding")
+def max_pool(x: Term, window: Sizes, **lie: Unpack[Windowing]) -> Term:
+    """The largest element of each window, ()(N C d..); padding never wins."""
+    return _pool(x, window, **lie).of("reduce-max", "min-padding")
 
 
-def largest_positions(
-    x: Term,
-    window: Sizes,
-    *,
-    strides: Sizes | None = None,
-    padding: Padding = 0,
-    dilations: Sizes = 1,
-    ceil: bool = False,
-) -> Term:
+def largest_positions(x: Term, window: Sizes, **lie: Unpack[Windowing]) -> Term:
     """Where in its window the first largest element is, counted in row-major order: int64, ()(N C d'..)."""
-    return _pool(x, window, strides, padding, dilations, ceil).of("argmax", "min-padding")
+    return _pool(x, window, **lie).of("argmax", "min-padding")
 
 
-def average_pool(
-    x: Term,
-    window: Sizes,
-    *,
-    strides: Sizes | None = None,
-    padding: Padding = 0,
-    dilations: Sizes = 1,
-    count_padding: bool = True,
-    ceil: bool = False,
-) -> Term:
+def average_pool(x: Term, window: Sizes, *, count_padding: bool = True, **lie: Unpack[Windowing]) -> Term:
     """The mean of each window; without `count_padding`, of those of its elements that are not padding.
 
     What a window has beyond the padding, with `ceil`, is never counted.
     """
-    pool = _pool(x, window, strides, padding, dilations, ceil)
+    pool = _pool(x, window, **lie)
     uncounted = any(map(any, pool.beyond)) or (any(map(any, pool.padding)) and not count_padding)
     if not uncounted:
         return pool.of("reduce-mean", "zero-padding")
     dims = [n + (sum(pair) if count_padding else 0) for n, pair in zip(x.access.dims[2:], pool.padding, strict=True)]
     ones = build("full", (1, 1, *dims), 1, x.access.dtype)
-    ones = ones if count_padding else pool.grown(ones, pool.padding)
-    return divide(pool.of("reduce-sum", "zero-padding"), pool.reduced("reduce-sum", pool.grown(ones, pool.beyond)))
+    ones = ones if count_padding else _grown(ones, pool.padding)
+    return divide(pool.of("reduce-sum", "zero-padding"), pool.reduced("reduce-sum", _grown(ones, pool.beyond)))
 
 
-def lp_pool(
-    x: Term,
-    window: Sizes,
-    p: float = 2,
-    *,
-    strides: Sizes | None = None,
-    padding: Padding = 0,
-    dilations: Sizes = 1,
-    ceil: bool = False,
-) -> Term:
+def lp_pool(x: Term, window: Sizes, p: float = 2, **lie: Unpack[Windowing]) -> Term:
     """The p-norm of each window, sum(|x|^p)^(1/p); padding adds nothing."""
-    pool = _pool(powers(x, p), window, strides, padding, dilations, ceil)
-    return root(pool.of("reduce-sum", "zero-padding"), p)
+    return root(_pool(powers(x, p), window, **lie).of("reduce-sum", "zero-padding"), p)
 
 
 def powers(x: Term, p: float) -> Term:

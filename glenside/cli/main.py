@@ -16,7 +16,7 @@ from glenside.cli.commands.extract import extract
 from glenside.cli.commands.optimize import compare, layout, optimize, tensorize
 from glenside.cli.commands.sweep import sweep
 from glenside.cli.commands.winograd import winograd
-from glenside.cli.exit_status import BAD_INPUT, INTERRUPTED, OK
+from glenside.cli.output import BAD_INPUT, INTERRUPTED, OK
 from glenside.ir.errors import GlensideError, Renamed
 
 app = typer.Typer(
@@ -26,21 +26,9 @@ app = typer.Typer(
     help="Find the equal program that uses a machine best, and check that it is equal.",
 )
 
-for _command in (
-    tensorize,
-    compare,
-    sweep,
-    optimize,
-    layout,
-    extract,
-    winograd,
-    programs.run,
-    programs.check,
-    listings.models,
-    listings.ops,
-    listings.rules,
-    listings.targets,
-):
+for _command in (tensorize, compare, sweep, optimize, layout, extract, winograd, programs.run, programs.check):
+    app.command()(_command)
+for _command in (listings.models, listings.ops, listings.rules, listings.targets):
     app.command()(_command)
 
 
@@ -56,20 +44,16 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     with warnings.catch_warnings():
         warnings.simplefilter("always", Renamed)
-        warnings.showwarning = _note(warnings.showwarning)
+        otherwise = warnings.showwarning
+
+        def show(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
+            if issubclass(category, Renamed):  # an old name is a note in one line
+                print(f"glenside: note: {message}", file=sys.stderr)
+            else:
+                otherwise(message, category, *where, **more)
+
+        warnings.showwarning = show
         _run()
-
-
-def _note(otherwise: Any) -> Any:
-    """What shows a warning: an old name is a note in one line."""
-
-    def show(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
-        if issubclass(category, Renamed):
-            print(f"glenside: note: {message}", file=sys.stderr)
-        else:
-            otherwise(message, category, *where, **more)
-
-    return show
 
 
 def _run() -> None:

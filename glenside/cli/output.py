@@ -1,11 +1,11 @@
-"""Where results go: files that are whole or not there, and standard output."""
+"""What a command leaves: files that are whole or not there, standard output, and its exit status."""
 
 from __future__ import annotations
 
 import json
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,9 +14,14 @@ from glenside.ir.errors import BadInput
 from glenside.ir.names import spelled_name
 
 if TYPE_CHECKING:
-    from glenside.driver import Event, Listener
     from glenside.egraph.snapshot import Snapshot
     from glenside.ir.program import Program
+
+OK = 0
+WRONG = 1
+"""There is an answer, and something in it is unmapped, unequal, above its budget, or missing."""
+BAD_INPUT = 2
+INTERRUPTED = 130
 
 
 def writable(*paths: str | None) -> None:
@@ -55,12 +60,11 @@ def save_program(program: Program, path: str, seed: int) -> None:
 
 def write_json(content: Any, path: str) -> None:
     """Write JSON; - is standard output. Raises BadInput."""
-    text = json.dumps(content, indent=2) + "\n"
-    print_or_write(text, None if path == "-" else path)
+    print_or_write(json.dumps(content, indent=2) + "\n", path)
 
 
 def print_or_write(text: str, path: str | None) -> None:
-    """Write a text, or print it where there is no path. Raises BadInput."""
+    """Write a text, or print it where the path is - or there is none. Raises BadInput."""
     if path is None or path == "-":
         print(text, end="" if text.endswith("\n") else "\n")
         return
@@ -88,17 +92,12 @@ def emit_egraph(egraph: Snapshot, choice: Mapping[int, int], output: str | None)
 
 
 @contextmanager
-def progress_line() -> Iterator[Listener]:
-    """A line on standard error that says what is being done, on a terminal only."""
+def status_line(first: str) -> Iterator[Callable[[str], None]]:
+    """What shows a text in a line on standard error, on a terminal only."""
     if not sys.stderr.isatty():
         yield lambda _: None
         return
     from rich.console import Console
 
-    with Console(stderr=True).status("starting") as line:
-
-        def show(event: Event) -> None:
-            share = "" if event.fraction is None else f" ({100 * event.fraction:.0f} %)"
-            line.update(f"{event.stage}: {event.detail}{share}")
-
-        yield show
+    with Console(stderr=True).status(first) as line:
+        yield line.update

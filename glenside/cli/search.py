@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -9,20 +10,21 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import typer
 
-from glenside.cli.exit_status import INTERRUPTED, status_of
-from glenside.cli.output import progress_line, save_program, writable, write_json
-from glenside.cli.runtime import in_runtime, in_words, run_both
+from glenside.cli.output import INTERRUPTED, OK, WRONG, save_program, status_line, writable, write_json
 from glenside.ir.errors import BadInput
 
 if TYPE_CHECKING:
     from glenside.check.onnxruntime import RuntimeReport
-    from glenside.cli.option_groups import Bounds, Results, Valued
+    from glenside.cli.options import Bounds, Results, Valued
+    from glenside.driver import Event
     from glenside.ir.program import Program
     from glenside.report.result import Result
     from glenside.targets.base import Target, Way
 
+CHECKS = ("exact", "onnxruntime")
 
-def refuse(target: Target, *, pareto: bool = False, plot: str | None = None, compare: bool = False) -> None:
+
+def refuse(target: Target, *, pareto: bool, plot: str | None, compare: bool) -> None:
     """Raise BadInput for a list or a plot that the target has no measures for, or a plot that cannot be written."""
     from glenside.report.plots import plot_ending
 
@@ -36,6 +38,18 @@ def refuse(target: Target, *, pareto: bool = False, plot: str | None = None, com
             raise BadInput(f"{flag} is for targets whose variants trade one measure for another, as cpu:8MB{other}")
 
 
+def in_runtime(check: str) -> bool:
+    """Whether a check in onnxruntime is asked for. Raises BadInput, also when the packages for it are missing."""
+    if check not in CHECKS:
+        raise BadInput(f"--check is one of {', '.join(CHECKS)}, got {check!r}")
+    if check == "onnxruntime":
+        from glenside.ir.packages import import_onnx, import_onnxruntime
+
+        import_onnx()
+        import_onnxruntime()
+    return check == "onnxruntime"
+
+
 def search(source: Valued, target: Target, bounds: Bounds, *, verify: bool, way: Way | None = None) -> Result:
     """Load a program and optimize it, with progress on a terminal and the cache unless it is refused."""
     from glenside.cache import Cache
@@ -47,7 +61,12 @@ def search(source: Valued, target: Target, bounds: Bounds, *, verify: bool, way:
     how: dict[str, Any] = {} if way is None else dict(vars(way))
     how["load_seconds"] = time.perf_counter() - started
     with ExitStack() as open_:
-        listener = open_.enter_context(progress_line())
+        show = open_.enter_context(status_line("starting"))
+
+        def listener(event: Event) -> None:
+            share = "" if event.fraction is None else f" ({100 * event.fraction:.0f} %)"
+            show(f"{event.stage}: {event.detail}{share}")
+
         cache = open_.enter_context(Cache()) if target.repeatable and not bounds.no_cache else None
         how |= {"cache": cache, "listener": listener, "limits": limits, "seed": source.seed}
         return optimize(program, target, verify=verify, **how)
@@ -55,39 +74,61 @@ def search(source: Valued, target: Target, bounds: Bounds, *, verify: bool, way:
 
 @dataclass
 class Outcome:
-    """A result, and what onnxruntime found of it, where it was asked."""
+    """A result, the program made of it, and what onnxruntime found of that, where it was asked."""
 
-    result: Result
     source: Valued
+    result: Result
+    program: Program
     runtime: RuntimeReport | None = None
 
-    def save(self, path: str, program: Program | None = None) -> None:
-        """Write the answer, or a program made of it; a function that a machine runs is made of `Target.ready`."""
+    def save(self, path: str) -> None:
+        """Write the program; a function that a machine runs is made of `Target.ready`."""
         from glenside.formats import ending
 
-        program = self.result.program if program is None else program
-        if ending(path) == ".py":
-            program = self.result.target.ready(program, self.source.seed)
-        save_program(program, path, self.source.seed)
+        seed = self.source.seed
+        save_program(
+            self.result.target.ready(self.program, seed) if ending(path) == ".py" else self.program, path, seed
+        )
 
-    def run_in_onnxruntime(self, output: str | None, program: Program | None = None) -> str:
-        """Compare with the original in onnxruntime, unless Ctrl-C ended the search; what it found, in words."""
-        if status_of(self.result, checked=False) == INTERRUPTED:
+    def run_in_onnxruntime(self, output: str | None) -> str:
+        """Compare what went in with what came out, unless Ctrl-C ended the search; what was found, in words.
+
+        The files are run where both are ONNX, else exports of the programs.
+        """
+        if self.exit_status(checked=False) == INTERRUPTED:
             return ""
-        made, source = self.result.program if program is None else program, self.source
-        self.runtime = run_both(self.result, made, source.source, source.weights, output, source.seed)
-        return in_words(self.runtime, self.result)
+        from glenside.check.onnxruntime import check_onnxruntime
+        from glenside.formats import ending
+
+        path, result = self.source.source, self.result
+        exported = output if output is not None and ending(output) == ".onnx" else None
+        whole = ending(path) == ".onnx" and self.source.weights is None
+        replaced = exported is not None and os.path.realpath(path) == os.path.realpath(exported)
+        original = path if whole and not replaced else result.original
+        self.runtime = check_onnxruntime(original, self.program, seed=self.source.seed, exported=exported)
+        if self.runtime.ok or result.report.checked != "exact":
+            return str(self.runtime)
+        why = "The exact check finds no difference: it is of rounding, of random numbers, or of the files."
+        return f"{self.runtime} {why}"
 
     def write_json(self, path: str) -> None:
         """Write the report, with what onnxruntime found."""
         content = self.result.report.as_dict()
         write_json(content if self.runtime is None else {**content, "onnxruntime": self.runtime.as_dict()}, path)
 
+    def exit_status(self, checked: bool) -> int:
+        """The exit status of an answer that was to be `checked` or not."""
+        if self.result.stopped == "interrupted" or self.result.interrupted:
+            return INTERRUPTED
+        report = self.result.report
+        wrong = report.mapped < len(report.layers) or report.notes or (checked and not report.ok)
+        return WRONG if wrong or (self.runtime is not None and not self.runtime.ok) else OK
+
     def leave(self, checked: bool) -> NoReturn:
         """End with the exit status. A cache that could not keep the answer is an error, now that nothing is lost."""
         if self.result.not_kept is not None:
             raise self.result.not_kept
-        raise typer.Exit(status_of(self.result, checked, self.runtime))
+        raise typer.Exit(self.exit_status(checked))
 
 
 def report(
@@ -106,7 +147,7 @@ def report(
     writable(out.json_path, out.output)
     twice = in_runtime(out.check)
     result = search(source, target, bounds, verify=not out.no_check, way=way)
-    outcome = Outcome(result, source)
+    outcome = Outcome(source, result, result.program)
     printed = out.json_path != "-"
     if printed:
         from glenside.cli.table import print_front, print_report
@@ -116,10 +157,9 @@ def report(
         print_report(result.report, compare=compare, explain=way is not None and way.explain)
     if out.output is not None:
         outcome.save(out.output)
-    if twice:
-        words = outcome.run_in_onnxruntime(out.output)
-        if words and printed:
-            print(words)
+    words = outcome.run_in_onnxruntime(out.output) if twice else ""
+    if words and printed:
+        print(words)
     if plot is not None:
         from glenside.report.plots import write_report_plot
 

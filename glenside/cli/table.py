@@ -12,10 +12,9 @@ from rich.table import Table
 from rich.text import Text
 
 from glenside.ir.names import one_line
-from glenside.report.columns import ALWAYS, amount, tables_of
-from glenside.report.columns import Table as Content
 from glenside.report.report import Report
-from glenside.report.sentences import sentences
+from glenside.report.text import ALWAYS, amount, sentences, tables_of
+from glenside.report.text import Table as Content
 
 PIPED_WIDTH = 200
 _WIDEST = 10_000  # characters, to measure a table in
@@ -88,11 +87,9 @@ def _table(title: str, content: Content, folded: tuple[int | None, int | None]) 
         table.add_column(
             column.name, column.total, justify=justify, no_wrap=not column.folds, overflow="fold", max_width=room
         )
-    for number, line in enumerate(zip(*(column.cells for column in content.columns), strict=True)):
+    for number, line in enumerate(content.rows()):
         cells = (Text(one_line(cell)) for cell in line)  # no name is taken for markup
         table.add_row(*cells, style="yellow" if number in content.wrong else None)
-    if content.between:
-        table.add_row(content.between, *(column.between for column in content.columns[1:]))
     return table
 
 

@@ -1,15 +1,23 @@
-"""The layers that built-in networks share, with random constants."""
+"""What built-in networks share: layers with constants, random ones or those of a file, and checks of parameters."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
+import zipfile
+import zlib
+from collections.abc import Mapping
 from pathlib import Path
 
+import numpy as np
+
 from glenside.builder import Builder
+from glenside.builder.builder import fitting
+from glenside.ir.errors import BadInput
+from glenside.ir.operand import Array
 from glenside.ir.program import Program
 from glenside.ir.term import Term
-from glenside.models.weights import random_near_one, random_normal, read_npz
+from glenside.ir.types import Tensor
 
 
 class Network:
@@ -64,6 +72,12 @@ class Network:
             x, self.near_one(f"{name}.gamma", length), self.normal(f"{name}.beta", (length,), 0.1), eps
         )
 
+    def project(self, name: str, x: Term, filters: int, window: int = 1) -> Term:
+        """Square windows of x that do not overlap, each times NAME.weight, plus NAME.bias."""
+        dims = (filters, x.access.dims[1], window, window)
+        weight = self.normal(f"{name}.weight", dims, math.prod(dims[1:]) ** -0.5)
+        return self.b.conv(x, weight, self.normal(f"{name}.bias", (filters,), 0.1), strides=window, name=name)
+
     def activate(self, activation: str, x: Term) -> Term:
         """The builder's method of that name applied to x; "" is none."""
         result: Term = getattr(self.b, activation)(x) if activation else x
@@ -75,11 +89,21 @@ class Network:
 
     def normal(self, name: str, dims: tuple[int, ...], scale: float) -> Term:
         """A constant of normal values with that standard deviation."""
-        return self.b.constant(name, dims, value=random_normal(self.seed, name, dims, scale))
+
+        def draw() -> Array:
+            values = _stream(self.seed, name).standard_normal(dims, dtype=np.float32)
+            values *= np.float32(scale)
+            return values
+
+        return self.b.constant(name, dims, value=draw)
 
     def near_one(self, name: str, length: int) -> Term:
-        """A constant vector of values from 0.8 to 1.2."""
-        return self.b.constant(name, (length,), value=random_near_one(self.seed, name, (length,), 0.2))
+        """A constant vector of uniform values from 0.8 to 1.2."""
+
+        def draw() -> Array:
+            return _stream(self.seed, name).uniform(0.8, 1.2, length).astype(np.float32)
+
+        return self.b.constant(name, (length,), value=draw)
 
     def finish(self, term: Term, weights: str | Path | None) -> Program:
         """The program, with the constants of an .npz file when one is given. Raises BadInput."""
@@ -87,7 +111,7 @@ class Network:
         if weights is None:
             return program
         constants = {name: tensor for name, tensor in self.b.tensors.items() if tensor.constant}
-        return dataclasses.replace(program, constants=read_npz(weights, constants))
+        return dataclasses.replace(program, constants=_read_npz(weights, constants))
 
 
 def scaled(channels: int, width: float) -> int:
@@ -95,3 +119,50 @@ def scaled(channels: int, width: float) -> int:
     wanted = channels * width
     rounded = max(8, int(wanted + 4) // 8 * 8)
     return rounded if rounded >= 0.9 * wanted else rounded + 8
+
+
+def image_network(
+    model: str, width: float, resolution: int, batch: int, classes: int, seed: int
+) -> tuple[Network, Term]:
+    """A classifier of images that has but its input, which is the second. Raises BadInput, as what follows does."""
+    require_integers(model, seed, resolution=resolution, batch=batch, classes=classes)
+    if not isinstance(width, int | float) or not (math.isfinite(width) and width > 0):
+        raise BadInput(f"{model} requires width to be a number above 0, got {width}")
+    n = Network(model.replace("_", "-"), seed)
+    return n, n.images(batch, resolution)
+
+
+def require_integers(model: str, seed: int, **sizes: int) -> None:
+    """Each size is an integer of at least 1, and the seed of at least 0; `model` is the Python name, for messages."""
+    for name, value, least in (*((name, value, 1) for name, value in sizes.items()), ("seed", seed, 0)):
+        if not isinstance(value, int) or value < least:
+            raise BadInput(f"{model} requires {name} to be an integer of at least {least}, got {value}")
+
+
+def require_multiple(model: str, name: str, value: int, of: int) -> None:
+    """One size is a multiple of another."""
+    if value % of:
+        raise BadInput(f"{model} requires {name} to be a multiple of {of}, got {value}")
+
+
+def _stream(seed: int, name: str) -> np.random.Generator:
+    """Each name has its own stream, so that the order in which values are drawn does not matter."""
+    return np.random.default_rng([seed, zlib.crc32(name.encode())])
+
+
+def _read_npz(path: str | Path, tensors: Mapping[str, Tensor]) -> dict[str, Array]:
+    """The constants of a file, which has exactly these names and shapes. Raises BadInput."""
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            arrays = {name: file[name] for name in file.files}
+    except (OSError, ValueError, AttributeError, TypeError, zipfile.BadZipFile) as error:
+        raise BadInput(f"weights require an .npz file of arrays, got {path} ({error})") from error
+    missing, extra = sorted(tensors.keys() - arrays.keys()), sorted(arrays.keys() - tensors.keys())
+    if missing or extra:
+        got = "; ".join(
+            f"{count} {what}, such as {names[0]}"
+            for what, names in (("missing", missing), ("unknown", extra))
+            if (count := len(names))
+        )
+        raise BadInput(f"weights require an array for each of {len(tensors)} constants and no others, got {got}")
+    return {name: fitting(tensor, arrays[name]) for name, tensor in tensors.items()}

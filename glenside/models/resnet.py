@@ -8,9 +8,8 @@ from pathlib import Path
 from glenside.ir.errors import BadInput
 from glenside.ir.program import Program
 from glenside.ir.term import Term
-from glenside.models.arguments import require_image_network
-from glenside.models.network import Network, scaled
-from glenside.models.registry import model
+from glenside.models import model
+from glenside.models.network import Network, image_network, scaled
 
 STEMS = {"7x7": (7, 2), "3x3": (3, 1)}
 """The first convolution: its window and its stride."""
@@ -35,9 +34,8 @@ def resnet_18(
     in mobilenet_v1. `width` multiplies all channels; the stem 3x3 has stride 1 and no pool, as for images of 32 x 32.
     Raises BadInput.
     """
-    require_image_network("resnet_18", width, resolution, batch, classes, seed)
-    n = Network("resnet-18", seed)
-    x = _trunk(n, n.images(batch, resolution), width, (2, 2, 2, 2), _basic, stem)
+    n, x = image_network("resnet_18", width, resolution, batch, classes, seed)
+    x = _trunk(n, x, width, (2, 2, 2, 2), _basic, stem)
     return n.finish(n.classify(n.b.global_average_pool(x), classes), weights)
 
 
@@ -56,9 +54,8 @@ def resnet_50(
     Layers are conv1, layer1.0.conv1, .., layer1.0.conv3, layer1.0.downsample, .., layer4.2.conv3 and fc. Weights are as
     in mobilenet_v1. `width` and `stem` are those of resnet_18. Raises BadInput.
     """
-    require_image_network("resnet_50", width, resolution, batch, classes, seed)
-    n = Network("resnet-50", seed)
-    x = _trunk(n, n.images(batch, resolution), width, (3, 4, 6, 3), _bottleneck, stem)
+    n, x = image_network("resnet_50", width, resolution, batch, classes, seed)
+    x = _trunk(n, x, width, (3, 4, 6, 3), _bottleneck, stem)
     return n.finish(n.classify(n.b.global_average_pool(x), classes), weights)
 
 

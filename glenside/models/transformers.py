@@ -7,9 +7,8 @@ from pathlib import Path
 from glenside.ir.errors import BadInput
 from glenside.ir.program import Program
 from glenside.ir.term import Term
-from glenside.models.arguments import require_multiple, require_seed, require_sizes
-from glenside.models.network import Network
-from glenside.models.registry import model
+from glenside.models import model
+from glenside.models.network import Network, require_integers, require_multiple
 
 
 @model
@@ -36,9 +35,8 @@ def bert_base(
     and embeddings.words, embeddings.types and embeddings.positions. Raises BadInput.
     """
     name = "bert_base"
-    require_sizes(name, sequence=sequence, batch=batch, layers=layers, hidden=hidden, heads=heads)
-    require_sizes(name, intermediate=intermediate, vocabulary=vocabulary, positions=positions)
-    require_seed(name, seed)
+    require_integers(name, seed, sequence=sequence, batch=batch, layers=layers, hidden=hidden, heads=heads)
+    require_integers(name, seed, intermediate=intermediate, vocabulary=vocabulary, positions=positions)
     require_multiple(name, "hidden", hidden, heads)
     if sequence > positions:
         raise BadInput(f"{name} requires sequence to be at most {positions}, the number of positions, got {sequence}")
@@ -80,13 +78,13 @@ def vit_s_16(
     and positions. Raises BadInput.
     """
     name = "vit_s_16"
-    require_sizes(name, resolution=resolution, batch=batch, classes=classes, layers=layers, hidden=hidden, heads=heads)
-    require_sizes(name, intermediate=intermediate, patch=patch)
-    require_seed(name, seed)
+    require_integers(name, seed, resolution=resolution, batch=batch, classes=classes, layers=layers, hidden=hidden)
+    require_integers(name, seed, heads=heads, intermediate=intermediate, patch=patch)
     require_multiple(name, "resolution", resolution, patch)
     require_multiple(name, "hidden", hidden, heads)
     n, eps = Network("vit-s-16", seed), "1e-6"
-    x = _patches(n, n.images(batch, resolution), hidden, patch)
+    x = n.project("patches", n.images(batch, resolution), hidden, patch)
+    x = n.b.transpose(n.b.reshape(x, (batch, hidden, -1)), (0, 2, 1))
     token = n.b.broadcast(n.normal("token", (1, 1, hidden), 1), (batch, 1, hidden))
     x = n.b.concatenate([token, x], 1)
     x = n.b.add(x, n.normal("positions", (1, *x.access.dims[1:]), 0.5))
@@ -97,14 +95,6 @@ def vit_s_16(
         x = n.b.add(x, _feed_forward(n, within, n.layer_norm(f"{within}.norm", x, eps), intermediate))
     x = n.layer_norm("norm", _first(n, x), eps)  # of the one token that is read
     return n.finish(n.classify(x, classes, name="head"), weights)
-
-
-def _patches(n: Network, x: Term, hidden: int, patch: int) -> Term:
-    """Square patches of the images as vectors: ()(N 3 H W) -> ()(N patches hidden)."""
-    channels = x.access.dims[1]
-    weight = n.normal("patches.weight", (hidden, channels, patch, patch), (channels * patch * patch) ** -0.5)
-    y = n.b.conv(x, weight, n.normal("patches.bias", (hidden,), 0.1), strides=patch, name="patches")
-    return n.b.transpose(n.b.reshape(y, (y.access.dims[0], hidden, -1)), (0, 2, 1))
 
 
 def _attend(n: Network, name: str, x: Term, heads: int, mask: Term | None) -> Term:

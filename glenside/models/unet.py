@@ -7,9 +7,8 @@ from pathlib import Path
 from glenside.ir.errors import BadInput
 from glenside.ir.program import Program
 from glenside.ir.term import Term
-from glenside.models.arguments import require_multiple, require_seed, require_sizes
-from glenside.models.network import Network
-from glenside.models.registry import model
+from glenside.models import model
+from glenside.models.network import Network, require_integers, require_multiple
 
 
 @model
@@ -28,8 +27,7 @@ def unet_small(
     .., down4.conv2, then up3.resize (after upsampling), up3.conv1 (after concatenation with what down3 gave),
     up3.conv2, .., up1.conv2, and head. Weights are as in mobilenet_v1. Raises BadInput.
     """
-    require_sizes("unet_small", base=base, levels=levels, resolution=resolution, batch=batch, classes=classes)
-    require_seed("unet_small", seed)
+    require_integers("unet_small", seed, base=base, levels=levels, resolution=resolution, batch=batch, classes=classes)
     if levels > 16:
         raise BadInput(f"unet_small requires at most 16 levels, got {levels}")
     require_multiple("unet_small", "resolution", resolution, 2 ** (levels - 1))
@@ -42,7 +40,7 @@ def unet_small(
         skips.append(x)
     for level in range(levels - 1, 0, -1):
         x = _up(n, f"up{level}", x, skips[level - 1])
-    return n.finish(n.b.softmax(_head(n, x, classes), axis=1), weights)
+    return n.finish(n.b.softmax(n.project("head", x, classes), axis=1), weights)
 
 
 def _twice(n: Network, name: str, x: Term, channels: int) -> Term:
@@ -55,9 +53,3 @@ def _up(n: Network, name: str, x: Term, skip: Term) -> Term:
     channels = skip.access.dims[1]
     x = n.convolve(f"{name}.resize", n.b.upsample(x, 2), channels, window=3, activation="relu")
     return _twice(n, name, n.b.concatenate([skip, x], 1), channels)
-
-
-def _head(n: Network, x: Term, classes: int) -> Term:
-    channels = x.access.dims[1]
-    weight = n.normal("head.weight", (classes, channels, 1, 1), channels**-0.5)
-    return n.b.conv(x, weight, n.normal("head.bias", (classes,), 0.1), name="head")

@@ -17,11 +17,8 @@ _WIDE, _HIGH = 3.0, 1.5  # inches for a class
 
 def node_label(node: ENode) -> str:
     """`access-slice 1 0 3`: the operator and its attributes."""
-    return " ".join([node.operator, *map(_attribute, node.attributes)])
-
-
-def _attribute(value: Any) -> str:
-    return f"({' '.join(map(str, value))})" if isinstance(value, tuple) else str(value)
+    words = (f"({' '.join(map(str, a))})" if isinstance(a, tuple) else str(a) for a in node.attributes)
+    return " ".join([node.operator, *words])
 
 
 def nearest_classes(snapshot: Snapshot, limit: int) -> list[int]:

@@ -188,7 +188,7 @@ class Report(OldReportNames):
             "target": self.target,
             "objectives": list(self.objectives),
             "measures": {m.name: asdict(m) for m in self.measures},
-            "layers": [self._layer(row) for row in self.layers],
+            "layers": [{**asdict(row), "mapped": row.mapped, "label": row.label, **row.details} for row in self.layers],
             "totals": {name: dict(amounts) for name, amounts in self.totals.items()},
             "between_layers": {name: dict(amounts) for name, amounts in self.between_layers.items()},
             "front": list(self.front),
@@ -213,9 +213,6 @@ class Report(OldReportNames):
             **self.sections,
         }
         return with_old_keys(self, content)
-
-    def _layer(self, row: LayerRow) -> dict[str, Any]:
-        return {**asdict(row), "mapped": row.mapped, "label": row.label, **row.details}
 
     def unmapped_sentence(self) -> str:
         """One honest sentence on what stayed off the machine."""

@@ -113,6 +113,6 @@ class Result(OldResultNames):
         return f"<{self.original.name} on {self.target.name}: {mapped}, {taken}, {self.stopped}>"
 
     def _repr_html_(self) -> str:
-        from glenside.report.display import report_html
+        from glenside.report.text import report_html
 
         return report_html(self.report)

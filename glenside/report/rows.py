@@ -19,8 +19,10 @@ def report_of(original: Program, target: Target, problem: Problem, searched: Sea
     rows = [_row(name, program, target, answer, searched.stopped) for name in program.layers]
     totals = {which: _total(target, answer, which, rows) for which in (answer.variants or answer.programs)}
     summed = all(target.whole(p) is None for p in answer.programs.values())
-    chosen = answer.program
-    notes = [] if target.budget is None or target.budget.spares_baseline else _excess(target, totals[CHOSEN])
+    chosen, budget, notes = answer.program, target.budget, []
+    if budget is not None and not budget.spares_baseline and (excess := budget.excess(totals[CHOSEN])):
+        notes = [f"the program exceeds the {budget.what} by {excess:,.0f} {budget.unit}: no variant takes less"]
+    remarks = dict.fromkeys(remark for v in answer.variants.get(CHOSEN, {}).values() for remark in v.remarks)
     return Report(
         program=original.name,
         target=target.name,
@@ -39,7 +41,7 @@ def report_of(original: Program, target: Target, problem: Problem, searched: Sea
         rules=searched.progress.rules,
         cost={} if answer.cost is None else answer.cost._asdict(),
         notes=notes,
-        remarks=[*target.remarks(chosen), *_remarks(answer)],
+        remarks=[*target.remarks(chosen), *remarks],
         sections=target.report(original, chosen),
         peak=target.peak,
     )
@@ -78,11 +80,6 @@ def _utilization(macs: int, cycles: int | None, peak: int | None) -> float | Non
     if peak is None or cycles is None:
         return None
     return macs / (cycles * peak) if cycles else 0.0
-
-
-def _remarks(answer: Answer) -> list[str]:
-    """What must be said of the variants that were chosen."""
-    return [*dict.fromkeys(remark for v in answer.variants.get(CHOSEN, {}).values() for remark in v.remarks)]
 
 
 def _choice(variant: Variant) -> Choice:
@@ -129,12 +126,3 @@ def _between(
             unknown = whole is None or None in of_layers
             between[which][measure] = None if unknown else whole - sum(n or 0 for n in of_layers)  # type: ignore[operator]
     return between
-
-
-def _excess(target: Target, amounts: Amounts) -> list[str]:
-    """By how much a whole program exceeds the budget."""
-    budget = target.budget
-    excess = 0 if budget is None else budget.excess(amounts)
-    if budget is None or not excess:
-        return []
-    return [f"the program exceeds the {budget.what} by {excess:,.0f} {budget.unit}: no variant takes less"]

@@ -12,10 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from glenside.builder import Builder
-from glenside.builder.determinant import determinant
 from glenside.builder.layout import diagonal
 from glenside.builder.pointwise import add, multiply
-from glenside.builder.reductions import position, reduce_axes, running
+from glenside.builder.reductions import determinant, position, reduce_axes, running
 from glenside.ir.errors import TypeMismatch
 from glenside.ir.operand import Array
 from glenside.ir.term import Term, build

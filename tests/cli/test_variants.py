@@ -13,7 +13,7 @@ from command_line import run
 from rich.console import Console
 
 import glenside as gl
-from glenside.cli.exit_status import WRONG
+from glenside.cli.output import WRONG
 from glenside.cli.table import report_tables
 from glenside.report.plots import front_figure
 

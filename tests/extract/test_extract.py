@@ -28,9 +28,8 @@ from extract import (
 from extract import extract as run
 from extract.dag import derive
 from extract.graph import prepare
-from extract.lower_bound import exclusive_costs, landmarks, lower_bound
+from extract.lower_bound import exclusive_costs, landmarks, lower_bound, scopes
 from extract.reduction import blocks, reduce
-from extract.scopes import scopes
 
 BATCHES = range(8)
 

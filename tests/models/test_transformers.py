@@ -12,7 +12,7 @@ from glenside.check import check
 from glenside.check.stimuli import declared, draw_residues, index_limits
 from glenside.ir.program import Program
 from glenside.ir.text import parse, print_program
-from glenside.models import load, weights
+from glenside.models import load, network
 
 BERT = {"layers": 1, "hidden": 16, "heads": 2, "sequence": 5, "vocabulary": 11, "intermediate": 24, "positions": 7}
 VIT = {"layers": 1, "hidden": 8, "heads": 2, "resolution": 32, "classes": 3, "intermediate": 12}
@@ -122,13 +122,13 @@ def test_other_numbers_and_activations_are_refuted(case: str) -> None:
 @pytest.mark.parametrize("name", ["bert-base", "vit-s-16"])
 def test_weights_are_made_when_they_are_read(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[str] = []
-    stream = weights._stream
+    stream = network._stream
 
     def record(seed: int, constant: str) -> np.random.Generator:
         made.append(constant)
         return stream(seed, constant)
 
-    monkeypatch.setattr(weights, "_stream", record)
+    monkeypatch.setattr(network, "_stream", record)
     program = load(name)
     assert made == []
     assert program.constants["encoder.3.attention.query.bias"].std() > 0

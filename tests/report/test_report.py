@@ -12,10 +12,9 @@ import pytest
 
 import glenside as gl
 from glenside.ir.errors import Renamed
-from glenside.report.columns import tables_of
-from glenside.report.display import growing, report_html
+from glenside.report.display import growing
 from glenside.report.report import CHOSEN, Choice
-from glenside.report.sentences import sentences
+from glenside.report.text import report_html, sentences, tables_of
 from glenside.targets.base import Target
 
 

@@ -15,7 +15,7 @@ from rule_checks import assert_all_equal
 
 from glenside.analysis.liveness import peak_bytes
 from glenside.builder.layout import transpose
-from glenside.builder.transposed_convolution import layer
+from glenside.builder.products import transposed_convolution
 from glenside.builder.windows import overlap_add
 from glenside.egraph.encode import program_nodes
 from glenside.egraph.saturation import Limits, Request, Saturation
@@ -147,7 +147,7 @@ def saturated(root: Term) -> Snapshot:
 def found_forms(layer_: Layer) -> Snapshot:
     """The e-graph of a layer, whose term as it is built is what it should be."""
     x, w = tensor("x", layer_.x_dims), tensor("w", layer_.w_dims)
-    made = layer(x, w, layer_.strides, layer_.padding, layer_.more, layer_.dilations, layer_.groups)
+    made = transposed_convolution(x, w, layer_.strides, layer_.padding, layer_.more, layer_.dilations, layer_.groups)
     values = drawn_values(layer_)
     (result,) = evaluate([made.result], values)
     assert np.array_equal(result, layer_.by_definition(values["x"], values["w"]))

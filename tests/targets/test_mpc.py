@@ -14,7 +14,7 @@ import glenside as gl
 from glenside.ir.errors import BadInput
 from glenside.ir.program import Program
 from glenside.ir.term import build, postorder
-from glenside.report.display import report_html
+from glenside.report.text import report_html
 from glenside.semantics.interpreter import evaluate
 from glenside.semantics.native import FixedPoint
 from glenside.targets import parse_target

@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 import math
 import time
-from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from glenside.cli.exit_status import INTERRUPTED
+from glenside.cli.options import Json
+from glenside.cli.output import INTERRUPTED, writable, write_json
 from glenside.ir.errors import BadInput
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def extract(
     file: Annotated[str, typer.Argument(metavar="FILE.json", help="An e-graph as egraph-serialize writes it.")],
     method: Annotated[str, typer.Option("--method", help=f"The method: {METHODS}.")] = "auto",
     time_limit: Annotated[float | None, typer.Option("--time-limit", help="The most seconds of exact search.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: Json = False,
     output: Annotated[
         str | None, typer.Option("-o", "--output", metavar="FILE.json", help="Where the choice goes.")
     ] = None,
@@ -44,8 +44,6 @@ def extract(
     from extract import METHODS as KNOWN
     from extract import ExtractionError
     from extract.gym import read_gym
-    from glenside.cli.output import writable
-    from glenside.ir.files import write_text
 
     if method not in KNOWN:
         raise BadInput(f"--method must be {METHODS}, got {method!r}")
@@ -60,119 +58,83 @@ def extract(
         answer = graph.extract(method, time_limit)
     except ExtractionError as error:
         raise BadInput(str(error)) from error
-    outcome = Outcome.of(graph, method, answer, time.perf_counter() - started)
-    choice = json.dumps(graph.choice(answer), indent=2) + "\n"
-    if output not in (None, "-"):
-        write_text(output, choice)
-    if output == "-":
-        print(choice, end="")
-    elif as_json:
-        print(json.dumps(outcome.as_dict(), indent=2))
-    else:
-        _print_table(outcome)
+    found = _found(graph, method, answer, time.perf_counter() - started)
+    if output is not None:
+        write_json(graph.choice(answer), output)
+    if as_json:
+        plain = {name: _number(value) if isinstance(value, Fraction) else value for name, value in found.items()}
+        print(json.dumps(plain, indent=2))
+    elif output != "-":
+        _print_table(found)
     if answer.stopped == "interrupted":
         raise typer.Exit(INTERRUPTED)
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """What one extraction found; costs are in the unit of the file, exactly."""
+def _found(graph: GymGraph, method: str, answer: Extraction, seconds: float) -> dict[str, Any]:
+    """What is printed; costs are in the unit of the file, exactly.
 
-    file: str
-    method: str
-    e_nodes: int
-    """In the file, subsumed ones included."""
-    e_classes: int
-    chosen: int
-    """Classes that the answer needs."""
-    dag_cost: Fraction
-    """Each class counted once: what is minimized."""
-    tree_cost: Fraction | None
-    """Each use of a class counted; None when it is too large to count."""
-    bound: Fraction | None
-    """No answer has a smaller DAG cost; None when the method gives no bound."""
-    proven: bool
-    stopped: str
-    """Why the search ended, as in `Extraction.stopped`."""
-    seconds: float
-    """Of extraction, without reading the file."""
-
-    @classmethod
-    def of(cls, graph: GymGraph, method: str, answer: Extraction, seconds: float) -> Outcome:
-        """The outcome of one answer for a graph."""
-        return cls(
-            file=graph.source,
-            method=method,
-            e_nodes=graph.e_nodes,
-            e_classes=graph.e_classes,
-            chosen=len(answer.choice),
-            dag_cost=graph.cost(answer.cost),
-            tree_cost=graph.tree_cost(answer),
-            bound=None if answer.bound is None else graph.cost(answer.bound),
-            proven=answer.proven,
-            stopped=answer.stopped,
-            seconds=seconds,
-        )
-
-    @property
-    def gap(self) -> Fraction | None:
-        """DAG cost minus bound, in the unit of the file."""
-        return None if self.bound is None else self.dag_cost - self.bound
-
-    def as_dict(self) -> dict[str, Any]:
-        """For JSON. A cost is an int where it is whole, else the nearest double; seconds are in seconds."""
-        return {
-            "file": self.file,
-            "method": self.method,
-            "e_nodes": self.e_nodes,
-            "e_classes": self.e_classes,
-            "chosen": self.chosen,
-            "dag_cost": _number(self.dag_cost),
-            "tree_cost": _number(self.tree_cost),
-            "bound": _number(self.bound),
-            "gap": _number(self.gap),
-            "proven": self.proven,
-            "stopped": self.stopped,
-            "seconds": self.seconds,
-        }
+    e_nodes    in the file, subsumed ones included
+    chosen     classes that the answer needs
+    dag_cost   each class counted once: what is minimized
+    tree_cost  each use of a class counted; None when it is too large to count
+    bound      no answer has a smaller DAG cost; None when the method gives no bound
+    stopped    why the search ended, as in `Extraction.stopped`
+    seconds    of extraction, without reading the file
+    """
+    cost = graph.cost(answer.cost)
+    bound = None if answer.bound is None else graph.cost(answer.bound)
+    return {
+        "file": graph.source,
+        "method": method,
+        "e_nodes": graph.e_nodes,
+        "e_classes": graph.e_classes,
+        "chosen": len(answer.choice),
+        "dag_cost": cost,
+        "tree_cost": graph.tree_cost(answer),
+        "bound": bound,
+        "gap": None if bound is None else cost - bound,
+        "proven": answer.proven,
+        "stopped": answer.stopped,
+        "seconds": seconds,
+    }
 
 
-def _number(value: Fraction | None) -> int | float | None:
-    if value is None or value.denominator == 1:
-        return None if value is None else int(value)
+def _number(value: Fraction) -> int | float:
+    """An int where it is whole, else the nearest double."""
+    if value.denominator == 1:
+        return int(value)
     try:
         return float(value)
     except OverflowError:
         return round(value)
 
 
-def _shown(value: Fraction) -> str:
+def _shown(value: Fraction | None, otherwise: str = "not known") -> str:
+    if value is None:
+        return otherwise
     if value >= 10**18:
         return f"{Decimal(round(value)):.6e}"
     return f"{_number(value):,}"
 
 
-def _print_table(outcome: Outcome) -> None:
+def _print_table(found: dict[str, Any]) -> None:
     from rich.table import Table
     from rich.text import Text
 
     from glenside.cli.table import console
 
-    gap = "not known"
-    if outcome.gap is not None:
-        share = f" ({100 * float(outcome.gap / outcome.dag_cost):.3g} %)" if outcome.gap else ""
-        gap = f"{_shown(outcome.gap)}{share}"
+    share = f" ({100 * float(found['gap'] / found['dag_cost']):.3g} %)" if found["gap"] else ""
     rows = {
-        "file": outcome.file,
-        "e-graph": f"{outcome.e_nodes:,} e-nodes in {outcome.e_classes:,} e-classes",
-        "method": outcome.method,
-        "chosen": f"{outcome.chosen:,} e-classes",
-        "DAG cost": _shown(outcome.dag_cost),
-        "tree cost": "too large to count" if outcome.tree_cost is None else _shown(outcome.tree_cost),
-        "lower bound": "not known" if outcome.bound is None else _shown(outcome.bound),
-        "gap": gap,
-        "proven": "yes" if outcome.proven else f"no: {_WHY.get(outcome.stopped, outcome.stopped)}",
-        "seconds": f"{outcome.seconds:.3f}",
+        "file": found["file"],
+        "e-graph": f"{found['e_nodes']:,} e-nodes in {found['e_classes']:,} e-classes",
+        "method": found["method"],
+        "chosen": f"{found['chosen']:,} e-classes",
+        "DAG cost": _shown(found["dag_cost"]),
+        "tree cost": _shown(found["tree_cost"], "too large to count"),
+        "lower bound": _shown(found["bound"]),
+        "gap": f"{_shown(found['gap'])}{share}",
+        "proven": "yes" if found["proven"] else f"no: {_WHY.get(found['stopped'], found['stopped'])}",
+        "seconds": f"{found['seconds']:.3f}",
     }
     table = Table(box=None, show_header=False, pad_edge=False)
     table.add_column(no_wrap=True)

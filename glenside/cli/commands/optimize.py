@@ -7,14 +7,13 @@ from typing import Annotated
 
 import typer
 
-from glenside.cli.option_groups import Bounds, Machine, Results, Valued, Ways, command
-from glenside.cli.options import CheckIn, Explain, Loads, Output, Pareto, Plot, Stores
+from glenside.cli.options import Bounds, CheckIn, Machine, Output, Plot, Results, Valued, Ways, command
 from glenside.cli.output import emit_egraph, print_or_write, typed_text, writable
-from glenside.cli.runtime import in_runtime
-from glenside.cli.search import Outcome, report, search
+from glenside.cli.search import Outcome, in_runtime, report, search
 from glenside.ir.errors import BadInput
 
 STAGES = ("typed", "egraph", "extracted", "folded", "report")
+_ORDERS = "none, runs (which keep neighbours together) or all"
 
 
 @command
@@ -24,8 +23,10 @@ def tensorize(
     out: Results,
     bounds: Bounds,
     ways: Ways,
-    explain: Explain = False,
-    pareto: Pareto = False,
+    explain: Annotated[bool, typer.Option("--explain", help="Trace which rules made what was chosen.")] = False,
+    pareto: Annotated[
+        bool, typer.Option("--pareto", help="List what the variants of each layer trade, such as time for memory.")
+    ] = False,
     plot: Plot = None,
 ) -> None:
     """Find the best variant of every layer on a target, such as its mapping onto an array, and print a row for each."""
@@ -46,8 +47,12 @@ def layout(
     out: Results,
     bounds: Bounds,
     unit: Annotated[str, typer.Option("--unit", help="What the unit takes: nhwc, nchw, nchw16c or any.")] = "nhwc",
-    loads: Loads = "all",
-    stores: Stores = "all",
+    loads: Annotated[
+        str, typer.Option(help=f"The other orders in which an operand is read for nothing: {_ORDERS}.")
+    ] = "all",
+    stores: Annotated[
+        str, typer.Option(help=f"The other orders in which a result is stored for nothing: {_ORDERS}.")
+    ] = "all",
 ) -> None:
     """Find the layouts in which a network moves the fewest bytes, and list every copy before and after."""
     from glenside.targets import ConvolutionUnit
@@ -76,17 +81,17 @@ def optimize(
         print_or_write(typed_text(source.loader()()), output)
         return
     result = search(source, target, bounds, verify=verify, way=way)
-    outcome, program = Outcome(result, source), result.program
+    outcome = Outcome(source, result, result.program)
     if emit == "egraph":
         emit_egraph(result.egraph, result.choice, output)
         outcome.leave(checked=False)
     if emit == "folded":
         from glenside.passes.constant_folding import fold
 
-        program = fold(program)
+        outcome.program = fold(result.program)
     if emit != "report":
-        outcome.save(output or "-", program)
-    words = outcome.run_in_onnxruntime(output if emit != "report" else None, program) if twice else ""
+        outcome.save(output or "-")
+    words = outcome.run_in_onnxruntime(output if emit != "report" else None) if twice else ""
     if emit == "report":
         outcome.write_json(output or "-")
     elif words:

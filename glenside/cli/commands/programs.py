@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from glenside.cli.option_groups import Declared, Valued, command
+from glenside.cli.options import Declared, Valued, command
 from glenside.cli.output import writable
 from glenside.ir.errors import BadInput
 from glenside.ir.names import one_line

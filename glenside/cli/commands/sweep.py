@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import sys
@@ -14,15 +13,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from glenside.cli.exit_status import INTERRUPTED, OK, WRONG
 from glenside.cli.options import Opaque, OpenDims, Shape
+from glenside.cli.output import INTERRUPTED, OK, WRONG, status_line, writable, write_json
 from glenside.ir.errors import BadInput
 
 if TYPE_CHECKING:
     from rich.table import Table
 
     from glenside.sweep.cells import Cell, Row, Runner
-    from glenside.sweep.history import History
 
     Finished = Sequence[tuple[Cell, Row]]
 
@@ -31,55 +29,46 @@ _COLUMNS = (
     *("util %", "gap %", "bytes", "seconds"),
 )
 
-Sources = Annotated[list[str], typer.Argument(metavar="MODEL...", help="Built-in models, and files of programs.")]
-Arrays = Annotated[str, typer.Option("--arrays", metavar="RxC,..", help="The arrays, such as 16x16,32x128.")]
-Objectives = Annotated[
-    str,
-    typer.Option(
-        "--objectives",
-        metavar="A;B",
-        help="Lists of what is made least, such as cycles;bytes or bytes,cycles: each is a row.",
-    ),
-]
-Parameters = Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="A parameter of the models.")]
-Shapes = Annotated[
-    str | None, typer.Option("--shapes", metavar="FILE.json", help="Shapes of tensors of the files, by name.")
-]
-Jobs = Annotated[
-    int | None, typer.Option("--jobs", help="The most processes at a time; by default as many as there are CPUs.")
-]
-Output = Annotated[
-    str | None,
-    typer.Option("-o", "--output", metavar="FILE.jsonl", help="Where finished rows are kept, to resume from."),
-]
-Plot = Annotated[
-    str | None, typer.Option("--plot", metavar="FILE", help="Where a plot of cycles by array goes; .png, .svg or .pdf.")
-]
-Json = Annotated[
-    str | None, typer.Option("--json", metavar="FILE", help="Where the rows go as JSON; - is standard output.")
-]
-Check = Annotated[bool, typer.Option("--check", help="Check every answer to be equal.")]
-Scheduler = Annotated[
-    str | None,
-    typer.Option("--scheduler", metavar="tcp://HOST:PORT", help="The scheduler of a Dask cluster to run on."),
-]
-
 
 def sweep(
-    sources: Sources,
-    arrays: Arrays,
-    objectives: Objectives = "cycles",
-    parameters: Parameters = None,
-    shapes: Shapes = None,
+    sources: Annotated[list[str], typer.Argument(metavar="MODEL...", help="Built-in models, and files of programs.")],
+    arrays: Annotated[str, typer.Option("--arrays", metavar="RxC,..", help="The arrays, such as 16x16,32x128.")],
+    objectives: Annotated[
+        str,
+        typer.Option(
+            "--objectives",
+            metavar="A;B",
+            help="Lists of what is made least, such as cycles;bytes or bytes,cycles: each is a row.",
+        ),
+    ] = "cycles",
+    parameters: Annotated[
+        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="A parameter of the models.")
+    ] = None,
+    shapes: Annotated[
+        str | None, typer.Option("--shapes", metavar="FILE.json", help="Shapes of tensors of the files, by name.")
+    ] = None,
     shape: Shape = None,
     dims: OpenDims = None,
     allow_opaque: Opaque = False,
-    jobs: Jobs = None,
-    output: Output = None,
-    plot: Plot = None,
-    json_path: Json = None,
-    check: Check = False,
-    scheduler: Scheduler = None,
+    jobs: Annotated[
+        int | None, typer.Option("--jobs", help="The most processes at a time; by default as many as there are CPUs.")
+    ] = None,
+    output: Annotated[
+        str | None,
+        typer.Option("-o", "--output", metavar="FILE.jsonl", help="Where finished rows are kept, to resume from."),
+    ] = None,
+    plot: Annotated[
+        str | None,
+        typer.Option("--plot", metavar="FILE", help="Where a plot of cycles by array goes; .png, .svg or .pdf."),
+    ] = None,
+    json_path: Annotated[
+        str | None, typer.Option("--json", metavar="FILE", help="Where the rows go as JSON; - is standard output.")
+    ] = None,
+    check: Annotated[bool, typer.Option("--check", help="Check every answer to be equal.")] = False,
+    scheduler: Annotated[
+        str | None,
+        typer.Option("--scheduler", metavar="tcp://HOST:PORT", help="The scheduler of a Dask cluster to run on."),
+    ] = None,
 ) -> None:
     """Optimize every model on every array for every objective, in parallel, and print one table."""
     from glenside.report.plots import plot_ending
@@ -99,12 +88,21 @@ def sweep(
     history = None if output is None else History(output)
     if history is not None and history.words():
         print(history.words(), file=sys.stderr)
-    with _runner(scheduler, jobs) as runner, _interruptible() as stop, _progress(wanted, history) as on_row:
+    done = 0 if history is None else sum(history.row(cell) is not None for cell in wanted)
+    counted = status_line(f"{done} of {len(wanted)} cells")
+    with _runner(scheduler, jobs) as runner, _interruptible() as stop, counted as show:
+
+        def on_row(cell: Cell, row: Row) -> None:
+            nonlocal done
+            done += 1
+            what = "failed" if row.failed else f"{row.seconds:.1f} s"
+            show(f"{done} of {len(wanted)} cells; {cell.model} {cell.array} {cell.objective}: {what}")
+
         rows = run_sweep(wanted, runner, history, stop=stop, on_row=on_row)
     finished = [(cell, row) for cell, row in zip(wanted, rows, strict=True) if row is not None]
     interrupted = len(finished) < len(wanted)
     if json_path is not None:
-        _write_json(finished, interrupted, json_path)
+        write_json({"cells": [as_dict(cell, row) for cell, row in finished], "interrupted": interrupted}, json_path)
     if json_path != "-":
         _print(finished, len(wanted), check)
     if interrupted:
@@ -123,16 +121,11 @@ def _runner(scheduler: str | None, jobs: int | None) -> AbstractContextManager[R
         return on_cluster(scheduler)
     from glenside.sweep.processes import in_processes
 
-    return nullcontext(in_processes(_cpus() if jobs is None else jobs))
-
-
-def _cpus() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return nullcontext(in_processes(cpus if jobs is None else jobs))
 
 
 def _refuse_paths(*paths: str | None) -> None:
-    from glenside.cli.output import writable
-
     writable(*paths)
     real = [os.path.realpath(path) for path in paths if path not in (None, "-")]
     if len(set(real)) < len(real):
@@ -152,41 +145,10 @@ def _interruptible() -> Iterator[Callable[[], bool]]:
         signal.signal(signal.SIGINT, old)
 
 
-@contextmanager
-def _progress(wanted: Sequence[Cell], history: History | None) -> Iterator[Callable[[Cell, Row], None]]:
-    """A line on standard error that counts cells, on a terminal only."""
-    if not sys.stderr.isatty():
-        yield lambda *_: None
-        return
-    from rich.console import Console
-
-    done = 0 if history is None else sum(history.row(cell) is not None for cell in wanted)
-    with Console(stderr=True).status(f"{done} of {len(wanted)} cells") as status:
-
-        def show(cell: Cell, row: Row) -> None:
-            nonlocal done
-            done += 1
-            what = "failed" if row.failed else f"{row.seconds:.1f} s"
-            status.update(f"{done} of {len(wanted)} cells; {cell.model} {cell.array} {cell.objective}: {what}")
-
-        yield show
-
-
 def as_dict(cell: Cell, row: Row) -> dict[str, Any]:
     """A row for programs: what the cell is, and all numbers; `usual_cycles` is an old name of `baseline_cycles`."""
     about = {"model": cell.model, "parameters": dict(cell.parameters), "array": cell.array, "objective": cell.objective}
     return {**about, **asdict(row), "usual_cycles": row.baseline_cycles, "ratio": row.ratio}
-
-
-def _write_json(finished: Finished, interrupted: bool, path: str) -> None:
-    content = {"cells": [as_dict(cell, row) for cell, row in finished], "interrupted": interrupted}
-    text = json.dumps(content, indent=2) + "\n"
-    if path == "-":
-        print(text, end="")
-        return
-    from glenside.ir.files import write_text
-
-    write_text(path, text)
 
 
 def sweep_table(finished: Finished, check: bool) -> Table:

@@ -11,7 +11,7 @@ import numpy as np
 from glenside.builder.indexing import gather_nd
 from glenside.builder.layout import broadcast, common_dims, reshape, stack, transpose
 from glenside.builder.pointwise import add, cast, combine, compute, divide, multiply, select, subtract
-from glenside.builder.sampling import weighted_elements
+from glenside.builder.reductions import weighted_elements
 from glenside.importers.onnx.node import Node
 from glenside.ir.errors import BadInput
 from glenside.ir.term import Term, build

@@ -6,11 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
-from glenside.builder.layout import channel_vector, pad, reshape, slice_axis, split_at
+from glenside.builder.layout import channel_vector, pad, repeat, reshape, slice_axis, split_at
 from glenside.builder.pointwise import add, cast, combine, compare, compute, divide, filled, multiply, select, subtract
 from glenside.builder.quantization import as_int8, dequantize, quantize, rounded, without_zero_points
 from glenside.builder.reductions import reduce_axes
-from glenside.builder.sampling import repeat
 from glenside.builder.windows import windows as all_windows
 from glenside.importers.onnx.node import Node, normal_axis
 from glenside.importers.onnx.positions import float_dtype

@@ -8,11 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from glenside.builder.determinant import determinant
 from glenside.builder.einsum import einsum as sum_of_products
 from glenside.builder.layout import flip, reshape
 from glenside.builder.pointwise import add, cast, compare, compute, divide, filled, multiply, select, subtract
-from glenside.builder.reductions import position, reduce_axes, running
+from glenside.builder.reductions import determinant, position, reduce_axes, running
 from glenside.importers.onnx.node import Node, normal_axis
 from glenside.importers.onnx.registry import onnx_operator
 from glenside.importers.onnx.tables import require_table

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from glenside.builder.layout import broadcast, gather, transpose, untransposed
+from glenside.builder.layout import broadcast, gather, repeat, transpose, untransposed
 from glenside.builder.pointwise import cast, select
 from glenside.builder.quantization import rounded
-from glenside.builder.sampling import repeat, weighted_elements
+from glenside.builder.reductions import weighted_elements
 from glenside.importers.onnx.interpolation import (
     ROUNDINGS,
     TRANSFORMATIONS,

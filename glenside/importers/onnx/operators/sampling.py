@@ -9,7 +9,7 @@ import numpy as np
 from glenside.builder.indexing import gather_nd
 from glenside.builder.layout import element, reshape, slice_axis
 from glenside.builder.pointwise import add, cast, combine, compute, multiply, select, subtract
-from glenside.builder.sampling import weighted_elements
+from glenside.builder.reductions import weighted_elements
 from glenside.importers.onnx.node import Node
 from glenside.importers.onnx.positions import (
     SampledAxis,

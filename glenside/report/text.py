@@ -1,0 +1,271 @@
+"""A report as people read it, on terminals and pages alike: its tables, and the sentences under them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from html import escape
+from typing import Any
+
+from glenside.check import EXACT
+from glenside.report.report import CHOSEN, LayerRow, Report
+from glenside.targets.base import Amounts, Measure
+
+ALWAYS = 9
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column: a cell for each row, then one between the rows and the total, where there is something to say.
+
+    words  whether its cells are words, which stand at the left; folds: they are long, and may take several lines
+    rank   when it is left out where there is no room: those of 1 first, those of `ALWAYS` never
+    """
+
+    name: str
+    cells: Sequence[str]
+    total: str = ""
+    between: str = ""
+    words: bool = False
+    folds: bool = False
+    rank: int = ALWAYS
+
+
+@dataclass(frozen=True)
+class Table:
+    """Columns of equally many cells. `wrong` are the rows to look at; `between` names the last row, if there is one."""
+
+    columns: Sequence[Column]
+    wrong: frozenset[int] = frozenset()
+    between: str = ""
+
+    def rows(self) -> list[tuple[str, ...]]:
+        """The cells of each row, and last what is between the rows and the total, where there is something to say."""
+        between = [(self.between, *(column.between for column in self.columns[1:]))] if self.between else []
+        return [*zip(*(column.cells for column in self.columns), strict=True), *between]
+
+    def without(self, rank: int) -> Table:
+        """The table without the columns up to a rank."""
+        return Table([column for column in self.columns if column.rank > rank], self.wrong, self.between)
+
+
+def tables_of(report: Report, *, compare: bool = False) -> list[Table]:
+    """The table of layers, where anything is known of a layer by itself, and that of copies, where they are counted.
+
+    With `compare` the first says how far each layer is from its baseline and its bound.
+    """
+    copies = [_copies_table(report.sections["copies"])] if "copies" in report.sections else []
+    known = any(n is not None for row in report.layers for n in row.measures.values())
+    return [_layers(report, compare), *copies] if known or not copies else copies
+
+
+def _layers(report: Report, compare: bool) -> Table:
+    between = any(any(amounts.values()) for amounts in report.between_layers.values())
+    wrong = (i for i, row in enumerate(report.layers) if not row.mapped or row.checked not in (EXACT, "not checked"))
+    return Table(_columns(report, compare and not report.front), frozenset(wrong), "between layers" if between else "")
+
+
+def _columns(report: Report, bounds: bool) -> list[Column]:
+    """Words, then what every baseline takes, what the answer takes, and how that was found."""
+    counted = report.peak is not None
+    compared = [m.name for m in report.measures if m.name in report.compared] or [report.measures[0].name]
+    others = [m.name for m in report.measures if m.shown == "amount" and m.name not in compared and _known(report, m)]
+    baselines = [name for name in report.totals if name != CHOSEN] if report.compared or bounds else []
+
+    def column(
+        name: str, cell: Callable[[LayerRow], str], total: str = "", *, words: bool = False, rank: int = ALWAYS
+    ) -> Column:
+        folds = words and name not in ("operator", "checked")
+        return Column(name, [cell(row) for row in report.layers], total, words=words, folds=folds, rank=rank)
+
+    def taken(which: str, measure: str, rank: int = ALWAYS) -> Column:
+        known = report.between_layers.get(which, {})
+        made = column(
+            f"{which}\n{measure}" if baselines else measure,
+            lambda row: amount(row.variants[which].measures[measure]),
+            amount(report.totals[which][measure]),
+            rank=rank,
+        )
+        return replace(made, between=amount(known[measure]) if measure in known else "")
+
+    count = f"{len(report.layers)} layer{'' if len(report.layers) == 1 else 's'}"
+    made = [column("layer", lambda row: row.name, "total", words=True)]
+    made.append(column("operator", lambda row: row.operator, count, words=True, rank=1))
+    if counted and not bounds:
+        made.append(column("groups x M x K x N", _sizes, f"{report.macs:,} MACs"))
+    made += [taken(which, m, 3 if i else 4) for i, which in enumerate(baselines) for m in compared]
+    made += [taken(CHOSEN, measure) for measure in compared]
+    if bounds:
+        made += _distances(report, compared[0], column)
+    else:
+        made += [taken(CHOSEN, measure, 2) for measure in others]
+    if counted and not bounds:
+        made.append(column("util %", _utilization, rank=2))
+    mapped = f"{report.mapped} of {len(report.layers)} mapped" if counted else ""
+    made.append(column("mapping" if counted else "variant", lambda row: row.label, mapped, words=True))
+    return made if bounds else [*made, column("checked", lambda row: row.checked, words=True)]
+
+
+def _known(report: Report, measure: Measure) -> bool:
+    return not report.layers or any(row.measures[measure.name] is not None for row in report.layers)
+
+
+def _distances(report: Report, measure: str, column: Callable[..., Column]) -> list[Column]:
+    """How far the answer is from its bound and from the first baseline; how much more it takes of what may grow."""
+    made = []
+    if report.lower_bound is not None:
+        made.append(column("lower bound", lambda row: amount(row.lower_bound), amount(report.lower_bound), rank=2))
+
+    def fewer(baseline: Amounts, chosen: Amounts) -> str:
+        return times(baseline[measure], chosen[measure])
+
+    total = fewer(report.baseline, report.total)
+    made.append(column("times\nfewer", lambda row: fewer(row.baseline, row.measures), total, rank=4))
+    for grown in (m.name for m in report.measures if m.shown == "growth"):
+        total = times(report.total[grown], report.baseline[grown])
+        made.append(column(f"{grown}\nx", _growth_of(grown), total, rank=2))
+    return made
+
+
+def _growth_of(measure: str) -> Callable[[LayerRow], str]:
+    return lambda row: times(row.measures[measure], row.baseline[measure])
+
+
+def _sizes(row: LayerRow) -> str:
+    return f"{row.groups} x {row.m} x {row.k} x {row.n}"
+
+
+def _utilization(row: LayerRow) -> str:
+    return "-" if row.utilization is None else f"{100 * row.utilization:.2f}"
+
+
+def amount(number: int | None) -> str:
+    """A number as tables have it."""
+    return "unknown" if number is None else f"{number:,}"
+
+
+def times(more: int | None, less: int | None) -> str:
+    """How many times as much one amount is as another; - where that is no number."""
+    return f"{more / less:.2f}" if more is not None and less else "-"
+
+
+def _copies_table(section: Mapping[str, Any]) -> Table:
+    """Equal copies are one row, with how many there are before and after."""
+    found = (section["as written"], section["chosen"])
+    counts = [Counter((c["what"], c["place"], " x ".join(map(str, c["dims"])), c["bytes"]) for c in f) for f in found]
+    kinds = list(counts[0] | counts[1])
+    names = ("copy", "where", "dims")
+    columns = [
+        Column(name, [kind[i] for kind in kinds], "" if i else "total", words=True, folds=name != "where")
+        for i, name in enumerate(names)
+    ]
+    for when, count, copies in zip(("before", "after"), counts, found, strict=True):
+        moved = [f"{count[kind] * kind[3]:,}" if count[kind] else "" for kind in kinds]
+        columns.append(Column(when, [f"{count[kind]:,}" if count[kind] else "" for kind in kinds], f"{len(copies):,}"))
+        columns.append(Column(f"bytes {when}", moved, f"{sum(copy['bytes'] for copy in copies):,}"))
+    return Table(columns)
+
+
+def sentences(report: Report) -> list[str]:
+    """All of them, one to a line."""
+    seconds = ", ".join(f"{name} {value:.2f} s" for name, value in report.seconds.items())
+    since = "From the cache; seconds when it was found" if report.cached else "Seconds"
+    counted = report.peak is not None or report.mapped < len(report.layers)
+    return [
+        *_gain(report),
+        *_growth(report),
+        *_copies(report),
+        *_units(report),
+        *_certificate(report),
+        f"Search: {report.distinct} distinct layer{'' if report.distinct == 1 else 's'}, {report.e_nodes:,} e-nodes in "
+        f"{report.e_classes:,} e-classes after {report.iterations} iterations, stopped: {report.stopped}.",
+        f"{since}: {seconds}.",
+        f"Check of the whole program: {report.checked} ({report.how_checked or 'not run'}).",
+        *([report.unmapped_sentence()] if counted else []),
+        *(f"Note: {remark}" for remark in (*report.remarks, *report.notes)),
+    ]
+
+
+def _gain(report: Report) -> list[str]:
+    """How far the answer is from the best baseline in the measure that is compared first; in the layers alone, too."""
+    first = report.measures[0]
+    what = f"bytes of {first.name}" if first.unit == "bytes" != first.name else first.name
+    totals = {name: amounts[first.name] for name, amounts in report.totals.items()}
+    if totals[CHOSEN] is None:
+        return [f"How many {what} the answer takes is unknown."]
+    lines = [f"{totals[CHOSEN]:,} {what} in all{_under(totals)}."]
+    rest = {name: report.between_layers.get(name, {}).get(first.name) for name in totals}
+    if any(rest.values()) and report.layers:
+        layers = {name: None if n is None else n - (rest[name] or 0) for name, n in totals.items()}
+        lines.append(f"{layers[CHOSEN]:,} {what} in the layers{_under(layers)}.")
+    return lines
+
+
+def _under(amounts: Mapping[str, int | None]) -> str:
+    baselines = {name: amount for name, amount in amounts.items() if name != CHOSEN and amount}
+    chosen = amounts[CHOSEN]
+    if not baselines or chosen is None:
+        return ""
+    name, least = min(baselines.items(), key=lambda item: item[1])
+    best = (
+        f"{name}, the best baseline"
+        if len(amounts) > 2
+        else f"the baseline {name}".replace("baseline baseline", "baseline")
+    )
+    share = 100 * (1 - chosen / least)
+    than = f"{abs(share):.1f} % {'above' if share < 0 else 'under'} {best}"
+    return f", {than}, which takes {least:,}: {times(least, chosen)} times as many"
+
+
+def _growth(report: Report) -> list[str]:
+    """What grew for the sake of the rest."""
+    lines = []
+    for name in (m.name for m in report.measures if m.shown == "growth"):
+        grown, before = report.total[name], report.baseline[name]
+        if grown is not None and before:
+            lines.append(f"The {name} grow {times(grown, before)} times, to {grown:,}.")
+    return lines
+
+
+def _copies(report: Report) -> list[str]:
+    if "copies" not in report.sections:
+        return []
+    copies = report.sections["copies"]
+    inside = [copies["bytes"][when]["inside"] for when in ("as written", CHOSEN)]
+    line = (
+        f"Inside the network, its own inputs and outputs aside: {inside[0]:,} bytes before, {inside[1]:,} bytes after."
+    )
+    kept = ["Nothing that moves less was found: the program stays as it is."] if copies["kept"] else []
+    return [line, *kept]
+
+
+def _units(report: Report) -> list[str]:
+    shown = (m for m in report.measures if m.shown == "amount" and "copies" not in report.sections)
+    described = [f"{m.name} in {m.unit}" for m in shown if m.name != m.unit]
+    return [f"Units: {', '.join(described)}."] if described else []
+
+
+def _certificate(report: Report) -> list[str]:
+    bound, gap, unit = report.lower_bound, report.gap, report.objectives[0]
+    if report.peak is None or bound is None or gap is None:
+        return []
+    if gap == 0 and report.stopped == "saturated":
+        return [f"No mapping that the rules reach takes fewer {unit}: the bound is {bound:,}, the gap 0."]
+    return [f"At least {bound:,} {unit} are needed; the gap of {gap:,} is not closed."]
+
+
+def report_html(report: Report) -> str:
+    """The tables of a report, with totals, and the sentences under them, as HTML."""
+    said = "<br>".join(map(escape, sentences(report)))
+    return f"{''.join(map(_html_table, tables_of(report)))}<p>{said}</p>"
+
+
+def _html_table(table: Table) -> str:
+    head, foot = [column.name for column in table.columns], [column.total for column in table.columns]
+    body = "".join(_html_line(line, "td") for line in (*table.rows(), foot))
+    return f"<table>{_html_line(head, 'th')}{body}</table>"
+
+
+def _html_line(cells: Sequence[str], tag: str) -> str:
+    return "<tr>" + "".join(f"<{tag}>{escape(cell)}</{tag}>" for cell in cells) + "</tr>"
