@@ -136,6 +136,12 @@ def test_rows_with_denominators_are_one_product() -> None:
     assert _calls(export_jax(Program(term))).count("jnp.multiply") == 1
 
 
+@pytest.mark.parametrize("sizes", [(20, 3), (3, 20), (17, 17)])
+def test_a_concatenation_of_many_elements_keeps_all(sizes: tuple[int, int]) -> None:
+    x, y = (build("access", tensor(name, n), 0) for name, n in zip("xy", sizes, strict=True))
+    assert "jnp.concatenate([x, y], 0)" in export_jax(Program(build("access-concatenate", x, y, 0)))
+
+
 def test_equal_expressions_are_written_once() -> None:
     x = build("access-pad", tensor("x", 2, 5), "zero-padding", 1, 1, 1)
     windows = build("access-windows", build("access", x, 1), (3,), (2,))

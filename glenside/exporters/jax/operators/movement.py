@@ -63,20 +63,16 @@ def _slice(source: Source, result: AccessType, a: Operand, axis: int, lo: int, h
     return source.slice(a.value, axis, lo, hi)
 
 
+# More parts than this are no operands of a fold.
+_MOST_PARTS = 16
+
+
 @exports("access-concatenate")
 def _concatenate(source: Source, result: AccessType, a: Operand, b: Operand, axis: int) -> Held:
     """Along the first axis of an item it may be what a fold combines: then its parts are never put together."""
-    if axis != result.split:
+    if axis != result.split or max(a.access.item[0], b.access.item[0]) > _MOST_PARTS:
         return source.concatenate([a.value, b.value], axis)
-    return Stack(tuple(part for x in (a, b) for part in _parts(source, x)), axis)
-
-
-def _parts(source: Source, a: Operand) -> list[Value]:
-    return a.parts() if a.access.item[0] <= _MOST_PARTS else []
-
-
-# More parts than this are no operands of a fold.
-_MOST_PARTS = 16
+    return Stack((*a.parts(), *b.parts()), axis)
 
 
 def zero(dtype: str) -> str:
