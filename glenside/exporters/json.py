@@ -17,12 +17,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from glenside.ir.errors import BadInput, TypeMismatch
-from glenside.ir.files import PathLike, dump_arrays, read_arrays, read_text, replacing
+from glenside.ir.files import PathLike, read_arrays, read_text, write_with_arrays
 from glenside.ir.names import shortened, spelled_name
 from glenside.ir.operand import Array
 from glenside.ir.operator import OPERATORS, Field, Kind, Operator
@@ -87,11 +86,7 @@ def _type_json(type: Type) -> dict[str, Any]:
 
 def save_json(program: Program, path: PathLike) -> None:
     """Write the program, one node a line, and beside it, as .npz, the values of constants: both or neither."""
-    document = program_json(program)
-    with ExitStack() as files:
-        if program.constants:
-            dump_arrays(files.enter_context(replacing(Path(path).with_suffix(".npz"))), program.constants)
-        files.enter_context(replacing(path)).write(_text(document).encode())
+    write_with_arrays(path, _text(program_json(program)), program.constants)
 
 
 def _text(document: Mapping[str, Any]) -> str:
@@ -193,8 +188,9 @@ _KINDS: dict[Kind, tuple[str, Callable[[Any], bool]]] = {
 }
 
 
-def _refuse(place: str, need: str, got: Any) -> NoReturn:
-    raise BadInput(f"{place} requires {need}, got {_brief(got)}")
+def _require(holds: bool, place: str, need: str, got: Any) -> None:
+    if not holds:
+        raise BadInput(f"{place} requires {need}, got {_brief(got)}")
 
 
 def _brief(value: Any) -> str:
@@ -214,32 +210,27 @@ class _Reader:
     def program(self) -> Program:
         for place, entry in enumerate(self._list("tensors")):
             tensor = self._tensor(f"tensor {place}", entry)
-            if tensor.name in self.tensors:
-                _refuse(f"tensor {place}", "a name that no other has", tensor.name)
+            _require(tensor.name not in self.tensors, f"tensor {place}", "a name that no other has", tensor.name)
             self.tensors[tensor.name] = tensor
         for place, entry in enumerate(self._list("nodes")):
             self.nodes.append(self._node(f"node {place}", entry))
-        name = self.document.get("name")
-        if not isinstance(name, str):
-            _refuse("name", "a string", name)
+        name: Any = self.document.get("name")
+        _require(_is_text(name), "name", "a string", name)
         labels = self._object("labels")
         for layer, label in labels.items():
-            if not isinstance(label, str):
-                _refuse(f"the label of {spelled_name(layer)}", "a string", label)
+            _require(_is_text(label), f"the label of {spelled_name(layer)}", "a string", label)
         result = self._reference("result", self.document.get("result"))
         return Program(result, name, self._references("layers"), labels, {}, self._references("names"))
 
     def _list(self, key: str) -> list[Any]:
-        value = self.document.get(key)
-        if not isinstance(value, list):
-            _refuse(key, "a list", value)
-        return value
+        value: Any = self.document.get(key)
+        _require(isinstance(value, list), key, "a list", value)
+        return [*value]
 
     def _object(self, key: str) -> dict[str, Any]:
-        value = self.document.get(key, {})
-        if not isinstance(value, dict):
-            _refuse(key, "an object", value)
-        return value
+        value: Any = self.document.get(key, {})
+        _require(isinstance(value, dict), key, "an object", value)
+        return {**value}
 
     def _references(self, key: str) -> dict[str, Term]:
         return {
@@ -247,42 +238,35 @@ class _Reader:
         }
 
     def _reference(self, place: str, value: Any) -> Term:
-        if not _is_integer(value) or not 0 <= value < len(self.nodes):
-            _refuse(place, f"the position of one of the {len(self.nodes)} nodes before it", value)
-        node: Term = self.nodes[value]
-        return node
+        count = len(self.nodes)
+        known = _is_integer(value) and 0 <= value < count
+        _require(known, place, f"the position of one of the {count} nodes before it", value)
+        return self.nodes[int(value)]
 
     def _tensor(self, place: str, entry: Any) -> Tensor:
         self._keys(place, entry, {"name", "shape", "dtype", "constant"}, set())
-        if not isinstance(entry["name"], str):
-            _refuse(f"the name of {place}", "a string", entry["name"])
-        place = f"tensor {spelled_name(entry['name'])}"
-        if not _is_sizes(entry["shape"]):
-            _refuse(f"the shape of {place}", "a list of integers", entry["shape"])
-        if not isinstance(entry["dtype"], str):
-            _refuse(f"the dtype of {place}", "a string", entry["dtype"])
-        if not isinstance(entry["constant"], bool):
-            _refuse(f"constant of {place}", "true or false", entry["constant"])
-        return Tensor(entry["name"], Dims(entry["shape"]), entry["dtype"], entry["constant"])
+        name, shape, dtype, constant = (entry[key] for key in ("name", "shape", "dtype", "constant"))
+        _require(_is_text(name), f"the name of {place}", "a string", name)
+        place = f"tensor {spelled_name(name)}"
+        _require(_is_sizes(shape), f"the shape of {place}", "a list of integers", shape)
+        _require(_is_text(dtype), f"the dtype of {place}", "a string", dtype)
+        _require(isinstance(constant, bool), f"constant of {place}", "true or false", constant)
+        return Tensor(name, Dims(shape), dtype, constant)
 
     def _keys(self, place: str, entry: Any, required: set[str], optional: set[str]) -> None:
-        keys = ", ".join(sorted(required))
-        if not isinstance(entry, dict):
-            _refuse(place, f"an object of {keys}", entry)
-        for key in sorted(required - entry.keys()):
-            _refuse(place, f"an object of {keys}", f"none of {key}")
+        need = f"an object of {', '.join(sorted(required))}"
+        _require(isinstance(entry, dict), place, need, entry)
+        for key in sorted(required):
+            _require(key in entry, place, need, f"none of {key}")
         for key in entry:
-            if key not in required and key not in optional:
-                _refuse(place, f"an object of {keys}", key)
+            _require(key in required | optional, place, need, key)
 
     def _node(self, place: str, entry: Any) -> Term:
         self._keys(place, entry, {"operator", "attributes", "children"}, {"type"})
         name = entry["operator"]
-        if not isinstance(name, str) or name not in OPERATORS:
-            _refuse(f"the operator of {place}", "the name of an operator", name)
+        _require(_is_text(name) and name in OPERATORS, f"the operator of {place}", "the name of an operator", name)
         place, operator = f"{place} ({name})", OPERATORS[name]
-        if not isinstance(entry["children"], list):
-            _refuse(f"children of {place}", "a list of positions", entry["children"])
+        _require(isinstance(entry["children"], list), f"children of {place}", "a list of positions", entry["children"])
         children = [self._reference(f"child {i} of {place}", value) for i, value in enumerate(entry["children"])]
         arguments = self._arguments(place, operator, entry["attributes"], children)
         try:
@@ -295,15 +279,14 @@ class _Reader:
 
     def _arguments(self, place: str, operator: Operator, attributes: Any, children: Sequence[Term]) -> list[Any]:
         """Children and attributes in the order of the fields."""
-        names = {field.name for field in operator.fields if field.kind not in _CHILDREN}
-        if not isinstance(attributes, dict) or attributes.keys() != names:
-            wanted = ", ".join(field.name for field in operator.fields if field.name in names)
-            got = ", ".join(map(str, attributes)) if isinstance(attributes, dict) else attributes
-            _refuse(place, f"the attributes {wanted or '(none)'}", got)
-        variadic = any(field.kind is Kind.TERMS for field in operator.fields)
-        count = sum(field.kind is Kind.TERM for field in operator.fields)
-        if len(children) != count and not (variadic and len(children) > count):
-            _refuse(place, f"{count} children", len(children))
+        names = [field.name for field in operator.fields if field.kind not in _CHILDREN]
+        named = isinstance(attributes, dict)
+        got = ", ".join(map(str, attributes)) if named else attributes
+        _require(named and attributes.keys() == {*names}, place, f"the attributes {', '.join(names) or '(none)'}", got)
+        kinds = [field.kind for field in operator.fields]
+        count = kinds.count(Kind.TERM)
+        enough = len(children) == count or (Kind.TERMS in kinds and len(children) > count)
+        _require(enough, place, f"{count} children", len(children))
         rest = iter(children)
         arguments: list[Any] = []
         for field in operator.fields:
@@ -315,12 +298,10 @@ class _Reader:
 
     def _attribute(self, place: str, field: Field, value: Any) -> Any:
         need, fits = _KINDS[field.kind]
-        if not fits(value):
-            _refuse(place, need, value)
+        _require(fits(value), place, need, value)
         if field.kind is Kind.ACCESS_SHAPE:
             return Dims(value["shape"]), Dims(value["item"])
         if field.kind is Kind.TENSOR:
-            if value not in self.tensors:
-                _refuse(place, "the name of a tensor that the file declares", value)
+            _require(value in self.tensors, place, "the name of a tensor that the file declares", value)
             return self.tensors[value]
         return value

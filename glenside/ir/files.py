@@ -53,10 +53,7 @@ def load(
 
 def save(program: Program, path: PathLike) -> None:
     """Write the text, and beside it, as .npz, the values of constants when there are any: both or neither."""
-    with ExitStack() as files:
-        if program.constants:
-            dump_arrays(files.enter_context(replacing(Path(path).with_suffix(".npz"))), program.constants)
-        files.enter_context(replacing(path)).write(print_program(program).encode())
+    write_with_arrays(path, print_program(program), program.constants)
 
 
 def read_text(path: PathLike) -> str:
@@ -150,6 +147,14 @@ def _failed(what: str, path: PathLike, error: OSError | ValueError) -> BadInput:
 def write_text(path: PathLike, text: str) -> None:
     """Write a text whole or not at all. Raises BadInput."""
     write_bytes(path, text.encode())
+
+
+def write_with_arrays(path: PathLike, text: str, arrays: Mapping[str, Array]) -> None:
+    """Write a text, and beside it, as .npz, arrays when there are any: both or neither. Raises BadInput."""
+    with ExitStack() as files:
+        if arrays:
+            dump_arrays(files.enter_context(replacing(Path(path).with_suffix(".npz"))), arrays)
+        files.enter_context(replacing(path)).write(text.encode())
 
 
 def write_bytes(path: PathLike, content: bytes) -> None:

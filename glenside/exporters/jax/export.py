@@ -5,27 +5,14 @@ from __future__ import annotations
 import keyword
 import re
 from collections.abc import Iterable
-from contextlib import ExitStack
-from pathlib import Path
 
 from glenside.exporters.jax import operators as _operators  # noqa: F401 (fills the tables)
-from glenside.exporters.jax.operators.addressed import addressed
-from glenside.exporters.jax.registry import (
-    COMPUTE_EXPORTS,
-    COMPUTES_LEFT_OUT,
-    OPERATOR_EXPORTS,
-    OPERATORS_LEFT_OUT,
-    Held,
-    Operand,
-    in_memory,
-)
-from glenside.exporters.jax.scalar import export_scalar
+from glenside.exporters.jax.operators.movement import addressed
+from glenside.exporters.jax.registry import OPERATOR_EXPORTS, OPERATORS_LEFT_OUT, Held, Operand, left_out
 from glenside.exporters.jax.source import Source, Value
-from glenside.ir.errors import BadInput
-from glenside.ir.files import PathLike, dump_arrays, replacing
+from glenside.ir.files import PathLike, write_with_arrays
 from glenside.ir.names import quoted
 from glenside.ir.operand import Array
-from glenside.ir.operators.compute import parse_compute
 from glenside.ir.operators.requirements import spelled
 from glenside.ir.program import Program
 from glenside.ir.term import Term, postorder, weave
@@ -54,7 +41,7 @@ def export_jax(program: Program) -> str:
     which they are. A result is an array, a tuple a tuple. A product is one `lax.dot_general`, a linear-map is
     additions, and one product by a constant for all rows that have denominators; truncate is left to SPU, which
     truncates after each product. Numbers of 64 bits need JAX's `jax_enable_x64`. Raises BadInput for what is not
-    written: `OPERATORS_LEFT_OUT` and `COMPUTES_LEFT_OUT` of the registry.
+    written: `OPERATORS_LEFT_OUT` of the registry, and what the operators themselves refuse.
     """
     source = Source(argument_names(program.tensors))
     done: dict[Term, Held] = {}
@@ -69,18 +56,12 @@ def _export(source: Source, term: Term, done: dict[Term, Held]) -> Held:
     if known is not None:
         return source.constant(known)
     operands = [Operand(source, child.type, done[child]) for child in term.children]
-    if name == "compute":
-        compute, parameters = parse_compute(str(term.attributes[0]))
-        if compute.name in COMPUTE_EXPORTS:
-            return COMPUTE_EXPORTS[compute.name](source, term.type, operands[0], *parameters)
-        if compute.scalar is None or compute.name in COMPUTES_LEFT_OUT:
-            raise _left_out(f"compute type {compute.name}", COMPUTES_LEFT_OUT.get(compute.name, ""))
-        return export_scalar(source, term.access, operands[0], compute, parameters)
-    if name not in OPERATOR_EXPORTS and term.index_map is not None:
-        return addressed(source, term.index_map, operands)
-    if name not in OPERATOR_EXPORTS:
-        raise _left_out(f"operator {name}", OPERATORS_LEFT_OUT.get(name, ""))
-    return OPERATOR_EXPORTS[name](source, term.type, *weave(term.operator, operands, term.attributes))
+    if name in OPERATOR_EXPORTS:
+        return OPERATOR_EXPORTS[name](source, term.type, *weave(term.operator, operands, term.attributes))
+    if term.index_map is None:
+        because = f" ({OPERATORS_LEFT_OUT[name]})" if name in OPERATORS_LEFT_OUT else ""
+        raise left_out(f"the operator {name}{because}")
+    return addressed(source, term.index_map, operands)
 
 
 def _known(term: Term, done: dict[Term, Held]) -> Array | None:
@@ -97,21 +78,16 @@ def _known(term: Term, done: dict[Term, Held]) -> Array | None:
     return found
 
 
-def _left_out(what: str, reason: str) -> BadInput:
-    because = f" ({reason})" if reason else ""
-    return BadInput(f"a function of JAX requires what JAX can say, got the {what}{because}")
-
-
 def _result(source: Source, held: Held) -> str:
     """The expression of a result; tuples may be deep, so the inner ones are lines of their own."""
     if not isinstance(held, tuple):
-        return source.name(in_memory(source, held))
+        return source.name(source.in_memory(held))
     names: dict[int, str] = {}
     stack: list[tuple[Held, bool]] = [(held, False)]
     while stack:
         value, ready = stack.pop()
         if not isinstance(value, tuple):
-            names[id(value)] = source.name(in_memory(source, value))
+            names[id(value)] = source.name(source.in_memory(value))
         elif ready:
             items = "".join(f"{names[id(item)]}, " for item in value)
             names[id(value)] = source.set(f"({items})", (), "").name
@@ -163,8 +139,4 @@ def save_jax(program: Program, path: PathLike) -> None:
 
     Raises BadInput.
     """
-    text = export_jax(program)
-    with ExitStack() as files:
-        if program.constants:
-            dump_arrays(files.enter_context(replacing(Path(path).with_suffix(".npz"))), program.constants)
-        files.enter_context(replacing(path)).write(text.encode())
+    write_with_arrays(path, export_jax(program), program.constants)

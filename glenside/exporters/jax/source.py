@@ -2,37 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from glenside.exporters import writer
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
+from glenside.ir.rational import exact
+from glenside.ir.scalar import Primitive
 from glenside.ir.types import Dims
+from glenside.semantics.native import Native
 
 # A constant of a source is a list of numbers in it: larger ones are to be constants with values, which are arguments.
 _MOST_NUMBERS = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
-class Value:
+class Value(writer.Value):
     """An array of the function that is written: the expression of a name, its dims and dtype.
 
     `constant` is what it holds when that is made of numbers in the program alone.
     """
 
-    name: str
-    dims: Dims
-    dtype: str
     constant: Array | None = None
 
-    @property
-    def rank(self) -> int:
-        return len(self.dims)
 
-
-class Source:
+class Source(writer.Writer[Value]):
     """Lines `v0 = ..`; an equal expression is written once."""
 
     def __init__(self, arguments: Mapping[str, str]) -> None:
@@ -60,74 +57,82 @@ class Source:
             return _literal(value.constant)
         return self.set(_literal(value.constant), value.dims, value.dtype).name
 
-    def same(self, value: Value, expression: str, dims: Sequence[int], array: Array | None) -> Value:
-        """Elements of a value that an expression of it, `{}`, moves; of a constant, `array` holds them."""
-        if array is not None:
-            return self.constant(array)
-        return self.set(expression.format(value.name), dims, value.dtype)
+    def _moved(self, x: Value, call: str, dims: Sequence[int], move: Callable[[Array], Array]) -> Value:
+        """What an expression of x, `{}`, makes of its elements; `move` does the same to those of a constant."""
+        if x.constant is not None:
+            return self.constant(move(x.constant))
+        return self.set(call.format(x.name), dims, x.dtype)
 
-    def reshape(self, value: Value, dims: Sequence[int]) -> Value:
-        """The elements in row-major order under other dims."""
+    def full(self, dims: Sequence[int], fill: str, dtype: str) -> Value:
+        """One number, an expression, everywhere."""
+        return self.set(f"jnp.full({shape(dims)}, {fill})", dims, dtype)
+
+    def number(self, value: str | int, dtype: str, rank: int = 0) -> Value:
+        known = exact(str(value))
+        assert known is not None, "parameters are checked when a term is built"
+        return self.constant(Native().constant(known, dtype))
+
+    def view(self, x: Value, dims: Sequence[int]) -> Value:
         dims = Dims(dims)
-        if dims == value.dims:
-            return value
-        array = None if value.constant is None else value.constant.reshape(dims)
-        return self.same(value, f"jnp.reshape({{}}, {shape(dims)})", dims, array)
+        if dims == x.dims:
+            return x
+        return self._moved(x, f"jnp.reshape({{}}, {shape(dims)})", dims, lambda array: array.reshape(dims))
 
-    def transpose(self, value: Value, order: Sequence[int]) -> Value:
-        """Axis i of the result is axis order[i]."""
-        if list(order) == list(range(value.rank)):
-            return value
-        array = None if value.constant is None else value.constant.transpose(order)
-        return self.same(value, f"jnp.transpose({{}}, {shape(order)})", value.dims.permute(order), array)
+    def transpose(self, x: Value, order: Sequence[int]) -> Value:
+        if list(order) == list(range(x.rank)):
+            return x
+        call, dims = f"jnp.transpose({{}}, {shape(order)})", x.dims.permute(order)
+        return self._moved(x, call, dims, lambda array: array.transpose(order))
 
-    def slice(self, value: Value, axis: int, start: int, stop: int, step: int = 1) -> Value:
-        """Every step-th element from start to stop - 1 of one axis."""
-        if (start, stop, step) == (0, value.dims[axis], 1):
-            return value
-        dims = value.dims.set(axis, max(0, -(-(stop - start) // step)))
+    def expand(self, x: Value, dims: Sequence[int]) -> Value:
+        if tuple(dims) == x.dims:
+            return x
+        call = f"jnp.broadcast_to({{}}, {shape(dims)})"
+        return self._moved(x, call, dims, lambda array: np.broadcast_to(array, tuple(dims)))
+
+    def slice(self, x: Value, axis: int, start: int, stop: int, step: int = 1) -> Value:
+        if (start, stop, step) == (0, x.dims[axis], 1):
+            return x
         part = (slice(None),) * axis + (slice(start, stop, step),)
-        array = None if value.constant is None else value.constant[part]
-        return self.same(value, f"lax.slice_in_dim({{}}, {start}, {stop}, {step}, {axis})", dims, array)
+        dims = x.dims.set(axis, len(range(start, stop, step)))
+        call = f"lax.slice_in_dim({{}}, {start}, {stop}, {step}, {axis})"
+        return self._moved(x, call, dims, lambda array: array[part])
 
-    def index(self, value: Value, axis: int, position: int) -> Value:
+    def flip(self, x: Value, axis: int) -> Value:
+        return self.set(f"jnp.flip({self.name(x)}, {axis})", x.dims, x.dtype)
+
+    def index(self, x: Value, axis: int, position: int) -> Value:
         """One element of an axis, without the axis."""
-        return self.reshape(self.slice(value, axis, position, position + 1), value.dims.remove(axis))
+        return self.view(self.slice(x, axis, position, position + 1), x.dims.remove(axis))
 
-    def broadcast(self, value: Value, dims: Sequence[int]) -> Value:
-        """Axes of size 1 are repeated."""
-        if tuple(dims) == value.dims:
-            return value
-        array = None if value.constant is None else np.broadcast_to(value.constant, tuple(dims))
-        return self.same(value, f"jnp.broadcast_to({{}}, {shape(dims)})", dims, array)
+    def apart(self, x: Value, axis: int) -> list[Value]:
+        return [self.index(x, axis, i) for i in range(x.dims[axis])]
 
-    def concatenate(self, values: Sequence[Value], axis: int) -> Value:
-        """One after the other along an axis."""
-        if len(values) == 1:
-            return values[0]
-        dims = values[0].dims.set(axis, sum(value.dims[axis] for value in values))
-        known = [value.constant for value in values if value.constant is not None]
-        if len(known) == len(values):
+    def concat(self, parts: Sequence[Value], axis: int) -> Value:
+        if len(parts) == 1:
+            return parts[0]
+        dims = parts[0].dims.set(axis, sum(part.dims[axis] for part in parts))
+        known = [part.constant for part in parts if part.constant is not None]
+        if len(known) == len(parts):
             return self.constant(np.concatenate(known, axis))
-        names = ", ".join(map(self.name, values))
-        return self.set(f"jnp.concatenate([{names}], {axis})", dims, values[0].dtype)
+        names = ", ".join(map(self.name, parts))
+        return self.set(f"jnp.concatenate([{names}], {axis})", dims, parts[0].dtype)
 
-    def stack(self, values: Sequence[Value], axis: int) -> Value:
-        """Side by side along a new axis."""
-        return self.concatenate([self.reshape(v, v.dims.insert(axis, 1)) for v in values], axis)
-
-    def cast(self, value: Value, dtype: str) -> Value:
+    def cast(self, x: Value, dtype: str) -> Value:
         """Numbers in another dtype."""
-        if dtype == value.dtype:
-            return value
-        if value.constant is not None:
-            return self.constant(value.constant.astype(dtype))
-        return self.set(f"{value.name}.astype(jnp.{_dtype(dtype)})", value.dims, dtype)
+        if dtype == x.dtype:
+            return x
+        if x.constant is not None:
+            return self.constant(x.constant.astype(dtype))
+        return self.set(f"{x.name}.astype(jnp.{_dtype(dtype)})", x.dims, dtype)
 
-    def call(self, function: str, values: Sequence[Value], dtype: str | None = None) -> Value:
+    def call(self, function: str, operands: Sequence[Value], dtype: str | None = None) -> Value:
         """A function of each element of operands that broadcast to each other."""
-        dims = np.broadcast_shapes(*(value.dims for value in values))
-        return self.set(f"{function}({', '.join(map(self.name, values))})", dims, dtype or values[0].dtype)
+        dims = np.broadcast_shapes(*(x.dims for x in operands))
+        return self.set(f"{function}({', '.join(map(self.name, operands))})", dims, dtype or operands[0].dtype)
+
+    def apply(self, primitive: Primitive, operands: Sequence[Value]) -> Value:
+        return self.call(primitive.jax, operands, "bool" if primitive.gives == "bool" else None)
 
 
 def shape(sizes: Sequence[int]) -> str:

@@ -9,11 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from glenside.exporters.onnx.graph import Graph, Value
-from glenside.exporters.onnx.kernels import carrier
+from glenside.exporters.onnx.graph import Graph
+from glenside.exporters.onnx.kernels import carried, carrier
+from glenside.exporters.writer import Value, Writer
 from glenside.ir.operand import Array
 from glenside.ir.rational import exact
 from glenside.ir.rearrangement import Rearrangement, of_transpose
+from glenside.ir.scalar import Primitive
 from glenside.ir.types import Dims
 from glenside.semantics.native import Native
 
@@ -25,9 +27,9 @@ class Padding:
     """What a Pad node does: elements before and after on each axis of its source, all of one value."""
 
     source: Value
-    before: tuple[int, ...]
-    after: tuple[int, ...]
-    fill: Any
+    before: Dims
+    after: Dims
+    fill: Array
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,10 +46,9 @@ class Windows:
 
 @dataclass
 class Function:
-    """A local function of the model: its nodes over the named inputs."""
+    """A local function of the model: its nodes over two inputs, a and b."""
 
     name: str
-    inputs: tuple[str, ...]
     attributes: tuple[str, ...]
     graph: Graph
     output: Value
@@ -55,7 +56,7 @@ class Function:
 
 
 @dataclass
-class Emitter:
+class Emitter(Writer[Value]):
     """Makes the nodes of one graph.
 
     constants  the values of the program's constants
@@ -120,7 +121,7 @@ class Emitter:
         The result has the dtype of the operands, or the one given: then it is the node's own, such as bool.
         """
         own = inputs[0].dtype
-        wide = _carrier(op, own)
+        wide = carried(op, own)
         operands = [*(self.cast(x, wide) for x in inputs), *extra]
         result = self.graph.node(op, operands, dims, dtype or wide, attributes, main=main)
         return result if dtype else self.cast(result, own)
@@ -145,9 +146,12 @@ class Emitter:
             short = list(operands)
         return self.run(op, short, dims, dtype, attributes, main=main)
 
+    def apply(self, primitive: Primitive, operands: Sequence[Value]) -> Value:
+        return self.elementwise(primitive.onnx, *operands, dtype="bool" if primitive.gives == "bool" else None)
+
     def where(self, condition: Value, then: Value, otherwise: Value) -> Value:
         """`then` where the condition holds."""
-        own, wide = then.dtype, _carrier("Where", then.dtype)
+        own, wide = then.dtype, carried("Where", then.dtype)
         operands = [condition, self.cast(then, wide), self.cast(otherwise, wide)]
         dims = np.broadcast_shapes(*(x.dims for x in operands))
         return self.cast(self.graph.node("Where", operands, dims, wide, main=True), own)
@@ -160,15 +164,14 @@ class Emitter:
 
     def ordered(self, x: Value) -> Value:
         """Numbers that stand in the same order as those of x, in a dtype in which runtimes sort."""
-        wide = self.cast(x, _carrier("TopK", x.dtype))
+        wide = self.cast(x, carried("TopK", x.dtype))
         if x.dtype != "uint64":
             return wide
         return self.elementwise("Add", wide, self.number(_INT64_MIN, "int64", x.rank), main=False)
 
-    def extreme(self, op: str, x: Value, split: int) -> Value:
-        """The least or the largest, by Min or Max, over all axes from `split` on: of size 1 in the result."""
-        flat = self.view(x, x.dims.take(split).append([x.dims.drop(split).product()]))
-        return self.tree(op, flat, split)
+    def fold(self, op: str, x: Value, split: int) -> Value:
+        """All axes from `split` on folded by an associative operator: of size 1 in the result, and one axis."""
+        return self.tree(op, self.view(x, x.dims.take(split).append([x.dims.drop(split).product()])), split)
 
     def chain(self, op: str, operands: Iterable[Value]) -> Value:
         """The operands folded left to right."""
@@ -186,9 +189,7 @@ class Emitter:
     # Nodes that move
 
     def view(self, x: Value, dims: Sequence[int]) -> Value:
-        """The same elements in row-major order under other dims."""
-        reshaped = self.graph.producer(x, "Reshape")
-        x = reshaped.inputs[0] if reshaped else x
+        x = self.base(x)
         if x.dims == tuple(dims):
             return x
         if x.name in self.graph.arrays:
@@ -201,7 +202,6 @@ class Emitter:
         return reshaped.inputs[0] if reshaped else x
 
     def transpose(self, x: Value, order: Sequence[int]) -> Value:
-        """Axis i of the result is axis order[i]."""
         dims = x.dims.permute(order)
         moved = [axis for axis in order if x.dims[axis] != 1]
         if moved == sorted(moved):
@@ -227,7 +227,6 @@ class Emitter:
         return self.graph.node("Transpose", [x], plain.result, x.dtype, {"perm": plain.order})
 
     def expand(self, x: Value, dims: Sequence[int]) -> Value:
-        """Axes of size 1 repeated to those dims."""
         x = self.unexpanded(x)
         if x.dims == tuple(dims):
             return x
@@ -239,7 +238,6 @@ class Emitter:
         return expanded.inputs[0] if expanded and expanded.inputs[0].rank == x.rank else x
 
     def slice(self, x: Value, axis: int, start: int, stop: int, step: int = 1) -> Value:
-        """Elements start, start + step .. below stop of one axis."""
         size = len(range(start, stop, step))
         if not size:
             return self.full(x.dims.set(axis, 0), 0, x.dtype)
@@ -249,7 +247,6 @@ class Emitter:
         return self.graph.node("Slice", [x, *(bounds[:3] if step == 1 else bounds)], x.dims.set(axis, size), x.dtype)
 
     def flip(self, x: Value, axis: int) -> Value:
-        """One axis in reverse order."""
         if x.dims[axis] == 1:
             return x
         bounds = [self.integers([n]) for n in (-1, _INT64_MIN, axis, -1)]
@@ -263,23 +260,24 @@ class Emitter:
         dims = kept[0].dims.set(axis, sum(part.dims[axis] for part in kept))
         return self.graph.node("Concat", kept, dims, kept[0].dtype, {"axis": axis})
 
-    def pad(self, x: Value, before: Sequence[int], after: Sequence[int], fill: Value) -> Value:
-        """Elements of one value, ()(), before and after on each axis. Pads of pads are one."""
-        value = self.graph.arrays[fill.name]
+    def pad(self, x: Value, axis: int, before: int, after: int, fill: Value | None = None) -> Value:
+        """Elements of one value, ()(), before and after on one axis: 0 unless it is given. Pads of pads are one."""
+        fill = fill or self.number(0, x.dtype)
+        value, none = self.graph.arrays[fill.name], Dims((0,) * x.rank)
+        befores, afters = none.set(axis, before), none.set(axis, after)
         inner = self.padding(x)
         if inner and np.array_equal(inner.fill, value):
-            before = [a + b for a, b in zip(inner.before, before, strict=True)]
-            after = [a + b for a, b in zip(inner.after, after, strict=True)]
+            befores = inner.before.set(axis, inner.before[axis] + before)
+            afters = inner.after.set(axis, inner.after[axis] + after)
             x = inner.source
-        if not any(before) and not any(after):
+        if not any(befores) and not any(afters):
             return x
-        dims = [b + n + a for b, n, a in zip(before, x.dims, after, strict=True)]
+        dims = Dims(b + n + a for b, n, a in zip(befores, x.dims, afters, strict=True))
         if 0 in x.dims:
             return self.expand(self.view(fill, (1,) * len(dims)), dims)
-        wide = _carrier("Pad", x.dtype)
-        inputs = [self.cast(x, wide), self.integers([*before, *after]), self.cast(fill, wide)]
-        note = Padding(x, tuple(before), tuple(after), value)
-        padded = self.graph.node("Pad", inputs, dims, wide, note=note)
+        wide = carried("Pad", x.dtype)
+        inputs = [self.cast(x, wide), self.integers([*befores, *afters]), self.cast(fill, wide)]
+        padded = self.graph.node("Pad", inputs, dims, wide, note=Padding(x, befores, afters, value))
         return self.cast(padded, x.dtype)
 
     def padding(self, x: Value) -> Padding | None:
@@ -287,6 +285,13 @@ class Emitter:
         padded = self.graph.producer(x, "Pad")
         note = padded.note if padded else None
         return note if isinstance(note, Padding) else None
+
+    def apart(self, x: Value, axis: int) -> list[Value]:
+        """The elements of an axis, each without it; those that a Concat put there are as they were."""
+        joined = self.graph.producer(x, "Concat")
+        if joined and joined.attributes["axis"] == axis and all(part.dims[axis] == 1 for part in joined.inputs):
+            return [self.view(part, part.dims.remove(axis)) for part in joined.inputs]
+        return [self.gather(x, self.integers(i), axis) for i in range(x.dims[axis])]
 
     def gather(self, x: Value, indices: Value, axis: int) -> Value:
         """All axes of the indices, int32 or int64, in place of one axis."""
@@ -305,9 +310,3 @@ class Emitter:
 def _larger(dims: Dims) -> Dims:
     """The sizes other than 1."""
     return Dims(n for n in dims if n != 1)
-
-
-def _carrier(op: str, dtype: str) -> str:
-    wide = carrier(op, dtype)
-    assert wide is not None, f"{op} of {dtype} has a detour"
-    return wide

@@ -1,18 +1,26 @@
-"""A program as an ONNX model, term by term."""
+"""A program as an ONNX model, term by term, and as a file: whole or not at all."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from contextlib import ExitStack
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+import numpy as np
 
 from glenside.exporters.onnx import operators as _operators  # noqa: F401 (fills the tables)
 from glenside.exporters.onnx.emitter import Emitter
-from glenside.exporters.onnx.graph import OPSET, Graph, Value
-from glenside.exporters.onnx.model import model_of
-from glenside.exporters.onnx.operators.addressed import addressed
-from glenside.exporters.onnx.registry import OPERATOR_EXPORTS, Held, Operand, in_memory
+from glenside.exporters.onnx.graph import Graph
+from glenside.exporters.onnx.model import inline, little_endian, model_of
+from glenside.exporters.onnx.operators.movement import addressed
+from glenside.exporters.onnx.registry import OPERATOR_EXPORTS, Held, Operand
+from glenside.exporters.writer import Value
 from glenside.ir.errors import BadInput
+from glenside.ir.files import PathLike, replacing
 from glenside.ir.names import spelled_name
+from glenside.ir.operand import Array
+from glenside.ir.packages import import_onnx
 from glenside.ir.program import Program
 from glenside.ir.term import Term, postorder, weave
 from glenside.ir.types import AccessType
@@ -20,7 +28,14 @@ from glenside.ir.types import AccessType
 if TYPE_CHECKING:
     import onnx
 
-__all__ = ["OPSET", "emitted", "export_onnx"]
+# A file of protocol buffers ends at 2 GiB; the nodes need some of it too.
+_MOST_BYTES = 2**31 - 2**27
+
+# External data begins at multiples of this, so that a runtime can map it.
+_ALIGNMENT = 4096
+
+# Constants smaller than this stay in the model, where tools read them to infer shapes.
+_SMALL = 1024
 
 
 def export_onnx(program: Program) -> onnx.ModelProto:
@@ -34,14 +49,15 @@ def export_onnx(program: Program) -> onnx.ModelProto:
     that are out of range. Raises BadInput: a constant without a value, a name that ONNX cannot hold, a result of
     nothing, black boxes of other files or of versions that do not go together, or no package onnx.
     """
-    emit, outputs = emitted(program)
+    emit, outputs = _emitted(program)
     return model_of(program, emit, outputs)
 
 
-def emitted(program: Program) -> tuple[Emitter, dict[str, Value]]:
+def _emitted(program: Program) -> tuple[Emitter, dict[str, Value]]:
     """The graph of a program, and its results by name. Raises BadInput."""
     for name in program.tensors:
-        _check_name(name)
+        if not _spells(name):
+            raise BadInput(f"an ONNX file requires names of at least one Unicode character, got {spelled_name(name)}")
     for name in program.constants_declared:
         if name not in program.constants:
             raise BadInput(f"an ONNX file requires the value of every constant, got none of {spelled_name(name)}")
@@ -100,7 +116,7 @@ def _outputs(emit: Emitter, result: Held) -> dict[str, Value]:
         if isinstance(held, tuple):
             stack += reversed([(f"{name}_{i}", item) for i, item in enumerate(held)])
         else:
-            value = in_memory(emit, held)
+            value = emit.in_memory(held)
             own = value.name in emit.graph.producers and value not in found.values()
             found[emit.graph.name(name)] = value if own else emit.graph.copy(value)
     if not found:
@@ -115,6 +131,42 @@ def _spells(name: str) -> bool:
         return False
 
 
-def _check_name(name: str) -> None:
-    if not _spells(name):
-        raise BadInput(f"an ONNX file requires names of at least one Unicode character, got {spelled_name(name)}")
+def save_onnx(program: Program, path: PathLike, most_bytes: int = _MOST_BYTES) -> None:
+    """Write `export_onnx(program)`, whole or not at all.
+
+    Constants of more than `most_bytes` together go to PATH.data beside it, which must be moved with it: both or neither
+    are written. Raises BadInput.
+    """
+    import_onnx()
+    emit, outputs = _emitted(program)
+    constants = program.constants_declared.values()
+    size = sum(tensor.dims.product() * np.dtype(tensor.dtype).itemsize for tensor in constants)
+    with ExitStack() as files:
+        store: Any = inline
+        if size > most_bytes:
+            beside = f"{Path(path).name}.data"
+            store = _Beside(files.enter_context(replacing(Path(path).with_name(beside))), beside)
+        model = model_of(program, emit, outputs, store)
+        try:
+            content = model.SerializeToString(deterministic=True)
+        except Exception as error:  # each version of protobuf has another one for what is too large
+            raise BadInput(f"cannot write {path}: {error}") from None
+        files.enter_context(replacing(path)).write(content)
+
+
+class _Beside:
+    """Keeps the bytes of constants in another file."""
+
+    def __init__(self, file: IO[bytes], location: str) -> None:
+        self.file, self.location = file, location
+
+    def __call__(self, tensor: Any, array: Array) -> None:
+        if array.nbytes < _SMALL:
+            inline(tensor, array)
+            return
+        start = -(-self.file.tell() // _ALIGNMENT) * _ALIGNMENT
+        self.file.write(bytes(start - self.file.tell()))
+        self.file.write(little_endian(array).data)
+        tensor.data_location = tensor.EXTERNAL
+        for key, value in (("location", self.location), ("offset", start), ("length", array.nbytes)):
+            tensor.external_data.add(key=key, value=str(value))

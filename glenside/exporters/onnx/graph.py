@@ -8,24 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from glenside.exporters.writer import Value
 from glenside.ir.operand import Array
 from glenside.ir.types import Dims
 
 # The first in which all reductions take axes as an input; later ones only add dtypes, which runtimes lack.
 OPSET = 18
-
-
-@dataclass(frozen=True, slots=True)
-class Value:
-    """What a node, a constant or an input gives: its name in the file, its dims and its dtype."""
-
-    name: str
-    dims: Dims
-    dtype: str
-
-    @property
-    def rank(self) -> int:
-        return len(self.dims)
 
 
 ABSENT = Value("", Dims(), "")

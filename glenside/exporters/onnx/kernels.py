@@ -54,3 +54,10 @@ def carrier(op: str, dtype: str) -> str | None:
     """The dtype in which to compute, the same when runtimes do; None when there is none."""
     wide = dtype if runs(op, dtype) else _CARRIERS.get(dtype, dtype)
     return wide if runs(op, wide) else None
+
+
+def carried(op: str, dtype: str) -> str:
+    """The dtype in which to compute, where there is one."""
+    wide = carrier(op, dtype)
+    assert wide is not None, f"{op} of {dtype} has a detour"
+    return wide

@@ -1,18 +1,20 @@
-"""From a graph to the message that ONNX files hold."""
+"""From a graph to the message that ONNX files hold, and the versions of operators that it imports."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 import glenside
 from glenside.exporters.onnx.emitter import Emitter, Function
-from glenside.exporters.onnx.graph import Encoded, Graph, Node, Reference, Value
-from glenside.exporters.onnx.versions import opsets
+from glenside.exporters.onnx.graph import OPSET, Encoded, Graph, Node, Reference
+from glenside.exporters.writer import Value
+from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
 from glenside.ir.packages import import_onnx
 from glenside.ir.program import Program
@@ -58,7 +60,7 @@ def model_of(program: Program, emit: Emitter, outputs: Mapping[str, Value], stor
                 _describe(model.graph.value_info.add(), value, onnx)
     _add_constants(model.graph, emit.graph, program, nodes, store, onnx)
     called = {node.op: emit.functions[node.op] for node in nodes if node.domain == "glenside"}
-    versions = opsets(emit.versions, nodes)
+    versions = _opsets(emit.versions, nodes)
     for function in called.values():
         _fill_function(model.functions.add(), function, versions[""], onnx)
     for domain, version in {**versions, **({"glenside": 1} if called else {})}.items():
@@ -147,7 +149,7 @@ def _fill_tensor(tensor: Any, value: Value, onnx: Any, array: Array, store: Stor
 
 def _fill_function(proto: Any, function: Function, version: int, onnx: Any) -> None:
     proto.name, proto.domain, proto.doc_string = function.name, "glenside", function.doc
-    proto.input.extend(function.inputs)
+    proto.input.extend(["a", "b"])
     proto.output.append("result")
     proto.attribute.extend(function.attributes)
     proto.opset_import.add(domain="", version=version)
@@ -158,3 +160,32 @@ def _fill_function(proto: Any, function: Function, version: int, onnx: Any) -> N
             attribute = constant.attribute.add(name="value", type=onnx.AttributeProto.TENSOR)
             _fill_tensor(attribute.t, value, onnx, function.graph.arrays[value.name], inline)
     proto.node.extend(_node(node, {function.output.name: "result"}, onnx) for node in nodes)
+
+
+def _opsets(wanted: Iterable[tuple[str, str, int]], nodes: Sequence[Node]) -> dict[str, int]:
+    """Domain -> version, where some (domain, operator, version) are to mean what they do in that version.
+
+    The other nodes are standard operators as of OPSET. Raises BadInput when there is no version for all of a domain.
+    """
+    used = {(node.domain, node.op) for node in nodes}
+    needs = sorted(each for each in wanted if each[:2] in used)
+    found = {"": OPSET}
+    for domain, op, version in needs:
+        found[domain] = max(found.get(domain, 0), version if domain else _since(op, version))
+    for domain, op, version in needs:
+        have = found[domain]
+        if have != version and (domain or _since(op, have) != _since(op, version)):
+            name = f"{domain}.{op}" if domain else op
+            raise BadInput(f"an ONNX file of {name} as of version {version} requires no node of another, got {have}")
+    return found
+
+
+@cache
+def _since(op: str, version: int) -> int:
+    """The version that brought a standard operator as it is in another version."""
+    import onnx
+
+    try:
+        return int(onnx.defs.get_schema(op, version).since_version)
+    except onnx.defs.SchemaError:
+        return version

@@ -1,30 +1,32 @@
-"""Products: one `lax.dot_general` for each, whatever its axes, and the instructions that are products too."""
+"""Products, one `lax.dot_general` for each whatever its axes; the instructions that are products too; and linear maps,
+by additions: SPU cuts even a product by 2, and each cut is sent.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from fractions import Fraction
 from functools import reduce
+from math import gcd, lcm
 
 import numpy as np
 
-from glenside.exporters.jax.operators.movement import overlap_add
-from glenside.exporters.jax.registry import Held, Operand, Pair, exports, exports_compute
+from glenside.exporters.jax.operators.movement import overlap_add, zero
+from glenside.exporters.jax.registry import COMPUTE_EXPORTS, OPERATOR_EXPORTS, Operand
 from glenside.exporters.jax.source import Source, Value
+from glenside.exporters.writer import Pair
+from glenside.ir.rational import exact_numbers
 from glenside.ir.types import AccessType, Dims
-
-
-@exports("access-product")
-def _product(source: Source, result: AccessType, a: Operand, b: Operand, n: int) -> Held:
-    return Pair(a.value, b.value, n, len(a.access.item))
 
 
 def contract(source: Source, a: Value, b: Value, shared: int, item: int, dtype: str) -> Value:
     """(G, A)(I) times (G, B)(I) -> (G, A, B), summed in that dtype: the axes G are those of a batch."""
     groups, rows, columns, items = Pair(a, b, shared, item).rows
     batch = [groups.product()] if groups else []
-    left = source.reshape(source.cast(a, dtype), (*batch, rows.product(), items.product()))
-    right = source.reshape(source.cast(b, dtype), (*batch, columns.product(), items.product()))
+    left = source.view(source.cast(a, dtype), (*batch, rows.product(), items.product()))
+    right = source.view(source.cast(b, dtype), (*batch, columns.product(), items.product()))
     value = _matmul(source, left, right)
-    return source.reshape(value, groups.append(rows).append(columns))
+    return source.view(value, groups.append(rows).append(columns))
 
 
 def _matmul(source: Source, a: Value, b: Value) -> Value:
@@ -35,7 +37,7 @@ def _matmul(source: Source, a: Value, b: Value) -> Value:
     return source.set(f"lax.dot_general({source.name(a)}, {source.name(b)}, {axes})", dims, a.dtype)
 
 
-@exports_compute("dot-product")
+@COMPUTE_EXPORTS.register("dot-product")
 def _dot_product(source: Source, result: AccessType, a: Operand) -> Value:
     pair = a.held
     if isinstance(pair, Pair) and a.access.split == pair.a.rank + pair.b.rank - pair.shared - 2 * pair.item:
@@ -43,7 +45,7 @@ def _dot_product(source: Source, result: AccessType, a: Operand) -> Value:
     parts = [source.cast(part, result.dtype) for part in a.parts()]
     if not parts:
         dims = a.access.dims.remove(a.access.split)
-        parts = [source.broadcast(source.constant(np.ones((1,) * len(dims), result.dtype)), dims)]
+        parts = [source.expand(source.constant(np.ones((1,) * len(dims), result.dtype)), dims)]
     value = reduce(lambda x, y: source.call("jnp.multiply", [x, y]), parts)
     if a.access.rank - 1 == a.access.split:
         return value
@@ -51,13 +53,13 @@ def _dot_product(source: Source, result: AccessType, a: Operand) -> Value:
     return source.set(f"jnp.sum({source.name(value)}, {axes}, jnp.{result.dtype})", result.dims, result.dtype)
 
 
-@exports("tiled-product")
+@OPERATOR_EXPORTS.register("tiled-product")
 def _tiled(source: Source, result: AccessType, a: Operand, b: Operand, n: int, tile: int) -> Value:
     """Tiles are how a processor computes it."""
     return contract(source, a.value, b.value, n, len(a.access.item), result.dtype)
 
 
-@exports("overlap-add-product")
+@OPERATOR_EXPORTS.register("overlap-add-product")
 def _overlap_add_product(
     source: Source,
     result: AccessType,
@@ -77,19 +79,16 @@ def _overlap_add_product(
     return overlap_add(source, source.transpose(value, [*order, *places, *windows]), out, strides, dilations, starts)
 
 
+@OPERATOR_EXPORTS.register("systolic-array", "systolic-array-output-stationary", "systolic-array-with-blocking")
 def _tile(source: Source, result: AccessType, rows: int, columns: int, a: Operand, b: Operand) -> Value:
     """(G, M, K) times (G, K, N); a of shape (G) is one row for each of G."""
     weights, groups = b.value, b.access.split
     turned = source.transpose(weights, [*range(groups), groups + 1, groups])
     value = contract(source, a.value, turned, groups, 1, result.dtype)
-    return source.reshape(value, result.dims)
+    return source.view(value, result.dims)
 
 
-for _name in ("systolic-array", "systolic-array-output-stationary", "systolic-array-with-blocking"):
-    exports(_name)(_tile)
-
-
-@exports("product-unit")
+@OPERATOR_EXPORTS.register("product-unit")
 def _unit(
     source: Source,
     result: AccessType,
@@ -105,7 +104,59 @@ def _unit(
     parts: Dims,
     order: Dims,
 ) -> Value:
-    left = source.transpose(source.reshape(a.value, a_parts), a_order)
-    right = source.transpose(source.reshape(b.value, b_parts), b_order)
+    left = source.transpose(source.view(a.value, a_parts), a_order)
+    right = source.transpose(source.view(b.value, b_parts), b_order)
     value = contract(source, left, right, n, len(a_parts) - a_split, result.dtype)
-    return source.transpose(source.reshape(value, parts), order)
+    return source.transpose(source.view(value, parts), order)
+
+
+def _common(row: Sequence[Fraction]) -> tuple[list[int], Fraction]:
+    """Whole numbers of no common divisor, and the fraction that times them is the row: 1 when the row is whole."""
+    below = lcm(*(value.denominator for value in row))
+    whole = [int(value * below) for value in row]
+    if below == 1:
+        return whole, Fraction(1)
+    divisor = gcd(*whole)
+    return [value // divisor for value in whole], Fraction(divisor, below)
+
+
+def _times(source: Source, x: Value, n: int) -> Value:
+    """An array times a whole number above 0, by doubling and adding; each multiple is written once."""
+    total: Value | None = None
+    while n:
+        if n & 1:
+            total = x if total is None else source.call("jnp.add", [total, x])
+        n >>= 1
+        if n:
+            x = source.call("jnp.add", [x, x])
+    assert total is not None
+    return total
+
+
+def _combination(source: Source, x: Value, axis: int, row: Sequence[int]) -> Value:
+    """The sum of the elements of an axis, each so many times; those that are added come first."""
+    parts = [(n, _times(source, source.slice(x, axis, i, i + 1), abs(n))) for i, n in enumerate(row) if n]
+    if not parts:
+        return source.full(x.dims.set(axis, 1), zero(x.dtype), x.dtype)
+    added, taken = [part for n, part in parts if n > 0], [part for n, part in parts if n < 0]
+    start = added.pop(0) if added else source.call("jnp.negative", [taken.pop(0)])
+    total = reduce(lambda a, b: source.call("jnp.add", [a, b]), added, start)
+    return reduce(lambda a, b: source.call("jnp.subtract", [a, b]), taken, total)
+
+
+@OPERATOR_EXPORTS.register("linear-map")
+def _linear_map(source: Source, result: AccessType, a: Operand, axis: int, rows: int, coefficients: str) -> Value:
+    """The rows with denominators are multiplied together: that is one message."""
+    value, count = a.value, a.access.dims[axis]
+    numbers = exact_numbers(coefficients) or ()
+    split = [_common(numbers[row * count : (row + 1) * count]) for row in range(rows)]
+    found = [_combination(source, value, axis, whole) for whole, _ in split]
+    scaled = [row for row, (_, factor) in enumerate(split) if factor != 1]
+    if scaled:
+        factors = np.array([float(split[row][1]) for row in scaled], result.dtype)
+        factors = factors.reshape([len(scaled) if i == axis else 1 for i in range(result.rank)])
+        together = source.concat([found[row] for row in scaled], axis)
+        together = source.call("jnp.multiply", [together, source.constant(factors)])
+        for place, row in enumerate(scaled):
+            found[row] = source.slice(together, axis, place, place + 1)
+    return source.concat(found, axis) if found else source.slice(value, axis, 0, 0)

@@ -1,15 +1,75 @@
-"""Dot-products of windows, or of channels, with weights as Conv: runtimes are fastest there, and nothing is copied."""
+"""Reductions of windows as pools, and dot-products of windows, or of channels, with weights as Conv: nothing is
+copied, and runtimes are fastest there.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from glenside.exporters.onnx.emitter import Emitter
-from glenside.exporters.onnx.graph import Value
+import numpy as np
+
+from glenside.exporters.onnx.emitter import Emitter, Windows
 from glenside.exporters.onnx.kernels import runs
-from glenside.exporters.onnx.operators.pools import MOST_AXES, padding_under, windows_under
-from glenside.exporters.onnx.registry import Pair
+from glenside.exporters.onnx.registry import Operand
+from glenside.exporters.writer import Pair, Value
 from glenside.ir.types import AccessType, Dims
+
+# Runtimes have pools and convolutions of up to so many axes.
+_MOST_AXES = 3
+
+
+def _windows_under(emit: Emitter, x: Value, item: Dims) -> Windows | None:
+    """What the items of a value are windows of, when it is a view of windows that keeps each of them whole."""
+    record = emit.windowed.get(emit.base(x).name)
+    return record if record and record.window.product() == item.product() else None
+
+
+def _padding_under(emit: Emitter, x: Value, axes: int, fill: Value) -> tuple[Value, list[int]]:
+    """The value before its last axes were padded, and by how much: all befores, then all afters."""
+    none = [0] * (2 * axes)
+    padding = emit.padding(emit.base(x))
+    if not padding or not np.array_equal(padding.fill, emit.graph.arrays[fill.name]):
+        return x, none
+    rank = padding.source.rank
+    grown = [b + a for b, a in zip(padding.before, padding.after, strict=True)]
+    same = padding.source.dims.drop(rank - axes)
+    if any(grown[: rank - axes]) or rank < axes:
+        return x, none
+    if [n + g for n, g in zip(same, grown[rank - axes :], strict=True)] != list(x.dims.drop(x.rank - axes)):
+        return x, none
+    before = emit.view(padding.source, x.dims.take(x.rank - axes).append(same))
+    return before, [*padding.before[rank - axes :], *padding.after[rank - axes :]]
+
+
+def pooled(emit: Emitter, op: str, a: Operand) -> Value | None:
+    """The reduction of windows as MaxPool or AveragePool; None where there is no such pool."""
+    if not runs(op, a.access.dtype):
+        return None
+    record = _windows_under(emit, a.value, a.access.item)
+    if not record:
+        return None
+    x, window = record.source, record.window
+    first = next((i for i, k in enumerate(window) if k != 1 or record.strides[i] != 1), len(window))
+    axes = len(window) - first
+    plain = op == "MaxPool" or set(record.dilations) == {1}  # AveragePool has dilations since opset 19
+    if not (0 < axes <= _MOST_AXES and plain):
+        return None
+    fill = emit.lowest(x.dtype) if op == "MaxPool" else emit.number(0, x.dtype)
+    inner, pads = _padding_under(emit, x, axes, fill)
+    if any(p >= k for p, k in zip(pads, window.drop(first) * 2, strict=True)):
+        inner, pads = x, [0] * (2 * axes)
+    images = inner.dims.take(inner.rank - axes).product()
+    attributes = {
+        "kernel_shape": tuple(window.drop(first)),
+        "strides": tuple(record.strides.drop(first)),
+        "pads": tuple(pads),
+        **({"dilations": tuple(record.dilations.drop(first))} if op == "MaxPool" else {"count_include_pad": 1}),
+    }
+    dims = (images, 1, *record.counts.drop(first))
+    found = emit.run(
+        op, [emit.view(inner, (images, 1, *inner.dims.drop(inner.rank - axes)))], dims, None, attributes, main=True
+    )
+    return emit.view(found, a.access.shape)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +90,7 @@ class _Convolution:
     order: tuple[int, ...]
 
 
-def convolution(emit: Emitter, result: AccessType, pair: Pair, inner: str) -> Value | None:
+def convolution(emit: Emitter, result: AccessType, pair: Pair[Value], inner: str) -> Value | None:
     """(G, A)(I) x (G, B)(I) as one Conv of |G| groups in the dtype `inner`; None where there is no such Conv."""
     if not runs("Conv", inner):
         return None
@@ -40,7 +100,7 @@ def convolution(emit: Emitter, result: AccessType, pair: Pair, inner: str) -> Va
     filters = pair.rows[2].product()
     apart = emit.view(pair.b, (conv.groups, filters, *conv.item))
     weights = emit.transpose(apart, [0, 1, *(2 + i for i in conv.order)])
-    images, pads = padding_under(emit, conv.images, len(conv.window), emit.number(0, pair.a.dtype))
+    images, pads = _padding_under(emit, conv.images, len(conv.window), emit.number(0, pair.a.dtype))
     attributes = {
         "kernel_shape": conv.window,
         "strides": conv.strides,
@@ -55,19 +115,19 @@ def convolution(emit: Emitter, result: AccessType, pair: Pair, inner: str) -> Va
     return emit.view(emit.transpose(y, [1, 0, *range(3, y.rank), 2]), result.dims)
 
 
-def _of_windows(emit: Emitter, pair: Pair) -> _Convolution | None:
+def _of_windows(emit: Emitter, pair: Pair[Value]) -> _Convolution | None:
     """Axes of which windows take the whole are channels, the others space.
 
     Leading axes of what the windows are of are groups when they are among the shared ones, and images when not.
     """
     groups, _, _, item = pair.rows
-    record = windows_under(emit, pair.a, item)
+    record = _windows_under(emit, pair.a, item)
     if not record:
         return None
     x, split, window = record.source, record.split, record.window
     shared = next((i for i in range(split + 1) if x.dims.take(i).product() == groups.product()), None)
     space = [i for i, k in enumerate(window) if record.counts[i] != 1 or k != x.dims[split + i]]
-    if shared is None or not 0 < len(space) <= MOST_AXES:
+    if shared is None or not 0 < len(space) <= _MOST_AXES:
         return None
     whole = [i for i in range(len(window)) if i not in space]
     order = [*range(shared, split), *range(shared), *(split + i for i in (*whole, *space))]
@@ -87,7 +147,7 @@ def _of_windows(emit: Emitter, pair: Pair) -> _Convolution | None:
     )
 
 
-def _of_channels(emit: Emitter, pair: Pair) -> _Convolution | None:
+def _of_channels(emit: Emitter, pair: Pair[Value]) -> _Convolution | None:
     """Channels that a transpose moved behind the space: a Conv reads them where they were."""
     moved = emit.graph.producer(pair.a, "Transpose")
     if pair.shared or not moved:
@@ -100,7 +160,7 @@ def _of_channels(emit: Emitter, pair: Pair) -> _Convolution | None:
         channels
     ):
         return None
-    if not 0 < len(space) <= MOST_AXES:
+    if not 0 < len(space) <= _MOST_AXES:
         return None
     length, ones = x.dims.drop(first).take(pair.item).product(), (1,) * len(space)
     images = emit.view(x, (x.dims.take(first).product(), length, *space))

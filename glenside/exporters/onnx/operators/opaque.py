@@ -5,15 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 
 from glenside.exporters.onnx.emitter import Emitter
-from glenside.exporters.onnx.graph import ABSENT, Encoded, Value
-from glenside.exporters.onnx.registry import Operand, exports
+from glenside.exporters.onnx.graph import ABSENT, Encoded
+from glenside.exporters.onnx.registry import OPERATOR_EXPORTS, Operand
+from glenside.exporters.writer import Value
 from glenside.ir.errors import BadInput
 from glenside.ir.names import shortened
 from glenside.ir.operators.opaque import name_of
 from glenside.ir.types import AccessType, Dims
 
 
-@exports("opaque")
+@OPERATOR_EXPORTS.register("opaque")
 def _opaque(emit: Emitter, result: AccessType, key: str, _: tuple[Dims, Dims], __: str, *operands: Operand) -> Value:
     """One node for all of its outputs, of which the key says one. Raises BadInput for a key that is none of ONNX's."""
     from glenside.importers.onnx.opaque import read_key

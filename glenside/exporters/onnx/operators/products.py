@@ -1,23 +1,22 @@
-"""Products: pairs are not made, a dot-product of them is one MatMul."""
+"""Products: pairs are not made, a dot-product of them is one MatMul or Conv; and linear maps, as additions."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
 
 import numpy as np
 
 from glenside.exporters.onnx.emitter import Emitter
-from glenside.exporters.onnx.graph import Value
 from glenside.exporters.onnx.operators.convolution import convolution
 from glenside.exporters.onnx.operators.reductions import accumulated, total
-from glenside.exporters.onnx.registry import Held, Operand, Pair, exports, exports_compute, pair_parts
+from glenside.exporters.onnx.registry import COMPUTE_EXPORTS, OPERATOR_EXPORTS, Operand
+from glenside.exporters.writer import Pair, Value
+from glenside.ir.rational import exact_numbers
 from glenside.ir.types import WIDENED, AccessType
 
 
-@exports("access-product")
-def _product(_: Emitter, __: AccessType, a: Operand, b: Operand, n: int) -> Held:
-    return Pair(a.value, b.value, n, len(a.item_axes))
-
-
-@exports_compute("dot-product")
+@COMPUTE_EXPORTS.register("dot-product")
 def _dot_product(emit: Emitter, result: AccessType, a: Operand) -> Value:
     if not a.access.size:
         # Sums of nothing are 0; without factors, each product is 1.
@@ -31,18 +30,18 @@ def _dot_product(emit: Emitter, result: AccessType, a: Operand) -> Value:
     return total(emit, emit.view(products, wide.dims.remove(split)), split)
 
 
-def _of_pair(emit: Emitter, result: AccessType, pair: Pair, dtype: str, length: int) -> Value:
+def _of_pair(emit: Emitter, result: AccessType, pair: Pair[Value], dtype: str, length: int) -> Value:
     inner = multiplied_in(dtype, length)
     product = convolution(emit, result, pair, inner) or contracted(emit, result, pair, inner)
     return emit.cast(product, result.dtype)
 
 
-@exports("tiled-product")
+@OPERATOR_EXPORTS.register("tiled-product")
 def _tiled_product(emit: Emitter, result: AccessType, a: Operand, b: Operand, n: int, tile: int) -> Value:
     """How many rows are gathered at a time is the runtime's to choose."""
     if not (a.access.size and b.access.size):
         return emit.full(result.dims, 0, result.dtype)
-    pair = Pair(a.value, b.value, n, len(a.item_axes))
+    pair = Pair(a.value, b.value, n, len(a.access.item))
     return _of_pair(emit, result, pair, a.access.dtype, a.access.item.product())
 
 
@@ -58,29 +57,19 @@ def multiplied_in(dtype: str, length: int) -> str:
     return "float32" if largest <= 2**24 else "float64" if largest < 2**31 else WIDENED[dtype]
 
 
-def contracted(emit: Emitter, result: AccessType, pair: Pair, inner: str) -> Value:
+def contracted(emit: Emitter, result: AccessType, pair: Pair[Value], inner: str) -> Value:
     """(G, A)(I) x (G, B)(I) as (G.., M, K) times (G.., K, N), in the dtype `inner`."""
     groups, a, b, item = pair.rows
     m, n, k = a.product(), b.product(), item.product()
     if m == n == 1 and groups.product() > 1:
-        left, right = pair_parts(emit, pair)
+        left, right = emit.sides(pair)
         products = emit.elementwise("Mul", emit.cast(left, inner), emit.cast(right, inner), main=False)
         return total(emit, products, result.rank)
     left = emit.cast(emit.view(pair.a, groups.append([m, k])), inner)
-    right = emit.cast(_columns(emit, emit.view(pair.b, groups.append([n, k]))), inner)
-    product = matmul(emit, left, right)
+    columns = emit.view(pair.b, groups.append([n, k]))
+    right = emit.cast(emit.transpose(columns, [*range(len(groups)), len(groups) + 1, len(groups)]), inner)
+    product = emit.run("MatMul", unrepeated(emit, left, right, len(groups)), groups.append([m, n]), main=True)
     return emit.view(product, result.dims)
-
-
-def _columns(emit: Emitter, x: Value) -> Value:
-    rank = x.rank
-    return emit.transpose(x, [*range(rank - 2), rank - 1, rank - 2])
-
-
-def matmul(emit: Emitter, a: Value, b: Value) -> Value:
-    """(G.., M, K) times (G.., K, N)."""
-    dims = a.dims.take(a.rank - 1).append(b.dims.drop(b.rank - 1))
-    return emit.run("MatMul", unrepeated(emit, a, b, b.rank - 2), dims, main=True)
 
 
 def unrepeated(emit: Emitter, a: Value, b: Value, groups: int) -> list[Value]:
@@ -91,3 +80,25 @@ def unrepeated(emit: Emitter, a: Value, b: Value, groups: int) -> list[Value]:
         short.append(before if before.dims.drop(groups) == x.dims.drop(groups) else x)
     lead = np.broadcast_shapes(*(x.dims.take(groups) for x in short))
     return short if lead == a.dims.take(groups) else [a, short[1]]
+
+
+@OPERATOR_EXPORTS.register("linear-map")
+def _linear_map(emit: Emitter, result: AccessType, a: Operand, axis: int, rows: int, coefficients: str) -> Value:
+    """One row of the result at a time. Not a product with a matrix: 0 times an infinity is not left out there."""
+    x, values = a.value, exact_numbers(coefficients) or ()
+    count = x.dims[axis]
+    parts = [emit.slice(x, axis, i, i + 1) for i in range(count)]
+    made = [_row(emit, parts, values[row * count : (row + 1) * count]) for row in range(rows)]
+    nothing = emit.full(result.dims.set(axis, 1), 0, x.dtype)
+    return emit.concat([row or nothing for row in made], axis) if made else emit.full(result.dims, 0, x.dtype)
+
+
+def _row(emit: Emitter, parts: Sequence[Value], coefficients: Sequence[Fraction]) -> Value | None:
+    total = None
+    for part, c in zip(parts, coefficients, strict=True):
+        if c == 0:
+            continue
+        term = part if abs(c) == 1 else emit.elementwise("Mul", part, emit.number(str(abs(c)), part.dtype))
+        start = emit.number(0, part.dtype) if total is None and c < 0 else total
+        total = term if start is None else emit.elementwise("Add" if c > 0 else "Sub", start, term)
+    return total

@@ -1,12 +1,14 @@
-"""Compute types that make one number of each item, and those that scale each item as a whole."""
+"""Compute types that make one number of each item, and those that scale or sort each item as a whole."""
 
 from __future__ import annotations
 
+from functools import partial
+
 from glenside.exporters.onnx.emitter import Emitter
-from glenside.exporters.onnx.graph import Value
 from glenside.exporters.onnx.kernels import carrier
-from glenside.exporters.onnx.operators.pools import pooled
-from glenside.exporters.onnx.registry import Export, Operand, exports_compute
+from glenside.exporters.onnx.operators.convolution import pooled
+from glenside.exporters.onnx.registry import COMPUTE_EXPORTS, Operand
+from glenside.exporters.writer import Value
 from glenside.ir.types import FLOATS, AccessType, widen
 
 
@@ -19,15 +21,19 @@ def total(emit: Emitter, x: Value, split: int) -> Value:
     if split == x.rank:
         return x
     if x.dtype in FLOATS:
-        axes = emit.integers(range(split, x.rank))
-        return emit.run("ReduceSum", [x], dims, attributes={"keepdims": 0}, extra=[axes], main=True)
+        return _reduced(emit, "ReduceSum", x, split)
     rows, length = dims.product(), x.dims.drop(split).product()
     ones = emit.expand(emit.number(1, x.dtype, 2), (length, 1))
     summed = emit.run("MatMul", [emit.view(x, (rows, length)), ones], (rows, 1), main=True)
     return emit.view(summed, dims)
 
 
-@exports_compute("reduce-sum")
+def _reduced(emit: Emitter, op: str, x: Value, split: int) -> Value:
+    axes = emit.integers(range(split, x.rank))
+    return emit.run(op, [x], x.dims.take(split), attributes={"keepdims": 0}, extra=[axes], main=True)
+
+
+@COMPUTE_EXPORTS.register("reduce-sum")
 def _sum(emit: Emitter, result: AccessType, a: Operand) -> Value:
     if not a.access.size:
         return emit.full(result.dims, 0, result.dtype)
@@ -38,78 +44,77 @@ def _sum(emit: Emitter, result: AccessType, a: Operand) -> Value:
     return total(emit, emit.cast(a.value, result.dtype), a.access.split)
 
 
-@exports_compute("reduce-prod")
+@COMPUTE_EXPORTS.register("reduce-prod")
 def _product(emit: Emitter, result: AccessType, a: Operand) -> Value:
     x, split = a.value, a.access.split
     if not a.access.size:
         return emit.full(result.dims, 1, result.dtype)
-    if x.dtype in ("float16", "float32") and a.item_axes:
-        axes = emit.integers(a.item_axes)
-        return emit.run("ReduceProd", [x], result.dims, attributes={"keepdims": 0}, extra=[axes], main=True)
-    flat = emit.view(x, a.access.shape.append([a.access.item.product()]))
-    return emit.view(emit.tree("Mul", flat, split), result.dims)
+    if x.dtype in ("float16", "float32") and a.access.item:
+        return _reduced(emit, "ReduceProd", x, split)
+    return emit.view(emit.fold("Mul", x, split), result.dims)
 
 
-@exports_compute("reduce-mean")
+@COMPUTE_EXPORTS.register("reduce-mean")
 def _mean(emit: Emitter, result: AccessType, a: Operand) -> Value:
-    if not a.item_axes:
+    if not a.access.item:
         return a.value
-    axes = emit.integers(a.item_axes)
-    return pooled(emit, "AveragePool", a) or emit.run(
-        "ReduceMean", [a.value], result.dims, attributes={"keepdims": 0}, extra=[axes], main=True
-    )
+    return pooled(emit, "AveragePool", a) or _reduced(emit, "ReduceMean", a.value, a.access.split)
 
 
-def _extreme(op: str) -> Export:
-    def export(emit: Emitter, result: AccessType, a: Operand) -> Value:
-        if not a.item_axes:
-            return a.value
-        pool = pooled(emit, "MaxPool", a) if op == "ReduceMax" else None
-        if pool:
-            return pool
-        if carrier(op, a.access.dtype) is None:
-            return emit.view(emit.extreme(op.removeprefix("Reduce"), a.value, a.access.split), result.dims)
-        axes = emit.integers(a.item_axes)
-        return emit.run(op, [a.value], result.dims, attributes={"keepdims": 0}, extra=[axes], main=True)
-
-    return export
+def _extreme(op: str, emit: Emitter, result: AccessType, a: Operand) -> Value:
+    if not a.access.item:
+        return a.value
+    pool = pooled(emit, "MaxPool", a) if op == "ReduceMax" else None
+    if pool:
+        return pool
+    if carrier(op, a.access.dtype) is None:
+        return emit.view(emit.fold(op.removeprefix("Reduce"), a.value, a.access.split), result.dims)
+    return _reduced(emit, op, a.value, a.access.split)
 
 
-exports_compute("reduce-max")(_extreme("ReduceMax"))
-exports_compute("reduce-min")(_extreme("ReduceMin"))
+COMPUTE_EXPORTS.register("reduce-max")(partial(_extreme, "ReduceMax"))
+COMPUTE_EXPORTS.register("reduce-min")(partial(_extreme, "ReduceMin"))
 
 
-def _position(op: str) -> Export:
-    def export(emit: Emitter, result: AccessType, a: Operand) -> Value:
-        items = emit.view(a.value, a.access.shape.append([a.access.item.product()]))
-        attributes = {"axis": a.access.split, "keepdims": 0}
-        if carrier(op, items.dtype):
-            return emit.run(op, [items], result.dims, "int64", attributes, main=True)
-        # Of what equals the extreme, the first: ArgMax takes the first of equals.
-        extreme = emit.extreme(op.removeprefix("Arg"), items, a.access.split)
-        equal = emit.cast(emit.elementwise("Equal", items, extreme, dtype="bool"), "int32")
-        return emit.run("ArgMax", [equal], result.dims, "int64", attributes, main=True)
-
-    return export
+def _flat(emit: Emitter, a: Operand) -> Value:
+    """The items as one axis, the last."""
+    return emit.view(a.value, a.access.shape.append([a.access.item.product()]))
 
 
-exports_compute("argmax")(_position("ArgMax"))
-exports_compute("argmin")(_position("ArgMin"))
+def _position(op: str, emit: Emitter, result: AccessType, a: Operand) -> Value:
+    items, attributes = _flat(emit, a), {"axis": a.access.split, "keepdims": 0}
+    if carrier(op, items.dtype):
+        return emit.run(op, [items], result.dims, "int64", attributes, main=True)
+    # Of what equals the extreme, the first: ArgMax takes the first of equals.
+    extreme = emit.fold(op.removeprefix("Arg"), items, a.access.split)
+    equal = emit.cast(emit.elementwise("Equal", items, extreme, dtype="bool"), "int32")
+    return emit.run("ArgMax", [equal], result.dims, "int64", attributes, main=True)
 
 
-def _normalization(op: str) -> Export:
-    def export(emit: Emitter, result: AccessType, a: Operand) -> Value:
-        items = emit.view(a.value, a.access.shape.append([a.access.item.product()]))
-        scaled = emit.run(op, [items], items.dims, attributes={"axis": -1}, main=True)
-        return emit.view(scaled, result.dims)
-
-    return export
+COMPUTE_EXPORTS.register("argmax")(partial(_position, "ArgMax"))
+COMPUTE_EXPORTS.register("argmin")(partial(_position, "ArgMin"))
 
 
-exports_compute("softmax")(_normalization("Softmax"))
-exports_compute("log-softmax")(_normalization("LogSoftmax"))
+def _normalization(op: str, emit: Emitter, result: AccessType, a: Operand) -> Value:
+    items = _flat(emit, a)
+    return emit.view(emit.run(op, [items], items.dims, attributes={"axis": -1}, main=True), result.dims)
+
+
+COMPUTE_EXPORTS.register("softmax")(partial(_normalization, "Softmax"))
+COMPUTE_EXPORTS.register("log-softmax")(partial(_normalization, "LogSoftmax"))
 
 
 def accumulated(emit: Emitter, x: Value) -> Value:
     """The value in the dtype in which its products are summed."""
     return emit.cast(x, widen(x.dtype))
+
+
+@COMPUTE_EXPORTS.register("argsort")
+def _argsort(emit: Emitter, result: AccessType, a: Operand, direction: str) -> Value:
+    """All of them by TopK, which puts the first of equal elements first in both directions."""
+    items = emit.ordered(_flat(emit, a))
+    attributes = {"axis": -1, "largest": int(direction == "descending"), "sorted": 1}
+    inputs = [items, emit.integers(items.dims[-1:])]
+    outputs = [(items.dims, items.dtype), (items.dims, "int64")]
+    _, places = emit.graph.several("TopK", inputs, outputs, attributes, main=True)
+    return emit.view(places, result.dims)

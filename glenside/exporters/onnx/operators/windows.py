@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from glenside.exporters.onnx.emitter import Emitter, Windows
-from glenside.exporters.onnx.graph import Value
 from glenside.exporters.onnx.operators.movement import dilated
 from glenside.exporters.onnx.operators.products import contracted, multiplied_in
-from glenside.exporters.onnx.registry import Operand, Pair, exports
+from glenside.exporters.onnx.registry import OPERATOR_EXPORTS, Operand
+from glenside.exporters.writer import Pair, Value
 from glenside.ir.types import AccessType, Dims
 
 # An axis takes a slice for each position in the window, or for each window if these are fewer. Up to so many slices are
@@ -14,7 +14,7 @@ from glenside.ir.types import AccessType, Dims
 _SLICES = 32
 
 
-@exports("access-windows")
+@OPERATOR_EXPORTS.register("access-windows")
 def _windows(emit: Emitter, result: AccessType, a: Operand, window: Dims, strides: Dims) -> Value:
     """Positions in the window come first, counts last, so that one transpose of two groups of axes ends it."""
     x, split = a.value, a.access.split
@@ -61,23 +61,18 @@ class _Windowing:
             self.axes[axis] = ("count", number)
         elif window == stride:
             self.x = self.emit.slice(self.x, axis, 0, count * stride)
-            self._apart(axis, count, window, number)
+            self.x = self.emit.view(self.x, self.x.dims.set(axis, window).insert(axis, count))
+            self.axes[axis : axis + 1] = [("count", number), ("at", number)]
         elif min(count, window) > _SLICES:
-            starts, positions = (
-                self.emit.integers([[i * stride] for i in range(count)]),
-                self.emit.integers([range(window)]),
-            )
-            self.x = self.emit.gather(self.x, self.emit.elementwise("Add", starts, positions), axis)
+            starts = self.emit.integers([[i * stride] for i in range(count)])
+            places = self.emit.elementwise("Add", starts, self.emit.integers([range(window)]))
+            self.x = self.emit.gather(self.x, places, axis)
             self.axes[axis : axis + 1] = [("count", number), ("at", number)]
         elif window <= count:
             last = (count - 1) * stride + 1
             self._stack(axis, [(i, i + last, stride) for i in range(window)], "at", "count", number)
         else:
             self._stack(axis, [(i * stride, i * stride + window, 1) for i in range(count)], "count", "at", number)
-
-    def _apart(self, axis: int, count: int, window: int, number: int) -> None:
-        self.x = self.emit.view(self.x, self.x.dims.set(axis, window).insert(axis, count))
-        self.axes[axis : axis + 1] = [("count", number), ("at", number)]
 
     def _stack(self, axis: int, ranges: list[tuple[int, int, int]], of: str, within: str, number: int) -> None:
         """Slices of an axis, stacked in front of the axes that are not stacked yet."""
@@ -95,7 +90,7 @@ class _Windowing:
         return self.emit.transpose(self.x, [self.axes.index(axis) for axis in wanted if axis in self.axes])
 
 
-@exports("access-overlap-add")
+@OPERATOR_EXPORTS.register("access-overlap-add")
 def _overlap_add(emit: Emitter, result: AccessType, a: Operand, out: Dims, strides: Dims) -> Value:
     """One axis after the other: (count, window) -> (out)."""
     if not a.access.size:
@@ -108,7 +103,7 @@ def _overlap_add(emit: Emitter, result: AccessType, a: Operand, out: Dims, strid
     return x
 
 
-@exports("overlap-add-product")
+@OPERATOR_EXPORTS.register("overlap-add-product")
 def _overlap_add_product(
     emit: Emitter,
     result: AccessType,
@@ -127,7 +122,7 @@ def _overlap_add_product(
     dims = rows.append(columns)
     if not dims.product() * result.size:
         return emit.full(result.dims, 0, result.dtype)
-    pair = Pair(a.value, b.value, n, len(a.item_axes))
+    pair = Pair(a.value, b.value, n, len(a.access.item))
     inner = multiplied_in(a.access.dtype, a.access.item.product())
     x = emit.cast(contracted(emit, AccessType(dims, len(dims), result.dtype), pair, inner), result.dtype)
     places = [axis for e in range(axes) for axis in (before + e, len(rows) + after + e)]
@@ -146,9 +141,7 @@ def _put(emit: Emitter, x: Value, axis: int, out: int, stride: int, dilation: in
     x = _added(emit, x, axis, size, stride)
     lo, hi = (min(size, max(0, place)) for place in (start, start + out))
     before = min(out, max(0, -start))
-    rest = Dims((0,) * x.rank)
-    x = emit.slice(x, axis, lo, hi)
-    return emit.pad(x, rest.set(axis, before), rest.set(axis, out - before - (hi - lo)), emit.number(0, x.dtype))
+    return emit.pad(emit.slice(x, axis, lo, hi), axis, before, out - before - (hi - lo))
 
 
 def _added(emit: Emitter, x: Value, axis: int, out: int, stride: int) -> Value:
@@ -158,25 +151,17 @@ def _added(emit: Emitter, x: Value, axis: int, out: int, stride: int) -> Value:
     if count < parts:
         placed = [_placed(emit, x, axis, i, i * stride, out) for i in range(count)]
         return emit.chain("Add", placed)
-    zero, zeros = emit.number(0, x.dtype), Dims((0,) * (x.rank + 1))
     # A window is `parts` pieces of `stride` positions: piece j of window i falls on piece i + j of the result.
-    whole = emit.pad(x, zeros.drop(1), zeros.drop(1).set(axis + 1, parts * stride - window), zero)
+    whole = emit.pad(x, axis + 1, 0, parts * stride - window)
     pieces = emit.view(whole, whole.dims.set(axis + 1, stride).insert(axis + 1, parts))
-    shifted = [
-        emit.pad(emit.slice(pieces, axis + 1, j, j + 1), zeros.set(axis, j), zeros.set(axis, parts - 1 - j), zero)
-        for j in range(parts)
-    ]
-    total = emit.chain("Add", shifted)
+    shifted = [emit.pad(emit.slice(pieces, axis + 1, j, j + 1), axis, j, parts - 1 - j) for j in range(parts)]
     length = (count + parts - 1) * stride
-    flat = emit.view(total, x.dims.remove(axis).set(axis, length))
+    flat = emit.view(emit.chain("Add", shifted), x.dims.remove(axis).set(axis, length))
     flat = emit.slice(flat, axis, 0, min(length, out))
-    rest = zeros.take(flat.rank)
-    return emit.pad(flat, rest, rest.set(axis, out - flat.dims[axis]), zero)
+    return emit.pad(flat, axis, 0, out - flat.dims[axis])
 
 
 def _placed(emit: Emitter, x: Value, axis: int, number: int, start: int, out: int) -> Value:
     """One window of an axis, with zeros around it."""
     window = emit.view(emit.slice(x, axis, number, number + 1), x.dims.remove(axis))
-    rest = Dims((0,) * window.rank)
-    after = out - start - window.dims[axis]
-    return emit.pad(window, rest.set(axis, start), rest.set(axis, after), emit.number(0, x.dtype))
+    return emit.pad(window, axis, start, out - start - window.dims[axis])
