@@ -10,8 +10,7 @@ from glenside.ir.program import Program, is_product
 from glenside.ir.term import Term, postorder
 from glenside.ir.types import AccessType
 from glenside.passes.network import Search, rewritten
-from glenside.targets.base.cost import Cost
-from glenside.targets.base.prices import Prices, free
+from glenside.targets.base import Cost, Prices, free
 from rewrites.layout import folding
 
 

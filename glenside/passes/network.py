@@ -16,8 +16,7 @@ from glenside.ir.program import Program, is_product
 from glenside.ir.term import Term, build, postorder, rebuild_all, tensors
 from glenside.ir.types import Dims, Tensor
 from glenside.passes.extraction import choose, constant_classes
-from glenside.targets.base.cost import Cost
-from glenside.targets.base.prices import Prices
+from glenside.targets.base import Cost, Prices
 from rewrites import of_families
 
 

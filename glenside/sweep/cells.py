@@ -174,7 +174,7 @@ def cells(
     Raises GlensideError, also for what is given twice.
     """
     from glenside.targets import SystolicArray
-    from glenside.targets.parse import sizes
+    from glenside.targets.registry import sizes
 
     if not sources:
         raise BadInput("a sweep requires at least one model or file, got none")

@@ -18,7 +18,7 @@ from glenside.ir.deprecation import Renamed
 from glenside.ir.errors import BadInput
 from glenside.ir.program import Program
 from glenside.targets.base import parse_objectives
-from glenside.targets.parse import parse_target
+from glenside.targets.registry import parse_target
 from glenside.targets.systolic_array.array import Array, BitWidths
 from glenside.targets.systolic_array.description import load_target
 from glenside.targets.systolic_array.target import DATAFLOWS

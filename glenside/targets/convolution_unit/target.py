@@ -24,17 +24,7 @@ from glenside.ir.rearrangement import Rearrangement
 from glenside.ir.term import Term, weave
 from glenside.ir.types import AccessType
 from glenside.passes.cones import Cone
-from glenside.targets.base import (
-    Amounts,
-    Instruction,
-    InstructionCost,
-    Measure,
-    Prices,
-    Scope,
-    Target,
-    Variant,
-    Way,
-)
+from glenside.targets.base import Amounts, Instruction, InstructionCost, Measure, Prices, Scope, Target, Variant, Way
 from glenside.targets.registry import target
 from rewrites.layout import addressing
 

@@ -11,9 +11,8 @@ from glenside.ir.program import Program, constant_terms, is_product
 from glenside.ir.term import Term, postorder
 from glenside.ir.types import FLOATS, AccessType
 from glenside.passes.constant_folding import fold
-from glenside.targets.mpc.analysis import secrets as secrets
+from glenside.targets.mpc.analysis import Operand, secrets
 from glenside.targets.mpc.prices import node_traffic, product_truncation
-from glenside.targets.mpc.registry import Operand
 from glenside.targets.mpc.semi2k import NOTHING, Semi2k, Traffic
 
 

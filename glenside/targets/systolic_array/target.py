@@ -17,16 +17,7 @@ from glenside.passes.cones import Cone
 from glenside.passes.network import Pass
 from glenside.passes.product_sizes import product_sizes
 from glenside.passes.variants import Cheapest
-from glenside.targets.base import (
-    Instruction,
-    InstructionCost,
-    Measure,
-    Prices,
-    Scope,
-    Target,
-    Variant,
-    Way,
-)
+from glenside.targets.base import Instruction, InstructionCost, Measure, Prices, Scope, Target, Variant, Way
 from glenside.targets.registry import target
 from glenside.targets.systolic_array.array import UNLIMITED, Array, BitWidths, instructions_of
 from glenside.targets.systolic_array.labels import mapping_label, nearest_miss
