@@ -267,13 +267,7 @@ def _optimized(cell: Cell) -> Row:
     started = time.perf_counter()
     program = cell.program()
     target = SystolicArray(cell.rows, cell.columns, objectives=cell.objectives)
-    result = optimize(
-        program,
-        target,
-        limits=LIMITS,
-        verify=cell.check,
-        load_seconds=time.perf_counter() - started,
-    )
+    result = optimize(program, target, limits=LIMITS, verify=cell.check, load_seconds=time.perf_counter() - started)
     report, total = result.report, result.report.total
     work = (total["cycles"] or 0) * (report.peak or 0)
     verdicts = [row.checked for row in report.layers] if cell.check else []

@@ -211,14 +211,13 @@ class Target(ABC):
 
     def remarks(self, program: Program) -> Sequence[str]:
         """What must be said of the measures of a program: here, which operators have no price."""
-        unpriced = [term for term in postorder(program.term) if not term.operator.is_priced]
-        return [f"no price for {name}" for name in dict.fromkeys(map(_spelled, unpriced))]
+        names = (
+            f"the black box {name_of_box(str(term.attributes[0]))}" if term.operator.opaque else name_of(term)
+            for term in postorder(program.term)
+            if not term.operator.is_priced
+        )
+        return [f"no price for {name}" for name in dict.fromkeys(names)]
 
     def report(self, before: Program, after: Program) -> Mapping[str, Any]:
         """Sections of the report that only this machine has."""
         return {}
-
-
-def _spelled(term: Term) -> str:
-    """An operator as messages name it; a black box by its key."""
-    return f"the black box {name_of_box(str(term.attributes[0]))}" if term.operator.opaque else name_of(term)

@@ -60,11 +60,7 @@ def secrecy(operator: str, attributes: Sequence[Any], operands: Sequence[bool], 
 
 
 def described(
-    operator: str,
-    attributes: Sequence[Any],
-    operands: Sequence[Operand],
-    type: Type,
-    public: frozenset[str],
+    operator: str, attributes: Sequence[Any], operands: Sequence[Operand], type: Type, public: frozenset[str]
 ) -> Operand:
     """What is known of one node, from what is known of its operands."""
     known = OPERATORS[operator].is_constant(o.known for o in operands)

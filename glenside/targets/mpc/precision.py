@@ -52,15 +52,11 @@ def error_bound(root: Term, bits: int, magnitude: Callable[[Tensor], float], off
             continue
         bound = None if unknown else _bound(term, operands, bits, magnitude)
         if bound is None:
-            bound = _no_bound(*(unknown or [name_of(term)]))
+            bound = Bound(math.inf, math.inf, unknown or (name_of(term),))
         elif term in offline:
             bound = Bound(bound.magnitude, _TENSOR_ERROR)
         done[term] = (bound,)
     return max(done[root], key=lambda b: b.error)
-
-
-def _no_bound(*names: str) -> Bound:
-    return Bound(math.inf, math.inf, names)
 
 
 def _bound(
