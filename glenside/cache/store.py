@@ -175,7 +175,7 @@ class Cache:
 
     def _make_room(self) -> None:
         assert self._connection is not None
-        (total,) = self._connection.execute("SELECT COALESCE(SUM(size), 0) FROM answers").fetchone()
+        total = self.size
         if total <= self.limit:
             return
         for key, size in self._connection.execute("SELECT key, size FROM answers ORDER BY used").fetchall():
@@ -184,17 +184,16 @@ class Cache:
             self._connection.execute("DELETE FROM answers WHERE key = ?", (key,))
             total -= size
 
+    def _number(self, query: str) -> int:
+        return 0 if self._connection is None else int(self._connection.execute(query).fetchone()[0])
+
     def __len__(self) -> int:
-        if self._connection is None:
-            return 0
-        return int(self._connection.execute("SELECT COUNT(*) FROM answers").fetchone()[0])
+        return self._number("SELECT COUNT(*) FROM answers")
 
     @property
     def size(self) -> int:
         """Bytes of all values."""
-        if self._connection is None:
-            return 0
-        return int(self._connection.execute("SELECT COALESCE(SUM(size), 0) FROM answers").fetchone()[0])
+        return self._number("SELECT COALESCE(SUM(size), 0) FROM answers")
 
     def clear(self) -> None:
         """Forget every answer."""

@@ -158,7 +158,7 @@ class MPC(Target):
 
     def baselines(self, product: Term, variants: Sequence[Variant]) -> Mapping[str, Variant]:
         """Every layer plain; F(2, r) along every axis wherever windows overlap."""
-        everywhere = [v for v in variants if all(_is_smallest(step) for step in v.recipe.split())]
+        everywhere = [v for v in variants if all(re.match(r"winograd:\d+:2:", step) for step in v.recipe.split())]
         return {"plain": variants[0], EVERYWHERE: max(everywhere, key=lambda v: len(v.recipe.split()))}
 
     def whole(self, program: Program) -> Amounts:
@@ -176,10 +176,6 @@ class MPC(Target):
         unknown = (t for t, traffic in sent.items() if traffic is None)
         left = ", ".join(dict.fromkeys(map(name_of, unknown)))
         return [f"what {left} sends is not counted: there is no exact formula for it here"] if left else []
-
-
-def _is_smallest(step: str) -> bool:
-    return step.startswith("winograd:") and step.split(":")[2] == "2"
 
 
 def _check(protocol: str, field: int, parties: int, truncation: str, outputs: Sequence[int]) -> None:

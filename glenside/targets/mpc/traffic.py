@@ -102,14 +102,10 @@ def _merged(uses: Mapping[Term, list[Term]], known: Mapping[Term, Operand]) -> s
         next_factor = _factor(after, known) if after is not None and after.attributes[0] != "reduce-mean" else None
         if next_factor is None:
             continue
-        moved = crossed - _KEEPING
-        if all(_uniform(factor if operator is views.access_flip else next_factor) for operator in moved):
+        alike = [factor if operator is views.access_flip else next_factor for operator in crossed - _KEEPING]
+        if all(len(same.repeats) == same.access.rank for same in alike):
             found.add(term)
     return found
-
-
-def _uniform(factor: Operand) -> bool:
-    return len(factor.repeats) == factor.access.rank
 
 
 # Movement that the compiler puts before or after a product by what is public, as was measured; all but the splits only
