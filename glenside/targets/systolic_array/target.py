@@ -38,7 +38,6 @@ _MEASURES = (
     Measure("bytes", "bytes", "moved to and from on-chip memory", shown=""),
     Measure("weight bytes", "bytes", "of the right operand, as the mapping rearranges it", shown="growth"),
 )
-_UNKNOWN = dict.fromkeys(m.name for m in ConvolutionUnit.measures)
 
 
 class SystolicArray(Target):
@@ -217,13 +216,13 @@ class SystolicArrayWithLayouts(SystolicArray):
         cycles = sum(cost.cycles for cost in cone.instructions)
         empty = product_sizes(product).macs == 0
         off = "" if cone.instructions or empty else "the array reads its operands in no order that was found"
-        return Variant(on_unit.label, term, {**_UNKNOWN, "cycles": cycles}, off=off)
+        return Variant(on_unit.label, term, {**self.unit.unknown, "cycles": cycles}, off=off)
 
     def baselines(self, product: Term, variants: Sequence[Variant]) -> Mapping[str, Variant]:
         """The baseline mapping, of the program in the layouts in which it is written."""
         sizes = product_sizes(product)
         cycles = self.array.tiled(sizes.groups, sizes.m, sizes.k, sizes.n).cycles if sizes.macs else 0
-        return {BASELINE: Variant("baseline mapping, as written", product, {**_UNKNOWN, "cycles": cycles})}
+        return {BASELINE: Variant("baseline mapping, as written", product, {**self.unit.unknown, "cycles": cycles})}
 
     def whole(self, program: Program) -> Amounts:
         return self.unit.whole(program)
