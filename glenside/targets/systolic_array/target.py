@@ -32,12 +32,6 @@ _ANALYSES = ("analyses", "mapping-analyses")
 _SLICES = (*_ANALYSES, "products", "through-products", "systolic-array", "algebra", "through-computes")
 _LOOPS = (*_ANALYSES, "matrices", "algebra", "through-products")
 CYCLES = Measure("cycles", "cycles", "of the array, and of the vector unit beside it")
-_MEASURES = (
-    CYCLES,
-    Measure("tiles", "tiles", "single instructions of the array"),
-    Measure("bytes", "bytes", "moved to and from on-chip memory", shown=""),
-    Measure("weight bytes", "bytes", "of the right operand, as the mapping rearranges it", shown="growth"),
-)
 
 
 class SystolicArray(Target):
@@ -57,7 +51,12 @@ class SystolicArray(Target):
 
     ways = frozenset({"blocking", "mapping", "method", "extract_seconds", "explain"})
     repeatable = True
-    measures = _MEASURES
+    measures = (
+        CYCLES,
+        Measure("tiles", "tiles", "single instructions of the array"),
+        Measure("bytes", "bytes", "moved to and from on-chip memory", shown=""),
+        Measure("weight bytes", "bytes", "of the right operand, as the mapping rearranges it", shown="growth"),
+    )
     strategy = Cheapest
 
     def __new__(cls, *sizes: Any, objectives: Sequence[str] = ("cycles",), **options: Any) -> SystolicArray:
