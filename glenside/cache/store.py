@@ -18,7 +18,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from types import TracebackType
 
 from glenside import __version__
 from glenside.ir.errors import BadInput
@@ -175,7 +174,7 @@ class Cache:
 
     def _make_room(self) -> None:
         assert self._connection is not None
-        (total,) = self._connection.execute("SELECT COALESCE(SUM(size), 0) FROM answers").fetchone()
+        total = self.size
         if total <= self.limit:
             return
         for key, size in self._connection.execute("SELECT key, size FROM answers ORDER BY used").fetchall():
@@ -184,17 +183,16 @@ class Cache:
             self._connection.execute("DELETE FROM answers WHERE key = ?", (key,))
             total -= size
 
+    def _number(self, query: str) -> int:
+        return 0 if self._connection is None else int(self._connection.execute(query).fetchone()[0])
+
     def __len__(self) -> int:
-        if self._connection is None:
-            return 0
-        return int(self._connection.execute("SELECT COUNT(*) FROM answers").fetchone()[0])
+        return self._number("SELECT COUNT(*) FROM answers")
 
     @property
     def size(self) -> int:
         """Bytes of all values."""
-        if self._connection is None:
-            return 0
-        return int(self._connection.execute("SELECT COALESCE(SUM(size), 0) FROM answers").fetchone()[0])
+        return self._number("SELECT COALESCE(SUM(size), 0) FROM answers")
 
     def clear(self) -> None:
         """Forget every answer."""
@@ -209,7 +207,5 @@ class Cache:
     def __enter__(self) -> Cache:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()

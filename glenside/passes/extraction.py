@@ -13,8 +13,7 @@ from typing import Any
 from extract import Extraction, Problem, extract
 from glenside.egraph.snapshot import Snapshot
 from glenside.ir.operator import OPERATORS
-from glenside.targets.base.cost import Cost, InstructionCost
-from glenside.targets.base.prices import Prices
+from glenside.targets.base import Cost, InstructionCost, Prices
 from rewrites.layout.product_unit import UNIT_CYCLES
 
 

@@ -21,8 +21,7 @@ from glenside.ir.program import Program, is_product
 from glenside.ir.term import Term, build, constants_under, postorder, rebuild_all, tensors
 from glenside.ir.types import AccessType, Dims, Tensor
 from glenside.passes.extraction import PricedGraph
-from glenside.targets.base.cost import Cost
-from glenside.targets.base.prices import Prices, free
+from glenside.targets.base import Cost, Prices, free
 from rewrites import of_families
 from rewrites.layout import folding
 

@@ -25,10 +25,14 @@ from glenside.egraph.saturation import Limits
 from glenside.formats import ENDINGS, ending
 from glenside.formats.sources import loader, pair
 from glenside.ir.errors import BadInput, GlensideError
+from glenside.ir.program import Program
+from glenside.ir.text import parse
+from glenside.models import models as built_in
+from glenside.targets import SystolicArray
 from glenside.targets.base import parse_objectives
+from glenside.targets.registry import sizes
 
 if TYPE_CHECKING:
-    from glenside.ir.program import Program
     from glenside.sweep.history import History
 
 LIMITS = Limits(nodes=2_000_000, seconds=120.0, iterations=1_000, memory=8 << 30)
@@ -71,8 +75,6 @@ class Cell:
         """The program. Raises GlensideError."""
         if not self.text:
             return loader(self.model, None, None, None, [f"{n}={v}" for n, v in self.parameters.items()], 0)()
-        from glenside.ir.text import parse
-
         return replace(parse(self.text, file=self.model), name=self.model)
 
     def as_dict(self) -> dict[str, Any]:
@@ -173,9 +175,6 @@ def cells(
     allow_opaque whether operators of those files that have no meaning here are kept as black boxes
     Raises GlensideError, also for what is given twice.
     """
-    from glenside.targets import SystolicArray
-    from glenside.targets.parse import sizes
-
     if not sources:
         raise BadInput("a sweep requires at least one model or file, got none")
     known_sizes = [sizes(text.strip()) for text in arrays.split(",")]
@@ -193,7 +192,9 @@ def cells(
         ("array", [f"{r}x{c}" for r, c in known_sizes]),
         ("list of objectives", [",".join(names) for names in wanted]),
     ):
-        _refuse_twice(what, given)
+        twice = next((name for name, count in Counter(given).items() if count > 1), None)
+        if twice is not None:
+            raise BadInput(f"a sweep requires each {what} once, got {twice} twice")
     return [
         Cell(model, text, own, rows, columns, names, check, code_fingerprint())
         for model, text, own in models
@@ -207,10 +208,8 @@ Model = tuple[str, str, Mapping[str, str]]
 
 
 def _model(source: str, sources: Sequence[str], values: Mapping[str, str], load: Callable[[str], Program]) -> Model:
-    from glenside import models as built_in
-
     name = source.replace("_", "-")
-    if ending(source) not in ENDINGS and name in built_in.models():
+    if ending(source) not in ENDINGS and name in built_in():
         Cell(name, "", values, 1, 1, ()).program()
         return name, "", values
     program = load(source)
@@ -238,12 +237,6 @@ def _refuse_idle(sources: Sequence[str], models: Sequence[Model], given: Mapping
         raise BadInput("--dim and --allow-opaque are for .onnx files, and the sweep has none")
 
 
-def _refuse_twice(what: str, given: Sequence[str]) -> None:
-    twice = next((name for name, count in Counter(given).items() if count > 1), None)
-    if twice is not None:
-        raise BadInput(f"a sweep requires each {what} once, got {twice} twice")
-
-
 def code_fingerprint() -> str:
     """The version, and a digest of the source of everything that an answer depends on."""
     return f"{__version__}+{code_version()[:16]}"
@@ -262,18 +255,10 @@ def optimize_cell(cell: Cell) -> Row:
 
 
 def _optimized(cell: Cell) -> Row:
-    from glenside.targets import SystolicArray
-
     started = time.perf_counter()
     program = cell.program()
     target = SystolicArray(cell.rows, cell.columns, objectives=cell.objectives)
-    result = optimize(
-        program,
-        target,
-        limits=LIMITS,
-        verify=cell.check,
-        load_seconds=time.perf_counter() - started,
-    )
+    result = optimize(program, target, limits=LIMITS, verify=cell.check, load_seconds=time.perf_counter() - started)
     report, total = result.report, result.report.total
     work = (total["cycles"] or 0) * (report.peak or 0)
     verdicts = [row.checked for row in report.layers] if cell.check else []

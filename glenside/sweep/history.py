@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
@@ -12,7 +11,7 @@ from glenside.ir.errors import BadInput
 from glenside.sweep.cells import Cell, Row
 
 FORMAT = 1
-_START = f'{{"sweep": {FORMAT}, '
+_START = f'{{"sweep": {FORMAT}, '.encode()
 
 
 class History:
@@ -29,14 +28,12 @@ class History:
         self._rows: dict[tuple[str, ...], Row] = {}
         content = _read(path)
         self._torn = bool(content) and not content.endswith(b"\n")
-        lines = content.splitlines()
         ours = False
-        for number, line in enumerate(lines, 1):
+        for number, line in enumerate(content.splitlines(), 1):
             if not line.strip():
                 continue
             found = _entry(line)
-            begun = _begins_like_ours(line)
-            ours = ours or found is not None or begun
+            ours = ours or found is not None or line.startswith(_START) or _START.startswith(line)
             if found is None:
                 self.foreign.append(number)
             else:
@@ -56,12 +53,12 @@ class History:
         self._rows[cell.identity] = row
         names = {"model": cell.model, "parameters": dict(cell.parameters), "array": cell.array}
         entry = {**names, "objective": cell.objective, "identity": cell.identity, "row": asdict(row)}
-        line = _START + json.dumps(entry)[1:] + "\n"
+        line = _START + json.dumps(entry)[1:].encode() + b"\n"
         try:
             descriptor = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
             try:
                 # What a torn line holds stays on a line of its own.
-                data = (("\n" if self._torn else "") + line).encode()
+                data = b"\n" + line if self._torn else line
                 self._torn = True
                 while data:
                     data = data[os.write(descriptor, data) :]
@@ -94,27 +91,15 @@ def _read(path: str) -> bytes:
         raise BadInput(f"cannot read {path}: {reason}") from None
 
 
-def _begins_like_ours(line: bytes) -> bool:
-    start = _START.encode()
-    return line.startswith(start) or start.startswith(line)
-
-
 def _entry(line: bytes) -> tuple[tuple[str, ...], Row] | None:
     """The identity and the row of a line, or None when it is not one of ours."""
     try:
         content: Any = json.loads(line.decode())
         if not isinstance(content, dict) or content.get("sweep") != FORMAT:
             return None
-        identity = tuple(_strings(content["identity"]))
-        return identity, Row.of_dict(content["row"])
+        identity = content["identity"]
+        if not isinstance(identity, list) or not all(isinstance(part, str) for part in identity):
+            return None
+        return tuple(identity), Row.of_dict(content["row"])
     except (ValueError, KeyError, RecursionError):
         return None
-
-
-def _strings(value: Any) -> Iterator[str]:
-    if not isinstance(value, list):
-        raise ValueError
-    for part in value:
-        if not isinstance(part, str):
-            raise ValueError
-        yield part

@@ -44,8 +44,8 @@ def sweep_figure(finished: Sequence[tuple[Cell, Row]]) -> Any:
         _line(panel, names, baseline, _BASELINE, "baseline mapping")
         for number, objective in enumerate(objectives):
             best = {array: row.cycles for (array, wanted), row in own.items() if wanted == objective}
-            label = "best mapping" if objectives == ["cycles"] else f"best mapping, least {_words(objective)}"
-            _line(panel, names, best, _BEST[number % len(_BEST)], label)
+            least = f", least {objective.replace(',', ', then ')}" if objectives != ["cycles"] else ""
+            _line(panel, names, best, _BEST[number % len(_BEST)], f"best mapping{least}")
         panel.set_title(shown(model, 44), fontsize=10, parse_math=False)
         panel.set_yscale("log")
         panel.set_xlim(-0.5, len(names) - 0.5)
@@ -94,10 +94,6 @@ def _ticks(low: float, high: float) -> list[int]:
     steps = (10, 15, 20, 30, 40, 50, 70) if decades <= 1.1 else (10, 20, 50) if decades <= 2.5 else (10,)
     ticks = [step * 10**power // 10 for power in range(math.ceil(math.log10(high)) + 1) for step in steps]
     return [tick for tick in dict.fromkeys(ticks) if low <= tick <= high]
-
-
-def _words(objective: str) -> str:
-    return objective.replace(",", ", then ")
 
 
 def write_sweep_plot(finished: Sequence[tuple[Cell, Row]], path: str) -> None:

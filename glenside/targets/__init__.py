@@ -12,17 +12,17 @@ if TYPE_CHECKING:
     from glenside.targets.convolution_unit.target import ConvolutionUnit as ConvolutionUnit
     from glenside.targets.cpu.target import CPU as CPU
     from glenside.targets.mpc.target import MPC as MPC
-    from glenside.targets.parse import parse_target as parse_target
     from glenside.targets.registry import TARGETS as TARGETS
+    from glenside.targets.registry import parse_target as parse_target
     from glenside.targets.systolic_array.target import SystolicArray as SystolicArray
 
-_EXPORTS = {
-    "CPU": ("cpu.target", "CPU"),
-    "MPC": ("mpc.target", "MPC"),
-    "TARGETS": ("registry", "TARGETS"),
-    "ConvolutionUnit": ("convolution_unit.target", "ConvolutionUnit"),
-    "SystolicArray": ("systolic_array.target", "SystolicArray"),
-    "parse_target": ("parse", "parse_target"),
+_MODULES = {
+    "CPU": "cpu.target",
+    "MPC": "mpc.target",
+    "TARGETS": "registry",
+    "ConvolutionUnit": "convolution_unit.target",
+    "SystolicArray": "systolic_array.target",
+    "parse_target": "registry",
 }
 
 __all__ = ["CPU", "MPC", "TARGETS", "ConvolutionUnit", "SystolicArray", "load_all", "parse_target"]
@@ -36,9 +36,8 @@ def load_all() -> None:
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _EXPORTS:
+    if name not in _MODULES:
         raise AttributeError(f"module 'glenside.targets' has no attribute {name!r}")
     load_all()
-    module, attribute = _EXPORTS[name]
-    globals()[name] = value = getattr(import_module(f"{__name__}.{module}"), attribute)
+    globals()[name] = value = getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
     return value

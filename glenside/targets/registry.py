@@ -1,4 +1,4 @@
-"""The built-in targets by name. `name:RxC` on the command line becomes a call of the function with those sizes."""
+"""Targets by name: `name:RxC` on the command line, or a TOML file, becomes a call of what makes the target."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from glenside.ir.errors import BadInput, renamed
+from glenside.targets import load_all
 from glenside.targets.base import Target
 
 Maker = Callable[..., Target]
@@ -40,7 +41,7 @@ def sizes(text: str) -> tuple[int, int]:
 def with_options(name: str, readers: Mapping[str, Callable[[str], Any]], old: Mapping[str, str] | None = None) -> Read:
     """Read `FIRST,option=value,..` of a target: what comes first as text, and a mapping of options.
 
-    A reader raises ValueError for a text that is no value of its option. `old` are names of the last version.
+    A reader raises KeyError or ValueError for a text that is no value. `old` are names of the last version.
     """
 
     def read(text: str) -> tuple[str, dict[str, Any]]:
@@ -53,7 +54,7 @@ def with_options(name: str, readers: Mapping[str, Callable[[str], Any]], old: Ma
                 raise BadInput(f"an option of {name} is one of {', '.join(readers)}, got {option!r}")
             try:
                 options[option] = readers[option](value)
-            except ValueError:
+            except (KeyError, ValueError):
                 raise BadInput(f"the option {option} of {name} cannot be {value!r}") from None
         return first, options
 
@@ -81,3 +82,28 @@ def target(
         return maker
 
     return declare
+
+
+def parse_target(text: str, **options: Any) -> Target:
+    """`systolic-array:64x64`, `mpc:semi2k`, or the path of a .toml file -> its target, with options of its maker.
+
+    Raises BadInput for an unknown name, a size that is not one, or an option that does not fit.
+    """
+    load_all()
+    name, _, arguments = text.partition(":")
+    described = text.lower().endswith(".toml")
+    name = "systolic-array" if described else name
+    if name not in TARGETS:
+        known = ", ".join(entry.usage for entry in TARGETS.values())
+        raise BadInput(f"there is no target {name!r}; the targets are {known}")
+    entry = TARGETS[name]
+    unknown = next((option for option in options if option not in entry.options), None)
+    if unknown is not None:
+        raise BadInput(f"the target {name} has no {unknown.replace('_', '-')}")
+    if described:
+        from glenside.targets.systolic_array.description import load_target
+
+        return load_target(text, **options)
+    if not arguments:
+        raise BadInput(f"the target {name} is written {entry.usage}, got {text!r}")
+    return entry.maker(*entry.read(arguments), **options)

@@ -20,9 +20,8 @@ from glenside.semantics.native import FixedPoint
 from glenside.targets import parse_target
 from glenside.targets.base import Variant
 from glenside.targets.mpc import precision
-from glenside.targets.mpc.link import parse_link
 from glenside.targets.mpc.precision import Bound, error_bound
-from glenside.targets.mpc.target import EVERYWHERE
+from glenside.targets.mpc.target import EVERYWHERE, parse_link
 
 # For 1 x 32 x 32 x 16 -> 16, 3x3, stride 1, padded by 1, read off the profile of SPU 0.9.5; the last is a model only.
 PLAIN, WINOGRAD, WINOGRAD_PREPARED, ONE_TRUNCATION = 1_263_616, 833_536, 819_200, 622_592

@@ -27,7 +27,8 @@ from glenside.ir.program import Program
 from glenside.ir.term import Term, build
 from glenside.ir.types import Dims, Tensor
 from glenside.models import load
-from glenside.targets.mpc import FIELDS, Semi2k, prepare, program_traffic, total
+from glenside.targets.mpc.semi2k import FIELDS, Semi2k
+from glenside.targets.mpc.traffic import prepare, program_traffic, total
 
 
 @pytest.fixture(autouse=True)

@@ -17,10 +17,9 @@ from glenside.builder import Builder
 from glenside.ir.errors import BadInput, Renamed
 from glenside.ir.program import Program
 from glenside.targets.base import parse_objectives
-from glenside.targets.parse import parse_target
-from glenside.targets.systolic_array.array import Array, BitWidths
+from glenside.targets.registry import parse_target
+from glenside.targets.systolic_array.array import DATAFLOWS, Array, BitWidths
 from glenside.targets.systolic_array.description import load_target
-from glenside.targets.systolic_array.target import DATAFLOWS
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples" / "targets").glob("*.toml"))
 ARRAY = "[array]\nrows = 8\ncolumns = 4\n"

@@ -11,9 +11,10 @@ from glenside.ir.operator import COMPUTES
 from glenside.ir.program import Program
 from glenside.ir.term import Term, build
 from glenside.ir.types import Dims, Tensor
-from glenside.targets.mpc import NOTHING, Semi2k, Traffic, prepare, program_traffic, secrets, total
-from glenside.targets.mpc.prices import node_traffic
-from glenside.targets.mpc.registry import COMPUTE_PRICES, OPERATOR_PRICES, Operand
+from glenside.targets.mpc.analysis import Operand, secrets
+from glenside.targets.mpc.prices import COMPUTE_PRICES, OPERATOR_PRICES, node_traffic
+from glenside.targets.mpc.semi2k import NOTHING, Semi2k, Traffic
+from glenside.targets.mpc.traffic import prepare, program_traffic, total
 
 
 def tensor(name: str, *dims: int, constant: bool = False) -> Term:

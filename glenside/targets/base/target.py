@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from enum import Enum
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -19,13 +19,50 @@ from glenside.ir.operators.opaque import name_of as name_of_box
 from glenside.ir.program import Program
 from glenside.ir.term import Term, postorder
 from glenside.targets.base.prices import Prices
-from glenside.targets.base.variant import Amounts, Measure, Variant
 
 if TYPE_CHECKING:
     from glenside.egraph.search import SearchResult
     from glenside.passes.extraction import Cone
     from glenside.passes.network import Pass
     from glenside.passes.variants import Strategy
+
+
+@dataclass(frozen=True)
+class Measure:
+    """One thing that a variant takes, such as cycles or bytes sent; amounts are whole numbers of `unit`."""
+
+    name: str
+    unit: str
+    doc: str
+    adds: bool = True
+    """Whether that of a program is the sum of those of its parts."""
+    shown: str = "amount"
+    """How tables show it: the "amount", its "growth" over the first baseline, or "" for not at all."""
+
+
+Amounts = Mapping[str, int | None]
+"""measure -> amount; None is an amount that is not known."""
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One equal program of a layer, and what it takes.
+
+    label      in words: "plain", "Winograd F(2x2,3x3)", "operands swapped, K 512 in 8"
+    term       None of a baseline that is priced and not built
+    recipe     the steps from the layer's own product, as rules write them
+    off        why the layer's product stays off the machine, or ""
+    remarks    what must be said of the measures, such as what has no bound
+    details    what else a program may want to know of it, as JSON
+    """
+
+    label: str
+    term: Term | None
+    measures: Amounts
+    recipe: str = ""
+    off: str = ""
+    remarks: tuple[str, ...] = ()
+    details: Mapping[str, Any] = field(default_factory=dict)
 
 
 class Scope(Enum):
@@ -52,9 +89,6 @@ class Way:
     method: str = "auto"
     extract_seconds: float = 60.0
     explain: bool = False
-
-
-DEFAULT_WAY = Way()
 
 
 @dataclass(frozen=True)
@@ -107,9 +141,9 @@ class Target(ABC):
 
     def accept(self, way: Way) -> None:
         """Raise BadInput for a way that the target does not have."""
-        for field in fields(Way):
-            if getattr(way, field.name) != field.default and field.name not in self.ways:
-                flag = {"method": "extract", "extract_seconds": "extract-time-limit"}.get(field.name, field.name)
+        for choice in fields(Way):
+            if getattr(way, choice.name) != choice.default and choice.name not in self.ways:
+                flag = {"method": "extract", "extract_seconds": "extract-time-limit"}.get(choice.name, choice.name)
                 raise BadInput(f"{self.name} has no option --{flag}: there is one way to search for it")
 
     def scope(self, way: Way) -> Scope:
@@ -148,14 +182,12 @@ class Target(ABC):
 
     def rank(self, variant: Variant) -> tuple[float, ...]:
         """The order of variants: what keeps to the budget, then the objectives, then the other measures."""
-        amounts = [float("inf") if n is None else n for n in (variant.measures[m] for m in self._ordered())]
+        taken = {name: float("inf") if n is None else n for name, n in variant.measures.items()}
+        amounts = [taken[name] for name in dict.fromkeys((*self.objectives, *(m.name for m in self.measures)))]
         budget = self.budget
         if budget is None or (budget.spares_baseline and not variant.recipe) or not budget.excess(variant.measures):
             return (0, *amounts)
-        return (1, float("inf") if (n := variant.measures[budget.measure]) is None else n, *amounts)
-
-    def _ordered(self) -> tuple[str, ...]:
-        return (*self.objectives, *(m.name for m in self.measures if m.name not in self.objectives))
+        return (1, taken[budget.measure], *amounts)
 
     def whole(self, program: Program) -> Amounts | None:
         """Measures of a whole program; None where they are the sums of those of its layers. Needed where the
@@ -179,14 +211,13 @@ class Target(ABC):
 
     def remarks(self, program: Program) -> Sequence[str]:
         """What must be said of the measures of a program: here, which operators have no price."""
-        unpriced = [term for term in postorder(program.term) if not term.operator.is_priced]
-        return [f"no price for {name}" for name in dict.fromkeys(map(_spelled, unpriced))]
+        names = (
+            f"the black box {name_of_box(str(term.attributes[0]))}" if term.operator.opaque else name_of(term)
+            for term in postorder(program.term)
+            if not term.operator.is_priced
+        )
+        return [f"no price for {name}" for name in dict.fromkeys(names)]
 
     def report(self, before: Program, after: Program) -> Mapping[str, Any]:
         """Sections of the report that only this machine has."""
         return {}
-
-
-def _spelled(term: Term) -> str:
-    """An operator as messages name it; a black box by its key."""
-    return f"the black box {name_of_box(str(term.attributes[0]))}" if term.operator.opaque else name_of(term)

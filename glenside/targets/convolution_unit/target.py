@@ -73,6 +73,7 @@ class ConvolutionUnit(Target):
         Measure("copies inside", "bytes", "of them between the layers, its own inputs and outputs aside"),
         Measure("copies made", "copies", "single copies"),
     )
+    unknown: Amounts = dict.fromkeys(m.name for m in measures)  # of one layer
     objectives = ("copies",)
     checks_layers = False  # what a unit stores elsewhere has another type
 
@@ -100,10 +101,10 @@ class ConvolutionUnit(Target):
 
     def variant(self, product: Term, cone: Cone, term: Term, searched: SearchResult) -> Variant:
         label = f"on the unit, in {self.layout}" if term.operator.name == "product-unit" else "as written"
-        return Variant(label, term, dict.fromkeys(m.name for m in self.measures))
+        return Variant(label, term, self.unknown)
 
     def baselines(self, product: Term, variants: Sequence[Variant]) -> Mapping[str, Variant]:
-        return {AS_WRITTEN: Variant(AS_WRITTEN, product, dict.fromkeys(m.name for m in self.measures))}
+        return {AS_WRITTEN: Variant(AS_WRITTEN, product, self.unknown)}
 
     def whole(self, program: Program) -> Amounts:
         copies = self._copies(program)

@@ -69,10 +69,8 @@ class CPU(Target):
         if row_strips not in (1, 2, 4, 8, 16):
             raise BadInput(f"row strips are 1, 2, 4, 8 or 16, got {row_strips}")
         self.balance, self.outputs, self.row_strips = balance, tuple(dict.fromkeys(outputs)), row_strips
-        self.name = f"cpu:{'unlimited' if memory is None else memory}"
-        self.name += (f",balance={balance}" if balance else "") + (
-            f",row_strips={row_strips}" if row_strips > 1 else ""
-        )
+        options = (f",balance={balance}" if balance else "") + (f",row_strips={row_strips}" if row_strips > 1 else "")
+        self.name = f"cpu:{'unlimited' if memory is None else memory}{options}"
         self.doc = inspect.cleandoc(CPU.__doc__ or "")
         self._families = (
             *("analyses", "recipe-analyses", "winograd", "cpu-products"),
@@ -203,7 +201,7 @@ class Pricing:
     def step(self, n: int, parts: Sequence[Entry]) -> Step | None:
         node = self.snapshot.nodes[n]
         term = self.snapshot.term_of(node, [p.value.term for p in parts])
-        fixed = all(p.value.fixed for p in parts) and not _is_input(term)
+        fixed = all(p.value.fixed for p in parts) and all(a.constant for a in term.attributes if isinstance(a, Tensor))
         product = node.operator == "compute" and node.attributes[0] == "dot-product"
         if product and not fixed and self.snapshot.owner[n] in self.tiled:
             return None  # the instruction takes its place: what it needs is known exactly
@@ -230,19 +228,12 @@ class Pricing:
         return Step(time, moved, peak, held, _Value(term, value, fixed))
 
 
-def _is_input(term: Term) -> bool:
-    tensor = term.attributes[0] if term.operator.name == "access-tensor" else None
-    return isinstance(tensor, Tensor) and not tensor.constant
-
-
 def _at_once(term: Term) -> Term:
     """The product of a layer as one tile."""
     pair = term.children[0]
     if term.operator.name != "compute" or pair.operator.name != "access-product":
         return term
-    a, b = pair.children
-    shared = pair.attributes[0]
-    assert isinstance(shared, int)
+    a, b, shared = pair.arguments()
     return build("tiled-product", a, b, shared, max(1, a.access.shape.drop(shared).product()))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
@@ -12,8 +12,36 @@ from glenside.ir.operators.compute import parse_compute
 from glenside.ir.program import Program
 from glenside.ir.rational import exact, exact_numbers
 from glenside.ir.term import Term, postorder, weave
-from glenside.ir.types import AccessType, Type
-from glenside.targets.mpc.registry import Operand, secrecy
+from glenside.ir.types import AccessType, Tensor, Type
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """What is known of a child: its type, whether it is secret, and what stands side by side in its items.
+
+    parts   the two operands of an access-product; of a concatenation along the first item axis what is put together
+    shared  the axes that the two operands of an access-product share; None for anything else
+    known   whether it is made of numbers in the program alone, with which SPU's compiler computes
+    number  what it holds everywhere, where that is known: nothing is sent to multiply by 1 or to divide by it
+    repeats axes along which it repeats itself: SPU's compiler treats each element once, however often it stands there
+    """
+
+    type: Type
+    secret: bool
+    parts: tuple[Operand, ...] = ()
+    shared: int | None = None
+    known: bool = False
+    number: Fraction | None = None
+    repeats: frozenset[int] = frozenset()
+
+    @property
+    def access(self) -> AccessType:
+        assert isinstance(self.type, AccessType), "an operator checks its operands when it is built"
+        return self.type
+
+    def along(self) -> tuple[Operand, ...]:
+        """What stands along the first item axis."""
+        return self.parts or (Operand(self.type, self.secret),) * self.access.item[0]
 
 
 def secrets(program: Program, public: Iterable[str] = ()) -> dict[Term, Operand]:
@@ -25,12 +53,14 @@ def secrets(program: Program, public: Iterable[str] = ()) -> dict[Term, Operand]
     return known
 
 
+def secrecy(operator: str, attributes: Sequence[Any], operands: Sequence[bool], public: frozenset[str]) -> bool:
+    """Whether the result is secret: when any operand is, and a tensor unless its name is among the public ones."""
+    names = [a.name if isinstance(a, Tensor) else a for a in attributes[:1]]
+    return not OPERATORS[operator].is_constant((not secret for secret in operands), any(n in public for n in names))
+
+
 def described(
-    operator: str,
-    attributes: Sequence[Any],
-    operands: Sequence[Operand],
-    type: Type,
-    public: frozenset[str],
+    operator: str, attributes: Sequence[Any], operands: Sequence[Operand], type: Type, public: frozenset[str]
 ) -> Operand:
     """What is known of one node, from what is known of its operands."""
     known = OPERATORS[operator].is_constant(o.known for o in operands)

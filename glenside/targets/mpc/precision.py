@@ -12,6 +12,7 @@ import math
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any
 
 from glenside.ir.operator import Category, Keeps
 from glenside.ir.operators import parse_compute
@@ -19,7 +20,7 @@ from glenside.ir.operators.compute import name_of
 from glenside.ir.operators.products import access_product
 from glenside.ir.rational import exact, exact_numbers
 from glenside.ir.term import Term, postorder
-from glenside.ir.types import Tensor
+from glenside.ir.types import Tensor, ceil_div
 
 _TENSOR_ERROR = 0.5
 
@@ -45,41 +46,36 @@ def error_bound(root: Term, bits: int, magnitude: Callable[[Tensor], float], off
     """
     done: dict[Term, tuple[Bound, ...]] = {}
     for term in postorder(root):
-        operands = [done[child] for child in term.children]
-        unknown = tuple(dict.fromkeys(name for bounds in operands for b in bounds for name in b.unknown))
+        operands = tuple(bound for child in term.children for bound in done[child])
+        unknown = tuple(dict.fromkeys(name for bound in operands for name in bound.unknown))
         if term.operator is access_product:
-            done[term] = tuple(b for bounds in operands for b in bounds)
+            done[term] = operands
             continue
         bound = None if unknown else _bound(term, operands, bits, magnitude)
         if bound is None:
-            bound = _no_bound(*(unknown or [name_of(term)]))
+            bound = Bound(math.inf, math.inf, unknown or (name_of(term),))
         elif term in offline:
             bound = Bound(bound.magnitude, _TENSOR_ERROR)
         done[term] = (bound,)
     return max(done[root], key=lambda b: b.error)
 
 
-def _no_bound(*names: str) -> Bound:
-    return Bound(math.inf, math.inf, names)
-
-
-def _bound(
-    term: Term, operands: Sequence[tuple[Bound, ...]], bits: int, magnitude: Callable[[Tensor], float]
-) -> Bound | None:
+def _bound(term: Term, operands: Sequence[Bound], bits: int, magnitude: Callable[[Tensor], float]) -> Bound | None:
     """What is known of an operator: rules of its own, else what its record says that it keeps. None for nothing."""
-    name, arguments = term.operator.name, [b for bounds in operands for b in bounds]
+    name = term.operator.name
     if name in _LEAVES:
         return _LEAVES[name](term, magnitude)
     if name == "truncate":
-        return Bound(arguments[0].magnitude, arguments[0].error + 1)
+        return Bound(operands[0].magnitude, operands[0].error + 1)
     if name == "linear-map":
-        return _linear_map(term, arguments[0])
+        return _linear_map(term, operands[0])
     if name == "access-overlap-add":
-        return _times(arguments[0], _overlaps(term))
-    if name == "compute" and (bound := _computed(term, arguments, bits)) is not None:
+        strides: Any = term.attributes[1]  # an element lies in at most so many windows
+        return _times(operands[0], math.prod(map(ceil_div, term.children[0].access.item, strides)))
+    if name == "compute" and (bound := _computed(term, operands, bits)) is not None:
         return bound
-    if arguments and Keeps.DISTANCE in term.operator.kept(*term.arguments()):
-        return _largest(arguments)
+    if operands and Keeps.DISTANCE in term.operator.kept(*term.arguments()):
+        return _largest(operands)
     return None
 
 
@@ -87,19 +83,10 @@ def _times(bound: Bound, count: float) -> Bound:
     return Bound(bound.magnitude * count, bound.error * count)
 
 
-def _overlaps(term: Term) -> int:
-    """How many windows an element of an overlap-add lies in at most."""
-    window = term.children[0].access.item
-    strides = term.attributes[1]
-    assert isinstance(strides, tuple)
-    return math.prod(-(-k // t) for k, t in zip(window, strides, strict=True))
-
-
 def _linear_map(term: Term, operand: Bound) -> Bound:
     """Whole coefficients only add; a row of fractions is one product with 1/q, truncated, of a whole sum."""
-    _, rows, text = term.attributes
-    values = exact_numbers(str(text)) or ()
-    count = len(values) // int(str(rows)) if values else 0
+    _, axis, _, coefficients = term.arguments()
+    values, count = exact_numbers(coefficients) or (), term.children[0].access.dims[axis]
     magnitude, error = 0.0, 0.0
     for start in range(0, len(values), max(count, 1)):
         row = values[start : start + count]
@@ -142,17 +129,11 @@ def _of_numbers(*values: Fraction | None) -> Bound:
     return Bound(float(max((abs(v) for v in known), default=0)), 0.0 if whole else _TENSOR_ERROR)
 
 
-def _of_tensor(term: Term, magnitude: Callable[[Tensor], float]) -> Bound:
-    tensor = term.attributes[0]
-    assert isinstance(tensor, Tensor)
-    return Bound(magnitude(tensor), _TENSOR_ERROR)
-
-
-_LEAVES: dict[str, Callable[[Term, Callable[[Tensor], float]], Bound]] = {
-    "access-tensor": _of_tensor,
-    "access-literal": lambda t, _: _of_numbers(exact(str(t.attributes[0]))),
-    "full": lambda t, _: _of_numbers(exact(str(t.attributes[1]))),
-    "numbers": lambda t, _: _of_numbers(*(exact_numbers(str(t.attributes[1])) or ())),
+_LEAVES: dict[str, Callable[[Any, Callable[[Tensor], float]], Bound]] = {
+    "access-tensor": lambda t, magnitude: Bound(magnitude(t.attributes[0]), _TENSOR_ERROR),
+    "access-literal": lambda t, _: _of_numbers(exact(t.attributes[0])),
+    "full": lambda t, _: _of_numbers(exact(t.attributes[1])),
+    "numbers": lambda t, _: _of_numbers(*(exact_numbers(t.attributes[1]) or ())),
     "eye": lambda t, _: Bound(1.0, 0.0),
     "iota": lambda t, _: Bound(float(t.access.size), 0.0),
 }

@@ -1,13 +1,14 @@
 """What each operator and compute type sends when some operand is secret, as SPU 0.9.5 runs what `export_jax` writes.
 
-What is not registered here follows from its record: movement to places that are known and what is linear send nothing,
-instructions for products of matrices send what those do. None stands for what has no formula: it was not measured, or
-depends on more than the operands.
+What is not in the tables here follows from its record: movement to places that are known and what is linear send
+nothing, instructions for products of matrices send what those do. None stands for what has no formula: it was not
+measured, or depends on more than the operands. For terms and e-nodes alike: `node_traffic` sees an operator, its
+attributes and operands, one at a time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from glenside.ir.operator import OPERATORS
@@ -16,9 +17,10 @@ from glenside.ir.operators.tiled_products import matrices_of
 from glenside.ir.rational import exact_numbers
 from glenside.ir.term import weave
 from glenside.ir.types import FLOATS, AccessType, Dims, Type
-from glenside.targets.mpc.analysis import repeated
-from glenside.targets.mpc.registry import COMPUTE_PRICES, OPERATOR_PRICES, Operand, Price, sends, sends_compute
+from glenside.targets.mpc.analysis import Operand, repeated
 from glenside.targets.mpc.semi2k import NOTHING, Semi2k, Traffic
+
+Price = Callable[..., Traffic | None]
 
 
 def node_traffic(
@@ -41,8 +43,8 @@ def node_traffic(
         return OPERATOR_PRICES[operator](protocol, operands, result, *attributes)
     arguments = weave(record, [operand.type for operand in operands], attributes)
     if record.matrices is not None:
-        secret = all(operand.secret for operand in operands)
-        return _matmul(protocol, *record.matrices(*arguments)) if secret else NOTHING
+        groups, rows, depth, columns = record.matrices(*arguments)
+        return protocol.matmul(rows, depth, columns, groups) if all(operand.secret for operand in operands) else NOTHING
     return NOTHING if record.is_addressed or record.is_linear(*arguments) else None
 
 
@@ -74,37 +76,24 @@ def _once(result: Type, repeats: frozenset[int]) -> Type:
 # Products
 
 
-def _cut(protocol: Semi2k, elements: int, dtype: str) -> Traffic:
-    """Fixed-point products are cut, integers are not."""
-    return protocol.truncation(elements) if dtype in FLOATS else NOTHING
-
-
 def _times(protocol: Semi2k, elements: int, dtype: str, a: bool, b: bool) -> Traffic:
-    """Elements times each other, of which some are secret: by a public one each party multiplies its share."""
+    """Elements times each other, of which some are secret: by a public one each party multiplies its share.
+
+    Fixed-point products are cut, integers are not.
+    """
     product = protocol.multiplication(elements) if a and b else NOTHING
-    return product + _cut(protocol, elements, dtype)
+    return product + protocol.truncation(elements) if dtype in FLOATS else product
 
 
-@sends_compute("dot-product")
 def _dot_product(protocol: Semi2k, operand: Operand, result: AccessType) -> Traffic | None:
     if operand.shared is None:  # elements are multiplied, and added then
         size = operand.access.dims.remove(operand.access.split).product()
         return _folded(operand, lambda a, b: _times(protocol, size, result.dtype, a.secret, b.secret))
     a, b = operand.parts
-    return _matmul(protocol, *matrices_of(a.access, b.access, operand.shared)) if a.secret and b.secret else NOTHING
+    groups, rows, depth, columns = matrices_of(a.access, b.access, operand.shared)
+    return protocol.matmul(rows, depth, columns, groups) if a.secret and b.secret else NOTHING
 
 
-def _matmul(protocol: Semi2k, groups: int, rows: int, depth: int, columns: int) -> Traffic:
-    """Of secret matrices, not cut yet."""
-    return protocol.matmul(rows, depth, columns, groups)
-
-
-@sends("truncate")
-def _truncate(protocol: Semi2k, operands: Sequence[Operand], result: AccessType) -> Traffic:
-    return protocol.truncation(result.size)
-
-
-@sends("linear-map")
 def _linear_map(
     protocol: Semi2k, operands: Sequence[Operand], result: AccessType, axis: int, rows: int, coefficients: str
 ) -> Traffic:
@@ -131,7 +120,6 @@ def _folded(operand: Operand, step: Callable[[Operand, Operand], Traffic | None]
     return total
 
 
-@sends_compute("elementwise-mul")
 def _multiply(protocol: Semi2k, operand: Operand, result: AccessType) -> Traffic | None:
     """Of a product by several public ones after each other SPU's compiler makes one."""
     total, scaled = NOTHING, False
@@ -145,7 +133,6 @@ def _multiply(protocol: Semi2k, operand: Operand, result: AccessType) -> Traffic
     return total
 
 
-@sends_compute("elementwise-div")
 def _divide(protocol: Semi2k, operand: Operand, result: AccessType) -> Traffic | None:
     """By a public one it is a product by its reciprocal."""
 
@@ -167,21 +154,16 @@ def _is_ordered(dtype: str) -> bool:
     return dtype in FLOATS or dtype.startswith("int")
 
 
-@sends_compute("maximum", "minimum")
 def _maximum(protocol: Semi2k, operand: Operand, result: AccessType) -> Traffic | None:
-    if not _is_ordered(result.dtype):
-        return None
     return _folded(operand, lambda a, b: protocol.maximum(result.size))
 
 
-@sends_compute("compare")
 def _compare(protocol: Semi2k, operand: Operand, result: AccessType, relation: str) -> Traffic | None:
     if not _is_ordered(operand.access.dtype):
         return None
     return protocol.equality(result.size) if relation in ("eq", "ne") else protocol.sign(result.size)
 
 
-@sends_compute("select")
 def _select(protocol: Semi2k, operand: Operand, result: AccessType) -> Traffic | None:
     """By whether the condition is 0."""
     condition, then, otherwise = operand.along()
@@ -196,30 +178,20 @@ def _select(protocol: Semi2k, operand: Operand, result: AccessType) -> Traffic |
 # Elements by themselves
 
 
-def _of_order(price: Callable[[Semi2k, int], Traffic]) -> Price:
-    def priced(protocol: Semi2k, operand: Operand, result: AccessType, *_: str) -> Traffic | None:
-        return price(protocol, result.size) if _is_ordered(result.dtype) else None
-
-    return priced
+def _each(price: Callable[[Semi2k, int], Traffic | None]) -> Price:
+    """So much for each element."""
+    return lambda protocol, operand, result, *_: price(protocol, result.size)
 
 
-sends_compute("relu")(_of_order(lambda protocol, n: protocol.maximum(n)))
-sends_compute("clip")(_of_order(lambda protocol, n: protocol.maximum(n).times(2)))
-sends_compute("abs")(_of_order(lambda protocol, n: protocol.absolute(n)))
-sends_compute("floor", "ceil")(lambda protocol, operand, result: protocol.bits(result.size))
-
-
-@sends_compute("leaky-relu")
-def _leaky_relu(protocol: Semi2k, operand: Operand, result: AccessType, alpha: str) -> Traffic:
-    return protocol.maximum(result.size) + protocol.truncation(result.size)
+def _if_ordered(price: Price) -> Price:
+    """Known for elements of which the sign of a difference says which is larger."""
+    return lambda protocol, operand, result, *parameters: (
+        price(protocol, operand, result, *parameters) if _is_ordered(result.dtype) else None
+    )
 
 
 def _function(name: str) -> Price:
-    return lambda protocol, operand, result: protocol.function(name, result.size)
-
-
-for _name in ("exp", "log", "sqrt", "sigmoid", "tanh", "erf"):
-    sends_compute(_name)(_function(_name))
+    return _each(lambda protocol, n: protocol.function(name, n))
 
 
 # Whole items
@@ -235,17 +207,14 @@ def _reduced(protocol: Semi2k, operand: Operand, each: Callable[[int], Traffic])
     return Traffic(sent.bytes, one.messages * rounds if sent.bytes else 0, sent.truncated)
 
 
-@sends_compute("reduce-max", "reduce-min")
-def _extreme(protocol: Semi2k, operand: Operand, result: AccessType) -> Traffic | None:
-    return _reduced(protocol, operand, protocol.maximum) if _is_ordered(result.dtype) else None
+def _extreme(protocol: Semi2k, operand: Operand, result: AccessType) -> Traffic:
+    return _reduced(protocol, operand, protocol.maximum)
 
 
-@sends_compute("reduce-prod")
 def _reduce_prod(protocol: Semi2k, operand: Operand, result: AccessType) -> Traffic:
     return _reduced(protocol, operand, lambda n: _times(protocol, n, result.dtype, True, True))
 
 
-@sends_compute("reduce-mean")
 def _mean(protocol: Semi2k, operand: Operand, result: AccessType) -> Traffic:
     return protocol.truncation(result.size) if operand.access.item.product() > 1 else NOTHING
 
@@ -258,14 +227,12 @@ def _powers(protocol: Semi2k, operand: Operand, last: str, elements: int) -> Tra
     return _reduced(protocol, operand, protocol.maximum) + powers + final
 
 
-@sends_compute("softmax")
 def _softmax(protocol: Semi2k, operand: Operand, result: AccessType) -> Traffic | None:
     if operand.access.item.product() == 1:
         return protocol.function("exp", result.size)
     return _powers(protocol, operand, "quotient", result.size)
 
 
-@sends_compute("log-softmax")
 def _log_softmax(protocol: Semi2k, operand: Operand, result: AccessType) -> Traffic | None:
     if operand.access.item.product() == 1:
         return NOTHING
@@ -275,18 +242,47 @@ def _log_softmax(protocol: Semi2k, operand: Operand, result: AccessType) -> Traf
 # Other dtypes, computed places
 
 
-@sends("cast")
 def _cast(protocol: Semi2k, operands: Sequence[Operand], result: AccessType, dtype: str) -> Traffic | None:
     """A float as an integer is cut towards zero; bits as numbers cost what depends on where they come from."""
     given = operands[0].access.dtype
     if dtype == given or (dtype in FLOATS and given != "bool"):
         return NOTHING
-    if given in FLOATS and dtype != "bool":
-        return protocol.whole(result.size) if dtype in ("int32", "int64") else None
-    return None
+    return protocol.whole(result.size) if given in FLOATS and dtype in ("int32", "int64") else None
 
 
-@sends("access-gather")
 def _gather(protocol: Semi2k, operands: Sequence[Operand], result: AccessType, axis: int) -> Traffic | None:
     """By public places nothing but movement."""
     return None if operands[1].secret else NOTHING
+
+
+# (protocol, operands, type of the result, *attributes)
+OPERATOR_PRICES: Mapping[str, Price] = {
+    "truncate": lambda protocol, operands, result: protocol.truncation(result.size),
+    "linear-map": _linear_map,
+    "cast": _cast,
+    "access-gather": _gather,
+}
+
+# (protocol, operand, type of the result, *parameters)
+COMPUTE_PRICES: Mapping[str, Price] = {
+    "dot-product": _dot_product,
+    "elementwise-mul": _multiply,
+    "elementwise-div": _divide,
+    "maximum": _if_ordered(_maximum),
+    "minimum": _if_ordered(_maximum),
+    "compare": _compare,
+    "select": _select,
+    "relu": _if_ordered(_each(Semi2k.maximum)),
+    "clip": _if_ordered(_each(lambda protocol, n: protocol.maximum(n).times(2))),
+    "abs": _if_ordered(_each(Semi2k.absolute)),
+    "leaky-relu": _each(lambda protocol, n: protocol.maximum(n) + protocol.truncation(n)),
+    "floor": _each(Semi2k.bits),
+    "ceil": _each(Semi2k.bits),
+    **{name: _function(name) for name in ("exp", "log", "sqrt", "sigmoid", "tanh", "erf")},
+    "reduce-max": _if_ordered(_extreme),
+    "reduce-min": _if_ordered(_extreme),
+    "reduce-prod": _reduce_prod,
+    "reduce-mean": _mean,
+    "softmax": _softmax,
+    "log-softmax": _log_softmax,
+}

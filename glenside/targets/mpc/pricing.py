@@ -1,4 +1,7 @@
-"""What each e-node of an e-graph sends: the prices of `prices.py`, with what analyses know of classes."""
+"""What each e-node of an e-graph sends, and the pass that moves truncations to where they send least.
+
+Prices are those of `prices.py`, with what analyses know of classes.
+"""
 
 from __future__ import annotations
 
@@ -8,16 +11,20 @@ from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from glenside.egraph.saturation import SATURATED
 from glenside.egraph.snapshot import Snapshot
 from glenside.ir.operator import OPERATORS
+from glenside.ir.program import Program
 from glenside.ir.rational import exact_numbers
+from glenside.ir.term import Term, build, make, rebuild_all, weave
 from glenside.ir.types import FLOATS
 from glenside.passes.extraction import constant_classes, derivable, derivations
-from glenside.targets.base import Variant
+from glenside.passes.network import Search, rewritten
+from glenside.targets.base import Instruction, InstructionCost, Prices, Variant, free
+from glenside.targets.mpc.analysis import Operand, secrecy
 from glenside.targets.mpc.precision import error_bound
 from glenside.targets.mpc.prices import node_traffic, product_truncation
-from glenside.targets.mpc.registry import Operand, secrecy
-from glenside.targets.mpc.semi2k import NOTHING, Traffic
+from glenside.targets.mpc.semi2k import NOTHING, Semi2k, Traffic
 from glenside.targets.recipes import recipe_label
 
 if TYPE_CHECKING:
@@ -46,7 +53,7 @@ class Pricing:
         type_ = self.snapshot.types[root]
         assert type_ is not None
         if self.late and type_.dtype in FLOATS:  # its result is cut behind it
-            traffic.append(self.truncation(type_.size))
+            traffic.append(self.protocol.truncation(type_.size))
         terms = self.snapshot.terms(nodes, [root])
         offline = {term for c, term in terms.items() if self.offline[c]}
         error = error_bound(terms[root], self.target.bits, lambda _: self.target.magnitude, offline)
@@ -90,14 +97,9 @@ class Pricing:
 
     def is_product(self, n: int) -> bool:
         """Whether an e-node is a product that the parties compute together."""
-        node = self.snapshot.nodes[n]
-        own = self.snapshot.owner[n]
-        return (
-            node.operator == "compute"
-            and node.attributes[0] == "dot-product"
-            and not self.offline[own]
-            and own not in self.public
-        )
+        node, own = self.snapshot.nodes[n], self.snapshot.owner[n]
+        product = node.operator == "compute" and node.attributes[0] == "dot-product"
+        return product and not self.offline[own] and own not in self.public
 
     def possible(self, n: int) -> bool:
         """Whether a protocol has the e-node: those of today truncate at once, and only whole numbers keep a scale."""
@@ -116,16 +118,12 @@ class Pricing:
         if self.offline[own] or own in self.public or type_ is None:
             return NOTHING
         if node.operator == "truncate":
-            return self.truncation(type_.size) if self.late else NOTHING
+            return self.protocol.truncation(type_.size) if self.late else NOTHING
         operands = [self._operand(c) for c in node.children]
         sent = node_traffic(self.protocol, node.operator, node.attributes, operands, type_)
         if sent is None or self.late:
             return sent
         return sent + product_truncation(self.protocol, node.operator, node.attributes, operands, type_)
-
-    def truncation(self, elements: int) -> Traffic:
-        """Elements cut back after a product."""
-        return self.protocol.truncation(elements)
 
     def _operand(self, eclass: int) -> Operand:
         """What is known of a class: it may be a pair of two others."""
@@ -138,3 +136,33 @@ class Pricing:
         if pair is None:
             return found
         return replace(found, parts=tuple(map(self._operand, pair.children)), shared=pair.attributes[0])
+
+
+def truncate_late(protocol: Semi2k, program: Program, search: Search) -> tuple[Program, str]:
+    """The pass that truncates each product, then moves and merges truncations to where the protocol sends least.
+
+    Prices are what truncations send; the products are those of the layers, and searched next.
+    """
+    truncated = _truncated(program)
+    truncation = Instruction(
+        "truncate", lambda _, __, own: InstructionCost(0, 1, protocol.truncation(own.size).bytes), "products"
+    )
+    prices = Prices((truncation,), ("bytes",), fallback=free)
+    found = rewritten(truncated, ("constant-analyses", "late-truncations"), {}, prices, search)
+    return (found.program if len(found.program.layers) == len(program.layers) else truncated), SATURATED
+
+
+def _truncated(program: Program) -> Program:
+    """With every product of floats truncated at once."""
+    products = {p for p in program.layers.values() if p.access.dtype in FLOATS}
+    rebuilt: dict[Term, Term] = {}
+
+    def truncate(term: Term, children: tuple[Term, ...]) -> Term | None:
+        if term not in products:
+            return None
+        rebuilt[term] = make(term.operator, weave(term.operator, children, term.attributes))
+        return build("truncate", rebuilt[term])
+
+    (term,) = rebuild_all([program.term], truncate)
+    layers = {name: rebuilt[product] for name, product in program.layers.items() if product in rebuilt}
+    return Program(term, program.name, layers, program.labels, program.constants)

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import inspect
 import math
+import re
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from glenside.egraph.rule import Parameters
@@ -17,16 +20,42 @@ from glenside.ir.types import FLOATS
 from glenside.passes.network import Pass, fold_batch_norms
 from glenside.passes.variants import ByRecipe
 from glenside.targets.base import Amounts, Budget, Measure, Target, Variant, Way
-from glenside.targets.mpc.late_truncation import LateTruncation
-from glenside.targets.mpc.link import Link, parse_link
-from glenside.targets.mpc.pricing import PUBLIC, Pricing
+from glenside.targets.mpc.analysis import secrets
+from glenside.targets.mpc.pricing import PUBLIC, Pricing, truncate_late
 from glenside.targets.mpc.semi2k import FIELDS, FRACTION_BITS, NOTHING, Semi2k, Traffic
-from glenside.targets.mpc.traffic import prepare, program_traffic, secrets
+from glenside.targets.mpc.traffic import prepare, program_traffic
 from glenside.targets.registry import target, whole_numbers, with_options
 
 PROTOCOLS = ("semi2k",)
 TRUNCATIONS = ("early", "late")
 EVERYWHERE = "Winograd everywhere"
+
+
+@dataclass(frozen=True)
+class Link:
+    """Bytes per second in one direction, and seconds until a message is there."""
+
+    bandwidth: float
+    latency: float
+
+    def microseconds(self, traffic: Traffic) -> int:
+        """How long that traffic takes, one message after the other, rounded down."""
+        return math.floor(1e6 * (traffic.bytes / self.bandwidth + traffic.messages * self.latency))
+
+
+# The links on which Cheetah was measured (USENIX Security 2022): 384 MB/s and 0.3 ms there and back, 44 MB/s and 40 ms.
+LINKS = {"lan": Link(384e6, 0.15e-3), "wan": Link(44e6, 20e-3)}
+
+
+def parse_link(text: str) -> Link:
+    """lan, wan, or RATE,LATENCY such as 100Mbit,20ms or 12.5MB,0.02s. Raises BadInput."""
+    if text in LINKS:
+        return LINKS[text]
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)([KMG]?)(bit|B)(?:/s|ps)?,(\d+(?:\.\d+)?)(us|ms|s)", text)
+    if match is None or float(match[1]) == 0:
+        raise BadInput(f"a link is lan, wan, or RATE,LATENCY such as 100Mbit,20ms or 12.5MB,0.02s; got {text!r}")
+    rate = float(match[1]) * {"": 1, "K": 1e3, "M": 1e6, "G": 1e9}[match[2]] / (8 if match[3] == "bit" else 1)
+    return Link(rate, float(match[4]) * {"us": 1e-6, "ms": 1e-3, "s": 1.0}[match[5]])
 
 
 class MPC(Target):
@@ -95,7 +124,7 @@ class MPC(Target):
 
     def passes(self, way: Way) -> Sequence[Pass]:
         """With late truncations each product is truncated, and truncations are merged to where they are fewest."""
-        return (fold_batch_norms, LateTruncation(self.protocol)) if self.late else (fold_batch_norms,)
+        return (fold_batch_norms, partial(truncate_late, self.protocol)) if self.late else (fold_batch_norms,)
 
     def families(self, way: Way, nodes: Sequence[Term]) -> tuple[str, ...]:
         """Also those that add up windows, where there are any: additions are free, windows are sent many times over."""
@@ -127,7 +156,7 @@ class MPC(Target):
 
     def baselines(self, product: Term, variants: Sequence[Variant]) -> Mapping[str, Variant]:
         """Every layer plain; F(2, r) along every axis wherever windows overlap."""
-        everywhere = [v for v in variants if all(_is_smallest(step) for step in v.recipe.split())]
+        everywhere = [v for v in variants if all(re.match(r"winograd:\d+:2:", step) for step in v.recipe.split())]
         return {"plain": variants[0], EVERYWHERE: max(everywhere, key=lambda v: len(v.recipe.split()))}
 
     def whole(self, program: Program) -> Amounts:
@@ -147,10 +176,6 @@ class MPC(Target):
         return [f"what {left} sends is not counted: there is no exact formula for it here"] if left else []
 
 
-def _is_smallest(step: str) -> bool:
-    return step.startswith("winograd:") and step.split(":")[2] == "2"
-
-
 def _check(protocol: str, field: int, parties: int, truncation: str, outputs: Sequence[int]) -> None:
     if protocol not in PROTOCOLS:
         raise BadInput(f"a protocol is one of {', '.join(PROTOCOLS)}, got {protocol!r}")
@@ -164,19 +189,13 @@ def _check(protocol: str, field: int, parties: int, truncation: str, outputs: Se
         raise BadInput(f"the outputs of F(m, r) are from 2 to 16, got {', '.join(map(str, outputs))}")
 
 
-def _prepared(text: str) -> bool:
-    if text not in ("prepared", "shared"):
-        raise ValueError(text)
-    return text == "prepared"
-
-
 _READ = with_options(
     "mpc",
     {
         "field": int,
         "parties": int,
         "truncation": str,
-        "weights": _prepared,
+        "weights": {"prepared": True, "shared": False}.__getitem__,
         "public": lambda text: text.split("+"),
         "outputs": whole_numbers,
         "magnitude": float,
@@ -188,7 +207,5 @@ _READ = with_options(
 @target("mpc", "mpc:semi2k", read=_READ, options=MPC)
 def _mpc(protocol: str, given: Mapping[str, Any], **options: Any) -> MPC:
     """Secure computation by two parties, as SPU's semi2k; counts bytes, messages, truncations."""
-    own = dict(given)
-    if "weights" in own:
-        own["prepared"] = own.pop("weights")
+    own = {"prepared" if name == "weights" else name: value for name, value in given.items()}
     return MPC(protocol, **{**own, **options})

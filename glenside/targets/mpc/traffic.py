@@ -11,17 +11,13 @@ from glenside.ir.program import Program, constant_terms, is_product
 from glenside.ir.term import Term, postorder
 from glenside.ir.types import FLOATS, AccessType
 from glenside.passes.constant_folding import fold
-from glenside.targets.mpc.analysis import secrets as secrets
+from glenside.targets.mpc.analysis import Operand, secrets
 from glenside.targets.mpc.prices import node_traffic, product_truncation
-from glenside.targets.mpc.registry import Operand
 from glenside.targets.mpc.semi2k import NOTHING, Semi2k, Traffic
 
 
 def program_traffic(
-    program: Program,
-    public: Iterable[str] = (),
-    prepared: bool = False,
-    protocol: Semi2k | None = None,
+    program: Program, public: Iterable[str] = (), prepared: bool = False, protocol: Semi2k | None = None
 ) -> dict[Term, Traffic | None]:
     """What one party sends for each term of the program, in order of evaluation; None where there is no formula.
 
@@ -37,13 +33,10 @@ def program_traffic(
     deferred, merged = _deferred(uses), _merged(uses, known)
     found: dict[Term, Traffic | None] = {}
     for term in postorder(program.term):
-        if prepared and constant[term]:
+        if term in merged or (prepared and constant[term]):
             found[term] = NOTHING
             continue
         operands = [known[child] for child in term.children]
-        if term in merged:
-            found[term] = NOTHING
-            continue
         sent = _batched(protocol, term, known) or node_traffic(
             protocol, term.operator.name, term.attributes, operands, term.type
         )
@@ -63,12 +56,8 @@ def prepare(program: Program, public: Iterable[str] = ()) -> Program:
 
 def total(traffic: Mapping[Term, Traffic | None]) -> Traffic | None:
     """The sum over all terms; None when some have no formula."""
-    result = NOTHING
-    for sent in traffic.values():
-        if sent is None:
-            return None
-        result += sent
-    return result
+    known = [sent for sent in traffic.values() if sent is not None]
+    return sum(known, NOTHING) if len(known) == len(traffic) else None
 
 
 def _batched(protocol: Semi2k, term: Term, known: Mapping[Term, Operand]) -> Traffic | None:
@@ -82,9 +71,8 @@ def _batched(protocol: Semi2k, term: Term, known: Mapping[Term, Operand]) -> Tra
 
 def _uses(program: Program) -> dict[Term, list[Term]]:
     """The terms of the program in order of evaluation, each with those that it is an operand of."""
-    uses: dict[Term, list[Term]] = {}
-    for term in postorder(program.term):
-        uses[term] = []
+    uses: dict[Term, list[Term]] = {term: [] for term in postorder(program.term)}
+    for term in uses:
         for child in term.children:
             uses[child].append(term)
     return uses
@@ -114,14 +102,10 @@ def _merged(uses: Mapping[Term, list[Term]], known: Mapping[Term, Operand]) -> s
         next_factor = _factor(after, known) if after is not None and after.attributes[0] != "reduce-mean" else None
         if next_factor is None:
             continue
-        moved = crossed - _KEEPING
-        if all(_uniform(factor if operator is views.access_flip else next_factor) for operator in moved):
+        alike = [factor if operator is views.access_flip else next_factor for operator in crossed - _KEEPING]
+        if all(len(same.repeats) == same.access.rank for same in alike):
             found.add(term)
     return found
-
-
-def _uniform(factor: Operand) -> bool:
-    return len(factor.repeats) == factor.access.rank
 
 
 # Movement that the compiler puts before or after a product by what is public, as was measured; all but the splits only

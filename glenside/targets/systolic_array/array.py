@@ -18,10 +18,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from glenside.ir.errors import BadInput
 from glenside.ir.types import AccessType, Dims, ceil_div, if_fits, largest
 from glenside.targets.base import Instruction, InstructionCost
 
 UNLIMITED = 1 << 40
+LARGEST = 4096
+DATAFLOWS = ("weight-stationary", "output-stationary", "double-buffered")
 
 
 @dataclass(frozen=True)
@@ -38,7 +41,7 @@ class Array:
     """The machine as numbers.
 
     `max_rows` is the depth of the accumulators, `capacity` the on-chip memory in bytes, `vector_rate` the
-    multiply-accumulates per cycle of a vector unit beside it, or None.
+    multiply-accumulates per cycle of a vector unit beside it, or None. Raises BadInput for what is no machine.
     """
 
     rows: int
@@ -48,6 +51,17 @@ class Array:
     capacity: int = 0
     widths: BitWidths = BitWidths()
     vector_rate: int | None = None
+
+    def __post_init__(self) -> None:
+        if not (1 <= self.rows <= LARGEST and 1 <= self.columns <= LARGEST):
+            raise BadInput(f"systolic-array requires sizes from 1 to {LARGEST}, got {self.rows}x{self.columns}")
+        if self.dataflow not in DATAFLOWS:
+            raise BadInput(f"a dataflow is one of {', '.join(DATAFLOWS)}, got {self.dataflow!r}")
+        if self.max_rows is not None and self.max_rows < 1:
+            raise BadInput(f"the most rows of a tile are at least 1, got {self.max_rows}")
+        if self.vector_rate is not None and self.vector_rate < 1:
+            rate = self.vector_rate
+            raise BadInput(f"the rate of a vector unit is at least 1 multiply-accumulate per cycle, got {rate}")
 
     @property
     def tile(self) -> dict[str, int]:
@@ -118,49 +132,36 @@ class Array:
     def _bytes(elements: Any, bits: int) -> Any:
         return ceil_div(elements * bits, 8)
 
+    def instructions(self) -> tuple[Instruction, ...]:
+        """Its instructions, with what each takes and costs."""
+        size = (self.rows, self.columns)
+        if self.dataflow == "output-stationary":
+            accepts = f"(G.., {self.rows})(K) and (G..)(K, {self.columns})"
+            return (Instruction("systolic-array-output-stationary", self._price_of_results, accepts, size),)
+        tile = f"(G.., M)({self.rows}) and (G..)({self.rows}, {self.columns})"
+        blocks = "(M)(K) and ()(K, N), whole tiles"
+        return (
+            Instruction("systolic-array", self._price_of_stream, tile, size),
+            Instruction("systolic-array-with-blocking", self._price_of_blocks, blocks, size),
+        )
 
-def instructions_of(array: Array) -> tuple[Instruction, ...]:
-    """The instructions of an array, with what each takes and costs."""
-    size = (array.rows, array.columns)
-    if array.dataflow == "output-stationary":
-        accepts = f"(G.., {array.rows})(K) and (G..)(K, {array.columns})"
-        return (Instruction("systolic-array-output-stationary", _price_of_results(array), accepts, size),)
-    tile = f"(G.., M)({array.rows}) and (G..)({array.rows}, {array.columns})"
-    return (
-        Instruction("systolic-array", _price_of_stream(array), tile, size),
-        Instruction("systolic-array-with-blocking", _price_of_blocks(array), "(M)(K) and ()(K, N), whole tiles", size),
-    )
+    def _price_of_stream(self, _: Any, children: Sequence[AccessType], own: AccessType) -> InstructionCost:
+        a, b = children
+        groups, mt, nt, kt = _loops(b.shape, 4)
+        return self.streamed(groups, mt, nt, kt, a.dims.get(b.split) if a.split > b.split else 1)
+
+    def _price_of_blocks(self, _: Any, children: Sequence[AccessType], own: AccessType) -> InstructionCost:
+        """The same for an instruction that cuts K and N itself."""
+        a, b = children
+        rows = a.dims.get(0) if a.split else 1
+        return self.streamed(1, 1, b.item.get(1) // self.columns, b.item.get(0) // self.rows, rows)
+
+    def _price_of_results(self, _: Any, children: Sequence[AccessType], own: AccessType) -> InstructionCost:
+        b = children[1]
+        groups, mt, nt = _loops(b.shape, 3)
+        return self.accumulated(groups, mt, nt, b.item.get(0))
 
 
 def _loops(leading: Dims, count: int) -> tuple[int, ...]:
     """Loops over groups and tiles where the leading axes are those; anything else is so many tiles for themselves."""
     return tuple(leading) if len(leading) == count else (leading.product(), *(1,) * (count - 1))
-
-
-def _price_of_stream(array: Array) -> Any:
-    def price(attributes: Sequence[Any], children: Sequence[AccessType], own: AccessType) -> InstructionCost:
-        a, b = children
-        groups, mt, nt, kt = _loops(b.shape, 4)
-        return array.streamed(groups, mt, nt, kt, a.dims.get(b.split) if a.split > b.split else 1)
-
-    return price
-
-
-def _price_of_blocks(array: Array) -> Any:
-    """The same for an instruction that cuts K and N itself."""
-
-    def price(attributes: Sequence[Any], children: Sequence[AccessType], own: AccessType) -> InstructionCost:
-        a, b = children
-        rows = a.dims.get(0) if a.split else 1
-        return array.streamed(1, 1, b.item.get(1) // array.columns, b.item.get(0) // array.rows, rows)
-
-    return price
-
-
-def _price_of_results(array: Array) -> Any:
-    def price(attributes: Sequence[Any], children: Sequence[AccessType], own: AccessType) -> InstructionCost:
-        b = children[1]
-        groups, mt, nt = _loops(b.shape, 3)
-        return array.accumulated(groups, mt, nt, b.item.get(0))
-
-    return price

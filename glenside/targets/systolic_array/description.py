@@ -8,14 +8,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from fractions import Fraction
+from math import inf
 from pathlib import Path
 from typing import Any
 
 from glenside.ir.errors import BadInput, renamed
 from glenside.ir.files import read_text
 from glenside.targets.base import parse_objectives
-from glenside.targets.systolic_array.array import BitWidths
-from glenside.targets.systolic_array.target import DATAFLOWS, LARGEST, SystolicArray
+from glenside.targets.systolic_array.array import DATAFLOWS, LARGEST, BitWidths
+from glenside.targets.systolic_array.target import SystolicArray
 
 _BYTES = {"B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 _BITS = {"bit": 1, "bits": 1, "byte": 8, "bytes": 8}
@@ -31,21 +32,28 @@ class _Field:
     required: bool = False
 
 
-def _count(least: int, most: int | None = None) -> Callable[[Any], Any]:
-    def read(value: Any) -> int:
-        whole = isinstance(value, int) and not isinstance(value, bool)
-        if not whole or value < least or (most is not None and value > most):
+def _checked(allowed: Callable[[Any], bool]) -> Callable[[Any], Any]:
+    """Reads a value as it is; a ValueError where it is not allowed."""
+
+    def read(value: Any) -> Any:
+        if not allowed(value):
             raise ValueError
-        return int(value)
+        return value
 
     return read
 
 
-def _with_unit(units: Mapping[str, int], least: int) -> Callable[[Any], Any]:
+def _is_number(value: Any, *kinds: type) -> bool:
+    return isinstance(value, kinds) and not isinstance(value, bool)
+
+
+def _count(least: int, most: float = inf) -> Callable[[Any], Any]:
+    return _checked(lambda value: _is_number(value, int) and least <= value <= most)
+
+
+def _with_unit(units: Mapping[str, int], least: int) -> Callable[[Any], int]:
     def read(value: Any) -> int:
-        match = (
-            re.fullmatch(r"\s*(\d{1,15}(?:\.\d{1,6})?)\s*([A-Za-z/]+)\s*", value) if isinstance(value, str) else None
-        )
+        match = re.fullmatch(r"\s*(\d{1,15}(?:\.\d{1,6})?)\s*([A-Za-z/]+)\s*", _TEXT(value))
         if match is None or match[2] not in units:
             raise ValueError
         size = Fraction(match[1]) * units[match[2]]
@@ -56,56 +64,33 @@ def _with_unit(units: Mapping[str, int], least: int) -> Callable[[Any], Any]:
     return read
 
 
-def _one_of(names: tuple[str, ...]) -> Callable[[Any], Any]:
-    def read(value: Any) -> str:
-        if value not in names:
-            raise ValueError
-        return str(value)
-
-    return read
-
-
-def _text(value: Any) -> str:
-    if not isinstance(value, str) or not value.strip():
-        raise ValueError
-    return value
-
-
-def _objectives(value: Any) -> tuple[str, ...]:
-    if not isinstance(value, str):
-        raise ValueError
-    return parse_objectives(value)
-
-
-def _growth(value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 1 <= value < float("inf"):
-        raise ValueError
-    return float(value)
-
-
+_TEXT = _checked(lambda value: isinstance(value, str))
+_NAME = _checked(lambda value: isinstance(value, str) and value.strip() != "")
+_DATAFLOW = _checked(lambda value: value in DATAFLOWS)
+_GROWTH = _checked(lambda value: _is_number(value, int, float) and 1 <= value < inf)
+_BYTES_WORDS = f"a size such as '256 KiB', in {', '.join(_BYTES)}, whole bytes"
 _BITS_WORDS = "a size such as '8 bit' or '4 byte'"
 _TABLES: dict[str, dict[str, _Field]] = {
     "": {
-        "name": _Field(_text, "a name, such as 'my-npu'"),
-        "objective": _Field(_objectives, "'cycles', 'bytes' or 'copies', or several, as 'cycles,bytes'"),
-        "max_weight_growth": _Field(_growth, "a number of at least 1, such as 64.0"),
+        "name": _Field(_NAME, "a name, such as 'my-npu'"),
+        "objective": _Field(
+            lambda value: parse_objectives(_TEXT(value)), "'cycles', 'bytes' or 'copies', or several, as 'cycles,bytes'"
+        ),
+        "max_weight_growth": _Field(lambda value: float(_GROWTH(value)), "a number of at least 1, such as 64.0"),
     },
     "array": {
         "rows": _Field(_count(1, LARGEST), f"an integer from 1 to {LARGEST}", required=True),
         "columns": _Field(_count(1, LARGEST), f"an integer from 1 to {LARGEST}", required=True),
-        "dataflow": _Field(_one_of(DATAFLOWS), f"one of {', '.join(map(repr, DATAFLOWS))}"),
+        "dataflow": _Field(_DATAFLOW, f"one of {', '.join(map(repr, DATAFLOWS))}"),
         "max_rows": _Field(_count(1), "an integer of at least 1"),
     },
-    "memory": {
-        "capacity": _Field(
-            _with_unit(_BYTES, 0), f"a size such as '256 KiB', in {', '.join(_BYTES)}, whole bytes", required=True
-        )
-    },
+    "memory": {"capacity": _Field(_with_unit(_BYTES, 0), _BYTES_WORDS, required=True)},
     "widths": {name: _Field(_with_unit(_BITS, 1), _BITS_WORDS) for name in ("input", "weight", "accumulator")},
     "vector": {"rate": _Field(_with_unit(_RATES, 1), "a whole rate such as '128 MAC/cycle'", required=True)},
 }
 _REQUIRED = ("array",)
 _RENAMED = {"words": "widths"}
+_PARAMETERS = {"objective": "objectives", "rate": "vector_rate"}  # of `SystolicArray`, where they have another name
 
 
 def load_target(path: str, **options: Any) -> SystolicArray:
@@ -125,30 +110,18 @@ def load_target(path: str, **options: Any) -> SystolicArray:
             renamed(f"{_place(path, text, '', old)}: the table [{old}]", f"[{new}]")
             content[new] = content.pop(old)
             text = re.sub(rf"(?m)^(\s*\[\s*){old}(?=\s*\])", rf"\g<1>{new}", text)
-    found = _read(path, text, content)
-    top, array, widths = found[""], found["array"], found["widths"]
-    given = {
-        "dataflow": array.get("dataflow"),
-        "max_rows": array.get("max_rows"),
-        "capacity": found["memory"].get("capacity"),
-        "widths": BitWidths(**widths) if widths else None,
-        "vector_rate": found["vector"].get("rate"),
-        "objectives": top.get("objective"),
-        "max_weight_growth": top.get("max_weight_growth"),
-        "name": top.get("name", Path(path).stem),
-        **options,
-    }
-    known = {name: value for name, value in given.items() if value is not None}
-    return SystolicArray(array["rows"], array["columns"], **known)
-
-
-def _read(path: str, text: str, content: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """table -> key -> value; every table is there, and nothing else."""
-    top = {key: value for key, value in content.items() if key not in _TABLES}
     missing = next((table for table in _REQUIRED if table not in content), None)
     if missing is not None:
         raise BadInput(f"{path}: the table [{missing}] is missing")
-    return {table: _table(path, text, table, content.get(table, {}) if table else top) for table in _TABLES}
+    top = {key: value for key, value in content.items() if key not in _TABLES}
+    found = {table: _table(path, text, table, content.get(table, {}) if table else top) for table in _TABLES}
+    known = {
+        "name": Path(path).stem,
+        "widths": BitWidths(**found["widths"]) if found["widths"] else None,
+        **{_PARAMETERS.get(key, key): v for table in _TABLES if table != "widths" for key, v in found[table].items()},
+        **options,
+    }
+    return SystolicArray(**{name: value for name, value in known.items() if value is not None})
 
 
 def _table(path: str, text: str, table: str, own: Any) -> dict[str, Any]:

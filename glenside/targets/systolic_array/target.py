@@ -1,4 +1,4 @@
-"""Systolic arrays as targets: weight-stationary, output-stationary, double-buffered."""
+"""Systolic arrays as targets: weight-stationary, output-stationary, double-buffered; with layouts where they count."""
 
 from __future__ import annotations
 
@@ -10,28 +10,19 @@ import numpy as np
 from glenside.analysis.layers import product_sizes
 from glenside.egraph.search import SearchResult
 from glenside.ir.errors import BadInput, renamed
+from glenside.ir.program import Program
 from glenside.ir.term import Term
 from glenside.ir.types import ceil_div, if_fits
 from glenside.passes.extraction import Cone
 from glenside.passes.network import Pass, fold_batch_norms
 from glenside.passes.variants import Cheapest
-from glenside.targets.base import (
-    Instruction,
-    InstructionCost,
-    Measure,
-    Prices,
-    Scope,
-    Target,
-    Variant,
-    Way,
-)
+from glenside.targets.base import Amounts, Instruction, InstructionCost, Measure, Prices, Scope, Target, Variant, Way
+from glenside.targets.convolution_unit.target import LAYOUT_FAMILIES, ConvolutionUnit, copied_bytes
 from glenside.targets.registry import target
-from glenside.targets.systolic_array.array import UNLIMITED, Array, BitWidths, instructions_of
-from glenside.targets.systolic_array.labels import mapping_label, nearest_miss
-from glenside.targets.systolic_array.plan import Plan
+from glenside.targets.systolic_array.array import UNLIMITED, Array, BitWidths
+from glenside.targets.systolic_array.plan import Plan, mapping_label, nearest_miss
+from rewrites.layout.product_unit import ANALYSES as UNIT_PRICES
 
-LARGEST = 4096
-DATAFLOWS = ("weight-stationary", "output-stationary", "double-buffered")
 BLOCKING, MAPPINGS = ("tile-loops", "unrolled-tiles"), ("best", "baseline")
 BASELINE = "baseline"
 
@@ -39,12 +30,6 @@ _ANALYSES = ("analyses", "mapping-analyses")
 _SLICES = (*_ANALYSES, "products", "through-products", "systolic-array", "algebra", "through-computes")
 _LOOPS = (*_ANALYSES, "matrices", "algebra", "through-products")
 CYCLES = Measure("cycles", "cycles", "of the array, and of the vector unit beside it")
-_MEASURES = (
-    CYCLES,
-    Measure("tiles", "tiles", "single instructions of the array"),
-    Measure("bytes", "bytes", "moved to and from on-chip memory", shown=""),
-    Measure("weight bytes", "bytes", "of the right operand, as the mapping rearranges it", shown="growth"),
-)
 
 
 class SystolicArray(Target):
@@ -64,12 +49,15 @@ class SystolicArray(Target):
 
     ways = frozenset({"blocking", "mapping", "method", "extract_seconds", "explain"})
     repeatable = True
-    measures = _MEASURES
+    measures = (
+        CYCLES,
+        Measure("tiles", "tiles", "single instructions of the array"),
+        Measure("bytes", "bytes", "moved to and from on-chip memory", shown=""),
+        Measure("weight bytes", "bytes", "of the right operand, as the mapping rearranges it", shown="growth"),
+    )
     strategy = Cheapest
 
     def __new__(cls, *sizes: Any, objectives: Sequence[str] = ("cycles",), **options: Any) -> SystolicArray:
-        from glenside.targets.systolic_array.layouts import SystolicArrayWithLayouts
-
         return super().__new__(SystolicArrayWithLayouts if "copies" in objectives else cls)
 
     def __init__(
@@ -87,24 +75,19 @@ class SystolicArray(Target):
         name: str | None = None,
         words: BitWidths | None = None,
     ) -> None:
-        _require(rows, columns, dataflow, max_rows, vector_rate, max_weight_growth)
         if words is not None:
             renamed("words", "widths")
         array = Array(rows, columns, dataflow, max_rows, capacity, widths or words or BitWidths(), vector_rate)
+        if max_weight_growth is not None and not max_weight_growth >= 1:
+            raise BadInput(f"the growth of weights is at least 1, which means none, got {max_weight_growth}")
         self.array, self.max_weight_growth = array, max_weight_growth
         self.objectives = tuple(objectives)
         kind = "systolic-array" if dataflow == "weight-stationary" else dataflow
         self.name = name or f"{kind}:{rows}x{columns}"
         self.doc = SystolicArray.__doc__ or ""
-        self.prices = Prices(
-            instructions_of(array), self.objectives, fallback=None if vector_rate is None else array.vector
-        )
+        self.prices = Prices(array.instructions(), self.objectives, None if vector_rate is None else array.vector)
         self.peak = rows * columns + (vector_rate or 0)
         self.description = f"{array!r} {max_weight_growth}"
-
-    @property
-    def instructions(self) -> tuple[Instruction, ...]:
-        return self.prices.instructions
 
     def accept(self, way: Way) -> None:
         super().accept(way)
@@ -167,7 +150,7 @@ class SystolicArray(Target):
             label=mapping_label(product, cone, plan, self.array) if mapped else "not mapped",
             term=term,
             measures={**amounts, "weight bytes": weights * _word(product)},
-            off="" if mapped else nearest_miss(cone, searched, self.instructions[0]),
+            off="" if mapped else nearest_miss(cone, searched, self.prices.instructions[0]),
             details={"plan": None if plan is None else plan.as_dict()} | ({"constant": True} if cone.constant else {}),
         )
 
@@ -184,6 +167,67 @@ class SystolicArray(Target):
         return int(ceil_div(macs, self.peak or 1)) if self.objectives[0] == "cycles" else 0
 
 
+class SystolicArrayWithLayouts(SystolicArray):
+    """An array whose objectives count copies too: the network and its layouts are searched in one e-graph.
+
+    A product runs on it as a `product-unit`, whose operands and result lie in any order that the layout allows; its
+    cycles are those of the cheapest mapping, which is addresses and constants. Tiles and bytes of it are not told.
+    Raises BadInput for other objectives beside.
+    """
+
+    ways = frozenset()
+    checks_layers = False
+    measures = (CYCLES, *ConvolutionUnit.measures)
+
+    def __init__(self, rows: int, columns: int, *, layout: str = "nhwc", **options: Any) -> None:
+        super().__init__(rows, columns, **options)
+        if not {*self.objectives} <= {"cycles", "copies"}:
+            raise BadInput(f"beside copies only cycles are counted, got the objectives {','.join(self.objectives)}")
+        self.unit = ConvolutionUnit(layout)
+        instruction = Instruction("product-unit", self._tiled, f"operands in {layout}")
+        order = self.objectives if "cycles" in self.objectives else (*self.objectives, "cycles")
+        self.prices = Prices((instruction,), order, self.prices.fallback, copied_bytes)
+        self.description += f" {self.unit.description}"
+
+    def _tiled(self, attributes: Sequence[Any], children: Sequence[Any], own: Any) -> InstructionCost:
+        """The price of a unit of which rules tell no mapping: that of the product cut into tiles as it stands."""
+        shared, _, a_order, a_split, *_ = attributes
+        parts = attributes[1].permute(a_order)
+        groups, rows, depth = parts.take(shared).product(), parts.take(a_split).product(), parts.drop(a_split).product()
+        return self.array.tiled(groups, rows // max(groups, 1), depth, own.size // max(rows, 1))
+
+    def scope(self, way: Way) -> Scope:
+        return Scope.NETWORK
+
+    def passes(self, way: Way) -> Sequence[Pass]:
+        return ()
+
+    def families(self, way: Way, nodes: Sequence[Term]) -> tuple[str, ...]:
+        return (*LAYOUT_FAMILIES, "analyses", "mapping-analyses", UNIT_PRICES)
+
+    def rule_parameters(self) -> dict[str, Any]:
+        return {**super().rule_parameters(), **self.unit.rule_parameters()}
+
+    def variant(self, product: Term, cone: Cone, term: Term, searched: SearchResult) -> Variant:
+        on_unit = self.unit.variant(product, cone, term, searched)
+        cycles = sum(cost.cycles for cost in cone.instructions)
+        empty = product_sizes(product).macs == 0
+        off = "" if cone.instructions or empty else "the array reads its operands in no order that was found"
+        return Variant(on_unit.label, term, {**self.unit.unknown, "cycles": cycles}, off=off)
+
+    def baselines(self, product: Term, variants: Sequence[Variant]) -> Mapping[str, Variant]:
+        """The baseline mapping, of the program in the layouts in which it is written."""
+        sizes = product_sizes(product)
+        cycles = self.array.tiled(sizes.groups, sizes.m, sizes.k, sizes.n).cycles if sizes.macs else 0
+        return {BASELINE: Variant("baseline mapping, as written", product, {**self.unit.unknown, "cycles": cycles})}
+
+    def whole(self, program: Program) -> Amounts:
+        return self.unit.whole(program)
+
+    def report(self, before: Program, after: Program) -> Mapping[str, Any]:
+        return self.unit.report(before, after)
+
+
 def _stands_between(node: Term) -> bool:
     """Whether something stands between the pairs of a product and their sum."""
     product = node.operator.name == "compute" and node.attributes[0] == "dot-product"
@@ -192,27 +236,6 @@ def _stands_between(node: Term) -> bool:
 
 def _word(product: Term) -> int:
     return np.dtype(product.children[0].access.dtype).itemsize
-
-
-def _require(
-    rows: int,
-    columns: int,
-    dataflow: str,
-    max_rows: int | None,
-    vector_rate: int | None,
-    max_weight_growth: float | None,
-) -> None:
-    for size in (rows, columns):
-        if not 1 <= size <= LARGEST:
-            raise BadInput(f"systolic-array requires sizes from 1 to {LARGEST}, got {rows}x{columns}")
-    if dataflow not in DATAFLOWS:
-        raise BadInput(f"a dataflow is one of {', '.join(DATAFLOWS)}, got {dataflow!r}")
-    if max_rows is not None and max_rows < 1:
-        raise BadInput(f"the most rows of a tile are at least 1, got {max_rows}")
-    if vector_rate is not None and vector_rate < 1:
-        raise BadInput(f"the rate of a vector unit is at least 1 multiply-accumulate per cycle, got {vector_rate}")
-    if max_weight_growth is not None and not max_weight_growth >= 1:
-        raise BadInput(f"the growth of weights is at least 1, which means none, got {max_weight_growth}")
 
 
 @target("systolic-array", "systolic-array:RxC", options=SystolicArray)
