@@ -233,9 +233,8 @@ class _Reader:
         return {**value}
 
     def _references(self, key: str) -> dict[str, Term]:
-        return {
-            name: self._reference(f"{key}: {spelled_name(name)}", value) for name, value in self._object(key).items()
-        }
+        entries = self._object(key).items()
+        return {name: self._reference(f"{key}: {spelled_name(name)}", value) for name, value in entries}
 
     def _reference(self, place: str, value: Any) -> Term:
         count = len(self.nodes)

@@ -47,8 +47,7 @@ def export_jax(program: Program) -> str:
     done: dict[Term, Held] = {}
     for term in postorder(program.term):
         done[term] = _export(source, term, done)
-    result = _result(source, done[program.term])
-    return _module(program, source, result)
+    return _module(program, source, _result(source, done[program.term]))
 
 
 def _export(source: Source, term: Term, done: dict[Term, Held]) -> Held:

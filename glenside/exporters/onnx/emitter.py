@@ -283,8 +283,7 @@ class Emitter(Writer[Value]):
     def padding(self, x: Value) -> Padding | None:
         """How a value was padded."""
         padded = self.graph.producer(x, "Pad")
-        note = padded.note if padded else None
-        return note if isinstance(note, Padding) else None
+        return padded.note if padded and isinstance(padded.note, Padding) else None
 
     def apart(self, x: Value, axis: int) -> list[Value]:
         """The elements of an axis, each without it; those that a Concat put there are as they were."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -12,7 +13,7 @@ import numpy as np
 from glenside.exporters.onnx import operators as _operators  # noqa: F401 (fills the tables)
 from glenside.exporters.onnx.emitter import Emitter
 from glenside.exporters.onnx.graph import Graph
-from glenside.exporters.onnx.model import inline, little_endian, model_of
+from glenside.exporters.onnx.model import Store, inline, little_endian, model_of
 from glenside.exporters.onnx.operators.movement import addressed
 from glenside.exporters.onnx.registry import OPERATOR_EXPORTS, Held, Operand
 from glenside.exporters.writer import Value
@@ -142,10 +143,10 @@ def save_onnx(program: Program, path: PathLike, most_bytes: int = _MOST_BYTES) -
     constants = program.constants_declared.values()
     size = sum(tensor.dims.product() * np.dtype(tensor.dtype).itemsize for tensor in constants)
     with ExitStack() as files:
-        store: Any = inline
+        store: Store = inline
         if size > most_bytes:
             beside = f"{Path(path).name}.data"
-            store = _Beside(files.enter_context(replacing(Path(path).with_name(beside))), beside)
+            store = partial(_store_beside, files.enter_context(replacing(Path(path).with_name(beside))), beside)
         model = model_of(program, emit, outputs, store)
         try:
             content = model.SerializeToString(deterministic=True)
@@ -154,19 +155,14 @@ def save_onnx(program: Program, path: PathLike, most_bytes: int = _MOST_BYTES) -
         files.enter_context(replacing(path)).write(content)
 
 
-class _Beside:
-    """Keeps the bytes of constants in another file."""
-
-    def __init__(self, file: IO[bytes], location: str) -> None:
-        self.file, self.location = file, location
-
-    def __call__(self, tensor: Any, array: Array) -> None:
-        if array.nbytes < _SMALL:
-            inline(tensor, array)
-            return
-        start = -(-self.file.tell() // _ALIGNMENT) * _ALIGNMENT
-        self.file.write(bytes(start - self.file.tell()))
-        self.file.write(little_endian(array).data)
-        tensor.data_location = tensor.EXTERNAL
-        for key, value in (("location", self.location), ("offset", start), ("length", array.nbytes)):
-            tensor.external_data.add(key=key, value=str(value))
+def _store_beside(file: IO[bytes], location: str, tensor: Any, array: Array) -> None:
+    """Keep the bytes of a constant in another file, which the model finds at that location."""
+    if array.nbytes < _SMALL:
+        inline(tensor, array)
+        return
+    start = -(-file.tell() // _ALIGNMENT) * _ALIGNMENT
+    file.write(bytes(start - file.tell()))
+    file.write(little_endian(array).data)
+    tensor.data_location = tensor.EXTERNAL
+    for key, value in (("location", location), ("offset", start), ("length", array.nbytes)):
+        tensor.external_data.add(key=key, value=str(value))

@@ -66,10 +66,8 @@ def pooled(emit: Emitter, op: str, a: Operand) -> Value | None:
         **({"dilations": tuple(record.dilations.drop(first))} if op == "MaxPool" else {"count_include_pad": 1}),
     }
     dims = (images, 1, *record.counts.drop(first))
-    found = emit.run(
-        op, [emit.view(inner, (images, 1, *inner.dims.drop(inner.rank - axes)))], dims, None, attributes, main=True
-    )
-    return emit.view(found, a.access.shape)
+    planes = emit.view(inner, (images, 1, *inner.dims.drop(inner.rank - axes)))
+    return emit.view(emit.run(op, [planes], dims, None, attributes, main=True), a.access.shape)
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,11 +154,8 @@ def _of_channels(emit: Emitter, pair: Pair[Value]) -> _Convolution | None:
     channels = perm[rank:]
     first = channels[0] if channels else rank
     space = x.dims.drop(first + pair.item)
-    if list(perm) != [*range(first), *range(first + pair.item, x.rank), *channels] or list(channels) != sorted(
-        channels
-    ):
-        return None
-    if not 0 < len(space) <= _MOST_AXES:
+    moved_last = (*range(first), *range(first + pair.item, x.rank), *sorted(channels))
+    if tuple(perm) != moved_last or not 0 < len(space) <= _MOST_AXES:
         return None
     length, ones = x.dims.drop(first).take(pair.item).product(), (1,) * len(space)
     images = emit.view(x, (x.dims.take(first).product(), length, *space))

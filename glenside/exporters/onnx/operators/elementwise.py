@@ -156,15 +156,14 @@ def _divide(emit: Emitter, a: Value, b: Value) -> Value:
 
 def _whole_power(dtype: str) -> Function:
     """A local function (a, b) -> a to the power of b, of any dims that broadcast: squares, one for each bit of b."""
-    graph = Graph(["a", "b"])
-    emit = Emitter(graph)
+    emit = Emitter(Graph(["a", "b"]))
     signed, bits = not dtype.startswith("u"), np.iinfo(dtype).bits
     wide = "int32" if bits < 32 or dtype == "int32" else "int64"
     base, exponent = (emit.cast(Value(name, Dims(), dtype), wide) for name in "ab")
     zero, one = emit.number(0, wide), emit.number(1, wide)
     square, result = base, one
     for bit in range(bits - signed):
-        mask = graph.constant(np.array(1 << bit, np.uint64).astype(wide))
+        mask = emit.graph.constant(np.array(1 << bit, np.uint64).astype(wide))
         unset = emit.elementwise("Equal", emit.elementwise("BitwiseAnd", exponent, mask), zero, dtype="bool")
         factor = emit.where(unset, one, square)
         result = emit.elementwise("Mul", result, factor) if bit else factor
@@ -173,4 +172,4 @@ def _whole_power(dtype: str) -> Function:
         unit = emit.elementwise("Equal", emit.run("Abs", [base], base.dims), one, dtype="bool")
         whole = emit.elementwise("GreaterOrEqual", exponent, zero, dtype="bool")
         result = emit.where(emit.elementwise("Or", unit, whole, dtype="bool"), result, zero)
-    return Function(f"pow_{dtype}", (), graph, emit.cast(result, dtype), COMPUTES["pow"].doc)
+    return Function(f"pow_{dtype}", (), emit.graph, emit.cast(result, dtype), COMPUTES["pow"].doc)

@@ -7,11 +7,10 @@ from functools import partial
 from glenside.exporters.onnx.emitter import Emitter, Function
 from glenside.exporters.onnx.graph import Graph, Reference
 from glenside.exporters.onnx.operators.products import unrepeated
-from glenside.exporters.onnx.operators.reductions import accumulated
 from glenside.exporters.onnx.registry import OPERATOR_EXPORTS, Operand
 from glenside.exporters.writer import Value
 from glenside.ir.operator import OPERATORS
-from glenside.ir.types import AccessType, Dims
+from glenside.ir.types import AccessType, Dims, widen
 
 
 def _tile(name: str, emit: Emitter, result: AccessType, rows: int, columns: int, a: Operand, b: Operand) -> Value:
@@ -26,20 +25,18 @@ for _name in ("systolic-array", "systolic-array-output-stationary", "systolic-ar
 
 def _tile_function(name: str, rows: int, columns: int, a: AccessType, b: AccessType) -> Function:
     """One function for each instruction, its size, the ranks and the dtype of its operands; sizes of axes are free."""
-    graph = Graph(["a", "b"])
-    emit = Emitter(graph)
-    left = accumulated(emit, Value("a", a.dims, a.dtype))
-    right = accumulated(emit, Value("b", b.dims, b.dtype))
+    emit = Emitter(Graph(["a", "b"]))
+    left, right = (emit.cast(Value(name, x.dims, x.dtype), widen(x.dtype)) for name, x in (("a", a), ("b", b)))
     single = a.split == b.split and b.split > 0
     if single:
-        left = graph.node("Unsqueeze", [left, emit.integers([-2])], a.dims.insert(a.rank - 1, 1), left.dtype)
+        left = emit.graph.node("Unsqueeze", [left, emit.integers([-2])], a.dims.insert(a.rank - 1, 1), left.dtype)
     dims = left.dims.take(left.rank - 1).append(b.dims.drop(b.rank - 1))
     product = emit.run("MatMul", [left, right], dims)
     if single:
-        product = graph.node("Squeeze", [product, emit.integers([-2])], dims.remove(len(dims) - 2), product.dtype)
+        product = emit.graph.node("Squeeze", [product, emit.integers([-2])], dims.remove(len(dims) - 2), product.dtype)
     plain = f"{name.replace('-', '_')}_{rows}x{columns}"
     full = f"{plain}_{a.rank}d_{b.rank}d" + ("" if a.dtype == "float32" else f"_{a.dtype}")
-    return Function(full, ("rows", "columns"), graph, product, OPERATORS[name].doc)
+    return Function(full, ("rows", "columns"), emit.graph, product, OPERATORS[name].doc)
 
 
 _ATTRIBUTES = ("a_parts", "a_order", "a_matrix", "b_parts", "b_order", "b_matrix", "parts", "order")
@@ -88,7 +85,7 @@ def _unit_function(dtype: str) -> Function:
 
     def matrix(name: str) -> Value:
         x = ordered(Value(name, Dims(), dtype), f"{name}_parts", f"{name}_order")
-        return accumulated(emit, graph.node("Reshape", [x, dims(f"{name}_matrix")], (), dtype))
+        return emit.cast(graph.node("Reshape", [x, dims(f"{name}_matrix")], (), dtype), widen(dtype))
 
     product = emit.run("MatMul", [matrix("a"), matrix("b")], ())
     name = "product_unit" + ("" if dtype == "float32" else f"_{dtype}")

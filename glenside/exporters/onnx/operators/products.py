@@ -9,11 +9,11 @@ import numpy as np
 
 from glenside.exporters.onnx.emitter import Emitter
 from glenside.exporters.onnx.operators.convolution import convolution
-from glenside.exporters.onnx.operators.reductions import accumulated, total
+from glenside.exporters.onnx.operators.reductions import total
 from glenside.exporters.onnx.registry import COMPUTE_EXPORTS, OPERATOR_EXPORTS, Operand
 from glenside.exporters.writer import Pair, Value
 from glenside.ir.rational import exact_numbers
-from glenside.ir.types import WIDENED, AccessType
+from glenside.ir.types import WIDENED, AccessType, widen
 
 
 @COMPUTE_EXPORTS.register("dot-product")
@@ -23,15 +23,15 @@ def _dot_product(emit: Emitter, result: AccessType, a: Operand) -> Value:
         terms = 0 if a.access.item[0] else a.access.item.drop(1).product()
         return emit.full(result.dims, terms, result.dtype)
     if isinstance(a.held, Pair):
-        return _of_pair(emit, result, a.held, a.access.dtype, a.access.item.drop(1).product())
-    wide = accumulated(emit, a.value)
+        return _of_pair(emit, result, a.held)
+    wide = emit.cast(a.value, widen(a.access.dtype))
     split = a.access.split
     products = emit.tree("Mul", wide, split)
     return total(emit, emit.view(products, wide.dims.remove(split)), split)
 
 
-def _of_pair(emit: Emitter, result: AccessType, pair: Pair[Value], dtype: str, length: int) -> Value:
-    inner = multiplied_in(dtype, length)
+def _of_pair(emit: Emitter, result: AccessType, pair: Pair[Value]) -> Value:
+    inner = multiplied_in(pair.a.dtype, pair.rows[3].product())
     product = convolution(emit, result, pair, inner) or contracted(emit, result, pair, inner)
     return emit.cast(product, result.dtype)
 
@@ -41,8 +41,7 @@ def _tiled_product(emit: Emitter, result: AccessType, a: Operand, b: Operand, n:
     """How many rows are gathered at a time is the runtime's to choose."""
     if not (a.access.size and b.access.size):
         return emit.full(result.dims, 0, result.dtype)
-    pair = Pair(a.value, b.value, n, len(a.access.item))
-    return _of_pair(emit, result, pair, a.access.dtype, a.access.item.product())
+    return _of_pair(emit, result, Pair(a.value, b.value, n, len(a.access.item)))
 
 
 def multiplied_in(dtype: str, length: int) -> str:

@@ -9,7 +9,7 @@ from glenside.exporters.onnx.kernels import carrier
 from glenside.exporters.onnx.operators.convolution import pooled
 from glenside.exporters.onnx.registry import COMPUTE_EXPORTS, Operand
 from glenside.exporters.writer import Value
-from glenside.ir.types import FLOATS, AccessType, widen
+from glenside.ir.types import FLOATS, AccessType
 
 
 def total(emit: Emitter, x: Value, split: int) -> Value:
@@ -64,8 +64,7 @@ def _mean(emit: Emitter, result: AccessType, a: Operand) -> Value:
 def _extreme(op: str, emit: Emitter, result: AccessType, a: Operand) -> Value:
     if not a.access.item:
         return a.value
-    pool = pooled(emit, "MaxPool", a) if op == "ReduceMax" else None
-    if pool:
+    if op == "ReduceMax" and (pool := pooled(emit, "MaxPool", a)):
         return pool
     if carrier(op, a.access.dtype) is None:
         return emit.view(emit.fold(op.removeprefix("Reduce"), a.value, a.access.split), result.dims)
@@ -102,11 +101,6 @@ def _normalization(op: str, emit: Emitter, result: AccessType, a: Operand) -> Va
 
 COMPUTE_EXPORTS.register("softmax")(partial(_normalization, "Softmax"))
 COMPUTE_EXPORTS.register("log-softmax")(partial(_normalization, "LogSoftmax"))
-
-
-def accumulated(emit: Emitter, x: Value) -> Value:
-    """The value in the dtype in which its products are summed."""
-    return emit.cast(x, widen(x.dtype))
 
 
 @COMPUTE_EXPORTS.register("argsort")

@@ -149,7 +149,10 @@ def _added(emit: Emitter, x: Value, axis: int, out: int, stride: int) -> Value:
     count, window = x.dims[axis], x.dims[axis + 1]
     parts = -(-window // stride)
     if count < parts:
-        placed = [_placed(emit, x, axis, i, i * stride, out) for i in range(count)]
+        placed = []
+        for i in range(count):
+            alone = emit.view(emit.slice(x, axis, i, i + 1), x.dims.remove(axis))
+            placed.append(emit.pad(alone, axis, i * stride, out - i * stride - window))
         return emit.chain("Add", placed)
     # A window is `parts` pieces of `stride` positions: piece j of window i falls on piece i + j of the result.
     whole = emit.pad(x, axis + 1, 0, parts * stride - window)
@@ -159,9 +162,3 @@ def _added(emit: Emitter, x: Value, axis: int, out: int, stride: int) -> Value:
     flat = emit.view(emit.chain("Add", shifted), x.dims.remove(axis).set(axis, length))
     flat = emit.slice(flat, axis, 0, min(length, out))
     return emit.pad(flat, axis, 0, out - flat.dims[axis])
-
-
-def _placed(emit: Emitter, x: Value, axis: int, number: int, start: int, out: int) -> Value:
-    """One window of an axis, with zeros around it."""
-    window = emit.view(emit.slice(x, axis, number, number + 1), x.dims.remove(axis))
-    return emit.pad(window, axis, start, out - start - window.dims[axis])
