@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -58,14 +58,22 @@ def _text(name: str, value: bytes) -> str:
         raise BadInput(f"attribute {shortened(name)} requires UTF-8 text, got {value[:20]!r}") from None
 
 
-def encoded(name: str, value: Attribute, kind: int) -> Any:
-    """The AttributeProto of a value; `kind` says of which type a list without elements is. Raises BadInput."""
+def given_attributes(proto: Any, values: Mapping[str, Attribute]) -> Iterator[Any]:
+    """The attributes of a node, with these values where they refer to those of the function around it.
+
+    One whose value was not given is left out. Raises BadInput.
+    """
     import onnx
 
-    try:
-        return onnx.helper.make_attribute(name, value, attr_type=kind if value == [] else None)
-    except (TypeError, ValueError) as error:
-        raise BadInput(f"attribute {shortened(name)} requires a value of a known type: {error}") from None
+    for attribute in proto.attribute:
+        if not attribute.ref_attr_name:
+            yield attribute
+        elif attribute.name in values:
+            name, value = attribute.name, values[attribute.name]
+            try:  # the kind says of which type a list without elements is
+                yield onnx.helper.make_attribute(name, value, attr_type=attribute.type if value == [] else None)
+            except (TypeError, ValueError) as error:
+                raise BadInput(f"attribute {shortened(name)} requires a value of a known type: {error}") from None
 
 
 def bound(attributes: Mapping[str, Attribute], given: Mapping[str, Attribute]) -> dict[str, Attribute]:

@@ -17,8 +17,8 @@ import onnx
 from onnx.backend.base import Backend, BackendRep, namedtupledict
 
 from glenside.importers.onnx.model import outputs_of_model
+from glenside.importers.onnx.node import Items, Value
 from glenside.importers.onnx.tensors import array_of
-from glenside.importers.onnx.values import Items, Value
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
 from glenside.ir.term import Term

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections import ChainMap, Counter
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -13,15 +13,12 @@ import numpy as np
 from glenside.builder import Builder
 from glenside.builder.layout import broadcast
 from glenside.importers.onnx.attributes import Attribute, attributes_of, bound
-from glenside.importers.onnx.checks import FunctionName, plain_domain
-from glenside.importers.onnx.functions import Body, function_body, standard_body
+from glenside.importers.onnx.functions import Body, FunctionName, body_of, function_name, plain_domain, standard_body
 from glenside.importers.onnx.known import KnownValues
-from glenside.importers.onnx.node import DependsOnData, Node
+from glenside.importers.onnx.node import DependsOnData, Items, Node, Value, imports
 from glenside.importers.onnx.opaque import black_box, holds_graph
-from glenside.importers.onnx.registry import imports
 from glenside.importers.onnx.schema import check_node, demands
 from glenside.importers.onnx.tensors import array_of, check_size
-from glenside.importers.onnx.values import Items, Value
 from glenside.ir.errors import BadInput, GlensideError
 from glenside.ir.names import shortened
 from glenside.ir.operand import Array
@@ -87,8 +84,7 @@ class Scope:
     prefix: str = ""
     depth: int = 0
     attributes: Mapping[str, Attribute] = field(default_factory=dict)
-    outer: Scope | None = None
-    names: dict[str, Value] = field(default_factory=dict)
+    names: ChainMap[str, Value] = field(default_factory=ChainMap)
     dims: Mapping[str, int] = field(default_factory=dict)
     types: dict[str, Any] = field(default_factory=dict)
     tally: Tally = field(default_factory=Tally)
@@ -104,7 +100,7 @@ class Scope:
             return self.tally.constants[key]
         fresh = self.tally.fresh("tensor", name, self.builder.tensors)
         leaf = self.builder.constant(fresh, value.shape, value.dtype.name, value)
-        self.known_values.add(fresh, value)
+        self.known_values.tensors[fresh] = value
         if value.nbytes <= _SMALL:
             self.tally.constants[key] = leaf
         return leaf
@@ -124,26 +120,12 @@ class Scope:
         self.tally.boxes.add(fresh := self.tally.fresh("box", name, self.tally.boxes))
         return fresh
 
-    def find(self, name: str) -> Value:
-        """The value of a name, here or around. Raises KeyError."""
-        scope: Scope | None = self
-        while scope is not None:
-            if name in scope.names:
-                return scope.names[name]
-            scope = scope.outer
-        raise KeyError(name)
-
     def inside(self, name: str) -> Scope:
         """A scope for a subgraph of the node of that name. Raises BadInput when that is too deep."""
         if self.depth == DEPTH:
             raise BadInput(f"graphs and functions may stand {DEPTH} deep in each other, got more")
-        prefix = f"{self.prefix}{name}/"
-        return replace(self, outer=self, names={}, types={}, prefix=prefix, depth=self.depth + 1)
-
-    def run(self, graph: Any, given: Sequence[Value] = ()) -> list[Value]:
-        """The outputs of a graph whose inputs have these values."""
-        self.declare(graph)
-        return self.evaluate(graph, given)
+        prefix = f"{self.prefix}{name.removeprefix(self.prefix)}/"
+        return replace(self, names=self.names.new_child(), types={}, prefix=prefix, depth=self.depth + 1)
 
     def declare(self, graph: Any) -> None:
         """Give the initializers of a graph their values, and see which types it declares."""
@@ -151,28 +133,21 @@ class Scope:
         for sparse in graph.sparse_initializer:
             raise BadInput(f"initializer {shortened(sparse.values.name)} is sparse; a dense one is required")
         for tensor in graph.initializer:
-            if tensor.name in self.names:
+            if tensor.name in self.names.maps[0]:
                 raise BadInput(f"initializer {shortened(tensor.name)} is there twice; names are to be given once")
-            self.names[tensor.name] = self._initializer(tensor)
+            if not tensor.name:
+                raise BadInput("an initializer requires a name, got none")
+            self.names[tensor.name] = self.constant(f"{self.prefix}{tensor.name}", array_of(tensor, self.folder))
 
     def evaluate(self, graph: Any, given: Sequence[Value] = ()) -> list[Value]:
         """The outputs of a graph whose initializers have their values, here or around."""
         for formal, value in zip(graph.input, given, strict=False):
             self.names[formal.name] = value
         self.nodes(graph.node)
-        return [self._output(value.name) for value in graph.output]
-
-    def _initializer(self, tensor: Any) -> Term:
-        if not tensor.name:
-            raise BadInput("an initializer requires a name, got none")
-        return self.constant(f"{self.prefix}{tensor.name}", array_of(tensor, self.folder))
-
-    def _output(self, name: str) -> Value:
-        try:
-            return self.find(name)
-        except KeyError:
-            spelled = shortened(name, True)
-            raise BadInput(f"output {spelled} is made by no node, and is no input or initializer") from None
+        for name in (value.name for value in graph.output):
+            if name not in self.names:
+                raise BadInput(f"output {shortened(name, True)} is made by no node, and is no input or initializer")
+        return [self.names[value.name] for value in graph.output]
 
     def nodes(self, nodes: Sequence[Any]) -> None:
         """Give every output of these nodes its value. Raises BadInput that names the node."""
@@ -192,10 +167,8 @@ class Scope:
     def _input(self, name: str, makers: Mapping[str, int], nodes: Sequence[Any]) -> Value:
         if not name:
             return None
-        try:
-            return self.find(name)
-        except KeyError:
-            pass
+        if name in self.names:
+            return self.names[name]
         spelled = shortened(name, True)
         if name in makers:
             other = described(nodes[makers[name]], makers[name], self.prefix)
@@ -208,7 +181,7 @@ class Scope:
                 continue
             if i >= len(made):
                 raise BadInput(f"has {len(made)} outputs, and the file names {len(proto.output)}")
-            if name in self.names:
+            if name in self.names.maps[0]:
                 raise BadInput(f"makes {shortened(name, True)}, which is there already; names are to be given once")
             value = made[i]
             if isinstance(value, Term):
@@ -224,8 +197,9 @@ class Scope:
             raise BadInput("requires the name of an operator, got none")
         domain = plain_domain(proto.domain)
         attributes = bound(attributes_of(proto), self.attributes)
-        body = function_body(self.functions, proto)
-        if body is not None:
+        function = self.functions.get(function_name(proto))
+        if function is not None:
+            body = body_of(function)
             if len(inputs) > len(body.inputs):
                 raise BadInput(f"the function {proto.op_type} has {len(body.inputs)} inputs, got {len(inputs)}")
             return self.call(body, inputs, attributes, proto.name or proto.op_type)
@@ -242,7 +216,7 @@ class Scope:
             attributes=attributes,
             scope=self,
         )
-        handler = imports().get((domain, proto.op_type))
+        handler = None if domain else imports().get(proto.op_type)
         if handler is not None:
             try:
                 made = handler(node)
@@ -274,10 +248,8 @@ class Scope:
     ) -> Sequence[Value]:
         """The outputs of a function."""
         scope = self.inside(name)
-        scope.outer, scope.versions = None, body.versions
-        scope.attributes = {**body.standard, **attributes}
-        scope.names = dict(zip(body.inputs, [*inputs, *[None] * len(body.inputs)], strict=False))
-        scope.prefix = f"{self.prefix}{name.removeprefix(self.prefix)}/"
+        scope.versions, scope.attributes = body.versions, {**body.standard, **attributes}
+        scope.names = ChainMap(dict(zip(body.inputs, [*inputs, *[None] * len(body.inputs)], strict=False)))
         scope.nodes(body.nodes)
         return [scope.names.get(output) for output in body.outputs]
 
@@ -292,13 +264,3 @@ def one_line(message: str) -> str:
     """A message without line breaks and control characters, cut where it shows many numbers of a file."""
     words = "".join(c if c.isprintable() else "?" for c in " ".join(message.split()))
     return words if len(words) <= 300 else f"{words[:300]}..."
-
-
-def outputs_of(values: Iterable[Value]) -> list[Term]:
-    """Values as tensors. Raises BadInput for a sequence."""
-    result: list[Term] = []
-    for value in values:
-        if not isinstance(value, Term):
-            raise BadInput(f"an output requires a tensor, got {'nothing' if value is None else 'a sequence'}")
-        result.append(value)
-    return result

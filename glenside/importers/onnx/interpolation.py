@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from glenside.importers.onnx.tables import require_table
+from glenside.importers.onnx.tensors import require_table
 from glenside.ir.operand import Array
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
@@ -14,27 +14,14 @@ ELEMENTS = 1 << 26
 """What is evaluated while a model is read: shapes, axes, and what they are computed from, are small."""
 
 
-class KnownValues(Mapping[str, Array]):
-    """Name of a tensor -> value, and through them the values of terms; each term is evaluated once."""
+class KnownValues:
+    """Values of tensors by name, and through them those of terms; each term is evaluated once."""
 
     def __init__(self, values: Mapping[str, Array]) -> None:
-        self._values = dict(values)
+        self.tensors = dict(values)
         self._fixed: dict[Term, bool] = {}
         self._large: set[Term] = set()
         self._evaluated: dict[Term, Array] = {}
-
-    def add(self, name: str, value: Array) -> None:
-        """One more tensor whose value is known."""
-        self._values[name] = value
-
-    def __getitem__(self, name: str) -> Array:
-        return self._values[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._values)
-
-    def __len__(self) -> int:
-        return len(self._values)
 
     def of(self, term: Term) -> Array | None:
         """The value of the term, or None when it depends on what is not known."""
@@ -43,7 +30,7 @@ class KnownValues(Mapping[str, Array]):
         if term in self._large:
             raise BadInput(f"what must be known beforehand is computed from at most {ELEMENTS} elements, got more")
         if term not in self._evaluated:
-            (self._evaluated[term],) = evaluate([term], self, given=self._evaluated)
+            (self._evaluated[term],) = evaluate([term], self.tensors, given=self._evaluated)
         return self._evaluated[term]
 
     def _is_fixed(self, root: Term) -> bool:
@@ -54,7 +41,7 @@ class KnownValues(Mapping[str, Array]):
                 stack.pop()
             elif term.operator.name == "access-tensor":
                 tensor = term.attributes[0]
-                self._fixed[term] = isinstance(tensor, Tensor) and tensor.name in self._values
+                self._fixed[term] = isinstance(tensor, Tensor) and tensor.name in self.tensors
             else:
                 open_ = [child for child in term.children if child not in self._fixed]
                 stack += open_

@@ -10,8 +10,8 @@ from functools import cache
 from typing import Any
 
 from glenside.importers.onnx.attributes import Attribute
+from glenside.importers.onnx.node import Items, Value
 from glenside.importers.onnx.tensors import element_type
-from glenside.importers.onnx.values import Items, Value
 from glenside.ir.errors import BadInput
 from glenside.ir.names import shortened
 from glenside.ir.types import DTYPES

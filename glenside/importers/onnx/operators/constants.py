@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from glenside.importers.onnx.node import Node
-from glenside.importers.onnx.registry import onnx_operator
-from glenside.importers.onnx.values import Value
+from glenside.importers.onnx.node import Node, Value, onnx_operator
 from glenside.ir.errors import BadInput
 from glenside.ir.term import Term
 

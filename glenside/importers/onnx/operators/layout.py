@@ -5,8 +5,7 @@ from __future__ import annotations
 from math import prod
 
 from glenside.builder.layout import broadcast, common_dims, concatenate, rearrange, reshape, tile, transpose
-from glenside.importers.onnx.node import Node, normal_axis
-from glenside.importers.onnx.registry import onnx_operator
+from glenside.importers.onnx.node import Node, normal_axis, onnx_operator
 from glenside.ir.errors import BadInput
 from glenside.ir.term import Term
 

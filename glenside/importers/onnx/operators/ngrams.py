@@ -10,9 +10,8 @@ from glenside.builder.indexing import scatter_nd
 from glenside.builder.layout import concatenate, reshape, split_at, transpose
 from glenside.builder.pointwise import add, cast, compare, multiply
 from glenside.builder.windows import windows
-from glenside.importers.onnx.node import Node
+from glenside.importers.onnx.node import Node, onnx_operator
 from glenside.importers.onnx.operators.layout import required
-from glenside.importers.onnx.registry import onnx_operator
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
 from glenside.ir.term import Term, build

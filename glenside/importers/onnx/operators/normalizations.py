@@ -11,8 +11,7 @@ from glenside.builder.layout import broadcast, channel_vector, pad, reshape, spl
 from glenside.builder.pointwise import add, cast, combine, divide, filled, mean_from, multiply, standardized, subtract
 from glenside.builder.reductions import reduce_axes
 from glenside.builder.windows import powers, root, windows
-from glenside.importers.onnx.node import Node
-from glenside.importers.onnx.registry import onnx_operator
+from glenside.importers.onnx.node import Node, onnx_operator
 from glenside.importers.onnx.tensors import dtype_name
 from glenside.ir.errors import BadInput
 from glenside.ir.term import Term, build

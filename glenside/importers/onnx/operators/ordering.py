@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from glenside.builder.indexing import top
-from glenside.importers.onnx.node import Node
+from glenside.importers.onnx.node import Node, onnx_operator
 from glenside.importers.onnx.operators.layout import required
-from glenside.importers.onnx.registry import onnx_operator
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
 from glenside.ir.term import Term

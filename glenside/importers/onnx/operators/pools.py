@@ -12,9 +12,8 @@ from glenside.builder import windows as pooling
 from glenside.builder.indexing import scatter_nd
 from glenside.builder.layout import pad_or_crop, reshape, split_at
 from glenside.builder.pointwise import cast
-from glenside.importers.onnx.node import Node
-from glenside.importers.onnx.registry import onnx_operator
-from glenside.importers.onnx.tables import require_table
+from glenside.importers.onnx.node import Node, onnx_operator
+from glenside.importers.onnx.tensors import require_table
 from glenside.importers.onnx.windows import Windows, cropped, kernel_of, pads_of, positive, windows_of
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array

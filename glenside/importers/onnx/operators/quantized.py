@@ -12,10 +12,8 @@ from glenside.builder.quantization import as_int8, dequantize, quantize, rounded
 from glenside.builder.reductions import reduce_axes
 from glenside.builder.sampling import repeat
 from glenside.builder.windows import windows as all_windows
-from glenside.importers.onnx.node import Node, normal_axis
-from glenside.importers.onnx.positions import float_dtype
-from glenside.importers.onnx.registry import onnx_operator
-from glenside.importers.onnx.tensors import dtype_name
+from glenside.importers.onnx.node import Node, normal_axis, onnx_operator
+from glenside.importers.onnx.tensors import dtype_name, float_dtype
 from glenside.importers.onnx.windows import cropped, windows_of
 from glenside.ir.errors import BadInput
 from glenside.ir.term import Term, build
@@ -153,7 +151,7 @@ def _convolution(node: Node, x: Operand, w: Operand) -> Term:
     padded = _padded(values, x.zero, [(0, 0), (0, 0), *padding])
     groups = node.integer("group", 1)
     filters, *kernel = w.values.access.dims
-    name, steps = node.scope.layer_name(node.name), (windows.strides, windows.dilations)
+    name, steps = node.layer_name(), (windows.strides, windows.dilations)
     y = node.builder.conv(padded, w.values, strides=steps[0], dilations=steps[1], groups=groups, name=name)
 
     def sums_of_windows() -> Term:
@@ -238,7 +236,7 @@ def _matrix_product(node: Node, places: tuple[int, int], zeros: tuple[int, int])
     def sums(x: Term, axis: int) -> Term:
         return reduce_axes("reduce-sum", cast(x, "int32"), [x.access.rank + axis], keep=True)
 
-    y = node.builder.matmul(left, right, name=node.scope.layer_name(node.name))
+    y = node.builder.matmul(left, right, name=node.layer_name())
     depth = left.access.dims[-1]
     return without_zero_points(y, (a.zero, b.zero), (lambda: sums(left, -1), lambda: sums(right, -2)), depth)
 

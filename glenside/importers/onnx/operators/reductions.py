@@ -13,9 +13,8 @@ from glenside.builder.einsum import einsum as sum_of_products
 from glenside.builder.layout import flip, reshape
 from glenside.builder.pointwise import add, cast, compare, compute, divide, filled, multiply, select, subtract
 from glenside.builder.reductions import position, reduce_axes, running
-from glenside.importers.onnx.node import Node, normal_axis
-from glenside.importers.onnx.registry import onnx_operator
-from glenside.importers.onnx.tables import require_table
+from glenside.importers.onnx.node import Node, normal_axis, onnx_operator
+from glenside.importers.onnx.tensors import require_table
 from glenside.ir.errors import BadInput
 from glenside.ir.term import Term
 from glenside.ir.types import FLOATS
@@ -152,7 +151,7 @@ def cumulative(node: Node) -> Term:
 @onnx_operator("Einsum")
 def einsum(node: Node) -> Term:
     def product(x: Term, y: Term) -> Term:
-        return node.builder.matmul(x, y, name=node.scope.layer_name(node.name))
+        return node.builder.matmul(x, y, name=node.layer_name())
 
     return sum_of_products(node.text("equation", ""), node.terms(), product)
 

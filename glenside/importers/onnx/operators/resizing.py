@@ -21,9 +21,8 @@ from glenside.importers.onnx.interpolation import (
     nearest,
     positions,
 )
-from glenside.importers.onnx.node import Node, normal_axis
-from glenside.importers.onnx.positions import float_dtype
-from glenside.importers.onnx.registry import onnx_operator
+from glenside.importers.onnx.node import Node, normal_axis, onnx_operator
+from glenside.importers.onnx.tensors import float_dtype
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
 from glenside.ir.term import Term

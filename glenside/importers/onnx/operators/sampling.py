@@ -10,12 +10,11 @@ from glenside.builder.indexing import gather_nd
 from glenside.builder.layout import element, reshape, slice_axis
 from glenside.builder.pointwise import add, cast, combine, compute, multiply, select, subtract
 from glenside.builder.sampling import weighted_elements
-from glenside.importers.onnx.node import Node
+from glenside.importers.onnx.node import Node, onnx_operator
 from glenside.importers.onnx.positions import (
     SampledAxis,
     channels_first,
     channels_last,
-    float_dtype,
     number,
     picked,
     places,
@@ -23,9 +22,7 @@ from glenside.importers.onnx.positions import (
     sampled,
     within,
 )
-from glenside.importers.onnx.registry import onnx_operator
-from glenside.importers.onnx.tables import ELEMENTS, require_table
-from glenside.importers.onnx.tensors import check_size
+from glenside.importers.onnx.tensors import ELEMENTS, check_size, float_dtype, require_table
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
 from glenside.ir.term import Term
@@ -81,7 +78,7 @@ def deform_conv(node: Node) -> Term:
         y = multiply(y, _parted(cast(mask, dtype), "input 4", (batch * groups, 1, prod(kernel), *out)))
     columns = cast(reshape(y, (batch, channels * prod(kernel), *out)), x.access.dtype)
     weights = reshape(w, (w.access.dims[0], w.access.dims[1] * prod(kernel), *(1 for _ in kernel)))
-    name, group = node.scope.layer_name(node.name), node.integer("group", 1)
+    name, group = node.layer_name(), node.integer("group", 1)
     return node.builder.conv(columns, weights, node.optional(3), groups=group, name=name)
 
 

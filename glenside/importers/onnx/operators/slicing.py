@@ -10,11 +10,9 @@ import numpy as np
 from glenside.builder.indexing import iota
 from glenside.builder.layout import flip, gather, pad, reshape, slice_axis, strided, surround
 from glenside.builder.pointwise import add, cast, compare, filled, multiply, select, subtract
-from glenside.importers.onnx.node import Node
+from glenside.importers.onnx.node import Node, onnx_operator
 from glenside.importers.onnx.operators.layout import distinct_axes, numbers, required
-from glenside.importers.onnx.registry import onnx_operator
-from glenside.importers.onnx.tables import require_table
-from glenside.importers.onnx.tensors import dtype_name
+from glenside.importers.onnx.tensors import dtype_name, require_table
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
 from glenside.ir.term import Term, build
