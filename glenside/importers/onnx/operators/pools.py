@@ -14,7 +14,7 @@ from glenside.builder.layout import pad_or_crop, reshape, split_at
 from glenside.builder.pointwise import cast
 from glenside.importers.onnx.node import Node, onnx_operator
 from glenside.importers.onnx.tensors import require_table
-from glenside.importers.onnx.windows import Windows, cropped, kernel_of, pads_of, positive, windows_of
+from glenside.importers.onnx.windows import Windows, cropped, kernel_of, pads_of, per_axis, windows_of
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
 from glenside.ir.term import Term, build
@@ -110,7 +110,7 @@ def max_unpool(node: Node) -> Term:
     if x.access.rank < 3 or places.access.dims != x.access.dims:
         raise BadInput(f"inputs 0 and 1 require dims (N C d..) that agree, got {x.access} and {places.access}")
     batch, channels, *sizes = x.access.dims
-    kernel, strides = kernel_of(node, len(sizes), None), positive(node, "strides", len(sizes))
+    kernel, strides = kernel_of(node, len(sizes), None), per_axis(node, "strides", len(sizes))
     inferred = [batch, channels] + [
         (n - 1) * t - before - after + k
         for n, t, k, (before, after) in zip(sizes, strides, kernel, pads_of(node, len(sizes)), strict=True)

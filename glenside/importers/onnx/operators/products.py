@@ -8,7 +8,7 @@ import numpy as np
 
 from glenside.builder.windows import overlap_add
 from glenside.importers.onnx.node import Node, onnx_operator
-from glenside.importers.onnx.windows import AUTO_PADS, cropped, halves, kernel_of, pads_of, positive, windows_of
+from glenside.importers.onnx.windows import AUTO_PADS, cropped, halves, kernel_of, pads_of, per_axis, windows_of
 from glenside.ir.errors import BadInput
 from glenside.ir.term import Term
 
@@ -66,10 +66,8 @@ def conv_transpose(node: Node) -> Term:
     if axes < 1 or w.access.rank != axes + 2:
         raise BadInput(f"inputs 0 and 1 require the same number of axes, at least 3, got {x.access} and {w.access}")
     kernel = kernel_of(node, axes, w.access.dims[2:])
-    strides, dilations = positive(node, "strides", axes), positive(node, "dilations", axes)
-    more = node.integers("output_padding", [0] * axes)
-    if len(more) != axes or min(more) < 0:
-        raise BadInput(f"attribute output_padding requires {axes} numbers of at least 0, got {more}")
+    strides, dilations = per_axis(node, "strides", axes), per_axis(node, "dilations", axes)
+    more = per_axis(node, "output_padding", axes, least=0)
     whole = [
         t * (n - 1) + extra + (k - 1) * d + 1
         for n, k, t, d, extra in zip(x.access.dims[2:], kernel, strides, dilations, more, strict=True)
@@ -107,11 +105,8 @@ def col2im(node: Node) -> Term:
     axes = len(image)
     if axes < 1 or len(block) != axes or min(block) < 1:
         raise BadInput(f"inputs 1 and 2 require as many sizes of at least 1, got {image} and {block}")
-    strides, dilations, padding = (
-        positive(node, "strides", axes),
-        positive(node, "dilations", axes),
-        pads_of(node, axes),
-    )
+    strides, dilations = per_axis(node, "strides", axes), per_axis(node, "dilations", axes)
+    padding = pads_of(node, axes)
     whole = [n + before + after for n, (before, after) in zip(image, padding, strict=True)]
     spans = [(k - 1) * d + 1 for k, d in zip(block, dilations, strict=True)]
     counts = [(n - k) // t + 1 for n, k, t in zip(whole, spans, strides, strict=True)]
