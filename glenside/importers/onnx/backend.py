@@ -120,7 +120,7 @@ class GlensideBackend(Backend):  # type: ignore[misc]
         graph = onnx.helper.make_graph([node], "node", formals, outputs)
         version = kwargs.get("opset_version", onnx.defs.onnx_opset_version())
         opsets = [onnx.helper.make_opsetid(node.domain, version)]
-        return cls.run_model(onnx.helper.make_model(graph, opset_imports=opsets), arrays, device)
+        return cls.prepare(onnx.helper.make_model(graph, opset_imports=opsets), device).run(arrays)
 
     @classmethod
     def supports_device(cls, device: str) -> bool:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
-from glenside.importers.onnx.attributes import Attribute, decoded, given_attributes
-from glenside.importers.onnx.node import Items, Node, Value
+from glenside.importers.onnx.node import Attribute, Items, Node, Value
+from glenside.importers.onnx.schema import decoded, given_attributes
 from glenside.importers.onnx.tensors import element_type
 from glenside.ir.errors import BadInput
 from glenside.ir.names import shortened
@@ -29,13 +29,11 @@ def function_name(proto: Any) -> FunctionName:
 
 @dataclass(frozen=True)
 class Body:
-    """A function: nodes between named inputs and outputs; `standard` are values of attributes that are not given."""
+    """A FunctionProto, which versions of operators it has, and values of its attributes that are not given."""
 
-    inputs: Sequence[str]
-    outputs: Sequence[str]
-    nodes: Sequence[Any]
+    function: Any
     versions: Mapping[str, int]
-    standard: Mapping[str, Attribute] = field(default_factory=dict)
+    standard: Mapping[str, Attribute]
 
 
 def functions_of(model: Any) -> Mapping[FunctionName, Any]:
@@ -88,7 +86,7 @@ def body_of(function: Any) -> Body:
     """The body that a FunctionProto holds."""
     versions = {plain_domain(opset.domain): opset.version for opset in function.opset_import}
     standard = {attribute.name: decoded(attribute) for attribute in function.attribute_proto}
-    return Body(list(function.input), list(function.output), list(function.node), versions, standard)
+    return Body(function, versions, standard)
 
 
 def standard_body(node: Node, proto: Any) -> Body | None:

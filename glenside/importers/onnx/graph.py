@@ -1,9 +1,10 @@
-"""A graph walked in order: each node becomes values, which its readers find by name."""
+"""A graph walked in order: each node becomes values, which its readers find by name; and what of them is known."""
 
 from __future__ import annotations
 
 from collections import ChainMap, Counter
 from collections.abc import Container, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -12,23 +13,26 @@ import numpy as np
 
 from glenside.builder import Builder
 from glenside.builder.layout import broadcast
-from glenside.importers.onnx.attributes import Attribute, attributes_of, bound
 from glenside.importers.onnx.functions import Body, FunctionName, body_of, function_name, plain_domain, standard_body
-from glenside.importers.onnx.known import KnownValues
-from glenside.importers.onnx.node import DependsOnData, Items, Node, Value, imports
+from glenside.importers.onnx.node import Attribute, DependsOnData, Items, Node, Value, imports
 from glenside.importers.onnx.opaque import black_box, holds_graph
-from glenside.importers.onnx.schema import check_node, demands
+from glenside.importers.onnx.schema import attributes_of, bound, check_node, demands
 from glenside.importers.onnx.tensors import array_of, check_size
 from glenside.ir.errors import BadInput, GlensideError
 from glenside.ir.names import shortened
 from glenside.ir.operand import Array
-from glenside.ir.term import Term, build
+from glenside.ir.term import Term, build, postorder
+from glenside.ir.types import AccessType, Tensor
+from glenside.semantics.interpreter import evaluate
 
 DEPTH = 64
 """Functions and subgraphs in each other."""
 
 NODES = 100_000
 """Nodes of one model, those of functions and loops counted each time: a small file can ask for any number."""
+
+KNOWN = 1 << 26
+"""Elements that are evaluated while a model is read: shapes, axes, and what they are computed from, are small."""
 
 FAULTS = (
     *(ArithmeticError, AssertionError, AttributeError, LookupError),
@@ -37,6 +41,38 @@ FAULTS = (
 """What a broken file provokes in numpy, in onnx and in us; the node is what its user can look at."""
 
 _SMALL = 1 << 16  # bytes of a constant that is worth comparing
+
+
+class KnownValues:
+    """Values of tensors by name, and through them those of terms; each term is evaluated once."""
+
+    def __init__(self, values: Mapping[str, Array]) -> None:
+        self.tensors = dict(values)
+        self._fixed: dict[Term, bool] = {}
+        self._large: set[Term] = set()
+        self._evaluated: dict[Term, Array] = {}
+
+    def of(self, term: Term) -> Array | None:
+        """The value of the term, or None when it depends on what is not known."""
+        if not self._is_fixed(term):
+            return None
+        if term in self._large:
+            raise BadInput(f"what must be known beforehand is computed from at most {KNOWN} elements, got more")
+        if term not in self._evaluated:
+            (self._evaluated[term],) = evaluate([term], self.tensors, given=self._evaluated)
+        return self._evaluated[term]
+
+    def _is_fixed(self, root: Term) -> bool:
+        for term in postorder(root, without=self._fixed):
+            if term.operator.name == "access-tensor":
+                tensor = term.attributes[0]
+                self._fixed[term] = isinstance(tensor, Tensor) and tensor.name in self.tensors
+                continue
+            self._fixed[term] = not term.operator.opaque and all(self._fixed[child] for child in term.children)
+            large = isinstance(term.type, AccessType) and term.type.size > KNOWN
+            if large or any(child in self._large for child in term.children):
+                self._large.add(term)
+        return self._fixed[root]
 
 
 @dataclass
@@ -167,7 +203,7 @@ class Scope:
     def _input(self, name: str, makers: Mapping[str, int], nodes: Sequence[Any]) -> Value:
         if not name:
             return None
-        if name in self.names:
+        with suppress(KeyError):
             return self.names[name]
         spelled = shortened(name, True)
         if name in makers:
@@ -176,17 +212,18 @@ class Scope:
         raise BadInput(f"requires {spelled}, which no input, initializer or node of the graph is called")
 
     def _bind(self, proto: Any, made: Sequence[Value]) -> None:
+        own = self.names.maps[0]
         for i, name in enumerate(proto.output):
             if not name:
                 continue
             if i >= len(made):
                 raise BadInput(f"has {len(made)} outputs, and the file names {len(proto.output)}")
-            if name in self.names.maps[0]:
+            if name in own:
                 raise BadInput(f"makes {shortened(name, True)}, which is there already; names are to be given once")
             value = made[i]
             if isinstance(value, Term):
                 check_size(f"output {i}", value.access.dims)
-            self.names[name] = value
+            own[name] = value
 
     def node(self, proto: Any, inputs: tuple[Value, ...]) -> Sequence[Value]:
         """The values of one node's outputs."""
@@ -199,10 +236,9 @@ class Scope:
         attributes = bound(attributes_of(proto), self.attributes)
         function = self.functions.get(function_name(proto))
         if function is not None:
-            body = body_of(function)
-            if len(inputs) > len(body.inputs):
-                raise BadInput(f"the function {proto.op_type} has {len(body.inputs)} inputs, got {len(inputs)}")
-            return self.call(body, inputs, attributes, proto.name or proto.op_type)
+            if len(inputs) > len(function.input):
+                raise BadInput(f"the function {proto.op_type} has {len(function.input)} inputs, got {len(inputs)}")
+            return self.call(body_of(function), inputs, attributes, proto.name or proto.op_type)
         needs = demands(proto.op_type, self.version(domain), domain)
         if needs is not None:
             check_node(needs, proto.input, inputs, proto.output, attributes)
@@ -249,9 +285,10 @@ class Scope:
         """The outputs of a function."""
         scope = self.inside(name)
         scope.versions, scope.attributes = body.versions, {**body.standard, **attributes}
-        scope.names = ChainMap(dict(zip(body.inputs, [*inputs, *[None] * len(body.inputs)], strict=False)))
-        scope.nodes(body.nodes)
-        return [scope.names.get(output) for output in body.outputs]
+        formals = list(body.function.input)
+        scope.names = ChainMap(dict(zip(formals, [*inputs, *[None] * len(formals)], strict=False)))
+        scope.nodes(body.function.node)
+        return [scope.names.get(output) for output in body.function.output]
 
 
 def described(proto: Any, position: int, prefix: str = "") -> str:

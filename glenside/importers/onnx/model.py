@@ -11,8 +11,7 @@ import numpy as np
 
 from glenside.builder import Builder
 from glenside.importers.onnx.functions import functions_of, plain_domain
-from glenside.importers.onnx.graph import Scope
-from glenside.importers.onnx.known import KnownValues
+from glenside.importers.onnx.graph import KnownValues, Scope
 from glenside.importers.onnx.node import Items, Value
 from glenside.importers.onnx.tensors import check_size, dtype_name
 from glenside.ir.errors import BadInput

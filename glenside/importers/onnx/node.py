@@ -7,13 +7,12 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from pkgutil import iter_modules
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 import numpy as np
 
 from glenside.builder import Builder
 from glenside.builder.layout import reshape
-from glenside.importers.onnx.attributes import Attribute
 from glenside.importers.onnx.tensors import array_of
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
@@ -34,6 +33,10 @@ class Items:
 
 Value = Term | Items | None
 """A tensor, ()(dims); a sequence; or nothing, for what is optional and not given."""
+
+
+Attribute = int | float | str | list[Any] | Any
+"""A number, a text, a list of those, or a protobuf message (tensor, graph, type)."""
 
 
 class DependsOnData(BadInput):
@@ -227,16 +230,17 @@ def _shown(value: object) -> str:
 
 Import = Callable[[Node], Value | Sequence[Value]]
 """What an operator means: one value, or one for each output."""
+Registered = TypeVar("Registered", bound=Import)
 _IMPORTS: dict[str, Import] = {}
 
 
-def onnx_operator(*names: str) -> Callable[[Import], Import]:
+def onnx_operator(*names: str) -> Callable[[Registered], Registered]:
     """Register the function as the meaning of ONNX operators of these names; it reads `node.version` where it must.
 
     Raises ValueError for a name declared twice.
     """
 
-    def declare(function: Import) -> Import:
+    def declare(function: Registered) -> Registered:
         for name in names:
             if name in _IMPORTS:
                 raise ValueError(f"the ONNX operator {name} is declared twice")

@@ -13,8 +13,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from glenside.importers.onnx.attributes import given_attributes
 from glenside.importers.onnx.node import Items, Node, Value
+from glenside.importers.onnx.schema import given_attributes
 from glenside.importers.onnx.tensors import dtype_name, element_type
 from glenside.ir.errors import BadInput
 from glenside.ir.term import Term, build

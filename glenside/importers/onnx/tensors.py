@@ -87,18 +87,14 @@ def array_of(tensor: Any, folder: Path | None = None) -> Array:
     if tensor.data_location == onnx.TensorProto.EXTERNAL:
         return _mapped(tensor, name, dims, dtype, folder)
     if tensor.HasField("raw_data"):
-        return _from_bytes(tensor.raw_data, name, dims, dtype)
+        data, need = tensor.raw_data, prod(dims) * dtype.itemsize
+        if len(data) != need:
+            raise BadInput(f"{name} of {spelled(dims)} {dtype.name} requires {need} bytes, got {len(data)}")
+        return np.frombuffer(data, dtype.newbyteorder("<")).reshape(dims).astype(dtype, copy=False)
     try:
         return np.asarray(onnx.numpy_helper.to_array(tensor)).astype(dtype, copy=False)
     except (ValueError, TypeError, OverflowError) as error:
         raise BadInput(f"{name} requires the elements of {spelled(dims)} {dtype.name}: {error}") from None
-
-
-def _from_bytes(data: bytes, name: str, dims: list[int], dtype: np.dtype[Any]) -> Array:
-    need = prod(dims) * dtype.itemsize
-    if len(data) != need:
-        raise BadInput(f"{name} of {spelled(dims)} {dtype.name} requires {need} bytes, got {len(data)}")
-    return np.frombuffer(data, dtype.newbyteorder("<")).reshape(dims).astype(dtype, copy=False)
 
 
 _files: WeakValueDictionary[tuple[Any, ...], mmap] = WeakValueDictionary()

@@ -45,6 +45,33 @@ def number(node: Node, name: str, standard: float, x: Term) -> Term:
     return node.scope.filled(x.access.dims, value)
 
 
+def scaled_exp(x: Term, alpha: Term) -> Term:
+    """alpha * (exp(x) - 1)."""
+    return multiply(alpha, subtract(compute("exp", x), filled(x, 1)))
+
+
+def _celu(x: Term, alpha: Term) -> Term:
+    return add(relu(x), pointwise.combine("minimum", scaled_exp(divide(x, alpha), alpha), filled(x, 0)))
+
+
+PARAMETRIC: Mapping[str, tuple[Callable[..., Term], Mapping[str, float]]] = {
+    "Elu": (lambda x, alpha: select(compare("lt", x, filled(x, 0)), scaled_exp(x, alpha), x), {"alpha": 1.0}),
+    "Celu": (_celu, {"alpha": 1.0}),
+    "HardSigmoid": (
+        lambda x, alpha, beta: compute("(clip 0 1)", add(multiply(alpha, x), beta)),
+        {"alpha": 0.2, "beta": 0.5},
+    ),
+    "ThresholdedRelu": (lambda x, alpha: select(compare("gt", x, alpha), x, filled(x, 0)), {"alpha": 1.0}),
+}
+"""Operator -> its function of x and of attributes in the dims of x, and what those are when they are not given."""
+
+
+@onnx_operator(*PARAMETRIC)
+def parametric(node: Node) -> Term:
+    x, (function, standards) = node.term(0), PARAMETRIC[node.op_type]
+    return function(x, *(number(node, name, standard, x) for name, standard in standards.items()))
+
+
 @onnx_operator("LeakyRelu")
 def leaky_relu(node: Node) -> Term:
     x, slope = node.term(0), np.float32(node.number("alpha", 0.01))
@@ -60,17 +87,6 @@ def prelu(node: Node) -> Term:
     return select(compare("lt", x, filled(x, 0)), multiply(x, slope), x)
 
 
-def scaled_exp(x: Term, alpha: Term) -> Term:
-    """alpha * (exp(x) - 1)."""
-    return multiply(alpha, subtract(compute("exp", x), filled(x, 1)))
-
-
-@onnx_operator("Elu")
-def elu(node: Node) -> Term:
-    x = node.term(0)
-    return select(compare("lt", x, filled(x, 0)), scaled_exp(x, number(node, "alpha", 1.0, x)), x)
-
-
 @onnx_operator("Selu")
 def selu(node: Node) -> Term:
     x = node.term(0)
@@ -78,14 +94,6 @@ def selu(node: Node) -> Term:
     alpha = number(node, "alpha", 1.6732 if old else 1.67326319217681884765625, x)
     gamma = number(node, "gamma", 1.0507 if old else 1.05070102214813232421875, x)
     return multiply(gamma, select(compare("le", x, filled(x, 0)), scaled_exp(x, alpha), x))
-
-
-@onnx_operator("Celu")
-def celu(node: Node) -> Term:
-    x = node.term(0)
-    alpha = number(node, "alpha", 1.0, x)
-    below = pointwise.combine("minimum", scaled_exp(divide(x, alpha), alpha), filled(x, 0))
-    return add(relu(x), below)
 
 
 @onnx_operator("Gelu")
@@ -98,24 +106,11 @@ def gelu(node: Node) -> Term:
     return multiply(multiply(filled(x, "0.5"), x), add(compute("tanh", inner), filled(x, 1)))
 
 
-@onnx_operator("HardSigmoid")
-def hard_sigmoid(node: Node) -> Term:
-    x = node.term(0)
-    line = add(multiply(number(node, "alpha", 0.2, x), x), number(node, "beta", 0.5, x))
-    return compute("(clip 0 1)", line)
-
-
 @onnx_operator("Swish")
 def swish(node: Node) -> Term:
     x = node.term(0)
     scaled = x if node.number("alpha", 1.0) == 1 else multiply(number(node, "alpha", 1.0, x), x)
     return multiply(x, compute("sigmoid", scaled))
-
-
-@onnx_operator("ThresholdedRelu")
-def thresholded_relu(node: Node) -> Term:
-    x = node.term(0)
-    return select(compare("gt", x, number(node, "alpha", 1.0, x)), x, filled(x, 0))
 
 
 @onnx_operator("Shrink")

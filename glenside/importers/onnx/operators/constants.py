@@ -21,7 +21,7 @@ def constant(node: Node) -> Term:
     raise BadInput(f"requires a dense value of numbers, got {', '.join(node.attributes) or 'none'}")
 
 
-@onnx_operator("Identity")
+@onnx_operator("Identity", "Optional")
 def identity(node: Node) -> Value:
     return node.value(0)
 

@@ -108,7 +108,9 @@ def reversed_sequences(node: Node) -> Term:
     size, longest = x.access.dims[batch], x.access.dims[time]
     if lengths.access.dims != (size,):
         raise BadInput(f"input 1 requires {size} lengths, got {lengths.access}")
-    check_lengths(node, longest)
+    value = node.scope.known(node.term(1))
+    if value is not None and value.size and not (0 <= value.min() and value.max() <= longest):
+        raise BadInput(f"input 1 requires lengths from 0 to {longest}, got {value.min()} to {value.max()}")
     order = (batch, time, *range(2, rank))
     ends, places = reshape(lengths, (size, 1)), iota(longest, 1, 2)
     mirrored = subtract(subtract(ends, build("full", (), 1, "int64")), places)
@@ -116,18 +118,9 @@ def reversed_sequences(node: Node) -> Term:
     return transpose(gather_nd(transpose(x, order), reshape(picked, (size, longest, 1)), 1), order)
 
 
-def check_lengths(node: Node, longest: int) -> None:
-    """Input 1, if it is known, holds lengths up to that. Raises BadInput."""
-    value = node.scope.known(node.term(1))
-    if value is not None and value.size and not (0 <= value.min() and value.max() <= longest):
-        raise BadInput(f"input 1 requires lengths from 0 to {longest}, got {value.min()} to {value.max()}")
-
-
-REDUCTIONS = {"none": "replace", "add": "add", "mul": "mul", "min": "min", "max": "max"}
-
-
 def _reduction(node: Node) -> str:
-    return REDUCTIONS[node.text("reduction", "none", *REDUCTIONS)]
+    reduction = node.text("reduction", "none", "none", "add", "mul", "min", "max")
+    return "replace" if reduction == "none" else reduction
 
 
 @onnx_operator("Scatter", "ScatterElements")

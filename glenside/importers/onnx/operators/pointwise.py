@@ -45,12 +45,10 @@ def operands(node: Node) -> tuple[Term, Term]:
         raise BadInput(f"requires inputs of one shape, as attribute broadcast is 0, got {x.access} and {y.access}")
     rank, few = x.access.rank, y.access.rank
     first = node.axis("axis", 0, rank) if "axis" in node.attributes else max(rank - few, 0)
-    after = rank - first - few
-    if after < 0:
-        raise BadInput(
-            f"input 1 requires at most the {rank - first} axes of {x.access} from {first} on, got {y.access}"
-        )
-    return x, reshape(y, (*y.access.dims, *(1,) * after))
+    most = rank - first
+    if few > most:
+        raise BadInput(f"input 1 requires at most the {most} axes of {x.access} from {first} on, got {y.access}")
+    return x, reshape(y, (*y.access.dims, *(1,) * (most - few)))
 
 
 @onnx_operator(*FUNCTIONS)

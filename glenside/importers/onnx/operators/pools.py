@@ -56,27 +56,17 @@ def max_pool(node: Node) -> list[Term]:
 def indices(node: Node, positions: Term, windows: Windows) -> Term:
     """Positions in windows as positions in the whole input, counted over all its axes."""
     batch, channels, *sizes = node.term(0).access.dims
-    steps = steps_of(sizes, bool(node.integer("storage_order", 0)))
+    column_major = bool(node.integer("storage_order", 0))
+    steps = [prod(sizes[:i] if column_major else sizes[i + 1 :]) for i in range(len(sizes))]
     require_table("the table of windows", prod(windows.kernel) + prod(positions.access.dims))
     inside = [np.arange(k) * d * step for k, d, step in zip(windows.kernel, windows.dilations, steps, strict=True)]
-    starts = [
-        (np.arange(n) * t - before) * step
-        for n, t, (before, _), step in zip(
-            positions.access.dims[2:], windows.strides, windows.padding, steps, strict=True
-        )
-    ]
+    along = zip(positions.access.dims[2:], windows.strides, windows.padding, steps, strict=True)
+    starts = [(np.arange(n) * t - before) * step for n, t, (before, _), step in along]
     images = np.arange(batch * channels).reshape(batch, channels, *(1 for _ in sizes)) * prod(sizes)
     table = node.constant(summed(inside).reshape(-1), f"{node.name}.offsets")
-    origins = node.builder.add(
-        node.constant(images, f"{node.name}.images"), node.constant(summed(starts), f"{node.name}.starts")
-    )
+    first = node.constant(images, f"{node.name}.images")
+    origins = node.builder.add(first, node.constant(summed(starts), f"{node.name}.starts"))
     return node.builder.add(node.builder.gather(table, positions), origins)
-
-
-def steps_of(sizes: Sequence[int], column_major: bool) -> list[int]:
-    """How far neighbours along each axis are apart in memory."""
-    axes = range(len(sizes))
-    return [prod(sizes[:i] if column_major else sizes[i + 1 :]) for i in axes]
 
 
 def summed(parts: Sequence[Array]) -> Array:

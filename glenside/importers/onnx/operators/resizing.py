@@ -19,9 +19,6 @@ from glenside.ir.operand import Array
 from glenside.ir.term import Term
 from glenside.ir.types import FLOATS
 
-MODES = ("nearest", "linear", "cubic")
-POLICIES = ("stretch", "not_larger", "not_smaller")
-
 
 @dataclass(frozen=True)
 class ResizedAxis:
@@ -51,10 +48,6 @@ def _half_pixel_symmetric(axis: ResizedAxis, x: Array) -> Array:
     return axis.size / 2 * (1 - axis.resized / (axis.scale * axis.size)) + (x + 0.5) / axis.scale - 0.5
 
 
-def _pytorch_half_pixel(axis: ResizedAxis, x: Array) -> Array:
-    return _half_pixel(axis, x) if axis.resized > 1 else np.zeros_like(x)
-
-
 def _align_corners(axis: ResizedAxis, x: Array) -> Array:
     """The size that this divides by is that before it is cut to a whole number, as ONNX's tests have it."""
     whole = axis.scale * axis.size
@@ -71,7 +64,7 @@ def _crop_and_resize(axis: ResizedAxis, x: Array) -> Array:
 TRANSFORMATIONS: dict[str, Callable[[ResizedAxis, Array], Array]] = {
     "half_pixel": _half_pixel,
     "half_pixel_symmetric": _half_pixel_symmetric,
-    "pytorch_half_pixel": _pytorch_half_pixel,
+    "pytorch_half_pixel": lambda axis, x: _half_pixel(axis, x) if axis.resized > 1 else np.zeros_like(x),
     "align_corners": _align_corners,
     "asymmetric": lambda axis, x: x / axis.scale,
     "tf_crop_and_resize": _crop_and_resize,
@@ -87,7 +80,9 @@ ROUNDINGS: dict[str, Callable[[Array], Array]] = {
 
 
 def positions(axis: ResizedAxis, transformation: str) -> Array:
-    """Where each element of the resized axis stands on the axis itself. Raises BadInput when they are too many."""
+    """Where each element of the resized axis stands on the axis itself. Raises BadInput for none, and for too many."""
+    if axis.resized and not axis.size:
+        raise BadInput(f"input 0 requires elements along an axis that is resized to {axis.resized}, got none")
     require_table("the table of a resized axis", axis.resized)
     return TRANSFORMATIONS[transformation](axis, np.arange(axis.resized, dtype=np.float64))
 
@@ -142,7 +137,7 @@ class Kernel:
 def resize(node: Node) -> Term:
     if node.version < 11:
         return upsample(node)
-    mode = node.text("mode", "nearest", *MODES)
+    mode = node.text("mode", "nearest", "nearest", "linear", "cubic")
     transformation = node.text("coordinate_transformation_mode", "half_pixel", *TRANSFORMATIONS)
     crops = transformation == "tf_crop_and_resize"
     axes = _axes(node, crops)
@@ -217,7 +212,7 @@ def _given(node: Node, i: int) -> Array | None:
 
 
 def _sized(node: Node, chosen: Sequence[int], sizes: Sequence[int]) -> list[ResizedAxis]:
-    policy = node.text("keep_aspect_ratio_policy", "stretch", *POLICIES)
+    policy = node.text("keep_aspect_ratio_policy", "stretch", "stretch", "not_larger", "not_smaller")
     if len(sizes) != len(chosen) or min(sizes, default=0) < 0:
         raise BadInput(f"input 3 requires a size of at least 0 for each of {len(chosen)} axes, got {sizes}")
     scales = [size / n if n else 1.0 for n, size in zip(chosen, sizes, strict=True)]
@@ -243,12 +238,6 @@ def _kernel(node: Node, mode: str) -> Kernel:
     return Kernel(1, linear, *flags) if mode == "linear" else Kernel(2, lambda d: cubic(d, a), *flags)
 
 
-def _with_elements(axis: ResizedAxis) -> ResizedAxis:
-    if axis.resized and not axis.size:
-        raise BadInput(f"input 0 requires elements along an axis that is resized to {axis.resized}, got none")
-    return axis
-
-
 def _nearest(node: Node, x: Term, axes: dict[int, ResizedAxis], transformation: str, rounding: str) -> Term:
     if node.integer("antialias", 0):
         raise BadInput("attribute antialias requires the mode linear or cubic, got nearest")
@@ -256,7 +245,7 @@ def _nearest(node: Node, x: Term, axes: dict[int, ResizedAxis], transformation: 
     for number, axis in axes.items():
         if axis.kept:
             continue
-        found = nearest(axis, positions(_with_elements(axis), transformation), rounding)
+        found = nearest(axis, positions(axis, transformation), rounding)
         whole = axis.resized // max(axis.size, 1)
         if len(found) == axis.size * whole and np.array_equal(found, np.repeat(np.arange(axis.size), whole)):
             counts[number] = whole
@@ -272,17 +261,11 @@ def _interpolated(node: Node, x: Term, axes: dict[int, ResizedAxis], transformat
     y = cast(x, wide)
     for number, axis in axes.items():
         if not axis.kept:
-            indices, weights = kernel.taps(axis, positions(_with_elements(axis), transformation))
-            y = _weighted(y, number, node.constant(indices), node.constant(weights.astype(wide)))
+            indices, weights = kernel.taps(axis, positions(axis, transformation))
+            order = (number, *(i for i in range(x.access.rank) if i != number))
+            found = gather(transpose(y, order), node.constant(indices))
+            y = untransposed(weighted_elements(found, node.constant(weights.astype(wide))), order)
     return cast(y, dtype) if dtype in FLOATS else rounded(y, None, dtype)
-
-
-def _weighted(x: Term, axis: int, indices: Term, weights: Term) -> Term:
-    """Weighted sums of elements of one axis: ()(.. V ..) -> ()(.. M ..) for indices and weights of ()(M T)."""
-    rank = x.access.rank
-    order = (axis, *(i for i in range(rank) if i != axis))
-    sums = weighted_elements(gather(transpose(x, order), indices), weights)
-    return untransposed(sums, order)
 
 
 def _extrapolated(node: Node, y: Term, axes: dict[int, ResizedAxis]) -> Term:

@@ -128,11 +128,8 @@ def places(indices: Sequence[Term]) -> Term:
 def apart(taps: Sequence[Term]) -> list[Term]:
     """Taps of several axes, ()(S.. T) each, so that they broadcast to all combinations, ()(S.. T T ..)."""
     ones = (1,) * len(taps)
-    dims = [tap.access.dims for tap in taps]
-    return [
-        reshape(tap, d[:-1] + ones[:k] + d[-1:] + ones[k + 1 :])
-        for k, (tap, d) in enumerate(zip(taps, dims, strict=True))
-    ]
+    numbered = enumerate((tap, tap.access.dims) for tap in taps)
+    return [reshape(tap, dims[:-1] + ones[:k] + dims[-1:] + ones[k + 1 :]) for k, (tap, dims) in numbered]
 
 
 def sampled(node: Node, x: Term, axes: Sequence[SampledAxis], positions: Sequence[Term], mode: str) -> Term:

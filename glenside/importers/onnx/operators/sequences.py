@@ -92,11 +92,6 @@ def concatenated(node: Node) -> Term:
     return concatenate(parts, axis)
 
 
-@onnx_operator("Optional")
-def optional(node: Node) -> Value:
-    return node.value(0)
-
-
 @onnx_operator("OptionalHasElement")
 def has_element(node: Node) -> Term:
     return node.constant(np.array(node.value(0) is not None))

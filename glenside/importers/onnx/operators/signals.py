@@ -61,8 +61,7 @@ def dft(node: Node) -> Term:
     moved = transpose(slice_axis(cast(x, dtype), axis, 0, rows), (*rest, axis, x.access.rank - 1))
     lead = moved.access.dims.take(len(rest))
     weights = node.constant(matrix.reshape(rows * parts, -1).astype(dtype))
-    name = node.layer_name()
-    y = node.builder.matmul(reshape(moved, (*lead, rows * parts)), weights, name=name)
+    y = node.builder.matmul(reshape(moved, (*lead, rows * parts)), weights, name=node.layer_name())
     back = [*range(axis), len(rest), *range(axis, len(rest)), len(rest) + 1]
     return cast(transpose(reshape(y, (*lead, *matrix.shape[2:])), back), x.access.dtype)
 
