@@ -9,7 +9,7 @@ is a constant of that run.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,8 +17,8 @@ import onnx
 from onnx.backend.base import Backend, BackendRep, namedtupledict
 
 from glenside.importers.onnx.model import outputs_of_model
-from glenside.importers.onnx.tensors import array_of
-from glenside.importers.onnx.values import Items, Value
+from glenside.importers.onnx.node import Items, Value
+from glenside.importers.onnx.tensors import array_of, element_type
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
 from glenside.ir.term import Term
@@ -57,23 +57,22 @@ class GlensideBackendRep(BackendRep):  # type: ignore[misc]
 
 
 def _evaluated(outputs: Sequence[Value], values: Mapping[str, Array]) -> list[Any]:
-    terms: list[Term] = []
+    arrays = iter(evaluate(list(_terms(outputs)), values))
 
-    def collect(value: Value) -> Any:
-        if value is None:
-            return None
+    def result(value: Value) -> Any:
         if isinstance(value, Items):
-            return [collect(v) for v in value.values]
-        terms.append(value)
-        return len(terms) - 1
+            return [result(part) for part in value.values]
+        return None if value is None else next(arrays)
 
-    plan = [collect(value) for value in outputs]
-    arrays = evaluate(terms, values)
+    return [result(value) for value in outputs]
 
-    def result(place: Any) -> Any:
-        return [result(p) for p in place] if isinstance(place, list) else None if place is None else arrays[place]
 
-    return [result(place) for place in plan]
+def _terms(values: Sequence[Value]) -> Iterator[Term]:
+    for value in values:
+        if isinstance(value, Items):
+            yield from _terms(value.values)
+        elif value is not None:
+            yield value
 
 
 def _array(value: Any) -> Array:
@@ -90,9 +89,8 @@ def _elements(value: Any) -> Any:
 def _formal(name: str, value: Any) -> Any:
     """The declaration of an input with that value: an array, or a list of them."""
     if not isinstance(value, list):
-        dtype = onnx.helper.np_dtype_to_tensor_dtype(value.dtype)
-        return onnx.helper.make_tensor_value_info(name, dtype, value.shape)
-    dtype = onnx.helper.np_dtype_to_tensor_dtype(value[0].dtype if value else np.dtype("float32"))
+        return onnx.helper.make_tensor_value_info(name, element_type(value.dtype), value.shape)
+    dtype = element_type(value[0].dtype if value else "float32")
     return onnx.helper.make_tensor_sequence_value_info(name, dtype, None)
 
 
@@ -111,10 +109,6 @@ class GlensideBackend(Backend):  # type: ignore[misc]
         return GlensideBackendRep(model)
 
     @classmethod
-    def run_model(cls, model: Any, inputs: Any, device: str = "CPU", **kwargs: Any) -> tuple[Any, ...]:
-        return cls.prepare(model, device).run(inputs)
-
-    @classmethod
     def run_node(
         cls, node: Any, inputs: Any, device: str = "CPU", outputs_info: Any = None, **kwargs: Any
     ) -> tuple[Any, ...]:
@@ -126,7 +120,7 @@ class GlensideBackend(Backend):  # type: ignore[misc]
         graph = onnx.helper.make_graph([node], "node", formals, outputs)
         version = kwargs.get("opset_version", onnx.defs.onnx_opset_version())
         opsets = [onnx.helper.make_opsetid(node.domain, version)]
-        return cls.run_model(onnx.helper.make_model(graph, opset_imports=opsets), arrays, device)
+        return cls.prepare(onnx.helper.make_model(graph, opset_imports=opsets), device).run(arrays)
 
     @classmethod
     def supports_device(cls, device: str) -> bool:

@@ -1,43 +1,92 @@
-"""Composite operators as ONNX itself defines them: the bodies of functions, a model's own and the standard's."""
+"""Functions: those that a model declares, and composite operators as ONNX itself defines them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
-from glenside.importers.onnx.attributes import Attribute, decoded, encoded
-from glenside.importers.onnx.checks import FunctionName, function_name
-from glenside.importers.onnx.node import Node
+from glenside.importers.onnx.node import Attribute, Items, Node, Value
+from glenside.importers.onnx.schema import decoded, given_attributes
 from glenside.importers.onnx.tensors import element_type
-from glenside.importers.onnx.values import Items, Value
 from glenside.ir.errors import BadInput
 from glenside.ir.names import shortened
+
+FunctionName = tuple[str, str, str]
+"""The domain, the name and the overload of a function."""
+
+
+def plain_domain(domain: str) -> str:
+    """A domain's one name: the standard one has two."""
+    return "" if domain == "ai.onnx" else domain
+
+
+def function_name(proto: Any) -> FunctionName:
+    """Which function a node calls, if the model declares it."""
+    return plain_domain(proto.domain), proto.op_type, proto.overload
 
 
 @dataclass(frozen=True)
 class Body:
-    """A function: nodes between named inputs and outputs; `standard` are values of attributes that are not given."""
+    """A FunctionProto, which versions of operators it has, and values of its attributes that are not given."""
 
-    inputs: Sequence[str]
-    outputs: Sequence[str]
-    nodes: Sequence[Any]
+    function: Any
     versions: Mapping[str, int]
-    standard: Mapping[str, Attribute] = field(default_factory=dict)
+    standard: Mapping[str, Attribute]
 
 
-def body_of(function: Any, standard: Mapping[str, Attribute] | None = None) -> Body:
+def functions_of(model: Any) -> Mapping[FunctionName, Any]:
+    """The functions of a model by name. Raises BadInput for two of one name, and for one that calls itself."""
+    functions: dict[FunctionName, Any] = {}
+    for function in model.functions:
+        name = (plain_domain(function.domain), function.name, function.overload)
+        if name in functions:
+            raise BadInput(f"function {_spelled(name)} is declared twice")
+        functions[name] = function
+        made = {output for node in function.node for output in node.output}.union(function.input)
+        for output in function.output:
+            if output not in made:
+                raise BadInput(f"output {shortened(output, True)} of function {_spelled(name)} is made by no node")
+        for formal, count in Counter(function.input).items():
+            if count > 1:
+                raise BadInput(f"function {_spelled(name)} has two inputs of the name {shortened(formal, True)}")
+    if functions:
+        _check_recursion(functions)
+    return functions
+
+
+def _spelled(name: FunctionName) -> str:
+    return shortened(".".join(filter(None, name)))
+
+
+def _check_recursion(functions: Mapping[FunctionName, Any]) -> None:
+    import networkx
+
+    calls = {name: [c for c in map(function_name, _nodes(f.node)) if c in functions] for name, f in functions.items()}
+    try:
+        (first, _), *_ = networkx.find_cycle(networkx.DiGraph(calls))
+    except networkx.NetworkXNoCycle:
+        return
+    raise BadInput(f"function {_spelled(first)} calls itself, which ONNX does not allow")
+
+
+def _nodes(nodes: Any) -> Iterator[Any]:
+    """The nodes, and those of the graphs that they hold."""
+    stack = list(nodes)
+    while stack:
+        node = stack.pop()
+        yield node
+        for attribute in node.attribute:
+            for graph in (attribute.g, *attribute.graphs):
+                stack += graph.node
+
+
+def body_of(function: Any) -> Body:
     """The body that a FunctionProto holds."""
-    versions = {("" if o.domain == "ai.onnx" else o.domain): o.version for o in function.opset_import}
-    own = {a.name: decoded(a) for a in function.attribute_proto}
-    inputs, outputs = list(function.input), list(function.output)
-    return Body(inputs, outputs, list(function.node), versions, {**(standard or {}), **own})
-
-
-def function_body(functions: Mapping[FunctionName, Any], proto: Any) -> Body | None:
-    """The function of the model that a node calls, or None."""
-    function = functions.get(function_name(proto))
-    return None if function is None else body_of(function)
+    versions = {plain_domain(opset.domain): opset.version for opset in function.opset_import}
+    standard = {attribute.name: decoded(attribute) for attribute in function.attribute_proto}
+    return Body(function, versions, standard)
 
 
 def standard_body(node: Node, proto: Any) -> Body | None:
@@ -48,13 +97,8 @@ def standard_body(node: Node, proto: Any) -> Body | None:
         schema = onnx.defs.get_schema(node.op_type, node.version, node.domain)
     except onnx.defs.SchemaError:
         return None
-    standard = {
-        name: decoded(attribute.default_value)
-        for name, attribute in schema.attributes.items()
-        if attribute.default_value.name
-    }
     if schema.has_context_dependent_function:
-        function = _dependent(schema, node, _bound(node, proto))
+        function = _dependent(schema, node, proto)
     elif schema.has_function:
         versions = [v for v in schema.function_opset_versions if v <= node.version] or [schema.since_version]
         function = schema.get_function_with_opset_version(max(versions))
@@ -62,33 +106,23 @@ def standard_body(node: Node, proto: Any) -> Body | None:
         return None
     if function is None:
         return None
-    parsed = function if isinstance(function, onnx.FunctionProto) else onnx.FunctionProto.FromString(function)
-    body = body_of(parsed, standard)
-    return Body(body.inputs, body.outputs, body.nodes, {**node.scope.versions, **body.versions}, body.standard)
-
-
-def _bound(node: Node, proto: Any) -> Any:
-    """The node with values for those of its attributes that refer to the function around it."""
-    import onnx
-
-    result = onnx.NodeProto()
-    result.CopyFrom(proto)
-    del result.attribute[:]
-    for attribute in proto.attribute:
-        if not attribute.ref_attr_name:
-            result.attribute.append(attribute)
-        elif attribute.name in node.attributes:
-            result.attribute.append(encoded(attribute.name, node.attributes[attribute.name], attribute.type))
-    return result
+    body = body_of(function if isinstance(function, onnx.FunctionProto) else onnx.FunctionProto.FromString(function))
+    defaults = [attribute.default_value for attribute in schema.attributes.values()]
+    standard = {default.name: decoded(default) for default in defaults if default.name}
+    return replace(body, versions={**node.scope.versions, **body.versions}, standard={**standard, **body.standard})
 
 
 def _dependent(schema: Any, node: Node, proto: Any) -> Any:
     """The body of a function that depends on the types of its inputs."""
+    bound = type(proto)()
+    bound.CopyFrom(proto)
+    del bound.attribute[:]
+    bound.attribute.extend(given_attributes(proto, node.attributes))
     types = [_type(value) for value in node.inputs]
     versions = [v for v in schema.context_dependent_function_opset_versions if v <= node.version]
     version = max(versions, default=schema.since_version)
     try:
-        return schema.get_context_dependent_function_with_opset_version(version, proto.SerializeToString(), types)
+        return schema.get_context_dependent_function_with_opset_version(version, bound.SerializeToString(), types)
     except RuntimeError as error:  # onnx writes the names of the node into a text, and reads that
         reason = " ".join(str(error).split())
         raise BadInput(f"ONNX's definition of {node.op_type} does not fit the node: {shortened(reason)}") from None

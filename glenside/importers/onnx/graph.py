@@ -1,9 +1,10 @@
-"""A graph walked in order: each node becomes values, which its readers find by name."""
+"""A graph walked in order: each node becomes values, which its readers find by name; and what of them is known."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections import ChainMap, Counter
+from collections.abc import Container, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -12,26 +13,26 @@ import numpy as np
 
 from glenside.builder import Builder
 from glenside.builder.layout import broadcast
-from glenside.importers.onnx.attributes import Attribute, attributes_of, bound
-from glenside.importers.onnx.checks import FunctionName, plain_domain
-from glenside.importers.onnx.functions import Body, function_body, standard_body
-from glenside.importers.onnx.known import KnownValues
-from glenside.importers.onnx.node import DependsOnData, Node
+from glenside.importers.onnx.functions import Body, FunctionName, body_of, function_name, plain_domain, standard_body
+from glenside.importers.onnx.node import Attribute, DependsOnData, Items, Node, Value, imports
 from glenside.importers.onnx.opaque import black_box, holds_graph
-from glenside.importers.onnx.registry import imports
-from glenside.importers.onnx.schema import check_node, demands
+from glenside.importers.onnx.schema import attributes_of, bound, check_node, demands
 from glenside.importers.onnx.tensors import array_of, check_size
-from glenside.importers.onnx.values import Items, Value
 from glenside.ir.errors import BadInput, GlensideError
 from glenside.ir.names import shortened
 from glenside.ir.operand import Array
-from glenside.ir.term import Term, build
+from glenside.ir.term import Term, build, postorder
+from glenside.ir.types import AccessType, Tensor
+from glenside.semantics.interpreter import evaluate
 
 DEPTH = 64
 """Functions and subgraphs in each other."""
 
 NODES = 100_000
 """Nodes of one model, those of functions and loops counted each time: a small file can ask for any number."""
+
+KNOWN = 1 << 26
+"""Elements that are evaluated while a model is read: shapes, axes, and what they are computed from, are small."""
 
 FAULTS = (
     *(ArithmeticError, AssertionError, AttributeError, LookupError),
@@ -40,6 +41,38 @@ FAULTS = (
 """What a broken file provokes in numpy, in onnx and in us; the node is what its user can look at."""
 
 _SMALL = 1 << 16  # bytes of a constant that is worth comparing
+
+
+class KnownValues:
+    """Values of tensors by name, and through them those of terms; each term is evaluated once."""
+
+    def __init__(self, values: Mapping[str, Array]) -> None:
+        self.tensors = dict(values)
+        self._fixed: dict[Term, bool] = {}
+        self._large: set[Term] = set()
+        self._evaluated: dict[Term, Array] = {}
+
+    def of(self, term: Term) -> Array | None:
+        """The value of the term, or None when it depends on what is not known."""
+        if not self._is_fixed(term):
+            return None
+        if term in self._large:
+            raise BadInput(f"what must be known beforehand is computed from at most {KNOWN} elements, got more")
+        if term not in self._evaluated:
+            (self._evaluated[term],) = evaluate([term], self.tensors, given=self._evaluated)
+        return self._evaluated[term]
+
+    def _is_fixed(self, root: Term) -> bool:
+        for term in postorder(root, without=self._fixed):
+            if term.operator.name == "access-tensor":
+                tensor = term.attributes[0]
+                self._fixed[term] = isinstance(tensor, Tensor) and tensor.name in self.tensors
+                continue
+            self._fixed[term] = not term.operator.opaque and all(self._fixed[child] for child in term.children)
+            large = isinstance(term.type, AccessType) and term.type.size > KNOWN
+            if large or any(child in self._large for child in term.children):
+                self._large.add(term)
+        return self._fixed[root]
 
 
 @dataclass
@@ -87,8 +120,7 @@ class Scope:
     prefix: str = ""
     depth: int = 0
     attributes: Mapping[str, Attribute] = field(default_factory=dict)
-    outer: Scope | None = None
-    names: dict[str, Value] = field(default_factory=dict)
+    names: ChainMap[str, Value] = field(default_factory=ChainMap)
     dims: Mapping[str, int] = field(default_factory=dict)
     types: dict[str, Any] = field(default_factory=dict)
     tally: Tally = field(default_factory=Tally)
@@ -104,7 +136,7 @@ class Scope:
             return self.tally.constants[key]
         fresh = self.tally.fresh("tensor", name, self.builder.tensors)
         leaf = self.builder.constant(fresh, value.shape, value.dtype.name, value)
-        self.known_values.add(fresh, value)
+        self.known_values.tensors[fresh] = value
         if value.nbytes <= _SMALL:
             self.tally.constants[key] = leaf
         return leaf
@@ -124,26 +156,12 @@ class Scope:
         self.tally.boxes.add(fresh := self.tally.fresh("box", name, self.tally.boxes))
         return fresh
 
-    def find(self, name: str) -> Value:
-        """The value of a name, here or around. Raises KeyError."""
-        scope: Scope | None = self
-        while scope is not None:
-            if name in scope.names:
-                return scope.names[name]
-            scope = scope.outer
-        raise KeyError(name)
-
     def inside(self, name: str) -> Scope:
         """A scope for a subgraph of the node of that name. Raises BadInput when that is too deep."""
         if self.depth == DEPTH:
             raise BadInput(f"graphs and functions may stand {DEPTH} deep in each other, got more")
-        prefix = f"{self.prefix}{name}/"
-        return replace(self, outer=self, names={}, types={}, prefix=prefix, depth=self.depth + 1)
-
-    def run(self, graph: Any, given: Sequence[Value] = ()) -> list[Value]:
-        """The outputs of a graph whose inputs have these values."""
-        self.declare(graph)
-        return self.evaluate(graph, given)
+        prefix = f"{self.prefix}{name.removeprefix(self.prefix)}/"
+        return replace(self, names=self.names.new_child(), types={}, prefix=prefix, depth=self.depth + 1)
 
     def declare(self, graph: Any) -> None:
         """Give the initializers of a graph their values, and see which types it declares."""
@@ -151,28 +169,21 @@ class Scope:
         for sparse in graph.sparse_initializer:
             raise BadInput(f"initializer {shortened(sparse.values.name)} is sparse; a dense one is required")
         for tensor in graph.initializer:
-            if tensor.name in self.names:
+            if tensor.name in self.names.maps[0]:
                 raise BadInput(f"initializer {shortened(tensor.name)} is there twice; names are to be given once")
-            self.names[tensor.name] = self._initializer(tensor)
+            if not tensor.name:
+                raise BadInput("an initializer requires a name, got none")
+            self.names[tensor.name] = self.constant(f"{self.prefix}{tensor.name}", array_of(tensor, self.folder))
 
     def evaluate(self, graph: Any, given: Sequence[Value] = ()) -> list[Value]:
         """The outputs of a graph whose initializers have their values, here or around."""
         for formal, value in zip(graph.input, given, strict=False):
             self.names[formal.name] = value
         self.nodes(graph.node)
-        return [self._output(value.name) for value in graph.output]
-
-    def _initializer(self, tensor: Any) -> Term:
-        if not tensor.name:
-            raise BadInput("an initializer requires a name, got none")
-        return self.constant(f"{self.prefix}{tensor.name}", array_of(tensor, self.folder))
-
-    def _output(self, name: str) -> Value:
-        try:
-            return self.find(name)
-        except KeyError:
-            spelled = shortened(name, True)
-            raise BadInput(f"output {spelled} is made by no node, and is no input or initializer") from None
+        for name in (value.name for value in graph.output):
+            if name not in self.names:
+                raise BadInput(f"output {shortened(name, True)} is made by no node, and is no input or initializer")
+        return [self.names[value.name] for value in graph.output]
 
     def nodes(self, nodes: Sequence[Any]) -> None:
         """Give every output of these nodes its value. Raises BadInput that names the node."""
@@ -192,10 +203,8 @@ class Scope:
     def _input(self, name: str, makers: Mapping[str, int], nodes: Sequence[Any]) -> Value:
         if not name:
             return None
-        try:
-            return self.find(name)
-        except KeyError:
-            pass
+        with suppress(KeyError):
+            return self.names[name]
         spelled = shortened(name, True)
         if name in makers:
             other = described(nodes[makers[name]], makers[name], self.prefix)
@@ -203,17 +212,18 @@ class Scope:
         raise BadInput(f"requires {spelled}, which no input, initializer or node of the graph is called")
 
     def _bind(self, proto: Any, made: Sequence[Value]) -> None:
+        own = self.names.maps[0]
         for i, name in enumerate(proto.output):
             if not name:
                 continue
             if i >= len(made):
                 raise BadInput(f"has {len(made)} outputs, and the file names {len(proto.output)}")
-            if name in self.names:
+            if name in own:
                 raise BadInput(f"makes {shortened(name, True)}, which is there already; names are to be given once")
             value = made[i]
             if isinstance(value, Term):
                 check_size(f"output {i}", value.access.dims)
-            self.names[name] = value
+            own[name] = value
 
     def node(self, proto: Any, inputs: tuple[Value, ...]) -> Sequence[Value]:
         """The values of one node's outputs."""
@@ -224,11 +234,11 @@ class Scope:
             raise BadInput("requires the name of an operator, got none")
         domain = plain_domain(proto.domain)
         attributes = bound(attributes_of(proto), self.attributes)
-        body = function_body(self.functions, proto)
-        if body is not None:
-            if len(inputs) > len(body.inputs):
-                raise BadInput(f"the function {proto.op_type} has {len(body.inputs)} inputs, got {len(inputs)}")
-            return self.call(body, inputs, attributes, proto.name or proto.op_type)
+        function = self.functions.get(function_name(proto))
+        if function is not None:
+            if len(inputs) > len(function.input):
+                raise BadInput(f"the function {proto.op_type} has {len(function.input)} inputs, got {len(inputs)}")
+            return self.call(body_of(function), inputs, attributes, proto.name or proto.op_type)
         needs = demands(proto.op_type, self.version(domain), domain)
         if needs is not None:
             check_node(needs, proto.input, inputs, proto.output, attributes)
@@ -242,7 +252,7 @@ class Scope:
             attributes=attributes,
             scope=self,
         )
-        handler = imports().get((domain, proto.op_type))
+        handler = None if domain else imports().get(proto.op_type)
         if handler is not None:
             try:
                 made = handler(node)
@@ -274,12 +284,11 @@ class Scope:
     ) -> Sequence[Value]:
         """The outputs of a function."""
         scope = self.inside(name)
-        scope.outer, scope.versions = None, body.versions
-        scope.attributes = {**body.standard, **attributes}
-        scope.names = dict(zip(body.inputs, [*inputs, *[None] * len(body.inputs)], strict=False))
-        scope.prefix = f"{self.prefix}{name.removeprefix(self.prefix)}/"
-        scope.nodes(body.nodes)
-        return [scope.names.get(output) for output in body.outputs]
+        scope.versions, scope.attributes = body.versions, {**body.standard, **attributes}
+        formals = list(body.function.input)
+        scope.names = ChainMap(dict(zip(formals, [*inputs, *[None] * len(formals)], strict=False)))
+        scope.nodes(body.function.node)
+        return [scope.names.get(output) for output in body.function.output]
 
 
 def described(proto: Any, position: int, prefix: str = "") -> str:
@@ -292,13 +301,3 @@ def one_line(message: str) -> str:
     """A message without line breaks and control characters, cut where it shows many numbers of a file."""
     words = "".join(c if c.isprintable() else "?" for c in " ".join(message.split()))
     return words if len(words) <= 300 else f"{words[:300]}..."
-
-
-def outputs_of(values: Iterable[Value]) -> list[Term]:
-    """Values as tensors. Raises BadInput for a sequence."""
-    result: list[Term] = []
-    for value in values:
-        if not isinstance(value, Term):
-            raise BadInput(f"an output requires a tensor, got {'nothing' if value is None else 'a sequence'}")
-        result.append(value)
-    return result

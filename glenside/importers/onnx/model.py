@@ -10,11 +10,10 @@ from typing import Any
 import numpy as np
 
 from glenside.builder import Builder
-from glenside.importers.onnx.checks import check_model, functions_of, plain_domain
-from glenside.importers.onnx.graph import Scope, outputs_of
-from glenside.importers.onnx.known import KnownValues
+from glenside.importers.onnx.functions import functions_of, plain_domain
+from glenside.importers.onnx.graph import KnownValues, Scope
+from glenside.importers.onnx.node import Items, Value
 from glenside.importers.onnx.tensors import check_size, dtype_name
-from glenside.importers.onnx.values import Items, Value
 from glenside.ir.errors import BadInput
 from glenside.ir.names import shortened
 from glenside.ir.operand import Array
@@ -84,9 +83,8 @@ def program_of_model(
 
     Raises BadInput, which names the node.
     """
-    values, inputs, builder = outputs_of_model(model, dims or {}, shapes or {}, folder, allow_opaque, known or {})
-    terms = outputs_of(values)
-    del inputs
+    values, _, builder = outputs_of_model(model, dims or {}, shapes or {}, folder, allow_opaque, known or {})
+    terms = [_tensor(value) for value in values]
     term = terms[0] if len(terms) == 1 else build("construct-tuple", *terms)
     return builder.finish(term)
 
@@ -104,7 +102,7 @@ def outputs_of_model(
 
     composed  values of inputs of this one run that are sequences or optional: their elements become constants
     """
-    check_model(model)
+    _check_model(model)
     _check_sizes(model.graph, dims, shapes, allow_opaque)
     graph = model.graph
     builder = Builder(graph.name or "model")
@@ -121,7 +119,71 @@ def outputs_of_model(
             sizes = _sizes(formal, dims, shapes.get(formal.name))
             scope.names[formal.name] = leaf = builder.input(formal.name, sizes, dtype)
             inputs.append(leaf)
-    return scope.run(graph), inputs, builder
+    scope.declare(graph)
+    return scope.evaluate(graph), inputs, builder
+
+
+def _tensor(value: Value) -> Term:
+    if not isinstance(value, Term):
+        raise BadInput(f"an output requires a tensor, got {'nothing' if value is None else 'a sequence'}")
+    return value
+
+
+def _check_model(model: Any) -> None:
+    """Raise BadInput where the model is none, or not of a version that we know, or its names are no text."""
+    if not model.HasField("graph") or not (model.graph.node or model.graph.output):
+        raise BadInput("is not an ONNX file: it holds no graph")
+    _check_texts(model)
+    if not model.graph.output:
+        raise BadInput("the graph requires an output, got none")
+    if not model.opset_import:
+        raise BadInput("requires an opset, got none")
+    _check_versions(model.opset_import)
+    for function in model.functions:
+        _check_versions(function.opset_import)
+
+
+def _check_versions(opsets: Any) -> None:
+    import onnx
+
+    versions: dict[str, int] = {}
+    for opset in opsets:
+        domain = plain_domain(opset.domain)
+        of = f" of the domain {shortened(domain, True)}" if domain else ""
+        newest = (1 << 31) - 1 if domain else onnx.defs.onnx_opset_version()
+        if not 1 <= opset.version <= newest:
+            raise BadInput(f"requires an opset{of} from 1 to {newest}, got {opset.version}")
+        if versions.setdefault(domain, opset.version) != opset.version:
+            raise BadInput(f"requires one opset{of}, got {versions[domain]} and {opset.version}")
+
+
+def _check_texts(model: Any) -> None:
+    """protobuf hands over what is not UTF-8 as bytes, without a word; nothing after this has to think of that."""
+    stack = [model]
+    while stack:
+        message = stack.pop()
+        if message.DESCRIPTOR.name == "TensorProto":  # its data may be large, so they are not looked at
+            fields = [("name", [message.name])]
+            stack += message.external_data
+        else:
+            fields = [(field.name, _several(value)) for field, value in message.ListFields() if _text_or_message(field)]
+        for name, values in fields:
+            for value in values:
+                if isinstance(value, bytes):
+                    what = f"{message.DESCRIPTOR.name.removesuffix('Proto')} {name}"
+                    raise BadInput(f"a name requires UTF-8 text, got {value[:20]!r} as {what}")
+            stack += [value for value in values if not isinstance(value, str)]
+
+
+UNREAD = ("doc_string", "metadata_props", "training_info", "quantization_annotation")
+
+
+def _text_or_message(field: Any) -> bool:
+    return field.type in (field.TYPE_STRING, field.TYPE_MESSAGE) and field.name not in UNREAD
+
+
+def _several(value: Any) -> list[Any]:
+    return [value] if isinstance(value, str | bytes) or hasattr(value, "DESCRIPTOR") else list(value)
 
 
 def _check_sizes(graph: Any, dims: Mapping[str, int], shapes: Shapes, allow_opaque: bool) -> None:

@@ -1,17 +1,19 @@
-"""A node on its way to terms: its inputs, its attributes, and what may be asked of them."""
+"""A node on its way to terms: its inputs, its attributes, what may be asked of them, and what turns it into terms."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from pkgutil import iter_modules
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 import numpy as np
 
 from glenside.builder import Builder
-from glenside.importers.onnx.attributes import Attribute
+from glenside.builder.layout import reshape
 from glenside.importers.onnx.tensors import array_of
-from glenside.importers.onnx.values import Items, Value
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
 from glenside.ir.term import Term
@@ -20,11 +22,25 @@ if TYPE_CHECKING:
     from glenside.importers.onnx.graph import Scope
 
 
+@dataclass(frozen=True)
+class Items:
+    """A sequence of ONNX: values whose number is known."""
+
+    values: tuple[Value, ...]
+    dtype: str = "float32"
+    """Of its elements, which an empty sequence has too."""
+
+
+Value = Term | Items | None
+"""A tensor, ()(dims); a sequence; or nothing, for what is optional and not given."""
+
+
+Attribute = int | float | str | list[Any] | Any
+"""A number, a text, a list of those, or a protobuf message (tensor, graph, type)."""
+
+
 class DependsOnData(BadInput):
     """A shape, an axis or a count is computed from data, so that the type of a result cannot be known."""
-
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -47,6 +63,10 @@ class Node:
     @property
     def builder(self) -> Builder:
         return self.scope.builder
+
+    def layer_name(self, part: str = "") -> str:
+        """The name of a product of this node, which no layer has yet."""
+        return self.scope.layer_name(f"{self.name}{part}")
 
     def value(self, i: int) -> Value:
         """Input i, or None."""
@@ -77,6 +97,12 @@ class Node:
         """All inputs as tensors."""
         return [self.term(i) for i in range(len(self.inputs))]
 
+    def single(self, i: int) -> Term:
+        """Input i, of one number, as ()(). Raises BadInput."""
+        if self.term(i).access.size != 1:
+            raise BadInput(f"input {i} requires one number, got {self.term(i).access}")
+        return reshape(self.term(i), ())
+
     def known(self, i: int) -> Array:
         """The value of input i, which must be known beforehand, as shapes and axes are. Raises BadInput."""
         value = self.scope.known(self.term(i))
@@ -93,13 +119,24 @@ class Node:
             raise BadInput(f"input {i} requires integers, got {value.dtype}")
         return [int(n) for n in value.reshape(-1)]
 
+    @overload
+    def known_int(self, i: int, standard: int, what: str = "number") -> int: ...
+    @overload
+    def known_int(self, i: int, standard: None, what: str = "number") -> int | None: ...
+    def known_int(self, i: int, standard: Any, what: str = "number") -> Any:
+        """The one number of an optional input that is known beforehand. Raises BadInput."""
+        numbers = self.known_ints(i)
+        if numbers is not None and len(numbers) != 1:
+            raise BadInput(f"input {i} requires one {what}, got {len(numbers)}")
+        return numbers[0] if numbers else standard
+
     def constant(self, value: Array, name: str = "") -> Term:
         """A constant of the program with that value."""
         return self.scope.constant(name or self.name or self.op_type, np.asarray(value))
 
     def _attribute(self, name: str, kinds: type | tuple[type, ...], words: str) -> Any:
         value = self.attributes[name]
-        if not isinstance(value, kinds) or isinstance(value, bool):
+        if not isinstance(value, kinds):
             raise BadInput(f"attribute {name} requires {words}, got {_shown(value)}")
         return value
 
@@ -128,19 +165,21 @@ class Node:
     def integers(self, name: str, standard: None = None) -> list[int] | None: ...
     def integers(self, name: str, standard: Any = None) -> Any:
         """An attribute that is a list of whole numbers."""
-        if name not in self.attributes:
-            return None if standard is None else list(standard)
-        return self._list(name, int, "whole numbers")
+        return self._list(name, int, "whole numbers", standard)
 
     def numbers(self, name: str) -> list[float] | None:
         """An attribute that is a list of numbers."""
-        return self._list(name, (float, int), "numbers") if name in self.attributes else None
+        return self._list(name, (float, int), "numbers")
 
     def texts(self, name: str) -> list[str] | None:
         """An attribute that is a list of texts."""
-        return self._list(name, str, "texts") if name in self.attributes else None
+        return self._list(name, str, "texts")
 
-    def _list(self, name: str, kinds: type | tuple[type, ...], words: str) -> list[Any]:
+    def _list(
+        self, name: str, kinds: type | tuple[type, ...], words: str, standard: Sequence[int] | None = None
+    ) -> list[Any] | None:
+        if name not in self.attributes:
+            return None if standard is None else list(standard)
         value = self._attribute(name, list, f"a list of {words}")
         if not all(isinstance(v, kinds) for v in value):
             raise BadInput(f"attribute {name} requires a list of {words}, got {_shown(value)}")
@@ -176,6 +215,46 @@ def normal_axis(axis: int, rank: int, what: str = "an axis") -> int:
     return axis % rank
 
 
+def distinct_axes(values: Sequence[int], rank: int, what: str = "axes") -> list[int]:
+    """Axes of a tensor, counted from its first, each once. Raises BadInput."""
+    axes = [normal_axis(axis, rank, what) for axis in values]
+    if len(set(axes)) < len(axes):
+        raise BadInput(f"{what} requires different axes, got {values}")
+    return axes
+
+
 def _shown(value: object) -> str:
     text = repr(value) if value is not None else "nothing"
     return text if len(text) <= 40 else f"{text[:40]}..."
+
+
+Import = Callable[[Node], Value | Sequence[Value]]
+"""What an operator means: one value, or one for each output."""
+Registered = TypeVar("Registered", bound=Import)
+_IMPORTS: dict[str, Import] = {}
+
+
+def onnx_operator(*names: str) -> Callable[[Registered], Registered]:
+    """Register the function as the meaning of ONNX operators of these names; it reads `node.version` where it must.
+
+    Raises ValueError for a name declared twice.
+    """
+
+    def declare(function: Registered) -> Registered:
+        for name in names:
+            if name in _IMPORTS:
+                raise ValueError(f"the ONNX operator {name} is declared twice")
+            _IMPORTS[name] = function
+        return function
+
+    return declare
+
+
+@cache
+def imports() -> dict[str, Import]:
+    """Name of an operator of the standard domain -> function, of every module of `operators`."""
+    from glenside.importers.onnx import operators
+
+    for name in sorted(info.name for info in iter_modules(operators.__path__)):
+        import_module(f"{operators.__name__}.{name}")
+    return _IMPORTS

@@ -13,10 +13,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from glenside.importers.onnx.attributes import encoded
-from glenside.importers.onnx.node import Node
+from glenside.importers.onnx.node import Items, Node, Value
+from glenside.importers.onnx.schema import given_attributes
 from glenside.importers.onnx.tensors import dtype_name, element_type
-from glenside.importers.onnx.values import Items, Value
 from glenside.ir.errors import BadInput
 from glenside.ir.term import Term, build
 
@@ -101,11 +100,7 @@ def _bare(node: Node, proto: Any) -> Any:
     result = onnx.NodeProto(op_type=proto.op_type, domain=node.domain)
     if holds_graph(proto):
         raise BadInput("a black box requires a node without a graph in it, got one")
-    for attribute in sorted(proto.attribute, key=lambda a: a.name):
-        if not attribute.ref_attr_name:
-            result.attribute.append(attribute)
-        elif attribute.name in node.attributes:
-            result.attribute.append(encoded(attribute.name, node.attributes[attribute.name], attribute.type))
+    result.attribute.extend(sorted(given_attributes(proto, node.attributes), key=lambda a: a.name))
     for attribute in result.attribute:
         attribute.ClearField("doc_string")
     result.input.extend("" if value is None else f"i{i}" for i, value in enumerate(node.inputs))

@@ -1,4 +1,4 @@
-"""Tensors of ONNX as arrays. What lies in other files is mapped into memory, not read."""
+"""Tensors of ONNX: dtypes, limits of their sizes, and their values, which are mapped where they lie in other files."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from glenside.ir.errors import BadInput
 from glenside.ir.names import shortened
 from glenside.ir.operand import Array
 from glenside.ir.operators.requirements import spelled
+from glenside.ir.term import Term
 from glenside.ir.types import DTYPES
 
 ELEMENTS = 1 << 40
@@ -23,6 +24,9 @@ ELEMENTS = 1 << 40
 
 AXES = 30
 """What one tensor may have: numpy's 64 are enough for its windows then."""
+
+TABLE = 1 << 24
+"""Elements of a table that is computed before any data are seen: 128 MiB of float64, and some are needed at once."""
 
 
 def dtype_name(element_type: int) -> str:
@@ -44,6 +48,18 @@ def element_type(dtype: str) -> int:
     import onnx
 
     return int(onnx.helper.np_dtype_to_tensor_dtype(np.dtype(dtype)))
+
+
+def float_dtype(*terms: Term) -> str:
+    """float64 when one of them needs it, else float32."""
+    narrow = {"float16", "float32"}
+    return "float32" if all(term.access.dtype in narrow for term in terms) else "float64"
+
+
+def require_table(what: str, *sizes: int, most: int = TABLE) -> None:
+    """Raise BadInput when a table of these sizes, such as of weights between elements, is too large."""
+    if prod(sizes) > most:
+        raise BadInput(f"{what} requires at most {most} elements, got {' x '.join(map(str, sizes))}")
 
 
 def check_size(what: str, dims: Iterable[int]) -> list[int]:
@@ -71,18 +87,14 @@ def array_of(tensor: Any, folder: Path | None = None) -> Array:
     if tensor.data_location == onnx.TensorProto.EXTERNAL:
         return _mapped(tensor, name, dims, dtype, folder)
     if tensor.HasField("raw_data"):
-        return _from_bytes(tensor.raw_data, name, dims, dtype)
+        data, need = tensor.raw_data, prod(dims) * dtype.itemsize
+        if len(data) != need:
+            raise BadInput(f"{name} of {spelled(dims)} {dtype.name} requires {need} bytes, got {len(data)}")
+        return np.frombuffer(data, dtype.newbyteorder("<")).reshape(dims).astype(dtype, copy=False)
     try:
         return np.asarray(onnx.numpy_helper.to_array(tensor)).astype(dtype, copy=False)
     except (ValueError, TypeError, OverflowError) as error:
         raise BadInput(f"{name} requires the elements of {spelled(dims)} {dtype.name}: {error}") from None
-
-
-def _from_bytes(data: bytes, name: str, dims: list[int], dtype: np.dtype[Any]) -> Array:
-    need = prod(dims) * dtype.itemsize
-    if len(data) != need:
-        raise BadInput(f"{name} of {spelled(dims)} {dtype.name} requires {need} bytes, got {len(data)}")
-    return np.frombuffer(data, dtype.newbyteorder("<")).reshape(dims).astype(dtype, copy=False)
 
 
 _files: WeakValueDictionary[tuple[Any, ...], mmap] = WeakValueDictionary()

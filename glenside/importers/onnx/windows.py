@@ -33,7 +33,7 @@ def windows_of(node: Node, sizes: Sequence[int], kernel: Sequence[int] | None = 
     if axes < 1:
         raise BadInput("input 0 requires at least one axis after (N C), got none")
     given = kernel_of(node, axes, kernel)
-    strides, dilations = positive(node, "strides", axes), positive(node, "dilations", axes)
+    strides, dilations = per_axis(node, "strides", axes), per_axis(node, "dilations", axes)
     auto = node.text("auto_pad", "NOTSET", *AUTO_PADS)
     spans = [(k - 1) * d + 1 for k, d in zip(given, dilations, strict=True)]
     if auto == "NOTSET":
@@ -57,14 +57,14 @@ def kernel_of(node: Node, axes: int, kernel: Sequence[int] | None) -> list[int]:
         return list(kernel or [])
     if kernel is not None:
         raise BadInput(f"attribute kernel_shape requires the sizes of the weights, {list(kernel)}, got {given}")
-    return positive(node, "kernel_shape", axes)
+    return per_axis(node, "kernel_shape", axes)
 
 
-def positive(node: Node, name: str, axes: int) -> list[int]:
-    """An attribute of one number of at least 1 for each axis; 1 when it is not given. Raises BadInput."""
-    value = node.integers(name, [1] * axes)
-    if len(value) != axes or any(n < 1 for n in value):
-        raise BadInput(f"attribute {name} requires {axes} numbers of at least 1, got {value}")
+def per_axis(node: Node, name: str, count: int, least: int = 1) -> list[int]:
+    """An attribute of so many numbers of at least that; the least when it is not given. Raises BadInput."""
+    value = node.integers(name, [least] * count)
+    if len(value) != count or min(value, default=least) < least:
+        raise BadInput(f"attribute {name} requires {count} numbers of at least {least}, got {value}")
     return value
 
 

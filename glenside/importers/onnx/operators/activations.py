@@ -2,18 +2,41 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+
 import numpy as np
 
 from glenside.builder import pointwise
 from glenside.builder.layout import reshape, split_at, transpose, untransposed
 from glenside.builder.pointwise import add, compare, compute, divide, filled, multiply, relu, select, subtract
-from glenside.importers.onnx.node import Node
-from glenside.importers.onnx.registry import onnx_operator
+from glenside.importers.onnx.node import Node, onnx_operator
 from glenside.ir.errors import BadInput
 from glenside.ir.rational import exact, represents
 from glenside.ir.term import Term, build
 
-NAMED = {"Relu": "relu", "Sigmoid": "sigmoid"}
+Function = Callable[[Term], Term]
+
+
+def softplus(x: Term) -> Term:
+    """log(1 + exp(x)) = max(x, 0) + log(1 + e) with e = exp(-|x|), where log(1 + e) = 2 atanh(e / (e + 2)) keeps its
+    digits for small e, and nothing overflows."""
+    e = compute("exp", compute("negative", compute("abs", x)))
+    half = compute("atanh", divide(e, add(e, filled(x, 2))))
+    return add(relu(x), multiply(filled(x, 2), half))
+
+
+FUNCTIONS: Mapping[str, Function] = {
+    "Relu": relu,
+    "HardSwish": pointwise.hard_swish,
+    "Softplus": softplus,
+    "Softsign": lambda x: divide(x, add(filled(x, 1), compute("abs", x))),
+    "Mish": lambda x: multiply(x, compute("tanh", softplus(x))),
+}
+
+
+@onnx_operator(*FUNCTIONS)
+def function(node: Node) -> Term:
+    return FUNCTIONS[node.op_type](node.term(0))
 
 
 def number(node: Node, name: str, standard: float, x: Term) -> Term:
@@ -22,9 +45,31 @@ def number(node: Node, name: str, standard: float, x: Term) -> Term:
     return node.scope.filled(x.access.dims, value)
 
 
-@onnx_operator(*NAMED)
-def named(node: Node) -> Term:
-    return compute(NAMED[node.op_type], node.term(0))
+def scaled_exp(x: Term, alpha: Term) -> Term:
+    """alpha * (exp(x) - 1)."""
+    return multiply(alpha, subtract(compute("exp", x), filled(x, 1)))
+
+
+def _celu(x: Term, alpha: Term) -> Term:
+    return add(relu(x), pointwise.combine("minimum", scaled_exp(divide(x, alpha), alpha), filled(x, 0)))
+
+
+PARAMETRIC: Mapping[str, tuple[Callable[..., Term], Mapping[str, float]]] = {
+    "Elu": (lambda x, alpha: select(compare("lt", x, filled(x, 0)), scaled_exp(x, alpha), x), {"alpha": 1.0}),
+    "Celu": (_celu, {"alpha": 1.0}),
+    "HardSigmoid": (
+        lambda x, alpha, beta: compute("(clip 0 1)", add(multiply(alpha, x), beta)),
+        {"alpha": 0.2, "beta": 0.5},
+    ),
+    "ThresholdedRelu": (lambda x, alpha: select(compare("gt", x, alpha), x, filled(x, 0)), {"alpha": 1.0}),
+}
+"""Operator -> its function of x and of attributes in the dims of x, and what those are when they are not given."""
+
+
+@onnx_operator(*PARAMETRIC)
+def parametric(node: Node) -> Term:
+    x, (function, standards) = node.term(0), PARAMETRIC[node.op_type]
+    return function(x, *(number(node, name, standard, x) for name, standard in standards.items()))
 
 
 @onnx_operator("LeakyRelu")
@@ -42,32 +87,13 @@ def prelu(node: Node) -> Term:
     return select(compare("lt", x, filled(x, 0)), multiply(x, slope), x)
 
 
-def _scaled_exp(x: Term, alpha: Term) -> Term:
-    """alpha * (exp(x) - 1)."""
-    return multiply(alpha, subtract(compute("exp", x), filled(x, 1)))
-
-
-@onnx_operator("Elu")
-def elu(node: Node) -> Term:
-    x = node.term(0)
-    return select(compare("lt", x, filled(x, 0)), _scaled_exp(x, number(node, "alpha", 1.0, x)), x)
-
-
 @onnx_operator("Selu")
 def selu(node: Node) -> Term:
     x = node.term(0)
     old = node.version < 6
     alpha = number(node, "alpha", 1.6732 if old else 1.67326319217681884765625, x)
     gamma = number(node, "gamma", 1.0507 if old else 1.05070102214813232421875, x)
-    return multiply(gamma, select(compare("le", x, filled(x, 0)), _scaled_exp(x, alpha), x))
-
-
-@onnx_operator("Celu")
-def celu(node: Node) -> Term:
-    x = node.term(0)
-    alpha = number(node, "alpha", 1.0, x)
-    below = pointwise.combine("minimum", _scaled_exp(divide(x, alpha), alpha), filled(x, 0))
-    return add(relu(x), below)
+    return multiply(gamma, select(compare("le", x, filled(x, 0)), scaled_exp(x, alpha), x))
 
 
 @onnx_operator("Gelu")
@@ -80,54 +106,11 @@ def gelu(node: Node) -> Term:
     return multiply(multiply(filled(x, "0.5"), x), add(compute("tanh", inner), filled(x, 1)))
 
 
-@onnx_operator("HardSigmoid")
-def hard_sigmoid(node: Node) -> Term:
-    x = node.term(0)
-    line = add(multiply(number(node, "alpha", 0.2, x), x), number(node, "beta", 0.5, x))
-    return compute("(clip 0 1)", line)
-
-
-@onnx_operator("HardSwish")
-def hard_swish(node: Node) -> Term:
-    return pointwise.hard_swish(node.term(0))
-
-
-def _softplus(x: Term) -> Term:
-    """log(1 + exp(x)) = max(x, 0) + log(1 + e) with e = exp(-|x|), where log(1 + e) = 2 atanh(e / (e + 2)) keeps its
-    digits for small e, and nothing overflows."""
-    e = compute("exp", compute("negative", compute("abs", x)))
-    half = compute("atanh", divide(e, add(e, filled(x, 2))))
-    return add(relu(x), multiply(filled(x, 2), half))
-
-
-@onnx_operator("Softplus")
-def softplus(node: Node) -> Term:
-    return _softplus(node.term(0))
-
-
-@onnx_operator("Mish")
-def mish(node: Node) -> Term:
-    x = node.term(0)
-    return multiply(x, compute("tanh", _softplus(x)))
-
-
-@onnx_operator("Softsign")
-def softsign(node: Node) -> Term:
-    x = node.term(0)
-    return divide(x, add(filled(x, 1), compute("abs", x)))
-
-
 @onnx_operator("Swish")
 def swish(node: Node) -> Term:
     x = node.term(0)
     scaled = x if node.number("alpha", 1.0) == 1 else multiply(number(node, "alpha", 1.0, x), x)
     return multiply(x, compute("sigmoid", scaled))
-
-
-@onnx_operator("ThresholdedRelu")
-def thresholded_relu(node: Node) -> Term:
-    x = node.term(0)
-    return select(compare("gt", x, number(node, "alpha", 1.0, x)), x, filled(x, 0))
 
 
 @onnx_operator("Shrink")
@@ -145,7 +128,7 @@ def clip(node: Node) -> Term:
     """min(max(x, lo), hi), as one compute type when both limits are known numbers in order."""
     x = node.term(0)
     lo, hi = _limits(node, x)
-    texts = [None if limit is None else _text(node, limit) for limit in (lo, hi)]
+    texts = [_text(node, limit) for limit in (lo, hi)]
     low, high = (None if text is None else exact(text) for text in texts)
     if low is not None and high is not None and low <= high:
         return compute(f"(clip {texts[0]} {texts[1]})", x)
@@ -159,18 +142,16 @@ def clip(node: Node) -> Term:
 def _limits(node: Node, x: Term) -> list[Term | None]:
     if node.version < 11:
         return [number(node, name, 0.0, x) if name in node.attributes else None for name in ("min", "max")]
-    limits = [node.optional(1), node.optional(2)]
-    for i, limit in enumerate(limits, 1):
-        if limit is not None and limit.access.size != 1:
-            raise BadInput(f"input {i} requires one number, got {limit.access}")
-    return [None if limit is None else reshape(limit, ()) for limit in limits]
+    return [None if node.optional(i) is None else node.single(i) for i in (1, 2)]
 
 
-def _text(node: Node, limit: Term) -> str | None:
+def _text(node: Node, limit: Term | None) -> str | None:
     """The text of a limit, when that is a finite number and known beforehand."""
-    value = node.scope.known(limit)
-    text = None if value is None or value.size == 0 else str(value.reshape(-1)[0])
-    return text if text is not None and represents(text, limit.access.dtype) else None
+    value = None if limit is None else node.scope.known(limit)
+    if value is None or value.size == 0:
+        return None
+    text = str(value.reshape(-1)[0])
+    return text if represents(text, value.dtype.name) else None
 
 
 @onnx_operator("Dropout")

@@ -4,29 +4,24 @@ from __future__ import annotations
 
 import numpy as np
 
-from glenside.importers.onnx.node import Node
-from glenside.importers.onnx.registry import onnx_operator
-from glenside.importers.onnx.values import Value
+from glenside.importers.onnx.node import Node, Value, onnx_operator
 from glenside.ir.errors import BadInput
 from glenside.ir.term import Term
+
+NUMBERS = {"value_int": np.int64, "value_ints": np.int64, "value_float": np.float32, "value_floats": np.float32}
 
 
 @onnx_operator("Constant")
 def constant(node: Node) -> Term:
     if "value" in node.attributes:
         return node.constant(node.tensor("value"))
-    if "value_int" in node.attributes:
-        return node.constant(np.array(node.integer("value_int"), np.int64))
-    if "value_ints" in node.attributes:
-        return node.constant(np.array(node.integers("value_ints"), np.int64))
-    if "value_float" in node.attributes:
-        return node.constant(np.array(node.number("value_float", 0), np.float32))
-    if "value_floats" in node.attributes:
-        return node.constant(np.array(node.numbers("value_floats"), np.float32))
+    for name, dtype in NUMBERS.items():
+        if name in node.attributes:
+            return node.constant(np.array(node.attributes[name], dtype))
     raise BadInput(f"requires a dense value of numbers, got {', '.join(node.attributes) or 'none'}")
 
 
-@onnx_operator("Identity")
+@onnx_operator("Identity", "Optional")
 def identity(node: Node) -> Value:
     return node.value(0)
 

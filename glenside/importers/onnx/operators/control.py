@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
 from glenside.builder.layout import element, pad, reshape, slice_axis, stack
 from glenside.builder.pointwise import select
-from glenside.importers.onnx.node import Node, normal_axis
-from glenside.importers.onnx.registry import onnx_operator
-from glenside.importers.onnx.values import Items, Value
+from glenside.importers.onnx.node import Items, Node, Value, normal_axis, onnx_operator
 from glenside.ir.errors import BadInput
 from glenside.ir.term import Term, build
 
@@ -25,7 +23,7 @@ class Subgraph:
 
     def __init__(self, node: Node, attribute: str) -> None:
         self.graph, self.attribute = node.graph(attribute), attribute
-        self.scope = node.scope.inside(node.name.removeprefix(node.scope.prefix))
+        self.scope = node.scope.inside(node.name)
         self.scope.declare(self.graph)
 
     def run(self, given: Sequence[Value], outputs: int) -> list[Value]:
@@ -34,7 +32,7 @@ class Subgraph:
             raise BadInput(f"attribute {self.attribute} requires {len(given)} inputs, got {len(self.graph.input)}")
         if len(self.graph.output) < outputs:
             raise BadInput(f"attribute {self.attribute} requires {outputs} outputs, got {len(self.graph.output)}")
-        return replace(self.scope, outer=self.scope, names={}).evaluate(self.graph, given)
+        return replace(self.scope, names=self.scope.names.new_child()).evaluate(self.graph, given)
 
     def axes(self, i: int) -> int:
         """How many axes input i is declared to have; 0 when it does not say."""
@@ -81,7 +79,7 @@ def _described(value: Value) -> str:
 @onnx_operator("Loop")
 def loop(node: Node) -> list[Value]:
     body = Subgraph(node, "body")
-    trips = _trips(node)
+    trips = node.known_int(0, None, "number of passes")
     carried: list[Value] = list(node.inputs[2:])
     states, wanted = len(carried), 1 + max(len(carried), len(node.outputs))
     condition = None if node.optional(1) is None else _truth(node.term(1))
@@ -103,13 +101,6 @@ def loop(node: Node) -> list[Value]:
     if scanned or len(node.outputs) <= states:
         return [*carried, *(stack([_tensor(part) for part in parts]) for parts in kept)]
     return [*carried, *(_none_of(_tensor(part), 0) for part in turn(0)[1 + states :])]
-
-
-def _trips(node: Node) -> int | None:
-    numbers = node.known_ints(0)
-    if numbers is not None and len(numbers) != 1:
-        raise BadInput(f"input 0 requires one number of passes, got {len(numbers)}")
-    return None if numbers is None else numbers[0]
 
 
 def _holds(node: Node, condition: Term | None, carried: Sequence[Value]) -> bool:
@@ -138,47 +129,8 @@ def _none_of(part: Term, axis: int) -> Term:
     return build("full", part.access.dims.insert(axis, 0), 0, part.access.dtype)
 
 
-@dataclass(frozen=True)
-class _Passes:
-    """A body over elements of its inputs, one step after the other.
-
-    axes      of each input, along which it is taken apart
-    backward  for each input, whether it begins with its last element
-    outputs   how many scan outputs the body has
-    """
-
-    body: Subgraph
-    axes: Sequence[int]
-    backward: Sequence[bool]
-    outputs: int
-
-    def run(self, states: Sequence[Term], inputs: Sequence[Term]) -> tuple[list[Value], list[list[Term]], list[Term]]:
-        """The last states, the parts of each scan output, and for each a term that is like its parts."""
-        lengths = {x.access.dims[axis] for axis, x in zip(self.axes, inputs, strict=True)}
-        length = max(lengths)
-        if len(lengths) > 1:
-            raise BadInput(f"inputs that are scanned require one length, got {sorted(lengths)}")
-        if length > MOST_STEPS:
-            raise BadInput(f"a scan is unrolled {MOST_STEPS} times at most, got {length}")
-        parts: list[list[Term]] = [[] for _ in range(self.outputs)]
-        current: list[Value] = list(states)
-        for step in range(length):
-            places = [length - 1 - step if back else step for back in self.backward]
-            elements = [element(x, axis, at) for x, axis, at in zip(inputs, self.axes, places, strict=True)]
-            made = self.body.run([*current, *elements], len(states) + self.outputs)
-            current = made[: len(states)]
-            for part, value in zip(parts, made[len(states) :], strict=True):
-                part.append(_tensor(value))
-        return current, parts, [part[0] for part in parts] if length else self._like(states, inputs)
-
-    def _like(self, states: Sequence[Term], inputs: Sequence[Term]) -> list[Term]:
-        """What one pass would give, if there were one."""
-        if not self.outputs:
-            return []
-        kinds = [(x.access.dims.remove(axis), x.access.dtype) for axis, x in zip(self.axes, inputs, strict=True)]
-        elements = [build("full", dims, 0, dtype) for dims, dtype in kinds]
-        made = self.body.run([*states, *elements], len(states) + self.outputs)
-        return [_tensor(value) for value in made[len(states) :]]
+Axes = Sequence[tuple[int, bool]]
+"""Of each input or output of a scan: along which axis its elements come, and whether the last one comes first."""
 
 
 @onnx_operator("Scan")
@@ -190,14 +142,37 @@ def scan(node: Node) -> list[Value]:
     states, inputs = given[:-count], given[-count:]
     outputs = max(0, len(body.graph.output) - len(states))
     if node.version < 9:
-        passes = _Passes(body, [0] * count, _directions(node, "directions", count), outputs)
-        return _batches(node, passes, states, inputs)
+        taken = [(0, back) for back in _directions(node, "directions", count)]
+        return _batches(node, body, states, inputs, taken, [(0, False)] * outputs)
     axes = _each(node, "scan_input_axes", count)
     axes = [normal_axis(a, x.access.rank, "attribute scan_input_axes") for a, x in zip(axes, inputs, strict=True)]
-    passes = _Passes(body, axes, _directions(node, "scan_input_directions", count), outputs)
-    ended, parts, like = passes.run(states, inputs)
+    taken = list(zip(axes, _directions(node, "scan_input_directions", count), strict=True))
     places, prepend = _each(node, "scan_output_axes", outputs), _directions(node, "scan_output_directions", outputs)
-    return [*ended, *map(_laid, parts, like, places, prepend)]
+    return _scanned(body, states, inputs, taken, list(zip(places, prepend, strict=True)))
+
+
+def _scanned(body: Subgraph, states: Sequence[Term], inputs: Sequence[Term], taken: Axes, laid: Axes) -> list[Value]:
+    """The last states and the scan outputs of a body that runs over elements of its inputs, one after the other."""
+    lengths = {x.access.dims[axis] for x, (axis, _) in zip(inputs, taken, strict=True)}
+    length, wanted = max(lengths), len(states) + len(laid)
+    if len(lengths) > 1:
+        raise BadInput(f"inputs that are scanned require one length, got {sorted(lengths)}")
+    if length > MOST_STEPS:
+        raise BadInput(f"a scan is unrolled {MOST_STEPS} times at most, got {length}")
+    current: list[Value] = list(states)
+    made: list[list[Term]] = []
+    for step in range(length):
+        places = [(axis, length - 1 - step if backward else step) for axis, backward in taken]
+        elements = [element(x, *place) for x, place in zip(inputs, places, strict=True)]
+        results = body.run([*current, *elements], wanted)
+        current = results[: len(states)]
+        made.append([_tensor(value) for value in results[len(states) :]])
+    like = made[0] if made else []
+    if laid and not made:  # what one step would give, if there were one
+        kinds = [(x.access.dims.remove(axis), x.access.dtype) for x, (axis, _) in zip(inputs, taken, strict=True)]
+        nothing = [build("full", dims, 0, dtype) for dims, dtype in kinds]
+        like = [_tensor(value) for value in body.run([*states, *nothing], wanted)[len(states) :]]
+    return [*current, *(_laid([parts[i] for parts in made], part, *laid[i]) for i, part in enumerate(like))]
 
 
 def _each(node: Node, name: str, count: int) -> list[int]:
@@ -219,7 +194,9 @@ def _laid(parts: Sequence[Term], like: Term, axis: int, backward: bool) -> Term:
     return stack(parts[::-1] if backward else parts, axis) if parts else _none_of(like, axis)
 
 
-def _batches(node: Node, passes: _Passes, states: Sequence[Term], inputs: Sequence[Term]) -> list[Value]:
+def _batches(
+    node: Node, body: Subgraph, states: Sequence[Term], inputs: Sequence[Term], taken: Axes, laid: Axes
+) -> list[Value]:
     """Scan of opset 8: every tensor has a batch first, and each of it may end earlier; zeros fill what it leaves."""
     if min(x.access.rank for x in inputs) < 2:
         raise BadInput("inputs that are scanned require a batch and a length as their first axes")
@@ -230,14 +207,9 @@ def _batches(node: Node, passes: _Passes, states: Sequence[Term], inputs: Sequen
     rows: list[list[Term]] = []
     for i, steps in enumerate(lengths):
         own = [slice_axis(element(x, 0, i), 0, 0, steps) for x in inputs]
-        ended, parts, like = passes.run([element(state, 0, i) for state in states], own)
-        whole = [_filled_up(_laid(p, x, 0, False), length) for p, x in zip(parts, like, strict=True)]
-        rows.append([*map(_tensor, ended), *whole])
+        made = [_tensor(value) for value in _scanned(body, [element(x, 0, i) for x in states], own, taken, laid)]
+        ended, outputs = made[: len(states)], made[len(states) :]
+        rows.append([*ended, *(pad(x, [(0, length - steps), *[(0, 0)] * (x.access.rank - 1)]) for x in outputs)])
     if not rows:
         raise BadInput("inputs that are scanned require a batch of at least 1")
     return [stack(column) for column in zip(*rows, strict=True)]
-
-
-def _filled_up(x: Term, length: int) -> Term:
-    """x with zeros after it, to that length."""
-    return pad(x, [(0, length - x.access.dims[0]), *[(0, 0)] * (x.access.rank - 1)])

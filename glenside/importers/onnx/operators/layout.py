@@ -5,8 +5,7 @@ from __future__ import annotations
 from math import prod
 
 from glenside.builder.layout import broadcast, common_dims, concatenate, rearrange, reshape, tile, transpose
-from glenside.importers.onnx.node import Node, normal_axis
-from glenside.importers.onnx.registry import onnx_operator
+from glenside.importers.onnx.node import Node, distinct_axes, normal_axis, onnx_operator
 from glenside.ir.errors import BadInput
 from glenside.ir.term import Term
 
@@ -21,14 +20,6 @@ def required(values: list[int] | None, what: str) -> list[int]:
     if values is None:
         raise BadInput(f"{what} requires whole numbers, got none")
     return values
-
-
-def distinct_axes(values: list[int], rank: int, what: str = "axes") -> list[int]:
-    """Axes of a tensor, counted from its first, each once. Raises BadInput."""
-    axes = [normal_axis(axis, rank, what) for axis in values]
-    if len(set(axes)) < len(axes):
-        raise BadInput(f"{what} requires different axes, got {values}")
-    return axes
 
 
 @onnx_operator("Reshape")

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from glenside.builder.indexing import scatter_nd
 from glenside.builder.layout import concatenate, reshape, split_at, transpose
 from glenside.builder.pointwise import add, cast, compare, multiply
 from glenside.builder.windows import windows
-from glenside.importers.onnx.node import Node
+from glenside.importers.onnx.node import Node, onnx_operator
 from glenside.importers.onnx.operators.layout import required
-from glenside.importers.onnx.registry import onnx_operator
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
 from glenside.ir.term import Term, build
@@ -58,14 +55,12 @@ def _counts(node: Node, rows: Term, pool: Array) -> Term:
     shortest, longest = node.integer("min_gram_length", 1), node.integer("max_gram_length", 1)
     total = build("full", (batch, grams), 0, "int64")
     wanted = reshape(node.constant(pool.astype(rows.access.dtype), f"{node.name}.{n}-grams"), (1, 1, grams, n))
-    for apart in _distances(n, node.integer("max_skip_count", 0), length) if shortest <= n <= longest and grams else ():
+    farthest = 1 if n == 1 else min(node.integer("max_skip_count", 0) + 1, length)  # single elements have no neighbours
+    for apart in range(1, farthest + 1) if shortest <= n <= longest and grams else ():
+        if (n - 1) * apart >= length:
+            break
         seen = windows(split_at(rows, 1), (n,), (1,), (apart,))
         equal = compare("eq", reshape(seen, (batch, seen.access.dims[1], 1, n)), wanted)
         whole = cast(build("compute", "reduce-min", split_at(equal, 3)), "int64")
         total = add(total, split_at(build("compute", "reduce-sum", split_at(transpose(whole, (0, 2, 1)), 2)), 0))
     return total
-
-
-def _distances(n: int, skips: int, length: int) -> Sequence[int]:
-    """How far apart neighbours may be; single elements have none."""
-    return [apart for apart in range(1, 2 if n == 1 else min(skips + 2, length + 1)) if (n - 1) * apart < length]

@@ -11,8 +11,7 @@ from glenside.builder.layout import broadcast, channel_vector, pad, reshape, spl
 from glenside.builder.pointwise import add, cast, combine, divide, filled, mean_from, multiply, standardized, subtract
 from glenside.builder.reductions import reduce_axes
 from glenside.builder.windows import powers, root, windows
-from glenside.importers.onnx.node import Node
-from glenside.importers.onnx.registry import onnx_operator
+from glenside.importers.onnx.node import Node, onnx_operator
 from glenside.importers.onnx.tensors import dtype_name
 from glenside.ir.errors import BadInput
 from glenside.ir.term import Term, build
@@ -133,19 +132,16 @@ def lp_normalization(node: Node) -> Term:
     return divide(x, add(norm, cast(zero, x.access.dtype)))  # 0 / 1 where all elements are 0
 
 
-LRN_NUMBERS = {"alpha": float(np.float32(1e-4)), "beta": 0.75, "bias": 1.0}
-
-
 @onnx_operator("LRN")
 def local_response_normalization(node: Node) -> Term:
     x, size = node.term(0), node.integer("size", 0)
     rank = x.access.rank
     if rank < 2 or size < 1:
         raise BadInput(f"requires an input of (N C d..) and attribute size of at least 1, got {x.access} and {size}")
-    alpha, beta, bias = (node.number(name, standard) for name, standard in LRN_NUMBERS.items())
+    alpha, beta = node.number("alpha", float(np.float32(1e-4))), node.number("beta", 0.75)
     squares = pad(multiply(x, x), [(0, 0), ((size - 1) // 2, size // 2), *[(0, 0)] * (rank - 2)])
     ones = [1] * (rank - 2)
     near = windows(split_at(squares, 1), (size, *ones), [1] * (rank - 1), [1] * (rank - 1))
     sums = split_at(build("compute", "reduce-sum", near), 0)
-    scale = add(filled(x, bias), multiply(sums, filled(x, alpha / size)))
+    scale = add(filled(x, node.number("bias", 1.0)), multiply(sums, filled(x, alpha / size)))
     return divide(x, combine("pow", scale, filled(x, beta)))

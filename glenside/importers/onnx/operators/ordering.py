@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from glenside.builder.indexing import top
-from glenside.importers.onnx.node import Node
+from glenside.importers.onnx.node import Node, onnx_operator
 from glenside.importers.onnx.operators.layout import required
-from glenside.importers.onnx.registry import onnx_operator
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
 from glenside.ir.term import Term
@@ -17,10 +16,7 @@ from glenside.ir.term import Term
 def largest(node: Node) -> tuple[Term, Term]:
     x = node.term(0)
     axis = node.axis("axis", -1, x.access.rank)
-    if node.version < 10:
-        counts = required([node.integer("k", -1)], "k")
-    else:
-        counts = required(node.known_ints(1), "k")
+    counts = [node.integer("k", -1)] if node.version < 10 else required(node.known_ints(1), "k")
     if len(counts) != 1 or not 0 <= counts[0] <= x.access.dims[axis]:
         raise BadInput(f"k requires one number from 0 to {x.access.dims[axis]}, got {counts}")
     return top(x, counts[0], axis, largest=bool(node.integer("largest", 1)))
@@ -44,12 +40,7 @@ def unique(node: Node) -> list[Term]:
 @onnx_operator("NonMaxSuppression")
 def suppressed(node: Node) -> Term:
     boxes, scores = node.known(0), node.known(1)
-    if (
-        boxes.ndim != 3
-        or scores.ndim != 3
-        or boxes.shape[2] != 4
-        or boxes.shape[:2] != (scores.shape[0], scores.shape[2])
-    ):
+    if boxes.ndim != 3 or scores.ndim != 3 or boxes.shape != (scores.shape[0], scores.shape[2], 4):
         raise BadInput(f"requires boxes (B N 4) and scores (B C N), got {boxes.shape} and {scores.shape}")
     most, overlap, least = (_one(node, i, standard) for i, standard in ((2, 0), (3, 0.0), (4, -np.inf)))
     centred = node.integer("center_point_box", 0)

@@ -1,4 +1,4 @@
-"""Element by element: arithmetic that broadcasts both ways, logic, bits, functions of one number."""
+"""Element by element: arithmetic that broadcasts both ways, logic, bits, comparisons, functions, changes of dtype."""
 
 from __future__ import annotations
 
@@ -6,18 +6,16 @@ from functools import reduce
 
 import numpy as np
 
-from glenside.builder import pointwise
 from glenside.builder.layout import common_dims, reshape
-from glenside.builder.pointwise import cast
-from glenside.importers.onnx.node import Node
-from glenside.importers.onnx.registry import onnx_operator
+from glenside.builder.pointwise import add, cast, combine, compare, compute, divide, filled, multiply, select, subtract
+from glenside.importers.onnx.node import Node, onnx_operator
+from glenside.importers.onnx.tensors import dtype_name
 from glenside.ir.errors import BadInput
 from glenside.ir.primitives import PRIMITIVES
-from glenside.ir.term import Term
+from glenside.ir.term import Term, build
 from glenside.ir.types import FLOATS
 
-# Sigmoid is among the activations, which recurrent networks name too.
-FUNCTIONS = {p.onnx: p.name for p in PRIMITIVES.values() if p.arity == 1 and p.name != "sigmoid"}
+FUNCTIONS = {p.onnx: p.name for p in PRIMITIVES.values() if p.arity == 1}
 PAIRS = {
     "Add": "elementwise-add",
     "Sub": "subtract",
@@ -25,9 +23,15 @@ PAIRS = {
     "Div": "elementwise-div",
     "And": "logical-and",
     "Or": "logical-or",
+    "Xor": "(compare ne)",
     "BitwiseAnd": "bitwise-and",
     "BitwiseOr": "bitwise-or",
     "BitwiseXor": "bitwise-xor",
+    "Equal": "(compare eq)",
+    "Less": "(compare lt)",
+    "LessOrEqual": "(compare le)",
+    "Greater": "(compare gt)",
+    "GreaterOrEqual": "(compare ge)",
 }
 VARIADIC = {"Sum": "elementwise-add", "Min": "minimum", "Max": "maximum"}
 
@@ -41,56 +45,50 @@ def operands(node: Node) -> tuple[Term, Term]:
         raise BadInput(f"requires inputs of one shape, as attribute broadcast is 0, got {x.access} and {y.access}")
     rank, few = x.access.rank, y.access.rank
     first = node.axis("axis", 0, rank) if "axis" in node.attributes else max(rank - few, 0)
-    after = rank - first - few
-    if after < 0:
-        raise BadInput(
-            f"input 1 requires at most the {rank - first} axes of {x.access} from {first} on, got {y.access}"
-        )
-    return x, reshape(y, (*y.access.dims, *(1,) * after))
+    most = rank - first
+    if few > most:
+        raise BadInput(f"input 1 requires at most the {most} axes of {x.access} from {first} on, got {y.access}")
+    return x, reshape(y, (*y.access.dims, *(1,) * (most - few)))
 
 
 @onnx_operator(*FUNCTIONS)
 def function(node: Node) -> Term:
-    return pointwise.compute(FUNCTIONS[node.op_type], node.term(0))
+    return compute(FUNCTIONS[node.op_type], node.term(0))
 
 
 @onnx_operator("Reciprocal")
 def reciprocal(node: Node) -> Term:
     x = node.term(0)
-    return pointwise.divide(pointwise.filled(x, 1), x)
+    return divide(filled(x, 1), x)
 
 
 @onnx_operator("BitwiseNot")
 def bitwise_not(node: Node) -> Term:
     x = node.term(0)
     ones = int(np.iinfo(x.access.dtype).max) if x.access.dtype.startswith("u") else -1
-    return pointwise.combine("bitwise-xor", x, pointwise.filled(x, ones))
+    return combine("bitwise-xor", x, filled(x, ones))
 
 
 @onnx_operator(*PAIRS)
 def pair(node: Node) -> Term:
-    return pointwise.combine(PAIRS[node.op_type], *operands(node))
+    return combine(PAIRS[node.op_type], *operands(node))
 
 
 @onnx_operator(*VARIADIC)
 def variadic(node: Node) -> Term:
-    return _folded(node, VARIADIC[node.op_type])
-
-
-def _folded(node: Node, kind: str) -> Term:
-    return reduce(lambda x, y: pointwise.combine(kind, x, y), node.terms()[1:], node.term(0))
+    return reduce(lambda x, y: combine(VARIADIC[node.op_type], x, y), node.terms()[1:], node.term(0))
 
 
 @onnx_operator("Mean")
 def mean(node: Node) -> Term:
-    total = _folded(node, "elementwise-add")
-    return pointwise.divide(total, pointwise.filled(total, len(node.inputs)))
+    total = reduce(add, node.terms()[1:], node.term(0))
+    return divide(total, filled(total, len(node.inputs)))
 
 
 @onnx_operator("Mod")
 def mod(node: Node) -> Term:
     rounding = "truncate" if node.integer("fmod", 0) else "floor"
-    return pointwise.combine(f"(mod {rounding})", node.term(0), node.term(1))
+    return combine(f"(mod {rounding})", node.term(0), node.term(1))
 
 
 @onnx_operator("Pow")
@@ -103,34 +101,78 @@ def power(node: Node) -> Term:
     dims, dtype = common_dims("Pow", x.access.dims, y.access.dims), x.access.dtype
     if dims == x.access.dims and y.access.size == 1:
         known = node.scope.known(y)
-        simple = None if known is None else _simple_power(x, float(known.reshape(())))
-        if simple is not None:
-            return simple
+        exponent = None if known is None else float(known.reshape(()))
+        if exponent in (1, 2, 3):
+            return reduce(multiply, [x] * int(exponent))
     inner = "float64" if dtype not in FLOATS and y.access.dtype in FLOATS else dtype
-    return cast(pointwise.combine("pow", cast(x, inner), cast(y, inner)), dtype)
-
-
-def _simple_power(x: Term, exponent: float) -> Term | None:
-    if exponent == 1:
-        return x
-    if exponent == 2:
-        return pointwise.multiply(x, x)
-    if exponent == 3:
-        return pointwise.multiply(pointwise.multiply(x, x), x)
-    return None
+    return cast(combine("pow", cast(x, inner), cast(y, inner)), dtype)
 
 
 @onnx_operator("BitShift")
 def bit_shift(node: Node) -> Term:
     """Products with powers of 2, which wrap to 0 from the width on; n / 0 is 0, and negative powers are 0 too."""
     x, y = node.term(0), node.term(1)
-    factor = pointwise.combine("pow", pointwise.filled(y, 2), y)
+    factor = combine("pow", filled(y, 2), y)
     if node.text("direction", "", "LEFT", "RIGHT") == "LEFT":
-        return pointwise.multiply(x, factor)
+        return multiply(x, factor)
     if x.access.dtype.startswith("u"):
-        return pointwise.divide(x, factor)
-    below, ones = pointwise.compare("lt", x, pointwise.filled(x, 0)), pointwise.filled(x, -1)
-    bits = pointwise.select(below, pointwise.subtract(ones, x), x)
-    shifted = pointwise.divide(bits, factor)
-    ones = pointwise.filled(shifted, -1)
-    return pointwise.select(below, pointwise.subtract(ones, shifted), shifted)
+        return divide(x, factor)
+    below, ones = compare("lt", x, filled(x, 0)), filled(x, -1)
+    bits = select(below, subtract(ones, x), x)
+    shifted = divide(bits, factor)
+    ones = filled(shifted, -1)
+    return select(below, subtract(ones, shifted), shifted)
+
+
+@onnx_operator("Where")
+def where(node: Node) -> Term:
+    return select(node.term(0), node.term(1), node.term(2))
+
+
+@onnx_operator("IsNaN")
+def is_nan(node: Node) -> Term:
+    return compare("ne", node.term(0), node.term(0))
+
+
+@onnx_operator("IsInf")
+def is_inf(node: Node) -> Term:
+    """What is beyond the largest finite number: infinity itself has no exact text."""
+    x = node.term(0)
+    largest = int(np.finfo(x.access.dtype).max)
+    below, above = node.integer("detect_negative", 1), node.integer("detect_positive", 1)
+    if below and above:
+        return compare("gt", compute("abs", x), filled(x, largest))
+    if above:
+        return compare("gt", x, filled(x, largest))
+    if below:
+        return compare("lt", x, filled(x, -largest))
+    return build("full", x.access.dims, 0, "bool")
+
+
+def _target(node: Node) -> str:
+    if node.version < 6:  # the name of a type, in those days
+        name = node.text("to", "").lower()
+        return {"float": "float32", "double": "float64"}.get(name, name)
+    to = node.integer("to")
+    if to is None:
+        raise BadInput("attribute to requires an element type, got nothing")
+    try:
+        return dtype_name(to)
+    except BadInput as error:
+        raise BadInput(f"attribute to: {error.message}") from None
+
+
+@onnx_operator("Cast")
+def cast_to(node: Node) -> Term:
+    return cast(node.term(0), _target(node))
+
+
+@onnx_operator("CastLike")
+def cast_like(node: Node) -> Term:
+    return cast(node.term(0), node.term(1).access.dtype)
+
+
+@onnx_operator("BitCast")
+def bit_cast(node: Node) -> Term:
+    x, dtype = node.term(0), _target(node)
+    return x if x.access.dtype == dtype else build("bitcast", x, dtype)

@@ -12,10 +12,9 @@ from glenside.builder import windows as pooling
 from glenside.builder.indexing import scatter_nd
 from glenside.builder.layout import pad_or_crop, reshape, split_at
 from glenside.builder.pointwise import cast
-from glenside.importers.onnx.node import Node
-from glenside.importers.onnx.registry import onnx_operator
-from glenside.importers.onnx.tables import require_table
-from glenside.importers.onnx.windows import Windows, cropped, kernel_of, pads_of, positive, windows_of
+from glenside.importers.onnx.node import Node, onnx_operator
+from glenside.importers.onnx.tensors import require_table
+from glenside.importers.onnx.windows import Windows, cropped, kernel_of, pads_of, per_axis, windows_of
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
 from glenside.ir.term import Term, build
@@ -57,27 +56,17 @@ def max_pool(node: Node) -> list[Term]:
 def indices(node: Node, positions: Term, windows: Windows) -> Term:
     """Positions in windows as positions in the whole input, counted over all its axes."""
     batch, channels, *sizes = node.term(0).access.dims
-    steps = steps_of(sizes, bool(node.integer("storage_order", 0)))
+    column_major = bool(node.integer("storage_order", 0))
+    steps = [prod(sizes[:i] if column_major else sizes[i + 1 :]) for i in range(len(sizes))]
     require_table("the table of windows", prod(windows.kernel) + prod(positions.access.dims))
     inside = [np.arange(k) * d * step for k, d, step in zip(windows.kernel, windows.dilations, steps, strict=True)]
-    starts = [
-        (np.arange(n) * t - before) * step
-        for n, t, (before, _), step in zip(
-            positions.access.dims[2:], windows.strides, windows.padding, steps, strict=True
-        )
-    ]
+    along = zip(positions.access.dims[2:], windows.strides, windows.padding, steps, strict=True)
+    starts = [(np.arange(n) * t - before) * step for n, t, (before, _), step in along]
     images = np.arange(batch * channels).reshape(batch, channels, *(1 for _ in sizes)) * prod(sizes)
     table = node.constant(summed(inside).reshape(-1), f"{node.name}.offsets")
-    origins = node.builder.add(
-        node.constant(images, f"{node.name}.images"), node.constant(summed(starts), f"{node.name}.starts")
-    )
+    first = node.constant(images, f"{node.name}.images")
+    origins = node.builder.add(first, node.constant(summed(starts), f"{node.name}.starts"))
     return node.builder.add(node.builder.gather(table, positions), origins)
-
-
-def steps_of(sizes: Sequence[int], column_major: bool) -> list[int]:
-    """How far neighbours along each axis are apart in memory."""
-    axes = range(len(sizes))
-    return [prod(sizes[:i] if column_major else sizes[i + 1 :]) for i in axes]
 
 
 def summed(parts: Sequence[Array]) -> Array:
@@ -111,7 +100,7 @@ def max_unpool(node: Node) -> Term:
     if x.access.rank < 3 or places.access.dims != x.access.dims:
         raise BadInput(f"inputs 0 and 1 require dims (N C d..) that agree, got {x.access} and {places.access}")
     batch, channels, *sizes = x.access.dims
-    kernel, strides = kernel_of(node, len(sizes), None), positive(node, "strides", len(sizes))
+    kernel, strides = kernel_of(node, len(sizes), None), per_axis(node, "strides", len(sizes))
     inferred = [batch, channels] + [
         (n - 1) * t - before - after + k
         for n, t, k, (before, after) in zip(sizes, strides, kernel, pads_of(node, len(sizes)), strict=True)

@@ -1,24 +1,21 @@
-"""Convolutions and matrix products: the layers of a program."""
+"""Matrix products and convolutions, the layers of a program; transposed ones, and the sums that they are made of."""
 
 from __future__ import annotations
 
+from math import prod
+
 import numpy as np
 
-from glenside.importers.onnx.node import Node
-from glenside.importers.onnx.registry import onnx_operator
-from glenside.importers.onnx.windows import cropped, windows_of
+from glenside.builder.windows import overlap_add
+from glenside.importers.onnx.node import Node, onnx_operator
+from glenside.importers.onnx.windows import AUTO_PADS, cropped, halves, kernel_of, pads_of, per_axis, windows_of
 from glenside.ir.errors import BadInput
 from glenside.ir.term import Term
 
 
-def layer_name(node: Node) -> str:
-    """The name under which the node's product is a layer."""
-    return node.scope.layer_name(node.name)
-
-
 @onnx_operator("MatMul")
 def matmul(node: Node) -> Term:
-    return node.builder.matmul(node.term(0), node.term(1), name=layer_name(node))
+    return node.builder.matmul(node.term(0), node.term(1), name=node.layer_name())
 
 
 @onnx_operator("Gemm")
@@ -28,7 +25,7 @@ def gemm(node: Node) -> Term:
         raise BadInput(f"inputs 0 and 1 require two axes, got {a.access} and {b.access}")
     x = node.builder.transpose(a, (1, 0)) if node.integer("transA", 0) else a
     w = b if node.integer("transB", 0) else node.builder.transpose(b, (1, 0))
-    y = scaled(node, "alpha", node.builder.linear(x, w, name=layer_name(node)))
+    y = scaled(node, "alpha", node.builder.linear(x, w, name=node.layer_name()))
     if c is None or node.number("beta", 1) == 0:
         return y
     return node.builder.add(y, node.builder.broadcast(scaled(node, "beta", c), y.access.dims))
@@ -58,5 +55,66 @@ def conv(node: Node) -> Term:
         padding=padding,
         dilations=windows.dilations,
         groups=node.integer("group", 1),
-        name=layer_name(node),
+        name=node.layer_name(),
     )
+
+
+@onnx_operator("ConvTranspose")
+def conv_transpose(node: Node) -> Term:
+    x, w = node.term(0), node.term(1)
+    axes = x.access.rank - 2
+    if axes < 1 or w.access.rank != axes + 2:
+        raise BadInput(f"inputs 0 and 1 require the same number of axes, at least 3, got {x.access} and {w.access}")
+    kernel = kernel_of(node, axes, w.access.dims[2:])
+    strides, dilations = per_axis(node, "strides", axes), per_axis(node, "dilations", axes)
+    more = per_axis(node, "output_padding", axes, least=0)
+    whole = [
+        t * (n - 1) + extra + (k - 1) * d + 1
+        for n, k, t, d, extra in zip(x.access.dims[2:], kernel, strides, dilations, more, strict=True)
+    ]
+    return node.builder.conv_transpose(
+        x,
+        w,
+        node.optional(2),
+        strides=strides,
+        padding=padding_of_transposed(node, whole, [n * t for n, t in zip(x.access.dims[2:], strides, strict=True)]),
+        output_padding=more,
+        dilations=dilations,
+        groups=node.integer("group", 1),
+        name=node.layer_name(),
+    )
+
+
+def padding_of_transposed(node: Node, whole: list[int], same: list[int]) -> list[tuple[int, int]]:
+    """What is cut off results of the sizes `whole`; `same` are those that auto_pad asks for. Raises BadInput."""
+    axes, auto = len(whole), node.text("auto_pad", "NOTSET", *AUTO_PADS)
+    wanted = node.integers("output_shape")
+    if wanted is None:
+        if not auto.startswith("SAME"):
+            return pads_of(node, axes) if auto == "NOTSET" else [(0, 0)] * axes
+        wanted = same
+    if len(wanted) not in (axes, axes + 2):  # some files count the batch and the channels too
+        raise BadInput(f"attribute output_shape requires {axes} numbers, got {wanted}")
+    pairs = zip(whole, wanted[-axes:], strict=True)
+    return [halves(n - size, auto == "SAME_UPPER") for n, size in pairs]
+
+
+@onnx_operator("Col2Im")
+def col2im(node: Node) -> Term:
+    x, image, block = node.term(0), node.known_ints(1) or [], node.known_ints(2) or []
+    axes = len(image)
+    if axes < 1 or len(block) != axes or min(block) < 1:
+        raise BadInput(f"inputs 1 and 2 require as many sizes of at least 1, got {image} and {block}")
+    strides, dilations = per_axis(node, "strides", axes), per_axis(node, "dilations", axes)
+    padding = pads_of(node, axes)
+    whole = [n + before + after for n, (before, after) in zip(image, padding, strict=True)]
+    spans = [(k - 1) * d + 1 for k, d in zip(block, dilations, strict=True)]
+    counts = [(n - k) // t + 1 for n, k, t in zip(whole, spans, strides, strict=True)]
+    dims = x.access.dims
+    if len(dims) != 3 or dims[1] % prod(block) or dims[2] != prod(counts):
+        raise BadInput(f"input 0 requires blocks of {block} at {counts} places, got {x.access}")
+    channels = dims[1] // prod(block)
+    order = (0, 1, *range(2 + axes, 2 + 2 * axes), *range(2, 2 + axes))
+    blocks = node.builder.transpose(node.builder.reshape(x, (dims[0], channels, *block, *counts)), order)
+    added = overlap_add(blocks, whole, strides, dilations)
+    return node.builder.pad_or_crop(added, [(0, 0), (0, 0), *((-before, -after) for before, after in padding)])

@@ -11,10 +11,8 @@ from glenside.builder.pointwise import add, cast, combine, compare, compute, div
 from glenside.builder.quantization import as_int8, dequantize, quantize, rounded, without_zero_points
 from glenside.builder.reductions import reduce_axes
 from glenside.builder.windows import windows as all_windows
-from glenside.importers.onnx.node import Node, normal_axis
-from glenside.importers.onnx.positions import float_dtype
-from glenside.importers.onnx.registry import onnx_operator
-from glenside.importers.onnx.tensors import dtype_name
+from glenside.importers.onnx.node import Node, normal_axis, onnx_operator
+from glenside.importers.onnx.tensors import dtype_name, float_dtype
 from glenside.importers.onnx.windows import cropped, windows_of
 from glenside.ir.errors import BadInput
 from glenside.ir.term import Term, build
@@ -69,11 +67,10 @@ def _granular(node: Node, i: int) -> Term:
         return reshape(value, ())
     axis = normal_axis(axis, len(dims), "attribute axis")
     if not block:
-        if value.access.dims != (dims[axis],):
-            raise BadInput(
-                f"input {i} requires one number, or one for each of {dims[axis]} elements, got {value.access}"
-            )
-        return reshape(value, (dims[axis], *(1 for _ in dims[axis + 1 :])))
+        n = dims[axis]
+        if value.access.dims != (n,):
+            raise BadInput(f"input {i} requires one number, or one for each of {n} elements, got {value.access}")
+        return reshape(value, (n, *(1 for _ in dims[axis + 1 :])))
     if value.access.dims != dims.set(axis, -(-dims[axis] // block)):
         raise BadInput(f"input {i} requires one number for each block of {block} along axis {axis}, got {value.access}")
     repeated = repeat(value, [block if k == axis else 1 for k in range(len(dims))])
@@ -103,10 +100,6 @@ class Operand:
     values: Term
     zero: Term | None
 
-    @property
-    def wide(self) -> Term:
-        return cast(self.values, "int32")
-
 
 def _is_zero(node: Node, value: Term) -> bool:
     known = node.scope.known(value)
@@ -127,14 +120,6 @@ def _operands(node: Node, places: Sequence[int], zeros: Sequence[Term | None]) -
     return result[0], result[1]
 
 
-def _one(node: Node, i: int) -> Term:
-    """An input of one number, ()()."""
-    value = node.term(i)
-    if value.access.size != 1:
-        raise BadInput(f"input {i} requires one number, got {value.access}")
-    return reshape(value, ())
-
-
 def _by_filter(node: Node, i: int, w: Term) -> Term:
     """An input of one number, or one for each filter, which broadcasts to filters and to results of (N O d..)."""
     value, count = node.term(i), w.access.dims[0]
@@ -152,7 +137,7 @@ def _convolution(node: Node, x: Operand, w: Operand) -> Term:
     padded = _padded(values, x.zero, [(0, 0), (0, 0), *padding])
     groups = node.integer("group", 1)
     filters, *kernel = w.values.access.dims
-    name, steps = node.scope.layer_name(node.name), (windows.strides, windows.dilations)
+    name, steps = node.layer_name(), (windows.strides, windows.dilations)
     y = node.builder.conv(padded, w.values, strides=steps[0], dilations=steps[1], groups=groups, name=name)
 
     def sums_of_windows() -> Term:
@@ -163,9 +148,8 @@ def _convolution(node: Node, x: Operand, w: Operand) -> Term:
         return repeat(sums, (1, filters // groups, *(1 for _ in sizes)))
 
     def sums_of_filters() -> Term:
-        return reshape(
-            reduce_axes("reduce-sum", w.wide, range(1, len(kernel) + 1)), (filters, *(1 for _ in kernel[1:]))
-        )
+        sums = reduce_axes("reduce-sum", cast(w.values, "int32"), range(1, len(kernel) + 1))
+        return reshape(sums, (filters, *(1 for _ in kernel[1:])))
 
     return without_zero_points(y, (x.zero, w.zero), (sums_of_windows, sums_of_filters), prod(kernel))
 
@@ -180,30 +164,27 @@ def _padded(x: Term, zero: Term | None, padding: Sequence[tuple[int, int]]) -> T
 
 @onnx_operator("ConvInteger")
 def conv_integer(node: Node) -> Term:
-    zeros = (
-        None if node.optional(2) is None else _one(node, 2),
-        None if node.optional(3) is None else _by_filter(node, 3, node.term(1)),
-    )
+    zero = None if node.optional(2) is None else node.single(2)
+    zeros = zero, None if node.optional(3) is None else _by_filter(node, 3, node.term(1))
     return _convolution(node, *_operands(node, (0, 1), zeros))
 
 
 @onnx_operator("QLinearConv")
 def qlinear_conv(node: Node) -> Term:
     w, bias = node.term(3), node.optional(8)
-    y = _convolution(node, *_operands(node, (0, 3), (_one(node, 2), _by_filter(node, 5, w))))
+    y = _convolution(node, *_operands(node, (0, 3), (node.single(2), _by_filter(node, 5, w))))
     if bias is not None:
-        if bias.access.dims != w.access.dims[:1]:
-            raise BadInput(
-                f"input 8, the bias, requires one number for each of {w.access.dims[0]} filters, got {bias.access}"
-            )
+        filters = w.access.dims[0]
+        if bias.access.dims != (filters,):
+            raise BadInput(f"input 8, the bias, requires one number for each of {filters} filters, got {bias.access}")
         y = add(y, channel_vector(bias, y))
-    return _requantized(node, y, multiply(_one(node, 1), _by_filter(node, 4, w)))
+    return _requantized(node, y, multiply(node.single(1), _by_filter(node, 4, w)))
 
 
 def _requantized(node: Node, y: Term, scale: Term) -> Term:
     """Sums in int32 times a scale, with the scale and the zero point of the results, inputs 6 and 7."""
-    zero = _one(node, 7)
-    scaled = multiply(cast(y, "float32"), cast(divide(scale, _one(node, 6)), "float32"))
+    zero = node.single(7)
+    scaled = multiply(cast(y, "float32"), cast(divide(scale, node.single(6)), "float32"))
     return rounded(scaled, zero, zero.access.dtype)
 
 
@@ -237,7 +218,7 @@ def _matrix_product(node: Node, places: tuple[int, int], zeros: tuple[int, int])
     def sums(x: Term, axis: int) -> Term:
         return reduce_axes("reduce-sum", cast(x, "int32"), [x.access.rank + axis], keep=True)
 
-    y = node.builder.matmul(left, right, name=node.scope.layer_name(node.name))
+    y = node.builder.matmul(left, right, name=node.layer_name())
     depth = left.access.dims[-1]
     return without_zero_points(y, (a.zero, b.zero), (lambda: sums(left, -1), lambda: sums(right, -2)), depth)
 

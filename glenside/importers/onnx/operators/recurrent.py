@@ -9,55 +9,39 @@ from functools import reduce
 
 import numpy as np
 
-from glenside.builder import pointwise
 from glenside.builder.layout import broadcast, concatenate, element, flip, reshape, slice_axis, stack, transpose
-from glenside.builder.pointwise import add, filled, multiply, select, subtract
-from glenside.importers.onnx.node import Node
+from glenside.builder.pointwise import (
+    add,
+    compare,
+    compute,
+    divide,
+    filled,
+    multiply,
+    relu,
+    select,
+    sigmoid,
+    subtract,
+    tanh,
+)
+from glenside.importers.onnx.node import Node, onnx_operator
+from glenside.importers.onnx.operators.activations import Function, scaled_exp
 from glenside.importers.onnx.operators.control import MOST_STEPS
-from glenside.importers.onnx.registry import onnx_operator
 from glenside.ir.errors import BadInput
 from glenside.ir.operators.requirements import spelled
 from glenside.ir.term import Term, build
 
 DIRECTIONS = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}
+REQUIRED = math.nan
 
 
 def _affine(x: Term, alpha: float, beta: float) -> Term:
-    return add(multiply(x, filled(x, repr(alpha))), filled(x, repr(beta)))
+    return add(multiply(x, filled(x, alpha)), filled(x, beta))
 
 
-def _leaky(x: Term, alpha: float, beta: float) -> Term:
-    return pointwise.compute(f"(leaky-relu {alpha!r})", x)
-
-
-def _thresholded(x: Term, alpha: float, beta: float) -> Term:
-    return select(pointwise.combine("(compare ge)", x, filled(x, repr(alpha))), x, filled(x, 0))
-
-
-def _scaled_tanh(x: Term, alpha: float, beta: float) -> Term:
-    return multiply(filled(x, repr(alpha)), pointwise.tanh(multiply(x, filled(x, repr(beta)))))
-
-
-def _hard_sigmoid(x: Term, alpha: float, beta: float) -> Term:
-    return pointwise.compute("(clip 0 1)", _affine(x, alpha, beta))
-
-
-def _elu(x: Term, alpha: float, beta: float) -> Term:
-    below = multiply(filled(x, repr(alpha)), subtract(pointwise.compute("exp", x), filled(x, 1)))
-    return select(pointwise.combine("(compare ge)", x, filled(x, 0)), x, below)
-
-
-def _softsign(x: Term, alpha: float, beta: float) -> Term:
-    return pointwise.divide(x, add(pointwise.compute("abs", x), filled(x, 1)))
-
-
-def _softplus(x: Term, alpha: float, beta: float) -> Term:
+def _softplus(x: Term) -> Term:
     """log(1 + e^x), where e^x may overflow: max(x, 0) + log(1 + e^-|x|)."""
-    small = pointwise.compute("exp", pointwise.compute("negative", pointwise.compute("abs", x)))
-    return add(pointwise.relu(x), pointwise.compute("log", add(small, filled(x, 1))))
-
-
-REQUIRED = math.nan
+    small = compute("exp", compute("negative", compute("abs", x)))
+    return add(relu(x), compute("log", add(small, filled(x, 1))))
 
 
 @dataclass(frozen=True)
@@ -70,21 +54,21 @@ class Activation:
 
 
 ACTIVATIONS = {
-    "relu": Activation(lambda x, alpha, beta: pointwise.relu(x)),
-    "tanh": Activation(lambda x, alpha, beta: pointwise.tanh(x)),
-    "sigmoid": Activation(lambda x, alpha, beta: pointwise.sigmoid(x)),
+    "relu": Activation(lambda x, a, b: relu(x)),
+    "tanh": Activation(lambda x, a, b: tanh(x)),
+    "sigmoid": Activation(lambda x, a, b: sigmoid(x)),
     "affine": Activation(_affine, REQUIRED, REQUIRED),
-    "leakyrelu": Activation(_leaky, 0.01),
-    "thresholdedrelu": Activation(_thresholded, 1.0),
-    "scaledtanh": Activation(_scaled_tanh, REQUIRED, REQUIRED),
-    "hardsigmoid": Activation(_hard_sigmoid, 0.2, 0.5),
-    "elu": Activation(_elu, 1.0),
-    "softsign": Activation(_softsign),
-    "softplus": Activation(_softplus),
+    "leakyrelu": Activation(lambda x, a, b: compute(f"(leaky-relu {a})", x), 0.01),
+    "thresholdedrelu": Activation(lambda x, a, b: select(compare("ge", x, filled(x, a)), x, filled(x, 0)), 1.0),
+    "scaledtanh": Activation(
+        lambda x, a, b: multiply(filled(x, a), tanh(multiply(x, filled(x, b)))), REQUIRED, REQUIRED
+    ),
+    "hardsigmoid": Activation(lambda x, a, b: compute("(clip 0 1)", _affine(x, a, b)), 0.2, 0.5),
+    "elu": Activation(lambda x, a, b: select(compare("ge", x, filled(x, 0)), x, scaled_exp(x, filled(x, a))), 1.0),
+    "softsign": Activation(lambda x, a, b: divide(x, add(compute("abs", x), filled(x, 1)))),
+    "softplus": Activation(lambda x, a, b: _softplus(x)),
 }
 
-Function = Callable[[Term], Term]
-"""An activation of ()(D N H), where each direction may have its own."""
 Chosen = tuple[str, float, float]
 """The name of an activation, its alpha and its beta."""
 
@@ -122,71 +106,101 @@ def _number(name: str, attribute: str, given: list[float], standard: float | Non
 
 
 def _joined(chosen: Sequence[Chosen], limit: float) -> Function:
-    def clipped(x: Term) -> Term:
-        return pointwise.compute(f"(clip {-limit!r} {limit!r})", x) if limit > 0 else x
+    """A function of ()(D N H), where each direction may have its own."""
 
     def apply(x: Term) -> Term:
-        x = clipped(x)
+        if limit > 0:
+            x = compute(f"(clip {-limit!r} {limit!r})", x)
         if len(set(chosen)) == 1:
             name, alpha, beta = chosen[0]
             return ACTIVATIONS[name].function(x, alpha, beta)
-        parts = [slice_axis(x, 0, i, i + 1) for i in range(len(chosen))]
-        made = [ACTIVATIONS[name].function(part, a, b) for (name, a, b), part in zip(chosen, parts, strict=True)]
+        parts = enumerate(chosen)
+        made = [ACTIVATIONS[name].function(slice_axis(x, 0, i, i + 1), a, b) for i, (name, a, b) in parts]
         return concatenate(made, 0)
 
     return apply
 
 
-@dataclass(frozen=True)
+Turn = Callable[..., list[Term]]
+"""A step: its number, what it is given, and the states before it, None while there are none -> the states after it."""
+
+
 class Network:
     """What all recurrent operators have in common, read and checked. Directions come first: ()(D ..).
 
-    gates      rows of the weights for each hidden unit
-    recurrent  ()(D G*H H)
-    inputs     of all steps, in the order of each direction's steps: ()(T D N G*H)
-    biases     of the recurrence, ()(D G*H), or None
-    running    whether step t of each sequence is one of its own, ()(T D N 1), or None when all are
+    inputs   products of all steps, in the order of each direction's steps: ()(T D N G*H)
+    biases   of the recurrence, of the gates after the first `summed`, whose biases `inputs` has already: ()(D g*H)
+    running  whether step t of each sequence is one of its own, ()(T D N 1), or None when all are
     """
 
-    node: Node
-    backward: Sequence[bool]
-    steps: int
-    batch: int
-    hidden: int
-    recurrent: Term
-    inputs: Term
-    biases: Term | None
-    running: Term | None
+    def __init__(self, node: Node, gates: int, summed: int) -> None:
+        x, w, r = node.term(0), node.term(1), node.term(2)
+        self.node, self.recurrent = node, r
+        self.backward = DIRECTIONS[node.text("direction", "forward", *DIRECTIONS)]
+        if not x.access.rank == w.access.rank == r.access.rank == 3:
+            raise BadInput(f"inputs 0 to 2 require three axes, got {x.access}, {w.access} and {r.access}")
+        self.batch_first = node.integer("layout", 0)
+        if self.batch_first not in (0, 1):
+            raise BadInput(f"attribute layout is 0 or 1, got {self.batch_first}")
+        if self.batch_first:
+            x = transpose(x, (1, 0, 2))
+        steps, batch, size = x.access.dims
+        directions, hidden = len(self.backward), r.access.dims[2]
+        rows = gates * hidden
+        if w.access.dims != (directions, rows, size) or r.access.dims != (directions, rows, hidden):
+            wanted = f"({directions} {rows} {size}) and ({directions} {rows} {hidden})"
+            raise BadInput(f"inputs 1 and 2 require weights of {wanted}, got {w.access} and {r.access}")
+        if node.integer("hidden_size", hidden) != hidden:
+            got = node.integer("hidden_size")
+            raise BadInput(f"attribute hidden_size requires {hidden} as input 2 has it, got {got}")
+        if steps > MOST_STEPS:
+            raise BadInput(f"a sequence is unrolled into {MOST_STEPS} steps at most, got {steps}")
+        self.steps, self.hidden, self.dims = steps, hidden, (directions, batch, hidden)
+        first, self.biases = _biases(node, directions, rows, summed * hidden)
+        bias = None if first is None else reshape(first, (directions * rows,))
+        product = node.builder.linear(x, reshape(w, (directions * rows, size)), bias, name=node.layer_name(".inputs"))
+        parts = transpose(reshape(product, (steps, batch, directions, rows)), (0, 2, 1, 3))
+        self.inputs, self.running = self._in_order(parts), self._running()
+
+    def _in_order(self, x: Term) -> Term:
+        """()(T D ..) with the steps of the directions that go backward in the reverse order."""
+        if not any(self.backward):
+            return x
+        if all(self.backward):
+            return flip(x, 0)
+        parts = [slice_axis(x, 1, i, i + 1) for i in range(len(self.backward))]
+        return concatenate([flip(p, 0) if back else p for p, back in zip(parts, self.backward, strict=True)], 1)
+
+    def _running(self) -> Term | None:
+        lengths, batch = self.node.optional(4), self.dims[1]
+        if lengths is None or not self.steps:
+            return None
+        if lengths.access.dims != (batch,):
+            raise BadInput(f"input 4 requires {batch} lengths, got {lengths.access}")
+        known = self.node.scope.known(lengths)
+        if known is not None and (known == self.steps).all():
+            return None
+        at = [[step if not back else self.steps - 1 - step for back in self.backward] for step in range(self.steps)]
+        places = np.array(at, lengths.access.dtype)[..., None, None]
+        return compare("lt", self.node.constant(places, f"{self.node.name}.steps"), reshape(lengths, (batch, 1)))
 
     def gate(self, x: Term, gate: int) -> Term:
         """The part of one gate in the last axis."""
         return slice_axis(x, x.access.rank - 1, gate * self.hidden, (gate + 1) * self.hidden)
 
+    def gated(self, given: Term, product: Term | None, gate: int) -> Term:
+        """What one gate sees: its part of the inputs, and of the product with the state when there is one."""
+        return _sum(self.gate(given, gate), None if product is None else self.gate(product, gate))
+
     def weights(self, first: int, last: int) -> Term:
         """The rows of the recurrence of these gates, ()(D g*H H)."""
         return slice_axis(self.recurrent, 1, first * self.hidden, last * self.hidden)
-
-    def initial(self, i: int) -> Term | None:
-        """An initial state, ()(D N H)."""
-        state = self.node.optional(i)
-        if state is None:
-            return None
-        wanted = (len(self.backward), self.batch, self.hidden)
-        if self.node.integer("layout", 0):
-            state = transpose(state, (1, 0, 2)) if state.access.rank == 3 else state
-        if state.access.dims != wanted:
-            raise BadInput(f"input {i} requires a state of {spelled(wanted)}, got {state.access}")
-        return state
-
-    def zeros(self) -> Term:
-        """A state of zeros, ()(D N H)."""
-        return build("full", (len(self.backward), self.batch, self.hidden), 0, self.recurrent.access.dtype)
 
     def product(self, state: Term | None, weights: Term, step: int, part: str = "") -> Term | None:
         """state times weights transposed, ()(D N H) and ()(D R H) -> ()(D N R); nothing while there is no state."""
         if state is None:
             return None
-        name = self.node.scope.layer_name(f"{self.node.name}.step{step}{part}")
+        name = self.node.layer_name(f".step{step}{part}")
         if len(self.backward) > 1:
             return self.node.builder.matmul(state, transpose(weights, (0, 2, 1)), name=name)
         made = self.node.builder.linear(element(state, 0, 0), element(weights, 0, 0), name=name)
@@ -195,76 +209,40 @@ class Network:
     def per_unit(self, vector: Term) -> Term:
         """()(D H) for each of the batch, ()(D N H)."""
         directions, size = vector.access.dims
-        return broadcast(reshape(vector, (directions, 1, size)), (directions, self.batch, size))
+        return broadcast(reshape(vector, (directions, 1, size)), self.dims)
 
-    def finish(self, states: Sequence[Term], last: Term | None) -> list[Term]:
-        """Y and Y_h as the operator lays them out, of the states after each step."""
-        directions = len(self.backward)
-        dims = (self.steps, directions, self.batch, self.hidden)
-        if states:
-            every = _in_order(stack([self.shown(step, state) for step, state in enumerate(states)]), self.backward)
-        else:
-            every = build("full", dims, 0, self.recurrent.access.dtype)
-        last = self.zeros() if last is None else last
-        if self.node.integer("layout", 0):
-            return [transpose(every, (2, 0, 1, 3)), transpose(last, (1, 0, 2))]
-        return [every, last]
+    def _initial(self, i: int) -> Term | None:
+        """An initial state, ()(D N H)."""
+        state = self.node.optional(i)
+        if state is not None and self.batch_first and state.access.rank == 3:
+            state = transpose(state, (1, 0, 2))
+        if state is not None and state.access.dims != self.dims:
+            raise BadInput(f"input {i} requires a state of {spelled(self.dims)}, got {state.access}")
+        return state
 
-    def mask(self, step: int) -> Term | None:
-        """Whether each sequence has that step, ()(D N H), or None when all have it."""
-        if self.running is None:
-            return None
-        return broadcast(element(self.running, 0, step), (len(self.backward), self.batch, self.hidden))
+    def unrolled(self, turn: Turn, count: int = 1) -> list[Term]:
+        """The outputs as the operator lays them out: the first of its states after each step, and all after the last.
 
-    def shown(self, step: int, state: Term) -> Term:
-        """What Y holds of the state after a step: zeros where a sequence does not have it."""
-        mask = self.mask(step)
-        return state if mask is None else select(mask, state, filled(state, 0))
-
-    def kept(self, step: int, new: Term, old: Term | None) -> Term:
-        """The state after a step: the old one where a sequence has ended, or has not begun."""
-        mask = self.mask(step)
-        return new if mask is None else select(mask, new, filled(new, 0) if old is None else old)
-
-
-def _in_order(x: Term, backward: Sequence[bool]) -> Term:
-    """()(T D ..) with the steps of the directions that go backward in the reverse order."""
-    if not any(backward):
-        return x
-    if all(backward):
-        return flip(x, 0)
-    parts = [slice_axis(x, 1, i, i + 1) for i in range(len(backward))]
-    return concatenate([flip(part, 0) if back else part for part, back in zip(parts, backward, strict=True)], 1)
-
-
-def _network(node: Node, gates: int, summed: int) -> Network:
-    """Read the inputs. The biases of the first `summed` gates are added to those of the input product."""
-    backward = DIRECTIONS[node.text("direction", "forward", *DIRECTIONS)]
-    x, w, r = node.term(0), node.term(1), node.term(2)
-    ranks = x.access.rank == w.access.rank == r.access.rank == 3
-    if not ranks:
-        raise BadInput(f"inputs 0 to 2 require three axes, got {x.access}, {w.access} and {r.access}")
-    if node.integer("layout", 0) not in (0, 1):
-        raise BadInput(f"attribute layout is 0 or 1, got {node.integer('layout', 0)}")
-    if node.integer("layout", 0):
-        x = transpose(x, (1, 0, 2))
-    steps, batch, size = x.access.dims
-    directions, hidden = len(backward), r.access.dims[2]
-    rows = gates * hidden
-    if w.access.dims != (directions, rows, size) or r.access.dims != (directions, rows, hidden):
-        wanted = f"({directions} {rows} {size}) and ({directions} {rows} {hidden})"
-        raise BadInput(f"inputs 1 and 2 require weights of {wanted}, got {w.access} and {r.access}")
-    if node.integer("hidden_size", hidden) != hidden:
-        raise BadInput(f"attribute hidden_size requires {hidden} as input 2 has it, got {node.integer('hidden_size')}")
-    if steps > MOST_STEPS:
-        raise BadInput(f"a sequence is unrolled into {MOST_STEPS} steps at most, got {steps}")
-    first, second = _biases(node, directions, rows, summed * hidden)
-    name = node.scope.layer_name(f"{node.name}.inputs")
-    bias = None if first is None else reshape(first, (directions * rows,))
-    product = node.builder.linear(x, reshape(w, (directions * rows, size)), bias, name=name)
-    parts = transpose(reshape(product, (steps, batch, directions, rows)), (0, 2, 1, 3))
-    running = _running(node, steps, batch, backward)
-    return Network(node, backward, steps, batch, hidden, r, _in_order(parts, backward), second, running)
+        A sequence that has ended, or not begun, keeps its states, and shows zeros.
+        """
+        states = [self._initial(5 + i) for i in range(count)]
+        shown = []
+        for step in range(self.steps):
+            new = turn(step, element(self.inputs, 0, step), *states)
+            if self.running is not None:
+                mask = broadcast(element(self.running, 0, step), self.dims)
+                old = [filled(a, 0) if b is None else b for a, b in zip(new, states, strict=True)]
+                new = [select(mask, a, b) for a, b in zip(new, old, strict=True)]
+                shown.append(select(mask, new[0], filled(new[0], 0)))
+            else:
+                shown.append(new[0])
+            states = [*new]
+        zeros = build("full", self.dims, 0, self.recurrent.access.dtype)
+        every = self._in_order(stack(shown)) if shown else build("full", (0, *self.dims), 0, zeros.access.dtype)
+        last = [zeros if state is None else state for state in states]
+        if self.batch_first:
+            return [transpose(every, (2, 0, 1, 3)), *(transpose(state, (1, 0, 2)) for state in last)]
+        return [every, *last]
 
 
 def _biases(node: Node, directions: int, rows: int, summed: int) -> tuple[Term | None, Term | None]:
@@ -281,21 +259,6 @@ def _biases(node: Node, directions: int, rows: int, summed: int) -> tuple[Term |
     return concatenate([ahead, slice_axis(own, 1, summed, rows)], 1), slice_axis(other, 1, summed, rows)
 
 
-def _running(node: Node, steps: int, batch: int, backward: Sequence[bool]) -> Term | None:
-    lengths = node.optional(4)
-    if lengths is None or not steps:
-        return None
-    if lengths.access.dims != (batch,):
-        raise BadInput(f"input 4 requires {batch} lengths, got {lengths.access}")
-    known = node.scope.known(lengths)
-    if known is not None and (known == steps).all():
-        return None
-    at = [[step if not back else steps - 1 - step for back in backward] for step in range(steps)]
-    dtype = lengths.access.dtype
-    places = node.constant(np.array(at, dtype)[..., None, None], f"{node.name}.steps")
-    return pointwise.combine("(compare lt)", places, reshape(lengths, (batch, 1)))
-
-
 def _sum(*parts: Term | None) -> Term:
     return reduce(add, [part for part in parts if part is not None])
 
@@ -306,69 +269,57 @@ def _one_less(x: Term) -> Term:
 
 @onnx_operator("RNN")
 def rnn(node: Node) -> list[Term]:
-    net = _network(node, 1, 1)
+    net = Network(node, 1, 1)
     (f,) = _activations(node, ["Tanh"], len(net.backward))
-    state = net.initial(5)
-    states: list[Term] = []
-    for step in range(net.steps):
-        new = f(_sum(element(net.inputs, 0, step), net.product(state, net.recurrent, step)))
-        state = net.kept(step, new, state)
-        states.append(state)
-    return net.finish(states, state)
+
+    def turn(step: int, given: Term, state: Term | None) -> list[Term]:
+        return [f(_sum(given, net.product(state, net.recurrent, step)))]
+
+    return net.unrolled(turn)
 
 
 @onnx_operator("GRU")
 def gru(node: Node) -> list[Term]:
     after = bool(node.integer("linear_before_reset", 0))
-    net = _network(node, 3, 2 if after else 3)
+    net = Network(node, 3, 2 if after else 3)
     f, g = _activations(node, ["Sigmoid", "Tanh"], len(net.backward))
-    state = net.initial(5)
-    states: list[Term] = []
-    for step in range(net.steps):
-        given = element(net.inputs, 0, step)
+    bias = None if net.biases is None else net.per_unit(net.biases)
+
+    def turn(step: int, given: Term, state: Term | None) -> list[Term]:
         whole = net.product(state, net.weights(0, 3 if after else 2), step)
-        update, reset = (f(_sum(net.gate(given, i), None if whole is None else net.gate(whole, i))) for i in (0, 1))
+        update, reset = (f(net.gated(given, whole, i)) for i in (0, 1))
         if after:
-            bias = None if net.biases is None else net.per_unit(net.biases)
             parts = [p for p in (None if whole is None else net.gate(whole, 2), bias) if p is not None]
             candidate = multiply(reset, _sum(*parts)) if parts else None
         else:
-            candidate = net.product(
-                None if state is None else multiply(reset, state), net.weights(2, 3), step, ".reset"
-            )
+            remembered = None if state is None else multiply(reset, state)
+            candidate = net.product(remembered, net.weights(2, 3), step, ".reset")
         new = multiply(_one_less(update), g(_sum(net.gate(given, 2), candidate)))
-        new = new if state is None else add(new, multiply(update, state))
-        state = net.kept(step, new, state)
-        states.append(state)
-    return net.finish(states, state)
+        return [new if state is None else add(new, multiply(update, state))]
+
+    return net.unrolled(turn)
 
 
 @onnx_operator("LSTM")
 def lstm(node: Node) -> list[Term]:
-    net = _network(node, 4, 4)
+    net = Network(node, 4, 4)
     f, g, h = _activations(node, ["Sigmoid", "Tanh", "Tanh"], len(net.backward))
-    state, cell = net.initial(5), net.initial(6)
+    coupled = bool(node.integer("input_forget", 0))
     peepholes = _peepholes(net)
-    states: list[Term] = []
 
     def seen(gate: int, cell: Term | None) -> Term | None:
         return multiply(peepholes[gate], cell) if peepholes and cell is not None else None
 
-    for step in range(net.steps):
-        given, product = element(net.inputs, 0, step), net.product(state, net.recurrent, step)
-        enter, leave, forget, candidate = (
-            _sum(net.gate(given, i), None if product is None else net.gate(product, i)) for i in range(4)
-        )
+    def turn(step: int, given: Term, state: Term | None, cell: Term | None) -> list[Term]:
+        product = net.product(state, net.recurrent, step)
+        enter, leave, forget, candidate = (net.gated(given, product, i) for i in range(4))
         entered = f(_sum(enter, seen(0, cell)))
-        coupled = bool(node.integer("input_forget", 0))
         kept = _one_less(entered) if coupled else f(_sum(forget, seen(2, cell)))
         new = multiply(entered, g(candidate))
         new = new if cell is None else add(multiply(kept, cell), new)
-        shown = multiply(f(_sum(leave, seen(1, new))), h(new))
-        state, cell = net.kept(step, shown, state), net.kept(step, new, cell)
-        states.append(state)
-    last = net.zeros() if cell is None else cell
-    return [*net.finish(states, state), transpose(last, (1, 0, 2)) if node.integer("layout", 0) else last]
+        return [multiply(f(_sum(leave, seen(1, new))), h(new)), new]
+
+    return net.unrolled(turn, 2)
 
 
 def _peepholes(net: Network) -> list[Term]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from math import prod
 from typing import Any
 
@@ -12,20 +12,18 @@ from glenside.builder.einsum import einsum as sum_of_products
 from glenside.builder.layout import flip, reshape
 from glenside.builder.pointwise import add, cast, compare, compute, divide, filled, multiply, select, subtract
 from glenside.builder.reductions import determinant, position, reduce_axes, running
-from glenside.importers.onnx.node import Node, normal_axis
-from glenside.importers.onnx.registry import onnx_operator
-from glenside.importers.onnx.tables import require_table
+from glenside.importers.onnx.node import Node, normal_axis, onnx_operator
+from glenside.importers.onnx.tensors import require_table
 from glenside.ir.errors import BadInput
 from glenside.ir.term import Term
 from glenside.ir.types import FLOATS
 
+Reduction = Callable[[Node, Term, list[int]], Term]
+"""Over these axes, which keep the size 1."""
+
 
 def _sum(node: Node, x: Term, axes: list[int]) -> Term:
     return reduce_axes("reduce-sum", x, axes, keep=True)
-
-
-def _product(node: Node, x: Term, axes: list[int]) -> Term:
-    return reduce_axes("reduce-prod", x, axes, keep=True)
 
 
 def _mean(node: Node, x: Term, axes: list[int]) -> Term:
@@ -37,7 +35,7 @@ def _mean(node: Node, x: Term, axes: list[int]) -> Term:
     return divide(total, filled(total, count))
 
 
-def _extreme(kind: str, of_nothing: float) -> Callable[[Node, Term, list[int]], Term]:
+def _extreme(kind: str, of_nothing: float) -> Reduction:
     def reduced(node: Node, x: Term, axes: list[int]) -> Term:
         if all(x.access.dims[axis] for axis in axes):
             return reduce_axes(kind, x, axes, keep=True)
@@ -59,45 +57,29 @@ def _in_floats(function: str, x: Term) -> Term:
     return cast(compute(function, x if dtype in FLOATS else cast(x, "float64")), dtype)
 
 
-def _l1(node: Node, x: Term, axes: list[int]) -> Term:
-    return _sum(node, compute("abs", x), axes)
-
-
-def _sum_square(node: Node, x: Term, axes: list[int]) -> Term:
-    return _sum(node, multiply(x, x), axes)
-
-
-def _l2(node: Node, x: Term, axes: list[int]) -> Term:
-    return _in_floats("sqrt", _sum_square(node, x, axes))
-
-
-def _log_sum(node: Node, x: Term, axes: list[int]) -> Term:
-    return _in_floats("log", _sum(node, x, axes))
-
-
 def _log_sum_exp(node: Node, x: Term, axes: list[int]) -> Term:
     """log(sum(exp(x - m))) + m, where m is the maximum when that is finite, and else 0."""
     dtype = x.access.dtype
     if dtype not in FLOATS:
         return cast(_log_sum_exp(node, cast(x, "float64"), axes), dtype)
     if not all(x.access.dims[axis] for axis in axes):
-        return _log_sum(node, x, axes)
+        return _in_floats("log", _sum(node, x, axes))
     most = reduce_axes("reduce-max", x, axes, keep=True)
     largest = filled(most, int(np.finfo(dtype).max))
     most = select(compare("gt", compute("abs", most), largest), filled(most, 0), most)
     return add(compute("log", _sum(node, compute("exp", subtract(x, most)), axes)), most)
 
 
-REDUCTIONS = {
+REDUCTIONS: Mapping[str, Reduction] = {
     "ReduceSum": _sum,
-    "ReduceProd": _product,
+    "ReduceProd": lambda node, x, axes: reduce_axes("reduce-prod", x, axes, keep=True),
     "ReduceMean": _mean,
     "ReduceMax": _extreme("reduce-max", -1),
     "ReduceMin": _extreme("reduce-min", 1),
-    "ReduceL1": _l1,
-    "ReduceL2": _l2,
-    "ReduceSumSquare": _sum_square,
-    "ReduceLogSum": _log_sum,
+    "ReduceL1": lambda node, x, axes: _sum(node, compute("abs", x), axes),
+    "ReduceL2": lambda node, x, axes: _in_floats("sqrt", _sum(node, multiply(x, x), axes)),
+    "ReduceSumSquare": lambda node, x, axes: _sum(node, multiply(x, x), axes),
+    "ReduceLogSum": lambda node, x, axes: _in_floats("log", _sum(node, x, axes)),
     "ReduceLogSumExp": _log_sum_exp,
 }
 
@@ -151,7 +133,7 @@ def cumulative(node: Node) -> Term:
 @onnx_operator("Einsum")
 def einsum(node: Node) -> Term:
     def product(x: Term, y: Term) -> Term:
-        return node.builder.matmul(x, y, name=node.scope.layer_name(node.name))
+        return node.builder.matmul(x, y, name=node.layer_name())
 
     return sum_of_products(node.text("equation", ""), node.terms(), product)
 

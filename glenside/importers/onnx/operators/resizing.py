@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -11,33 +12,132 @@ from glenside.builder.layout import broadcast, gather, repeat, transpose, untran
 from glenside.builder.pointwise import cast, select
 from glenside.builder.quantization import rounded
 from glenside.builder.reductions import weighted_elements
-from glenside.importers.onnx.interpolation import (
-    ROUNDINGS,
-    TRANSFORMATIONS,
-    Kernel,
-    ResizedAxis,
-    cubic,
-    linear,
-    nearest,
-    positions,
-)
-from glenside.importers.onnx.node import Node, normal_axis
-from glenside.importers.onnx.positions import float_dtype
-from glenside.importers.onnx.registry import onnx_operator
+from glenside.importers.onnx.node import Node, distinct_axes, onnx_operator
+from glenside.importers.onnx.tensors import float_dtype, require_table
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
 from glenside.ir.term import Term
 from glenside.ir.types import FLOATS
 
-MODES = ("nearest", "linear", "cubic")
-POLICIES = ("stretch", "not_larger", "not_smaller")
+
+@dataclass(frozen=True)
+class ResizedAxis:
+    """One axis of `size` elements that becomes one of `resized`.
+
+    scale  how much larger: that may be no quotient of whole numbers
+    roi    (start, end) of the part that is resized, of an axis from 0 to 1; only tf_crop_and_resize reads it
+    """
+
+    size: int
+    resized: int
+    scale: float
+    roi: tuple[float, float] = (0.0, 1.0)
+
+    @property
+    def kept(self) -> bool:
+        """Whether nothing happens to it, whatever the mode."""
+        return self.size == self.resized and (self.size == 0 or (self.scale == 1 and self.roi == (0, 1)))
+
+
+def _half_pixel(axis: ResizedAxis, x: Array) -> Array:
+    return (x + 0.5) / axis.scale - 0.5
+
+
+def _half_pixel_symmetric(axis: ResizedAxis, x: Array) -> Array:
+    """The centre of the axis stays the centre, although the whole number `resized` is below scale * size."""
+    return axis.size / 2 * (1 - axis.resized / (axis.scale * axis.size)) + (x + 0.5) / axis.scale - 0.5
+
+
+def _align_corners(axis: ResizedAxis, x: Array) -> Array:
+    """The size that this divides by is that before it is cut to a whole number, as ONNX's tests have it."""
+    whole = axis.scale * axis.size
+    return np.zeros_like(x) if whole == 1 else x * (axis.size - 1) / (whole - 1)
+
+
+def _crop_and_resize(axis: ResizedAxis, x: Array) -> Array:
+    start, end = axis.roi
+    if axis.resized == 1:
+        return np.full_like(x, 0.5 * (start + end) * (axis.size - 1))
+    return start * (axis.size - 1) + x * (end - start) * (axis.size - 1) / (axis.resized - 1)
+
+
+TRANSFORMATIONS: dict[str, Callable[[ResizedAxis, Array], Array]] = {
+    "half_pixel": _half_pixel,
+    "half_pixel_symmetric": _half_pixel_symmetric,
+    "pytorch_half_pixel": lambda axis, x: _half_pixel(axis, x) if axis.resized > 1 else np.zeros_like(x),
+    "align_corners": _align_corners,
+    "asymmetric": lambda axis, x: x / axis.scale,
+    "tf_crop_and_resize": _crop_and_resize,
+}
+"""Coordinates of the resized axis -> coordinates of the axis itself."""
+
+ROUNDINGS: dict[str, Callable[[Array], Array]] = {
+    "round_prefer_floor": lambda x: np.ceil(x - 0.5),
+    "round_prefer_ceil": lambda x: np.floor(x + 0.5),
+    "floor": np.floor,
+    "ceil": np.ceil,
+}
+
+
+def positions(axis: ResizedAxis, transformation: str) -> Array:
+    """Where each element of the resized axis stands on the axis itself. Raises BadInput for none, and for too many."""
+    if axis.resized and not axis.size:
+        raise BadInput(f"input 0 requires elements along an axis that is resized to {axis.resized}, got none")
+    require_table("the table of a resized axis", axis.resized)
+    return TRANSFORMATIONS[transformation](axis, np.arange(axis.resized, dtype=np.float64))
+
+
+def nearest(axis: ResizedAxis, x: Array, rounding: str) -> Array:
+    """The index of the element that is nearest to each position."""
+    return np.clip(ROUNDINGS[rounding](x), 0, axis.size - 1).astype(np.int64)
+
+
+def cubic(distance: Array, a: float) -> Array:
+    """Keys' kernel, 1 at distance 0 and 0 from distance 2 on; a is its slope at distance 1."""
+    d = np.abs(distance)
+    inner = ((a + 2) * d - (a + 3)) * d * d + 1
+    outer = ((a * d - 5 * a) * d + 8 * a) * d - 4 * a
+    return np.where(d <= 1, inner, np.where(d < 2, outer, 0))
+
+
+def linear(distance: Array) -> Array:
+    """1 at distance 0 and 0 from distance 1 on."""
+    return np.asarray(np.maximum(1 - np.abs(distance), 0))
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A function of the distance that is 0 from `radius` on.
+
+    antialias        a smaller axis takes what the kernel covers when it is widened by 1 / scale
+    exclude_outside  what lies outside of the axis has no weight, where else the element at the edge stands for it
+    """
+
+    radius: int
+    weight: Callable[[Array], Array]
+    antialias: bool = False
+    exclude_outside: bool = False
+
+    def taps(self, axis: ResizedAxis, x: Array) -> tuple[Array, Array]:
+        """Indices and weights, (positions, taps) each. Raises BadInput when they are too many."""
+        stretch = min(axis.scale, 1.0) if self.antialias else 1.0
+        reach = int(np.ceil(self.radius / stretch))
+        require_table("the table of a resized axis", max(1, axis.resized), 2 * reach)
+        indices = np.ceil(x)[:, None] + np.arange(-reach, reach)
+        weights = self.weight((indices - x[:, None]) * stretch)
+        if self.exclude_outside:
+            weights = np.where((indices < 0) | (indices >= axis.size), 0, weights)
+        if self.antialias or self.exclude_outside:
+            total = weights.sum(1, keepdims=True)
+            weights = weights / np.where(total == 0, 1, total)
+        return np.clip(indices, 0, axis.size - 1).astype(np.int64), weights
 
 
 @onnx_operator("Resize")
 def resize(node: Node) -> Term:
     if node.version < 11:
-        return _upsampled(node)
-    mode = node.text("mode", "nearest", *MODES)
+        return upsample(node)
+    mode = node.text("mode", "nearest", "nearest", "linear", "cubic")
     transformation = node.text("coordinate_transformation_mode", "half_pixel", *TRANSFORMATIONS)
     crops = transformation == "tf_crop_and_resize"
     axes = _axes(node, crops)
@@ -51,10 +151,6 @@ def resize(node: Node) -> Term:
 
 @onnx_operator("Upsample")
 def upsample(node: Node) -> Term:
-    return _upsampled(node)
-
-
-def _upsampled(node: Node) -> Term:
     mode = node.text("mode", "nearest", "nearest", "linear", *(["bilinear"] if node.version < 7 else []))
     x, scales = node.term(0), _upsample_scales(node)
     axes = {i: _scaled(n, scale) for i, (n, scale) in enumerate(zip(x.access.dims, scales, strict=True))}
@@ -93,23 +189,19 @@ def _axes(node: Node, crops: bool) -> dict[int, ResizedAxis]:
     """What happens to each axis that is named, by its number."""
     dims = node.term(0).access.dims
     named = node.integers("axes", range(len(dims)))
-    numbers = [normal_axis(axis, len(dims), "attribute axes") for axis in named]
-    if len(set(numbers)) < len(numbers):
-        raise BadInput(f"attribute axes requires different axes, got {named}")
+    numbers = distinct_axes(named, len(dims), "attribute axes")
     sizes, scales = _given(node, 3), _given(node, 2)
     if (sizes is None) == (scales is None):
-        raise BadInput(
-            f"either input 2, scales, or input 3, sizes, is required, got {'none' if sizes is None else 'both'}"
-        )
+        got = "none" if sizes is None else "both"
+        raise BadInput(f"either input 2, scales, or input 3, sizes, is required, got {got}")
     chosen = [dims[axis] for axis in numbers]
     if scales is not None:
         resized = [_scaled(*pair) for pair in zip(chosen, _scales(scales, len(numbers), "input 2"), strict=True)]
     else:
         resized = _sized(node, chosen, node.known_ints(3) or [])
-    roi = _roi(node, len(numbers)) if crops else [(0.0, 1.0)] * len(numbers)
-    return {
-        axis: ResizedAxis(r.size, r.resized, r.scale, part) for axis, r, part in zip(numbers, resized, roi, strict=True)
-    }
+    if crops:
+        resized = [replace(axis, roi=part) for axis, part in zip(resized, _roi(node, len(numbers)), strict=True)]
+    return dict(zip(numbers, resized, strict=True))
 
 
 def _given(node: Node, i: int) -> Array | None:
@@ -120,7 +212,7 @@ def _given(node: Node, i: int) -> Array | None:
 
 
 def _sized(node: Node, chosen: Sequence[int], sizes: Sequence[int]) -> list[ResizedAxis]:
-    policy = node.text("keep_aspect_ratio_policy", "stretch", *POLICIES)
+    policy = node.text("keep_aspect_ratio_policy", "stretch", "stretch", "not_larger", "not_smaller")
     if len(sizes) != len(chosen) or min(sizes, default=0) < 0:
         raise BadInput(f"input 3 requires a size of at least 0 for each of {len(chosen)} axes, got {sizes}")
     scales = [size / n if n else 1.0 for n, size in zip(chosen, sizes, strict=True)]
@@ -146,12 +238,6 @@ def _kernel(node: Node, mode: str) -> Kernel:
     return Kernel(1, linear, *flags) if mode == "linear" else Kernel(2, lambda d: cubic(d, a), *flags)
 
 
-def _with_elements(axis: ResizedAxis) -> ResizedAxis:
-    if axis.resized and not axis.size:
-        raise BadInput(f"input 0 requires elements along an axis that is resized to {axis.resized}, got none")
-    return axis
-
-
 def _nearest(node: Node, x: Term, axes: dict[int, ResizedAxis], transformation: str, rounding: str) -> Term:
     if node.integer("antialias", 0):
         raise BadInput("attribute antialias requires the mode linear or cubic, got nearest")
@@ -159,7 +245,7 @@ def _nearest(node: Node, x: Term, axes: dict[int, ResizedAxis], transformation: 
     for number, axis in axes.items():
         if axis.kept:
             continue
-        found = nearest(axis, positions(_with_elements(axis), transformation), rounding)
+        found = nearest(axis, positions(axis, transformation), rounding)
         whole = axis.resized // max(axis.size, 1)
         if len(found) == axis.size * whole and np.array_equal(found, np.repeat(np.arange(axis.size), whole)):
             counts[number] = whole
@@ -175,17 +261,11 @@ def _interpolated(node: Node, x: Term, axes: dict[int, ResizedAxis], transformat
     y = cast(x, wide)
     for number, axis in axes.items():
         if not axis.kept:
-            indices, weights = kernel.taps(axis, positions(_with_elements(axis), transformation))
-            y = _weighted(y, number, node.constant(indices), node.constant(weights.astype(wide)))
+            indices, weights = kernel.taps(axis, positions(axis, transformation))
+            order = (number, *(i for i in range(x.access.rank) if i != number))
+            found = gather(transpose(y, order), node.constant(indices))
+            y = untransposed(weighted_elements(found, node.constant(weights.astype(wide))), order)
     return cast(y, dtype) if dtype in FLOATS else rounded(y, None, dtype)
-
-
-def _weighted(x: Term, axis: int, indices: Term, weights: Term) -> Term:
-    """Weighted sums of elements of one axis: ()(.. V ..) -> ()(.. M ..) for indices and weights of ()(M T)."""
-    rank = x.access.rank
-    order = (axis, *(i for i in range(rank) if i != axis))
-    sums = weighted_elements(gather(transpose(x, order), indices), weights)
-    return untransposed(sums, order)
 
 
 def _extrapolated(node: Node, y: Term, axes: dict[int, ResizedAxis]) -> Term:

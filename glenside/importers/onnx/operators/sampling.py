@@ -2,35 +2,155 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import reduce
 from math import isfinite, prod
 
 import numpy as np
 
 from glenside.builder.indexing import gather_nd
-from glenside.builder.layout import element, reshape, slice_axis
-from glenside.builder.pointwise import add, cast, combine, compute, multiply, select, subtract
+from glenside.builder.layout import broadcast, common_dims, element, reshape, slice_axis, stack, transpose
+from glenside.builder.pointwise import add, cast, combine, compare, compute, divide, multiply, select, subtract
 from glenside.builder.reductions import weighted_elements
-from glenside.importers.onnx.node import Node
-from glenside.importers.onnx.positions import (
-    SampledAxis,
-    channels_first,
-    channels_last,
-    float_dtype,
-    number,
-    picked,
-    places,
-    require_elements,
-    sampled,
-    within,
-)
-from glenside.importers.onnx.registry import onnx_operator
-from glenside.importers.onnx.tables import ELEMENTS, require_table
-from glenside.importers.onnx.tensors import check_size
+from glenside.importers.onnx.node import Node, onnx_operator
+from glenside.importers.onnx.tensors import TABLE, check_size, float_dtype, require_table
+from glenside.importers.onnx.windows import per_axis
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
-from glenside.ir.term import Term
+from glenside.ir.term import Term, build
 
-GRID_MODES = {"bilinear": "linear", "bicubic": "cubic", "linear": "linear", "cubic": "cubic", "nearest": "nearest"}
+# One column for each tap: where it stands from the element at or below the position, and the polynomial of its
+# distance to the position that is its weight, the highest power first. Cubic is Keys' kernel with a = -3/4.
+OFFSETS = {"linear": [0, 1], "cubic": [-1, 0, 1, 2]}
+WEIGHTS: dict[str, list[list[float]]] = {
+    "linear": [[-1, -1], [1, 1]],
+    "cubic": [[-0.75, 1.25, 1.25, -0.75], [3.75, -2.25, -2.25, 3.75], [-6, 0, 0, -6], [3, 1, 1, 3]],
+}
+
+
+def number(like: Term, value: float) -> Term:
+    """A number, ()(), that combines with the elements of a float tensor."""
+    return build("full", (), float(value), like.access.dtype)
+
+
+def within(x: Term, low: float, high: float) -> Term:
+    """Whether low <= x <= high."""
+    return combine("logical-and", compare("ge", x, number(x, low)), compare("le", x, number(x, high)))
+
+
+@dataclass(frozen=True)
+class SampledAxis:
+    """An axis of `size` elements.
+
+    padding  zeros: nothing is beyond its ends; border: the element at the end; reflection: the elements in reverse
+    aligned  whether an end is the centre of the element there, and not half an element further out
+    """
+
+    size: int
+    padding: str
+    aligned: bool
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        return (0, self.size - 1) if self.aligned else (-0.5, self.size - 0.5)
+
+    def position(self, normal: Term) -> Term:
+        """Where a number from -1 to 1, end to end, stands on the axis: ((normal + 1) * length - margin) / 2."""
+        low, high = self.ends
+        x = multiply(add(normal, number(normal, 1)), number(normal, high - low))
+        return divide(add(x, number(x, 2 * low)), number(x, 2))
+
+    def returned(self, x: Term) -> Term:
+        """Positions, with those beyond the ends where the padding looks for them."""
+        if self.padding == "reflection":
+            return self.reflected(x)
+        if self.padding == "border":
+            return select(within(x, *self.ends), x, compute(f"(clip 0 {self.size - 1})", x))
+        return x
+
+    def reflected(self, x: Term) -> Term:
+        """A triangle wave from end to end."""
+        low, high = self.ends
+        if low == high:
+            return broadcast(number(x, low), x.access.dims)
+        span, whole = number(x, high - low), number(x, 2 * (high - low))
+        distance = compute("abs", subtract(x, number(x, low)))
+        left = subtract(distance, multiply(compute("floor", divide(distance, whole)), whole))
+        return add(subtract(span, compute("abs", subtract(left, span))), number(x, low))
+
+    def taps(self, node: Node, x: Term, mode: str) -> tuple[Term, Term]:
+        """Indices and weights around positions: ()(S..) -> two of ()(S.. T)."""
+        dtype = x.access.dtype
+        at = reshape(x, (*x.access.dims, 1))
+        whole = add(compute("floor", at), node.constant(np.array(OFFSETS[mode], dtype)))
+        distance = compute("abs", subtract(whole, at))
+        first, *rest = (node.constant(np.array(row, dtype)) for row in WEIGHTS[mode])
+        weights = reduce(lambda sum_, row: add(multiply(sum_, distance), row), rest, first)
+        weights = broadcast(weights, whole.access.dims)
+        if self.padding == "zeros":
+            weights = select(self.inside(whole), weights, number(weights, 0))
+        return self.indices(whole), weights
+
+    def inside(self, whole: Term) -> Term:
+        """Whether a whole position is an element."""
+        return within(whole, 0, self.size - 1)
+
+    def indices(self, whole: Term) -> Term:
+        """Whole positions as indices of elements; what is no number counts as 0."""
+        x = self.reflected(whole) if self.padding == "reflection" else whole
+        least = select(compare("ge", x, number(x, 0)), x, number(x, 0))
+        return cast(combine("minimum", least, number(x, self.size - 1)), "int64")
+
+
+def require_elements(x: Term) -> None:
+    """Raise BadInput when an axis of x after (N C) has no element to sample."""
+    if 0 in x.access.dims.drop(2):
+        raise BadInput(f"input 0 requires elements to sample, got {x.access}")
+
+
+def channels_last(x: Term) -> Term:
+    """()(N C d..) -> ()(N d.. C)."""
+    return transpose(x, (0, *range(2, x.access.rank), 1))
+
+
+def channels_first(y: Term) -> Term:
+    """()(N S.. C) -> ()(N C S..)."""
+    return transpose(y, (0, y.access.rank - 1, *range(1, y.access.rank - 1)))
+
+
+def places(indices: Sequence[Term]) -> Term:
+    """Indices of several axes, which broadcast to each other, as places: ()(S..) each -> ()(S.. axes)."""
+    dims = common_dims("places", *(index.access.dims for index in indices))
+    return stack([broadcast(index, dims) for index in indices], -1)
+
+
+def apart(taps: Sequence[Term]) -> list[Term]:
+    """Taps of several axes, ()(S.. T) each, so that they broadcast to all combinations, ()(S.. T T ..)."""
+    ones = (1,) * len(taps)
+    numbered = enumerate((tap, tap.access.dims) for tap in taps)
+    return [reshape(tap, dims[:-1] + ones[:k] + dims[-1:] + ones[k + 1 :]) for k, (tap, dims) in numbered]
+
+
+def sampled(node: Node, x: Term, axes: Sequence[SampledAxis], positions: Sequence[Term], mode: str) -> Term:
+    """x of ()(N C d..) between its elements, at positions of each axis, ()(N S..) -> ()(N C S..)."""
+    dims = positions[0].access.dims
+    taps = [axis.taps(node, at, mode) for axis, at in zip(axes, positions, strict=True)]
+    weights = reduce(multiply, apart([weight for _, weight in taps]))
+    count = weights.access.dims.drop(len(dims)).product()
+    at = reshape(places(apart([index for index, _ in taps])), (*dims, count, len(axes)))
+    return channels_first(weighted_elements(gather_nd(channels_last(x), at, 1), reshape(weights, (*dims, count))))
+
+
+def picked(x: Term, axes: Sequence[SampledAxis], whole: Sequence[Term]) -> Term:
+    """The elements of x at whole positions of each axis, ()(N C d..) at ()(N S..) -> ()(N C S..)."""
+    at = places([axis.indices(one) for axis, one in zip(axes, whole, strict=True)])
+    y = gather_nd(channels_last(x), at, 1)
+    if axes[0].padding == "zeros":
+        there = [axis.inside(one) for axis, one in zip(axes, whole, strict=True)]
+        inside = reduce(lambda a, b: combine("logical-and", a, b), there)
+        y = select(reshape(inside, (*inside.access.dims, 1)), y, build("full", (), 0, y.access.dtype))
+    return channels_first(y)
 
 
 @onnx_operator("GridSample")
@@ -42,7 +162,7 @@ def grid_sample(node: Node) -> Term:
         raise BadInput(f"inputs require x of (N C d..) and a grid of (N o.. {rank}), got {x.access} and {grid.access}")
     require_elements(x)
     names = ("bilinear", "bicubic", "nearest") if node.version < 20 else ("linear", "cubic", "nearest")
-    mode = GRID_MODES[node.text("mode", names[0], *names)]
+    mode = node.text("mode", names[0], *names).removeprefix("bi")
     padding = node.text("padding_mode", "zeros", "zeros", "border", "reflection")
     axes = [SampledAxis(n, padding, bool(node.integer("align_corners", 0))) for n in x.access.dims[2:]]
     wide = cast(grid, float_dtype(grid))
@@ -81,8 +201,8 @@ def deform_conv(node: Node) -> Term:
         y = multiply(y, _parted(cast(mask, dtype), "input 4", (batch * groups, 1, prod(kernel), *out)))
     columns = cast(reshape(y, (batch, channels * prod(kernel), *out)), x.access.dtype)
     weights = reshape(w, (w.access.dims[0], w.access.dims[1] * prod(kernel), *(1 for _ in kernel)))
-    name, group = node.scope.layer_name(node.name), node.integer("group", 1)
-    return node.builder.conv(columns, weights, node.optional(3), groups=group, name=name)
+    groups = node.integer("group", 1)
+    return node.builder.conv(columns, weights, node.optional(3), groups=groups, name=node.layer_name())
 
 
 def _parted(x: Term, what: str, dims: tuple[int, ...]) -> Term:
@@ -94,29 +214,19 @@ def _parted(x: Term, what: str, dims: tuple[int, ...]) -> Term:
 def _window_positions(node: Node, sizes: tuple[int, ...], kernel: tuple[int, ...], out: tuple[int, ...]) -> list[Array]:
     """Where the elements of all windows stand on each axis before they are moved, ()(k.. o..) as (K, o..)."""
     axes = len(sizes)
-    strides, dilations = (_per_axis(node, name, axes, 1) for name in ("strides", "dilations"))
-    pads = _per_axis(node, "pads", 2 * axes, 0)
-    spans = [(k - 1) * d + 1 for k, d in zip(kernel, dilations, strict=True)]
-    counts = [
-        (n + pads[i] + pads[axes + i] - spans[i]) // strides[i] + 1 if kernel[i] else 0 for i, n in enumerate(sizes)
-    ]
+    strides, dilations = per_axis(node, "strides", axes), per_axis(node, "dilations", axes)
+    pads = per_axis(node, "pads", 2 * axes, least=0)
+    room = [n + pads[i] + pads[axes + i] - (kernel[i] - 1) * dilations[i] - 1 for i, n in enumerate(sizes)]
+    counts = [n // t + 1 if k else 0 for n, t, k in zip(room, strides, kernel, strict=True)]
     if counts != list(out):
         raise BadInput(f"input 2 requires offsets for {counts} windows, got {list(out)}")
     result = []
     for i in range(axes):
-        along = np.arange(kernel[i]) * dilations[i] - pads[i]
-        grid = along[:, None] + np.arange(out[i]) * strides[i]
-        dims = [(kernel[i] if j == i else 1) for j in range(axes)] + [(out[i] if j == i else 1) for j in range(axes)]
-        whole = np.broadcast_to(grid.reshape(dims), (*kernel, *out))
+        grid = np.add.outer(np.arange(kernel[i]) * dilations[i] - pads[i], np.arange(out[i]) * strides[i])
+        rest = [j for j in range(2 * axes) if j not in (i, axes + i)]
+        whole = np.broadcast_to(np.expand_dims(grid, rest), (*kernel, *out))
         result.append(whole.reshape(prod(kernel), *out))
     return result
-
-
-def _per_axis(node: Node, name: str, count: int, least: int) -> list[int]:
-    value = node.integers(name, [least] * count)
-    if len(value) != count or min(value) < least:
-        raise BadInput(f"attribute {name} requires {count} numbers of at least {least}, got {value}")
-    return value
 
 
 @onnx_operator("RoiAlign")
@@ -169,7 +279,7 @@ class _Boxes:
         if known is None:
             raise BadInput("attribute sampling_ratio is required above 0 where boxes depend on data, got 0")
         counts = np.nan_to_num(np.ceil(known[:, ::-1] / np.array(self.pooled, known.dtype)))
-        return np.asarray(np.clip(counts, 0, ELEMENTS).astype(np.int64))
+        return np.asarray(np.clip(counts, 0, TABLE).astype(np.int64))
 
     def taps(self, axis: int, size: int) -> tuple[Term, Term]:
         """Indices and weights along height or width, of dims that broadcast: ()(R PH PW SH SW 2 2)."""
@@ -183,9 +293,8 @@ class _Boxes:
         bins = multiply(length, number(length, 1 / pooled))
         at = add(start, multiply(bins, self.node.constant(steps.astype(dtype))))
         inside = within(at, -1, size)
-        indices, weights = SampledAxis(size, "border", True).taps(
-            self.node, compute(f"(clip 0 {size - 1})", at), "linear"
-        )
+        clipped = compute(f"(clip 0 {size - 1})", at)
+        indices, weights = SampledAxis(size, "border", True).taps(self.node, clipped, "linear")
         share = np.where(np.arange(most) < counts, 1 / np.maximum(counts, 1) if self.mode == "avg" else 1, 0)
         if self.mode == "max":
             share = np.broadcast_to(counts > 0, share.shape)

@@ -5,24 +5,16 @@ from __future__ import annotations
 import numpy as np
 
 from glenside.builder.layout import concatenate, reshape
-from glenside.importers.onnx.node import Node, normal_axis
+from glenside.importers.onnx.node import Items, Node, Value, normal_axis, onnx_operator
 from glenside.importers.onnx.operators.slicing import PARTS, parts_of
-from glenside.importers.onnx.registry import onnx_operator
-from glenside.importers.onnx.tables import require_table
-from glenside.importers.onnx.tensors import dtype_name
-from glenside.importers.onnx.values import Items, Value
+from glenside.importers.onnx.tensors import dtype_name, require_table
 from glenside.ir.errors import BadInput
 from glenside.ir.term import Term
 
 
-def _place(node: Node, i: int, count: int, standard: int) -> int:
-    """A position, input i, among so many. Raises BadInput."""
-    given = node.known_ints(i)
-    if given is None:
-        given = [standard]
-    if len(given) != 1:
-        raise BadInput(f"input {i} requires one position, got {len(given)}")
-    return normal_axis(given[0], count, f"input {i}")
+def _place(node: Node, standard: int) -> int:
+    """A position in input 0, input 1. Raises BadInput."""
+    return normal_axis(node.known_int(1, standard, "position"), len(node.items(0).values), "input 1")
 
 
 @onnx_operator("SequenceConstruct")
@@ -42,8 +34,7 @@ def empty(node: Node) -> Items:
 
 @onnx_operator("SequenceAt")
 def at(node: Node) -> Value:
-    items = node.items(0)
-    return items.values[_place(node, 1, len(items.values), 0)]
+    return node.items(0).values[_place(node, 0)]
 
 
 @onnx_operator("SequenceInsert")
@@ -52,15 +43,15 @@ def insert(node: Node) -> Items:
     if tensor.access.dtype != items.dtype:
         raise BadInput(f"input 1 requires a tensor of {items.dtype}, got {tensor.access}")
     count = len(items.values)
-    given = node.known_ints(2)
-    place = count if given == [count] else _place(node, 2, count, 0) if given is not None else count
+    place = node.known_int(2, count, "position")
+    if place != count:
+        place = normal_axis(place, count, "input 2")
     return Items((*items.values[:place], tensor, *items.values[place:]), items.dtype)
 
 
 @onnx_operator("SequenceErase")
 def erase(node: Node) -> Items:
-    items = node.items(0)
-    place = _place(node, 1, len(items.values), -1)
+    items, place = node.items(0), _place(node, -1)
     return Items((*items.values[:place], *items.values[place + 1 :]), items.dtype)
 
 
@@ -99,11 +90,6 @@ def concatenated(node: Node) -> Term:
     if new:
         parts = [reshape(part, part.access.dims.insert(axis, 1)) for part in parts]
     return concatenate(parts, axis)
-
-
-@onnx_operator("Optional")
-def optional(node: Node) -> Value:
-    return node.value(0)
 
 
 @onnx_operator("OptionalHasElement")

@@ -6,11 +6,8 @@ import numpy as np
 
 from glenside.builder.layout import pad, reshape, slice_axis, transpose
 from glenside.builder.pointwise import cast, multiply
-from glenside.importers.onnx.node import Node, normal_axis
-from glenside.importers.onnx.positions import float_dtype
-from glenside.importers.onnx.registry import onnx_operator
-from glenside.importers.onnx.tables import require_table
-from glenside.importers.onnx.tensors import dtype_name
+from glenside.importers.onnx.node import Node, normal_axis, onnx_operator
+from glenside.importers.onnx.tensors import dtype_name, float_dtype, require_table
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
 from glenside.ir.term import Term
@@ -43,10 +40,13 @@ def dft(node: Node) -> Term:
     x = node.term(0)
     if x.access.rank < 2 or x.access.dims[-1] not in (1, 2):
         raise BadInput(f"input 0 requires a last axis of 1 or 2 parts, real and imaginary, got {x.access}")
-    axis = _dft_axis(node, x.access.rank)
+    given = node.integer("axis", 1) if node.version < 20 else node.known_int(2, -2)
+    axis = normal_axis(given, x.access.rank, "attribute axis" if node.version < 20 else "input 2, axis,")
+    if axis == x.access.rank - 1:
+        raise BadInput(f"the axis requires one of the signal, got {given}, the parts of its numbers")
     inverse, onesided = (bool(node.integer(name, 0)) for name in ("inverse", "onesided"))
     size, parts = x.access.dims[axis], x.access.dims[-1]
-    length = _scalar(node, 1, 2 * (size - 1) if inverse and onesided else size)
+    length = node.known_int(1, 2 * (size - 1) if inverse and onesided else size)
     if length < 1:
         raise BadInput(f"input 1, dft_length, requires at least 1, got {length}")
     half = length // 2 + 1
@@ -61,28 +61,9 @@ def dft(node: Node) -> Term:
     moved = transpose(slice_axis(cast(x, dtype), axis, 0, rows), (*rest, axis, x.access.rank - 1))
     lead = moved.access.dims.take(len(rest))
     weights = node.constant(matrix.reshape(rows * parts, -1).astype(dtype))
-    name = node.scope.layer_name(node.name)
-    y = node.builder.matmul(reshape(moved, (*lead, rows * parts)), weights, name=name)
+    y = node.builder.matmul(reshape(moved, (*lead, rows * parts)), weights, name=node.layer_name())
     back = [*range(axis), len(rest), *range(axis, len(rest)), len(rest) + 1]
     return cast(transpose(reshape(y, (*lead, *matrix.shape[2:])), back), x.access.dtype)
-
-
-def _dft_axis(node: Node, rank: int) -> int:
-    given = node.integer("axis", 1) if node.version < 20 else _scalar(node, 2, -2)
-    axis = normal_axis(given, rank, "attribute axis" if node.version < 20 else "input 2, axis,")
-    if axis == rank - 1:
-        raise BadInput(f"the axis requires one of the signal, got {given}, the parts of its numbers")
-    return axis
-
-
-def _scalar(node: Node, i: int, standard: int) -> int:
-    """An optional input of one whole number."""
-    value = node.known_ints(i)
-    if value is None:
-        return standard
-    if len(value) != 1:
-        raise BadInput(f"input {i} requires one number, got {len(value)}")
-    return value[0]
 
 
 @onnx_operator("STFT")
@@ -94,8 +75,8 @@ def stft(node: Node) -> Term:
     if window is not None and window.access.rank != 1:
         raise BadInput(f"input 2, window, requires one axis, got {window.access}")
     _, size, parts = signal.access.dims
-    length = _scalar(node, 3, size if window is None else window.access.dims[0])
-    step = _scalar(node, 1, 0)
+    length = node.known_int(3, size if window is None else window.access.dims[0])
+    step = node.known_int(1, 0)
     if not 1 <= length <= size or step < 1:
         raise BadInput(f"requires a frame of 1 to {size} elements and a step of at least 1, got {length} and {step}")
     bins = length // 2 + 1 if node.integer("onesided", 1) else length
@@ -107,14 +88,14 @@ def stft(node: Node) -> Term:
         weights = multiply(weights, pad(taken, [(0, length - taken.access.dims[0])]))
     # Frames times a matrix: a convolution whose filters are the waves under the window.
     frames = transpose(cast(signal, dtype), (0, 2, 1))
-    y = node.builder.conv(frames, weights, strides=step, name=node.scope.layer_name(node.name))
+    y = node.builder.conv(frames, weights, strides=step, name=node.layer_name())
     batch, _, count = y.access.dims
     return cast(transpose(reshape(y, (batch, bins, 2, count)), (0, 3, 1, 2)), x.access.dtype)
 
 
 @onnx_operator("MelWeightMatrix")
 def mel_weight_matrix(node: Node) -> Term:
-    bands, length, rate = (_scalar(node, i, 0) for i in range(3))
+    bands, length, rate = (node.known_int(i, 0) for i in range(3))
     low, high = (_frequency(node, i) for i in (3, 4))
     dtype = dtype_name(node.integer("output_datatype", 1))
     if min(bands, rate) < 1 or length < 0 or not 0 <= low <= high <= rate / 2:

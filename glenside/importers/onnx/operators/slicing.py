@@ -10,11 +10,9 @@ import numpy as np
 from glenside.builder.indexing import iota
 from glenside.builder.layout import flip, gather, pad, reshape, slice_axis, strided, surround
 from glenside.builder.pointwise import add, cast, compare, filled, multiply, select, subtract
-from glenside.importers.onnx.node import Node
-from glenside.importers.onnx.operators.layout import distinct_axes, numbers, required
-from glenside.importers.onnx.registry import onnx_operator
-from glenside.importers.onnx.tables import require_table
-from glenside.importers.onnx.tensors import dtype_name
+from glenside.importers.onnx.node import Node, distinct_axes, onnx_operator
+from glenside.importers.onnx.operators.layout import numbers, required
+from glenside.importers.onnx.tensors import dtype_name, require_table
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
 from glenside.ir.term import Term, build
@@ -25,17 +23,15 @@ def sliced(node: Node) -> Term:
     x = node.term(0)
     starts = required(numbers(node, 1, "starts", 10), "starts")
     ends = required(numbers(node, 2, "ends", 10), "ends")
-    given = numbers(node, 3, "axes", 10)
-    axes = distinct_axes(list(range(len(starts))) if given is None else given, x.access.rank)
+    named = numbers(node, 3, "axes", 10)
+    axes = distinct_axes(range(len(starts)) if named is None else named, x.access.rank)
     steps = (node.known_ints(4) if node.version >= 10 else None) or [1] * len(starts)
     if not len(starts) == len(ends) == len(axes) == len(steps):
         raise BadInput(f"requires as many starts, ends, axes and steps, got {starts}, {ends}, {axes} and {steps}")
     if 0 in steps:
         raise BadInput(f"steps requires numbers other than 0, got {steps}")
-    picked = [
-        range(*slice(a, b, t).indices(x.access.dims[i])) for a, b, t, i in zip(starts, ends, steps, axes, strict=True)
-    ]
-    return _picked(x, dict(zip(axes, picked, strict=True)))
+    parts = zip(starts, ends, steps, axes, strict=True)
+    return _picked(x, {i: range(*slice(a, b, t).indices(x.access.dims[i])) for a, b, t, i in parts})
 
 
 def _picked(x: Term, places: dict[int, range]) -> Term:

@@ -1,14 +1,13 @@
-"""Elements picked by index, and the places of the elements that something holds for."""
+"""Elements picked by index, the places of elements that something holds for, and updates put in by index."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from glenside.builder.indexing import gather_elements, gather_nd, iota
-from glenside.builder.layout import gather, reshape, slice_axis, transpose
-from glenside.builder.pointwise import add, cast, compare, select, subtract
-from glenside.importers.onnx.node import Node, normal_axis
-from glenside.importers.onnx.registry import onnx_operator
+from glenside.builder.indexing import gather_elements, gather_nd, iota, scatter_elements, scatter_nd
+from glenside.builder.layout import concatenate, gather, reshape, slice_axis, transpose, untransposed
+from glenside.builder.pointwise import add, cast, compare, divide, multiply, select, subtract
+from glenside.importers.onnx.node import Node, normal_axis, onnx_operator
 from glenside.ir.errors import BadInput
 from glenside.ir.term import Term, build
 
@@ -109,7 +108,9 @@ def reversed_sequences(node: Node) -> Term:
     size, longest = x.access.dims[batch], x.access.dims[time]
     if lengths.access.dims != (size,):
         raise BadInput(f"input 1 requires {size} lengths, got {lengths.access}")
-    check_lengths(node, longest)
+    value = node.scope.known(node.term(1))
+    if value is not None and value.size and not (0 <= value.min() and value.max() <= longest):
+        raise BadInput(f"input 1 requires lengths from 0 to {longest}, got {value.min()} to {value.max()}")
     order = (batch, time, *range(2, rank))
     ends, places = reshape(lengths, (size, 1)), iota(longest, 1, 2)
     mirrored = subtract(subtract(ends, build("full", (), 1, "int64")), places)
@@ -117,8 +118,47 @@ def reversed_sequences(node: Node) -> Term:
     return transpose(gather_nd(transpose(x, order), reshape(picked, (size, longest, 1)), 1), order)
 
 
-def check_lengths(node: Node, longest: int) -> None:
-    """Input 1, if it is known, holds lengths up to that. Raises BadInput."""
-    value = node.scope.known(node.term(1))
-    if value is not None and value.size and not (0 <= value.min() and value.max() <= longest):
-        raise BadInput(f"input 1 requires lengths from 0 to {longest}, got {value.min()} to {value.max()}")
+def _reduction(node: Node) -> str:
+    reduction = node.text("reduction", "none", "none", "add", "mul", "min", "max")
+    return "replace" if reduction == "none" else reduction
+
+
+@onnx_operator("Scatter", "ScatterElements")
+def scattered_elements(node: Node) -> Term:
+    x, updates = node.term(0), node.term(2)
+    axis = node.axis("axis", 0, x.access.rank)
+    indices = check_indices(node, 1, [x.access.dims[axis]])
+    return scatter_elements(x, indices, updates, axis, _reduction(node))
+
+
+@onnx_operator("ScatterND")
+def scattered_nd(node: Node) -> Term:
+    x, indices = node.term(0), node.term(1)
+    count = indices.access.dims[-1] if indices.access.rank else 0
+    if not 1 <= count <= x.access.rank:
+        raise BadInput(f"input 1 requires from 1 to {x.access.rank} numbers for each place, got {indices.access}")
+    indices = check_indices(node, 1, list(x.access.dims[:count]))
+    return scatter_nd(x, indices, node.term(2), 0, _reduction(node))
+
+
+@onnx_operator("TensorScatter")
+def written(node: Node) -> Term:
+    cache, update, start = node.term(0), node.term(1), node.optional(2)
+    rank = cache.access.rank
+    axis = node.axis("axis", -2, rank)
+    mode = node.text("mode", "linear", "linear", "circular")
+    batch, size = cache.access.dims[0] if rank else 0, cache.access.dims[axis]
+    length = update.access.dims[axis] if update.access.rank == rank else -1
+    if axis == 0 or update.access.dims != cache.access.dims.set(axis, length) or length > size:
+        raise BadInput(f"requires an update within {cache.access} along an axis after the first, got {update.access}")
+    if start is None:
+        return concatenate([update, slice_axis(cache, axis, length, size)], axis)
+    if start.access.dims != (batch,):
+        raise BadInput(f"input 2 requires {batch} indices, got {start.access}")
+    places = add(reshape(cast(start, "int64"), (batch, 1)), iota(length, 1, 2))
+    if mode == "circular":
+        turn = build("full", (), size, "int64")
+        places = subtract(places, multiply(divide(places, turn), turn))
+    order = (0, axis, *(i for i in range(1, rank) if i != axis))
+    at = reshape(places, (batch, length, 1))
+    return untransposed(scatter_nd(transpose(cache, order), at, transpose(update, order), 1), order)
