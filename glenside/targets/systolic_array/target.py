@@ -21,7 +21,7 @@ from glenside.targets.convolution_unit.target import LAYOUT_FAMILIES, Convolutio
 from glenside.targets.registry import target
 from glenside.targets.systolic_array.array import UNLIMITED, Array, BitWidths
 from glenside.targets.systolic_array.plan import Plan, mapping_label, nearest_miss
-from rewrites.layout.product_unit import ANALYSES as UNIT_PRICES
+from rewrites.layout.product_unit import UNIT_PRICES
 
 BLOCKING, MAPPINGS = ("tile-loops", "unrolled-tiles"), ("best", "baseline")
 BASELINE = "baseline"
