@@ -39,7 +39,7 @@ BASELINE = ({"blocking": "unrolled-tiles"}, {"blocking": "tile-loops", "mapping"
 DOT = "(compute dot-product (access-cartesian-product (access (access-tensor a) 1) (access (access-tensor b) 1)))"
 
 
-@settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
 @given(terms())
 def test_every_rule_on_random_programs_is_sound_and_ends(term: Term) -> None:
     assert_sound(term)

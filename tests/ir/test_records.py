@@ -11,7 +11,7 @@ import pytest
 
 from glenside.cli.commands.listings import ops
 from glenside.egraph.encode import program_nodes
-from glenside.egraph.saturation import Limits, Request, Saturation
+from glenside.egraph.saturation import Compiled, Limits, Request, Saturation
 from glenside.exporters.json import program_json, program_of_json
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
@@ -87,6 +87,9 @@ def test_texts_and_json_come_back(record: Record, example: Example, seed: int) -
     assert program_of_json(json.loads(json.dumps(program_json(program)))).term is program.term
 
 
+COMPILED = Compiled()
+
+
 @every
 def test_the_e_graph_has_the_same_types(record: Record, example: Example, seed: int) -> None:
     """From the types of leaves alone, by the type rules that records imply."""
@@ -97,7 +100,7 @@ def test_the_e_graph_has_the_same_types(record: Record, example: Example, seed: 
     request = Request.of(nodes, (), {}, Limits())
     inner = tuple(f"(given (program-node {i}) " for i, node in enumerate(nodes) if node.children)
     lines = [line for line in request.program.splitlines() if not line.startswith(inner)]
-    search = Saturation(replace(request, program="\n".join(lines)))
+    search = Saturation(replace(request, program="\n".join(lines)), COMPILED)
     search.run()
     snapshot = search.snapshot(program.tensors)
     assert [snapshot.types[c] for c in snapshot.program] == [node.type for node in nodes]
