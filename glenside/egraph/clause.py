@@ -40,7 +40,7 @@ class Action:
 def union(a: Pattern, b: Pattern) -> Action:
     """a = b: both classes become one."""
     for side in (a, b):
-        side.expect(ACCESS, "union")
+        side.expect(ACCESS, "union of", side)
     return Action("union", (a, b))
 
 
@@ -56,7 +56,7 @@ def let(name: Pattern, value: Pattern) -> Action:
     """A name for a pattern that the actions after it build upon."""
     if not isinstance(name, Variable) or value.sort is None:
         raise PatternError(f"let takes a variable and a value, got {name} and {value}")
-    name.expect(value.sort, f"let {name} = {value}")
+    name.expect(value.sort, f"let {name} =", value)
     return Action("let", (name, value))
 
 
@@ -68,6 +68,7 @@ def subsume(call: Pattern) -> Action:
 Facts: TypeAlias = "Fact | Sequence[Facts]"
 """Facts, some of them together as a part that several rules share."""
 Actions: TypeAlias = "Fact | Action | Sequence[Actions]"
+Node: TypeAlias = Fact | Action | Pattern
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,7 +91,7 @@ class Clause:
         return tuple(" ".join(part.egglog() for part in parts) for parts in (self.facts, self.actions))
 
     @cached_property
-    def nodes(self) -> tuple[Fact | Action | Pattern, ...]:
+    def nodes(self) -> tuple[Node, ...]:
         """Everything that the clause is built of."""
         return tuple(_nodes([*self.facts, *self.actions]))
 
@@ -129,18 +130,19 @@ class Clause:
     def _check_bound(self) -> None:
         bound: set[str] = set()
         for fact in self.facts:
-            bound |= _binds(fact, bound)
-            self._require_bound(fact, bound)
+            nodes = list(_nodes([fact]))
+            bound |= _binds(fact, nodes, bound)
+            self._require_bound(fact, nodes, bound)
         for action in self.actions:
             if isinstance(action, Action) and action.name == "let":
                 name, value = action.arguments
-                self._require_bound(value, bound)
+                self._require_bound(value, _nodes([value]), bound)
                 bound.add(str(name))
             else:
-                self._require_bound(action, bound)
+                self._require_bound(action, _nodes([action]), bound)
 
-    def _require_bound(self, part: Fact | Action | Pattern, bound: set[str]) -> None:
-        for node in _nodes([part]):
+    def _require_bound(self, part: Node, nodes: Iterable[Node], bound: set[str]) -> None:
+        for node in nodes:
             if isinstance(node, Variable) and node.name not in bound:
                 known = " ".join(sorted(bound)) or "none"
                 raise PatternError(f"no fact before {part} binds the variable {node.name}; bound are {known}")
@@ -157,23 +159,31 @@ class Clause:
         return f"{equation} where {', '.join(where)}" if where else equation
 
 
-def _nodes(parts: Iterable[Fact | Action | Pattern]) -> Iterator[Fact | Action | Pattern]:
-    for part in parts:
-        yield part
-        if isinstance(part, Call | Fact | Action):
-            yield from _nodes(part.arguments)
+def _nodes(parts: Iterable[Node]) -> Iterator[Node]:
+    """What parts are built of, each once: patterns share much."""
+    seen: set[int] = set()
+    stack = [*parts][::-1]
+    while stack:
+        part = stack.pop()
+        if id(part) not in seen:
+            seen.add(id(part))
+            yield part
+            if isinstance(part, Call | Fact | Action):
+                stack += part.arguments[::-1]
 
 
-def _binds(fact: Fact, bound: set[str]) -> set[str]:
+def _binds(fact: Fact, nodes: Iterable[Node], bound: set[str]) -> set[str]:
     """The variables that a fact binds: those of rows that it looks up, and the other side of what can be computed."""
     new: set[str] = set()
-    for node in _nodes([fact]):
+    for node in nodes:
         if isinstance(node, Call | Fact) and node.head.looks_up:
             new |= {a.name for a in node.arguments if isinstance(a, Variable)}
     if fact.head.name == "=":
         for side, other in (fact.arguments, fact.arguments[::-1]):
-            if isinstance(side, Variable) and all(
-                node.name in bound | new for node in _nodes([other]) if isinstance(node, Variable)
+            if (
+                isinstance(side, Variable)
+                and side.name not in new
+                and all(node.name in bound | new for node in _nodes([other]) if isinstance(node, Variable))
             ):
                 new.add(side.name)
     return new

@@ -93,10 +93,10 @@ class Pattern:
     __iter__: ClassVar[None] = None
     __hash__ = object.__hash__
 
-    def expect(self, sort: Sort, where: object) -> None:
+    def expect(self, sort: Sort, where: str, of: object) -> None:
         """Raises PatternError when this is of another sort; a variable of none yet becomes of this one."""
         if self.sort is not sort:
-            raise PatternError(f"{where} takes {sort.words}, and {self} is {(self.sort or ACCESS).words}")
+            raise PatternError(f"{where} {of} takes {sort.words}, and {self} is {(self.sort or ACCESS).words}")
 
     def egglog(self) -> str:
         """The expression in egglog's words; `$name` is a parameter of the target."""
@@ -207,12 +207,12 @@ class Variable(Pattern):
     def __init__(self, name: str, sort: Sort | None = None) -> None:
         self.name, self.sort = name.replace("_", "-"), sort
 
-    def expect(self, sort: Sort, where: object) -> None:
+    def expect(self, sort: Sort, where: str, of: object) -> None:
         if self.sort is None:
             self.sort = sort
         elif self.sort is not sort:
             raise PatternError(
-                f"{where} takes {sort.words}, and the variable {self.name} is {self.sort.words} elsewhere"
+                f"{where} {of} takes {sort.words}, and the variable {self.name} is {self.sort.words} elsewhere"
             )
 
     def egglog(self) -> str:
@@ -309,8 +309,9 @@ _WORDS = {"vec-get": "{}[{}]", "vec-length": "|{}|", "compute": "{}({})"}
 
 def call_words(head: str, arguments: Sequence[Any]) -> str:
     """A call in the words of the language: infix where that is usual, an operator by its short name."""
-    words = list(map(str, arguments))
-    parts = [f"({a})" if isinstance(a, Call) and a.head.name in _INFIX else str(a) for a in arguments]
+    words = list(map(str, arguments))  # once each: calls nest deeply
+    infix = [isinstance(a, Call) and a.head.name in _INFIX for a in arguments]
+    parts = [f"({word})" if grouped else word for word, grouped in zip(words, infix, strict=True)]
     if head in _INFIX:
         return f" {head} ".join(words if head in _COMPARED else parts)
     if head in _WORDS:
@@ -331,7 +332,7 @@ def _list(head: str, arguments: Sequence[Pattern]) -> str:
 def _lifted(value: Any, column: Column, of: Signature) -> Pattern:
     """The pattern for an argument, of the column's sort."""
     if isinstance(value, Pattern):
-        value.expect(column.sort, f"{column.name} of {of}")
+        value.expect(column.sort, f"{column.name} of", of)
         return value
     if isinstance(value, str) and column.sort is TEXT:
         column.check(value, of.name)
