@@ -112,7 +112,7 @@ def test_a_rule_declares_what_its_clauses_use() -> None:
         (lambda a, x: wanted(a, x, axis=1), "has axis twice"),
         (lambda a, x: wanted(x + 1, x, 1), "takes an access pattern, and x . 1 is a number"),
         (lambda a, x: bool(a == x), "has no truth value"),
-        (lambda a, x: union(a, x + 1), "union takes an access pattern"),
+        (lambda a, x: union(a, x + 1), "union of .* takes an access pattern"),
         (lambda a, x: set_(access(a, x), a), "set_ takes a call of a declared function"),
         (
             lambda a, x: when(access(a, x) == ROOT).then(wanted(a, 0, Variable("y"))),
