@@ -49,7 +49,7 @@ def _kind(name: str) -> str:
 
 
 @pytest.mark.parametrize("name", COMPUTES)
-@pytest.mark.parametrize(("dtype", "moved"), [("float32", True), ("int32", False)])
+@pytest.mark.parametrize(("dtype", "moved"), [("float32", True), pytest.param("int32", False, marks=pytest.mark.slow)])
 def test_compute_types(name: str, dtype: str, moved: bool) -> None:
     """Of an operand that lies in row-major order, and of one that does not; of several operands, where it may."""
     several = COMPUTES[name].category in (Category.FOLD, Category.CONTRACTION)

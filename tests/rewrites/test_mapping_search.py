@@ -141,6 +141,7 @@ def test_windows_on_the_right_are_regrouped_too() -> None:
     assert found[0] == found[1] < row.baseline["cycles"]
 
 
+@pytest.mark.slow
 def test_loops_of_the_baseline_are_the_same_rows_as_slices() -> None:
     program = gl.models.mobilenet_v1(resolution=64)
     keys = ("name", "groups", "m", "k", "n", "mapped")
