@@ -92,7 +92,8 @@ TOGETHER_CASES = list(_together())
 @pytest.mark.parametrize("first", [True, pytest.param(False, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(("rule", "families"), TOGETHER_CASES)
 def test_rules_of_a_target_together_end_and_are_sound(rule: Rule, families: tuple[str, ...], first: bool) -> None:
-    """On the first example, and on every other: the rules that run together saturate without a limit, and every e-node of a class is equal.
+    """On the first example, and on every other: the rules that run together saturate without a limit, and every e-node
+    of a class is equal.
 
     Winograd's forms multiply all others, so they are there in the first example only, and in those that ask for them.
     """
