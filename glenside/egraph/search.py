@@ -60,7 +60,7 @@ class Worker:
     """A search process. Starting it takes some tenths of a second, so start it before there is work for it."""
 
     def __init__(self) -> None:
-        self.parent = os.getpid()
+        self._parent = os.getpid()
         environment = dict(os.environ, PYTHONPATH=os.pathsep.join(p for p in sys.path if p))
         self._process = subprocess.Popen(
             [sys.executable, "-m", "glenside.egraph.worker"],
@@ -71,6 +71,11 @@ class Worker:
             start_new_session=True,  # Ctrl-C is for the parent, which then ends this process
         )
         self._buffer = bytearray()
+
+    @property
+    def serves(self) -> bool:
+        """Whether it lives, and is ours: a forked process must not talk to its parent's."""
+        return self._parent == os.getpid() and self._process.poll() is None
 
     def send(self, request: Request) -> None:
         assert self._process.stdin is not None
@@ -172,10 +177,10 @@ def _again(request: Request) -> bool:
 
 
 def _worker(request: Request) -> Worker:
-    while _IDLE and _again(request):
-        worker = _IDLE.pop()
-        if worker.parent == os.getpid():  # a forked process must not talk to another one's
-            return worker
+    with suppress(IndexError):  # there is none, or another thread was faster
+        while _again(request):
+            if (worker := _IDLE.pop()).serves:
+                return worker
     return Worker()
 
 
@@ -189,6 +194,5 @@ def _leave(worker: Worker, request: Request) -> None:
 @atexit.register
 def _end_idle() -> None:
     while _IDLE:
-        worker = _IDLE.pop()
-        if worker.parent == os.getpid():
+        if (worker := _IDLE.pop()).serves:
             worker.end()

@@ -136,6 +136,8 @@ def test_a_search_process_serves_again_unless_memory_is_scarce_or_it_failed() ->
     assert SEARCHES._IDLE == [idle]
     search(nodes, rules, PARAMETERS, Limits(memory=250 << 20))
     assert SEARCHES._IDLE == [idle]
+    idle.end()
+    assert search(nodes, rules, PARAMETERS).stopped == "saturated", "one that died meanwhile is another one"
     with pytest.raises(SearchFailed):
         search(nodes, [WRONG], {})
     limits = Limits(seconds=1.0, nodes=None, iterations=None)

@@ -9,7 +9,7 @@ import pytest
 from rule_checks import assert_all_equal, saturated
 
 from glenside.builder import Builder
-from glenside.egraph.rule import Rule
+from glenside.egraph.rule import Example, Rule
 from glenside.ir.term import Term, build, postorder
 from glenside.targets import CPU, MPC, ConvolutionUnit, SystolicArray
 from glenside.targets.base import Way
@@ -72,37 +72,36 @@ OF_FORMS = [
 
 
 def _together() -> Iterator[object]:
-    """Each rule with each set of families. Slow are sets that are others but for one family, and sets of forms, but for
-    the rules that no set before has.
+    """Each rule with each set of families, on its first example and on those after it. Slow are the latter, sets that
+    are others but for one family, and sets of forms, but for the rules that no set before has.
     """
     alike = {f for f in TOGETHER if any(len({*f} - {*before}) == 1 for before in TOGETHER[: TOGETHER.index(f)])}
     alike.update(f for f in (*TOGETHER, *OF_FORMS) if f in OF_FORMS or "unit-price-analyses" in f)
     plain = {family for families in TOGETHER if families not in alike for family in families}
     for i, families in enumerate((*TOGETHER, *OF_FORMS)):
-        for rule in RULES.values():
-            if rule.family in families:
-                marks = [pytest.mark.slow] if families in alike and rule.family in plain else []
-                yield pytest.param(rule, families, id=f"{rule.name}-{i}", marks=marks)
+        for rule in of_families(families):
+            repeats = families in alike and rule.family in plain
+            for first, examples in ((True, rule.examples[:1]), (False, rule.examples[1:])):
+                marks = [pytest.mark.slow] if repeats or not first else []
+                name = f"{rule.name}-{i}{'' if first else '-others'}"
+                if examples:
+                    yield pytest.param(examples, families, first, id=name, marks=marks)
         plain.update(families if families in OF_FORMS else ())
 
 
-TOGETHER_CASES = list(_together())
+@pytest.mark.parametrize(("examples", "families", "first"), list(_together()))
+def test_rules_of_a_target_together_end_and_are_sound(
+    examples: tuple[Example, ...], families: tuple[str, ...], first: bool
+) -> None:
+    """The rules that run together saturate without a limit, and every e-node of a class is equal.
 
-
-@pytest.mark.parametrize("first", [True, pytest.param(False, marks=pytest.mark.slow)])
-@pytest.mark.parametrize(("rule", "families"), TOGETHER_CASES)
-def test_rules_of_a_target_together_end_and_are_sound(rule: Rule, families: tuple[str, ...], first: bool) -> None:
-    """On the first example, and on every other: the rules that run together saturate without a limit, and every e-node
-    of a class is equal.
-
-    Winograd's forms multiply all others, so they are there in the first example only, and in those that ask for them.
+    Winograd's forms multiply all others, so they are there in a rule's first example, and in those that ask for them.
     """
-    for i, example in enumerate(rule.examples):
-        if first is (i > 0):
-            continue
-        program = example.program(2)
-        parameters = {**PARAMETERS, "winograd": 1 << 2 if i == 0 else 0, **example.parameters}
-        snapshot, search = saturated(program, of_families(families), parameters, example.demands, iterations=200)
+    for example in examples:
+        parameters = {**PARAMETERS, "winograd": 1 << 2 if first else 0, **example.parameters}
+        snapshot, search = saturated(
+            example.program(2), of_families(families), parameters, example.demands, iterations=200
+        )
         assert search.progress.stopped == "saturated"
         assert_all_equal(snapshot)
 
