@@ -175,14 +175,16 @@ def test_the_answer_is_the_same_every_time() -> None:
     assert texts[0] == texts[1]
 
 
-def test_the_baseline_mapping_of_mobilenet_v1() -> None:
+@pytest.mark.parametrize("verify", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_the_baseline_mapping_of_mobilenet_v1(verify: bool) -> None:
     """The figures of the baseline mapping (SCALE-Sim's, without its -1 for each product)."""
-    result = gl.optimize(gl.models.mobilenet_v1(), gl.SystolicArray(64, 64), blocking="unrolled-tiles")
+    way = {"blocking": "unrolled-tiles", "verify": verify}
+    result = gl.optimize(gl.models.mobilenet_v1(), gl.SystolicArray(64, 64), **way)
     report = result.report
     assert (len(report.layers), report.mapped, report.total["tiles"]) == (28, 28, 5_984)
     assert (report.total["cycles"], report.baseline["cycles"], report.macs) == (3_219_520, 3_219_520, 568_740_352)
     assert result.stopped == "saturated"
-    assert result.report.ok
+    assert result.report.ok or not verify
 
 
 _A, _B = "(access (access-tensor a) 1)", "(access (access-tensor b) 1)"

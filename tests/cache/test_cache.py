@@ -173,7 +173,7 @@ def test_a_full_disk_is_a_sentence(path: Path) -> None:
 def test_a_second_answer_is_the_first(path: Path) -> None:
     import glenside as gl
 
-    program = gl.models.mobilenet_v1(resolution=32)
+    program = gl.models.mobilenet_v1(0.25, 32)
     with Cache(path) as cache:
         first = gl.optimize(program, gl.SystolicArray(16, 16), cache=cache)
         second = gl.optimize(program, gl.SystolicArray(16, 16), cache=cache)

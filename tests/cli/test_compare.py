@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 from command_line import run
+from sweep_programs import sample_programs
 
 from glenside.ir.files import load
 
-SMALL = ("mobilenet-v1", "--array", "16x16", "--set", "resolution=32")
+SMALL = ("mobilenet-v1", "--array", "16x16", "--set", "resolution=32", "--set", "width=0.25")
 
 
 def test_compare_prints_both_and_draws_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -66,12 +67,19 @@ def test_a_second_run_is_the_same_from_the_cache(tmp_path: Path, capsys: pytest.
     assert load(tmp_path / "b.glenside").layers.keys() == load(tmp_path / "a.glenside").layers.keys()
 
 
-def test_a_broken_cache_is_a_note_and_no_error(own_cache: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.fixture
+def products(tmp_path: Path) -> Path:
+    return Path(sample_programs(tmp_path)[0])
+
+
+def test_a_broken_cache_is_a_note_and_no_error(
+    own_cache: Path, products: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     for content in (b"garbage", b""):
         for path in own_cache.iterdir():
             path.unlink()
         (own_cache / "answers-1.sqlite").write_bytes(content)
-        assert run("tensorize", *SMALL, "--no-check") == 0
+        assert run("tensorize", products, "--array", "16x16", "--no-check") == 0
         errors = capsys.readouterr().err
         assert ("set aside" in errors) == bool(content)
 
@@ -112,7 +120,7 @@ def test_a_narrow_terminal_leaves_columns_out_and_cuts_nothing() -> None:
     import glenside as gl
     from glenside.cli.table import report_tables
 
-    report = gl.optimize(gl.models.mobilenet_v1(resolution=32), gl.SystolicArray(16, 16), verify=False).report
+    report = gl.optimize(gl.models.mobilenet_v1(0.25, 32), gl.SystolicArray(16, 16), verify=False).report
     for width in (80, 100, 160):
         for compare in (False, True):
             out = Console(file=io.StringIO(), width=width)
@@ -125,11 +133,11 @@ def test_a_narrow_terminal_leaves_columns_out_and_cuts_nothing() -> None:
             assert all(any(f"{row.measures['cycles']:,}" in line for line in lines) for row in report.layers)
 
 
-def test_an_old_name_of_a_mapping_is_a_note(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_old_name_of_a_mapping_is_a_note(tmp_path: Path, products: Path, capsys: pytest.CaptureFixture[str]) -> None:
     outputs = []
     for name in ("usual", "baseline"):
         path = tmp_path / f"{name}.json"
-        assert run("tensorize", *SMALL, "--mapping", name, "--no-check", "--json", path) == 0
+        assert run("tensorize", products, "--array", "4x4", "--mapping", name, "--no-check", "--json", path) == 0
         outputs.append((json.loads(path.read_text())["layers"], capsys.readouterr().err))
     assert outputs[0][0] == outputs[1][0]
     assert outputs[0][1].startswith("glenside: note: the mapping usual is now baseline")

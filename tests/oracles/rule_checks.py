@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from functools import lru_cache
 
 import numpy as np
 
-from glenside.egraph.encode import program_nodes
+from glenside.egraph.encode import program_nodes, program_text
 from glenside.egraph.examples import named_wants, smallest_terms
 from glenside.egraph.rule import Parameters, Rule
 from glenside.egraph.saturation import Compiled, Limits, Request, Saturation
@@ -21,21 +23,40 @@ from glenside.targets import ConvolutionUnit, SystolicArray
 from rewrites import RULES
 
 _COMPILED = Compiled()
+_KEPT = 16
 
 
 def saturated(
-    program: Program, rules: Iterable[Rule], parameters: Parameters, wants: str = "", iterations: int = 30
+    program: Program,
+    rules: Iterable[Rule],
+    parameters: Parameters,
+    wants: str = "",
+    iterations: int = 30,
+    compiled: tuple[Rule, ...] = (),
 ) -> tuple[Snapshot, Saturation]:
-    """The program's e-graph under these rules, in this process; void when the next one with them begins."""
-    nodes = program_nodes(program.term)
-    targets = (ConvolutionUnit(), SystolicArray(3, 2))
-    given = {name: value for t in targets for name, value in t.rule_parameters().items()}
-    parameters = given | {"scatter": 0, "winograd": 0, "row_strips": 0} | dict(parameters)
-    known = dict.fromkeys((*rules, *(rule for rule in RULES.values() if rule.analysis)))
-    request = Request.of(nodes, known, parameters, Limits(iterations=iterations), named_wants(wants, nodes))
+    """The program's e-graph under these rules, in this process; void when the next one of the same compiled rules
+    begins: these, or those that they are some of.
+    """
+    nodes, rules = program_nodes(program.term), tuple(rules)
+    request = replace(
+        _without_program(compiled or rules, tuple(sorted(parameters.items()))),
+        program=f"{program_text(nodes)}\n{named_wants(wants, nodes)}",
+        rules=tuple((rule.name, rule.expansive) for rule in rules if not rule.analysis),
+        program_size=len(nodes),
+        limits=Limits(iterations=iterations),
+    )
     search = Saturation(request, _COMPILED)
     search.run()
     return search.snapshot(program.tensors), search
+
+
+@lru_cache(_KEPT)
+def _without_program(rules: tuple[Rule, ...], parameters: tuple[tuple[str, int], ...]) -> Request:
+    targets = (ConvolutionUnit(), SystolicArray(3, 2))
+    given = {name: value for t in targets for name, value in t.rule_parameters().items()}
+    given |= {"scatter": 0, "winograd": 0, "row_strips": 0} | dict(parameters)
+    known = dict.fromkeys((*rules, *(rule for rule in RULES.values() if rule.analysis)))
+    return Request.of((), known, given, Limits())
 
 
 def whole_numbers(tensors: Mapping[str, Tensor], seed: int) -> dict[str, np.ndarray]:

@@ -16,6 +16,12 @@ from glenside.targets.base import Way
 from rewrites import RULES, of_families
 from rewrites.layout import folding
 
+BY_CLAUSE = {
+    rule.name: [rule]
+    if rule.analysis
+    else [replace(rule, name=f"{rule.name}-{i}", clauses=(clause,)) for i, clause in enumerate(rule.clauses)]
+    for rule in RULES.values()
+}
 PARAMETERS = {"rows": 3, "columns": 2, "layout": 1, "loads": 2, "stores": 2}
 
 
@@ -23,12 +29,16 @@ PARAMETERS = {"rows": 3, "columns": 2, "layout": 1, "loads": 2, "stores": 2}
 @pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_rule_fires_and_is_sound(rule: Rule, seed: int) -> None:
     """On each example; and a clause that no example reaches is a rule without a test."""
-    one_by_one = [replace(rule, name=f"clause-{i}", clauses=(clause,)) for i, clause in enumerate(rule.clauses)]
-    clauses = [rule] if rule.analysis else one_by_one
+    clauses = BY_CLAUSE[rule.name]
+    family = tuple(clause for other in of_families((rule.family,)) for clause in BY_CLAUSE[other.name])
     missing = dict.fromkeys(clauses)
     for example in rule.examples:
         snapshot, search = saturated(
-            example.program(seed), clauses, {**PARAMETERS, **example.parameters}, example.demands
+            example.program(seed),
+            clauses,
+            {**PARAMETERS, **example.parameters},
+            example.demands,
+            compiled=family,
         )
         fired = [clause for clause in clauses if search.progress.rules[clause.name].matches > 0]
         assert fired, f"{rule.name} does not fire on its example {example.text}"

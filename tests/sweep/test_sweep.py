@@ -66,7 +66,7 @@ def test_the_table_has_a_row_for_each_cell_in_order(
     programs: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     report, plot = tmp_path / "r.json", tmp_path / "p.png"
-    models = [*programs, "mobilenet-v1", "--set", "resolution=32"]
+    models = [*programs, "mobilenet-v1", "--set", "resolution=32", "--set", "width=0.25"]
     assert run("sweep", *models, "--arrays", "16x16,8x4", "--check", "--json", report, "--plot", plot) == 0
     captured = capsys.readouterr()
     lines = [line.split() for line in captured.out.splitlines() if " x" not in line and "of" in line.split()]
