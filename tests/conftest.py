@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,11 +18,14 @@ if os.environ.get("CI"):
 
 @pytest.fixture
 def undisturbed_interrupt() -> Iterator[None]:
-    """Ctrl-C reaches what is tested: Hypothesis has a callback in the garbage collector, where an exception is lost."""
-    callbacks = gc.callbacks[:]
+    """Ctrl-C reaches what is tested: Hypothesis has a callback in the garbage collector, where an exception is lost,
+    and a shell lets what it runs in the background ignore the signal.
+    """
+    callbacks, handler = gc.callbacks[:], signal.signal(signal.SIGINT, signal.default_int_handler)
     gc.callbacks.clear()
     yield
     gc.callbacks[:] = callbacks
+    signal.signal(signal.SIGINT, handler)
 
 
 @pytest.fixture(autouse=True)
