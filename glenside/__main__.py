@@ -1,5 +1,5 @@
 """`python -m glenside` is the command line."""
 
-from glenside.cli.main import main
+from glenside.cli import main
 
 main()

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
 from extract import METHODS
 from glenside.cache import Cache, CacheFull, answers
+from glenside.egraph.rule import Parameters, Rule
 from glenside.egraph.saturation import INTERRUPTED, ITERATION_LIMIT, NODE_LIMIT, SATURATED, Limits, Progress
-from glenside.egraph.search import SearchResult, Worker, search
+from glenside.egraph.search import SearchResult, Worker, program_snapshot, search, search_here
 from glenside.ir.errors import BadInput, renamed
+from glenside.ir.interrupts import answered, undisturbed
 from glenside.ir.program import Program
-from glenside.passes.answer import Problem, extract
+from glenside.ir.term import Term
+from glenside.passes.answer import Problem, Unfinished, extract
 from glenside.passes.network import Search
 from glenside.report.result import Result
 from glenside.report.rows import report_of
@@ -54,6 +57,7 @@ def optimize(
     cache: Cache | None = None,
     worker: Callable[[], Worker | None] = lambda: None,
     listener: Listener = lambda _: None,
+    on_answer: Callable[[Result], None] = lambda _: None,
     load_seconds: float = 0.0,
 ) -> Result:
     """Find the equal program that uses the target best, and check that it is equal.
@@ -63,9 +67,11 @@ def optimize(
               how to search, where the target leaves a choice: see `glenside.targets.base.Way`
     cache     where answers are kept: one that is there is not searched for again
     worker    starts a search process; `listener` is told what is being done
+    on_answer  is given the result before it is checked, so that it can be kept whatever comes
 
-    Stopping early, by a limit or by Ctrl-C, still gives the best program found by then; `result.stopped` says why. With
-    `verify=False` the check is left to `result.check()`. Raises BadInput.
+    Stopping early, by a limit or by Ctrl-C, still gives the best program found by then, the baseline mapping where none
+    was; `result.stopped` says why. With `verify=False` the check is left to `result.check()`. Raises BadInput, and
+    Unfinished where there was no time for any answer.
     """
     program = program.as_written()
     way = way_of(target, blocking, mapping, method, extract_seconds, explain)
@@ -73,30 +79,34 @@ def optimize(
     key = answers.key(program, target, limits, way, seed, verify) if cache is not None and target.repeatable else ""
     if cache is not None and key and (text := cache.get(key)) is not None:
         again = partial(optimize, program, target, limits=limits, verify=False, listener=listener, **vars(way))
-        return answers.remembered(text, program, target, seed, again)
+        result = answers.remembered(text, program, target, seed, again)
+        on_answer(result)
+        return result
     clock = _Clock(load_seconds)
-    run = Search(limits, worker)
-    prepared, stopped = _prepare(program, target, way, run, listener)
-    problem = Problem.of(prepared, target, way)
-    clock.lap("fold")
-    searched = _saturate(problem, target, way, run, stopped, listener)
-    clock.lap("saturate", searched.progress.seconds)
-    listener(Event("extract", f"{searched.snapshot.e_nodes:,} e-nodes"))
-    answer = extract(problem, searched, target, _hurried(way) if searched.stopped == INTERRUPTED else way)
-    report = report_of(program, target, problem, searched, answer)
-    clock.lap("extract")
-    report.stopped = stopped if searched.stopped == SATURATED else searched.stopped
-    report.seconds = clock.seconds
-    result = Result(program, target, report, answer, seed)
-    if verify and result.stopped != INTERRUPTED:  # whoever pressed Ctrl-C wants the answer now
-        result.check(progress=lambda done, total: listener(Event("check", f"{done} of {total}", done / max(total, 1))))
+    stages = _Stages(program, target, way, Search(limits, worker), listener, clock, seed)
+    try:
+        result = stages.run()
+    except KeyboardInterrupt:
+        result = stages.at_once()
+    try:
+        on_answer(result)
+        if verify and result.stopped != INTERRUPTED:  # whoever pressed Ctrl-C wants the answer now
+            result.check(lambda done, total: listener(Event("check", f"{done} of {total}", done / max(total, 1))))
+    except KeyboardInterrupt:
+        answered()
+        result.interrupted = True
     clock.finish()
-    if cache is not None and key and {result.stopped, stopped} <= {*REPEATABLE} and not result.interrupted:
+    if cache is not None and key and {result.stopped, stages.stopped} <= {*REPEATABLE} and not result.interrupted:
         try:
-            cache.put(key, answers.text(report, result.program))
+            cache.put(key, answers.text(result.report, result.program))
         except CacheFull as error:  # the answer itself is whole: the caller says so after it is safe
             result.not_kept = error
     return result
+
+
+_AT_ONCE = 1.0  # seconds of a search for the baseline, when somebody waits
+_SOON = 10.0  # and when a limit ended another one
+_FEW = 8
 
 
 def way_of(
@@ -129,34 +139,115 @@ def _hurried(way: Way) -> Way:
     return replace(way, method="dag" if way.method in ("auto", "exact") else way.method)
 
 
-def _prepare(program: Program, target: Target, way: Way, run: Search, listener: Listener) -> tuple[Program, str]:
-    """The program after the target's passes, and why their searches ended: the first reason that is not saturation."""
-    stopped = SATURATED
-    run = replace(run, on_progress=partial(_tell, listener, "fold"))
-    for change in target.passes(way):
-        program, why = change(program, run)
-        stopped = why if stopped == SATURATED else stopped
-    return program, stopped
+@dataclass
+class _Stages:
+    """prepare -> saturate -> extract, and how far they came: what an answer is made of when one of them is ended.
 
+    stopped   why a search ended before it had seen everything: the first reason, or saturation
+    """
 
-def _saturate(
-    problem: Problem, target: Target, way: Way, run: Search, stopped: str, listener: Listener
-) -> SearchResult:
-    """The e-graph of the problem; of the program alone where Ctrl-C ended what came before."""
-    listener(Event("saturate", "starting"))
-    searched = search(
-        problem.nodes,
-        of_families(target.families(way, problem.nodes)),
-        target.rule_parameters(),
-        run.limits if stopped != INTERRUPTED else Limits(seconds=0.0),
-        reported=REPORTED,
-        trace=way.explain,
-        worker=run.worker(),
-        on_progress=partial(_tell, listener, "saturate"),
-    )
-    if stopped != INTERRUPTED:
-        return searched
-    return replace(searched, progress=replace(searched.progress, stopped=INTERRUPTED))
+    program: Program
+    target: Target
+    way: Way
+    search: Search
+    listener: Listener
+    clock: _Clock
+    seed: int
+    stopped: str = SATURATED
+    prepared: Program | None = None
+    searched: SearchResult | None = None
+
+    def run(self) -> Result:
+        """The best answer, or the baseline mapping where the search stopped before it had mapped as much. Raises
+        KeyboardInterrupt: then there is still one at once.
+        """
+        self.prepared = self._prepare()
+        self.clock.lap("fold")
+        if self.stopped == INTERRUPTED:
+            return self.at_once()
+        problem = Problem.of(self.prepared, self.target, self.way)
+        self.searched = self._saturate(problem, self.way, self.search.limits)
+        self.clock.lap("saturate", self.searched.progress.seconds)
+        if self.searched.stopped == INTERRUPTED:
+            return self.at_once()
+        return self._or_baseline(self._extracted(problem, self.searched, self.way), _SOON)
+
+    def at_once(self) -> Result:
+        """The best answer that takes no time to speak of. Raises Unfinished."""
+        with undisturbed():
+            self.stopped = INTERRUPTED
+            result = None
+            problem = Problem.of(self.prepared or self.program, self.target, self.way)
+            searched = self.searched or SearchResult(program_snapshot(problem.nodes), Progress())
+            if searched.progress.iterations or "mapping" not in self.target.ways:
+                result = self._extracted(problem, searched, _hurried(self.way))
+            return self._or_baseline(result, _AT_ONCE)
+
+    def _or_baseline(self, result: Result | None, seconds: float) -> Result:
+        """The result, or where layers of it are not mapped, what a short search for the baseline gives."""
+        if result is not None and (result.stopped == SATURATED or result.report.mapped == len(result.report.layers)):
+            return result
+        way = _hurried(self._least())
+        problem = Problem.of(self.prepared or self.program, self.target, way)
+        searched = search_here(
+            *self._problem(problem, way), Limits(seconds=seconds, iterations=_FEW), reported=REPORTED, trace=way.explain
+        )
+        searched = replace(searched, progress=replace(searched.progress, stopped=self._why(searched)))
+        least = self._extracted(problem, searched, way)
+        if least is None or (result is not None and result.report.mapped >= least.report.mapped):
+            least = result
+        if least is None:
+            raise Unfinished("the search stopped before there was an answer")
+        return least
+
+    def _least(self) -> Way:
+        """The way that takes least time to the baseline."""
+        return (
+            replace(self.way, mapping="baseline", blocking="tile-loops") if "mapping" in self.target.ways else self.way
+        )
+
+    def _why(self, searched: SearchResult) -> str:
+        if self.stopped != SATURATED or self.searched is None:
+            return self.stopped
+        return self.searched.stopped if self.searched.stopped != SATURATED else searched.stopped
+
+    def _prepare(self) -> Program:
+        """The program after the target's passes."""
+        program, run = self.program, replace(self.search, on_progress=partial(_tell, self.listener, "fold"))
+        for change in self.target.passes(self.way):
+            program, why = change(program, run)
+            self.stopped = why if self.stopped == SATURATED else self.stopped
+        return program
+
+    def _saturate(self, problem: Problem, way: Way, limits: Limits) -> SearchResult:
+        """The e-graph of the problem."""
+        self.listener(Event("saturate", "starting"))
+        return search(
+            *self._problem(problem, way),
+            limits,
+            reported=REPORTED,
+            trace=way.explain,
+            worker=self.search.worker(),
+            on_progress=partial(_tell, self.listener, "saturate"),
+        )
+
+    def _problem(self, problem: Problem, way: Way) -> tuple[Sequence[Term], Sequence[Rule], Parameters]:
+        """What is searched: the nodes, by which rules, with which parameters."""
+        rules = of_families(self.target.families(way, problem.nodes))
+        return problem.nodes, rules, self.target.rule_parameters()
+
+    def _extracted(self, problem: Problem, searched: SearchResult, way: Way) -> Result | None:
+        """The best answer that the e-graph holds; None where it holds none."""
+        self.listener(Event("extract", f"{searched.snapshot.e_nodes:,} e-nodes"))
+        try:
+            answer = extract(problem, searched, self.target, way)
+        except Unfinished:
+            return None
+        report = report_of(self.program, self.target, problem, searched, answer)
+        self.clock.lap("extract")
+        report.stopped = self.stopped if searched.stopped == SATURATED else searched.stopped
+        report.seconds = self.clock.seconds
+        return Result(self.program, self.target, report, answer, self.seed)
 
 
 def _tell(listener: Listener, stage: str, progress: Progress) -> None:

@@ -14,10 +14,11 @@ import numpy as np
 
 from glenside.ir.operand import Array
 from glenside.ir.term import Term, postorder
-from glenside.semantics import Arithmetic
+from glenside.semantics import Arithmetic, Native
 from glenside.semantics.interpreter import evaluate
 from glenside.semantics.native import hash_array
 
+NATIVE = Native()
 Progress = Callable[[int, int], None]
 
 
@@ -31,6 +32,7 @@ class Trial:
 
     arithmetic: Arithmetic
     values: Mapping[str, Array]
+    claim: Callable[[Term | None], None] = lambda term: None  # is told of each term that was evaluated
 
 
 class Clock:
@@ -63,6 +65,7 @@ def observe(roots: Sequence[Term], trial: Trial, clock: Clock, look: Callable[[T
 
     def watch(term: Term, value: Any) -> None:
         clock.tick()
+        trial.claim(term)
         if term in wanted:
             look(term, value)
 
@@ -70,11 +73,11 @@ def observe(roots: Sequence[Term], trial: Trial, clock: Clock, look: Callable[[T
     evaluate([*steps(*roots), *roots], trial.values, trial.arithmetic, watch=watch)
 
 
-def digest(value: Any) -> bytes:
+def digest(value: Any, arithmetic: Arithmetic = NATIVE) -> bytes:
     """A hash of dims, dtype and elements; equal values have equal digests. Tuples count item by item."""
     state = hashlib.blake2b(digest_size=32)
     for array in arrays(value):
-        hash_array(state, array)
+        hash_array(state, arithmetic.identity(array))
     return state.digest()
 
 
@@ -85,11 +88,11 @@ def arrays(value: Any) -> list[Array]:
     return [array for item in value for array in arrays(item)]
 
 
-def difference(expected: Any, found: Any) -> str | None:
+def difference(expected: Any, found: Any, arithmetic: Arithmetic = NATIVE) -> str | None:
     """None for equal values, else how many elements differ and where the first one is. Values are of one type."""
     pairs = list(zip(arrays(expected), arrays(found), strict=True))
     for position, (a, b) in enumerate(pairs):
-        unequal = np.asarray(a != b)
+        unequal = np.asarray(arithmetic.identity(a) != arithmetic.identity(b))
         count = int(np.count_nonzero(unequal))
         if count:
             first = tuple(map(int, np.unravel_index(int(np.argmax(unequal)), unequal.shape)))

@@ -1,8 +1,11 @@
 """Exact equality of two programs: both run on the same random numbers, and every element must be the same.
 
-Programs of integers run natively. Real-valued programs run in two prime fields: there sums, products and quotients are
-exact, so programs that are equal for all reals give equal residues whatever the order of their operations, and others
-give equal residues by chance only. Constants are random too, so that nothing folded can hide a difference.
+Programs of integers run natively, on numbers of their full range and on small ones. Real-valued programs run in two
+prime fields: there sums, products and quotients are exact, so programs that are equal for all reals give equal residues
+whatever the order of their operations, and others give equal residues by chance only. Where something depends on which
+of two numbers is the larger one, residues know their places on the real line (`OrderedField`), and numbers are drawn
+around each constant of the program, in a turn for each element that a maximum may be of. Constants are random too, so
+that nothing folded can hide a difference.
 
 Layers are compared by name. A layer that differs may only follow one that does, so when anything differs each such
 layer runs alone, on the original's values of the layers before it. When every layer is equal in that way, all are equal
@@ -15,27 +18,51 @@ import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any
+from functools import cached_property, partial
+from itertools import cycle
+from typing import Any, NamedTuple
 
+from glenside.check.branches import Branches, Missing
 from glenside.check.comparison import Clock, OutOfTime, Progress, Trial, difference, digest, observe, steps
-from glenside.check.stimuli import declared, draw_integers, draw_residues, index_limits, is_real, opaque_limit
+from glenside.check.memory import least_bytes, shortage
+from glenside.check.stimuli import (
+    Draw,
+    constants_of,
+    declared,
+    draw_integers,
+    draw_near,
+    draw_residues,
+    has_order,
+    index_limits,
+    is_real,
+    opaque_limit,
+    turns,
+)
 from glenside.ir.errors import GlensideError
+from glenside.ir.interrupts import answered
 from glenside.ir.operand import Array
 from glenside.ir.operators.opaque import name_of
 from glenside.ir.program import Program
-from glenside.ir.term import Term
-from glenside.ir.types import Tensor
-from glenside.semantics import Native
+from glenside.ir.term import Term, postorder
+from glenside.ir.types import AccessType
+from glenside.semantics import Arithmetic, Native
 from glenside.semantics.interpreter import evaluate
+from glenside.semantics.ordered_field import OrderedField
 from glenside.semantics.prime_field import PRIMES, PrimeField
 
 EXACT = "exact"
+_REACHED = "equal where reached"
+
+
+def is_equal(verdict: str) -> bool:
+    """Whether everything was compared, and nothing differs."""
+    return verdict == EXACT or verdict.startswith(_REACHED)
 
 
 @dataclass(frozen=True, slots=True)
 class CheckReport:
-    """The verdicts of `check`: "exact", or a sentence that says what differs or why it was not checked.
+    """The verdicts of `check`: "exact", "equal where reached" and what no drawn number reached, or a sentence that says
+    what differs or why it was not checked.
 
     layers    layer name -> verdict, for the layers of both programs, in the order of the original
     result    the verdict on the programs' results
@@ -51,8 +78,8 @@ class CheckReport:
 
     @property
     def ok(self) -> bool:
-        """Whether the result and every layer are exact."""
-        return self.result == EXACT and all(verdict == EXACT for verdict in self.layers.values())
+        """Whether the result and every layer are equal."""
+        return is_equal(self.result) and all(map(is_equal, self.layers.values()))
 
     def __str__(self) -> str:
         wrong = [f"{name}: {verdict}" for name, verdict in self.layers.items() if verdict != EXACT]
@@ -84,17 +111,27 @@ class _Field(_Numbers, PrimeField):
         return super()._scatter(function, x)
 
 
+class _Trial(NamedTuple):
+    """Numbers to compare programs in: what remembers, the arithmetic, and how tensors are drawn."""
+
+    numbers: _Numbers
+    arithmetic: Arithmetic
+    draw: Draw
+
+
 def check(
     original: Program,
     optimized: Program,
     *,
     seed: int = 0,
     layers: bool = True,
+    given: Mapping[str, Array] | None = None,
     progress: Progress | None = None,
     deadline: float | None = None,
 ) -> CheckReport:
     """Compare the results of two programs, and the layers that both have, exactly; without `layers` only the results.
 
+    What is `given` by name, such as constants that only one of them has, is taken as it is, and everything else drawn.
     `progress` is called with the terms evaluated so far and their number. Past the `deadline`, a value of
     `time.monotonic()`, or at Ctrl-C the check ends between two terms, and the report says what was not reached.
     Raises BadInput when the programs declare a tensor differently.
@@ -103,41 +140,71 @@ def check(
     names = [name for name in original.layers if layers and name in optimized.layers]
     roots = (original.term, optimized.term, *(p.layers[name] for p in (original, optimized) for name in names))
     declarations, limits, below = declared(*roots), index_limits(*roots), opaque_limit(*roots)
-    fields: list[_Numbers] = [_Field(p) for p in PRIMES] if is_real(*roots) else [_Numbers()]
+    trials, count = _trials(seed, original, *roots)
     runs = sum(len(steps(p.term, *(p.layers[name] for name in names))) for p in (original, optimized))
-    comparison = _Comparison(original, optimized, names, Clock(runs * len(fields), deadline, progress))
-    stopped, reason = "", ""
+    branches, clock = Branches(roots), Clock(runs * count, deadline, progress)
+    comparison = _Comparison(original, optimized, names, clock)
+    done: list[_Trial] = []
+    stopped, reason = "", shortage(least_bytes(declarations.values(), 16 if has_order(*roots) else 4, *roots))
     try:
-        for field in fields:
-            field.opaque_below = below
-            comparison.run(Trial(field, _stimuli(field, declarations, limits, seed)))
+        for trial in trials if not reason else ():
+            if len(done) >= count and not branches.missing():
+                break
+            trial.arithmetic.opaque_below = below
+            drawn = {n: t for n, t in declarations.items() if n not in (given or {})}
+            values = {name: trial.draw(tensor, limits.get(name)) for name, tensor in drawn.items()} | {**(given or {})}
+            branches.watched(trial.arithmetic)
+            comparison.run(Trial(trial.arithmetic, values, branches.claim))
+            done.append(trial)
     except OutOfTime:
         stopped, reason = "time-limit", "time ran out"
     except KeyboardInterrupt:
+        answered()
         stopped, reason = "interrupted", "interrupted"
+    except MemoryError:
+        reason = "memory does not suffice"
     except GlensideError as error:
         reason = str(error)
-    verdicts, result = comparison.verdicts(len(fields), reason)
-    return CheckReport(verdicts, result, _how(fields, seed), time.perf_counter() - started, stopped)
+    verdicts, result = comparison.verdicts(max(count, len(done)), reason, branches.missing())
+    return CheckReport(verdicts, result, _how(done or trials[:1], seed), time.perf_counter() - started, stopped)
 
 
-def _stimuli(
-    field: _Numbers, declarations: Mapping[str, Tensor], limits: Mapping[str, int], seed: int
-) -> dict[str, Array]:
-    if isinstance(field, _Field):
-        return draw_residues(declarations, limits, seed, field.p)
-    return {name: draw_integers(t, seed, limits.get(name)) for name, t in declarations.items()}
+_ELEMENTS = 1 << 20
+"""How many elements it takes to have drawn numbers often enough."""
+_MORE = 4  # times to draw anew where something was not reached
 
 
-def _how(fields: list[_Numbers], seed: int) -> str:
-    primes = [str(field.p) for field in fields if isinstance(field, _Field)]
+def _trials(seed: int, original: Program, *roots: Term) -> tuple[list[_Trial], int]:
+    """Two prime fields; where something depends on order, numbers that have it, drawn anew as long as that is cheap.
+    Integers are drawn over their full range, and small ones, since what wraps hides order and parity. After so many
+    of them come those for what was not reached.
+    """
+    ordered, real = has_order(*roots), is_real(*roots)
+    size = sum(t.access.size for t in postorder(*roots) if isinstance(t.type, AccessType))
+    count = max(1, min(turns(*roots), _ELEMENTS // max(1, size)))
+    draw = partial(draw_near, seed=seed, among=constants_of(*roots), weights=frozenset(original.constants_declared))
+    draws = [partial(draw, turn=turn) for turn in range(count + _MORE)]
+    if not real:
+        numbers = [_Trial(n := _Numbers(), n, d) for d in (partial(draw_integers, seed=seed), *draws)]
+        return numbers, 1 + count
+    fields = [_Field(p) for p in PRIMES]
+    if not ordered:
+        return [_Trial(field, field, partial(draw_residues, seed=seed, p=field.p)) for field in fields], len(fields)
+    return [_Trial(field, OrderedField(field), d) for field, d in zip(cycle(fields), draws, strict=False)], count
+
+
+def _how(trials: Sequence[_Trial], seed: int) -> str:
+    primes = dict.fromkeys(str(t.numbers.p) for t in trials if isinstance(t.numbers, _Field))
     text = f"random residues in two prime fields, p = {' and '.join(primes)}" if primes else _INTEGERS
+    if primes and isinstance(trials[0].arithmetic, OrderedField):
+        times = "once" if len(trials) == 1 else f"{len(trials)} times"
+        text = f"random numbers, drawn {times}, exact with their order in a prime field, p = {' or '.join(primes)}"
     text += f", seed {seed}"
-    replaced = sorted({name for field in fields for name in field.replaced})
+    replaced = sorted({name for trial in trials for name in trial.numbers.replaced})
     return f"{text}; pseudo-random functions stand for {', '.join(replaced)}" if replaced else text
 
 
-_INTEGERS = "random integers over their full range"
+_INTEGERS = "random integers, large and small"
 _RESULT = None  # stands for the programs' results where layers have their names
 
 
@@ -164,18 +231,31 @@ class _Comparison:
     def _term(program: Program, name: str | None) -> Term:
         return program.term if name is None else program.layers[name]
 
-    def verdicts(self, trials: int, reason: str) -> tuple[dict[str, str], str]:
+    def verdicts(self, trials: int, reason: str, missing: Sequence[Missing]) -> tuple[dict[str, str], str]:
         """The verdict on each layer and on the result, after so many trials or at a stop for that reason."""
 
         def verdict(name: str | None) -> str:
             if name in self.differs:
                 return self.differs[name]
             if self.equal[name] == trials:
-                return EXACT
-            partly = f" (equal in {self.equal[name]} of {trials} fields)" if self.equal[name] else ""
+                own = missing and self._of(name, missing)
+                return f"{_REACHED}: {own[0]}{f', and {len(own) - 1} more' if own[1:] else ''}" if own else EXACT
+            partly = f" (equal in {self.equal[name]} of {trials} trials)" if self.equal[name] else ""
             return f"not checked: {reason}{partly}"
 
         return {name: verdict(name) for name in self.names}, verdict(_RESULT)
+
+    def _of(self, name: str | None, missing: Sequence[Missing]) -> list[Missing]:
+        """What was not reached in a layer, those below it aside; in all, where the result is asked for."""
+        inside: set[Term] = set()
+        for program in (self.original, self.optimized) if name is not None else ():
+            stack, others = [program.layers[name]], {program.layers[n] for n in self.names}  # type: ignore[index]
+            while stack:
+                term = stack.pop()
+                if term not in inside:
+                    inside.add(term)
+                    stack += [child for child in term.children if child not in others]
+        return [m for m in missing if name is None or m.term in inside]
 
     def run(self, trial: Trial) -> None:
         """Run both programs whole; then, alone, the layers that differ."""
@@ -185,20 +265,20 @@ class _Comparison:
 
         def note(term: Term, value: Any) -> None:
             if term in self.expected:
-                digests.update(dict.fromkeys(self.expected[term], digest(value)))
+                digests.update(dict.fromkeys(self.expected[term], digest(value, trial.arithmetic)))
             if term is self.original.term:
                 results.append(value)
 
         def compare(term: Term, value: Any) -> None:
             if term in self.found:
-                mark = digest(value)
+                mark = digest(value, trial.arithmetic)
                 for name in self.found[term]:
                     if digests[name] == mark:
                         self.equal[name] += 1
                     else:
                         suspects.append(name)
             if term is self.optimized.term and _RESULT not in self.differs:
-                self._conclude(_RESULT, difference(results.pop(), value))
+                self._conclude(_RESULT, difference(results.pop(), value, trial.arithmetic))
 
         observe([*self.expected, self.original.term], trial, self.clock, note)
         observe([*self.found, self.optimized.term], trial, self.clock, compare)
@@ -223,9 +303,9 @@ class _Comparison:
                 self.clock.look()
                 layer, below = self.optimized.layers[name], reads.pop(name)
                 given = {self.optimized.layers[other]: held[other] for other in below}
-                self._conclude(
-                    name, difference(held[name], evaluate([layer], trial.values, trial.arithmetic, given=given)[0])
-                )
+                value = evaluate([layer], trial.values, trial.arithmetic, given=given)[0]
+                trial.claim(None)  # of several terms
+                self._conclude(name, difference(held[name], value, trial.arithmetic))
                 to_come.subtract([name, *below])
                 for done in [n for n in (name, *below) if not to_come[n]]:
                     held.pop(done, None)

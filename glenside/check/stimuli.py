@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import math
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
+from glenside.ir.operators.casting import cast
+from glenside.ir.operators.compute import compute, parse_compute
+from glenside.ir.rational import exact
 from glenside.ir.term import Term, postorder, tensors
-from glenside.ir.types import FLOATS, Tensor, TupleType, Type
+from glenside.ir.types import FLOATS, AccessType, Tensor, TupleType, Type
 from glenside.semantics import Native
+
+Draw = Callable[..., Array]
+"""(tensor, what its integers must be below) -> its value in one trial."""
 
 
 def declared(*roots: Term) -> dict[str, Tensor]:
@@ -73,33 +81,127 @@ def _stream(seed: int, salt: int, name: str) -> np.random.Generator:
     return np.random.default_rng([seed, salt, zlib.crc32(name.encode())])
 
 
-def draw_integers(tensor: Tensor, seed: int, limit: int | None = None) -> Array:
+def draw_integers(tensor: Tensor, limit: int | None = None, *, seed: int) -> Array:
     """Integers over the full range of the dtype, or valid indices below a limit."""
     rng = _stream(seed, 0, tensor.name)
     if tensor.dtype == "bool":
         return rng.integers(0, 2, tensor.dims, dtype=np.bool_)
     dtype = np.dtype(tensor.dtype)
     if limit is not None:
-        return rng.integers(0, max(1, min(limit, int(np.iinfo(dtype).max))), tensor.dims).astype(dtype)
+        most = np.iinfo(dtype).max if dtype.kind in "iu" else limit
+        return rng.integers(0, max(1, min(limit, int(most))), tensor.dims).astype(dtype)
     bounds = np.iinfo(dtype)
     return rng.integers(bounds.min, bounds.max, tensor.dims, dtype, endpoint=True)
 
 
-def draw_residues(declarations: Mapping[str, Tensor], limits: Mapping[str, int], seed: int, p: int) -> dict[str, Array]:
+def draw_residues(tensor: Tensor, limit: int | None = None, *, seed: int, p: int) -> Array:
     """Residues modulo p, as signed representatives, for floats; integers for the rest."""
+    if tensor.dtype not in FLOATS:
+        return draw_integers(tensor, limit, seed=seed)
     half = (p - 1) // 2
+    residues = _stream(seed, p, tensor.name).integers(-half, half, tensor.dims, np.int32, endpoint=True)
+    return residues.astype(np.float32)
 
-    def draw(tensor: Tensor) -> Array:
-        if tensor.dtype not in FLOATS:
-            return draw_integers(tensor, seed, limits.get(tensor.name))
-        residues = _stream(seed, p, tensor.name).integers(-half, half, tensor.dims, np.int32, endpoint=True)
-        return residues.astype(np.float32)
 
-    return {name: draw(tensor) for name, tensor in declarations.items()}
+def draw_near(
+    tensor: Tensor,
+    limit: int | None = None,
+    *,
+    seed: int,
+    turn: int,
+    among: Sequence[Fraction],
+    weights: Collection[str] = (),
+) -> Array:
+    """Small numbers in which order shows: floats are multiples of 1/64, integers are whole.
+
+    Of every four turns one has numbers near one centre, so that all are below a threshold, or above it; one a centre
+    for each index of some axis, so that a whole window is below 0 beside others; one constants of the program, and what
+    is beside them; and one a number far above all others, at another place each time. `weights` are small where sums of
+    products with them are long, so that what a network computes stays where it is compared, whatever its depth.
+    """
+    if tensor.dtype == "bool" or limit is not None:
+        return draw_integers(tensor, limit, seed=seed + turn)
+    rng = _stream(seed + turn, 3, tensor.name)
+    if tensor.dtype in FLOATS and tensor.name in weights and len(tensor.dims) > 1 and tensor.dims.product():
+        length = tensor.dims.product() / max(tensor.dims)  # of the sums, where the longest axis is that of the results
+        scale = 2.0 ** round(1 - math.log2(length) / 2)
+        return rng.integers(-127, 128, tensor.dims, np.int8) * np.float32(scale / 64)
+    normal = rng.standard_normal(tensor.dims)
+    if tensor.dtype in FLOATS:
+        return np.asarray(np.rint(_pattern(tensor, normal, rng, seed, turn, among) * 64) / 64)
+    bounds = np.iinfo(tensor.dtype)
+    drawn = np.rint(_pattern(tensor, 2 * normal, rng, seed, turn, among))
+    return np.clip(drawn, bounds.min, bounds.max).astype(tensor.dtype)
+
+
+_CENTRES = (-6.0, -2.0, 0.0, 0.0, 3.0)
+_BESIDE = (0.0, 0.0, 1 / 64, -1 / 64, 0.5, -0.5, 1.0, -1.0)
+"""Where a threshold that is a little off shows: at the constant itself, and beside it."""
+_PEAK = 50.0
+
+
+def _pattern(
+    tensor: Tensor, normal: Array, rng: np.random.Generator, seed: int, turn: int, among: Sequence[Fraction]
+) -> Array:
+    dims, constants = tensor.dims, np.array([0.0, *map(float, among)])
+    kind, times = turn % 4, turn // 4
+    if kind == 0:
+        return np.asarray(normal / rng.choice((1, 2, 4)) + rng.choice((*_CENTRES, *constants)))
+    if kind == 1:
+        wide = [axis for axis, size in enumerate(dims) if size > 1]
+        axis = int(rng.choice(wide)) if wide else 0
+        return np.asarray(2 * normal + rng.choice(_CENTRES, [size if i == axis else 1 for i, size in enumerate(dims)]))
+    if kind == 2:
+        return np.where(rng.random(dims) < 0.5, rng.choice(constants, dims) + rng.choice(_BESIDE, dims), 3 * normal)
+    drawn = np.array(2 * normal)
+    if drawn.size > 1:
+        first = _stream(seed, 4, tensor.name).integers(1 << 30, size=drawn.ndim)
+        drawn[tuple((first + times) % dims)] = _PEAK
+    return drawn
+
+
+_COMPARED = 400
+
+
+def turns(result: Term, *others: Term) -> int:
+    """How often numbers are to be drawn anew so that each element of an item is the largest in some turn: seldom,
+    where there are many items; and so that enough numbers of the result are compared.
+    """
+    roots = (result, *others)
+    few = _COMPARED / max(1, result.access.size) if isinstance(result.type, AccessType) else 0
+    elements = [t.children[0].access for t in postorder(*roots) if _orders(t) and t.operator is compute]
+    rarest = max((a.item.product() / max(1, a.shape.product()) for a in elements), default=0)
+    return min(400, max(16, math.ceil(8 * rarest), math.ceil(few)))
+
+
+def has_order(*roots: Term) -> bool:
+    """Whether any term depends on which of two numbers is the larger one."""
+    return any(_orders(term) for term in postorder(*roots))
+
+
+def _orders(term: Term) -> bool:
+    if term.operator is compute:
+        return parse_compute(str(term.attributes[0]))[0].orders
+    return term.operator is cast and not {*dtypes(term.type)} & {*FLOATS}
+
+
+_LONG = 100
+"""What a text is shorter than that names a few numbers: others are matrices."""
+
+
+def constants_of(*roots: Term) -> list[Fraction]:
+    """The numbers with which something is compared, or to which it is cut."""
+    found: dict[Fraction, None] = {}
+    for term in postorder(*roots):
+        for attribute in term.attributes:
+            if isinstance(attribute, str) and len(attribute) < _LONG:
+                numbers = (exact(word) for word in attribute.strip("()").split())
+                found.update(dict.fromkeys(n for n in numbers if n is not None and abs(n) < 1 << 20))
+    return list(found)
 
 
 def draw_reals(tensor: Tensor, seed: int, limit: int | None = None) -> Array:
     """Normal values for floats; integers for the rest."""
     if tensor.dtype not in FLOATS:
-        return draw_integers(tensor, seed, limit)
+        return draw_integers(tensor, limit, seed=seed)
     return _stream(seed, 1, tensor.name).standard_normal(tensor.dims).astype(tensor.dtype)

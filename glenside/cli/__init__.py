@@ -1,5 +1,38 @@
 """The command line: commands, the options they share, tables, progress and exit status."""
 
-from glenside.cli.main import main
+from __future__ import annotations
 
-__all__ = ["main"]
+import atexit
+import os
+import signal
+import sys
+from contextlib import suppress
+
+
+def main() -> None:
+    """The entry point. Ctrl-C is a sentence and status 130, from the first line on; SIGTERM is the same, with 143."""
+    from glenside.ir import interrupts
+
+    try:
+        interrupts.raise_until_answered()
+        from glenside.cli.main import run
+
+        status = run()
+        if interrupts.unanswered():  # typer makes a status of KeyboardInterrupt
+            raise KeyboardInterrupt
+    except KeyboardInterrupt:
+        interrupts.ignore()
+        print("glenside: interrupted: there was no time for an answer", file=sys.stderr)
+        status = _INTERRUPTED
+    interrupts.ignore()
+    if status != _INTERRUPTED:
+        sys.exit(status)
+    # Python ends by SIGINT, whatever the status, where an import of native code was interrupted: so it does not end.
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError):
+            stream.flush()
+    os._exit(128 + interrupts.first())
+
+
+_INTERRUPTED = 128 + signal.SIGINT

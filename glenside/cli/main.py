@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import sys
 import warnings
 from typing import Annotated, Any
@@ -16,7 +15,7 @@ from glenside.cli.commands.extract import extract
 from glenside.cli.commands.optimize import compare, layout, optimize, tensorize
 from glenside.cli.commands.sweep import sweep
 from glenside.cli.commands.winograd import winograd
-from glenside.cli.output import BAD_INPUT, INTERRUPTED, OK
+from glenside.cli.output import BAD_INPUT, OK
 from glenside.ir.errors import GlensideError, Renamed
 
 app = typer.Typer(
@@ -39,9 +38,8 @@ def _options(version: Annotated[bool, typer.Option("--version", help="Print the 
         raise typer.Exit
 
 
-def main() -> None:
-    """The entry point: bad input is one sentence and status 2, Ctrl-C is 130, a closed pipe is no error."""
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+def run() -> int:
+    """The exit status: bad input is one sentence and status 2, a closed pipe is no error. Raises KeyboardInterrupt."""
     with warnings.catch_warnings():
         warnings.simplefilter("always", Renamed)
         otherwise = warnings.showwarning
@@ -53,31 +51,25 @@ def main() -> None:
                 otherwise(message, category, *where, **more)
 
         warnings.showwarning = show
-        _run()
+        return _run()
 
 
-def _run() -> None:
+def _run() -> int:
     try:
-        sys.exit(app(standalone_mode=False) or OK)
+        return app(standalone_mode=False) or OK
     except GlensideError as error:
-        _fail(str(error))
+        return _fail(str(error))
     except typer.Exit as exit_:
-        sys.exit(exit_.exit_code)
-    except KeyboardInterrupt:
-        sys.exit(INTERRUPTED)
+        return exit_.exit_code
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(OK)
+        return OK
     except Exception as error:
         if type(error).__module__.split(".")[0] not in ("click", "typer") or not hasattr(error, "format_message"):
             raise
-        _fail(error.format_message())
+        return _fail(error.format_message())
 
 
-def _fail(message: str) -> None:
+def _fail(message: str) -> int:
     print(f"glenside: error: {message}", file=sys.stderr)
-    sys.exit(BAD_INPUT)
-
-
-if __name__ == "__main__":
-    main()
+    return BAD_INPUT

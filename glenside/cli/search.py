@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import typer
 
+from glenside.check import is_equal
 from glenside.cli.output import INTERRUPTED, OK, WRONG, save_program, status_line, writable, write_json
 from glenside.ir.errors import BadInput
+from glenside.ir.interrupts import undisturbed
 
 if TYPE_CHECKING:
     from glenside.check.onnxruntime import RuntimeReport
@@ -50,7 +53,15 @@ def in_runtime(check: str) -> bool:
     return check == "onnxruntime"
 
 
-def search(source: Valued, target: Target, bounds: Bounds, *, verify: bool, way: Way | None = None) -> Result:
+def search(
+    source: Valued,
+    target: Target,
+    bounds: Bounds,
+    *,
+    verify: bool,
+    way: Way | None = None,
+    on_answer: Callable[[Result], None] = lambda _: None,
+) -> Result:
     """Load a program and optimize it, with progress on a terminal and the cache unless it is refused."""
     from glenside.cache import Cache
     from glenside.driver import optimize
@@ -68,7 +79,7 @@ def search(source: Valued, target: Target, bounds: Bounds, *, verify: bool, way:
             show(f"{event.stage}: {event.detail}{share}")
 
         cache = open_.enter_context(Cache()) if target.repeatable and not bounds.no_cache else None
-        how |= {"cache": cache, "listener": listener, "limits": limits, "seed": source.seed}
+        how |= {"cache": cache, "listener": listener, "limits": limits, "seed": source.seed, "on_answer": on_answer}
         return optimize(program, target, verify=verify, **how)
 
 
@@ -106,7 +117,7 @@ class Outcome:
         replaced = exported is not None and os.path.realpath(path) == os.path.realpath(exported)
         original = path if whole and not replaced else result.original
         self.runtime = check_onnxruntime(original, self.program, seed=self.source.seed, exported=exported)
-        if self.runtime.ok or result.report.checked != "exact":
+        if self.runtime.ok or not is_equal(result.report.checked):
             return str(self.runtime)
         why = "The exact check finds no difference: it is of rounding, of random numbers, or of the files."
         return f"{self.runtime} {why}"
@@ -146,24 +157,30 @@ def report(
     refuse(target, pareto=pareto, plot=plot, compare=compare)
     writable(out.json_path, out.output)
     twice = in_runtime(out.check)
-    result = search(source, target, bounds, verify=not out.no_check, way=way)
+
+    def save(result: Result) -> None:
+        """The program is on disk before anything else takes time."""
+        if out.output is not None and out.output != "-":
+            with undisturbed(then=True):
+                Outcome(source, result, result.program).save(out.output)
+
+    result = search(source, target, bounds, verify=not out.no_check, way=way, on_answer=save)
     outcome = Outcome(source, result, result.program)
-    printed = out.json_path != "-"
-    if printed:
-        from glenside.cli.table import print_front, print_report
-
-        if pareto or (compare and target.front is not None):
-            print_front(result.report)
-        print_report(result.report, compare=compare, explain=way is not None and way.explain)
-    if out.output is not None:
-        outcome.save(out.output)
     words = outcome.run_in_onnxruntime(out.output) if twice else ""
-    if words and printed:
-        print(words)
-    if plot is not None:
-        from glenside.report.plots import write_report_plot
+    with undisturbed():
+        if out.json_path != "-":
+            from glenside.cli.table import print_front, print_report
 
-        write_report_plot(result.report, plot)
-    if out.json_path is not None:
-        outcome.write_json(out.json_path)
+            if pareto or (compare and target.front is not None):
+                print_front(result.report)
+            print_report(result.report, compare=compare, explain=way is not None and way.explain)
+            print(words, end="\n" if words else "")
+        if out.output == "-":
+            outcome.save(out.output)
+        if plot is not None:
+            from glenside.report.plots import write_report_plot
+
+            write_report_plot(result.report, plot)
+        if out.json_path is not None:
+            outcome.write_json(out.json_path)
     outcome.leave(not out.no_check)

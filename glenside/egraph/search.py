@@ -15,9 +15,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from glenside.egraph.rule import Parameters, Rule
-from glenside.egraph.saturation import INTERRUPTED, TIME_LIMIT, Limits, Progress, Request
+from glenside.egraph.saturation import INTERRUPTED, TIME_LIMIT, Limits, Progress, Request, Saturation
 from glenside.egraph.snapshot import ENode, Snapshot, closed
 from glenside.egraph.worker import HEADER
+from glenside.ir.interrupts import answered
 from glenside.ir.term import Term, tensors
 from glenside.ir.types import AccessType, Tensor
 
@@ -159,10 +160,26 @@ def search(
                 raise SearchFailed("the search process ended without an answer")
             stopped = TIME_LIMIT
     except KeyboardInterrupt:
+        answered()
         stopped = INTERRUPTED
     finally:
         _leave(worker, request) if stays else worker.end()
     return SearchResult(replace(snapshot, tensors=_tensors(nodes)), replace(progress, stopped=stopped))
+
+
+def search_here(
+    nodes: Sequence[Term],
+    rules: Iterable[Rule],
+    parameters: Parameters,
+    limits: Limits,
+    *,
+    reported: Sequence[str] = (),
+    trace: bool = False,
+) -> SearchResult:
+    """The same in this process, for a small search that somebody waits for: nothing ends it within an iteration."""
+    saturation = Saturation(Request.of(nodes, rules, parameters, limits, reported=reported, trace=trace))
+    progress = saturation.run()
+    return SearchResult(saturation.snapshot(_tensors(nodes)), progress)
 
 
 _LARGE = 1 << 30  # bytes: a limit that what a process holds of past searches does not come near

@@ -19,7 +19,7 @@ from glenside.ir.blockwise import PART, block_size, blocks, row_major
 from glenside.ir.errors import TypeMismatch
 from glenside.ir.operand import Array, Operand
 from glenside.ir.operator import Category, Compute, Example, Keeps, of_compute, require
-from glenside.ir.scalar import Applied, Element, Number, Scalar, arity, gives, is_linear, keeps, typed
+from glenside.ir.scalar import Applied, Element, Number, Scalar, arity, gives, is_linear, keeps, orders, typed
 from glenside.ir.types import AccessType
 
 
@@ -33,6 +33,7 @@ def derived(record: Compute) -> dict[str, Any]:
         "check": partial(_check, record, record.check),
         "dtype": gives(general[0]),
         "linear": all(map(is_linear, general)),
+        "orders": any(map(orders, general)),
         "examples": record.examples or _examples(record, general[0]),
         "keeps": reduce(Keeps.__and__, map(keeps, general)),
     }
@@ -113,10 +114,13 @@ def _compiled(expression: Scalar, arithmetic: Any, dtype: str) -> Callable[[Sequ
         return lambda operands, out: constant
     assert isinstance(expression, Applied)
     primitive, heir, truth = expression.primitive, _heir(expression), gives(expression) == "bool"
+    own = arithmetic.own.get(primitive.name)
     steps = [(_compiled(argument, arithmetic, dtype), i == heir) for i, argument in enumerate(expression.arguments)]
 
     def run(operands: Sequence[Array], out: Array | None) -> Array:
         arguments = [step(operands, out if inherits else None) for step, inherits in steps]
+        if own is not None:
+            return np.asarray(own(*arguments))
         if primitive.arithmetic is not None:
             return np.asarray(primitive.arithmetic(arithmetic, *arguments))
         if out is None:

@@ -253,6 +253,7 @@ class Compute:
     evaluate       (arithmetic, operand, *parameters) -> array; the operand is an `Operand`, parameters are their texts
     dtype          the result's dtype: "same", "widen", or a dtype
     linear         whether the result is a sum of elements, each times a number: of all operands together
+    orders         whether it depends on which of two numbers is the larger one
     keeps          what else it leaves as it is
     examples       programs that show it
     scratch        bytes that evaluate needs beside operand and result: a function of (operand, *parameters)
@@ -268,6 +269,7 @@ class Compute:
     evaluate: Callable[..., Any] | None = None
     dtype: str = "same"
     linear: bool = False
+    orders: bool = False
     keeps: Keeps = Keeps.NOTHING
     examples: tuple[Example, ...] = ()
     scratch: Callable[..., int] | None = None

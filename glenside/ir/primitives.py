@@ -98,15 +98,19 @@ _MOD, _REM = "x - y * floor(x / y); n mod 0 is 0 for integers.", "x - y * trunc(
 _pair("mod", _MOD, np.mod, "Mod", partial(_remainder, math.floor), "floor", method="remainder")
 _pair("rem", _REM, np.fmod, "Mod", partial(_remainder, math.trunc), "truncate", method="remainder", jax="lax.rem")
 _row("negative", 1, NUMBERS, "-x.", np.negative, "Neg", operator.neg, symbol="-", keeps=DISTANCE, linear=True)
-_row("abs", 1, NUMBERS, "|x|.", np.abs, "Abs", abs, jax="jnp.abs", keeps=DISTANCE)
-_row("sign", 1, NUMBERS, "-1, 0 or 1.", np.sign, "Sign", lambda a: (a > 0) - (a < 0), keeps=ORDER)
+_row("abs", 1, NUMBERS, "|x|.", np.abs, "Abs", abs, jax="jnp.abs", keeps=DISTANCE, orders=True)
+_row("sign", 1, NUMBERS, "-1, 0 or 1.", np.sign, "Sign", lambda a: (a > 0) - (a < 0), keeps=ORDER, orders=True)
 
-minimum = _row("min", 2, ANY, "The smaller one.", np.minimum, "Min", min, associative=True, keeps=ORDER | DISTANCE)
-maximum = _row("max", 2, ANY, "The larger one.", np.maximum, "Max", max, associative=True, keeps=ORDER | DISTANCE)
-_row("lt", 2, ANY, "x < y.", np.less, "Less", operator.lt, symbol="<", gives="bool")
-_row("le", 2, ANY, "x <= y.", np.less_equal, "LessOrEqual", operator.le, symbol="<=", gives="bool")
-_row("gt", 2, ANY, "x > y.", np.greater, "Greater", operator.gt, symbol=">", gives="bool")
-_row("ge", 2, ANY, "x >= y.", np.greater_equal, "GreaterOrEqual", operator.ge, symbol=">=", gives="bool")
+minimum = _row(
+    "min", 2, ANY, "The smaller one.", np.minimum, "Min", min, orders=True, associative=True, keeps=ORDER | DISTANCE
+)
+maximum = _row(
+    "max", 2, ANY, "The larger one.", np.maximum, "Max", max, orders=True, associative=True, keeps=ORDER | DISTANCE
+)
+_row("lt", 2, ANY, "x < y.", np.less, "Less", operator.lt, symbol="<", gives="bool", orders=True)
+_row("le", 2, ANY, "x <= y.", np.less_equal, "LessOrEqual", operator.le, symbol="<=", gives="bool", orders=True)
+_row("gt", 2, ANY, "x > y.", np.greater, "Greater", operator.gt, symbol=">", gives="bool", orders=True)
+_row("ge", 2, ANY, "x >= y.", np.greater_equal, "GreaterOrEqual", operator.ge, symbol=">=", gives="bool", orders=True)
 _row("eq", 2, ANY, "x is y.", np.equal, "Equal", operator.eq, symbol="==", gives="bool")
 _row("ne", 2, ANY, "x is not y.", np.not_equal, "", operator.ne, symbol="!=", gives="bool")
 _SELECT = "y where x, of any dtype, is not zero, else z."
@@ -146,6 +150,6 @@ _function("cosh", "The hyperbolic cosine.", np.cosh)
 _function("asinh", "The number of which x is the hyperbolic sine.", np.arcsinh, MONOTONE)
 _function("acosh", "The number that is not negative of which x is the hyperbolic cosine.", np.arccosh, ORDER)
 _function("atanh", "The number of which x is the hyperbolic tangent.", np.arctanh, MONOTONE)
-_function("floor", "The largest integer that is not above x.", np.floor, MONOTONE)
-_function("ceil", "The smallest integer that is not below x.", np.ceil, MONOTONE)
-_function("round", "The nearest integer; halves go to the even one.", np.rint, MONOTONE, jax="jnp.round")
+_function("floor", "The largest integer that is not above x.", np.floor, MONOTONE, orders=True)
+_function("ceil", "The smallest integer that is not below x.", np.ceil, MONOTONE, orders=True)
+_function("round", "The nearest integer; halves go to the even one.", np.rint, MONOTONE, jax="jnp.round", orders=True)

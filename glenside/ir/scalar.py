@@ -45,6 +45,7 @@ class Primitive:
     exact        the meaning of exact operands, Fractions and bools; None for functions of reals
     keeps        what it leaves as it is, as records say it; ZERO only of functions of reals, where nothing is exact
     linear       the sum of its operands, each times a number
+    orders       it depends on which of two numbers is the larger one
     associative  operands that are folded may be combined in any grouping
     neutral      the number that changes no other one when it is combined with it
     symbol       how it is written between its operands, or before the only one
@@ -62,6 +63,7 @@ class Primitive:
     exact: Callable[..., Any] | None = None
     keeps: Keeps = Keeps.NOTHING
     linear: bool = False
+    orders: bool = False
     associative: bool = False
     neutral: int | None = None
     symbol: str = ""
@@ -220,6 +222,12 @@ def _through(expression: Scalar) -> Keeps:
         return reduce(Keeps.__and__, steps, Keeps.ORDER | Keeps.DISTANCE)
     inexact = isinstance(expression, Number) and (expression.value is None or expression.value.denominator != 1)
     return Keeps.ORDER if inexact else Keeps.ORDER | Keeps.DISTANCE
+
+
+def orders(expression: Scalar) -> bool:
+    """Whether it depends on which of two numbers is the larger one."""
+    parts = expression.arguments if isinstance(expression, Applied) else ()
+    return (isinstance(expression, Applied) and expression.primitive.orders) or any(map(orders, parts))
 
 
 def is_linear(expression: Scalar) -> bool:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from glenside.egraph.search import SearchResult
 from glenside.egraph.snapshot import Snapshot
+from glenside.ir.errors import GlensideError
 from glenside.ir.program import Program
 from glenside.ir.term import Term, postorder
 from glenside.passes.distinct_layers import Layers, distinct_layers, reassembled
@@ -16,6 +17,10 @@ from glenside.passes.variants import Cheapest, Extracted, Extractor
 from glenside.targets.base import Amounts, Cost, Scope, Target, Variant, Way
 
 CHOSEN = "chosen"
+
+
+class Unfinished(GlensideError):
+    """The e-graph holds no answer: the search stopped before that."""
 
 
 @dataclass(frozen=True)
@@ -150,6 +155,8 @@ def _best(program: Program, target: Target, layers: Layers, found: Sequence[Extr
     """The best variant of each layer; where the whole then exceeds the budget, that of the layer which presses most is
     given up for its next smaller one, until the whole fits or nothing is smaller.
     """
+    if not all(extracted.variants for extracted in found):
+        raise Unfinished("the search stopped before every layer had a variant")
     best = [min(extracted.variants, key=target.rank) for extracted in found]
     budget = target.budget
     if budget is None or budget.spares_baseline:

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from glenside.check import EXACT
+from glenside.check import is_equal
 from glenside.egraph.saturation import RuleRun
 from glenside.ir.names import one_line
 from glenside.report.deprecated import OldChoiceNames, OldReportNames, OldRowNames, with_old_keys, with_old_totals
@@ -177,9 +177,9 @@ class Report(OldReportNames):
 
     @property
     def ok(self) -> bool:
-        """Everything is mapped, checked exact, and within its budget."""
-        rows = all(row.mapped and row.checked == EXACT for row in self.layers)
-        return rows and self.checked == EXACT and not self.notes
+        """Everything is mapped, checked equal, and within its budget."""
+        rows = all(row.mapped and is_equal(row.checked) for row in self.layers)
+        return rows and is_equal(self.checked) and not self.notes
 
     def as_dict(self) -> dict[str, Any]:
         """As JSON."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Protocol
 
-from glenside.check import EXACT, CheckReport, check
+from glenside.check import EXACT, CheckReport, check, is_equal
 from glenside.egraph.saturation import INTERRUPTED
 from glenside.egraph.snapshot import Snapshot
 from glenside.ir.errors import GlensideError
@@ -84,7 +84,7 @@ class Result(OldResultNames):
         """Why the search ended: saturated, node-limit, time-limit, iteration-limit, memory-limit or interrupted."""
         return self.report.stopped
 
-    def check(self, *, progress: Callable[[int, int], None] | None = None) -> CheckReport:
+    def check(self, progress: Callable[[int, int], None] | None = None) -> CheckReport:
         """Compare the two programs exactly, layer by layer and as a whole; the report then says so.
 
         A layer is what it was when it was searched: its weights may hold the scale that followed it. The result is
@@ -96,9 +96,13 @@ class Result(OldResultNames):
         else:
             layers = self.target.checks_layers
             verdict = check(self.prepared, self.program, layers=layers, seed=self.seed, progress=progress)
-        if self.prepared is not self.original and verdict.result == EXACT:
+        if self.prepared is not self.original and is_equal(verdict.result):
             whole = check(self.original, self.prepared, layers=False, seed=self.seed)
-            verdict = replace(verdict, result=whole.result, stopped=verdict.stopped or whole.stopped)
+            verdict = replace(
+                verdict,
+                result=verdict.result if whole.result == EXACT else whole.result,
+                stopped=verdict.stopped or whole.stopped,
+            )
         of_layer = verdict.layers if self.target.checks_layers else dict.fromkeys(self.prepared.layers, verdict.result)
         rows = [replace(row, checked=of_layer.get(row.name, "not checked")) for row in self.report.layers]
         self.report.layers[:] = rows

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from html import escape
 from typing import Any
 
-from glenside.check import EXACT
+from glenside.check import is_equal
 from glenside.report.report import CHOSEN, LayerRow, Report
 from glenside.targets.base import Amounts, Measure
 
@@ -62,7 +62,11 @@ def tables_of(report: Report, *, compare: bool = False) -> list[Table]:
 
 def _layers(report: Report, compare: bool) -> Table:
     between = any(any(amounts.values()) for amounts in report.between_layers.values())
-    wrong = (i for i, row in enumerate(report.layers) if not row.mapped or row.checked not in (EXACT, "not checked"))
+    wrong = (
+        i
+        for i, row in enumerate(report.layers)
+        if not (row.mapped and (is_equal(row.checked) or row.checked == "not checked"))
+    )
     return Table(_columns(report, compare and not report.front), frozenset(wrong), "between layers" if between else "")
 
 

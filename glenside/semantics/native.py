@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from typing import TypeAlias
 
@@ -28,11 +28,18 @@ class Native:
     Arrays are never changed in place: they may be views of each other.
     """
 
+    own: Mapping[str, Callable[..., Array]] = {}
+    """The primitives, of those that numpy has for every arithmetic, that are something else here."""
+
     has_blas = True
     """Whether numpy multiplies its matrices of floats as they are."""
 
     opaque_below = 100
     """The whole numbers that a black box gives are from 0 to one less: an int8 holds them, and few axes are shorter."""
+
+    def identity(self, a: Array) -> Array:
+        """What equal arrays have alike, to the last bit."""
+        return a
 
     def encode(self, name: str, array: Array, dtype: str) -> Array:
         """The value of a tensor as this arithmetic keeps it. Raises BadInput when it is not of that dtype."""

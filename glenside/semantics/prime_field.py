@@ -29,6 +29,7 @@ PRIMES = (4194301, 4194287)
 _SUMMED = 256
 
 _BLOCK = 1 << 16
+_FINE, _SMALL = 2.0**20, 2.0**30  # what is drawn is a multiple of 1 / _FINE, and few numbers are larger
 
 _KEPT = np.float32
 
@@ -91,6 +92,9 @@ class PrimeField(Native):
             raise BadInput(f"tensor {name} requires finite values for exact checking, got inf or nan")
         if (np.abs(array) <= self.half).all() and (np.rint(array) == array).all():
             return array.astype(_KEPT, copy=False)
+        if array.size and np.abs(array).max() < _SMALL and (np.rint(found := array * _FINE) == found).all():
+            inverse = float(self.constant(Fraction(1, int(_FINE)), dtype))
+            return self._blockwise(lambda x: self._reduce(self._reduce(x) * inverse), found)
         mantissa, exponent = np.frexp(array.astype(np.float64))
         scale = self._powers_of_two[exponent - 53 - self._least_exponent]
         return self.multiply(self._integers(np.ldexp(mantissa, 53).astype(np.int64)), scale)

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from glenside import __version__
 from glenside.cache import code_version
+from glenside.check import EXACT, is_equal
 from glenside.driver import optimize
 from glenside.egraph.saturation import Limits
 from glenside.formats import ENDINGS, ending
@@ -124,7 +125,7 @@ class Row:
     @property
     def ok(self) -> bool:
         """Everything is mapped, and equal where it was checked."""
-        return self.complete and self.checked in ("exact", "not checked")
+        return self.complete and (is_equal(self.checked) or self.checked == "not checked")
 
     def note(self) -> str:
         """What a reader of the row must know, or nothing."""
@@ -132,7 +133,7 @@ class Row:
             return self.failed
         parts = [f"{self.layers - self.mapped} not mapped"] if self.mapped < self.layers else []
         parts += [f"stopped: {self.stopped}"] if self.stopped != "saturated" else []
-        parts += [] if self.checked in ("exact", "not checked") else [f"check: {self.checked}"]
+        parts += [] if self.checked in (EXACT, "not checked") else [f"check: {self.checked}"]
         return "; ".join(parts)
 
     @classmethod
@@ -273,7 +274,7 @@ def _optimized(cell: Cell) -> Row:
         utilization=report.macs / work if work else 0.0,
         seconds=report.seconds["total"],
         stopped=result.stopped,
-        checked=next((verdict for verdict in verdicts if verdict != "exact"), report.checked),
+        checked=next((verdict for verdict in verdicts if verdict != EXACT), report.checked),
     )
 
 

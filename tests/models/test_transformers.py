@@ -62,7 +62,8 @@ def test_drawn_ids_and_types_are_in_their_embeddings(seed: int) -> None:
     program = load("bert-base", **BERT)
     limits = index_limits(program.term)
     assert limits == {"ids": 11, "types": 2}
-    drawn = draw_residues(declared(program.term), limits, seed, 4194301)
+    tensors = declared(program.term)
+    drawn = {name: draw_residues(tensor, limits.get(name), seed=seed, p=4194301) for name, tensor in tensors.items()}
     assert np.isin(drawn["ids"], range(11)).all()
     assert np.isin(drawn["types"], range(2)).all()
 

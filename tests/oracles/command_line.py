@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import sys
 
-from glenside import cli
+from glenside.cli.main import run as run_command
 
 
 def run(*arguments: object) -> int:
     """The exit status of `glenside arguments`."""
     old, sys.argv = sys.argv, ["glenside", *map(str, arguments)]
     try:
-        cli.main()
+        return run_command()
     except SystemExit as exit_:
         return int(exit_.code or 0)
     finally:
         sys.argv = old
-    return 0

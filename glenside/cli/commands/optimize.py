@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -11,6 +11,10 @@ from glenside.cli.options import Bounds, CheckIn, Machine, Output, Plot, Results
 from glenside.cli.output import emit_egraph, print_or_write, typed_text, writable
 from glenside.cli.search import Outcome, in_runtime, report, search
 from glenside.ir.errors import BadInput
+from glenside.ir.interrupts import undisturbed
+
+if TYPE_CHECKING:
+    from glenside.report.result import Result
 
 STAGES = ("typed", "egraph", "extracted", "folded", "report")
 _ORDERS = "none, runs (which keep neighbours together) or all"
@@ -80,7 +84,14 @@ def optimize(
     if emit == "typed":
         print_or_write(typed_text(source.loader()()), output)
         return
-    result = search(source, target, bounds, verify=verify, way=way)
+    early = output not in (None, "-") and emit not in ("egraph", "folded", "report")
+
+    def save(result: Result) -> None:
+        if early:
+            with undisturbed(then=True):
+                Outcome(source, result, result.program).save(output or "-")
+
+    result = search(source, target, bounds, verify=verify, way=way, on_answer=save)
     outcome = Outcome(source, result, result.program)
     if emit == "egraph":
         emit_egraph(result.egraph, result.choice, output)
@@ -89,7 +100,7 @@ def optimize(
         from glenside.passes.constant_folding import fold
 
         outcome.program = fold(result.program)
-    if emit != "report":
+    if emit != "report" and not early:
         outcome.save(output or "-")
     words = outcome.run_in_onnxruntime(output if emit != "report" else None) if twice else ""
     if emit == "report":

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
+import numpy as np
 import typer
 
-from glenside.cli.options import Declared, Valued, command
-from glenside.cli.output import writable
+from glenside.cli.options import Valued, command
+from glenside.cli.output import INTERRUPTED, OK, WRONG, status_line, writable
 from glenside.ir.errors import BadInput
-from glenside.ir.names import one_line
+from glenside.ir.names import one_line, spelled_name
+
+if TYPE_CHECKING:
+    from glenside.ir.program import Program
 
 
 @command
@@ -54,12 +59,70 @@ def _named(value: Any, name: str = "output") -> dict[str, Any]:
 
 
 @command
-def check(source: Declared) -> None:
-    """Check the types of a program; print its type, and the sizes of its products."""
+def check(
+    source: Valued,
+    other: Annotated[
+        str | None, typer.Argument(metavar="[OTHER]", help="A program that should be equal to it, in any format.")
+    ] = None,
+) -> None:
+    """Check the types of a program, and print its type and the sizes of its products; or whether two programs are
+    equal, layer by layer and as a whole.
+    """
     from glenside.analysis.layers import product_sizes
 
-    program = source.loader()().as_written()
+    program = source.loader()()
+    if other is not None:
+        _compare(program, dataclasses.replace(source, source=other).loader()(), source.seed)
+    program = program.as_written()
     print(f"{one_line(program.name)}: {program.term.type}")
     for name, product in program.layers.items():
         sizes = product_sizes(product)
         print(f"  {one_line(name)}: {sizes.groups} x {sizes.m} x {sizes.k} x {sizes.n}")
+
+
+def _compare(first: Program, second: Program, seed: int) -> NoReturn:
+    """Print what the exact check says of two programs, and leave with its status. Raises BadInput."""
+    from glenside.check import check as compare_exactly
+
+    for one, two in ((first, second), (second, first)):
+        missing = [name for name in one.inputs if name not in two.tensors]
+        if missing:
+            names = ", ".join(map(spelled_name, missing))
+            raise BadInput(f"two programs are compared on the same inputs, and {one_line(two.name)} has no {names}")
+    alike, second = _apart(first, second)
+    moved = [n for n, layer in second.layers.items() if n in first.layers and first.layers[n].type != layer.type]
+    second = dataclasses.replace(second, layers={n: t for n, t in second.layers.items() if n not in moved})
+    values = {**first.constants, **second.constants}
+    given = {name: array for name, array in values.items() if name not in alike}
+    with status_line("check") as show:
+        report = compare_exactly(
+            first, second, seed=seed, given=given, progress=lambda done, total: show(f"check: {done} of {total}")
+        )
+    print(report)
+    if moved:
+        print(f"Of {len(moved)} layers the types differ, as in other layouts: they are compared by the result alone.")
+    raise typer.Exit(INTERRUPTED if report.stopped == "interrupted" else OK if report.ok else WRONG)
+
+
+def _apart(first: Program, second: Program) -> tuple[set[str], Program]:
+    """The constants that are alike in both, for which any numbers do; and the second program, whose others have names
+    of their own: what folds constants is equal for their own numbers alone.
+    """
+    from glenside.ir.term import Term, build, rebuild_all
+    from glenside.ir.types import Tensor
+
+    both = first.constants_declared.keys() & second.constants_declared.keys()
+    one, two = first.constants, second.constants
+    alike = {n for n in both if (n in one) == (n in two) and (n not in one or np.array_equal(one[n], two[n]))}
+    names = {name: f"{name} of the second program" for name in second.constants_declared if name not in alike}
+
+    def renamed(term: Term, _: tuple[Term, ...]) -> Term | None:
+        tensor = term.attributes[0] if term.attributes else None
+        if not isinstance(tensor, Tensor) or tensor.name not in names:
+            return None
+        return build("access-tensor", dataclasses.replace(tensor, name=names[tensor.name]))
+
+    term, *layers = rebuild_all([second.term, *second.layers.values()], renamed)
+    constants = {names.get(name, name): array for name, array in second.constants.items()}
+    named = dict(zip(second.layers, layers, strict=True))
+    return alike, dataclasses.replace(second, term=term, layers=named, constants=constants)

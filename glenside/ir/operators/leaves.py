@@ -94,13 +94,18 @@ def _check_eye(n: int, dtype: str) -> None:
     require_dtype("eye", dtype)
 
 
+def _evaluate_eye(arithmetic: Any, n: int, dtype: str) -> Array:
+    one, zero = (arithmetic.constant(exact(number), dtype) for number in "10")
+    return np.asarray(np.where(np.eye(n, dtype=np.bool_), one, zero))
+
+
 eye = operator(
     name="eye",
     kind=OperatorKind.LEAF,
     fields=fields(n=Kind.INT, dtype=Kind.DTYPE),
     check=_check_eye,
     result=lambda n, dtype: AccessType(Dims((n, n)), 0, dtype),
-    evaluate=lambda arithmetic, n, dtype: np.eye(n, dtype=arithmetic.constant(exact("0"), dtype).dtype),
+    evaluate=_evaluate_eye,
     doc="The identity matrix, a constant: ()(n n), 1 on the diagonal and 0 elsewhere.",
     examples=example("(eye $n int32)"),
 )

@@ -88,6 +88,7 @@ def _combination(name: str, primitive: str, doc: str, evaluate: Callable[..., Ar
         evaluate=evaluate,
         dtype=dtype,
         linear=combine.linear,
+        orders=combine.orders,
         keeps=keeps(combine(x, y)) & ~Keeps.FACTOR,
         examples=of_compute(name),
     )
@@ -155,6 +156,7 @@ def _extreme_position(name: str, which: str, function: Callable[..., Array]) -> 
         doc=f"The position of the first {which} element in the item, counted in row-major order from 0.",
         examples=of_compute(name),
         dtype="int64",
+        orders=True,
     )
 
 
@@ -191,5 +193,6 @@ argsort = compute_type(
     doc="Where in the item the elements stand, in the order in which they follow each other when it is sorted: "
     "places count in row-major order from 0, and the first of equal elements comes first.",
     dtype="int64",
+    orders=True,
     examples=of_compute("(argsort ascending)"),
 )

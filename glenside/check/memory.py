@@ -1,0 +1,44 @@
+"""What a check takes at least, and what this machine has: known before anything is allocated."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import suppress
+
+import numpy as np
+
+from glenside.ir.operator import OperatorKind
+from glenside.ir.term import Term, postorder
+from glenside.ir.types import FLOATS, AccessType, Tensor
+
+
+def least_bytes(tensors: Iterable[Tensor], width: int, *roots: Term) -> int:
+    """Bytes without which the terms cannot be evaluated where a float takes so many: those of every tensor, and of the
+    largest result that is computed.
+    """
+
+    def bytes_of(size: int, dtype: str) -> int:
+        return size * (width if dtype in FLOATS else np.dtype(dtype).itemsize)
+
+    computed = (term for term in postorder(*roots) if term.operator.kind in _NEW and isinstance(term.type, AccessType))
+    largest = max((bytes_of(term.access.size, term.access.dtype) for term in computed), default=0)
+    return sum(bytes_of(tensor.dims.product(), tensor.dtype) for tensor in tensors) + largest
+
+
+_NEW = (OperatorKind.COMPUTE, OperatorKind.INSTRUCTION)
+
+
+def available_bytes() -> int | None:
+    """What the system says can be had without swapping; None where it does not say."""
+    with suppress(OSError, ValueError, StopIteration), open("/proc/meminfo", encoding="ascii") as file:
+        line = next(line for line in file if line.startswith("MemAvailable:"))
+        return int(line.split()[1]) << 10
+    return None
+
+
+def shortage(needed: int) -> str:
+    """The sentence that memory does not suffice, or nothing."""
+    available = available_bytes()
+    if available is None or needed <= available:
+        return ""
+    return f"it takes {needed / 1e9:,.1f} GB of memory at least, and {available / 1e9:,.1f} GB are free"

@@ -1,0 +1,219 @@
+"""Exact numbers that know their order: a residue says what a number is, an approximation where it lies.
+
+A prime field has sums, products and quotients exactly, and no order: that of residues is not that of the numbers they
+stand for, 1/2 being the lowest of all. Here a number is a complex one: the imaginary part is its residue, the real part
+the number itself in float64. Two numbers are equal where their residues are; of others the larger is the one whose real
+part is. Equal programs round differently, but to another order only where two numbers that differ are closer than
+rounding: of numbers drawn at random that is once in about 1e15.
+
+numpy orders complex numbers by their real parts first, so movement, minimum and maximum need nothing of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from glenside.ir.operand import Array
+from glenside.ir.primitives import PRIMITIVES
+from glenside.ir.types import FLOATS
+from glenside.semantics.native import Native
+from glenside.semantics.prime_field import PrimeField
+
+LARGEST = 1e100
+"""The magnitude to which numbers are cut: residues tell them apart, and sums and products of some stay finite."""
+
+
+_OF_NOTHING = 314159.0
+"""The residue of the number that a division by 0 divides by."""
+
+
+class OrderedField(Native):
+    """Floats are residues of a prime field with their places on the real line; integers and bool are numpy's own.
+
+    Functions are total: 1/0 is one number above all others, the square root and the logarithm are those of the
+    magnitude, and the inverse functions of sine and cosine are of what is cut to -1 .. 1. Rounding gives integers.
+    """
+
+    has_blas = False
+
+    def __init__(self, field: PrimeField) -> None:
+        self.field, self._native = field, Native()
+        comparisons = {name: partial(_compare, name) for name in ("lt", "le", "gt", "ge", "eq", "ne")}
+        self.own = {**comparisons, "select": _select, "abs": _abs, "sign": _sign}
+
+    def identity(self, a: Array) -> Array:
+        """The residues."""
+        return np.asarray(_residue(a))
+
+    def encode(self, name: str, array: Array, dtype: str) -> Array:
+        """The residues of floats, and the floats."""
+        residues = self.field.encode(name, array, dtype)
+        return _number(np.asarray(array, np.float64), residues) if dtype in FLOATS else residues
+
+    def constant(self, value: Fraction | int, dtype: str) -> Array:
+        """An exact number of a dtype, or of that of arrays here."""
+        if dtype in FLOATS or dtype == "complex128":
+            return _number(float(value), self.field.constant(value, "float32"))
+        return self.field.constant(value, dtype)
+
+    def lowest(self, dtype: str) -> Array:
+        lowest = self.field.lowest(dtype)
+        return _number(-LARGEST, lowest) if dtype in FLOATS else lowest
+
+    def _both(self, method: str, a: Array, *arguments: Any) -> Array:
+        """A method of residues, and the same of real numbers; of integers, numpy's."""
+        if not _is_number(a):
+            return np.asarray(getattr(self._native, method)(a, *arguments))
+        real = getattr(self._native, method)(_real(a), *map(_real, arguments))
+        return _number(real, getattr(self.field, method)(_residue(a), *map(_residue, arguments)))
+
+    def add(self, a: Array, b: Array) -> Array:
+        return self._both("add", a, b)
+
+    def accumulate(self, total: Array, a: Array) -> None:
+        total[...] = self.add(total, a)
+
+    def subtract(self, a: Array, b: Array) -> Array:
+        return self._both("subtract", a, b)
+
+    def multiply(self, a: Array, b: Array) -> Array:
+        return self._both("multiply", a, b)
+
+    def sum(self, a: Array, axes: tuple[int, ...]) -> Array:
+        return self._both("sum", a, axes)
+
+    def mean(self, a: Array, axes: tuple[int, ...]) -> Array:
+        return self._both("mean", a, axes)
+
+    def product(self, a: Array, axes: tuple[int, ...]) -> Array:
+        return self._both("product", a, axes)
+
+    def contract(self, a: Array, b: Array, shared: int, item: int) -> Array:
+        return self._both("contract", a, b, shared, item)
+
+    def divide(self, a: Array, b: Array) -> Array:
+        if not _is_number(a):
+            return self._native.divide(a, b)
+        none = b.imag == 0
+        divisor = np.where(none, _number(1 / LARGEST, np.asarray(_OF_NOTHING)), b)
+        quotient = a.real / np.where(divisor.real == 0, 1 / LARGEST, divisor.real)
+        return _number(_finite(quotient), self.field.divide(a.imag, divisor.imag))
+
+    def power(self, a: Array, b: Array) -> Array:
+        if not _is_number(a):
+            return self._native.power(a, b)
+        return _number(_finite(np.power(np.abs(a.real), b.real)), self.field.power(a.imag, b.imag))
+
+    def remainder(self, a: Array, b: Array, rounding: str) -> Array:
+        """a - b * q, where q is a / b rounded down or cut."""
+        if not _is_number(a):
+            return self._native.remainder(a, b, rounding)
+        quotient = self._whole(np.floor if rounding == "floor" else np.trunc, self.divide(a, b))
+        return self.subtract(a, self.multiply(b, quotient))
+
+    def apply(self, function: str, a: Array, keeps_zero: bool) -> Array:
+        if function in ("floor", "ceil", "round"):
+            return self._whole(PRIMITIVES[function].numpy, a)
+        x = np.where(a.imag == 0, 0.0, a.real) if keeps_zero else a.real
+        real = self._native.apply(function, _domain(function, x), keeps_zero)
+        return _number(_finite(real), self.field.apply(function, a.imag, keeps_zero))
+
+    def _whole(self, rounding: Callable[[Array], Array], a: Array) -> Array:
+        whole = np.clip(rounding(_settled(a.real)), -(2.0**52), 2.0**52)
+        return self.encode("", whole, "float64")
+
+    def below_maximum(self, a: Array, axes: tuple[int, ...]) -> Array:
+        """Nothing overflows here, and exp of a difference is no quotient."""
+        return a
+
+    def opaque(self, key: str, operands: Sequence[Array], dims: Sequence[int], dtype: str) -> Array:
+        """Of residues alone: the real parts of equal numbers differ by rounding."""
+        self.field.opaque_below = self.opaque_below
+        return self._drawn(self.field.opaque(key, list(map(_residue, operands)), dims, dtype), dtype)
+
+    def cast(self, a: Array, dtype: str) -> Array:
+        if dtype in FLOATS:
+            return a if _is_number(a) else _number(a.astype(np.float64), self.field.cast(a, dtype))
+        if not _is_number(a):
+            return self._native.cast(a, dtype)
+        if dtype == "bool":
+            return np.asarray(a.imag != 0)
+        return self._native.cast(np.trunc(_settled(np.clip(a.real, -(2.0**62), 2.0**62))).astype(np.int64), dtype)
+
+    def reinterpret(self, a: Array, dtype: str) -> Array:
+        if _is_number(a) and dtype in FLOATS:
+            return a
+        return self._drawn(self.field.reinterpret(_residue(a), dtype), dtype)
+
+    def _drawn(self, residue: Array, dtype: str) -> Array:
+        """A pseudo-random number lies anywhere: near 0, as what is compared does."""
+        return _number(8 * residue.astype(np.float64) / self.field.half, residue) if dtype in FLOATS else residue
+
+
+def _is_number(a: object) -> bool:
+    return isinstance(a, np.ndarray | np.generic) and a.dtype.kind == "c"
+
+
+def _real(a: Any) -> Any:
+    return a.real if _is_number(a) else a
+
+
+def _residue(a: Any) -> Any:
+    return a.imag if _is_number(a) else a
+
+
+def _number(real: Any, residue: Array) -> Array:
+    number = np.empty(residue.shape, np.complex128)
+    number.real, number.imag = real, residue
+    return number
+
+
+def _compare(name: str, a: Array, b: Array) -> Array:
+    function = PRIMITIVES[name].numpy
+    if not _is_number(a) or name in ("eq", "ne"):
+        return np.asarray(function(_residue(a), _residue(b)))
+    return np.where(a.imag == b.imag, name in ("le", "ge"), function(a.real, b.real))
+
+
+def _select(condition: Array, then: Array, otherwise: Array) -> Array:
+    return np.where(_residue(condition) != 0, then, otherwise)
+
+
+def _abs(a: Array) -> Array:
+    return np.where(a.real < 0, -a, a) if _is_number(a) else np.abs(a)
+
+
+def _sign(a: Array) -> Array:
+    sign = np.sign(_real(a))
+    return _number(sign, np.where(a.imag == 0, 0.0, sign)) if _is_number(a) else np.asarray(sign)
+
+
+def _settled(x: Array) -> Array:
+    """Numbers that are as good as whole, or halves, as such: what they are equal to may have rounded otherwise."""
+    halves = np.rint(2 * x) / 2
+    return np.where(np.abs(x - halves) <= 1e-9 * np.maximum(1.0, np.abs(x)), halves, x)
+
+
+def _finite(x: Array) -> Array:
+    return np.asarray(np.nan_to_num(np.clip(x, -LARGEST, LARGEST)))
+
+
+def _domain(function: str, x: Array) -> Array:
+    """x, or where a function of reals is not defined, a number for which it is."""
+    match function:
+        case "sqrt":
+            return np.asarray(np.abs(x))
+        case "acosh":
+            return np.asarray(np.abs(x) + 1)
+        case "log":
+            return np.asarray(np.maximum(np.abs(x), 1 / LARGEST))
+        case "asin" | "acos" | "atanh":
+            return np.asarray(np.clip(x, -1, 1))
+        case "exp" | "sinh" | "cosh":
+            return np.asarray(np.clip(x, -200, 200))
+    return x

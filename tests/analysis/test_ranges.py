@@ -1,0 +1,56 @@
+"""No element lies outside the range of its term."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from glenside.analysis.ranges import EVERY, Range, ranges
+from glenside.check.stimuli import draw_reals, index_limits
+from glenside.ir.operator import COMPUTES, OPERATORS, Compute, Operator
+from glenside.ir.term import Term, build
+from glenside.ir.types import AccessType, Dims, Tensor
+from glenside.semantics.interpreter import evaluate
+
+RECORDS = [record for record in (*OPERATORS.values(), *COMPUTES.values()) if record.examples]
+
+
+@pytest.mark.parametrize("record", RECORDS, ids=lambda record: record.name)
+def test_no_element_is_outside(record: Operator | Compute) -> None:
+    for example in record.examples:
+        program = example.program(3)
+        limits = index_limits(program.term)
+        values = {name: draw_reals(tensor, 3, limits.get(name)) for name, tensor in program.tensors.items()}
+        found = ranges(program.term)
+        wanted = [term for term in found if isinstance(term.type, AccessType) and not term.operator.opaque]
+        for term, array in zip(wanted, evaluate(wanted, values), strict=True):
+            low, high = found[term]
+            real = array[~np.isnan(array)] if array.dtype.kind == "f" else array
+            assert ((real >= low) & (real <= high)).all(), f"{term.operator.name} gives numbers outside {low} .. {high}"
+
+
+def of(kind: str, a: Term) -> Range:
+    term = build("compute", kind, a)
+    return ranges(term)[term]
+
+
+def test_what_is_known() -> None:
+    x = build("access-tensor", Tensor("x", Dims((3, 4)), "float32"))
+    assert of("relu", x) == Range(0, math.inf)
+    assert of("(clip -3 6)", x) == Range(-3, 6)
+    assert of("negative", build("compute", "(clip -3 6)", x)) == Range(-6, 3)
+    assert of("exp", x) == Range(0, math.inf)
+    assert of("reduce-max", build("access", build("compute", "(clip -3 6)", x), 1)) == Range(-3, 6)
+    assert of("reduce-sum", build("access", x, 1)) == EVERY
+    padded = build("access-pad", build("compute", "(clip 2 6)", x), "zero-padding", 0, 1, 1)
+    assert ranges(padded)[padded] == Range(0, 6)
+    lowest = build("access-pad", build("compute", "(clip 2 6)", x), "min-padding", 0, 1, 1)
+    assert ranges(lowest)[lowest] == Range(-math.inf, 6)
+
+
+def test_what_may_wrap_may_be_anything() -> None:
+    x = build("access-tensor", Tensor("x", Dims((3,)), "int8"))
+    assert of("negative", x) == Range(-128, 127)
+    assert of("(clip 0 6)", x) == Range(0, 6)

@@ -1,0 +1,113 @@
+"""Whatever ends a run leaves the best answer so far, or the sentence that there was no time for one."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+import weakref
+from pathlib import Path
+
+import pytest
+from command_line import run
+
+import glenside as gl
+from glenside.ir import interrupts
+
+COMMANDS = {
+    "array": ("tensorize", "mobilenet-v1", "--array", "64x64", "--set", "resolution=64"),
+    "cpu": ("tensorize", "unet-small", "--target", "cpu:64MB", "--set", "resolution=64"),
+    "mpc": ("tensorize", "resnet-18", "--target", "mpc:semi2k", "--set", "resolution=32"),
+    "layout": ("layout", "resnet-18", "--set", "resolution=64"),
+    "compare": ("compare", "resnet-18", "--array", "32x32", "--set", "resolution=64"),
+    "sweep": ("sweep", "resnet-18", "--set", "resolution=32", "--arrays", "16x16,32x32"),
+}
+ANSWERED = 5.0  # seconds: two where a machine does nothing else
+SENTENCE = "no time for an answer"
+
+
+def _stopped(words: tuple[str, ...], which: int, after: float, out: Path) -> tuple[int, float, str]:
+    """The status of a command that was sent a signal, the seconds that it took, and what it printed as errors."""
+    environment = dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path))
+    output = () if words[0] == "compare" else ("-o", str(out))
+    command = [sys.executable, "-m", "glenside", *words, *output, *(() if words[0] == "sweep" else ("--no-cache",))]
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment, start_new_session=True
+    )
+    time.sleep(after)
+    if process.poll() is not None:
+        return process.returncode, 0.0, process.communicate()[1].decode()
+    process.send_signal(which)
+    started = time.monotonic()
+    errors = process.communicate(timeout=60)[1].decode()
+    return process.returncode, time.monotonic() - started, errors
+
+
+def _hold(name: str, which: int, after: float, out: Path) -> None:
+    out.unlink(missing_ok=True)
+    status, seconds, errors = _stopped(COMMANDS[name], which, after, out)
+    assert "Traceback" not in errors, errors
+    assert seconds < ANSWERED
+    if status != 0:  # it was faster
+        assert status == 128 + which, errors
+    if name not in ("compare", "sweep"):
+        assert out.exists() != (SENTENCE in errors)
+        if out.exists():
+            assert gl.load(out).term.access.size
+
+
+@pytest.mark.parametrize("name", ["array", "mpc"])
+def test_sigterm_leaves_an_answer(name: str, tmp_path: Path) -> None:
+    _hold(name, signal.SIGTERM, 3.0, tmp_path / "best.glenside")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", COMMANDS)
+def test_ctrl_c_at_any_moment(name: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    pick = random.Random(name)
+    out = tmp_path / ("best.jsonl" if name == "sweep" else "best.glenside")
+    for _ in range(int(os.environ.get("GLENSIDE_MOMENTS", "10"))):
+        _hold(name, signal.SIGINT, pick.uniform(0.2, 7.0), out)  # before that Python itself is starting
+
+
+TARGETS = ["systolic-array:16x16", "mpc:semi2k", "cpu:1MB", "convolution-unit:nhwc"]
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("limit", ["--time-limit 0", "--iter-limit 0", "--node-limit 0", "--memory-limit 1MB"])
+def test_no_limit_is_too_small_for_an_answer(target: str, limit: str, tmp_path: Path) -> None:
+    source, out = tmp_path / "p.glenside", tmp_path / "best.glenside"
+    b = gl.Builder("p")
+    x = b.conv(b.input("x", (1, 4, 9, 7)), b.constant("w", (5, 4, 3, 3)), padding=1, name="conv")
+    gl.save(b.finish(b.relu(x)), source)
+    assert run("tensorize", source, "--target", target, *limit.split(), "-o", out) == 0
+    assert gl.load(out).term.access.dims == (1, 5, 9, 7)
+
+
+class _Watched:
+    pass
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.usefixtures("undisturbed_interrupt")
+def test_a_signal_whose_exception_is_lost_comes_again() -> None:
+    """Python drops what is raised in the callback of a weak reference."""
+    handlers = {which: signal.getsignal(which) for which in (*interrupts.STOPS, signal.SIGALRM)}
+    interrupts.raise_until_answered()
+    thing = _Watched()
+    reference = weakref.ref(thing, lambda _: signal.raise_signal(signal.SIGINT))
+    try:
+        del thing
+        with pytest.raises(KeyboardInterrupt):
+            time.sleep(5)
+        assert interrupts.unanswered()
+        interrupts.answered()
+        time.sleep(0.6)
+    finally:
+        interrupts.answered()
+        for which, handler in handlers.items():
+            signal.signal(which, handler)
+    assert reference() is None
