@@ -70,13 +70,10 @@ class Branches:
 
     def claim(self, term: Term | None) -> None:
         """What was taken since the last claim was taken by this term; by None, it does not count."""
-        for name, sides in self._now.items():
-            if term is None:
-                break
-            known = self.taken.setdefault((term, name), [False, False])
-            for i, taken in enumerate(sides):
-                known[i] |= taken
-        self._now = {}
+        now, self._now = self._now, {}
+        if term is not None:
+            for name, sides in now.items():
+                _add(self.taken.setdefault((term, name), [False, False]), sides)
 
     def missing(self) -> list[Missing]:
         """What was never taken, but for what no input can take."""
@@ -114,8 +111,12 @@ def _note(sides: Sides, name: str, function: Callable[..., Array], a: Array, b: 
         differ = a.imag != b.imag if a.dtype.kind == "c" else a != b
         found = bool((less & differ).any()), bool((~less & differ).any())
         found = found[::-1] if name == "max" else found
-    for i, taken in enumerate(found):
-        sides[i] |= taken
+    _add(sides, found)
+
+
+def _add(known: Sides, taken: Sequence[bool]) -> None:
+    """What was taken before and now."""
+    known[:] = [before or now for before, now in zip(known, taken, strict=True)]
 
 
 def _possible(name: str, a: Range, b: Range) -> Sides:

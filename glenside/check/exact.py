@@ -144,6 +144,8 @@ def check(
     runs = sum(len(steps(p.term, *(p.layers[name] for name in names))) for p in (original, optimized))
     branches, clock = Branches(roots), Clock(runs * count, deadline, progress)
     comparison = _Comparison(original, optimized, names, clock)
+    known = dict(given or {})
+    drawn = {name: tensor for name, tensor in declarations.items() if name not in known}
     done: list[_Trial] = []
     stopped, reason = "", shortage(least_bytes(declarations.values(), 16 if has_order(*roots) else 4, *roots))
     try:
@@ -151,8 +153,7 @@ def check(
             if len(done) >= count and not branches.missing():
                 break
             trial.arithmetic.opaque_below = below
-            drawn = {n: t for n, t in declarations.items() if n not in (given or {})}
-            values = {name: trial.draw(tensor, limits.get(name)) for name, tensor in drawn.items()} | {**(given or {})}
+            values = known | {name: trial.draw(tensor, limits.get(name)) for name, tensor in drawn.items()}
             branches.watched(trial.arithmetic)
             comparison.run(Trial(trial.arithmetic, values, branches.claim))
             done.append(trial)
@@ -249,7 +250,7 @@ class _Comparison:
         """What was not reached in a layer, those below it aside; in all, where the result is asked for."""
         inside: set[Term] = set()
         for program in (self.original, self.optimized) if name is not None else ():
-            stack, others = [program.layers[name]], {program.layers[n] for n in self.names}  # type: ignore[index]
+            stack, others = [self._term(program, name)], {program.layers[n] for n in self.names}
             while stack:
                 term = stack.pop()
                 if term not in inside:

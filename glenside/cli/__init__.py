@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import atexit
 import os
-import signal
 import sys
 from contextlib import suppress
 
@@ -23,9 +22,9 @@ def main() -> None:
     except KeyboardInterrupt:
         interrupts.ignore()
         print("glenside: interrupted: there was no time for an answer", file=sys.stderr)
-        status = _INTERRUPTED
+        status = interrupts.INTERRUPTED
     interrupts.ignore()
-    if status != _INTERRUPTED:
+    if status != interrupts.INTERRUPTED:
         sys.exit(status)
     # Python ends by SIGINT, whatever the status, where an import of native code was interrupted: so it does not end.
     atexit._run_exitfuncs()
@@ -33,6 +32,3 @@ def main() -> None:
         with suppress(OSError):
             stream.flush()
     os._exit(128 + interrupts.first())
-
-
-_INTERRUPTED = 128 + signal.SIGINT

@@ -21,7 +21,6 @@ OK = 0
 WRONG = 1
 """There is an answer, and something in it is unmapped, unequal, above its budget, or missing."""
 BAD_INPUT = 2
-INTERRUPTED = 130
 
 
 def writable(*paths: str | None) -> None:

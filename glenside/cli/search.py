@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import typer
 
 from glenside.check import is_equal
-from glenside.cli.output import INTERRUPTED, OK, WRONG, save_program, status_line, writable, write_json
+from glenside.cli.output import OK, WRONG, save_program, status_line, writable, write_json
 from glenside.ir.errors import BadInput
-from glenside.ir.interrupts import undisturbed
+from glenside.ir.interrupts import INTERRUPTED, undisturbed
 
 if TYPE_CHECKING:
     from glenside.check.onnxruntime import RuntimeReport
     from glenside.cli.options import Bounds, Results, Valued
-    from glenside.driver import Event
     from glenside.ir.program import Program
     from glenside.report.result import Result
+    from glenside.stages import Event
     from glenside.targets.base import Target, Way
 
 CHECKS = ("exact", "onnxruntime")
@@ -142,6 +142,17 @@ class Outcome:
         raise typer.Exit(self.exit_status(checked))
 
 
+def saver(source: Valued, output: str | None) -> Callable[[Result], None]:
+    """What writes an answer to a file, before anything else takes time."""
+
+    def save(result: Result) -> None:
+        if output is not None and output != "-":
+            with undisturbed(then=True):
+                Outcome(source, result, result.program).save(output)
+
+    return save
+
+
 def report(
     source: Valued,
     target: Target,
@@ -158,13 +169,7 @@ def report(
     writable(out.json_path, out.output)
     twice = in_runtime(out.check)
 
-    def save(result: Result) -> None:
-        """The program is on disk before anything else takes time."""
-        if out.output is not None and out.output != "-":
-            with undisturbed(then=True):
-                Outcome(source, result, result.program).save(out.output)
-
-    result = search(source, target, bounds, verify=not out.no_check, way=way, on_answer=save)
+    result = search(source, target, bounds, verify=not out.no_check, way=way, on_answer=saver(source, out.output))
     outcome = Outcome(source, result, result.program)
     words = outcome.run_in_onnxruntime(out.output) if twice else ""
     with undisturbed():

@@ -10,7 +10,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 STOPS = (signal.SIGINT, signal.SIGTERM)
+INTERRUPTED = 128 + signal.SIGINT
+"""The exit status of a command that Ctrl-C ended."""
 _AGAIN = 0.25  # seconds
+_TIMED = hasattr(signal, "setitimer")  # not on Windows
 _received: list[int] = []
 _unanswered = False
 
@@ -19,7 +22,7 @@ def raise_until_answered() -> None:
     """Let signals that stop raise KeyboardInterrupt, and again until `answered` is called."""
     for which in STOPS:
         signal.signal(which, _receive)
-    if hasattr(signal, "setitimer"):
+    if _TIMED:
         signal.signal(signal.SIGALRM, _raise)
 
 
@@ -27,7 +30,7 @@ def _receive(which: int, frame: object) -> None:
     global _unanswered
     _received.append(which)
     _unanswered = True
-    if hasattr(signal, "setitimer"):
+    if _TIMED:
         signal.setitimer(signal.ITIMER_REAL, _AGAIN, _AGAIN)
     _raise(which, frame)
 
@@ -42,7 +45,8 @@ def answered() -> None:
     global _unanswered
     if _unanswered:
         _unanswered = False
-        signal.setitimer(signal.ITIMER_REAL, 0)
+        if _TIMED:
+            signal.setitimer(signal.ITIMER_REAL, 0)
 
 
 def unanswered() -> bool:
@@ -75,7 +79,7 @@ def undisturbed(then: bool = False) -> Iterator[None]:
         yield
     finally:
         for which, handler in handlers.items():
-            signal.signal(which, handler)
+            signal.signal(which, signal.SIG_DFL if handler is None else handler)  # None is not Python's own
         _received.extend(came)
     if came and then:
         raise KeyboardInterrupt

@@ -108,7 +108,7 @@ class Row:
     stopped: str = ""
     """Why the search ended."""
     checked: str = ""
-    """"exact" where the answer was compared and is equal; "not checked" where it was not compared."""
+    """The worst verdict of the result and the layers; "not checked" where they were not compared."""
     failed: str = ""
     """Why there is no answer, or nothing."""
 
@@ -262,7 +262,8 @@ def _optimized(cell: Cell) -> Row:
     result = optimize(program, target, limits=LIMITS, verify=cell.check, load_seconds=time.perf_counter() - started)
     report, total = result.report, result.report.total
     work = (total["cycles"] or 0) * (report.peak or 0)
-    verdicts = [row.checked for row in report.layers] if cell.check else []
+    verdicts = [*(row.checked for row in report.layers if cell.check), report.checked]
+    worst = next((v for v in verdicts if not is_equal(v)), None) or next((v for v in verdicts if v != EXACT), EXACT)
     return Row(
         layers=len(report.layers),
         mapped=report.mapped,
@@ -274,7 +275,7 @@ def _optimized(cell: Cell) -> Row:
         utilization=report.macs / work if work else 0.0,
         seconds=report.seconds["total"],
         stopped=result.stopped,
-        checked=next((verdict for verdict in verdicts if verdict != EXACT), report.checked),
+        checked=worst,
     )
 
 

@@ -24,6 +24,7 @@ from rewrites import RULES
 
 _COMPILED = Compiled()
 _KEPT = 16
+_ENOUGH = 900.0  # seconds: what ends these searches is never the machine's load
 
 
 def saturated(
@@ -43,7 +44,7 @@ def saturated(
         program=f"{program_text(nodes)}\n{named_wants(wants, nodes)}",
         rules=tuple((rule.name, rule.expansive) for rule in rules if not rule.analysis),
         program_size=len(nodes),
-        limits=Limits(iterations=iterations),
+        limits=Limits(iterations=iterations, seconds=_ENOUGH),
     )
     search = Saturation(request, _COMPILED)
     search.run()

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from glenside.cli.options import Json
-from glenside.cli.output import INTERRUPTED, writable, write_json
+from glenside.cli.output import writable, write_json
 from glenside.ir.errors import BadInput
+from glenside.ir.interrupts import INTERRUPTED
 
 if TYPE_CHECKING:
     from extract import Extraction

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from glenside.cli.options import Bounds, CheckIn, Machine, Output, Plot, Results, Valued, Ways, command
 from glenside.cli.output import emit_egraph, print_or_write, typed_text, writable
-from glenside.cli.search import Outcome, in_runtime, report, search
+from glenside.cli.search import Outcome, in_runtime, report, saver, search
 from glenside.ir.errors import BadInput
-from glenside.ir.interrupts import undisturbed
-
-if TYPE_CHECKING:
-    from glenside.report.result import Result
 
 STAGES = ("typed", "egraph", "extracted", "folded", "report")
 _ORDERS = "none, runs (which keep neighbours together) or all"
@@ -84,14 +80,8 @@ def optimize(
     if emit == "typed":
         print_or_write(typed_text(source.loader()()), output)
         return
-    early = output not in (None, "-") and emit not in ("egraph", "folded", "report")
-
-    def save(result: Result) -> None:
-        if early:
-            with undisturbed(then=True):
-                Outcome(source, result, result.program).save(output or "-")
-
-    result = search(source, target, bounds, verify=verify, way=way, on_answer=save)
+    early = output if emit == "extracted" else None
+    result = search(source, target, bounds, verify=verify, way=way, on_answer=saver(source, early))
     outcome = Outcome(source, result, result.program)
     if emit == "egraph":
         emit_egraph(result.egraph, result.choice, output)
@@ -100,7 +90,7 @@ def optimize(
         from glenside.passes.constant_folding import fold
 
         outcome.program = fold(result.program)
-    if emit != "report" and not early:
+    if emit != "report" and early in (None, "-"):
         outcome.save(output or "-")
     words = outcome.run_in_onnxruntime(output if emit != "report" else None) if twice else ""
     if emit == "report":

@@ -10,8 +10,9 @@ import numpy as np
 import typer
 
 from glenside.cli.options import Valued, command
-from glenside.cli.output import INTERRUPTED, OK, WRONG, status_line, writable
+from glenside.cli.output import OK, WRONG, status_line, writable
 from glenside.ir.errors import BadInput
+from glenside.ir.interrupts import INTERRUPTED
 from glenside.ir.names import one_line, spelled_name
 
 if TYPE_CHECKING:

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from glenside.cli.options import Opaque, OpenDims, Shape
-from glenside.cli.output import INTERRUPTED, OK, WRONG, status_line, writable, write_json
+from glenside.cli.output import OK, WRONG, status_line, writable, write_json
 from glenside.ir.errors import BadInput
+from glenside.ir.interrupts import INTERRUPTED
 
 if TYPE_CHECKING:
     from rich.table import Table
