@@ -7,11 +7,13 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
+from glenside.check.places import Places
+from glenside.check.stimuli import depends_on_order
 from glenside.ir.operand import Array
 from glenside.ir.term import Term, postorder
 from glenside.semantics import Arithmetic, Native
@@ -33,6 +35,7 @@ class Trial:
     arithmetic: Arithmetic
     values: Mapping[str, Array]
     claim: Callable[[Term | None], None] = lambda term: None  # is told of each term that was evaluated
+    places: Places = field(default_factory=Places)
 
 
 class Clock:
@@ -66,6 +69,9 @@ def observe(roots: Sequence[Term], trial: Trial, clock: Clock, look: Callable[[T
     def watch(term: Term, value: Any) -> None:
         clock.tick()
         trial.claim(term)
+        if depends_on_order(term):
+            for array in (a for a in arrays(value) if a.dtype.kind == "c" and a.flags.writeable):
+                trial.places.settle(array)
         if term in wanted:
             look(term, value)
 

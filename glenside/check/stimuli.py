@@ -169,17 +169,18 @@ def turns(result: Term, *others: Term) -> int:
     """
     roots = (result, *others)
     few = _COMPARED / max(1, result.access.size) if isinstance(result.type, AccessType) else 0
-    elements = [t.children[0].access for t in postorder(*roots) if _orders(t) and t.operator is compute]
+    elements = [t.children[0].access for t in postorder(*roots) if depends_on_order(t) and t.operator is compute]
     rarest = max((a.item.product() / max(1, a.shape.product()) for a in elements), default=0)
     return min(400, max(16, math.ceil(8 * rarest), math.ceil(few)))
 
 
 def has_order(*roots: Term) -> bool:
     """Whether any term depends on which of two numbers is the larger one."""
-    return any(_orders(term) for term in postorder(*roots))
+    return any(depends_on_order(term) for term in postorder(*roots))
 
 
-def _orders(term: Term) -> bool:
+def depends_on_order(term: Term) -> bool:
+    """Whether the term depends on which of two numbers is the larger one."""
     if term.operator is compute:
         return parse_compute(str(term.attributes[0]))[0].orders
     return term.operator is cast and not {*dtypes(term.type)} & {*FLOATS}

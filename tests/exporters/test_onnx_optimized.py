@@ -77,7 +77,6 @@ FULL = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", FULL)
-def test_networks_of_full_size_survive_and_take_seconds(name: str, tmp_path: Path) -> None:
+def test_networks_of_full_size_survive(name: str, tmp_path: Path) -> None:
     make, dims = FULL[name]
-    seconds = assert_survives(make(), tmp_path, dims).report.seconds
-    assert seconds["start"] + seconds["saturate"] + seconds["extract"] < 10
+    assert_survives(make(), tmp_path, dims)
