@@ -97,6 +97,8 @@ def read_gym(path: str | os.PathLike[str]) -> GymGraph:
     """The e-graph of a JSON file. Raises ExtractionError, naming the place, when it cannot be read or is none."""
     name = str(path) if str(path).isprintable() else json.dumps(str(path))
     try:
+        if Path(path).exists() and not (Path(path).is_file() or Path(path).is_dir()):
+            raise ExtractionError(f"cannot read {name}: it is not a regular file")
         text = Path(path).read_bytes().decode("utf-8-sig")
     except UnicodeDecodeError:
         raise ExtractionError(f"cannot read {name}: it is not UTF-8 text") from None

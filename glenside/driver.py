@@ -56,11 +56,11 @@ def optimize(
     way = way_of(target, blocking, mapping, method, extract_seconds, explain)
     limits = limits or Limits()
     key = answers.key(program, target, limits, way, seed, verify) if cache is not None and target.repeatable else ""
-    if cache is not None and key and (text := cache.get(key)) is not None:
+    if cache is not None and key:
         again = partial(optimize, program, target, limits=limits, verify=False, listener=listener, **vars(way))
-        result = answers.remembered(text, program, target, seed, again)
-        on_answer(result)
-        return result
+        if (known := answers.recall(cache, key, program, target, seed, verify, again)) is not None:
+            on_answer(known)
+            return known
     clock = Clock(load_seconds)
     stages = Stages(program, target, way, Search(limits, worker), listener, clock, seed)
     try:

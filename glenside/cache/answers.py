@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, is_dataclass
 from functools import cached_property
-from typing import Any
+from types import NoneType, UnionType
+from typing import Any, Union, get_args, get_origin, get_type_hints
 
-from glenside.cache.store import key_of
-from glenside.egraph.saturation import Limits, RuleRun
+from glenside.cache.store import Cache, key_of
+from glenside.check import EXACT, check, is_equal
+from glenside.egraph.saturation import Limits
 from glenside.egraph.snapshot import Snapshot
+from glenside.ir.errors import GlensideError
 from glenside.ir.program import Program
 from glenside.ir.text import parse
-from glenside.report.report import Choice, LayerRow, Report
+from glenside.report.report import Report
 from glenside.report.result import Result
-from glenside.targets.base import Measure, Target, Way
+from glenside.targets.base import Target, Way
 
 
 def key(program: Program, target: Target, limits: Limits, way: Way, seed: int, verify: bool) -> str:
@@ -70,22 +73,64 @@ class Remembered:
         return self._searched.answer.programs
 
 
-def remembered(kept: str, program: Program, target: Target, seed: int, again: Callable[[], Result]) -> Result:
-    """The result that was kept as `text` for a program and a target."""
-    content = json.loads(kept)
-    report = _report(content["report"])
-    return Result(program, target, report, Remembered(program, content["program"], again), seed)
+def recall(
+    cache: Cache, key: str, program: Program, target: Target, seed: int, verify: bool, again: Callable[[], Result]
+) -> Result | None:
+    """The result that was kept as `text` under a key; None where there is none, or what is there is no answer to this:
+    damaged, or, with `verify`, another program than the one asked about.
+    """
+    kept = cache.get(key)
+    if kept is None:
+        return None
+    try:
+        content = _typed(_Kept, json.loads(kept))
+        result = Result(program, target, content.report, Remembered(program, content.program, again), seed)
+        content.report.cached = True
+        found = check(program, result.program, layers=False, seed=seed).result if verify else EXACT
+    except (ValueError, TypeError, LookupError, RecursionError, GlensideError) as error:
+        found = f"it is no answer: {error!r}"
+    if is_equal(found) or found.startswith("not checked"):
+        return result
+    cache.distrust(found)
+    return None
 
 
-def _report(content: dict[str, Any]) -> Report:
-    assert content.keys() == {f.name for f in fields(Report)}
-    content["layers"] = [_row(row) for row in content["layers"]]
-    content["measures"] = [Measure(**measure) for measure in content["measures"]]
-    content["rules"] = {name: RuleRun(**run) for name, run in content["rules"].items()}
-    return Report(**{**content, "objectives": tuple(content["objectives"]), "cached": True})
+@dataclass
+class _Kept:
+    report: Report
+    program: str
 
 
-def _row(content: dict[str, Any]) -> LayerRow:
-    variants = {name: Choice(**choice) for name, choice in content["variants"].items()}
-    front = tuple(Choice(**choice) for choice in content["front"])
-    return LayerRow(**{**content, "variants": variants, "front": front, "rules": tuple(content["rules"])})
+def _typed(kind: Any, value: Any) -> Any:
+    """JSON as a value of a type: dataclasses, containers and what they hold. Raises TypeError and ValueError."""
+    origin, arguments = get_origin(kind), get_args(kind)
+    if kind is Any:
+        return value
+    if origin in (Union, UnionType):
+        if value is None and NoneType in arguments:
+            return None
+        return _typed(next(a for a in arguments if a is not NoneType), value)
+    outer: Any = _JSON.get(origin or kind, dict)
+    if not isinstance(value, outer) or (isinstance(value, bool) and kind is not bool):
+        raise TypeError(f"{kind} is not {value!r}")
+    if is_dataclass(kind) and isinstance(kind, type):
+        hints = get_type_hints(kind)
+        if value.keys() != {f.name for f in fields(kind)}:
+            raise ValueError(f"a {kind.__name__} has other keys")
+        return kind(**{name: _typed(hints[name], value[name]) for name in value})
+    if outer is list:
+        read = [_typed(arguments[0], item) for item in value]
+        return read if origin is list else tuple(read)
+    return {name: _typed(arguments[1], item) for name, item in value.items()} if outer is dict else value
+
+
+_JSON: Mapping[Any, Any] = {
+    list: list,
+    tuple: list,
+    Sequence: list,
+    int: int,
+    float: (int, float),
+    str: str,
+    bool: bool,
+}
+"""What JSON has for a type; an object for others."""

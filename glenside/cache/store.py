@@ -25,6 +25,8 @@ from glenside.ir.errors import BadInput
 FORMAT = 1
 LIMIT = 512 << 20
 """Bytes of values that are kept; the least recently used go first."""
+_LONGEST = 1 << 28
+"""Bytes of a value that is not compressed."""
 _BUSY = 2.0  # seconds to wait for another process
 _COLUMNS = (
     "key TEXT PRIMARY KEY, value BLOB NOT NULL, checksum TEXT NOT NULL, size INTEGER NOT NULL, used REAL NOT NULL"
@@ -56,7 +58,7 @@ def key_of(**parts: str) -> str:
     """One key for named parts, this version and this code: an edited rule never meets an answer of before."""
     digest = hashlib.sha256()
     for name, text in sorted({**parts, "version": __version__, "code": code_version(), "format": str(FORMAT)}.items()):
-        for data in (name.encode(), text.encode()):
+        for data in (name.encode(), text.encode(errors="surrogateescape")):
             digest.update(f"{len(data)}:".encode())
             digest.update(data)
     return digest.hexdigest()
@@ -138,7 +140,10 @@ class Cache:
                 return None
             if hashlib.sha256(row[0]).hexdigest() != row[1]:
                 raise zlib.error("a checksum is wrong")
-            text = zlib.decompress(row[0]).decode()
+            whole = zlib.decompressobj()
+            text = whole.decompress(row[0], _LONGEST).decode()
+            if whole.unconsumed_tail:
+                raise zlib.error(f"it has more than {_LONGEST:,} bytes")
         except (sqlite3.DatabaseError, zlib.error, TypeError, ValueError) as error:
             self._say(f"an answer in the cache {self.path} cannot be read ({error})")
             return None
@@ -182,6 +187,10 @@ class Cache:
                 break
             self._connection.execute("DELETE FROM answers WHERE key = ?", (key,))
             total -= size
+
+    def distrust(self, why: str) -> None:
+        """Say that what was read is not believed."""
+        self._say(f"an answer in the cache {self.path} is not believed ({why})")
 
     def _number(self, query: str) -> int:
         return 0 if self._connection is None else int(self._connection.execute(query).fetchone()[0])

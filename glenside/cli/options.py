@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from glenside.ir.bounds import MOST_COUNT, whole
 from glenside.ir.errors import BadInput, renamed
 from glenside.ir.rational import byte_count
 
@@ -89,6 +90,10 @@ class Valued(Declared):
         str | None, typer.Option("--weights", metavar="W.npz", help="The values of constants, by name.")
     ] = None
     seed: Annotated[int, typer.Option("--seed", help="The seed of random weights and of the check.")] = 0
+
+    def loader(self, **more: Any) -> Callable[[], Program]:
+        whole("--seed", self.seed, most=MOST_COUNT)
+        return super().loader(**more)
 
 
 @dataclass(frozen=True)

@@ -29,12 +29,15 @@ def writable(*paths: str | None) -> None:
         if path is None or path == "-":
             continue
         folder = Path(path).parent
-        if Path(path).is_dir():
-            raise BadInput(f"cannot write {path}: it is a folder")
-        if not folder.is_dir():
-            raise BadInput(f"cannot write {path}: there is no folder {folder}")
-        if not os.access(Path(path) if Path(path).exists() else folder, os.W_OK):
-            raise BadInput(f"cannot write {path}: permission denied")
+        try:
+            if Path(path).is_dir():
+                raise BadInput(f"cannot write {path}: it is a folder")
+            if not folder.is_dir():
+                raise BadInput(f"cannot write {path}: there is no folder {folder}")
+            if not os.access(Path(path) if Path(path).exists() else folder, os.W_OK):
+                raise BadInput(f"cannot write {path}: permission denied")
+        except (OSError, ValueError) as error:  # a name that is too long, or holds what none may
+            raise BadInput(f"cannot write {path}: {getattr(error, 'strerror', None) or error}") from None
 
 
 def save_program(program: Program, path: str, seed: int) -> None:

@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from glenside.ir.bounds import whole
 from glenside.ir.errors import BadInput
 
 if TYPE_CHECKING:
@@ -23,19 +24,14 @@ def pair(text: str, flag: str) -> tuple[str, str]:
 
 
 def _dims(name: str, text: str) -> tuple[int, ...]:
-    parts = [part for part in text.split(",") if part]
-    if not all(part.isdecimal() for part in parts):
-        raise BadInput(f"the shape of {name} is written as 1,3,32,32, got {text!r}")
-    return tuple(map(int, parts))
+    return tuple(whole(f"a size of {name}, as in 1,3,32,32,", part) for part in text.split(",") if part)
 
 
 def _sizes(flags: Sequence[str]) -> dict[str, int]:
     """--dim NAME=SIZE, as often as it is given. Raises BadInput."""
     sizes: dict[str, int] = {}
     for name, text in (pair(flag, "--dim") for flag in flags):
-        if not text.isdecimal():
-            raise BadInput(f"the size of the dimension {name} is a number, as --dim {name}=1, got {text!r}")
-        sizes[name] = int(text)
+        sizes[name] = whole(f"the size of the dimension {name}, as in --dim {name}=1,", text)
     return sizes
 
 

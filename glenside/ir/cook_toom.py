@@ -8,6 +8,7 @@ from fractions import Fraction
 from itertools import count, islice
 from math import gcd, lcm, prod
 
+from glenside.ir.bounds import MOST_TAPS
 from glenside.ir.errors import BadInput
 
 Matrix = tuple[tuple[Fraction, ...], ...]
@@ -42,8 +43,8 @@ def cook_toom(m: int, r: int, at: Sequence[Fraction] | None = None) -> CookToom:
     with V the powers of the points. Its transpose with respect to h is y = V_m' (V_r g * V^-1' d), the correlation.
     Raises BadInput.
     """
-    if m < 1 or r < 1:
-        raise BadInput(f"F(m, r) requires m >= 1 and r >= 1, got F({m}, {r})")
+    if m < 1 or r < 1 or m + r - 1 > MOST_TAPS:
+        raise BadInput(f"F(m, r) requires m >= 1, r >= 1 and m + r - 1 <= {MOST_TAPS}, got F({m}, {r})")
     finite = tuple(islice(points(), m + r - 2)) if at is None else tuple(map(Fraction, at))
     if len(finite) != m + r - 2:
         raise BadInput(f"F({m}, {r}) requires {m + r - 2} points besides infinity, got {len(finite)}")

@@ -5,6 +5,7 @@ Each message is one sentence that says what is required and what was given, or n
 
 from __future__ import annotations
 
+import re
 import warnings
 from dataclasses import dataclass
 
@@ -21,10 +22,14 @@ class Place:
         return f"{self.file}:{self.line}:{self.column}"
 
 
+_LONG = re.compile(r"\S{200,}")  # nobody reads such a word
+
+
 class GlensideError(Exception):
     """Something that a user gave is wrong. The command line prints `str(error)` and exits with status 2."""
 
     def __init__(self, message: str, place: Place | None = None) -> None:
+        message = _LONG.sub(lambda word: f"{word[0][:40]}...", message)
         super().__init__(message)
         self.message = message
         self.place = place

@@ -8,7 +8,7 @@ import secrets
 import shutil
 import stat
 import zipfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +16,7 @@ from typing import IO, Any
 
 import numpy as np
 
+from glenside.ir.bounds import TEXT_BYTES
 from glenside.ir.errors import BadInput
 from glenside.ir.names import one_line
 from glenside.ir.operand import Array
@@ -37,7 +38,7 @@ def load(
     A tensor that the text does not declare is a constant when `weights` holds it, of that shape and dtype.
     """
     text = read_text(path)
-    arrays = read_arrays(weights) if weights is not None else {}
+    arrays = array_outlines(weights) if weights is not None else {}
     program = parse(
         text,
         shapes={**{name: array.shape for name, array in arrays.items()}, **(shapes or {})},
@@ -46,7 +47,8 @@ def load(
         file=str(path),
     )
     try:
-        return replace(program, name=Path(path).stem).with_constants(arrays)
+        program = replace(program, name=Path(path).stem).with_constants(arrays)
+        return program if weights is None else program.with_constants(read_arrays(weights))
     except BadInput as error:
         raise BadInput(f"{weights}: {error.message}") from None
 
@@ -60,11 +62,28 @@ def read_text(path: PathLike) -> str:
     """The text of a UTF-8 file. Raises BadInput."""
     try:
         # A byte order mark is no part of the text.
-        return Path(path).read_bytes().decode("utf-8-sig").replace("\r\n", "\n")
+        return read_bytes(path).decode("utf-8-sig").replace("\r\n", "\n")
     except UnicodeDecodeError:
         raise BadInput(f"cannot read {_shown(path)}: it is not UTF-8 text") from None
+
+
+def read_bytes(path: PathLike, most: int = TEXT_BYTES) -> bytes:
+    """The bytes of a regular file that is not too long. Raises BadInput."""
+    try:
+        _refuse_special(path)
+        with open(path, "rb") as file:
+            content = file.read(most + 1)
     except (OSError, ValueError) as error:
         raise _failed("read", path, error) from None
+    if len(content) > most:
+        raise BadInput(f"cannot read {_shown(path)}: it has more than {most:,} bytes")
+    return content
+
+
+def _refuse_special(path: PathLike) -> None:
+    """Devices and pipes may have no end, or nobody who writes. Raises BadInput and OSError."""
+    if not stat.S_ISREG(mode := os.stat(path).st_mode) and not stat.S_ISDIR(mode):
+        raise BadInput(f"cannot read {_shown(path)}: it is not a regular file")
 
 
 def read_shapes(path: PathLike) -> dict[str, tuple[int, ...]]:
@@ -103,27 +122,50 @@ def read_array(path: PathLike) -> Array:
         return _array(file)
 
 
+def array_outlines(path: PathLike) -> dict[str, Array]:
+    """Zeros in no memory, of the shapes and dtypes of the arrays of a .npz file: to refuse some before any is read."""
+    return _members(path, _outline)
+
+
 def read_arrays(path: PathLike) -> dict[str, Array]:
     """The arrays of a .npz file by name. Objects are never loaded."""
+    return _members(path, _array)
+
+
+def _members(path: PathLike, read: Callable[[IO[bytes]], Array]) -> dict[str, Array]:
     arrays: dict[str, Array] = {}
     with _opened(path, "a .npz file") as file, zipfile.ZipFile(file) as archive:
         for member in archive.namelist():
             with archive.open(member) as entry:
-                arrays[member.removesuffix(".npy")] = _array(entry)
+                arrays[member.removesuffix(".npy")] = read(entry)
     return arrays
 
 
 def _array(file: IO[bytes]) -> Array:
     array: Array = np.lib.format.read_array(file, allow_pickle=False)
-    if array.dtype.name not in DTYPES:
-        raise BadInput(f"its dtype {array.dtype.name} is none of {', '.join(DTYPES)}")
-    return array.astype(array.dtype.newbyteorder("="), copy=False)
+    return array.astype(_known(array.dtype), copy=False)
+
+
+def _outline(file: IO[bytes]) -> Array:
+    read = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+    shape, _, dtype = read[np.lib.format.read_magic(file)](file)
+    return np.broadcast_to(np.zeros((), _known(dtype)), shape)
+
+
+def _known(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """The dtype in this machine's order of bytes. Raises BadInput."""
+    if dtype.hasobject:
+        raise BadInput("it holds Python objects, which are never loaded")
+    if dtype.name not in DTYPES:
+        raise BadInput(f"its dtype {dtype.name} is none of {', '.join(DTYPES)}")
+    return dtype.newbyteorder("=")
 
 
 @contextmanager
 def _opened(path: PathLike, kind: str) -> Iterator[IO[bytes]]:
     """A file to read arrays from; numpy and zipfile raise whatever their input provokes, this only BadInput."""
     try:
+        _refuse_special(path)
         file = open(path, "rb")
     except (OSError, ValueError) as error:
         raise _failed("read", path, error) from None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import zipfile
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,7 +12,9 @@ import numpy as np
 
 from glenside.builder import Builder
 from glenside.builder.builder import fitting
+from glenside.ir.bounds import number
 from glenside.ir.errors import BadInput
+from glenside.ir.files import array_outlines, read_arrays
 from glenside.ir.operand import Array
 from glenside.ir.program import Program
 from glenside.ir.term import Term
@@ -116,7 +117,7 @@ class Network:
 
 def scaled(channels: int, width: float) -> int:
     """The nearest multiple of 8 that is at least 8 and not more than a tenth below channels * width."""
-    wanted = channels * width
+    wanted = channels * number("a width", width)
     rounded = max(8, int(wanted + 4) // 8 * 8)
     return rounded if rounded >= 0.9 * wanted else rounded + 8
 
@@ -153,10 +154,9 @@ def _stream(seed: int, name: str) -> np.random.Generator:
 def _read_npz(path: str | Path, tensors: Mapping[str, Tensor]) -> dict[str, Array]:
     """The constants of a file, which has exactly these names and shapes. Raises BadInput."""
     try:
-        with np.load(path, allow_pickle=False) as file:
-            arrays = {name: file[name] for name in file.files}
-    except (OSError, ValueError, AttributeError, TypeError, zipfile.BadZipFile) as error:
-        raise BadInput(f"weights require an .npz file of arrays, got {path} ({error})") from error
+        arrays = array_outlines(path)
+    except BadInput as error:
+        raise BadInput(f"weights require an .npz file of arrays: {error}") from None
     missing, extra = sorted(tensors.keys() - arrays.keys()), sorted(arrays.keys() - tensors.keys())
     if missing or extra:
         got = "; ".join(
@@ -165,4 +165,7 @@ def _read_npz(path: str | Path, tensors: Mapping[str, Tensor]) -> dict[str, Arra
             if (count := len(names))
         )
         raise BadInput(f"weights require an array for each of {len(tensors)} constants and no others, got {got}")
+    for name, tensor in tensors.items():
+        fitting(tensor, arrays[name])
+    arrays = read_arrays(path)
     return {name: fitting(tensor, arrays[name]) for name, tensor in tensors.items()}

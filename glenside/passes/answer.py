@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from glenside.analysis.layers import product_sizes
 from glenside.egraph.search import SearchResult
 from glenside.egraph.snapshot import Snapshot
+from glenside.ir.bounds import MOST_MACS, whole
 from glenside.ir.errors import GlensideError
 from glenside.ir.program import Program
 from glenside.ir.term import Term, postorder
@@ -38,7 +40,9 @@ class Problem:
 
     @classmethod
     def of(cls, program: Program, target: Target, way: Way) -> Problem:
-        """The problem that a program is for a target."""
+        """The problem that a program is for a target. Raises BadInput for a layer that nothing can count."""
+        for name, layer in program.layers.items():
+            whole(f"the number of multiply-adds of {name}", product_sizes(layer).macs, most=MOST_MACS)
         scope = target.scope(way)
         if scope is Scope.NETWORK:
             return cls(program, scope, None, (program.term,), tuple(postorder(program.term)))

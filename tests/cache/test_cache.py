@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import re
 import resource
 import sqlite3
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -108,6 +111,7 @@ def test_a_folder_in_its_place_and_a_folder_that_cannot_be_made_are_notes(tmp_pa
 
 WRITER = """
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from glenside.cache import Cache
 with Cache(Path(sys.argv[1])) as cache:
@@ -130,6 +134,7 @@ def test_two_processes_write_at_once(path: Path) -> None:
 
 FULL = """
 import resource, signal, sys
+from collections.abc import Callable
 from pathlib import Path
 from glenside.cache import Cache, CacheFull
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
@@ -198,3 +203,55 @@ def test_an_answer_that_cannot_be_kept_is_still_given(path: Path) -> None:
     result = gl.optimize(gl.parse(text, shapes={"a": (3, 4), "b": (5, 4)}), gl.SystolicArray(4, 4), cache=cache)
     assert result.report.ok
     assert isinstance(result.not_kept, CacheFull)
+
+
+SMALL = "(compute dot-product (access-cartesian-product (access (access-tensor a) 1) (access (access-tensor b) 1)))"
+DAMAGES: dict[str, Callable[[str], str]] = {
+    "no JSON": lambda _: "answer",
+    "deep": lambda _: "[" * 100_000,
+    "a list": lambda _: "[]",
+    "no report": lambda text: json.dumps({"program": json.loads(text)["program"]}),
+    "no program": lambda text: json.dumps({"report": json.loads(text)["report"], "program": 3}),
+    "no layers": lambda text: text.replace('"layers": [{', '"layers": 3, "x": [{'),
+    "words for a number": lambda text: text.replace('"e_nodes": ', '"e_nodes": "many", "x": '),
+    "a true number": lambda text: text.replace('"macs": ', '"macs": true, "x": '),
+    "another key": lambda text: text.replace('"e_nodes"', '"e_nodez"'),
+    "an open program": lambda text: text.replace("(access-slice", "(access-slice (", 1),
+    "another shape": lambda text: text.replace("2 0 3) 0)", "2 0 2) 0)", 1),
+    "a wrong program": lambda text: re.sub(
+        "access-tensor ([ab])", lambda m: f"access-tensor {'ba'[m[1] == 'b']}", text
+    ),
+    "an unknown tensor": lambda text: text.replace("access-tensor a", "access-tensor c", 1),
+}
+
+
+@pytest.mark.parametrize("name", DAMAGES)
+def test_an_answer_is_checked_before_it_is_believed(name: str, path: Path) -> None:
+    import glenside as gl
+
+    notes: list[str] = []
+    program = gl.parse(SMALL, shapes={"a": (3, 4), "b": (3, 4)})
+    with Cache(path, note=notes.append) as cache:
+        first = gl.optimize(program, gl.SystolicArray(4, 4), cache=cache)
+        assert cache._connection is not None
+        (key,) = cache._connection.execute("SELECT key FROM answers").fetchone()
+        kept = cache.get(key)
+        assert kept is not None
+        damaged = DAMAGES[name](kept)
+        assert damaged != kept
+        cache.put(key, damaged)
+        second = gl.optimize(program, gl.SystolicArray(4, 4), cache=cache)
+        assert not second.report.cached
+        assert str(second.program) == str(first.program)
+        assert "is not believed" in notes[0]
+        assert gl.optimize(program, gl.SystolicArray(4, 4), cache=cache).report.cached
+
+
+def test_what_inflates_without_end_is_a_miss(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    notes: list[str] = []
+    with Cache(path, note=notes.append) as cache:
+        cache.put("a", "x" * 100_000)
+        assert cache.get("a") is not None
+        monkeypatch.setattr("glenside.cache.store._LONGEST", 50_000)
+        assert cache.get("a") is None
+    assert "more than 50,000 bytes" in notes[0]

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import signal
 import subprocess
 import sys
 import time
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -155,7 +157,33 @@ BAD = {
     "name without a shape": ("check {0}/plain.glenside", "no shape for tensor"),
     "shape that does not fit": ("check {0}/plain.glenside --shape a=3,4 --shape b=3,5", "plain.glenside:1:"),
     "cyclic let": ("check {0}/cycle.glenside", "cycle.glenside:1:"),
-    "bad shape": ("check {0}/plain.glenside --shape a=x", "written as 1,3,32,32"),
+    "bad shape": ("check {0}/plain.glenside --shape a=x", "as in 1,3,32,32, is a whole number"),
+    "many digits of a shape": (f"check {{0}}/plain.glenside --shape a={'9' * 5000}", "is a whole number from 0"),
+    "many digits of a dimension": (f"check {{0}}/plain.glenside --dim n={'9' * 5000}", "is a whole number from 0"),
+    "many digits of an array": (f"tensorize mobilenet-v1 --array {'9' * 5000}x4", "written ROWSxCOLUMNS"),
+    "a seed below 0": ("tensorize mobilenet-v1 --array 4x4 --seed -1", "--seed is a whole number from 0"),
+    "rows beyond 64 bits": (
+        "tensorize mobilenet-v1 --array 4x4 --max-rows 9223372036854775808",
+        "from 1 to 2147483647",
+    ),
+    "an infinite growth": ("tensorize mobilenet-v1 --array 4x4 --max-weight-growth inf", "from 1 to 1e+06, got inf"),
+    "no number for a growth": (
+        "tensorize mobilenet-v1 --array 4x4 --max-weight-growth nan",
+        "from 1 to 1e+06, got nan",
+    ),
+    "an infinite balance": ("tensorize mobilenet-v1 --target cpu:8MB,balance=1e308", "from 0 to 1e+06"),
+    "a wide model": ("tensorize mobilenet-v1 --array 4x4 --set width=1e308", "a width is a number from 0"),
+    "a number of many digits in TOML": ("tensorize mobilenet-v1 --target {0}/digits.toml", "a number that is too long"),
+    "a large Winograd": ("winograd 200 200", "m + r - 1 <= 64"),
+    "a long path": (f"tensorize mobilenet-v1 --array 4x4 -o {'x' * 300}.glenside", "File name too long"),
+    "a device": ("tensorize /dev/zero --array 4x4", "/dev/zero: it is not a regular file"),
+    "a device for weights": ("tensorize {0}/plain.glenside --array 4x4 --weights /dev/zero", "not a regular file"),
+    "a pipe": ("check {0}/pipe.glenside", "it is not a regular file"),
+    "more than 64 bits count": ("tensorize {0}/vast.glenside --array 1x1", "the number of multiply-adds of product-1"),
+    "an array that declares more than it holds": (
+        "run {0}/vast.glenside --weights {0}/lie.npz",
+        "the program has no constant other",
+    ),
     "truncated array": ("run {0}/plain.glenside --input a={0}/cut.npy", "cut.npy"),
     "pickled array": ("run {0}/plain.glenside --input a={0}/pickled.npy", "pickled.npy"),
     "no such array": ("run {0}/plain.glenside --input a={0}/none.npy", "none.npy"),
@@ -174,6 +202,14 @@ def bad_files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     np.save(folder / "cut.npy", np.zeros((5, 9), np.float32))
     (folder / "cut.npy").write_bytes((folder / "cut.npy").read_bytes()[:-7])
     np.save(folder / "pickled.npy", np.array([{"a": 1}], dtype=object), allow_pickle=True)
+    (folder / "digits.toml").write_text(f"[array]\nrows = {'9' * 4400}\ncolumns = 4\n")
+    vast = "(input a (shape 2147483648 1) float32) (input b (shape 2147483647 1) float32)"
+    (folder / "vast.glenside").write_text(vast + DOT)
+    os.mkfifo(folder / "pipe.glenside")
+    outline = io.BytesIO()
+    np.lib.format.write_array_header_1_0(outline, {"descr": "<f4", "fortran_order": False, "shape": (1 << 40,)})
+    with zipfile.ZipFile(folder / "lie.npz", "w") as archive:
+        archive.writestr("other.npy", outline.getvalue())
     return folder
 
 

@@ -71,8 +71,8 @@ def test_the_well_known_ones() -> None:
 @pytest.mark.parametrize(
     ("m", "r", "points", "message"),
     [
-        (0, 3, None, r"F\(m, r\) requires m >= 1 and r >= 1, got F\(0, 3\)"),
-        (2, 0, None, r"F\(m, r\) requires m >= 1 and r >= 1, got F\(2, 0\)"),
+        (0, 3, None, r"F\(m, r\) requires m >= 1, r >= 1 and m \+ r - 1 <= 64, got F\(0, 3\)"),
+        (2, 0, None, r"F\(m, r\) requires m >= 1, r >= 1 and m \+ r - 1 <= 64, got F\(2, 0\)"),
         (2, 3, [0, 1], r"F\(2, 3\) requires 3 points besides infinity, got 2"),
         (2, 3, [0, 1, -1, 2], r"F\(2, 3\) requires 3 points besides infinity, got 4"),
         (2, 3, [Fraction(1, 2), 1, Fraction(2, 4)], r"F\(2, 3\) requires distinct points, got 1/2 1 1/2"),

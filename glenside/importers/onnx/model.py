@@ -15,6 +15,7 @@ from glenside.importers.onnx.graph import KnownValues, Scope
 from glenside.importers.onnx.node import Items, Value
 from glenside.importers.onnx.tensors import check_size, dtype_name
 from glenside.ir.errors import BadInput
+from glenside.ir.files import read_bytes
 from glenside.ir.names import shortened
 from glenside.ir.operand import Array
 from glenside.ir.operators.requirements import spelled
@@ -60,7 +61,7 @@ def read_model(path: str | os.PathLike[str]) -> Any:
         if size > PROTOBUF:
             beside = "larger weights lie in files beside it"
             raise BadInput(f"has {size} bytes, and a protobuf file has at most {PROTOBUF}; {beside}")
-        model.ParseFromString(Path(path).read_bytes())
+        model.ParseFromString(read_bytes(path, PROTOBUF))
     except (OSError, ValueError) as error:
         raise BadInput(f"cannot be read: {getattr(error, 'strerror', None) or error}") from None
     except DecodeError:

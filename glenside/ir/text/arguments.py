@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 
+from glenside.ir.bounds import LARGEST
 from glenside.ir.errors import ParseError
 from glenside.ir.names import shortened, suggestion
 from glenside.ir.operator import COMPUTES, Compute, Field, Kind
@@ -13,7 +14,6 @@ from glenside.ir.rational import exact
 from glenside.ir.text.reader import ATOM, CLOSE, OPEN, STRING, Reader, Token
 from glenside.ir.types import DTYPES, Dims
 
-LARGEST = 2**63 - 1
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 
 WANTED = {

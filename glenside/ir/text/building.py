@@ -6,12 +6,13 @@ from collections.abc import Collection, Mapping, Sequence
 from math import prod
 from typing import Any
 
+from glenside.ir.bounds import LARGEST
 from glenside.ir.errors import ParseError, Place, TypeMismatch
 from glenside.ir.names import shortened, spelled_name, suggestion
 from glenside.ir.operator import OPERATORS
 from glenside.ir.operators.requirements import spelled
 from glenside.ir.term import Term, make
-from glenside.ir.text.arguments import LARGEST, Arguments
+from glenside.ir.text.arguments import Arguments
 from glenside.ir.text.reader import ATOM, CLOSE, OPEN, STRING, Reader, Token
 from glenside.ir.types import AccessType, Dims, Tensor
 

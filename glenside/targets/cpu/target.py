@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +13,7 @@ from extract.pareto import Entry, Step
 from glenside.analysis.liveness import Memory, Simulation, bytes_moved, held_buffers, live_through, operations, prepared
 from glenside.egraph.rule import Parameters
 from glenside.egraph.snapshot import Snapshot
+from glenside.ir.bounds import number
 from glenside.ir.errors import BadInput, renamed
 from glenside.ir.operand import Operand, Value
 from glenside.ir.operator import OPERATORS
@@ -62,8 +62,7 @@ class CPU(Target):
         self.memory = byte_count(memory, "a memory budget") if isinstance(memory, str) else memory
         if self.memory is not None and self.memory <= 0:
             raise BadInput(f"a memory budget is at least 1 byte, got {self.memory}")
-        if not (math.isfinite(balance) and balance >= 0):
-            raise BadInput(f"the balance of a processor is a number of at least 0, got {balance}")
+        number("the balance of a processor", balance)
         if not all(isinstance(m, int) and 2 <= m <= 16 for m in outputs):
             raise BadInput(f"the outputs of F(m, r) are from 2 to 16, got {', '.join(map(str, outputs))}")
         if row_strips not in (1, 2, 4, 8, 16):

@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from glenside.ir.bounds import MOST_COUNT, whole
 from glenside.ir.errors import BadInput
 from glenside.ir.types import AccessType, Dims, ceil_div, if_fits, largest
 from glenside.targets.base import Instruction, InstructionCost
@@ -57,8 +58,8 @@ class Array:
             raise BadInput(f"systolic-array requires sizes from 1 to {LARGEST}, got {self.rows}x{self.columns}")
         if self.dataflow not in DATAFLOWS:
             raise BadInput(f"a dataflow is one of {', '.join(DATAFLOWS)}, got {self.dataflow!r}")
-        if self.max_rows is not None and self.max_rows < 1:
-            raise BadInput(f"the most rows of a tile are at least 1, got {self.max_rows}")
+        if self.max_rows is not None:
+            whole("the number of rows of a tile", self.max_rows, 1, MOST_COUNT)
         if self.vector_rate is not None and self.vector_rate < 1:
             rate = self.vector_rate
             raise BadInput(f"the rate of a vector unit is at least 1 multiply-accumulate per cycle, got {rate}")

@@ -12,6 +12,7 @@ from math import inf
 from pathlib import Path
 from typing import Any
 
+from glenside.ir.bounds import MOST_COUNT, MOST_FACTOR
 from glenside.ir.errors import BadInput, renamed
 from glenside.ir.files import read_text
 from glenside.targets.base import parse_objectives
@@ -67,7 +68,7 @@ def _with_unit(units: Mapping[str, int], least: int) -> Callable[[Any], int]:
 _TEXT = _checked(lambda value: isinstance(value, str))
 _NAME = _checked(lambda value: isinstance(value, str) and value.strip() != "")
 _DATAFLOW = _checked(lambda value: value in DATAFLOWS)
-_GROWTH = _checked(lambda value: _is_number(value, int, float) and 1 <= value < inf)
+_GROWTH = _checked(lambda value: _is_number(value, int, float) and 1 <= value <= MOST_FACTOR)
 _BYTES_WORDS = f"a size such as '256 KiB', in {', '.join(_BYTES)}, whole bytes"
 _BITS_WORDS = "a size such as '8 bit' or '4 byte'"
 _TABLES: dict[str, dict[str, _Field]] = {
@@ -76,13 +77,15 @@ _TABLES: dict[str, dict[str, _Field]] = {
         "objective": _Field(
             lambda value: parse_objectives(_TEXT(value)), "'cycles', 'bytes' or 'copies', or several, as 'cycles,bytes'"
         ),
-        "max_weight_growth": _Field(lambda value: float(_GROWTH(value)), "a number of at least 1, such as 64.0"),
+        "max_weight_growth": _Field(
+            lambda value: float(_GROWTH(value)), f"a number from 1 to {MOST_FACTOR:g}, such as 64.0"
+        ),
     },
     "array": {
         "rows": _Field(_count(1, LARGEST), f"an integer from 1 to {LARGEST}", required=True),
         "columns": _Field(_count(1, LARGEST), f"an integer from 1 to {LARGEST}", required=True),
         "dataflow": _Field(_DATAFLOW, f"one of {', '.join(map(repr, DATAFLOWS))}"),
-        "max_rows": _Field(_count(1), "an integer of at least 1"),
+        "max_rows": _Field(_count(1, MOST_COUNT), f"an integer from 1 to {MOST_COUNT}"),
     },
     "memory": {"capacity": _Field(_with_unit(_BYTES, 0), _BYTES_WORDS, required=True)},
     "widths": {name: _Field(_with_unit(_BITS, 1), _BITS_WORDS) for name in ("input", "weight", "accumulator")},
@@ -103,6 +106,8 @@ def load_target(path: str, **options: Any) -> SystolicArray:
         content = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise BadInput(f"{path} is not TOML: {error}") from error
+    except ValueError:
+        raise BadInput(f"{path} holds a number that is too long") from None
     except RecursionError as error:
         raise BadInput(f"{path} is nested more deeply than a description of a target") from error
     for old, new in _RENAMED.items():

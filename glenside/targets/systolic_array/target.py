@@ -9,6 +9,7 @@ import numpy as np
 
 from glenside.analysis.layers import product_sizes
 from glenside.egraph.search import SearchResult
+from glenside.ir.bounds import number
 from glenside.ir.errors import BadInput, renamed
 from glenside.ir.program import Program
 from glenside.ir.term import Term
@@ -78,8 +79,8 @@ class SystolicArray(Target):
         if words is not None:
             renamed("words", "widths")
         array = Array(rows, columns, dataflow, max_rows, capacity, widths or words or BitWidths(), vector_rate)
-        if max_weight_growth is not None and not max_weight_growth >= 1:
-            raise BadInput(f"the growth of weights is at least 1, which means none, got {max_weight_growth}")
+        if max_weight_growth is not None:
+            number("the growth of weights, of which 1 means none,", max_weight_growth, least=1)
         self.array, self.max_weight_growth = array, max_weight_growth
         self.objectives = tuple(objectives)
         kind = "systolic-array" if dataflow == "weight-stationary" else dataflow
