@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, is_dataclass
+from dataclasses import asdict, dataclass, fields, is_dataclass, replace
 from functools import cached_property
 from types import NoneType, UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
@@ -25,7 +25,7 @@ def key(program: Program, target: Target, limits: Limits, way: Way, seed: int, v
     """The cache key of an answer: of everything that it depends on. Values of constants are not among that."""
     return key_of(
         program=f"{program.name} {program!s}",
-        names=json.dumps([list(program.layers), dict(program.labels)]),
+        names=json.dumps([list(program.layers), dict(program.labels), list(program.signature.remarks)]),
         target=f"{target.name} {target.description} {target.objectives}",
         limits=repr(limits),
         how=f"{way} {seed} {verify}",
@@ -50,7 +50,7 @@ class Remembered:
         found = parse(self.content)
         named = {**found.names, **found.layers}
         layers = {name: named[name] for name in self.original.layers}
-        return Program(found.term, self.original.name, layers, self.original.labels, self.original.constants)
+        return replace(self.original, term=found.term, layers=layers, names={})
 
     @cached_property
     def _searched(self) -> Result:

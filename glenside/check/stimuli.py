@@ -54,6 +54,23 @@ def index_limits(*roots: Term) -> dict[str, int]:
     return limits
 
 
+def direct_index_limits(*roots: Term) -> dict[str, int]:
+    """The same of tensors that are indices themselves, moved or cast, and not what indices are computed from."""
+    limits: dict[str, int] = {}
+    for indices, size in _picks(*roots):
+        stack, seen = [indices], set[Term]()
+        while stack:
+            term = stack.pop()
+            if term in seen or {*dtypes(term.type)} & {*FLOATS, "bool"}:
+                continue
+            seen.add(term)
+            for name in declared(term) if term.operator.name == "access-tensor" else ():
+                limits[name] = min(size, limits.get(name, size))
+            if term.operator is cast or term.index_map is not None:
+                stack += term.children
+    return limits
+
+
 def opaque_limit(*roots: Term) -> int:
     """What all whole numbers of black boxes must be below: some may serve as indices."""
     sizes = [size for indices, size in _picks(*roots) if any(t.operator.opaque for t in postorder(indices))]

@@ -23,6 +23,10 @@ Shape = Annotated[list[str] | None, typer.Option("--shape", metavar="NAME=1,3,32
 OpenDims = Annotated[
     list[str] | None, typer.Option("--dim", metavar="NAME=SIZE", help="The size of a named dimension of an ONNX file.")
 ]
+Outputs = Annotated[
+    list[str] | None,
+    typer.Option("--outputs", metavar="A,B", help="Tensors of an ONNX file that are its results instead of its own."),
+]
 Opaque = Annotated[
     bool, typer.Option("--allow-opaque", help="Keep operators of an ONNX file that are not known, as black boxes.")
 ]
@@ -69,7 +73,16 @@ class Declared:
     )
     shape: Shape = None
     dims: OpenDims = None
+    outputs: Outputs = None
     allow_opaque: Opaque = False
+    inputs: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--input",
+            metavar="NAME=VALUE",
+            help="The value of an input: a number, a list such as [1,2], a .npy file, or FILE.npz:NAME.",
+        ),
+    ] = None
     parameters: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="NAME=VALUE", help="A parameter of a model, such as resolution=64."),
@@ -210,4 +223,7 @@ class Results:
     ] = None
     output: Output = None
     check: CheckIn = "exact"
+    every: Annotated[
+        bool, typer.Option("--all", help="A row for each layer in the table; otherwise equal layers are one.")
+    ] = False
     no_check: Annotated[bool, typer.Option("--no-check", help="Leave out the exact check.")] = False

@@ -178,7 +178,8 @@ def report(
 
             if pareto or (compare and target.front is not None):
                 print_front(result.report)
-            print_report(result.report, compare=compare, explain=way is not None and way.explain)
+            explain = way is not None and way.explain
+            print_report(result.report, compare=compare, explain=explain, every=out.every)
             print(words, end="\n" if words else "")
         if out.output == "-":
             outcome.save(out.output)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from typing import Literal
 
 from rich import box
@@ -18,7 +19,7 @@ from glenside.report.text import Table as Content
 
 PIPED_WIDTH = 200
 _WIDEST = 10_000  # characters, to measure a table in
-_NAME = 24  # characters to which names of layers are folded at most, where there is no room
+_NAME = 24  # characters to which names of layers are cut or folded at most, where there is no room
 _LABEL, _SHORTEST_LABEL = 24, 14  # the same of labels: where a column can be left out instead, and where none can
 
 
@@ -27,10 +28,10 @@ def console() -> Console:
     return Console(width=None if sys.stdout.isatty() else PIPED_WIDTH, highlight=False)
 
 
-def print_report(report: Report, *, compare: bool = False, explain: bool = False) -> None:
+def print_report(report: Report, *, compare: bool = False, explain: bool = False, every: bool = False) -> None:
     """The tables, the trace of rules if it is asked for, and the sentences under them."""
     out = console()
-    for table in report_tables(report, out.width, compare=compare):
+    for table in report_tables(report, out.width, compare=compare, every=every):
         out.print(table)
     if explain:
         out.print("Trace of the rules that made what was chosen:")
@@ -40,14 +41,17 @@ def print_report(report: Report, *, compare: bool = False, explain: bool = False
         out.print(line, markup=False)
 
 
-def report_tables(report: Report, width: int = PIPED_WIDTH, *, compare: bool = False) -> list[Table]:
-    """A row for each layer and one for what is between them, or for each kind of copy; totals in the footer.
+def report_tables(
+    report: Report, width: int = PIPED_WIDTH, *, compare: bool = False, every: bool = False
+) -> list[Table]:
+    """A row for each kind of layer, or for `every` one, and one for what is between them, or for each kind of copy;
+    totals in the footer.
 
-    `width` is that of the terminal, in characters: on a narrow one, operators, measures that only the answer shows, and
-    baselines, the first one last, are left out, in that order, until the rest fits.
+    `width` is that of the terminal, in characters: on a narrow one, operators, measures that only the answer shows,
+    baselines, the first one last, and sizes are left out, in that order, until the rest fits, and of names the start.
     """
     title = f"{one_line(report.program)} on {report.target}"
-    return [_fitting(title, content, width) for content in tables_of(report, compare=compare)]
+    return [_fitting(title, content, width) for content in tables_of(report, compare=compare, every=every)]
 
 
 def _fitting(title: str, content: Content, width: int) -> Table:
@@ -80,17 +84,23 @@ def _table(title: str, content: Content, folded: tuple[int | None, int | None]) 
     """`folded` are the most characters in the columns of names and of labels."""
     table = Table(title=Text(title, style="table.title"), title_justify="left", show_footer=True, box=box.SIMPLE)
     table.pad_edge = False
-    most = iter(folded)
+    most, short = iter(folded), folded[0] is not None
     for column in content.columns:
         justify: Literal["left", "right"] = "left" if column.words else "right"
         room = next(most, None) if column.folds else None
-        table.add_column(
-            column.name, column.total, justify=justify, no_wrap=not column.folds, overflow="fold", max_width=room
-        )
-    for number, line in enumerate(content.rows()):
+        whole = not column.folds or bool(column.short and short)
+        table.add_column(column.name, column.total, justify=justify, no_wrap=whole, overflow="fold", max_width=room)
+    shown = [replace(c, cells=[*map(_end, c.short)]) if c.short and short else c for c in content.columns]
+    for number, line in enumerate(replace(content, columns=shown).rows()):
         cells = (Text(one_line(cell)) for cell in line)  # no name is taken for markup
         table.add_row(*cells, style="yellow" if number in content.wrong else None)
     return table
+
+
+def _end(name: str) -> str:
+    """The end of a name, which tells layers apart."""
+    name = one_line(name)
+    return name if len(name) <= _NAME else f"..{name[2 - _NAME :]}"
 
 
 def print_front(report: Report) -> None:

@@ -6,11 +6,11 @@
                 "type": {"shape": [], "item": [2, 3], "dtype": "float32"}},
                {"operator": "access", "attributes": {"split": 1}, "children": [0],
                 "type": {"shape": [2], "item": [3], "dtype": "float32"}}],
-     "result": 1, "layers": {}, "labels": {}, "names": {}, "values": []}
+     "result": 1, "layers": {}, "labels": {}, "names": {}, "values": [], "outputs": ["y"]}
 
 A child, a result and a name refer to a node by its position; nodes come after their children. `values` are the names of
-the constants whose arrays stand in an .npz file beside. A reader may leave out `type`, `layers`, `labels`, `names` and
-`values`; a type that stands there is checked.
+the constants whose arrays stand in an .npz file beside, `outputs` those of the results, where they have any. A reader
+may leave out `type`, `layers`, `labels`, `names`, `values` and `outputs`; a type that stands there is checked.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from glenside.ir.files import PathLike, read_arrays, read_text, write_with_array
 from glenside.ir.names import shortened, spelled_name
 from glenside.ir.operand import Array
 from glenside.ir.operator import OPERATORS, Field, Kind, Operator
-from glenside.ir.program import Program
+from glenside.ir.program import Program, Signature
 from glenside.ir.term import Term, postorder, weave
 from glenside.ir.text.building import make_term
 from glenside.ir.types import Dims, Tensor, TupleType, Type
@@ -53,6 +53,7 @@ def program_json(program: Program) -> dict[str, Any]:
         "labels": dict(program.labels),
         "names": {name: places[node] for name, node in program.names.items()},
         "values": [*program.constants],
+        **({"outputs": [*program.signature.outputs]} if program.signature.outputs else {}),
     }
 
 
@@ -220,7 +221,10 @@ class _Reader:
         for layer, label in labels.items():
             _require(_is_text(label), f"the label of {spelled_name(layer)}", "a string", label)
         result = self._reference("result", self.document.get("result"))
-        return Program(result, name, self._references("layers"), labels, {}, self._references("names"))
+        outputs = [*self._list("outputs")] if "outputs" in self.document else []
+        _require(all(map(_is_text, outputs)), "outputs", "a list of names", outputs)
+        layers, names = self._references("layers"), self._references("names")
+        return Program(result, name, layers, labels, {}, names, Signature(outputs=tuple(outputs)))
 
     def _list(self, key: str) -> list[Any]:
         value: Any = self.document.get(key)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from glenside.ir import files
 from glenside.ir.errors import BadInput
@@ -31,6 +32,8 @@ def load(
     *,
     dims: Mapping[str, int] | None = None,
     allow_opaque: bool = False,
+    values: Mapping[str, Any] | None = None,
+    outputs: Sequence[str] = (),
 ) -> Program:
     """The program of a file.
 
@@ -39,35 +42,34 @@ def load(
     dtypes        of tensors that a text does not declare
     dims          of an ONNX file: name of a dimension, such as batch -> its size
     allow_opaque  whether operators of an ONNX file that have no meaning here are kept as black boxes
+    values        of inputs, which are constants then: arrays, numbers, lists of numbers
+    outputs       names of tensors of an ONNX file that are its results instead of its own
 
     Several outputs of an ONNX file are a tuple. Raises GlensideError.
     """
     kind = ending(path)
-    if (dims or allow_opaque) and kind != ".onnx":
-        raise BadInput(f"sizes of named dimensions and black boxes are for .onnx files, got {path}")
+    if (dims or allow_opaque or outputs) and kind != ".onnx":
+        raise BadInput(f"sizes of named dimensions, names of outputs and black boxes are for .onnx files, got {path}")
     if kind == ".py":
         raise BadInput(f"a program is read from a {', '.join(ENDINGS)} file, got {path}: a .py file is written only")
     if kind == ".onnx":
-        return _load_onnx(path, shapes, weights, dims, allow_opaque)
+        open_ = {"dims": dims, "shapes": shapes, "allow_opaque": allow_opaque, "values": values, "outputs": outputs}
+        return _load_onnx(path, weights, open_)
     if kind == ".json":
         from glenside.exporters.json import load_json
 
         if shapes:
             raise BadInput(f"shapes are for .glenside and .onnx files; {path} has its own")
-        return load_json(path, weights)
-    return files.load(path, shapes, weights, dtypes)
+        program = load_json(path, weights)
+    else:
+        program = files.load(path, shapes, weights, dtypes)
+    return program.with_values(values or {})
 
 
-def _load_onnx(
-    path: PathLike,
-    shapes: Mapping[str, Sequence[int]] | None,
-    weights: PathLike | None,
-    dims: Mapping[str, int] | None,
-    allow_opaque: bool,
-) -> Program:
+def _load_onnx(path: PathLike, weights: PathLike | None, open_: Mapping[str, Any]) -> Program:
     from glenside.importers.onnx import load_onnx
 
-    program = load_onnx(path, dims=dims, shapes=shapes, allow_opaque=allow_opaque)
+    program = load_onnx(path, **open_)
     if weights is not None:
         try:
             program = program.with_constants(files.read_arrays(weights))

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import json
+import os
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from glenside.ir.bounds import whole
 from glenside.ir.errors import BadInput
+from glenside.ir.names import shortened, spelled_name, suggestion
 
 if TYPE_CHECKING:
-    from glenside.ir.operand import Array
     from glenside.ir.program import Program
 
 
@@ -45,32 +49,35 @@ def loader(
     *,
     dims: Sequence[str] | None = None,
     allow_opaque: bool = False,
-    inputs: Mapping[str, Array] | None = None,
+    inputs: Sequence[str] | None = None,
+    outputs: Sequence[str] | None = None,
 ) -> Callable[[], Program]:
     """How to load the program; a name that is neither a model nor a file is refused at once.
 
-    `inputs` are at hand: their shapes and dtypes stand for those that a file leaves open.
+    `inputs` are values of inputs, NAME=VALUE: the shapes and dtypes of arrays stand for those that a file leaves open.
+    `outputs` are lists of names, such as a,b.
     """
     from glenside import models as built_in
     from glenside.formats import ENDINGS, ending
 
     name = source.replace("_", "-")
     if ending(source) in ENDINGS or (name not in built_in.models() and Path(source).exists()):
-        return partial(_of_file, source, shapes, shape, weights, parameters, dims, allow_opaque, inputs or {})
+        asked = (shapes, shape, weights, parameters, dims, allow_opaque, inputs or (), outputs or ())
+        return partial(_of_file, source, *asked)
 
     def load() -> Program:
         if shapes or shape:
             raise BadInput(
                 f"the shapes of the model {source} are its own; its size is set with --set, as resolution=128"
             )
-        if dims or allow_opaque:
-            raise BadInput(f"--dim and --allow-opaque are for .onnx files, and {source} is a built-in model")
+        if dims or allow_opaque or outputs:
+            raise BadInput(f"--dim, --outputs and --allow-opaque are for .onnx files, and {source} is a built-in model")
         values = {n: _value(text) for n, text in (pair(text, "--set") for text in parameters or ())}
         if "seed" in built_in.parameters(name):
             values.setdefault("seed", seed)
         if weights:
             values["weights"] = weights
-        return built_in.load(name, **values)
+        return built_in.load(name, **values).with_values(_arrays(inputs or ()))
 
     if name not in built_in.models():
         try:
@@ -88,7 +95,8 @@ def _of_file(
     parameters: Sequence[str] | None,
     dims: Sequence[str] | None,
     allow_opaque: bool,
-    inputs: Mapping[str, Array],
+    inputs: Sequence[str],
+    outputs: Sequence[str],
 ) -> Program:
     from glenside.formats import ending, load
     from glenside.ir.files import read_shapes
@@ -97,10 +105,53 @@ def _of_file(
         raise BadInput(f"--set gives a parameter of a built-in model, and {source} is a file")
     known: dict[str, tuple[int, ...]] = dict(read_shapes(shapes)) if shapes else {}
     known |= {name: _dims(name, text) for name, text in (pair(text, "--shape") for text in shape or ())}
-    if ending(source) != ".json":  # which has them all
-        known |= {name: array.shape for name, array in inputs.items()}
-    dtypes = {name: array.dtype.name for name, array in inputs.items()}
-    return load(source, known, weights, dtypes, dims=_sizes(dims or ()), allow_opaque=allow_opaque)
+    values = _arrays(inputs)
+    arrays = {name: value for name, value in values.items() if isinstance(value, np.ndarray)}
+    if ending(source) not in (".json", ".onnx"):  # which have them all, or take them of the values
+        known |= {name: array.shape for name, array in arrays.items()}
+    return load(
+        source,
+        known,
+        weights,
+        {name: array.dtype.name for name, array in arrays.items()},
+        dims=_sizes(dims or ()),
+        allow_opaque=allow_opaque,
+        values=values,
+        outputs=[name for text in outputs for name in text.split(",") if name],
+    )
+
+
+def _arrays(inputs: Sequence[str]) -> dict[str, Any]:
+    """--input NAME=VALUE, as often as it is given: arrays of files, numbers and lists of them. Raises BadInput."""
+    values: dict[str, Any] = {}
+    for name, text in (pair(text, "--input") for text in inputs):
+        if name in values:
+            raise BadInput(f"--input gives {spelled_name(name)} one value, got two")
+        values[name] = _array(name, text)
+    return values
+
+
+def _array(name: str, text: str) -> Any:
+    from glenside.formats import ending
+    from glenside.ir.files import read_array, read_arrays
+
+    archive, colon, member = text.rpartition(":")
+    if (colon and ending(archive) == ".npz") or ending(text) == ".npz":
+        path, key = (archive, member) if ending(text) != ".npz" else (text, name)
+        arrays = read_arrays(path)
+        if key not in arrays:
+            raise BadInput(f"{path} has no array {spelled_name(key)}{suggestion(key, arrays)}")
+        return arrays[key]
+    if ending(text) == ".npy" or os.path.exists(text):
+        return read_array(text)
+    wanted = "a number, a list such as [1,2], a .npy file, or FILE.npz:NAME"
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        raise BadInput(f"the value of {spelled_name(name)} is {wanted}, got {shortened(text)}") from None
+    if not isinstance(value, int | float | list):
+        raise BadInput(f"the value of {spelled_name(name)} is {wanted}, got {shortened(text)}")
+    return value
 
 
 def _value(text: str) -> int | float | str:

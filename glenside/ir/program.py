@@ -8,6 +8,7 @@ from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import sqrt
+from typing import Any
 
 import numpy as np
 
@@ -15,8 +16,8 @@ from glenside.ir.errors import BadInput
 from glenside.ir.names import spelled_name, suggestion
 from glenside.ir.operand import Array
 from glenside.ir.operators.requirements import spelled
-from glenside.ir.term import Term, constants_under, postorder, tensors
-from glenside.ir.types import FLOATS, Tensor
+from glenside.ir.term import Term, build, constants_under, postorder, rebuild_all, tensors
+from glenside.ir.types import FLOATS, Tensor, TupleType
 
 
 def is_product(term: Term) -> bool:
@@ -29,6 +30,22 @@ def default_layer_name(position: int) -> str:
     return f"product-{position}"
 
 
+@dataclass(frozen=True)
+class Signature:
+    """What the file that a program came from says of it, and what others who read it rely on.
+
+    inputs   in their order, also those that nothing depends on
+    outputs  the names of the results, in their order; empty where they have none
+    values   of its inputs that are constants of the program
+    remarks  what must be said of how the file was read
+    """
+
+    inputs: tuple[Tensor, ...] = ()
+    outputs: tuple[str, ...] = ()
+    values: Mapping[str, Array] = field(default_factory=dict)
+    remarks: tuple[str, ...] = ()
+
+
 @dataclass(frozen=True, eq=False)
 class Program:
     """A term with what its user calls things.
@@ -38,6 +55,7 @@ class Program:
     labels     layer name -> words such as "conv 3x3/2"; a text does not keep them
     constants  name -> value, for constants whose value is known; a mapping other than a dict is read when needed only
     names      let name -> other node of the text that it came from; printing uses them again
+    signature  names of results and unused inputs, of a program that has them; a text does not keep them
 
     Names of what the term does not hold are dropped, so `replace(program, term=...)` is a program again.
     Raises BadInput: two different tensors of one name, a value that does not fit.
@@ -49,6 +67,7 @@ class Program:
     labels: Mapping[str, str] = field(default_factory=dict)
     constants: Mapping[str, Array] = field(default_factory=dict)
     names: Mapping[str, Term] = field(default_factory=dict)
+    signature: Signature = Signature()
 
     def __post_init__(self) -> None:
         _ = self.tensors  # two of one name are an error now, not when something reads them
@@ -99,6 +118,42 @@ class Program:
                 hint = suggestion(name, self.constants_declared)
                 raise BadInput(f"the program has no constant {spelled_name(name)}{hint}")
         return replace(self, constants={**self.constants, **values})
+
+    def with_values(self, values: Mapping[str, Any]) -> Program:
+        """The program with these values of tensors, as `valued` takes them: an input that has one is a constant then.
+
+        Raises BadInput.
+        """
+        if not values:
+            return self
+        unused = {tensor.name for tensor in self.signature.inputs}
+        for name in values:
+            if name not in self.tensors and name not in unused:
+                hint = suggestion(name, self.tensors)
+                raise BadInput(f"a value is given for {spelled_name(name)}, which the program does not have{hint}")
+        arrays = {name: valued(self.tensors[name], value) for name, value in values.items() if name in self.tensors}
+
+        def known(term: Term, _: tuple[Term, ...]) -> Term | None:
+            tensor = term.attributes[0] if term.attributes else None
+            if not isinstance(tensor, Tensor) or tensor.constant or tensor.name not in arrays:
+                return None
+            return build("access-tensor", replace(tensor, constant=True))
+
+        term, *rest = rebuild_all([self.term, *self.layers.values(), *self.names.values()], known)
+        layers = dict(zip(self.layers, rest, strict=False))
+        names = dict(zip(self.names, rest[len(layers) :], strict=True))
+        left = tuple(tensor for tensor in self.signature.inputs if tensor.name not in values)
+        fixed = {name: array for name, array in arrays.items() if name in self.inputs}
+        signature = replace(self.signature, inputs=left, values={**self.signature.values, **fixed})
+        changed = replace(self, term=term, layers=layers, names=names, signature=signature)
+        return changed.with_constants(arrays) if arrays else changed
+
+    def result_names(self) -> list[str]:
+        """The names of the results: those of the file that it came from, else output, or output_0, output_1 .."""
+        items = self.term.type.items if isinstance(self.term.type, TupleType) else None
+        if len(self.signature.outputs) == (1 if items is None else len(items)):
+            return [*self.signature.outputs]
+        return ["output"] if items is None else [f"output_{i}" for i in range(len(items))]
 
     def as_written(self) -> Program:
         """The program with its own products as layers, also when it is what became of another one's."""
@@ -177,6 +232,32 @@ def _fresh(name: str, taken: set[str]) -> str:
         fresh = f"{name}-{count}"
     taken.add(fresh)
     return fresh
+
+
+def valued(tensor: Tensor, value: Any) -> Array:
+    """A value of a tensor: an array of its shape and dtype, or numbers of Python, which take its dtype where that has
+    them; one number is that number everywhere. Raises BadInput.
+    """
+    plain = not isinstance(value, np.ndarray | np.generic)
+    try:
+        array = np.asarray(value)
+    except (ValueError, OverflowError):
+        array = np.asarray(None)
+    name = spelled_name(tensor.name)
+    if array.dtype.kind not in "biuf":
+        raise BadInput(f"the value of {name} requires a number, or a list of lists of equal lengths, got {value!r:.40}")
+    if plain:
+        with np.errstate(all="ignore"):
+            cast = array.astype(tensor.dtype)
+            same = np.isfinite(cast) | ~np.isfinite(array) if tensor.dtype in FLOATS else cast == array
+        if not np.all(same):
+            raise BadInput(f"the value of {name} requires numbers of {tensor.dtype}, got {value!r:.40}")
+        array = np.broadcast_to(cast, tensor.dims).copy() if array.ndim == 0 else cast
+    if array.shape != tensor.dims:
+        raise BadInput(f"the value of {name} requires shape {spelled(tensor.dims)}, got {spelled(array.shape)}")
+    if array.dtype.name != tensor.dtype:
+        raise BadInput(f"the value of {name} requires dtype {tensor.dtype}, got {array.dtype}")
+    return array
 
 
 def _check_value(tensor: Tensor, value: Array) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from glenside.analysis.layers import product_sizes
 from glenside.egraph.search import SearchResult
@@ -199,7 +199,7 @@ def _of_program(problem: Problem, searched: SearchResult, target: Target, way: W
     answer = priced.choose([root, *roots], boundaries=frozenset(roots), method=way.method)
     terms = snapshot.terms(answer.nodes, [root, *roots])
     layers = {name: terms[c] for name, c in zip(program.layers, roots, strict=True)}
-    optimized = Program(terms[root], program.name, layers, program.labels, program.constants)
+    optimized = replace(program, term=terms[root], layers=layers, names={})
     found = priced.cones(answer.nodes, roots)
     extracted = {
         name: Extracted([target.variant(product, cone, terms[c], searched)], cone=cone)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Container
+from dataclasses import replace
 
 import numpy as np
 
@@ -48,7 +49,7 @@ def fold(program: Program, without: Container[Term] = ()) -> Program:
     declared = Program(result).constants_declared
     kept = {name: program.constants[name] for name in declared if name in program.constants}
     named = dict(zip(program.layers, layers, strict=True))
-    return Program(result, program.name, named, program.labels, {**kept, **values})
+    return replace(program, term=result, layers=named, constants={**kept, **values}, names={})
 
 
 def _plain(term: Term) -> bool:

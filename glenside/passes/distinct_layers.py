@@ -8,7 +8,7 @@ body, reads each layer's result as if it were a tensor.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from glenside.analysis.layers import ends_layer
 from glenside.ir.program import Program, constant_terms
@@ -82,7 +82,7 @@ def reassembled(program: Program, layers: Layers, found: Sequence[Term], body: S
         done[product] = _substituted(found[number], actual.get)
     term = _substituted(body_of[program.term], result, filled)
     optimized = {name: done[node] for name, node in program.layers.items()}
-    return Program(term, program.name, optimized, program.labels, program.constants)
+    return replace(program, term=term, layers=optimized, names={})
 
 
 def _substituted(term: Term, value_of: Callable[[Term], Term | None], done: dict[Term, Term] | None = None) -> Term:

@@ -6,7 +6,7 @@ Batch-norm folding is one: the scales of products go into their weights, which a
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Protocol
 
@@ -96,7 +96,7 @@ def network_of(program: Program, snapshot: Snapshot, choice: Mapping[int, int], 
     """The program that a choice for the last of `count` program nodes is, with the layers of the original."""
     root = snapshot.program[count - 1]
     term = plain(snapshot.terms(choice, [root])[root])
-    return Program(term, program.name, named(program, term), program.labels, program.constants)
+    return replace(program, term=term, layers=named(program, term), names={})
 
 
 def _own_forms(snapshot: Snapshot) -> frozenset[int]:

@@ -41,7 +41,7 @@ def report_of(original: Program, target: Target, problem: Problem, searched: Sea
         rules=searched.progress.rules,
         cost={} if answer.cost is None else answer.cost._asdict(),
         notes=notes,
-        remarks=[*target.remarks(chosen), *remarks],
+        remarks=[*original.signature.remarks, *target.remarks(chosen), *remarks],
         sections=target.report(original, chosen),
         peak=target.peak,
     )

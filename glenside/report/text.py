@@ -20,6 +20,7 @@ class Column:
     """One column: a cell for each row, then one between the rows and the total, where there is something to say.
 
     words  whether its cells are words, which stand at the left; folds: they are long, and may take several lines
+    short  what is said instead where there is no room, of which the end is what matters
     rank   when it is left out where there is no room: those of 1 first, those of `ALWAYS` never
     """
 
@@ -29,6 +30,7 @@ class Column:
     between: str = ""
     words: bool = False
     folds: bool = False
+    short: Sequence[str] = ()
     rank: int = ALWAYS
 
 
@@ -50,27 +52,51 @@ class Table:
         return Table([column for column in self.columns if column.rank > rank], self.wrong, self.between)
 
 
-def tables_of(report: Report, *, compare: bool = False) -> list[Table]:
+def tables_of(report: Report, *, compare: bool = False, every: bool = False) -> list[Table]:
     """The table of layers, where anything is known of a layer by itself, and that of copies, where they are counted.
 
-    With `compare` the first says how far each layer is from its baseline and its bound.
+    With `compare` the first says how far each layer is from its baseline and its bound. Equal layers are one row, with
+    how many they are and what one of them takes, unless `every` one is asked for.
     """
     copies = [_copies_table(report.sections["copies"])] if "copies" in report.sections else []
     known = any(n is not None for row in report.layers for n in row.measures.values())
-    return [_layers(report, compare), *copies] if known or not copies else copies
+    return [_layers(report, compare, every), *copies] if known or not copies else copies
 
 
-def _layers(report: Report, compare: bool) -> Table:
+def _layers(report: Report, compare: bool, every: bool) -> Table:
     between = any(any(amounts.values()) for amounts in report.between_layers.values())
+    alike = _alike(report.layers, every)
     wrong = (
         i
-        for i, row in enumerate(report.layers)
+        for i, (row, *_) in enumerate(alike)
         if not (row.mapped and (is_equal(row.checked) or row.checked == "not checked"))
     )
-    return Table(_columns(report, compare and not report.front), frozenset(wrong), "between layers" if between else "")
+    columns = _columns(report, alike, compare and not report.front, every)
+    return Table(columns, frozenset(wrong), "between layers" if between else "")
 
 
-def _columns(report: Report, bounds: bool) -> list[Column]:
+Alike = Sequence[Sequence[LayerRow]]
+"""Layers of one problem with one answer together, each list in the order of the program."""
+
+
+def _alike(rows: Sequence[LayerRow], every: bool) -> Alike:
+    if every:
+        return [[row] for row in rows]
+    found: dict[str, list[LayerRow]] = {}
+    for row in rows:
+        found.setdefault(str(replace(row, name="", rules=(), details={})), []).append(row)
+    return [*found.values()]
+
+
+def _names(alike: Alike, every: bool) -> list[Column]:
+    """The column of names, and how many layers each row stands for, where that is several anywhere."""
+    first, counts = [row.name for row, *_ in alike], [len(rows) for rows in alike]
+    cells = [f"{name}, and {n - 1} more" if n > 1 else name for name, n in zip(first, counts, strict=True)]
+    made = [Column("layer", cells, "total", words=True, folds=True, short=() if every else first)]
+    return [*made, Column("count", [f"x {n}" for n in counts])] if max(counts, default=1) > 1 else made
+
+
+def _columns(report: Report, alike: Alike, bounds: bool, every: bool) -> list[Column]:
     """Words, then what every baseline takes, what the answer takes, and how that was found."""
     counted = report.peak is not None
     compared = [m.name for m in report.measures if m.name in report.compared] or [report.measures[0].name]
@@ -81,7 +107,7 @@ def _columns(report: Report, bounds: bool) -> list[Column]:
         name: str, cell: Callable[[LayerRow], str], total: str = "", *, words: bool = False, rank: int = ALWAYS
     ) -> Column:
         folds = words and name not in ("operator", "checked")
-        return Column(name, [cell(row) for row in report.layers], total, words=words, folds=folds, rank=rank)
+        return Column(name, [cell(row) for row, *_ in alike], total, words=words, folds=folds, rank=rank)
 
     def taken(which: str, measure: str, rank: int = ALWAYS) -> Column:
         known = report.between_layers.get(which, {})
@@ -94,10 +120,10 @@ def _columns(report: Report, bounds: bool) -> list[Column]:
         return replace(made, between=amount(known[measure]) if measure in known else "")
 
     count = f"{len(report.layers)} layer{'' if len(report.layers) == 1 else 's'}"
-    made = [column("layer", lambda row: row.name, "total", words=True)]
+    made = _names(alike, every)
     made.append(column("operator", lambda row: row.operator, count, words=True, rank=1))
     if counted and not bounds:
-        made.append(column("groups x M x K x N", _sizes, f"{report.macs:,} MACs"))
+        made.append(column("groups x M x K x N", _sizes, f"{report.macs:,} MACs", rank=5))
     made += [taken(which, m, 3 if i else 4) for i, which in enumerate(baselines) for m in compared]
     made += [taken(CHOSEN, measure) for measure in compared]
     if bounds:
@@ -108,7 +134,8 @@ def _columns(report: Report, bounds: bool) -> list[Column]:
         made.append(column("util %", _utilization, rank=2))
     mapped = f"{report.mapped} of {len(report.layers)} mapped" if counted else ""
     made.append(column("mapping" if counted else "variant", lambda row: row.label, mapped, words=True))
-    return made if bounds else [*made, column("checked", lambda row: row.checked, words=True)]
+    rank = 2 if len({row.checked for row in report.layers}) == 1 else ALWAYS  # a sentence says it of all
+    return made if bounds else [*made, column("checked", lambda row: row.checked, words=True, rank=rank)]
 
 
 def _known(report: Report, measure: Measure) -> bool:

@@ -26,6 +26,7 @@ from glenside.egraph.saturation import Limits
 from glenside.formats import ENDINGS, ending
 from glenside.formats.sources import loader, pair
 from glenside.ir.errors import BadInput, GlensideError
+from glenside.ir.names import shortened
 from glenside.ir.program import Program
 from glenside.ir.text import parse
 from glenside.models import models as built_in
@@ -172,7 +173,7 @@ def cells(
     parameters   of built-in models, each NAME=VALUE
     shapes       a JSON file of shapes of tensors that the program files do not declare
     shape        the same, each NAME=1,3,32,32
-    dims         sizes of named dimensions of the .onnx files among the sources, each NAME=1
+    dims         sizes of named dimensions, each NAME=1, for those .onnx files among the sources that have them
     allow_opaque whether operators of those files that have no meaning here are kept as black boxes
     Raises GlensideError, also for what is given twice.
     """
@@ -183,8 +184,10 @@ def cells(
     for rows, columns in known_sizes:
         SystolicArray(rows, columns)
     values = dict(pair(text, "--set") for text in parameters)
+    of_source = _dims_by_source(sources, dims, allow_opaque)
     models = [
-        _model(source, sources, values, partial(_load_file, shapes, shape, dims, allow_opaque)) for source in sources
+        _model(source, sources, values, partial(_load_file, shapes, shape, of_source.get(source, ()), allow_opaque))
+        for source in sources
     ]
     _refuse_idle(sources, models, {"--set": values, "--shapes": shapes or shape, "--dim": dims or allow_opaque})
     for what, given in (
@@ -225,6 +228,29 @@ def _load_file(
     sizes: tuple[str | None, list[str]] = (None, []) if kind == ".json" else (shapes, list(shape))
     open_: dict[str, Any] = {"dims": dims, "allow_opaque": allow_opaque} if kind == ".onnx" else {}
     return loader(source, *sizes, None, None, 0, **open_)()
+
+
+def _dims_by_source(sources: Sequence[str], dims: Sequence[str], allow_opaque: bool) -> dict[str, list[str]]:
+    """Those sizes for each .onnx file whose dimensions it has. Raises BadInput for one that no file has."""
+    files = [source for source in sources if ending(source) == ".onnx"] if dims else []
+    if not files:
+        return {}
+    from glenside.importers.onnx.checks import dimension_names
+    from glenside.importers.onnx.model import read_model
+
+    names: dict[str, list[str]] = {}
+    for source in files:
+        try:
+            names[source] = dimension_names(read_model(source).graph, allow_opaque)
+        except BadInput as error:
+            raise BadInput(f"{source}: {error.message}") from None
+    for flag in dims:
+        name, _ = pair(flag, "--dim")
+        if not any(name in known for known in names.values()):
+            known = sorted({n for of_file in names.values() for n in of_file})
+            words = ", ".join([*map(shortened, known[:8]), *[".."] * (len(known) > 8)]) or "none"
+            raise BadInput(f"a size is given for {shortened(name)}, but the dimensions of the models are {words}")
+    return {source: [flag for flag in dims if pair(flag, "--dim")[0] in known] for source, known in names.items()}
 
 
 def _refuse_idle(sources: Sequence[str], models: Sequence[Model], given: Mapping[str, Any]) -> None:

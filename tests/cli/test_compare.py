@@ -87,8 +87,8 @@ def test_a_broken_cache_is_a_note_and_no_error(
 BAD = {
     "objective twice": ("--objective cycles,cycles", "each can stand there once"),
     "unknown objective": ("--objective joules", "one of cycles, bytes"),
-    "no rows": ("--max-rows 0", "at least 1, got 0"),
-    "growth": ("--max-weight-growth 0.5", "at least 1"),
+    "no rows": ("--max-rows 0", "from 1 to 2147483647, got 0"),
+    "growth": ("--max-weight-growth 0.5", "from 1 to 1e+06, got 0.5"),
     "mapping": ("--mapping worst", "best, baseline"),
     "method": ("--extract luck", "greedy"),
     "limits of slices": ("--max-rows 5 --blocking unrolled-tiles", "requires --blocking tile-loops"),
@@ -124,13 +124,51 @@ def test_a_narrow_terminal_leaves_columns_out_and_cuts_nothing() -> None:
     for width in (80, 100, 160):
         for compare in (False, True):
             out = Console(file=io.StringIO(), width=width)
-            out.print(*report_tables(report, width, compare=compare))
+            out.print(*report_tables(report, width, compare=compare, every=True))
             assert isinstance(out.file, io.StringIO)
             lines = out.file.getvalue().splitlines()
             assert max(map(len, lines)) <= width
             assert any("operator" in line for line in lines[2:4]) == (width == 160)
             assert all(any(line.startswith(f" {row.name} ") for line in lines) for row in report.layers)
             assert all(any(f"{row.measures['cycles']:,}" in line for line in lines) for row in report.layers)
+
+
+def test_equal_layers_are_one_row_unless_all_are_asked_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    import io
+
+    from rich.console import Console
+
+    import glenside as gl
+    from glenside.cli.table import report_tables
+
+    b = gl.Builder("deep")
+    x = b.input("x", (4, 8))
+    for i in range(5):
+        x = b.linear(x, b.constant(f"w{i}", (8, 8)), name=f"a/rather/long/path/of/modules/number/{i}")
+    gl.save(b.finish(b.linear(x, b.constant("last", (3, 8)), name="last")), tmp_path / "deep.glenside")
+    totals = []
+    for flags, rows in ((), 2), (("--all",), 6):
+        asked = ("--array", "4x4", "--no-check", "--json", tmp_path / "r.json", *flags)
+        assert run("tensorize", tmp_path / "deep.glenside", *asked) == 0
+        printed = capsys.readouterr().out
+        lines = printed.splitlines()
+        first, last = (number for number, line in enumerate(lines) if "───" in line)
+        assert last - first == rows + 1
+        assert ("/0, and 4 more" in printed) == ("x 5" in printed) == (rows == 2)
+        assert len(json.loads((tmp_path / "r.json").read_text())["layers"]) == 6
+        totals.append(lines[last + 1].split())
+    assert totals[0] == totals[1]
+    report = gl.optimize(gl.load(tmp_path / "deep.glenside"), gl.SystolicArray(4, 4), verify=False).report
+    for compare in (False, True):
+        out = Console(file=io.StringIO(), width=80)
+        out.print(*report_tables(report, 80, compare=compare))
+        assert isinstance(out.file, io.StringIO)
+        lines = out.file.getvalue().splitlines()
+        assert max(map(len, lines)) <= 80
+        assert [line.split()[0] for line in lines if "/0" in line or "last" in line] == [
+            "..th/of/modules/number/0",
+            "last",
+        ]
 
 
 def test_an_old_name_of_a_mapping_is_a_note(tmp_path: Path, products: Path, capsys: pytest.CaptureFixture[str]) -> None:

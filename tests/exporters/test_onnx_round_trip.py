@@ -21,7 +21,7 @@ from onnx_networks import LIGHT, NETWORKS, random_inputs, run_onnxruntime, small
 
 from glenside.exporters.onnx import export_onnx  # noqa: E402
 from glenside.importers.onnx import load_onnx, program_of_model  # noqa: E402
-from glenside.importers.onnx.model import outputs_of_model  # noqa: E402
+from glenside.importers.onnx.model import walk  # noqa: E402
 from glenside.ir.operand import Array  # noqa: E402
 from glenside.ir.program import Program  # noqa: E402
 from glenside.ir.term import Term, build  # noqa: E402
@@ -54,11 +54,11 @@ def test_nodes(case: Any) -> None:
     for inputs, _ in case.data_sets:
         arrays = {name: _array(value) for name, value in zip(names, inputs, strict=False)}
         shapes = {name: array.shape for name, array in arrays.items()}
-        outputs, _, builder = outputs_of_model(case.model, {}, shapes, None, False, arrays, {})
-        terms = [output for output in outputs if isinstance(output, Term)]
-        assert len(terms) == len(outputs)
-        want = evaluate(terms, {**arrays, **builder.values})
-        _agree(Program(build("construct-tuple", *terms), constants=dict(builder.values)), arrays, want)
+        walked = walk(case.model, {}, shapes, known=arrays)
+        terms = [output for output in walked.outputs if isinstance(output, Term)]
+        assert len(terms) == len(walked.outputs)
+        want = evaluate(terms, {**arrays, **walked.builder.values})
+        _agree(Program(build("construct-tuple", *terms), constants=dict(walked.builder.values)), arrays, want)
 
 
 def _agree(program: Program, inputs: Mapping[str, Array], want: Any) -> None:

@@ -71,8 +71,7 @@ def optimize(
     check: CheckIn = "exact",
 ) -> None:
     """Optimize a program and print it, or another stage of the way there."""
-    if emit not in STAGES:
-        raise BadInput(f"--emit must be one of {', '.join(STAGES)}, got {emit!r}")
+    _refuse(emit, check)
     target = machine.parsed()
     way = ways.way(target)
     writable(output)
@@ -98,3 +97,13 @@ def optimize(
     elif words:
         print(words, file=sys.stderr)
     outcome.leave(checked=True)
+
+
+def _refuse(emit: str, check: str) -> None:
+    """Raise BadInput for a stage that there is not, or that is no optimized program to be checked."""
+    if emit not in STAGES:
+        raise BadInput(f"--emit must be one of {', '.join(STAGES)}, got {emit!r}")
+    if check == "onnxruntime" and emit in ("typed", "egraph"):
+        raise BadInput(
+            f"--check onnxruntime compares an optimized program with its original, and --emit {emit} has none"
+        )

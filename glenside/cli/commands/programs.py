@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
@@ -22,29 +23,24 @@ if TYPE_CHECKING:
 @command
 def run(
     source: Valued,
-    inputs: Annotated[
-        list[str] | None, typer.Option("--input", metavar="NAME=FILE.npy", help="The array of an input.")
-    ] = None,
     output: Annotated[
         str | None, typer.Option("-o", "--output", metavar="FILE", help="Where the result goes; .npy or .npz.")
     ] = None,
 ) -> None:
     """Run a program on arrays with the interpreter."""
     from glenside.check.comparison import arrays as arrays_of
-    from glenside.formats.sources import pair
-    from glenside.ir.files import read_array, write_array, write_arrays
+    from glenside.ir.files import write_array, write_arrays
     from glenside.ir.operators.opaque import require_meaning
     from glenside.semantics.interpreter import evaluate
 
     writable(output)
-    arrays = {name: read_array(path) for name, path in (pair(text, "--input") for text in inputs or ())}
-    program = source.loader(inputs=arrays)()
+    program = source.loader()()
     require_meaning("a run", program.term)
-    (value,) = evaluate([program.term], {**program.seeded_constants(source.seed).constants, **arrays})
+    (value,) = evaluate([program.term], program.seeded_constants(source.seed).constants)
     if output is None:
         print(value)
     elif Path(output).suffix == ".npz":
-        write_arrays(output, _named(value))
+        write_arrays(output, _named(value, program.result_names()))
     elif isinstance(value, tuple):
         count = len(arrays_of(value))
         raise BadInput(f"{output} holds one array, and the program gives {count}; give an .npz file")
@@ -52,11 +48,13 @@ def run(
         write_array(output, value)
 
 
-def _named(value: Any, name: str = "output") -> dict[str, Any]:
-    """The arrays of a value under the names that an ONNX file gives them: output, or output_0, output_1 .."""
-    if not isinstance(value, tuple):
-        return {name: value}
-    return {n: array for i, item in enumerate(value) for n, array in _named(item, f"{name}_{i}").items()}
+def _named(value: Any, names: Sequence[str]) -> dict[str, Any]:
+    """The arrays of a value under the names that an ONNX file gives them."""
+    found: dict[str, Any] = {}
+    for name, item in zip(names, value if isinstance(value, tuple) else (value,), strict=True):
+        inner = isinstance(item, tuple)
+        found |= _named(item, [f"{name}_{i}" for i in range(len(item))]) if inner else {name: item}
+    return found
 
 
 @command

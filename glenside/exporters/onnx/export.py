@@ -42,7 +42,8 @@ _SMALL = 1024
 def export_onnx(program: Program) -> onnx.ModelProto:
     """The program as a model of standard operators of ai.onnx with static shapes.
 
-    Inputs keep their names; a result is `output`, a tuple `output_0` and so on. Layers name the values that compute
+    Inputs and results have the names and the order that the program's signature says; without one a result is `output`,
+    a tuple `output_0` and so on. Layers name the values that compute
     them. Tile instructions are calls of local functions of the domain `glenside`, so that any runtime executes the
     file. Black boxes are the nodes that they were. The opset is 18, or the lowest above it that has what the program
     needs: 26 for the bits of floats, and for a black box the version in which it was imported. Equal programs give
@@ -62,7 +63,8 @@ def _emitted(program: Program) -> tuple[Emitter, dict[str, Value]]:
     for name in program.constants_declared:
         if name not in program.constants:
             raise BadInput(f"an ONNX file requires the value of every constant, got none of {spelled_name(name)}")
-    emit = Emitter(Graph([*program.tensors]), constants=program.constants)
+    unused = (tensor.name for tensor in program.signature.inputs)
+    emit = Emitter(Graph([*program.tensors, *unused]), constants=program.constants)
     labels = _labels(program)
     done: dict[Term, Held] = {}
     for term in postorder(program.term):
@@ -70,7 +72,7 @@ def _emitted(program: Program) -> tuple[Emitter, dict[str, Value]]:
         emit.graph.doc = program.labels.get(emit.graph.label, "")
         done[term] = _exported(emit, term, done)
     emit.graph.label = emit.graph.doc = ""
-    return emit, _outputs(emit, done[program.term])
+    return emit, _outputs(emit, done[program.term], program)
 
 
 def _exported(emit: Emitter, term: Term, done: Mapping[Term, Held]) -> Held:
@@ -108,10 +110,12 @@ def _labels(program: Program) -> dict[Term, str]:
     return labels
 
 
-def _outputs(emit: Emitter, result: Held) -> dict[str, Value]:
-    """Every array of the result: output, or output_0, output_1 .., and output_0_0 for a tuple in a tuple."""
+def _outputs(emit: Emitter, result: Held, program: Program) -> dict[str, Value]:
+    """Every array of the result by its name, and output_0_0 for a tuple in a tuple."""
     found: dict[str, Value] = {}
-    stack: list[tuple[str, Held]] = [("output", result)]
+    names = program.result_names()
+    items = result if isinstance(result, tuple) else (result,)
+    stack: list[tuple[str, Held]] = [*zip(names, items, strict=True)][::-1]
     while stack:
         name, held = stack.pop()
         if isinstance(held, tuple):
@@ -119,7 +123,9 @@ def _outputs(emit: Emitter, result: Held) -> dict[str, Value]:
         else:
             value = emit.in_memory(held)
             own = value.name in emit.graph.producers and value not in found.values()
-            found[emit.graph.name(name)] = value if own else emit.graph.copy(value)
+            kept = name in program.signature.outputs and name not in {*program.inputs, *found} and _spells(name)
+            name = emit.graph.reserve(name) if kept else emit.graph.name(name)
+            found[name] = value if own else emit.graph.copy(value)
     if not found:
         raise BadInput("an ONNX file requires a result of at least one array, got a tuple of none")
     return found

@@ -81,6 +81,11 @@ class Graph:
         self._taken.add(fresh)
         return fresh
 
+    def reserve(self, name: str) -> str:
+        """The name, which from now on nothing else gets; what has it already is called otherwise in the file."""
+        self._taken.add(name)
+        return name
+
     def numbered(self, wanted: str) -> str:
         """wanted_0, wanted_1 .., those that nothing has."""
         count = self._counts.get(f"{wanted}_", 0)

@@ -18,6 +18,7 @@ from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
 from glenside.ir.packages import import_onnx
 from glenside.ir.program import Program
+from glenside.ir.types import Tensor
 
 if TYPE_CHECKING:
     import onnx
@@ -48,17 +49,18 @@ def model_of(program: Program, emit: Emitter, outputs: Mapping[str, Value], stor
     model.metadata_props.add(key="program", value=name)
     model.graph.name = name
     nodes = _joined(emit.graph.used([*outputs.values()]), outputs.values())
-    renamed = {value.name: output for output, value in outputs.items()}
-    for tensor in program.inputs.values():
+    renamed = _renamed(emit.graph, outputs, nodes)
+    for tensor in _inputs(program, outputs):
         _describe(model.graph.input.add(), Value(tensor.name, tensor.dims, tensor.dtype), onnx)
     for output, value in outputs.items():
         _describe(model.graph.output.add(), replace(value, name=output), onnx)
     for node in nodes:
         model.graph.node.append(_node(node, renamed, onnx))
         for value in (emit.graph.typed.get(value.name, value) for value in node.outputs):
-            if value.dtype and value.name not in renamed:
-                _describe(model.graph.value_info.add(), value, onnx)
-    _add_constants(model.graph, emit.graph, program, nodes, store, onnx)
+            name = renamed.get(value.name, value.name)
+            if value.dtype and name not in outputs:
+                _describe(model.graph.value_info.add(), replace(value, name=name), onnx)
+    _add_constants(model.graph, emit.graph, program, nodes, store, onnx, renamed)
     called = {node.op: emit.functions[node.op] for node in nodes if node.domain == "glenside"}
     versions = _opsets(emit.versions, nodes)
     for function in called.values():
@@ -66,6 +68,24 @@ def model_of(program: Program, emit: Emitter, outputs: Mapping[str, Value], stor
     for domain, version in {**versions, **({"glenside": 1} if called else {})}.items():
         model.opset_import.add(domain=domain, version=version)
     return model
+
+
+def _renamed(graph: Graph, outputs: Mapping[str, Value], nodes: Sequence[Node]) -> dict[str, str]:
+    """The names of values in the file where those are others: an output has its own, and no other value that."""
+    renamed = {value.name: output for output, value in outputs.items()}
+    values = (value for node in nodes for value in (*node.inputs, *node.outputs))
+    for name in dict.fromkeys(value.name for value in values if value.name in outputs):
+        if name not in renamed:
+            renamed[name] = graph.name(name)
+    return renamed
+
+
+def _inputs(program: Program, outputs: Mapping[str, Value]) -> list[Tensor]:
+    """The inputs as the signature has them, and then the others; a name is of one thing."""
+    declared = {tensor.name: tensor for tensor in program.signature.inputs}
+    taken = {*outputs, *program.constants_declared}
+    unused = {name: tensor for name, tensor in declared.items() if name not in taken}
+    return [*{**unused, **program.inputs}.values()]
 
 
 def _joined(nodes: Sequence[Node], outputs: Iterable[Value]) -> list[Node]:
@@ -132,13 +152,22 @@ def _describe(info: Any, value: Value, onnx: Any) -> None:
         shape.dim.add().dim_value = size
 
 
-def _add_constants(graph: Any, source: Graph, program: Program, nodes: Sequence[Node], store: Store, onnx: Any) -> None:
+def _add_constants(
+    graph: Any,
+    source: Graph,
+    program: Program,
+    nodes: Sequence[Node],
+    store: Store,
+    onnx: Any,
+    renamed: Mapping[str, str],
+) -> None:
     """Those that nodes read, in the order of their first use."""
     for value in dict.fromkeys(value for node in nodes for value in node.inputs):
+        named = replace(value, name=renamed.get(value.name, value.name))
         if value.name in source.arrays:
-            _fill_tensor(graph.initializer.add(), value, onnx, source.arrays[value.name], inline)
+            _fill_tensor(graph.initializer.add(), named, onnx, source.arrays[value.name], inline)
         elif value.name in source.weights:
-            _fill_tensor(graph.initializer.add(), value, onnx, program.constants[value.name], store)
+            _fill_tensor(graph.initializer.add(), named, onnx, program.constants[value.name], store)
 
 
 def _fill_tensor(tensor: Any, value: Value, onnx: Any, array: Array, store: Store) -> None:

@@ -16,7 +16,7 @@ import numpy as np
 import onnx
 from onnx.backend.base import Backend, BackendRep, namedtupledict
 
-from glenside.importers.onnx.model import outputs_of_model
+from glenside.importers.onnx.model import walk
 from glenside.importers.onnx.node import Items, Value
 from glenside.importers.onnx.tensors import array_of, element_type
 from glenside.ir.errors import BadInput
@@ -49,8 +49,8 @@ class GlensideBackendRep(BackendRep):  # type: ignore[misc]
         }
         arrays = {name: _array(value) for name, value in given.items()}
         shapes = {name: array.shape for name, array in arrays.items()}
-        outputs, _, builder = outputs_of_model(self.model, {}, shapes, None, False, arrays, composed)
-        results = _evaluated(outputs, {**arrays, **builder.values})
+        walked = walk(self.model, {}, shapes, known=arrays, composed=composed)
+        results = _evaluated(walked.outputs, {**arrays, **walked.builder.values})
         names = [output.name for output in self.model.graph.output]
         outcome: tuple[Any, ...] = namedtupledict("Outputs", names)(*results)
         return outcome

@@ -63,7 +63,9 @@ def _spelled(name: FunctionName) -> str:
 def _check_recursion(functions: Mapping[FunctionName, Any]) -> None:
     import networkx
 
-    calls = {name: [c for c in map(function_name, _nodes(f.node)) if c in functions] for name, f in functions.items()}
+    calls = {
+        name: [c for c in map(function_name, all_nodes(f.node)) if c in functions] for name, f in functions.items()
+    }
     try:
         (first, _), *_ = networkx.find_cycle(networkx.DiGraph(calls))
     except networkx.NetworkXNoCycle:
@@ -71,7 +73,7 @@ def _check_recursion(functions: Mapping[FunctionName, Any]) -> None:
     raise BadInput(f"function {_spelled(first)} calls itself, which ONNX does not allow")
 
 
-def _nodes(nodes: Any) -> Iterator[Any]:
+def all_nodes(nodes: Any) -> Iterator[Any]:
     """The nodes, and those of the graphs that they hold."""
     stack = list(nodes)
     while stack:

@@ -14,25 +14,23 @@ import numpy as np
 from glenside.builder import Builder
 from glenside.builder.layout import broadcast
 from glenside.importers.onnx.functions import Body, FunctionName, body_of, function_name, plain_domain, standard_body
-from glenside.importers.onnx.node import Attribute, DependsOnData, Items, Node, Value, imports
+from glenside.importers.onnx.known import KnownValues
+from glenside.importers.onnx.node import Attribute, DependsOnData, Items, Node, NoTerm, Value, imports
 from glenside.importers.onnx.opaque import black_box, holds_graph
+from glenside.importers.onnx.order import in_order, makers_of, reads
 from glenside.importers.onnx.schema import attributes_of, bound, check_node, demands
 from glenside.importers.onnx.tensors import array_of, check_size
 from glenside.ir.errors import BadInput, GlensideError
 from glenside.ir.names import shortened
 from glenside.ir.operand import Array
-from glenside.ir.term import Term, build, postorder
-from glenside.ir.types import AccessType, Tensor
-from glenside.semantics.interpreter import evaluate
+from glenside.ir.operators.requirements import spelled
+from glenside.ir.term import Term, build
 
 DEPTH = 64
 """Functions and subgraphs in each other."""
 
 NODES = 100_000
 """Nodes of one model, those of functions and loops counted each time: a small file can ask for any number."""
-
-KNOWN = 1 << 26
-"""Elements that are evaluated while a model is read: shapes, axes, and what they are computed from, are small."""
 
 FAULTS = (
     *(ArithmeticError, AssertionError, AttributeError, LookupError),
@@ -43,38 +41,6 @@ FAULTS = (
 _SMALL = 1 << 16  # bytes of a constant that is worth comparing
 
 
-class KnownValues:
-    """Values of tensors by name, and through them those of terms; each term is evaluated once."""
-
-    def __init__(self, values: Mapping[str, Array]) -> None:
-        self.tensors = dict(values)
-        self._fixed: dict[Term, bool] = {}
-        self._large: set[Term] = set()
-        self._evaluated: dict[Term, Array] = {}
-
-    def of(self, term: Term) -> Array | None:
-        """The value of the term, or None when it depends on what is not known."""
-        if not self._is_fixed(term):
-            return None
-        if term in self._large:
-            raise BadInput(f"what must be known beforehand is computed from at most {KNOWN} elements, got more")
-        if term not in self._evaluated:
-            (self._evaluated[term],) = evaluate([term], self.tensors, given=self._evaluated)
-        return self._evaluated[term]
-
-    def _is_fixed(self, root: Term) -> bool:
-        for term in postorder(root, without=self._fixed):
-            if term.operator.name == "access-tensor":
-                tensor = term.attributes[0]
-                self._fixed[term] = isinstance(tensor, Tensor) and tensor.name in self.tensors
-                continue
-            self._fixed[term] = not term.operator.opaque and all(self._fixed[child] for child in term.children)
-            large = isinstance(term.type, AccessType) and term.type.size > KNOWN
-            if large or any(child in self._large for child in term.children):
-                self._large.add(term)
-        return self._fixed[root]
-
-
 @dataclass
 class Tally:
     """What the scopes of one model keep together.
@@ -83,12 +49,14 @@ class Tally:
     names      how often a name was given to a kind of thing
     constants  by name and value: the passes through a loop share theirs
     boxes      names of black boxes that must differ from all others
+    remarks    what must be said of how the model was read
     """
 
     nodes: int = 0
     names: Counter[tuple[str, str]] = field(default_factory=Counter)
     constants: dict[tuple[str, str, tuple[int, ...], bytes], Term] = field(default_factory=dict)
     boxes: set[str] = field(default_factory=set)
+    remarks: dict[str, None] = field(default_factory=dict)
 
     def fresh(self, kind: str, name: str, taken: Container[str]) -> str:
         """The name, or the first of name_2, name_3 .. that is not taken."""
@@ -108,6 +76,7 @@ class Scope:
     attributes    of the function that this is the body of
     opaque        whether an operator without a meaning is kept as a black box
     dims          sizes of named dimensions
+    given         those and shapes of inputs, as a user wrote them
     types         name -> the TypeProto that the graph declares for it
     """
 
@@ -122,6 +91,7 @@ class Scope:
     attributes: Mapping[str, Attribute] = field(default_factory=dict)
     names: ChainMap[str, Value] = field(default_factory=ChainMap)
     dims: Mapping[str, int] = field(default_factory=dict)
+    given: str = ""
     types: dict[str, Any] = field(default_factory=dict)
     tally: Tally = field(default_factory=Tally)
 
@@ -187,29 +157,62 @@ class Scope:
 
     def nodes(self, nodes: Sequence[Any]) -> None:
         """Give every output of these nodes its value. Raises BadInput that names the node."""
-        makers = {name: i for i, node in enumerate(nodes) for name in node.output if name}
-        for i, proto in enumerate(nodes):
-            place = described(proto, i, self.prefix)
-            try:
-                inputs = tuple(self._input(name, makers, nodes) for name in proto.input)
-                made = self.node(proto, inputs)
-                self._bind(proto, made)
-            except GlensideError as error:
-                inner = error.message.startswith("node ")
-                raise BadInput(error.message if inner else f"{place}: {one_line(error.message)}") from None
-            except FAULTS as error:
-                raise BadInput(f"{place} cannot be read: {type(error).__name__}: {one_line(str(error))}") from error
+        for i in in_order(nodes, self.names):
+            self._step(nodes[i], i)
 
-    def _input(self, name: str, makers: Mapping[str, int], nodes: Sequence[Any]) -> Value:
+    def _step(self, proto: Any, position: int) -> None:
+        inputs: tuple[Value, ...] = ()
+        try:
+            inputs = tuple(map(self._input, proto.input))
+            self._bind(proto, self.node(proto, inputs))
+        except GlensideError as error:
+            kind = type(error) if isinstance(error, NoTerm) else BadInput
+            if error.message.startswith("node "):
+                raise kind(error.message) from None
+            place = described(proto, position, self.prefix)
+            raise kind(f"{place}: {one_line(error.message)}{self._sizes(inputs)}") from None
+        except FAULTS as error:
+            place = described(proto, position, self.prefix)
+            raise BadInput(f"{place} cannot be read: {type(error).__name__}: {one_line(str(error))}") from error
+
+    def _sizes(self, inputs: Sequence[Value]) -> str:
+        """The sizes of the inputs of a node that cannot be, where a user gave those that they come from."""
+        sizes = [spelled(value.access.dims) for value in inputs if isinstance(value, Term)]
+        if not sizes or not self.given:
+            return ""
+        return f"; its inputs are of {', '.join(sizes[:6])}{', ..' if len(sizes) > 6 else ''} with {self.given}"
+
+    def computable(self, nodes: Sequence[Any], wanted: Container[str]) -> list[str]:
+        """After a node of a graph was refused: the tensors after which the graph can be cut.
+
+        They depend on inputs, do not need what is refused, and are `wanted` or read by what does.
+        """
+        missing: set[str] = set()
+        for i in in_order(nodes, self.names):
+            if self._made(nodes[i]):
+                continue
+            if all(name in self.names for name in reads(nodes[i])):
+                with suppress(GlensideError):
+                    self._step(nodes[i], i)
+            if not self._made(nodes[i]):
+                missing |= reads(nodes[i])
+        return [n for n in makers_of(nodes) if (n in missing or n in wanted) and self._is_computed(n)]
+
+    def _made(self, node: Any) -> bool:
+        return all(name in self.names for name in node.output if name)
+
+    def _is_computed(self, name: str) -> bool:
+        value = self.names.get(name)
+        with suppress(BadInput):  # what is too large to be computed beforehand is known as well
+            return isinstance(value, Term) and self.known(value) is None
+        return False
+
+    def _input(self, name: str) -> Value:
         if not name:
             return None
         with suppress(KeyError):
             return self.names[name]
-        spelled = shortened(name, True)
-        if name in makers:
-            other = described(nodes[makers[name]], makers[name], self.prefix)
-            raise BadInput(f"requires {spelled} before {other} makes it: the nodes have a cycle, or are not in order")
-        raise BadInput(f"requires {spelled}, which no input, initializer or node of the graph is called")
+        raise BadInput(f"requires {shortened(name, True)}, which no input, initializer or node of the graph is called")
 
     def _bind(self, proto: Any, made: Sequence[Value]) -> None:
         own = self.names.maps[0]
@@ -270,7 +273,7 @@ class Scope:
         if self.opaque:
             return black_box(node, proto)
         name = shortened(f"{node.domain}.{node.op_type}" if node.domain else node.op_type)
-        raise BadInput(f"the operator {name} of version {node.version} has no meaning here; --allow-opaque keeps it")
+        raise NoTerm(f"the operator {name} of version {node.version} has no meaning here; --allow-opaque keeps it")
 
     def version(self, domain: str) -> int:
         """The version of a domain's operators. Raises BadInput when the model imports none."""

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from glenside.builder import Builder
+from glenside.importers.onnx.checks import Shapes, check_given, check_model
 from glenside.importers.onnx.functions import functions_of, plain_domain
-from glenside.importers.onnx.graph import KnownValues, Scope
-from glenside.importers.onnx.node import Items, Value
+from glenside.importers.onnx.graph import Scope
+from glenside.importers.onnx.known import KnownValues
+from glenside.importers.onnx.node import Items, NoTerm, Value
+from glenside.importers.onnx.order import part_of
 from glenside.importers.onnx.tensors import check_size, dtype_name
 from glenside.ir.errors import BadInput
 from glenside.ir.files import read_bytes
@@ -20,10 +25,10 @@ from glenside.ir.names import shortened
 from glenside.ir.operand import Array
 from glenside.ir.operators.requirements import spelled
 from glenside.ir.packages import import_onnx
-from glenside.ir.program import Program
+from glenside.ir.program import Program, Signature, valued
 from glenside.ir.term import Term, build
+from glenside.ir.types import Dims, Tensor
 
-Shapes = Mapping[str, Sequence[int]]
 Composed = Array | Sequence[Array] | None
 """A value that is a sequence or optional, as arrays."""
 
@@ -37,14 +42,20 @@ def load_onnx(
     dims: Mapping[str, int] | None = None,
     shapes: Shapes | None = None,
     allow_opaque: bool = False,
+    values: Mapping[str, Any] | None = None,
+    outputs: Sequence[str] = (),
 ) -> Program:
-    """The program of an ONNX file; `dims` gives sizes to names such as batch, `shapes` whole shapes to inputs.
-
-    Several outputs are a tuple. Raises BadInput, with the path.
-    """
+    """The program of an ONNX file, as `program_of_model` makes it. Raises BadInput, with the path."""
+    folder = Path(path).parent
     try:
         return program_of_model(
-            read_model(path), dims=dims, shapes=shapes, folder=Path(path).parent, allow_opaque=allow_opaque
+            read_model(path),
+            dims=dims,
+            shapes=shapes,
+            folder=folder,
+            allow_opaque=allow_opaque,
+            values=values,
+            outputs=outputs,
         )
     except BadInput as error:
         raise BadInput(f"{os.fspath(path)}: {error.message}") from None
@@ -76,135 +87,112 @@ def program_of_model(
     shapes: Shapes | None = None,
     folder: Path | None = None,
     allow_opaque: bool = False,
-    known: Mapping[str, Array] | None = None,
+    values: Mapping[str, Any] | None = None,
+    outputs: Sequence[str] = (),
 ) -> Program:
-    """The program of a ModelProto.
+    """The program of a ModelProto; several results are a tuple, and its signature has their names.
 
-    known  values of inputs of this one run: what a node needs as a shape or an axis may depend on them
+    dims     sizes of named dimensions, such as batch
+    shapes   whole shapes of inputs
+    values   of inputs, which are constants then: what a node needs as a shape or a condition may depend on them;
+             arrays, or numbers of Python, of which one alone is that number everywhere
+    outputs  tensors of the graph that are the results, instead of its own: what only later nodes need is left out;
+             names, or one text of names with commas
 
     Raises BadInput, which names the node.
     """
-    values, _, builder = outputs_of_model(model, dims or {}, shapes or {}, folder, allow_opaque, known or {})
-    terms = [_tensor(value) for value in values]
+    outputs = outputs.split(",") if isinstance(outputs, str) else outputs
+    walked = walk(model, dims or {}, shapes or {}, folder, allow_opaque, values=values or {}, outputs=outputs)
+    terms = [_tensor(value) for value in walked.outputs]
     term = terms[0] if len(terms) == 1 else build("construct-tuple", *terms)
-    return builder.finish(term)
+    names = tuple(outputs or (value.name for value in model.graph.output))
+    signature = Signature(tuple(walked.inputs), names, walked.values, walked.remarks)
+    return replace(walked.builder.finish(term), signature=signature)
 
 
-def outputs_of_model(
+@dataclass(frozen=True)
+class Walked:
+    """The outputs of a model, its inputs that are tensors without a value, and the builder that made them."""
+
+    outputs: list[Value]
+    inputs: list[Tensor]
+    builder: Builder
+    values: Mapping[str, Array]
+    remarks: tuple[str, ...]
+
+
+def walk(
     model: Any,
     dims: Mapping[str, int],
     shapes: Shapes,
-    folder: Path | None,
-    allow_opaque: bool,
-    known: Mapping[str, Array],
+    folder: Path | None = None,
+    allow_opaque: bool = False,
+    *,
+    values: Mapping[str, Any] | None = None,
+    outputs: Sequence[str] = (),
+    known: Mapping[str, Array] | None = None,
     composed: Mapping[str, Composed] | None = None,
-) -> tuple[list[Value], list[Term], Builder]:
-    """The outputs, the inputs that are tensors, and the builder that made them.
+) -> Walked:
+    """What `program_of_model` makes its program of.
 
-    composed  values of inputs of this one run that are sequences or optional: their elements become constants
+    known     values of inputs of this one run, which stay inputs
+    composed  the same of inputs that are sequences or optional: their elements become constants
     """
-    _check_model(model)
-    _check_sizes(model.graph, dims, shapes, allow_opaque)
-    graph = model.graph
-    builder = Builder(graph.name or "model")
+    values, composed = values or {}, composed or {}
+    check_model(model)
+    check_given(model.graph, dims, shapes, allow_opaque, values)
+    graph = part_of(model.graph, outputs, values)
+    builder = Builder(model.graph.name or "model")
     versions = {plain_domain(opset.domain): opset.version for opset in model.opset_import}
-    scope = Scope(builder, KnownValues(known), versions, functions_of(model), folder, allow_opaque, dims=dims)
+    given = " ".join(
+        [
+            *(f"--dim {shortened(name)}={size}" for name, size in dims.items()),
+            *(f"--shape {shortened(name)}={','.join(map(str, shape))}" for name, shape in shapes.items()),
+        ]
+    )
+    scope = Scope(builder, KnownValues(known or {}), versions, functions_of(model), folder, allow_opaque)
+    scope.dims, scope.given = dims, given
     initialized = {tensor.name for tensor in graph.initializer}
-    inputs = []
+    inputs, fixed = [], dict[str, Array]()
     for formal in graph.input:
-        if composed is not None and formal.name in composed:
+        if formal.name in composed:
             dtype = _element_type(formal, composed=True)
             scope.names[formal.name] = _composed(scope, formal.name, dtype, composed[formal.name])
         elif formal.name not in initialized:
-            dtype = _element_type(formal)
+            dtype, value = _element_type(formal), values.get(formal.name)
+            if value is not None:
+                fixed[formal.name] = array = _valued(formal, dtype, dims, shapes, value)
+                scope.names[formal.name] = scope.constant(formal.name, array)
+                continue
             sizes = _sizes(formal, dims, shapes.get(formal.name))
-            scope.names[formal.name] = leaf = builder.input(formal.name, sizes, dtype)
-            inputs.append(leaf)
+            scope.names[formal.name] = builder.input(formal.name, sizes, dtype)
+            inputs.append(builder.tensors[formal.name])
     scope.declare(graph)
-    return scope.evaluate(graph), inputs, builder
+    try:
+        results = scope.evaluate(graph)
+    except NoTerm as error:
+        names = scope.computable(graph.node, {value.name for value in graph.output})
+        raise NoTerm(error.message + _cut(names)) from None
+    return Walked(results, inputs, builder, fixed, tuple(scope.tally.remarks))
+
+
+def _cut(names: Sequence[str]) -> str:
+    """What to ask for instead of all of a model, of which these tensors are the last that can be."""
+    if not names:
+        return ""
+    words = ",".join(names)
+    if len(words) > _WORDS:
+        return f"; --outputs can cut the model before it, at {len(names)} tensors such as {shortened(names[0])}"
+    return f"; --outputs {words} leaves out this node and what needs it"
+
+
+_WORDS = 160  # characters of names in one sentence
 
 
 def _tensor(value: Value) -> Term:
     if not isinstance(value, Term):
         raise BadInput(f"an output requires a tensor, got {'nothing' if value is None else 'a sequence'}")
     return value
-
-
-def _check_model(model: Any) -> None:
-    """Raise BadInput where the model is none, or not of a version that we know, or its names are no text."""
-    if not model.HasField("graph") or not (model.graph.node or model.graph.output):
-        raise BadInput("is not an ONNX file: it holds no graph")
-    _check_texts(model)
-    if not model.graph.output:
-        raise BadInput("the graph requires an output, got none")
-    if not model.opset_import:
-        raise BadInput("requires an opset, got none")
-    _check_versions(model.opset_import)
-    for function in model.functions:
-        _check_versions(function.opset_import)
-
-
-def _check_versions(opsets: Any) -> None:
-    import onnx
-
-    versions: dict[str, int] = {}
-    for opset in opsets:
-        domain = plain_domain(opset.domain)
-        of = f" of the domain {shortened(domain, True)}" if domain else ""
-        newest = (1 << 31) - 1 if domain else onnx.defs.onnx_opset_version()
-        if not 1 <= opset.version <= newest:
-            raise BadInput(f"requires an opset{of} from 1 to {newest}, got {opset.version}")
-        if versions.setdefault(domain, opset.version) != opset.version:
-            raise BadInput(f"requires one opset{of}, got {versions[domain]} and {opset.version}")
-
-
-def _check_texts(model: Any) -> None:
-    """protobuf hands over what is not UTF-8 as bytes, without a word; nothing after this has to think of that."""
-    stack = [model]
-    while stack:
-        message = stack.pop()
-        if message.DESCRIPTOR.name == "TensorProto":  # its data may be large, so they are not looked at
-            fields = [("name", [message.name])]
-            stack += message.external_data
-        else:
-            fields = [(field.name, _several(value)) for field, value in message.ListFields() if _text_or_message(field)]
-        for name, values in fields:
-            for value in values:
-                if isinstance(value, bytes):
-                    what = f"{message.DESCRIPTOR.name.removesuffix('Proto')} {name}"
-                    raise BadInput(f"a name requires UTF-8 text, got {value[:20]!r} as {what}")
-            stack += [value for value in values if not isinstance(value, str)]
-
-
-UNREAD = ("doc_string", "metadata_props", "training_info", "quantization_annotation")
-
-
-def _text_or_message(field: Any) -> bool:
-    return field.type in (field.TYPE_STRING, field.TYPE_MESSAGE) and field.name not in UNREAD
-
-
-def _several(value: Any) -> list[Any]:
-    return [value] if isinstance(value, str | bytes) or hasattr(value, "DESCRIPTOR") else list(value)
-
-
-def _check_sizes(graph: Any, dims: Mapping[str, int], shapes: Shapes, allow_opaque: bool) -> None:
-    """The sizes that a user gives are sizes, of something that the model has.
-
-    The results of black boxes have the sizes that the model declares, which may have names of their own.
-    """
-    initialized = {tensor.name for tensor in graph.initializer}
-    inputs = [formal.name for formal in graph.input if formal.name not in initialized]
-    sized = (*graph.input, *graph.value_info, *graph.output) if allow_opaque else graph.input
-    named = sorted({d.dim_param for i in sized for d in i.type.tensor_type.shape.dim if d.dim_param})
-    for kind, given, known in (("a shape", shapes, inputs), ("a size", dims, named)):
-        for name in given:
-            if name not in known:
-                what = "input" if kind == "a shape" else "dimension"
-                words = ", ".join([*map(shortened, known[:8]), *[".."] * (len(known) > 8)]) or "none"
-                raise BadInput(f"{kind} is given for {shortened(name)}, but the {what}s of the model are {words}")
-    for name, sizes in (*shapes.items(), *((name, [size]) for name, size in dims.items())):
-        if min(sizes, default=0) < 0:
-            raise BadInput(f"{shortened(name)} requires sizes of at least 0, got {min(sizes)}")
 
 
 def _composed(scope: Scope, name: str, dtype: str, value: Composed) -> Value:
@@ -234,6 +222,19 @@ def _element_type(formal: Any, composed: bool = False) -> str:
         raise BadInput(f"input {name}: {error.message}") from None
 
 
+def _valued(formal: Any, dtype: str, dims: Mapping[str, int], shapes: Shapes, value: Any) -> Array:
+    """The value of an input as an array of its dtype and shape, which it gives where the file leaves it open."""
+    shape: Sequence[int] | None = None
+    with suppress(ValueError):  # of lists of unequal lengths, which are refused below
+        shape = np.shape(value)
+    sizes = _sizes(formal, dims, shapes.get(formal.name, shape or None))
+    fixed = [dim.dim_value for dim in formal.type.tensor_type.shape.dim]
+    if formal.name not in shapes and any(size > 0 and size != got for size, got in zip(fixed, sizes, strict=False)):
+        wanted = spelled([size or -1 for size in fixed]).replace("-1", "any")
+        raise BadInput(f"the value of {shortened(formal.name)} requires shape {wanted}, got {spelled(sizes)}")
+    return valued(Tensor(formal.name, Dims(sizes), dtype), value)
+
+
 def _sizes(formal: Any, dims: Mapping[str, int], given: Sequence[int] | None) -> list[int]:
     """The shape of an input, `given` or the file's. Raises BadInput, which names the dims that are open."""
     tensor, name = formal.type.tensor_type, shortened(formal.name)
@@ -255,7 +256,10 @@ def _sizes(formal: Any, dims: Mapping[str, int], given: Sequence[int] | None) ->
     if not open_:
         return check_size(f"input {name}", sizes)
     words = " and ".join(f"axis {axis} ({shortened(param)})" if param else f"axis {axis}" for axis, param in open_)
-    named = [f"--dim {shortened(param)}=1" for _, param in open_ if param]
-    fixed = ",".join(str(dim.dim_value) if dim.dim_value > 0 else "1" for dim in tensor.shape.dim)
+    likely = {axis: 1 if axis < 2 else 64 for axis in range(len(tensor.shape.dim))}  # which halves and halves again
+    named = [f"--dim {shortened(param)}={likely[axis]}" for axis, param in open_ if param]
+    fixed = ",".join(
+        str(dim.dim_value if dim.dim_value > 0 else likely[axis]) for axis, dim in enumerate(tensor.shape.dim)
+    )
     how = " ".join(named) if len(named) == len(open_) else f"--shape {name}={fixed}"
     raise BadInput(f"input {name} has open dimensions, {words}; {how} fixes them")

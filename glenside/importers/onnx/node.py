@@ -39,7 +39,11 @@ Attribute = int | float | str | list[Any] | Any
 """A number, a text, a list of those, or a protobuf message (tensor, graph, type)."""
 
 
-class DependsOnData(BadInput):
+class NoTerm(BadInput):
+    """A node that no term stands for, where those before it may have theirs: the model can be cut there."""
+
+
+class DependsOnData(NoTerm):
     """A shape, an axis or a count is computed from data, so that the type of a result cannot be known."""
 
 

@@ -165,4 +165,4 @@ def _truncated(program: Program) -> Program:
 
     (term,) = rebuild_all([program.term], truncate)
     layers = {name: rebuilt[product] for name, product in program.layers.items() if product in rebuilt}
-    return Program(term, program.name, layers, program.labels, program.constants)
+    return replace(program, term=term, layers=layers, names={})

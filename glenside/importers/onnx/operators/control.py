@@ -10,9 +10,11 @@ import numpy as np
 
 from glenside.builder.layout import element, pad, reshape, slice_axis, stack
 from glenside.builder.pointwise import select
-from glenside.importers.onnx.node import Items, Node, Value, normal_axis, onnx_operator
+from glenside.importers.onnx.node import DependsOnData, Items, Node, Value, normal_axis, onnx_operator
 from glenside.ir.errors import BadInput
-from glenside.ir.term import Term, build
+from glenside.ir.names import shortened
+from glenside.ir.term import Term, build, tensors
+from glenside.ir.types import Tensor
 
 MOST_STEPS = 4096
 """Passes of one loop: each becomes terms of its own."""
@@ -55,7 +57,21 @@ def conditional(node: Node) -> list[Value]:
     if known is not None:
         return Subgraph(node, "then_branch" if known else "else_branch").run((), wanted)
     branches = [Subgraph(node, name).run((), wanted) for name in ("then_branch", "else_branch")]
-    return [_either(condition, a, b) for a, b in zip(*branches, strict=False)]
+    chosen = [_either(condition, a, b) for a, b in zip(*branches, strict=False)]
+    if any(a is not b for a, b in zip(*branches, strict=False)):
+        name = shortened(node.name[-60:])
+        both = f"the condition of {name} (If) depends on data, so that both branches are computed and counted"
+        node.scope.tally.remarks[both + _takes_one(condition)] = None
+    return chosen
+
+
+def _takes_one(condition: Term) -> str:
+    """What a user can do where a condition depends on inputs."""
+    read = [leaf.attributes[0] for leaf in tensors(condition)]
+    inputs = [tensor.name for tensor in read if isinstance(tensor, Tensor) and not tensor.constant]
+    if not inputs:
+        return ""
+    return "; " + " ".join(f"--input {shortened(name)}=VALUE" for name in inputs[:3]) + " takes one of them"
 
 
 def _either(condition: Term, a: Value, b: Value) -> Value:
@@ -67,7 +83,8 @@ def _either(condition: Term, a: Value, b: Value) -> Value:
     if isinstance(a, Term) and isinstance(b, Term) and a.access == b.access:
         return select(condition, a, b)
     got = f"{_described(a)} and {_described(b)}"
-    raise BadInput(f"a condition that depends on data requires branches that give equal types, got {got}")
+    words = f"a condition that depends on data requires branches that give equal types, got {got}"
+    raise DependsOnData(f"{words}{_takes_one(condition)}")
 
 
 def _described(value: Value) -> str:
@@ -114,7 +131,7 @@ def _holds(node: Node, condition: Term | None, carried: Sequence[Value]) -> bool
                     node.scope.known(state)
     value = node.scope.known(condition)
     if value is None:
-        raise BadInput("a loop requires a condition that is known before each pass, got one that depends on data")
+        raise DependsOnData("a loop requires a condition that is known before each pass, got one that depends on data")
     return bool(value)
 
 

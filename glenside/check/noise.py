@@ -1,0 +1,98 @@
+"""How far a model's own results are apart when it is computed otherwise: what no other program can be blamed for.
+
+A number is known no better than the arithmetic that a model asks for: to one unit in the last place of the least exact
+floats that occur in it, and where it rounds to whole levels, to one level. So the model is run at each of onnxruntime's
+levels of optimization, which fuse and reorder, and on inputs and weights that are changed by that much.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from glenside.check.sessions import LEVELS, CannotRun, Session
+from glenside.ir.files import PathLike
+from glenside.ir.operand import Array
+from glenside.ir.packages import import_onnx
+
+ROUNDS = frozenset("QuantizeLinear DynamicQuantizeLinear Round Floor Ceil Sign Mod".split())
+"""Operators that give whole levels, where a number that is a little larger may be a whole level further on."""
+_ONE_IN = 100  # numbers that are moved by a level
+_LEVEL = 1 / 255  # of a range of 8 bits
+
+
+def read_original(path: PathLike, weights: bool = True) -> Any:
+    """The model of a file, with the weights that lie beside it where they are wanted. Raises CannotRun."""
+    onnx = import_onnx()
+    try:
+        return onnx.load(str(path), load_external_data=weights)
+    except Exception as error:  # of protobuf, of onnx, of the system
+        raise CannotRun(f"onnx cannot read {Path(path).name}: {error}") from None
+
+
+def content_of(model: Any) -> bytes:
+    """The model as onnxruntime takes it. Raises CannotRun where that is too large."""
+    try:
+        return bytes(model.SerializeToString())
+    except Exception as error:  # each version of protobuf has another one for what is too large
+        raise CannotRun(f"the original is too large to be changed in memory: {error}") from None
+
+
+def variants(model: Any, inputs: Mapping[str, Array], seed: int) -> Iterator[Sequence[Any]]:
+    """The model's results as it may be computed as well; what onnxruntime does not take is left out."""
+    content = content_of(model)
+    for level in LEVELS[1:]:
+        with suppress(CannotRun):
+            yield Session(content, "the original", level).run(inputs)
+    rng = np.random.default_rng([seed, 5])
+    share, rounds = _precision(model), _rounds(model)
+    as_it_stands = Session(content, "the original")
+    for _ in range(2):
+        with suppress(CannotRun):
+            yield as_it_stands.run({name: _moved(array, share, rounds, rng) for name, array in inputs.items()})
+    changed = type(model).FromString(content)
+    for tensor in changed.graph.initializer:
+        _move_weight(tensor, share, rounds, rng)
+    with suppress(CannotRun):
+        yield Session(content_of(changed), "the original").run(inputs)
+
+
+def _precision(model: Any) -> float:
+    """One unit in the last place of the least exact floats of a model, as a share of a number."""
+    onnx = import_onnx()
+    half, brain = onnx.TensorProto.FLOAT16, onnx.TensorProto.BFLOAT16
+    kinds = {tensor.data_type for tensor in model.graph.initializer}
+    kinds |= {value.type.tensor_type.elem_type for value in (*model.graph.input, *model.graph.value_info)}
+    kinds |= {a.i for node in model.graph.node if node.op_type == "Cast" for a in node.attribute if a.name == "to"}
+    return 2.0**-7 if brain in kinds else 2.0**-10 if half in kinds else 2.0**-23
+
+
+def _rounds(model: Any) -> bool:
+    nodes = [*model.graph.node, *(node for function in model.functions for node in function.node)]
+    return any(node.op_type in ROUNDS or "Integer" in node.op_type or "QLinear" in node.op_type for node in nodes)
+
+
+def _moved(array: Array, share: float, rounds: bool, rng: np.random.Generator) -> Array:
+    """Floats as they might be as well."""
+    if array.dtype.kind != "f" or not array.size:
+        return array
+    moved = array * (1 + share * rng.uniform(-1, 1, array.shape))
+    if rounds:
+        span = float(np.ptp(array[np.isfinite(array)])) if np.isfinite(array).any() else 0.0
+        few = rng.random(array.shape) < 1 / _ONE_IN
+        few.reshape(-1)[rng.integers(array.size)] = True
+        moved = moved + few * rng.choice((-1, 1), array.shape) * span * _LEVEL
+    return np.asarray(moved).astype(array.dtype)
+
+
+def _move_weight(tensor: Any, share: float, rounds: bool, rng: np.random.Generator) -> None:
+    """Change the values of a matrix or a filter; shorter constants may be sizes and thresholds, which are exact."""
+    onnx = import_onnx()
+    if len(tensor.dims) < 2 or tensor.data_type not in (onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT16):
+        return
+    moved = onnx.numpy_helper.from_array(_moved(onnx.numpy_helper.to_array(tensor), share, rounds, rng), tensor.name)
+    tensor.CopyFrom(moved)
