@@ -107,6 +107,7 @@ class Report(OldReportNames):
     cost            of the whole program by prices of e-nodes, where they add up
     notes           what is wrong with the answer, such as by how much it exceeds a budget
     remarks         what else must be said of the measures
+    black_boxes     name -> how many operators of no known meaning have it: nothing of them is mapped or counted
     sections        what only this target reports, such as the copies of a network
     """
 
@@ -133,6 +134,7 @@ class Report(OldReportNames):
     cost: Mapping[str, int] = field(default_factory=dict)
     notes: Sequence[str] = ()
     remarks: Sequence[str] = ()
+    black_boxes: Mapping[str, int] = field(default_factory=dict)
     sections: Mapping[str, Any] = field(default_factory=dict)
     peak: int | None = None
     """Multiply-accumulates a cycle of a machine that counts cycles."""
@@ -210,18 +212,36 @@ class Report(OldReportNames):
             "how_checked": self.how_checked,
             "notes": list(self.notes),
             "remarks": list(self.remarks),
+            "black_boxes": dict(self.black_boxes),
             **self.sections,
         }
         return with_old_keys(self, content)
 
+    @property
+    def mapped_words(self) -> str:
+        """How many layers are mapped, and how many black boxes nobody could map."""
+        words, boxes = f"{self.mapped} of {len(self.layers)} mapped", sum(self.black_boxes.values())
+        return f"{words}, {boxes} black box{'es' * (boxes > 1)} not counted" if boxes else words
+
     def unmapped_sentence(self) -> str:
         """One honest sentence on what stayed off the machine."""
         left = [row for row in self.layers if not row.mapped]
+        known = " whose meaning is known" if self.black_boxes else ""
         if not self.layers:
-            return "The program contains no product, so there is nothing to map."
+            return f"The program contains no product{known}, so there is nothing to map."
         if not left:
-            return "Every product is mapped onto the machine."
+            return f"Every product{known} is mapped onto the machine."
         names = ", ".join(one_line(row.name) for row in left[:8])
         more = f" and {len(left) - 8} more" if len(left) > 8 else ""
         why = f"{one_line(left[0].name)}: {left[0].nearest_miss}"
-        return f"{len(left)} of {len(self.layers)} products stayed off the machine: {names}{more}; {why}."
+        return f"{len(left)} of {len(self.layers)} products{known} stayed off the machine: {names}{more}; {why}."
+
+    def black_boxes_sentence(self) -> str:
+        """What is in the program and in no measure, by name, or nothing."""
+        count = sum(self.black_boxes.values())
+        if not count:
+            return ""
+        each = [one_line(name) + (f" ({n})" if n > 1 else "") for name, n in self.black_boxes.items()]
+        names = ", ".join(each[:8]) + (f" and {len(each) - 8} more" if len(each) > 8 else "")
+        what = f"{count} black box{'es are' if count > 1 else ' is'}"
+        return f"{what} neither mapped nor counted, as nobody here knows the meaning: {names}."

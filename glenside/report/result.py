@@ -113,7 +113,7 @@ class Result(OldResultNames):
 
     def __repr__(self) -> str:
         taken = ", ".join(f"{amount:,} {name}" for name, amount in self.cost.items() if amount is not None)
-        mapped = f"{self.report.mapped} of {len(self.report.layers)} layers mapped"
+        mapped = self.report.mapped_words.replace(" mapped", " layers mapped", 1)
         return f"<{self.original.name} on {self.target.name}: {mapped}, {taken}, {self.stopped}>"
 
     def _repr_html_(self) -> str:

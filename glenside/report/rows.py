@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from glenside.analysis.layers import ProductSizes, product_sizes
 from glenside.egraph.search import SearchResult
+from glenside.ir.operators.opaque import black_boxes
 from glenside.ir.program import Program, is_product
 from glenside.ir.term import Term
 from glenside.passes.answer import CHOSEN, Answer, Problem
@@ -42,6 +43,7 @@ def report_of(original: Program, target: Target, problem: Problem, searched: Sea
         cost={} if answer.cost is None else answer.cost._asdict(),
         notes=notes,
         remarks=[*original.signature.remarks, *target.remarks(chosen), *remarks],
+        black_boxes=black_boxes(original.term),
         sections=target.report(original, chosen),
         peak=target.peak,
     )

@@ -132,7 +132,7 @@ def _columns(report: Report, alike: Alike, bounds: bool, every: bool) -> list[Co
         made += [taken(CHOSEN, measure, 2) for measure in others]
     if counted and not bounds:
         made.append(column("util %", _utilization, rank=2))
-    mapped = f"{report.mapped} of {len(report.layers)} mapped" if counted else ""
+    mapped = report.mapped_words if counted else ""
     made.append(column("mapping" if counted else "variant", lambda row: row.label, mapped, words=True))
     rank = 2 if len({row.checked for row in report.layers}) == 1 else ALWAYS  # a sentence says it of all
     return made if bounds else [*made, column("checked", lambda row: row.checked, words=True, rank=rank)]
@@ -214,6 +214,7 @@ def sentences(report: Report) -> list[str]:
         f"{since}: {seconds}.",
         f"Check of the whole program: {report.checked} ({report.how_checked or 'not run'}).",
         *([report.unmapped_sentence()] if counted else []),
+        *filter(None, [report.black_boxes_sentence()]),
         *(f"Note: {remark}" for remark in (*report.remarks, *report.notes)),
     ]
 

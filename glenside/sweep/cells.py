@@ -112,6 +112,8 @@ class Row:
     """The worst verdict of the result and the layers; "not checked" where they were not compared."""
     failed: str = ""
     """Why there is no answer, or nothing."""
+    black_boxes: int = 0
+    """Operators of no known meaning, which nothing here counts."""
 
     @property
     def complete(self) -> bool:
@@ -133,6 +135,8 @@ class Row:
         if self.failed:
             return self.failed
         parts = [f"{self.layers - self.mapped} not mapped"] if self.mapped < self.layers else []
+        boxes = self.black_boxes
+        parts += [f"{boxes} black box{'es' * (boxes > 1)} not counted"] if boxes else []
         parts += [f"stopped: {self.stopped}"] if self.stopped != "saturated" else []
         parts += [] if self.checked in (EXACT, "not checked") else [f"check: {self.checked}"]
         return "; ".join(parts)
@@ -143,6 +147,8 @@ class Row:
         if isinstance(content, dict) and "usual_cycles" in content:  # as version 0.4 has it
             content = {**content, "baseline_cycles": content["usual_cycles"]}
             del content["usual_cycles"]
+        if isinstance(content, dict):
+            content = {"black_boxes": 0, **content}  # version 0.4 has it not
         kinds = {"int": (int,), "float": (int, float), "str": (str,)}
         known = {field.name: kinds[str(field.type)] for field in fields(cls)}
         if not isinstance(content, dict) or content.keys() != known.keys():
@@ -293,6 +299,7 @@ def _optimized(cell: Cell) -> Row:
     return Row(
         layers=len(report.layers),
         mapped=report.mapped,
+        black_boxes=sum(report.black_boxes.values()),
         baseline_cycles=report.baseline["cycles"] or 0,
         cycles=total["cycles"] or 0,
         lower_bound=report.lower_bound or 0,

@@ -89,6 +89,33 @@ def test_types_are_inferred_from_known_inputs_and_named_sizes() -> None:
     assert str(imported(given, dims={"kept": 4}).term.type) == "()(4 3) int64"
 
 
+def foreign(op: str, inputs: list[Any], names: list[str], **attributes: Any) -> Any:
+    """A node of onnxruntime's own whose output nobody declares."""
+    node = helper.make_node(op, names, ["y"], domain="com.microsoft", **attributes)
+    graph = helper.make_graph([node], "g", inputs, [helper.make_empty_tensor_value_info("y")])
+    return helper.make_model(
+        graph, opset_imports=[helper.make_opsetid(d, 21 if not d else 1) for d in ("", "com.microsoft")]
+    )
+
+
+def test_types_that_only_onnxruntime_knows() -> None:
+    pytest.importorskip("onnxruntime")
+    given = foreign("Inverse", [info("x", [3, 5, 5])], ["x"])
+    assert str(imported(given).term.type) == "()(3 5 5) float32"
+    # MurmurHash3 says nothing of shapes: it is run.
+    given = foreign("MurmurHash3", [info("x", [2, 7], TensorProto.INT32)], ["x"], positive=0)
+    assert str(imported(given).term.type) == "()(2 7) int32"
+
+
+def test_sizes_that_depend_on_data_are_not_taken_from_a_run() -> None:
+    pytest.importorskip("onnxruntime")
+    node = helper.make_node("NonZero", ["x"], ["y"])
+    with pytest.raises(BadInput, match="requires all sizes of output 0, got none for axis 1"):
+        imported(model([node], [info("x", [4])], [helper.make_empty_tensor_value_info("y")]))
+    with pytest.raises(BadInput, match="the type of output 0"):
+        imported(foreign("Unique", [info("x", [40])], ["x"]))
+
+
 def test_a_shape_that_depends_on_data_makes_a_black_box_too() -> None:
     expand = helper.make_node("ConstantOfShape", ["dims"], ["y"])
     given = model([expand], [info("dims", [2], INT64)], [info("y", [3, 4])])

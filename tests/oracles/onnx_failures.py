@@ -42,14 +42,8 @@ FAILURES: Mapping[str, tuple[str, ...]] = {
     ),
     "bfloat16 is no dtype here": (r"test_.*_(bfloat16|BFLOAT16|bf16)(_.*)?",),
     "the results are random": (r"test_bernoulli.*", r"test_training_dropout(_default)?(_mask)?"),
-    "training, not inference": (
-        r"test_(adagrad|adam|momentum|nesterov_momentum)(_multiple)?",
-        r"test_gradient_of_.*",
-    ),
+    "training, not inference": (r"test_gradient_of_.*",),
     "images in files are not decoded": (r"test_image_decoder_.*",),
-    "classical machine learning (ai.onnx.ml)": (
-        r"test_ai_onnx_ml_(array_feature_extractor|binarizer|tree_ensemble_.*)",
-    ),
     "expects the rounding errors of one implementation, above the tolerance, where the exact result is 0": (
         r"test_dft_inverse(_opset19)?",
     ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from glenside.ir.errors import BadInput, GlensideError
 from glenside.ir.program import Program
 from glenside.ir.term import Term, build
 from glenside.ir.types import DTYPES, FLOATS
+from glenside.report.text import report_html, sentences
 from glenside.semantics.interpreter import evaluate
 from glenside.semantics.native import Arithmetic, Native
 from glenside.semantics.prime_field import PRIMES, PrimeField
@@ -78,6 +80,14 @@ def test_products_around_a_black_box_are_mapped_and_checked() -> None:
     assert [(row.mapped, row.checked) for row in result.report.layers] == [(True, "exact")] * 2
     assert result.report.checked == "exact"
     assert result.report.remarks == ["no price for the black box domain/Été/3#0"]
+    assert result.report.black_boxes == {"domain/Été/3": 1}
+    assert json.loads(json.dumps(result.report.as_dict()))["black_boxes"] == {"domain/Été/3": 1}
+    known = "Every product whose meaning is known is mapped onto the machine."
+    box = "1 black box is neither mapped nor counted, as nobody here knows the meaning: domain/Été/3."
+    said = sentences(result.report)
+    assert said[said.index(known) + 1] == box
+    assert box in report_html(result.report)
+    assert "2 of 2 mapped, 1 black box not counted" in report_html(result.report)
     report = check(program, result.program)
     assert report.result == EXACT
     assert "pseudo-random functions stand for domain/Été/3#0" in report.how

@@ -17,6 +17,8 @@ from glenside.importers.onnx.functions import Body, FunctionName, body_of, funct
 from glenside.importers.onnx.known import KnownValues
 from glenside.importers.onnx.node import Attribute, DependsOnData, Items, Node, NoTerm, Value, imports
 from glenside.importers.onnx.opaque import black_box, holds_graph
+from glenside.importers.onnx.operators.com_microsoft import DOMAIN as MICROSOFT
+from glenside.importers.onnx.operators.com_microsoft.missing import MISSING
 from glenside.importers.onnx.order import in_order, makers_of, reads
 from glenside.importers.onnx.schema import attributes_of, bound, check_node, demands
 from glenside.importers.onnx.tensors import array_of, check_size
@@ -255,7 +257,7 @@ class Scope:
             attributes=attributes,
             scope=self,
         )
-        handler = None if domain else imports().get(proto.op_type)
+        handler = imports().get((domain, proto.op_type))
         if handler is not None:
             try:
                 made = handler(node)
@@ -273,7 +275,10 @@ class Scope:
         if self.opaque:
             return black_box(node, proto)
         name = shortened(f"{node.domain}.{node.op_type}" if node.domain else node.op_type)
-        raise NoTerm(f"the operator {name} of version {node.version} has no meaning here; --allow-opaque keeps it")
+        why = MISSING.get(node.op_type) if node.domain == MICROSOFT else None
+        reason = f": {why}" if why else ""
+        words = f"has no meaning here{reason}; --allow-opaque keeps it"
+        raise NoTerm(f"the operator {name} of version {node.version} {words}")
 
     def version(self, domain: str) -> int:
         """The version of a domain's operators. Raises BadInput when the model imports none."""

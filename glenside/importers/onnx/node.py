@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
-from pkgutil import iter_modules
+from pkgutil import walk_packages
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 import numpy as np
@@ -235,30 +235,32 @@ def _shown(value: object) -> str:
 Import = Callable[[Node], Value | Sequence[Value]]
 """What an operator means: one value, or one for each output."""
 Registered = TypeVar("Registered", bound=Import)
-_IMPORTS: dict[str, Import] = {}
+_IMPORTS: dict[tuple[str, str], Import] = {}
 
 
-def onnx_operator(*names: str) -> Callable[[Registered], Registered]:
+def onnx_operator(*names: str, domain: str = "") -> Callable[[Registered], Registered]:
     """Register the function as the meaning of ONNX operators of these names; it reads `node.version` where it must.
+
+    domain  whose operators they are, empty for the standard one
 
     Raises ValueError for a name declared twice.
     """
 
     def declare(function: Registered) -> Registered:
         for name in names:
-            if name in _IMPORTS:
-                raise ValueError(f"the ONNX operator {name} is declared twice")
-            _IMPORTS[name] = function
+            if (domain, name) in _IMPORTS:
+                raise ValueError(f"the ONNX operator {domain}.{name} is declared twice".replace(" .", " "))
+            _IMPORTS[domain, name] = function
         return function
 
     return declare
 
 
 @cache
-def imports() -> dict[str, Import]:
-    """Name of an operator of the standard domain -> function, of every module of `operators`."""
+def imports() -> dict[tuple[str, str], Import]:
+    """(domain, name) of an operator -> function, of every module of `operators`."""
     from glenside.importers.onnx import operators
 
-    for name in sorted(info.name for info in iter_modules(operators.__path__)):
-        import_module(f"{operators.__name__}.{name}")
+    for name in sorted(info.name for info in walk_packages(operators.__path__, f"{operators.__name__}.")):
+        import_module(name)
     return _IMPORTS

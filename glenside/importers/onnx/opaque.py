@@ -9,21 +9,27 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from glenside.importers.onnx.node import Items, Node, Value
+from glenside.importers.onnx.runtime_types import ONNXRUNTIME
 from glenside.importers.onnx.schema import given_attributes
 from glenside.importers.onnx.tensors import dtype_name, element_type
 from glenside.ir.errors import BadInput
 from glenside.ir.term import Term, build
+from glenside.ir.types import DTYPES
 
 _KEY = re.compile(r"(?P<domain>[^ /]+)/(?P<op>[^ /]+)/(?P<version>\d{1,9})#(?P<output>\d{1,9}) (?P<node>\S+)")
 # Two nodes that draw numbers are two functions, however alike they are.
 _RANDOM = frozenset(
     "Bernoulli Dropout Multinomial RandomNormal RandomNormalLike RandomUniform RandomUniformLike".split()
 )
+Types = Mapping[str, tuple[str, list[int]]]
+"""Output name -> dtype and dims."""
+
 _KNOWN = 1024  # elements of an input that the inference of types may look at: a shape, axes, counts
 
 
@@ -39,8 +45,8 @@ class BlackBox:
 def black_box(node: Node, proto: Any) -> Sequence[Value]:
     """The outputs of a node as uninterpreted functions of its inputs, one for each that is wanted.
 
-    Their types are those that ONNX infers from the inputs, or those that the graph declares. Raises BadInput when
-    neither says all, when an input or output is no tensor, and when the node holds a graph.
+    Their types are those that ONNX infers from the inputs, or those that the graph declares, or those that onnxruntime
+    tells. Raises BadInput when none says all, when an input or output is no tensor, and when the node holds a graph.
     """
     bare = _bare(node, proto)
     operands = []
@@ -50,13 +56,16 @@ def black_box(node: Node, proto: Any) -> Sequence[Value]:
         operands += [] if value is None else [value]
     text = base64.b64encode(bare.SerializeToString(deterministic=True)).decode("ascii")
     name = f"{node.domain or 'ai.onnx'}/{node.op_type}/{node.version}"
-    inferred = _inferred(node, bare)
+    model = _model(node, bare)
+    inferred = {} if model is None else _inferred(node, model)
+    # Where ONNX knows the operator and leaves a size open, data decide it.
+    told = cache(lambda: {} if model is None or _is_standard(node) else _told(model))
     results: list[Value] = []
     for i, output in enumerate(node.outputs):
         if not output:
             results.append(None)
             continue
-        dtype, dims = _type(i, inferred.get(f"o{i}"), node.scope.types.get(output), node.scope.dims)
+        dtype, dims = _type(i, inferred.get(f"o{i}"), node.scope.types.get(output), node.scope.dims, told)
         results.append(build("opaque", f"{name}#{i} {text}", ((), dims), dtype, *operands))
     return results
 
@@ -110,33 +119,73 @@ def _bare(node: Node, proto: Any) -> Any:
     return result
 
 
-def _inferred(node: Node, bare: Any) -> Mapping[str, Any]:
-    """Output name -> TypeProto, as far as ONNX's own inference goes."""
+def _model(node: Node, bare: Any) -> Any:
+    """The node alone, with the types of its inputs and the values of small ones; None where it makes no model."""
     import onnx
 
-    inputs, known, propagate = [], [], True
+    inputs, known = [], []
     for name, value in zip(bare.input, node.inputs, strict=True):
         if isinstance(value, Term):
             kind = value.access
             inputs.append(onnx.helper.make_tensor_value_info(name, element_type(kind.dtype), list(kind.dims)))
-            # For each element of a vector of integers the inference makes a dimension, known or not.
-            propagate = propagate and (kind.rank != 1 or kind.size <= _KNOWN)
             array = node.scope.known(value) if kind.size <= _KNOWN else None
             if array is not None:
                 known.append(onnx.numpy_helper.from_array(array, name))
     outputs = [onnx.ValueInfoProto(name=name) for name in bare.output if name]
     graph = onnx.helper.make_graph([bare], "node", inputs, outputs, known)
-    opsets = [onnx.helper.make_opsetid(node.domain, node.version)]
+    domains = {node.domain: node.version, "": node.scope.versions.get("", onnx.defs.onnx_opset_version())}
+    opsets = [onnx.helper.make_opsetid(domain, version) for domain, version in domains.items()]
     try:
-        model = onnx.helper.make_model(graph, opset_imports=opsets)
+        return onnx.helper.make_model(graph, opset_imports=opsets)
+    except ValueError:
+        return None
+
+
+def _inferred(node: Node, model: Any) -> Mapping[str, Any]:
+    """Output name -> TypeProto, as far as ONNX's own inference goes."""
+    import onnx
+
+    # For each element of a vector of integers the inference makes a dimension, known or not.
+    kinds = [value.access for value in node.inputs if isinstance(value, Term)]
+    propagate = all(kind.rank != 1 or kind.size <= _KNOWN for kind in kinds)
+    try:
         found = onnx.shape_inference.infer_shapes(model, data_prop=propagate)
     except (onnx.shape_inference.InferenceError, onnx.checker.ValidationError, ValueError, RuntimeError, MemoryError):
         return {}
     return {output.name: output.type for output in found.graph.output}
 
 
-def _type(i: int, inferred: Any, declared: Any, sizes: Mapping[str, int]) -> tuple[str, list[int]]:
-    """The dtype and dims of output i, from what ONNX infers where that says it, else from what the graph declares."""
+def _is_standard(node: Node) -> bool:
+    import onnx
+
+    return bool(onnx.defs.has(node.op_type, node.domain))
+
+
+def _told(model: Any) -> Types:
+    """Output name -> what onnxruntime tells of it; inputs whose values are known are not inputs there."""
+    run = type(model)()
+    run.CopyFrom(model)
+    values = {tensor.name for tensor in run.graph.initializer}
+    kept = [formal for formal in run.graph.input if formal.name not in values]
+    del run.graph.input[:]
+    run.graph.input.extend(kept)
+    run.ir_version = min(run.ir_version, 10)  # the oldest that has what this needs: onnxruntime lags behind onnx
+    found = ONNXRUNTIME.ask(run.SerializeToString()) or []
+    names = [output.name for output in run.graph.output]
+    return {name: told for name, told in zip(names, found, strict=False) if told[0] in DTYPES}
+
+
+def _type(
+    i: int,
+    inferred: Any,
+    declared: Any,
+    sizes: Mapping[str, int],
+    told: Callable[[], Types],
+) -> tuple[str, list[int]]:
+    """The dtype and dims of output i, from what ONNX infers where that says it, else from what the graph declares.
+
+    told  what onnxruntime tells, which is asked last
+    """
     kinds = [kind for kind in (inferred, declared) if kind is not None and kind.WhichOneof("value")]
     if any(kind.WhichOneof("value") != "tensor_type" for kind in kinds):
         raise BadInput(f"a black box requires tensors, got a {kinds[0].WhichOneof('value')} as output {i}")
@@ -144,9 +193,14 @@ def _type(i: int, inferred: Any, declared: Any, sizes: Mapping[str, int]) -> tup
     element = next((t.elem_type for t in tensors if t.elem_type), 0)
     shapes = [[_size(dim, sizes) for dim in t.shape.dim] for t in tensors if t.HasField("shape")]
     if not element or not shapes:
-        raise BadInput(f"a black box requires the type of output {i}, which neither ONNX infers nor the graph declares")
+        if f"o{i}" in told():
+            return told()[f"o{i}"]
+        sources = "neither ONNX nor onnxruntime infers it, nor does the graph declare it in its value_info"
+        raise BadInput(f"a black box requires the type of output {i}: {sources}")
     ranked = [shape for shape in shapes if len(shape) == len(shapes[0])]
     dims = [next((size for size in column if size is not None), None) for column in zip(*ranked, strict=True)]
+    if None in dims and f"o{i}" in told():
+        return told()[f"o{i}"]
     if None in dims:
         raise BadInput(f"a black box requires all sizes of output {i}, got none for axis {dims.index(None)}")
     return dtype_name(element), [size for size in dims if size is not None]

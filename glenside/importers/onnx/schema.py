@@ -118,18 +118,37 @@ class Demands:
 
 @cache
 def demands(op_type: str, version: int, domain: str) -> Demands | None:
-    """What ONNX says of an operator, or None for one that it does not define."""
+    """What ONNX says of an operator, or onnxruntime of its own; None for one that neither defines."""
     import onnx
 
     try:
         schema = onnx.defs.get_schema(op_type, version, domain)
     except onnx.defs.SchemaError:
-        return None
-    letters = {constraint.type_param_str for constraint in schema.type_constraints}
+        runtime = _schemas_of_onnxruntime().get((domain, op_type)) if domain in RUNTIME_DOMAINS else None
+        return None if runtime is None else _demands(runtime, {})
     # What a later version allows is the same function of more types, which are as good.
-    newest = {formal.name: formal.types for formal in onnx.defs.get_schema(op_type, domain).inputs}
+    return _demands(schema, {formal.name: formal.types for formal in onnx.defs.get_schema(op_type, domain).inputs})
+
+
+RUNTIME_DOMAINS = ("", "com.microsoft", "com.microsoft.nchwc")
+"""Those in which onnxruntime defines operators."""
+
+
+@cache
+def _schemas_of_onnxruntime() -> Mapping[tuple[str, str], Any]:
+    """(domain, name) -> the newest schema of each operator that onnxruntime knows; none when it is not installed."""
+    try:
+        from onnxruntime.capi import onnxruntime_pybind11_state as state
+    except ImportError:
+        return {}
+    return {(s.domain, s.name): s for s in sorted(state.get_all_operator_schema(), key=lambda s: s.since_version)}
+
+
+def _demands(schema: Any, more: Mapping[str, Collection[str]]) -> Demands:
+    """What a schema of onnx or of onnxruntime says; `more` are types that inputs of that name may have too."""
+    letters = {constraint.type_param_str for constraint in schema.type_constraints}
     return Demands(
-        inputs=tuple(_formal(f, {*f.types, *newest.get(f.name, ())}, letters) for f in schema.inputs),
+        inputs=tuple(_formal(f, {*f.types, *more.get(f.name, ())}, letters) for f in schema.inputs),
         least=schema.min_input,
         most=schema.max_input,
         outputs=schema.max_output,
@@ -146,15 +165,18 @@ def _dtypes_by_name() -> Mapping[str, str]:
 
 
 def _formal(formal: Any, types: Collection[str], letters: set[str]) -> Formal:
-    from onnx.defs import OpSchema
-
     tensors = [re.fullmatch(r"(?:optional\()?tensor\((\w+)\)+", words) for words in types]
     names = {found[1] for found in tensors if found}
+    kind, homogeneous = (  # onnxruntime spells them otherwise than onnx
+        (formal.type_str, formal.is_homogeneous)
+        if hasattr(formal, "type_str")
+        else (formal.typeStr, formal.isHomogeneous)
+    )
     return Formal(
-        required=formal.option == OpSchema.FormalParameterOption.Single,
+        required=formal.option.name == "Single",
         dtypes=frozenset(dtype for name, dtype in _dtypes_by_name().items() if name in names),
         sequence=any("seq(" in words for words in types),
-        letter=formal.type_str if formal.type_str in letters and formal.is_homogeneous else "",
+        letter=kind if kind in letters and homogeneous else "",
     )
 
 

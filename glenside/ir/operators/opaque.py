@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
+from collections.abc import Mapping
 from typing import Any
 
 from glenside.ir.errors import BadInput
@@ -36,6 +39,17 @@ opaque = operator(
 def name_of(key: str) -> str:
     """What a black box is called in messages."""
     return key.split(maxsplit=1)[0] if key.split() else key
+
+
+def black_boxes(root: Term) -> Mapping[str, int]:
+    """Name without its output -> how many black boxes of a term have it; outputs of one box are counted once."""
+    found = {
+        (re.sub(r"#\d+$", "", name_of(key)), key.partition(" ")[2], term.children)
+        for term in postorder(root)
+        if term.operator.opaque
+        for key in [str(term.attributes[0])]
+    }
+    return dict(sorted(Counter(name for name, _, _ in found).items()))
 
 
 def require_meaning(purpose: str, *roots: Term) -> None:

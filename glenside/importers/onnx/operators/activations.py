@@ -101,15 +101,22 @@ def gelu(node: Node) -> Term:
     x = node.term(0)
     if node.text("approximate", "none", "none", "tanh") == "none":
         return pointwise.gelu(x)
+    return tanh_gelu(x)
+
+
+def tanh_gelu(x: Term) -> Term:
+    """x * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x^3))) / 2."""
     cubic = multiply(filled(x, "0.044715"), multiply(x, multiply(x, x)))
     inner = multiply(filled(x, repr(float(np.sqrt(2 / np.pi)))), add(x, cubic))
     return multiply(multiply(filled(x, "0.5"), x), add(compute("tanh", inner), filled(x, 1)))
 
 
 @onnx_operator("Swish")
-def swish(node: Node) -> Term:
+def swish(node: Node, standard: float = 1.0) -> Term:
+    """x * sigmoid(alpha * x)."""
     x = node.term(0)
-    scaled = x if node.number("alpha", 1.0) == 1 else multiply(number(node, "alpha", 1.0, x), x)
+    alpha = number(node, "alpha", standard, x)
+    scaled = x if node.number("alpha", standard) == 1 else multiply(alpha, x)
     return multiply(x, compute("sigmoid", scaled))
 
 

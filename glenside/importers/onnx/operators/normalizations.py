@@ -82,13 +82,34 @@ def instance_normalization(node: Node) -> Term:
 @onnx_operator("GroupNormalization")
 def group_normalization(node: Node) -> Term:
     x, scale, bias = node.term(0), node.term(1), node.term(2)
-    dims, groups = x.access.dims, node.integer("num_groups", 0)
+    groups = node.integer("num_groups", 0)
+    stage = stage_dtype(node) if node.version >= 21 else x.access.dtype
+    # Before version 21, scale and bias were of groups.
+    return group_normalized(x, scale, bias, groups, epsilon(node), stage, of_channels=node.version >= 21)
+
+
+def group_normalized(
+    x: Term,
+    scale: Term,
+    bias: Term,
+    groups: int,
+    eps: float,
+    stage: str = "float32",
+    of_channels: bool = True,
+    name: str = "num_groups",
+) -> Term:
+    """()(N C d..) standardized in each group of channels, scaled and shifted. Raises BadInput.
+
+    stage        the dtype in which it is standardized
+    of_channels  whether scale and bias are of channels, not of groups
+    name         of the attribute that says how many groups there are
+    """
+    dims = x.access.dims
     if len(dims) < 2 or groups < 1 or dims[1] % groups:
-        raise BadInput(f"attribute num_groups requires a divisor of the channels of {x.access}, got {groups}")
-    wide = cast(x, stage_dtype(node)) if node.version >= 21 else x
-    y, _, _ = standardized(reshape(wide, (dims[0], groups, prod(dims[1:]) // groups)), 2, epsilon(node))
+        raise BadInput(f"attribute {name} requires a divisor of the channels of {x.access}, got {groups}")
+    y, _, _ = standardized(reshape(cast(x, stage), (dims[0], groups, prod(dims[1:]) // groups)), 2, eps)
     y = cast(y, x.access.dtype)
-    y = reshape(y, dims) if node.version >= 21 else y  # before, scale and bias were of groups
+    y = reshape(y, dims) if of_channels else y
     return reshape(add(multiply(y, channel_vector(scale, y)), channel_vector(bias, y)), dims)
 
 

@@ -20,30 +20,35 @@ from glenside.ir.operand import Array
 from glenside.ir.term import Term, build
 
 
-def _pooled(node: Node) -> tuple[Term, Windows, dict[str, Any]]:
+def _pooled(node: Node, x: Term) -> tuple[Term, Windows, dict[str, Any]]:
     """What is pooled, its windows, and all of these but their sizes as options of the builder's pools."""
-    windows = windows_of(node, node.term(0).access.dims[2:])
-    x, padding = cropped(node.term(0), windows)
+    windows = windows_of(node, x.access.dims[2:])
+    x, padding = cropped(x, windows)
     options = {"strides": windows.strides, "padding": padding, "dilations": windows.dilations, "ceil": windows.ceil}
     return x, windows, options
 
 
 @onnx_operator("AveragePool")
 def average_pool(node: Node) -> Term:
-    x, windows, options = _pooled(node)
+    return average_pool_of(node, node.term(0))
+
+
+def average_pool_of(node: Node, x: Term) -> Term:
+    """The averages of windows of x, which the attributes of the node describe."""
+    x, windows, options = _pooled(node, x)
     counted = bool(node.integer("count_include_pad", 0))
     return pooling.average_pool(x, windows.kernel, count_padding=counted, **options)
 
 
 @onnx_operator("LpPool")
 def lp_pool(node: Node) -> Term:
-    x, windows, options = _pooled(node)
+    x, windows, options = _pooled(node, node.term(0))
     return pooling.lp_pool(x, windows.kernel, node.number("p", 2), **options)
 
 
 @onnx_operator("MaxPool")
 def max_pool(node: Node) -> list[Term]:
-    x, windows, options = _pooled(node)
+    x, windows, options = _pooled(node, node.term(0))
     largest = pooling.max_pool(x, windows.kernel, **options)
     if not node.wants(1):
         return [largest]

@@ -23,7 +23,7 @@ RESULTS = ("int8", "uint8", "int16", "uint16")
 
 @onnx_operator("QuantizeLinear")
 def quantize_linear(node: Node) -> Term:
-    scale, zero = _granular(node, 1), _zero_point(node)
+    scale, zero = _granular(node, 1), zero_point(node)
     dtype = _dtype(node, "output_dtype", "uint8" if zero is None else zero.access.dtype, RESULTS)
     if zero is not None and dtype != zero.access.dtype:
         raise BadInput(f"attribute output_dtype requires that of the zero point, {zero.access.dtype}, got {dtype}")
@@ -33,7 +33,7 @@ def quantize_linear(node: Node) -> Term:
 
 @onnx_operator("DequantizeLinear")
 def dequantize_linear(node: Node) -> Term:
-    scale, zero = _granular(node, 1), _zero_point(node)
+    scale, zero = _granular(node, 1), zero_point(node)
     if zero is not None and _is_zero(node, zero):
         zero = None
     dtype = _dtype(node, "output_dtype", scale.access.dtype, FLOATS)
@@ -48,7 +48,7 @@ def _dtype(node: Node, name: str, standard: str, choices: Sequence[str]) -> str:
     return dtype
 
 
-def _zero_point(node: Node) -> Term | None:
+def zero_point(node: Node) -> Term | None:
     zero = node.optional(2)
     if zero is None:
         return None
@@ -79,9 +79,13 @@ def _granular(node: Node, i: int) -> Term:
 
 @onnx_operator("DynamicQuantizeLinear")
 def dynamic_quantize_linear(node: Node) -> list[Term]:
-    x = node.term(0)
+    return [*dynamically_quantized(node.term(0))]
+
+
+def dynamically_quantized(x: Term) -> tuple[Term, Term, Term]:
+    """x as uint8 over the range of its elements and 0, its scale and its zero point, ()(). Raises BadInput."""
     if not x.access.size:
-        raise BadInput(f"input 0 requires at least one element, got {x.access}")
+        raise BadInput(f"what is quantized requires at least one element, got {x.access}")
     none = build("full", (), 0, x.access.dtype)
     everything = range(x.access.rank)
     low = combine("minimum", reduce_axes("reduce-min", x, everything), none)
@@ -90,7 +94,7 @@ def dynamic_quantize_linear(node: Node) -> list[Term]:
     # ONNX's own definition divides by 0 for a tensor of zeros; its scale is 1, as in onnxruntime.
     scale = select(compare("eq", extent, none), filled(extent, 1), divide(extent, filled(extent, 255)))
     zero = cast(compute("round", compute("(clip 0 255)", subtract(none, divide(low, scale)))), "uint8")
-    return [quantize(x, scale, zero, "uint8"), scale, zero]
+    return quantize(x, scale, zero, "uint8"), scale, zero
 
 
 @dataclass(frozen=True)
@@ -106,9 +110,8 @@ def _is_zero(node: Node, value: Term) -> bool:
     return known is not None and not known.any()
 
 
-def _operands(node: Node, places: Sequence[int], zeros: Sequence[Term | None]) -> tuple[Operand, Operand]:
+def operands(node: Node, values: Sequence[Term], zeros: Sequence[Term | None]) -> tuple[Operand, Operand]:
     """Both operands of a product in one dtype: where they differ, the one of uint8 becomes int8."""
-    values = [node.term(i) for i in places]
     mixed = len({x.access.dtype for x in values}) > 1
     result = []
     for x, zero in zip(values, zeros, strict=True):
@@ -166,13 +169,14 @@ def _padded(x: Term, zero: Term | None, padding: Sequence[tuple[int, int]]) -> T
 def conv_integer(node: Node) -> Term:
     zero = None if node.optional(2) is None else node.single(2)
     zeros = zero, None if node.optional(3) is None else _by_filter(node, 3, node.term(1))
-    return _convolution(node, *_operands(node, (0, 1), zeros))
+    return _convolution(node, *operands(node, (node.term(0), node.term(1)), zeros))
 
 
 @onnx_operator("QLinearConv")
 def qlinear_conv(node: Node) -> Term:
     w, bias = node.term(3), node.optional(8)
-    y = _convolution(node, *_operands(node, (0, 3), (node.single(2), _by_filter(node, 5, w))))
+    zeros = node.single(2), _by_filter(node, 5, w)
+    y = _convolution(node, *operands(node, (node.term(0), w), zeros))
     if bias is not None:
         filters = w.access.dims[0]
         if bias.access.dims != (filters,):
@@ -188,7 +192,7 @@ def _requantized(node: Node, y: Term, scale: Term) -> Term:
     return rounded(scaled, zero, zero.access.dtype)
 
 
-def _by_line(node: Node, i: int, operand: Term, rows: bool) -> Term:
+def by_line(node: Node, i: int, operand: Term, rows: bool) -> Term:
     """An input of one number, or one for each row or column of an operand, ()(.. M K) or ()(.. K N)."""
     value = node.term(i)
     if value.access.size == 1:
@@ -208,22 +212,27 @@ def _matrix_product(node: Node, places: tuple[int, int], zeros: tuple[int, int])
     if not all(x.access.rank for x in terms):
         raise BadInput(f"inputs {places[0]} and {places[1]} require at least one axis, got a number")
     lines = [
-        None if node.optional(i) is None else _by_line(node, i, x, k == 0)
+        None if node.optional(i) is None else by_line(node, i, x, k == 0)
         for k, (i, x) in enumerate(zip(zeros, terms, strict=True))
     ]
-    a, b = _operands(node, places, lines)
-    left = reshape(a.values, (1, -1)) if a.values.access.rank == 1 else a.values
-    right = reshape(b.values, (-1, 1)) if b.values.access.rank == 1 else b.values
+    a, b = terms
+    left, right = reshape(a, (1, -1)) if a.access.rank == 1 else a, reshape(b, (-1, 1)) if b.access.rank == 1 else b
+    return integer_product(node, (left, right), lines)
+
+
+def integer_product(node: Node, matrices: Sequence[Term], zeros: Sequence[Term | None], part: str = "") -> Term:
+    """The int32 sums of (a - its zero point) * (b - its zero point), of matrices with zero points that broadcast."""
+    a, b = operands(node, matrices, zeros)
 
     def sums(x: Term, axis: int) -> Term:
         return reduce_axes("reduce-sum", cast(x, "int32"), [x.access.rank + axis], keep=True)
 
-    y = node.builder.matmul(left, right, name=node.layer_name())
-    depth = left.access.dims[-1]
-    return without_zero_points(y, (a.zero, b.zero), (lambda: sums(left, -1), lambda: sums(right, -2)), depth)
+    y = node.builder.matmul(a.values, b.values, name=node.layer_name(part))
+    depth = a.values.access.dims[-1]
+    return without_zero_points(y, (a.zero, b.zero), (lambda: sums(a.values, -1), lambda: sums(b.values, -2)), depth)
 
 
-def _without_lines_of_vectors(y: Term, a: Term, b: Term) -> Term:
+def without_lines_of_vectors(y: Term, a: Term, b: Term) -> Term:
     """A matrix product as numpy has it: a vector leaves no axis."""
     dims = y.access.dims
     return reshape(y, dims[:-2] + dims[-2:-1] * (a.access.rank > 1) + dims[-1:] * (b.access.rank > 1))
@@ -231,12 +240,12 @@ def _without_lines_of_vectors(y: Term, a: Term, b: Term) -> Term:
 
 @onnx_operator("MatMulInteger")
 def matmul_integer(node: Node) -> Term:
-    return _without_lines_of_vectors(_matrix_product(node, (0, 1), (2, 3)), node.term(0), node.term(1))
+    return without_lines_of_vectors(_matrix_product(node, (0, 1), (2, 3)), node.term(0), node.term(1))
 
 
 @onnx_operator("QLinearMatMul")
 def qlinear_matmul(node: Node) -> Term:
     y = _matrix_product(node, (0, 3), (2, 5))
-    scales = _by_line(node, 1, node.term(0), True), _by_line(node, 4, node.term(3), False)
+    scales = by_line(node, 1, node.term(0), True), by_line(node, 4, node.term(3), False)
     y = _requantized(node, y, multiply(*scales))
-    return _without_lines_of_vectors(y, node.term(0), node.term(3))
+    return without_lines_of_vectors(y, node.term(0), node.term(3))

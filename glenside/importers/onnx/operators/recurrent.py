@@ -133,8 +133,9 @@ class Network:
     running  whether step t of each sequence is one of its own, ()(T D N 1), or None when all are
     """
 
-    def __init__(self, node: Node, gates: int, summed: int) -> None:
-        x, w, r = node.term(0), node.term(1), node.term(2)
+    def __init__(self, node: Node, gates: int, summed: int, weights: tuple[Term, Term] | None = None) -> None:
+        """`weights` of inputs and of states, where they are not inputs 1 and 2 as they stand."""
+        x, (w, r) = node.term(0), weights or (node.term(1), node.term(2))
         self.node, self.recurrent = node, r
         self.backward = DIRECTIONS[node.text("direction", "forward", *DIRECTIONS)]
         if not x.access.rank == w.access.rank == r.access.rank == 3:
@@ -158,9 +159,21 @@ class Network:
         self.steps, self.hidden, self.dims = steps, hidden, (directions, batch, hidden)
         first, self.biases = _biases(node, directions, rows, summed * hidden)
         bias = None if first is None else reshape(first, (directions * rows,))
-        product = node.builder.linear(x, reshape(w, (directions * rows, size)), bias, name=node.layer_name(".inputs"))
+        product = self.of_inputs(x, reshape(w, (directions * rows, size)))
+        product = product if bias is None else add(product, bias)
         parts = transpose(reshape(product, (steps, batch, directions, rows)), (0, 2, 1, 3))
         self.inputs, self.running = self._in_order(parts), self._running()
+
+    def of_inputs(self, x: Term, weights: Term) -> Term:
+        """Inputs times the weights of all directions transposed, ()(T N I) and ()(D*R I) -> ()(T N D*R)."""
+        return self.node.builder.linear(x, weights, name=self.node.layer_name(".inputs"))
+
+    def of_state(self, state: Term, weights: Term, name: str) -> Term:
+        """A state times weights transposed, ()(D N H) and ()(D R H) -> ()(D N R)."""
+        if len(self.backward) > 1:
+            return self.node.builder.matmul(state, transpose(weights, (0, 2, 1)), name=self.node.layer_name(name))
+        rows = element(state, 0, 0), element(weights, 0, 0)
+        return stack([self.node.builder.linear(*rows, name=self.node.layer_name(name))])
 
     def _in_order(self, x: Term) -> Term:
         """()(T D ..) with the steps of the directions that go backward in the reverse order."""
@@ -198,13 +211,7 @@ class Network:
 
     def product(self, state: Term | None, weights: Term, step: int, part: str = "") -> Term | None:
         """state times weights transposed, ()(D N H) and ()(D R H) -> ()(D N R); nothing while there is no state."""
-        if state is None:
-            return None
-        name = self.node.layer_name(f".step{step}{part}")
-        if len(self.backward) > 1:
-            return self.node.builder.matmul(state, transpose(weights, (0, 2, 1)), name=name)
-        made = self.node.builder.linear(element(state, 0, 0), element(weights, 0, 0), name=name)
-        return stack([made])
+        return None if state is None else self.of_state(state, weights, f".step{step}{part}")
 
     def per_unit(self, vector: Term) -> Term:
         """()(D H) for each of the batch, ()(D N H)."""
@@ -237,7 +244,7 @@ class Network:
             else:
                 shown.append(new[0])
             states = [*new]
-        zeros = build("full", self.dims, 0, self.recurrent.access.dtype)
+        zeros = build("full", self.dims, 0, self.inputs.access.dtype)
         every = self._in_order(stack(shown)) if shown else build("full", (0, *self.dims), 0, zeros.access.dtype)
         last = [zeros if state is None else state for state in states]
         if self.batch_first:
@@ -302,7 +309,11 @@ def gru(node: Node) -> list[Term]:
 
 @onnx_operator("LSTM")
 def lstm(node: Node) -> list[Term]:
-    net = Network(node, 4, 4)
+    return unrolled_lstm(node, Network(node, 4, 4))
+
+
+def unrolled_lstm(node: Node, net: Network) -> list[Term]:
+    """The outputs of an LSTM, whose products are those of the network."""
     f, g, h = _activations(node, ["Sigmoid", "Tanh", "Tanh"], len(net.backward))
     coupled = bool(node.integer("input_forget", 0))
     peepholes = _peepholes(net)

@@ -1,0 +1,89 @@
+"""Steps of optimizers: new values of tensors from their gradients and what is kept from step to step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from glenside.builder.layout import reshape
+from glenside.builder.pointwise import add, cast, combine, compare, compute, divide, filled, multiply, select, subtract
+from glenside.importers.onnx.node import Node, onnx_operator
+from glenside.ir.errors import BadInput
+from glenside.ir.term import Term
+
+training_operator = partial(onnx_operator, domain="ai.onnx.preview.training")
+
+Step = Callable[..., list[Term]]
+"""Of one tensor: the tensor, its gradient, what is kept -> the new tensor, and what is kept then."""
+
+
+def _steps(node: Node, kept: int, step: Step) -> list[Term]:
+    """All first results of the tensors, then all second ones; inputs 2 on are grouped in the same way."""
+    count, rest = divmod(len(node.inputs) - 2, 2 + kept)
+    if rest or not count:
+        raise BadInput(f"requires {2 + kept} inputs for each tensor after the first two, got {len(node.inputs) - 2}")
+    groups = [[node.term(2 + part * count + i) for part in range(2 + kept)] for i in range(count)]
+    made = [step(x, _regularized(node, x, g), *more) for x, g, *more in groups]
+    return [results[part] for part in range(1 + kept) for results in made]
+
+
+def _regularized(node: Node, x: Term, gradient: Term) -> Term:
+    return add(_times(x, node.number("norm_coefficient", 0.0)), gradient)
+
+
+def _times(x: Term, factor: float) -> Term:
+    return multiply(x, filled(x, factor))
+
+
+def _rate(node: Node, x: Term) -> tuple[Term, Term]:
+    """The learning rate and the count of steps, numbers of the dtype of x."""
+    rate, count = (cast(reshape(node.single(i), ()), x.access.dtype) for i in (0, 1))
+    return rate, count
+
+
+@training_operator("Adagrad")
+def adagrad(node: Node) -> list[Term]:
+    def step(x: Term, gradient: Term, squares: Term) -> list[Term]:
+        rate, count = _rate(node, x)
+        rate = divide(rate, add(filled(count, 1), _times(count, node.number("decay_factor", 0.0))))
+        squares = add(squares, multiply(gradient, gradient))
+        root = add(compute("sqrt", squares), filled(squares, node.number("epsilon", 1e-6)))
+        return [subtract(x, divide(multiply(rate, gradient), root)), squares]
+
+    return _steps(node, 1, step)
+
+
+@training_operator("Momentum")
+def momentum(node: Node) -> list[Term]:
+    alpha, beta = node.number("alpha", 0.0), node.number("beta", 0.0)
+    nesterov = node.text("mode", "", "standard", "nesterov") == "nesterov"
+
+    def step(x: Term, gradient: Term, moved: Term) -> list[Term]:
+        rate, count = _rate(node, x)
+        first = compare("gt", count, filled(count, 0))
+        share = select(first, filled(count, beta), filled(count, 1))
+        moved = add(_times(moved, alpha), multiply(share, gradient))
+        change = add(gradient, _times(moved, alpha)) if nesterov else moved
+        return [subtract(x, multiply(rate, change)), moved]
+
+    return _steps(node, 1, step)
+
+
+@training_operator("Adam")
+def adam(node: Node) -> list[Term]:
+    alpha, beta = node.number("alpha", 0.9), node.number("beta", 0.999)
+
+    def step(x: Term, gradient: Term, mean: Term, squares: Term) -> list[Term]:
+        rate, count = _rate(node, x)
+        mean = add(_times(mean, alpha), _times(gradient, 1 - alpha))
+        squares = add(_times(squares, beta), _times(multiply(gradient, gradient), 1 - beta))
+        kept = [subtract(filled(count, 1), combine("pow", filled(count, b), count)) for b in (alpha, beta)]
+        later = compare("gt", count, filled(count, 0))
+        # At the first step nothing is corrected, and a divisor of 0 is not asked for.
+        divisor = select(later, kept[0], filled(count, 1))
+        rate = select(later, divide(multiply(rate, compute("sqrt", kept[1])), divisor), rate)
+        root = add(compute("sqrt", squares), filled(squares, node.number("epsilon", 1e-6)))
+        x = subtract(x, divide(multiply(rate, mean), root))
+        return [_times(x, 1 - node.number("norm_coefficient_post", 0.0)), mean, squares]
+
+    return _steps(node, 2, step)
