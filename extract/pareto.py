@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from itertools import product
 from typing import Any
 
@@ -24,6 +25,15 @@ from extract.problem import Problem, postorder
 LIMIT = 12
 ROUNDS = 4
 """How often classes that need each other are gone through at most; each round allows one more way around."""
+
+
+class Storing(Enum):
+    """Where a node may store its result."""
+
+    NOWHERE = "in a buffer of its own"
+    ANYWHERE = "wherever it is told to"
+    VIEW = "where its only operand is"
+    GATHERS = "wherever it is told to, its operands in parts of it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +47,7 @@ class Step:
     peak: int
     held: Mapping[int, int]
     value: Any
+    storing: Storing = Storing.NOWHERE
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -52,6 +63,9 @@ class Entry:
     held: Mapping[int, int]
     used: Mapping[Entry, Step]
     """Every entry under it that takes anything, itself included, with what it takes by itself."""
+    places: Mapping[int, int]
+    """buffer -> the buffer of which it is a part, under it."""
+    can_be_placed: bool
 
     @property
     def order(self) -> tuple[int, ...]:
@@ -114,33 +128,71 @@ def _entry(node: int, parts: tuple[Entry, ...], step: Evaluate) -> Entry | None:
     time = sum(s.time for s in used.values()) + own.time
     moved = sum(s.moved for s in used.values()) + own.moved
     peak = max(peak, sum(held.values()) + own.peak)
-    if shared:
-        peak = _peak(parts, used, own)
-    entry = Entry(node, parts, own.value, time, moved, peak, own.held, used)
+    places: Mapping[int, int] = {part: whole for p in parts for part, whole in p.places.items()}
+    if own.storing is Storing.GATHERS:
+        peak, places = _gathered(parts, used, own, places)
+    elif shared or places:
+        peak = _peak(parts, used, own, places)
+    can_be_placed = own.storing in (Storing.ANYWHERE, Storing.GATHERS)
+    can_be_placed |= own.storing is Storing.VIEW and all(p.can_be_placed for p in parts)
+    entry = Entry(node, parts, own.value, time, moved, peak, own.held, used, places, can_be_placed)
     if own.time or own.moved or own.peak:
         used[entry] = own
     return entry
 
 
-def _peak(parts: Sequence[Entry], used: Mapping[Entry, Step], own: Step) -> int:
-    """The most bytes held where operands share entries: each is computed once, and held until it is read last."""
+def _gathered(
+    parts: Sequence[Entry], used: Mapping[Entry, Step], own: Step, places: Mapping[int, int]
+) -> tuple[int, Mapping[int, int]]:
+    """The least peak, and what is computed in place for it: no operand before some one, and each from there on."""
+    (whole,) = own.held
+    ways = []
+    for first in range(len(parts) + 1):
+        placed = [p for i, p in enumerate(parts) if i >= first and p.can_be_placed and parts.count(p) == 1]
+        here = {**places, **{name: whole for p in placed if len(p.held) == 1 for name in p.held}}
+        ways.append((_peak(parts, used, own, here), here))
+    return min(ways, key=lambda way: way[0])
+
+
+def _peak(parts: Sequence[Entry], used: Mapping[Entry, Step], own: Step, places: Mapping[int, int]) -> int:
+    """The most bytes held where operands share entries, or buffers: each entry is computed once, and held until it is
+    read last; of a buffer that is a part of another one, that is allocated.
+    """
     order = postorder(parts, lambda entry: entry.parts)
     reads = Counter(part for entry in order for part in entry.parts)
     reads.update(parts)
     held: Counter[int] = Counter()
-    sizes: dict[int, int] = {}
+    sizes = {name: size for step in (*used.values(), own) for name, size in step.held.items()}
     live = peak = 0
+
+    def buffers(names: Mapping[int, int]) -> set[int]:
+        return {_outermost(name, places) for name in names}
+
+    def most(names: Mapping[int, int], peak: int) -> int:
+        """At a step that gives these, whose own buffers it does not need where they are parts of others."""
+        in_place = [name for name in names if name in places or held[name]]
+        new = sum(sizes[name] for name in buffers(names) if in_place and not held[name])
+        return live + new + peak - min(peak, sum(sizes[name] for name in in_place))
+
     for entry in order:
-        peak = max(peak, live + (used[entry].peak if entry in used else 0))
-        sizes.update(entry.held)
-        live += sum(size for name, size in entry.held.items() if not held[name])
-        held.update(entry.held.keys())
+        if entry in used:
+            peak = max(peak, most(entry.held, used[entry].peak))
+        names = buffers(entry.held)
+        live += sum(sizes.get(name, 0) for name in names if not held[name])
+        held.update(names)
         for part in entry.parts:
             reads[part] -= 1
             if not reads[part]:
-                held.subtract(part.held.keys())
-                live -= sum(size for name, size in part.held.items() if not held[name])
-    return max(peak, live + own.peak)
+                names = buffers(part.held)
+                held.subtract(names)
+                live -= sum(sizes.get(name, 0) for name in names if not held[name])
+    return max(peak, most(own.held, own.peak))
+
+
+def _outermost(name: int, places: Mapping[int, int]) -> int:
+    while name in places:
+        name = places[name]
+    return name
 
 
 def _front(entries: Sequence[Entry], limit: int) -> list[Entry]:

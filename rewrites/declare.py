@@ -4,6 +4,7 @@ and whose value is its clauses."""
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import TypeAlias
@@ -40,7 +41,7 @@ def analysis(family: str, *examples: Example) -> Declaration:
 def _declaration(family: str, examples: tuple[Example, ...], expansive: bool, analysis: bool) -> Declaration:
     def declare(function: Callable[..., Clauses]) -> Rule:
         name, doc = function.__name__.replace("_", "-"), inspect.cleandoc(function.__doc__ or "")
-        if "Sound because" not in doc:
+        if "Sound because" not in doc and sys.flags.optimize < 2:  # python -OO has no docstrings
             raise ValueError(f"the rule {name} does not say why it is sound")
         if not examples:
             raise ValueError(f"the rule {name} has no example")

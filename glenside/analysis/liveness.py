@@ -20,16 +20,19 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from glenside.analysis.layers import layer_terms
+from glenside.ir.blockwise import BUFFER
+from glenside.ir.elementwise import block_scratch
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array, Operand, Product, Value
 from glenside.ir.operator import Category
 from glenside.ir.operators import parse_compute
 from glenside.ir.operators.opaque import name_of
 from glenside.ir.program import Program
-from glenside.ir.term import Term, constants_under, weave
+from glenside.ir.term import Term, constants_under, postorder, weave
 from glenside.ir.types import AccessType, Tensor
 from glenside.semantics import Native
-from glenside.semantics.interpreter import Run, needed
+from glenside.semantics.interpreter import Run
+from glenside.semantics.placement import gathers
 
 
 class Peak(NamedTuple):
@@ -45,6 +48,11 @@ class ResourceUse(NamedTuple):
     operations: int
     moved: int
     peak: Peak
+
+
+def bookkeeping(program: Program) -> int:
+    """Bytes that the interpreter's own tables take, and the heads of its arrays: about, and rather more than less."""
+    return (24 << 10) + 64 * sum(1 for _ in postorder(program.term))
 
 
 def taken(*roots: Term) -> ResourceUse:
@@ -73,7 +81,7 @@ def live_through(program: Program) -> dict[str, int]:
             users.setdefault(term, []).append(name)
     held = dict.fromkeys(program.layers, 0)
     run = Simulation((program.term,))
-    for term in needed(run.roots, run.given):
+    for term in run.order:
         for name in users.get(term, ()):  # before the step: its operands are still there while it is computed
             own = sum(run.memory.owned[t] for t in cones[name])
             held[name] = max(held[name], run.memory.live - own)
@@ -180,15 +188,18 @@ class Memory:
         self.live -= count
         self.owned[term] -= count
 
-    def apply(self, term: Term, arguments: Sequence[Any]) -> Value:
-        """The stand-in for a term's value, from its arguments as `evaluate` takes them. Raises BadInput."""
+    def apply(self, term: Term, arguments: Sequence[Any], out: Array | None = None) -> Value:
+        """The stand-in for a term's value, from its arguments as `evaluate` takes them; in `out`. Raises BadInput."""
         operator = term.operator
         if operator.opaque:
             raise BadInput(f"memory requires operators that can be run, got the black box {name_of(str(arguments[0]))}")
         if operator.is_shared(*arguments):
             return self._kept(operator.evaluate(_NATIVE, *arguments))
-        type = term.access
-        return self.result(type.dims, type.dtype, _scratch(term, arguments))
+        type, scratch = term.access, _scratch(term, arguments, out is not None)
+        if out is None:
+            return self.result(type.dims, type.dtype, scratch)
+        self.most = max(self.most, self.live + scratch)
+        return out
 
     def _kept(self, value: Value) -> Value:
         if isinstance(value, Product):
@@ -220,7 +231,7 @@ def operations(term: Term) -> int:
     return 0 if count is None else count(*weave(term.operator, [c.type for c in term.children], term.attributes))
 
 
-def _scratch(term: Term, arguments: Sequence[Any]) -> int:
+def _scratch(term: Term, arguments: Sequence[Any], placed: bool) -> int:
     """What the evaluation needs beside operands and result; a product that it needs in memory is formed."""
     record, parameters = parse_compute(str(term.attributes[0])) if term.operator.name == "compute" else (None, ())
     if record is None or record.category not in (Category.FOLD, Category.CONTRACTION):
@@ -231,11 +242,9 @@ def _scratch(term: Term, arguments: Sequence[Any]) -> int:
         return term.operator.scratch(*arguments) if term.operator.scratch is not None else 0
     operand = arguments[1]
     buffers = _buffers(operand, record.category)
+    if placed:
+        return block_scratch(record, operand, *parameters) + buffers
     return (record.scratch(operand, *parameters) if record.scratch is not None else 0) + buffers
-
-
-_BUFFER = 8192
-"""Elements that numpy copies at a time of an operand that does not lie in row-major order."""
 
 
 def _buffers(operand: Operand, category: Category) -> int:
@@ -244,7 +253,7 @@ def _buffers(operand: Operand, category: Category) -> int:
         return 0
     arrays = operand.parts() if category is Category.FOLD else [operand.array]
     arrays = arrays if len(arrays) < 3 else []  # blocks of several are read one row at a time
-    return sum(min(x.size, _BUFFER) * x.itemsize for x in arrays if not x.flags.c_contiguous)
+    return sum(min(x.size, BUFFER) * x.itemsize for x in arrays if not x.flags.c_contiguous)
 
 
 class Simulation(Run):
@@ -265,7 +274,7 @@ class Simulation(Run):
 
     def steps(self) -> Iterator[Term]:
         """Each term that is evaluated, after its step."""
-        for term in needed(self.roots, self.given):
+        for term in self.order:
             self.memory.step(term)
             self.step(term)
             yield term
@@ -278,12 +287,21 @@ class Simulation(Run):
                 peak = Peak(self.memory.most, term)
         return ResourceUse(self.operations, self.moved, peak)
 
-    def apply(self, term: Term, arguments: Sequence[Any]) -> Value:
+    def apply(self, term: Term, arguments: Sequence[Any], out: Array | None) -> Value:
         before = self.memory.live
-        value = self.memory.apply(term, arguments)
+        value = self.memory.apply(term, arguments, out)
         self.operations += operations(term)
         self.moved += bytes_moved(term, arguments, value, self.memory.live - before)
+        if gathers(term):  # what is in its place is neither read nor written
+            in_place = [c.access for c in term.children if c in self.placement and self.placement[c][0] is term]
+            self.moved -= 2 * sum(a.size * np.dtype(a.dtype).itemsize for a in in_place)
         return value
+
+    def allocate(self, term: Term) -> Array:
+        at, self.memory.term = self.memory.term, term  # it is the result of that term, whoever needs it first
+        array = self.memory.result(term.access.dims, term.access.dtype)
+        self.memory.term = at
+        return array
 
     def tensor(self, tensor: Tensor) -> Array:
         if tensor.name not in self.leaves:

@@ -10,6 +10,7 @@ from contextlib import suppress
 
 def main() -> None:
     """The entry point. Ctrl-C is a sentence and status 130, from the first line on; SIGTERM is the same, with 143."""
+    _open_streams()
     from glenside.ir import interrupts
 
     try:
@@ -32,3 +33,12 @@ def main() -> None:
         with suppress(OSError):
             stream.flush()
     os._exit(128 + interrupts.first())
+
+
+def _open_streams() -> None:
+    """A stream that is closed reads and writes nothing; else the next file that is opened would take its place."""
+    for descriptor, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            os.dup2(os.open(os.devnull, os.O_RDWR), descriptor)
+            os.set_inheritable(descriptor, True)
+            setattr(sys, name, os.fdopen(descriptor, "r" if name == "stdin" else "w"))

@@ -56,18 +56,28 @@ def run() -> int:
 
 def _run() -> int:
     try:
-        return app(standalone_mode=False) or OK
+        status = app(standalone_mode=False) or OK
+        sys.stdout.flush()
+        return status
     except GlensideError as error:
         return _fail(str(error))
     except typer.Exit as exit_:
         return exit_.exit_code
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _give_up_output()
         return OK
+    except OSError as error:
+        _give_up_output()
+        return _fail(f"cannot write standard output: {error.strerror or error}")
     except Exception as error:
         if type(error).__module__.split(".")[0] not in ("click", "typer") or not hasattr(error, "format_message"):
             raise
         return _fail(error.format_message())
+
+
+def _give_up_output() -> None:
+    """What is still in its buffer goes nowhere, instead of failing once more at the end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _fail(message: str) -> int:

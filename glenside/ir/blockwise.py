@@ -7,6 +7,7 @@ needs on the way is a known number of blocks: so that `glenside.analysis.livenes
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import product
 from math import prod
 from typing import Any
 
@@ -19,8 +20,19 @@ Index = tuple[int | slice, ...]
 
 PART = 1 << 14
 """Elements of one block: a few microseconds of numpy, as long as calling it takes."""
+BUFFER = 1 << 10
+"""Elements that numpy converts or gathers at a time: its own 8192 of each operand are more than some programs hold."""
 ERF_PART = 1 << 11
 """Elements of which the error function is taken at a time: each is an object of Python's for a while."""
+
+
+def positions(dims: Sequence[int]) -> Iterator[tuple[Any, ...]]:
+    """Every index of an array of those dims, the last axis first.
+
+    As lists, not generators: Python keeps a freed tuple for each that was made of a generator, of which nobody told how
+    long it is, so that numpy's own iterator, called in a loop, takes memory which no program asked for.
+    """
+    return product(*[range(size) for size in dims])
 
 
 def blocks(dims: Sequence[int], count: int) -> Iterator[Index]:
@@ -38,7 +50,7 @@ def blocks(dims: Sequence[int], count: int) -> Iterator[Index]:
         yield ()
         return
     step = max(1, count // inner)
-    for prefix in np.ndindex(*dims[: axis - 1]):
+    for prefix in positions(dims[: axis - 1]):
         for start in range(0, dims[axis - 1], step):
             yield (*prefix, slice(start, start + step))
 
@@ -54,7 +66,7 @@ def block_size(dims: Sequence[int], count: int) -> int:
 
 def row_major(function: Callable[..., Any], *arrays: Array, dtype: DTypeLike | None = None) -> Array:
     """An elementwise numpy function of arrays of one dtype, straight into a new array, of that dtype unless given."""
-    out = np.empty(np.broadcast_shapes(*(x.shape for x in arrays)), arrays[0].dtype if dtype is None else dtype)
+    out = np.empty(np.broadcast_shapes(*[x.shape for x in arrays]), arrays[0].dtype if dtype is None else dtype)
     function(*arrays, out=out)
     return out
 
@@ -73,8 +85,18 @@ def in_blocks(
     """
     out = np.empty((*dims, *item), dtype)
     for index in blocks(dims, part):
-        out[index] = function(*(x[index] for x in arrays))
+        out[index] = function(*[x[index] for x in arrays])
     return out
+
+
+def store(part: Array, a: Array) -> None:
+    """Copy an array into a part of a result, unless it is that part."""
+    if _address(part) != _address(a):
+        part[...] = a
+
+
+def _address(a: Array) -> tuple[int, list[int]]:
+    return a.__array_interface__["data"][0], [step for step, size in zip(a.strides, a.shape, strict=True) if size > 1]
 
 
 def items_of(length: int) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from itertools import chain, islice
@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 from threadpoolctl import ThreadpoolController
 
-from glenside.ir.blockwise import blocks
+from glenside.ir.blockwise import PART, blocks, positions
 from glenside.ir.operand import Array
 
 # Elements per block. Smaller ones pay for Python and BLAS calls, larger ones for memory: a core has 1 MiB of cache.
@@ -38,25 +38,71 @@ class _Job(NamedTuple):
     right_dims: tuple[int, int, int]
 
 
-def _matrices(block: Array, dims: tuple[int, int, int], dtype: DTypeLike) -> Array:
+class _Space(NamedTuple):
+    """What one worker computes in. It is there before any of them starts: how much memory a contraction takes does not
+    depend on who is ahead.
+    """
+
+    left: Array
+    right: Array
+    product: Array
+
+    @staticmethod
+    def of(largest: _Job, dtype: DTypeLike) -> _Space:
+        g, m, _ = largest.left_dims
+        n = largest.right_dims[1]
+        return _Space(
+            np.empty(_copied(largest.left, largest.left_dims, dtype), dtype),
+            np.empty(_copied(largest.right, largest.right_dims, dtype), dtype),
+            np.empty(0 if _takes(largest.out, dtype) else g * m * n, dtype),
+        )
+
+
+def _matrices(block: Array, dims: tuple[int, int, int], dtype: DTypeLike, space: Array) -> Array:
     """The block as (g, rows, k) of a dtype, copied once at most; a transposed matrix stays as it is for BLAS."""
-    return block.astype(dtype, order="K" if block.shape == dims else "C", copy=False).reshape(dims)
+    if not _copied(block, dims, dtype):
+        return block.reshape(dims)
+    copy = _within(space, block.shape, dtype)
+    copy[...] = block
+    return copy.reshape(dims)
+
+
+def _within(space: Array, dims: Sequence[int], dtype: DTypeLike) -> Array:
+    """An array of those dims in a space, or a new one where that is too small."""
+    size = prod(dims)
+    return space[:size].reshape(dims) if size <= space.size else np.empty(dims, dtype)
+
+
+def _takes(out: Array, dtype: DTypeLike) -> bool:
+    """Whether products may be stored where they belong at once."""
+    return out.dtype == dtype and out.flags.c_contiguous
 
 
 def contract_into(
-    out: Array, a: Array, b: Array, shared: int, item: int, dtype: DTypeLike, multiply: Callable[[Array, Array], Array]
+    out: Array,
+    a: Array,
+    b: Array,
+    shared: int,
+    item: int,
+    dtype: DTypeLike,
+    multiply: Callable[[Array, Array, Array], Array],
 ) -> None:
     """Fill out (G, A, B) with the sums over I of a (G, A, I) times b (G, B, I), where |G| = shared and |I| = item.
 
-    `multiply` takes blocks (g, m, k) and (g, n, k), converted to dtype, and gives (g, m, n).
+    `multiply` takes blocks (g, m, k) and (g, n, k), converted to dtype, and a place (g, m, n) of that dtype for its
+    result, which it gives.
     """
 
-    def work(job: _Job) -> None:
-        left = _matrices(job.left, job.left_dims, dtype)
-        right = _matrices(job.right, job.right_dims, dtype)
-        job.out[...] = multiply(left, right).reshape(job.out.shape)
+    def work(job: _Job, space: _Space) -> None:
+        left = _matrices(job.left, job.left_dims, dtype, space.left)
+        right = _matrices(job.right, job.right_dims, dtype, space.right)
+        dims = (*left.shape[:2], right.shape[1])
+        direct = _takes(job.out, dtype)
+        result = multiply(left, right, job.out.reshape(dims) if direct else _within(space.product, dims, dtype))
+        if not direct:
+            job.out[...] = result.reshape(job.out.shape)
 
-    _in_parallel(work, _jobs(out, a, b, shared, item, dtype))
+    _in_parallel(work, _jobs(out, a, b, shared, item, dtype), lambda largest: _Space.of(largest, dtype))
 
 
 def _jobs(out: Array, a: Array, b: Array, shared: int, item: int, dtype: DTypeLike) -> Iterator[_Job]:
@@ -75,8 +121,8 @@ def _jobs(out: Array, a: Array, b: Array, shared: int, item: int, dtype: DTypeLi
             yield _Job(target, a[index], (g, m, k), b[index], (g, n, k))
     else:
         step = max(_LEAST_ROWS, BLOCK // max(k + n, 1))
-        for group in np.ndindex(*groups):
-            right = _matrices(b[group][np.newaxis], (1, n, k), dtype)
+        for group in positions(groups):
+            right = _matrices(b[group][np.newaxis], (1, n, k), dtype, np.empty(0))
             for index in blocks(rows, step):
                 left = a[group + index]
                 m_block = prod(left.shape[: left.ndim - item])
@@ -84,23 +130,28 @@ def _jobs(out: Array, a: Array, b: Array, shared: int, item: int, dtype: DTypeLi
 
 
 class Scratch(NamedTuple):
-    """Elements that a contraction holds at most beside operands and result: `converted` are operands of `dtype`, and
-    `multiplied` what `multiply` gives before it is stored.
+    """Elements that a contraction holds beside operands and result: `converted` are operands of `dtype`, `multiplied`
+    what is not stored where it belongs at once, by so many `jobs` at a time.
     """
 
     converted: int
     multiplied: int
+    jobs: int
 
 
-def scratch(a: Array, b: Array, shared: int, item: int, dtype: DTypeLike) -> Scratch:
-    """What `contract_into` needs: a job for each core, and the weights that they share. Only strides are read."""
+def scratch(a: Array, b: Array, shared: int, item: int, dtype: DTypeLike, direct: bool) -> Scratch:
+    """What `contract_into` needs: a job for each core, and the weights that they share. Only strides are read.
+
+    `direct` says that what lies next to each other in the result is stored at once.
+    """
     groups, rows = a.shape[:shared], a.shape[shared : a.ndim - item]
     m, n, k = prod(rows), prod(b.shape[shared : b.ndim - item]), prod(a.shape[a.ndim - item :])
     if not (prod(groups) and m and n and k):
-        return Scratch(0, 0)
+        return Scratch(0, 0, 0)
     if n * k > _MOST_WEIGHTS and b.ndim - item > shared and b.shape[shared] > 1:
         part = next(_cut(b.shape[shared], n * k))
-        return scratch(a, b[(slice(None),) * shared + (part,)], shared, item, dtype)
+        direct &= prod(groups) * m == 1
+        return scratch(a, b[(slice(None),) * shared + (part,)], shared, item, dtype, direct)
     weight = m * (k + n) + n * k
     if weight <= BLOCK or not rows:
         index = next(blocks(groups, max(1, BLOCK // max(weight, 1))))
@@ -108,20 +159,22 @@ def scratch(a: Array, b: Array, shared: int, item: int, dtype: DTypeLike) -> Scr
         g = left.size // (m * k)
         jobs = min(_cores(), -(-prod(groups) // g))
         copied = _copied(left, (g, m, k), dtype) + _copied(right, (g, n, k), dtype)
-        return Scratch(jobs * copied, jobs * g * m * n)
+        return Scratch(jobs * copied, 0 if direct else jobs * g * m * n, jobs)
     group = (0,) * shared
     left = a[group + next(blocks(rows, max(_LEAST_ROWS, BLOCK // max(k + n, 1))))]
     block = left.size // k
     jobs = min(_cores(), prod(groups) * -(-m // block))
     shared_weights = _copied(b[group][np.newaxis], (1, n, k), dtype) * min(jobs, prod(groups))
-    return Scratch(jobs * _copied(left, (1, block, k), dtype) + shared_weights, jobs * block * n)
+    multiplied = 0 if direct else jobs * block * n
+    return Scratch(jobs * _copied(left, (1, block, k), dtype) + shared_weights, multiplied, jobs)
 
 
 def contraction_scratch(a: Array, b: Array, shared: int, item: int) -> int:
     """Bytes that a contraction of numpy's numbers needs beside operands and result: what all cores do at a time."""
     inner = np.dtype({"e": np.float32, "f": np.float32}.get(a.dtype.char, np.float64))
-    found = scratch(a, b, shared, item, inner)
-    return inner.itemsize * found.converted + found.multiplied * (inner.itemsize + 8 * (a.dtype.kind != "f"))
+    found = scratch(a, b, shared, item, inner, inner == a.dtype)
+    exact = found.jobs * min(PART, found.multiplied) * 8 if a.dtype.kind != "f" else 0
+    return inner.itemsize * (found.converted + found.multiplied) + exact
 
 
 def _copied(block: Array, dims: tuple[int, int, int], dtype: DTypeLike) -> int:
@@ -149,8 +202,8 @@ def _cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _in_parallel(work: Callable[[_Job], None], jobs: Iterable[_Job]) -> None:
-    """Do all jobs, one per core at a time, with BLAS on one thread.
+def _in_parallel(work: Callable[[_Job, _Space], None], jobs: Iterable[_Job], space: Callable[[_Job], _Space]) -> None:
+    """Do all jobs, one per core at a time, with BLAS on one thread; each worker in a space for jobs like the first.
 
     Threads of BLAS wait for each other by spinning: while anything else runs, small products were 10 times slower.
     A job needs no other job, so here nothing waits.
@@ -158,23 +211,26 @@ def _in_parallel(work: Callable[[_Job], None], jobs: Iterable[_Job]) -> None:
     remaining: Iterator[_Job] = iter(jobs)
     lock = Lock()
 
-    def drain() -> None:
+    def drain(space: _Space) -> None:
         with np.errstate(all="ignore"):  # numpy's error state belongs to a thread
             while True:
                 with lock:
                     job = next(remaining, None)
                 if job is None:
                     return
-                work(job)
+                work(job, space)
 
     with _controller().limit(limits=1, user_api="blas"):
-        first = list(islice(remaining, 2))
+        first = list(islice(remaining, _cores()))
+        spaces = [space(first[0]) for _ in first]
         remaining = chain(first, remaining)
-        if len(first) < 2:
-            drain()
+        del first
+        if len(spaces) < 2:
+            for own in spaces:
+                drain(own)
             return
-        with ThreadPoolExecutor(_cores()) as pool:
-            futures = [pool.submit(drain) for _ in range(_cores())]
+        with ThreadPoolExecutor(len(spaces)) as pool:
+            futures = [pool.submit(drain, own) for own in spaces]
             try:
                 for future in futures:
                     future.result()

@@ -84,12 +84,13 @@ def _direct(expression: Scalar, parts: Sequence[Array]) -> bool:
     return plain and any(isinstance(a, Element) for a in arguments) and len(parts) == arity(expression)
 
 
-def _evaluate(record: Compute, arithmetic: Any, a: Operand, *parameters: str) -> Array:
+def _evaluate(record: Compute, arithmetic: Any, a: Operand, *parameters: str, out: Array | None = None) -> Array:
     expression, parts = record.expression(*parameters), _parts(record, a)
     value = _compiled(expression, arithmetic, a.access.dtype)
-    if _direct(expression, parts):
-        return value(parts, None)
-    out = np.empty(parts[0].shape, _dtype(expression, parts[0].dtype))
+    if out is None:
+        if _direct(expression, parts):
+            return value(parts, None)
+        out = np.empty(parts[0].shape, _dtype(expression, parts[0].dtype))
     folded = record.category is Category.FOLD and folds(expression) and len(parts) != 2
 
     def compute(block: list[Array], target: Array) -> None:
@@ -146,9 +147,15 @@ def _heir(expression: Applied) -> int | None:
 def _scratch(record: Compute, a: Operand, *parameters: str) -> int:
     """Bytes that the evaluation in numpy's numbers needs beside operands and result."""
     expression, parts = record.expression(*parameters), _parts(record, a)
-    dims, dtype = parts[0].shape, parts[0].dtype
     if _direct(expression, parts):
-        return _own(expression, dims, dtype)
+        return _own(expression, parts[0].shape, parts[0].dtype)
+    return block_scratch(record, a, *parameters)
+
+
+def block_scratch(record: Compute, a: Operand, *parameters: str) -> int:
+    """The same where the result is computed in blocks, into an array that is there."""
+    expression, parts = record.expression(*parameters), _parts(record, a)
+    dims, dtype = parts[0].shape, parts[0].dtype
     count = block_size(dims, PART)
     if record.category is not Category.FOLD or not folds(expression) or len(parts) == 2:
         return _most(expression, count, dtype, True)

@@ -150,6 +150,10 @@ class Operator:
     shares    True when the array that `evaluate` gives is a view of operands, or a copy only where numpy cannot reshape
               without one; a function of evaluate's arguments where it depends on them. All else gives a new array in
               row-major order. Views do, if nothing says otherwise
+    places    where each operand lies in the result, for operators that only move their operands: a function of an array
+              like the result, and of the arguments as types. Views of that array, None where there is no such view
+    stores    whether evaluate takes `out=`, an array in which the result is stored, which may have gaps: a function of
+              that array and of the arguments as types. What has places and gives a new array takes any
     scratch   bytes that evaluate needs beside operands and result: a function of its arguments, and their strides
     operations  additions, multiplications and the like of one evaluation, a multiplication that is added being one:
               a function of the arguments as types
@@ -173,6 +177,8 @@ class Operator:
     opaque: bool = False
     examples: tuple[Example, ...] = ()
     shares: bool | Callable[..., bool] | None = None
+    places: Callable[..., Any] | None = None
+    stores: Callable[..., bool] | None = None
     scratch: Callable[..., int] | None = None
     operations: Callable[..., int] | None = None
     moved: Callable[..., int] | None = None

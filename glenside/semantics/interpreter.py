@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from glenside.ir.blockwise import BUFFER
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array, Operand, Value, in_memory
 from glenside.ir.operator import Kind
@@ -15,6 +16,7 @@ from glenside.ir.operators.requirements import spelled
 from glenside.ir.term import Term, weave
 from glenside.ir.types import AccessType, Tensor
 from glenside.semantics import Arithmetic, Native
+from glenside.semantics.placement import gathers, parts_of, placement
 
 
 def evaluate(
@@ -34,7 +36,8 @@ def evaluate(
     run = Run(roots, values, arithmetic or Native(), given or {}, keep_roots=watch is None)
     wanted = set(roots)
     with np.errstate(all="ignore"):  # 1/0 is inf and sqrt(-1) is nan here, not a warning
-        for term in needed(roots, run.given):
+        np.setbufsize(BUFFER)  # as the error state, until the end of this block
+        for term in run.order:
             value = run.step(term)
             if watch is not None and term in wanted:
                 watch(term, in_memory(value))
@@ -72,10 +75,15 @@ class Run:
     ) -> None:
         self.values, self.arithmetic, self.given = values, arithmetic, given
         self.held: dict[Term, Value] = {}
+        self.order = list(needed(roots, given))
         self.reads: Counter[Term] = Counter(roots if keep_roots else ())
-        for term in needed(roots, given):
+        for term in self.order:
             if term not in given:
                 self.reads.update(term.children)
+        # Others keep numbers in dtypes of their own.
+        self.placement = placement(self.order, self.reads, given) if type(arithmetic) is Native else {}
+        self.results: dict[Term, Array] = {}
+        """Of terms that are not computed yet, of which parts are."""
 
     def step(self, term: Term) -> Value:
         """Evaluate one term whose operands are held, and free those that nothing reads after it."""
@@ -96,12 +104,40 @@ class Run:
             attributes = [self.tensor(a) if isinstance(a, Tensor) else a for a in attributes]
         arguments = weave(operator, operands, attributes)
         del operands
-        return self.apply(term, arguments)
+        return self.apply(term, arguments, self._destination(term))
 
-    def apply(self, term: Term, arguments: Sequence[Any]) -> Value:
-        """The value of one term from its arguments in field order, with operands in place of its children."""
-        value: Value = term.operator.evaluate(self.arithmetic, *arguments)
+    def apply(self, term: Term, arguments: Sequence[Any], out: Array | None) -> Value:
+        """The value of one term from its arguments in field order, with operands in place of its children; in `out`."""
+        into = {} if out is None else {"out": out}
+        value: Value = term.operator.evaluate(self.arithmetic, *arguments, **into)
         return np.asarray(value) if isinstance(value, np.generic) else value
+
+    def _destination(self, term: Term) -> Array | None:
+        """Where a term is computed; None where that is an array of its own, or a view."""
+        if term in self.results:
+            return self.results.pop(term)
+        if term not in self.placement or not (gathers(term) or term.operator.stores is not None):
+            return None
+        return self._part(term)
+
+    def _part(self, term: Term) -> Array:
+        """Of the result in which a term lies, which is allocated when its first part is computed."""
+        above, i = self.placement[term]
+        if above in self.placement:
+            whole = self._part(above)
+            if gathers(above):
+                self.results[above] = whole
+        elif above in self.results:
+            whole = self.results[above]
+        else:
+            whole = self.results[above] = self.allocate(above)
+        part = parts_of(above, whole)[i]
+        assert part is not None, "only what has a place is placed"
+        return part
+
+    def allocate(self, term: Term) -> Array:
+        """The array of a result before it is computed."""
+        return np.empty(tuple(term.access.dims), term.access.dtype)
 
     def _read(self, term: Term) -> Value:
         self.reads[term] -= 1

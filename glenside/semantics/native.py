@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from glenside.ir.blockwise import in_blocks, reduced, row_major
+from glenside.ir.blockwise import PART, blocks, in_blocks, reduced, row_major
 from glenside.ir.contraction import contract_into, contracted_dims
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
@@ -213,13 +213,17 @@ def _cut_power(a: Array, b: Array) -> Array:
     return np.where(b < 0, inverse, np.power(a, np.maximum(b, 0)))
 
 
-def _matmul(a: Array, b: Array) -> Array:
-    return np.asarray(np.matmul(a, b.swapaxes(1, 2)))
+def _matmul(a: Array, b: Array, out: Array) -> Array:
+    np.matmul(a, b.swapaxes(1, 2), out=out)
+    return out
 
 
-def _exact_matmul(a: Array, b: Array) -> Array:
+def _exact_matmul(a: Array, b: Array, out: Array) -> Array:
     """Integers below 2^53 in float64, as integers again, so that they wrap when they are stored."""
-    return _matmul(a, b).astype(np.int64)
+    whole = _matmul(a, b, out).view(np.int64)
+    for index in blocks(out.shape, PART):
+        whole[index] = out[index].astype(np.int64)
+    return whole
 
 
 def _fits_float(a: Array, b: Array, length: int) -> bool:

@@ -235,9 +235,10 @@ class PrimeField(Native):
         contract_into(out, a, b, shared, item, np.float64, self._matmul)
         return out
 
-    def _matmul(self, a: Array, b: Array) -> Array:
+    def _matmul(self, a: Array, b: Array, total: Array) -> Array:
         columns = b.swapaxes(1, 2)
-        total = self._reduce(np.asarray(np.matmul(a[..., :_SUMMED], columns[:, :_SUMMED])))
+        np.matmul(a[..., :_SUMMED], columns[:, :_SUMMED], out=total)
+        self._reduce(total)
         for start in range(_SUMMED, a.shape[2], _SUMMED):
             part = slice(start, start + _SUMMED)
             total += np.matmul(a[..., part], columns[:, part])

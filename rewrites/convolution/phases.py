@@ -5,17 +5,25 @@ Stacked next to each other, phases are interleaved to the result.
 
 from __future__ import annotations
 
+from typing import Any
+
 from glenside.ir.types import Dims
 from rewrites import operators as op
 from rewrites.convolution import transposed
-from rewrites.convolution.transposed import BETWEEN, halves, one_phase, phase, step_of, unfolding
-from rewrites.convolution.zeros_between import section, subwindow, want_section
+from rewrites.convolution.transposed import BETWEEN, halves, made_in_tiles, one_phase, phase, step_of, unfolding
+from rewrites.convolution.zeros_between import section, subwindow, want_section, want_subwindow
 from rewrites.declare import ROOT, Clauses, Example, V, analysis, let, rule, set_, union, when
 from rewrites.facts import ACCESS, INT, access_at, dims, dtype, function, on_demand, relation, split, table
 from rewrites.terms import Variable, dot, reshaped, variables
 
+_GAPS: dict[str, Any] = {"gap": INT, "begin": INT, "n": INT}
+_TAPS: dict[str, Any] = {"taps": INT, "apart": INT}
 # The product of a phase, those of several next to each other as one, and all of them in turn.
 phase_product = relation("phase-product", product=ACCESS, i=INT, gap=INT, begin=INT, p=INT, inner=ACCESS)
+# Its rows, of which those at the ends read zeros that stand around the elements: taps of `first`, first + 1, ..
+phase_rows = relation(
+    "phase-rows", product=ACCESS, a=ACCESS, b=ACCESS, m=INT, i=INT, j=INT, **_GAPS, first=INT, count=INT, **_TAPS
+)
 stacked = function("stacked", ACCESS, "old", product=ACCESS, i=INT, gap=INT, begin=INT, low=INT, high=INT)
 interleaved = relation("interleaved", product=ACCESS, i=INT, h=INT, whole=ACCESS)
 # Elements tap, tap + every, .. of an axis of weights, `taps` in all.
@@ -27,6 +35,15 @@ def every_nth(dims: Dims, axis: int, step: int) -> tuple[Dims, Dims]:
     """Windows of the axes from `axis` on that hold one of every `step` elements of it."""
     after = len(dims) - axis - 1
     return Dims((1, *dims[axis + 1 :])), Dims((step, *(1,) * after))
+
+
+@table(at=int)
+def edge_of_rows(first: int, count: int, taps: int, apart: int, n: int) -> tuple[int] | None:
+    """How many rows come before the first that reads elements alone, or else before the first that does not again."""
+    low, high = max(0, -first), min(count, n - (taps - 1) * apart - first)
+    if low >= high or (low, high) == (0, count):
+        return None
+    return (low or high,)
 
 
 # The product whose phases these are, the place p, and where the table `phase` has its elements and weights.
@@ -78,6 +95,43 @@ def _weights_of_phases() -> Clauses:
             phase_product(ROOT, i, gap, begin, p, inner),
             unfolding(inner, i + 1, total * gap),
         ),
+        when(
+            phase_product(ROOT, i, gap, begin, p, inner),
+            seen,
+            total == 1,
+            sa == i + 1,
+            weights == strided_taps(b, place, tap, taps, every),
+        ).then(phase_rows(inner, a, weights, m, i, j, gap, begin, n, first, count, taps, apart)),
+    )
+
+
+def _edges_apart() -> Clauses:
+    """dot(windows(pad z) x b) = concatenate(dot(windows(pad(start of z)) x b), dot(windows(z) x b), ..).
+
+    Along the only axis of a phase: most windows lie within the elements, which then need no copy with zeros around.
+    """
+    at, rest, w = variables("at rest w")
+    upper, left, right = Variable("upper", ACCESS), Variable("left", ACCESS), Variable("right", ACCESS)
+    of = (a, i, j, gap, begin, n)
+    rows = (
+        phase_rows(ROOT, a, b, m, i, j, gap, begin, n, first, count, taps, apart),
+        *(edge_of_rows.facts(first, count, taps, apart, n, at=at), rest == count - at),
+    )
+    return (
+        when(rows).then(
+            want_subwindow(*of, first, at, taps, apart), want_subwindow(*of, first + at, rest, taps, apart)
+        ),
+        when(
+            *(rows, w == subwindow(*of, first, at, taps, apart)),
+            upper == subwindow(*of, first + at, rest, taps, apart),
+        ).then(
+            let(left, dot(w, b, m)),
+            let(right, dot(upper, b, m)),
+            union(ROOT, op.concatenate(left, right, i)),
+            made_in_tiles(ROOT, left),
+            made_in_tiles(ROOT, right),
+            phase_rows(right, a, b, m, i, j, gap, begin, n, first + at, rest, taps, apart),
+        ),
     )
 
 
@@ -88,8 +142,9 @@ def phases_are_interleaved(
     """dot(windows(dilate z) x b) = interleave(dot(windows(z) x every gap-th element of b), for each phase).
 
     Of the places p, p + gap, .. the same elements of b meet elements of z: those are products of stride 1 over z, as
-    many as there are phases. Sound because every other element of b meets a zero there, and because what the longest
-    phase has more than the others is cut off.
+    many as there are phases; those whose windows reach beyond z are products of their own. Sound because every other
+    element of b meets a zero there, because what the longest phase has more than the others is cut off, and because
+    each row of windows is the same in whichever section of z it is taken.
     """
     product = phase_product(ROOT, i, gap, begin, p, inner)
     one = one_phase(p, after, taps=taps, count=count)
@@ -102,6 +157,7 @@ def phases_are_interleaved(
 
     return (
         _weights_of_phases(),
+        _edges_apart(),
         when(product).then(step_of(ROOT, inner, "phases", i, gap)),
         when(product, one, sizes).then(want_section(inner, i, 0, most)),
         when(product, one, sizes, part == section(inner, i, 0, most), behind).then(

@@ -1,7 +1,7 @@
 """Rows in strips: a product with windows in parts, one after the other, so that variants with large temporaries fit.
 
-A strip is the elements from lo to hi - 1 of an axis, as slices of what windows are windows of. Two parts of a product
-hold their results, and the whole beside them while they are joined: no less than twice the result.
+A strip is the elements from lo to hi - 1 of an axis, as slices of what windows are windows of. Parts of a product are
+computed straight into the whole where the machine can.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import tracemalloc
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 import numpy as np
 
@@ -12,7 +12,7 @@ import glenside as gl
 from glenside.ir.program import Program, is_product
 from glenside.ir.term import Term, build, rebuild
 from glenside.semantics import Native
-from glenside.semantics.interpreter import Run, evaluate, needed
+from glenside.semantics.interpreter import Run, evaluate
 
 
 def measured_peak(program: Program, seed: int = 0) -> int:
@@ -21,18 +21,12 @@ def measured_peak(program: Program, seed: int = 0) -> int:
     values: dict[str, np.ndarray] = dict(folded.constants) | inputs(folded, seed)
     evaluate([folded.term], values)  # what is imported or kept at the first run is no part of it
     taken = _traced(lambda: evaluate([folded.term], values))
-    return taken - _traced(lambda: _tables(folded.term, values))
+    return taken - _kept(lambda: Run([folded.term], values, Native(), {}, keep_roots=True))
 
 
 def inputs(program: Program, seed: int) -> dict[str, np.ndarray]:
     random = np.random.default_rng(seed)
     return {n: random.integers(0, 2, t.dims).astype(t.dtype) for n, t in program.inputs.items()}
-
-
-def _tables(term: Term, values: Mapping[str, np.ndarray]) -> None:
-    run = Run([term], values, Native(), {}, keep_roots=True)
-    for _ in needed([term], run.given):
-        pass
 
 
 def _traced(work: Callable[[], object]) -> int:
@@ -43,6 +37,21 @@ def _traced(work: Callable[[], object]) -> int:
     try:
         work()
         return tracemalloc.get_traced_memory()[1] - before
+    finally:
+        tracemalloc.stop()
+
+
+def _kept(make: Callable[[], object]) -> int:
+    """Bytes of what is made, without what it took to make it."""
+    gc.collect()
+    tracemalloc.start()
+    before = tracemalloc.get_traced_memory()[0]
+    try:
+        made = make()
+        gc.collect()
+        kept = tracemalloc.get_traced_memory()[0] - before
+        del made
+        return kept
     finally:
         tracemalloc.stop()
 

@@ -161,9 +161,13 @@ def words_of(layer_: Layer, step: str) -> str:
 
 
 def multiplications(snapshot: Snapshot, words: str) -> int:
-    """Of all products of a form."""
-    total = 0
+    """Of all products of a form, but for those that are a part of another one."""
+    total, forms = 0, {eclass for eclass, said in snapshot.facts["recipe"] if said == words}
+    joined = [snapshot.nodes[n] for eclass in forms for n in snapshot.classes[eclass]]
+    parts = {child for node in joined if node.operator == "access-concatenate" for child in node.children}
     for eclass, said in snapshot.facts["recipe"]:
+        if eclass in parts:
+            continue
         own_nodes = (snapshot.nodes[n] for n in snapshot.classes[eclass])
         node = next((node for node in own_nodes if node.operator == "compute"), None)
         if node is None:  # a sum in tiles, of a product that is counted

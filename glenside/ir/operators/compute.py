@@ -70,10 +70,10 @@ def _result_compute(kind: str, a: AccessType) -> AccessType:
     return result if compute.dtype == "same" else result.with_dtype(compute.dtype)
 
 
-def _evaluate_compute(arithmetic: Any, kind: str, a: Operand) -> Array:
+def _evaluate_compute(arithmetic: Any, kind: str, a: Operand, **out: Array) -> Array:
     compute, parameters = parse_compute(kind)
     assert compute.evaluate is not None, "a compute type has a scalar expression or a meaning of its own"
-    result: Array = compute.evaluate(arithmetic, a, *parameters)
+    result: Array = compute.evaluate(arithmetic, a, *parameters, **out)
     return result
 
 
@@ -96,6 +96,7 @@ compute = operator(
     linear=lambda kind, a: parse_compute(kind)[0].linear,
     keeps=lambda kind, a: parse_compute(kind)[0].keeps,
     typed=True,
+    stores=lambda out, kind, a: parse_compute(kind)[0].scalar is not None,
     operations=_operations,
     examples=example("(compute (clip 0 6) (access (access-tensor x) 1))", x="m n"),
 )

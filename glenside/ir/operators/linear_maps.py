@@ -25,10 +25,10 @@ def _check(a: AccessType, axis: int, rows: int, coefficients: str) -> None:
     require_values(name, coefficients, rows * a.dims[axis], a.dtype)
 
 
-def _evaluate(arithmetic: Any, a: Array, axis: int, rows: int, coefficients: str) -> Array:
+def _evaluate(arithmetic: Any, a: Array, axis: int, rows: int, coefficients: str, out: Array | None = None) -> Array:
     """One row of the result at a time, from the slices that have a part in it, in blocks."""
     count = a.shape[axis]
-    result = np.empty((*a.shape[:axis], rows, *a.shape[axis + 1 :]), a.dtype)
+    result = np.empty((*a.shape[:axis], rows, *a.shape[axis + 1 :]), a.dtype) if out is None else out
     if not result.size:
         return result
     values = exact_numbers(coefficients) or ()
@@ -41,7 +41,7 @@ def _evaluate(arithmetic: Any, a: Array, axis: int, rows: int, coefficients: str
 
 def _scaled(values: Sequence[Fraction]) -> tuple[list[int], int]:
     """A row as whole numbers over one denominator."""
-    denominator = math.lcm(*(v.denominator for v in values))
+    denominator = math.lcm(*[v.denominator for v in values])
     return [int(v * denominator) for v in values], denominator
 
 
@@ -87,6 +87,7 @@ linear_map = operator(
     check=_check,
     result=lambda a, axis, rows, coefficients: a.with_dims(a.dims.set(axis, rows)),
     evaluate=_evaluate,
+    stores=lambda *_: True,
     # Blocks: the sum before and after, and what is added to it.
     scratch=lambda a, axis, *_: 3 * block_size((*a.shape[:axis], *a.shape[axis + 1 :]), PART) * a.itemsize,
     operations=_operations,

@@ -23,7 +23,7 @@ def _evaluate(finish: Callable[..., Array], arithmetic: Any, a: Operand) -> Arra
         x = arithmetic.below_maximum(items, axes)
         powers = arithmetic.apply("exp", x, False)
         total = arithmetic.sum(powers, axes)
-        return np.asarray(finish(arithmetic, x, powers, total.reshape((*total.shape, *(1 for _ in axes)))))
+        return np.asarray(finish(arithmetic, x, powers, total.reshape((*total.shape, *[1] * len(axes)))))
 
     return in_blocks(part, a.access.shape, a.array, dtype=a.array.dtype, item=item, part=items_of(item.product()))
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from glenside.ir.blockwise import store
 from glenside.ir.index_map import Fill, IndexMap, Multiple, Within, along, axes_of, mapped
 from glenside.ir.operand import Array, Operand
 from glenside.ir.operator import MOVED, Field, Keeps, Kind, OperatorKind, example, fields, operator, require
@@ -25,12 +26,14 @@ def _check_pad(a: AccessType, kind: str, axis: int, before: int, after: int) -> 
     require(min(before, after) >= 0, "access-pad", "before >= 0 and after >= 0", f"before {before} and after {after}")
 
 
-def _evaluate_pad(arithmetic: Any, operand: Operand, kind: str, axis: int, before: int, after: int) -> Array:
+def _evaluate_pad(
+    arithmetic: Any, operand: Operand, kind: str, axis: int, before: int, after: int, out: Array | None = None
+) -> Array:
     a, size = operand.array, operand.access.dims[axis]
     fill = 0 if kind == "zero-padding" else arithmetic.lowest(operand.access.dtype)
-    result = np.empty(operand.access.dims.set(axis, before + size + after), a.dtype)
+    result = np.empty(operand.access.dims.set(axis, before + size + after), a.dtype) if out is None else out
     result[_along(axis, slice(0, before))] = fill
-    result[_along(axis, slice(before, before + size))] = a
+    store(result[_along(axis, slice(before, before + size))], a)
     result[_along(axis, slice(before + size, None))] = fill
     return result
 
@@ -52,6 +55,7 @@ access_pad = operator(
     result=lambda a, kind, axis, before, after: a.with_dims(a.dims.set(axis, a.dims.get(axis) + before + after)),
     index_map=_map_pad,
     evaluate=_evaluate_pad,
+    places=lambda out, a, kind, axis, before, after: [out[_along(axis, slice(before, before + a.dims[axis]))]],
     linear=lambda a, kind, *_: kind == "zero-padding",
     keeps=lambda a, kind, *_: MOVED if kind == "zero-padding" else MOVED & ~Keeps.ZERO,
     doc="One axis grows by elements before and after: zeros, or the lowest value of the dtype (-inf for floats).",
@@ -69,11 +73,13 @@ def _dilated(size: Any, n: Any) -> Any:
     return size + largest(size - 1, 0) * n
 
 
-def _evaluate_dilate(_: object, a: Array, axis: int, n: int) -> Array:
-    dims = (*a.shape[:axis], _dilated(a.shape[axis], n), *a.shape[axis + 1 :])
-    result = np.zeros(dims, a.dtype)
-    result[_along(axis, slice(None, None, n + 1))] = a
-    return result
+def _evaluate_dilate(_: object, a: Array, axis: int, n: int, out: Array | None = None) -> Array:
+    if out is None:
+        out = np.empty((*a.shape[:axis], _dilated(a.shape[axis], n), *a.shape[axis + 1 :]), a.dtype)
+    store(out[_along(axis, slice(None, None, n + 1))], a)
+    for gap in range(1, n + 1):
+        out[_along(axis, slice(gap, None, n + 1))] = 0
+    return out
 
 
 def _map_dilate(a: AccessType, axis: int, n: int) -> IndexMap:
@@ -90,6 +96,7 @@ access_dilate = operator(
     result=lambda a, axis, n: a.with_dims(a.dims.set(axis, _dilated(a.dims.get(axis), n))),
     index_map=_map_dilate,
     evaluate=_evaluate_dilate,
+    places=lambda out, a, axis, n: [out[_along(axis, slice(None, None, n + 1))]],
     doc="n zeros between the neighbours of one axis (n = dilation - 1).",
     examples=example("(access-dilate (access (access-tensor x) 1) 1 2)", x="m n"),
 )

@@ -38,7 +38,8 @@ def _evaluate_dot_product(arithmetic: Any, a: Operand) -> Array:
     axes = tuple(range(1 - len(a.item_axes), 0))
 
     def part(items: Array) -> Array:
-        parts = np.moveaxis(items, items.ndim - len(a.item_axes), 0)
+        first = items.ndim - len(a.item_axes)
+        parts = items.transpose([first, *range(first), *range(first + 1, items.ndim)])
         if not len(parts):
             return np.asarray(arithmetic.sum(np.broadcast_to(arithmetic.constant(1, wide), parts.shape[1:]), axes))
         return np.asarray(arithmetic.sum(reduce(arithmetic.multiply, (arithmetic.cast(x, wide) for x in parts)), axes))
@@ -178,10 +179,12 @@ def _evaluate_argsort(_: object, a: Operand, direction: str) -> Array:
     return in_blocks(part, a.access.shape, a.array, dtype=np.int64, item=item, part=items_of(item.product()))
 
 
-def _argsort_scratch(a: Operand, _: str) -> int:
-    """A block of positions, before and after they are counted from the other end, and one of items."""
+def _argsort_scratch(a: Operand, direction: str) -> int:
+    """A block of positions, again where they are counted from the other end, and one of items."""
     length, copied = a.access.item.product(), 0 if a.array.flags.c_contiguous else a.array.itemsize
-    return block_size(a.access.shape, items_of(length)) * length * (3 * 8 + copied)
+    return (
+        block_size(a.access.shape, items_of(length)) * length * (8 * (2 if direction == "descending" else 1) + copied)
+    )
 
 
 argsort = compute_type(

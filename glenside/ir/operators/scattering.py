@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from glenside.ir.blockwise import blocks
+from glenside.ir.blockwise import blocks, positions
 from glenside.ir.contraction import contraction_scratch
 from glenside.ir.operand import Array, Operand
 from glenside.ir.operator import Keeps, Kind, OperatorKind, example, fields, operator, require
@@ -68,6 +68,17 @@ class _Tiles:
         before, after, length = len(left) - axes, len(right) - axes, a.access.item.product()
         return _Tiles(left.drop(before), right.drop(after), before, after, length, right.product(), tile)
 
+    @property
+    def windows_last(self) -> list[int]:
+        """(A, box, B, window) -> (A, B, box, window)."""
+        own, axes, box = range(self.before), len(self.places), self.before + len(self.places)
+        return [
+            *own,
+            *range(box, box + self.after),
+            *range(self.before, box),
+            *range(box + self.after, box + self.after + axes),
+        ]
+
     def boxes(self) -> Iterator[Box]:
         """Boxes of at most `tile` positions which cut them all, as they are needed: of one position there are many."""
         for index in blocks(self.places, self.tile):
@@ -88,28 +99,37 @@ class _Tiles:
 
 
 def _evaluate(
-    arithmetic: Any, a: Operand, b: Operand, n: int, out: Dims, strides: Dims, dilations: Dims, starts: Dims, tile: int
+    arithmetic: Any,
+    a: Operand,
+    b: Operand,
+    n: int,
+    sizes: Dims,
+    strides: Dims,
+    dilations: Dims,
+    starts: Dims,
+    tile: int,
+    out: Array | None = None,
 ) -> Array:
     """Beside the result there are one tile's rows, unless they lie as a matrix, and its products."""
-    left, right, item, tiles = a.array, b.array, len(a.item_axes), _Tiles.of(a, b, n, len(out), tile)
+    left, right, item, tiles = a.array, b.array, len(a.item_axes), _Tiles.of(a, b, n, len(sizes), tile)
     empty = (*(slice(None),) * n, slice(0, 0))
     none: Array = arithmetic.contract(left[empty], right[empty], n, item)  # what sums are kept in
     own, other = left.shape[n : n + tiles.before], right.shape[n : n + tiles.after]
-    result = np.zeros((*left.shape[:n], *own, *other, *out), none.dtype)
+    result = np.empty((*left.shape[:n], *own, *other, *sizes), none.dtype) if out is None else out
+    result[...] = 0
     if not (left.size and right.size and result.size):
         return result
     blas = arithmetic.has_blas and by_blas(left)
-    for group in np.ndindex(*left.shape[:n]):
+    for group in positions(left.shape[:n]):
         products = (
             _by_blas(left[group], right[group], tiles)
             if blas
             else (arithmetic.contract(tiles.part(left[group], box), right[group], 0, item) for box in tiles.boxes())
         )
         for box, found in zip(tiles.boxes(), products, strict=True):
-            # (A, box, B, window) -> (A, B, box, window)
-            columns = np.moveaxis(found, range(tiles.before, tiles.before + len(out)), range(-2 * len(out), -len(out)))
-            for tap in np.ndindex(*tiles.window):
-                axes = zip(box, strides, tap, dilations, starts, out, strict=True)
+            columns = found.transpose(tiles.windows_last)
+            for tap in positions(tiles.window):
+                axes = zip(box, strides, tap, dilations, starts, sizes, strict=True)
                 reached = [_reached(first, last, t, u * d - s, size) for (first, last), t, u, d, s, size in axes]
                 read: tuple[Any, ...] = (..., *(positions for positions, _ in reached), *tap)
                 target: tuple[Any, ...] = (*group, ..., *(places for _, places in reached))
@@ -190,6 +210,7 @@ overlap_add_product = operator(
         .widened()
     ),
     evaluate=_evaluate,
+    stores=lambda *_: True,
     doc="The dot-product of (G, A, positions)(I) and (G, B, window)(I), its windows added up: element u of the "
     "window of position m goes to place stride m + dilation u - start of the result (G, A, B, out)(), or nowhere. "
     "It is done for at most `tile` positions at a time: beside the result there are their products alone.",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from glenside.ir.blockwise import store
 from glenside.ir.index_map import IndexMap, Piece, Within, along, axes_of, mapped
 from glenside.ir.operand import Array
 from glenside.ir.operator import Kind, OperatorKind, example, fields, operator, require
@@ -30,6 +31,7 @@ access_slice = operator(
     result=lambda a, axis, lo, hi: a.with_dims(a.dims.set(axis, hi - lo)),
     index_map=_map_slice,
     evaluate=lambda _, a, axis, lo, hi: a[(slice(None),) * axis + (slice(lo, hi),)],
+    places=lambda out, a, axis, lo, hi: [out if hi - lo == a.dims[axis] else None],
     doc="Elements lo to hi - 1 of one axis: that dim becomes hi - lo.",
     examples=example("(access-slice (access (access-tensor x) 1) 1 2 7)", x="m 9"),
 )
@@ -41,9 +43,17 @@ def _check_concatenate(a: AccessType, b: AccessType, axis: int) -> None:
     require(agree, "access-concatenate", f"operands that differ on axis {axis} at most", f"{a} and {b}")
 
 
-def _evaluate_concatenate(_: object, a: Array, b: Array, axis: int) -> Array:
-    out = np.empty((*a.shape[:axis], a.shape[axis] + b.shape[axis], *a.shape[axis + 1 :]), a.dtype)
-    return np.concatenate([a, b], axis, out=out)
+def _parts(out: Array, axis: int, first: int) -> list[Array]:
+    before = (slice(None),) * axis
+    return [out[(*before, slice(first))], out[(*before, slice(first, None))]]
+
+
+def _evaluate_concatenate(_: object, a: Array, b: Array, axis: int, out: Array | None = None) -> Array:
+    if out is None:
+        out = np.empty((*a.shape[:axis], a.shape[axis] + b.shape[axis], *a.shape[axis + 1 :]), a.dtype)
+    for part, operand in zip(_parts(out, axis, a.shape[axis]), (a, b), strict=True):
+        store(part, operand)
+    return out
 
 
 def _map_concatenate(a: AccessType, b: AccessType, axis: int) -> IndexMap:
@@ -63,6 +73,7 @@ access_concatenate = operator(
     result=lambda a, b, axis: a.with_dims(a.dims.set(axis, a.dims.get(axis) + b.dims.get(axis))),
     index_map=_map_concatenate,
     evaluate=_evaluate_concatenate,
+    places=lambda out, a, b, axis: _parts(out, axis, a.dims[axis]),
     doc="b after a along one axis; all other dims, the split and the dtype agree.",
     examples=example(
         "(access-concatenate (access (access-tensor x) 1) (access (access-tensor y) 1) 1)", x="m n", y="m k"

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from glenside.ir.blockwise import block_size, blocks
+from glenside.ir.blockwise import block_size, blocks, positions
 from glenside.ir.contraction import contracted_dims, contraction_scratch
 from glenside.ir.operand import Array, Operand
 from glenside.ir.operator import Keeps, Kind, OperatorKind, example, fields, operator, require
@@ -30,12 +30,13 @@ def by_blas(a: Array) -> bool:
     return a.dtype.char in "fd"
 
 
-def _evaluate(arithmetic: Any, a: Operand, b: Operand, n: int, tile: int) -> Array:
+def _evaluate(arithmetic: Any, a: Operand, b: Operand, n: int, tile: int, out: Array | None = None) -> Array:
     left, right, item = a.array, b.array, len(a.item_axes)
     if not (arithmetic.has_blas and by_blas(left)):
         contracted: Array = arithmetic.contract(left, right, n, item)
         return contracted
-    out = np.empty(contracted_dims(left, right, n, item), left.dtype)
+    if out is None:
+        out = np.empty(contracted_dims(left, right, n, item), left.dtype)
     if out.size:
         _fill(out, left, right, n, item, tile)
     return out
@@ -45,25 +46,40 @@ def _fill(out: Array, a: Array, b: Array, n: int, item: int, tile: int) -> None:
     rows, k, count = a.shape[n : a.ndim - item], prod(a.shape[a.ndim - item :]), prod(b.shape[n : b.ndim - item])
     gathers = matrix_of(a[(0,) * n], prod(rows), k) is None
     columns = np.empty((block_size(rows, tile) if gathers else 0, k), a.dtype)
-    for group in np.ndindex(*a.shape[:n]):
+    for group in positions(a.shape[:n]):
         weights = gathered_matrix(b[group], count, k)
-        results = out[(*group, ...)].reshape(-1, count)
-        matrix = None if gathers else matrix_of(a[group], len(results), k)
+        results = out[(*group, ...)].reshape(*rows, count)
+        matrix = None if gathers else matrix_of(a[group], prod(rows), k)
         if matrix is None:
             _multiply_tiles(results, a[group], weights, columns, rows, tile)
         else:
-            np.matmul(matrix, weights.T, out=results)
+            _multiply(matrix, weights, results)
 
 
 def _multiply_tiles(results: Array, a: Array, weights: Array, columns: Array, rows: Sequence[int], tile: int) -> None:
-    done = 0
     for index in blocks(rows, tile):
         part = a[(*index, ...)]
-        m = part.size // columns.shape[1]
-        gathered = columns[:m]
+        gathered = columns[: part.size // columns.shape[1]]
         gathered.reshape(part.shape)[...] = part
-        np.matmul(gathered, weights.T, out=results[done : done + m])
-        done += m
+        _multiply(gathered, weights, results[(*index, ...)])
+
+
+def _multiply(matrix: Array, weights: Array, out: Array) -> None:
+    """The products of rows and weights, into rows that may lie apart, in as few matrices as they can."""
+    flat = _viewed(out, (len(matrix), len(weights)))
+    if flat is not None:
+        np.matmul(matrix, weights.T, out=flat)
+    else:
+        np.matmul(matrix.reshape(*out.shape[:-1], -1), weights.T, out=out)
+
+
+def _stores(out: Array, a: AccessType, b: AccessType, n: int, tile: int) -> bool:
+    """Whether BLAS can write each row of the result where it belongs: its columns lie next to each other."""
+    if np.dtype(a.dtype).char not in "fd" or not out.size:
+        return False
+    rows, count = a.shape.drop(n), b.shape.drop(n).product()
+    view = _viewed(out[(0,) * n], (*rows, count))
+    return view is not None and (count == 1 or view.strides[-1] == view.itemsize)
 
 
 def matrix_of(a: Array, rows: int, columns: int) -> Array | None:
@@ -83,7 +99,7 @@ def gathered_matrix(a: Array, rows: int, columns: int) -> Array:
     return np.array(a, order="C").reshape(rows, columns) if matrix is None else matrix
 
 
-def _viewed(a: Array, dims: tuple[int, int]) -> Array | None:
+def _viewed(a: Array, dims: tuple[int, ...]) -> Array | None:
     view = a.view(np.ndarray)
     try:
         return np.reshape(view, dims, copy=False)
@@ -143,6 +159,7 @@ tiled_product = operator(
     keeps=Keeps.ZERO,
     matrices=lambda a, b, n, tile: matrices_of(a, b, n),
     typed=True,
+    stores=_stores,
     scratch=_scratch,
     moved=_moved,
     operations=lambda a, b, n, tile: a.size * b.shape.drop(n).product(),

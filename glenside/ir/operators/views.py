@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from glenside.ir.index_map import IndexMap, along, broadcast, mapped, reshaped, same, transposed
+from glenside.ir.operand import Array
 from glenside.ir.operator import Kind, OperatorKind, example, fields, operator, require
 from glenside.ir.operators.requirements import require_axis, require_order, require_sizes, spelled
 from glenside.ir.types import AccessType, Dims, TupleType, Type
@@ -51,6 +54,7 @@ access = operator(
     result=lambda a, split: a.with_split(split),
     index_map=lambda a, split: same(a.dims),
     evaluate=lambda _, a, split: a,
+    places=lambda out, *_: [out],
     doc="The same dims with the first `split` axes as the shape.",
     examples=example("(access (access-tensor x) 2)", x="m n k"),
 )
@@ -63,10 +67,19 @@ access_transpose = operator(
     result=lambda a, order: a.with_dims(a.dims.permute(order)),
     index_map=lambda a, order: transposed(a.dims, order),
     evaluate=lambda _, a, order: a.transpose(order),
+    places=lambda out, a, order: [out.transpose(np.argsort(order))],
     shares=True,
     doc="Axis i of the result is axis order[i] of a, counted over all axes; the split is kept, axes may cross it.",
     examples=example("(access-transpose (access (access-tensor x) 1) (list 2 0 1))", x="m n k"),
 )
+
+
+def _under(out: Array, dims: Sequence[int]) -> Array | None:
+    """A view under other dims; None where only a copy has them."""
+    try:
+        return np.asarray(out.reshape(tuple(dims), copy=False))
+    except ValueError:
+        return None
 
 
 def _check_reshape(a: AccessType, target: tuple[Dims, Dims]) -> None:
@@ -84,6 +97,7 @@ access_reshape = operator(
     result=lambda a, target: target[0].access(target[1], a.dtype),
     index_map=lambda a, target: reshaped(a.dims, target[0].append(target[1])),
     evaluate=lambda _, a, target: a.reshape(target[0] + target[1]),
+    places=lambda out, a, target: [_under(out, a.dims)],
     shares=True,
     doc="The elements in row-major order under other dims; the sizes of shape and item are each kept.",
     examples=example(
@@ -162,6 +176,7 @@ access_flip = operator(
     result=lambda a, axis: a,
     index_map=lambda a, axis: mapped(a.dims, along(a.dims, axis, lambda i: i * -1 + (a.dims[axis] - 1))),
     evaluate=lambda _, a, axis: np.flip(a, axis),
+    places=lambda out, a, axis: [np.flip(out, axis)],
     shares=True,
     doc="One axis in reverse order.",
     examples=example("(access-flip (access (access-tensor x) 1) 1)", x="m n"),
@@ -175,6 +190,7 @@ access_insert_axis = operator(
     result=lambda a, axis: AccessType(a.dims.insert(axis, 1), a.split + (axis <= a.split), a.dtype),
     index_map=lambda a, axis: reshaped(a.dims, a.dims.insert(axis, 1)),
     evaluate=lambda _, a, axis: np.expand_dims(a, axis),
+    places=lambda out, a, axis: [np.squeeze(out, axis)],
     doc="A new axis of size 1 at that position; up to the split, the split included, it belongs to the shape.",
     symbolic=False,  # on which side of the split the axis lands is a condition
     examples=example("(access-insert-axis (access (access-tensor x) 1) 1)", x="m n"),
@@ -194,6 +210,7 @@ access_squeeze = operator(
     result=lambda a, axis: AccessType(a.dims.remove(axis), a.split - (axis < a.split), a.dtype),
     index_map=lambda a, axis: reshaped(a.dims, a.dims.remove(axis)),
     evaluate=lambda _, a, axis: np.squeeze(a, axis),
+    places=lambda out, a, axis: [np.expand_dims(out, axis)],
     doc="Removes an axis of size 1.",
     symbolic=False,  # on which side of the split the axis stood is a condition
     examples=example("(access-squeeze (access (access-tensor x) 1) 1)", x="m 1 n"),

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
-from glenside.ir.blockwise import PART, block_size, blocks
+from glenside.ir.blockwise import PART, block_size, blocks, positions
 from glenside.ir.index_map import IndexMap, axes_of, mapped
 from glenside.ir.operand import Array
 from glenside.ir.operator import MONOTONE, Kind, OperatorKind, example, fields, operator, require
@@ -75,7 +75,7 @@ def _evaluate_overlap_add(arithmetic: Any, a: Array, out: Dims, strides: Dims) -
     lead, axes = a.ndim - 2 * len(out), len(out)
     result = np.zeros((*a.shape[:lead], *out), a.dtype)
     counts, window = a.shape[lead : lead + axes], a.shape[lead + axes :]
-    for position in np.ndindex(*window):
+    for position in positions(window):
         steps = (slice(i, i + (c - 1) * t + 1, t) for i, c, t in zip(position, counts, strides, strict=True))
         sums, parts = result[(slice(None),) * lead + tuple(steps)], a[(..., *position)]
         for index in blocks(parts.shape, PART):

@@ -9,21 +9,31 @@ from typing import Any
 
 import numpy as np
 
-from extract.pareto import Entry, Step
-from glenside.analysis.liveness import Memory, Simulation, bytes_moved, held_buffers, live_through, operations, prepared
+from extract.pareto import Entry, Step, Storing
+from glenside.analysis.liveness import (
+    Memory,
+    Simulation,
+    bookkeeping,
+    bytes_moved,
+    held_buffers,
+    live_through,
+    operations,
+    prepared,
+)
 from glenside.egraph.rule import Parameters
 from glenside.egraph.snapshot import Snapshot
 from glenside.ir.bounds import number
 from glenside.ir.errors import BadInput, renamed
-from glenside.ir.operand import Operand, Value
+from glenside.ir.operand import Array, Operand, Value
 from glenside.ir.operator import OPERATORS
 from glenside.ir.operators.tiled_products import gathered
 from glenside.ir.program import Program
 from glenside.ir.rational import byte_count
-from glenside.ir.term import Term, build, weave
+from glenside.ir.term import Term, weave
 from glenside.ir.types import Tensor
 from glenside.passes.network import Pass, fold_batch_norms
 from glenside.passes.variants import Front
+from glenside.semantics.placement import gathers, stores
 from glenside.targets.base import Amounts, Budget, Measure, Target, Variant, Way
 from glenside.targets.recipes import recipe_label
 from glenside.targets.registry import target, whole_numbers, with_options
@@ -42,7 +52,9 @@ class CPU(Target):
     row_strips  up to how many strips of rows, a power of 2 up to 16, a layer may be computed in, each as a variant of
               its own
 
-    Inputs, constants and what is computed of constants alone are there before: they are not counted. Raises BadInput.
+    Inputs, constants and what is computed of constants alone are there before: they are not counted, nor is what a
+    process takes beside its arrays, such as the workspaces of BLAS. Multiply-adds are not time: a variant of fewer may
+    be slower. Raises BadInput.
     """
 
     strategy = Front
@@ -82,7 +94,9 @@ class CPU(Target):
             self.budget = Budget(PEAK, self.memory, "bytes", "memory budget")
         self.measures = (
             *((Measure(TIME, "multiply-adds", "multiply-adds, and bytes moved times the balance"),) if balance else ()),
-            Measure(WORK, "operations", "a multiplication that is added, or any other operation on an element"),
+            Measure(
+                WORK, "operations", "a multiplication that is added, or any other operation on an element; no time"
+            ),
             Measure(PEAK, "bytes", "the most that temporaries and results hold at a time", adds=False),
             Measure(MOVED, "bytes", "read and written, windows as often as they are"),
         )
@@ -122,13 +136,17 @@ class CPU(Target):
         return work + round(self.balance * moved)
 
     def baselines(self, product: Term, variants: Sequence[Variant]) -> Mapping[str, Variant]:
-        """As written, all rows of windows gathered at once; the variant of least memory."""
+        """As given, as the interpreter runs it; the variant of least memory."""
         order = (PEAK, *self.objectives)
         least = min(variants, key=lambda v: [v.measures[m] for m in order])
         return {"plain": variants[0], LEAST_MEMORY: least}
 
     def whole(self, program: Program) -> Amounts:
-        return self.variant_of(program.term, ()).measures
+        """What a program takes; its peak holds what the interpreter notes about values, too."""
+        measures = self.variant_of(program.term, ()).measures
+        peak = measures[PEAK]
+        assert peak is not None, "what can be run has a peak"
+        return {**measures, PEAK: peak + bookkeeping(program)}
 
     def held(self, program: Program) -> Mapping[str, int]:
         return live_through(program)
@@ -151,16 +169,16 @@ class _Watched(Simulation):
         self.gathered: list[tuple[int, int]] = []
         self.added: list[tuple[int, int]] = []
 
-    def apply(self, term: Term, arguments: Sequence[Any]) -> Value:
+    def apply(self, term: Term, arguments: Sequence[Any], out: Array | None) -> Value:
         if term.operator.name == "tiled-product":
             a, _, n, tile = arguments
             rows = gathered(a, n, tile)
             self.gathered += [(rows, a.access.shape.drop(n).product())] if rows else []
         elif term.operator.name == "overlap-add-product":
-            a, _, _, out, *_, tile = arguments
-            positions = a.access.shape.drop(a.split - len(out)).product()
+            a, _, _, sizes, *_, tile = arguments
+            positions = a.access.shape.drop(a.split - len(sizes)).product()
             self.added.append((min(tile, positions), positions))
-        return super().apply(term, arguments)
+        return super().apply(term, arguments, out)
 
     def tiles(self) -> str:
         """In words; "" where nothing is gathered or added up."""
@@ -187,12 +205,12 @@ class Pricing:
         }
 
     def as_written(self, term: Term) -> Variant:
-        """The layer as one tile. Raises BadInput for a budget below the layer's own result."""
+        """The layer as it is given. Raises BadInput for a budget below the layer's own result."""
         result = term.access.size * np.dtype(term.access.dtype).itemsize
         most = self.target.memory
         if most is not None and result > most:
             raise BadInput(f"a layer's result of {result:,} bytes is larger than the memory budget of {most:,}")
-        return self.target.variant_of(_at_once(term), ("",))
+        return self.target.variant_of(term, ("",))
 
     def variant(self, term: Term, recipes: Sequence[str]) -> Variant:
         return self.target.variant_of(term, recipes)
@@ -224,16 +242,20 @@ class Pricing:
         moved = bytes_moved(term, arguments, value, copied)
         held = {id(buffer): buffer.counted for buffer in held_buffers(value)}
         time = self.target.time(operations(term), moved)
-        return Step(time, moved, peak, held, _Value(term, value, fixed))
+        return Step(time, moved, peak, held, _Value(term, value, fixed), _storing(term, len(held), copied))
 
 
-def _at_once(term: Term) -> Term:
-    """The product of a layer as one tile."""
-    pair = term.children[0]
-    if term.operator.name != "compute" or pair.operator.name != "access-product":
-        return term
-    a, b, shared = pair.arguments()
-    return build("tiled-product", a, b, shared, max(1, a.access.shape.drop(shared).product()))
+def _storing(term: Term, buffers: int, copied: int) -> Storing:
+    """Where the interpreter may store the result of a term."""
+    operator = term.operator
+    if buffers != 1:
+        return Storing.NOWHERE
+    if gathers(term):
+        return Storing.GATHERS
+    if stores(term):
+        return Storing.ANYWHERE
+    whole = operator.places is not None and not copied and term.access.size == term.children[0].access.size
+    return Storing.VIEW if whole else Storing.NOWHERE
 
 
 _READ = with_options("cpu", {"balance": float, "outputs": whole_numbers, "row_strips": int}, {"bands": "row_strips"})
