@@ -16,6 +16,11 @@ if os.environ.get("CI"):
     settings.load_profile("ci")
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--spu-seed", type=int, default=1000, help="the first random program that SPU runs")
+    parser.addoption("--spu-programs", type=int, default=150, help="how many random programs SPU runs")
+
+
 @pytest.fixture
 def undisturbed_interrupt() -> Iterator[None]:
     """Ctrl-C reaches what is tested: Hypothesis has a callback in the garbage collector, where an exception is lost,

@@ -231,7 +231,8 @@ def test_every_target_gives_one_kind_of_result(make: Callable[[], Target], tmp_p
     report, names = result.report, [m.name for m in target.measures]
     assert (result.original, result.target, result.seed, result.stopped) == (program, target, 0, "saturated")
     assert report.ok
-    assert {row.checked for row in report.layers} == {report.checked} == {"exact"}
+    said = "equal as reals" if target.name.startswith("mpc") else "exact"  # fixed point rounds
+    assert {row.checked for row in report.layers} == {report.checked} == {said}
     assert report.units == {m.name: m.unit for m in target.measures}
     assert all(m.unit and m.doc for m in target.measures)
     assert result.cost == report.total
@@ -270,7 +271,7 @@ def test_a_program_without_products_is_reported_too(make: Callable[[], Target]) 
     b = Builder("none")
     result = gl.optimize(b.finish(b.relu(b.input("x", (2, 3)))), make())
     assert result.report.layers == []
-    assert result.report.checked == "exact"
+    assert is_equal(result.report.checked)
     assert json.loads(json.dumps(result.report.as_dict()))["layers"] == []
     assert "no product" in result.report.unmapped_sentence()
 

@@ -51,12 +51,14 @@ from glenside.semantics.ordered_field import OrderedField
 from glenside.semantics.prime_field import PRIMES, PrimeField
 
 EXACT = "exact"
+AS_REALS = "equal as reals"
+"""What is exact, on a machine that computes with rounded numbers."""
 _REACHED = "equal where reached"
 
 
 def is_equal(verdict: str) -> bool:
     """Whether everything was compared, and nothing differs."""
-    return verdict == EXACT or verdict.startswith(_REACHED)
+    return verdict in (EXACT, AS_REALS) or verdict.startswith(_REACHED)
 
 
 @dataclass(frozen=True, slots=True)

@@ -161,7 +161,7 @@ def _best(program: Program, target: Target, layers: Layers, found: Sequence[Extr
     """
     if not all(extracted.variants for extracted in found):
         raise Unfinished("the search stopped before every layer had a variant")
-    best = [min(extracted.variants, key=target.rank) for extracted in found]
+    best = [target.best(extracted.variants) for extracted in found]
     budget = target.budget
     if budget is None or budget.spares_baseline:
         return best

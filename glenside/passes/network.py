@@ -116,13 +116,17 @@ def _own_forms(snapshot: Snapshot) -> frozenset[int]:
 
 
 def plain(term: Term) -> Term:
-    """The term with every rearrangement spelled as reshapes and transposes."""
+    """The term with every rearrangement spelled as reshapes and transposes, no reshape of a reshape among them."""
 
     def spelled(node: Term, children: tuple[Term, ...]) -> Term | None:
+        if node.operator.name == "access-reshape" and children[0].operator is node.operator:
+            return build("access-reshape", children[0].children[0], node.attributes)
         if node.operator.name != "access-rearrange":
             return None
         parts, order, shape, item = (a for a in node.attributes if isinstance(a, Dims))
         moved = rearrange(children[0], parts, order, (*shape, *item))
+        if moved.operator.name == "access-reshape" and moved.children[0].operator is moved.operator:
+            moved = build("access-reshape", moved.children[0].children[0], moved.attributes)
         return build("access", moved, len(shape)) if len(shape) else moved
 
     return rebuild_all([term], spelled)[0]

@@ -8,11 +8,12 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Protocol
 
-from glenside.check import EXACT, CheckReport, check, is_equal
+from glenside.check import AS_REALS, EXACT, CheckReport, check, is_equal
 from glenside.egraph.saturation import INTERRUPTED
 from glenside.egraph.snapshot import Snapshot
 from glenside.ir.errors import GlensideError
 from glenside.ir.program import Program
+from glenside.passes.answer import CHOSEN, Answer
 from glenside.report.deprecated import OldResultNames, with_old_parts
 from glenside.report.report import Report
 from glenside.targets.base import Amounts, Target
@@ -88,7 +89,8 @@ class Result(OldResultNames):
         """Compare the two programs exactly, layer by layer and as a whole; the report then says so.
 
         A layer is what it was when it was searched: its weights may hold the scale that followed it. The result is
-        compared with that of the original.
+        compared with that of the original. Where the target computes in rounded numbers, what is exact is said to be
+        equal as reals, and a remark tells the bound of the rounding and what was seen of it.
         """
         started = time.perf_counter()
         if self.program is self.original:
@@ -103,11 +105,17 @@ class Result(OldResultNames):
                 result=verdict.result if whole.result == EXACT else whole.result,
                 stopped=verdict.stopped or whole.stopped,
             )
+        rounds = self.target.rounds(self.program)
+        if rounds:
+            verdict = _of_rounded(verdict)
         of_layer = verdict.layers if self.target.checks_layers else dict.fromkeys(self.prepared.layers, verdict.result)
         rows = [replace(row, checked=of_layer.get(row.name, "not checked")) for row in self.report.layers]
         self.report.layers[:] = rows
         self.report.checked, self.report.how_checked = verdict.result, verdict.how
         self.interrupted = verdict.stopped == INTERRUPTED
+        if rounds and is_equal(verdict.result) and isinstance(self.answer, Answer):
+            observed = self.target.observed([*self.answer.variants[CHOSEN].values()], self.seed)
+            self.report.remarks = [*dict.fromkeys([*self.report.remarks, *([observed] if observed else [])])]
         self.report.seconds["check"] = time.perf_counter() - started
         return verdict
 
@@ -120,3 +128,13 @@ class Result(OldResultNames):
         from glenside.report.text import report_html
 
         return report_html(self.report)
+
+
+def _of_rounded(verdict: CheckReport) -> CheckReport:
+    """With what is exact called equal as reals."""
+
+    def said(result: str) -> str:
+        return AS_REALS if result == EXACT else result
+
+    layers = {name: said(result) for name, result in verdict.layers.items()}
+    return replace(verdict, layers=layers, result=said(verdict.result))

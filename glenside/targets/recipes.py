@@ -28,7 +28,8 @@ def _winograd(steps: Steps) -> str:
 _LABELS: dict[str, Callable[[Steps], str]] = {
     "winograd": _winograd,
     "phases": lambda steps: f"{math.prod(int(step[1]) for step in steps)} phases",
-    "overlap-add": lambda _: "overlap-add",
+    "overlap-add": lambda steps: "overlap-add" + (f" along axis {steps[0][0]}" if len(steps) == 1 else ""),
+    "elements": lambda _: "products of elements",
     "dilate": lambda _: "zeros put between results",
     "zeros": lambda _: "zeros put between elements",
     "strips": lambda steps: f"{steps[0][0]} row strips",

@@ -33,7 +33,7 @@ _AXES: dict[str, Any] = {"axes": INTS, "steps": INTS, "apart": INTS, "outs": INT
 unfolding = relation("unfolding", product=ACCESS, open=INT, total=INT)
 between = relation("between", **_PRODUCT, i=INT, j=INT, **_GAPS, d=INT, h=INT, k=INT, total=INT)
 rows_apart = relation("rows-apart", **_PRODUCT, i=INT, **_GAPS, h=INT, total=INT)
-gap_axes = function("gap-axes", INT, "|", product=ACCESS, kind=TEXT)  # those that a kind of steps converts, a bit each
+gap_axes = function("gap-axes", INT, "|", product=ACCESS, kind=TEXT)  # those that a kind must convert, a bit each
 step_of = relation("step-of", outer=ACCESS, inner=ACCESS, kind=TEXT, i=INT, gap=INT)
 stepping = relation("stepping", outer=ACCESS, inner=ACCESS, kind=TEXT, axes=INT, words=TEXT)
 # Phases from `low` to `high` - 1.
@@ -182,11 +182,6 @@ def products_over_gaps_are_known(p: V, opened: V, c: V, sa: V, da: V, made: V, w
     unfolded = (unfolding(ROOT, opened, total), is_dot(a, b, m))
     own_axis = (i >= opened, i >= m, sa == split(a), i < sa)
     sizes = (da == dims(a), h == da[i])
-    converted: dict[str, tuple[Facts, ...]] = {
-        "phases": (_ROWS_APART, (BETWEEN, gap > 1)),
-        "overlap-add": (_ROWS_APART, BETWEEN),
-        "dilate": (_ROWS_APART, (BETWEEN, gap > 1)),
-    }
     return (
         when(recipe(ROOT, ""), ROOT == op.dot_product(p)).then(unfolding(ROOT, 0, 1)),
         when(
@@ -197,10 +192,11 @@ def products_over_gaps_are_known(p: V, opened: V, c: V, sa: V, da: V, made: V, w
             _ROWS_APART, zeros.want_undilated(a, i, *_GAPPED)
         ),
         *(
-            when(unfolding(ROOT, 0, 1), apart).then(set_(gap_axes(ROOT, kind), 1 << i))
-            for kind, products in converted.items()
-            for apart in products
+            when(unfolding(ROOT, 0, 1), apart, gap > 1).then(set_(gap_axes(ROOT, kind), 1 << i))
+            for kind in ("phases", "overlap-add", "dilate")
+            for apart in (_ROWS_APART, BETWEEN)
         ),
+        when(unfolding(ROOT, 0, 1), BETWEEN, gap == 1).then(set_(gap_axes(ROOT, "overlap-add"), 0)),
         when(BETWEEN, scatter.facts(*_SCATTER, first=first, count=count)).then(
             zeros.want_subwindow(a, i, j, *_GAPPED, first, count, taps=1, apart=1)
         ),
@@ -301,10 +297,11 @@ def windows_are_added_up(
 
 
 @rule(FAMILY, *EXAMPLES, _CUBE)
-def whole_recipes_are_known(outer: V, kind: V, axes: V, words: V, more: V) -> Clauses:
-    """A form of a layer is what one kind of step makes of it on every axis with gaps.
+def whole_recipes_are_known(outer: V, kind: V, axes: V, with_gaps: V, words: V, more: V) -> Clauses:
+    """A form of a layer is what one kind of step makes of it on every axis with gaps, and of the others on any of them.
 
-    Those of some axes only are on the way to it: they multiply by zeros still, and nobody need look at them further.
+    Those of some axes with gaps only are on the way to it: they multiply by zeros still, and nobody need look at them
+    further. Windows along an axis without gaps may stay as they are, or be looked at by another rule.
     Only facts, but no analysis, so that it sees all axes. Sound because a demand adds no e-node.
     """
     step = step_of(outer, inner, kind, i, gap)
@@ -316,5 +313,7 @@ def whole_recipes_are_known(outer: V, kind: V, axes: V, words: V, more: V) -> Cl
         when(stepping(ROOT, outer, kind, axes, words), step, longer).then(
             stepping(ROOT, inner, kind, axes | (1 << i), more)
         ),
-        when(stepping(ROOT, inner, kind, axes, words), axes == gap_axes(ROOT, kind)).then(recipe(inner, words)),
+        when(
+            stepping(ROOT, inner, kind, axes, words), with_gaps == gap_axes(ROOT, kind), with_gaps & axes == with_gaps
+        ).then(recipe(inner, words)),
     )

@@ -4,7 +4,7 @@ A tensor has gaps along an axis where its `n` elements there are those of a smal
 below 0 where it was cut off, and `gap` from one to the next; all else is zero. Bare, it is that smaller tensor, with
 all that was done to its other axes. Windows over gaps become windows over the bare tensor: `count` of them, the first
 at `first`, each of `taps` elements that are `apart`: [.. y .., .. u ..] = bare[.., first + y + u apart, ..], zero
-outside of it.
+outside of it. Where they step by more than 1 over gaps of 1, that many elements are from one to the next.
 
 `bare`, `over` and `section` are made where they are demanded; nothing in the program is equal to them.
 """
@@ -26,7 +26,7 @@ FAMILY = "transposed-analyses"
 _GAPS: dict[str, Any] = {"gap": INT, "begin": INT, "n": INT}
 _WINDOWS: dict[str, Any] = {"first": INT, "count": INT, "taps": INT}
 gaps = relation("gaps", z=ACCESS, axis=INT, **_GAPS)
-# Axis i steps by 1 over windows with gaps along axis j.
+# Axis i steps over windows with gaps along axis j: by 1, or over gaps of 1.
 zero_inserted = relation("zero-inserted", a=ACCESS, i=INT, j=INT, **_GAPS)
 want_undilated, undilated = on_demand("undilated", z=ACCESS, axis=INT, **_GAPS)
 want_subwindow, subwindow = on_demand("subwindow", a=ACCESS, i=INT, j=INT, **_GAPS, **_WINDOWS, apart=INT)
@@ -162,32 +162,35 @@ i, j, i2, j2, first, count, taps, apart = variables("i j i2 j2 first count taps 
 _OF = (gap, begin, n, first, count)
 
 
-def _sliding(x: V, window: V, strides: V) -> Facts:
-    """root steps by 1 along axis i over windows of x, along axis j."""
+def _sliding(x: V, window: V, strides: V, step: V) -> Facts:
+    """root steps along axis i over windows of x, along axis j: by 1 where there are gaps."""
     return (
         ROOT == op.windows(x, window, strides),
         gaps(x, i, gap, begin, n),
-        slides(ROOT, i, j, 1, 1, 1),
+        slides(ROOT, i, j, step, 1, 1),
+        (step - 1) * (gap - 1) == 0,
         j == i + window.length,
     )
 
 
 @analysis(FAMILY, *_OVERS)
-def windows_over_gaps_are_known(x: V, window: V, strides: V, common: V) -> Clauses:
+def windows_over_gaps_are_known(x: V, window: V, strides: V, step: V, common: V) -> Clauses:
     """Which axes step over windows of a tensor with gaps, through every form that keeps both axes.
 
     An analysis: it adds no e-node. Sound because it only reads what is there.
     """
     of_a = zero_inserted(a, i, j, gap, begin, n)
     return (
-        when(_sliding(x, window, strides)).then(zero_inserted(ROOT, i, j, gap, begin, n)),
+        when(_sliding(x, window, strides, step)).then(zero_inserted(ROOT, i, j, gap, begin, n)),
         when(of_a, kept_axes(ROOT, a, i, j, i2, j2)).then(zero_inserted(ROOT, i2, j2, gap, begin, n)),
         when(of_a, picks(ROOT, a, i, j, common)).then(zero_inserted(ROOT, i, j, gap, begin, n)),
     )
 
 
 @analysis(FAMILY, *_OVERS)
-def windows_leave_gaps_out(x: V, window: V, strides: V, z: V, part: V, w: V, s: V, size: V, span: V, c: V) -> Clauses:
+def windows_leave_gaps_out(
+    x: V, window: V, strides: V, step: V, z: V, part: V, w: V, s: V, size: V, span: V, c: V
+) -> Clauses:
     """subwindow(windows(z)) = windows(section(bare z)), and so on under the forms that keep both axes.
 
     It makes e-nodes for demands alone, and they equal nothing that was there. Sound because windows along one axis and
@@ -198,9 +201,10 @@ def windows_leave_gaps_out(x: V, window: V, strides: V, z: V, part: V, w: V, s: 
     kept = (want_subwindow(ROOT, i2, j2, *_OF, taps, apart), kept_axes(ROOT, a, i, j, i2, j2))
     over_a = subwindow(a, i, j, *_OF, taps, apart)
     return (
-        when(want_subwindow(ROOT, i, j, *_OF, taps, 1), _sliding(x, window, strides), size == (count - 1) + taps).then(
-            want_undilated(x, i, gap, begin, n), windows_of_gaps(ROOT, i, j, *_OF, taps, x, size)
-        ),
+        when(
+            *(want_subwindow(ROOT, i, j, *_OF, taps, 1), _sliding(x, window, strides, step)),
+            size == step * (count - 1) + taps,
+        ).then(want_undilated(x, i, gap, begin, n), windows_of_gaps(ROOT, i, j, *_OF, taps, x, size)),
         when(steps).then(want_section(z, i, first, size)),
         when(steps, part == section(z, i, first, size), ROOT == op.windows(x, window, strides), s == split(x)).then(
             set_(subwindow(ROOT, i, j, *_OF, taps, 1), op.windows(part, window.set(i - s, taps), strides))

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from rule_checks import saturated, whole_numbers
 
+import glenside as gl
 from glenside.egraph.encode import program_nodes
 from glenside.ir.cook_toom import cook_toom, spelled
 from glenside.ir.program import Program
@@ -15,7 +16,8 @@ from glenside.ir.term import build, postorder
 from glenside.ir.text import parse
 from glenside.semantics import PrimeField
 from glenside.semantics.interpreter import evaluate
-from rewrites import RULES
+from glenside.targets.base import Way
+from rewrites import RULES, of_families
 
 PARAMETERS = {"rows": 3, "columns": 2, "winograd": 1 << 2 | 1 << 4}
 DOT = "(compute dot-product {})"
@@ -45,6 +47,14 @@ def _line(stride: int) -> str:
     return DOT.format(
         f"(access-product (access-windows (access-tensor x) (shape 3) (shape {stride})) (access-tensor w) 0)"
     )
+
+
+def _blocks(zeros: str, turned: str, first: int) -> str:
+    """Windows of 3 in steps of 2 on x of 7, by blocks of 2, each times both blocks of the weights and zeros."""
+    blocks = WINDOWS.format("(access-pad (access-tensor x) zero-padding 0 0 1)", 2, 2)
+    weights = f"(access-reshape (access-pad (access-tensor w) zero-padding {zeros}) (access-shape (shape) (shape 2 2)))"
+    product = DOT.format(f"(access-product {blocks} (access {turned.format(weights)} 1) 0)")
+    return f"(access-slice (access-overlap-add (access {product} 1) (shape 5) (shape 1)) 0 {first} {first + 3})"
 
 
 def _winograd(m: int, lo: int, hi: int, stride: int = 1, weights: str = "(access-tensor w)", at: str = "") -> str:
@@ -204,6 +214,28 @@ def test_unsound_neighbour_is_refuted(name: str) -> None:
     nodes = program_nodes(both.term)
     assert search.progress.stopped == "saturated"
     assert snapshot.program[nodes.index(left)] != snapshot.program[nodes.index(right)]
+
+
+BLOCKS = {
+    "the zeros before the weights": ("0 1 0", "(access-flip {} 0)", 1),
+    "weights in their own order": ("0 0 1", "{}", 1),
+    "the first sums kept": ("0 0 1", "(access-flip {} 0)", 0),
+}
+
+
+@pytest.mark.parametrize("wrong", [None, *BLOCKS])
+def test_blocks_of_the_stride_are_refuted_but_for_those_that_are_right(wrong: str | None) -> None:
+    """By the rules of the target that adds up what windows of ordinary convolutions give."""
+    how = BLOCKS[wrong] if wrong else ("0 0 1", "(access-flip {} 0)", 1)
+    left, right = (parse(text, shapes={"x": (7,), "w": (3,)}).term for text in (_line(2), _blocks(*how)))
+    both, target = Program(build("construct-tuple", left, right)), gl.MPC()
+    assert any(_differ(both, seed) for seed in range(20)) == bool(wrong)
+    nodes = program_nodes(both.term)
+    rules = of_families(target.families(Way(), nodes))
+    snapshot, search = saturated(both, rules, target.rule_parameters(), iterations=200)
+    assert search.progress.stopped == "saturated"
+    if wrong:
+        assert snapshot.program[nodes.index(left)] != snapshot.program[nodes.index(right)]
 
 
 def _differ(both: Program, seed: int) -> bool:

@@ -189,11 +189,26 @@ class Target(ABC):
             return (0, *amounts)
         return (1, taken[budget.measure], *amounts)
 
+    def best(self, variants: Sequence[Variant]) -> Variant:
+        """The variant of a layer that is chosen among all of it."""
+        return min(variants, key=self.rank)
+
     def whole(self, program: Program) -> Amounts | None:
         """Measures of a whole program; None where they are the sums of those of its layers. Needed where the
         network is searched as one.
         """
         return None
+
+    def rounds(self, program: Program) -> bool:
+        """Whether the machine computes the program in numbers of its own that are rounded: no answer is exact then."""
+        return False
+
+    def observed(self, variants: Sequence[Variant], seed: int) -> str:
+        """What those variants of layers show in the machine's own numbers, as a sentence; none where it does not round.
+
+        It evaluates them, on what it draws by the seed.
+        """
+        return ""
 
     def held(self, program: Program) -> Mapping[str, int]:
         """Layer -> how much of the budget other values take while it is computed."""

@@ -14,13 +14,19 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
+import numpy as np
+
+from glenside.ir.operand import Array
 from glenside.ir.operator import Category, Keeps
 from glenside.ir.operators import parse_compute
 from glenside.ir.operators.compute import name_of
 from glenside.ir.operators.products import access_product
+from glenside.ir.program import Program
 from glenside.ir.rational import exact, exact_numbers
 from glenside.ir.term import Term, postorder
-from glenside.ir.types import Tensor, ceil_div
+from glenside.ir.types import FLOATS, Tensor, ceil_div
+from glenside.semantics.interpreter import evaluate
+from glenside.semantics.native import FixedPoint
 
 _TENSOR_ERROR = 0.5
 
@@ -58,6 +64,36 @@ def error_bound(root: Term, bits: int, magnitude: Callable[[Tensor], float], off
             bound = Bound(bound.magnitude, _TENSOR_ERROR)
         done[term] = (bound,)
     return max(done[root], key=lambda b: b.error)
+
+
+class _Reals(FixedPoint):
+    """Floats that are not rounded to multiples."""
+
+    def truncate(self, a: Array) -> Array:
+        return a
+
+    def _nearest(self, a: Array) -> Array:
+        return np.asarray(a, np.float64)
+
+
+def seen_error(
+    root: Term, bits: int, magnitude: Callable[[Tensor], float], offline: Collection[Term], seed: int
+) -> float:
+    """The largest error of a term of layers in fixed point on random tensors, with parameters as of `error_bound`."""
+    random = np.random.default_rng(seed)
+    values = {
+        name: random.uniform(-(most := magnitude(tensor)), most, tensor.dims)
+        if tensor.dtype in FLOATS
+        else np.zeros(tensor.dims, tensor.dtype)
+        for name, tensor in Program(root).tensors.items()
+    }
+    reals, rounded = _Reals(bits), FixedPoint(bits)
+    known = [term for term in postorder(root) if term in offline]
+    weights = dict(zip(known, evaluate(known, values, reals), strict=True))
+    (want,) = evaluate([root], values, reals, given=weights)
+    given = {term: rounded.encode("", array, "float64") for term, array in weights.items()}
+    (got,) = evaluate([root], values, rounded, given=given)
+    return float(np.max(np.abs(want - got), initial=0))
 
 
 def _bound(term: Term, operands: Sequence[Bound], bits: int, magnitude: Callable[[Tensor], float]) -> Bound | None:
@@ -108,6 +144,10 @@ def _computed(term: Term, operands: Sequence[Bound], bits: int) -> Bound | None:
         length = item.drop(1).product()
         error = a.magnitude * b.error + b.magnitude * a.error + a.error * b.error * 2.0**-bits
         return Bound(length * a.magnitude * b.magnitude, length * error)
+    if kind == "elementwise-mul" and len(operands) == 2:
+        a, b = operands
+        error = a.magnitude * b.error + b.magnitude * a.error + a.error * b.error * 2.0**-bits
+        return Bound(a.magnitude * b.magnitude, error + 1)
     if not compute.linear or kind == "reduce-mean":  # a mean is cut, as a product
         return None
     if compute.category is Category.FOLD and len(operands) == item[0]:

@@ -56,14 +56,16 @@ def product_truncation(
         return NOTHING
     if operator == "compute":
         pair = operands[0]
-        if attributes[0] != "dot-product" or pair.shared is None or not pair.access.size:
+        if attributes[0] != "dot-product" or pair.shared is None:
             return NOTHING
-        return protocol.truncation(result.size, pair.parts[0].access.dims.take(pair.shared).product())
+        a, b = pair.parts
+        groups, rows, depth, columns = matrices_of(a.access, b.access, pair.shared)
+        return protocol.matmul_truncation(rows, depth, columns, groups)
     record = OPERATORS[operator]
     if record.matrices is None:
         return NOTHING
-    groups, rows, _, columns = record.matrices(*weave(record, [o.type for o in operands], attributes))
-    return protocol.truncation(groups * rows * columns, groups)
+    groups, rows, depth, columns = record.matrices(*weave(record, [o.type for o in operands], attributes))
+    return protocol.matmul_truncation(rows, depth, columns, groups)
 
 
 def _once(result: Type, repeats: frozenset[int]) -> Type:
@@ -124,6 +126,8 @@ def _multiply(protocol: Semi2k, operand: Operand, result: AccessType) -> Traffic
     """Of a product by several public ones after each other SPU's compiler makes one."""
     total, scaled = NOTHING, False
     left, *others = operand.along()
+    if any(part.number == 0 for part in (left, *others)):
+        return NOTHING
     for right in others:
         one_public = left.secret != right.secret
         if 1 not in (left.number, right.number) and (left.secret or right.secret) and not (scaled and one_public):

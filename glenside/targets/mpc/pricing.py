@@ -73,6 +73,11 @@ class Pricing:
         nodes = self.snapshot.nodes
         return derivable(self.snapshot, lambda n: OPERATORS[nodes[n].operator].is_constant(())).keys()
 
+    @cached_property
+    def _products(self) -> Collection[int]:
+        """The classes of products of variants."""
+        return {eclass for eclass, _ in self.snapshot.facts.get("recipe", ())}
+
     def _is_public(self, n: int) -> bool:
         node = self.snapshot.nodes[n]
         known = node.operator == "access-tensor" and node.attributes[0].endswith(PUBLIC)
@@ -91,12 +96,17 @@ class Pricing:
         type_ = self.snapshot.types[own]
         if self.offline[own] or type_ is None or type_.dtype not in FLOATS or node.operator == "truncate":
             return 1
-        if self.is_product(n):
+        if self._is_matmul(n):
             return 2
         return max((found[c] for c in node.children), default=1)
 
     def is_product(self, n: int) -> bool:
-        """Whether an e-node is a product that the parties compute together."""
+        """Whether an e-node is a product that the parties compute together, of matrices or of elements."""
+        node, own = self.snapshot.nodes[n], self.snapshot.owner[n]
+        elements = node.operator == "compute" and node.attributes[0] == "reduce-sum" and own in self._products
+        return self._is_matmul(n) or (elements and not self.offline[own] and own not in self.public)
+
+    def _is_matmul(self, n: int) -> bool:
         node, own = self.snapshot.nodes[n], self.snapshot.owner[n]
         product = node.operator == "compute" and node.attributes[0] == "dot-product"
         return product and not self.offline[own] and own not in self.public

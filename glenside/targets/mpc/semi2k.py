@@ -41,11 +41,22 @@ class Traffic:
 NOTHING = Traffic()
 
 
+def of_elements(m: int, k: int, n: int) -> bool:
+    """Whether a product [m,k] x [k,n] is multiplied element by element, not as matrices.
+
+    A product of one column is what SPU's compiler makes into one of elements, or leaves, by what else it simplifies
+    in the program. So `export_jax` writes what it leaves alone: elements, where they are no more than what a column of
+    zeros adds to the operands, else two columns.
+    """
+    return k == 1 and (m - 1) * (n - 1) <= 1
+
+
 # Functions that SPU approximates: field -> bytes for each element, messages. SPU has no scale for those left out.
 _FUNCTIONS: Mapping[str, Mapping[int, tuple[int, int]]] = {
     "exp": {32: (68, 17), 64: (100, 17), 128: (164, 17)},
     "log": {64: (510, 26), 128: (1046, 28)},
     "sqrt": {64: (513, 35), 128: (1065, 37)},
+    "rsqrt": {64: (429, 26), 128: (917, 28)},
     "sigmoid": {64: (605, 53), 128: (1229, 56)},
     "tanh": {32: (192, 34), 64: (324, 36), 128: (588, 38)},
     "erf": {64: (721, 60), 128: (1457, 65)},
@@ -68,18 +79,24 @@ class Semi2k:
     def matmul(self, m: int, k: int, n: int, groups: int = 1) -> Traffic:
         """`groups` products [m,k] x [k,n] of two secrets, one after the other, not truncated.
 
-        A product with a public operand sends nothing.
+        A product with a public operand sends nothing; one of a single column is sent as `of_elements` says.
         """
         if not groups * m * k * n:
             return NOTHING
-        return Traffic(self.share * (m * k + k * n), 1).times(groups)
+        if of_elements(m, k, n):
+            return self.multiplication(groups * m * n)
+        return Traffic(self.share * max(k, 2) * (m + n), 1).times(groups)
+
+    def matmul_truncation(self, m: int, k: int, n: int, groups: int = 1) -> Traffic:
+        """The results of `matmul` cut to the fractional bits of a number: in SPU each matmul of a batch by itself."""
+        return self.truncation(groups * m * n if k else 0, 1 if of_elements(m, k, n) else groups)
 
     def multiplication(self, elements: int) -> Traffic:
         """Elements of two secrets times each other, not truncated; one times a public one sends nothing."""
         return self._each(elements, 2 * self.share)
 
     def truncation(self, elements: int, messages: int = 1) -> Traffic:
-        """Products cut to the fractional bits of a number; in SPU each matmul of a batch is one message by itself."""
+        """Products cut to the fractional bits of a number."""
         if not elements:
             return NOTHING
         return Traffic(_TRUNCATED_ELEMENT * elements, messages, elements)

@@ -14,13 +14,14 @@ from glenside.egraph.rule import Parameters
 from glenside.egraph.snapshot import Snapshot
 from glenside.ir.errors import BadInput, renamed
 from glenside.ir.operators.compute import name_of
-from glenside.ir.program import Program
+from glenside.ir.program import Program, constant_terms
 from glenside.ir.term import Term, build
 from glenside.ir.types import FLOATS
 from glenside.passes.network import Pass, fold_batch_norms
 from glenside.passes.variants import ByRecipe
 from glenside.targets.base import Amounts, Budget, Measure, Target, Variant, Way
 from glenside.targets.mpc.analysis import secrets
+from glenside.targets.mpc.precision import seen_error
 from glenside.targets.mpc.pricing import PUBLIC, Pricing, truncate_late
 from glenside.targets.mpc.semi2k import FIELDS, FRACTION_BITS, NOTHING, Semi2k, Traffic
 from glenside.targets.mpc.traffic import prepare, program_traffic
@@ -68,10 +69,11 @@ class MPC(Target):
     prepared    whether the owner of the weights rearranges and transforms them before sharing them
     public      names of tensors that both parties know; what is computed of public tensors alone is public
     link        between the parties, "lan", "wan" or RATE,LATENCY: then time is made least, else bytes
+    objectives  what is made least, in this order, of bytes, messages, truncations and, with a link, microseconds
     outputs     the m of F(m, r) that are looked for along each axis
     magnitude   the largest absolute value of a tensor, for the bound of errors
     max_error   the most by which a result of a layer may be wrong: a form whose bound is above is not taken, unless it
-                is the plain one
+                is the plain one; without it, at most twice the bound of the plain one, which is a bit more; inf for any
 
     Raises BadInput.
     """
@@ -91,11 +93,12 @@ class MPC(Target):
         outputs: Sequence[int] = (2, 4),
         magnitude: float = 1.0,
         max_error: float | None = None,
+        objectives: Sequence[str] = (),
         network: Link | str | None = None,
     ) -> None:
         _check(protocol, field, parties, truncation, outputs)
         for what, value in (("magnitude", magnitude), ("max_error", max_error)):
-            if value is not None and not (math.isfinite(value) and value > 0):
+            if value is not None and not (value > 0 and (what == "max_error" or math.isfinite(value))):
                 raise BadInput(f"{what} is a number above 0, got {value}")
         self.protocol, self.late, self.prepared = Semi2k(field), truncation == "late", prepared
         self.public, self.magnitude, self.max_error = frozenset(public), magnitude, max_error
@@ -107,11 +110,20 @@ class MPC(Target):
         options = ("" if field == 64 else f",field={field}") + (",truncation=late" if self.late else "")
         self.name = f"mpc:{protocol}{options}" + ("" if prepared else ",weights=shared")
         self.doc = inspect.cleandoc(MPC.__doc__ or "")
-        self._families = ("analyses", "recipe-analyses", "winograd", *(() if self.late else ("early-truncations",)))
+        self._families = (
+            "analyses",
+            "recipe-analyses",
+            "winograd",
+            *(() if self.late else ("early-truncations", "products-of-elements")),
+        )
         self.outputs = tuple(dict.fromkeys(outputs))
         self.front = ("bytes", "messages")
-        self.compared = self.objectives = ("microseconds",) if self.link else ("bytes",)
-        if max_error is not None:
+        counted = (*(("microseconds",) if self.link else ()), "bytes", "messages", "truncations")
+        unknown = next((name for name in objectives if name not in counted), None)
+        if unknown is not None:
+            raise BadInput(f"an objective of {protocol} is one of {', '.join(counted)}, got {unknown!r}")
+        self.compared = self.objectives = tuple(dict.fromkeys(objectives)) or counted[:1]
+        if max_error is not None and math.isfinite(max_error):
             most = max_error * 2**self.bits
             self.budget = Budget("error", most, f"2^-{self.bits}", "bound of errors", spares_baseline=True)
         self.measures = (
@@ -152,7 +164,44 @@ class MPC(Target):
     def amounts(self, sent: Traffic) -> dict[str, int | None]:
         """Measures of traffic, in the order in which they are made least."""
         amounts: dict[str, int | None] = {"bytes": sent.bytes, "messages": sent.messages, "truncations": sent.truncated}
-        return {"microseconds": self.link.microseconds(sent), **amounts} if self.link else amounts
+        if self.link:
+            amounts = {"microseconds": self.link.microseconds(sent), **amounts}
+        return {name: amounts[name] for name in dict.fromkeys((*self.objectives, *amounts))}
+
+    def best(self, variants: Sequence[Variant]) -> Variant:
+        """The least of the objectives, as long as its error is bounded as `max_error` says."""
+        if self.max_error is not None:
+            return super().best(variants)
+        plain = variants[0].measures["error"]
+        near = (v for v in variants[1:] if not self._is_worse(v.measures["error"], plain))
+        return super().best([variants[0], *near])
+
+    @staticmethod
+    def _is_worse(error: int | None, plain: int | None) -> bool:
+        """Whether a bound of errors is more than twice that of the plain variant; one that is not known is."""
+        return error is None or plain is None or error > 2 * plain
+
+    def rounds(self, program: Program) -> bool:
+        """Fixed-point numbers are cut after each product; integers are not."""
+        return any(tensor.dtype in FLOATS for tensor in program.tensors.values())
+
+    def observed(self, variants: Sequence[Variant], seed: int) -> str:
+        """How far fixed point is from the reals: what is bound, and what is seen on random numbers."""
+        terms = dict.fromkeys(v.term for v in variants if v.term is not None)
+        seen = max((self._seen(term, seed) for term in terms), default=0.0)
+        bounds = [v.measures["error"] for v in variants]
+        known = [error for error in bounds if error is not None]
+        bound = f"{max(known, default=0) * 2.0**-self.bits:.2g}" if len(known) == len(bounds) else "an unknown error"
+        return (
+            f"fixed point of {self.bits} bits is not exact: a layer may be wrong by {bound} for numbers up to "
+            f"{self.magnitude:g}; {seen:.2g} was seen on random ones"
+        )
+
+    def _seen(self, term: Term, seed: int) -> float:
+        """The error of a layer's term on random numbers; weights that their owner transforms are rounded once."""
+        constant = constant_terms(Program(term)) if self.prepared else {}
+        offline = {t for t, is_constant in constant.items() if is_constant}
+        return seen_error(term, self.bits, lambda _: self.magnitude, offline, seed)
 
     def baselines(self, product: Term, variants: Sequence[Variant]) -> Mapping[str, Variant]:
         """Every layer plain; F(2, r) along every axis wherever windows overlap."""

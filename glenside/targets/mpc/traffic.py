@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from glenside.ir.operator import Operator
 from glenside.ir.operators import views
@@ -14,6 +14,15 @@ from glenside.passes.constant_folding import fold
 from glenside.targets.mpc.analysis import Operand, secrets
 from glenside.targets.mpc.prices import node_traffic, product_truncation
 from glenside.targets.mpc.semi2k import NOTHING, Semi2k, Traffic
+from glenside.targets.mpc.simplifications import (
+    PRODUCT,
+    RECIPROCAL,
+    RECIPROCAL_POWER,
+    RECIPROCAL_ROOT,
+    SCALED,
+    SCALED_RECIPROCAL,
+    computed,
+)
 
 
 def program_traffic(
@@ -30,7 +39,7 @@ def program_traffic(
     protocol = protocol or Semi2k()
     known = secrets(program, public)
     constant, uses = constant_terms(program), _uses(program)
-    deferred, merged = _deferred(uses), _merged(uses, known)
+    deferred, merged, instead = _deferred(uses), _merged(uses, known), computed(uses, known)
     found: dict[Term, Traffic | None] = {}
     for term in postorder(program.term):
         if term in merged or (prepared and constant[term]):
@@ -40,6 +49,8 @@ def program_traffic(
         sent = _batched(protocol, term, known) or node_traffic(
             protocol, term.operator.name, term.attributes, operands, term.type
         )
+        if term in instead:
+            sent = _instead(protocol, term, instead[term], sent)
         if sent is not None and term not in deferred and isinstance(term.type, AccessType):
             sent += product_truncation(protocol, term.operator.name, term.attributes, operands, term.type)
         found[term] = sent
@@ -67,6 +78,25 @@ def _batched(protocol: Semi2k, term: Term, known: Mapping[Term, Operand]) -> Tra
     product = term.children[0]
     operands = [known[child] for child in product.children]
     return product_truncation(protocol, product.operator.name, product.attributes, operands, product.access)
+
+
+def _instead(protocol: Semi2k, term: Term, kinds: Collection[str], sent: Traffic | None) -> Traffic | None:
+    """What is sent for the computes that stand in the place of one that sends `sent`."""
+    size = term.access.size
+    cut, reciprocal = protocol.truncation(size), protocol.function("reciprocal", size)
+    known = {
+        "": NOTHING,
+        PRODUCT: protocol.multiplication(size) + cut,
+        SCALED: cut,
+        RECIPROCAL: reciprocal,
+        SCALED_RECIPROCAL: reciprocal and reciprocal + cut,
+        "elementwise-div": protocol.function("quotient", size),
+        "exp": protocol.function("exp", size),
+        RECIPROCAL_POWER: protocol.function("exp", size),
+        RECIPROCAL_ROOT: protocol.function("rsqrt", size),
+    }
+    parts = [known.get(kind, sent) for kind in kinds]
+    return None if None in parts else sum((part for part in parts if part is not None), NOTHING)
 
 
 def _uses(program: Program) -> dict[Term, list[Term]]:

@@ -11,22 +11,32 @@ from math import gcd, lcm
 
 import numpy as np
 
-from glenside.exporters.jax.operators.movement import overlap_add, zero
+from glenside.exporters.jax.operators.movement import overlap_add, padded, zero
 from glenside.exporters.jax.registry import COMPUTE_EXPORTS, OPERATOR_EXPORTS, Operand
 from glenside.exporters.jax.source import Source, Value
 from glenside.exporters.writer import Pair
 from glenside.ir.rational import exact_numbers
 from glenside.ir.types import AccessType, Dims
+from glenside.targets.mpc.semi2k import of_elements
 
 
 def contract(source: Source, a: Value, b: Value, shared: int, item: int, dtype: str) -> Value:
     """(G, A)(I) times (G, B)(I) -> (G, A, B), summed in that dtype: the axes G are those of a batch."""
     groups, rows, columns, items = Pair(a, b, shared, item).rows
+    m, k, n = rows.product(), items.product(), columns.product()
     batch = [groups.product()] if groups else []
-    left = source.view(source.cast(a, dtype), (*batch, rows.product(), items.product()))
-    right = source.view(source.cast(b, dtype), (*batch, columns.product(), items.product()))
-    value = _matmul(source, left, right)
+    left = source.view(source.cast(a, dtype), (*batch, m, k))
+    right = source.view(source.cast(b, dtype), (*batch, n, k))
+    if of_elements(m, k, n):
+        value = source.call("jnp.multiply", [left, source.view(right, (*batch, k, n))])
+    else:
+        value = _matmul(source, *(_two_columns(source, x) if k == 1 else x for x in (left, right)))
     return source.view(value, groups.append(rows).append(columns))
+
+
+def _two_columns(source: Source, a: Value) -> Value:
+    """A column of zeros beside the one: SPU's compiler may make a product of elements of a product of one column."""
+    return padded(source, a, a.rank - 1, 0, 1, 0, zero(a.dtype))
 
 
 def _matmul(source: Source, a: Value, b: Value) -> Value:
