@@ -156,7 +156,7 @@ class Stages:
 
 
 def _tell(listener: Listener, stage: str, progress: Progress) -> None:
-    listener(Event(stage, f"iteration {progress.iterations}, {progress.rows:,} e-nodes"))
+    listener(Event(stage, f"iteration {progress.iterations}, {progress.rows:,} e-nodes, {progress.seconds:.0f} s"))
 
 
 class Clock:

@@ -169,7 +169,10 @@ class Bounds:
     """The limits of a search, and whether its answer is kept."""
 
     node_limit: Annotated[int, typer.Option("--node-limit", help="The most e-nodes of the search.")] = 2_000_000
-    time_limit: Annotated[float, typer.Option("--time-limit", help="The most seconds of each search.")] = 120.0
+    time_limit: Annotated[
+        float,
+        typer.Option("--time-limit", help="The most seconds of each search; extraction and the check come after it."),
+    ] = 120.0
     iter_limit: Annotated[int, typer.Option("--iter-limit", help="The most iterations of each search.")] = 1_000
     memory_limit: Annotated[
         str, typer.Option("--memory-limit", help="The most memory of the search, such as 500MB or 2GB.")

@@ -67,12 +67,12 @@ def search(
     from glenside.driver import optimize
 
     limits, load = bounds.limits(), source.loader()
-    started = time.perf_counter()
-    program = load()
     how: dict[str, Any] = {} if way is None else dict(vars(way))
-    how["load_seconds"] = time.perf_counter() - started
     with ExitStack() as open_:
-        show = open_.enter_context(status_line("starting"))
+        show = open_.enter_context(status_line("loading"))
+        started = time.perf_counter()
+        program = load()
+        how["load_seconds"] = time.perf_counter() - started
 
         def listener(event: Event) -> None:
             share = "" if event.fraction is None else f" ({100 * event.fraction:.0f} %)"

@@ -15,6 +15,7 @@ from glenside.egraph.pattern import sort_names
 from glenside.egraph.schema import BUILT_IN
 from glenside.egraph.sexpr import Sexpr, literal, read_all, write
 from glenside.egraph.shape_functions import INTS_MAP, SHAPE_FUNCTIONS, demands, written_out
+from glenside.egraph.tables import ANSWERED
 from glenside.egraph.type_rules import type_rules
 from glenside.ir.operator import COMPUTES, OPERATORS, Compute, Keeps, Kind
 from glenside.ir.operators.compute import parse_compute
@@ -36,6 +37,7 @@ def declarations() -> str:
         "(ruleset types)",
         "(ruleset shapes)",
         "(ruleset demands)",
+        f"(ruleset {ANSWERED})",
         f"(constructor {PROGRAM_NODE} (i64) Access)",
         *(built_in.declaration for built_in in BUILT_IN),
         "(rule ((given a d s t)) ((source a) (set (dims a) d) (set (split a) s) (set (dtype a) t)) :ruleset types)",

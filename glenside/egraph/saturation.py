@@ -23,7 +23,7 @@ from glenside.egraph.pattern import sort_names
 from glenside.egraph.rule import Parameters, Rule
 from glenside.egraph.sexpr import parts, read_all
 from glenside.egraph.snapshot import ENode, Fact, Rows, Snapshot, closed
-from glenside.egraph.tables import TABLES, Table, used
+from glenside.egraph.tables import ANSWERED, TABLES, Table, used
 from glenside.ir.operator import OPERATORS
 from glenside.ir.term import Term
 from glenside.ir.types import AccessType, Dims, Tensor
@@ -220,6 +220,8 @@ class Saturation:
                     asked.add(line)
                     (read,) = read_all(row)
                     commands += table.commands(list(read[1:]))
+        if self._asked:
+            self._command(f"(run-schedule (run {ANSWERED}))")
         for start in range(0, len(commands), _CHUNK):
             self._command("\n".join(commands[start : start + _CHUNK]))
         return bool(commands)

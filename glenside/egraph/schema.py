@@ -45,6 +45,17 @@ def function(name: str, result: Sort, merge: str = "", **sorts: Sort) -> Functio
     return Function(name, columns(**sorts), True, line, result)
 
 
+def inverse(name: str, **sorts: Sort) -> Function:
+    """Declare a function to a class that a rule names by what it is the only answer to.
+
+    Where two rules say `union(a, name(..))` of equal arguments, their classes become one, without a join of all with
+    all: congruence does it.
+    """
+    line = f"(constructor {name} ({' '.join(sort.value for sort in sorts.values())}) Access)"
+    _declare(name, line)
+    return Function(name, columns(**sorts), True, line, ACCESS)
+
+
 def parameter(name: str) -> Pattern:
     """A number that a target gives to its rules."""
     return Named(name, INT)

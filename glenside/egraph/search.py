@@ -24,6 +24,7 @@ from glenside.ir.types import AccessType, Tensor
 
 _GRACE = 0.5  # seconds that a search may take to notice its own time limit
 _POLL = 0.1
+_SHOWN = 1.0  # seconds without news after which the caller is told the time
 
 
 @dataclass(frozen=True)
@@ -87,13 +88,21 @@ class Worker:
             raise SearchFailed(f"the search process ended with status {self._process.wait()}") from error
 
     def messages(self, until: float | None) -> Iterator[tuple[Any, ...]]:
-        """Messages as they come, until the process closes its end or `time.perf_counter()` reaches `until`."""
+        """Messages as they come, until the process closes its end or `time.perf_counter()` reaches `until`.
+
+        ("waiting",) for each second without one: an iteration may take long.
+        """
         assert self._process.stdout is not None
         with selectors.DefaultSelector() as selector:
             selector.register(self._process.stdout, selectors.EVENT_READ)
+            last = time.perf_counter()
             while until is None or time.perf_counter() < until:
                 if not selector.select(_POLL):
+                    if time.perf_counter() - last >= _SHOWN:
+                        last = time.perf_counter()
+                        yield ("waiting",)
                     continue
+                last = time.perf_counter()
                 data = os.read(self._process.stdout.fileno(), 1 << 20)
                 if not data:
                     return
@@ -135,6 +144,7 @@ def search(
     limits = limits or Limits()
     started = time.perf_counter()
     snapshot, progress = program_snapshot(nodes), Progress(rules={})
+    latest = progress
     stopped: str | None = None
     stays = False
     request = Request.of(nodes, rules, parameters, limits, reported=reported, trace=trace)
@@ -148,8 +158,9 @@ def search(
             if kind in ("snapshot", "done"):
                 snapshot, progress = content[0], content[1]
                 stays = kind == "done" and content[2]
-            elif kind == "progress" and on_progress is not None:
-                on_progress(content[0])
+            elif kind in ("progress", "waiting") and on_progress is not None:
+                latest = content[0] if kind == "progress" else latest
+                on_progress(replace(latest, seconds=time.perf_counter() - started))
             elif kind == "stopped":
                 stopped = content[0]
             if kind in ("done", "stopped"):

@@ -20,6 +20,8 @@ from glenside.egraph.sexpr import Sexpr, literal
 from glenside.egraph.sorts import INT, INTS, TEXT, Column, columns
 from glenside.ir.types import Dims
 
+ANSWERED = "answered"
+"""The ruleset that takes away what was asked of tables: to read all of it again each time takes long."""
 _SORTS = {int: INT, Dims: INTS, str: TEXT}
 
 
@@ -48,9 +50,11 @@ class Table:
         return self.function.__module__
 
     def declarations(self) -> str:
-        """One relation for what is wanted, one function for each result."""
+        """One relation for what is wanted, which is emptied when it was read, and one function for each result."""
         sorts = " ".join(column.sort.value for column in self.columns)
+        wanted = f"(want-{self.name} {' '.join(f'?{column.name}' for column in self.columns)})"
         lines = [f"(relation want-{self.name} ({sorts}))"]
+        lines += [f'(rule ({wanted}) ((delete {wanted})) :ruleset {ANSWERED} :name "{self.name} was read")']
         lines += [f"(function {f.name} ({sorts}) {f.result.value} :no-merge)" for f in self.results.values()]
         return "\n".join(lines)
 

@@ -12,7 +12,21 @@ from glenside.ir.types import FLOATS
 from rewrites import examples as ex
 from rewrites import operators as op
 from rewrites.declare import ROOT, Action, Clauses, Example, Facts, V, let, rule, union, when
-from rewrites.facts import ACCESS, INT, INTS, TEXT, access_at, category, constant, dims, dtype, relation, split, varies
+from rewrites.facts import (
+    ACCESS,
+    INT,
+    INTS,
+    TEXT,
+    access_at,
+    category,
+    constant,
+    dims,
+    dtype,
+    inverse,
+    relation,
+    split,
+    varies,
+)
 from rewrites.layout.layout import lifted
 from rewrites.layout.rearranging import weight_scale
 from rewrites.terms import Variable, dot, variables, vec, whole
@@ -30,6 +44,11 @@ filled_product = relation("filled-product", scaled=ACCESS, scale=ACCESS, product
 # A pair of constants, and what they are broadcasts of.
 constant_pair = relation("constant-pair", pair=ACCESS, kind=TEXT, a=ACCESS, b=ACCESS)
 repeated_pair = relation("repeated-pair", pair=ACCESS, kind=TEXT, a=ACCESS, b=ACCESS, shape=INTS, item=INTS, other=INTS)
+
+# A sum with a constant, a product with one, and what is added.
+shifted = relation("shifted", sum=ACCESS, x=ACCESS, constant=ACCESS)
+times_constant = relation("times-constant", product=ACCESS, x=ACCESS, constant=ACCESS)
+summand = inverse("summand", sum=ACCESS, x=ACCESS)
 
 
 def _repeated(name: str) -> str:
@@ -115,18 +134,23 @@ _VECTORS = {"x": "m k", "s": "m k", "w": "m k"}
     Example(ex.pairs("elementwise-mul", _SUM, "(access-tensor w)"), _VECTORS, _CONSTANT),
 )
 def constants_meet(x: V, y: V, c: V, e: V) -> Clauses:
-    """(x + c) + e = x + (c + e) and (x + c) * e = x * e + c * e, for constants c and e.
+    """(x + c) + e = x + (c + e) and (x + c) * e = x * e + c * e, for constants c and e; x + c = x + e implies c = e.
 
-    Sound because addition of numbers is associative and multiplication distributes over it; floats round elsewhere.
+    So what different orders make of a sum becomes one constant again. Sound because addition of numbers is associative
+    and has an inverse, and multiplication distributes over it; floats round elsewhere.
     """
-    sum_of_both = (constant(e), y == _pair(op.elementwise_add, x, c), constant(c), split(x) == 0)
     added, multiplied = _pair(op.elementwise_add, y, e), _pair(op.elementwise_mul, y, e)
-    summands = _pair(op.elementwise_mul, x, e), _pair(op.elementwise_mul, c, e)
+    of_constant = (constant(e), split(y) == 0)
     return (
-        when(varies(ROOT), ROOT == added, sum_of_both).then(
+        # Stage by stage: where many tensors have the same dims, a join on those would be of all with all.
+        when(varies(ROOT), ROOT == added, of_constant).then(shifted(ROOT, y, e), union(e, summand(ROOT, y))),
+        when(varies(ROOT), ROOT == multiplied, of_constant).then(times_constant(ROOT, y, e)),
+        when(shifted(ROOT, y, e), shifted(y, x, c)).then(
             union(ROOT, _pair(op.elementwise_add, x, _pair(op.elementwise_add, c, e)))
         ),
-        when(varies(ROOT), ROOT == multiplied, sum_of_both).then(union(ROOT, _pair(op.elementwise_add, *summands))),
+        when(times_constant(ROOT, y, e), shifted(y, x, c)).then(
+            union(ROOT, _pair(op.elementwise_add, _pair(op.elementwise_mul, x, e), _pair(op.elementwise_mul, c, e)))
+        ),
     )
 
 

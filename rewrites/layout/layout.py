@@ -12,8 +12,23 @@ from typing import Any
 
 from rewrites import examples as ex
 from rewrites import operators as op
-from rewrites.declare import ROOT, Clauses, Example, Facts, V, let, rewrite, rule, subsume, union, when
-from rewrites.facts import ACCESS, INT, INTS, TEXT, access_at, category, dims, relation, source, split, varies
+from rewrites.declare import ROOT, Clauses, Example, Facts, V, analysis, let, rewrite, rule, set_, subsume, union, when
+from rewrites.facts import (
+    ACCESS,
+    INT,
+    INTS,
+    TEXT,
+    access_at,
+    category,
+    constant,
+    dims,
+    function,
+    inverse,
+    relation,
+    source,
+    split,
+    varies,
+)
 from rewrites.layout import rearranging
 from rewrites.terms import rearranged, under, variables, vec, whole
 
@@ -21,9 +36,13 @@ FAMILY = "layout"
 CORE = "rearranging"  # what folding needs of it
 whole_pair = relation("whole-pair", pairs=ACCESS, kind=TEXT, a=ACCESS, b=ACCESS)
 moved_broadcast = relation(
-    "moved-broadcast", moved=ACCESS, wide=ACCESS, narrow=ACCESS, parts=INTS, order=INTS, shape=INTS, item=INTS, size=INT
-)
+    "moved-broadcast",
+    moved=ACCESS, linear=ACCESS, wide=ACCESS, narrow=ACCESS, parts=INTS, order=INTS, shape=INTS, item=INTS, size=INT
+)  # fmt: skip
+form = function("form", INTS, "old", moved=ACCESS, linear=ACCESS, shape=INTS, item=INTS)
+unmoved = inverse("unmoved", moved=ACCESS, parts=INTS, order=INTS, dims=INTS, split=INT)
 _TURNED = ex.moved("$m $n $k $l", "0 2 3 1", "", "$m $k $l $n")
+_X = access_at("x")
 _RANK4 = {"x": "m n k l"}
 _OURS = (source(ROOT), varies(ROOT))
 
@@ -82,6 +101,88 @@ def movement_is_a_rearrangement(a: V, p: V, s: V, i: V, n: V, x: V, d: V, parts:
     )
 
 
+_BROAD = "(access-broadcast (access-tensor x) (access-shape (shape) (shape 4 6 5)))"
+_NARROW = ex.rearranged(ex.rearranged(_BROAD, 120, 0, "", 120), "4 6 5", "2 0 1", "", "5 4 6")
+
+
+_REPEATED = (
+    Example(_NARROW, {"x": "1 6 1"}, [constant(_X)]),
+    Example(_NARROW, {"x": "4 6 1"}),
+    Example(_NARROW, {"x": "1 1 1"}),
+    Example(_NARROW.replace(_BROAD, "(full (shape 4 6 5) 3 float32)"), {}),
+)
+
+
+@analysis(CORE, *_REPEATED[:3])
+def rearranged_broadcasts_are_known(b: V, z: V, linear: V, p: V, o: V, s: V, i: V, t: V, j: V) -> Clauses:
+    """What is a rearrangement of a broadcast, and which.
+
+    An analysis: it adds no e-node. So such a rearrangement sinks before it composes with others. Sound because it only
+    reads what is there.
+    """
+    sizes, size, shape, item = variables("sizes size wide-shape wide-item")
+    return when(
+        *(ROOT == op.rearrange(linear, p, o, s, i), linear == op.rearrange(b, sizes, vec(0), t, j)),
+        *(b == op.broadcast(z, shape, item), size == sizes[0]),
+    ).then(moved_broadcast(ROOT, linear, wide=b, narrow=z, parts=p, order=o, shape=s, item=i, size=size))
+
+
+@rule(CORE, *_REPEATED)
+def rearrangement_sinks_into_broadcast(linear: V, b: V, z: V, p: V, o: V, s: V, i: V, v: V, k: V) -> Clauses:
+    """rearrange(broadcast(z)) = broadcast(rearrange(z)): what is small is moved, and repeated in its new place.
+
+    A bias is a vector in every layout, and one number has no layout. Sound because along a repeated axis all elements
+    are the same one of z. Where z is constant or one number nothing is moved then, and the first form is not looked at
+    again: what repeats is equal to many rearrangements of itself, and to those of those.
+    """
+    size, narrow, wide, parts, order, few, many = variables("size narrow wide parts order few many")
+    found = moved_broadcast(ROOT, linear, wide=b, narrow=z, parts=p, order=o, shape=s, item=i, size=size)
+    moved = op.broadcast(rearranged(z, parts, order, vec(), few), vec(), many)
+    before = rearranging.before_broadcast.facts(p, o, narrow, wide, parts=parts, order=order, small=few, large=many)
+    sinks = (found, narrow == dims(z), wide == dims(b), before)
+    in_place, first = union(ROOT, under(moved, size, s, i)), op.rearrange(linear, p, o, s, i)
+    return (
+        when(sinks).then(in_place),
+        *(
+            when(sinks, o != vec(0), fixed).then(in_place, subsume(first))
+            for fixed in ((constant(ROOT),), (narrow.product() == 1,))
+        ),
+        when(
+            *(ROOT == op.rearrange(b, p, o, s, i), b == op.full(wide, v, k), size == wide.product(), size > 0),
+            wide.append(o) != vec(size, 0),
+        ).then(union(ROOT, under(op.full(vec(size), v, k), size, s, i)), subsume(op.rearrange(b, p, o, s, i))),
+    )
+
+
+_ALL_ONE = ex.rearranged("(full (shape 6) 1 float32)", "2 3", "1 0", "", 6)
+_ANOTHER = op.rearrange(op.full(vec(6), "1", "float32"), vec(3, 2), vec(1, 0), vec(), vec(6))
+_FORMS = Example(_ALL_ONE, {}, [union(access_at("root"), _ANOTHER)])
+_ITSELF = op.rearrange(access_at("root"), vec(3, 2), vec(1, 0), vec(), vec(6))
+
+
+@analysis(CORE, Example(ex.moved("2 3", "1 0", "", "6"), {"x": "6"}))
+def rearrangements_have_a_form(b: V, p: V, o: V, s: V, i: V) -> Clauses:
+    """One of the ways in which a class is a rearrangement of another.
+
+    An analysis: it adds no e-node. Sound because it only reads what is there.
+    """
+    return when(ROOT == op.rearrange(b, p, o, s, i)).then(set_(form(ROOT, b, s, i), p.append(vec(0), o)))
+
+
+@rule(CORE, _FORMS, Example(_ALL_ONE, {}, [union(access_at("root"), _ITSELF)]))
+def one_form_of_a_rearrangement_is_enough(b: V, p: V, o: V, s: V, i: V, kept: V) -> Clauses:
+    """rearrange(a; p, o) = a, and all but one of rearrange(b; p, o) = rearrange(b; q, r), are not looked at again.
+
+    What repeats along some axes is equal to many rearrangements of one tensor, and to all those that they compose to.
+    Sound because one way to build a class of another is left, and no term is part of itself.
+    """
+    itself, again = op.rearrange(ROOT, p, o, s, i), op.rearrange(b, p, o, s, i)
+    return (
+        when(ROOT == itself).then(subsume(itself)),
+        when(ROOT == again, o != vec(0), kept == form(ROOT, b, s, i), kept != p.append(vec(0), o)).then(subsume(again)),
+    )
+
+
 @rule(CORE, Example(ex.rearranged(ex.moved("2 3", "1 0", "", "6"), "3 2", "1 0", "", 6), {"x": "6"}))
 def rearrangements_compose(a: V, b: V, p: V, o: V, s: V, i: V, q: V, r: V, t: V, j: V, d: V, n: V) -> Clauses:
     """rearrange(rearrange(a; p, o); q, r) = rearrange(a; both), which is a where nothing moves and the
@@ -128,20 +229,17 @@ def operands_are_flat(b: V, p: V, o: V, s: V, i: V, d: V, n: V, size: V, shape: 
 
 
 _TWO = ex.moved("2 3", "1 0", "", "3 2")
-_X = access_at("x")
 _ALIKE = op.rearrange(op.negative(op.negative(_X)), vec(2, 3), vec(1, 0), vec(), vec(3, 2))
 
 
 @rule(CORE, Example(_TWO, {"x": "2 3"}, [union(access_at("root"), _ALIKE)]))
-def equal_rearrangements_are_of_equals(a: V, b: V, p: V, o: V, s: V, i: V, d: V, n: V) -> Clauses:
+def equal_rearrangements_are_of_equals(a: V, p: V, o: V, s: V, i: V, d: V, n: V) -> Clauses:
     """rearrange(a; p, o) = rearrange(b; p, o) implies a = b, where both have the same dims.
 
     What different rules make of one tensor becomes one class again. Sound because a rearrangement is one to one.
     """
-    return when(
-        *(ROOT == op.rearrange(a, p, o, s, i), ROOT == op.rearrange(b, p, o, s, i), a != b),
-        *(d == dims(a), d == dims(b), n == split(a), n == split(b)),
-    ).then(union(a, b))
+    known = (ROOT == op.rearrange(a, p, o, s, i), d == dims(a), n == split(a))
+    return when(known).then(union(a, unmoved(ROOT, p, o, d, n)))
 
 
 @rule(FAMILY, Example(f"(compute relu {_TURNED})", _RANK4), Example(f"(cast {_TURNED} float64)", _RANK4))
@@ -208,32 +306,6 @@ def rearrangement_leaves_broadcast(c: V, s: V, i: V, b: V, p: V, o: V, d: V) -> 
         *(operand(c, b, p, o, d), TYPED),
         rearranging.broadcasting.facts(p, o, d, WIDE, ones=ones, parts=parts, after=after, order=order),
         size == d.product(),
-    )
-
-
-_BROAD = "(access-broadcast (access-tensor x) (access-shape (shape) (shape 4 6 5)))"
-_NARROW = ex.rearranged(ex.rearranged(_BROAD, 120, 0, "", 120), "4 6 5", "2 0 1", "", "5 4 6")
-
-
-@rule(CORE, Example(_NARROW, {"x": "1 6 1"}), Example(_NARROW, {"x": "4 6 1"}), Example(_NARROW, {"x": "1 1 1"}))
-def rearrangement_sinks_into_broadcast(linear: V, b: V, z: V, p: V, o: V, s: V, i: V, t: V, j: V) -> Clauses:
-    """rearrange(broadcast(z)) = broadcast(rearrange(z)): what is small is moved, and repeated in its new place.
-
-    A bias is a vector in every layout. Sound because along a repeated axis all elements are the same one of z.
-    """
-    sizes, size, wide_shape, wide_item, narrow, wide = variables("sizes size wide-shape wide-item narrow wide")
-    parts, order, few, many = variables("parts order few many")
-    found = moved_broadcast(ROOT, wide=b, narrow=z, parts=p, order=o, shape=s, item=i, size=size)
-    moved = op.broadcast(rearranged(z, parts, order, vec(), few), vec(), many)
-    return (
-        when(
-            *(ROOT == op.rearrange(linear, p, o, s, i), o != vec(0), linear == op.rearrange(b, sizes, vec(0), t, j)),
-            *(b == op.broadcast(z, wide_shape, wide_item), size == sizes[0]),
-        ).then(found),
-        when(
-            *(found, narrow == dims(z), wide == dims(b)),
-            rearranging.before_broadcast.facts(p, o, narrow, wide, parts=parts, order=order, small=few, large=many),
-        ).then(union(ROOT, under(moved, size, s, i))),
     )
 
 

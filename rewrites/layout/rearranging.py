@@ -132,8 +132,11 @@ def broadcasting(p: Dims, o: Dims, d: Dims, wide: Dims) -> tuple[Dims, Dims, Dim
 
 @table(parts=Dims, order=Dims, small=Dims, large=Dims)
 def before_broadcast(p: Dims, o: Dims, narrow: Dims, wide: Dims) -> tuple[Dims, Dims, Dims, Dims] | None:
-    """(p, o) of broadcast(z: narrow -> wide): how z is rearranged instead, and what it is repeated from and to."""
-    if _still(o) or 0 in wide:
+    """(p, o) of broadcast(z: narrow -> wide): how z is rearranged instead, and what it is repeated from and to.
+
+    In the fewest dims, so that what is the same is written alike; None where it is written so already.
+    """
+    if 0 in wide:
         return None
     sizes = refined(p, wide)
     fine = None if sizes is None else Rearrangement(tuple(p), tuple(o)).cut_parts(sizes)
@@ -145,7 +148,24 @@ def before_broadcast(p: Dims, o: Dims, narrow: Dims, wide: Dims) -> tuple[Dims, 
         for part in run:
             own[part] = own[part] if narrow[axis] == wide[axis] else 1
     moved = canonical_pair(Rearrangement(tuple(own), fine.order))
-    return *moved, Dims(own[i] for i in fine.order), Dims(fine.result)
+    small, large = _fewest([own[i] for i in fine.order], list(fine.result))
+    if _still(o) and (small, large) == (narrow, wide):
+        return None
+    return *moved, small, large
+
+
+def _fewest(narrow: Sequence[int], wide: Sequence[int]) -> tuple[Dims, Dims]:
+    """A broadcast in the fewest dims: neighbours that are repeated are one, and so are those that are not."""
+    small, large = [1], [1]
+    for few, many in zip(narrow, wide, strict=True):
+        if many == 1:
+            continue
+        if large != [1] and (few == many) != (small[-1] == large[-1]):
+            small.append(1)
+            large.append(1)
+        small[-1] *= few
+        large[-1] *= many
+    return Dims(small), Dims(large)
 
 
 @table(parts=Dims, other_parts=Dims, other_order=Dims, other=Dims, at=int, after=Dims, order=Dims)

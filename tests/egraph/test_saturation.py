@@ -223,3 +223,13 @@ def test_a_trace_names_the_class_that_a_rule_matched_at() -> None:
     run.run()
     root = run.snapshot().program[-1]
     assert run.snapshot().facts["made"] == ((root, "access-pad", "twice", 1, root),)
+
+
+def test_the_caller_is_told_the_time_while_an_iteration_takes_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(SEARCHES, "_SHOWN", 0.1)
+    worker = SEARCHES.Worker()
+    try:
+        seen = [kind for kind, *_ in worker.messages(time.perf_counter() + 1.5)]
+    finally:
+        worker.end()
+    assert seen.count("waiting") >= 2

@@ -172,6 +172,36 @@ def test_nothing_is_moved_inside_a_transformer_block() -> None:
     assert np.allclose(_computed(program), _computed(result.program), rtol=1e-3, atol=1e-3)
 
 
+def _scaled(layers: int) -> Program:
+    """Products with shifts and scales apart behind each, as converters of other formats leave them."""
+    b = Builder("scaled")
+    x = b.input("x", (1, 4, 3, 3))
+    for i in range(layers):
+        x = b.conv(x, b.constant(f"w{i}", (4, 4, 1, 1)))
+        for j, change in enumerate((b.add, b.subtract, b.multiply, b.multiply, b.add)):
+            x = change(x, b.broadcast(b.constant(f"c{i}{j}", (1, 4, 1, 1)), (1, 4, 3, 3)))
+        x = b.relu(x)
+    return b.finish(x)
+
+
+def test_the_search_grows_with_the_layers_where_constants_follow_each_other() -> None:
+    reports = [gl.optimize(_scaled(layers), UNIT, verify=False).report for layers in (1, 2, 3)]
+    assert [report.stopped for report in reports] == ["saturated"] * 3
+    one, two, three = (report.e_nodes for report in reports)
+    assert three - two <= 1.1 * (two - one)
+
+
+def test_one_number_has_no_layout_of_its_own() -> None:
+    """What is everywhere the same is equal to all rearrangements of itself: they are not searched."""
+    b = Builder("numbers")
+    x, scale = b.input("x", (4, 6, 4)), b.constant("s", (1, 1, 1))
+    for order in ((2, 0, 1), (1, 0, 2), (0, 2, 1), (2, 1, 0)):
+        x = b.multiply(b.transpose(x, order), b.broadcast(scale, [x.access.dims[i] for i in order]))
+    result = gl.optimize(b.finish(x), UNIT, verify=False)
+    assert result.report.stopped == "saturated"
+    assert result.report.e_nodes < 400
+
+
 class _Random:
     """A network of random steps over images; each step takes and gives ()(N C H W)."""
 
