@@ -48,13 +48,14 @@ def test_every_report_has_a_table_sentences_and_a_page(target: Target, columns: 
     assert len({len(column.cells) for column in table.columns}) == 1
     assert not table.wrong
     said = "\n".join(sentences(report))
-    assert "Check of the whole program: exact" in said
+    assert f"Check of the whole program: {report.checked}" in said
+    assert report.checked == ("equal as reals" if target.rounds(program()) else "exact")
     assert "e-classes after" in said
     assert ("Every product is mapped" in said) == (report.peak is not None)
     page = report_html(report)
     assert page.count("<tr>") == len(table.columns[0].cells) + 2 + bool(table.between)
     assert "<conv>" not in page
-    assert json.loads(json.dumps(report.as_dict()))["checked"] == "exact"
+    assert json.loads(json.dumps(report.as_dict()))["checked"] == report.checked
 
 
 def test_a_comparison_shows_baseline_bound_and_growth(of_array: gl.Result) -> None:

@@ -38,7 +38,7 @@ BAD = {
     "unknown table": (ARRAY + "[memry]\ncapacity = 3\n", "t.toml:4: there is no memry; did you mean memory?"),
     "a table that is none": ("memory = 3\n" + ARRAY, "[memory] is a table, got 3"),
     "unknown dataflow": (ARRAY + 'dataflow = "row-stationary"\n', "'weight-stationary'"),
-    "no accumulator rows": (ARRAY + "max_rows = 0\n", "max_rows in [array] is an integer of at least 1"),
+    "no accumulator rows": (ARRAY + "max_rows = 0\n", "max_rows in [array] is an integer from 1 to"),
     "no unit": (ARRAY + '[memory]\ncapacity = "256"\n', "capacity in [memory] is a size such as '256 KiB'"),
     "a plain number": (ARRAY + "[memory]\ncapacity = 256\n", "capacity in [memory] is a size"),
     "wrong unit": (ARRAY + '[memory]\ncapacity = "256 parsecs"\n', "got '256 parsecs'"),
@@ -51,7 +51,7 @@ BAD = {
     "an empty vector": (ARRAY + '[vector]\nspeed = "1 MAC/cycle"\n', "there is no speed in [vector]"),
     "objective": ('objective = "watts"\n' + ARRAY, "an objective is one of cycles, bytes, copies, got 'watts'"),
     "objective twice": ('objective = "cycles,cycles"\n' + ARRAY, "each can stand there once"),
-    "growth": ("max_weight_growth = 0.5\n" + ARRAY, "a number of at least 1"),
+    "growth": ("max_weight_growth = 0.5\n" + ARRAY, "a number from 1 to 1e+06"),
     "not TOML": ("[array\n", "is not TOML"),
 }
 
