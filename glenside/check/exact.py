@@ -174,6 +174,7 @@ def check(
 
 _ELEMENTS = 1 << 20
 """How many elements it takes to have drawn numbers often enough."""
+_CALL = 64  # elements that take as long as it takes to evaluate a term of none
 _MORE = 4  # times to draw anew where something was not reached
 
 
@@ -183,7 +184,7 @@ def _trials(seed: int, original: Program, *roots: Term) -> tuple[list[_Trial], i
     of them come those for what was not reached.
     """
     ordered, real = has_order(*roots), is_real(*roots)
-    size = sum(t.access.size for t in postorder(*roots) if isinstance(t.type, AccessType))
+    size = sum(_CALL + (t.access.size if isinstance(t.type, AccessType) else 0) for t in postorder(*roots))
     count = max(1, min(turns(*roots), _ELEMENTS // max(1, size)))
     draw = partial(draw_near, seed=seed, among=constants_of(*roots), weights=frozenset(original.constants_declared))
     draws = [partial(draw, turn=turn) for turn in range(count + _MORE)]
