@@ -13,6 +13,7 @@ from glenside.egraph.schema import (
     dims,
     dtype,
     function,
+    given,
     inverse,
     keeps_zero,
     relation,
@@ -25,7 +26,7 @@ from glenside.egraph.sorts import ACCESS, INT, INTS, TEXT, Sort
 from glenside.egraph.tables import table
 
 __all__ = ["ACCESS", "INT", "INTS", "TEXT", "access_at", "category", "constant", "dims", "dtype", "function"]
-__all__ += ["inverse", "keeps_zero", "on_demand", "relation", "source", "split", "table", "varies", "widened"]
+__all__ += ["given", "inverse", "keeps_zero", "on_demand", "relation", "source", "split", "table", "varies", "widened"]
 
 
 def on_demand(name: str, **columns: Sort) -> tuple[Relation, Function]:

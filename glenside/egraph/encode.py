@@ -40,7 +40,7 @@ def declarations() -> str:
         f"(ruleset {ANSWERED})",
         f"(constructor {PROGRAM_NODE} (i64) Access)",
         *(built_in.declaration for built_in in BUILT_IN),
-        "(rule ((given a d s t)) ((source a) (set (dims a) d) (set (split a) s) (set (dtype a) t)) :ruleset types)",
+        "(rule ((given a o d s t)) ((source a) (set (dims a) d) (set (split a) s) (set (dtype a) t)) :ruleset types)",
     ]
     for operator in OPERATORS.values():
         lines.append(f"(constructor {operator.name} ({' '.join(sort_names(operator))}) Access)")
@@ -108,7 +108,9 @@ def program_text(nodes: Sequence[Term]) -> str:
         lines.append(f"(union {name} {node_text(term, children)})")
         lines.append(f"({'constant' if constant[term] else 'varies'} {name})")
         if isinstance(term.type, AccessType):
-            lines.append(f'(given {name} {literal(term.type.dims)} {term.type.split} "{term.type.dtype}")')
+            lines.append(
+                f'(given {name} "{term.operator.name}" {literal(term.type.dims)} {term.type.split} "{term.type.dtype}")'
+            )
         else:
             lines.append(f"(source {name})")
     return "\n".join(lines)

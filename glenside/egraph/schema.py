@@ -74,7 +74,7 @@ def formula(name: str, arguments: str) -> Formula:
 source = relation("source", access=ACCESS)
 constant = relation("constant", access=ACCESS)
 varies = relation("varies", access=ACCESS)
-given = relation("given", access=ACCESS, dims=INTS, split=INT, dtype=TEXT)  # the type of a node of the program
+given = relation("given", access=ACCESS, operator=TEXT, dims=INTS, split=INT, dtype=TEXT)  # a program's node, its type
 
 # Types of e-classes. No merge: to unite two classes of different type stops the run.
 dims = function("dims", INTS, access=ACCESS)

@@ -24,6 +24,7 @@ def report_of(original: Program, target: Target, problem: Problem, searched: Sea
     if budget is not None and not budget.spares_baseline and (excess := budget.excess(totals[CHOSEN])):
         notes = [f"the program exceeds the {budget.what} by {excess:,.0f} {budget.unit}: no variant takes less"]
     remarks = dict.fromkeys(remark for v in answer.variants.get(CHOSEN, {}).values() for remark in v.remarks)
+    left_out = target.left_out([answer.layers[name].variants for name in program.layers])
     return Report(
         program=original.name,
         target=target.name,
@@ -42,7 +43,7 @@ def report_of(original: Program, target: Target, problem: Problem, searched: Sea
         rules=searched.progress.rules,
         cost={} if answer.cost is None else answer.cost._asdict(),
         notes=notes,
-        remarks=[*original.signature.remarks, *target.remarks(chosen), *remarks],
+        remarks=[*original.signature.remarks, *target.remarks(chosen), *remarks, *left_out],
         black_boxes=black_boxes(original.term),
         sections=target.report(original, chosen),
         peak=target.peak,

@@ -10,7 +10,8 @@ from typing import Any
 from glenside.ir.types import Dims
 from rewrites import operators as op
 from rewrites.convolution import transposed
-from rewrites.convolution.transposed import BETWEEN, halves, made_in_tiles, one_phase, phase, step_of, unfolding
+from rewrites.convolution.places import phase
+from rewrites.convolution.transposed import BETWEEN, halves, made_in_tiles, one_phase, step_of, unfolding
 from rewrites.convolution.zeros_between import section, subwindow, want_section, want_subwindow
 from rewrites.declare import ROOT, Clauses, Example, V, analysis, let, rule, set_, union, when
 from rewrites.facts import ACCESS, INT, access_at, dims, dtype, function, on_demand, relation, split, table

@@ -1,7 +1,7 @@
 """Transposed convolutions: windows of stride 1 over an input with zeros between its elements, without the zeros.
 
 Everywhere here root is the product of a and b, with m shared axes, that is to be computed otherwise. Axis i of a is h
-places; those of an input with `gap`, `begin` and `n` (`zeros_between`), or those of windows over such an input, of k
+places; those of an input with `gap`, `begin` and `n` (`gaps`), or those of windows over such an input, of k
 elements along axis j that are d apart. There are `total` such products for one of the program's.
 
 Its phases (`phases`) are the products for the places p, p + gap, ..; its columns are the product of the elements of the
@@ -11,13 +11,13 @@ of which root is the h from `start` on. Axes are converted in ascending order, s
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
-from glenside.ir.types import Dims
 from rewrites import examples as ex
 from rewrites import operators as op
 from rewrites.convolution import zeros_between as zeros
+from rewrites.convolution.gaps import gaps, undilated, want_undilated
+from rewrites.convolution.places import phase, positions_last, scatter
 from rewrites.convolution.recipes import recipe
 from rewrites.declare import ROOT, Clauses, Example, Facts, V, analysis, let, rule, set_, union, when
 from rewrites.facts import ACCESS, INT, INTS, TEXT, dims, function, relation, split, table
@@ -51,45 +51,6 @@ made_in_tiles = relation("made-in-tiles", inner=ACCESS, made=ACCESS)
 def stepped(words: str, step: str, axis: int, size: int) -> tuple[str]:
     """The words of a form with one step more."""
     return (f"{words} {step}:{axis}:{size}".strip(),)
-
-
-@table(first=int, count=int, taps=int, apart=int, tap=int, every=int)
-def phase(gap: int, begin: int, d: int, k: int, h: int, p: int) -> tuple[int, int, int, int, int, int]:
-    """Of the places p, p + gap, ..: where the first is in the bare input, how many, the taps that meet elements there.
-
-    Those are `taps` from `tap` on, `every` so many, which are `apart` in the bare input; none where there is nothing.
-    """
-    common = math.gcd(d, gap)
-    every = gap // common
-    tap = next((u for u in range(min(k, every)) if (p + u * d - begin) % gap == 0), None)
-    count = -((p - h) // gap)
-    if tap is None or count <= 0:
-        return 0, 0, 0, 1, 0, 1
-    return (p + tap * d - begin) // gap, count, -((tap - k) // every), d // common, tap, every
-
-
-@table(first=int, count=int, out=int, start=int)
-def scatter(gap: int, begin: int, n: int, d: int, h: int, k: int) -> tuple[int, int, int, int] | None:
-    """Which elements of the bare input are in the input, how many, what their windows add up to, and where h begins."""
-    first = max(0, -(begin // gap))
-    count = min(n, (h - 1 + (k - 1) * d - begin) // gap + 1) - first
-    if count <= 0:
-        return None
-    return first, count, gap * (count - 1) + (k - 1) * d + 1, (k - 1) * d - begin - gap * first
-
-
-@table(order=Dims, back=Dims, operand=Dims)
-def positions_last(rank: int, rows: int, rank_a: int, axes: Dims) -> tuple[Dims, Dims, Dims]:
-    """Of a result of `rank` axes, its first `rows` those of the operand a, which has `rank_a` axes.
-
-    The order in which its axes, and more for the windows, are to be added up, what undoes that without the windows, and
-    the same order for a.
-    """
-    front = [axis for axis in range(rank) if axis not in axes]
-    order = (*front, *axes, *range(rank, rank + len(axes)))
-    back = [(*front, *axes).index(axis) for axis in range(rank)]
-    own = (*(axis for axis in front if axis < rows), *axes, *range(rows, rank_a))
-    return Dims(order), Dims(back), Dims(own)
 
 
 def _spread(x: str, axis: int, zeros: int, before: int, after: int) -> str:
@@ -188,8 +149,8 @@ def products_over_gaps_are_known(p: V, opened: V, c: V, sa: V, da: V, made: V, w
             *(unfolded, zeros.zero_inserted(a, i, j, *_GAPPED), slides(a, i, j, 1, d, c)),
             *(own_axis, j >= sa, sizes, k == da[j], gap * k > 1),
         ).then(BETWEEN),
-        when(unfolded, zeros.gaps(a, i, *_GAPPED), gap > 1, own_axis, sizes).then(
-            _ROWS_APART, zeros.want_undilated(a, i, *_GAPPED)
+        when(unfolded, gaps(a, i, *_GAPPED), gap > 1, own_axis, sizes).then(
+            _ROWS_APART, want_undilated(a, i, *_GAPPED)
         ),
         *(
             when(unfolding(ROOT, 0, 1), apart, gap > 1).then(set_(gap_axes(ROOT, kind), 1 << i))
@@ -247,7 +208,7 @@ def rows_are_spread_afterwards(z: V, part: V, spread: V, cut: V) -> Clauses:
     What windows of one element come to. Sound because a row of zeros has products of zero.
     """
     rows = (*_GAPPED, 1, h, 1)
-    apart = (_ROWS_APART, scatter.facts(*rows, first=first, count=count), z == zeros.undilated(a, i, *_GAPPED))
+    apart = (_ROWS_APART, scatter.facts(*rows, first=first, count=count), z == undilated(a, i, *_GAPPED))
     return (
         when(apart).then(zeros.want_section(z, i, first, count)),
         when(apart, part == zeros.section(z, i, first, count), scatter.facts(*rows, start=start)).then(

@@ -14,8 +14,9 @@ import numpy as np
 from glenside.ir.types import Dims, smallest
 from rewrites import examples as ex
 from rewrites import operators as op
+from rewrites.convolution.places import positions_last
 from rewrites.convolution.recipes import recipe
-from rewrites.convolution.transposed import EXAMPLES, line, made_in_tiles, positions_last, scattering
+from rewrites.convolution.transposed import EXAMPLES, line, made_in_tiles, scattering
 from rewrites.declare import ROOT, Clauses, Example, V, let, rule, union, when
 from rewrites.facts import ACCESS, INT, INTS, dims, dtype, relation, table
 from rewrites.terms import dot, is_dot, sided, variables

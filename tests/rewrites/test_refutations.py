@@ -238,6 +238,34 @@ def test_blocks_of_the_stride_are_refuted_but_for_those_that_are_right(wrong: st
         assert snapshot.program[nodes.index(left)] != snapshot.program[nodes.index(right)]
 
 
+CUT = "(access-slice (access-tensor a) 1 1 7)"
+ADDED_UP = {
+    "zeros where an element was cut off, as if it were there": ("(access-tensor a)", "zero-padding", CUT),
+    "the lowest numbers around elements, as if they were zeros": (
+        "(access-pad (access-tensor a) zero-padding 1 1 0)",
+        "min-padding",
+        "(access-tensor a)",
+    ),
+}
+
+
+@pytest.mark.parametrize("wrong", ADDED_UP)
+def test_what_is_around_elements_is_refuted_where_windows_are_added_up(wrong: str) -> None:
+    """By the rules of the target that adds up what windows over elements in a row give."""
+    own, kind, padded = ADDED_UP[wrong]
+    texts = (own, f"(access-pad {padded} {kind} 1 1 0)")
+    left, right = (parse(DOT.format(OF_LINE.format(t)), shapes={"a": (2, 7), "b": (3, 3)}).term for t in texts)
+    both, target = Program(build("construct-tuple", left, right)), gl.MPC(outputs=())
+    assert any(_differ(both, seed) for seed in range(20))
+    nodes = program_nodes(both.term)
+    snapshot, search = saturated(
+        both, of_families(target.families(Way(), nodes)), target.rule_parameters(), iterations=200
+    )
+    assert search.progress.stopped == "saturated"
+    assert snapshot.program[nodes.index(left)] != snapshot.program[nodes.index(right)]
+    assert search.progress.rules["windows-are-added-up"].matches > 0
+
+
 def _differ(both: Program, seed: int) -> bool:
     values = {n: v - 6 for n, v in whole_numbers(both.tensors, seed).items()}  # negative: a zero is the largest
     fractions = any(term.operator.name == "linear-map" for term in postorder(both.term))

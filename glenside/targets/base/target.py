@@ -7,7 +7,7 @@ variants of each layer by the strategy that the target names.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from enum import Enum
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -192,6 +192,10 @@ class Target(ABC):
     def best(self, variants: Sequence[Variant]) -> Variant:
         """The variant of a layer that is chosen among all of it."""
         return min(variants, key=self.rank)
+
+    def left_out(self, layers: Collection[Sequence[Variant]]) -> Sequence[str]:
+        """What must be said of better variants that a limit kept from being chosen, of all those of each layer."""
+        return ()
 
     def whole(self, program: Program) -> Amounts | None:
         """Measures of a whole program; None where they are the sums of those of its layers. Needed where the

@@ -176,6 +176,22 @@ class MPC(Target):
         near = (v for v in variants[1:] if not self._is_worse(v.measures["error"], plain))
         return super().best([variants[0], *near])
 
+    def left_out(self, layers: Collection[Sequence[Variant]]) -> Sequence[str]:
+        """How much less the layers would take if errors had no limit."""
+        measure = next(m for m in self.measures if m.name == self.objectives[0])
+
+        def least(variants: Sequence[Variant]) -> int:
+            return min((n for v in variants if (n := v.measures[measure.name]) is not None), default=0)
+
+        saved = [n for of_layer in layers if (n := least([self.best(of_layer)]) - least(of_layer)) > 0]
+        if not saved:
+            return []
+        which = "1 layer" if len(saved) == 1 else f"{len(saved)} layers"
+        return [
+            f"the limit of errors leaves out variants of {which} that take {sum(saved):,} {measure.unit} less in all; "
+            "max_error=inf allows them"
+        ]
+
     @staticmethod
     def _is_worse(error: int | None, plain: int | None) -> bool:
         """Whether a bound of errors is more than twice that of the plain variant; one that is not known is."""
