@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from fuzzing import Fuzzing
 from hypothesis import settings
 
 settings.register_profile("ci", derandomize=True, deadline=None)
@@ -17,8 +18,14 @@ if os.environ.get("CI"):
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--spu-seed", type=int, default=1000, help="the first random program that SPU runs")
-    parser.addoption("--spu-programs", type=int, default=150, help="how many random programs SPU runs")
+    parser.addoption("--fuzz-seed", type=int, help="the first seed of random cases, instead of the committed one")
+    parser.addoption("--fuzz-minutes", type=float, help="minutes of each test of random cases, instead of a count")
+
+
+@pytest.fixture
+def fuzzing(request: pytest.FixtureRequest) -> Fuzzing:
+    """Which random cases to try, and for how long."""
+    return Fuzzing(request.config.getoption("--fuzz-seed"), request.config.getoption("--fuzz-minutes"))
 
 
 @pytest.fixture

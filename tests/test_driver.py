@@ -9,9 +9,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from fuzzing import Fuzzing
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from random_terms import terms
+from random_terms import drawn, terms
 from rule_checks import assert_all_equal, saturated
 
 import glenside as gl
@@ -47,10 +48,17 @@ def test_every_rule_on_random_programs_is_sound_and_ends(term: Term) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
-@given(terms())
-def test_every_rule_on_many_random_programs_is_sound_and_ends(term: Term) -> None:
-    assert_sound(term)
+def test_every_rule_on_many_random_programs_is_sound_and_ends(fuzzing: Fuzzing) -> None:
+    for seed in fuzzing.seeds(10):
+        for term in drawn(seed, 20):
+            assert_sound(term)
+
+
+@pytest.mark.slow
+def test_many_random_programs_optimized_equal_the_original(fuzzing: Fuzzing) -> None:
+    for seed in fuzzing.seeds(10):
+        for term in drawn(seed, 20):
+            assert_optimized_equals(term, 3, 4)
 
 
 def assert_sound(term: Term) -> None:
@@ -65,6 +73,10 @@ def assert_sound(term: Term) -> None:
 @settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
 @given(terms(), st.integers(1, 4), st.integers(1, 4))
 def test_random_programs_optimized_equal_the_original(term: Term, rows: int, columns: int) -> None:
+    assert_optimized_equals(term, rows, columns)
+
+
+def assert_optimized_equals(term: Term, rows: int, columns: int) -> None:
     result = gl.optimize(Program(term), gl.SystolicArray(rows, columns))
     assert is_equal(result.report.checked), result.report.checked
     assert result.stopped == "saturated"

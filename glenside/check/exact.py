@@ -152,7 +152,7 @@ def check(
     stopped, reason = "", shortage(least_bytes(declarations.values(), 16 if has_order(*roots) else 4, *roots))
     try:
         for trial in trials if not reason else ():
-            if len(done) >= count and not branches.missing():
+            if comparison.settled or (len(done) >= count and not branches.missing()):
                 break
             trial.arithmetic.opaque_below = below
             values = known | {name: trial.draw(tensor, limits.get(name)) for name, tensor in drawn.items()}
@@ -230,6 +230,11 @@ class _Comparison:
         for name in (name for name in self.names if name not in self.differs):
             self.expected.setdefault(original.layers[name], []).append(name)
             self.found.setdefault(optimized.layers[name], []).append(name)
+
+    @property
+    def settled(self) -> bool:
+        """Whether everything differs: more numbers would say nothing more."""
+        return all(name in self.differs for name in (*self.names, _RESULT))
 
     @staticmethod
     def _term(program: Program, name: str | None) -> Term:

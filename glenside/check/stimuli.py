@@ -142,13 +142,20 @@ def draw_near(
     if tensor.dtype in FLOATS and tensor.name in weights and len(tensor.dims) > 1 and tensor.dims.product():
         length = tensor.dims.product() / max(tensor.dims)  # of the sums, where the longest axis is that of the results
         scale = 2.0 ** round(1 - math.log2(length) / 2)
-        return rng.integers(-127, 128, tensor.dims, np.int8) * np.float32(scale / 64)
+        most = 2 if _is_coarse(turn) else 127
+        return rng.integers(-most, most + 1, tensor.dims, np.int8) * np.float32(2 * scale / (most + 1))
     normal = rng.standard_normal(tensor.dims)
     if tensor.dtype in FLOATS:
-        return np.asarray(np.rint(_pattern(tensor, normal, rng, seed, turn, among) * 64) / 64)
+        grid = 2 if _is_coarse(turn) else 64
+        return np.asarray(np.rint(_pattern(tensor, normal, rng, seed, turn, among) * grid) / grid)
     bounds = np.iinfo(tensor.dtype)
     drawn = np.rint(_pattern(tensor, 2 * normal, rng, seed, turn, among))
     return np.clip(drawn, bounds.min, bounds.max).astype(tensor.dtype)
+
+
+def _is_coarse(turn: int) -> bool:
+    """Whether numbers are halves, and few: so that some are equal, and their sums and differences 0."""
+    return turn // 4 % 2 == 1 and turn % 4 < 2
 
 
 _CENTRES = (-6.0, -2.0, 0.0, 0.0, 3.0)
@@ -203,14 +210,18 @@ def depends_on_order(term: Term) -> bool:
     return term.operator is cast and not {*dtypes(term.type)} & {*FLOATS}
 
 
+_WRAPS = ("int8", "uint8", "int16", "uint16", "int32", "uint32")
 _LONG = 100
 """What a text is shorter than that names a few numbers: others are matrices."""
 
 
 def constants_of(*roots: Term) -> list[Fraction]:
-    """The numbers with which something is compared, or to which it is cut."""
+    """The numbers with which something is compared, to which it is cut, or beyond which a cast wraps."""
     found: dict[Fraction, None] = {}
     for term in postorder(*roots):
+        if term.operator is cast and term.access.dtype in _WRAPS:
+            bounds = np.iinfo(term.access.dtype)
+            found.update(dict.fromkeys((Fraction(int(bounds.min) - 1), Fraction(int(bounds.max) + 1))))
         for attribute in term.attributes:
             if isinstance(attribute, str) and len(attribute) < _LONG:
                 numbers = (exact(word) for word in attribute.strip("()").split())

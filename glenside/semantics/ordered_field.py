@@ -107,7 +107,9 @@ class OrderedField(Native):
     def power(self, a: Array, b: Array) -> Array:
         if not _is_number(a):
             return self._native.power(a, b)
-        return _number(_finite(np.power(np.abs(a.real), b.real)), self.field.power(a.imag, b.imag))
+        odd = (a.real < 0) & (np.abs(b.real) % 2 == 1)
+        power = _finite(np.power(np.abs(a.real), b.real))
+        return _number(np.where(odd, -power, power), self.field.power(a.imag, b.imag))
 
     def remainder(self, a: Array, b: Array, rounding: str) -> Array:
         """a - b * q, where q is a / b rounded down or cut."""

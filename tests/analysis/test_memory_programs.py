@@ -1,16 +1,13 @@
-"""What is told of random programs is what they allocate, and a budget is held or the excess is said.
-
-GLENSIDE_SEED is the first seed of the slow tests, GLENSIDE_PROGRAMS how many programs there are.
-"""
+"""What is told of random programs is what they allocate, and a budget is held or the excess is said."""
 
 from __future__ import annotations
 
-import os
 import random
 
 import numpy as np
 import pytest
 from allocations import inputs, measured_peak, tiled
+from fuzzing import Fuzzing
 from memory_programs import Networks
 
 import glenside as gl
@@ -18,8 +15,6 @@ from glenside.analysis.liveness import bookkeeping, peak_bytes
 from glenside.ir.program import Program
 from glenside.semantics import Native
 from glenside.semantics.interpreter import Run, evaluate
-
-FIRST, COUNT = int(os.environ.get("GLENSIDE_SEED", "0")), int(os.environ.get("GLENSIDE_PROGRAMS", "200"))
 
 
 class _Elsewhere(Native):
@@ -52,15 +47,15 @@ def test_what_is_told_is_allocated(seed: int) -> None:
 
 
 @pytest.mark.slow
-def test_what_is_told_of_many_is_allocated() -> None:
-    wrong = [(seed, name, differs(p)) for seed in range(FIRST, FIRST + COUNT) for name, p in ways(seed).items()]
+def test_what_is_told_of_many_is_allocated(fuzzing: Fuzzing) -> None:
+    wrong = [(seed, name, differs(p)) for seed in fuzzing.seeds(200) for name, p in ways(seed).items()]
     assert [found for found in wrong if found[2]] == []
 
 
 @pytest.mark.slow
-def test_budgets_are_held_or_the_excess_is_said() -> None:
+def test_budgets_are_held_or_the_excess_is_said(fuzzing: Fuzzing) -> None:
     wrong = []
-    for seed in range(FIRST, FIRST + COUNT // 4):
+    for seed in fuzzing.seeds(50):
         budget, answer = budgeted(seed)
         over = measured_peak(answer.program) > budget and not answer.report.notes
         wrong += [(seed, budget, differs(answer.program))] if over or differs(answer.program) else []

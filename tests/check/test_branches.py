@@ -63,3 +63,25 @@ def test_numbers_are_drawn_anew_until_every_side_was_taken() -> None:
     report = check(Program(cut), Program(cut))
     assert is_equal(report.result)
     assert report.how.startswith("random numbers, drawn ")
+
+
+@pytest.mark.parametrize(("dtype", "other"), [("int8", "int16"), ("uint8", "int32"), ("int16", "int32")])
+def test_a_cast_is_reached_where_it_wraps(dtype: str, other: str) -> None:
+    """What is made an integer lies beyond its bounds too."""
+    a, b = (build("cast", build("cast", X, kind), "float32") for kind in (dtype, other))
+    assert verdict(a, b).startswith("differs")
+
+
+def test_an_odd_power_keeps_its_sign() -> None:
+    below = Builder.combine("minimum", X, full("-1"))
+    cubed = Builder.combine("pow", below, full("3"))
+    assert is_equal(verdict(build("compute", "relu", cubed), full("0")))
+    squared = Builder.combine("pow", below, full("2"))
+    assert verdict(build("compute", "relu", squared), full("0")).startswith("differs")
+
+
+def test_what_differs_at_zero_alone_is_reached() -> None:
+    """A sum of products is 0 for a few of its numbers only."""
+    total = build("compute", "reduce-sum", build("access", X, 1))
+    never = build("compute", "abs", build("compute", "sign", total))
+    assert verdict(never, build("access", build("full", (5,), "1", "float32"), 1)).startswith("differs")

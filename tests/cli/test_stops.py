@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from command_line import run
+from fuzzing import Fuzzing
 
 import glenside as gl
 from glenside.ir import interrupts
@@ -66,11 +67,12 @@ def test_sigterm_leaves_an_answer(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", COMMANDS)
-def test_ctrl_c_at_any_moment(name: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
-    pick = random.Random(name)
+def test_ctrl_c_at_any_moment(name: str, tmp_path: Path, fuzzing: Fuzzing) -> None:
     out = tmp_path / ("best.jsonl" if name == "sweep" else "best.glenside")
-    for _ in range(int(os.environ.get("GLENSIDE_MOMENTS", "10"))):
-        _hold(name, signal.SIGINT, pick.uniform(0.2, 7.0), out)  # before that Python itself is starting
+    for seed in fuzzing.seeds(10):
+        _hold(
+            name, signal.SIGINT, random.Random(f"{name} {seed}").uniform(0.2, 7.0), out
+        )  # before that Python itself is starting
 
 
 TARGETS = ["systolic-array:16x16", "mpc:semi2k", "cpu:1MB", "convolution-unit:nhwc"]

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from fuzzing import Fuzzing
 
 onnx = pytest.importorskip("onnx")
 
@@ -327,10 +328,10 @@ def test_subgraphs_deeper_than_protobuf_reads(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_ten_seconds_of_models_that_were_changed_at_random() -> None:
+def test_models_that_were_changed_at_random(fuzzing: Fuzzing) -> None:
     pytest.importorskip("resource")
     from fuzz_onnx import fuzz
 
-    done, found = fuzz(10, seed=0)
+    done, found = fuzz(fuzzing.seconds(10), seed=fuzzing.first())
     assert found == {}
-    assert done > 100
+    assert done > (100 if fuzzing.minutes is None else 0)

@@ -8,18 +8,21 @@ nothing with the check but the meaning of operators.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
 from glenside.builder import Builder
+from glenside.check.stimuli import index_limits
 from glenside.ir.errors import GlensideError
 from glenside.ir.operand import Array
-from glenside.ir.operator import COMPUTES, Kind
+from glenside.ir.operator import COMPUTES, Field, Kind
+from glenside.ir.operators.casting import cast
 from glenside.ir.operators.compute import compute, compute_text, parse_compute
 from glenside.ir.term import Term, build, make, postorder, rebuild, tensors, weave
-from glenside.ir.types import Dims, Tensor
+from glenside.ir.types import FLOATS, Dims, Tensor
 from glenside.semantics.interpreter import evaluate
 
 _CLIPS = ("(clip -1/2 1/2)", "(clip 0 6)", "(clip -3 5/2)", "relu", "(leaky-relu 1/8)", "abs", "sign", "floor")
@@ -83,39 +86,71 @@ def _end(pick: random.Random, x: Term, dtype: str) -> Term:
     return x
 
 
-def mutants(term: Term, pick: random.Random) -> Iterator[Term]:
-    """Terms of the same type that differ in one argument of one operator, or in the order of two operands."""
-    nodes = [t for t in postorder(term) if t.children or t.attributes]
-    while True:
+_TRIES = 400
+_SIZED = ("bool", "int8", "uint8", "int16", "int32", "float16", "float32")
+
+
+def mutants(term: Term, pick: random.Random, at: Sequence[Term] = ()) -> Iterator[Term]:
+    """Terms of the same type that differ in one operator: in one or two arguments, in the order of two operands, or in
+    that it is not there. The operator is one of those `at`, or any.
+
+    It ends where hundreds of changes in a row give none.
+    """
+    nodes = at or list(postorder(term))
+    tries = 0
+    while tries < _TRIES:
         node = pick.choice(nodes)
+        tries += 1
         try:
             changed = _changed(node, pick)
             whole = rebuild(term, lambda t, children, at=node, new=changed: new if t is at else None)
         except (GlensideError, ValueError, IndexError):
             continue
         if whole is not term and whole.type == term.type:
+            tries = 0
             yield whole
 
 
 def _changed(node: Term, pick: random.Random) -> Term:
-    fields = [f for f in node.operator.fields if f.kind not in (Kind.TERM,)]
-    if not node.attributes or pick.random() < 0.15:
+    fields = [f for f in node.operator.fields if f.kind not in (Kind.TERM, Kind.TERMS)]
+    if node.operator.name == "access-tensor":
+        return build("access-flip", node, pick.randrange(node.access.rank))
+    if not node.attributes or (node.children and pick.random() < 0.2):
         children = list(node.children)
+        if pick.random() < 0.4:
+            return pick.choice(children)
         pick.shuffle(children)
         return make(node.operator, weave(node.operator, children, node.attributes))
-    at = pick.randrange(len(node.attributes))
-    value: Any = node.attributes[at]
-    if node.operator is compute:
-        value = _other_compute(value, pick)
-    elif isinstance(value, int):
-        value += pick.choice((-1, 1))
-    elif isinstance(value, tuple) and value:
-        place = pick.randrange(len(value))
-        value = Dims((*value[:place], value[place] + pick.choice((-1, 1)), *value[place + 1 :]))
-    elif fields[at].choices:
-        value = pick.choice(fields[at].choices)
-    attributes = [*node.attributes[:at], value, *node.attributes[at + 1 :]]
+    attributes = list(node.attributes)
+    for at in pick.sample(range(len(attributes)), min(len(attributes), pick.choice((1, 1, 2)))):
+        attributes[at] = _other(node, fields[at], attributes[at], pick)
     return make(node.operator, weave(node.operator, node.children, attributes))
+
+
+def _other(node: Term, field: Field, value: Any, pick: random.Random) -> Any:
+    if node.operator is compute:
+        return _other_compute(value, pick)
+    if field.choices:
+        return pick.choice(field.choices)
+    if field.kind is Kind.DTYPE:
+        return pick.choice(_SIZED)
+    if isinstance(value, int):
+        return value + pick.choice((-1, 1))
+    if isinstance(value, tuple) and value:
+        items = list(value)
+        i, j = pick.randrange(len(items)), pick.randrange(len(items))
+        if i != j:
+            items[i], items[j] = items[j], items[i]
+        else:
+            items[i] += pick.choice((-1, 1))
+        return type(value)(items)
+    if field.kind in (Kind.NUMBER, Kind.TEXT):
+        numbers = str(value).split()
+        at = pick.randrange(len(numbers))
+        off = pick.choice(("1", "-1", "1/8", "-1/4", "5"))
+        numbers[at] = str(Fraction(numbers[at]) + Fraction(off))
+        return " ".join(numbers)
+    return value
 
 
 def _other_compute(kind: str, pick: random.Random) -> str:
@@ -127,22 +162,67 @@ def _other_compute(kind: str, pick: random.Random) -> str:
             pick.choice(field.choices) if field.choices else str(pick.choice(("0", "1/2", "-1", "2", "25/4", "-1/4")))
         )
         return compute_text(record.name, *parameters[:at], other, *parameters[at + 1 :])
-    alike = [c.name for c in COMPUTES.values() if c.category is record.category and not c.parameters]
-    return pick.choice(alike)
+    others = [c for c in COMPUTES.values() if not c.parameters]
+    alike = [c for c in others if c.category is record.category]
+    return pick.choice(alike if alike and pick.random() < 0.8 else others).name
+
+
+def flat(term: Term, size: int) -> Term:
+    """The first elements of an array as one axis of float32, and 0 for those that it lacks, so that terms of any dims
+    can be compared.
+    """
+    item = build("access", build("access-insert-axis", build("access", term, 0), 0), 0)
+    row = build("access-pad", build("access-flatten", item), "zero-padding", 0, 0, size)
+    return build("cast", build("access-slice", row, 0, 0, size), "float32")
 
 
 def apart(a: Term, b: Term, seed: int, trials: int = 60) -> bool:
-    """Whether numpy's numbers show that two terms differ by more than rounding."""
-    with np.errstate(all="ignore"):
-        return any(_differ(*evaluate([a, b], _numbers(a, b, seed + trial))) for trial in range(trials))
+    """Whether numpy's numbers show that two terms differ by more than rounding, where all that they compute is defined:
+    0/0, infinity times 0 and the logarithm of -1 are no reals.
+    """
+    return any(_differ_on(a, b, _numbers(a, b, seed + trial)) for trial in range(trials))
+
+
+def apart_where_defined(a: Term, b: Term, seed: int) -> bool:
+    """The same, also on floats above 1 and on those near 0: functions such as sqrt and asin are not of all reals."""
+    sets = (_numbers(a, b, seed + trial) for trial in range(20))
+    inside = [
+        {n: (abs(v) + 1 if above else v / 16).astype(v.dtype) if v.dtype.kind == "f" else v for n, v in values.items()}
+        for values in sets
+        for above in (True, False)
+        if not index_limits(a, b)
+    ]
+    return apart(a, b, seed) or any(_differ_on(a, b, values) for values in inside)
+
+
+def _differ_on(a: Term, b: Term, values: dict[str, Array]) -> bool:
+    found: dict[Term, Array] = {}
+    undefined = []
+
+    def watch(term: Term, value: Any) -> None:
+        if isinstance(value, np.ndarray) and value.dtype.kind == "f" and np.isnan(value).any():
+            undefined.append(term)
+        if term in (a, b):
+            found[term] = value
+
+    evaluate(list(postorder(a, b)), values, watch=watch)
+    return not undefined and _differ(found[a], found[b])
 
 
 def _numbers(a: Term, b: Term, seed: int) -> dict[str, Array]:
+    """Small numbers, mostly about one centre; in every fifth set large integers, and large floats where they are made
+    integers: functions of others are equal by rounding. Indices are valid ones.
+    """
     rng = np.random.default_rng(seed)
+    limits = index_limits(a, b)
+    wraps = any(t.operator is cast and t.access.dtype not in FLOATS for t in postorder(a, b))
     values = {}
     for leaf in tensors(a, b):
         tensor = leaf.attributes[0]
-        drawn = rng.integers(-9, 10, tensor.dims) + rng.choice((-6, 0, 0, 4))
+        most = 20_000 if seed % 5 == 0 and (wraps or tensor.dtype not in FLOATS) else 9
+        drawn = rng.integers(-most, most + 1, tensor.dims) + rng.choice((-6, 0, 0, 4))
+        if tensor.name in limits:
+            drawn = 4 * rng.integers(0, limits[tensor.name], tensor.dims)
         values[tensor.name] = (drawn / 4 if tensor.dtype == "float32" else drawn).astype(tensor.dtype)
     return values
 

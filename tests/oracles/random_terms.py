@@ -9,6 +9,8 @@ import hashlib
 from collections.abc import Callable
 
 import numpy as np
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import seed as with_seed
 from hypothesis import strategies as st
 
 from glenside.ir.operand import Array
@@ -188,6 +190,27 @@ def terms(draw: Draw, steps: int = 12, operators: tuple[str, ...] = STEPS) -> Te
         if new is not None and _fits(new):
             pool.append(new)
     return pool[-1]
+
+
+def drawn(seed: int, count: int) -> list[Term]:
+    """So many terms, the same ones for a seed; none is made smaller."""
+    kept: list[Term] = []
+
+    @with_seed(seed)
+    @settings(
+        max_examples=count,
+        derandomize=False,
+        database=None,
+        phases=[Phase.generate],
+        deadline=None,
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(terms())
+    def draw(term: Term) -> None:
+        kept.append(term)
+
+    draw()
+    return kept
 
 
 def values_for(*roots: Term, seed: int = 0, most: int = 3) -> dict[str, Array]:

@@ -16,6 +16,7 @@ import pytest
 import spu_simulation
 from compute_examples import COMPUTES as COMPUTE_EXAMPLES
 from example_values import VALUES
+from fuzzing import Fuzzing
 from operator_examples import OPERATORS as OPERATOR_EXAMPLES
 from random_terms import terms, values_for
 from secure_programs import secure_program
@@ -656,9 +657,10 @@ def test_random_programs() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("chosen", [False, True], ids=["plain", "chosen"])
-def test_many_random_programs(chosen: bool, request: pytest.FixtureRequest) -> None:
-    first, count = (request.config.getoption(name) for name in ("--spu-seed", "--spu-programs"))
-    assert _random_failures(range(first, first + count), chosen) == []
+def test_many_random_programs(chosen: bool, fuzzing: Fuzzing) -> None:
+    """In batches, each of which SPU runs in one process."""
+    batches = fuzzing.seeds(10, first=1000, step=15)
+    assert [found for first in batches for found in _random_failures(range(first, first + 15), chosen)] == []
 
 
 @pytest.mark.slow

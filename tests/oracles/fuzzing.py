@@ -1,0 +1,31 @@
+"""How many random cases a test tries, and which: the committed ones, or new ones for as long as a person likes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Fuzzing:
+    """What `--fuzz-seed` and `--fuzz-minutes` say; None where they are not given."""
+
+    seed: int | None = None
+    minutes: float | None = None
+
+    def first(self, committed: int = 0) -> int:
+        """The seed of the first case."""
+        return committed if self.seed is None else self.seed
+
+    def seconds(self, committed: float) -> float:
+        """For a test that counts seconds itself."""
+        return committed if self.minutes is None else 60 * self.minutes
+
+    def seeds(self, count: int, first: int = 0, step: int = 1) -> Iterator[int]:
+        """The seed of each case: so many of them, or all that begin within the minutes; the first always does."""
+        end = time.monotonic() + self.seconds(0)
+        seed = number = self.first(first)
+        while number < seed + count * step if self.minutes is None else number == seed or time.monotonic() < end:
+            yield number
+            number += step
