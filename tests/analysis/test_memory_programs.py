@@ -41,7 +41,7 @@ def budgeted(seed: int) -> tuple[int, gl.OptimizationResult]:
     return budget, gl.optimize(program, gl.CPU(budget), verify=False)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_what_is_told_is_allocated(seed: int) -> None:
     assert {name: words for name, program in ways(seed).items() if (words := differs(program))} == {}
 

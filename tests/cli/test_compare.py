@@ -53,23 +53,25 @@ def test_explain_traces_the_rules(tmp_path: Path, capsys: pytest.CaptureFixture[
         assert ("operands-are-swapped" in row["rules"]) or not row["plan"]["swapped"]
 
 
-def test_a_second_run_is_the_same_from_the_cache(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.fixture
+def products(tmp_path: Path) -> Path:
+    return Path(sample_programs(tmp_path)[0])
+
+
+def test_a_second_run_is_the_same_from_the_cache(
+    products: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     outputs = []
     for name in ("a", "b", "c"):
         out, path = tmp_path / f"{name}.glenside", tmp_path / f"{name}.json"
         more = ("--no-cache",) if name == "c" else ()
-        assert run("tensorize", *SMALL, "-o", out, "--json", path, *more) == 0
+        assert run("tensorize", products, "--array", "16x16", "-o", out, "--json", path, *more) == 0
         outputs.append((out.read_bytes(), json.loads(path.read_text())))
     assert [content["search"]["cached"] for _, content in outputs] == [False, True, False]
     assert outputs[0][0] == outputs[1][0] == outputs[2][0]
     assert outputs[0][1]["layers"] == outputs[1][1]["layers"] == outputs[2][1]["layers"]
     assert "From the cache" in capsys.readouterr().out
     assert load(tmp_path / "b.glenside").layers.keys() == load(tmp_path / "a.glenside").layers.keys()
-
-
-@pytest.fixture
-def products(tmp_path: Path) -> Path:
-    return Path(sample_programs(tmp_path)[0])
 
 
 def test_a_broken_cache_is_a_note_and_no_error(

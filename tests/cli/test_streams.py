@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-COMMANDS = ("tensorize {} --array 4x4", "layout {}", "rules")
+TENSORIZE = "tensorize {} --array 4x4"
 PROGRAM = """(input a (shape 5 9)) (constant b (shape 7 9))
 (compute dot-product (access-cartesian-product (access (access-tensor a) 1) (access (access-tensor b) 1)))"""
 ASCII = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
@@ -23,11 +23,10 @@ def _run(redirected: str, command: str, folder: Path, **more: str) -> subprocess
     return subprocess.run(["bash", "-c", line], capture_output=True, env=known, check=False, timeout=120)
 
 
-@pytest.mark.parametrize("redirected", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+@pytest.mark.parametrize("redirected", [">&-", "<&- >&- 2>&-"])
 def test_a_closed_stream_is_no_error(redirected: str, tmp_path: Path) -> None:
-    for command in COMMANDS[:1] if redirected.count("&") < 3 else COMMANDS:
-        done = _run(redirected, command, tmp_path)
-        assert (done.returncode, done.stderr) == (0, b"")
+    done = _run(redirected, TENSORIZE, tmp_path)
+    assert (done.returncode, done.stderr) == (0, b"")
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no device that is full")
@@ -39,7 +38,7 @@ def test_a_full_output_is_a_sentence(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("more", [ASCII, {"PYTHONOPTIMIZE": "2"}], ids=["ascii", "no docstrings"])
 def test_other_pythons(more: dict[str, str], tmp_path: Path) -> None:
-    done = _run("", COMMANDS[0], tmp_path, **more)
+    done = _run("", TENSORIZE, tmp_path, **more)
     assert (done.returncode, done.stderr) == (0, b"")
     assert b"product-1" in done.stdout
 
