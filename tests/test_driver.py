@@ -41,7 +41,7 @@ BASELINE = ({"blocking": "unrolled-tiles"}, {"blocking": "tile-loops", "mapping"
 DOT = "(compute dot-product (access-cartesian-product (access (access-tensor a) 1) (access (access-tensor b) 1)))"
 
 
-@settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
 @given(terms())
 def test_every_rule_on_random_programs_is_sound_and_ends(term: Term) -> None:
     assert_sound(term)
@@ -70,7 +70,7 @@ def assert_sound(term: Term) -> None:
         assert_all_equal(snapshot)
 
 
-@settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
 @given(terms(), st.integers(1, 4), st.integers(1, 4))
 def test_random_programs_optimized_equal_the_original(term: Term, rows: int, columns: int) -> None:
     assert_optimized_equals(term, rows, columns)
@@ -188,7 +188,8 @@ def test_the_answer_is_the_same_every_time() -> None:
     assert texts[0] == texts[1]
 
 
-@pytest.mark.parametrize("verify", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("verify", [False, True])
 def test_the_baseline_mapping_of_mobilenet_v1(verify: bool) -> None:
     """The figures of the baseline mapping (SCALE-Sim's, without its -1 for each product)."""
     way = {"blocking": "unrolled-tiles", "verify": verify}

@@ -15,7 +15,7 @@ def main() -> None:
 
     try:
         interrupts.raise_until_answered()
-        from glenside.cli.main import run
+        from glenside.cli.application import run
 
         status = run()
         if interrupts.unanswered():  # typer makes a status of KeyboardInterrupt

@@ -20,7 +20,7 @@ from operator_examples import OPERATORS as OPERATOR_EXAMPLES
 from typer.testing import CliRunner
 
 import glenside as gl
-from glenside.cli.main import app
+from glenside.cli.application import app
 from glenside.exporters.jax import argument_names, export_jax
 from glenside.exporters.jax.registry import (
     COMPUTE_EXPORTS,

@@ -297,7 +297,7 @@ def test_an_expression_of_several_primitives_folds(clamped_sum: Compute, dtype: 
     same(Program(term), {"v": values})
 
 
-@pytest.mark.parametrize("dims", [(900, 500), (3, 150_000), (2, 220_000)])
+@pytest.mark.parametrize("dims", [(900, 500), (3, 150_000), pytest.param((2, 220_000), marks=pytest.mark.slow)])
 def test_memory_is_told_of_expressions_of_several_primitives(
     hard_swish: Compute, clamped_sum: Compute, dims: tuple[int, ...]
 ) -> None:

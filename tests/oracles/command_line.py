@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from glenside.cli.main import run as run_command
+from glenside.cli.application import run as run_command
 
 
 def run(*arguments: object) -> int:

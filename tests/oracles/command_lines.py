@@ -20,7 +20,7 @@ from typing import Any
 import typer
 
 from glenside.cli import main as entry
-from glenside.cli.main import app
+from glenside.cli.application import app
 from glenside.targets import load_all
 
 SECONDS, MEMORY = 60, 12 << 30

@@ -181,7 +181,7 @@ def multiplications(snapshot: Snapshot, words: str) -> int:
 
 
 @pytest.mark.parametrize("axes", [1, 2])
-@settings(max_examples=8, deadline=None, derandomize=True)
+@settings(max_examples=6, deadline=None, derandomize=True)
 @given(data=st.data())
 def test_all_forms_are_equal_and_phases_multiply_by_no_gap(axes: int, data: st.DataObject) -> None:
     assert_forms(data.draw(layers(axes)))

@@ -99,7 +99,11 @@ def test_the_front_is_that_of_all_forms(dims: tuple[int, ...], filters: int, str
 
 @pytest.mark.parametrize(
     ("length", "channels", "filters", "window", "stride"),
-    [(16000, 192, 96, 4, 2), pytest.param(3200, 384, 192, 10, 5, marks=pytest.mark.slow), (48000, 64, 32, 4, 2)],
+    [
+        (16000, 192, 96, 4, 2),
+        pytest.param(3200, 384, 192, 10, 5, marks=pytest.mark.slow),
+        pytest.param(48000, 64, 32, 4, 2, marks=pytest.mark.slow),
+    ],
 )
 def test_transposed_convolutions_that_users_reported(
     length: int, channels: int, filters: int, window: int, stride: int

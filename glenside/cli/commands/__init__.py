@@ -1,1 +1,1 @@
-"""The commands: what each reads, does and prints. `glenside.cli.main` puts them together."""
+"""The commands: what each reads, does and prints. `glenside.cli.application` puts them together."""
