@@ -15,7 +15,7 @@ from glenside.egraph.pattern import sort_names
 from glenside.egraph.schema import BUILT_IN
 from glenside.egraph.sexpr import Sexpr, literal, read_all, write
 from glenside.egraph.shape_functions import INTS_MAP, SHAPE_FUNCTIONS, demands, written_out
-from glenside.egraph.tables import ANSWERED
+from glenside.egraph.tables import ANSWERED, NUMBERED, ROWS, rows
 from glenside.egraph.type_rules import type_rules
 from glenside.ir.operator import COMPUTES, OPERATORS, Compute, Keeps, Kind
 from glenside.ir.operators.compute import parse_compute
@@ -38,6 +38,8 @@ def declarations() -> str:
         "(ruleset shapes)",
         "(ruleset demands)",
         f"(ruleset {ANSWERED})",
+        f"(ruleset {ROWS})",
+        *(f"(function {name} (i64) {sort.value} :no-merge)" for sort, name in NUMBERED.items()),
         f"(constructor {PROGRAM_NODE} (i64) Access)",
         *(built_in.declaration for built_in in BUILT_IN),
         "(rule ((given a o d s t)) ((source a) (set (dims a) d) (set (split a) s) (set (dtype a) t)) :ruleset types)",
@@ -72,10 +74,11 @@ def compiled(name: str, ruleset: str, facts: str, actions: str) -> tuple[str, ..
     read = written_out(read_all(facts))
     lines = []
     for i, (before, want) in enumerate(demands(read)):
+        before = rows(before)
         label = json.dumps(f"{name}: shape {i}")
         wants = "shapes" if ruleset == "types" else "demands"
         lines.append(f"(rule ({' '.join(map(write, before))}) ({write(want)}) :ruleset {wants} :name {label})")
-    lines.append(f"(rule ({' '.join(map(write, read))}) ({actions}) :ruleset {ruleset} :name {json.dumps(name)})")
+    lines.append(f"(rule ({' '.join(map(write, rows(read)))}) ({actions}) :ruleset {ruleset} :name {json.dumps(name)})")
     return tuple(lines)
 
 

@@ -21,9 +21,10 @@ from typing import TYPE_CHECKING, Any
 from glenside.egraph.encode import FIRST, MADE, PROGRAM_NODE, TRACE, TRACE_DECLARATIONS, declarations, program_text
 from glenside.egraph.pattern import sort_names
 from glenside.egraph.rule import Parameters, Rule
-from glenside.egraph.sexpr import parts, read_all
+from glenside.egraph.sexpr import parts
 from glenside.egraph.snapshot import ENode, Fact, Rows, Snapshot, closed
-from glenside.egraph.tables import ANSWERED, TABLES, Table, used
+from glenside.egraph.table_rows import TableRows
+from glenside.egraph.tables import TABLES, used
 from glenside.ir.operator import OPERATORS
 from glenside.ir.term import Term
 from glenside.ir.types import AccessType, Dims, Tensor
@@ -140,11 +141,9 @@ class Saturation:
         self._limit = {name: MATCH_LIMIT for name, expansive in request.rules if expansive}
         self._runs = {name: self._egraph.parse_program(f"(run-schedule (run {name}))") for name, _ in request.rules}
         self._facts = self._egraph.parse_program(facts)
-        self._asked: dict[Table, set[str]] = {}
-        """The arguments for which each table was asked so far, as egglog prints them."""
-        for module, name in request.tables:
+        for module, _ in request.tables:
             import_module(module)
-            self._asked[TABLES[name]] = set()
+        self._tables = TableRows(self._command, [TABLES[name] for _, name in request.tables])
         self._banned: dict[str, int] = {}
         self.progress = Progress(rules={name: RuleRun() for name in (*self._runs, *request.analyses)})
         self._analyze()
@@ -204,27 +203,10 @@ class Saturation:
     def _analyze(self) -> bool:
         """Types, shapes and analyses to their fixed point, with the rows of tables that they and the rules ask for."""
         changed = self._find_facts()
-        while self._fill_tables():
+        while self._tables.fill():
             self._find_facts()
             changed = True
         return changed
-
-    def _fill_tables(self) -> bool:
-        """Compute what tables were asked for and do not hold yet."""
-        commands: list[str] = []
-        for table, asked in self._asked.items():
-            (printed,) = self._command(f"(print-function want-{table.name} {_ALL})")
-            for line in str(printed).splitlines():
-                row, arrow, _ = line.partition(" -> ")
-                if arrow and line not in asked:  # reading a line costs far more than knowing it again
-                    asked.add(line)
-                    (read,) = read_all(row)
-                    commands += table.commands(list(read[1:]))
-        if self._asked:
-            self._command(f"(run-schedule (run {ANSWERED}))")
-        for start in range(0, len(commands), _CHUNK):
-            self._command("\n".join(commands[start : start + _CHUNK]))
-        return bool(commands)
 
     def _find_facts(self) -> bool:
         """What follows by facts alone; what each analysis took is not told apart."""
@@ -289,7 +271,6 @@ def _egraph_class() -> type[bindings.EGraph]:
     return found
 
 
-_ALL = 1 << 40  # rows to print
 _TYPES = "(saturate (seq (run types) (saturate (run shapes))))"
 _FACTS = f"(run-schedule (saturate (seq {_TYPES} (saturate (seq {{}})) (run demands))))"
 

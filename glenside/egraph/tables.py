@@ -16,12 +16,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from glenside.egraph.pattern import Fact, Function, Pattern
-from glenside.egraph.sexpr import Sexpr, literal
+from glenside.egraph.sexpr import Sexpr, write
 from glenside.egraph.sorts import INT, INTS, TEXT, Column, columns
 from glenside.ir.types import Dims
 
 ANSWERED = "answered"
 """The ruleset that takes away what was asked of tables: to read all of it again each time takes long."""
+ROWS = "rows-of-tables"
+"""The ruleset that writes rows with their vectors and texts."""
+NUMBERED = {INTS: "numbered-ints", TEXT: "numbered-text"}
+"""The functions that say which vector or text a number stands for."""
 _SORTS = {int: INT, Dims: INTS, str: TEXT}
 
 
@@ -50,24 +54,36 @@ class Table:
         return self.function.__module__
 
     def declarations(self) -> str:
-        """One relation for what is wanted, which is emptied when it was read, and one function for each result."""
+        """One relation for what is wanted, which is emptied when it was read, and one of arguments and results."""
         sorts = " ".join(column.sort.value for column in self.columns)
         wanted = f"(want-{self.name} {' '.join(f'?{column.name}' for column in self.columns)})"
         lines = [f"(relation want-{self.name} ({sorts}))"]
         lines += [f'(rule ({wanted}) ((delete {wanted})) :ruleset {ANSWERED} :name "{self.name} was read")']
-        lines += [f"(function {f.name} ({sorts}) {f.result.value} :no-merge)" for f in self.results.values()]
+        both = self.row_columns
+        lines += [f"(relation {self.row} ({' '.join(column.sort.value for column in both)}))"]
+        lines += [f"(relation {self.numbered} ({' '.join(INT.value for _ in both)}))"]
+        numbers = [f"n{i}" for i in range(len(both))]
+        values = [n if column.sort is INT else f"of-{n}" for n, column in zip(numbers, both, strict=True)]
+        given, row = f"({self.numbered} {' '.join(numbers)})", f"({self.row} {' '.join(values)})"
+        triples = zip(values, numbers, both, strict=True)
+        facts = " ".join(f"(= {v} ({NUMBERED[c.sort]} {n}))" for v, n, c in triples if c.sort is not INT)
+        lines += [f'(rule ({given} {facts}) ({row} (delete {given})) :ruleset {ROWS} :name "{self.row}")']
         return "\n".join(lines)
 
-    def commands(self, arguments: list[Sexpr]) -> list[str]:
-        """The commands that give the results for these arguments, read as egglog prints them."""
-        values = self.function(*map(_read, arguments))
-        if values is None:
-            return []
-        key = " ".join(map(literal, map(_read, arguments)))
-        return [
-            f"(set ({result.name} {key}) {literal(value)})"
-            for result, value in zip(self.results.values(), values, strict=True)
-        ]
+    @property
+    def row(self) -> str:
+        """The relation that holds arguments and results in one row: to set each result apart takes as much again."""
+        return f"{self.name}-row"
+
+    @property
+    def numbered(self) -> str:
+        """The relation of the same rows with numbers for vectors and texts, as a file can give them."""
+        return f"{self.row}-numbered"
+
+    @property
+    def row_columns(self) -> tuple[Column, ...]:
+        """The arguments, and then the results."""
+        return (*self.columns, *(Column(name, f.result) for name, f in self.results.items()))
 
 
 TABLES: dict[str, Table] = {}
@@ -97,12 +113,29 @@ def table(**results: type) -> Callable[[Callable[..., tuple[Any, ...] | None]], 
     return declare
 
 
+def rows(facts: list[Sexpr]) -> list[Sexpr]:
+    """The facts with those of one table and the same arguments, `(= x (NAME-RESULT ..))`, as one row of it."""
+    merged: list[Sexpr] = []
+    of_call: dict[str, list[Sexpr]] = {}
+    for fact in facts:
+        match fact:
+            case ["=", value, [str(name), *arguments]] if name in RESULTS:
+                table = RESULTS[name]
+                place = len(arguments) + 1 + [f.name for f in table.results.values()].index(name)
+                call = write([table.name, *arguments])
+                if call not in of_call or not str(of_call[call][place]).startswith(_ANY):
+                    free: list[Sexpr] = [f"{_ANY}{len(merged)}-{i}" for i in range(len(table.results))]
+                    of_call[call] = [table.row, *arguments, *free]
+                    merged.append(of_call[call])
+                of_call[call][place] = value
+            case _:
+                merged.append(fact)
+    return merged
+
+
+_ANY = "any-result-"  # begins the name of a variable that nothing else reads
+
+
 def used(text: str) -> list[Table]:
     """The tables that rules in this text read."""
-    return [t for t in TABLES.values() if any(f"({result.name} " in text for result in t.results.values())]
-
-
-def _read(value: Sexpr) -> Any:
-    if isinstance(value, list):
-        return Dims(int(str(n)) for n in value[1:])
-    return value[1:-1] if value.startswith('"') else int(value)
+    return [t for t in TABLES.values() if f"({t.row} " in text]

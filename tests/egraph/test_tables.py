@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from glenside.egraph.clause import rewrite
 from glenside.egraph.pattern import variables, vec
 from glenside.egraph.rule import Example, Rule
 from glenside.egraph.saturation import Limits, Request, Saturation
 from glenside.egraph.schema import dims
+from glenside.egraph.sexpr import literal, read_all, write
 from glenside.egraph.sorts import INT, INTS, TEXT
-from glenside.egraph.tables import RESULTS, TABLES, Table, table, used
+from glenside.egraph.table_rows import values_of
+from glenside.egraph.tables import RESULTS, TABLES, Table, rows, table, used
 from glenside.ir.operators.pointwise import relu
 from glenside.ir.operators.views import access_reshape
 from glenside.ir.term import postorder
@@ -99,9 +105,8 @@ def test_a_table_is_declared_once_and_found_in_the_rules_that_read_it(declared: 
     assert declared.module == __name__
     with pytest.raises(ValueError, match="declared twice"):
         table(dims=Dims)(of_sorted)
-    key = 'dx 0 "a word"'
-    assert used(f"(= d (of-sorted-dims {key}))") == [declared]
-    assert used("(= d (of-sorted-dimsy x)) (of-sorted y)") == []
+    assert used(f'({declared.row} dx 0 "a word" d f s)') == [declared]
+    assert used("(of-sorted-rowy x) (of-sorted y)") == []
 
 
 def test_no_table_is_asked_by_a_request_whose_rules_read_none(declared: Table) -> None:
@@ -113,11 +118,39 @@ def test_no_table_is_asked_by_a_request_whose_rules_read_none(declared: Table) -
     assert Request.of(nodes, [plain, _rule(0)], {}, Limits()).tables == ((__name__, "of-sorted"),)
 
 
-def test_rows_are_written_as_they_are_read(declared: Table) -> None:
-    rows = declared.commands([["vec-of", "2", "7"], "0", '"a"'])
-    assert rows == [
-        '(set (of-sorted-dims (vec-of 2 7) 0 "a") (vec-of 7 2))',
-        '(set (of-sorted-first (vec-of 2 7) 0 "a") 7)',
-        '(set (of-sorted-shouted (vec-of 2 7) 0 "a") "A")',
+def test_results_of_the_same_arguments_are_read_from_one_row(declared: Table) -> None:
+    one, other = '(of-sorted-{} d 0 "a word")', '(of-sorted-{} d 8 "a word")'
+    texts = [f"(= e {one.format('dims')})", f"(= 7 {one.format('first')})", f"(= f {other.format('dims')})", "(> f 1)"]
+    assert [write(fact) for fact in rows(read_all(" ".join(texts)))] == [
+        '(of-sorted-row d 0 "a word" e 7 any-result-0-2)',
+        '(of-sorted-row d 8 "a word" f any-result-1-1 any-result-1-2)',
+        "(> f 1)",
     ]
-    assert declared.commands([["vec-empty"], "0", '"a"']) == []
+    twice = rows(read_all(f"(= e {one.format('dims')}) (= f {one.format('dims')})"))
+    assert [fact[4] for fact in twice] == ["e", "f"]
+
+
+@pytest.mark.parametrize("files", [True, False])
+def test_many_rows_come_in_at_once_and_without_files_too(
+    declared: Table, files: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[str] = []
+    command, exists = Saturation._command, os.path.exists
+
+    def listening(self: Saturation, text: str) -> list[Any]:
+        told.append(text)
+        return command(self, text)
+
+    monkeypatch.setattr(Saturation, "_command", listening)
+    monkeypatch.setattr(os.path, "exists", lambda path: (files or not str(path).startswith("/dev")) and exists(path))
+    sizes = {f"x{i}": (2 + i, 3 + 2 * i) for i in range(20)}
+    text = " ".join(f"(compute relu (access-tensor {name}))" for name in sizes)
+    search = _saturated(f"(construct-tuple {text})", sizes, _rule(0))
+    assert _reshaped(search) == {size for a, b in sizes.values() for size in ((a, b), (b, a))}
+    assert any("(input " in text for text in told) == (files and exists("/dev/fd"))
+    assert len(CALLS) == len(set(CALLS))
+
+
+@given(st.lists(st.lists(st.integers(-9, 999)).map(Dims) | st.integers(-9, 99) | st.sampled_from(["", "a b"])))
+def test_values_are_read_as_egglog_prints_them(values: list[object]) -> None:
+    assert values_of(" ".join(map(literal, values))) == values
