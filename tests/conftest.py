@@ -6,6 +6,7 @@ import gc
 import os
 import signal
 from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -17,9 +18,18 @@ if os.environ.get("CI"):
     settings.load_profile("ci")
 
 
+_COUNT = count()
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--fuzz-seed", type=int, help="the first seed of random cases, instead of the committed one")
     parser.addoption("--fuzz-minutes", type=float, help="minutes of each test of random cases, instead of a count")
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """What was imported and collected stays to the end, so no collection of garbage need look at it again."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture
@@ -43,6 +53,7 @@ def undisturbed_interrupt() -> Iterator[None]:
 @pytest.fixture(autouse=True)
 def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
     """No test reads what another one, or the person at the keyboard, has cached."""
-    folder = tmp_path_factory.mktemp("cache")
+    folder = tmp_path_factory.getbasetemp() / f"cache-{next(_COUNT)}"  # to number it anew is to list all of them
+    folder.mkdir()
     monkeypatch.setenv("GLENSIDE_CACHE", str(folder))
     return folder

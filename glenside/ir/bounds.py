@@ -18,6 +18,8 @@ MOST_FACTOR = 1e6
 """A ratio of two things."""
 MOST_TAPS = 64
 """m + r - 1 of Winograd's F(m, r): the numbers of its matrices double with each."""
+MOST_NODES = 100_000
+"""Nodes of one ONNX model, those of functions and loops counted each time: a small file can ask for any number."""
 TEXT_BYTES = 1 << 30
 """A text file."""
 _DIGITS = re.compile(r"-?[0-9]{1,20}")

@@ -143,6 +143,7 @@ def test_the_products_of_attention_have_one_transpose_each_side() -> None:
         assert operators(side) == ["access-tensor", "access-reshape", "access-transpose", "access"]
 
 
+@pytest.mark.slow
 def test_blocks_are_checked_exactly() -> None:
     def program(swapped: bool) -> Any:
         b = Builder()

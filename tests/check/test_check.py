@@ -349,6 +349,7 @@ def test_layers_may_share_a_term() -> None:
 # Size
 
 
+@pytest.mark.slow
 def test_deep_terms() -> None:
     def chain(end: Term) -> Term:
         x = end

@@ -44,13 +44,13 @@ def alarms(seed: int) -> list[str]:
 
 
 def test_no_mutant_is_called_equal() -> None:
-    judged = [missed(seed) for seed in range(12)]
-    assert sum(wrong for wrong, _ in judged) > 30
+    judged = [missed(seed) for seed in range(8)]
+    assert sum(wrong for wrong, _ in judged) > 20
     assert [text for _, texts in judged for text in texts] == []
 
 
 def test_what_is_equal_is_called_equal() -> None:
-    assert [text for seed in range(3) for text in alarms(seed)] == []
+    assert [text for seed in range(2) for text in alarms(seed)] == []
 
 
 @pytest.mark.slow

@@ -149,6 +149,7 @@ def test_a_file_may_take_its_own_place(net: Path, tmp_path: Path, capsys: pytest
     agree(run_onnxruntime(str(path), FED), expected(net))
 
 
+@pytest.mark.slow
 def test_other_commands_take_it_too(net: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run("check", net, *DIMS) == 0
     assert "net: (tuple ()(1 7) float32 ()(1) int64)" in capsys.readouterr().out
@@ -207,7 +208,8 @@ def test_a_missing_package_is_named_at_once(
     source = net if package == "onnx" else "mobilenet-v1"
     assert run("tensorize", source, *ARRAY, "--check", "onnxruntime") == 2
     assert f"the package {package}: pip install 'glenside[onnx]'" in capsys.readouterr().err
-    assert run("tensorize", "mobilenet-v1", *ARRAY, "--set", "resolution=32", "--no-check") == 0
+    if package == "onnx":  # which nothing else needs
+        assert run("tensorize", "mobilenet-v1", *ARRAY, "--set", "resolution=32", "--no-check") == 0
 
 
 def boxed(op: str, **attributes: Any) -> Any:

@@ -14,6 +14,7 @@ from glenside.ir.files import load
 SMALL = ("mobilenet-v1", "--array", "16x16", "--set", "resolution=32", "--set", "width=0.25")
 
 
+@pytest.mark.slow
 def test_compare_prints_both_and_draws_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for ending, start in (("png", b"\x89PNG"), ("svg", b"<?xml"), ("pdf", b"%PDF")):
         plot = tmp_path / f"c.{ending}"

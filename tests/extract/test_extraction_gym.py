@@ -162,6 +162,7 @@ def test_every_method_agrees_with_brute_force_over_the_file(batch: int) -> None:
     assert solved > 20
 
 
+@pytest.mark.slow
 def test_a_thousand_answers_are_valid() -> None:
     solved = 0
     for seed in range(50_000, 51_000):

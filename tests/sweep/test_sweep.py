@@ -88,6 +88,7 @@ def test_the_table_has_a_row_for_each_cell_in_order(
     assert plot.read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.slow
 def test_answers_are_the_same_in_this_process_and_in_others(programs: list[str]) -> None:
     wanted = cells(programs, "4x2", "cycles;bytes")
     here = [optimize_cell(cell) for cell in wanted]

@@ -124,6 +124,7 @@ def test_transposed_convolutions_that_users_reported(
         assert work <= min(fitting) if fitting else peak <= min(p for _, p in points) + FEW
 
 
+@pytest.mark.slow
 def test_every_form_is_equal_and_takes_what_is_told() -> None:
     program = convolution((1, 8, 40, 37), 16)
     _, _, found = searched(program, gl.CPU())
@@ -194,6 +195,7 @@ def test_whole_programs_are_measured() -> None:
     assert target.held(program) == {"product-1": 0}
 
 
+@pytest.mark.slow
 def test_a_budget_of_a_network_is_kept_by_the_layers_that_press() -> None:
     """Between what the fastest forms take together and what the smallest do, only some layers are slower."""
     program = gl.models.unet_small(resolution=32)

@@ -10,6 +10,7 @@ from typing import Any
 from glenside.importers.onnx.node import Attribute, Items, Node, Value
 from glenside.importers.onnx.schema import decoded, given_attributes
 from glenside.importers.onnx.tensors import element_type
+from glenside.ir.bounds import MOST_NODES
 from glenside.ir.errors import BadInput
 from glenside.ir.names import shortened
 
@@ -52,7 +53,7 @@ def functions_of(model: Any) -> Mapping[FunctionName, Any]:
             if count > 1:
                 raise BadInput(f"function {_spelled(name)} has two inputs of the name {shortened(formal, True)}")
     if functions:
-        _check_recursion(functions)
+        _check_calls(functions)
     return functions
 
 
@@ -60,15 +61,25 @@ def _spelled(name: FunctionName) -> str:
     return shortened(".".join(filter(None, name)))
 
 
-def _check_recursion(functions: Mapping[FunctionName, Any]) -> None:
+def _check_calls(functions: Mapping[FunctionName, Any]) -> None:
+    """Raises BadInput for a function that calls itself, and for one that is too long with all that it calls."""
     import networkx
 
     calls = {
         name: [c for c in map(function_name, all_nodes(f.node)) if c in functions] for name, f in functions.items()
     }
+    graph = networkx.DiGraph(calls)
     try:
-        (first, _), *_ = networkx.find_cycle(networkx.DiGraph(calls))
+        (first, _), *_ = networkx.find_cycle(graph)
     except networkx.NetworkXNoCycle:
+        lengths: dict[FunctionName, int] = {}
+        for name in reversed(list(networkx.topological_sort(graph))):
+            # What a branch holds may be left out when it is known which is taken.
+            own = [function_name(node) for node in functions[name].node]
+            lengths[name] = sum(1 + lengths.get(called, 0) for called in own)
+            if lengths[name] > MOST_NODES:
+                words = f"has more than {MOST_NODES} nodes, those of what it calls included"
+                raise BadInput(f"function {_spelled(name)} {words}; a model may have no more") from None
         return
     raise BadInput(f"function {_spelled(first)} calls itself, which ONNX does not allow")
 

@@ -22,6 +22,7 @@ from glenside.importers.onnx.operators.com_microsoft.missing import MISSING
 from glenside.importers.onnx.order import in_order, makers_of, reads
 from glenside.importers.onnx.schema import attributes_of, bound, check_node, demands
 from glenside.importers.onnx.tensors import array_of, check_size
+from glenside.ir.bounds import MOST_NODES
 from glenside.ir.errors import BadInput, GlensideError
 from glenside.ir.names import shortened
 from glenside.ir.operand import Array
@@ -30,9 +31,6 @@ from glenside.ir.term import Term, build
 
 DEPTH = 64
 """Functions and subgraphs in each other."""
-
-NODES = 100_000
-"""Nodes of one model, those of functions and loops counted each time: a small file can ask for any number."""
 
 FAULTS = (
     *(ArithmeticError, AssertionError, AttributeError, LookupError),
@@ -233,8 +231,8 @@ class Scope:
     def node(self, proto: Any, inputs: tuple[Value, ...]) -> Sequence[Value]:
         """The values of one node's outputs."""
         self.tally.nodes += 1
-        if self.tally.nodes > NODES:
-            raise BadInput(f"comes after {NODES} others, functions and loops unrolled; a model may have no more")
+        if self.tally.nodes > MOST_NODES:
+            raise BadInput(f"comes after {MOST_NODES} others, functions and loops unrolled; a model may have no more")
         if not proto.op_type:
             raise BadInput("requires the name of an operator, got none")
         domain = plain_domain(proto.domain)
