@@ -12,6 +12,7 @@ import numpy as np
 
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
+from glenside.ir.operator import Category
 from glenside.ir.operators.casting import cast
 from glenside.ir.operators.compute import compute, parse_compute
 from glenside.ir.rational import exact
@@ -133,7 +134,9 @@ def draw_near(
 
     Of every four turns one has numbers near one centre, so that all are below a threshold, or above it; one a centre
     for each index of some axis, so that a whole window is below 0 beside others; one constants of the program, and what
-    is beside them; and one a number far above all others, at another place each time. `weights` are small where sums of
+    is beside them; and one a number far above all others, at another place each time. Every second time the first has
+    some tensors beyond a constant and others about 0, and the second has parts of each so: what a threshold lets
+    through is seen where what follows does not cut it off again. `weights` are small where sums of
     products with them are long, so that what a network computes stays where it is compared, whatever its depth.
     """
     if tensor.dtype == "bool" or limit is not None:
@@ -161,6 +164,8 @@ def _is_coarse(turn: int) -> bool:
 _CENTRES = (-6.0, -2.0, 0.0, 0.0, 3.0)
 _BESIDE = (0.0, 0.0, 1 / 64, -1 / 64, 0.5, -0.5, 1.0, -1.0)
 """Where a threshold that is a little off shows: at the constant itself, and beside it."""
+_BEYOND = 5.0
+"""How far from a constant a whole window is on one side of it, where what it is multiplied with is calm: about 0."""
 _PEAK = 50.0
 
 
@@ -169,12 +174,15 @@ def _pattern(
 ) -> Array:
     dims, constants = tensor.dims, np.array([0.0, *map(float, among)])
     kind, times = turn % 4, turn // 4
+    if kind < 2 and times % 2:
+        calm, far = normal / 2, normal / 2 + rng.choice(constants) + rng.choice((-_BEYOND, _BEYOND))
+        if kind == 0:  # which tensors are far is another choice each time
+            return np.asarray(far if zlib.crc32(tensor.name.encode(), seed) >> times // 2 % 32 & 1 else calm)
+        return np.where(_one_side(dims, rng), far, calm)
     if kind == 0:
         return np.asarray(normal / rng.choice((1, 2, 4)) + rng.choice((*_CENTRES, *constants)))
     if kind == 1:
-        wide = [axis for axis, size in enumerate(dims) if size > 1]
-        axis = int(rng.choice(wide)) if wide else 0
-        return np.asarray(2 * normal + rng.choice(_CENTRES, [size if i == axis else 1 for i, size in enumerate(dims)]))
+        return np.asarray(2 * normal + rng.choice(_CENTRES, _along_one_axis(dims, rng)))
     if kind == 2:
         return np.where(rng.random(dims) < 0.5, rng.choice(constants, dims) + rng.choice(_BESIDE, dims), 3 * normal)
     drawn = np.array(2 * normal)
@@ -184,7 +192,24 @@ def _pattern(
     return drawn
 
 
+def _along_one_axis(dims: Sequence[int], rng: np.random.Generator) -> list[int]:
+    """Dims that are 1 but for some axis that has several elements."""
+    wide = [axis for axis, size in enumerate(dims) if size > 1]
+    axis = int(rng.choice(wide)) if wide else 0
+    return [size if i == axis else 1 for i, size in enumerate(dims)]
+
+
+def _one_side(dims: Sequence[int], rng: np.random.Generator) -> Array:
+    """Where some axis, cut in two, is on one side of the cut."""
+    line = _along_one_axis(dims, rng)
+    size = math.prod(line)
+    before = np.arange(size).reshape(line) < rng.integers(1, max(2, size))
+    return np.asarray(before if rng.random() < 0.5 else ~before)
+
+
 _COMPARED = 400
+_TURNS = 128  # for what several tensors must take at once to be seen
+_MOST_TURNS = 400
 
 
 def turns(result: Term, *others: Term) -> int:
@@ -193,9 +218,18 @@ def turns(result: Term, *others: Term) -> int:
     """
     roots = (result, *others)
     few = _COMPARED / max(1, result.access.size) if isinstance(result.type, AccessType) else 0
-    elements = [t.children[0].access for t in postorder(*roots) if depends_on_order(t) and t.operator is compute]
-    rarest = max((a.item.product() / max(1, a.shape.product()) for a in elements), default=0)
-    return min(400, max(16, math.ceil(8 * rarest), math.ceil(few)))
+    rarest = max((_choices(t) for t in postorder(*roots) if depends_on_order(t) and t.operator is compute), default=0)
+    return min(_MOST_TURNS, max(_TURNS, math.ceil(8 * rarest), math.ceil(few)))
+
+
+def _choices(term: Term) -> float:
+    """How many elements each maximum of a compute is of, for each of those maxima."""
+    category = parse_compute(str(term.attributes[0]))[0].category
+    a = term.children[0].access
+    if category is Category.POINTWISE or not a.size:
+        return 0
+    of_one = a.item[0] if category is Category.FOLD else a.item.product()
+    return of_one / (a.size / of_one)
 
 
 def has_order(*roots: Term) -> bool:

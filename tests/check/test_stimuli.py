@@ -1,0 +1,61 @@
+"""The numbers that programs are compared on reach what decides between them."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from glenside.check import check
+from glenside.check.stimuli import draw_near
+from glenside.ir.program import Program
+from glenside.ir.text import parse
+from glenside.ir.types import Dims, Tensor
+
+TURNS = 256
+
+
+@pytest.mark.parametrize("dtype", ["int32", "float32"])
+@pytest.mark.parametrize("constant", [3, -40])
+def test_a_whole_tensor_is_beyond_a_constant_where_another_is_about_0(dtype: str, constant: int) -> None:
+    x, w = (Tensor(name, Dims(dims), dtype) for name, dims in (("x", (2, 8, 5)), ("w", (2, 2))))
+    among = [Fraction(constant)]
+    sides = set()
+    for turn in range(TURNS):
+        a, b = (draw_near(tensor, seed=0, turn=turn, among=among) for tensor in (x, w))
+        if np.abs(b).max() <= 2:
+            sides |= {side for side, all_ in ((1, a.min() > constant), (-1, a.max() < constant)) if all_}
+    assert sides == {1, -1}
+
+
+def test_parts_of_a_tensor_are_beyond_a_constant_and_others_about_0() -> None:
+    x = Tensor("x", Dims((6, 5)), "int32")
+    drawn = [draw_near(x, seed=0, turn=turn, among=[Fraction(20)]) for turn in range(TURNS)]
+    rows = [(np.abs(a).max(axis=1) < 6, a.min(axis=1) > 20) for a in drawn]
+    assert any(calm.any() and far.any() and (calm | far).all() for calm, far in rows)
+
+
+def test_one_element_and_none_are_drawn_too() -> None:
+    for dims in ((), (1,), (0, 3), (1, 1)):
+        for turn in range(16):
+            assert draw_near(Tensor("x", Dims(dims)), seed=3, turn=turn, among=()).shape == dims
+
+
+WINDOWED = """
+(input x (shape 2 8 5) int32)
+(input w (shape 2 2) int32)
+(let ((least (compute reduce-min (access-windows (access (access-tensor x) 1) (shape 3 3) (shape 1 1))))
+      (kept (compute elementwise-mul (access (access-cartesian-product (access least 0)
+        (cast (compute (compare gt) (access-cartesian-product (access least 0) (full (shape 2 6 3) 3 int32)))
+        int32)) 0))))
+  (compute (clip -3 2) (compute dot-product (access-cartesian-product
+    (access {} 1) (access (access-transpose kept (list 1 2 0)) 2)))))
+"""
+
+
+def test_what_only_windows_above_a_threshold_let_through_is_seen() -> None:
+    """Of a window that is above 3 as a whole, weights small enough that a clip does not hide them again."""
+    right, wrong = (parse(WINDOWED.format(w)) for w in ("(access-tensor w)", "(access-flip (access-tensor w) 1)"))
+    for seed in range(2):
+        assert check(Program(right.term), Program(wrong.term), seed=seed).result.startswith("differs")
