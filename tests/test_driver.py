@@ -12,7 +12,7 @@ import pytest
 from fuzzing import Fuzzing
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from random_terms import drawn, terms
+from random_terms import MOVES, drawn, terms
 from rule_checks import assert_all_equal, saturated
 
 import glenside as gl
@@ -23,6 +23,7 @@ from glenside.egraph.clause import rewrite
 from glenside.egraph.pattern import variables
 from glenside.egraph.rule import Example, Rule
 from glenside.egraph.search import SearchResult
+from glenside.ir.dtypes import STORED
 from glenside.ir.errors import BadInput
 from glenside.ir.operators.compute import compute
 from glenside.ir.operators.products import access_product
@@ -45,6 +46,27 @@ DOT = "(compute dot-product (access-cartesian-product (access (access-tensor a) 
 @given(terms())
 def test_every_rule_on_random_programs_is_sound_and_ends(term: Term) -> None:
     assert_sound(term)
+
+
+@settings(max_examples=3, deadline=None, suppress_health_check=list(HealthCheck))
+@given(terms(operators=MOVES, dtypes=STORED))
+def test_every_rule_on_random_movement_of_what_is_only_stored_is_sound_and_ends(term: Term) -> None:
+    assert_sound(term)
+
+
+@pytest.mark.slow
+def test_every_rule_on_many_random_movements_of_what_is_only_stored_is_sound(fuzzing: Fuzzing) -> None:
+    for seed in fuzzing.seeds(5):
+        for term in drawn(seed, 20, operators=MOVES, dtypes=STORED):
+            assert_sound(term)
+            assert_optimized_equals(term, 3, 4)
+
+
+@pytest.mark.slow
+def test_many_random_programs_of_bfloat16_optimized_equal_the_original(fuzzing: Fuzzing) -> None:
+    for seed in fuzzing.seeds(5):
+        for term in drawn(seed, 20, dtypes=("bfloat16",)):
+            assert_optimized_equals(term, 3, 4)
 
 
 @pytest.mark.slow

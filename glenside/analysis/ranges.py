@@ -13,13 +13,14 @@ from typing import NamedTuple
 
 import numpy as np
 
+from glenside.ir.dtypes import REALS, limits
 from glenside.ir.index_map import Fill
 from glenside.ir.operator import Category, Keeps, Kind, OperatorKind
 from glenside.ir.operators.compute import compute, parse_compute
 from glenside.ir.operators.products import access_product
 from glenside.ir.scalar import Applied, Element, Number, Scalar, arity
 from glenside.ir.term import Term, postorder, weave
-from glenside.ir.types import FLOATS, AccessType
+from glenside.ir.types import AccessType
 from glenside.semantics import Native
 
 
@@ -51,9 +52,7 @@ def ranges(*roots: Term, seen: Seen = lambda term, primitive, arguments: None) -
 
 
 def _of_dtype(dtype: str) -> Range:
-    if dtype in FLOATS:
-        return EVERY
-    return Range(0.0, 1.0) if dtype == "bool" else Range(float(np.iinfo(dtype).min), float(np.iinfo(dtype).max))
+    return EVERY if dtype in REALS else Range(*map(float, limits(dtype)))
 
 
 def _of(term: Term, found: Mapping[Term, Range], seen: Seen) -> Range:

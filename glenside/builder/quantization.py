@@ -7,36 +7,54 @@ from collections.abc import Callable
 import numpy as np
 
 from glenside.builder.pointwise import add, cast, compute, divide, filled, multiply, subtract
+from glenside.ir.dtypes import HALVES, REALS, largest_float, limits, wider
 from glenside.ir.operator import require
 from glenside.ir.term import Term, build
 
 
 def saturated(x: Term, dtype: str) -> Term:
     """Floats as integers, cut towards zero; what is below the lowest or above the highest ends there."""
-    lowest, highest = int(np.iinfo(dtype).min), int(np.iinfo(dtype).max)
+    lowest, highest = limits(dtype)
     bound = np.array(highest).astype(x.access.dtype)
     if int(bound) > highest:  # no float32 is 2^31 - 1
         bound = np.nextafter(bound, bound.dtype.type(0))
     return cast(compute(f"(clip {lowest} {int(bound)})", x), dtype)
 
 
-def quantize(x: Term, scale: Term, zero: Term | None, dtype: str) -> Term:
-    """round(x / scale) + zero in an integer dtype, saturated; halves go to the even integer.
+def saturated_float(x: Term, dtype: str) -> Term:
+    """Numbers as floats that are only stored: those beyond the largest one, and infinities, become that."""
+    if x.access.dtype == "bool" or x.access.dtype == dtype:
+        return cast(x, dtype)
+    largest = int(largest_float(dtype))
+    wide = cast(x, wider(x.access.dtype) if x.access.dtype in REALS else "float64")
+    return cast(compute(f"(clip {-largest} {largest})", wide), dtype)
+
+
+def quantize(x: Term, scale: Term, zero: Term | None, dtype: str, saturates: bool = True) -> Term:
+    """round(x / scale) + zero in an integer dtype, saturated; halves go to the even integer. In a float dtype it is
+    x / scale + zero, rounded to that, saturated unless that is not wanted.
 
     Scale and zero point broadcast to x.
     """
+    if dtype in REALS:
+        y = divide(x, scale)
+        y = y if zero is None else add(y, cast(zero, y.access.dtype))
+        return saturated_float(y, dtype) if saturates else cast(y, dtype)
     return rounded(divide(x, scale), zero, dtype)
 
 
 def rounded(x: Term, zero: Term | None, dtype: str) -> Term:
     """round(x) + zero in an integer dtype, saturated; halves go to the even integer."""
     y = compute("round", x)
-    y = cast(y, "float32") if y.access.dtype == "float16" else y  # which does not hold all integers above 2048
+    y = cast(y, "float32") if y.access.dtype in HALVES else y  # which does not hold all integers above 2048
     return saturated(y if zero is None else add(y, cast(zero, y.access.dtype)), dtype)
 
 
 def dequantize(x: Term, scale: Term, zero: Term | None) -> Term:
     """(x - zero) * scale in the dtype of the scale, which broadcasts to x, as the zero point does."""
+    if x.access.dtype in REALS:
+        real = cast(x, scale.access.dtype)
+        return multiply(real if zero is None else subtract(real, cast(zero, scale.access.dtype)), scale)
     wide = cast(x, "int32")
     return multiply(cast(wide if zero is None else subtract(wide, cast(zero, "int32")), scale.access.dtype), scale)
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from contextlib import suppress
 
-import numpy as np
-
+from glenside.ir.dtypes import REALS, RECORDS
 from glenside.ir.operator import OperatorKind
 from glenside.ir.term import Term, postorder
-from glenside.ir.types import FLOATS, AccessType, Tensor
+from glenside.ir.types import AccessType, Tensor
 
 
 def least_bytes(tensors: Iterable[Tensor], width: int, *roots: Term) -> int:
@@ -18,7 +17,7 @@ def least_bytes(tensors: Iterable[Tensor], width: int, *roots: Term) -> int:
     """
 
     def bytes_of(size: int, dtype: str) -> int:
-        return size * (width if dtype in FLOATS else np.dtype(dtype).itemsize)
+        return size * (width if dtype in REALS else RECORDS[dtype].numpy.itemsize)
 
     computed = (term for term in postorder(*roots) if term.operator.kind in _NEW and isinstance(term.type, AccessType))
     largest = max((bytes_of(term.access.size, term.access.dtype) for term in computed), default=0)

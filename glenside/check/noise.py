@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from glenside.check.sessions import LEVELS, CannotRun, Session
+from glenside.ir.dtypes import is_float, wider
 from glenside.ir.files import PathLike
 from glenside.ir.operand import Array
 from glenside.ir.packages import import_onnx
@@ -78,15 +79,16 @@ def _rounds(model: Any) -> bool:
 
 def _moved(array: Array, share: float, rounds: bool, rng: np.random.Generator) -> Array:
     """Floats as they might be as well."""
-    if array.dtype.kind != "f" or not array.size:
+    if not is_float(array.dtype) or not array.size:
         return array
+    dtype, array = array.dtype, array.astype(wider(array.dtype.name), copy=False)
     moved = array * (1 + share * rng.uniform(-1, 1, array.shape))
     if rounds:
         span = float(np.ptp(array[np.isfinite(array)])) if np.isfinite(array).any() else 0.0
         few = rng.random(array.shape) < 1 / _ONE_IN
         few.reshape(-1)[rng.integers(array.size)] = True
         moved = moved + few * rng.choice((-1, 1), array.shape) * span * _LEVEL
-    return np.asarray(moved).astype(array.dtype)
+    return np.asarray(moved).astype(dtype)
 
 
 def _move_weight(tensor: Any, share: float, rounds: bool, rng: np.random.Generator) -> None:

@@ -20,14 +20,18 @@ from glenside.check.noise import content_of, read_original, variants
 from glenside.check.sessions import CannotRun, Session
 from glenside.check.stimuli import direct_index_limits, draw_reals
 from glenside.exporters.onnx import save_onnx
+from glenside.ir.dtypes import REALS, RECORDS, STORED, fraction_bits, is_float
 from glenside.ir.files import PathLike
 from glenside.ir.operand import Array
 from glenside.ir.operators.requirements import spelled
 from glenside.ir.packages import import_onnx, import_onnxruntime
 from glenside.ir.program import Program
-from glenside.ir.types import FLOATS, Tensor
+from glenside.ir.types import Tensor
 
-TOLERANCE = {"float16": 2e-2, "float32": 1e-4, "float64": 1e-4}
+TOLERANCE = {
+    **{"float16": 2e-2, "bfloat16": 1e-1, "float32": 1e-4, "float64": 1e-4},
+    **{dtype: 2.0 ** -fraction_bits(dtype) for dtype in REALS if dtype in STORED},  # the next one
+}
 """How far elements may be apart, relative to the largest magnitude of the original's output, by its dtype.
 
 Runtimes have functions in float32 that are good to some 1e-7, and sums add up their errors; a float64 output may come
@@ -146,7 +150,7 @@ def _inputs(session: Session, optimized: Program, seed: int) -> dict[str, Array]
 
 
 def _drawn(tensor: Tensor, limits: Mapping[str, int], seed: int) -> Array:
-    wide = tensor.dtype not in FLOATS and np.dtype(tensor.dtype).itemsize > 2
+    wide = tensor.dtype not in REALS and RECORDS[tensor.dtype].bits > 16
     return draw_reals(tensor, seed, limits.get(tensor.name, 2 if wide else None))
 
 
@@ -157,7 +161,7 @@ def _comparable(expected: Sequence[Any], found: Sequence[Any]) -> bool:
 
 def _error(a: Any, b: Any) -> float:
     """How far two arrays are apart: floats in shares of the largest magnitude, others in shares of all elements."""
-    if np.asarray(a).dtype.kind == "f":
+    if is_float(np.asarray(a).dtype):
         return relative_error(a, b)
     return float(np.mean(np.asarray(a) != np.asarray(b))) if np.size(a) else 0.0
 
@@ -178,11 +182,11 @@ def _compared(expected: Sequence[Any], found: Sequence[Any], noise: Sequence[flo
 def _compared_output(a: Array, b: Array, noise: float) -> tuple[str, float]:
     if (a.dtype, a.shape) != (b.dtype, b.shape):
         return f"is {spelled(b.shape)} {b.dtype}, and in the original {spelled(a.shape)} {a.dtype}", 0.0
-    error, own = _error(a, b), TOLERANCE[a.dtype.name] if a.dtype.kind == "f" else 0.0
+    error, own = _error(a, b), TOLERANCE[a.dtype.name] if is_float(a.dtype) else 0.0
     allowed = max(own, NOISE * noise)
     if error and error > own and allowed >= _TOO_MUCH:
         return f"is not compared: that of the original is itself up to {noise:.2g} apart", error
-    if a.dtype.kind == "f":
+    if is_float(a.dtype):
         words = f"differs by {error:.2g} of the largest value, allowed is {allowed:.2g}"
         return words if error > allowed else "", error
     count = int(np.count_nonzero(a != b))

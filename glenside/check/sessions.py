@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
+from glenside.ir.dtypes import RECORDS
 from glenside.ir.files import PathLike
 from glenside.ir.names import shortened
 from glenside.ir.operand import Array
-from glenside.ir.packages import import_onnxruntime
+from glenside.ir.packages import import_onnx, import_onnxruntime
+from glenside.ir.packing import packed, unpacked
 from glenside.ir.types import Dims, Tensor
 
 LEVELS = ("ORT_DISABLE_ALL", "ORT_ENABLE_BASIC", "ORT_ENABLE_EXTENDED", "ORT_ENABLE_ALL")
@@ -48,16 +53,39 @@ class Session:
     def run(self, inputs: Mapping[str, Array]) -> Sequence[Any]:
         """The outputs in order."""
         taken = {entry.name: inputs[entry.name] for entry in self.session.get_inputs()}
+        kinds = [entry.type for entry in (*self.session.get_inputs(), *self.session.get_outputs())]
         try:
+            if any(kind in _AS_BITS for kind in kinds):
+                given = {name: _value_of(array) for name, array in taken.items()}
+                return [_array_of(value) for value in self.session.run_with_ort_values(None, given)]
             return list(self.session.run(None, taken))
         except Exception as error:
             raise CannotRun(f"onnxruntime cannot run {self.what}: {_reason(error)}") from None
 
 
-_DTYPES = {
-    **{f"tensor({name})": name for name in ("bool", *(f"{u}int{n}" for u in ("", "u") for n in (8, 16, 32, 64)))},
-    **{"tensor(float16)": "float16", "tensor(float)": "float32", "tensor(double)": "float64"},
-}
+_DTYPES = {f"tensor({record.onnx.lower()})": record.name for record in RECORDS.values()}
+_AS_BITS = {f"tensor({record.onnx.lower()})" for record in RECORDS.values() if record.wider}
+"""What onnxruntime takes and gives as bytes alone: numpy has no dtype for it."""
+
+
+def _value_of(array: Array) -> Any:
+    """An array as onnxruntime holds it."""
+    runtime, onnx = import_onnxruntime(), import_onnx()
+    record = RECORDS[array.dtype.name]
+    if not record.wider:
+        return runtime.OrtValue.ortvalue_from_numpy(np.ascontiguousarray(array))
+    kind = onnx.TensorProto.DataType.Value(record.onnx)
+    value = runtime.OrtValue.ortvalue_from_shape_and_type(list(array.shape), kind)
+    ctypes.memmove(value.data_ptr(), packed(array).tobytes(), value.tensor_size_in_bytes())
+    return value
+
+
+def _array_of(value: Any) -> Any:
+    """What onnxruntime holds as an array, a copy."""
+    if value.data_type() not in _AS_BITS:
+        return value.numpy()
+    data = ctypes.string_at(value.data_ptr(), value.tensor_size_in_bytes())
+    return unpacked(np.frombuffer(data, np.uint8), value.shape(), _DTYPES[value.data_type()])
 
 
 def _reason(error: Exception) -> str:

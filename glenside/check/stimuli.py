@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from glenside.ir.dtypes import FLOATS, REALS, STORED, WHOLE, limits
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
 from glenside.ir.operator import Category
@@ -17,7 +18,7 @@ from glenside.ir.operators.casting import cast
 from glenside.ir.operators.compute import compute, parse_compute
 from glenside.ir.rational import exact
 from glenside.ir.term import Term, postorder, tensors
-from glenside.ir.types import FLOATS, AccessType, Tensor, TupleType, Type
+from glenside.ir.types import AccessType, Tensor, TupleType, Type
 from glenside.semantics import Native
 
 Draw = Callable[..., Array]
@@ -43,7 +44,7 @@ def dtypes(kind: Type) -> Iterable[str]:
 
 def is_real(*roots: Term) -> bool:
     """Whether floats occur anywhere."""
-    return any(dtype in FLOATS for term in postorder(*roots) for dtype in dtypes(term.type))
+    return any(dtype in REALS for term in postorder(*roots) for dtype in dtypes(term.type))
 
 
 def index_limits(*roots: Term) -> dict[str, int]:
@@ -62,7 +63,7 @@ def direct_index_limits(*roots: Term) -> dict[str, int]:
         stack, seen = [indices], set[Term]()
         while stack:
             term = stack.pop()
-            if term in seen or {*dtypes(term.type)} & {*FLOATS, "bool"}:
+            if term in seen or {*dtypes(term.type)} & {*REALS, "bool"}:
                 continue
             seen.add(term)
             for name in declared(term) if term.operator.name == "access-tensor" else ():
@@ -106,15 +107,16 @@ def draw_integers(tensor: Tensor, limit: int | None = None, *, seed: int) -> Arr
         return rng.integers(0, 2, tensor.dims, dtype=np.bool_)
     dtype = np.dtype(tensor.dtype)
     if limit is not None:
-        most = np.iinfo(dtype).max if dtype.kind in "iu" else limit
-        return rng.integers(0, max(1, min(limit, int(most))), tensor.dims).astype(dtype)
-    bounds = np.iinfo(dtype)
-    return rng.integers(bounds.min, bounds.max, tensor.dims, dtype, endpoint=True)
+        most = limit if tensor.dtype in REALS else limits(tensor.dtype)[1]
+        return rng.integers(0, max(1, min(limit, most)), tensor.dims).astype(dtype)
+    least, most = limits(tensor.dtype)
+    drawn = rng.integers(least, most, tensor.dims, np.int8 if tensor.dtype in STORED else dtype, endpoint=True)
+    return drawn.astype(dtype, copy=False)
 
 
 def draw_residues(tensor: Tensor, limit: int | None = None, *, seed: int, p: int) -> Array:
     """Residues modulo p, as signed representatives, for floats; integers for the rest."""
-    if tensor.dtype not in FLOATS:
+    if tensor.dtype not in REALS:
         return draw_integers(tensor, limit, seed=seed)
     half = (p - 1) // 2
     residues = _stream(seed, p, tensor.name).integers(-half, half, tensor.dims, np.int32, endpoint=True)
@@ -142,18 +144,17 @@ def draw_near(
     if tensor.dtype == "bool" or limit is not None:
         return draw_integers(tensor, limit, seed=seed + turn)
     rng = _stream(seed + turn, 3, tensor.name)
-    if tensor.dtype in FLOATS and tensor.name in weights and len(tensor.dims) > 1 and tensor.dims.product():
+    if tensor.dtype in REALS and tensor.name in weights and len(tensor.dims) > 1 and tensor.dims.product():
         length = tensor.dims.product() / max(tensor.dims)  # of the sums, where the longest axis is that of the results
         scale = 2.0 ** round(1 - math.log2(length) / 2)
         most = 2 if _is_coarse(turn) else 127
         return rng.integers(-most, most + 1, tensor.dims, np.int8) * np.float32(2 * scale / (most + 1))
     normal = rng.standard_normal(tensor.dims)
-    if tensor.dtype in FLOATS:
+    if tensor.dtype in REALS:
         grid = 2 if _is_coarse(turn) else 64
         return np.asarray(np.rint(_pattern(tensor, normal, rng, seed, turn, among) * grid) / grid)
-    bounds = np.iinfo(tensor.dtype)
     drawn = np.rint(_pattern(tensor, 2 * normal, rng, seed, turn, among))
-    return np.clip(drawn, bounds.min, bounds.max).astype(tensor.dtype)
+    return np.clip(drawn, *limits(tensor.dtype)).astype(tensor.dtype)
 
 
 def _is_coarse(turn: int) -> bool:
@@ -244,7 +245,7 @@ def depends_on_order(term: Term) -> bool:
     return term.operator is cast and not {*dtypes(term.type)} & {*FLOATS}
 
 
-_WRAPS = ("int8", "uint8", "int16", "uint16", "int32", "uint32")
+_WRAPS = tuple(dtype for dtype in WHOLE if dtype not in ("int64", "uint64"))
 _LONG = 100
 """What a text is shorter than that names a few numbers: others are matrices."""
 
@@ -254,8 +255,8 @@ def constants_of(*roots: Term) -> list[Fraction]:
     found: dict[Fraction, None] = {}
     for term in postorder(*roots):
         if term.operator is cast and term.access.dtype in _WRAPS:
-            bounds = np.iinfo(term.access.dtype)
-            found.update(dict.fromkeys((Fraction(int(bounds.min) - 1), Fraction(int(bounds.max) + 1))))
+            least, most = limits(term.access.dtype)
+            found.update(dict.fromkeys((Fraction(least - 1), Fraction(most + 1))))
         for attribute in term.attributes:
             if isinstance(attribute, str) and len(attribute) < _LONG:
                 numbers = (exact(word) for word in attribute.strip("()").split())
@@ -265,6 +266,6 @@ def constants_of(*roots: Term) -> list[Fraction]:
 
 def draw_reals(tensor: Tensor, seed: int, limit: int | None = None) -> Array:
     """Normal values for floats; integers for the rest."""
-    if tensor.dtype not in FLOATS:
+    if tensor.dtype not in REALS:
         return draw_integers(tensor, limit, seed=seed)
     return _stream(seed, 1, tensor.name).standard_normal(tensor.dims).astype(tensor.dtype)

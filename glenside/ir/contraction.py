@@ -16,6 +16,7 @@ from numpy.typing import DTypeLike
 from threadpoolctl import ThreadpoolController
 
 from glenside.ir.blockwise import PART, blocks, positions
+from glenside.ir.dtypes import is_float
 from glenside.ir.operand import Array
 
 # Elements per block. Smaller ones pay for Python and BLAS calls, larger ones for memory: a core has 1 MiB of cache.
@@ -169,11 +170,16 @@ def scratch(a: Array, b: Array, shared: int, item: int, dtype: DTypeLike, direct
     return Scratch(jobs * _copied(left, (1, block, k), dtype) + shared_weights, multiplied, jobs)
 
 
+def summed_in(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """The dtype in which numbers of another are multiplied by BLAS and added up: floats of 16 bits round once."""
+    return np.dtype(np.float32 if is_float(dtype) and dtype.itemsize <= 4 else np.float64)
+
+
 def contraction_scratch(a: Array, b: Array, shared: int, item: int) -> int:
     """Bytes that a contraction of numpy's numbers needs beside operands and result: what all cores do at a time."""
-    inner = np.dtype({"e": np.float32, "f": np.float32}.get(a.dtype.char, np.float64))
+    inner = summed_in(a.dtype)
     found = scratch(a, b, shared, item, inner, inner == a.dtype)
-    exact = found.jobs * min(PART, found.multiplied) * 8 if a.dtype.kind != "f" else 0
+    exact = found.jobs * min(PART, found.multiplied) * 8 if not is_float(a.dtype) else 0
     return inner.itemsize * (found.converted + found.multiplied) + exact
 
 

@@ -17,12 +17,12 @@ from typing import IO, Any
 import numpy as np
 
 from glenside.ir.bounds import TEXT_BYTES
+from glenside.ir.dtypes import DTYPES, RECORDS, bits_dtype
 from glenside.ir.errors import BadInput
 from glenside.ir.names import one_line
 from glenside.ir.operand import Array
 from glenside.ir.program import Program
 from glenside.ir.text import parse, print_program
-from glenside.ir.types import DTYPES
 
 PathLike = str | os.PathLike[str]
 
@@ -143,7 +143,8 @@ def _members(path: PathLike, read: Callable[[IO[bytes]], Array]) -> dict[str, Ar
 
 def _array(file: IO[bytes]) -> Array:
     array: Array = np.lib.format.read_array(file, allow_pickle=False)
-    return array.astype(_known(array.dtype), copy=False)
+    known = _known(array.dtype)
+    return array.astype(array.dtype.newbyteorder("="), copy=False).view(known)
 
 
 def _outline(file: IO[bytes]) -> Array:
@@ -153,9 +154,17 @@ def _outline(file: IO[bytes]) -> Array:
 
 
 def _known(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """The dtype in this machine's order of bytes. Raises BadInput."""
+    """The dtype in this machine's order of bytes; of elements that are kept as bits, what they are. Raises BadInput."""
     if dtype.hasobject:
         raise BadInput("it holds Python objects, which are never loaded")
+    if dtype.names is not None and len(dtype.names) == 1 and dtype.names[0] in _AS_BITS:
+        name = dtype.names[0]
+        if dtype[name].newbyteorder("=") != bits_dtype(name):
+            raise BadInput(f"elements of {name} are kept as {bits_dtype(name)}, and it has {dtype[name]}")
+        return np.dtype(name)
+    if dtype.kind == "V":
+        words = f"a dtype that numpy cannot name in a file, {dtype}; of bfloat16, say, the bits can be saved"
+        raise BadInput(f'it has {words}: array.view([("bfloat16", "u2")])')
     if dtype.name not in DTYPES:
         raise BadInput(f"its dtype {dtype.name} is none of {', '.join(DTYPES)}")
     return dtype.newbyteorder("=")
@@ -229,8 +238,20 @@ def dump_arrays(file: IO[bytes], arrays: Mapping[str, Array]) -> None:
                 np.lib.format.write_array(entry, _plain(name, array), allow_pickle=False)
 
 
+_AS_BITS = tuple(record.name for record in RECORDS.values() if record.wider)
+"""Dtypes that a .npy file cannot name: their bits are kept, as unsigned integers in a field that has the dtype's name,
+so that the file says what they are. Integers of 4 and 2 bits take a byte each, as in memory.
+"""
+
+
+def _bits_of(name: str) -> np.dtype[Any]:
+    return np.dtype([(name, bits_dtype(name).newbyteorder("<"))])
+
+
 def _plain(name: PathLike, array: Array) -> Array:
     value = np.asarray(array)
+    if value.dtype.name in _AS_BITS:
+        return np.ascontiguousarray(value).view(_bits_of(value.dtype.name)).reshape(value.shape)
     if value.dtype.name not in DTYPES:
         raise BadInput(f"cannot write {_shown(name)}: its dtype {value.dtype.name} is none of {', '.join(DTYPES)}")
     return value

@@ -71,6 +71,12 @@ def _erf(x: Array, out: Array) -> None:
         out[index] = np.fromiter(map(math.erf, part.ravel().tolist()), np.float64, part.size).reshape(part.shape)
 
 
+def _wide_blocks(own: Callable[..., int] | None, dims: Sequence[int], dtype: np.dtype[Any]) -> int:
+    """What a function of reals needs, and what bfloat16 is computed in: float32, which is rounded once."""
+    needs = 0 if own is None else own(dims, dtype)
+    return needs + (2 * 4 * block_size(dims, PART) if dtype.name == "bfloat16" else 0)
+
+
 def _select(condition: Array, then: Array, otherwise: Array, out: Array) -> None:
     for index in blocks(out.shape, PART):
         where = condition[index] if condition.dtype == np.bool_ else condition[index] != 0
@@ -130,6 +136,7 @@ _row("bitwise-xor", 2, WHOLE, "The bits of one.", np.bitwise_xor, "BitwiseXor", 
 def _function(name: str, doc: str, numpy: Callable[..., Any], keeps: Keeps = Keeps.NOTHING, **known: Any) -> None:
     """A function of reals. In a prime field a fixed pseudo-random function of that name stands for it."""
     call = lambda arithmetic, a: arithmetic.apply(name, a, Keeps.ZERO in keeps)  # noqa: E731
+    known["scratch"] = partial(_wide_blocks, known.get("scratch"))
     _row(name, 1, REALS, doc, numpy, name.capitalize(), None, arithmetic=call, keeps=keeps, **known)
 
 

@@ -12,12 +12,13 @@ from typing import Any
 
 import numpy as np
 
+from glenside.ir.dtypes import DTYPES, FLOATS, REALS, limits, wider
 from glenside.ir.errors import BadInput
 from glenside.ir.names import spelled_name, suggestion
 from glenside.ir.operand import Array
 from glenside.ir.operators.requirements import spelled
 from glenside.ir.term import Term, build, constants_under, postorder, rebuild_all, tensors
-from glenside.ir.types import FLOATS, Tensor, TupleType
+from glenside.ir.types import Tensor, TupleType
 
 
 def is_product(term: Term) -> bool:
@@ -244,12 +245,15 @@ def valued(tensor: Tensor, value: Any) -> Array:
     except (ValueError, OverflowError):
         array = np.asarray(None)
     name = spelled_name(tensor.name)
-    if array.dtype.kind not in "biuf":
+    if array.dtype.kind not in "biuf" and array.dtype.name not in DTYPES:
         raise BadInput(f"the value of {name} requires a number, or a list of lists of equal lengths, got {value!r:.40}")
     if plain:
         with np.errstate(all="ignore"):
             cast = array.astype(tensor.dtype)
-            same = np.isfinite(cast) | ~np.isfinite(array) if tensor.dtype in FLOATS else cast == array
+            if tensor.dtype in FLOATS:
+                same = np.isfinite(cast) | ~np.isfinite(array)
+            else:
+                same = cast.astype(wider(tensor.dtype)) == array
         if not np.all(same):
             raise BadInput(f"the value of {name} requires numbers of {tensor.dtype}, got {value!r:.40}")
         array = np.broadcast_to(cast, tensor.dims).copy() if array.ndim == 0 else cast
@@ -272,8 +276,9 @@ def seeded(tensor: Tensor, seed: int) -> Array:
     """A value that keeps a network's numbers moderate, from the seed and the tensor's name alone."""
     digest = hashlib.sha256(f"{seed} {tensor.name}".encode()).digest()
     random = np.random.default_rng(int.from_bytes(digest[:16], "big"))
-    if tensor.dtype not in FLOATS:
-        lowest, end = {"b": (0, 2), "u": (0, 4)}.get(np.dtype(tensor.dtype).kind, (-3, 4))
+    if tensor.dtype not in REALS:
+        least, most = limits(tensor.dtype)
+        lowest, end = max(-3, least), min(3, most) + 1
         return random.integers(lowest, end, tensor.dims).astype(tensor.dtype)
     if len(tensor.dims) < 2:
         # A vector may be a variance: it must be positive, and far from 0.

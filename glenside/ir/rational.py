@@ -5,14 +5,15 @@
 
 from __future__ import annotations
 
+import math
 import re
 from fractions import Fraction
 from functools import lru_cache
 
 import numpy as np
 
+from glenside.ir.dtypes import REALS, STORED, limits
 from glenside.ir.errors import BadInput
-from glenside.ir.types import FLOATS
 
 # Three digits of exponent: the fraction behind "1e999999999" would not fit into memory.
 _NUMBER = re.compile(r"[+-]?(\d+/\d+|(\d+(\.\d*)?|\.\d+)([eE][+-]?\d{1,3})?)", re.ASCII)
@@ -38,17 +39,20 @@ def exact_numbers(text: str) -> tuple[Fraction, ...] | None:
 
 
 def represents(text: str, dtype: str) -> bool:
-    """Whether a dtype can hold a number: integers exactly and in range, floats by rounding, but not to infinity."""
+    """Whether a dtype can hold a number: integers exactly and in range, floats by rounding, but not to infinity, and
+    floats that are only stored exactly.
+    """
     value = exact(text)
     if value is None:
         return False
-    if dtype in FLOATS:
+    if dtype in REALS:
         try:
-            with np.errstate(over="ignore"):
-                return bool(np.isfinite(np.asarray(float(value)).astype(dtype)))
+            with np.errstate(over="ignore", invalid="ignore"):
+                held = float(np.asarray(float(value)).astype(dtype))
         except OverflowError:
             return False
-    lowest, highest = (0, 1) if dtype == "bool" else (int(np.iinfo(dtype).min), int(np.iinfo(dtype).max))
+        return math.isfinite(held) and (dtype not in STORED or Fraction(held) == value)
+    lowest, highest = limits(dtype)
     return value.denominator == 1 and lowest <= value <= highest
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from glenside.ir.dtypes import COMPUTED, STORED, WIDENED
 from glenside.ir.operator import COMPUTES, OPERATORS, Category, Compute, Field, Keeps, Kind, Operator, OperatorKind
 from glenside.ir.operators import SHAPE_FORMS, ShapeForm
-from glenside.ir.types import DTYPES
 
 # Forms whose text says more than their fields.
 _FORMS = {
@@ -53,7 +53,10 @@ def summary() -> list[tuple[str, str]]:
 def markdown() -> str:
     """The reference page."""
     lines = ["# Operators", "", "An access pattern `(S)(I)` is a collection of shape S of items of shape I.", ""]
-    lines += [f"Dtypes: {', '.join(DTYPES)}.", ""]
+    sums = f"Sums of bfloat16 are made in float32 and rounded once, {', '.join(WIDENED)} are added up in int32"
+    lines += [f"Dtypes that are computed in: {', '.join(COMPUTED)}. {sums}.", ""]
+    held = "Each of their elements has a byte of its own in memory; ONNX files pack those of 4 and 2 bits"
+    lines += [f"Dtypes that are only stored, moved and cast: {', '.join(STORED)}. {held}.", ""]
     lines += _table("kind, what is kept, index map", [OPERATORS[name] for name in sorted(OPERATORS)])
     for category, effect in _EFFECTS.items():
         kinds = [COMPUTES[name] for name in sorted(COMPUTES) if COMPUTES[name].category is category]

@@ -13,9 +13,9 @@ from fractions import Fraction
 from functools import cached_property, reduce
 from typing import Any
 
+from glenside.ir.dtypes import COMPUTED, FLOATS, INTEGERS, STORED, wider
 from glenside.ir.operator import Keeps, require
 from glenside.ir.rational import exact, represents
-from glenside.ir.types import DTYPES, FLOATS, INTEGERS
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class Domain:
     dtypes: tuple[str, ...]
 
 
-ANY = Domain("any dtype", DTYPES)
+ANY = Domain("a dtype that is computed in", COMPUTED)
 NUMBERS = Domain("numbers", (*FLOATS, *INTEGERS))
 REALS = Domain(f"a float dtype ({', '.join(FLOATS)})", FLOATS)
 WHOLE = Domain("an integer dtype", INTEGERS)
@@ -173,6 +173,12 @@ def gives(expression: Scalar) -> str:
     if not isinstance(expression, Applied):
         return "same"
     return gives(expression.arguments[-1]) if expression.primitive.gives == "same" else expression.primitive.gives
+
+
+def require_computed(name: str, dtype: str, got: object) -> None:
+    """The dtype is computed in, and not only stored. Raises TypeMismatch, which says to what elements are cast."""
+    if dtype in STORED:
+        require(False, name, f"a dtype that is computed in, such as {wider(dtype)}, to which {dtype} is cast", got)
 
 
 def typed(name: str, expression: Scalar, dtype: str, got: object) -> str:

@@ -13,18 +13,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-FLOATS = ("float16", "float32", "float64")
-INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
-DTYPES = (*FLOATS, *INTEGERS, "bool")
-
-# Accumulating narrow integers widens them (operators.md, "Dtypes"); every other dtype is kept.
-WIDENED = {"int8": "int32", "uint8": "int32", "int16": "int32"}
-
-
-def widen(dtype: str) -> str:
-    """The dtype in which dot-product, reduce-sum and systolic-array accumulate."""
-    return WIDENED.get(dtype, dtype)
-
+from glenside.ir.dtypes import DTYPES as DTYPES
+from glenside.ir.dtypes import FLOATS as FLOATS
+from glenside.ir.dtypes import INTEGERS as INTEGERS
+from glenside.ir.dtypes import WIDENED as WIDENED
+from glenside.ir.dtypes import widen as widen
 
 # Arithmetic on sizes that reads the same for ints and for what stands for an int in a rule of the e-graph.
 

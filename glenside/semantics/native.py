@@ -15,11 +15,12 @@ from typing import TypeAlias
 import numpy as np
 
 from glenside.ir.blockwise import PART, blocks, in_blocks, reduced, row_major
-from glenside.ir.contraction import contract_into, contracted_dims
+from glenside.ir.contraction import contract_into, contracted_dims, summed_in
+from glenside.ir.dtypes import DTYPES, FLOATS, REALS, is_float, is_signed, limits, widen, wider
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
 from glenside.ir.primitives import PRIMITIVES
-from glenside.ir.types import FLOATS, widen
+from glenside.ir.rounding import rounded
 
 
 class Native:
@@ -49,13 +50,13 @@ class Native:
 
     def constant(self, value: Fraction | int, dtype: str) -> Array:
         """An exact number, as an array without axes."""
-        return np.asarray(float(value) if dtype in FLOATS else int(value)).astype(dtype)
+        return rounded(np.asarray(float(value) if dtype in REALS else int(value)), dtype)
 
     def lowest(self, dtype: str) -> Array:
         """What a maximum ignores."""
         if dtype in FLOATS:
             return np.asarray(-np.inf, dtype)
-        return np.asarray(False) if dtype == "bool" else np.asarray(np.iinfo(dtype).min, dtype)
+        return np.asarray(False) if dtype == "bool" else np.asarray(limits(dtype)[0], dtype)
 
     def add(self, a: Array, b: Array) -> Array:
         return row_major(np.add, a, b)
@@ -72,14 +73,14 @@ class Native:
 
     def divide(self, a: Array, b: Array) -> Array:
         """a / b; integers are cut towards zero and n / 0 is 0 for them."""
-        if a.dtype.kind == "f":
+        if is_float(a.dtype):
             return row_major(np.divide, a, b)
         a, b = np.broadcast_arrays(a, b)
         return in_blocks(_cut_quotient, a.shape, a, b, dtype=a.dtype)
 
     def power(self, a: Array, b: Array) -> Array:
         """a to the power of b; of integers, powers below 0 are cut towards zero, and those of 0 are 0."""
-        if a.dtype.kind != "i":
+        if not is_signed(a.dtype):
             return row_major(np.power, a, b)
         a, b = np.broadcast_arrays(a, b)
         return in_blocks(_cut_power, a.shape, a, b, dtype=a.dtype)
@@ -90,7 +91,11 @@ class Native:
 
     def apply(self, function: str, a: Array, keeps_zero: bool) -> Array:
         """A function of reals, by its name as a primitive; keeps_zero says that it maps 0 to 0."""
-        return row_major(PRIMITIVES[function].numpy, a)
+        compute = PRIMITIVES[function].numpy
+        wide = wider(a.dtype.name)
+        if wide == a.dtype.name:
+            return row_major(compute, a)
+        return in_blocks(lambda part: row_major(compute, part.astype(wide)), a.shape, a, dtype=a.dtype)
 
     def below_maximum(self, a: Array, axes: tuple[int, ...]) -> Array:
         """a less its maximum over the axes, where exp(a) could overflow; a itself, where it cannot."""
@@ -98,12 +103,12 @@ class Native:
 
     def sum(self, a: Array, axes: tuple[int, ...]) -> Array:
         """The sum over the last axes; narrow integers widen."""
-        return reduced(np.add, a, axes, np.dtype(widen(a.dtype.name)))
+        total = reduced(np.add, a, axes, np.dtype(wider(widen(a.dtype.name))))
+        return total.astype(widen(a.dtype.name), copy=False)  # bfloat16 is added up in float32 and rounded once
 
     def mean(self, a: Array, axes: tuple[int, ...]) -> Array:
         length = math.prod(a.shape[a.ndim - len(axes) :])
-        wide = np.dtype(np.float32) if a.dtype == np.float16 else a.dtype
-        total = reduced(np.add, a, axes, wide)
+        total = reduced(np.add, a, axes, summed_in(a.dtype))
         np.true_divide(total, length, out=total)
         return total.astype(a.dtype, copy=False)
 
@@ -113,10 +118,8 @@ class Native:
     def contract(self, a: Array, b: Array, shared: int, item: int) -> Array:
         """(G, A)(I) x (G, B)(I) -> (G, A, B), summed over I; |G| = shared and |I| = item; narrow integers widen."""
         out = np.empty(contracted_dims(a, b, shared, item), widen(a.dtype.name))
-        if a.dtype.kind == "f":
-            # numpy multiplies float16 without BLAS: float32 is faster, and rounds once.
-            inner = np.dtype(np.float32) if a.dtype == np.float16 else a.dtype
-            contract_into(out, a, b, shared, item, inner, _matmul)
+        if is_float(a.dtype):
+            contract_into(out, a, b, shared, item, summed_in(a.dtype), _matmul)
         elif _fits_float(a, b, math.prod(a.shape[a.ndim - item :])):
             contract_into(out, a, b, shared, item, np.float64, _exact_matmul)
         else:
@@ -128,6 +131,8 @@ class Native:
         drawn = scattered(key, operands, dims)
         if dtype in FLOATS:  # whole numbers from -3 to 3: sums of them do not round
             return np.subtract(drawn % np.uint64(7), 3, dtype=dtype)
+        if dtype in REALS:
+            return np.subtract(drawn % np.uint64(7), 3, dtype=wider(dtype)).astype(dtype)
         return np.asarray(drawn % np.uint64(2 if dtype == "bool" else self.opaque_below)).astype(dtype)
 
     def truncate(self, a: Array) -> Array:
@@ -135,7 +140,8 @@ class Native:
         return a
 
     def cast(self, a: Array, dtype: str) -> Array:
-        return a if a.dtype == dtype else a.astype(dtype, order="C")
+        """Floats are cut towards zero, and rounded to the nearest float; integers wrap."""
+        return a if a.dtype == dtype else rounded(a, dtype)
 
     def reinterpret(self, a: Array, dtype: str) -> Array:
         """The bits of a as another dtype of the same width."""
@@ -170,7 +176,7 @@ class FixedPoint(Native):
 
     def truncate(self, a: Array) -> Array:
         """Rounded down to a multiple."""
-        if a.dtype.kind != "f":
+        if not is_float(a.dtype):
             return a
         return np.ldexp(np.floor(np.ldexp(a, self.bits)), -self.bits)
 
@@ -181,7 +187,8 @@ class FixedPoint(Native):
 def hash_array(state: hashlib.blake2b, array: Array) -> None:
     """Feed dims, dtype and elements to a hash, such that equal arrays give equal hashes."""
     # Adding 0 makes -0.0 what it equals.
-    plain = np.add(array, array.dtype.type(0), order="C") if array.dtype.kind == "f" else np.ascontiguousarray(array)
+    value = array.astype(wider(array.dtype.name), copy=False) if array.dtype.name in DTYPES else array
+    plain = np.add(value, value.dtype.type(0), order="C") if value.dtype.kind == "f" else np.ascontiguousarray(value)
     state.update(f"{array.shape} {array.dtype};".encode())
     state.update(plain.data if plain.size else b"")
 
@@ -235,7 +242,8 @@ def _fits_float(a: Array, b: Array, length: int) -> bool:
 
 
 def _magnitude_of_dtype(a: Array) -> int:
-    return max(-int(np.iinfo(a.dtype).min), int(np.iinfo(a.dtype).max))
+    low, high = limits(a.dtype.name)
+    return max(-low, high)
 
 
 def _magnitude(a: Array) -> int:

@@ -18,9 +18,10 @@ from typing import Any
 
 import numpy as np
 
+from glenside.ir.dtypes import REALS, STORED, fraction_bits
 from glenside.ir.operand import Array
 from glenside.ir.primitives import PRIMITIVES
-from glenside.ir.types import FLOATS
+from glenside.ir.rounding import rounded
 from glenside.semantics.native import Native
 from glenside.semantics.prime_field import PrimeField
 
@@ -53,17 +54,17 @@ class OrderedField(Native):
     def encode(self, name: str, array: Array, dtype: str) -> Array:
         """The residues of floats, and the floats."""
         residues = self.field.encode(name, array, dtype)
-        return _number(np.asarray(array, np.float64), residues) if dtype in FLOATS else residues
+        return _number(np.asarray(array, np.float64), residues) if dtype in REALS else residues
 
     def constant(self, value: Fraction | int, dtype: str) -> Array:
         """An exact number of a dtype, or of that of arrays here."""
-        if dtype in FLOATS or dtype == "complex128":
+        if dtype in REALS or dtype == "complex128":
             return _number(float(value), self.field.constant(value, "float32"))
         return self.field.constant(value, dtype)
 
     def lowest(self, dtype: str) -> Array:
         lowest = self.field.lowest(dtype)
-        return _number(-LARGEST, lowest) if dtype in FLOATS else lowest
+        return _number(-LARGEST, lowest) if dtype in REALS else lowest
 
     def _both(self, method: str, a: Array, *arguments: Any) -> Array:
         """A method of residues, and the same of real numbers; of integers, numpy's."""
@@ -139,7 +140,9 @@ class OrderedField(Native):
         return self._drawn(self.field.opaque(key, list(map(_residue, operands)), dims, dtype), dtype)
 
     def cast(self, a: Array, dtype: str) -> Array:
-        if dtype in FLOATS:
+        if dtype in REALS and dtype in STORED:
+            return self._stored(a, dtype)
+        if dtype in REALS:
             return a if _is_number(a) else _number(a.astype(np.float64), self.field.cast(a, dtype))
         if not _is_number(a):
             return self._native.cast(a, dtype)
@@ -147,14 +150,20 @@ class OrderedField(Native):
             return np.asarray(a.imag != 0)
         return self._native.cast(np.trunc(_settled(np.clip(a.real, -(2.0**62), 2.0**62))).astype(np.int64), dtype)
 
+    def _stored(self, a: Array, dtype: str) -> Array:
+        """The float of a few bits that is nearest, of numbers as near as to be equal to one between two the same."""
+        real = a.real if _is_number(a) else a.astype(np.float64)
+        kept = rounded(_settled(real, fraction_bits(dtype)), dtype).astype(np.float64)
+        return self.encode("", np.where(np.isfinite(kept), kept, np.copysign(LARGEST, real)), "float64")
+
     def reinterpret(self, a: Array, dtype: str) -> Array:
-        if _is_number(a) and dtype in FLOATS:
+        if _is_number(a) and dtype in REALS:
             return a
         return self._drawn(self.field.reinterpret(_residue(a), dtype), dtype)
 
     def _drawn(self, residue: Array, dtype: str) -> Array:
         """A pseudo-random number lies anywhere: near 0, as what is compared does."""
-        return _number(8 * residue.astype(np.float64) / self.field.half, residue) if dtype in FLOATS else residue
+        return _number(8 * residue.astype(np.float64) / self.field.half, residue) if dtype in REALS else residue
 
 
 def _is_number(a: object) -> bool:
@@ -195,9 +204,12 @@ def _sign(a: Array) -> Array:
     return _number(sign, np.where(a.imag == 0, 0.0, sign)) if _is_number(a) else np.asarray(sign)
 
 
-def _settled(x: Array) -> Array:
-    """Numbers that are as good as whole, or halves, as such: what they are equal to may have rounded otherwise."""
-    halves = np.rint(2 * x) / 2
+def _settled(x: Array, bits: int | None = None) -> Array:
+    """Numbers that are as good as whole, or halves, as such: what they are equal to may have rounded otherwise. With
+    `bits`, those that are as good as floats with so many of a fraction, or between two of them.
+    """
+    least = -1 if bits is None else np.frexp(x)[1] - bits - 2
+    halves = np.ldexp(np.rint(np.ldexp(x, -least)), least)
     return np.where(np.abs(x - halves) <= 1e-9 * np.maximum(1.0, np.abs(x)), halves, x)
 
 

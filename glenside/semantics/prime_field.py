@@ -16,9 +16,9 @@ import numpy as np
 
 from glenside.ir.blockwise import blocks
 from glenside.ir.contraction import contract_into, contracted_dims
+from glenside.ir.dtypes import REALS, STORED, is_float, wider
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
-from glenside.ir.types import FLOATS
 from glenside.semantics.native import Native, scattered
 
 # The two largest primes below 2^22.
@@ -82,9 +82,11 @@ class PrimeField(Native):
 
     def encode(self, name: str, array: Array, dtype: str) -> Array:
         """Residues of integers and of floats alike: a finite float is an integer times a power of 2."""
-        if dtype not in FLOATS:
+        if dtype not in REALS:
             return super().encode(name, array, dtype)
-        if array.dtype.kind not in "iuf":
+        if is_float(array.dtype):
+            array = array.astype(wider(array.dtype.name), copy=False)
+        elif array.dtype.kind not in "iu":
             raise BadInput(f"tensor {name} requires dtype {dtype}, got {array.dtype}")
         if array.dtype.kind != "f":
             return self._integers(array)
@@ -116,14 +118,14 @@ class PrimeField(Native):
         return np.asarray(np.where(signed > self.half, signed - self.p, signed), _KEPT)
 
     def constant(self, value: Fraction | int, dtype: str) -> Array:
-        if dtype not in FLOATS:
+        if dtype not in REALS:
             return super().constant(value, dtype)
         rational = Fraction(value)
         residue = rational.numerator * pow(rational.denominator, self.p - 2, self.p) % self.p
         return np.asarray(self._signed(residue), _KEPT)
 
     def lowest(self, dtype: str) -> Array:
-        return np.asarray(-self.half, _KEPT) if dtype in FLOATS else super().lowest(dtype)
+        return np.asarray(-self.half, _KEPT) if dtype in REALS else super().lowest(dtype)
 
     def add(self, a: Array, b: Array) -> Array:
         if a.dtype.kind != "f":
@@ -246,21 +248,26 @@ class PrimeField(Native):
         return total
 
     def opaque(self, key: str, operands: Sequence[Array], dims: Sequence[int], dtype: str) -> Array:
-        if dtype not in FLOATS:
+        if dtype not in REALS:
             return super().opaque(key, operands, dims, dtype)
         drawn = scattered(key, operands, dims) * np.uint64(self.p) >> np.uint64(32)
         return np.asarray(drawn.astype(np.float64) - self.half, _KEPT)
 
     def cast(self, a: Array, dtype: str) -> Array:
-        if dtype in FLOATS:
+        """Between floats that are computed in nothing changes: they stand for reals. Those that are only stored are
+        few, and to be rounded to them is a function like any other, of which 0 is 0.
+        """
+        if dtype in REALS and dtype in STORED:
+            return self.apply(f"cast {dtype}", self.cast(a, "float32"), keeps_zero=True)
+        if dtype in REALS:
             return a if a.dtype.kind == "f" else self._integers(a.astype(np.int64) if a.dtype == bool else a)
         return super().cast(a.astype(np.int64) if a.dtype.kind == "f" else a, dtype)
 
     def reinterpret(self, a: Array, dtype: str) -> Array:
         """Residues have no bits: what leads from floats to integers, or back, is a fixed pseudo-random function."""
-        if a.dtype.kind != "f" and dtype not in FLOATS:
+        if a.dtype.kind != "f" and dtype not in REALS:
             return super().reinterpret(a, dtype)
-        if a.dtype.kind == "f" and dtype in FLOATS:
+        if a.dtype.kind == "f" and dtype in REALS:
             return a
         scattered = self._blockwise(lambda x: self._scatter("bitcast", x), a)
-        return scattered if dtype in FLOATS else self.cast(scattered, dtype)
+        return scattered if dtype in REALS else self.cast(scattered, dtype)

@@ -48,8 +48,11 @@ def _kind(name: str) -> str:
     return f"({name}{PARAMETERS[name]})" if name in PARAMETERS else name
 
 
+SLOW = [pytest.param(dtype, False, marks=pytest.mark.slow) for dtype in ("int32", "bfloat16")]
+
+
 @pytest.mark.parametrize("name", COMPUTES)
-@pytest.mark.parametrize(("dtype", "moved"), [("float32", True), pytest.param("int32", False, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("dtype", "moved"), [("float32", True), *SLOW])
 def test_compute_types(name: str, dtype: str, moved: bool) -> None:
     """Of an operand that lies in row-major order, and of one that does not; of several operands, where it may."""
     several = COMPUTES[name].category in (Category.FOLD, Category.CONTRACTION)
@@ -62,6 +65,20 @@ def test_compute_types(name: str, dtype: str, moved: bool) -> None:
         except gl.GlensideError:
             continue
         agrees(Program(made))
+
+
+@pytest.mark.parametrize(
+    ("dtype", "other"),
+    [
+        ("float64", "bfloat16"),
+        ("int64", "float8_e4m3fn"),
+        ("int4", "uint4"),
+        ("float32", "bfloat16"),
+        ("uint8", "int4"),
+    ],
+)
+def test_casts_that_round_once(dtype: str, other: str) -> None:
+    agrees(Program(build("cast", leaf("x", (900, 600), dtype), other)))
 
 
 def test_linear_maps_and_overlapping_windows() -> None:

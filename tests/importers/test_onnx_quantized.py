@@ -15,6 +15,7 @@ from onnx_nodes import Random, agree, floats, integers, one_of, ours, whole  # n
 
 import glenside as gl  # noqa: E402
 from glenside.importers.onnx import program_of_model  # noqa: E402
+from glenside.ir.dtypes import REALS, STORED  # noqa: E402
 from glenside.ir.errors import BadInput  # noqa: E402
 from glenside.ir.operand import Array  # noqa: E402
 
@@ -45,6 +46,56 @@ def test_quantize_and_dequantize(seed: int) -> None:
     extra = {"output_dtype": number} if zero is None else {}
     agree("reference", "QuantizeLinear", [x, scale, zero], dtypes=[dtype], **named, **extra)
     agree("reference", "DequantizeLinear", [integers(random, dtype, *dims), scale, zero], tolerance=0, **named)
+
+
+@pytest.mark.parametrize("dtype", STORED)
+@pytest.mark.parametrize("seed", range(2))
+def test_quantize_and_dequantize_few_bits(dtype: str, seed: int) -> None:
+    random = np.random.default_rng([seed, STORED.index(dtype)])
+    dims = whole(random, 1, 6, int(random.integers(1, 4)))
+    shape, named = granularity(random, dims)
+    scale = np.asarray(random.choice([0.5, 1, 0.1, 2, 0.25], shape).astype("float32"))
+    zero = np.zeros(shape, dtype) if dtype in REALS else one_of(random, None, integers(random, dtype, *shape))
+    x = np.rint(floats(random, *dims) * one_of(random, 4, 100, 40000)) / 4
+    extra = {"output_dtype": helper.np_dtype_to_tensor_dtype(np.dtype(dtype))} if zero is None else {}
+    agree("reference", "QuantizeLinear", [x, scale, zero], dtypes=[dtype], version=25, tolerance=0, **named, **extra)
+    stored = np.asarray(x / 100).astype(dtype) if dtype in REALS else integers(random, dtype, *dims)
+    agree("reference", "DequantizeLinear", [stored, scale, zero], version=25, tolerance=0, **named)
+
+
+SATURATED = {  # largest, and what infinities and numbers beyond are where nothing saturates
+    "float8_e4m3fn": (448.0, np.nan, np.nan),
+    "float8_e4m3fnuz": (240.0, np.nan, np.nan),
+    "float8_e5m2": (57344.0, np.inf, -np.inf),
+    "float8_e5m2fnuz": (57344.0, np.nan, np.nan),
+}
+
+
+@pytest.mark.parametrize("dtype", SATURATED)
+@pytest.mark.parametrize("given", ["float16", "float32", "float64", "bfloat16"])
+def test_casts_to_floats_of_8_bits_saturate_as_the_standard_says(dtype: str, given: str) -> None:
+    largest, above, below = SATURATED[dtype]
+    x = np.array([0, 1.0625, np.nan, np.inf, -np.inf, largest, 62000, -62000]).astype(given)
+    to = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+    for saturate, up, down in ((1, largest, -largest), (0, above, below)):
+        (got,) = ours("Cast", [x], dtypes=[dtype], version=25, to=to, saturate=saturate)
+        want = [0, 1, np.nan, up, down, largest, up, down]
+        np.testing.assert_array_equal(got.astype(np.float64), want)
+        like = np.zeros(1, dtype)
+        (again,) = ours("CastLike", [x, like], dtypes=[dtype], version=25, saturate=saturate)
+        np.testing.assert_array_equal(again.astype(np.float64), want)
+    (whole_numbers,) = ours("Cast", [np.array([3, -(10**9), 10**9])], dtypes=[dtype], version=25, to=to)
+    assert whole_numbers.astype(float).tolist() == [3, -largest, largest]
+
+
+def test_what_nobody_computes_with_is_refused_with_what_would_be_right() -> None:
+    made = helper.make_node("Reshape", ["x", "shape"], ["y"]), helper.make_node("Add", ["y", "y"], ["z"], "sum")
+    x = helper.make_tensor_value_info("x", onnx.TensorProto.INT4, [2, 3])
+    z = helper.make_tensor_value_info("z", onnx.TensorProto.INT4, None)
+    shape = numpy_helper.from_array(np.array([6]), "shape")
+    model = helper.make_model(helper.make_graph([*made], "g", [x], [z], [shape]))
+    with pytest.raises(BadInput, match=r"requires float16, bfloat16, .*, got int4"):
+        program_of_model(model)
 
 
 def test_quantize_ends_at_the_ends() -> None:

@@ -19,8 +19,30 @@ from onnx import TensorProto, helper, numpy_helper
 from onnx_unchecked import info, model, node, refusal, tensor
 
 from glenside.importers.onnx import load_onnx
+from glenside.importers.onnx.tensors import array_of
+from glenside.ir.dtypes import RECORDS
 from glenside.ir.errors import BadInput
 from glenside.semantics.interpreter import evaluate
+
+INT4, BFLOAT16 = TensorProto.INT4, TensorProto.BFLOAT16
+
+
+@pytest.mark.parametrize("dtype", [record.name for record in RECORDS.values() if record.wider])
+@pytest.mark.parametrize("raw", [True, False])
+def test_elements_that_are_packed(dtype: str, raw: bool, tmp_path: Path) -> None:
+    """In bytes, in numbers of 32 bits, and in another file."""
+    array = np.array([[1, 0, 1], [0, 1, 1]]).astype(dtype)
+    plain = numpy_helper.from_array(array, "w")
+    kept = plain if raw else TensorProto(name="w", data_type=plain.data_type, dims=plain.dims)
+    if not raw:
+        size = 2 if RECORDS[dtype].bits == 16 else 1
+        kept.int32_data.extend(np.frombuffer(plain.raw_data, f"<u{size}").tolist())
+    np.testing.assert_array_equal(array_of(kept).astype(float), array.astype(float))
+    assert array_of(kept).dtype == dtype
+    (tmp_path / "weights.bin").write_bytes(bytes(8) + plain.raw_data)
+    beside = external("weights.bin", offset=8, length=len(plain.raw_data)).graph.initializer[0]
+    beside.data_type = plain.data_type
+    np.testing.assert_array_equal(array_of(beside, tmp_path).astype(float), array.astype(float))
 
 
 @pytest.mark.parametrize(
@@ -38,6 +60,14 @@ from glenside.semantics.interpreter import evaluate
         (tensor(dtype=TensorProto.STRING, string_data=[b"a"] * 6), "tensor w: an element type is one of"),
         (tensor(dtype=0, raw_data=bytes(24)), "tensor w: an element type requires a number that ONNX knows, got 0"),
         (tensor(dtype=1000, raw_data=bytes(24)), "tensor w: an element type requires a number that ONNX knows"),
+        (tensor(dtype=INT4, raw_data=bytes(6)), "tensor w of (2 3) int4 requires 3 bytes, got 6"),
+        (tensor(dtype=INT4, int32_data=[0] * 6), "tensor w of (2 3) int4 requires 3 numbers, got 6"),
+        (tensor(dtype=INT4, float_data=[0] * 6), "tensor w of (2 3) int4 requires 3 numbers, got 0"),
+        (
+            tensor(dtype=INT4, dims=(2**39,), raw_data=b"1"),
+            "tensor w of (549755813888) int4 requires 274877906944 bytes",
+        ),
+        (tensor(dtype=BFLOAT16, int32_data=[1]), "tensor w of (2 3) bfloat16 requires 6 numbers, got 1"),
         (tensor(data_location=TensorProto.EXTERNAL), "tensor w requires a file of its data beside the model, got none"),
     ],
 )

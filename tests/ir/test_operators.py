@@ -87,7 +87,7 @@ ERRORS: list[tuple[tuple[Any, ...], str]] = [
     (("linear-map", x, 1, -1, ""), "linear-map requires rows of at least 0, got (-1)"),
     (("linear-map", truth, 0, 1, "1 1"), "linear-map requires numbers, got (2)(3) bool"),
     (("linear-map", whole, 0, 1, "1 1/2"), "linear-map requires values that int32 can hold, got 1/2"),
-    (("truncate", whole), "truncate requires a float dtype (float16, float32, float64), got (2)(3) int32"),
+    (("truncate", whole), "truncate requires a float dtype (float16, bfloat16, float32, float64), got (2)(3) int32"),
     (("eye", -1, "int8"), "eye requires n >= 0, got -1"),
     (("access", x, 4), "access requires 0 <= split <= 3, got 4"),
     (("access", x, -1), "access requires 0 <= split <= 3, got -1"),
@@ -250,9 +250,9 @@ ERRORS: list[tuple[tuple[Any, ...], str]] = [
     (("compute", "reduce-max", zero_items), "reduce-max requires an item of at least one element, got (2)(0) float32"),
     (
         ("compute", "reduce-mean", whole),
-        "reduce-mean requires a float dtype (float16, float32, float64), got (2)(3) int32",
+        "reduce-mean requires a float dtype (float16, bfloat16, float32, float64), got (2)(3) int32",
     ),
-    (("compute", "exp", whole), "exp requires a float dtype (float16, float32, float64), got (2)(3) int32"),
+    (("compute", "exp", whole), "exp requires a float dtype (float16, bfloat16, float32, float64), got (2)(3) int32"),
     (("compute", "reduce-sum", truth), "reduce-sum requires numbers, got (2)(3) bool"),
     (("compute", "logical-not", whole), "logical-not requires dtype bool, got (2)(3) int32"),
 ]

@@ -269,7 +269,10 @@ def test_arrays_are_written_and_read(tmp_path: Path, dtype: str) -> None:
     array = np.arange(6).reshape(2, 3).astype(dtype)
     write_array(tmp_path / "a.npy", array.T)
     assert (read_array(tmp_path / "a.npy") == array.T).all()
-    assert (np.load(tmp_path / "a.npy") == array.T).all()
+    plain = np.load(tmp_path / "a.npy")
+    if plain.dtype.names is not None:  # what numpy cannot name are bits, in a field of that name
+        plain = plain[dtype].copy().view(dtype)
+    assert (plain == array.T).all()
     assert read_array(tmp_path / "a.npy").dtype == dtype
 
 

@@ -8,6 +8,7 @@ from fractions import Fraction
 from functools import reduce
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 from allocations import measured_peak
@@ -18,6 +19,7 @@ from scalar_oracle import OF_BOOLS, OF_FLOATS, OF_INTEGERS, TAKES, of_residues, 
 import glenside as gl
 from glenside.analysis.liveness import peak_bytes
 from glenside.egraph.encode import declarations
+from glenside.ir.dtypes import STORED, largest_float, limits
 from glenside.ir.elementwise import folds
 from glenside.ir.errors import TypeMismatch
 from glenside.ir.operand import Array
@@ -61,7 +63,7 @@ def test_what_an_expression_takes_and_gives() -> None:
         (maximum(x, 0), "bool", "f requires numbers, got it"),
         (x + "1/2", "int8", "f requires a value that int8 can hold, got 1/2"),
         (x + 300, "uint8", "f requires a value that uint8 can hold, got 300"),
-        (PRIMITIVES["exp"](x), "int8", "f requires a float dtype (float16, float32, float64), got it"),
+        (PRIMITIVES["exp"](x), "int8", "f requires a float dtype (float16, bfloat16, float32, float64), got it"),
         (PRIMITIVES["bitwise-or"](x, y), "float32", "f requires an integer dtype, got it"),
         ((x < 0) + x, "float32", "f requires operands of add of one dtype, got bool and float32"),
     ):
@@ -133,13 +135,17 @@ def _operands(dtype: str, count: int) -> Array:
     if dtype == "bool":
         return random.integers(0, 2, dims).astype(bool)
     if dtype in FLOATS:
-        special = np.array([0, -0.0, 1, -1, 0.5, 2, -3, 1000, np.inf, -np.inf, np.nan, np.finfo(dtype).max], dtype)
+        special = np.array([0, -0.0, 1, -1, 0.5, 2, -3, 1000, np.inf, -np.inf, np.nan, largest_float(dtype)], dtype)
         return np.where(random.random(dims) < 0.4, random.choice(special, dims), random.normal(0, 3, dims)).astype(
             dtype
         )
-    low, high = int(np.iinfo(dtype).min), int(np.iinfo(dtype).max)
+    low, high = limits(dtype)
     special = np.array([low, low + 1, high, high - 1, 0, 1, 2, 3, *([-1, -2] if low else [])], dtype)
-    return np.where(random.random(dims) < 0.6, random.choice(special, dims), random.integers(low, high, dims, dtype))
+    return np.where(
+        random.random(dims) < 0.6,
+        random.choice(special, dims),
+        random.integers(low, high, dims, np.int8 if dtype in STORED else dtype).astype(dtype),
+    )
 
 
 def _expected(function: Callable[..., Any], operands: Array, folded: bool, convert: Callable[[Any], Any]) -> list[Any]:
@@ -154,7 +160,7 @@ def _real(function: Callable[..., Any], dtype: str) -> Callable[..., Any]:
 
     def call(*values: Any) -> Any:
         try:
-            return np.dtype(dtype).type(function(*values))
+            return np.dtype(dtype).type(float(function(*values)))
         except (ValueError, OverflowError):
             return None
 
@@ -193,8 +199,8 @@ def _near(got: float, want: float, dtype: str) -> bool:
     """Within a few units of the last place, for functions of reals."""
     if dtype not in FLOATS:
         return False
-    limits = np.finfo(dtype)
-    return math.isclose(got, want, rel_tol=8 * float(limits.eps), abs_tol=float(limits.tiny))
+    finest = ml_dtypes.finfo(dtype)
+    return math.isclose(got, want, rel_tol=8 * float(finest.eps), abs_tol=float(finest.tiny))
 
 
 @pytest.mark.parametrize("p", PRIMES)

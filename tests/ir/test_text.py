@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from random_terms import tensor, terms, values_for
 
+from glenside.ir.dtypes import DTYPES
 from glenside.ir.errors import GlensideError, ParseError, TypeMismatch
 from glenside.ir.files import load, read_shapes
 from glenside.ir.operators.forms import SPELLINGS
@@ -349,9 +350,8 @@ MISTAKES = {
     "(input a (shape 2))\n(constant a (shape 2)) (access-tensor a)": "2:1: tensor a is declared twice",
     "(input x (shape 2)) (access-tensor x)": "1:1: tensor x is declared with the shape (2), but given with (2 3)",
     "(input a 2) (access-tensor a)": "1:10: input requires shape to be a shape, such as (shape 3 3), got 2",
-    "(input a (shape 2) float33) (access-tensor a)": "1:20: input requires dtype to be a dtype (float16, "
-    "float32, float64, "
-    "int8, int16, int32, int64, uint8, uint16, uint32, uint64, bool), got float33",
+    "(input a (shape 2) float33) (access-tensor a)": "1:20: input requires dtype to be a dtype "
+    f"({', '.join(DTYPES)}), got float33",
     "(input a (shape 2) int8 3) (access-tensor a)": "1:25: input requires the arguments name shape dtype, got "
     "3 after them",
 }

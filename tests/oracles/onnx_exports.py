@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 import onnx
-import onnxruntime
 
 import glenside as gl
+from glenside.check.sessions import Session
 from glenside.exporters.onnx import export_onnx
+from glenside.ir.dtypes import REALS, RECORDS, limits, wider
 from glenside.ir.operand import Array
 from glenside.ir.program import Program
 from glenside.ir.term import Term, build
@@ -22,13 +23,8 @@ def leaf(name: str, dims: tuple[int, ...], dtype: str = "float32", constant: boo
 
 
 def run(model: Any, inputs: Mapping[str, Array]) -> list[Array]:
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = 1
-    options.log_severity_level = 3
     content = model if isinstance(model, str) else model.SerializeToString()
-    session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
-    results: list[Array] = session.run(None, {each.name: inputs[each.name] for each in session.get_inputs()})
-    return results
+    return list(Session(content, "the program").run(inputs))
 
 
 def flat(value: Any) -> list[Array]:
@@ -40,7 +36,8 @@ def agree(got: list[Array], want: Any) -> None:
     expected = flat(want)
     assert [(g.dtype, g.shape) for g in got] == [(w.dtype, w.shape) for w in expected]
     for g, w in zip(got, expected, strict=True):
-        close = {"float16": 2e-2, "float32": 1e-4, "float64": 1e-4}.get(w.dtype.name, 0)
+        close = {"float16": 2e-2, "bfloat16": 2e-2, "float32": 1e-4, "float64": 1e-4}.get(w.dtype.name, 0)
+        g, w = (x.astype(wider(x.dtype.name)) for x in (g, w))
         np.testing.assert_allclose(g, w, rtol=close, atol=close / 10)
 
 
@@ -61,10 +58,12 @@ def extreme(dtype: str, dims: tuple[int, ...], seed: int) -> Array:
     random = np.random.default_rng([seed, *dims])
     if dtype == "bool":
         return random.integers(0, 2, dims).astype(bool)
-    if dtype.startswith("f"):
+    if dtype in REALS:
         return random.uniform(0.5, 4, dims).astype(dtype)
-    limits = np.iinfo(dtype)
-    values = random.integers(limits.min, limits.max, dims, dtype, endpoint=True)
-    values >>= random.integers(0, limits.bits, dims).astype(dtype)
-    special = np.array([limits.min, limits.max, 0, 1, 2, 3], dtype)
+    low, high = limits(dtype)
+    wide = wider(dtype)
+    values = random.integers(low, high, dims, wide, endpoint=True)
+    values >>= random.integers(0, RECORDS[dtype].bits, dims).astype(wide)
+    special = np.array([low, high, 0, 1], wide) if high < 3 else np.array([low, high, 0, 1, 2, 3], wide)
+    values, special = values.astype(dtype), special.astype(dtype)
     return np.where(random.random(dims) < 0.5, random.choice(special, dims), values)

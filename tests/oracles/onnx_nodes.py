@@ -12,6 +12,7 @@ from onnx import helper
 from onnx.reference import ReferenceEvaluator
 
 import glenside.importers.onnx.backend as backend
+from glenside.ir.dtypes import limits, wider
 from glenside.ir.operand import Array
 
 onnxruntime.set_default_logger_severity(4)
@@ -71,6 +72,7 @@ def agree(
         expected = session.run(None, given)
     for got, want in zip(ours(op, inputs, version, dtypes, **named), expected, strict=True):
         assert (got.dtype, got.shape) == (want.dtype, want.shape), named
+        got, want = (value.astype(wider(value.dtype.name)) for value in (got, want))
         if got.dtype.kind == "f":
             np.testing.assert_allclose(got, want, rtol=tolerance, atol=tolerance, err_msg=f"{op} {named}")
         else:
@@ -89,8 +91,8 @@ def one_of(random: Random, *choices: Any) -> Any:
 
 def integers(random: Random, dtype: str, *dims: int) -> Array:
     """Any integers of a dtype."""
-    limits = np.iinfo(dtype)
-    return np.asarray(random.integers(limits.min, int(limits.max) + 1, dims).astype(dtype))
+    low, high = limits(dtype)
+    return np.asarray(random.integers(low, high + 1, dims).astype(dtype))
 
 
 def floats(random: Random, *dims: int, dtype: str = "float32") -> Array:

@@ -168,19 +168,31 @@ def _fits(term: Term) -> bool:
 STEPS = tuple(name for name in vars(_Steps) if not name.startswith("_") and name not in ("number", "axis"))
 
 
-def tensor(*dims: int, constant: bool = False) -> Term:
+def tensor(*dims: int, constant: bool = False, dtype: str = "float32") -> Term:
     """A leaf whose name tells its dims, so that equal names are equal tensors."""
     name = "_".join(["w" if constant else "x", *map(str, dims)])
-    return build("access-tensor", Tensor(name, dims, "float32", constant))  # type: ignore[arg-type]
+    return build("access-tensor", Tensor(name, dims, dtype, constant))  # type: ignore[arg-type]
+
+
+MOVES = (
+    *("access", "transpose", "slice", "concatenate", "pad", "reshape", "flatten", "shift_right", "flip", "dilate"),
+    *("insert_axis", "squeeze", "broadcast", "windows", "pair"),
+)
+"""Those of STEPS that take elements which nobody computes with."""
 
 
 @st.composite
-def terms(draw: Draw, steps: int = 12, operators: tuple[str, ...] = STEPS) -> Term:
-    """A float32 term of up to that many operators; sharing is common. `operators` are names of STEPS to draw from."""
+def terms(
+    draw: Draw, steps: int = 12, operators: tuple[str, ...] = STEPS, dtypes: tuple[str, ...] = ("float32",)
+) -> Term:
+    """A term of one of the dtypes, of up to that many operators; sharing is common. `operators` are names of STEPS to
+    draw from.
+    """
+    dtype = draw(st.sampled_from(dtypes))
     pool: list[Term] = []
     for _ in range(draw(st.integers(1, 3))):
         dims = draw(st.lists(st.sampled_from(SIZES), min_size=1, max_size=3))
-        pool.append(tensor(*dims, constant=draw(st.booleans())))  # type: ignore[misc,arg-type]
+        pool.append(tensor(*dims, constant=draw(st.booleans()), dtype=dtype))  # type: ignore[misc,arg-type]
     apply = _Steps(draw, pool)
     for _ in range(draw(st.integers(1, steps))):
         # Most steps go on from the last term: programs are deep rather than wide.
@@ -192,8 +204,8 @@ def terms(draw: Draw, steps: int = 12, operators: tuple[str, ...] = STEPS) -> Te
     return pool[-1]
 
 
-def drawn(seed: int, count: int) -> list[Term]:
-    """So many terms, the same ones for a seed; none is made smaller."""
+def drawn(seed: int, count: int, **how: tuple[str, ...]) -> list[Term]:
+    """So many `terms`, the same ones for a seed; none is made smaller."""
     kept: list[Term] = []
 
     @with_seed(seed)
@@ -205,7 +217,7 @@ def drawn(seed: int, count: int) -> list[Term]:
         deadline=None,
         suppress_health_check=list(HealthCheck),
     )
-    @given(terms())
+    @given(terms(**how))
     def draw(term: Term) -> None:
         kept.append(term)
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from glenside.ir.types import DTYPES, FLOATS, INTEGERS
+from glenside.ir.dtypes import COMPUTED, FLOATS, INTEGERS
 
 LEAKY = Fraction(1, 3)
 LOW, HIGH = 1, 100
@@ -37,8 +37,8 @@ def _same_sign_as_divisor(a: int, b: int) -> int:
 
 NUMBERS = (*FLOATS, *INTEGERS)
 TAKES: Mapping[str, tuple[str, ...]] = {
-    **dict.fromkeys(("minimum", "maximum", "(compare lt)", "(compare le)", "(compare gt)", "(compare ge)"), DTYPES),
-    **dict.fromkeys(("(compare eq)", "(compare ne)", "select"), DTYPES),
+    **dict.fromkeys(("minimum", "maximum", "(compare lt)", "(compare le)", "(compare gt)", "(compare ge)"), COMPUTED),
+    **dict.fromkeys(("(compare eq)", "(compare ne)", "select"), COMPUTED),
     **dict.fromkeys(("elementwise-add", "elementwise-mul", "elementwise-div", "subtract", "pow"), NUMBERS),
     **dict.fromkeys(("(mod floor)", "(mod truncate)", "relu", "negative", "abs", "sign", "(clip 1 100)"), NUMBERS),
     **dict.fromkeys(("bitwise-and", "bitwise-or", "bitwise-xor"), INTEGERS),

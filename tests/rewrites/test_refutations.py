@@ -71,6 +71,10 @@ def _winograd(m: int, lo: int, hi: int, stride: int = 1, weights: str = "(access
     return f"(access-slice {whole} 0 {lo} {hi})"
 
 
+_PRODUCT = "(compute elementwise-mul (access-pair {} {}))"
+_ROUNDED = "(cast (cast (access-tensor {}) float8_e5m2) float32)"
+
+
 # (why it is wrong, left, right, shapes)
 UNSOUND = {
     "overlapping windows added up again": (
@@ -177,6 +181,31 @@ UNSOUND = {
         "(compute argmax (access-tensor a))",
         "(compute argmax (access-transpose (access-tensor a) (list 1 0)))",
         {"a": (4, 3)},
+    ),
+    "fewer bits and back, as if nothing was rounded": (
+        "(cast (cast (access-tensor a) float8_e5m2) float32)",
+        "(access-tensor a)",
+        {"a": (7,)},
+    ),
+    "products of what was rounded to fewer bits, rounded after": (
+        f"(cast {_PRODUCT.format('(access-tensor a)', '(access-tensor b)')} float8_e4m3fn)",
+        f"(cast {_PRODUCT.format(_ROUNDED.format('a'), _ROUNDED.format('b'))} float8_e4m3fn)",
+        {"a": (9,), "b": (9,)},
+    ),
+    "sums of integers of 4 bits that wrapped before": (
+        "(compute reduce-sum (cast (cast (access-tensor a) int4) int32))",
+        "(cast (cast (compute reduce-sum (cast (access-tensor a) int32)) int4) int32)",
+        {"a": (5,)},
+    ),
+    "the lowest number of fewer bits as that of more": (
+        "(cast (access-pad (cast (access-tensor a) int8) min-padding 0 0 1) int32)",
+        "(access-pad (cast (cast (access-tensor a) int8) int32) min-padding 0 0 1)",
+        {"a": (4,)},
+    ),
+    "the largest of numbers after they wrapped": (
+        "(compute reduce-max (cast (cast (access-tensor a) int4) int8))",
+        "(cast (cast (compute reduce-max (access-tensor a)) int4) int8)",
+        {"a": (5,)},
     ),
     "Winograd on windows in steps of 2": (_line(2), _winograd(2, 0, 4, stride=2), {"x": (9,), "w": (3,)}),
     "Winograd with the first results cut off": (_line(1), _winograd(2, 1, 8), {"x": (9,), "w": (3,)}),

@@ -136,6 +136,6 @@ def _shown(name: str) -> str:
 def save_jax(program: Program, path: PathLike) -> None:
     """Write `export_jax(program)`, and beside it, as .npz, the values of constants when there are any: both or neither.
 
-    Raises BadInput.
+    Those of dtypes that numpy has not are bits there, in a field that has the dtype's name. Raises BadInput.
     """
     write_with_arrays(path, export_jax(program), program.constants)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from glenside.exporters import writer
+from glenside.ir.dtypes import RECORDS, wider
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
 from glenside.ir.rational import exact
@@ -115,15 +116,19 @@ class Source(writer.Writer[Value]):
         known = [part.constant for part in parts if part.constant is not None]
         if len(known) == len(parts):
             return self.constant(np.concatenate(known, axis))
+        dtype = parts[0].dtype
+        if RECORDS[dtype].bits < 8:  # XLA, which packs them on some machines, ends the process at some of these
+            wide = [self.cast(part, wider(dtype)) for part in parts]
+            return self.cast(self.concat(wide, axis), dtype)
         names = ", ".join(map(self.name, parts))
-        return self.set(f"jnp.concatenate([{names}], {axis})", dims, parts[0].dtype)
+        return self.set(f"jnp.concatenate([{names}], {axis})", dims, dtype)
 
     def cast(self, x: Value, dtype: str) -> Value:
         """Numbers in another dtype."""
         if dtype == x.dtype:
             return x
         if x.constant is not None:
-            return self.constant(x.constant.astype(dtype))
+            return self.constant(Native().cast(x.constant, dtype))
         return self.set(f"{x.name}.astype(jnp.{_dtype(dtype)})", x.dims, dtype)
 
     def call(self, function: str, operands: Sequence[Value], dtype: str | None = None) -> Value:

@@ -12,6 +12,7 @@ import numpy as np
 from glenside.exporters.onnx.graph import Graph
 from glenside.exporters.onnx.kernels import carried, carrier
 from glenside.exporters.writer import Value, Writer
+from glenside.ir.dtypes import REALS, RECORDS, STORED, WHOLE
 from glenside.ir.operand import Array
 from glenside.ir.rational import exact
 from glenside.ir.rearrangement import Rearrangement, of_transpose
@@ -100,7 +101,7 @@ class Emitter(Writer[Value]):
         node = self.graph.producers.get(x.name)
         if node is not None and node.op in ("Cast", "Reshape") and not node.domain:
             inner = self.known(node.inputs[0])
-            return None if inner is None else inner.astype(x.dtype).reshape(x.dims)
+            return None if inner is None else Native().cast(inner, x.dtype).reshape(x.dims)
         return self.graph.arrays.get(x.name, self.constants.get(x.name))
 
     # Nodes that compute
@@ -160,7 +161,14 @@ class Emitter(Writer[Value]):
         """The same values in another dtype."""
         if x.dtype == dtype:
             return x
-        return self.graph.node("Cast", [x], x.dims, dtype, {"to": dtype})
+        if x.dtype in REALS and dtype in WHOLE and dtype in STORED:
+            x = self.cast(x, "int32")  # runtimes round on the way to fewer bits, and cut on the way to these
+        if x.dtype in WHOLE and dtype in REALS and dtype in STORED:
+            x = self.cast(x, "float32")  # of 16 bits, runtimes take some that are too large for others
+        attributes: dict[str, Any] = {"to": dtype}
+        if dtype in REALS and RECORDS[dtype].bits == 8:
+            attributes["saturate"] = 0  # what is beyond the largest is inf or nan, as in every other float
+        return self.graph.node("Cast", [x], x.dims, dtype, attributes)
 
     def ordered(self, x: Value) -> Value:
         """Numbers that stand in the same order as those of x, in a dtype in which runtimes sort."""

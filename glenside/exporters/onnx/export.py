@@ -8,12 +8,10 @@ from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-import numpy as np
-
 from glenside.exporters.onnx import operators as _operators  # noqa: F401 (fills the tables)
 from glenside.exporters.onnx.emitter import Emitter
 from glenside.exporters.onnx.graph import Graph
-from glenside.exporters.onnx.model import Store, inline, little_endian, model_of
+from glenside.exporters.onnx.model import Store, inline, model_of
 from glenside.exporters.onnx.operators.movement import addressed
 from glenside.exporters.onnx.registry import OPERATOR_EXPORTS, Held, Operand
 from glenside.exporters.writer import Value
@@ -22,6 +20,7 @@ from glenside.ir.files import PathLike, replacing
 from glenside.ir.names import spelled_name
 from glenside.ir.operand import Array
 from glenside.ir.packages import import_onnx
+from glenside.ir.packing import packed, packed_bytes
 from glenside.ir.program import Program
 from glenside.ir.term import Term, postorder, weave
 from glenside.ir.types import AccessType
@@ -147,7 +146,7 @@ def save_onnx(program: Program, path: PathLike, most_bytes: int = _MOST_BYTES) -
     import_onnx()
     emit, outputs = _emitted(program)
     constants = program.constants_declared.values()
-    size = sum(tensor.dims.product() * np.dtype(tensor.dtype).itemsize for tensor in constants)
+    size = sum(packed_bytes(tensor.dims, tensor.dtype) for tensor in constants)
     with ExitStack() as files:
         store: Store = inline
         if size > most_bytes:
@@ -163,12 +162,13 @@ def save_onnx(program: Program, path: PathLike, most_bytes: int = _MOST_BYTES) -
 
 def _store_beside(file: IO[bytes], location: str, tensor: Any, array: Array) -> None:
     """Keep the bytes of a constant in another file, which the model finds at that location."""
-    if array.nbytes < _SMALL:
+    data = packed(array)
+    if data.nbytes < _SMALL:
         inline(tensor, array)
         return
     start = -(-file.tell() // _ALIGNMENT) * _ALIGNMENT
     file.write(bytes(start - file.tell()))
-    file.write(little_endian(array).data)
+    file.write(data.data)
     tensor.data_location = tensor.EXTERNAL
-    for key, value in (("location", location), ("offset", start), ("length", array.nbytes)):
+    for key, value in (("location", location), ("offset", start), ("length", data.nbytes)):
         tensor.external_data.add(key=key, value=str(value))

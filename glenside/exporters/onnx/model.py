@@ -8,15 +8,16 @@ from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 import glenside
+from glenside.exporters.onnx.detours import moved_as_runtimes_can
 from glenside.exporters.onnx.emitter import Emitter, Function
 from glenside.exporters.onnx.graph import OPSET, Encoded, Graph, Node, Reference
 from glenside.exporters.writer import Value
+from glenside.ir.dtypes import RECORDS
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
 from glenside.ir.packages import import_onnx
+from glenside.ir.packing import packed
 from glenside.ir.program import Program
 from glenside.ir.types import Tensor
 
@@ -32,12 +33,7 @@ Store = Callable[[Any, Array], None]
 
 def inline(tensor: Any, array: Array) -> None:
     """Put the bytes of a constant into its message."""
-    tensor.raw_data = little_endian(array).tobytes()
-
-
-def little_endian(array: Array) -> Array:
-    """The array as files hold it."""
-    return np.ascontiguousarray(array, array.dtype.newbyteorder("<"))
+    tensor.raw_data = packed(array).tobytes()
 
 
 def model_of(program: Program, emit: Emitter, outputs: Mapping[str, Value], store: Store = inline) -> onnx.ModelProto:
@@ -48,7 +44,7 @@ def model_of(program: Program, emit: Emitter, outputs: Mapping[str, Value], stor
     model.doc_string = f"The program {name}, written by Glenside."
     model.metadata_props.add(key="program", value=name)
     model.graph.name = name
-    nodes = _joined(emit.graph.used([*outputs.values()]), outputs.values())
+    nodes = [*moved_as_runtimes_can(emit.graph, _joined(emit.graph.used([*outputs.values()]), outputs.values()))]
     renamed = _renamed(emit.graph, outputs, nodes)
     for tensor in _inputs(program, outputs):
         _describe(model.graph.input.add(), Value(tensor.name, tensor.dims, tensor.dtype), onnx)
@@ -62,7 +58,11 @@ def model_of(program: Program, emit: Emitter, outputs: Mapping[str, Value], stor
                 _describe(model.graph.value_info.add(), replace(value, name=name), onnx)
     _add_constants(model.graph, emit.graph, program, nodes, store, onnx, renamed)
     called = {node.op: emit.functions[node.op] for node in nodes if node.domain == "glenside"}
-    versions = _opsets(emit.versions, nodes)
+    held = [value.dtype for node in nodes for value in (*node.inputs, *node.outputs)]
+    held += [tensor.dtype for tensor in _inputs(program, outputs)]
+    versions = _opsets(emit.versions, nodes, max((RECORDS[d].opset for d in held if d in RECORDS), default=OPSET))
+    if versions[""] > OPSET:
+        model.ir_version = onnx.helper.find_min_ir_version_for([onnx.helper.make_opsetid("", versions[""])], True)
     for function in called.values():
         _fill_function(model.functions.add(), function, versions[""], onnx)
     for domain, version in {**versions, **({"glenside": 1} if called else {})}.items():
@@ -140,7 +140,7 @@ def _attribute(name: str, value: Any, onnx: Any) -> Any:
 
 
 def _data_type(dtype: str, onnx: Any) -> int:
-    return int(onnx.helper.np_dtype_to_tensor_dtype(np.dtype(dtype)))
+    return int(onnx.TensorProto.DataType.Value(RECORDS[dtype].onnx))
 
 
 def _describe(info: Any, value: Value, onnx: Any) -> None:
@@ -191,14 +191,15 @@ def _fill_function(proto: Any, function: Function, version: int, onnx: Any) -> N
     proto.node.extend(_node(node, {function.output.name: "result"}, onnx) for node in nodes)
 
 
-def _opsets(wanted: Iterable[tuple[str, str, int]], nodes: Sequence[Node]) -> dict[str, int]:
+def _opsets(wanted: Iterable[tuple[str, str, int]], nodes: Sequence[Node], least: int) -> dict[str, int]:
     """Domain -> version, where some (domain, operator, version) are to mean what they do in that version.
 
-    The other nodes are standard operators as of OPSET. Raises BadInput when there is no version for all of a domain.
+    The other nodes are standard operators as of OPSET, of dtypes that are known from the version `least` on. Raises
+    BadInput when there is no version for all of a domain.
     """
     used = {(node.domain, node.op) for node in nodes}
     needs = sorted(each for each in wanted if each[:2] in used)
-    found = {"": OPSET}
+    found = {"": max(OPSET, least)}
     for domain, op, version in needs:
         found[domain] = max(found.get(domain, 0), version if domain else _since(op, version))
     for domain, op, version in needs:

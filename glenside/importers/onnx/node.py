@@ -14,6 +14,7 @@ import numpy as np
 from glenside.builder import Builder
 from glenside.builder.layout import reshape
 from glenside.importers.onnx.tensors import array_of
+from glenside.ir.dtypes import is_integer
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
 from glenside.ir.term import Term
@@ -119,7 +120,7 @@ class Node:
         if self.optional(i) is None:
             return None
         value = self.known(i)
-        if value.dtype.kind not in "iu":
+        if not is_integer(value.dtype):
             raise BadInput(f"input {i} requires integers, got {value.dtype}")
         return [int(n) for n in value.reshape(-1)]
 

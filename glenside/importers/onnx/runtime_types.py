@@ -16,6 +16,8 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
+from glenside.ir.dtypes import RECORDS
+
 Told = Sequence[tuple[str, list[int]]]
 """The dtype and the dims of each output."""
 
@@ -82,9 +84,8 @@ def _told(model: bytes) -> Told | None:
 
 def _dtype(kind: str) -> str:
     """tensor(float) -> float32"""
-    names = {"float": "float32", "double": "float64"}
     name = kind.removeprefix("tensor(").removesuffix(")")
-    return names.get(name, name)
+    return next((record.name for record in RECORDS.values() if record.onnx.lower() == name), name)
 
 
 def _runs(session: Any) -> Iterator[list[np.ndarray[Any, Any]]]:

@@ -10,10 +10,9 @@ from functools import cache
 from typing import Any
 
 from glenside.importers.onnx.node import Attribute, Items, Value
-from glenside.importers.onnx.tensors import element_type
+from glenside.ir.dtypes import DTYPES, RECORDS
 from glenside.ir.errors import BadInput
 from glenside.ir.names import shortened
-from glenside.ir.types import DTYPES
 
 
 @dataclass(frozen=True)
@@ -159,9 +158,7 @@ def _demands(schema: Any, more: Mapping[str, Collection[str]]) -> Demands:
 
 @cache
 def _dtypes_by_name() -> Mapping[str, str]:
-    import onnx
-
-    return {onnx.TensorProto.DataType.Name(element_type(dtype)).lower(): dtype for dtype in DTYPES}
+    return {record.onnx.lower(): record.name for record in RECORDS.values()}
 
 
 def _formal(formal: Any, types: Collection[str], letters: set[str]) -> Formal:

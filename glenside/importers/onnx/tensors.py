@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from math import prod
 from mmap import ACCESS_READ, mmap
 from pathlib import Path
@@ -11,13 +11,15 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 import numpy as np
+from numpy.typing import DTypeLike
 
+from glenside.ir.dtypes import DTYPES, HALVES, RECORDS
 from glenside.ir.errors import BadInput
 from glenside.ir.names import shortened
 from glenside.ir.operand import Array
 from glenside.ir.operators.requirements import spelled
+from glenside.ir.packing import packed_bytes, unpacked
 from glenside.ir.term import Term
-from glenside.ir.types import DTYPES
 
 ELEMENTS = 1 << 40
 """What one tensor may have: more fit on no machine, and their count soon fits in no word."""
@@ -34,25 +36,29 @@ def dtype_name(element_type: int) -> str:
     import onnx
 
     try:
-        dtype = onnx.helper.tensor_dtype_to_np_dtype(element_type)
-    except KeyError:
+        name = onnx.TensorProto.DataType.Name(element_type)
+    except ValueError:
         raise BadInput(f"an element type requires a number that ONNX knows, got {element_type}") from None
-    if element_type == onnx.TensorProto.STRING or dtype.name not in DTYPES:
-        name = onnx.TensorProto.DataType.Name(element_type).lower()
-        raise BadInput(f"an element type is one of {', '.join(DTYPES)}, got {name}")
-    return str(dtype.name)
+    if not element_type:
+        raise BadInput("an element type requires a number that ONNX knows, got 0")
+    if name not in _BY_ONNX:
+        raise BadInput(f"an element type is one of {', '.join(DTYPES)}, got {name.lower()}")
+    return _BY_ONNX[name]
 
 
-def element_type(dtype: str) -> int:
+_BY_ONNX = {record.onnx: record.name for record in RECORDS.values()}
+
+
+def element_type(dtype: DTypeLike) -> int:
     """ONNX's number of one of our dtypes."""
     import onnx
 
-    return int(onnx.helper.np_dtype_to_tensor_dtype(np.dtype(dtype)))
+    return int(onnx.TensorProto.DataType.Value(RECORDS[np.dtype(dtype).name].onnx))
 
 
 def float_dtype(*terms: Term) -> str:
     """float64 when one of them needs it, else float32."""
-    narrow = {"float16", "float32"}
+    narrow = {*HALVES, "float32"}
     return "float32" if all(term.access.dtype in narrow for term in terms) else "float64"
 
 
@@ -80,35 +86,46 @@ def array_of(tensor: Any, folder: Path | None = None) -> Array:
 
     name = f"tensor {shortened(tensor.name)}" if tensor.name else "the tensor"
     try:
-        dtype = np.dtype(dtype_name(tensor.data_type))
+        dtype = dtype_name(tensor.data_type)
     except BadInput as error:
         raise BadInput(f"{name}: {error.message}") from None
     dims = check_size(name, tensor.dims)
     if tensor.data_location == onnx.TensorProto.EXTERNAL:
         return _mapped(tensor, name, dims, dtype, folder)
     if tensor.HasField("raw_data"):
-        data, need = tensor.raw_data, prod(dims) * dtype.itemsize
+        data, need = tensor.raw_data, packed_bytes(dims, dtype)
         if len(data) != need:
-            raise BadInput(f"{name} of {spelled(dims)} {dtype.name} requires {need} bytes, got {len(data)}")
-        return np.frombuffer(data, dtype.newbyteorder("<")).reshape(dims).astype(dtype, copy=False)
+            raise BadInput(f"{name} of {spelled(dims)} {dtype} requires {need} bytes, got {len(data)}")
+        return unpacked(np.frombuffer(data, np.uint8), dims, dtype)
+    if RECORDS[dtype].wider:
+        return _from_words(tensor.int32_data, name, dims, dtype)
     try:
         return np.asarray(onnx.numpy_helper.to_array(tensor)).astype(dtype, copy=False)
     except (ValueError, TypeError, OverflowError) as error:
-        raise BadInput(f"{name} requires the elements of {spelled(dims)} {dtype.name}: {error}") from None
+        raise BadInput(f"{name} requires the elements of {spelled(dims)} {dtype}: {error}") from None
+
+
+def _from_words(words: Sequence[int], name: str, dims: list[int], dtype: str) -> Array:
+    """The elements whose bits stand in numbers of their own: 16 bits, or 8, of which each may hold several elements."""
+    part = np.dtype("<u2" if RECORDS[dtype].bits == 16 else "u1")
+    need = packed_bytes(dims, dtype) // part.itemsize
+    if len(words) != need:
+        raise BadInput(f"{name} of {spelled(dims)} {dtype} requires {need} numbers, got {len(words)}")
+    return unpacked(np.asarray(words, np.int32).astype(part).view(np.uint8), dims, dtype)
 
 
 _files: WeakValueDictionary[tuple[Any, ...], mmap] = WeakValueDictionary()
 """The files that are mapped: once each, however many tensors lie in them."""
 
 
-def _mapped(tensor: Any, name: str, dims: list[int], dtype: np.dtype[Any], folder: Path | None) -> Array:
+def _mapped(tensor: Any, name: str, dims: list[int], dtype: str, folder: Path | None) -> Array:
     entries = {entry.key: entry.value for entry in tensor.external_data}
-    need = prod(dims) * dtype.itemsize
+    need = packed_bytes(dims, dtype)
     path = _external_file(entries, name, folder)
     offset = _whole(entries.get("offset", "0"), "an offset", name)
     length = _whole(entries.get("length", str(need)), "a length", name)
     if length != need:
-        raise BadInput(f"{name} of {spelled(dims)} {dtype.name} requires a length of {need} bytes, got {length}")
+        raise BadInput(f"{name} of {spelled(dims)} {dtype} requires a length of {need} bytes, got {length}")
     try:
         with path.open("rb") as file:
             status = os.fstat(file.fileno())
@@ -122,8 +139,7 @@ def _mapped(tensor: Any, name: str, dims: list[int], dtype: np.dtype[Any], folde
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         raise BadInput(f"{name}: cannot read {shortened(entries['location'])}: {reason}") from None
-    little = np.frombuffer(data, dtype.newbyteorder("<"), prod(dims), offset).reshape(dims)
-    return little.astype(dtype, copy=False)
+    return unpacked(np.frombuffer(data, np.uint8, need, offset), dims, dtype)
 
 
 def _external_file(entries: dict[str, str], name: str, folder: Path | None) -> Path:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import numpy as np
-
+from glenside.ir.dtypes import RECORDS
 from glenside.ir.index_map import same
 from glenside.ir.operator import Keeps, Kind, OperatorKind, example, fields, operator, require
 from glenside.ir.operators.requirements import require_dtype, require_float
+from glenside.ir.rounding import rounding_scratch
 from glenside.ir.types import AccessType
 
 cast = operator(
@@ -17,8 +17,12 @@ cast = operator(
     result=lambda a, dtype: a.with_dtype(dtype),
     evaluate=lambda arithmetic, a, dtype: arithmetic.cast(a, dtype),
     shares=lambda a, dtype: a.dtype == dtype,
+    scratch=lambda a, dtype: rounding_scratch(a.shape, a.dtype, dtype),
     operations=lambda a, dtype: a.size,
-    doc="The same values in another dtype: floats are cut towards zero, integers wrap, bool is `not zero`.",
+    doc="The same values in another dtype. In an integer floats are cut towards zero and integers wrap; in a float "
+    "numbers are rounded to the nearest, of two the even one, and those beyond the largest are inf, or what there is "
+    "in its place: nan in float8_e4m3fn, float8_e4m3fnuz and float8_e5m2fnuz, the largest in float4_e2m1fn, which has "
+    "no nan either; bool is `not zero`.",
     keeps=Keeps.ZERO,
     examples=example("(cast (access (access-tensor x) 1) int8)", x="m n"),
 )
@@ -26,8 +30,8 @@ cast = operator(
 
 def _check_bitcast(a: AccessType, dtype: str) -> None:
     require_dtype("bitcast", dtype)
-    width = np.dtype(a.dtype).itemsize
-    require(np.dtype(dtype).itemsize == width, "bitcast", f"a dtype of {8 * width} bits, as {a} has", dtype)
+    width = RECORDS[a.dtype].bits
+    require(RECORDS[dtype].bits == width, "bitcast", f"a dtype of {width} bits, as {a} has", dtype)
 
 
 bitcast = operator(

@@ -10,6 +10,7 @@ from glenside.ir.operand import Array, Operand
 from glenside.ir.operator import COMPUTES, Category, Compute, Kind, OperatorKind, example, fields, operator, require
 from glenside.ir.operators.requirements import require_number
 from glenside.ir.rational import exact
+from glenside.ir.scalar import require_computed
 from glenside.ir.term import Term
 from glenside.ir.types import AccessType
 
@@ -52,6 +53,7 @@ def parse_compute(text: str) -> tuple[Compute, tuple[str, ...]]:
 
 def _check_compute(kind: str, a: AccessType) -> None:
     compute, parameters = parse_compute(kind)
+    require_computed(compute.name, a.dtype, a)
     if compute.category in (Category.FOLD, Category.CONTRACTION):
         require(a.split < a.rank, compute.name, "an item of at least one axis", a)
     if compute.category is Category.FOLD:

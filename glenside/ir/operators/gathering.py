@@ -11,6 +11,7 @@ from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
 from glenside.ir.operator import Field, Kind, OperatorKind, example, fields, operator, require
 from glenside.ir.operators.requirements import require_axis, require_number, spelled
+from glenside.ir.scalar import require_computed
 from glenside.ir.types import INTEGERS, AccessType, Dims
 
 
@@ -111,6 +112,8 @@ def _check_scatter(a: AccessType, indices: AccessType, updates: AccessType, shar
     wanted = picked_dims(a.dims, indices.dims, shared)
     require(updates.dims == wanted, name, f"updates of dims {spelled(wanted)}", updates)
     require(updates.dtype == a.dtype, name, "dtypes to agree", f"{a} and {updates}")
+    if reduction != "replace":
+        require_computed(name, a.dtype, a)
     if reduction in ("add", "mul"):
         require_number(name, a)
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from glenside.ir.blockwise import block_size, in_blocks, items_of
+from glenside.ir.dtypes import wider
 from glenside.ir.operand import Array, Operand
 from glenside.ir.operator import Category, Compute, compute_type, of_compute
 from glenside.ir.operators.requirements import require_float
@@ -20,7 +21,7 @@ def _evaluate(finish: Callable[..., Array], arithmetic: Any, a: Operand) -> Arra
 
     def part(items: Array) -> Array:
         axes = tuple(range(items.ndim - count, items.ndim))
-        x = arithmetic.below_maximum(items, axes)
+        x = arithmetic.below_maximum(arithmetic.cast(items, wider(a.access.dtype)), axes)  # bfloat16 rounds once
         powers = arithmetic.apply("exp", x, False)
         total = arithmetic.sum(powers, axes)
         return np.asarray(finish(arithmetic, x, powers, total.reshape((*total.shape, *[1] * len(axes)))))
@@ -29,9 +30,9 @@ def _evaluate(finish: Callable[..., Array], arithmetic: Any, a: Operand) -> Arra
 
 
 def _scratch(a: Operand) -> int:
-    """Three blocks of items: less their maximum, exp of that, and the result."""
-    length = a.access.item.product()
-    return 3 * block_size(a.access.shape, items_of(length)) * length * a.array.itemsize
+    """Three blocks of items: less their maximum, exp of that, and the result; of bfloat16 all in float32."""
+    length, wide = a.access.item.product(), np.dtype(wider(a.access.dtype))
+    return 3 * block_size(a.access.shape, items_of(length)) * length * wide.itemsize
 
 
 def _normalization(name: str, doc: str, finish: Callable[..., Array]) -> Compute:

@@ -11,6 +11,7 @@ from glenside.ir.index_map import Fill, IndexMap, Multiple, Within, along, axes_
 from glenside.ir.operand import Array, Operand
 from glenside.ir.operator import MOVED, Field, Keeps, Kind, OperatorKind, example, fields, operator, require
 from glenside.ir.operators.requirements import require_axis
+from glenside.ir.scalar import require_computed
 from glenside.ir.types import AccessType, largest
 
 PADDINGS = ("zero-padding", "min-padding")
@@ -23,6 +24,8 @@ def _along(axis: int, part: slice) -> tuple[slice, ...]:
 def _check_pad(a: AccessType, kind: str, axis: int, before: int, after: int) -> None:
     require(kind in PADDINGS, "access-pad", " or ".join(PADDINGS), kind)
     require_axis("access-pad", axis, a.rank)
+    if kind == "min-padding":  # what is only stored has no -inf, and no maximum that would ignore it
+        require_computed("access-pad of min-padding", a.dtype, a)
     require(min(before, after) >= 0, "access-pad", "before >= 0 and after >= 0", f"before {before} and after {after}")
 
 

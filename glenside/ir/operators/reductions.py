@@ -10,6 +10,7 @@ import numpy as np
 
 from glenside.ir.blockwise import block_size, in_blocks, items_of, reduced
 from glenside.ir.contraction import contraction_scratch
+from glenside.ir.dtypes import widen, wider
 from glenside.ir.operand import Array, Operand, Product
 from glenside.ir.operator import (
     MONOTONE,
@@ -26,7 +27,7 @@ from glenside.ir.operator import (
 from glenside.ir.operators.requirements import require_elements, require_float
 from glenside.ir.primitives import PRIMITIVES
 from glenside.ir.scalar import keeps, x, y
-from glenside.ir.types import AccessType, widen
+from glenside.ir.types import AccessType
 
 
 def _evaluate_dot_product(arithmetic: Any, a: Operand) -> Array:
@@ -35,24 +36,31 @@ def _evaluate_dot_product(arithmetic: Any, a: Operand) -> Array:
         return contracted
     dtype = a.access.dtype
     wide = widen(dtype)
+    inner = wider(wide)  # bfloat16 rounds once, when what comes of it is stored
     axes = tuple(range(1 - len(a.item_axes), 0))
 
     def part(items: Array) -> Array:
         first = items.ndim - len(a.item_axes)
         parts = items.transpose([first, *range(first), *range(first + 1, items.ndim)])
         if not len(parts):
-            return np.asarray(arithmetic.sum(np.broadcast_to(arithmetic.constant(1, wide), parts.shape[1:]), axes))
-        return np.asarray(arithmetic.sum(reduce(arithmetic.multiply, (arithmetic.cast(x, wide) for x in parts)), axes))
+            return np.asarray(arithmetic.sum(np.broadcast_to(arithmetic.constant(1, inner), parts.shape[1:]), axes))
+        return np.asarray(arithmetic.sum(reduce(arithmetic.multiply, (arithmetic.cast(x, inner) for x in parts)), axes))
 
     size = items_of(a.access.item.product())
     return in_blocks(part, a.access.shape, a.array, dtype=arithmetic.constant(1, wide).dtype, part=size)
+
+
+def _total_scratch(a: Operand) -> int:
+    """Sums before they are rounded, where they are kept in a wider dtype than the result."""
+    dtype = widen(a.access.dtype)
+    return 4 * a.access.shape.product() if dtype in ("float16", "bfloat16") else 0
 
 
 def _dot_scratch(a: Operand) -> int:
     if isinstance(a.value, Product):
         return contraction_scratch(a.value.a, a.value.b, a.value.shared, a.value.item)
     size = block_size(a.access.shape, items_of(a.access.item.product())) * a.access.item.drop(1).product()
-    return 3 * size * np.dtype(widen(a.access.dtype)).itemsize
+    return 3 * size * np.dtype(wider(widen(a.access.dtype))).itemsize
 
 
 dot_product = compute_type(
@@ -71,7 +79,9 @@ dot_product = compute_type(
 )
 
 
-def _combination(name: str, primitive: str, doc: str, evaluate: Callable[..., Array], dtype: str = "same") -> Compute:
+def _combination(
+    name: str, primitive: str, doc: str, evaluate: Callable[..., Array], dtype: str = "same", **known: Any
+) -> Compute:
     """A compute type that joins an item's elements by a primitive; an item of none gives its neutral element."""
     combine = PRIMITIVES[primitive]
 
@@ -92,11 +102,17 @@ def _combination(name: str, primitive: str, doc: str, evaluate: Callable[..., Ar
         orders=combine.orders,
         keeps=keeps(combine(x, y)) & ~Keeps.FACTOR,
         examples=of_compute(name),
+        **known,
     )
 
 
 reduce_sum = _combination(
-    "reduce-sum", "add", "The sum of the item.", lambda f, a: f.sum(a.array, a.item_axes), dtype="widen"
+    "reduce-sum",
+    "add",
+    "The sum of the item.",
+    lambda f, a: f.sum(a.array, a.item_axes),
+    dtype="widen",
+    scratch=_total_scratch,
 )
 reduce_prod = _combination(
     "reduce-prod", "multiply", "The product of the item.", lambda f, a: f.product(a.array, a.item_axes)
@@ -123,6 +139,7 @@ reduce_mean = compute_type(
     category=Category.REDUCTION,
     check=_check_mean,
     evaluate=lambda arithmetic, a: arithmetic.mean(a.array, a.item_axes),
+    scratch=_total_scratch,
     doc="The mean of the item.",
     examples=of_compute("reduce-mean"),
     linear=True,
@@ -165,11 +182,16 @@ argmax = _extreme_position("argmax", "largest", np.argmax)
 argmin = _extreme_position("argmin", "smallest", np.argmin)
 
 
+def _ordered(items: Array) -> Array:
+    """The same order in a dtype that numpy sorts: of those it does not know, a nan has no place of its own."""
+    return items.astype(wider(items.dtype.name)) if items.dtype.kind == "V" else items
+
+
 def _evaluate_argsort(_: object, a: Operand, direction: str) -> Array:
     item = a.access.item
 
     def part(block: Array) -> Array:
-        items = _rows(block, a)
+        items = _ordered(_rows(block, a))
         if direction == "ascending":
             order = np.argsort(items, -1, kind="stable")
         else:  # sorted from the last to the first and read backwards, equal elements keep their order
@@ -180,8 +202,9 @@ def _evaluate_argsort(_: object, a: Operand, direction: str) -> Array:
 
 
 def _argsort_scratch(a: Operand, direction: str) -> int:
-    """A block of positions, again where they are counted from the other end, and one of items."""
+    """A block of positions, again where they are counted from the other end, and one of items, maybe one wider."""
     length, copied = a.access.item.product(), 0 if a.array.flags.c_contiguous else a.array.itemsize
+    copied += np.dtype(wider(a.access.dtype)).itemsize if a.array.dtype.kind == "V" else 0
     return (
         block_size(a.access.shape, items_of(length)) * length * (8 * (2 if direction == "descending" else 1) + copied)
     )

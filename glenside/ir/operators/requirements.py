@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from glenside.ir.operator import require
 from glenside.ir.rational import exact, exact_numbers, represents
+from glenside.ir.scalar import require_computed
 from glenside.ir.types import DTYPES, FLOATS, AccessType
 
 
@@ -53,12 +54,14 @@ def require_values(operator: str, values: str, count: int, dtype: str) -> None:
 
 
 def require_number(operator: str, a: AccessType) -> None:
-    """The elements can be computed with: they are not bool."""
+    """The elements can be computed with: they are not bool, and not of a dtype that is only stored."""
+    require_computed(operator, a.dtype, a)
     require(a.dtype != "bool", operator, "numbers", a)
 
 
 def require_float(operator: str, a: AccessType) -> None:
-    """The dtype is a float."""
+    """The dtype is a float that is computed in."""
+    require_computed(operator, a.dtype, a)
     require(a.dtype in FLOATS, operator, f"a float dtype ({', '.join(FLOATS)})", a)
 
 

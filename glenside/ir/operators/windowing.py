@@ -8,6 +8,7 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
 from glenside.ir.blockwise import PART, block_size, blocks, positions
+from glenside.ir.dtypes import STORED, bits_dtype
 from glenside.ir.index_map import IndexMap, axes_of, mapped
 from glenside.ir.operand import Array
 from glenside.ir.operator import MONOTONE, Kind, OperatorKind, example, fields, operator, require
@@ -32,7 +33,8 @@ def _evaluate_windows(_: object, a: Array, window: Dims, strides: Dims) -> Array
     first = a.ndim - len(window)
     if not window:
         return a
-    views: Array = sliding_window_view(a, window, tuple(range(first, a.ndim)))
+    bits = a.view(bits_dtype(a.dtype.name)) if a.dtype.name in STORED else a  # numpy cannot spell all of their dtypes
+    views: Array = sliding_window_view(bits, window, tuple(range(first, a.ndim))).view(a.dtype)
     return views[(slice(None),) * first + tuple(slice(None, None, t) for t in strides)]
 
 

@@ -13,10 +13,11 @@ from glenside.exporters.onnx.emitter import Emitter
 from glenside.exporters.onnx.kernels import carried
 from glenside.exporters.onnx.registry import OPERATOR_EXPORTS, Operand
 from glenside.exporters.writer import Value
+from glenside.ir.dtypes import REALS
 from glenside.ir.index_map import Fill, IndexMap
 from glenside.ir.operand import Array
 from glenside.ir.rational import exact_numbers
-from glenside.ir.types import FLOATS, AccessType, Dims, Tensor
+from glenside.ir.types import AccessType, Dims, Tensor
 from glenside.semantics.native import Native
 
 
@@ -92,10 +93,11 @@ def _cast(emit: Emitter, _: AccessType, a: Operand, dtype: str) -> Value:
 @OPERATOR_EXPORTS.register("bitcast")
 def _bitcast(emit: Emitter, result: AccessType, a: Operand, dtype: str) -> Value:
     """Integers of one width are casts of each other, which wrap; ONNX has BitCast from version 26 on."""
-    if {a.access.dtype, dtype} & {*FLOATS} and a.access.dtype != dtype:
+    x = emit.cast(a.value, "uint8") if a.access.dtype == "bool" else a.value
+    if {x.dtype, dtype} & {*REALS} and x.dtype != dtype and dtype != "bool":
         emit.versions.add(("", "BitCast", 26))
-        return emit.graph.node("BitCast", [a.value], result.dims, dtype, {"to": dtype}, main=True)
-    return emit.cast(a.value, dtype)
+        return emit.graph.node("BitCast", [x], result.dims, dtype, {"to": dtype}, main=True)
+    return emit.cast(x, dtype)
 
 
 @OPERATOR_EXPORTS.register("access-gather")

@@ -13,6 +13,7 @@ from glenside.builder.reductions import reduce_axes
 from glenside.builder.windows import powers, root, windows
 from glenside.importers.onnx.node import Node, onnx_operator
 from glenside.importers.onnx.tensors import dtype_name
+from glenside.ir.dtypes import HALVES
 from glenside.ir.errors import BadInput
 from glenside.ir.term import Term, build
 
@@ -58,7 +59,7 @@ def is_training(node: Node) -> bool:
 
 def statistics(x: Term) -> tuple[Term, Term]:
     """The mean and the variance of each channel of ()(N C d..), in float32 at least."""
-    wide = cast(x, "float32") if x.access.dtype == "float16" else x
+    wide = cast(x, "float32") if x.access.dtype in HALVES else x
     rows = transpose(wide, (1, 0, *range(2, x.access.rank)))
     mean = mean_from(rows, 1)
     centred = subtract(rows, mean)

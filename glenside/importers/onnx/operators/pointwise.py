@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from functools import reduce
 
-import numpy as np
-
 from glenside.builder.layout import common_dims, reshape
 from glenside.builder.pointwise import add, cast, combine, compare, compute, divide, filled, multiply, select, subtract
+from glenside.builder.quantization import saturated_float
 from glenside.importers.onnx.node import Node, onnx_operator
 from glenside.importers.onnx.tensors import dtype_name
+from glenside.ir.dtypes import FLOATS, REALS, STORED, largest_float, limits
 from glenside.ir.errors import BadInput
 from glenside.ir.primitives import PRIMITIVES
 from glenside.ir.term import Term, build
-from glenside.ir.types import FLOATS
 
 FUNCTIONS = {p.onnx: p.name for p in PRIMITIVES.values() if p.arity == 1}
 PAIRS = {
@@ -65,7 +64,7 @@ def reciprocal(node: Node) -> Term:
 @onnx_operator("BitwiseNot")
 def bitwise_not(node: Node) -> Term:
     x = node.term(0)
-    ones = int(np.iinfo(x.access.dtype).max) if x.access.dtype.startswith("u") else -1
+    ones = limits(x.access.dtype)[1] if x.access.dtype.startswith("u") else -1
     return combine("bitwise-xor", x, filled(x, ones))
 
 
@@ -138,7 +137,7 @@ def is_nan(node: Node) -> Term:
 def is_inf(node: Node) -> Term:
     """What is beyond the largest finite number: infinity itself has no exact text."""
     x = node.term(0)
-    largest = int(np.finfo(x.access.dtype).max)
+    largest = int(largest_float(x.access.dtype))
     below, above = node.integer("detect_negative", 1), node.integer("detect_positive", 1)
     if below and above:
         return compare("gt", compute("abs", x), filled(x, largest))
@@ -164,12 +163,18 @@ def _target(node: Node) -> str:
 
 @onnx_operator("Cast")
 def cast_to(node: Node) -> Term:
-    return cast(node.term(0), _target(node))
+    return _cast(node, _target(node))
 
 
 @onnx_operator("CastLike")
 def cast_like(node: Node) -> Term:
-    return cast(node.term(0), node.term(1).access.dtype)
+    return _cast(node, node.term(1).access.dtype)
+
+
+def _cast(node: Node, dtype: str) -> Term:
+    """To floats of 8 bits saturated, unless the node says otherwise."""
+    saturates = dtype in REALS and dtype in STORED and node.integer("saturate", 1) != 0
+    return saturated_float(node.term(0), dtype) if saturates else cast(node.term(0), dtype)
 
 
 @onnx_operator("BitCast")

@@ -15,6 +15,7 @@ from glenside.builder.pointwise import cast
 from glenside.importers.onnx.node import Node, onnx_operator
 from glenside.importers.onnx.tensors import require_table
 from glenside.importers.onnx.windows import Windows, cropped, kernel_of, pads_of, per_axis, windows_of
+from glenside.ir.dtypes import INTEGERS
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
 from glenside.ir.term import Term, build
@@ -52,7 +53,7 @@ def max_pool(node: Node) -> list[Term]:
     largest = pooling.max_pool(x, windows.kernel, **options)
     if not node.wants(1):
         return [largest]
-    if np.dtype(x.access.dtype).kind in "iu":  # their lowest value may be an element too: padding must be below it
+    if x.access.dtype in INTEGERS:  # their lowest value may be an element too: padding must be below it
         x = cast(x, "int32")
     positions = pooling.largest_positions(x, windows.kernel, **options)
     return [largest, indices(node, positions, windows)]

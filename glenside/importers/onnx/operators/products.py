@@ -9,6 +9,7 @@ import numpy as np
 from glenside.builder.windows import overlap_add
 from glenside.importers.onnx.node import Node, onnx_operator
 from glenside.importers.onnx.windows import AUTO_PADS, cropped, halves, kernel_of, pads_of, per_axis, windows_of
+from glenside.ir.dtypes import FLOATS
 from glenside.ir.errors import BadInput
 from glenside.ir.term import Term
 
@@ -36,8 +37,8 @@ def scaled(node: Node, name: str, x: Term) -> Term:
     factor = node.number(name, 1)
     if factor == 1:
         return x
-    dtype = np.dtype(x.access.dtype)
-    if dtype.kind != "f" and not factor.is_integer():
+    dtype = x.access.dtype
+    if dtype not in FLOATS and not factor.is_integer():
         raise BadInput(f"attribute {name} requires a whole number for {dtype}, got {factor}")
     return node.builder.multiply(x, node.scope.filled(x.access.dims, np.array([factor]).astype(dtype)[0]))
 

@@ -14,11 +14,11 @@ from glenside.builder.windows import windows as all_windows
 from glenside.importers.onnx.node import Node, normal_axis, onnx_operator
 from glenside.importers.onnx.tensors import dtype_name, float_dtype
 from glenside.importers.onnx.windows import cropped, windows_of
+from glenside.ir.dtypes import FLOATS, STORED
 from glenside.ir.errors import BadInput
 from glenside.ir.term import Term, build
-from glenside.ir.types import FLOATS
 
-RESULTS = ("int8", "uint8", "int16", "uint16")
+RESULTS = ("int8", "uint8", "int16", "uint16", *STORED)
 
 
 @onnx_operator("QuantizeLinear")
@@ -28,7 +28,9 @@ def quantize_linear(node: Node) -> Term:
     if zero is not None and dtype != zero.access.dtype:
         raise BadInput(f"attribute output_dtype requires that of the zero point, {zero.access.dtype}, got {dtype}")
     precision = _dtype(node, "precision", scale.access.dtype, FLOATS)
-    return quantize(cast(node.term(0), precision), cast(scale, precision), zero, dtype)
+    return quantize(
+        cast(node.term(0), precision), cast(scale, precision), zero, dtype, node.integer("saturate", 1) != 0
+    )
 
 
 @onnx_operator("DequantizeLinear")

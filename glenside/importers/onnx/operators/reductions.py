@@ -14,9 +14,9 @@ from glenside.builder.pointwise import add, cast, compare, compute, divide, fill
 from glenside.builder.reductions import determinant, position, reduce_axes, running
 from glenside.importers.onnx.node import Node, normal_axis, onnx_operator
 from glenside.importers.onnx.tensors import require_table
+from glenside.ir.dtypes import FLOATS, largest_float, limits
 from glenside.ir.errors import BadInput
 from glenside.ir.term import Term
-from glenside.ir.types import FLOATS
 
 Reduction = Callable[[Node, Term, list[int]], Term]
 """Over these axes, which keep the size 1."""
@@ -48,7 +48,7 @@ def _extreme(kind: str, of_nothing: float) -> Reduction:
 def _limit(dtype: str, sign: float) -> Any:
     if dtype in FLOATS or dtype == "bool":
         return np.dtype(dtype).type(sign * np.inf if dtype in FLOATS else sign > 0)
-    return np.dtype(dtype).type(np.iinfo(dtype).max if sign > 0 else np.iinfo(dtype).min)
+    return np.dtype(dtype).type(limits(dtype)[sign > 0])
 
 
 def _in_floats(function: str, x: Term) -> Term:
@@ -65,7 +65,7 @@ def _log_sum_exp(node: Node, x: Term, axes: list[int]) -> Term:
     if not all(x.access.dims[axis] for axis in axes):
         return _in_floats("log", _sum(node, x, axes))
     most = reduce_axes("reduce-max", x, axes, keep=True)
-    largest = filled(most, int(np.finfo(dtype).max))
+    largest = filled(most, int(largest_float(dtype)))
     most = select(compare("gt", compute("abs", most), largest), filled(most, 0), most)
     return add(compute("log", _sum(node, compute("exp", subtract(x, most)), axes)), most)
 

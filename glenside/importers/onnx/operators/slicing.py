@@ -13,6 +13,7 @@ from glenside.builder.pointwise import add, cast, compare, filled, multiply, sel
 from glenside.importers.onnx.node import Node, distinct_axes, onnx_operator
 from glenside.importers.onnx.operators.layout import numbers, required
 from glenside.importers.onnx.tensors import dtype_name, require_table
+from glenside.ir.dtypes import FLOATS, HALVES, INTEGERS, is_integer, is_signed, limits
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
 from glenside.ir.term import Term, build
@@ -126,7 +127,9 @@ def _surrounded(node: Node, x: Term, pairs: Sequence[tuple[int, int]], value: Ar
     """x with a known value around it: zeros and the lowest value have padding of their own."""
     if value == 0:
         return pad(x, pairs)
-    if value == (-np.inf if value.dtype.kind == "f" else value.dtype.kind == "i" and np.iinfo(value.dtype).min):
+    dtype = value.dtype.name
+    signed = dtype in INTEGERS and is_signed(value.dtype)
+    if (dtype in FLOATS and value == -np.inf) or (signed and value == limits(dtype)[0]):
         return pad(x, pairs, "min-padding")
     return surround(x, pairs, node.scope.filled((), value[()]))
 
@@ -182,10 +185,10 @@ def counted(node: Node) -> Term:
     start, limit, step = (value.item() for value in values)
     if not (np.isfinite([start, limit, step]).all() and step):
         raise BadInput(f"requires finite numbers and a step other than 0, got {start}, {limit} and {step}")
-    exact = values[0].dtype.kind in "iu"
+    exact = is_integer(values[0].dtype)
     count = -((start - limit) // step) if exact else int(np.ceil((limit - start) / step))
     dtype = values[0].dtype.name
-    computed = dtype_name(node.integer("stash_type", 1)) if dtype == "float16" else dtype
+    computed = dtype_name(node.integer("stash_type", 1)) if dtype in HALVES else dtype
     places = build("iota", max(0, count), computed)
     first, width = (cast(reshape(node.term(i), ()), computed) for i in (0, 2))
     steps = places if step == 1 else multiply(places, width)

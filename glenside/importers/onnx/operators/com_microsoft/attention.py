@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from itertools import accumulate, pairwise
 from math import sqrt
 
-import numpy as np
-
 from glenside.builder.indexing import iota
 from glenside.builder.layout import concatenate, element, reshape, slice_axis, stack, transpose
 from glenside.builder.pointwise import (
@@ -23,13 +21,14 @@ from glenside.builder.pointwise import (
 from glenside.importers.onnx.node import Node
 from glenside.importers.onnx.operators.com_microsoft import runtime_operator
 from glenside.importers.onnx.operators.quantized import by_line, integer_product
+from glenside.ir.dtypes import largest_float
 from glenside.ir.errors import BadInput
 from glenside.ir.term import Term, build
 
 
 def seen_alone(seen: Term, scores: Term) -> Term:
     """The scores with the lowest number of their dtype where a query does not look."""
-    return select(seen, scores, filled(scores, float(np.finfo(scores.access.dtype).min)))
+    return select(seen, scores, filled(scores, -largest_float(scores.access.dtype)))
 
 
 def in_heads(x: Term, heads: int) -> Term:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 _SEARCH = "it runs other graphs until data end it"
 _TEXT = "it needs tensors of strings"
 _RANDOM = "its result is random"
-_FLOATS = "it needs floats of 8 or 4 bits"
+_FLOATS = "its sums of floats of 8 or 4 bits round as one device has them"
 _ORDER = "it needs the layout of one device in a tensor"
 _PLACE = "it writes caches in place, at places that are data"
 _RAGGED = "the size of its result depends on data"
@@ -22,7 +22,7 @@ MISSING: Mapping[str, str] = {
     **dict.fromkeys(("Tokenizer", "WordConvEmbedding"), _TEXT),
     **dict.fromkeys(("BiasDropout", "BitmaskBiasDropout", "BitmaskDropout"), _RANDOM),
     **dict.fromkeys(("GemmFloat8", "MatMulBlockQuantizedFp4Weight", "MatMulBlockQuantizedFp8Weight"), _FLOATS),
-    **dict.fromkeys(("DequantizeBFP", "QuantizeBFP"), _FLOATS),
+    **dict.fromkeys(("DequantizeBFP", "QuantizeBFP"), "it needs blocks of numbers that share an exponent"),
     **dict.fromkeys(("DequantizeWithOrder", "QuantizeWithOrder", "QOrderedAttention", "QOrderedGelu"), _ORDER),
     **dict.fromkeys(("QOrderedLayerNormalization", "QOrderedLongformerAttention", "QOrderedMatMul"), _ORDER),
     **dict.fromkeys(("DecoderAttention", "DecoderMaskedMultiHeadAttention", "DecoderMaskedSelfAttention"), _PLACE),
