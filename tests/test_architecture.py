@@ -31,6 +31,7 @@ STOREYS = (
     ("glenside.importers",),
     ("glenside.exporters",),
     ("glenside.formats",),
+    ("glenside.execution",),
     ("glenside.check",),
     ("glenside.report",),
     ("glenside.cache",),

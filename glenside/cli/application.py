@@ -13,6 +13,7 @@ from glenside import __version__
 from glenside.cli.commands import listings, programs
 from glenside.cli.commands.extract import extract
 from glenside.cli.commands.optimize import compare, layout, optimize, tensorize
+from glenside.cli.commands.secure import calibrate
 from glenside.cli.commands.sweep import sweep
 from glenside.cli.commands.winograd import winograd
 from glenside.cli.output import BAD_INPUT, OK
@@ -25,7 +26,18 @@ app = typer.Typer(
     help="Find the equal program that uses a machine best, and check that it is equal.",
 )
 
-for _command in (tensorize, compare, sweep, optimize, layout, extract, winograd, programs.run, programs.check):
+for _command in (
+    tensorize,
+    compare,
+    sweep,
+    optimize,
+    layout,
+    extract,
+    winograd,
+    calibrate,
+    programs.run,
+    programs.check,
+):
     app.command()(_command)
 for _command in (listings.models, listings.ops, listings.rules, listings.targets):
     app.command()(_command)

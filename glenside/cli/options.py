@@ -127,8 +127,8 @@ class Machine:
         str | None,
         typer.Option(
             "--objective",
-            help="What an array makes least: cycles, bytes or copies; in cycles,bytes the second decides between "
-            "equals.",
+            help="What is made least: of an array cycles, bytes or copies, of two parties time, bytes, messages or "
+            "truncations; in cycles,bytes the second decides between equals.",
         ),
     ] = None
     max_rows: Annotated[int | None, typer.Option("--max-rows", help="The most rows that stream through a tile.")] = None
@@ -138,7 +138,9 @@ class Machine:
     link: Annotated[
         str | None,
         typer.Option(
-            "--link", metavar="LINK", help="The link of two parties: lan, wan or RATE,LATENCY, such as 100Mbit,20ms."
+            "--link",
+            metavar="LINK",
+            help="The link of two parties: lan (the default), wan or RATE,LATENCY, such as 100Mbit,20ms.",
         ),
     ] = None
     network: Annotated[str | None, typer.Option("--network", hidden=True)] = None
@@ -146,7 +148,6 @@ class Machine:
     def parsed(self) -> Target:
         """The target that they describe. Raises BadInput."""
         from glenside.targets import parse_target
-        from glenside.targets.base import parse_objectives
 
         if (self.array is None) == (self.target is None):
             raise BadInput(
@@ -158,7 +159,7 @@ class Machine:
             "max_rows": self.max_rows,
             "max_weight_growth": self.max_weight_growth,
             "link": self.link if self.network is None else self.network,
-            "objectives": None if self.objective is None else parse_objectives(self.objective),
+            "objectives": self.objective,
         }
         given = {name: value for name, value in options.items() if value is not None}
         return parse_target(self.target if self.target is not None else f"systolic-array:{self.array}", **given)

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Mapping
+import tomllib
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from glenside.ir.errors import BadInput, renamed
+from glenside.ir.files import read_text
 from glenside.targets import load_all
-from glenside.targets.base import Target
+from glenside.targets.base import Target, parse_objectives
+from glenside.targets.base.prices import OBJECTIVES
 
 Maker = Callable[..., Target]
 Read = Callable[[str], tuple[Any, ...]]
@@ -18,13 +21,17 @@ Read = Callable[[str], tuple[Any, ...]]
 
 @dataclass(frozen=True)
 class Entry:
-    """A target of the command line: `usage` is how it is written, `options` what flags may set."""
+    """A target of the command line: `usage` is how it is written, `options` what flags may set, `objectives` what may
+    be made least, and `load` makes it of a TOML file, where such a file can describe it.
+    """
 
     usage: str
     doc: str
     maker: Maker
     read: Read
     options: frozenset[str]
+    objectives: Sequence[str] = OBJECTIVES
+    load: Maker | None = None
 
 
 TARGETS: dict[str, Entry] = {}
@@ -67,18 +74,24 @@ def whole_numbers(text: str) -> list[int]:
 
 
 def target(
-    name: str, usage: str, read: Read = sizes, options: Callable[..., Any] | None = None
+    name: str,
+    usage: str,
+    read: Read = sizes,
+    options: Callable[..., Any] | None = None,
+    objectives: Sequence[str] = OBJECTIVES,
+    load: Maker | None = None,
 ) -> Callable[[Maker], Maker]:
     """Register a function to a target under a name; `usage` is how it is written on the command line, after the name
     and a colon, where `read` makes the function's arguments of it. Flags may set the keyword-only parameters of the
-    function `options`, to which it passes them on; without it, its own.
+    function `options`, to which it passes them on; without it, its own. `load` makes a target of the path of a TOML
+    file that names it, with those options.
     """
 
     def declare(maker: Maker) -> Maker:
         made_by = vars(options)["__init__"] if isinstance(options, type) else options or maker
         kinds = inspect.signature(made_by).parameters.values()
         known = frozenset(p.name for p in kinds if p.kind is inspect.Parameter.KEYWORD_ONLY)
-        TARGETS[name] = Entry(usage, inspect.cleandoc(maker.__doc__ or ""), maker, read, known)
+        TARGETS[name] = Entry(usage, inspect.cleandoc(maker.__doc__ or ""), maker, read, known, objectives, load)
         return maker
 
     return declare
@@ -87,12 +100,14 @@ def target(
 def parse_target(text: str, **options: Any) -> Target:
     """`systolic-array:64x64`, `mpc:semi2k`, or the path of a .toml file -> its target, with options of its maker.
 
+    A file says which target it describes, `target = "mpc"`; without that it is a systolic array. Objectives may be a
+    text, as in `cycles,bytes`.
     Raises BadInput for an unknown name, a size that is not one, or an option that does not fit.
     """
     load_all()
     name, _, arguments = text.partition(":")
-    described = text.lower().endswith(".toml")
-    name = "systolic-array" if described else name
+    described = text.lower().endswith(".toml") and not (arguments and name in TARGETS)
+    name = _described(text) if described else name
     if name not in TARGETS:
         known = ", ".join(entry.usage for entry in TARGETS.values())
         raise BadInput(f"there is no target {name!r}; the targets are {known}")
@@ -100,10 +115,23 @@ def parse_target(text: str, **options: Any) -> Target:
     unknown = next((option for option in options if option not in entry.options), None)
     if unknown is not None:
         raise BadInput(f"the target {name} has no {unknown.replace('_', '-')}")
+    if isinstance(options.get("objectives"), str):
+        options["objectives"] = parse_objectives(options["objectives"], entry.objectives)
     if described:
-        from glenside.targets.systolic_array.description import load_target
-
-        return load_target(text, **options)
+        if entry.load is None:
+            raise BadInput(f"{text}: the target {name} is not described by a file; it is written {entry.usage}")
+        return entry.load(text, **options)
     if not arguments:
         raise BadInput(f"the target {name} is written {entry.usage}, got {text!r}")
     return entry.maker(*entry.read(arguments), **options)
+
+
+def _described(path: str) -> str:
+    """The name of the target that a TOML file describes; what is wrong with the file is for that target to say."""
+    try:
+        name = tomllib.loads(read_text(path)).get("target", "systolic-array")
+    except (ValueError, RecursionError):
+        return "systolic-array"
+    if not isinstance(name, str):
+        raise BadInput(f"{path}: target is a name, such as 'systolic-array', got {name!r}")
+    return name

@@ -40,7 +40,7 @@ def layer(tmp_path: Path) -> Path:
 
 def test_bytes_of_two_parties_are_compared(layer: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     report = tmp_path / "report.json"
-    assert run("tensorize", layer, "--target", "mpc:semi2k", "--json", report) == 0
+    assert run("tensorize", layer, "--target", "mpc:semi2k", "--objective", "bytes", "--json", report) == 0
     printed = capsys.readouterr().out
     assert "Winograd everywhere" in printed
     assert "between layers" in printed
@@ -62,7 +62,7 @@ def test_a_slow_network_takes_few_messages(layer: Path, capsys: pytest.CaptureFi
 
 def test_the_answer_is_a_program_again(layer: Path, tmp_path: Path) -> None:
     out = tmp_path / "chosen.glenside"
-    assert run("optimize", layer, "--target", "mpc:semi2k,max_error=inf", "-o", out) == 0
+    assert run("optimize", layer, "--target", "mpc:semi2k,max_error=inf", "--objective", "bytes", "-o", out) == 0
     program = gl.load(out)
     assert "linear-map" in str(program)
     assert run("tensorize", out, "--target", "cpu:1MB") == 0
@@ -109,7 +109,8 @@ def test_axes_of_a_plot_name_each_unit_once(layer: Path) -> None:
 
 def test_a_function_for_two_parties_has_its_weights_prepared(layer: Path, tmp_path: Path) -> None:
     out = tmp_path / "chosen.py"
-    assert run("tensorize", layer, "--target", "mpc:semi2k,max_error=inf", "-o", out, "--no-check") == 0
+    least = ("--target", "mpc:semi2k,max_error=inf", "--objective", "bytes", "--no-check")
+    assert run("tensorize", layer, *least, "-o", out) == 0
     with np.load(out.with_suffix(".npz")) as given:
         shapes = [given[name].shape for name in given.files]
     assert shapes

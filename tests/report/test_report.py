@@ -32,8 +32,8 @@ def of_array() -> gl.Result:
 TARGETS: list[Target] = [gl.SystolicArray(8, 8), gl.MPC(), gl.CPU("1MB"), gl.ConvolutionUnit()]
 COLUMNS = [
     "layer; operator; groups x M x K x N; cycles; tiles; util %; mapping; checked",
-    "layer; operator; plain bytes; Winograd everywhere bytes; chosen bytes; chosen messages; chosen truncations; "
-    "chosen error; variant; checked",
+    "layer; operator; plain time; Winograd everywhere time; chosen time; chosen bytes; chosen messages; "
+    "chosen truncations; chosen error; variant; checked",
     "layer; operator; plain multiply-adds; plain peak; least memory multiply-adds; least memory peak; "
     "chosen multiply-adds; chosen peak; chosen moved; variant; checked",
     "copy; where; dims; before; bytes before; after; bytes after",

@@ -126,6 +126,7 @@ def _drawn(count: int) -> list[Term]:
 
 # Values and traffic in SPU
 
+BYTES = ("bytes",)
 _UNITS = 8
 
 
@@ -525,7 +526,7 @@ def test_what_is_chosen(outputs: tuple[int, ...], error: float) -> None:
             made = b.conv_transpose(x, leaf, strides=2) if transposed else b.conv(x, leaf, padding=1)
             program = b.finish(made)
             for prepared in (False, True):
-                result = gl.optimize(program, gl.MPC(prepared=prepared, outputs=outputs))
+                result = gl.optimize(program, gl.MPC(prepared=prepared, outputs=outputs, objectives=BYTES))
                 final = prepare(result.program) if prepared else result.program
                 sent = total(program_traffic(final))
                 assert sent is not None
@@ -564,7 +565,8 @@ def test_layers_that_are_chosen(how: dict[str, Any], link: str | None) -> None:
     """All variants of a front send what they say, and the one that is chosen no more than plain or Winograd's."""
     cases = Cases(15)
     for number, (dims, filters, window, options) in enumerate(LAYERS):
-        result = gl.optimize(convolution(dims, filters, window, cases.random, **options), gl.MPC(link=link, **how))
+        target = gl.MPC(link=link, objectives=() if link else BYTES, **how)
+        result = gl.optimize(convolution(dims, filters, window, cases.random, **options), target)
         (row,) = result.report.layers
         objective = result.report.objectives[0]
         taken = {name: variant.measures[objective] or 0 for name, variant in row.variants.items()}
@@ -646,7 +648,7 @@ def _random_failures(seeds: Iterable[int], chosen: bool) -> list[str]:
     for seed in seeds:
         program = secure_program(seed).seeded_constants(seed)
         if chosen:
-            program = prepare(gl.optimize(program, gl.MPC(max_error=np.inf), verify=False).program)
+            program = prepare(gl.optimize(program, gl.MPC(max_error=np.inf, objectives=BYTES), verify=False).program)
         cases.add(f"seed {seed}", program, error=0.1)
     return cases.failures()
 
@@ -680,7 +682,7 @@ def test_networks(model: str, sizes: dict[str, int], chosen: bool) -> None:
     cases = Cases(13)
     program = load(model, **sizes).seeded_constants(0)
     if chosen:
-        program = gl.optimize(program, gl.MPC(), verify=False).program
+        program = gl.optimize(program, gl.MPC(objectives=BYTES), verify=False).program
     prepared = prepare(program)
     assert total(program_traffic(prepared)) == total(program_traffic(program, prepared=True))
     cases.add(model, prepared, error=0.05)

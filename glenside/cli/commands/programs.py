@@ -26,21 +26,49 @@ def run(
     output: Annotated[
         str | None, typer.Option("-o", "--output", metavar="FILE", help="Where the result goes; .npy or .npz.")
     ] = None,
+    on: Annotated[
+        str | None,
+        typer.Option("--on", metavar="spu", help="Run it there, between two local processes, and say what it takes."),
+    ] = None,
+    target: Annotated[
+        str | None, typer.Option("--target", help="The protocol of two parties, mpc:semi2k by default.")
+    ] = None,
+    link: Annotated[
+        str | None, typer.Option("--link", metavar="LINK", help="The link of two parties, lan by default.")
+    ] = None,
+    runs: Annotated[int | None, typer.Option("--runs", help="How often it is timed there, 3 times by default.")] = None,
 ) -> None:
-    """Run a program on arrays with the interpreter."""
-    from glenside.check.comparison import arrays as arrays_of
-    from glenside.ir.files import write_array, write_arrays
+    """Run a program on arrays with the interpreter; or on SPU, with bytes, messages and seconds told and measured."""
     from glenside.ir.operators.opaque import require_meaning
     from glenside.semantics.interpreter import evaluate
 
     writable(output)
-    program = source.loader()()
+    if on is None and (option := next((n for n, v in (("target", target), ("link", link), ("runs", runs)) if v), None)):
+        raise BadInput(f"--{option} is for programs that run on SPU: give --on spu too")
+    load = source.loader()
+    if on is not None:
+        from glenside.cli.commands.secure import run_in_spu
+
+        value, names, status = run_in_spu(load, on, target, link, runs, source.seed)
+        if output is not None:
+            _write(value, names, output)
+        raise typer.Exit(status)
+    program = load()
     require_meaning("a run", program.term)
     (value,) = evaluate([program.term], program.seeded_constants(source.seed).constants)
     if output is None:
         print(value)
-    elif Path(output).suffix == ".npz":
-        write_arrays(output, _named(value, program.result_names()))
+    else:
+        _write(value, program.result_names(), output)
+
+
+def _write(value: Any, names: Sequence[str], output: str) -> None:
+    """Write a result whole, as .npy or .npz. Raises BadInput."""
+    from glenside.check.comparison import arrays as arrays_of
+    from glenside.ir.files import write_array, write_arrays
+
+    if Path(output).suffix == ".npz":
+        write_arrays(output, _named(value, names))
     elif isinstance(value, tuple):
         count = len(arrays_of(value))
         raise BadInput(f"{output} holds one array, and the program gives {count}; give an .npz file")

@@ -59,12 +59,12 @@ def order(objectives: Sequence[str]) -> tuple[str, ...]:
     return "unmapped", *objectives, *(name for name in Cost._fields[1:] if name not in objectives)
 
 
-def parse_objectives(text: str) -> tuple[str, ...]:
-    """`cycles,bytes` -> least cycles first, and the least bytes among those. Raises BadInput."""
+def parse_objectives(text: str, known: Sequence[str] = OBJECTIVES) -> tuple[str, ...]:
+    """`cycles,bytes` -> least cycles first, and the least bytes among those, of those known. Raises BadInput."""
     names = tuple(part.strip() for part in text.split(","))
-    unknown = next((name for name in names if name not in OBJECTIVES), None)
+    unknown = next((name for name in names if name not in known), None)
     if unknown is not None:
-        raise BadInput(f"an objective is one of {', '.join(OBJECTIVES)}, got {unknown!r}")
+        raise BadInput(f"an objective is one of {', '.join(known)}, got {unknown!r}")
     if len(set(names)) < len(names):
         raise BadInput(f"objectives are compared in the order given, so each can stand there once, got {text!r}")
     return names

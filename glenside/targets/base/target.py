@@ -133,6 +133,8 @@ class Target(ABC):
     """Multiply-accumulates a cycle, where cycles are counted."""
     checks_layers: bool = True
     """Whether layers keep their types, so that each can be compared with the original's."""
+    machine: str = ""
+    """Where its programs can be run and its costs measured, as `glenside run --on` calls it."""
     description: str = ""
     """Every number that prices depend on, as text: the answers of another description are others."""
     ways: ClassVar[frozenset[str]] = frozenset()

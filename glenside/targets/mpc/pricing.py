@@ -25,6 +25,7 @@ from glenside.targets.mpc.analysis import Operand, secrecy
 from glenside.targets.mpc.precision import error_bound
 from glenside.targets.mpc.prices import node_traffic, product_truncation
 from glenside.targets.mpc.semi2k import NOTHING, Semi2k, Traffic
+from glenside.targets.mpc.work import NO_WORK, Work, node_work
 from glenside.targets.recipes import recipe_label
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ class Pricing:
     def cost(self, n: int) -> tuple[int, ...]:
         """What one e-node takes; what has no exact formula counts first."""
         sent = self.traffic(n)
-        return (int(sent is None), *(amount or 0 for amount in self.target.amounts(sent or NOTHING).values()), 1)
+        return (int(sent is None), *self.target.cost(sent or NOTHING, self.work(n)), 1)
 
     def variant(self, recipe: str, root: int, nodes: Mapping[int, int]) -> Variant:
         """The variant that a choice of e-nodes is, with the bound of its error."""
@@ -57,7 +58,8 @@ class Pricing:
         terms = self.snapshot.terms(nodes, [root])
         offline = {term for c, term in terms.items() if self.offline[c]}
         error = error_bound(terms[root], self.target.bits, lambda _: self.target.magnitude, offline)
-        measures: dict[str, int | None] = {**self.target.amounts(sum(traffic, NOTHING))}
+        work = sum(map(self.work, nodes.values()), NO_WORK)
+        measures: dict[str, int | None] = {**self.target.amounts(sum(traffic, NOTHING), work)}
         measures["error"] = None if error.unknown else math.ceil(error.error + self.late)
         remarks = tuple(f"no error bound for {name}" for name in error.unknown)
         return Variant(recipe_label(recipe), terms[root], measures, recipe, remarks=remarks)
@@ -134,6 +136,14 @@ class Pricing:
         if sent is None or self.late:
             return sent
         return sent + product_truncation(self.protocol, node.operator, node.attributes, operands, type_)
+
+    def work(self, n: int) -> Work:
+        """What a party computes for one e-node by itself."""
+        node, own = self.snapshot.nodes[n], self.snapshot.owner[n]
+        type_ = self.snapshot.types[own]
+        if self.offline[own] or own in self.public or type_ is None:
+            return NO_WORK
+        return node_work(node.operator, node.attributes, [self._operand(c) for c in node.children], type_)
 
     def _operand(self, eclass: int) -> Operand:
         """What is known of a class: it may be a pair of two others."""

@@ -33,6 +33,11 @@ class Traffic:
     def __add__(self, other: Traffic) -> Traffic:
         return Traffic(self.bytes + other.bytes, self.messages + other.messages, self.truncated + other.truncated)
 
+    @property
+    def truncation_bytes(self) -> int:
+        """The part of the bytes that truncations send."""
+        return _TRUNCATED_ELEMENT * self.truncated
+
     def times(self, count: int) -> Traffic:
         """The same, so many times one after the other."""
         return Traffic(self.bytes * count, self.messages * count, self.truncated * count)

@@ -1,4 +1,4 @@
-"""Secure computation by two parties: what costs is what they send each other."""
+"""Secure computation by two parties: what costs is what they send each other, and what each computes on shares."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import inspect
 import math
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -21,46 +20,27 @@ from glenside.passes.network import Pass, fold_batch_norms
 from glenside.passes.variants import ByRecipe
 from glenside.targets.base import Amounts, Budget, Measure, Target, Variant, Way
 from glenside.targets.mpc.analysis import secrets
+from glenside.targets.mpc.costs import BUILT_IN, costs_of, load_costs
+from glenside.targets.mpc.link import Link, parse_link
 from glenside.targets.mpc.precision import seen_error
 from glenside.targets.mpc.pricing import PUBLIC, Pricing, truncate_late
 from glenside.targets.mpc.semi2k import FIELDS, FRACTION_BITS, NOTHING, Semi2k, Traffic
 from glenside.targets.mpc.traffic import prepare, program_traffic
+from glenside.targets.mpc.work import NO_WORK, Work, program_work
 from glenside.targets.registry import target, whole_numbers, with_options
 
 PROTOCOLS = ("semi2k",)
+COUNTED = ("time", "bytes", "messages", "truncations")
+"""The measures that may be objectives."""
+_RENAMED = "microseconds"
+DOUBT = 0.08
+"""How far what is told of a party's computation is from what was measured, in the median: see `costs.py`."""
 TRUNCATIONS = ("early", "late")
 EVERYWHERE = "Winograd everywhere"
 
 
-@dataclass(frozen=True)
-class Link:
-    """Bytes per second in one direction, and seconds until a message is there."""
-
-    bandwidth: float
-    latency: float
-
-    def microseconds(self, traffic: Traffic) -> int:
-        """How long that traffic takes, one message after the other, rounded down."""
-        return math.floor(1e6 * (traffic.bytes / self.bandwidth + traffic.messages * self.latency))
-
-
-# The links on which Cheetah was measured (USENIX Security 2022): 384 MB/s and 0.3 ms there and back, 44 MB/s and 40 ms.
-LINKS = {"lan": Link(384e6, 0.15e-3), "wan": Link(44e6, 20e-3)}
-
-
-def parse_link(text: str) -> Link:
-    """lan, wan, or RATE,LATENCY such as 100Mbit,20ms or 12.5MB,0.02s. Raises BadInput."""
-    if text in LINKS:
-        return LINKS[text]
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)([KMG]?)(bit|B)(?:/s|ps)?,(\d+(?:\.\d+)?)(us|ms|s)", text)
-    if match is None or float(match[1]) == 0:
-        raise BadInput(f"a link is lan, wan, or RATE,LATENCY such as 100Mbit,20ms or 12.5MB,0.02s; got {text!r}")
-    rate = float(match[1]) * {"": 1, "K": 1e3, "M": 1e6, "G": 1e9}[match[2]] / (8 if match[3] == "bit" else 1)
-    return Link(rate, float(match[4]) * {"us": 1e-6, "ms": 1e-3, "s": 1.0}[match[5]])
-
-
 class MPC(Target):
-    """Two parties that compute on shares: bytes sent, messages and truncations of every variant of a layer.
+    """Two parties that compute on shares: time, bytes sent, messages and truncations of every variant of a layer.
 
     protocol    "semi2k", as SPU 0.9.5 has it
     field       bits of a share: 32, 64 or 128
@@ -68,8 +48,10 @@ class MPC(Target):
     truncation  "early": each product is truncated at once, as SPU does today; "late": where that is fewest elements
     prepared    whether the owner of the weights rearranges and transforms them before sharing them
     public      names of tensors that both parties know; what is computed of public tensors alone is public
-    link        between the parties, "lan", "wan" or RATE,LATENCY: then time is made least, else bytes
-    objectives  what is made least, in this order, of bytes, messages, truncations and, with a link, microseconds
+    link        between the parties: "lan" (384 MB/s and 0.15 ms), "wan" (44 MB/s and 20 ms) or RATE,LATENCY
+    costs       the file of what a party's own computation takes, which `glenside calibrate` writes; else what was
+                measured on one machine
+    objectives  what is made least, in this order, of time, bytes, messages, truncations: time by default
     outputs     the m of F(m, r) that are looked for along each axis
     magnitude   the largest absolute value of a tensor, for the bound of errors
     max_error   the most by which a result of a layer may be wrong: a form whose bound is above is not taken, unless it
@@ -79,6 +61,7 @@ class MPC(Target):
     """
 
     strategy = ByRecipe
+    machine = "spu"
 
     def __init__(
         self,
@@ -90,6 +73,7 @@ class MPC(Target):
         prepared: bool = True,
         public: Collection[str] = (),
         link: Link | str | None = None,
+        costs: str | None = None,
         outputs: Sequence[int] = (2, 4),
         magnitude: float = 1.0,
         max_error: float | None = None,
@@ -105,9 +89,12 @@ class MPC(Target):
         if network is not None:
             renamed("network of gl.MPC", "link")
             link = network
-        self.link = parse_link(link) if isinstance(link, str) else link
+        said = "lan" if link is None else link
+        self.link = parse_link(said) if isinstance(said, str) else said
+        self.costs = BUILT_IN[field] if costs is None else costs_of(costs, protocol, field)
         self.bits = FRACTION_BITS[field]
         options = ("" if field == 64 else f",field={field}") + (",truncation=late" if self.late else "")
+        options += "" if costs is None else f",costs={costs}"
         self.name = f"mpc:{protocol}{options}" + ("" if prepared else ",weights=shared")
         self.doc = inspect.cleandoc(MPC.__doc__ or "")
         self._families = (
@@ -118,21 +105,24 @@ class MPC(Target):
         )
         self.outputs = tuple(dict.fromkeys(outputs))
         self.front = ("bytes", "messages")
-        counted = (*(("microseconds",) if self.link else ()), "bytes", "messages", "truncations")
-        unknown = next((name for name in objectives if name not in counted), None)
+        if _RENAMED in objectives:
+            renamed(f"the objective {_RENAMED} of gl.MPC", "time")
+            objectives = ["time" if name == _RENAMED else name for name in objectives]
+        unknown = next((name for name in objectives if name not in COUNTED), None)
         if unknown is not None:
-            raise BadInput(f"an objective of {protocol} is one of {', '.join(counted)}, got {unknown!r}")
-        self.compared = self.objectives = tuple(dict.fromkeys(objectives)) or counted[:1]
+            raise BadInput(f"an objective of {protocol} is one of {', '.join(COUNTED)}, got {unknown!r}")
+        self.compared = self.objectives = tuple(dict.fromkeys(objectives)) or COUNTED[:1]
         if max_error is not None and math.isfinite(max_error):
             most = max_error * 2**self.bits
             self.budget = Budget("error", most, f"2^-{self.bits}", "bound of errors", spares_baseline=True)
-        self.measures = (
-            *((Measure("microseconds", "us", "on the link"),) if self.link else ()),
+        measures = (
+            Measure("time", "us", f"of the link ({self.link}), and of what a party computes"),
             Measure("bytes", "bytes", "that one party sends"),
             Measure("messages", "messages", "that one party sends, each after the last"),
             Measure("truncations", "elements", "cut back after a product"),
             Measure("error", f"2^-{self.bits}", "the most by which a result may be wrong", adds=False),
         )
+        self.measures = tuple(sorted(measures, key=lambda m: [*self.objectives, m.name].index(m.name)))
 
     def passes(self, way: Way) -> Sequence[Pass]:
         """With late truncations each product is truncated, and truncations are merged to where they are fewest."""
@@ -161,20 +151,45 @@ class MPC(Target):
         """What each e-node of an e-graph sends."""
         return Pricing(snapshot, self)
 
-    def amounts(self, sent: Traffic) -> dict[str, int | None]:
-        """Measures of traffic, in the order in which they are made least."""
-        amounts: dict[str, int | None] = {"bytes": sent.bytes, "messages": sent.messages, "truncations": sent.truncated}
-        if self.link:
-            amounts = {"microseconds": self.link.microseconds(sent), **amounts}
+    def seconds(self, sent: Traffic, work: Work) -> float:
+        """How long it takes: the link, one message after the other, and what a party computes."""
+        return self.link.seconds(sent) + self.costs.seconds(sent, work, self.protocol.share)
+
+    def amounts(self, sent: Traffic, work: Work) -> dict[str, int]:
+        """Measures in the order in which they are made least."""
+        amounts = {"bytes": sent.bytes, "messages": sent.messages, "truncations": sent.truncated}
+        amounts = {"time": round(1e6 * self.seconds(sent, work)), **amounts}
         return {name: amounts[name] for name in dict.fromkeys((*self.objectives, *amounts))}
 
+    def cost(self, sent: Traffic, work: Work) -> tuple[int, ...]:
+        """The same for parts that add up: time is in nanoseconds, since some take less than one microsecond."""
+        amounts = {**self.amounts(sent, work), "time": round(1e9 * self.seconds(sent, work))}
+        return tuple(amounts.values())
+
     def best(self, variants: Sequence[Variant]) -> Variant:
-        """The least of the objectives, as long as its error is bounded as `max_error` says."""
+        """The least of the objectives, as long as its error is bounded as `max_error` says.
+
+        For time it must be told sooner than the plain one by more than the telling may be wrong.
+        """
+        clear = self._clear(variants)
         if self.max_error is not None:
-            return super().best(variants)
+            return super().best(clear)
         plain = variants[0].measures["error"]
-        near = (v for v in variants[1:] if not self._is_worse(v.measures["error"], plain))
-        return super().best([variants[0], *near])
+        near = (v for v in clear[1:] if not self._is_worse(v.measures["error"], plain))
+        return super().best([clear[0], *near])
+
+    def _clear(self, variants: Sequence[Variant]) -> Sequence[Variant]:
+        """The plain variant, and where time is made least those that are sooner beyond doubt."""
+        plain, *others = variants
+        if self.objectives[0] != "time":
+            return variants
+        before, computed = self._time(plain)
+        return [plain, *(v for v in others if (t := self._time(v))[0] + DOUBT * (computed + t[1]) < before)]
+
+    def _time(self, variant: Variant) -> tuple[float, float]:
+        """The microseconds of a variant, and those of them that parties compute."""
+        time, sent, messages = (float(variant.measures[name] or 0) for name in ("time", "bytes", "messages"))
+        return time, time - 1e6 * (sent / self.link.bandwidth + messages * self.link.latency)
 
     def left_out(self, layers: Collection[Sequence[Variant]]) -> Sequence[str]:
         """How much less the layers would take if errors had no limit."""
@@ -183,7 +198,7 @@ class MPC(Target):
         def least(variants: Sequence[Variant]) -> int:
             return min((n for v in variants if (n := v.measures[measure.name]) is not None), default=0)
 
-        saved = [n for of_layer in layers if (n := least([self.best(of_layer)]) - least(of_layer)) > 0]
+        saved = [n for of_layer in layers if (n := least([self.best(of_layer)]) - least(self._clear(of_layer))) > 0]
         if not saved:
             return []
         which = "1 layer" if len(saved) == 1 else f"{len(saved)} layers"
@@ -227,7 +242,9 @@ class MPC(Target):
     def whole(self, program: Program) -> Amounts:
         """What all of a program sends, as far as there are exact formulas."""
         sent = program_traffic(program, self.public, self.prepared, self.protocol)
-        return self.amounts(sum((t for t in sent.values() if t is not None), NOTHING))
+        work = program_work(program, self.public, self.prepared)
+        known = (traffic for traffic in sent.values() if traffic is not None)
+        return self.amounts(sum(known, NOTHING), sum(work.values(), NO_WORK))
 
     def ready(self, program: Program, seed: int) -> Program:
         """With weights rearranged and transformed by their owner, where they are prepared."""
@@ -265,12 +282,19 @@ _READ = with_options(
         "outputs": whole_numbers,
         "magnitude": float,
         "max_error": float,
+        "costs": str,
     },
 )
 
 
-@target("mpc", "mpc:semi2k", read=_READ, options=MPC)
+def _load(path: str, **options: Any) -> MPC:
+    """With the costs of a file that `glenside calibrate` wrote, and the protocol and the field that it measured."""
+    found = load_costs(path)
+    return MPC(found.protocol, found.field, costs=path, **options)
+
+
+@target("mpc", "mpc:semi2k", read=_READ, options=MPC, objectives=(*COUNTED, _RENAMED), load=_load)
 def _mpc(protocol: str, given: Mapping[str, Any], **options: Any) -> MPC:
-    """Secure computation by two parties, as SPU's semi2k; counts bytes, messages, truncations."""
+    """Secure computation by two parties, as SPU's semi2k; counts time, bytes, messages, truncations."""
     own = {"prepared" if name == "weights" else name: value for name, value in given.items()}
     return MPC(protocol, **{**own, **options})

@@ -73,6 +73,7 @@ _BYTES_WORDS = f"a size such as '256 KiB', in {', '.join(_BYTES)}, whole bytes"
 _BITS_WORDS = "a size such as '8 bit' or '4 byte'"
 _TABLES: dict[str, dict[str, _Field]] = {
     "": {
+        "target": _Field(_checked(lambda value: value == "systolic-array"), "'systolic-array', which it is anyway"),
         "name": _Field(_NAME, "a name, such as 'my-npu'"),
         "objective": _Field(
             lambda value: parse_objectives(_TEXT(value)), "'cycles', 'bytes' or 'copies', or several, as 'cycles,bytes'"
@@ -124,6 +125,7 @@ def load_target(path: str, **options: Any) -> SystolicArray:
         "name": Path(path).stem,
         "widths": BitWidths(**found["widths"]) if found["widths"] else None,
         **{_PARAMETERS.get(key, key): v for table in _TABLES if table != "widths" for key, v in found[table].items()},
+        "target": None,
         **options,
     }
     return SystolicArray(**{name: value for name, value in known.items() if value is not None})

@@ -239,7 +239,13 @@ def _word(product: Term) -> int:
     return np.dtype(product.children[0].access.dtype).itemsize
 
 
-@target("systolic-array", "systolic-array:RxC", options=SystolicArray)
+def _load(path: str, **options: Any) -> SystolicArray:
+    from glenside.targets.systolic_array.description import load_target
+
+    return load_target(path, **options)
+
+
+@target("systolic-array", "systolic-array:RxC", options=SystolicArray, load=_load)
 def _weight_stationary(rows: int, columns: int, **options: Any) -> SystolicArray:
     """A weight-stationary matrix unit of R x C multipliers; M rows stream through a tile in M + 2R + C - 2 cycles."""
     return SystolicArray(rows, columns, **options)

@@ -1,0 +1,139 @@
+"""`glenside run --on spu` and `glenside calibrate`: two parties as two processes of this machine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, cast
+
+import typer
+
+from glenside.cli.output import WRONG, print_or_write, status_line, writable
+from glenside.ir.bounds import whole
+from glenside.ir.errors import BadInput
+from glenside.ir.names import one_line, spelled_name
+
+if TYPE_CHECKING:
+    from glenside.execution.spu.comparison import Comparison, Row
+    from glenside.ir.operand import Array
+    from glenside.ir.program import Program
+    from glenside.ir.types import Type
+    from glenside.targets.mpc.target import MPC
+
+MACHINE = "spu"
+_MOST_RUNS = 1_000
+
+
+def run_in_spu(
+    load: Callable[[], Program], on: str, target: str | None, link: str | None, runs: int | None, seed: int
+) -> tuple[Any, Sequence[str], int]:
+    """Run a program there and print what it takes: its value, the names of its results, and the exit status.
+
+    Raises BadInput.
+    """
+    from glenside.execution.spu.comparison import RUNS, compare
+    from glenside.execution.spu.session import interpreter
+    from glenside.ir.operators.opaque import require_meaning
+
+    if on != MACHINE:
+        raise BadInput(f"a program runs in the interpreter, or --on {MACHINE}, got {on!r}")
+    parties = _parties(target, link=link)
+    count = RUNS if runs is None else whole("the number of --runs", runs, 1, _MOST_RUNS)
+    interpreter()
+    program = load()
+    require_meaning("a run", program.term)
+    with status_line("SPU: compiling") as show:
+        found = compare(program, parties, seed, count, lambda done, of: show(f"SPU: {done} of {of} runs"))
+    _print(program, found, parties, count, seed)
+    return _nested(program.term.type, iter(found.values)), program.result_names(), 0 if found.agrees else WRONG
+
+
+def _parties(text: str | None, **options: Any) -> MPC:
+    """The target of two parties. Raises BadInput."""
+    from glenside.targets import parse_target
+
+    text = "mpc:semi2k" if text in (None, "mpc") else text
+    assert text is not None
+    given = {name: value for name, value in options.items() if value is not None}
+    target = parse_target(text, **given)
+    if target.machine != MACHINE:
+        raise BadInput(f"{target.name} is not run on {MACHINE}: give a target of two parties, such as mpc:semi2k")
+    return cast("MPC", target)
+
+
+def _print(program: Program, found: Comparison, target: MPC, runs: int, seed: int) -> None:
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    from glenside.cli.table import console
+
+    table = Table(title=Text(f"{one_line(program.name)} on {target.name}"), title_justify="left", box=box.SIMPLE)
+    table.pad_edge = False
+    for name in ("part", "bytes told", "measured", "messages told", "measured", "ms told", "measured"):
+        table.add_column(name, justify="left" if name == "part" else "right", overflow="fold")
+    for row in (*found.layers, found.between()):
+        table.add_row(*_cells(row))
+    table.add_section()
+    table.add_row(*_cells(found.whole, "the whole, run as one"))
+    out = console()
+    out.print(table)
+    for line in _sentences(found, target, runs, seed):
+        out.print(line, markup=False)
+
+
+def _cells(row: Row, name: str | None = None) -> list[str]:
+    more = f", and {len(row.names) - 1} more, each" if len(row.names) > 1 else ""
+    told, measured = row.told, row.measured
+    return [
+        name or f"{one_line(row.names[0])}{more}",
+        *(f"{told.bytes:,}", f"{measured.bytes:,}", f"{told.messages:,}", f"{measured.messages:,}"),
+        *(f"{1e3 * told.seconds:,.1f}", f"{1e3 * measured.seconds:,.1f}"),
+    ]
+
+
+def _sentences(found: Comparison, target: MPC, runs: int, seed: int) -> Iterator[str]:
+    yield (
+        f"The link: {target.link}, which a proxy between two processes of this machine imposes; each computes on one "
+        f"thread. Seconds are the median of {runs} runs, after one that is not timed."
+    )
+    yield (
+        "Layers were run each by itself, as programs of their own that wait to be started; what is between them is the "
+        "rest of the whole. Bytes and messages are of one party; sharing the inputs is not counted."
+    )
+    if found.drawn:
+        names = ", ".join(map(spelled_name, found.drawn))
+        yield f"Nobody gave values for {names}: they are random, of seed {seed}."
+    yield from found.remarks
+    verdict = "agrees with" if found.agrees else "differs from"
+    yield (
+        f"The result {verdict} the interpreter's: {found.error:.2g} apart at most, of numbers up to "
+        f"{found.largest:.3g}; {found.allowed:.2g} is taken for fixed point of {target.bits} bits."
+    )
+
+
+def _nested(type_: Type, arrays: Iterator[Array]) -> Any:
+    from glenside.ir.types import TupleType
+
+    return tuple(_nested(item, arrays) for item in type_.items) if isinstance(type_, TupleType) else next(arrays)
+
+
+def calibrate(
+    target: Annotated[str, typer.Option("--target", help="What to measure: mpc, or mpc:semi2k,field=128.")],
+    output: Annotated[
+        str, typer.Option("-o", "--output", metavar="FILE.toml", help="Where the costs go, for --target FILE.toml.")
+    ],
+    runs: Annotated[int, typer.Option("--runs", help="How often each program is timed; the fastest counts.")] = 7,
+) -> None:
+    """Measure what a machine takes, and write it for `--target FILE.toml`: of two parties, in two local processes."""
+    from glenside.execution.spu.calibration import calibrate as measured
+    from glenside.execution.spu.calibration import described
+
+    parties = _parties(target)
+    whole("the number of --runs", runs, 1, _MOST_RUNS)
+    if not output.lower().endswith(".toml"):
+        raise BadInput(f"costs are written as TOML, for --target FILE.toml, got {output}")
+    writable(output)
+    with status_line("SPU: compiling") as show:
+        fit = measured(parties.protocol, runs, lambda done, of: show(f"SPU: {done} of {of} runs"))
+    print_or_write(described(fit, parties.protocol, runs), output)
+    print(f"{len(fit.programs)} programs: told {fit.median_error:.0%} from what was measured (median)")

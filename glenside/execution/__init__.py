@@ -1,0 +1,1 @@
+"""Programs run elsewhere than in the interpreter, and what they take there."""

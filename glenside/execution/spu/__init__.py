@@ -1,0 +1,1 @@
+"""Programs in SPU between two processes of this machine."""

@@ -1,0 +1,161 @@
+"""A program in SPU beside what is told of it: bytes, messages and seconds, by layer and as a whole."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from glenside.execution.spu.layers import own_layers
+from glenside.execution.spu.session import Job, Measured, measure
+from glenside.ir.operand import Array
+from glenside.ir.program import Program, seeded
+from glenside.ir.term import Term, build, rebuild_all
+from glenside.ir.types import Tensor
+from glenside.semantics.interpreter import evaluate
+from glenside.targets.mpc.semi2k import NOTHING
+from glenside.targets.mpc.target import MPC
+from glenside.targets.mpc.traffic import program_traffic
+from glenside.targets.mpc.work import NO_WORK, program_work
+
+LINK = "link"
+RUNS = 3
+"""How often a program is timed, of which the median counts."""
+ALLOWED = {32: 0.5, 64: 0.05, 128: 0.05}
+"""How far a result may be from the interpreter's, as a part of the largest number in it: fixed point rounds."""
+_UNITS = 8  # of the last place, beside that
+
+
+@dataclass(frozen=True)
+class Taken:
+    """Bytes and messages of one party, and seconds."""
+
+    bytes: int
+    messages: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Row:
+    """What is told of a part of a program and what it took: so much for each of the layers of those names."""
+
+    names: Sequence[str]
+    told: Taken
+    measured: Taken
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Rows of layers, each run by itself, and the whole, run as one.
+
+    values   the results of SPU
+    error    the largest distance from the interpreter's results, of numbers up to `largest`
+    drawn    the names of inputs that nobody gave, which are random
+    remarks  what must be said of what is told
+    """
+
+    layers: Sequence[Row]
+    whole: Row
+    values: Sequence[Array]
+    error: float
+    largest: float
+    allowed: float
+    drawn: Sequence[str]
+    remarks: Sequence[str]
+
+    @property
+    def agrees(self) -> bool:
+        """Whether the results are the interpreter's, as far as fixed point goes."""
+        return self.error <= self.allowed
+
+    def between(self) -> Row:
+        """What is left of the whole without its layers."""
+        told, measured = (
+            Taken(
+                whole.bytes - sum(len(row.names) * part(row).bytes for row in self.layers),
+                whole.messages - sum(len(row.names) * part(row).messages for row in self.layers),
+                whole.seconds - sum(len(row.names) * part(row).seconds for row in self.layers),
+            )
+            for whole, part in ((self.whole.told, _told), (self.whole.measured, _measured))
+        )
+        return Row(("between layers",), told, measured)
+
+
+def _told(row: Row) -> Taken:
+    return row.told
+
+
+def _measured(row: Row) -> Taken:
+    return row.measured
+
+
+def compare(
+    program: Program,
+    target: MPC,
+    seed: int = 0,
+    runs: int = RUNS,
+    progress: Callable[[int, int], None] = lambda *_: None,
+) -> Comparison:
+    """Run a program in SPU over the target's link, whole and each layer by itself. Raises BadInput.
+
+    Inputs that have values are inputs all the same. Constants and other inputs are drawn by the seed.
+    """
+    program, given = _with_inputs(program)
+    ready = target.ready(program.seeded_constants(seed), seed)
+    drawn = {name: seeded(tensor, seed) for name, tensor in ready.inputs.items() if name not in given}
+    values = {name: given[name] if name in given else drawn[name] for name in ready.inputs}
+    layers = own_layers(ready, target.public)
+    jobs = [Job(ready, values, target.public, (LINK,), runs)]
+    for layer in layers:
+        of_layer = {name: seeded(tensor, seed) for name, tensor in layer.program.tensors.items()}
+        jobs.append(Job(layer.program, of_layer, layer.public, (LINK,), runs))
+    found = measure(jobs, {LINK: target.link}, target.protocol.field, progress=progress)
+    names = [(program.name,), *(layer.names for layer in layers)]
+    whole, *rows = (_row(n, j, m, target) for n, j, m in zip(names, jobs, found, strict=True))
+    wanted = _flat(evaluate([ready.term], {**ready.constants, **values})[0])
+    error, largest = _distance(wanted, found[0].values)
+    allowed = ALLOWED[target.protocol.field] * largest + _UNITS * 2.0**-target.bits
+    return Comparison(rows, whole, found[0].values, error, largest, allowed, [*drawn], target.remarks(ready))
+
+
+def _with_inputs(program: Program) -> tuple[Program, Mapping[str, Array]]:
+    """The program whose inputs are inputs again where they were given values, and those values."""
+    values = {name: array for name, array in program.signature.values.items() if name in program.constants_declared}
+
+    def open_(term: Term, _: tuple[Term, ...]) -> Term | None:
+        tensor = term.attributes[0] if term.attributes else None
+        if not isinstance(tensor, Tensor) or tensor.name not in values:
+            return None
+        return build("access-tensor", replace(tensor, constant=False))
+
+    term, *layers = rebuild_all([program.term, *program.layers.values()], open_)
+    constants = {name: array for name, array in program.constants.items() if name not in values}
+    named = dict(zip(program.layers, layers, strict=True))
+    return replace(program, term=term, layers=named, names={}, constants=constants), values
+
+
+def told(program: Program, target: MPC, public: frozenset[str]) -> Taken:
+    """What is told of a program that runs as it is."""
+    sent = program_traffic(program, public, protocol=target.protocol)
+    traffic = sum((t for t in sent.values() if t is not None), NOTHING)
+    work = sum(program_work(program, public).values(), NO_WORK)
+    return Taken(traffic.bytes, traffic.messages, target.seconds(traffic, work) + target.costs.start)
+
+
+def _row(names: Sequence[str], job: Job, found: Measured, target: MPC) -> Row:
+    return Row(names, told(job.program, target, job.public), Taken(found.bytes, found.messages, found.median(LINK)))
+
+
+def _distance(wanted: Sequence[Array], got: Sequence[Array]) -> tuple[float, float]:
+    """The largest difference, and the largest number; nothing is infinitely far from what it should be."""
+    error = largest = 0.0
+    for want, have in zip(wanted, got, strict=True):
+        apart = np.abs(want.astype(float) - have.astype(float))
+        error = max(error, float(np.max(np.where(np.isnan(apart), np.inf, apart), initial=0)))
+        largest = max(largest, float(np.max(np.abs(want.astype(float)), initial=0)))
+    return error, largest
+
+
+def _flat(value: object) -> list[Array]:
+    return [x for item in value for x in _flat(item)] if isinstance(value, tuple) else [np.asarray(value)]
