@@ -127,12 +127,14 @@ def check(
     *,
     seed: int = 0,
     layers: bool = True,
+    source: Program | None = None,
     given: Mapping[str, Array] | None = None,
     progress: Progress | None = None,
     deadline: float | None = None,
 ) -> CheckReport:
     """Compare the results of two programs, and the layers that both have, exactly; without `layers` only the results.
 
+    Where the original was itself made of another program, its `source`, the result of that is compared too.
     What is `given` by name, such as constants that only one of them has, is taken as it is, and everything else drawn.
     `progress` is called with the terms evaluated so far and their number. Past the `deadline`, a value of
     `time.monotonic()`, or at Ctrl-C the check ends between two terms, and the report says what was not reached.
@@ -140,12 +142,13 @@ def check(
     """
     started = time.perf_counter()
     names = [name for name in original.layers if layers and name in optimized.layers]
-    roots = (original.term, optimized.term, *(p.layers[name] for p in (original, optimized) for name in names))
+    programs = (original, optimized) if source is None else (original, optimized, source)
+    roots = (*(p.term for p in programs), *(p.layers[name] for p in (original, optimized) for name in names))
     declarations, limits, below = declared(*roots), index_limits(*roots), opaque_limit(*roots)
     trials, count = _trials(seed, original, *roots)
-    runs = sum(len(steps(p.term, *(p.layers[name] for name in names))) for p in (original, optimized))
+    runs = sum(len(steps(p.term, *(p.layers[name] for name in names if p is not source))) for p in programs)
     branches, clock = Branches(roots), Clock(runs * count, deadline, progress)
-    comparison = _Comparison(original, optimized, names, clock)
+    comparison = _Comparison(original, optimized, source, names, clock)
     known = dict(given or {})
     drawn = {name: tensor for name, tensor in declarations.items() if name not in known}
     done: list[_Trial] = []
@@ -215,8 +218,13 @@ _RESULT = None  # stands for the programs' results where layers have their names
 class _Comparison:
     """Verdicts, gathered over trials: how often each layer (and the result) was equal, and what was found when not."""
 
-    def __init__(self, original: Program, optimized: Program, names: list[str], clock: Clock) -> None:
-        self.original, self.optimized, self.names, self.clock = original, optimized, names, clock
+    def __init__(
+        self, original: Program, optimized: Program, source: Program | None, names: list[str], clock: Clock
+    ) -> None:
+        self.original, self.optimized, self.source, self.names, self.clock = original, optimized, source, names, clock
+        self.source_differs: str | None = None
+        if source is not None and source.term.type != original.term.type:
+            self.source_differs = f"differs in type: {original.term.type}, where the source has {source.term.type}"
         self.equal: Counter[str | None] = Counter()
         self.differs: dict[str | None, str] = {}
         for name in (*self.names, _RESULT):
@@ -252,7 +260,9 @@ class _Comparison:
             partly = f" (equal in {self.equal[name]} of {trials} trials)" if self.equal[name] else ""
             return f"not checked: {reason}{partly}"
 
-        return {name: verdict(name) for name in self.names}, verdict(_RESULT)
+        result = verdict(_RESULT)
+        whole = self.source_differs if self.source_differs and is_equal(result) else result
+        return {name: verdict(name) for name in self.names}, whole
 
     def _of(self, name: str | None, missing: Sequence[Missing]) -> list[Missing]:
         """What was not reached in a layer, those below it aside; in all, where the result is asked for."""
@@ -267,7 +277,7 @@ class _Comparison:
         return [m for m in missing if name is None or m.term in inside]
 
     def run(self, trial: Trial) -> None:
-        """Run both programs whole; then, alone, the layers that differ."""
+        """Run the programs whole; then, alone, the layers that differ."""
         digests: dict[str, bytes] = {}
         suspects: list[str] = []
         results: list[Any] = []
@@ -290,8 +300,18 @@ class _Comparison:
                 self._conclude(_RESULT, difference(results.pop(), value, trial.arithmetic))
 
         observe([*self.expected, self.original.term], trial, self.clock, note)
+        self._run_source(results[0], trial)
         observe([*self.found, self.optimized.term], trial, self.clock, compare)
         self._isolate([name for name in suspects if name not in self.differs], trial)
+
+    def _run_source(self, result: Any, trial: Trial) -> None:
+        """Run the source, before anything is said of the result."""
+
+        def compare(term: Term, value: Any) -> None:
+            self.source_differs = difference(value, result, trial.arithmetic)
+
+        if self.source is not None and self.source_differs is None:
+            observe([self.source.term], trial, self.clock, compare)
 
     def _conclude(self, name: str | None, found: str | None) -> None:
         if found is None:

@@ -97,13 +97,9 @@ class Result(OldResultNames):
             verdict = CheckReport(dict.fromkeys(self.original.layers, EXACT), EXACT, "it is the program itself", 0.0)
         else:
             layers = self.target.checks_layers
-            verdict = check(self.prepared, self.program, layers=layers, seed=self.seed, progress=progress)
-        if self.prepared is not self.original and is_equal(verdict.result):
-            whole = check(self.original, self.prepared, layers=False, seed=self.seed)
-            verdict = replace(
-                verdict,
-                result=verdict.result if whole.result == EXACT else whole.result,
-                stopped=verdict.stopped or whole.stopped,
+            source = self.original if self.prepared is not self.original else None
+            verdict = check(
+                self.prepared, self.program, layers=layers, source=source, seed=self.seed, progress=progress
             )
         rounds = self.target.rounds(self.program)
         if rounds:

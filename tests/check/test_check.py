@@ -459,3 +459,30 @@ def test_floating_point_of_other_types_and_past_the_deadline() -> None:
     assert check_floating(Program(X), Program(build("access", X, 1))).result == math.inf
     late: Any = check_floating(network(), network(), deadline=time.monotonic() - 1)
     assert math.isnan(late.largest)
+
+
+# A source
+
+
+def test_the_result_of_the_source_is_compared_too() -> None:
+    right, wrong = Program(compute("relu", add(X, Y))), Program(compute("relu", subtract(X, Y)))
+    assert check(right, right, source=right).result == "exact"
+    assert check(right, right, source=wrong).result.startswith("differs in ")
+    assert check(right, wrong, source=right).result.startswith("differs in ")
+    other = Program(build("access", right.term, 1))
+    assert check(right, right, source=other).result.startswith("differs in type: ")
+
+
+def test_a_source_that_was_not_reached_is_not_equal() -> None:
+    right, source = Program(compute("relu", add(X, Y))), Program(compute("relu", add(Y, X)))
+    told: list[int] = []
+    assert check(right, right, source=source, progress=lambda done, _: told.append(done)).ok
+    for moment in (1, len(told) // 2, len(told) - 1):
+
+        def stop(done: int, _: int, moment: int = moment) -> None:
+            if done == moment:
+                raise KeyboardInterrupt
+
+        report = check(right, right, source=source, progress=stop)
+        assert report.stopped == "interrupted"
+        assert report.result.startswith("not checked: interrupted")
