@@ -20,7 +20,7 @@ import numpy as np
 
 from glenside.ir.operand import Array
 from glenside.ir.operator import OperatorKind
-from glenside.ir.term import Term, weave
+from glenside.ir.term import Term, constants_under, weave
 from glenside.ir.types import AccessType
 
 Placement = Mapping[Term, tuple[Term, int]]
@@ -33,6 +33,8 @@ def placement(order: Sequence[Term], reads: Mapping[Term, int], given: Container
     def free(term: Term) -> bool:
         return reads[term] == 1 and term not in given and isinstance(term.type, AccessType)
 
+    if not any(map(gathers, order)):
+        return {}
     first = _Profile(order, given).decide(free)
     placed: dict[Term, tuple[Term, int]] = {}
     layouts: dict[Term, Array] = {}
@@ -100,7 +102,8 @@ class _Profile:
     def __init__(self, order: Sequence[Term], given: Container[Term]) -> None:
         self.order = order
         self.place = {term: k for k, term in enumerate(order)}
-        self.size = array("q", [0 if t in given or _is_view(t) else _bytes_of(t) for t in order])
+        constant = constants_under(*order)  # computed beforehand, or one number everywhere: no memory of this run
+        self.size = array("q", [0 if t in given or constant[t] or _is_view(t) else _bytes_of(t) for t in order])
         self.born = array("q", range(len(order)))
         last = array("q", range(len(order)))
         for k in reversed(range(len(order))):  # a view keeps what it is a view of

@@ -46,6 +46,14 @@ def test_what_is_told_is_allocated(seed: int) -> None:
     assert {name: words for name, program in ways(seed).items() if (words := differs(program))} == {}
 
 
+def test_a_constant_is_no_reason_to_compute_elsewhere() -> None:
+    """One number everywhere, beside what is computed, in what is put together: told and run alike."""
+    two = "(full (shape 1 20 88 62) 2 float32)"
+    doubled = f"(compute elementwise-mul (access-cartesian-product (compute exp (access-tensor x)) {two}))"
+    text = f"(input x (shape 1 20 88 62) float32) (access-concatenate (access-tensor x) {doubled} 1)"
+    assert differs(gl.parse(text)) == ""
+
+
 @pytest.mark.slow
 def test_what_is_told_of_many_is_allocated(fuzzing: Fuzzing) -> None:
     wrong = [(seed, name, differs(p)) for seed in fuzzing.seeds(200) for name, p in ways(seed).items()]
