@@ -5,9 +5,11 @@ reference or of the garbage collector.
 from __future__ import annotations
 
 import signal
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 STOPS = (signal.SIGINT, signal.SIGTERM)
 INTERRUPTED = 128 + signal.SIGINT
@@ -24,6 +26,18 @@ def raise_until_answered() -> None:
         signal.signal(which, _receive)
     if _TIMED:
         signal.signal(signal.SIGALRM, _raise)
+        _tell_nothing_of_lost_ones()
+
+
+def _tell_nothing_of_lost_ones() -> None:
+    """What a callback loses comes again, so Python need not say that it was lost."""
+    before = sys.unraisablehook
+
+    def say(lost: Any) -> None:
+        if not (_received and lost.exc_type is KeyboardInterrupt):
+            before(lost)
+
+    sys.unraisablehook = say
 
 
 def _receive(which: int, frame: object) -> None:
