@@ -109,7 +109,7 @@ class _Steps:
         return build("access-product", a, others[self.number(0, len(others) - 1)], a.access.split)
 
     def product(self, a: Term) -> Term | None:
-        others = [b for b in self.pool if b.access.item == a.access.item]
+        others = [b for b in self.pool if (b.access.item, b.access.dtype) == (a.access.item, a.access.dtype)]
         b = others[self.number(0, len(others) - 1)]
         shared = 0
         while shared < min(a.access.split, b.access.split) and a.access.dims[shared] == b.access.dims[shared]:
