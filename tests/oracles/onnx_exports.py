@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 
 import glenside as gl
-from glenside.check.sessions import Session
+from glenside.check.sessions import LEVELS, Session
 from glenside.exporters.onnx import export_onnx
 from glenside.ir.dtypes import REALS, RECORDS, limits, wider
 from glenside.ir.operand import Array
@@ -24,7 +24,7 @@ def leaf(name: str, dims: tuple[int, ...], dtype: str = "float32", constant: boo
 
 def run(model: Any, inputs: Mapping[str, Array]) -> list[Array]:
     content = model if isinstance(model, str) else model.SerializeToString()
-    return list(Session(content, "the program").run(inputs))
+    return list(Session(content, "the program", LEVELS[-1]).run(inputs))
 
 
 def flat(value: Any) -> list[Array]:
