@@ -62,6 +62,8 @@ def test_a_python_without_spu_is_refused(monkeypatch: pytest.MonkeyPatch) -> Non
         (("--on", "spu", "--target", "cpu:1MB"), "cpu:1MB is not run on spu"),
         (("--on", "spu", "--link", "man"), "a link is lan, wan, or RATE,LATENCY"),
         (("--on", "spu", "--runs", "0"), "the number of --runs is a whole number from 1"),
+        (("--runs", "0"), "--runs is for programs that run on SPU: give --on spu too"),
+        (("--target", ""), "--target is for programs that run on SPU: give --on spu too"),
         (("--link", "lan"), "--link is for programs that run on SPU: give --on spu too"),
     ],
 )

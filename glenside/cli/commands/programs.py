@@ -43,8 +43,9 @@ def run(
     from glenside.semantics.interpreter import evaluate
 
     writable(output)
-    if on is None and (option := next((n for n, v in (("target", target), ("link", link), ("runs", runs)) if v), None)):
-        raise BadInput(f"--{option} is for programs that run on SPU: give --on spu too")
+    given = [name for name, value in (("target", target), ("link", link), ("runs", runs)) if value is not None]
+    if on is None and given:
+        raise BadInput(f"--{given[0]} is for programs that run on SPU: give --on spu too")
     load = source.loader()
     if on is not None:
         from glenside.cli.commands.secure import run_in_spu
