@@ -6,6 +6,7 @@ import queue
 import socket
 import threading
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from types import TracebackType
 
@@ -98,5 +99,5 @@ def _deliver(waiting: queue.SimpleQueue[tuple[float, bytes]], sink: socket.socke
             sink.sendall(content)
 
 
-def _start(run: object, *arguments: object) -> None:
-    threading.Thread(target=run, args=arguments, daemon=True).start()  # type: ignore[arg-type]
+def _start(run: Callable[..., None], *arguments: object) -> None:
+    threading.Thread(target=run, args=arguments, daemon=True).start()
