@@ -14,7 +14,7 @@ import numpy as np
 
 from glenside.check.places import Places
 from glenside.check.stimuli import depends_on_order
-from glenside.ir.operand import Array
+from glenside.ir.operand import Array, arrays
 from glenside.ir.term import Term, postorder
 from glenside.semantics import Arithmetic, Native
 from glenside.semantics.interpreter import evaluate
@@ -85,13 +85,6 @@ def digest(value: Any, arithmetic: Arithmetic = NATIVE) -> bytes:
     for array in arrays(value):
         hash_array(state, arithmetic.identity(array))
     return state.digest()
-
-
-def arrays(value: Any) -> list[Array]:
-    """The arrays of a value, from left to right; an array is one, a tuple any number."""
-    if not isinstance(value, tuple):
-        return [value]
-    return [array for item in value for array in arrays(item)]
 
 
 def difference(expected: Any, found: Any, arithmetic: Arithmetic = NATIVE) -> str | None:

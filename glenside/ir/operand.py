@@ -52,6 +52,13 @@ def in_memory(value: Value) -> Any:
     return value.array if isinstance(value, Product) else value
 
 
+def arrays(value: Any) -> list[Array]:
+    """The arrays of a value, from left to right; an array is one, a tuple any number."""
+    if not isinstance(value, tuple):
+        return [value]
+    return [array for item in value for array in arrays(item)]
+
+
 @dataclass(frozen=True)
 class Operand:
     """A value with its type."""

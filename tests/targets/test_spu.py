@@ -25,7 +25,7 @@ from spu_simulation import Job
 import glenside as gl
 from glenside.builder import pointwise
 from glenside.ir.errors import BadInput
-from glenside.ir.operand import Array
+from glenside.ir.operand import Array, arrays
 from glenside.ir.program import Program
 from glenside.ir.term import Term, build
 from glenside.ir.types import Dims, Tensor
@@ -61,12 +61,8 @@ def disagreeing(programs: Sequence[tuple[str, Program, Mapping[str, Array]]]) ->
     return [
         name
         for (name, p, values), outcome in zip(programs, outcomes, strict=True)
-        if not all(map(_same, _flat(gl.evaluate([p.term], values)[0]), outcome.values))
+        if not all(map(_same, arrays(gl.evaluate([p.term], values)[0]), outcome.values))
     ]
-
-
-def _flat(value: Any) -> list[Array]:
-    return [x for item in value for x in _flat(item)] if isinstance(value, tuple) else [np.asarray(value)]
 
 
 def _same(want: Array, got: Array) -> bool:
@@ -176,7 +172,7 @@ class Cases:
             sent = total(program_traffic(p, public, protocol=Semi2k(bits)))
             if sent is None or (sent.bytes, sent.messages) != (outcome.bytes, outcome.messages):
                 found.append(f"{name}: {sent}, SPU {outcome.bytes} bytes in {outcome.messages} messages")
-            wanted = _flat(gl.evaluate([p.term], values)[0])
+            wanted = arrays(gl.evaluate([p.term], values)[0])
             for want, got in zip(wanted, outcome.values, strict=True):
                 worst, largest = _error(want, got), float(np.max(np.abs(want.astype(float)), initial=0))
                 if not worst <= error * largest + _UNITS * 2.0 ** -FRACTION_BITS[bits]:

@@ -65,8 +65,8 @@ def run(
 
 def _write(value: Any, names: Sequence[str], output: str) -> None:
     """Write a result whole, as .npy or .npz. Raises BadInput."""
-    from glenside.check.comparison import arrays as arrays_of
     from glenside.ir.files import write_array, write_arrays
+    from glenside.ir.operand import arrays as arrays_of
 
     if Path(output).suffix == ".npz":
         write_arrays(output, _named(value, names))

@@ -9,7 +9,7 @@ import numpy as np
 
 from glenside.execution.spu.layers import own_layers
 from glenside.execution.spu.session import Job, Measured, measure
-from glenside.ir.operand import Array
+from glenside.ir.operand import Array, arrays
 from glenside.ir.program import Program, seeded
 from glenside.ir.term import Term, build, rebuild_all
 from glenside.ir.types import Tensor
@@ -113,7 +113,7 @@ def compare(
     found = measure(jobs, {LINK: target.link}, target.protocol.field, progress=progress)
     names = [(program.name,), *(layer.names for layer in layers)]
     whole, *rows = (_row(n, j, m, target) for n, j, m in zip(names, jobs, found, strict=True))
-    wanted = _flat(evaluate([ready.term], {**ready.constants, **values})[0])
+    wanted = arrays(evaluate([ready.term], {**ready.constants, **values})[0])
     error, largest = _distance(wanted, found[0].values)
     allowed = ALLOWED[target.protocol.field] * largest + _UNITS * 2.0**-target.bits
     return Comparison(rows, whole, found[0].values, error, largest, allowed, [*drawn], target.remarks(ready))
@@ -155,7 +155,3 @@ def _distance(wanted: Sequence[Array], got: Sequence[Array]) -> tuple[float, flo
         error = max(error, float(np.max(np.where(np.isnan(apart), np.inf, apart), initial=0)))
         largest = max(largest, float(np.max(np.abs(want.astype(float)), initial=0)))
     return error, largest
-
-
-def _flat(value: object) -> list[Array]:
-    return [x for item in value for x in _flat(item)] if isinstance(value, tuple) else [np.asarray(value)]
