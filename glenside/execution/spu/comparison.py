@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
 
 import numpy as np
 
@@ -77,17 +78,9 @@ class Comparison:
                 whole.messages - sum(len(row.names) * part(row).messages for row in self.layers),
                 whole.seconds - sum(len(row.names) * part(row).seconds for row in self.layers),
             )
-            for whole, part in ((self.whole.told, _told), (self.whole.measured, _measured))
+            for whole, part in ((self.whole.told, attrgetter("told")), (self.whole.measured, attrgetter("measured")))
         )
         return Row(("between layers",), told, measured)
-
-
-def _told(row: Row) -> Taken:
-    return row.told
-
-
-def _measured(row: Row) -> Taken:
-    return row.measured
 
 
 def compare(
