@@ -188,8 +188,8 @@ class MPC(Target):
 
     def _time(self, variant: Variant) -> tuple[float, float]:
         """The microseconds of a variant, and those of them that parties compute."""
-        time, sent, messages = (float(variant.measures[name] or 0) for name in ("time", "bytes", "messages"))
-        return time, time - 1e6 * (sent / self.link.bandwidth + messages * self.link.latency)
+        time, sent, messages = (variant.measures[name] or 0 for name in ("time", "bytes", "messages"))
+        return time, time - 1e6 * self.link.seconds(Traffic(sent, messages))
 
     def left_out(self, layers: Collection[Sequence[Variant]]) -> Sequence[str]:
         """How much less the layers would take if errors had no limit."""
