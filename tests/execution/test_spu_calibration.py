@@ -11,7 +11,7 @@ import pytest
 from glenside.execution.spu.calibration import described, fitted, workloads
 from glenside.targets.mpc.costs import Costs, counts, load_costs
 from glenside.targets.mpc.semi2k import NOTHING, Semi2k
-from glenside.targets.mpc.traffic import program_traffic
+from glenside.targets.mpc.traffic import counted, program_traffic
 from glenside.targets.mpc.work import NO_WORK, program_work
 
 MADE = Costs(3.0, 150.0, 100.0, 30.0, 500_000.0, 12.0, 40.0, 300_000.0, 6_000_000.0)
@@ -21,9 +21,8 @@ def _seconds(protocol: Semi2k) -> list[float]:
     """What the programs would take of which nothing but those costs is to be paid."""
     found = []
     for _, program in workloads():
-        sent = sum((t or NOTHING for t in program_traffic(program, protocol=protocol).values()), NOTHING)
-        work = sum(program_work(program).values(), NO_WORK)
-        found.append(MADE.start + MADE.seconds(sent, work, protocol.share))
+        sent = counted(program_traffic(program, protocol=protocol))
+        found.append(MADE.start + MADE.seconds(sent, program_work(program), protocol.share))
     return found
 
 
@@ -49,9 +48,9 @@ def test_noise_is_said_and_the_file_is_read_again(tmp_path: Path) -> None:
 
 def test_each_kind_of_work_is_in_some_program() -> None:
     protocol = Semi2k(64)
-    counted = dict.fromkeys(counts(NOTHING, NO_WORK, protocol.share), 0)
+    programs = dict.fromkeys(counts(NOTHING, NO_WORK, protocol.share), 0)
     for _, program in workloads():
-        sent = sum((t or NOTHING for t in program_traffic(program, protocol=protocol).values()), NOTHING)
-        for name, count in counts(sent, sum(program_work(program).values(), NO_WORK), protocol.share).items():
-            counted[name] += count > 0
-    assert all(count >= 2 for count in counted.values())
+        sent = counted(program_traffic(program, protocol=protocol))
+        for name, count in counts(sent, program_work(program), protocol.share).items():
+            programs[name] += count > 0
+    assert all(count >= 2 for count in programs.values())

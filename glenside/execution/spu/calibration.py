@@ -20,9 +20,9 @@ from glenside.execution.spu.session import DIRECT, JAX_VERSION, VERSION, Job, me
 from glenside.ir.program import Program
 from glenside.ir.term import Term, build
 from glenside.targets.mpc.costs import NAMES, Costs, counts
-from glenside.targets.mpc.semi2k import NOTHING, Semi2k
-from glenside.targets.mpc.traffic import program_traffic
-from glenside.targets.mpc.work import NO_WORK, program_work
+from glenside.targets.mpc.semi2k import Semi2k
+from glenside.targets.mpc.traffic import counted, program_traffic
+from glenside.targets.mpc.work import program_work
 
 RUNS = 7
 """Timed runs of each program, of which the fastest counts: what else runs on the machine only makes them slower."""
@@ -122,9 +122,8 @@ def _processor() -> str:
 
 
 def _counts(program: Program, protocol: Semi2k) -> dict[str, int]:
-    sent = program_traffic(program, protocol=protocol)
-    traffic = sum((t for t in sent.values() if t is not None), NOTHING)
-    return {**counts(traffic, sum(program_work(program).values(), NO_WORK), protocol.share), "program": 1}
+    sent = counted(program_traffic(program, protocol=protocol))
+    return {**counts(sent, program_work(program), protocol.share), "program": 1}
 
 
 def _job(program: Program, random: np.random.Generator, runs: int) -> Job:

@@ -15,10 +15,9 @@ from glenside.ir.program import Program, seeded
 from glenside.ir.term import Term, build, rebuild_all
 from glenside.ir.types import Tensor
 from glenside.semantics.interpreter import evaluate
-from glenside.targets.mpc.semi2k import NOTHING
 from glenside.targets.mpc.target import MPC
-from glenside.targets.mpc.traffic import program_traffic
-from glenside.targets.mpc.work import NO_WORK, program_work
+from glenside.targets.mpc.traffic import counted, program_traffic
+from glenside.targets.mpc.work import program_work
 
 LINK = "link"
 RUNS = 3
@@ -130,10 +129,9 @@ def _with_inputs(program: Program) -> tuple[Program, Mapping[str, Array]]:
 
 def told(program: Program, target: MPC, public: frozenset[str]) -> Taken:
     """What is told of a program that runs as it is."""
-    sent = program_traffic(program, public, protocol=target.protocol)
-    traffic = sum((t for t in sent.values() if t is not None), NOTHING)
-    work = sum(program_work(program, public).values(), NO_WORK)
-    return Taken(traffic.bytes, traffic.messages, target.seconds(traffic, work) + target.costs.start)
+    sent = counted(program_traffic(program, public, protocol=target.protocol))
+    seconds = target.seconds(sent, program_work(program, public)) + target.costs.start
+    return Taken(sent.bytes, sent.messages, seconds)
 
 
 def _row(names: Sequence[str], job: Job, found: Measured, target: MPC) -> Row:

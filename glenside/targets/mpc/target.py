@@ -24,9 +24,9 @@ from glenside.targets.mpc.costs import BUILT_IN, costs_of, load_costs
 from glenside.targets.mpc.link import Link, parse_link
 from glenside.targets.mpc.precision import seen_error
 from glenside.targets.mpc.pricing import PUBLIC, Pricing, truncate_late
-from glenside.targets.mpc.semi2k import FIELDS, FRACTION_BITS, NOTHING, Semi2k, Traffic
-from glenside.targets.mpc.traffic import prepare, program_traffic
-from glenside.targets.mpc.work import NO_WORK, Work, program_work
+from glenside.targets.mpc.semi2k import FIELDS, FRACTION_BITS, Semi2k, Traffic
+from glenside.targets.mpc.traffic import counted, prepare, program_traffic
+from glenside.targets.mpc.work import Work, program_work
 from glenside.targets.registry import target, whole_numbers, with_options
 
 PROTOCOLS = ("semi2k",)
@@ -242,9 +242,7 @@ class MPC(Target):
     def whole(self, program: Program) -> Amounts:
         """What all of a program sends, as far as there are exact formulas."""
         sent = program_traffic(program, self.public, self.prepared, self.protocol)
-        work = program_work(program, self.public, self.prepared)
-        known = (traffic for traffic in sent.values() if traffic is not None)
-        return self.amounts(sum(known, NOTHING), sum(work.values(), NO_WORK))
+        return self.amounts(counted(sent), program_work(program, self.public, self.prepared))
 
     def ready(self, program: Program, seed: int) -> Program:
         """With weights rearranged and transformed by their owner, where they are prepared."""

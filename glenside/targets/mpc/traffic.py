@@ -65,10 +65,14 @@ def prepare(program: Program, public: Iterable[str] = ()) -> Program:
     return fold(program, {term for term, known in secrets(program, public).items() if not known.secret})
 
 
+def counted(traffic: Mapping[Term, Traffic | None]) -> Traffic:
+    """The sum over the terms that have a formula."""
+    return sum((sent for sent in traffic.values() if sent is not None), NOTHING)
+
+
 def total(traffic: Mapping[Term, Traffic | None]) -> Traffic | None:
     """The sum over all terms; None when some have no formula."""
-    known = [sent for sent in traffic.values() if sent is not None]
-    return sum(known, NOTHING) if len(known) == len(traffic) else None
+    return None if None in traffic.values() else counted(traffic)
 
 
 def _batched(protocol: Semi2k, term: Term, known: Mapping[Term, Operand]) -> Traffic | None:

@@ -15,7 +15,7 @@ from glenside.ir.operators.compute import parse_compute
 from glenside.ir.operators.tiled_products import matrices_of
 from glenside.ir.program import Program, constant_terms
 from glenside.ir.rational import exact_numbers
-from glenside.ir.term import Term, postorder, weave
+from glenside.ir.term import postorder, weave
 from glenside.ir.types import AccessType, Type
 from glenside.targets.mpc.analysis import Operand, secrets
 from glenside.targets.mpc.semi2k import of_elements
@@ -45,16 +45,16 @@ class Work:
 NO_WORK = Work()
 
 
-def program_work(program: Program, public: Iterable[str] = (), prepared: bool = False) -> dict[Term, Work]:
-    """What a party computes for each term of the program, with parameters as of `program_traffic`."""
+def program_work(program: Program, public: Iterable[str] = (), prepared: bool = False) -> Work:
+    """What a party computes for all terms of the program, with parameters as of `program_traffic`."""
     known = secrets(program, public)
     constant = constant_terms(program) if prepared else {}
-    return {
-        term: NO_WORK
-        if constant.get(term)
-        else node_work(term.operator.name, term.attributes, [known[child] for child in term.children], term.type)
+    works = (
+        node_work(term.operator.name, term.attributes, [known[child] for child in term.children], term.type)
         for term in postorder(program.term)
-    }
+        if not constant.get(term)
+    )
+    return sum(works, NO_WORK)
 
 
 def node_work(operator: str, attributes: Sequence[Any], operands: Sequence[Operand], result: Type) -> Work:
