@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from glenside.ir.blockwise import ERF_PART, PART, block_size, blocks
+from glenside.ir.dtypes import RECORDS
 from glenside.ir.operand import Array
 from glenside.ir.operator import MONOTONE, Keeps
 from glenside.ir.scalar import ANY, NUMBERS, PRIMITIVES, REALS, TRUTHS, WHOLE, Domain, Primitive
@@ -74,7 +75,8 @@ def _erf(x: Array, out: Array) -> None:
 def _wide_blocks(own: Callable[..., int] | None, dims: Sequence[int], dtype: np.dtype[Any]) -> int:
     """What a function of reals needs, and what bfloat16 is computed in: float32, which is rounded once."""
     needs = 0 if own is None else own(dims, dtype)
-    return needs + (2 * 4 * block_size(dims, PART) if dtype.name == "bfloat16" else 0)
+    wide = RECORDS[dtype.name].wider
+    return needs + (2 * np.dtype(wide).itemsize * block_size(dims, PART) if wide else 0)
 
 
 def _select(condition: Array, then: Array, otherwise: Array, out: Array) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from glenside.ir.dtypes import COMPUTED, FLOATS, INTEGERS, RECORDS, STORED
 
-_FLOATS = tuple(d for d in FLOATS if d != "bfloat16")  # which runtimes only move and cast
+_FLOATS = tuple(d for d in FLOATS if not RECORDS[d].wider)  # bfloat16 runtimes only move and cast
 _CORE = (*_FLOATS, "int32", "int64")
 
 # Operators of which the row is other than _CORE. Those that only move elements take everything, but for Pad.
@@ -34,7 +34,7 @@ _ROWS: dict[str, tuple[str, ...]] = {
     "Neg": (*_CORE, "int8"),
     "Abs": (*_FLOATS, *INTEGERS),
     "Sign": ("float32", "float64", *(d for d in INTEGERS if d != "int64")),  # the sign of a float16 nan would be 0
-    "Pad": tuple(d for d in COMPUTED if d not in ("int16", "uint16", "bfloat16")),
+    "Pad": tuple(d for d in COMPUTED if d not in ("int16", "uint16") and not RECORDS[d].wider),
 }
 
 # A dtype that holds all values of another. Sums, differences, products and equality are the same in int64 and uint64,

@@ -10,7 +10,7 @@ import numpy as np
 
 from glenside.ir.blockwise import block_size, in_blocks, items_of, reduced
 from glenside.ir.contraction import contraction_scratch
-from glenside.ir.dtypes import widen, wider
+from glenside.ir.dtypes import HALVES, widen, wider
 from glenside.ir.operand import Array, Operand, Product
 from glenside.ir.operator import (
     MONOTONE,
@@ -52,8 +52,7 @@ def _evaluate_dot_product(arithmetic: Any, a: Operand) -> Array:
 
 def _total_scratch(a: Operand) -> int:
     """Sums before they are rounded, where they are kept in a wider dtype than the result."""
-    dtype = widen(a.access.dtype)
-    return 4 * a.access.shape.product() if dtype in ("float16", "bfloat16") else 0
+    return 4 * a.access.shape.product() if a.access.dtype in HALVES else 0
 
 
 def _dot_scratch(a: Operand) -> int:
