@@ -17,10 +17,11 @@ from glenside.egraph.sexpr import Sexpr, literal, read_all, write
 from glenside.egraph.shape_functions import INTS_MAP, SHAPE_FUNCTIONS, demands, written_out
 from glenside.egraph.tables import ANSWERED, NUMBERED, ROWS, rows
 from glenside.egraph.type_rules import type_rules
+from glenside.ir.dtypes import DTYPES, widen
 from glenside.ir.operator import COMPUTES, OPERATORS, Compute, Keeps, Kind
 from glenside.ir.operators.compute import parse_compute
 from glenside.ir.term import Term, constants_under, postorder
-from glenside.ir.types import DTYPES, AccessType, widen
+from glenside.ir.types import AccessType
 
 # An e-node that only names a node of the program: it lets a deep term go in one node at a time, and says in which
 # class each node ended. It is not an operator and no snapshot shows it.

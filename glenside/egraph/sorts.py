@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from enum import Enum
 
+from glenside.ir.dtypes import DTYPES
 from glenside.ir.operator import COMPUTES, Field, Kind
-from glenside.ir.types import DTYPES
 
 
 class Sort(Enum):

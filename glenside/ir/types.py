@@ -13,11 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from glenside.ir.dtypes import DTYPES as DTYPES
-from glenside.ir.dtypes import FLOATS as FLOATS
-from glenside.ir.dtypes import INTEGERS as INTEGERS
-from glenside.ir.dtypes import WIDENED as WIDENED
-from glenside.ir.dtypes import widen as widen
+from glenside.ir.dtypes import widen
 
 # Arithmetic on sizes that reads the same for ints and for what stands for an int in a rule of the e-graph.
 

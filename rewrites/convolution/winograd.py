@@ -15,7 +15,8 @@ from __future__ import annotations
 from glenside.egraph.pattern import Function
 from glenside.egraph.sorts import Column
 from glenside.ir.cook_toom import cook_toom, spelled
-from glenside.ir.types import FLOATS, Dims
+from glenside.ir.dtypes import FLOATS
+from glenside.ir.types import Dims
 from rewrites import examples as ex
 from rewrites import operators as op
 from rewrites.convolution.recipes import recipe

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from glenside.ir.types import FLOATS
+from glenside.ir.dtypes import FLOATS
 from rewrites import examples as ex
 from rewrites import operators as op
 from rewrites.declare import ROOT, Action, Clauses, Example, Facts, V, let, rule, union, when

@@ -13,13 +13,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from operator_examples import OPERATORS as OPERATOR_EXAMPLES
 
+from glenside.ir.dtypes import DTYPES
 from glenside.ir.errors import BadInput, TypeMismatch
 from glenside.ir.operator import COMPUTES, OPERATORS, Category, Compute, Keeps, Operator, register
 from glenside.ir.operators import CATEGORY_RESULT, SHAPE_FORMS, ShapeForm, compute_text, parse_compute
 from glenside.ir.rational import exact, represents
 from glenside.ir.reference import form, markdown, summary
 from glenside.ir.term import Term, build
-from glenside.ir.types import DTYPES, AccessType, Dims, Tensor, TupleType
+from glenside.ir.types import AccessType, Dims, Tensor, TupleType
 from glenside.semantics.interpreter import evaluate
 
 ALL = [(name, e) for table in (OPERATOR_EXAMPLES, COMPUTE_EXAMPLES) for name, es in table.items() for e in es]

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from random_terms import tensor, terms
 
+from glenside.ir.dtypes import DTYPES
 from glenside.ir.errors import BadInput, GlensideError
 from glenside.ir.files import (
     load,
@@ -29,7 +30,7 @@ from glenside.ir.files import (
 from glenside.ir.program import Program, is_product
 from glenside.ir.term import Term, build, postorder
 from glenside.ir.text import parse
-from glenside.ir.types import DTYPES, Dims, Tensor
+from glenside.ir.types import Dims, Tensor
 
 TWO_LAYERS = """
 (input x (shape 3 7))

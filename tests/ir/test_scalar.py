@@ -19,7 +19,7 @@ from scalar_oracle import OF_BOOLS, OF_FLOATS, OF_INTEGERS, TAKES, of_residues, 
 import glenside as gl
 from glenside.analysis.liveness import peak_bytes
 from glenside.egraph.encode import declarations
-from glenside.ir.dtypes import STORED, largest_float, limits
+from glenside.ir.dtypes import DTYPES, FLOATS, STORED, largest_float, limits
 from glenside.ir.elementwise import folds
 from glenside.ir.errors import TypeMismatch
 from glenside.ir.operand import Array
@@ -31,7 +31,7 @@ from glenside.ir.reference import form, markdown
 from glenside.ir.scalar import Scalar, arity, at_zero, gives, typed, x, y, z
 from glenside.ir.term import Term, build
 from glenside.ir.text import parse, print_term
-from glenside.ir.types import DTYPES, FLOATS, Dims, Tensor
+from glenside.ir.types import Dims, Tensor
 from glenside.semantics import PRIMES, Arithmetic, Native, PrimeField
 from glenside.semantics.interpreter import evaluate
 

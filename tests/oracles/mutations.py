@@ -16,13 +16,14 @@ import numpy as np
 
 from glenside.builder import Builder
 from glenside.check.stimuli import index_limits
+from glenside.ir.dtypes import FLOATS
 from glenside.ir.errors import GlensideError
 from glenside.ir.operand import Array
 from glenside.ir.operator import COMPUTES, Field, Kind
 from glenside.ir.operators.casting import cast
 from glenside.ir.operators.compute import compute, compute_text, parse_compute
 from glenside.ir.term import Term, build, make, postorder, rebuild, tensors, weave
-from glenside.ir.types import FLOATS, Dims, Tensor
+from glenside.ir.types import Dims, Tensor
 from glenside.semantics.interpreter import evaluate
 
 _CLIPS = ("(clip -1/2 1/2)", "(clip 0 6)", "(clip -3 5/2)", "relu", "(leaky-relu 1/8)", "abs", "sign", "floor")

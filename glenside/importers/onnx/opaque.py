@@ -18,9 +18,9 @@ from glenside.importers.onnx.node import Items, Node, Value
 from glenside.importers.onnx.runtime_types import ONNXRUNTIME
 from glenside.importers.onnx.schema import given_attributes
 from glenside.importers.onnx.tensors import dtype_name, element_type
+from glenside.ir.dtypes import DTYPES
 from glenside.ir.errors import BadInput
 from glenside.ir.term import Term, build
-from glenside.ir.types import DTYPES
 
 _KEY = re.compile(r"(?P<domain>[^ /]+)/(?P<op>[^ /]+)/(?P<version>\d{1,9})#(?P<output>\d{1,9}) (?P<node>\S+)")
 # Two nodes that draw numbers are two functions, however alike they are.

@@ -7,12 +7,13 @@ from typing import Any
 
 import numpy as np
 
+from glenside.ir.dtypes import INTEGERS
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
 from glenside.ir.operator import Field, Kind, OperatorKind, example, fields, operator, require
 from glenside.ir.operators.requirements import require_axis, require_number, spelled
 from glenside.ir.scalar import require_computed
-from glenside.ir.types import INTEGERS, AccessType, Dims
+from glenside.ir.types import AccessType, Dims
 
 
 def _within(operator: str, indices: Array, size: int) -> Array:

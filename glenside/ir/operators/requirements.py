@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from glenside.ir.dtypes import DTYPES, FLOATS
 from glenside.ir.operator import require
 from glenside.ir.rational import exact, exact_numbers, represents
 from glenside.ir.scalar import require_computed
-from glenside.ir.types import DTYPES, FLOATS, AccessType
+from glenside.ir.types import AccessType
 
 
 def spelled(sizes: Sequence[int]) -> str:

@@ -11,11 +11,12 @@ import numpy as np
 
 from glenside.ir.blockwise import blocks, positions
 from glenside.ir.contraction import contraction_scratch
+from glenside.ir.dtypes import widen
 from glenside.ir.operand import Array, Operand
 from glenside.ir.operator import Keeps, Kind, OperatorKind, example, fields, operator, require
 from glenside.ir.operators.requirements import require_number, require_sizes, spelled
 from glenside.ir.operators.tiled_products import by_blas, gathered_matrix, matrices_of, matrix_of
-from glenside.ir.types import AccessType, Dims, widen
+from glenside.ir.types import AccessType, Dims
 
 _NAME = "overlap-add-product"
 

@@ -6,13 +6,14 @@ import re
 from collections.abc import Callable, Sequence
 
 from glenside.ir.bounds import LARGEST
+from glenside.ir.dtypes import DTYPES
 from glenside.ir.errors import ParseError
 from glenside.ir.names import shortened, suggestion
 from glenside.ir.operator import COMPUTES, Compute, Field, Kind
 from glenside.ir.operators import compute_text
 from glenside.ir.rational import exact
 from glenside.ir.text.reader import ATOM, CLOSE, OPEN, STRING, Reader, Token
-from glenside.ir.types import DTYPES, Dims
+from glenside.ir.types import Dims
 
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 

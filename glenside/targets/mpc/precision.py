@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from glenside.ir.dtypes import FLOATS
 from glenside.ir.operand import Array
 from glenside.ir.operator import Category, Keeps
 from glenside.ir.operators import parse_compute
@@ -24,7 +25,7 @@ from glenside.ir.operators.products import access_product
 from glenside.ir.program import Program
 from glenside.ir.rational import exact, exact_numbers
 from glenside.ir.term import Term, postorder
-from glenside.ir.types import FLOATS, Tensor, ceil_div
+from glenside.ir.types import Tensor, ceil_div
 from glenside.semantics.interpreter import evaluate
 from glenside.semantics.native import FixedPoint
 

@@ -11,12 +11,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from glenside.ir.dtypes import FLOATS
 from glenside.ir.operator import OPERATORS
 from glenside.ir.operators.compute import parse_compute
 from glenside.ir.operators.tiled_products import matrices_of
 from glenside.ir.rational import exact_numbers
 from glenside.ir.term import weave
-from glenside.ir.types import FLOATS, AccessType, Dims, Type
+from glenside.ir.types import AccessType, Dims, Type
 from glenside.targets.mpc.analysis import Operand, repeated
 from glenside.targets.mpc.semi2k import NOTHING, Semi2k, Traffic
 

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 
 from glenside.egraph.saturation import SATURATED
 from glenside.egraph.snapshot import Snapshot
+from glenside.ir.dtypes import FLOATS
 from glenside.ir.operator import OPERATORS
 from glenside.ir.program import Program
 from glenside.ir.rational import exact_numbers
 from glenside.ir.term import Term, build, make, rebuild_all, weave
-from glenside.ir.types import FLOATS
 from glenside.passes.extraction import constant_classes, derivable, derivations
 from glenside.passes.network import Search, rewritten
 from glenside.targets.base import Instruction, InstructionCost, Prices, Variant, free

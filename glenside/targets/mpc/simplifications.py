@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping
 
+from glenside.ir.dtypes import FLOATS
 from glenside.ir.operator import Operator
 from glenside.ir.operators import views
 from glenside.ir.operators.products import access_product
 from glenside.ir.term import Term
-from glenside.ir.types import FLOATS
 from glenside.targets.mpc.analysis import Operand
 
 PRODUCT, SCALED = "elementwise-mul", "by a public one"

@@ -11,11 +11,11 @@ from typing import Any
 
 from glenside.egraph.rule import Parameters
 from glenside.egraph.snapshot import Snapshot
+from glenside.ir.dtypes import FLOATS
 from glenside.ir.errors import BadInput, renamed
 from glenside.ir.operators.compute import name_of
 from glenside.ir.program import Program, constant_terms
 from glenside.ir.term import Term, build
-from glenside.ir.types import FLOATS
 from glenside.passes.network import Pass, fold_batch_norms
 from glenside.passes.variants import ByRecipe
 from glenside.targets.base import Amounts, Budget, Measure, Target, Variant, Way

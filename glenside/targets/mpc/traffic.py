@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 
+from glenside.ir.dtypes import FLOATS
 from glenside.ir.operator import Operator
 from glenside.ir.operators import views
 from glenside.ir.operators.products import access_product
 from glenside.ir.program import Program, constant_terms, is_product
 from glenside.ir.term import Term, postorder
-from glenside.ir.types import FLOATS, AccessType
+from glenside.ir.types import AccessType
 from glenside.passes.constant_folding import fold
 from glenside.targets.mpc.analysis import Operand, secrets
 from glenside.targets.mpc.prices import node_traffic, product_truncation

@@ -12,10 +12,11 @@ from glenside.exporters.jax.operators.movement import zero
 from glenside.exporters.jax.registry import COMPUTE_EXPORTS, OPERATOR_EXPORTS, PRIMITIVE_EXPORTS, Operand, left_out
 from glenside.exporters.jax.source import Source, Value, number
 from glenside.exporters.writer import elementwise
+from glenside.ir.dtypes import FLOATS
 from glenside.ir.operator import COMPUTES
 from glenside.ir.operators import parse_compute
 from glenside.ir.scalar import Primitive
-from glenside.ir.types import FLOATS, AccessType, Dims
+from glenside.ir.types import AccessType, Dims
 
 
 @OPERATOR_EXPORTS.register("compute")

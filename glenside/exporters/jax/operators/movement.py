@@ -11,8 +11,9 @@ import numpy as np
 from glenside.exporters.jax.registry import OPERATOR_EXPORTS, Held, Operand, left_out
 from glenside.exporters.jax.source import Source, Value, number, shape
 from glenside.exporters.writer import Stack
+from glenside.ir.dtypes import FLOATS
 from glenside.ir.index_map import Fill, Guard, Index, IndexMap, Within
-from glenside.ir.types import FLOATS, AccessType, Dims, Tensor
+from glenside.ir.types import AccessType, Dims, Tensor
 
 
 @OPERATOR_EXPORTS.register("access-tensor")

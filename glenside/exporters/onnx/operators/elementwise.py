@@ -14,12 +14,13 @@ from glenside.exporters.onnx.graph import Graph
 from glenside.exporters.onnx.kernels import carrier
 from glenside.exporters.onnx.registry import COMPUTE_EXPORTS, OPERATOR_EXPORTS, PRIMITIVE_EXPORTS, Held, Operand
 from glenside.exporters.writer import Value, elementwise
+from glenside.ir.dtypes import FLOATS
 from glenside.ir.errors import BadInput
 from glenside.ir.operator import COMPUTES, Compute
 from glenside.ir.operators import parse_compute
 from glenside.ir.primitives import PRIMITIVES
 from glenside.ir.scalar import Applied, x, y
-from glenside.ir.types import FLOATS, AccessType, Dims
+from glenside.ir.types import AccessType, Dims
 
 
 @OPERATOR_EXPORTS.register("compute")

@@ -9,8 +9,9 @@ from glenside.exporters.onnx.graph import Graph, Reference
 from glenside.exporters.onnx.operators.products import unrepeated
 from glenside.exporters.onnx.registry import OPERATOR_EXPORTS, Operand
 from glenside.exporters.writer import Value
+from glenside.ir.dtypes import widen
 from glenside.ir.operator import OPERATORS
-from glenside.ir.types import AccessType, Dims, widen
+from glenside.ir.types import AccessType, Dims
 
 
 def _tile(name: str, emit: Emitter, result: AccessType, rows: int, columns: int, a: Operand, b: Operand) -> Value:

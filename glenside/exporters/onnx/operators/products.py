@@ -12,8 +12,9 @@ from glenside.exporters.onnx.operators.convolution import convolution
 from glenside.exporters.onnx.operators.reductions import total
 from glenside.exporters.onnx.registry import COMPUTE_EXPORTS, OPERATOR_EXPORTS, Operand
 from glenside.exporters.writer import Pair, Value
+from glenside.ir.dtypes import WIDENED, widen
 from glenside.ir.rational import exact_numbers
-from glenside.ir.types import WIDENED, AccessType, widen
+from glenside.ir.types import AccessType
 
 
 @COMPUTE_EXPORTS.register("dot-product")

@@ -9,7 +9,8 @@ from glenside.exporters.onnx.kernels import carrier
 from glenside.exporters.onnx.operators.convolution import pooled
 from glenside.exporters.onnx.registry import COMPUTE_EXPORTS, Operand
 from glenside.exporters.writer import Value
-from glenside.ir.types import FLOATS, AccessType
+from glenside.ir.dtypes import FLOATS
+from glenside.ir.types import AccessType
 
 
 def total(emit: Emitter, x: Value, split: int) -> Value:

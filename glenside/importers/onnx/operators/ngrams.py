@@ -10,10 +10,10 @@ from glenside.builder.pointwise import add, cast, compare, multiply
 from glenside.builder.windows import windows
 from glenside.importers.onnx.node import Node, onnx_operator
 from glenside.importers.onnx.operators.layout import required
+from glenside.ir.dtypes import INTEGERS
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
 from glenside.ir.term import Term, build
-from glenside.ir.types import INTEGERS
 
 
 @onnx_operator("TfIdfVectorizer")

@@ -14,10 +14,10 @@ from glenside.builder.quantization import rounded
 from glenside.builder.reductions import weighted_elements
 from glenside.importers.onnx.node import Node, distinct_axes, onnx_operator
 from glenside.importers.onnx.tensors import float_dtype, require_table
+from glenside.ir.dtypes import FLOATS
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
 from glenside.ir.term import Term
-from glenside.ir.types import FLOATS
 
 
 @dataclass(frozen=True)
