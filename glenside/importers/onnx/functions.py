@@ -69,19 +69,17 @@ def _check_calls(functions: Mapping[FunctionName, Any]) -> None:
         name: [c for c in map(function_name, all_nodes(f.node)) if c in functions] for name, f in functions.items()
     }
     graph = networkx.DiGraph(calls)
-    try:
+    if not networkx.is_directed_acyclic_graph(graph):
         (first, _), *_ = networkx.find_cycle(graph)
-    except networkx.NetworkXNoCycle:
-        lengths: dict[FunctionName, int] = {}
-        for name in reversed(list(networkx.topological_sort(graph))):
-            # What a branch holds may be left out when it is known which is taken.
-            own = [function_name(node) for node in functions[name].node]
-            lengths[name] = sum(1 + lengths.get(called, 0) for called in own)
-            if lengths[name] > MOST_NODES:
-                words = f"has more than {MOST_NODES} nodes, those of what it calls included"
-                raise BadInput(f"function {_spelled(name)} {words}; a model may have no more") from None
-        return
-    raise BadInput(f"function {_spelled(first)} calls itself, which ONNX does not allow")
+        raise BadInput(f"function {_spelled(first)} calls itself, which ONNX does not allow")
+    lengths: dict[FunctionName, int] = {}
+    for name in reversed(list(networkx.topological_sort(graph))):
+        # What a branch holds may be left out when it is known which is taken.
+        own = [function_name(node) for node in functions[name].node]
+        lengths[name] = sum(1 + lengths.get(called, 0) for called in own)
+        if lengths[name] > MOST_NODES:
+            words = f"has more than {MOST_NODES} nodes, those of what it calls included"
+            raise BadInput(f"function {_spelled(name)} {words}; a model may have no more")
 
 
 def all_nodes(nodes: Any) -> Iterator[Any]:
