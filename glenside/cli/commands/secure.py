@@ -36,7 +36,7 @@ def run_in_spu(
 
     if on != MACHINE:
         raise BadInput(f"a program runs in the interpreter, or --on {MACHINE}, got {on!r}")
-    parties = _parties(target, link=link)
+    parties = _parties("mpc" if target is None else target, link=link)
     count = RUNS if runs is None else whole("the number of --runs", runs, 1, _MOST_RUNS)
     interpreter()
     program = load()
@@ -47,14 +47,12 @@ def run_in_spu(
     return _nested(program.term.type, iter(found.values)), program.result_names(), 0 if found.agrees else WRONG
 
 
-def _parties(text: str | None, **options: Any) -> MPC:
+def _parties(text: str, **options: Any) -> MPC:
     """The target of two parties. Raises BadInput."""
     from glenside.targets import parse_target
 
-    text = "mpc:semi2k" if text in (None, "mpc") else text
-    assert text is not None
     given = {name: value for name, value in options.items() if value is not None}
-    target = parse_target(text, **given)
+    target = parse_target("mpc:semi2k" if text == "mpc" else text, **given)
     if target.machine != MACHINE:
         raise BadInput(f"{target.name} is not run on {MACHINE}: give a target of two parties, such as mpc:semi2k")
     return cast("MPC", target)
