@@ -7,7 +7,8 @@ from collections.abc import Callable
 import numpy as np
 
 from glenside.builder.pointwise import add, cast, compute, divide, filled, multiply, subtract
-from glenside.ir.dtypes import HALVES, REALS, largest_float, limits, wider
+from glenside.builder.reductions import upcast
+from glenside.ir.dtypes import REALS, largest_float, limits, wider
 from glenside.ir.operator import require
 from glenside.ir.term import Term, build
 
@@ -45,8 +46,7 @@ def quantize(x: Term, scale: Term, zero: Term | None, dtype: str, saturates: boo
 
 def rounded(x: Term, zero: Term | None, dtype: str) -> Term:
     """round(x) + zero in an integer dtype, saturated; halves go to the even integer."""
-    y = compute("round", x)
-    y = cast(y, "float32") if y.access.dtype in HALVES else y  # which does not hold all integers above 2048
+    y = upcast(compute("round", x))  # floats of 16 bits do not hold all integers above 2048
     return saturated(y if zero is None else add(y, cast(zero, y.access.dtype)), dtype)
 
 

@@ -7,6 +7,7 @@ from math import prod
 
 from glenside.builder.layout import concatenate, flip, gather, reshape, slice_axis, split_at, transpose
 from glenside.builder.pointwise import cast, compare, compute, divide, filled, multiply, select, subtract
+from glenside.ir.dtypes import HALVES
 from glenside.ir.operator import require
 from glenside.ir.term import Term, build
 
@@ -26,6 +27,11 @@ def reduce_axes(kind: str, x: Term, axes: Sequence[int], keep: bool = False) -> 
         result = cast(result, x.access.dtype)
     dims = [1 if axis in axes else n for axis, n in enumerate(x.access.dims)]
     return reshape(result, dims) if keep else result
+
+
+def upcast(x: Term) -> Term:
+    """Floats of 16 bits in float32, in which sums of them are made; all else as it is."""
+    return cast(x, "float32") if x.access.dtype in HALVES else x
 
 
 def position(kind: str, x: Term, axis: int, *, last: bool = False) -> Term:

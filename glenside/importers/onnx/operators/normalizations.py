@@ -9,11 +9,10 @@ import numpy as np
 from glenside.builder import pointwise
 from glenside.builder.layout import broadcast, channel_vector, pad, reshape, split_at, transpose
 from glenside.builder.pointwise import add, cast, combine, divide, filled, mean_from, multiply, standardized, subtract
-from glenside.builder.reductions import reduce_axes
+from glenside.builder.reductions import reduce_axes, upcast
 from glenside.builder.windows import powers, root, windows
 from glenside.importers.onnx.node import Node, onnx_operator
 from glenside.importers.onnx.tensors import dtype_name
-from glenside.ir.dtypes import HALVES
 from glenside.ir.errors import BadInput
 from glenside.ir.term import Term, build
 
@@ -59,8 +58,7 @@ def is_training(node: Node) -> bool:
 
 def statistics(x: Term) -> tuple[Term, Term]:
     """The mean and the variance of each channel of ()(N C d..), in float32 at least."""
-    wide = cast(x, "float32") if x.access.dtype in HALVES else x
-    rows = transpose(wide, (1, 0, *range(2, x.access.rank)))
+    rows = transpose(upcast(x), (1, 0, *range(2, x.access.rank)))
     mean = mean_from(rows, 1)
     centred = subtract(rows, mean)
     channels = x.access.dims[1:2]

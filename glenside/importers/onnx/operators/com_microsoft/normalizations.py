@@ -6,12 +6,11 @@ from glenside.builder.indexing import iota
 from glenside.builder.layout import broadcast, gather, reshape
 from glenside.builder.pointwise import add, cast, compute, divide, filled, mean_from, multiply, standardized
 from glenside.builder.quantization import dequantize
-from glenside.builder.reductions import reduce_axes
+from glenside.builder.reductions import reduce_axes, upcast
 from glenside.importers.onnx.node import Node, onnx_operator
 from glenside.importers.onnx.operators.com_microsoft import runtime_operator
 from glenside.importers.onnx.operators.com_microsoft.products import channels_first, channels_last
 from glenside.importers.onnx.operators.normalizations import epsilon, group_normalized, stage_dtype
-from glenside.ir.dtypes import HALVES
 from glenside.ir.errors import BadInput
 from glenside.ir.term import Term
 
@@ -44,8 +43,7 @@ def _sum(node: Node, bias: int) -> Term:
 @runtime_operator("SkipLayerNormalization")
 def skip_layer_normalization(node: Node) -> list[Term]:
     x, beta = _sum(node, 4), node.optional(3)
-    wide = cast(x, "float32") if x.access.dtype in HALVES else x
-    y, mean, deviation = standardized(wide, x.access.rank - 1, node.number("epsilon", TINY))
+    y, mean, deviation = standardized(upcast(x), x.access.rank - 1, node.number("epsilon", TINY))
     y = multiply(cast(y, x.access.dtype), node.term(2))
     return [y if beta is None else add(y, beta), mean, divide(filled(deviation, 1), deviation), x]
 
@@ -53,7 +51,7 @@ def skip_layer_normalization(node: Node) -> list[Term]:
 @runtime_operator("SkipSimplifiedLayerNormalization")
 def skip_simplified_layer_normalization(node: Node) -> list[Term]:
     x = _sum(node, 3)
-    wide = cast(x, "float32") if x.access.dtype in HALVES else x
+    wide = upcast(x)
     y, inverse = rms(wide, x.access.rank - 1, node.number("epsilon", TINY))
     return [multiply(cast(y, x.access.dtype), node.term(2)), mean_from(wide, x.access.rank - 1), inverse, x]
 
@@ -87,8 +85,7 @@ def _embedded(
     x = add(gather(words, ids), gather(places, at))
     if segments is not None:
         x = add(x, gather(segments, node.term(1)))
-    wide = cast(x, "float32") if x.access.dtype in HALVES else x
-    y, _, _ = standardized(wide, 2, node.number("epsilon", TINY))
+    y, _, _ = standardized(upcast(x), 2, node.number("epsilon", TINY))
     y = cast(y, x.access.dtype)
     found = filled(ids, 0) if mask is None else mask
     lengths = cast(reduce_axes("reduce-sum", found, [1]), "int32")
