@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,7 +22,7 @@ Read = Callable[[str], tuple[Any, ...]]
 @dataclass(frozen=True)
 class Entry:
     """A target of the command line: `usage` is how it is written, `options` what flags may set, `objectives` what may
-    be made least, and `load` makes it of a TOML file, where such a file can describe it.
+    be made least, and `old` names that those had; `load` makes it of a TOML file, where such a file can describe it.
     """
 
     usage: str
@@ -32,6 +32,7 @@ class Entry:
     options: frozenset[str]
     objectives: Sequence[str] = OBJECTIVES
     load: Maker | None = None
+    old: Collection[str] = ()
 
 
 TARGETS: dict[str, Entry] = {}
@@ -80,18 +81,19 @@ def target(
     options: Callable[..., Any] | None = None,
     objectives: Sequence[str] = OBJECTIVES,
     load: Maker | None = None,
+    old: Collection[str] = (),
 ) -> Callable[[Maker], Maker]:
     """Register a function to a target under a name; `usage` is how it is written on the command line, after the name
     and a colon, where `read` makes the function's arguments of it. Flags may set the keyword-only parameters of the
     function `options`, to which it passes them on; without it, its own. `load` makes a target of the path of a TOML
-    file that names it, with those options.
+    file that names it, with those options. `old` are names that objectives had, which the function takes too.
     """
 
     def declare(maker: Maker) -> Maker:
         made_by = vars(options)["__init__"] if isinstance(options, type) else options or maker
         kinds = inspect.signature(made_by).parameters.values()
         known = frozenset(p.name for p in kinds if p.kind is inspect.Parameter.KEYWORD_ONLY)
-        TARGETS[name] = Entry(usage, inspect.cleandoc(maker.__doc__ or ""), maker, read, known, objectives, load)
+        TARGETS[name] = Entry(usage, inspect.cleandoc(maker.__doc__ or ""), maker, read, known, objectives, load, old)
         return maker
 
     return declare
@@ -116,7 +118,7 @@ def parse_target(text: str, **options: Any) -> Target:
     if unknown is not None:
         raise BadInput(f"the target {name} has no {unknown.replace('_', '-')}")
     if isinstance(options.get("objectives"), str):
-        options["objectives"] = parse_objectives(options["objectives"], entry.objectives)
+        options["objectives"] = parse_objectives(options["objectives"], entry.objectives, entry.old)
     if described:
         if entry.load is None:
             raise BadInput(f"{text}: the target {name} is not described by a file; it is written {entry.usage}")

@@ -97,6 +97,10 @@ def test_the_link_is_said() -> None:
 def test_the_old_name_of_time_is_taken() -> None:
     with pytest.warns(Renamed, match="the objective microseconds of gl.MPC is now time"):
         assert gl.MPC(objectives=("microseconds",)).objectives == ("time",)
+    with pytest.warns(Renamed):
+        assert parse_target("mpc:semi2k", objectives="microseconds,bytes").objectives == ("time", "bytes")
+    with pytest.raises(BadInput, match="one of time, bytes, messages, truncations, got 'cycles'"):
+        parse_target("mpc:semi2k", objectives="cycles")
 
 
 def test_a_file_of_costs_is_a_target(tmp_path: Path) -> None:

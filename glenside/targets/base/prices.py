@@ -5,7 +5,7 @@ Instructions have prices of their own; everything else costs what its operator's
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any, NamedTuple
@@ -59,10 +59,13 @@ def order(objectives: Sequence[str]) -> tuple[str, ...]:
     return "unmapped", *objectives, *(name for name in Cost._fields[1:] if name not in objectives)
 
 
-def parse_objectives(text: str, known: Sequence[str] = OBJECTIVES) -> tuple[str, ...]:
-    """`cycles,bytes` -> least cycles first, and the least bytes among those, of those known. Raises BadInput."""
+def parse_objectives(text: str, known: Sequence[str] = OBJECTIVES, old: Collection[str] = ()) -> tuple[str, ...]:
+    """`cycles,bytes` -> least cycles first, and the least bytes among those, of those known. Raises BadInput.
+
+    `old` are names of the last version, which are taken too.
+    """
     names = tuple(part.strip() for part in text.split(","))
-    unknown = next((name for name in names if name not in known), None)
+    unknown = next((name for name in names if name not in (*known, *old)), None)
     if unknown is not None:
         raise BadInput(f"an objective is one of {', '.join(known)}, got {unknown!r}")
     if len(set(names)) < len(names):

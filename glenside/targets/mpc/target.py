@@ -291,7 +291,7 @@ def _load(path: str, **options: Any) -> MPC:
     return MPC(found.protocol, found.field, costs=path, **options)
 
 
-@target("mpc", "mpc:semi2k", read=_READ, options=MPC, objectives=(*COUNTED, _RENAMED), load=_load)
+@target("mpc", "mpc:semi2k", read=_READ, options=MPC, objectives=COUNTED, load=_load, old=[_RENAMED])
 def _mpc(protocol: str, given: Mapping[str, Any], **options: Any) -> MPC:
     """Secure computation by two parties, as SPU's semi2k; counts time, bytes, messages, truncations."""
     own = {"prepared" if name == "weights" else name: value for name, value in given.items()}
