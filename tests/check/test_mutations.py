@@ -8,7 +8,7 @@ from itertools import islice
 import pytest
 from equal_rewrites import equals
 from fuzzing import Fuzzing
-from mutations import apart, mutants, network
+from mutations import mutants, network, unseen
 
 from glenside.check import check, is_equal
 from glenside.ir.program import Program
@@ -21,14 +21,7 @@ def missed(seed: int) -> tuple[int, list[str]]:
     """How many mutants of one network numpy tells from it, and those of which the check does not."""
     pick = random.Random(seed)
     term = network(pick)
-    wrong, found = 0, []
-    for mutant in islice(mutants(term, pick), COUNT):
-        if apart(term, mutant, seed):
-            wrong += 1
-            verdict = check(Program(term), Program(mutant), layers=False).result
-            if not verdict.startswith("differs"):
-                found.append(f"seed {seed}, {verdict}:\n{Program(term)}\n{Program(mutant)}")
-    return wrong, found
+    return unseen(term, islice(mutants(term, pick), COUNT), seed)
 
 
 def alarms(seed: int) -> list[str]:

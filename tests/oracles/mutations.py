@@ -8,13 +8,14 @@ nothing with the check but the meaning of operators.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
 from glenside.builder import Builder
+from glenside.check import check
 from glenside.check.stimuli import index_limits
 from glenside.ir.dtypes import FLOATS
 from glenside.ir.errors import GlensideError
@@ -22,6 +23,7 @@ from glenside.ir.operand import Array
 from glenside.ir.operator import COMPUTES, Field, Kind
 from glenside.ir.operators.casting import cast
 from glenside.ir.operators.compute import compute, compute_text, parse_compute
+from glenside.ir.program import Program
 from glenside.ir.term import Term, build, make, postorder, rebuild, tensors, weave
 from glenside.ir.types import Dims, Tensor
 from glenside.semantics.interpreter import evaluate
@@ -194,6 +196,18 @@ def apart_where_defined(a: Term, b: Term, seed: int) -> bool:
         if not index_limits(a, b)
     ]
     return apart(a, b, seed) or any(_differ_on(a, b, values) for values in inside)
+
+
+def unseen(term: Term, others: Iterable[Term], seed: int, apart: Callable[..., bool] = apart) -> tuple[int, list[str]]:
+    """How many of the others numpy tells from a term, and those of them that the check does not."""
+    wrong, found = 0, []
+    for other in others:
+        if apart(term, other, seed):
+            wrong += 1
+            verdict = check(Program(term), Program(other), layers=False).result
+            if not verdict.startswith("differs"):
+                found.append(f"seed {seed}, {verdict}:\n{Program(term)}\n{Program(other)}")
+    return wrong, found
 
 
 def _differ_on(a: Term, b: Term, values: dict[str, Array]) -> bool:
