@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -33,14 +34,14 @@ def extensions(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """The three files, loaded as a user's own modules are, and forgotten afterwards."""
     monkeypatch.syspath_prepend(str(HERE))
     assert TARGETS  # ours are loaded, so that what is new is theirs
-    tables = (OPERATORS, RULES, TARGETS)
+    tables: tuple[dict[str, Any], ...] = (OPERATORS, RULES, TARGETS)
     before = [set(table) for table in tables]
     for name in MODULES:
         import_module(name)
     yield
     for table, known in zip(tables, before, strict=True):
         for name in set(table) - known:
-            del table[name]  # type: ignore[attr-defined]
+            del table[name]
     for name in MODULES:
         del sys.modules[name]
 

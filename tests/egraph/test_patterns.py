@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 
 from glenside.egraph.clause import ROOT, let, rewrite, set_, union, when
@@ -126,9 +129,9 @@ def test_a_rule_declares_what_its_clauses_use() -> None:
         (lambda a, x: when(Variable("p") == Variable("q"), access(Variable("p"), x) == ROOT).then(), "binds"),
     ],
 )
-def test_a_mistake_in_a_pattern_is_an_error_that_says_what_is_right(build: object, message: str) -> None:
+def test_a_mistake_in_a_pattern_is_an_error_that_says_what_is_right(build: Callable[..., Any], message: str) -> None:
     with pytest.raises(PatternError, match=message):
-        build(*variables("a x"))  # type: ignore[operator]
+        build(*variables("a x"))
 
 
 def _mistaken(a: V) -> Clauses:
@@ -172,9 +175,9 @@ def _of_an_empty_let(a: V, b: V) -> Clauses:
         (_of_an_empty_let, "the rule -of-an-empty-let: .* binds the variable c; bound are a b root"),
     ],
 )
-def test_a_mistake_in_a_rule_is_an_error_with_its_name(mistake: object, message: str) -> None:
+def test_a_mistake_in_a_rule_is_an_error_with_its_name(mistake: Callable[..., Any], message: str) -> None:
     with pytest.raises(PatternError, match=message):
-        rule("test", EXAMPLE)(mistake)  # type: ignore[arg-type]
+        rule("test", EXAMPLE)(mistake)
 
 
 def test_two_declarations_of_one_name_are_an_error() -> None:

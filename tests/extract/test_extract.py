@@ -268,10 +268,10 @@ def test_an_underivable_class_that_no_root_needs_is_no_error() -> None:
         ({"costs": ((1, 2), (1, 0.5))}, r"got \(1, 0.5\)"),
     ],
 )
-def test_bad_problems_are_refused(fields: dict[str, object], message: str) -> None:
+def test_bad_problems_are_refused(fields: dict[str, Any], message: str) -> None:
     good = {"classes": ((0,), (1,)), "children": ((1,), ()), "costs": ((1, 2), (0, 0)), "roots": (0,)}
     with pytest.raises(ExtractionError, match=message):
-        Problem(**(good | fields))  # type: ignore[arg-type]
+        Problem(**{**good, **fields})
 
 
 def test_unknown_method() -> None:

@@ -428,7 +428,7 @@ def test_the_solver_starts_from_the_heuristic_answer(monkeypatch: pytest.MonkeyP
     starts: list[float] = []
     ends: list[float] = []
 
-    class Spy(highspy.Highs):  # type: ignore[misc]
+    class Spy(highspy.Highs):
         def setSolution(self, solution: Any) -> Any:
             status = super().setSolution(solution)
             assert status == highspy.HighsStatus.kOk

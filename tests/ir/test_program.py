@@ -6,8 +6,10 @@ import io
 import json
 import os
 import zipfile
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -221,11 +223,11 @@ def test_unreadable_texts(tmp_path: Path, content: bytes | None, reason: str) ->
 
 
 @pytest.mark.parametrize("read", [read_text, read_shapes, read_array, read_arrays])
-def test_a_folder_or_an_impossible_path_is_not_a_file(tmp_path: Path, read: object) -> None:
+def test_a_folder_or_an_impossible_path_is_not_a_file(tmp_path: Path, read: Callable[..., Any]) -> None:
     with pytest.raises(BadInput, match=r"Is a directory$"):
-        read(tmp_path)  # type: ignore[operator]
+        read(tmp_path)
     with pytest.raises(BadInput, match=r"^cannot read "):
-        read("nul\x00byte")  # type: ignore[operator]
+        read("nul\x00byte")
 
 
 # Shapes

@@ -19,7 +19,7 @@ from glenside.ir.operators.forms import SPELLINGS
 from glenside.ir.program import Program, is_product
 from glenside.ir.term import Term, build, postorder
 from glenside.ir.text import parse, print_program, print_term
-from glenside.ir.types import Tensor
+from glenside.ir.types import Dims, Tensor
 from glenside.semantics.interpreter import evaluate
 
 PROGRAMS = sorted((Path(__file__).parent.parent / "programs").glob("*.glenside"))
@@ -169,7 +169,7 @@ def test_each_spelling_expands_to_what_it_contracts_from() -> None:
 
 def test_a_tensor_may_be_called_like_a_keyword_or_anything_at_all() -> None:
     names = ["relu", "zero-padding", "shape", "let", "12", "-1.5", "a b", 'q"\\', "é", "(", ";", "", "\n\x00", "input"]
-    leaves = [build("access-tensor", Tensor(name, (3,), "float32", True)) for name in names]  # type: ignore[arg-type]
+    leaves = [build("access-tensor", Tensor(name, Dims((3,)), "float32", True)) for name in names]
     text = assert_round_trip(Program(build("construct-tuple", *leaves)))
     assert '(constant "12" (shape 3) float32)' in text
     assert text.isascii() or "é" in text

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from glenside.ir.operand import Array
 from glenside.ir.term import Term, build, tensors
-from glenside.ir.types import AccessType, Tensor
+from glenside.ir.types import AccessType, Dims, Tensor
 
 Draw = Callable[..., int]
 
@@ -171,7 +171,7 @@ STEPS = tuple(name for name in vars(_Steps) if not name.startswith("_") and name
 def tensor(*dims: int, constant: bool = False, dtype: str = "float32") -> Term:
     """A leaf whose name tells its dims, so that equal names are equal tensors."""
     name = "_".join(["w" if constant else "x", *map(str, dims)])
-    return build("access-tensor", Tensor(name, dims, dtype, constant))  # type: ignore[arg-type]
+    return build("access-tensor", Tensor(name, Dims(dims), dtype, constant))
 
 
 MOVES = (

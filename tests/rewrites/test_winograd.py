@@ -47,8 +47,8 @@ class Convolution:
         b = gl.Builder()
         x = b.input("x", (self.batch, self.groups * self.channels, *self.sizes))
         w = b.constant("w", (self.groups * self.filters, self.channels, *self.window))
-        options = {"strides": self.strides, "dilations": self.dilations, "padding": self.padding, "groups": self.groups}
-        return b.finish(b.conv(x, w, **options))  # type: ignore[arg-type]
+        y = b.conv(x, w, strides=self.strides, dilations=self.dilations, padding=self.padding, groups=self.groups)
+        return b.finish(y)
 
     def outputs(self) -> list[int]:
         rows = zip(self.sizes, self.window, self.strides, self.dilations, self.padding, strict=True)

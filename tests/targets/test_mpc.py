@@ -35,18 +35,17 @@ ANY = math.inf
 
 
 def _convolution(
-    *dims: int, filters: int, window: tuple[int, ...] = (3, 3), dtype: str = "float32", **how: object
+    *dims: int, filters: int, window: tuple[int, ...] = (3, 3), dtype: str = "float32", **how: Any
 ) -> Program:
     """One layer over x of ()(N C d..)."""
     b = gl.Builder("convolution")
-    groups = int(str(how.get("groups", 1)))
-    w = b.constant("w", (filters, dims[1] // groups, *window), dtype)
-    return b.finish(b.conv(b.input("x", dims, dtype), w, name="conv", **how))  # type: ignore[arg-type]
+    w = b.constant("w", (filters, dims[1] // how.get("groups", 1), *window), dtype)
+    return b.finish(b.conv(b.input("x", dims, dtype), w, name="conv", **how))
 
 
-def _chosen(program: Program, **how: object) -> gl.Result:
+def _chosen(program: Program, **how: Any) -> gl.Result:
     """Of fewest bytes, unless it is asked for something else."""
-    result = gl.optimize(program, gl.MPC(**{"objectives": ("bytes",), **how}))  # type: ignore[arg-type]
+    result = gl.optimize(program, gl.MPC(**{"objectives": ("bytes",), **how}))
     assert result.stopped == "saturated"
     assert result.report.ok
     return result
