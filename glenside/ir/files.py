@@ -7,6 +7,7 @@ import os
 import secrets
 import shutil
 import stat
+import tomllib
 import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -65,6 +66,16 @@ def read_text(path: PathLike) -> str:
         return read_bytes(path).decode("utf-8-sig").replace("\r\n", "\n")
     except UnicodeDecodeError:
         raise BadInput(f"cannot read {_shown(path)}: it is not UTF-8 text") from None
+
+
+def read_toml(path: PathLike) -> dict[str, Any]:
+    """What a TOML file holds. Raises BadInput."""
+    try:
+        return tomllib.loads(read_text(path))
+    except tomllib.TOMLDecodeError as error:
+        raise BadInput(f"{path} is not TOML: {error}") from None
+    except (ValueError, RecursionError):
+        raise BadInput(f"{path} holds a number that is too long, or is nested too deeply") from None
 
 
 def read_bytes(path: PathLike, most: int = TEXT_BYTES) -> bytes:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import inspect
 import re
-import tomllib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from glenside.ir.errors import BadInput, renamed
-from glenside.ir.files import read_text
+from glenside.ir.files import read_toml
 from glenside.targets import load_all
 from glenside.targets.base import Target, parse_objectives
 from glenside.targets.base.prices import OBJECTIVES
@@ -85,8 +84,9 @@ def target(
 ) -> Callable[[Maker], Maker]:
     """Register a function to a target under a name; `usage` is how it is written on the command line, after the name
     and a colon, where `read` makes the function's arguments of it. Flags may set the keyword-only parameters of the
-    function `options`, to which it passes them on; without it, its own. `load` makes a target of the path of a TOML
-    file that names it, with those options. `old` are names that objectives had, which the function takes too.
+    function `options`, to which it passes them on; without it, its own. `load` makes a target of a TOML file that
+    names it, of its path and what it holds, with those options. `old` are names that objectives had, which the function
+    takes too.
     """
 
     def declare(maker: Maker) -> Maker:
@@ -109,7 +109,10 @@ def parse_target(text: str, **options: Any) -> Target:
     load_all()
     name, _, arguments = text.partition(":")
     described = text.lower().endswith(".toml") and not (arguments and name in TARGETS)
-    name = _described(text) if described else name
+    content = read_toml(text) if described else {}
+    name = content.get("target", "systolic-array") if described else name
+    if not isinstance(name, str):
+        raise BadInput(f"{text}: target is a name, such as 'systolic-array', got {name!r}")
     if name not in TARGETS:
         known = ", ".join(entry.usage for entry in TARGETS.values())
         raise BadInput(f"there is no target {name!r}; the targets are {known}")
@@ -122,18 +125,7 @@ def parse_target(text: str, **options: Any) -> Target:
     if described:
         if entry.load is None:
             raise BadInput(f"{text}: the target {name} is not described by a file; it is written {entry.usage}")
-        return entry.load(text, **options)
+        return entry.load(text, content, **options)
     if not arguments:
         raise BadInput(f"the target {name} is written {entry.usage}, got {text!r}")
     return entry.maker(*entry.read(arguments), **options)
-
-
-def _described(path: str) -> str:
-    """The name of the target that a TOML file describes; what is wrong with the file is for that target to say."""
-    try:
-        name = tomllib.loads(read_text(path)).get("target", "systolic-array")
-    except (ValueError, RecursionError):
-        return "systolic-array"
-    if not isinstance(name, str):
-        raise BadInput(f"{path}: target is a name, such as 'systolic-array', got {name!r}")
-    return name

@@ -19,7 +19,6 @@ from glenside.ir.program import Program
 from glenside.targets.base import parse_objectives
 from glenside.targets.registry import parse_target
 from glenside.targets.systolic_array.array import DATAFLOWS, Array, BitWidths
-from glenside.targets.systolic_array.description import load_target
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples" / "targets").glob("*.toml"))
 ARRAY = "[array]\nrows = 8\ncolumns = 4\n"
@@ -72,7 +71,7 @@ def test_files_that_are_none_are_refused(tmp_path: Path) -> None:
     (tmp_path / "latin.toml").write_bytes(b"name = '\xe9'\n")
     for path in (tmp_path / "none.toml", tmp_path, tmp_path / "latin.toml"):
         with pytest.raises(BadInput):
-            load_target(str(path))
+            parse_target(str(path))
 
 
 def test_the_old_name_of_widths_is_read_and_said_to_be_old() -> None:
@@ -86,9 +85,10 @@ def test_the_examples_are_used_and_exact(path: Path) -> None:
     x = b.input("x", (1, 6, 9, 9))
     y = b.relu(b.conv(x, b.constant("w", (6, 1, 3, 3)), padding=1, groups=6, name="dw"))
     program = b.finish(b.conv(y, b.constant("v", (70, 6, 1, 1)), name="pw"))
-    result = gl.optimize(program, parse_target(str(path)))
+    target = parse_target(str(path))
+    result = gl.optimize(program, target)
     assert result.report.ok
-    assert result.report.target == load_target(str(path)).name
+    assert result.report.target == target.name
 
 
 def test_flags_come_before_the_file(tmp_path: Path) -> None:

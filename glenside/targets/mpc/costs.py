@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
 from glenside.ir.errors import BadInput
-from glenside.ir.files import PathLike, read_text
+from glenside.ir.files import PathLike, read_toml
 from glenside.targets.mpc.semi2k import FIELDS, Traffic
 from glenside.targets.mpc.work import Work
 
@@ -92,13 +91,7 @@ def load_costs(path: PathLike) -> Calibration:
 
     Raises BadInput, which names the file and the key, and says what would be right.
     """
-    try:
-        content = tomllib.loads(read_text(path))
-    except tomllib.TOMLDecodeError as error:
-        raise BadInput(f"{path} is not TOML: {error}") from None
-    except (ValueError, RecursionError):
-        raise BadInput(f"{path} holds a number that is too long, or is nested too deeply for a file of costs") from None
-    return read_costs(content, str(path))
+    return read_costs(read_toml(path), str(path))
 
 
 def costs_of(path: PathLike, protocol: str, field: int) -> Costs:

@@ -20,7 +20,7 @@ from glenside.passes.network import Pass, fold_batch_norms
 from glenside.passes.variants import ByRecipe
 from glenside.targets.base import Amounts, Budget, Measure, Target, Variant, Way
 from glenside.targets.mpc.analysis import secrets
-from glenside.targets.mpc.costs import BUILT_IN, costs_of, load_costs
+from glenside.targets.mpc.costs import BUILT_IN, costs_of, read_costs
 from glenside.targets.mpc.link import Link, parse_link
 from glenside.targets.mpc.precision import seen_error
 from glenside.targets.mpc.pricing import PUBLIC, Pricing, truncate_late
@@ -285,9 +285,9 @@ _READ = with_options(
 )
 
 
-def _load(path: str, **options: Any) -> MPC:
+def _load(path: str, content: Mapping[str, Any], **options: Any) -> MPC:
     """With the costs of a file that `glenside calibrate` wrote, and the protocol and the field that it measured."""
-    found = load_costs(path)
+    found = read_costs(content, path)
     return MPC(found.protocol, found.field, costs=path, **options)
 
 

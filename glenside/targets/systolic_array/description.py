@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -97,30 +96,20 @@ _RENAMED = {"words": "widths"}
 _PARAMETERS = {"objective": "objectives", "rate": "vector_rate"}  # of `SystolicArray`, where they have another name
 
 
-def load_target(path: str, **options: Any) -> SystolicArray:
-    """The target that a TOML file describes; `options` of `SystolicArray` come before what it says.
+def read_target(path: str, content: Mapping[str, Any], **options: Any) -> SystolicArray:
+    """The target that a TOML file describes, which holds that; `options` of `SystolicArray` come before what it says.
 
     Raises BadInput, which names the file, the line, the table and the key, and says what would be right.
     """
-    text = read_text(path)
-    try:
-        content = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise BadInput(f"{path} is not TOML: {error}") from error
-    except ValueError:
-        raise BadInput(f"{path} holds a number that is too long") from None
-    except RecursionError as error:
-        raise BadInput(f"{path} is nested more deeply than a description of a target") from error
     for old, new in _RENAMED.items():
         if old in content and new not in content:
-            renamed(f"{_place(path, text, '', old)}: the table [{old}]", f"[{new}]")
-            content[new] = content.pop(old)
-            text = re.sub(rf"(?m)^(\s*\[\s*){old}(?=\s*\])", rf"\g<1>{new}", text)
+            renamed(f"{_place(path, '', old)}: the table [{old}]", f"[{new}]")
+            content = {new if key == old else key: value for key, value in content.items()}
     missing = next((table for table in _REQUIRED if table not in content), None)
     if missing is not None:
         raise BadInput(f"{path}: the table [{missing}] is missing")
     top = {key: value for key, value in content.items() if key not in _TABLES}
-    found = {table: _table(path, text, table, content.get(table, {}) if table else top) for table in _TABLES}
+    found = {table: _table(path, table, content.get(table, {}) if table else top) for table in _TABLES}
     known = {
         "name": Path(path).stem,
         "widths": BitWidths(**found["widths"]) if found["widths"] else None,
@@ -131,21 +120,21 @@ def load_target(path: str, **options: Any) -> SystolicArray:
     return SystolicArray(**{name: value for name, value in known.items() if value is not None})
 
 
-def _table(path: str, text: str, table: str, own: Any) -> dict[str, Any]:
+def _table(path: str, table: str, own: Any) -> dict[str, Any]:
     fields = _TABLES[table]
     if not isinstance(own, dict):
-        raise BadInput(f"{_place(path, text, '', table)}: [{table}] is a table, got {own!r}")
+        raise BadInput(f"{_place(path, '', table)}: [{table}] is a table, got {own!r}")
     found: dict[str, Any] = {}
     for key, value in own.items():
-        place = _place(path, text, table, key)
         if key not in fields:
-            raise BadInput(f"{place}: {_unknown(table, key)}")
+            raise BadInput(f"{_place(path, table, key)}: {_unknown(table, key)}")
         try:
             found[key] = fields[key].read(value)
         except ValueError:
-            raise BadInput(f"{place}: {_spelled(table, key)} is {fields[key].words}, got {value!r}") from None
+            wanted = f"{_spelled(table, key)} is {fields[key].words}"
+            raise BadInput(f"{_place(path, table, key)}: {wanted}, got {value!r}") from None
         except BadInput as error:
-            raise BadInput(f"{place}: {error}") from error
+            raise BadInput(f"{_place(path, table, key)}: {error}") from error
     for key, field in fields.items():
         if field.required and key not in own and (own or table in _REQUIRED):
             raise BadInput(f"{path}: {_spelled(table, key)} is missing: {field.words}")
@@ -163,15 +152,16 @@ def _spelled(table: str, key: str) -> str:
     return f"{key} in [{table}]" if table else key
 
 
-def _place(path: str, text: str, table: str, key: str) -> str:
+def _place(path: str, table: str, key: str) -> str:
     """The file, and the line of the key or the table where it can be found."""
     here = ""
-    for number, line in enumerate(text.splitlines(), 1):
+    for number, line in enumerate(read_text(path).splitlines(), 1):
         header = re.match(r"\s*\[\s*([\w.\"'-]+)", line)
         if header is not None:
             here = header[1].strip("\"'")
             if not table and here == key:
                 return f"{path}:{number}"
+            here = _RENAMED.get(here, here)
         elif here == table and re.match(rf"\s*[\"']?{re.escape(key)}[\"']?\s*=", line):
             return f"{path}:{number}"
     return path

@@ -239,10 +239,10 @@ def _word(product: Term) -> int:
     return np.dtype(product.children[0].access.dtype).itemsize
 
 
-def _load(path: str, **options: Any) -> SystolicArray:
-    from glenside.targets.systolic_array.description import load_target
+def _load(path: str, content: Mapping[str, Any], **options: Any) -> SystolicArray:
+    from glenside.targets.systolic_array.description import read_target
 
-    return load_target(path, **options)
+    return read_target(path, content, **options)
 
 
 @target("systolic-array", "systolic-array:RxC", options=SystolicArray, load=_load)
