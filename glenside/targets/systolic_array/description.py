@@ -110,11 +110,11 @@ def read_target(path: str, content: Mapping[str, Any], **options: Any) -> Systol
         raise BadInput(f"{path}: the table [{missing}] is missing")
     top = {key: value for key, value in content.items() if key not in _TABLES}
     found = {table: _table(path, table, content.get(table, {}) if table else top) for table in _TABLES}
+    found[""].pop("target", None)  # which this is
     known = {
         "name": Path(path).stem,
         "widths": BitWidths(**found["widths"]) if found["widths"] else None,
         **{_PARAMETERS.get(key, key): v for table in _TABLES if table != "widths" for key, v in found[table].items()},
-        "target": None,
         **options,
     }
     return SystolicArray(**{name: value for name, value in known.items() if value is not None})
