@@ -71,7 +71,7 @@ def _accepts(layout: int, a: _Operand, held: Dims, axis: int, windowed: bool) ->
     runs = runs_of(held, a.parts)
     if layout == ANY or runs is None:
         return layout == ANY
-    large = [part for part in runs[axis] if a.parts[part] != 1]
+    large = [part for part in runs[axis] if a.parts[part] != 1] if runs else []  # one number has no axis
     if not large or (layout == CHANNELS_FIRST and not windowed):
         return True
     if layout == CHANNELS_FIRST:

@@ -295,3 +295,14 @@ def test_keys_of_the_last_version_are_there_for_one_more() -> None:
     assert "before, after, bytes" in content["deprecated"]
     assert (content["before"], content["after"]) == (_reported(result, AS_WRITTEN), _reported(result))
     assert content["bytes"] == {"before": _bytes(result, AS_WRITTEN), "after": _bytes(result)}
+
+
+@pytest.mark.parametrize("layout", ["nhwc", "nchw", "any"])
+def test_a_product_of_one_number_has_no_axis_to_lie_innermost(layout: str) -> None:
+    program = gl.parse(
+        "(let ((one (compute dot-product (access-cartesian-product (access-tensor x) (access-tensor x)))))"
+        " (compute dot-product (access-cartesian-product"
+        " (access-windows (access one 0) (shape) (shape)) one)))",
+        shapes={"x": (1,)},
+    )
+    assert gl.optimize(program, gl.ConvolutionUnit(layout)).check().result == "exact"
