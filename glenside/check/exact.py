@@ -104,6 +104,10 @@ class _Numbers(Native):
         self.replaced.add(name_of(key))
         return super().opaque(key, operands, dims, dtype)
 
+    def opaque_pointwise(self, key: str, a: Array, dtype: str) -> Array:
+        self.replaced.add(name_of(key))
+        return super().opaque_pointwise(key, a, dtype)
+
 
 class _Field(_Numbers, PrimeField):
     """A prime field that remembers the same, of functions of reals too."""

@@ -15,6 +15,7 @@ from glenside.ir.term import Term, postorder
 from glenside.passes.distinct_layers import Layers, distinct_layers, reassembled
 from glenside.passes.extraction import Cone, PricedGraph
 from glenside.passes.network import cheapest_network, network_of
+from glenside.passes.outlining import Outlined, outlined
 from glenside.passes.variants import Cheapest, Extracted, Extractor
 from glenside.targets.base import Amounts, Cost, Scope, Target, Variant, Way
 
@@ -29,7 +30,8 @@ class Unfinished(GlensideError):
 class Problem:
     """What is put into one e-graph for a program: `nodes`, children first; `roots` are the distinct layers among them.
 
-    Where the program is searched as a whole, `layers` is None and the roots are its layers and its result.
+    Where the program is searched as a whole, `layers` is None and the roots are its layers and its result; where that
+    is for its layouts, what has none of its own is outlined in them.
     """
 
     program: Program
@@ -37,6 +39,7 @@ class Problem:
     layers: Layers | None
     roots: tuple[Term, ...]
     nodes: tuple[Term, ...]
+    outlined: Outlined | None = None
 
     @classmethod
     def of(cls, program: Program, target: Target, way: Way) -> Problem:
@@ -45,7 +48,9 @@ class Problem:
             whole(f"the number of multiply-adds of {name}", product_sizes(layer).macs, most=MOST_MACS)
         scope = target.scope(way)
         if scope is Scope.NETWORK:
-            return cls(program, scope, None, (program.term,), tuple(postorder(program.term)))
+            found = outlined(program)
+            term = found.program.term
+            return cls(program, scope, None, (term,), tuple(postorder(term)), found)
         if scope is Scope.PROGRAM:
             roots = (program.term, *program.layers.values())
             return cls(program, scope, None, roots, tuple(postorder(*roots)))
@@ -212,13 +217,14 @@ def _of_program(problem: Problem, searched: SearchResult, target: Target, way: W
 
 def _of_network(problem: Problem, searched: SearchResult, target: Target) -> Answer:
     """The network extracted as one; the program itself where what was found takes more as a whole."""
-    snapshot, program = searched.snapshot, problem.program
+    snapshot, program, found = searched.snapshot, problem.program, problem.outlined
+    assert found is not None, "a network that is searched as one is outlined"
     priced = PricedGraph(snapshot, target.prices)
     (root,) = problem.classes(snapshot, problem.roots)
     choice, cost = cheapest_network(priced, root, "dag")
-    network = network_of(program, snapshot, choice, len(problem.nodes))
+    network = found.inlined(network_of(found.program, snapshot, choice, len(problem.nodes)))
     network = min((network, program), key=lambda p: _ordered(target, p))
-    classes = problem.classes(snapshot, list(program.layers.values()))
+    classes = problem.classes(snapshot, list(found.program.layers.values()))
     extracted = {}
     for (name, product), eclass in zip(program.layers.items(), classes, strict=True):
         told = priced.told.get(eclass)

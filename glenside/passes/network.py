@@ -99,19 +99,22 @@ def network_of(program: Program, snapshot: Snapshot, choice: Mapping[int, int], 
     return replace(program, term=term, layers=named(program, term), names={})
 
 
+_COMPUTED = ("compute", "opaque-pointwise")
+
+
 def _own_forms(snapshot: Snapshot) -> frozenset[int]:
     """The e-nodes that compute a tensor of the program in its own order, where it is known in another too."""
 
     def has(eclass: int, operator: str) -> bool:
         return any(snapshot.nodes[n].operator == operator for n in snapshot.classes[eclass])
 
-    own = {c for c in snapshot.program if has(c, "access-rearrange") and has(c, "compute")}
+    own = {c for c in snapshot.program if has(c, "access-rearrange") and any(has(c, name) for name in _COMPUTED)}
     still = {
         snapshot.owner[n]
         for n, node in enumerate(snapshot.nodes)
         if node.operator == "access-rearrange" and len(node.attributes[1]) == 1 and node.children[0] in own
     }
-    computed = (n for c in own | still for n in snapshot.classes[c] if snapshot.nodes[n].operator == "compute")
+    computed = (n for c in own | still for n in snapshot.classes[c] if snapshot.nodes[n].operator in _COMPUTED)
     return frozenset(n for n in computed if snapshot.nodes[n].attributes[0] != "dot-product")
 
 

@@ -128,7 +128,14 @@ class Native:
 
     def opaque(self, key: str, operands: Sequence[Array], dims: Sequence[int], dtype: str) -> Array:
         """What stands for a function that nobody knows: pseudo-random, from the key and the operands' values alone."""
-        drawn = scattered(key, operands, dims)
+        return self.drawn(scattered(key, operands, dims), dtype)
+
+    def opaque_pointwise(self, key: str, a: Array, dtype: str) -> Array:
+        """The same of a function of each element by itself."""
+        return self.drawn(scattered_each(key, a), dtype)
+
+    def drawn(self, drawn: Array, dtype: str) -> Array:
+        """Whole numbers below 2^32 as elements of a dtype."""
         if dtype in FLOATS:  # whole numbers from -3 to 3: sums of them do not round
             return np.subtract(drawn % np.uint64(7), 3, dtype=dtype)
         if dtype in REALS:
@@ -204,6 +211,19 @@ def scattered(key: str, operands: Sequence[Array], dims: Sequence[int]) -> Array
         hash_array(state, array)
     generator = np.random.Philox(key=np.frombuffer(state.digest(), np.uint64))
     return np.asarray(generator.random_raw(math.prod(dims)) >> np.uint64(32)).reshape(tuple(dims))
+
+
+def scattered_each(key: str, a: Array) -> Array:
+    """The same, each depending on the key and on the element at its place: by splitmix64's finalizer (Steele et al.,
+    Fast Splittable Pseudorandom Number Generators, 2014).
+    """
+    seed = int.from_bytes(hashlib.blake2b(key.encode(), digest_size=8).digest(), "little")
+    wide = a.astype(wider(a.dtype.name), copy=False) if a.dtype.name in DTYPES else a
+    numbers = wide.astype(np.float64) + 0.0 if wide.dtype.kind == "f" else wide.astype(np.int64)  # -0.0 is 0.0
+    state = numbers.view(np.uint64) ^ np.uint64(seed)
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        state = (state ^ (state >> np.uint64(shift))) * np.uint64(factor)
+    return np.asarray((state ^ (state >> np.uint64(31))) >> np.uint64(32))
 
 
 def _cut_quotient(a: Array, b: Array) -> Array:

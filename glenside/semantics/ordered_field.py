@@ -139,6 +139,10 @@ class OrderedField(Native):
         self.field.opaque_below = self.opaque_below
         return self._drawn(self.field.opaque(key, list(map(_residue, operands)), dims, dtype), dtype)
 
+    def opaque_pointwise(self, key: str, a: Array, dtype: str) -> Array:
+        self.field.opaque_below = self.opaque_below
+        return self._drawn(self.field.opaque_pointwise(key, _residue(a), dtype), dtype)
+
     def cast(self, a: Array, dtype: str) -> Array:
         if dtype in REALS and dtype in STORED:
             return self._stored(a, dtype)

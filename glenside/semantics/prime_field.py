@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from fractions import Fraction
 from functools import cached_property, lru_cache
 
@@ -19,7 +19,7 @@ from glenside.ir.contraction import contract_into, contracted_dims
 from glenside.ir.dtypes import REALS, STORED, is_float, wider
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
-from glenside.semantics.native import Native, scattered
+from glenside.semantics.native import Native
 
 # The two largest primes below 2^22.
 PRIMES = (4194301, 4194287)
@@ -247,11 +247,10 @@ class PrimeField(Native):
             self._reduce(total)
         return total
 
-    def opaque(self, key: str, operands: Sequence[Array], dims: Sequence[int], dtype: str) -> Array:
+    def drawn(self, drawn: Array, dtype: str) -> Array:
         if dtype not in REALS:
-            return super().opaque(key, operands, dims, dtype)
-        drawn = scattered(key, operands, dims) * np.uint64(self.p) >> np.uint64(32)
-        return np.asarray(drawn.astype(np.float64) - self.half, _KEPT)
+            return super().drawn(drawn, dtype)
+        return np.asarray((drawn * np.uint64(self.p) >> np.uint64(32)).astype(np.float64) - self.half, _KEPT)
 
     def cast(self, a: Array, dtype: str) -> Array:
         """Between floats that are computed in nothing changes: they stand for reals. Those that are only stored are

@@ -242,7 +242,12 @@ def equal_rearrangements_are_of_equals(a: V, p: V, o: V, s: V, i: V, d: V, n: V)
     return when(known).then(union(a, unmoved(ROOT, p, o, d, n)))
 
 
-@rule(FAMILY, Example(f"(compute relu {_TURNED})", _RANK4), Example(f"(cast {_TURNED} float64)", _RANK4))
+@rule(
+    FAMILY,
+    Example(f"(compute relu {_TURNED})", _RANK4),
+    Example(f"(cast {_TURNED} float64)", _RANK4),
+    Example(f'(opaque-pointwise "f" {_TURNED} int8)', _RANK4),
+)
 def rearrangement_leaves_pointwise(b: V, p: V, o: V, s: V, i: V, f: V, t: V) -> Clauses:
     """f(rearrange(b)) = rearrange(f(b)), for pointwise f and for casts.
 
@@ -252,6 +257,7 @@ def rearrangement_leaves_pointwise(b: V, p: V, o: V, s: V, i: V, f: V, t: V) -> 
     return (
         rewrite(op.compute(f, moved), rearranged(op.compute(f, b), p, o, s, i), _OURS, category(f, "pointwise")),
         rewrite(op.cast(moved, t), rearranged(op.cast(b, t), p, o, s, i), _OURS),
+        rewrite(op.opaque_pointwise(f, moved, t), rearranged(op.opaque_pointwise(f, b, t), p, o, s, i), _OURS),
     )
 
 

@@ -27,6 +27,8 @@ in_memory = relation("in-memory", x=ACCESS)
 # x lies in memory under some dims, that axis innermost; `windowed` is 1 where x is windows of what lies there.
 held = relation("held", x=ACCESS, dims=INTS, axis=INT, windowed=INT)
 want_layout = relation("want-layout", x=ACCESS)
+# What of the program lies in memory as the program says, along one axis.
+own_order = relation("own-order", x=ACCESS)
 # The product of a and b, rearrangements of x, which is held so, and of y.
 read_product = relation(
     "read-product",
@@ -101,7 +103,8 @@ def what_lies_innermost_is_known(
     )
     kinds = (
         *(op.compute(f, u), op.tensor(name), op.concatenate(u, v, n), op.pad(u, padding, n, lo, hi)),
-        *(op.gather(u, v, n), op.cast(u, dtype), op.product_unit(n, u, ap, ao, an, v, bp, bo, bn, sp, so)),
+        *(op.gather(u, v, n), op.cast(u, dtype), op.opaque_pointwise(name, u, dtype)),
+        op.product_unit(n, u, ap, ao, an, v, bp, bo, bn, sp, so),
     )
     row_major = (d == dims(x), d.length > 0)
     last_is_innermost = held(x, d, axis=d.length - 1, windowed=0)
@@ -114,6 +117,19 @@ def what_lies_innermost_is_known(
         when(seen(c, x, p, o), in_memory(x), row_major).then(last_is_innermost),
         # A copy in the order of the product itself of what lies in memory in another; windows are a view, not a copy.
         when(seen(x, x, p, o), x == op.rearrange(y, q, r, s, i), in_memory(y), row_major).then(last_is_innermost),
+    )
+
+
+@analysis(FAMILY, Example(ex.moved("2 3", "1 0", "", "3 2"), {"x": "6"}))
+def what_has_its_own_order_is_known(x: V, n: V, s: V, i: V) -> Clauses:
+    """Of all layouts of a tensor of the program, the one that the program says.
+
+    An analysis: it adds no e-node. Sound because it only reads what is there.
+    """
+    return (
+        when(source(ROOT), ROOT == op.rearrange(x, n, vec(0), s, i)).then(own_order(x)),
+        when(ROOT == op.rearrange(x, n, vec(0), s, i), source(x)).then(own_order(ROOT)),
+        when(source(ROOT), n == dims(ROOT), n.length == 1, split(ROOT) == 0).then(own_order(ROOT)),
     )
 
 
@@ -194,7 +210,11 @@ def unit_stores_a_rearrangement(linear: V, u: V, p: V, o: V, s: V, i: V, x: V, y
     moved = rearranged(y, moved_parts, moved_order, vec(), q)
     under_root = union(ROOT, under(stored, size, s, i))
     return (
-        when(ROOT == op.rearrange(linear, p, o, s, i), o != vec(0), lifted(linear, u), on_unit).then(found),
+        # Of what is stored as it is computed: what is stored elsewhere leads to the same units once more.
+        when(
+            *(ROOT == op.rearrange(linear, p, o, s, i), o != vec(0), lifted(linear, u)),
+            *(on_unit, so == vec_range(so.length)),
+        ).then(found),
         when(facts, constant(y), bo == vec_range(bo.length)).then(
             let(stored, op.product_unit(*of_x, moved, q, r, rows_end, parts, order)), under_root
         ),
@@ -210,16 +230,22 @@ _DIFFERENCE = ex.pairs("subtract", "(access-tensor x)", "(access-tensor y)")
 
 @rule(
     FAMILY,
-    Example(ex.rearranged(_RELU, "$m $n", "1 0", "", "$n $m"), {"x": "m n"}),
-    Example(ex.rearranged(_DIFFERENCE, "$m $n", "1 0", "", "$n $m"), {"x": "m n", "y": "m n"}),
+    *(
+        Example(ex.rearranged(computed, "2 3", "1 0", "", "3 2"), {"x": "6"})
+        for computed in (_RELU, "(cast (access-tensor x) int8)", '(opaque-pointwise "f" (access-tensor x) int8)')
+    ),
+    Example(ex.rearranged(_DIFFERENCE, "2 3", "1 0", "", "3 2"), {"x": "6", "y": "6"}),
 )
-def rearrangement_sinks_to_the_unit(c: V, p: V, o: V, s: V, i: V, f: V, b: V, e: V, size: V, computed: V) -> Clauses:
+def rearrangement_sinks_to_the_unit(
+    c: V, p: V, o: V, s: V, i: V, f: V, b: V, e: V, t: V, size: V, computed: V
+) -> Clauses:
     """rearrange(f(b)) = f(rearrange(b)), for pointwise f and for an f of two whole tensors.
 
-    So what a unit may store for nothing reaches it past a bias and an activation. Sound because each element is
-    computed by itself, and its operands are moved alike.
+    So what a unit may store for nothing reaches it past a bias and an activation. Only for the layout that the program
+    says: from every other one it would be the same again. Sound because each element is computed by itself, and its
+    operands are moved alike.
     """
-    facts = (varies(ROOT), ROOT == op.rearrange(c, p, o, s, i), o != vec(0), size == p.product())
+    facts = (varies(ROOT), own_order(c), ROOT == op.rearrange(c, p, o, s, i), o != vec(0), size == p.product())
     under_root = union(ROOT, under(computed, size, s, i))
 
     def moved(x: V) -> Any:
@@ -228,6 +254,10 @@ def rearrangement_sinks_to_the_unit(c: V, p: V, o: V, s: V, i: V, f: V, b: V, e:
     return (
         when(facts, c == op.compute(f, b), category(f, "pointwise")).then(
             let(computed, op.compute(f, moved(b))), under_root
+        ),
+        when(facts, c == op.cast(b, t)).then(let(computed, op.cast(moved(b), t)), under_root),
+        when(facts, c == op.opaque_pointwise(f, b, t)).then(
+            let(computed, op.opaque_pointwise(f, moved(b), t)), under_root
         ),
         when(facts, c == op.compute(f, op.product(b, e, 0)), category(f, "fold"), split(b) == 0, split(e) == 0).then(
             let(computed, op.compute(f, op.product(moved(b), moved(e), 0))), under_root

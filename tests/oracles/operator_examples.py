@@ -419,5 +419,17 @@ OPERATORS: Mapping[str, Sequence[Example]] = {
         Example(build("opaque", "mystery/1#0", ((), (4,)), "uint8"), "()(4) uint8", np.array([32, 90, 7, 91])),
         Example(build("opaque", "mystery/1#0", ((), (0,)), "bool", leaf(A)), "()(0) bool", np.zeros(0)),
     ],
+    "opaque-pointwise": [
+        Example(
+            build("opaque-pointwise", "f", leaf(A, 1), "uint8"),
+            "(2)(3 4) uint8",
+            np.array(
+                [
+                    [[48, 53, 93, 64], [20, 92, 46, 53], [24, 52, 0, 52]],
+                    [[38, 24, 48, 10], [5, 20, 20, 48], [10, 20, 68, 38]],
+                ]
+            ),
+        ),
+    ],
     "compute": [Example(build("compute", "relu", leaf(A, 1)), "(2)(3 4) float32", np.where(A > 0, A, 0))],
 }

@@ -20,6 +20,7 @@ from glenside.ir.term import Term, build
 from glenside.report.text import report_html, sentences
 from glenside.semantics.interpreter import evaluate
 from glenside.semantics.native import Arithmetic, Native
+from glenside.semantics.ordered_field import OrderedField
 from glenside.semantics.prime_field import PRIMES, PrimeField
 
 add, reshape = Builder.add, Builder.reshape
@@ -66,6 +67,32 @@ def test_every_dtype_has_values_of_its_own(dtype: str) -> None:
         assert value.dtype.name == kept
         assert len(np.unique(value)) > 1
         assert np.isfinite(value.astype(float)).all()
+
+
+@pytest.mark.parametrize(
+    "arithmetic", [Native(), OrderedField(PrimeField()), PrimeField()], ids=["native", "ordered", "p"]
+)
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_one_of_each_element_is_a_function_of_it_by_itself(arithmetic: Arithmetic, dtype: str) -> None:
+    b = Builder()
+    x = b.input("x", (4, 60), "float32")
+    values = {"x": np.random.default_rng(0).integers(-99, 99, (4, 60)).astype(np.float32)}
+
+    def of_each(operand: Term, key: str = "f") -> Term:
+        return build("opaque-pointwise", key, operand, dtype)
+
+    terms = [of_each(x), b.transpose(of_each(b.transpose(x, (1, 0))), (1, 0)), of_each(x, "g"), of_each(add(x, x))]
+    same, moved, *others = evaluate(terms, values, arithmetic)
+    assert (same == moved).all()
+    assert len(np.unique(same)) > 1
+    assert all(np.mean(same == other) < 0.7 for other in others)
+
+
+def test_one_of_each_element_is_in_no_onnx_file(tmp_path: Path) -> None:
+    program = Program(build("opaque-pointwise", "gelu", Builder().input("x", (2, 3)), "float32"))
+    assert gl.parse(str(program)).term is program.term
+    with pytest.raises(BadInput, match="black boxes that were imported from ONNX, got gelu"):
+        gl.save(program, tmp_path / "boxed.onnx")
 
 
 def test_zeros_of_both_signs_are_equal_operands() -> None:

@@ -42,7 +42,14 @@ def test_what_has_no_price_is_unknown() -> None:
             operands = [Operand(child.type, True) for child in term.children]
             sent = node_traffic(Semi2k(), name, term.attributes, operands, term.type)
             unknown |= {name} if sent is None and name != "cast" else set()
-    assert unknown == {"bitcast", "access-gather", "access-gather-nd", "access-scatter-nd", "opaque"}
+    assert unknown == {
+        "bitcast",
+        "access-gather",
+        "access-gather-nd",
+        "access-scatter-nd",
+        "opaque",
+        "opaque-pointwise",
+    }
     assert OPERATOR_PRICES.keys() & unknown == {"access-gather"}  # whose places may be public
 
 

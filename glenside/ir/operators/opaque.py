@@ -36,6 +36,24 @@ opaque = operator(
 )
 
 
+def _check_pointwise(key: str, a: AccessType, dtype: str) -> None:
+    require(bool(key) and key.isprintable(), "opaque-pointwise", "a key that can be printed on one line", repr(key))
+    require_dtype("opaque-pointwise", dtype)
+
+
+opaque_pointwise = operator(
+    name="opaque-pointwise",
+    kind=OperatorKind.COMPUTE,
+    fields=fields(key=Kind.TEXT, a=Kind.TERM, dtype=Kind.DTYPE),
+    check=_check_pointwise,
+    result=lambda key, a, dtype: a.with_dtype(dtype),
+    evaluate=lambda f, key, a, dtype: f.opaque_pointwise(key, a, dtype),
+    doc="A function of each element by itself that only its key tells, as `opaque` is one of whole operands.",
+    operations=lambda key, a, dtype: a.size,
+    opaque=True,
+)
+
+
 def name_of(key: str) -> str:
     """What a black box is called in messages."""
     return key.split(maxsplit=1)[0] if key.split() else key

@@ -22,8 +22,7 @@ def _opaque(emit: Emitter, result: AccessType, key: str, _: tuple[Dims, Dims], _
     try:
         box = read_key(key)
     except BadInput:
-        name = shortened(name_of(key))
-        raise BadInput(f"an ONNX file requires black boxes that were imported from ONNX, got {name}") from None
+        raise _not_imported(key) from None
     node, rest = box.node, iter(operands)
     inputs = [next(rest).value if name else ABSENT for name in node.input]
     outputs = [(Dims(), "") if name else None for name in node.output]
@@ -35,3 +34,13 @@ def _opaque(emit: Emitter, result: AccessType, key: str, _: tuple[Dims, Dims], _
     value = replace(made[box.output], dims=result.dims, dtype=result.dtype)
     emit.graph.typed[value.name] = value
     return value
+
+
+@OPERATOR_EXPORTS.register("opaque-pointwise")
+def _opaque_pointwise(emit: Emitter, result: AccessType, key: str, *_: Operand | str) -> Value:
+    """None: no file has one. Raises BadInput."""
+    raise _not_imported(key)
+
+
+def _not_imported(key: str) -> BadInput:
+    return BadInput(f"an ONNX file requires black boxes that were imported from ONNX, got {shortened(name_of(key))}")
