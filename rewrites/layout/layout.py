@@ -291,6 +291,42 @@ def rearrangement_leaves_pair(f: V, x: V, y: V, b: V, c: V, p: V, o: V, d: V, db
     )
 
 
+_T = "(access-tensor x)"
+
+
+@rule(
+    FAMILY,
+    *(
+        Example(computed, {"x": "m n"})
+        for computed in (f"(compute relu {_T})", f"(cast {_T} int8)", f'(opaque-pointwise "f" {_T} int8)')
+    ),
+    Example(ex.pairs("subtract", _T, "(access-tensor y)"), {"x": "m n", "y": "m n"}),
+)
+def elements_are_computed_along_one_axis(f: V, t: V, x: V, y: V, d: V, size: V) -> Clauses:
+    """f(x) under any dims = f(flat(x)) under those, for pointwise f and for an f of two whole tensors.
+
+    So the layout that the program says is computed as all others are, along one axis. Sound because each element is
+    computed by itself.
+    """
+
+    def flat(operand: V) -> Any:
+        return whole(operand, size, vec(size))
+
+    def along_one_axis(computed: V, *facts: Any) -> Clauses:
+        several = (d == dims(ROOT), d.length > 1, size == d.product(), size > 0)
+        return when(_OURS, facts, several, TYPED).then(union(ROOT, under(computed, size, SHAPE, ITEM)))
+
+    return (
+        along_one_axis(op.compute(f, flat(x)), ROOT == op.compute(f, x), category(f, "pointwise")),
+        along_one_axis(op.cast(flat(x), t), ROOT == op.cast(x, t)),
+        along_one_axis(op.opaque_pointwise(f, flat(x), t), ROOT == op.opaque_pointwise(f, x, t)),
+        along_one_axis(
+            op.compute(f, op.product(flat(x), flat(y), 0)),
+            *(ROOT == op.compute(f, op.product(x, y, 0)), category(f, "fold"), split(x) == 0, split(y) == 0),
+        ),
+    )
+
+
 _WIDE = "(access-broadcast {0} (access-shape (shape) (shape $m 6 $n 5)))"
 
 
