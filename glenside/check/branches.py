@@ -11,15 +11,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from glenside.analysis.ranges import Range, ranges
+from glenside.analysis.ranges import EVERY, Range, ranges
+from glenside.analysis.wholeness import whole_terms
+from glenside.check.sides import CAST, ROUNDED, WATCHED, Function, cast_possible, cast_taken
+from glenside.ir.dtypes import REALS
 from glenside.ir.operand import Array
+from glenside.ir.operators.casting import cast
 from glenside.ir.primitives import PRIMITIVES
 from glenside.ir.term import Term
 from glenside.semantics import Arithmetic
 
-_COMPARED = ("lt", "le", "gt", "ge", "eq", "ne")
-_CHOSEN = ("min", "max")
-_OF_ZERO = ("abs", "sign")
 _SAMPLE = 6  # elements of each axis to look at first
 Sides = list[bool]
 
@@ -29,16 +30,13 @@ class Missing(NamedTuple):
 
     term: Term
     primitive: str
-    first: bool
+    side: int
 
     def __str__(self) -> str:
-        compared = self.primitive in _COMPARED
-        words = ("held", "failed") if compared else ("took the first number", "took the second number")
-        if self.primitive in _OF_ZERO:
-            words = ("was of a number below 0", "was of a number above 0")
+        words = CAST if self.primitive == "cast" else WATCHED[self.primitive].words
         kind = self.term.attributes[0] if self.term.attributes else self.term.operator.name
         dims = " x ".join(map(str, self.term.access.dims)) or "1"
-        return f"{self.primitive} of {kind}, {dims}, never {words[0 if self.first else 1]}"
+        return f"{self.primitive} of {kind}, {dims}, never {words[self.side]}"
 
 
 class Branches:
@@ -51,84 +49,88 @@ class Branches:
         """Of the term that is being evaluated."""
 
     def watched(self, arithmetic: Arithmetic) -> None:
-        """Let an arithmetic's primitives tell which sides they take."""
-        functions: dict[str, Callable[..., Any]] = {
-            name: arithmetic.own.get(name, PRIMITIVES[name].numpy) for name in (*_COMPARED, *_CHOSEN, *_OF_ZERO)
-        }
+        """Let an arithmetic's primitives, and its casts, tell which sides they take."""
+        functions = {name: _function(arithmetic, name) for name in WATCHED}
         arithmetic.own = {**arithmetic.own, **{n: partial(self._run, n, f) for n, f in functions.items()}}
+        vars(arithmetic)["cast"] = partial(self._cast, arithmetic.cast)
 
-    def _run(self, name: str, function: Callable[..., Array], *operands: Array) -> Array:
-        sides = self._now.setdefault(name, [False, False])
+    def _run(self, name: str, function: Function, *operands: Array) -> Array:
+        sides = self._now.setdefault(name, [False] * len(WATCHED[name].words))
         if not all(sides) and all(operand.size for operand in operands):
-            a, b = np.broadcast_arrays(operands[0], operands[1] if len(operands) > 1 else 0)
-            if a.size > _SAMPLE**2:
-                steps = tuple(slice(None, None, max(1, size // _SAMPLE)) for size in a.shape)
-                _note(sides, name, function, a[steps], b[steps])
-            if not all(sides):
-                _note(sides, name, function, a, b)
+            _look(sides, partial(WATCHED[name].taken, function), *operands)
         return function(*operands)
+
+    def _cast(self, function: Function, a: Array, dtype: str) -> Array:
+        if dtype not in REALS and a.size:
+            sides = self._now.setdefault("cast", [False] * len(CAST))
+            _look(sides, partial(cast_taken, dtype=dtype), a)
+        return function(a, dtype)
 
     def claim(self, term: Term | None) -> None:
         """What was taken since the last claim was taken by this term; by None, it does not count."""
         now, self._now = self._now, {}
-        if term is not None:
-            for name, sides in now.items():
-                _add(self.taken.setdefault((term, name), [False, False]), sides)
+        if term is None:
+            return
+        for name, sides in now.items():
+            if name != "cast" or term.operator is cast:  # others cast what they add up
+                _add(self.taken.setdefault((term, name), [False] * len(sides)), sides)
 
     def missing(self) -> list[Missing]:
         """What was never taken, but for what no input can take."""
         if all(all(sides) for sides in self.taken.values()):
             return []
         return [
-            Missing(term, primitive, first)
+            Missing(term, primitive, side)
             for (term, primitive), sides in self.taken.items()
-            for first, taken, could in zip(
-                (True, False), sides, self._possible.get((term, primitive), (True, True)), strict=True
-            )
-            if could and not taken
+            for side, taken in enumerate(sides)
+            if not taken and self._possible.get((term, primitive), [True] * len(sides))[side]
         ]
 
     @cached_property
     def _possible(self) -> dict[tuple[Term, str], Sides]:
         found: dict[tuple[Term, str], Sides] = {}
+        whole = whole_terms(*self.roots)
 
         def seen(term: Term, primitive: str, arguments: Sequence[Range]) -> None:
-            possible = _possible(primitive, arguments[0], arguments[1] if len(arguments) > 1 else Range(0.0, 0.0))
-            known = found.get((term, primitive), possible)
-            found[term, primitive] = [x or y for x, y in zip(known, possible, strict=True)]
+            if primitive not in WATCHED:
+                return
+            possible = list(WATCHED[primitive].possible(*arguments))
+            if primitive in ROUNDED and str(term.attributes[0]) == primitive and term.children[0] in whole:
+                possible = [primitive != "round", False]
+            _add(found.setdefault((term, primitive), [False] * len(possible)), possible)
 
-        ranges(*self.roots, seen=seen)
+        for term, _ in (known := ranges(*self.roots, seen=seen)).items():
+            if term.operator is cast and term.access.dtype not in REALS:
+                child = term.children[0]
+                given = known.get(child, EVERY), term.access.dtype, child.access.dtype, child in whole
+                found[term, "cast"] = list(cast_possible(*given))
         return found
 
 
-def _note(sides: Sides, name: str, function: Callable[..., Array], a: Array, b: Array) -> None:
-    """Which sides these numbers take: what a comparison says, or which of two that differ is chosen."""
-    if name in _COMPARED:
-        holds = np.asarray(function(a, b))
-        found = bool(holds.any()), not holds.all()
-    else:
-        less = a.real < b.real
-        differ = a.imag != b.imag if a.dtype.kind == "c" else a != b
-        found = bool((less & differ).any()), bool((~less & differ).any())
-        found = found[::-1] if name == "max" else found
-    _add(sides, found)
+def _function(arithmetic: Arithmetic, name: str) -> Function:
+    """What a primitive is in an arithmetic."""
+    primitive = PRIMITIVES[name]
+    if name in arithmetic.own:
+        return arithmetic.own[name]
+    if primitive.arithmetic is not None:
+        return partial(primitive.arithmetic, arithmetic)
+    return _select if name == "select" else primitive.numpy
 
 
-def _add(known: Sides, taken: Sequence[bool]) -> None:
+def _select(condition: Array, then: Array, otherwise: Array) -> Array:
+    return np.where(condition != 0, then, otherwise)
+
+
+def _look(sides: Sides, taken: Callable[..., Sequence[Any]], *operands: Array) -> None:
+    """Note which sides elements take: a few of them first, and all where those take not all."""
+    arrays = np.broadcast_arrays(*operands)
+    if arrays[0].size > _SAMPLE**2:
+        steps = tuple(slice(None, None, max(1, size // _SAMPLE)) for size in arrays[0].shape)
+        _add(sides, taken(*(a[steps] for a in arrays)))
+    if not all(sides):
+        _add(sides, taken(*arrays))
+
+
+def _add(known: Sides, taken: Sequence[Any]) -> None:
     """What was taken before and now."""
-    known[:] = [before or now for before, now in zip(known, taken, strict=True)]
-
-
-def _possible(name: str, a: Range, b: Range) -> Sides:
-    """Which sides numbers of these ranges can take."""
-    match name:
-        case "lt":
-            return [a.low < b.high, a.high >= b.low]
-        case "le":
-            return [a.low <= b.high, a.high > b.low]
-        case "gt" | "ge" | "max":
-            return _possible({"gt": "lt", "ge": "le", "max": "min"}[name], b, a)
-        case "eq" | "ne":
-            sides = [a.low <= b.high and b.low <= a.high, not a.low == a.high == b.low == b.high]
-            return sides if name == "eq" else sides[::-1]
-    return [a.low < b.high, a.high > b.low]
+    known[:] = [before or bool(now) for before, now in zip(known, taken, strict=True)]

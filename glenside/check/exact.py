@@ -19,7 +19,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from itertools import cycle
 from typing import Any, NamedTuple
 
 from glenside.check.branches import Branches, Missing
@@ -28,14 +27,17 @@ from glenside.check.memory import least_bytes, shortage
 from glenside.check.stimuli import (
     Draw,
     constants_of,
+    counted_from_ends,
     declared,
     draw_integers,
     draw_near,
     draw_residues,
+    from_end,
     has_order,
     index_limits,
     is_real,
     opaque_limit,
+    turn_of_few,
     turns,
 )
 from glenside.ir.errors import GlensideError
@@ -149,7 +151,9 @@ def check(
     programs = (original, optimized) if source is None else (original, optimized, source)
     roots = (*(p.term for p in programs), *(p.layers[name] for p in (original, optimized) for name in names))
     declarations, limits, below = declared(*roots), index_limits(*roots), opaque_limit(*roots)
-    trials, count = _trials(seed, original, *roots)
+    ends = counted_from_ends(original.term, *(original.layers[name] for name in names))
+    trials = _Trials(seed, original, *roots)
+    count = trials.count
     runs = sum(len(steps(p.term, *(p.layers[name] for name in names if p is not source))) for p in programs)
     branches, clock = Branches(roots), Clock(runs * count, deadline, progress)
     comparison = _Comparison(original, optimized, source, names, clock)
@@ -158,11 +162,17 @@ def check(
     done: list[_Trial] = []
     stopped, reason = "", shortage(least_bytes(declarations.values(), 16 if has_order(*roots) else 4, *roots))
     try:
-        for trial in trials if not reason else ():
-            if comparison.settled or (len(done) >= count and not branches.missing()):
-                break
+        while not (reason or comparison.settled):
+            turn = len(done)
+            if turn >= count and not (turn < trials.longest and comparison.says_little(turn)):
+                if not trials.more or not branches.missing():
+                    break
+                trials.more -= 1
+                turn = turn_of_few(turn) if trials.more % 2 else turn
+            trial = trials.at(turn)
             trial.arithmetic.opaque_below = below
-            values = known | {name: trial.draw(tensor, limits.get(name)) for name, tensor in drawn.items()}
+            values = {name: trial.draw(tensor, limits.get(name)) for name, tensor in drawn.items()}
+            values |= {name: from_end(values[name], limits[name], turn) for name in ends & values.keys()} | known
             branches.watched(trial.arithmetic)
             comparison.run(Trial(trial.arithmetic, values, branches.claim))
             done.append(trial)
@@ -176,7 +186,7 @@ def check(
     except GlensideError as error:
         reason = str(error)
     verdicts, result = comparison.verdicts(max(count, len(done)), reason, branches.missing())
-    return CheckReport(verdicts, result, _how(done or trials[:1], seed), time.perf_counter() - started, stopped)
+    return CheckReport(verdicts, result, _how(done or [trials.at(0)], seed), time.perf_counter() - started, stopped)
 
 
 _ELEMENTS = 1 << 20
@@ -185,23 +195,44 @@ _CALL = 64  # elements that take as long as it takes to evaluate a term of none
 _MORE = 4  # times to draw anew where something was not reached
 
 
-def _trials(seed: int, original: Program, *roots: Term) -> tuple[list[_Trial], int]:
+_AGAIN = 8  # times as many numbers where results say little
+_LONGEST = 1024
+_DISTINCT = 0.25  # of the results, where they say enough
+
+
+class _Trials:
     """Two prime fields; where something depends on order, numbers that have it, drawn anew as long as that is cheap.
-    Integers are drawn over their full range, and small ones, since what wraps hides order and parity. After so many
-    of them come those for what was not reached.
+    Integers are drawn over their full range, and small ones, since what wraps hides order and parity.
+
+    count    how often numbers are drawn at least
+    longest  the same where results repeat
+    more     how often they may be drawn after that, for what was not reached
     """
-    ordered, real = has_order(*roots), is_real(*roots)
-    size = sum(_CALL + (t.access.size if isinstance(t.type, AccessType) else 0) for t in postorder(*roots))
-    count = max(1, min(turns(*roots), _ELEMENTS // max(1, size)))
-    draw = partial(draw_near, seed=seed, among=constants_of(*roots), weights=frozenset(original.constants_declared))
-    draws = [partial(draw, turn=turn) for turn in range(count + _MORE)]
-    if not real:
-        numbers = [_Trial(n := _Numbers(), n, d) for d in (partial(draw_integers, seed=seed), *draws)]
-        return numbers, 1 + count
-    fields = [_Field(p) for p in PRIMES]
-    if not ordered:
-        return [_Trial(field, field, partial(draw_residues, seed=seed, p=field.p)) for field in fields], len(fields)
-    return [_Trial(field, OrderedField(field), d) for field, d in zip(cycle(fields), draws, strict=False)], count
+
+    def __init__(self, seed: int, original: Program, *roots: Term) -> None:
+        self.seed, self.weights, self.among = seed, frozenset(original.constants_declared), constants_of(*roots)
+        self.ordered, self.real = has_order(*roots), is_real(*roots)
+        self.fields = [_Field(p) for p in PRIMES]
+        size = sum(_CALL + (t.access.size if isinstance(t.type, AccessType) else 0) for t in postorder(*roots))
+        self.count, self.more = max(1, min(turns(*roots), _ELEMENTS // max(1, size))), _MORE
+        self.longest = min(_LONGEST, _AGAIN * self.count)
+        if not self.real:
+            self.count, self.longest = self.count + 1, self.longest + 1
+        elif not self.ordered:
+            self.count = self.longest = len(self.fields)
+            self.more = 0
+
+    def at(self, turn: int) -> _Trial:
+        """The numbers of a turn."""
+        near = partial(draw_near, seed=self.seed, among=self.among, weights=self.weights)
+        if not self.real:
+            numbers = _Numbers()
+            draw = partial(near, turn=turn - 1) if turn else partial(draw_integers, seed=self.seed)
+            return _Trial(numbers, numbers, draw)
+        field = self.fields[turn % len(self.fields)]
+        if not self.ordered:
+            return _Trial(field, field, partial(draw_residues, seed=self.seed, p=field.p))
+        return _Trial(field, OrderedField(field), partial(near, turn=turn))
 
 
 def _how(trials: Sequence[_Trial], seed: int) -> str:
@@ -231,6 +262,8 @@ class _Comparison:
             self.source_differs = f"differs in type: {original.term.type}, where the source has {source.term.type}"
         self.equal: Counter[str | None] = Counter()
         self.differs: dict[str | None, str] = {}
+        self.results: set[bytes] = set()
+        """Digests of the original's results."""
         for name in (*self.names, _RESULT):
             expected, found = self._term(original, name).type, self._term(optimized, name).type
             if expected != found:
@@ -247,6 +280,10 @@ class _Comparison:
     def settled(self) -> bool:
         """Whether everything differs: more numbers would say nothing more."""
         return all(name in self.differs for name in (*self.names, _RESULT))
+
+    def says_little(self, trials: int) -> bool:
+        """Whether most results were those of other numbers too: what leads to a result is then seldom told from it."""
+        return len(self.results) < _DISTINCT * trials
 
     @staticmethod
     def _term(program: Program, name: str | None) -> Term:
@@ -291,6 +328,7 @@ class _Comparison:
                 digests.update(dict.fromkeys(self.expected[term], digest(value, trial.arithmetic)))
             if term is self.original.term:
                 results.append(value)
+                self.results.add(digest(value, trial.arithmetic))
 
         def compare(term: Term, value: Any) -> None:
             if term in self.found:

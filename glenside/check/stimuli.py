@@ -10,15 +10,16 @@ from typing import Any
 
 import numpy as np
 
-from glenside.ir.dtypes import FLOATS, REALS, STORED, WHOLE, limits
+from glenside.ir.dtypes import FLOATS, REALS, RECORDS, STORED, WHOLE, limits
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
 from glenside.ir.operator import Category
 from glenside.ir.operators.casting import cast
 from glenside.ir.operators.compute import compute, parse_compute
 from glenside.ir.rational import exact
+from glenside.ir.scalar import primitives
 from glenside.ir.term import Term, postorder, tensors
-from glenside.ir.types import AccessType, Tensor, TupleType, Type
+from glenside.ir.types import AccessType, Dims, Tensor, TupleType, Type
 from glenside.semantics import Native
 
 Draw = Callable[..., Array]
@@ -54,6 +55,28 @@ def index_limits(*roots: Term) -> dict[str, int]:
         for name in declared(indices):
             limits[name] = min(size, limits.get(name, size))
     return limits
+
+
+def counted_from_ends(*roots: Term) -> set[str]:
+    """Tensors whose numbers are indices as they are, wherever they lead to any, and may be below 0: such indices count
+    from the end.
+    """
+    direct, other = set[str](), set[str]()
+    for indices, _ in _picks(*roots):
+        plain = all(
+            term.operator.name == "access-tensor"
+            or (term.operator is cast and RECORDS[term.access.dtype].signed)
+            or term.index_map is not None
+            for term in postorder(indices)
+        )
+        (direct if plain else other).update(n for n, t in declared(indices).items() if RECORDS[t.dtype].signed)
+    return direct - other
+
+
+def from_end(indices: Array, limit: int, seed: int) -> Array:
+    """Half of the indices, counted from the end of an axis of that size."""
+    half = np.random.default_rng([seed, 5]).random(indices.shape) < 0.5
+    return np.where(half, indices - indices.dtype.type(limit), indices)
 
 
 def direct_index_limits(*roots: Term) -> dict[str, int]:
@@ -138,23 +161,59 @@ def draw_near(
     for each index of some axis, so that a whole window is below 0 beside others; one constants of the program, and what
     is beside them; and one a number far above all others, at another place each time. Every second time the first has
     some tensors beyond a constant and others about 0, and the second has parts of each so: what a threshold lets
-    through is seen where what follows does not cut it off again. `weights` are small where sums of
-    products with them are long, so that what a network computes stays where it is compared, whatever its depth.
+    through is seen where what follows does not cut it off again. Every fourth time, instead, each tensor is drawn in a
+    way of its own, then all are few of -1, 0 and 1, in which sums are exactly 0 at any depth, and then integers are of
+    their full range. `weights` are small where sums of products with them are long, so that what a network computes
+    stays where it is compared, whatever its depth.
     """
     if tensor.dtype == "bool" or limit is not None:
         return draw_integers(tensor, limit, seed=seed + turn)
     rng = _stream(seed + turn, 3, tensor.name)
     if tensor.dtype in REALS and tensor.name in weights and len(tensor.dims) > 1 and tensor.dims.product():
-        length = tensor.dims.product() / max(tensor.dims)  # of the sums, where the longest axis is that of the results
-        scale = 2.0 ** round(1 - math.log2(length) / 2)
-        most = 2 if _is_coarse(turn) else 127
-        return rng.integers(-most, most + 1, tensor.dims, np.int8) * np.float32(2 * scale / (most + 1))
+        return _weights(tensor.dims, rng, turn)
+    if tensor.dtype not in REALS and turn % _PERIOD == _FULL:
+        return draw_integers(tensor, seed=seed + turn)
     normal = rng.standard_normal(tensor.dims)
     if tensor.dtype in REALS:
         grid = 2 if _is_coarse(turn) else 64
         return np.asarray(np.rint(_pattern(tensor, normal, rng, seed, turn, among) * grid) / grid)
     drawn = np.rint(_pattern(tensor, 2 * normal, rng, seed, turn, among))
-    return np.clip(drawn, *limits(tensor.dtype)).astype(tensor.dtype)
+    return np.clip(drawn, *_held(tensor.dtype)).astype(tensor.dtype)
+
+
+_PERIOD = 16
+_MIXED, _FEW, _FULL = 12, 13, 14
+"""Of so many turns those in which each tensor is drawn in its own way, all are -1, 0 and 1, integers are any."""
+
+
+def turn_of_few(turn: int) -> int:
+    """Another turn for each, in which numbers are few."""
+    return turn * _PERIOD + _FEW
+
+
+def _held(dtype: str) -> tuple[int, int]:
+    """The least and the largest integer of a dtype that are float64s too."""
+    least, most = limits(dtype)
+    return least, most if most < 1 << 53 else most - (most >> 53)
+
+
+def _weights(dims: Dims, rng: np.random.Generator, turn: int) -> Array:
+    length = dims.product() / max(dims)  # of the sums, where the longest axis is that of the results
+    if turn % _PERIOD == _FEW:
+        return _signs(dims, rng, min(0.5, _TERMS / length)).astype(np.float32)
+    scale = 2.0 ** round(1 - math.log2(length) / 2)
+    most = 2 if _is_coarse(turn) else 127
+    step = np.float32(scale / (2 if _is_coarse(turn) else 64))
+    return np.asarray(rng.integers(-most, most + 1, dims, np.int8) * step)
+
+
+_TERMS = 3
+"""Of how many numbers a sum of products with few weights is: as seldom more as that they do not grow."""
+
+
+def _signs(dims: Sequence[int], rng: np.random.Generator, share: float) -> Array:
+    """-1 or 1 in a share of the elements, and 0."""
+    return np.asarray((rng.random(dims) < share) * np.where(rng.random(dims) < 0.5, -1.0, 1.0))
 
 
 def _is_coarse(turn: int) -> bool:
@@ -175,6 +234,11 @@ def _pattern(
 ) -> Array:
     dims, constants = tensor.dims, np.array([0.0, *map(float, among)])
     kind, times = turn % 4, turn // 4
+    if turn % _PERIOD == _MIXED:
+        return _own_way(tensor, normal, rng, constants)
+    if turn % _PERIOD == _FEW:
+        signs = _signs(dims, rng, rng.choice((0.25, 0.5, 0.75)))
+        return np.where(_one_side(dims, rng), 0.0, signs) if rng.random() < 0.5 else signs
     if kind < 2 and times % 2:
         calm, far = normal / 2, normal / 2 + rng.choice(constants) + rng.choice((-_BEYOND, _BEYOND))
         if kind == 0:  # which tensors are far is another choice each time
@@ -191,6 +255,25 @@ def _pattern(
         first = _stream(seed, 4, tensor.name).integers(1 << 30, size=drawn.ndim)
         drawn[tuple((first + times) % dims)] = _PEAK
     return drawn
+
+
+def _own_way(tensor: Tensor, normal: Array, rng: np.random.Generator, constants: Array) -> Array:
+    """About 0; whole; few; far in a part, at the bounds of integers too; one number for each index, or throughout."""
+    dims = tensor.dims
+    edges = constants if tensor.dtype in REALS else np.array([*constants, *map(float, limits(tensor.dtype))])
+    match rng.integers(6):
+        case 0:
+            return np.asarray(normal / 2)
+        case 1:
+            return np.asarray(np.rint(rng.choice((1, 4)) * normal))
+        case 2:
+            return _signs(dims, rng, rng.choice((0.25, 0.5)))
+        case 3:
+            far = normal / 2 + rng.choice(edges) + rng.choice((-_BEYOND, _BEYOND))
+            return np.where(_one_side(dims, rng), far, normal / 2)
+        case 4:
+            return np.asarray(np.zeros(dims) + rng.choice(constants) + rng.choice(_BESIDE, _along_one_axis(dims, rng)))
+    return np.asarray(np.zeros(dims) + rng.choice(edges) + rng.integers(-5, 6))
 
 
 def _along_one_axis(dims: Sequence[int], rng: np.random.Generator) -> list[int]:
@@ -234,8 +317,32 @@ def _choices(term: Term) -> float:
 
 
 def has_order(*roots: Term) -> bool:
-    """Whether any term depends on which of two numbers is the larger one."""
-    return any(depends_on_order(term) for term in postorder(*roots))
+    """Whether any term depends on which of two numbers is the larger one, or on whether they are the same: numbers of
+    which some are equal have to be drawn for either.
+    """
+    return any(depends_on_order(term) or _depends_on_equality(term) for term in postorder(*roots))
+
+
+def _depends_on_equality(term: Term) -> bool:
+    """Whether the term compares numbers, or picks by them: truths it picks by are drawn, or come of a comparison."""
+    if term.operator is not compute:
+        return any(attribute in ("min", "max") for attribute in term.attributes)  # of what is scattered
+    record, parameters = parse_compute(str(term.attributes[0]))
+    found = primitives(record.expression(*parameters)) if record.scalar is not None else set()
+    return not found.isdisjoint(("eq", "ne")) or ("select" in found and not _has_truths(term.children[0]))
+
+
+def _has_truths(operand: Term) -> bool:
+    """Whether any of what was only moved to where it is, is made of truths."""
+    stack, seen = [operand], set[Term]()
+    while stack:
+        term = stack.pop()
+        if term.access.dtype == "bool" or (term.operator is cast and term.children[0].access.dtype == "bool"):
+            return True
+        if term not in seen and term.operator is not compute:
+            stack += term.children
+        seen.add(term)
+    return False
 
 
 def depends_on_order(term: Term) -> bool:
@@ -251,8 +358,11 @@ _LONG = 100
 
 
 def constants_of(*roots: Term) -> list[Fraction]:
-    """The numbers with which something is compared, to which it is cut, or beyond which a cast wraps."""
+    """The numbers with which something is compared, to which it is cut, or beyond which a cast wraps. Sums of floats
+    with large ones would hide others.
+    """
     found: dict[Fraction, None] = {}
+    largest = 1 << 20 if is_real(*roots) else 1 << 62
     for term in postorder(*roots):
         if term.operator is cast and term.access.dtype in _WRAPS:
             least, most = limits(term.access.dtype)
@@ -260,7 +370,7 @@ def constants_of(*roots: Term) -> list[Fraction]:
         for attribute in term.attributes:
             if isinstance(attribute, str) and len(attribute) < _LONG:
                 numbers = (exact(word) for word in attribute.strip("()").split())
-                found.update(dict.fromkeys(n for n in numbers if n is not None and abs(n) < 1 << 20))
+                found.update(dict.fromkeys(n for n in numbers if n is not None and abs(n) < largest))
     return list(found)
 
 

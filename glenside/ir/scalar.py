@@ -236,6 +236,13 @@ def orders(expression: Scalar) -> bool:
     return (isinstance(expression, Applied) and expression.primitive.orders) or any(map(orders, parts))
 
 
+def primitives(expression: Scalar) -> set[str]:
+    """The names of all primitives that are applied in it."""
+    if not isinstance(expression, Applied):
+        return set()
+    return {expression.primitive.name}.union(*map(primitives, expression.arguments))
+
+
 def is_linear(expression: Scalar) -> bool:
     """Whether it is a sum of operands, each perhaps negated."""
     if not isinstance(expression, Applied):

@@ -85,3 +85,71 @@ def test_what_differs_at_zero_alone_is_reached() -> None:
     total = build("compute", "reduce-sum", build("access", X, 1))
     never = build("compute", "abs", build("compute", "sign", total))
     assert verdict(never, build("access", build("full", (5,), "1", "float32"), 1)).startswith("differs")
+
+
+def test_a_sign_that_is_never_of_zero_is_said() -> None:
+    """What is drawn is never a third."""
+    beside = build("compute", "sign", Builder.combine("subtract", X, full("1/3")))
+    assert verdict(beside, beside) == "equal where reached: sign of sign, 5 x 7, never was of 0"
+    assert verdict(build("compute", "sign", X), build("compute", "sign", X)) == EXACT
+
+
+def test_a_comparison_that_is_never_of_equal_numbers_is_said() -> None:
+    a, b = (compared(kind, X, full("1/3")) for kind in ("lt", "le"))
+    assert verdict(a, b).startswith("equal where reached: lt of (compare lt), 5 x 7, never was of equal numbers")
+    total = build("compute", "reduce-sum", build("access", X, 1))
+    bound = build("access", build("full", (5,), "7/2", "float32"), 1)
+    assert verdict(compared("lt", total, bound), compared("le", total, bound)).startswith("differs")
+
+
+def compared(kind: str, a: Term, b: Term) -> Term:
+    return build("compute", f"(compare {kind})", build("access-product", a, b, a.access.split))
+
+
+@pytest.mark.parametrize(
+    ("term", "found"),
+    [
+        (
+            build("compute", "round", Builder.combine("subtract", X, full("1/3"))),
+            "round of round, 5 x 7, never was of a",
+        ),
+        (
+            build("compute", "floor", Builder.combine("subtract", X, full("1/3"))),
+            "floor of floor, 5 x 7, never was of a",
+        ),
+        (
+            build("cast", Builder.combine("subtract", X, full("1/3")), "bool"),
+            "cast of bool, 5 x 7, never was of 0",
+        ),
+    ],
+    ids=str,
+)
+def test_what_is_rounded_and_never_decided_is_said(term: Term, found: str) -> None:
+    assert found in verdict(term, term)
+
+
+@pytest.mark.parametrize(
+    "term",
+    [
+        build("compute", "floor", build("compute", "round", X)),
+        build("cast", build("compute", "(clip 0 6)", build("compute", "round", X)), "int32"),
+        build("compute", "round", build("cast", build("cast", X, "int8"), "float32")),
+        build("cast", build("compute", "(clip 0 100)", X), "int8"),
+    ],
+    ids=str,
+)
+def test_of_whole_numbers_no_fraction_is_missed(term: Term) -> None:
+    assert verdict(term, term) == EXACT
+
+
+def test_what_only_equal_numbers_decide_is_reached_without_any_order() -> None:
+    y = build("access-tensor", Tensor("y", Dims((5, 7)), "float32"))
+    never = build("cast", compared("ne", X, X), "float32")
+    assert verdict(build("cast", compared("eq", X, y), "float32"), never).startswith("differs")
+
+
+def test_indices_below_zero_are_drawn() -> None:
+    i = build("access-tensor", Tensor("i", Dims((4,)), "int64"))
+    picked = build("access-gather", X, i, 0)
+    assert verdict(picked, build("access-gather", X, build("compute", "relu", i), 0)).startswith("differs")
+    assert verdict(picked, picked) == EXACT

@@ -47,6 +47,13 @@ def test_what_is_equal_is_called_equal() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("seed", [379, 1138, 1664])
+def test_what_was_called_equal_before(seed: int) -> None:
+    """Only a sum that is 0 shows it; only windows of a few places, behind two clips; only one integer of 256."""
+    assert missed(seed)[1] == []
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("part", range(PARTS))
 def test_few_mutants_of_many_are_called_equal(part: int, fuzzing: Fuzzing) -> None:
     """At most 1 of 100: the README says how many were missed, and of what kind."""

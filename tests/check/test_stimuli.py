@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from glenside.check import check
-from glenside.check.stimuli import draw_near
+from glenside.check.stimuli import draw_near, turn_of_few
 from glenside.ir.program import Program
 from glenside.ir.text import parse
 from glenside.ir.types import Dims, Tensor
@@ -59,3 +59,24 @@ def test_what_only_windows_above_a_threshold_let_through_is_seen() -> None:
     right, wrong = (parse(WINDOWED.format(w)) for w in ("(access-tensor w)", "(access-flip (access-tensor w) 1)"))
     for seed in range(2):
         assert check(Program(right.term), Program(wrong.term), seed=seed).result.startswith("differs")
+
+
+def test_sums_of_few_numbers_are_zero_at_any_depth() -> None:
+    """Of three products one after the other, whether the weights are constants or not."""
+    dims = {"x": (24, 30), "u": (26, 24), "v": (28, 26), "w": (25, 28)}
+    for weights in ((), ("u", "v", "w")):
+        x, *layers = (
+            draw_near(Tensor(n, Dims(d)), seed=1, turn=turn_of_few(3), among=[Fraction(1, 3)], weights=weights)
+            for n, d in dims.items()
+        )
+        for layer in layers:
+            x = layer @ x
+        assert 0.05 < (x == 0).mean() < 0.95
+
+
+def test_integers_are_drawn_at_their_bounds_too() -> None:
+    drawn = {int(v) for turn in range(TURNS) for v in draw_near(X8, seed=0, turn=turn, among=[]).ravel()}
+    assert drawn > {*range(-128, -122), *range(122, 128)}
+
+
+X8 = Tensor("x", Dims((3, 6)), "int8")

@@ -1,0 +1,58 @@
+"""Which terms hold whole numbers alone, whatever inputs and constants hold: rounding leaves them as they are."""
+
+from __future__ import annotations
+
+from collections.abc import Container
+
+import numpy as np
+
+from glenside.ir.dtypes import REALS
+from glenside.ir.operator import Category, Kind, OperatorKind
+from glenside.ir.operators.casting import cast
+from glenside.ir.operators.compute import compute, parse_compute
+from glenside.ir.scalar import Applied, Number, Scalar
+from glenside.ir.term import Term, postorder
+from glenside.ir.types import AccessType
+from glenside.semantics import Native
+
+_LARGEST_LEAF = 1 << 20
+_ROUNDED = ("floor", "ceil", "round", "sign")
+_KEPT = ("add", "subtract", "multiply", "negative", "abs", "min", "max", "select", "mod", "rem")
+"""Primitives that give whole numbers of whole ones."""
+
+
+def whole_terms(*roots: Term) -> set[Term]:
+    """The arrays of which every element is whole. One that is not among them may be so too."""
+    found: set[Term] = set()
+    for term in postorder(*roots):
+        if isinstance(term.type, AccessType) and (term.access.dtype not in REALS or _is_whole(term, found)):
+            found.add(term)
+    return found
+
+
+def _is_whole(term: Term, known: Container[Term]) -> bool:
+    of_whole = all(child in known for child in term.children)
+    if term.operator is compute:
+        record, parameters = parse_compute(str(term.attributes[0]))
+        if record.scalar is not None:
+            return _gives_whole(record.expression(*parameters), of_whole)
+        kept = record.combine is not None and record.combine.name in _KEPT
+        return of_whole and (kept or record.category is Category.CONTRACTION)
+    if term.operator.kind is OperatorKind.LEAF:
+        given = any(field.kind is Kind.TENSOR for field in term.operator.fields)
+        return not given and term.access.size <= _LARGEST_LEAF and _is_whole_leaf(term)
+    return of_whole and (term.operator is cast or term.index_map is not None)
+
+
+def _is_whole_leaf(term: Term) -> bool:
+    array = np.asarray(term.operator.evaluate(Native(), *term.attributes), np.float64)
+    return bool((np.rint(array) == array).all())
+
+
+def _gives_whole(expression: Scalar, of_whole: bool) -> bool:
+    if isinstance(expression, Number):
+        return expression.value is not None and expression.value.denominator == 1
+    if not isinstance(expression, Applied):
+        return of_whole
+    parts = (_gives_whole(argument, of_whole) for argument in expression.arguments)
+    return expression.primitive.name in _ROUNDED or (expression.primitive.name in _KEPT and all(parts))

@@ -1,0 +1,177 @@
+"""The sides that a primitive has for its operands: on each it does something else.
+
+Equal numbers are a side of their own where they decide: between two comparisons that are alike but for them, in a sign,
+in what is rounded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from glenside.analysis.ranges import Range
+from glenside.ir.dtypes import FLOATS, RECORDS, limits
+from glenside.ir.operand import Array
+
+_NEAR = 1e-9  # what numbers round by, at most
+_ZERO = Range(0.0, 0.0)
+Function = Callable[..., Array]
+
+
+class Watched(NamedTuple):
+    """The sides of one primitive.
+
+    words     each side, as "never .." says it
+    taken     (function, *operands) -> whether some elements are on each side
+    possible  ranges of the operands -> whether some could be
+    """
+
+    words: tuple[str, ...]
+    taken: Callable[..., Sequence[Any]]
+    possible: Callable[..., Sequence[bool]]
+
+
+def _equal(a: Array, b: Array) -> Array:
+    """Numbers that know their order are equal where their residues are."""
+    return np.asarray(a.imag == b.imag if a.dtype.kind == "c" else a == b)
+
+
+def _apart(a: Array, b: Array) -> tuple[Any, Any]:
+    """Whether some elements are below others, and some above."""
+    differ, less = ~_equal(a, b), np.asarray(a.real < b.real)
+    return (less & differ).any(), (~less & differ).any()
+
+
+def _from_zero(a: Array) -> tuple[Any, Any, Any]:
+    zero = np.zeros((), a.dtype)
+    return (*_apart(a, zero), _equal(a, zero).any())
+
+
+def _truth(holds: Array) -> tuple[Any, Any]:
+    return holds.any(), not holds.all()
+
+
+def _fraction(a: Array) -> Array:
+    """How far numbers are above the whole ones below them; 0 where they are as good as whole."""
+    above = a.real - np.floor(a.real)
+    return np.asarray(np.where(above > 1 - _NEAR, 0.0, above))
+
+
+def _halves(a: Array) -> tuple[Any, Any]:
+    half, odd = np.abs(_fraction(a) - 0.5) < _NEAR, np.floor(a.real) % 2 == 1
+    return (half & ~odd).any(), (half & odd).any()
+
+
+def _unlike(function: Function, a: Array, b: Array) -> tuple[Any]:
+    """Whether there is a rest of numbers that differ in sign. Residues alone have none: a function stands for this."""
+    if a.dtype.kind == "f":
+        return (True,)
+    return ((((a.real < 0) != (b.real < 0)) & ~_equal(np.asarray(function(a, b)), np.zeros((), a.dtype))).any(),)
+
+
+def _below(a: Range, b: Range) -> bool:
+    return a.low < b.high
+
+
+def _meet(a: Range, b: Range) -> bool:
+    return a.low <= b.high and b.low <= a.high
+
+
+def _may_differ(a: Range, b: Range) -> bool:
+    return not a.low == a.high == b.low == b.high
+
+
+def _may_be_apart(a: Range, b: Range = _ZERO) -> tuple[bool, bool]:
+    return _below(a, b), _below(b, a)
+
+
+def _may_be_whole(a: Range) -> tuple[bool, bool]:
+    holds = bool(np.ceil(a.low) <= a.high)
+    return holds, a.low < a.high or not holds
+
+
+def _relation(held: Callable[[Range, Range], bool], failed: Callable[[Range, Range], bool], *equal: str) -> Watched:
+    """A comparison; of an order, equal numbers are a side too."""
+    if not equal:
+        return Watched(_HELD, lambda f, a, b: _truth(f(a, b)), lambda a, b: (held(a, b), failed(a, b)))
+    return Watched(
+        (*_HELD, *equal),
+        lambda f, a, b: (*_truth(f(a, b)), _equal(a, b).any()),
+        lambda a, b: (held(a, b), failed(a, b), _meet(a, b)),
+    )
+
+
+_HELD = ("held", "failed")
+_EQUAL = "was of equal numbers"
+_TOOK = ("took the first number", "took the second number")
+_SIGNS = ("was of a number below 0", "was of a number above 0")
+_JOINED = Watched(_HELD, lambda f, a, b: _truth(f(a, b)), lambda a, b: (True, True))
+_FLOORED = Watched(
+    ("was of a whole number", "was of a number that is not whole"),
+    lambda f, a: _truth(_fraction(a) <= _NEAR),
+    _may_be_whole,
+)
+_REST = Watched(
+    ("left a rest of numbers that differ in sign",),
+    _unlike,
+    lambda a, b: ((a.low < 0 < b.high) or (b.low < 0 < a.high),),
+)
+WATCHED = {
+    "lt": _relation(_below, lambda a, b: a.high >= b.low, _EQUAL),
+    "le": _relation(lambda a, b: a.low <= b.high, lambda a, b: _below(b, a), _EQUAL),
+    "gt": _relation(lambda a, b: _below(b, a), lambda a, b: a.low <= b.high, _EQUAL),
+    "ge": _relation(lambda a, b: a.high >= b.low, _below, _EQUAL),
+    "eq": _relation(_meet, _may_differ),
+    "ne": _relation(_may_differ, _meet),
+    "logical-and": _JOINED,
+    "logical-or": _JOINED,
+    "select": Watched(
+        _TOOK,
+        lambda f, condition, a, b: _truth(~_equal(condition, np.zeros((), condition.dtype))),
+        lambda condition, a, b: (_may_differ(condition, _ZERO), _meet(condition, _ZERO)),
+    ),
+    "min": Watched(_TOOK, lambda f, a, b: _apart(a, b), _may_be_apart),
+    "max": Watched(_TOOK, lambda f, a, b: _apart(b, a), lambda a, b: _may_be_apart(b, a)),
+    "abs": Watched(_SIGNS, lambda f, a: _from_zero(a)[:2], _may_be_apart),
+    "sign": Watched((*_SIGNS, "was of 0"), lambda f, a: _from_zero(a), lambda a: (*_may_be_apart(a), _meet(a, _ZERO))),
+    "floor": _FLOORED,
+    "ceil": _FLOORED,
+    "round": Watched(
+        ("was of a half above an even number", "was of a half above an odd number"),
+        lambda f, a: _halves(a),
+        lambda a: (a.high - a.low >= 2,) * 2,
+    ),
+    "mod": _REST,
+    "rem": _REST,
+}
+CAST = (
+    "was of 0",
+    "was of another number than 0",
+    "cut a number below 0",
+    "cut a number above 0",
+    "wrapped a number below its least",
+    "wrapped a number above its most",
+)
+_WRAPPED_BITS = 32  # to the bounds of wider integers few numbers come
+ROUNDED = ("floor", "ceil", "round")
+
+
+def cast_taken(a: Array, dtype: str) -> Sequence[Any]:
+    """The sides of `CAST` on which some elements are that are made integers or bool."""
+    if dtype == "bool":
+        return (_equal(a, np.zeros((), a.dtype)).any(), (~_equal(a, np.zeros((), a.dtype))).any(), *(False,) * 4)
+    cut = _fraction(a) > _NEAR if a.dtype.kind == "c" else np.zeros(a.shape, np.bool_)
+    least, most = limits(dtype)
+    negative = a.real < 0
+    return False, False, (cut & negative).any(), (cut & ~negative).any(), (a.real < least).any(), (a.real > most).any()
+
+
+def cast_possible(a: Range, dtype: str, other: str, whole: bool) -> Sequence[bool]:
+    """The same of numbers of a range and another dtype, which may all be whole."""
+    if dtype == "bool":
+        return (_meet(a, _ZERO), _may_differ(a, _ZERO), *(False,) * 4)
+    least, most = limits(dtype)
+    cut, wraps = other in FLOATS and not whole, RECORDS[dtype].bits < _WRAPPED_BITS
+    return False, False, cut and a.low < 0, cut and a.high > 0, wraps and a.low < least, wraps and a.high > most
