@@ -33,11 +33,11 @@ from glenside.check.stimuli import (
     draw_near,
     draw_residues,
     from_end,
+    further,
     has_order,
     index_limits,
     is_real,
     opaque_limit,
-    turn_of_few,
     turns,
 )
 from glenside.ir.errors import GlensideError
@@ -168,7 +168,7 @@ def check(
                 if not trials.more or not branches.missing():
                     break
                 trials.more -= 1
-                turn = turn_of_few(turn) if trials.more % 2 else turn
+                turn = further(turn)
             trial = trials.at(turn)
             trial.arithmetic.opaque_below = below
             values = {name: trial.draw(tensor, limits.get(name)) for name, tensor in drawn.items()}
@@ -192,7 +192,7 @@ def check(
 _ELEMENTS = 1 << 20
 """How many elements it takes to have drawn numbers often enough."""
 _CALL = 64  # elements that take as long as it takes to evaluate a term of none
-_MORE = 4  # times to draw anew where something was not reached
+_MORE = 4  # times to draw anew, at least, where something was not reached
 
 
 _AGAIN = 8  # times as many numbers where results say little
@@ -214,7 +214,8 @@ class _Trials:
         self.ordered, self.real = has_order(*roots), is_real(*roots)
         self.fields = [_Field(p) for p in PRIMES]
         size = sum(_CALL + (t.access.size if isinstance(t.type, AccessType) else 0) for t in postorder(*roots))
-        self.count, self.more = max(1, min(turns(*roots), _ELEMENTS // max(1, size))), _MORE
+        self.count = max(1, min(turns(*roots), _ELEMENTS // max(1, size)))
+        self.more = max(_MORE, self.count // 2)
         self.longest = min(_LONGEST, _AGAIN * self.count)
         if not self.real:
             self.count, self.longest = self.count + 1, self.longest + 1

@@ -13,7 +13,7 @@ import numpy as np
 from glenside.ir.dtypes import FLOATS, REALS, RECORDS, STORED, WHOLE, limits
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
-from glenside.ir.operator import Category
+from glenside.ir.operator import Category, OperatorKind
 from glenside.ir.operators.casting import cast
 from glenside.ir.operators.compute import compute, parse_compute
 from glenside.ir.rational import exact
@@ -186,9 +186,9 @@ _MIXED, _FEW, _FULL = 12, 13, 14
 """Of so many turns those in which each tensor is drawn in its own way, all are -1, 0 and 1, integers are any."""
 
 
-def turn_of_few(turn: int) -> int:
-    """Another turn for each, in which numbers are few."""
-    return turn * _PERIOD + _FEW
+def further(turn: int) -> int:
+    """A turn for each that comes after those which suffice elsewhere: every second one is of few numbers, or of any."""
+    return turn if turn % 2 == 0 else turn * _PERIOD + (_FULL if turn % 4 == 1 else _FEW)
 
 
 def _held(dtype: str) -> tuple[int, int]:
@@ -226,7 +226,12 @@ _BESIDE = (0.0, 0.0, 1 / 64, -1 / 64, 0.5, -0.5, 1.0, -1.0)
 """Where a threshold that is a little off shows: at the constant itself, and beside it."""
 _BEYOND = 5.0
 """How far from a constant a whole window is on one side of it, where what it is multiplied with is calm: about 0."""
+_SCALED = 8.0
+"""By what a number is beyond a constant even where it is multiplied with a fraction first."""
+_PAIRED, _LARGEST_LED = 24, 1e10
 _PEAK = 50.0
+_FEW_VALUES = ("int8", "uint8")
+"""So few that each is drawn: one of them may be all that a sum wraps for."""
 
 
 def _pattern(
@@ -249,12 +254,22 @@ def _pattern(
     if kind == 1:
         return np.asarray(2 * normal + rng.choice(_CENTRES, _along_one_axis(dims, rng)))
     if kind == 2:
-        return np.where(rng.random(dims) < 0.5, rng.choice(constants, dims) + rng.choice(_BESIDE, dims), 3 * normal)
+        any_ = 3 * normal if tensor.dtype not in _FEW_VALUES else draw_integers(tensor, seed=seed + turn)
+        led = np.where(rng.random(dims) < times % 2 / 4, rng.choice(_led(constants), dims), rng.choice(constants, dims))
+        return np.where(rng.random(dims) < 0.5, led + rng.choice(_BESIDE, dims), any_)
     drawn = np.array(2 * normal)
     if drawn.size > 1:
         first = _stream(seed, 4, tensor.name).integers(1 << 30, size=drawn.ndim)
         drawn[tuple((first + times) % dims)] = _PEAK
     return drawn
+
+
+def _led(constants: Array) -> Array:
+    """What is a constant of a program once another one was multiplied with it or added to it, or lies beyond all."""
+    some = constants[:_PAIRED]
+    divisors = some[some != 0]
+    found = np.concatenate([np.divide.outer(some, divisors), np.subtract.outer(some, divisors)], axis=None)
+    return np.concatenate([found[np.abs(found) < _LARGEST_LED], _SCALED * constants])
 
 
 def _own_way(tensor: Tensor, normal: Array, rng: np.random.Generator, constants: Array) -> Array:
@@ -269,11 +284,11 @@ def _own_way(tensor: Tensor, normal: Array, rng: np.random.Generator, constants:
         case 2:
             return _signs(dims, rng, rng.choice((0.25, 0.5)))
         case 3:
-            far = normal / 2 + rng.choice(edges) + rng.choice((-_BEYOND, _BEYOND))
+            far = normal / 2 + rng.choice((1, 1, _SCALED)) * rng.choice(edges) + rng.choice((-_BEYOND, _BEYOND))
             return np.where(_one_side(dims, rng), far, normal / 2)
         case 4:
             return np.asarray(np.zeros(dims) + rng.choice(constants) + rng.choice(_BESIDE, _along_one_axis(dims, rng)))
-    return np.asarray(np.zeros(dims) + rng.choice(edges) + rng.integers(-5, 6))
+    return np.asarray(np.zeros(dims) + rng.choice((1, 1, _SCALED)) * rng.choice(edges) + rng.integers(-5, 6))
 
 
 def _along_one_axis(dims: Sequence[int], rng: np.random.Generator) -> list[int]:
@@ -317,10 +332,16 @@ def _choices(term: Term) -> float:
 
 
 def has_order(*roots: Term) -> bool:
-    """Whether any term depends on which of two numbers is the larger one, or on whether they are the same: numbers of
-    which some are equal have to be drawn for either.
+    """Whether any term depends on which of two numbers is the larger one, on whether they are the same, or on whether
+    they are as large as to wrap: such numbers have to be drawn.
     """
-    return any(depends_on_order(term) or _depends_on_equality(term) for term in postorder(*roots))
+    return any(depends_on_order(t) or _depends_on_equality(t) or _wraps(t) for t in postorder(*roots))
+
+
+def _wraps(term: Term) -> bool:
+    """Whether the term computes integers of integers."""
+    computes = term.operator.kind in (OperatorKind.COMPUTE, OperatorKind.INSTRUCTION) and bool(term.children)
+    return computes and bool({*dtypes(term.type)} & {*WHOLE}) and not {*dtypes(term.children[0].type)} & {*REALS}
 
 
 def _depends_on_equality(term: Term) -> bool:
