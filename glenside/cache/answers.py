@@ -52,6 +52,13 @@ class Remembered:
         layers = {name: named[name] for name in self.original.layers}
         return replace(self.original, term=found.term, layers=layers, names={})
 
+    @property
+    def compared(self) -> Program:
+        """The program with the layers that have the original's types: a text says no more of the others."""
+        own = self.original.layers
+        layers = {name: layer for name, layer in self.program.layers.items() if layer.type == own[name].type}
+        return replace(self.program, layers=layers)
+
     @cached_property
     def _searched(self) -> Result:
         return self.again()

@@ -14,7 +14,7 @@ from glenside.ir.program import Program
 from glenside.ir.term import Term, postorder
 from glenside.passes.distinct_layers import Layers, distinct_layers, reassembled
 from glenside.passes.extraction import Cone, PricedGraph
-from glenside.passes.network import cheapest_network, network_of
+from glenside.passes.network import cheapest_network, layers_as_written, network_of
 from glenside.passes.outlining import Outlined, outlined
 from glenside.passes.variants import Cheapest, Extracted, Extractor
 from glenside.targets.base import Amounts, Cost, Scope, Target, Variant, Way
@@ -80,6 +80,7 @@ class Answer:
     programs   the same -> the program that is made of those, where they are terms
     choice     class -> e-node, of the e-graph
     cost       of the whole program by prices of e-nodes, where they add up
+    in_own_order  the program that was chosen, its layers in the order of the original's, where they have another one
     """
 
     prepared: Program
@@ -89,10 +90,16 @@ class Answer:
     programs: Mapping[str, Program]
     choice: Mapping[int, int] = field(default_factory=dict)
     cost: Cost | None = None
+    in_own_order: Program | None = None
 
     @property
     def program(self) -> Program:
         return self.programs[CHOSEN]
+
+    @property
+    def compared(self) -> Program:
+        """The program that was chosen, with layers to compare with the original's."""
+        return self.in_own_order or self.program
 
 
 def extract(problem: Problem, searched: SearchResult, target: Target, way: Way) -> Answer:
@@ -222,9 +229,12 @@ def _of_network(problem: Problem, searched: SearchResult, target: Target) -> Ans
     priced = PricedGraph(snapshot, target.prices)
     (root,) = problem.classes(snapshot, problem.roots)
     choice, cost = cheapest_network(priced, root, "dag")
-    network = found.inlined(network_of(found.program, snapshot, choice, len(problem.nodes)))
-    network = min((network, program), key=lambda p: _ordered(target, p))
     classes = problem.classes(snapshot, list(found.program.layers.values()))
+    made = network_of(found.program, snapshot, choice, len(problem.nodes))
+    network = min((found.inlined(made), program), key=lambda p: _ordered(target, p))
+    compared = program
+    if network is not program:
+        compared = found.inlined(replace(made, layers=layers_as_written(found.program, snapshot, choice, classes)))
     extracted = {}
     for (name, product), eclass in zip(program.layers.items(), classes, strict=True):
         told = priced.told.get(eclass)
@@ -234,7 +244,7 @@ def _of_network(problem: Problem, searched: SearchResult, target: Target) -> Ans
         extracted[name] = Extracted([variant], bound=bound, cone=cone)
     variants = _named(program, target, extracted)
     programs = {**dict.fromkeys(variants or ["as written"], program), CHOSEN: network}
-    return Answer(program, snapshot, extracted, variants, programs, choice, cost)
+    return Answer(program, snapshot, extracted, variants, programs, choice, cost, compared)
 
 
 def _ordered(target: Target, program: Program) -> list[float]:

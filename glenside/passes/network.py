@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Protocol
 
-from glenside.builder.layout import rearrange
+from glenside.builder.layout import rearrange, split_at
 from glenside.egraph.rule import Parameters
 from glenside.egraph.saturation import INTERRUPTED, SATURATED, Limits, Progress
 from glenside.egraph.search import Worker, search
@@ -18,6 +18,7 @@ from glenside.egraph.snapshot import Snapshot
 from glenside.ir.operator import Category, Keeps
 from glenside.ir.operators import parse_compute
 from glenside.ir.program import Program, is_product
+from glenside.ir.rearrangement import Rearrangement
 from glenside.ir.term import Term, build, constants_under, postorder, rebuild_all, tensors
 from glenside.ir.types import AccessType, Dims, Tensor
 from glenside.passes.extraction import PricedGraph
@@ -90,6 +91,61 @@ def cheapest_network(priced: PricedGraph, root: int, method: str) -> tuple[Mappi
     both = find(), find(avoided=_own_forms(priced.snapshot))
     best = min(both, key=lambda choice: choice.cost.ordered(priced.prices.objectives))
     return best.nodes, best.cost
+
+
+def layers_as_written(
+    program: Program, snapshot: Snapshot, choice: Mapping[int, int], classes: Sequence[int]
+) -> dict[str, Term]:
+    """Layer -> its result in the order of the program, of what a choice computes, which may store it in another one.
+
+    Those whose scale went into their weights, and which are not computed any more, are left out.
+    """
+    readers: dict[int, list[int]] = {}
+    for number, node in enumerate(snapshot.nodes):
+        if _moves(snapshot, number):
+            readers.setdefault(node.children[0], []).append(number)
+    found = {
+        name: _as_written(snapshot, readers, choice, eclass)
+        for name, eclass in zip(program.layers, classes, strict=True)
+    }
+    return {name: plain(term) for name, term in found.items() if term is not None}
+
+
+def _as_written(
+    snapshot: Snapshot, readers: Mapping[int, Sequence[int]], choice: Mapping[int, int], eclass: int
+) -> Term | None:
+    """A class by the fewest rearrangements, or their inverses, from what a choice computes; None where there are none.
+
+    `readers` are the rearrangements of each class.
+    """
+    came: dict[int, tuple[int, int]] = {eclass: (eclass, 0)}  # from where, over which e-node
+    for reached in (order := [eclass]):
+        if reached in choice:
+            break
+        below = [(n, snapshot.nodes[n].children[0]) for n in snapshot.classes[reached] if _moves(snapshot, n)]
+        for number, beside in (*below, *((n, snapshot.owner[n]) for n in readers.get(reached, ()))):
+            if beside not in came:
+                came[beside] = reached, number
+                order.append(beside)
+    else:
+        return None
+    term = snapshot.terms(choice, [reached])[reached]
+    while reached != eclass:
+        before, number = came[reached]
+        node = snapshot.nodes[number]
+        if snapshot.owner[number] == before:
+            term = snapshot.term_of(node, [term])
+        else:
+            own = snapshot.types[before]
+            assert own is not None, "what is rearranged has a type"
+            back = Rearrangement(node.attributes[0], node.attributes[1]).inverse()
+            term = split_at(rearrange(term, back.parts, back.order, own.dims), own.split)
+        reached = before
+    return term
+
+
+def _moves(snapshot: Snapshot, number: int) -> bool:
+    return snapshot.nodes[number].operator == "access-rearrange"
 
 
 def network_of(program: Program, snapshot: Snapshot, choice: Mapping[int, int], count: int) -> Program:

@@ -25,6 +25,8 @@ class Found(Protocol):
     @property
     def program(self) -> Program: ...
     @property
+    def compared(self) -> Program: ...
+    @property
     def prepared(self) -> Program: ...
     @property
     def egraph(self) -> Snapshot: ...
@@ -88,23 +90,22 @@ class Result(OldResultNames):
     def check(self, progress: Callable[[int, int], None] | None = None) -> CheckReport:
         """Compare the two programs exactly, layer by layer and as a whole; the report then says so.
 
-        A layer is what it was when it was searched: its weights may hold the scale that followed it. The result is
-        compared with that of the original. Where the target computes in rounded numbers, what is exact is said to be
+        A layer is what it was when it was searched: its weights may hold the scale that followed it. One that is not
+        computed any more, as its scale went into its weights since, is as right as the result, which is compared with
+        that of the original. Where the target computes in rounded numbers, what is exact is said to be
         equal as reals, and a remark tells the bound of the rounding and what was seen of it.
         """
-        started = time.perf_counter()
+        started, compared = time.perf_counter(), self.answer.compared
         if self.program is self.original:
             verdict = CheckReport(dict.fromkeys(self.original.layers, EXACT), EXACT, "it is the program itself", 0.0)
         else:
-            layers = self.target.checks_layers
             source = self.original if self.prepared is not self.original else None
-            verdict = check(
-                self.prepared, self.program, layers=layers, source=source, seed=self.seed, progress=progress
-            )
+            verdict = check(self.prepared, compared, source=source, seed=self.seed, progress=progress)
         rounds = self.target.rounds(self.program)
         if rounds:
             verdict = _of_rounded(verdict)
-        of_layer = verdict.layers if self.target.checks_layers else dict.fromkeys(self.prepared.layers, verdict.result)
+        of_layer = {name: verdict.result for name in self.prepared.layers if name not in compared.layers}
+        of_layer |= verdict.layers
         rows = [replace(row, checked=of_layer.get(row.name, "not checked")) for row in self.report.layers]
         self.report.layers[:] = rows
         self.report.checked, self.report.how_checked = verdict.result, verdict.how

@@ -17,9 +17,7 @@ from rewrites.facts import (
     ACCESS,
     INT,
     INTS,
-    TEXT,
     access_at,
-    category,
     constant,
     dims,
     function,
@@ -34,23 +32,23 @@ from rewrites.terms import rearranged, under, variables, vec, whole
 
 FAMILY = "layout"
 CORE = "rearranging"  # what folding needs of it
-whole_pair = relation("whole-pair", pairs=ACCESS, kind=TEXT, a=ACCESS, b=ACCESS)
 moved_broadcast = relation(
     "moved-broadcast",
     moved=ACCESS, linear=ACCESS, wide=ACCESS, narrow=ACCESS, parts=INTS, order=INTS, shape=INTS, item=INTS, size=INT
 )  # fmt: skip
 form = function("form", INTS, "old", moved=ACCESS, linear=ACCESS, shape=INTS, item=INTS)
 unmoved = inverse("unmoved", moved=ACCESS, parts=INTS, order=INTS, dims=INTS, split=INT)
-_TURNED = ex.moved("$m $n $k $l", "0 2 3 1", "", "$m $k $l $n")
+# What examples are of; and the program's own classes, of what is not known before it runs.
+TURNED = ex.moved("$m $n $k $l", "0 2 3 1", "", "$m $k $l $n")
 _X = access_at("x")
-_RANK4 = {"x": "m n k l"}
-_OURS = (source(ROOT), varies(ROOT))
+RANK4 = {"x": "m n k l"}
+OURS = (source(ROOT), varies(ROOT))
 
 
 def operand(c: V, b: V, p: V, o: V, d: V) -> Facts:
     """root is of the program itself and not constant; its operand c = rearrange(b; p, o) has dims d."""
     shape, item = variables("c-shape c-item")
-    return (*_OURS, c == op.rearrange(b, p, o, shape, item), d == dims(c))
+    return (*OURS, c == op.rearrange(b, p, o, shape, item), d == dims(c))
 
 
 def lifted(linear: V, b: V) -> Facts:
@@ -72,7 +70,7 @@ def _as_root(x: V, parts: V, order: V) -> Any:
 
 @rule(
     CORE,
-    Example("(access-transpose (access-tensor x) (list 0 2 3 1))", _RANK4),
+    Example("(access-transpose (access-tensor x) (list 0 2 3 1))", RANK4),
     Example("(access-reshape (access (access-tensor x) 1) (access-shape (shape $m 1) (shape 2 $k)))", {"x": "m k 2"}),
     Example("(access-squeeze (access-insert-axis (access-tensor x) 1) 1)", {"x": "m k"}),
     Example("(access-shift-right (access-flatten (access (access-tensor x) 1)))", {"x": "m k n"}),
@@ -242,91 +240,6 @@ def equal_rearrangements_are_of_equals(a: V, p: V, o: V, s: V, i: V, d: V, n: V)
     return when(known).then(union(a, unmoved(ROOT, p, o, d, n)))
 
 
-@rule(
-    FAMILY,
-    Example(f"(compute relu {_TURNED})", _RANK4),
-    Example(f"(cast {_TURNED} float64)", _RANK4),
-    Example(f'(opaque-pointwise "f" {_TURNED} int8)', _RANK4),
-)
-def rearrangement_leaves_pointwise(b: V, p: V, o: V, s: V, i: V, f: V, t: V) -> Clauses:
-    """f(rearrange(b)) = rearrange(f(b)), for pointwise f and for casts.
-
-    Sound because each element is computed by itself; only its place differs.
-    """
-    moved = op.rearrange(b, p, o, s, i)
-    return (
-        rewrite(op.compute(f, moved), rearranged(op.compute(f, b), p, o, s, i), _OURS, category(f, "pointwise")),
-        rewrite(op.cast(moved, t), rearranged(op.cast(b, t), p, o, s, i), _OURS),
-        rewrite(op.opaque_pointwise(f, moved, t), rearranged(op.opaque_pointwise(f, b, t), p, o, s, i), _OURS),
-    )
-
-
-@rule(
-    CORE,
-    Example(ex.pairs("subtract", _TURNED, "(access-tensor y)"), {"x": "m n k l", "y": "m k l n"}),
-    Example(ex.pairs("subtract", "(access-tensor y)", _TURNED), {"x": "m n k l", "y": "m k l n"}),
-)
-def rearrangement_leaves_pair(f: V, x: V, y: V, b: V, c: V, p: V, o: V, d: V, db: V) -> Clauses:
-    """f(rearrange(b) x y) = rearrange(f(b x rearrange'(y))), with what undoes it, for an f of two whole tensors.
-
-    Sound because f takes the elements of both at the same place, and both sides are moved alike.
-    """
-    size, parts, order = variables("size parts order")
-    alike, other = whole(b, size, db), rearranged(y, parts, order, vec(), db)
-
-    def moved_out(left: V, right: V, *operands: V) -> Clauses:
-        found = (whole_pair(ROOT, f, left, right), operand(c, b, p, o, d), split(c) == 0)
-        pairs = op.compute(f, op.product(*operands, 0))
-        return when(
-            found, rearranging.undone.facts(p, o, parts=parts, order=order), db == dims(b), size == db.product()
-        ).then(union(ROOT, rearranged(pairs, p, o, vec(), d)))
-
-    wholes = (split(x) == 0, split(y) == 0)
-    return (
-        when(_OURS, ROOT == op.compute(f, op.product(x, y, 0)), category(f, "fold"), wholes).then(
-            whole_pair(ROOT, f, x, y)
-        ),
-        moved_out(c, y, alike, other),
-        moved_out(y, c, other, alike),
-    )
-
-
-_T = "(access-tensor x)"
-
-
-@rule(
-    FAMILY,
-    *(
-        Example(computed, {"x": "m n"})
-        for computed in (f"(compute relu {_T})", f"(cast {_T} int8)", f'(opaque-pointwise "f" {_T} int8)')
-    ),
-    Example(ex.pairs("subtract", _T, "(access-tensor y)"), {"x": "m n", "y": "m n"}),
-)
-def elements_are_computed_along_one_axis(f: V, t: V, x: V, y: V, d: V, size: V) -> Clauses:
-    """f(x) under any dims = f(flat(x)) under those, for pointwise f and for an f of two whole tensors.
-
-    So the layout that the program says is computed as all others are, along one axis. Sound because each element is
-    computed by itself.
-    """
-
-    def flat(operand: V) -> Any:
-        return whole(operand, size, vec(size))
-
-    def along_one_axis(computed: V, *facts: Any) -> Clauses:
-        several = (d == dims(ROOT), d.length > 1, size == d.product(), size > 0)
-        return when(_OURS, facts, several, TYPED).then(union(ROOT, under(computed, size, SHAPE, ITEM)))
-
-    return (
-        along_one_axis(op.compute(f, flat(x)), ROOT == op.compute(f, x), category(f, "pointwise")),
-        along_one_axis(op.cast(flat(x), t), ROOT == op.cast(x, t)),
-        along_one_axis(op.opaque_pointwise(f, flat(x), t), ROOT == op.opaque_pointwise(f, x, t)),
-        along_one_axis(
-            op.compute(f, op.product(flat(x), flat(y), 0)),
-            *(ROOT == op.compute(f, op.product(x, y, 0)), category(f, "fold"), split(x) == 0, split(y) == 0),
-        ),
-    )
-
-
 _WIDE = "(access-broadcast {0} (access-shape (shape) (shape $m 6 $n 5)))"
 
 
@@ -356,10 +269,10 @@ _WITH_ONE = ex.moved("$m $n 1 $l", "0 2 3 1", "", "$m 1 $l $n")
 
 @rule(
     FAMILY,
-    Example(f"(access-pad {_TURNED} zero-padding 1 1 2)", _RANK4),
-    Example(f"(access-slice {_TURNED} 1 0 2)", _RANK4),
-    Example(f"(access-flip {_TURNED} 1)", _RANK4),
-    Example(f"(access-dilate {_TURNED} 3 2)", _RANK4),
+    Example(f"(access-pad {TURNED} zero-padding 1 1 2)", RANK4),
+    Example(f"(access-slice {TURNED} 1 0 2)", RANK4),
+    Example(f"(access-flip {TURNED} 1)", RANK4),
+    Example(f"(access-dilate {TURNED} 3 2)", RANK4),
     Example(f"(access-pad {_WITH_ONE} zero-padding 1 1 2)", {"x": "m n 1 l"}),
 )
 def rearrangement_leaves_one_axis(c: V, x: V, kind: V, lo: V, hi: V, n: V, b: V, p: V, o: V, d: V) -> Clauses:
@@ -389,8 +302,8 @@ _JOINED = "(access-concatenate {0} {1} 3)"
 
 @rule(
     FAMILY,
-    Example(_JOINED.format(_TURNED, "(access-tensor y)"), {"x": "m n k l", "y": "m k l 6"}),
-    Example(_JOINED.format("(access-tensor y)", _TURNED), {"x": "m n k l", "y": "m k l 6"}),
+    Example(_JOINED.format(TURNED, "(access-tensor y)"), {"x": "m n k l", "y": "m k l 6"}),
+    Example(_JOINED.format("(access-tensor y)", TURNED), {"x": "m n k l", "y": "m k l 6"}),
 )
 def rearrangement_leaves_concatenate(c: V, y: V, x: V, b: V, p: V, o: V, d: V, dy: V) -> Clauses:
     """concatenate(rearrange(b), y) = rearrange(concatenate(b, rearrange'(y))), on an axis that is one part of b.

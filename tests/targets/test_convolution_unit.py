@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 from itertools import product
 from typing import Any
@@ -16,6 +17,9 @@ from onnx_networks import NETWORKS, small
 import glenside as gl
 from glenside.analysis.copies import Copy, copies_of, total
 from glenside.builder import Builder
+from glenside.builder.layout import broadcast, reshape
+from glenside.builder.pointwise import multiply, relu
+from glenside.check import check
 from glenside.importers.onnx.model import program_of_model
 from glenside.ir.program import Program, is_product
 from glenside.ir.rearrangement import of_transpose
@@ -306,3 +310,23 @@ def test_a_product_of_one_number_has_no_axis_to_lie_innermost(layout: str) -> No
         shapes={"x": (1,)},
     )
     assert gl.optimize(program, gl.ConvolutionUnit(layout)).check().result == "exact"
+
+
+@pytest.mark.parametrize("stores", ADDRESSES)
+def test_every_layer_is_compared_in_its_own_order(stores: str) -> None:
+    """One convolution whose scale is folded away is not there to be compared; a wrong one of the others is found."""
+    b = Builder()
+    x = b.input("x", (1, 4, 6, 5))
+    y = b.conv(x, b.constant("w", (8, 4, 3, 3)), name="first", padding=1)
+    y = b.conv(relu(y), b.constant("v", (6, 8, 1, 1)), name="scaled")
+    y = multiply(y, broadcast(reshape(b.constant("s", (6,)), (6, 1, 1)), y.access.dims))
+    program = b.finish(b.conv(y, b.constant("u", (4, 6, 3, 3)), name="last"))
+    result = gl.optimize(program, gl.ConvolutionUnit("nhwc", stores=stores))
+    compared = result.answer.compared
+    assert list(compared.layers) == ["first", "last"]
+    assert all(layer.type == program.layers[name].type for name, layer in compared.layers.items())
+    assert [row.checked for row in result.report.layers] == ["exact"] * 3
+    wrong = {**compared.layers, "first": relu(compared.layers["first"])}
+    seen = check(program, replace(compared, layers=wrong))
+    assert (seen.result, seen.layers["last"]) == ("exact", "exact")
+    assert seen.layers["first"].startswith("differs in")

@@ -131,8 +131,6 @@ class Target(ABC):
     """Of e-nodes, where they add up."""
     peak: int | None = None
     """Multiply-accumulates a cycle, where cycles are counted."""
-    checks_layers: bool = True
-    """Whether layers keep their types, so that each can be compared with the original's."""
     machine: str = ""
     """Where its programs can be run and its costs measured, as `glenside run --on` calls it."""
     description: str = ""

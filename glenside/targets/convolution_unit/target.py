@@ -75,7 +75,6 @@ class ConvolutionUnit(Target):
     )
     unknown: Amounts = dict.fromkeys(m.name for m in measures)  # of one layer
     objectives = ("copies",)
-    checks_layers = False  # what a unit stores elsewhere has another type
 
     def __init__(self, layout: str = "nhwc", *, loads: str = "all", stores: str = "all") -> None:
         for what, got in (("loads", loads), ("stores", stores)):

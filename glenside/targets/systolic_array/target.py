@@ -177,7 +177,6 @@ class SystolicArrayWithLayouts(SystolicArray):
     """
 
     ways = frozenset()
-    checks_layers = False
     measures = (CYCLES, *ConvolutionUnit.measures)
 
     def __init__(self, rows: int, columns: int, *, layout: str = "nhwc", **options: Any) -> None:

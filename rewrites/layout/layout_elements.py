@@ -1,0 +1,100 @@
+"""Rearrangements rise through what is computed element by element."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rewrites import examples as ex
+from rewrites import operators as op
+from rewrites.declare import ROOT, Clauses, Example, V, rewrite, rule, union, when
+from rewrites.facts import ACCESS, TEXT, category, dims, relation, split
+from rewrites.layout import rearranging
+from rewrites.layout.layout import CORE, FAMILY, ITEM, OURS, RANK4, SHAPE, TURNED, TYPED, operand
+from rewrites.terms import rearranged, under, variables, vec, whole
+
+whole_pair = relation("whole-pair", pairs=ACCESS, kind=TEXT, a=ACCESS, b=ACCESS)
+
+
+@rule(
+    FAMILY,
+    Example(f"(compute relu {TURNED})", RANK4),
+    Example(f"(cast {TURNED} float64)", RANK4),
+    Example(f'(opaque-pointwise "f" {TURNED} int8)', RANK4),
+)
+def rearrangement_leaves_pointwise(b: V, p: V, o: V, s: V, i: V, f: V, t: V) -> Clauses:
+    """f(rearrange(b)) = rearrange(f(b)), for pointwise f and for casts.
+
+    Sound because each element is computed by itself; only its place differs.
+    """
+    moved = op.rearrange(b, p, o, s, i)
+    return (
+        rewrite(op.compute(f, moved), rearranged(op.compute(f, b), p, o, s, i), OURS, category(f, "pointwise")),
+        rewrite(op.cast(moved, t), rearranged(op.cast(b, t), p, o, s, i), OURS),
+        rewrite(op.opaque_pointwise(f, moved, t), rearranged(op.opaque_pointwise(f, b, t), p, o, s, i), OURS),
+    )
+
+
+@rule(
+    CORE,
+    Example(ex.pairs("subtract", TURNED, "(access-tensor y)"), {"x": "m n k l", "y": "m k l n"}),
+    Example(ex.pairs("subtract", "(access-tensor y)", TURNED), {"x": "m n k l", "y": "m k l n"}),
+)
+def rearrangement_leaves_pair(f: V, x: V, y: V, b: V, c: V, p: V, o: V, d: V, db: V) -> Clauses:
+    """f(rearrange(b) x y) = rearrange(f(b x rearrange'(y))), with what undoes it, for an f of two whole tensors.
+
+    Sound because f takes the elements of both at the same place, and both sides are moved alike.
+    """
+    size, parts, order = variables("size parts order")
+    alike, other = whole(b, size, db), rearranged(y, parts, order, vec(), db)
+
+    def moved_out(left: V, right: V, *operands: V) -> Clauses:
+        found = (whole_pair(ROOT, f, left, right), operand(c, b, p, o, d), split(c) == 0)
+        pairs = op.compute(f, op.product(*operands, 0))
+        return when(
+            found, rearranging.undone.facts(p, o, parts=parts, order=order), db == dims(b), size == db.product()
+        ).then(union(ROOT, rearranged(pairs, p, o, vec(), d)))
+
+    wholes = (split(x) == 0, split(y) == 0)
+    return (
+        when(OURS, ROOT == op.compute(f, op.product(x, y, 0)), category(f, "fold"), wholes).then(
+            whole_pair(ROOT, f, x, y)
+        ),
+        moved_out(c, y, alike, other),
+        moved_out(y, c, other, alike),
+    )
+
+
+_T = "(access-tensor x)"
+
+
+@rule(
+    FAMILY,
+    *(
+        Example(computed, {"x": "m n"})
+        for computed in (f"(compute relu {_T})", f"(cast {_T} int8)", f'(opaque-pointwise "f" {_T} int8)')
+    ),
+    Example(ex.pairs("subtract", _T, "(access-tensor y)"), {"x": "m n", "y": "m n"}),
+)
+def elements_are_computed_along_one_axis(f: V, t: V, x: V, y: V, d: V, size: V) -> Clauses:
+    """f(x) under any dims = f(flat(x)) under those, for pointwise f and for an f of two whole tensors.
+
+    So the layout that the program says is computed as all others are, along one axis. Sound because each element is
+    computed by itself.
+    """
+
+    def flat(operand: V) -> Any:
+        return whole(operand, size, vec(size))
+
+    def along_one_axis(computed: V, *facts: Any) -> Clauses:
+        several = (d == dims(ROOT), d.length > 1, size == d.product(), size > 0)
+        return when(OURS, facts, several, TYPED).then(union(ROOT, under(computed, size, SHAPE, ITEM)))
+
+    return (
+        along_one_axis(op.compute(f, flat(x)), ROOT == op.compute(f, x), category(f, "pointwise")),
+        along_one_axis(op.cast(flat(x), t), ROOT == op.cast(x, t)),
+        along_one_axis(op.opaque_pointwise(f, flat(x), t), ROOT == op.opaque_pointwise(f, x, t)),
+        along_one_axis(
+            op.compute(f, op.product(flat(x), flat(y), 0)),
+            *(ROOT == op.compute(f, op.product(x, y, 0)), category(f, "fold"), split(x) == 0, split(y) == 0),
+        ),
+    )
