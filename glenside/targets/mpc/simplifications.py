@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping
+from fractions import Fraction
 
 from glenside.ir.dtypes import FLOATS
 from glenside.ir.operator import Operator
@@ -91,6 +92,9 @@ def _is_not_negative(term: Term, known: Mapping[Term, Operand]) -> bool:
         return kind != "maximum" or any(_is_not_negative(o, known) for o in operands)
     if kind == "minimum":
         return all(_is_not_negative(o, known) for o in operands)
+    if kind.startswith("(clip ") and term.access.size == 1:  # in larger arrays its numbers are broadcast
+        low, high = map(Fraction, kind.strip("()").split()[1:])
+        return high >= 0 and (low >= 0 or _is_not_negative(operands[0], known))
     return kind == "elementwise-mul" and len(operands) == 2 and operands[0] is operands[1]
 
 
