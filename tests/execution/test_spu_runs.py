@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 
@@ -65,6 +66,7 @@ def test_a_python_without_spu_is_refused(monkeypatch: pytest.MonkeyPatch) -> Non
         (("--runs", "0"), "--runs is for programs that run on SPU: give --on spu too"),
         (("--target", ""), "--target is for programs that run on SPU: give --on spu too"),
         (("--link", "lan"), "--link is for programs that run on SPU: give --on spu too"),
+        (("--json", "-"), "--json is for programs that run on SPU: give --on spu too"),
     ],
 )
 def test_bad_input_is_a_sentence(
@@ -110,6 +112,16 @@ def test_run_prints_what_is_told_beside_what_is_measured(
     assert run("run", network, "--input", "x=0.5", "-o", tmp_path / "z.npz") == 0
     with np.load(out) as got, np.load(tmp_path / "z.npz") as want:
         assert np.allclose(got["output"], want["output"], atol=1e-3)
+
+
+@pytest.mark.usefixtures("spu")
+def test_run_writes_the_same_as_json(network: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("run", network, "--on", "spu", "--runs", 1, "--json", "-") == 0
+    said = json.loads(capsys.readouterr().out)
+    assert said["link"] == {"bandwidth": 384e6, "latency": 0.15e-3}
+    assert [row["names"] for row in said["layers"]] == [["conv"], ["last"]]
+    assert said["whole"]["told"]["bytes"] == said["whole"]["measured"]["bytes"]
+    assert (said["runs"], said["agrees"], said["drawn"]) == (1, True, ["x"])
 
 
 @pytest.mark.slow

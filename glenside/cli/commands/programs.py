@@ -37,20 +37,25 @@ def run(
         str | None, typer.Option("--link", metavar="LINK", help="The link of two parties, lan by default.")
     ] = None,
     runs: Annotated[int | None, typer.Option("--runs", help="How often it is timed there, 3 times by default.")] = None,
+    json_path: Annotated[
+        str | None, typer.Option("--json", metavar="FILE", help="Where that goes as JSON; - is standard output.")
+    ] = None,
 ) -> None:
     """Run a program on arrays with the interpreter; or on SPU, with bytes, messages and seconds told and measured."""
     from glenside.ir.operators.opaque import require_meaning
     from glenside.semantics.interpreter import evaluate
 
     writable(output)
-    given = [name for name, value in (("target", target), ("link", link), ("runs", runs)) if value is not None]
+    writable(json_path)
+    of_machine = (("target", target), ("link", link), ("runs", runs), ("json", json_path))
+    given = [name for name, value in of_machine if value is not None]
     if on is None and given:
         raise BadInput(f"--{given[0]} is for programs that run on SPU: give --on spu too")
     load = source.loader()
     if on is not None:
         from glenside.cli.commands.secure import run_in_spu
 
-        value, names, status = run_in_spu(load, on, target, link, runs, source.seed)
+        value, names, status = run_in_spu(load, on, target, link, runs, source.seed, json_path)
         if output is not None:
             _write(value, names, output)
         raise typer.Exit(status)

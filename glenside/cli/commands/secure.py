@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
@@ -24,9 +26,15 @@ _MOST_RUNS = 1_000
 
 
 def run_in_spu(
-    load: Callable[[], Program], on: str, target: str | None, link: str | None, runs: int | None, seed: int
+    load: Callable[[], Program],
+    on: str,
+    target: str | None,
+    link: str | None,
+    runs: int | None,
+    seed: int,
+    json_path: str | None,
 ) -> tuple[Any, Sequence[str], int]:
-    """Run a program there and print what it takes: its value, the names of its results, and the exit status.
+    """Run a program there and tell what it takes: its value, the names of its results, and the exit status.
 
     Raises BadInput.
     """
@@ -43,7 +51,17 @@ def run_in_spu(
     require_meaning("a run", program.term)
     with status_line("SPU: compiling") as show:
         found = compare(program, parties, seed, count, lambda done, of: show(f"SPU: {done} of {of} runs"))
-    _print(program, found, parties, count, seed)
+    if json_path != "-":
+        _print(program, found, parties, count, seed)
+    if json_path is not None:
+        said = {
+            "program": program.name,
+            "target": parties.name,
+            "link": asdict(parties.link),
+            "runs": count,
+            "seed": seed,
+        }
+        print_or_write(json.dumps({**said, **found.as_dict()}, indent=2) + "\n", json_path)
     return _nested(program.term.type, iter(found.values)), program.result_names(), 0 if found.agrees else WRONG
 
 

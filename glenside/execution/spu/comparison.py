@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from operator import attrgetter
+from typing import Any
 
 import numpy as np
 
@@ -68,6 +69,12 @@ class Comparison:
     def agrees(self) -> bool:
         """Whether the results are the interpreter's, as far as fixed point goes."""
         return self.error <= self.allowed
+
+    def as_dict(self) -> dict[str, Any]:
+        """All but the values, as JSON holds it."""
+        rows = {"layers": [asdict(row) for row in self.layers], "between": asdict(self.between())}
+        rest = {name: getattr(self, name) for name in ("error", "largest", "allowed", "agrees", "drawn", "remarks")}
+        return {**rows, "whole": asdict(self.whole), **rest}
 
     def between(self) -> Row:
         """What is left of the whole without its layers."""
