@@ -23,7 +23,7 @@ from secure_programs import secure_program
 from spu_simulation import Job
 
 import glenside as gl
-from glenside.builder import pointwise
+from glenside.builder import layout, pointwise
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array, arrays
 from glenside.ir.program import Program
@@ -621,6 +621,32 @@ def test_computes_of_computes() -> None:
         b = gl.Builder(name)
         values = {n: cases.random.uniform(0.5, 1.5, 5).astype("float32") for n in "xv"}
         cases.add(name, b.finish(made(b.input("x", (5,)), b.input("v", (5,)), b)), (), 64, values, 0.01)
+    assert cases.failures() == []
+
+
+def test_a_scale_goes_where_numbers_are_repeated() -> None:
+    """(x * c) * repeated(w) is x * repeated(w * c)."""
+    cases = Cases(18)
+    b = gl.Builder("scales")
+    y, v = b.input("y", (2, 5, 3)), b.constant("v", (2, 5, 3))
+    few = (b.constant("w", (5, 1)), b.input("t", (1,)), b.input("u", (2, 1, 3)))
+    wide = [layout.broadcast(w, (2, 5, 3)) for w in few]
+    scaled = pointwise.multiply(y, pointwise.filled(y, "-1/4"))
+    for name, term in {
+        **{f"scale {w.access.dims}": pointwise.multiply(scaled, w_wide) for w, w_wide in zip(few, wide, strict=True)},
+        "relu": pointwise.multiply(scaled, pointwise.relu(wide[0])),
+        "twice": pointwise.multiply(pointwise.divide(scaled, pointwise.filled(y, -4)), wide[0]),
+        "moved": pointwise.multiply(layout.transpose(scaled, (1, 0, 2)), layout.transpose(wide[0], (1, 0, 2))),
+        "whole": pointwise.multiply(scaled, v),
+        "after": pointwise.multiply(pointwise.multiply(scaled, wide[0]), wide[2]),
+        "between": pointwise.multiply(
+            pointwise.multiply(pointwise.multiply(y, wide[0]), pointwise.filled(y, "-1/4")), wide[2]
+        ),
+        "both": pointwise.multiply(scaled, pointwise.multiply(wide[0], pointwise.filled(y, "1/2"))),
+        "both whole": pointwise.multiply(scaled, pointwise.multiply(v, pointwise.filled(y, "1/2"))),
+        "quotient": pointwise.divide(scaled, wide[0]),
+    }.items():
+        cases.add(name, Program(term).seeded_constants(0), error=0.1)
     assert cases.failures() == []
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from math import prod
 
 from glenside.ir.dtypes import FLOATS
 from glenside.ir.operator import Operator
@@ -41,6 +42,7 @@ def program_traffic(
     known = secrets(program, public)
     constant, uses = constant_terms(program), _uses(program)
     deferred, merged, instead = _deferred(uses), _merged(uses, known), computed(uses, known)
+    scaled = _scaled_before_repeated(uses, known)
     found: dict[Term, Traffic | None] = {}
     for term in postorder(program.term):
         if term in merged or (prepared and constant[term]):
@@ -52,6 +54,9 @@ def program_traffic(
         )
         if term in instead:
             sent = _instead(protocol, term, instead[term], sent)
+        if term in scaled and term not in deferred:
+            found[term] = protocol.truncation(scaled[term]) if scaled[term] else NOTHING
+            continue
         if sent is not None and term not in deferred and isinstance(term.type, AccessType):
             sent += product_truncation(protocol, term.operator.name, term.attributes, operands, term.type)
         found[term] = sent
@@ -141,6 +146,53 @@ def _merged(uses: Mapping[Term, list[Term]], known: Mapping[Term, Operand]) -> s
         if all(len(same.repeats) == same.access.rank for same in alike):
             found.add(term)
     return found
+
+
+def _scaled_before_repeated(uses: Mapping[Term, list[Term]], known: Mapping[Term, Operand]) -> dict[Term, int]:
+    """Products by one public number that SPU's compiler moves to the other operand of the next product, where that
+    repeats itself, and how many elements it then scales: (x * c) * repeated(w) is x * repeated(w * c), and
+    (x * c) * repeated(w * d) is x * repeated(w * cd).
+    """
+    found: dict[Term, int] = {}
+    for term in uses:
+        factor = _factor(term, known)
+        if factor is None or factor.number is None or term.attributes[0] == "reduce-mean":
+            continue
+        after = _after(term, uses, set())
+        other = None if after is None or after.attributes[0] != "elementwise-mul" else _beside(term, after)
+        if other is None or not known[other].secret or term.access.size != other.access.size:
+            continue
+        distinct = prod(n for axis, n in enumerate(other.access.dims) if axis not in known[other].repeats)
+        if distinct < other.access.size and not any(_is_scaled(part, known) for part in _moved_from(other)):
+            found[term] = distinct
+        elif distinct < other.access.size:
+            found[term] = 0
+    return found
+
+
+def _beside(term: Term, product: Term) -> Term | None:
+    """The other operand of a product of two of which one is a term that was moved."""
+    pair = product.children[0]
+    while pair.operator in _KEEPING and pair.operator is not access_product:
+        (pair,) = pair.children
+    if pair.operator is not access_product:
+        return None
+    a, b = pair.children
+    of_a, of_b = term in _moved_from(a), term in _moved_from(b)
+    return None if of_a == of_b else b if of_a else a
+
+
+def _moved_from(term: Term) -> list[Term]:
+    """The term, and what it is only moved from."""
+    found = [term]
+    while found[-1].operator in _CROSSED and len(found[-1].children) == 1:
+        found += found[-1].children
+    return found
+
+
+def _is_scaled(term: Term, known: Mapping[Term, Operand]) -> bool:
+    factor = _factor(term, known)
+    return factor is not None and factor.number is not None
 
 
 # Movement that the compiler puts before or after a product by what is public, as was measured; all but the splits only
