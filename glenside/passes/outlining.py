@@ -8,7 +8,7 @@ constant; what is found has them back. A scale or a shift of a product stays: it
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from glenside.builder.layout import broadcast, reshape, split_at
@@ -56,6 +56,7 @@ def outlined(program: Program) -> Outlined:
     roots = _roots(program)
     constant = constants_under(*roots)
     bases = _Parts(roots, constant).outer()
+    boxes = {str(term.attributes[0]) for term in constant if term.operator.opaque}
     keys: dict[Term, str] = {}
     constants: dict[str, Term] = {}
     done: dict[Term, Term] = {}
@@ -65,23 +66,27 @@ def outlined(program: Program) -> Outlined:
             return outlined_constant(term) if _is_computed_whole(term) else None
         if term not in bases:
             return None
-        function = _function(term, bases[term])
+        function = _function(term, bases[term], constant)
         steps = _steps(function)
         if len(steps) < 2:
             return None
-        key = keys.setdefault(function, f"{'-'.join(steps)} {len(keys) + 1}")
+        key = keys.setdefault(function, _unused(f"{'-'.join(steps)} {len(keys) + 1}", boxes))
         return build("opaque-pointwise", key, done[bases[term]], term.access.dtype)
 
     def outlined_constant(term: Term) -> Term:
-        name = f"constant {len(constants) + 1}"
-        while name in program.tensors:
-            name += "'"
+        name = _unused(f"constant {len(constants) + 1}", program.tensors)
         constants[name] = split_at(term, 0)
         leaf = build("access-tensor", Tensor(name, term.access.dims, term.access.dtype, constant=True))
         return split_at(leaf, term.access.split)
 
     found = _with_roots(program, rebuild_all(roots, changed, done))
     return Outlined(found, {key: function for function, key in keys.items()}, constants)
+
+
+def _unused(name: str, names: Container[str]) -> str:
+    while name in names:
+        name += "'"
+    return name
 
 
 def _roots(program: Program) -> list[Term]:
@@ -207,10 +212,9 @@ class _Parts:
         return found
 
 
-def _function(term: Term, base: Term) -> Term:
+def _function(term: Term, base: Term, constant: Mapping[Term, bool]) -> Term:
     """What a term computes of each element of its base, as a term over the tensor `element`."""
     element = build("access-tensor", Tensor(_ELEMENT, Dims(), base.access.dtype))
-    constant = constants_under(term)
 
     def of_element(part: Term, _: tuple[Term, ...]) -> Term | None:
         return _number(part) if constant[part] and _is_one_number(part) else None

@@ -91,6 +91,16 @@ def test_a_function_is_put_back_under_any_dims() -> None:
     assert check(Program(build("access", program.term, 1)), moved).result == EXACT
 
 
+def test_a_black_box_of_the_program_stays_one() -> None:
+    b = Builder()
+    x = b.input("x", (5, 6))
+    own = transpose(build("opaque-pointwise", "relu-sigmoid 1", x, "float32"), (1, 0))
+    program = b.finish(add(own, transpose(sigmoid(relu(x)), (1, 0))))
+    found = outlined(program)
+    assert len(found.functions) == 1
+    assert found.inlined(found.program).term is program.term
+
+
 @pytest.mark.parametrize("layout", ["nhwc", "nchw", "nchw4c"])
 def test_layouts_of_what_is_outlined_are_found(layout: str) -> None:
     """A convolution, its quantization and a gelu in one layout: no copy between them."""
