@@ -165,11 +165,12 @@ def _own_forms(snapshot: Snapshot) -> frozenset[int]:
         return any(snapshot.nodes[n].operator == operator for n in snapshot.classes[eclass])
 
     own = {c for c in snapshot.program if has(c, "access-rearrange") and any(has(c, name) for name in _COMPUTED)}
-    still = {
-        snapshot.owner[n]
+    pairs = [
+        (snapshot.owner[n], node.children[0])
         for n, node in enumerate(snapshot.nodes)
-        if node.operator == "access-rearrange" and len(node.attributes[1]) == 1 and node.children[0] in own
-    }
+        if node.operator == "access-rearrange" and len(node.attributes[1]) == 1
+    ]
+    still = {x for pair in pairs if own & {*pair} for x in pair}
     computed = (n for c in own | still for n in snapshot.classes[c] if snapshot.nodes[n].operator in _COMPUTED)
     return frozenset(n for n in computed if snapshot.nodes[n].attributes[0] != "dot-product")
 
