@@ -237,30 +237,35 @@ _DIFFERENCE = ex.pairs("subtract", "(access-tensor x)", "(access-tensor y)")
     Example(ex.rearranged(_DIFFERENCE, "2 3", "1 0", "", "3 2"), {"x": "6", "y": "6"}),
 )
 def rearrangement_sinks_to_the_unit(
-    c: V, p: V, o: V, s: V, i: V, f: V, b: V, e: V, t: V, size: V, computed: V
+    c: V, p: V, o: V, s: V, i: V, f: V, b: V, e: V, t: V, size: V, computed: V, back_parts: V, back_order: V
 ) -> Clauses:
     """rearrange(f(b)) = f(rearrange(b)), for pointwise f and for an f of two whole tensors.
 
-    So what a unit may store for nothing reaches it past a bias and an activation. Only for the layout that the program
+    And back: f(b) is a rearrangement of what it is in the other layout, so that all that reads it may do so there. So
+    what a unit may store for nothing reaches it past a bias and an activation. Only for the layout that the program
     says: from every other one it would be the same again. Sound because each element is computed by itself, and its
     operands are moved alike.
     """
-    facts = (varies(ROOT), own_order(c), ROOT == op.rearrange(c, p, o, s, i), o != vec(0), size == p.product())
-    under_root = union(ROOT, under(computed, size, s, i))
+    back = (back_parts, back_order)
+    facts = (
+        *(varies(ROOT), own_order(c), ROOT == op.rearrange(c, p, o, s, i), o != vec(0), size == p.product()),
+        undone.facts(p, o, parts=back_parts, order=back_order),
+    )
+    in_place = (union(ROOT, under(computed, size, s, i)), union(c, rearranged(computed, *back, vec(), vec(size))))
 
     def moved(x: V) -> Any:
         return rearranged(x, p, o, vec(), vec(size))
 
     return (
         when(facts, c == op.compute(f, b), category(f, "pointwise")).then(
-            let(computed, op.compute(f, moved(b))), under_root
+            let(computed, op.compute(f, moved(b))), *in_place
         ),
-        when(facts, c == op.cast(b, t)).then(let(computed, op.cast(moved(b), t)), under_root),
+        when(facts, c == op.cast(b, t)).then(let(computed, op.cast(moved(b), t)), *in_place),
         when(facts, c == op.opaque_pointwise(f, b, t)).then(
-            let(computed, op.opaque_pointwise(f, moved(b), t)), under_root
+            let(computed, op.opaque_pointwise(f, moved(b), t)), *in_place
         ),
         when(facts, c == op.compute(f, op.product(b, e, 0)), category(f, "fold"), split(b) == 0, split(e) == 0).then(
-            let(computed, op.compute(f, op.product(moved(b), moved(e), 0))), under_root
+            let(computed, op.compute(f, op.product(moved(b), moved(e), 0))), *in_place
         ),
     )
 

@@ -18,7 +18,8 @@ import glenside as gl
 from glenside.analysis.copies import Copy, copies_of, total
 from glenside.builder import Builder
 from glenside.builder.layout import broadcast, reshape
-from glenside.builder.pointwise import multiply, relu
+from glenside.builder.pointwise import multiply, relu, sigmoid
+from glenside.builder.windows import global_average_pool
 from glenside.check import check
 from glenside.importers.onnx.model import program_of_model
 from glenside.ir.program import Program, is_product
@@ -330,3 +331,18 @@ def test_every_layer_is_compared_in_its_own_order(stores: str) -> None:
     seen = check(program, replace(compared, layers=wrong))
     assert (seen.result, seen.layers["last"]) == ("exact", "exact")
     assert seen.layers["first"].startswith("differs in")
+
+
+def test_squeeze_and_excitation_between_convolutions_is_computed_in_their_layout() -> None:
+    """What is averaged and scaled is read twice: both are in the layout that the next convolution wants."""
+    b = Builder()
+    x = b.input("x", (1, 6, 8, 7))
+    y = relu(b.conv(x, b.constant("expand", (6, 6, 1, 1)), b.constant("bias", (6,))))
+    y = relu(b.conv(y, b.constant("depthwise", (6, 1, 3, 3)), padding=1, groups=6))
+    squeezed = reshape(global_average_pool(y), (1, 6))
+    gate = sigmoid(b.linear(relu(b.linear(squeezed, b.constant("in", (4, 6)))), b.constant("out", (6, 4))))
+    y = multiply(y, broadcast(reshape(gate, (1, 6, 1, 1)), y.access.dims))
+    program = b.finish(b.conv(y, b.constant("project", (8, 6, 1, 1))))
+    result = gl.optimize(program, gl.ConvolutionUnit("nhwc"))
+    assert result.report.total["copies inside"] == 0
+    assert result.check().result == "exact"
