@@ -62,6 +62,7 @@ class Stages:
     seed: int
     stopped: str = SATURATED
     prepared: Program | None = None
+    problem: Problem | None = None
     searched: SearchResult | None = None
 
     def run(self) -> Result:
@@ -72,7 +73,7 @@ class Stages:
         self.clock.lap("fold")
         if self.stopped == INTERRUPTED:
             return self.at_once()
-        problem = Problem.of(self.prepared, self.target, self.way)
+        problem = self.problem = Problem.of(self.prepared, self.target, self.way)
         self.searched = self._saturate(problem)
         self.clock.lap("saturate", self.searched.progress.seconds)
         if self.searched.stopped == INTERRUPTED:
@@ -84,7 +85,7 @@ class Stages:
         with undisturbed():
             self.stopped = INTERRUPTED
             result = None
-            problem = Problem.of(self.prepared or self.program, self.target, self.way)
+            problem = self.problem or Problem.of(self.prepared or self.program, self.target, self.way)
             searched = self.searched or SearchResult(program_snapshot(problem.nodes), Progress())
             if searched.progress.iterations or "mapping" not in self.target.ways:
                 result = self._extracted(problem, searched, _hurried(self.way))
