@@ -55,9 +55,10 @@ class Branches:
         vars(arithmetic)["cast"] = partial(self._cast, arithmetic.cast)
 
     def _run(self, name: str, function: Function, *operands: Array) -> Array:
-        sides = self._now.setdefault(name, [False] * len(WATCHED[name].words))
-        if not all(sides) and all(operand.size for operand in operands):
-            _look(sides, partial(WATCHED[name].taken, function), *operands)
+        if all(operand.size for operand in operands):
+            sides = self._now.setdefault(name, [False] * len(WATCHED[name].words))
+            if not all(sides):
+                _look(sides, partial(WATCHED[name].taken, function), *operands)
         return function(*operands)
 
     def _cast(self, function: Function, a: Array, dtype: str) -> Array:

@@ -42,7 +42,7 @@ from glenside.check.stimuli import (
 )
 from glenside.ir.errors import GlensideError
 from glenside.ir.interrupts import answered
-from glenside.ir.operand import Array
+from glenside.ir.operand import Array, arrays
 from glenside.ir.operators.opaque import name_of
 from glenside.ir.program import Program
 from glenside.ir.term import Term, postorder
@@ -264,7 +264,7 @@ class _Comparison:
         self.equal: Counter[str | None] = Counter()
         self.differs: dict[str | None, str] = {}
         self.results: set[bytes] = set()
-        """Digests of the original's results."""
+        """Digests of the original's results, where they have elements."""
         for name in (*self.names, _RESULT):
             expected, found = self._term(original, name).type, self._term(optimized, name).type
             if expected != found:
@@ -284,7 +284,7 @@ class _Comparison:
 
     def says_little(self, trials: int) -> bool:
         """Whether most results were those of other numbers too: what leads to a result is then seldom told from it."""
-        return len(self.results) < _DISTINCT * trials
+        return 0 < len(self.results) < _DISTINCT * trials
 
     @staticmethod
     def _term(program: Program, name: str | None) -> Term:
@@ -329,7 +329,8 @@ class _Comparison:
                 digests.update(dict.fromkeys(self.expected[term], digest(value, trial.arithmetic)))
             if term is self.original.term:
                 results.append(value)
-                self.results.add(digest(value, trial.arithmetic))
+                if any(array.size for array in arrays(value)):
+                    self.results.add(digest(value, trial.arithmetic))
 
         def compare(term: Term, value: Any) -> None:
             if term in self.found:

@@ -486,3 +486,10 @@ def test_a_source_that_was_not_reached_is_not_equal() -> None:
         report = check(right, right, source=source, progress=stop)
         assert report.stopped == "interrupted"
         assert report.result.startswith("not checked: interrupted")
+
+
+def test_of_no_elements_there_is_nothing_to_reach() -> None:
+    x = leaf("x", 0, 3)
+    assert verdict(compute("relu", x), compute("(clip 0 6)", x)) == EXACT
+    joined = build("access-concatenate", leaf("y", 2, 3), compute("relu", x), 0)
+    assert verdict(joined, build("access-concatenate", leaf("y", 2, 3), x, 0)) == EXACT
