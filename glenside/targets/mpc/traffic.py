@@ -163,10 +163,8 @@ def _scaled_before_repeated(uses: Mapping[Term, list[Term]], known: Mapping[Term
         if other is None or not known[other].secret or term.access.size != other.access.size:
             continue
         distinct = prod(n for axis, n in enumerate(other.access.dims) if axis not in known[other].repeats)
-        if distinct < other.access.size and not any(_is_scaled(part, known) for part in _moved_from(other)):
-            found[term] = distinct
-        elif distinct < other.access.size:
-            found[term] = 0
+        if distinct < other.access.size:
+            found[term] = 0 if any(_is_scaled(part, known) for part in _moved_from(other)) else distinct
     return found
 
 
