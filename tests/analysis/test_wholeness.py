@@ -7,7 +7,7 @@ import pytest
 
 from glenside.analysis.wholeness import whole_terms
 from glenside.builder import Builder
-from glenside.ir.operator import COMPUTES
+from glenside.ir.operator import COMPUTES, Compute
 from glenside.ir.term import Term, build, tensors
 from glenside.ir.types import Dims, Tensor
 from glenside.semantics.interpreter import evaluate
@@ -44,9 +44,9 @@ def test_whole(term: Term, whole: bool) -> None:
 
 
 @pytest.mark.parametrize("record", COMPUTES.values(), ids=lambda record: record.name)
-def test_compute_types_that_keep_whole_numbers_give_them(record: object) -> None:
+def test_compute_types_that_keep_whole_numbers_give_them(record: Compute) -> None:
     """Of the examples of every compute type, with whole inputs."""
-    for example in record.examples:  # type: ignore[attr-defined]
+    for example in record.examples:
         term = example.program(1).term
         values = {}
         for leaf in tensors(term):
