@@ -65,7 +65,16 @@ def _copies_of_operands(product: Term, copied: Copied, layout: int, place: dict[
     size, other = a.access.size, b.access.size
     read = axis and addressing.unit.function(
         *((size,), (0,), a.access.dims, a.access.split, (other,), (0,), b.access.dims, b.access.split),
-        *(product.children[0].attributes[0], windows.access.dims, axis[0], 1, layout, addressing.ALL, 1),
+        *(
+            product.children[0].attributes[0],
+            windows.access.dims,
+            axis[0],
+            1,
+            layout,
+            addressing.ALL,
+            addressing.ALL,
+            1,
+        ),
     )
     if read is None:
         while stored.operator.name in ("access", "access-pad"):

@@ -104,19 +104,21 @@ def layers_as_written(
     for number, node in enumerate(snapshot.nodes):
         if _moves(snapshot, number):
             readers.setdefault(node.children[0], []).append(number)
-    found = {
-        name: _as_written(snapshot, readers, choice, eclass)
+    paths = {
+        name: path
         for name, eclass in zip(program.layers, classes, strict=True)
+        if (path := _path(snapshot, readers, choice, eclass)) is not None
     }
-    return {name: plain(term) for name, term in found.items() if term is not None}
+    terms = snapshot.terms(choice, [reached for reached, _ in paths.values()])
+    return dict(zip(paths, _plain([_along(snapshot, terms[end], path) for end, path in paths.values()]), strict=True))
 
 
-def _as_written(
+def _path(
     snapshot: Snapshot, readers: Mapping[int, Sequence[int]], choice: Mapping[int, int], eclass: int
-) -> Term | None:
-    """A class by the fewest rearrangements, or their inverses, from what a choice computes; None where there are none.
+) -> tuple[int, list[tuple[int, int]]] | None:
+    """The nearest class to this one that a choice computes, by rearrangements or their inverses; None for none.
 
-    `readers` are the rearrangements of each class.
+    And the way back from there: which e-node leads to which class. `readers` are the rearrangements of each class.
     """
     came: dict[int, tuple[int, int]] = {eclass: (eclass, 0)}  # from where, over which e-node
     for reached in (order := [eclass]):
@@ -129,18 +131,24 @@ def _as_written(
                 order.append(beside)
     else:
         return None
-    term = snapshot.terms(choice, [reached])[reached]
-    while reached != eclass:
-        before, number = came[reached]
-        node = snapshot.nodes[number]
-        if snapshot.owner[number] == before:
+    path: list[tuple[int, int]] = []
+    at = reached
+    while at != eclass:
+        at, number = came[at]
+        path.append((number, at))
+    return reached, path
+
+
+def _along(snapshot: Snapshot, term: Term, path: Sequence[tuple[int, int]]) -> Term:
+    """The term of a class, rearranged along a path from there."""
+    for number, eclass in path:
+        node, own = snapshot.nodes[number], snapshot.types[eclass]
+        if snapshot.owner[number] == eclass:
             term = snapshot.term_of(node, [term])
         else:
-            own = snapshot.types[before]
             assert own is not None, "what is rearranged has a type"
             back = Rearrangement(node.attributes[0], node.attributes[1]).inverse()
             term = split_at(rearrange(term, back.parts, back.order, own.dims), own.split)
-        reached = before
     return term
 
 
@@ -177,6 +185,11 @@ def _own_forms(snapshot: Snapshot) -> frozenset[int]:
 
 def plain(term: Term) -> Term:
     """The term with every rearrangement spelled as reshapes and transposes, no reshape of a reshape among them."""
+    return _plain([term])[0]
+
+
+def _plain(terms: Sequence[Term]) -> list[Term]:
+    """The same of several terms, which may share parts."""
 
     def spelled(node: Term, children: tuple[Term, ...]) -> Term | None:
         if node.operator.name == "access-reshape" and children[0].operator is node.operator:
@@ -189,7 +202,7 @@ def plain(term: Term) -> Term:
             moved = build("access-reshape", moved.children[0].children[0], moved.attributes)
         return build("access", moved, len(shape)) if len(shape) else moved
 
-    return rebuild_all([term], spelled)[0]
+    return rebuild_all(terms, spelled)
 
 
 def named(program: Program, term: Term) -> dict[str, Term]:

@@ -99,12 +99,14 @@ def innermost(window: Dims, dims: Dims) -> tuple[int] | None:
 )  # fmt: skip
 def unit(
     p: Dims, o: Dims, da: Dims, sa: int, q: Dims, r: Dims, db: Dims, sb: int, n: int,
-    held: Dims, axis: int, windowed: int, layout: int, loads: int, fixed: int,
+    held: Dims, axis: int, windowed: int, layout: int, loads: int, stores: int, fixed: int,
 ) -> tuple[Dims, Dims, int, Dims, Dims, int, int, Dims, Dims, Dims, Dims, Dims] | None:  # fmt: skip
     """How a unit reads the operands of a product, the parts of its result, and how the product's own is made of those.
 
-    Rows and items are read in the order in which they lie in memory, which is `held`, with `axis` as its last axis. An
-    operand b that is fixed is put into the order in which it is read beforehand.
+    Rows and items are read in the order in which they lie in memory, which is `held`, with `axis` as its last axis. So
+    are rows stored; but where every address is free, in the product's own order: that of a's memory would be one more
+    layout of all that follows, which nothing asked for. An operand b that is fixed is put into the order in which it is
+    read beforehand.
     """
     if 0 in da or 0 in db:
         return None
@@ -115,7 +117,7 @@ def unit(
         return None
     a, b = found
     place = sorted(range(len(a.item)), key=a.item.__getitem__)
-    rows = sorted(a.rows)
+    rows = list(a.rows) if loads == stores == ALL else sorted(a.rows)
     a_order = [*a.shared, *rows, *(a.item[i] for i in place)]
     b_order = [*b.shared, *b.rows, *(b.item[i] for i in place)]
     free = _free(a_order, loads) and (fixed or _free(b_order, loads))

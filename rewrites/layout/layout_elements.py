@@ -6,13 +6,19 @@ from typing import Any
 
 from rewrites import examples as ex
 from rewrites import operators as op
-from rewrites.declare import ROOT, Clauses, Example, V, rewrite, rule, union, when
-from rewrites.facts import ACCESS, TEXT, category, dims, relation, split
+from rewrites.declare import ROOT, Clauses, Example, V, analysis, rewrite, rule, union, when
+from rewrites.facts import ACCESS, INT, INTS, TEXT, category, dims, relation, split
 from rewrites.layout import rearranging
-from rewrites.layout.layout import CORE, FAMILY, ITEM, OURS, RANK4, SHAPE, TURNED, TYPED, operand
+from rewrites.layout.layout import CORE, FAMILY, ITEM, OURS, RANK4, SHAPE, TURNED, TYPED
 from rewrites.terms import rearranged, under, variables, vec, whole
 
 whole_pair = relation("whole-pair", pairs=ACCESS, kind=TEXT, a=ACCESS, b=ACCESS)
+# An operand of such a pair, and what it is a rearrangement of, of own dims and so many elements; and what undoes it.
+in_pair = relation("in-pair", operand=ACCESS)
+moved_in_pair = relation(
+    "moved-in-pair",
+    operand=ACCESS, b=ACCESS, parts=INTS, order=INTS, dims=INTS, size=INT, own=INTS, back_parts=INTS, back_order=INTS
+)  # fmt: skip
 
 
 @rule(
@@ -34,34 +40,44 @@ def rearrangement_leaves_pointwise(b: V, p: V, o: V, s: V, i: V, f: V, t: V) -> 
     )
 
 
-@rule(
-    CORE,
+_PAIRS = (
     Example(ex.pairs("subtract", TURNED, "(access-tensor y)"), {"x": "m n k l", "y": "m k l n"}),
     Example(ex.pairs("subtract", "(access-tensor y)", TURNED), {"x": "m n k l", "y": "m k l n"}),
 )
-def rearrangement_leaves_pair(f: V, x: V, y: V, b: V, c: V, p: V, o: V, d: V, db: V) -> Clauses:
+
+
+@analysis(CORE, *_PAIRS)
+def pairs_of_whole_tensors_are_known(f: V, x: V, y: V, c: V, b: V, p: V, o: V, s: V, i: V, d: V) -> Clauses:
+    """Functions of two whole tensors, and each of those as a rearrangement: once, and not for each pair that it is in.
+
+    An analysis: it adds no e-node. Sound because it only reads what is there.
+    """
+    size, own, parts, order = variables("size own parts order")
+    pair = (OURS, ROOT == op.compute(f, op.product(x, y, 0)), category(f, "fold"), split(x) == 0, split(y) == 0)
+    return (
+        when(pair).then(whole_pair(ROOT, f, x, y), in_pair(x), in_pair(y)),
+        when(
+            *(in_pair(c), c == op.rearrange(b, p, o, s, i), d == dims(c), own == dims(b), size == own.product()),
+            rearranging.undone.facts(p, o, parts=parts, order=order),
+        ).then(moved_in_pair(c, b, p, o, d, size, own, parts, order)),
+    )
+
+
+@rule(CORE, *_PAIRS)
+def rearrangement_leaves_pair(f: V, y: V, c: V, b: V, p: V, o: V, d: V, own: V, parts: V, order: V) -> Clauses:
     """f(rearrange(b) x y) = rearrange(f(b x rearrange'(y))), with what undoes it, for an f of two whole tensors.
 
     Sound because f takes the elements of both at the same place, and both sides are moved alike.
     """
-    size, parts, order = variables("size parts order")
-    alike, other = whole(b, size, db), rearranged(y, parts, order, vec(), db)
+    (size,) = variables("size")
+    alike, other = whole(b, size, own), rearranged(y, parts, order, vec(), own)
 
     def moved_out(left: V, right: V, *operands: V) -> Clauses:
-        found = (whole_pair(ROOT, f, left, right), operand(c, b, p, o, d), split(c) == 0)
+        found = (whole_pair(ROOT, f, left, right), moved_in_pair(c, b, p, o, d, size, own, parts, order))
         pairs = op.compute(f, op.product(*operands, 0))
-        return when(
-            found, rearranging.undone.facts(p, o, parts=parts, order=order), db == dims(b), size == db.product()
-        ).then(union(ROOT, rearranged(pairs, p, o, vec(), d)))
+        return when(found).then(union(ROOT, rearranged(pairs, p, o, vec(), d)))
 
-    wholes = (split(x) == 0, split(y) == 0)
-    return (
-        when(OURS, ROOT == op.compute(f, op.product(x, y, 0)), category(f, "fold"), wholes).then(
-            whole_pair(ROOT, f, x, y)
-        ),
-        moved_out(c, y, alike, other),
-        moved_out(y, c, other, alike),
-    )
+    return moved_out(c, y, alike, other), moved_out(y, c, other, alike)
 
 
 _T = "(access-tensor x)"

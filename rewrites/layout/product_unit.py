@@ -38,6 +38,11 @@ read_product = relation(
 stored_elsewhere = relation(
     "stored-elsewhere", stored=ACCESS, unit=ACCESS, parts=INTS, order=INTS, shape=INTS, item=INTS
 )
+# A rearrangement of c, which is in its own order, of so many elements, and what undoes it.
+sinking = relation(
+    "sinking",
+    moved=ACCESS, c=ACCESS, parts=INTS, order=INTS, shape=INTS, item=INTS, size=INT, back_parts=INTS, back_order=INTS
+)  # fmt: skip
 UNIT_PRICES, UNIT_CYCLES = "unit-price-analyses", "unit-cycles"
 unit_cycles = relation(UNIT_CYCLES, product=ACCESS, cycles=INT)
 """The cycles of a product in a mapping, and so of what a unit makes of it: the least of several counts."""
@@ -121,15 +126,20 @@ def what_lies_innermost_is_known(
 
 
 @analysis(FAMILY, Example(ex.moved("2 3", "1 0", "", "3 2"), {"x": "6"}))
-def what_has_its_own_order_is_known(x: V, n: V, s: V, i: V) -> Clauses:
-    """Of all layouts of a tensor of the program, the one that the program says.
+def what_has_its_own_order_is_known(x: V, n: V, s: V, i: V, c: V, p: V, o: V, size: V) -> Clauses:
+    """Of all layouts of a tensor of the program, the one that the program says, and what is a rearrangement of it.
 
     An analysis: it adds no e-node. Sound because it only reads what is there.
     """
+    parts, order = variables("parts order")
     return (
         when(source(ROOT), ROOT == op.rearrange(x, n, vec(0), s, i)).then(own_order(x)),
         when(ROOT == op.rearrange(x, n, vec(0), s, i), source(x)).then(own_order(ROOT)),
         when(source(ROOT), n == dims(ROOT), n.length == 1, split(ROOT) == 0).then(own_order(ROOT)),
+        when(
+            *(varies(ROOT), own_order(c), ROOT == op.rearrange(c, p, o, s, i), o != vec(0), size == p.product()),
+            undone.facts(p, o, parts=parts, order=order),
+        ).then(sinking(ROOT, c, p, o, s, i, size, parts, order)),
     )
 
 
@@ -149,7 +159,8 @@ def product_runs_on_the_unit(a: V, b: V, n: V, x: V, p: V, o: V, y: V, q: V, r: 
     of_x, of_y = {"x": x, "x_parts": p, "x_order": o}, {"y": y, "y_parts": q, "y_order": r}
     found = read_product(ROOT, a, b, n, **of_x, **of_y, held=d, axis=axis, windowed=windowed)
     sizes = (sided(a, da, sa), sided(b, db, sb))
-    operands = (p, o, da, sa, q, r, db, sb, n, d, axis, windowed, parameters.layout, parameters.loads)
+    addresses = (parameters.layout, parameters.loads, parameters.stores)
+    operands = (p, o, da, sa, q, r, db, sb, n, d, axis, windowed, *addresses)
     of_a, of_b = {"a_parts": a_parts, "a_order": a_order, "a_split": a_split}, {"b_parts": b_parts, "b_order": b_order}
     result = {"b_split": b_split, "shared": shared, "stored": stored, "parts": parts, "order": order}
 
@@ -247,10 +258,7 @@ def rearrangement_sinks_to_the_unit(
     operands are moved alike.
     """
     back = (back_parts, back_order)
-    facts = (
-        *(varies(ROOT), own_order(c), ROOT == op.rearrange(c, p, o, s, i), o != vec(0), size == p.product()),
-        undone.facts(p, o, parts=back_parts, order=back_order),
-    )
+    facts = sinking(ROOT, c, p, o, s, i, size, *back)
     in_place = (union(ROOT, under(computed, size, s, i)), union(c, rearranged(computed, *back, vec(), vec(size))))
 
     def moved(x: V) -> Any:

@@ -88,12 +88,19 @@ def one_axis(p: Dims, o: Dims, d: Dims, axis: int, size: int) -> tuple[int, Dims
 
 
 def _with_ones(cut: Cut, axes: Sequence[int]) -> tuple[list[int], list[int], dict[int, int]]:
-    """The parts with one of size 1 more for each of these axes, which have none, and where those are."""
+    """The parts with one of size 1 more for each of these axes, which have none, and where those are.
+
+    Each follows the part before it in the result, but what is last there is last: the mean of each pixel is repeated
+    along its channels in every order of the pixels, and not between two coordinates of them.
+    """
     keys: list[tuple[int, int]] = [(part, 0) for part in range(len(cut.parts))]
     ordered: list[tuple[int, int]] = []
+    last = max((axis for axis, run in enumerate(cut.axes) if run), default=-1)
     for axis, run in enumerate(cut.axes):
         if axis in axes:
             before = ordered[-1] if ordered else (-1, 0)
+            if axis > last >= 0:
+                before = max(keys[-1], before)
             new = (before[0], before[1] + 1)
             keys.append(new)
             ordered.append(new)

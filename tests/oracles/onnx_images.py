@@ -193,3 +193,51 @@ def pooling(*, resolution: int = 19) -> onnx.ModelProto:
     x = g.node("LRN", x, size=3, alpha=0.01, beta=0.75, bias=1.0)
     x = g.node("Reshape", g.node("Dropout", x, ratio=0.5), g.tensor([1, -1]))
     return g.model({g.node("Softmax", g.node("Slice", x, starts=[-12], ends=[9999], axes=[1]), axis=1): 2})
+
+
+def maxvit(
+    *, blocks: int = 1, channels: int = 12, heads: int = 2, counts: tuple[int, int] = (2, 2), size: int = 3
+) -> onnx.ModelProto:
+    """Inverted bottlenecks with squeeze and excitation, then attention in windows of pixels and in grids of them.
+
+    An image has `counts` windows of size x size pixels down and across.
+    """
+    g = Graph("maxvit", opset=20)
+    image = [size * n for n in counts]
+    groups, within = counts[0] * counts[1], size * size
+    x = g.conv(g.input("pixels", [1, 3, 2 * image[0], 2 * image[1]]), "stem", channels, 3, stride=2)
+
+    def attended(x: str, name: str) -> str:
+        made = g.linear(g.layer_norm(x, f"{name}.norm1", channels), f"{name}.qkv", 3 * channels, channels)
+        made = g.node("Reshape", made, g.tensor([groups, within, 3, heads, channels // heads]))
+        made = g.node("Transpose", made, perm=[2, 0, 3, 1, 4])
+        q, k, v = (g.node("Gather", made, g.constant(i), axis=0) for i in range(3))
+        q = g.node("Mul", q, g.constant((channels // heads) ** -0.5))
+        shares = g.node("MatMul", q, g.node("Transpose", k, perm=[0, 1, 3, 2]))
+        shares = g.node("Softmax", g.node("Add", shares, g.weight(f"{name}.places", 1, heads, within, within)), axis=-1)
+        context = g.node("Transpose", g.node("MatMul", shares, v), perm=[0, 2, 1, 3])
+        context = g.node("Reshape", context, g.tensor([groups, within, channels]))
+        x = g.node("Add", x, g.linear(context, f"{name}.proj", channels, channels))
+        inner = g.linear(g.layer_norm(x, f"{name}.norm2", channels), f"{name}.fc1", 2 * channels, channels)
+        return g.node("Add", x, g.linear(g.node("Gelu", inner), f"{name}.fc2", channels, 2 * channels))
+
+    def in_groups(x: str, name: str, cut: list[int], order: list[int], back: list[int]) -> str:
+        dims = [([1, *cut, channels])[axis] for axis in order]
+        parts = g.node("Transpose", g.node("Reshape", x, g.tensor([1, *cut, channels])), perm=order)
+        x = attended(g.node("Reshape", parts, g.tensor([groups, within, channels])), name)
+        x = g.node("Transpose", g.node("Reshape", x, g.tensor(dims)), perm=back)
+        return g.node("Reshape", x, g.tensor([1, *image, channels]))
+
+    for i in range(blocks):
+        name, wide = f"blocks.{i}", 2 * channels
+        y = g.node("Gelu", g.conv(g.batch_norm(x, f"{name}.norm", channels), f"{name}.expand", wide, channels, 1))
+        y = g.node("Gelu", g.conv(y, f"{name}.depthwise", wide, wide, 3, groups=wide))
+        gate = g.conv(g.node("ReduceMean", y, g.tensor([2, 3])), f"{name}.squeeze", channels // 2, wide, 1)
+        gate = g.conv(g.node("Relu", gate), f"{name}.excite", wide, channels // 2, 1)
+        x = g.node("Add", x, g.conv(g.node("Mul", y, g.node("Sigmoid", gate)), f"{name}.project", channels, wide, 1))
+        x = g.node("Transpose", x, perm=[0, 2, 3, 1])
+        windows, grid = [counts[0], size, counts[1], size], [size, counts[0], size, counts[1]]
+        x = in_groups(x, f"{name}.window", windows, [0, 1, 3, 2, 4, 5], [0, 1, 3, 2, 4, 5])
+        x = in_groups(x, f"{name}.grid", grid, [0, 2, 4, 1, 3, 5], [0, 3, 1, 4, 2, 5])
+        x = g.node("Transpose", x, perm=[0, 3, 1, 2])
+    return g.model({g.node("ReduceMean", x, g.tensor([2, 3]), keepdims=0): 2})

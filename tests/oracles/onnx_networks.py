@@ -43,6 +43,7 @@ NETWORKS: dict[str, Network] = {
     "quantised_qdq": Network(images.quantised_qdq, dims={"N": 3}, exact=True),
     "unet": Network(images.unet, dims={"N": 1}),
     "pooling": Network(images.pooling),
+    "maxvit": Network(images.maxvit, {"counts": (2, 1)}),
     "bert": Network(sequences.bert, SMALL_BERT, TEXT),
     "bert_whole_norms": Network(sequences.bert, {**SMALL_BERT, "norm_in_parts": False}, TEXT),
     "vit": Network(

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from onnx_images import maxvit
 from onnx_networks import NETWORKS, small
 
 import glenside as gl
@@ -346,3 +347,13 @@ def test_squeeze_and_excitation_between_convolutions_is_computed_in_their_layout
     result = gl.optimize(program, gl.ConvolutionUnit("nhwc"))
     assert result.report.total["copies inside"] == 0
     assert result.check().result == "exact"
+
+
+def test_pixels_of_windows_lie_in_the_orders_that_the_program_says() -> None:
+    """No order that nothing asked for, so each block is searched as fast as the first; and only the input is moved."""
+    programs = [program_of_model(maxvit(blocks=blocks, size=4)) for blocks in (1, 2)]
+    one, two = (gl.optimize(program, UNIT, verify=False).report for program in programs)
+    assert (one.stopped, two.stopped) == ("saturated", "saturated")
+    assert two.iterations <= one.iterations + 2 <= 25
+    assert two.e_nodes <= 2 * one.e_nodes <= 12_000
+    assert [report.total["copies inside"] for report in (one, two)] == [0, 0]
