@@ -645,8 +645,45 @@ def test_a_scale_goes_where_numbers_are_repeated() -> None:
         "both": pointwise.multiply(scaled, pointwise.multiply(wide[0], pointwise.filled(y, "1/2"))),
         "both whole": pointwise.multiply(scaled, pointwise.multiply(v, pointwise.filled(y, "1/2"))),
         "quotient": pointwise.divide(scaled, wide[0]),
+        "read twice": pointwise.add(pointwise.multiply(scaled, wide[0]), pointwise.multiply(scaled, wide[2])),
+        "read by another": pointwise.add(pointwise.multiply(scaled, wide[0]), scaled),
+        "read by another, whole": pointwise.add(pointwise.multiply(scaled, v), scaled),
     }.items():
         cases.add(name, Program(term).seeded_constants(0), error=0.1)
+    assert cases.failures() == []
+
+
+def test_products_of_what_is_repeated() -> None:
+    """Both along the same axes, or one a number: then the product is repeated. A mean scales as a number does."""
+    cases = Cases(19)
+    b = gl.Builder("repeated")
+    dims = (2, 5, 3)
+    y, z, v = b.input("y", dims), b.input("z", (*dims, 4)), b.constant("v", dims)
+    few = (b.constant("w", (5, 1)), b.input("t", (1,)), b.input("u", (2, 1, 3)), b.constant("k", (2, 5, 1)))
+    wide = [v, *(layout.broadcast(w, dims) for w in few)]
+
+    def mean(x: Term) -> Term:
+        return at(build("compute", "reduce-mean", at(x, x.access.rank - 1)), 0)
+
+    def scaled(x: Term) -> Term:
+        return pointwise.multiply(x, pointwise.filled(x, "-1/4"))
+
+    means = mean(y), mean(layout.transpose(y, (0, 2, 1)))
+    left = {
+        "whole": mean(z),
+        "of rows": layout.broadcast(layout.reshape(means[0], (2, 5, 1)), dims),
+        "of columns": layout.broadcast(layout.reshape(means[1], (2, 1, 3)), dims),
+        "scaled": layout.broadcast(scaled(b.input("q", (5, 1))), dims),
+    }
+    for name, x in left.items():
+        for w in wide:
+            cases.add(f"{name} {w.children}", Program(pointwise.multiply(x, w)).seeded_constants(0), error=0.1)
+        for kind, term in {
+            "scaled": pointwise.multiply(scaled(x), wide[1]),
+            "scaled other": pointwise.multiply(x, scaled(wide[1])),
+            "twice": pointwise.add(pointwise.multiply(x, wide[1]), pointwise.multiply(x, wide[3])),
+        }.items():
+            cases.add(f"{name} {kind}", Program(term).seeded_constants(0), error=0.1)
     assert cases.failures() == []
 
 

@@ -126,17 +126,24 @@ def _repeats(operator: str, attributes: Sequence[Any], operands: Sequence[Operan
 
 
 def repeated(kind: str, operand: Operand) -> frozenset[int]:
-    """The axes along which the result of a compute type repeats itself: SPU's compiler repeats it afterwards."""
+    """The axes along which the result of a compute type repeats itself: SPU's compiler repeats it afterwards.
+
+    Where all operands that are more than one number repeat themselves along the same ones; else it repeats them first.
+    """
     category = parse_compute(kind)[0].category
     if category is Category.POINTWISE:
         return operand.repeats
     if category is not Category.FOLD:
         return frozenset()
     split = operand.access.split
-    found = frozenset(range(operand.access.rank - 1))
-    for axes in _pair_repeats(operand) if operand.shared is not None else [p.repeats for p in operand.parts]:
-        found &= axes if operand.shared is not None else {axis - (axis > split) for axis in axes if axis != split}
-    return found if operand.parts else frozenset()
+    if operand.shared is not None:
+        found = _pair_repeats(operand)
+    else:
+        found = [frozenset(axis - (axis > split) for axis in p.repeats if axis != split) for p in operand.parts]
+    wide = frozenset(axis for axis, n in enumerate(operand.access.dims.remove(split)) if n != 1)
+    if len({axes & wide for axes in found if not wide <= axes}) > 1:
+        return frozenset()
+    return frozenset.intersection(*found) if found else frozenset()
 
 
 def _pair_repeats(operand: Operand) -> list[frozenset[int]]:
