@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from glenside.ir.program import Program, is_product
+from glenside.ir.program import is_product
 from glenside.ir.term import Term, constants_under, postorder
 from glenside.ir.types import AccessType, Tensor
 from glenside.targets.base.prices import Copied
@@ -30,16 +30,16 @@ class Copy:
         return asdict(self)
 
 
-def copies_of(program: Program, copied: Copied, layout: int) -> list[Copy]:
-    """Every copy of a program, in its order, on a unit that takes operands in a layout and prices copies so.
+def copies_of(root: Term, copied: Copied, layout: int) -> list[Copy]:
+    """Every copy of what computes `root`, in its order, on a unit that takes operands in a layout and prices copies so.
 
     A product that is no instruction yet reads its operand in the unit's layout: one that lies in another is copied
     into it first.
     """
-    constant = constants_under(program.term)
-    place = _places(program.term, constant)
+    constant = constants_under(root)
+    place = _places(root, constant)
     found: list[Copy] = []
-    for term in postorder(program.term):
+    for term in postorder(root):
         if constant[term] or not isinstance(term.type, AccessType):
             continue
         operands = [child.access for child in term.children]

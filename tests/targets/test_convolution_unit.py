@@ -45,7 +45,7 @@ def _super_resolution(name: str) -> tuple[Program, gl.Result]:
 
 
 def _copies(program: Program, target: gl.ConvolutionUnit) -> list[Copy]:
-    return copies_of(program, copied_bytes, layout_code(target.layout))
+    return copies_of(program.term, copied_bytes, layout_code(target.layout))
 
 
 def _reported(result: gl.Result, when: str = "chosen") -> list[dict[str, Any]]:

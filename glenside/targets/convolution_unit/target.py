@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -110,8 +111,8 @@ class ConvolutionUnit(Target):
         amounts = (total(copies), total(copies, "inside"), len(copies))
         return dict(zip((m.name for m in self.measures), amounts, strict=True))
 
-    def _copies(self, program: Program) -> list[Copy]:
-        return copies_of(program, copied_bytes, self._parameters["layout"])
+    def _copies(self, program: Program) -> Sequence[Copy]:
+        return _copies_of(program.term, self._parameters["layout"])
 
     def report(self, before: Program, after: Program) -> Mapping[str, Any]:
         """Every copy before and after, and their bytes by place."""
@@ -119,6 +120,11 @@ class ConvolutionUnit(Target):
         by_place = {when: {place: total(found, place) for place in PLACES} for when, found in both.items()}
         content = {when: [copy.as_dict() for copy in found] for when, found in both.items()}
         return {"copies": {**content, "bytes": by_place, "kept": after is before}}
+
+
+@lru_cache(maxsize=4)  # what is told of a program and of its answer, in every place of a report
+def _copies_of(term: Term, layout: int) -> Sequence[Copy]:
+    return copies_of(term, copied_bytes, layout)
 
 
 def copied_bytes(operator: str, attributes: Sequence[Any], operands: Sequence[AccessType], own: AccessType) -> int:
