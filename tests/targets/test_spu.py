@@ -687,6 +687,27 @@ def test_products_of_what_is_repeated() -> None:
     assert cases.failures() == []
 
 
+@pytest.mark.parametrize("kind", ["reduce-mean", "reduce-max", "reduce-prod", "softmax", "log-softmax"])
+def test_reductions_of_what_is_repeated(kind: str) -> None:
+    """Rows that are the same are reduced once, but for sums; so are windows of them, whatever reduces those."""
+    cases = Cases(20)
+    b = gl.Builder("rows")
+    x, y = b.input("x", (1, 3)), b.input("y", (1, 6))
+    rows, wide = layout.broadcast(x, (4, 3)), layout.broadcast(y, (4, 6))
+    operands = {"rows": at(rows, 1), "windows": build("access-windows", at(wide, 1), (2,), (1,))}
+    operands["windows of a quotient"] = build("access-windows", at(_third(wide), 1), (2,), (1,))
+    operands |= {"rows of a quotient": at(_third(rows), 1), "a quotient": at(_third(x), 1)}
+    if "softmax" not in kind:
+        operands["what is the same"] = at(layout.transpose(rows, (1, 0)), 1)
+    for name, operand in operands.items():
+        cases.add(f"{kind} of {name}", Program(build("compute", kind, operand)).seeded_constants(0), error=0.1)
+    assert cases.failures() == []
+
+
+def _third(x: Term) -> Term:
+    return pointwise.divide(x, pointwise.filled(x, 3))
+
+
 def test_products_of_one_column_among_others() -> None:
     """SPU's compiler makes products of elements of some, by what is around them."""
     cases = Cases(17)

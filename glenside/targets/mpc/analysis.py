@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from math import prod
 from typing import Any
 
 from glenside.ir.operator import OPERATORS, Category
@@ -24,6 +25,8 @@ class Operand:
     known   whether it is made of numbers in the program alone, with which SPU's compiler computes
     number  what it holds everywhere, where that is known: nothing is sent to multiply by 1 or to divide by it
     repeats axes along which it repeats itself: SPU's compiler treats each element once, however often it stands there
+    windowed  of windows the axes along which what lies under them repeats itself: they are gathered, but a reduction of
+            them is made once
     """
 
     type: Type
@@ -33,11 +36,27 @@ class Operand:
     known: bool = False
     number: Fraction | None = None
     repeats: frozenset[int] = frozenset()
+    windowed: frozenset[int] = frozenset()
 
     @property
     def access(self) -> AccessType:
         assert isinstance(self.type, AccessType), "an operator checks its operands when it is built"
         return self.type
+
+    @property
+    def rows(self) -> int:
+        """How many items there are that do not only repeat others, to a reduction."""
+        same = self.repeats | self.windowed
+        return prod(n for axis, n in enumerate(self.access.shape) if axis not in same)
+
+    @property
+    def item_repeats(self) -> bool:
+        """Whether each item holds one number everywhere."""
+        return all(axis in self.repeats or self.access.dims[axis] == 1 for axis in self.item_axes)
+
+    @property
+    def item_axes(self) -> range:
+        return range(self.access.split, self.access.rank)
 
     def along(self) -> tuple[Operand, ...]:
         """What stands along the first item axis."""
@@ -71,12 +90,16 @@ def described(
         number=_number(operator, attributes, operands),
     )
     found = replace(found, repeats=_repeats(operator, attributes, operands, found))
+    if operator == "access-windows":
+        return replace(
+            found, windowed=frozenset(axis for axis in operands[0].repeats if axis < operands[0].access.split)
+        )
     if operator == "access-product":
         return replace(found, parts=tuple(operands), shared=int(attributes[0]))
     if operator == "access-concatenate" and attributes[0] == found.access.split:
         return replace(found, parts=tuple(part for o in operands for part in _along(o)))
     if operator == "truncate" or (operator == "access" and _split(operands[0].type) == _split(type)):
-        return replace(found, parts=operands[0].parts, shared=operands[0].shared)
+        return replace(found, parts=operands[0].parts, shared=operands[0].shared, windowed=operands[0].windowed)
     return found
 
 
@@ -133,6 +156,9 @@ def repeated(kind: str, operand: Operand) -> frozenset[int]:
     category = parse_compute(kind)[0].category
     if category is Category.POINTWISE:
         return operand.repeats
+    if category is Category.REDUCTION:  # a sum forgets that its rows are the same
+        rows = operand.windowed if kind in ("reduce-sum", "reduce-mean") else operand.windowed | operand.repeats
+        return frozenset(axis for axis in rows if axis < operand.access.split)
     if category is not Category.FOLD:
         return frozenset()
     split = operand.access.split

@@ -9,6 +9,7 @@ attributes and operands, one at a time.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from math import prod
 from typing import Any
 
 from glenside.ir.dtypes import FLOATS
@@ -203,12 +204,12 @@ def _function(name: str) -> Price:
 
 
 def _reduced(protocol: Semi2k, operand: Operand, each: Callable[[int], Traffic]) -> Traffic:
-    """The elements of an item are combined by halves."""
+    """The elements of an item are combined by halves: one of each where they are all the same."""
     count = operand.access.item.product()
     if count < 2:
         return NOTHING
     rounds = (count - 1).bit_length()
-    sent, one = each(operand.access.shape.product() * (count - 1)), each(1)
+    sent, one = each(operand.rows * (rounds if operand.item_repeats else count - 1)), each(1)
     return Traffic(sent.bytes, one.messages * rounds if sent.bytes else 0, sent.truncated)
 
 
@@ -221,12 +222,16 @@ def _reduce_prod(protocol: Semi2k, operand: Operand, result: AccessType) -> Traf
 
 
 def _mean(protocol: Semi2k, operand: Operand, result: AccessType) -> Traffic:
-    return protocol.truncation(result.size) if operand.access.item.product() > 1 else NOTHING
+    """The mean of what is the same everywhere is that."""
+    return (
+        protocol.truncation(result.size) if operand.access.item.product() > 1 and not operand.item_repeats else NOTHING
+    )
 
 
 def _powers(protocol: Semi2k, operand: Operand, last: str, elements: int) -> Traffic | None:
     """The maximum of each item, exp of what is less by it, and one more function."""
-    powers, final = protocol.function("exp", operand.access.size), protocol.function(last, elements)
+    rows = prod(n for axis, n in enumerate(operand.access.shape) if axis not in operand.repeats)
+    powers, final = protocol.function("exp", rows * operand.access.item.product()), protocol.function(last, elements)
     if powers is None or final is None:
         return None
     return _reduced(protocol, operand, protocol.maximum) + powers + final

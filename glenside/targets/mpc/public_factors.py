@@ -149,7 +149,7 @@ def _factor(term: Term, known: Mapping[Term, Operand]) -> Operand | None:
     if term.operator.name != "compute" or not known[term].secret or term.access.dtype not in FLOATS:
         return None
     kind, operand = str(term.attributes[0]), known[term.children[0]]
-    if kind == "reduce-mean" and operand.access.item.product() > 1:
+    if kind == "reduce-mean" and operand.access.item.product() > 1 and not operand.item_repeats:
         return Operand(operand.type, False, repeats=frozenset(range(operand.access.rank)))
     if kind not in ("elementwise-mul", "elementwise-div") or operand.shared is None:
         return None
