@@ -10,6 +10,7 @@ from itertools import count
 from pathlib import Path
 
 import pytest
+import spu_simulation
 from fuzzing import Fuzzing
 from hypothesis import settings
 
@@ -36,6 +37,13 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 def fuzzing(request: pytest.FixtureRequest) -> Fuzzing:
     """Which random cases to try, and for how long."""
     return Fuzzing(request.config.getoption("--fuzz-seed"), request.config.getoption("--fuzz-minutes"))
+
+
+@pytest.fixture
+def spu() -> None:
+    """Skips a test where there is no environment with SPU, and JAX."""
+    if reason := spu_simulation.missing():
+        pytest.skip(reason)
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Programs as functions of JAX: what is written, for which names, and where. `test_spu.py` runs it."""
+"""Programs as functions of JAX: what is written, for which names, and where. `test_jax_values.py` runs it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Prices of secure computation, without SPU: `test_spu.py` measures them there."""
+"""Prices of secure computation, without SPU: `test_spu_computes.py` measures them there."""
 
 from __future__ import annotations
 
