@@ -25,6 +25,7 @@ from typing import Any
 
 import glenside as gl
 from benchmarks.processes import answer, peak_megabytes
+from glenside.egraph.search import end_idle
 from glenside.ir.program import Program
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "oracles"))
@@ -89,6 +90,7 @@ def measure(path: str, unit: str) -> dict[str, Any]:
         found[f"inside-{when}"] = f"{(taken['copies inside'] or 0) / 1e6:.2f}"
     found |= {"nodes": sum(1 for _ in postorder(program.term)), "e-nodes": report.e_nodes}
     found |= {"iterations": report.iterations, "seconds": f"{report.seconds['total']:.2f}", "stopped": report.stopped}
+    end_idle()
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     found["processor-seconds"] = f"{used.ru_utime + used.ru_stime:.2f}"
     return found | {"peak-megabytes": peak_megabytes(resource.RUSAGE_CHILDREN)}

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.processes import answer, peak_megabytes
+from glenside.egraph.search import end_idle
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "oracles"))
 
@@ -61,6 +62,7 @@ def optimize(name: str, path: str, out: str) -> dict[str, Any]:
     loaded = time.perf_counter()
     result = gl.optimize(program, gl.SystolicArray(64, 64))
     optimized = time.perf_counter()
+    end_idle()
     peak = peak_megabytes()
     gl.save(result.program, out)
     exported = time.perf_counter() - optimized

@@ -220,7 +220,8 @@ def _leave(worker: Worker, request: Request) -> None:
 
 
 @atexit.register
-def _end_idle() -> None:
+def end_idle() -> None:
+    """End the processes that wait for another search; then what they took counts for this one."""
     while _IDLE:
         if (worker := _IDLE.pop()).serves:
             worker.end()
