@@ -30,6 +30,7 @@ STOREYS = (
     ("glenside.targets",),
     ("glenside.importers",),
     ("glenside.exporters",),
+    ("glenside.codegen",),
     ("glenside.formats",),
     ("glenside.execution",),
     ("glenside.check",),

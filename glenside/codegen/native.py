@@ -1,0 +1,110 @@
+"""Functions on numpy arrays, made by the system's C compiler."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from glenside.codegen.c import arena, source
+from glenside.codegen.loops import Buffer, Loops, Role
+from glenside.codegen.lower import lower
+from glenside.ir.dtypes import RECORDS
+from glenside.ir.errors import BadInput
+from glenside.ir.operand import Array
+from glenside.ir.program import Program
+
+_FLAGS = ("-std=c11", "-O2", "-ffp-contract=off", "-fPIC", "-shared")
+
+
+def compile(program: Program) -> Compiled:
+    """The program as a function on numpy arrays, made by the system's C compiler: cc, or what CC names.
+
+    Plain loops so far, on one thread: nothing is tiled or packed. Raises BadInput: a black box, a dtype that is only
+    stored, a constant without a value, no compiler.
+    """
+    return Compiled(program)
+
+
+class Compiled:
+    """A program as a function: `f(x, ..)` in the order of the program's inputs, or by name.
+
+    source  the C that it was made of
+    loops   the nests that say the same
+    """
+
+    def __init__(self, program: Program) -> None:
+        self.loops: Loops = lower(program)
+        self.source = source(self.loops)
+        self.inputs = [b for b in self.loops.buffers if b.role is Role.INPUT]
+        constants = [b for b in self.loops.buffers if b.role is Role.CONSTANT]
+        missing = [b.name for b in constants if b.name not in program.constants]
+        if missing:
+            raise BadInput(f"to compile a program requires values of its constants, got none of {', '.join(missing)}")
+        self._constants = {b: _array(b, program.constants[b.name]) for b in constants}
+        _, self._bytes = arena(self.loops)
+        self._run: Any = _loaded(self.source).run
+
+    def __call__(self, *arrays: Array, **named: Array) -> Array | tuple[Array, ...]:
+        """The result for arrays of the declared dims and dtypes. Raises BadInput."""
+        values: Mapping[Buffer, Array] = self._constants | self._given(arrays, named)
+        given = [values[b] for b in self.loops.buffers if b.role in (Role.INPUT, Role.CONSTANT)]
+        results = [np.empty(tuple(b.dims), RECORDS[b.dtype].numpy) for b in self.loops.results]
+        order = [b for b in self.loops.buffers if b.role is Role.RESULT]
+        by_buffer = dict(zip(self.loops.results, results, strict=True))
+        memory = np.empty(self._bytes + 64, np.uint8)
+        begin = memory.ctypes.data + -memory.ctypes.data % 64
+        status = self._run(_pointers(given), _pointers([by_buffer[b] for b in order]), ctypes.c_void_p(begin))
+        if status:
+            raise BadInput("an index that was computed lies outside of its axis")
+        return results[0] if len(results) == 1 else tuple(results)
+
+    def _given(self, arrays: tuple[Array, ...], named: Mapping[str, Array]) -> dict[Buffer, Array]:
+        if len(arrays) > len(self.inputs):
+            raise BadInput(f"the program takes {len(self.inputs)} arrays, got {len(arrays)}")
+        found = dict(zip(self.inputs, arrays, strict=False))
+        names = {b.name: b for b in self.inputs}
+        for name, array in named.items():
+            if name not in names or names[name] in found:
+                raise BadInput(f"{name} is no input that is still missing")
+            found[names[name]] = array
+        missing = [b.name for b in self.inputs if b not in found]
+        if missing:
+            raise BadInput(f"the program takes {', '.join(missing)} too")
+        return {buffer: _array(buffer, array) for buffer, array in found.items()}
+
+
+def _array(buffer: Buffer, array: Array) -> Array:
+    found = np.asarray(array)
+    if found.shape != buffer.dims or found.dtype != RECORDS[buffer.dtype].numpy:
+        dims = " ".join(map(str, buffer.dims))
+        raise BadInput(f"{buffer.name} requires ({dims}) {buffer.dtype}, got {found.shape} {found.dtype}")
+    return np.ascontiguousarray(found)
+
+
+def _pointers(arrays: list[Array]) -> Any:
+    return (ctypes.c_void_p * max(1, len(arrays)))(*(a.ctypes.data for a in arrays))
+
+
+def _loaded(text: str) -> ctypes.CDLL:
+    compiler = os.environ.get("CC") or shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
+    if compiler is None:
+        raise BadInput("there is no C compiler: install one, or name it in CC")
+    with tempfile.TemporaryDirectory() as folder:
+        path, made = Path(folder) / "program.c", Path(folder) / "program.so"
+        path.write_text(text, encoding="utf-8")
+        command = [compiler, *_FLAGS, str(path), "-o", str(made), "-lm"]
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+        except OSError as error:
+            raise BadInput(f"{compiler} does not run: {error.strerror}") from error
+        if done.returncode:
+            raise BadInput(f"{compiler} does not compile what was made: {done.stderr.strip().splitlines()[:1]}")
+        return ctypes.CDLL(str(made))
