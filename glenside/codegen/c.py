@@ -82,8 +82,9 @@ static inline uint16_t bfloat16_of_float(float f) { return bfloat16_of_double((d
 def source(loops: Loops, function: str = "run") -> str:
     """C of the function `int FUNCTION(const void *const *given, void *const *results, unsigned char *arena)`.
 
-    It gives 0, or a number where an index that was computed lies outside of its axis. Tensors and results are given in
-    the order of their buffers; temporaries lie in the arena. Raises BadInput for dtypes that are only stored.
+    It gives 0; n where an index lies outside of its axis that the nth `Require` of the loops asks for; -1 where memory
+    does not suffice. Tensors and results are given in the order of their buffers; temporaries lie in the arena. Raises
+    BadInput for dtypes that are only stored.
     """
     for buffer in loops.buffers:
         if buffer.dtype in STORED:
@@ -107,7 +108,7 @@ class _Printer:
         self.loops, self.function = loops, function
         self.names = {buffer: f"b{i}" for i, buffer in enumerate(loops.buffers)}
         self.functions: dict[str, None] = {}
-        self.errors = 0
+        self.required = 0
 
     def lines(self) -> Iterator[str]:
         body = list(self._body())
@@ -161,12 +162,12 @@ class _Printer:
                 value = self.formula(statement.formula)
                 yield f"{indent}{self.names[statement.buffer]}[{place}] = {_in_memory(value, statement.buffer.dtype)};"
             elif isinstance(statement, Require):
-                self.errors += 1
+                self.required += 1
                 name, size = statement.local.name, statement.size
-                yield f"{indent}if ({name} < -{size} || {name} >= {size}) return {self.errors};"
+                yield f"{indent}if ({name} < -{size} || {name} >= {size}) return {self.required};"
                 yield f"{indent}if ({name} < 0) {name} += {size};"
             else:
-                yield f"{indent}{self._sort(statement)};"
+                yield f"{indent}if ({self._sort(statement)}) return -1;"
 
     def _sort(self, statement: Sort) -> str:
         kind, items, order = statement.items.dtype, self.names[statement.items], self.names[statement.positions]
@@ -206,7 +207,7 @@ class _Printer:
         if wanted == "bool":
             return f"(uint8_t)({value} != 0)"
         if wanted in HALVES:
-            return f"round_{wanted}((double){value})" if given != "float16" or wanted != "float16" else value
+            return f"round_{wanted}((double){value})"
         if wanted in INTEGERS and RECORDS[given].kind == "float":
             name = f"{wanted}_of_real"
             self.functions.setdefault(whole_function(name, wanted))
@@ -287,7 +288,7 @@ def _whole(value: int, dtype: str) -> str:
 
 def _real(value: Fraction, dtype: str) -> str:
     if dtype == "float64":
-        return float(value).hex() if abs(value) != 0 else "0.0"
+        return f"({float(value).hex()})"
     if dtype in HALVES:
         return f"round_{dtype}({float(value).hex()})"
     return f"(float){float(value).hex()}"

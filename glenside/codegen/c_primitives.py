@@ -159,7 +159,7 @@ def whole_function(name: str, dtype: str) -> str:
 
 
 def sort_function(name: str, dtype: str, descending: bool) -> str:
-    """A stable merge sort of positions, by the items that they stand for; what is no number comes last."""
+    """A stable merge sort of positions, by the items that they stand for, a nan above all; -1 without memory for it."""
     kind = STORED_AS[dtype]
     read = f"float_of_{dtype}" if dtype in HALVES else ""
     real = RECORDS[dtype].kind == "float"
@@ -169,11 +169,12 @@ def sort_function(name: str, dtype: str, descending: bool) -> str:
         before = f"{a} != {a} ? {b} == {b} : {before}" if descending else f"{b} != {b} ? {a} == {a} : {before}"
     return (
         f"static inline int {name}_before(const {kind} *x, int64_t p, int64_t q) {{ return {before}; }}\n"
-        f"static void {name}(const {kind} *x, int64_t *order, int64_t n)\n"
+        f"static int {name}(const {kind} *x, int64_t *order, int64_t n)\n"
         "{\n"
-        "    int64_t *other = malloc((size_t)n * sizeof *other), *from = order, *to = other;\n"
-        "    if (!other) abort();\n"
         "    for (int64_t i = 0; i < n; i++) order[i] = i;\n"
+        "    if (n < 2) return 0;\n"
+        "    int64_t *other = malloc((size_t)n * sizeof *other), *from = order, *to = other;\n"
+        "    if (!other) return -1;\n"
         "    for (int64_t width = 1; width < n; width *= 2) {\n"
         "        for (int64_t start = 0; start < n; start += 2 * width) {\n"
         "            int64_t a = start, middle = start + width < n ? start + width : n;\n"
@@ -186,5 +187,6 @@ def sort_function(name: str, dtype: str, descending: bool) -> str:
         "    }\n"
         "    if (from != order) memcpy(order, from, (size_t)n * sizeof *order);\n"
         "    free(other);\n"
+        "    return 0;\n"
         "}"
     )

@@ -1,4 +1,4 @@
-"""Formulas of formulas, and small algebra of places: what lowering builds with."""
+"""Formulas of formulas: what lowering builds with."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from math import lcm
 
 from glenside.codegen.loops import Apply, Choose, Convert, Formula, Number
 from glenside.ir.dtypes import HALVES, widen, wider
-from glenside.ir.index_map import Guard, Index, Within
+from glenside.ir.index_map import Guard, Within
 from glenside.ir.primitives import PRIMITIVES
 from glenside.ir.scalar import Applied, Element, Scalar
 from glenside.ir.scalar import Number as Exact
@@ -21,9 +21,9 @@ def apply(name: str, *operands: Formula) -> Formula:
     return Apply(primitive, operands, dtype)
 
 
-def convert(formula: Formula, dtype: str) -> Formula:
-    """A formula in a dtype, which may be its own."""
-    return formula if formula.dtype == dtype else Convert(formula, dtype)
+def convert(formula: Formula, dtype: str, bits: bool = False) -> Formula:
+    """The value of a formula, or its bits, in a dtype, which may be its own. As bool, bits are `not zero`."""
+    return formula if formula.dtype == dtype else Convert(formula, dtype, bits and dtype != "bool")
 
 
 def number(value: int | Fraction | None, dtype: str) -> Number:
@@ -51,11 +51,6 @@ def choose(guards: Sequence[Guard], then: Formula, otherwise: Formula) -> Formul
     if any(map(never, guards)):
         return otherwise
     return Choose(guards, then, otherwise) if guards else then
-
-
-def cast(formula: Formula, dtype: str, bits: bool) -> Formula:
-    """The value in another dtype, or its bits."""
-    return formula if formula.dtype == dtype else Convert(formula, dtype, bits and dtype != "bool")
 
 
 def applied(expression: Scalar, operands: Sequence[Formula]) -> Formula:
@@ -86,13 +81,3 @@ def weighted_sum(values: Sequence[Fraction], elements: Sequence[Formula], dtype:
     if total is None:
         return number(0, dtype)
     return total if denominator == 1 else apply("multiply", total, number(Fraction(1, denominator), dtype))
-
-
-def unflattened(flat: Index, dims: Sequence[int]) -> list[Index]:
-    """A place in row-major order as indices."""
-    found: list[Index] = []
-    behind = 1
-    for size in reversed(dims):
-        found.append(flat // behind % max(size, 1))
-        behind *= max(size, 1)
-    return found[::-1]

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import Enum
 from fractions import Fraction
 
-from glenside.ir.index_map import Axis, Guard, Index
+from glenside.ir.index_map import Axis, Guard, Index, flattened
 from glenside.ir.scalar import Primitive
 from glenside.ir.types import Dims
 
@@ -36,10 +36,7 @@ class Buffer:
 
     def place(self, indices: Sequence[Index]) -> Index:
         """Where in the buffer the element at some indices is."""
-        flat = Index()
-        for index, size in zip(indices, self.dims, strict=True):
-            flat = flat * size + index
-        return flat
+        return flattened(indices, self.dims)
 
     def __str__(self) -> str:
         return self.name
@@ -213,7 +210,7 @@ class Nest:
 
 @dataclass(frozen=True)
 class Loops:
-    """A program: its buffers, the nests in the order in which they run, and what it gives."""
+    """A program: its buffers, the nests in the order in which they run, and what it gives, from left to right."""
 
     name: str
     buffers: tuple[Buffer, ...]
@@ -226,6 +223,17 @@ class Loops:
             lines.append(f"{nest.buffer} {'x'.join(map(str, nest.buffer.dims)) or 1} {nest.buffer.dtype}: {nest.what}")
             lines += _lines(nest.body, "  ")
         return "\n".join([*lines, f"gives {', '.join(map(str, self.results))}"])
+
+
+def required(loops: Loops) -> Iterator[Require]:
+    """What the nests ask of computed indices, in the order in which it is written."""
+    stack: list[Statement] = [statement for nest in reversed(loops.nests) for statement in reversed(nest.body)]
+    while stack:
+        statement = stack.pop()
+        if isinstance(statement, Require):
+            yield statement
+        elif isinstance(statement, For | When):
+            stack += reversed(statement.body)
 
 
 def _place(index: Index, picked: Sequence[tuple[Local, int]]) -> str:

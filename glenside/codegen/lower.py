@@ -8,25 +8,26 @@ where several terms read it, or one reads its elements more than once, or it is 
 from __future__ import annotations
 
 from collections import Counter as Times
-from collections.abc import Sequence
-from fractions import Fraction
 from itertools import count
 
-from glenside.codegen.formulas import applied, cast, choose, convert, never, number
+from glenside.codegen.filling import Filling, Places
+from glenside.codegen.formulas import applied, choose, convert, never, number
 from glenside.codegen.loops import Buffer, Counter, Formula, Load, Loops, Nest, Number, Role
-from glenside.codegen.nests import OF_OPERATOR, Filling, Places
+from glenside.codegen.nests import OF_OPERATOR, category_of, fill, is_unrolled
 from glenside.ir.elementwise import folds
 from glenside.ir.errors import BadInput
 from glenside.ir.index_map import Fill, Index, Within
 from glenside.ir.operator import Category
 from glenside.ir.operators.compute import name_of, parse_compute
 from glenside.ir.program import Program
-from glenside.ir.rational import exact, exact_numbers
-from glenside.ir.term import Term, build, postorder
+from glenside.ir.rational import exact
+from glenside.ir.term import Term, build, postorder, rebuild_all
 from glenside.ir.types import AccessType, TupleType
 
-_LEAVES = frozenset({"access-tensor", "access-literal", "full", "eye", "iota", "numbers"})
-_EACH = (Category.POINTWISE, Category.FOLD)
+_LEAVES = frozenset({"access-tensor", "access-literal", "full", "eye", "iota"})
+"""Leaves each element of which is a formula of its place."""
+_LARGEST = 100
+"""Steps of one formula: what takes more is stored between, so that no formula is too large for whoever reads it."""
 
 
 def lower(program: Program) -> Loops:
@@ -42,7 +43,7 @@ class _Lowering:
 
     def __init__(self, program: Program) -> None:
         self.program = program
-        self.results = list(_flat(program.term))
+        self.results = list(_flat(*rebuild_all([program.term], _untupled)))
         self.order = [t for t in postorder(*self.results) if not isinstance(t.type, TupleType)]
         for term in self.order:
             if term.operator.opaque:
@@ -65,13 +66,24 @@ class _Lowering:
                 role = Role.RESULT if term in self.results else Role.TEMPORARY
                 name = f"{role.value}{next(self.numbers)}"
                 buffer = filled[term] = Buffer(name, term.access.dims, term.access.dtype, role)
-                self.nests.append(Nest(name_of(term), buffer, tuple(Filling(self, term, buffer).body())))
+                self.nests.append(Nest(name_of(term), buffer, tuple(fill(Filling(self, term, buffer)))))
                 self.buffers.setdefault(term, buffer)  # a tensor that is a result is still read where it was
         buffers = dict.fromkeys([*self.buffers.values(), *filled.values()])
         return Loops(self.program.name, tuple(buffers), tuple(self.nests), tuple(filled[t] for t in self.results))
 
     def _stored(self) -> set[Term]:
-        """The results, what is not computed element by element, and what would be computed more than once."""
+        """The results, what is not computed element by element, and what would be computed, or written, too often."""
+        stored = self._read_more_than_once()
+        steps: dict[Term, int] = {}
+        for term in self.order:
+            steps[term] = 1 + sum(steps[child] * _written(term, child) for child in term.children)
+            if steps[term] > _LARGEST and term.operator.name not in _LEAVES:
+                stored.add(term)
+            if term in stored:
+                steps[term] = 1
+        return stored
+
+    def _read_more_than_once(self) -> set[Term]:
         stored = set(self.results)
         reads: Times[Term] = Times(self.results)
         for term in reversed(self.order):
@@ -102,12 +114,10 @@ class _Lowering:
         if name == "eye":
             same = Within(places[0] - places[1], 0, 1)
             return choose((same,), number(1, dtype), number(0, dtype))
-        if name == "numbers":
-            return self._listed(exact_numbers(str(term.attributes[1])) or (), term, places)
         if term.operator.moves:
             return self._moved(term, places)
         if name in ("cast", "bitcast"):
-            return cast(self.pull(term.children[0], places), dtype, name == "bitcast")
+            return convert(self.pull(term.children[0], places), dtype, bits=name == "bitcast")
         kind, parameters = parse_compute(str(term.attributes[0]))
         expression, (child,) = kind.expression(*parameters), term.children
         if kind.category is Category.POINTWISE:
@@ -121,14 +131,6 @@ class _Lowering:
         found = parts[0]
         for part in parts[1:]:
             found = applied(expression, [found, part])
-        return found
-
-    def _listed(self, values: Sequence[Fraction], term: Term, places: Places) -> Formula:
-        """One of a few numbers, by its place."""
-        place, dtype = Buffer("", term.access.dims, term.access.dtype, Role.CONSTANT).place(places), term.access.dtype
-        found: Formula = number(0, dtype)
-        for at, value in enumerate(values):
-            found = choose((Within(place, at, at + 1),), Number(value, dtype), found)
         return found
 
     def _moved(self, term: Term, places: Places) -> Formula:
@@ -155,18 +157,17 @@ _ONCE = frozenset({"access-gather", "access-overlap-add", "linear-map", "access-
 def _flat(term: Term) -> list[Term]:
     """The results of a program, from left to right."""
     if not isinstance(term.type, TupleType):
-        return [_untupled(term)]
-    if term.operator.name == "construct-tuple":
-        return [found for child in term.children for found in _flat(child)]
-    raise BadInput("a program of tuples inside is not compiled: it gives a tuple that it was not made of")
+        return [term]
+    return [found for child in term.children for found in _flat(child)]
 
 
-def _untupled(term: Term) -> Term:
-    while term.operator.name == "tuple-get-item" and term.children[0].operator.name == "construct-tuple":
-        (number,) = term.attributes
-        assert isinstance(number, int), "a place in a tuple is a number"
-        term = term.children[0].children[number]
-    return term
+def _untupled(term: Term, children: tuple[Term, ...]) -> Term | None:
+    """What a place in a tuple is."""
+    if term.operator.name != "tuple-get-item" or children[0].operator.name != "construct-tuple":
+        return None
+    (place,) = term.attributes
+    assert isinstance(place, int), "a place in a tuple is a number"
+    return children[0].children[place]
 
 
 def _is_inline(term: Term) -> bool:
@@ -174,12 +175,14 @@ def _is_inline(term: Term) -> bool:
     if term.operator.name in _LEAVES or term.operator.name in ("cast", "bitcast"):
         return True
     if term.operator.name == "compute":
-        return parse_compute(str(term.attributes[0]))[0].category in _EACH
-    return term.operator.moves and term.operator.is_addressed
+        return (category := category_of(term)) is Category.POINTWISE or (
+            category is Category.FOLD and is_unrolled(term)
+        )
+    return term.operator.moves and term.operator.index_map is not None
 
 
 def _is_sorted(term: Term) -> bool:
-    return term.operator.name == "compute" and str(term.attributes[0]).startswith("(argsort")
+    return term.operator.name == "compute" and parse_compute(str(term.attributes[0]))[0].name == "argsort"
 
 
 def _computes(term: Term) -> bool:
@@ -190,8 +193,14 @@ def _computes(term: Term) -> bool:
 def _rereads(term: Term, child: Term) -> int:
     """How often, at least, an element of a child is read for those of a term."""
     if term.operator.name == "compute":
-        category = parse_compute(str(term.attributes[0]))[0].category
-        return 2 if category in (Category.CONTRACTION, Category.NORMALIZATION) else 1
+        return 2 if category_of(term) in (Category.CONTRACTION, Category.NORMALIZATION) else 1
     if term.operator.moves and isinstance(term.type, AccessType):
         return 2 if term.access.size > sum(c.access.size for c in term.children) else 1
     return 1 if term.operator.name in ("cast", "bitcast", *_ONCE) else 2
+
+
+def _written(term: Term, child: Term) -> int:
+    """How often the formula of a child is part of that of a term."""
+    if term.operator.name != "compute" or category_of(term) is not Category.FOLD:
+        return 1
+    return 1 if child.operator.name == "access-product" else child.access.item[0]

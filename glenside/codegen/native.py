@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import ctypes
 import os
+import shlex
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from glenside.codegen.c import arena, source
-from glenside.codegen.loops import Buffer, Loops, Role
+from glenside.codegen.loops import Buffer, Loops, Role, required
 from glenside.codegen.lower import lower
 from glenside.ir.dtypes import RECORDS
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
 from glenside.ir.program import Program
+from glenside.ir.types import TupleType, Type
 
 _FLAGS = ("-std=c11", "-O2", "-ffp-contract=off", "-fPIC", "-shared")
 
@@ -42,6 +44,7 @@ class Compiled:
 
     def __init__(self, program: Program) -> None:
         self.loops: Loops = lower(program)
+        self._type = program.term.type
         self.source = source(self.loops)
         self.inputs = [b for b in self.loops.buffers if b.role is Role.INPUT]
         constants = [b for b in self.loops.buffers if b.role is Role.CONSTANT]
@@ -52,19 +55,21 @@ class Compiled:
         _, self._bytes = arena(self.loops)
         self._run: Any = _loaded(self.source).run
 
-    def __call__(self, *arrays: Array, **named: Array) -> Array | tuple[Array, ...]:
-        """The result for arrays of the declared dims and dtypes. Raises BadInput."""
+    def __call__(self, *arrays: Array, **named: Array) -> Any:
+        """The result for arrays of the declared dims and dtypes: an array, or a tuple. Raises BadInput."""
         values: Mapping[Buffer, Array] = self._constants | self._given(arrays, named)
         given = [values[b] for b in self.loops.buffers if b.role in (Role.INPUT, Role.CONSTANT)]
-        results = [np.empty(tuple(b.dims), RECORDS[b.dtype].numpy) for b in self.loops.results]
-        order = [b for b in self.loops.buffers if b.role is Role.RESULT]
-        by_buffer = dict(zip(self.loops.results, results, strict=True))
+        made = {b: np.empty(tuple(b.dims), RECORDS[b.dtype].numpy) for b in self.loops.buffers if b.role is Role.RESULT}
         memory = np.empty(self._bytes + 64, np.uint8)
         begin = memory.ctypes.data + -memory.ctypes.data % 64
-        status = self._run(_pointers(given), _pointers([by_buffer[b] for b in order]), ctypes.c_void_p(begin))
+        status = self._run(_pointers(given), _pointers(list(made.values())), ctypes.c_void_p(begin))
+        if status < 0:
+            raise BadInput("memory does not suffice")
         if status:
-            raise BadInput("an index that was computed lies outside of its axis")
-        return results[0] if len(results) == 1 else tuple(results)
+            wrong = list(required(self.loops))[status - 1]
+            low, high = -wrong.size, wrong.size - 1
+            raise BadInput(f"{wrong.operator} requires indices from {low} to {high}, got one that is outside")
+        return _nested(self._type, iter([made[b] for b in self.loops.results]))
 
     def _given(self, arrays: tuple[Array, ...], named: Mapping[str, Array]) -> dict[Buffer, Array]:
         if len(arrays) > len(self.inputs):
@@ -93,18 +98,39 @@ def _pointers(arrays: list[Array]) -> Any:
     return (ctypes.c_void_p * max(1, len(arrays)))(*(a.ctypes.data for a in arrays))
 
 
+def _nested(type_: Type, found: Iterator[Array]) -> Any:
+    """The results in the tuples that a program gives."""
+    return tuple(_nested(item, found) for item in type_.items) if isinstance(type_, TupleType) else next(found)
+
+
+def compiler() -> list[str]:
+    """The command that compiles C: CC, as a shell reads it, or what the system has; none of it is []."""
+    try:
+        named = shlex.split(os.environ.get("CC", ""))
+    except ValueError as error:
+        raise BadInput(f"CC requires a command, got {os.environ['CC']!r}: {error}") from error
+    return named or next(([name] for name in ("cc", "gcc", "clang") if shutil.which(name)), [])
+
+
 def _loaded(text: str) -> ctypes.CDLL:
-    compiler = os.environ.get("CC") or shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
-    if compiler is None:
+    command = compiler()
+    if not command:
         raise BadInput("there is no C compiler: install one, or name it in CC")
-    with tempfile.TemporaryDirectory() as folder:
-        path, made = Path(folder) / "program.c", Path(folder) / "program.so"
-        path.write_text(text, encoding="utf-8")
-        command = [compiler, *_FLAGS, str(path), "-o", str(made), "-lm"]
-        try:
-            done = subprocess.run(command, capture_output=True, text=True, check=False)
-        except OSError as error:
-            raise BadInput(f"{compiler} does not run: {error.strerror}") from error
-        if done.returncode:
-            raise BadInput(f"{compiler} does not compile what was made: {done.stderr.strip().splitlines()[:1]}")
-        return ctypes.CDLL(str(made))
+    said = shlex.join(command)
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            path, made = Path(folder) / "program.c", Path(folder) / "program.so"
+            path.write_text(text, encoding="utf-8")
+            done = subprocess.run(
+                [*command, *_FLAGS, str(path), "-o", str(made), "-lm"],
+                capture_output=True,
+                text=True,
+                errors="replace",
+                check=False,
+            )
+            if done.returncode:
+                first = next(iter(done.stderr.strip().splitlines()), f"it ended with status {done.returncode}")
+                raise BadInput(f"{said} does not compile what was made: {first}")
+            return ctypes.CDLL(str(made))
+    except OSError as error:
+        raise BadInput(f"{said} does not run: {error.strerror or error}") from error

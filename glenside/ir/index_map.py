@@ -301,11 +301,17 @@ def broadcast(operand: Sequence[int], dims: Sequence[int]) -> IndexMap:
     return mapped(dims, [axis if have == want else Index() for axis, have, want in axes])
 
 
+def flattened(indices: Sequence[Index], dims: Sequence[int]) -> Index:
+    """Where an element of some dims stands in row-major order."""
+    flat = Index()
+    for index, size in zip(indices, dims, strict=True):
+        flat = flat * size + index
+    return flat
+
+
 def reshaped(operand: Sequence[int], dims: Sequence[int]) -> IndexMap:
     """The elements of an operand in row-major order under other dims."""
-    flat = Index()
-    for axis, size in zip(axes_of(dims), dims, strict=True):
-        flat = flat * size + axis
+    flat = flattened(axes_of(dims), dims)
     indices: list[Index] = []
     behind = 1
     for size in reversed(operand):

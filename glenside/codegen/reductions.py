@@ -1,0 +1,123 @@
+"""What joins the elements of an item, or orders them: folds of many, reductions, softmax, sorts."""
+
+from __future__ import annotations
+
+from glenside.codegen.filling import Filling, Places
+from glenside.codegen.formulas import applied, apply, convert, number, sums_in
+from glenside.codegen.loops import Counter, Formula, Let, Sort, Statement, When
+from glenside.ir.dtypes import REALS, wider
+from glenside.ir.index_map import Index, flattened
+from glenside.ir.operators.compute import parse_compute
+from glenside.ir.primitives import PRIMITIVES
+from glenside.ir.term import Term
+
+
+def folded(nest: Filling) -> list[Statement]:
+    """Many operands along the first item axis, from left to right."""
+    kind, parameters = parse_compute(str(nest.term.attributes[0]))
+    expression, (child,) = kind.expression(*parameters), nest.term.children
+    split, operands = child.access.split, child.access.item[0]
+
+    def one(at: Places) -> list[Statement]:
+        def operand(index: Index) -> Formula:
+            return nest.pull(child, (*at[:split], index, *at[split:]))
+
+        found, let = nest.let(operand(Index()))
+
+        def join(within: Places) -> list[Statement]:
+            return [Let(found, applied(expression, [found, operand(within[0] + 1)]), known=True)]
+
+        return [let, *nest.each((operands - 1,), join), nest.store(at, found)]
+
+    return nest.each(nest.buffer.dims, one)
+
+
+def reduced(nest: Filling) -> list[Statement]:
+    """One number of each item, joined by a primitive, or the mean, or where the extreme stands."""
+    kind = parse_compute(str(nest.term.attributes[0]))[0]
+    (child,) = nest.term.children
+    shape, item, dtype = child.access.shape, child.access.item, child.access.dtype
+    if kind.name in ("argmax", "argmin"):
+        return nest.each(shape, lambda at: _extreme(nest, child, at, "gt" if kind.name == "argmax" else "lt"))
+    mean = kind.name == "reduce-mean"
+    combine = "add" if mean else kind.combine.name if kind.combine else ""
+    inner = sums_in(dtype) if combine == "add" else dtype
+
+    def one(at: Places) -> list[Statement]:
+        neutral = PRIMITIVES[combine].neutral
+        first = nest.pull(child, (*at, *(Index() for _ in item))) if neutral is None else number(neutral, inner)
+        total, let = nest.let(first)
+
+        def join(within: Places) -> list[Statement]:
+            element = convert(nest.pull(child, (*at, *within)), inner)
+            return [Let(total, apply(combine, total, element), known=True)]
+
+        found = apply("divide", total, number(item.product(), inner)) if mean else total
+        return [let, *nest.each(item, join), nest.store(at, found)]
+
+    return nest.each(shape, one)
+
+
+def _extreme(nest: Filling, child: Term, at: Places, relation: str) -> list[Statement]:
+    item = child.access.item
+    best, let = nest.let(nest.pull(child, (*at, *(Index() for _ in item))))
+    position, start = nest.let(number(0, "int64"))
+
+    def look(within: Places) -> list[Statement]:
+        value, here = nest.let(nest.pull(child, (*at, *within)))
+        place = flattened(within, item)
+        better = apply(relation, value, best)
+        if child.access.dtype in REALS:  # the first nan is what numpy finds
+            nan = apply("logical-and", apply("ne", value, value), apply("eq", best, best))
+            better = apply("logical-or", better, nan)
+        changes = Let(best, value, known=True), Let(position, Counter(place), known=True)
+        return [here, When((), changes, better)]
+
+    return [let, start, *nest.each(item, look), nest.store(at, position)]
+
+
+def normalized(nest: Filling) -> list[Statement]:
+    """softmax and log-softmax: three times over each item; argsort by the library's sort."""
+    name = parse_compute(str(nest.term.attributes[0]))[0].name
+    (child,) = nest.term.children
+    shape, item, dtype = child.access.shape, child.access.item, child.access.dtype
+    if name == "argsort":
+        return _sorted(nest, child)
+    inner = wider(dtype)
+
+    def one(at: Places) -> list[Statement]:
+        largest, let = nest.let(number(None, inner))
+        total, start = nest.let(number(0, sums_in(dtype)))
+
+        def below(within: Places) -> Formula:
+            return apply("subtract", convert(nest.pull(child, (*at, *within)), inner), largest)
+
+        def most(within: Places) -> list[Statement]:
+            element = convert(nest.pull(child, (*at, *within)), inner)
+            return [Let(largest, apply("max", largest, element), known=True)]
+
+        def add(within: Places) -> list[Statement]:
+            power = convert(apply("exp", below(within)), total.dtype)
+            return [Let(total, apply("add", total, power), known=True)]
+
+        def finish(within: Places) -> list[Statement]:
+            sum_ = convert(total, inner)
+            if name == "softmax":
+                return [nest.store((*at, *within), apply("divide", apply("exp", below(within)), sum_))]
+            return [nest.store((*at, *within), apply("subtract", below(within), apply("log", sum_)))]
+
+        return [let, *nest.each(item, most), start, *nest.each(item, add), *nest.each(item, finish)]
+
+    return nest.each(shape, one)
+
+
+def _sorted(nest: Filling, child: Term) -> list[Statement]:
+    items = nest.source.buffers[child]
+    length = child.access.item.product()
+    descending = "descending" in str(nest.term.attributes[0])
+
+    def one(at: Places) -> list[Statement]:
+        place = items.place((*at, *(Index() for _ in child.access.item)))
+        return [Sort(items, nest.buffer, place, length, descending)]
+
+    return nest.each(child.access.shape, one)
