@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
+from math import gcd
 from typing import Any
 
 import numpy as np
@@ -112,12 +113,34 @@ class Index:
         A divisor of 0, the size of an axis without elements, counts as 1: there is no index to divide.
         """
         multiple, rest, decided = self._divided(max(divisor, 1))
-        return multiple if decided else multiple + Index(((Divided(rest, divisor), 1),))
+        if decided:
+            return multiple
+        whole, _, step = rest._in_steps(divisor)
+        return multiple + (Index(((Divided(rest, divisor), 1),)) if step == 1 else whole // (divisor // step))
 
     def __mod__(self, divisor: int) -> Index:
         """From 0 to divisor - 1: multiples of it are left out. A divisor of 0 counts as 1, as for quotients."""
         _, rest, decided = self._divided(max(divisor, 1))
-        return rest if decided else Index(((Divided(rest, divisor, remainder=True), 1),))
+        if decided:
+            return rest
+        whole, small, step = rest._in_steps(divisor)
+        if step == 1:
+            return Index(((Divided(rest, divisor, remainder=True), 1),))
+        return whole % (divisor // step) * step + small
+
+    def _in_steps(self, divisor: int) -> tuple[Index, Index, int]:
+        """whole, small and the largest step that divides the divisor: it is whole * step + small, 0 <= small < step.
+
+        (32 i + j) // 1024 is i // 32 where j is from 0 to 31: what is smaller than a step decides nothing.
+        """
+        for _, factor in sorted(self.terms, key=lambda term: -abs(term[1])):
+            step = gcd(factor, divisor)
+            large = tuple((a, f // step) for a, f in self.terms if f % step == 0)
+            small = Index(tuple((a, f) for a, f in self.terms if f % step), self.constant % step)
+            low, high = small.bounds
+            if step > 1 and low >= 0 and high < step:
+                return Index(large, self.constant // step), small, step
+        return self, Index(), 1
 
     def _divided(self, divisor: int) -> tuple[Index, Index, bool]:
         """multiple and rest, where it is multiple * divisor + rest, and whether bounds decide them: rest < divisor."""
