@@ -15,16 +15,16 @@ from glenside.ir.term import Term
 def gathered(nest: Filling) -> list[Statement]:
     """Elements of one axis at computed indices."""
     a, indices, axis = nest.term.arguments()
-    source, count_ = nest.source.buffers[a], indices.access.rank
+    source, count_ = nest.source.views[a], indices.access.rank
     step = a.access.dims.drop(axis + 1).product()
 
     def one(places: Places) -> list[Statement]:
         index, let = nest.let(_position(nest.pull(indices, places[axis : axis + count_])))
         place = source.place((*places[:axis], Index(), *places[axis + count_ :]))
         held = Require(index, a.access.dims[axis], "access-gather")
-        return [let, held, nest.store(places, Load(source, place, ((index, step),)))]
+        return [let, held, nest.store(places, Load(source.buffer, place, ((index, step),)))]
 
-    return nest.each(nest.buffer.dims, one)
+    return nest.each(nest.dims, one)
 
 
 def _picked(nest: Filling, a: Term, indices: Term, at: Places, shared: int) -> tuple[list[Statement], Any]:
@@ -42,14 +42,14 @@ def _picked(nest: Filling, a: Term, indices: Term, at: Places, shared: int) -> t
 def gathered_nd(nest: Filling) -> list[Statement]:
     """Elements at places of several numbers."""
     a, indices, shared = nest.term.arguments()
-    source, lead, numbers = nest.source.buffers[a], indices.access.rank - 1, indices.access.dims[-1]
+    source, lead, numbers = nest.source.views[a], indices.access.rank - 1, indices.access.dims[-1]
 
     def one(places: Places) -> list[Statement]:
         statements, picked = _picked(nest, a, indices, places[:lead], shared)
         place = source.place((*places[:shared], *(Index() for _ in range(numbers)), *places[lead:]))
-        return [*statements, nest.store(places, Load(source, place, picked))]
+        return [*statements, nest.store(places, Load(source.buffer, place, picked))]
 
-    return nest.each(nest.buffer.dims, one)
+    return nest.each(nest.dims, one)
 
 
 def scattered(nest: Filling) -> list[Statement]:
@@ -60,12 +60,12 @@ def scattered(nest: Filling) -> list[Statement]:
 
     def put(places: Places) -> list[Statement]:
         statements, picked = _picked(nest, a, indices, places[:lead], shared)
-        place = nest.buffer.place((*places[:shared], *(Index() for _ in range(numbers)), *places[lead:]))
+        place = nest.view.place((*places[:shared], *(Index() for _ in range(numbers)), *places[lead:]))
         new = nest.pull(updates, places)
         value = new if name is None else apply(name, Load(nest.buffer, place, picked), new)
         return [*statements, Store(nest.buffer, place, value, picked)]
 
-    copied = nest.each(nest.buffer.dims, lambda places: [nest.store(places, nest.pull(a, places))])
+    copied = nest.each(nest.dims, lambda places: [nest.store(places, nest.pull(a, places))])
     return [*copied, *nest.each(updates.access.dims, put)]
 
 

@@ -7,32 +7,33 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from fractions import Fraction
+from itertools import groupby
 
-from glenside.codegen.c_primitives import PRIMITIVES_IN_C, STORED_AS, held, sort_function, whole_function
+from glenside.codegen.arena import arena
+from glenside.codegen.c_formulas import Formulas, in_memory
+from glenside.codegen.c_primitives import (
+    STORED_AS,
+    held,
+    sort_function,
+)
+from glenside.codegen.c_threads import POOL
 from glenside.codegen.loops import (
-    Apply,
     Buffer,
-    Choose,
-    Convert,
-    Counter,
     For,
-    Formula,
     Let,
-    Load,
-    Local,
     Loops,
-    Number,
+    Nest,
     Require,
     Role,
     Sort,
     Statement,
     Store,
+    Way,
     When,
 )
-from glenside.ir.dtypes import HALVES, INTEGERS, RECORDS, STORED, limits
+from glenside.ir.dtypes import STORED
 from glenside.ir.errors import BadInput
-from glenside.ir.index_map import Axis, Guard, Index, Within
+from glenside.ir.index_map import Index
 
 _PRELUDE = r"""
 static inline float bits_float(uint32_t u) { float f; memcpy(&f, &u, 4); return f; }
@@ -79,12 +80,21 @@ static inline uint16_t bfloat16_of_float(float f) { return bfloat16_of_double((d
 """
 
 
+_NOW = """static double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}"""
+
+
 def source(loops: Loops, function: str = "run") -> str:
-    """C of the function `int FUNCTION(const void *const *given, void *const *results, unsigned char *arena)`.
+    """C of `int FUNCTION(const void *const *given, void *const *results, unsigned char *arena, void *threads,
+    double *seconds)`; threads is 0 or what `open_pool` gave, seconds is 0 or one number for each nest.
 
     It gives 0; n where an index lies outside of its axis that the nth `Require` of the loops asks for; -1 where memory
-    does not suffice. Tensors and results are given in the order of their buffers; temporaries lie in the arena. Raises
-    BadInput for dtypes that are only stored.
+    does not suffice. Tensors, packed constants among them, and results are given in the order of their buffers;
+    temporaries lie in the arena. Raises BadInput for dtypes that are only stored.
     """
     for buffer in loops.buffers:
         if buffer.dtype in STORED:
@@ -92,203 +102,149 @@ def source(loops: Loops, function: str = "run") -> str:
     return "\n".join(_Printer(loops, function).lines()) + "\n"
 
 
-def arena(loops: Loops) -> tuple[dict[Buffer, int], int]:
-    """Where each temporary begins, in bytes, one behind the other, and where the last one ends."""
-    places: dict[Buffer, int] = {}
-    end = 0
-    for buffer in loops.buffers:
-        if buffer.role is Role.TEMPORARY:
-            places[buffer] = end
-            end += -(-buffer.dims.product() * RECORDS[buffer.dtype].numpy.itemsize // 64) * 64
-    return places, end
+class _Printer(Formulas):
+    """One program. Each nest is a function of the buffers that it uses; equal ones are written once.
 
+    nests   the text of each function -> its name
+    spread  the functions whose steps any thread may take -> how many buffers they use
+    """
 
-class _Printer:
     def __init__(self, loops: Loops, function: str) -> None:
+        super().__init__()
         self.loops, self.function = loops, function
-        self.names = {buffer: f"b{i}" for i, buffer in enumerate(loops.buffers)}
-        self.functions: dict[str, None] = {}
+        self.nests: dict[str, str] = {}
+        self.spread: dict[str, int] = {}
         self.required = 0
 
     def lines(self) -> Iterator[str]:
-        body = list(self._body())
+        calls = [
+            line
+            for number, nest in enumerate(self.loops.nests)
+            for line in (
+                f"    if (seconds) seconds[{number}] -= now(); /* {nest.buffer}: {nest.what} */",
+                *self._calls(nest),
+                f"    if (seconds) seconds[{number}] += now();",
+            )
+        ]
         yield f"/* {re.sub('[^ -~]|[*]/', '?', self.loops.name)} */"
-        yield "#include <math.h>\n#include <stdint.h>\n#include <stdlib.h>\n#include <string.h>"
+        yield "#define _POSIX_C_SOURCE 200809L"
+        yield "#include <pthread.h>\n#include <sched.h>\n#include <stdatomic.h>"
+        yield "#include <math.h>\n#include <stdint.h>\n#include <stdlib.h>\n#include <string.h>\n#include <time.h>"
         yield _PRELUDE
+        yield POOL
         yield from self.functions
-        yield f"int {self.function}(const void *const *given, void *const *results, unsigned char *arena)"
-        yield from ("{", *body, "    return 0;", "}")
+        yield from (text.replace("NAME", name, 1) for text, name in self.nests.items())
+        for name, count in self.spread.items():
+            given = ", ".join([*(f"b[{i}]" for i in range(count)), "first", "last"])
+            yield f"static int each_{name}(void *const *b, int64_t first, int64_t last) {{ return {name}({given}); }}"
+        yield _NOW
+        given = "const void *const *given, void *const *results, unsigned char *arena, void *threads, double *seconds"
+        yield f"int {self.function}({given})"
+        yield from ("{", *self._buffers(), "    int status = 0;", *calls, "    return status;", "}")
 
-    def _body(self) -> Iterator[str]:
+    def _buffers(self) -> Iterator[str]:
         given = results = 0
-        places, _ = arena(self.loops)
-        yield "    (void)given; (void)results; (void)arena;"
-        for buffer, name in self.names.items():
+        places = arena(self.loops).places
+        yield "    (void)given; (void)results; (void)arena; (void)threads;"
+        for number, buffer in enumerate(self.loops.buffers):
             kind = STORED_AS[buffer.dtype]
             if buffer.role in (Role.INPUT, Role.CONSTANT):
-                yield f"    const {kind} *restrict {name} = (const {kind} *)given[{given}]; /* {_said(buffer)} */"
+                yield f"    const {kind} *b{number} = given[{given}]; /* {_said(buffer)} */"
                 given += 1
             elif buffer.role is Role.RESULT:
-                yield f"    {kind} *restrict {name} = ({kind} *)results[{results}]; /* {_said(buffer)} */"
+                yield f"    {kind} *b{number} = results[{results}]; /* {_said(buffer)} */"
                 results += 1
+            elif buffer in places:
+                yield f"    {kind} *b{number} = (void *)(arena + {places[buffer]}); /* {_said(buffer)} */"
             else:
-                place = f"(void *)(arena + {places[buffer]})"
-                yield f"    {kind} *restrict {name} = ({kind} *){place}; /* {_said(buffer)} */"
-            yield f"    (void){name};"
-        for nest in self.loops.nests:
-            yield f"    {{ /* {nest.what} */"
-            yield from self._statements(nest.body, "        ")
-            yield "    }"
+                continue
+            yield f"    (void)b{number};"
+
+    def _calls(self, nest: Nest) -> Iterator[str]:
+        """The functions of a nest, one for each loop whose steps are independent, and their calls."""
+        numbers = {buffer: number for number, buffer in enumerate(self.loops.buffers)}
+        for parallel, group in groupby(nest.body, _is_parallel):
+            for body in ([s] for s in group) if parallel else [list(group)]:
+                self.names, self.written, self.declared = {}, set(), set()
+                last = body[0].axis.size if isinstance(body[0], For) else 1
+                lines = [*self._loop(body[0], "    ", "first", "last")] if parallel and isinstance(body[0], For) else []
+                lines = lines or [*self._statements(body, "    ")]
+                parameters = [
+                    f"{'' if buffer in self.written else 'const '}{STORED_AS[buffer.dtype]} *restrict {name}"
+                    for buffer, name in self.names.items()
+                ]
+                head = f"static int NAME({', '.join([*parameters, 'int64_t first, int64_t last'])})\n{{\n"
+                text = head + "\n".join([*lines, "    (void)first; (void)last;", "    return 0;", "}"])
+                name = self.nests.setdefault(text, f"nest{len(self.nests) + 1}")
+                given = [f"b{numbers[buffer]}" for buffer in self.names]
+                if parallel:
+                    self.spread[name] = len(given)
+                    buffers = f"(void *[]){{{', '.join(f'(void *){buffer}' for buffer in given)}}}"
+                    yield f"    if ((status = for_all(threads, each_{name}, {buffers}, {last}))) return status;"
+                else:
+                    yield f"    if ((status = {name}({', '.join([*given, '0', str(last)])}))) return status;"
+
+    def _loop(self, loop: For, indent: str, first: str, last: str) -> Iterator[str]:
+        counter = f"i{loop.axis.number}"
+        yield f"{indent}for (int64_t {counter} = {first}; {counter} < {last}; {counter}++) {{"
+        yield from self._statements(loop.body, indent + "    ")
+        yield indent + "}"
 
     def _statements(self, body: Sequence[Statement], indent: str) -> Iterator[str]:
         for statement in body:
             if isinstance(statement, For):
-                counter = f"i{statement.axis.number}"
-                yield f"{indent}for (int64_t {counter} = 0; {counter} < {statement.axis.size}; {counter}++) {{"
-                yield from self._statements(statement.body, indent + "    ")
-                yield indent + "}"
+                yield from self._for(statement, indent)
             elif isinstance(statement, When):
-                conditions = [_guard(guard) for guard in statement.guards]
+                conditions = [self.guard(guard) for guard in statement.guards]
                 if statement.condition is not None:
                     conditions.append(self.formula(statement.condition))
                 yield f"{indent}if ({' && '.join(conditions) or '1'}) {{"
                 yield from self._statements(statement.body, indent + "    ")
                 yield indent + "}"
-            elif isinstance(statement, Let):
-                kind = "" if statement.known else f"{held(statement.local.dtype)} "
-                yield f"{indent}{kind}{statement.local.name} = {self.formula(statement.formula)};"
-            elif isinstance(statement, Store):
-                place = _place(statement.place, statement.picked)
-                value = self.formula(statement.formula)
-                yield f"{indent}{self.names[statement.buffer]}[{place}] = {_in_memory(value, statement.buffer.dtype)};"
-            elif isinstance(statement, Require):
-                self.required += 1
-                name, size = statement.local.name, statement.size
-                yield f"{indent}if ({name} < -{size} || {name} >= {size}) return {self.required};"
-                yield f"{indent}if ({name} < 0) {name} += {size};"
             else:
-                yield f"{indent}if ({self._sort(statement)}) return -1;"
+                yield from (indent + line for line in self._simple(statement))
+
+    def _for(self, loop: For, indent: str) -> Iterator[str]:
+        if loop.way is Way.UNROLLED:
+            for step in range(loop.axis.size):
+                self.steps[loop.axis] = Index() + step
+                yield from self._statements(loop.body, indent)
+            del self.steps[loop.axis]
+        elif loop.way is Way.VECTOR:
+            self.lane = loop.axis
+            yield from (f"{indent}{self.vector_store(store)}" for store in loop.body)
+            self.lane = None
+        else:
+            yield from self._loop(loop, indent, "0", str(loop.axis.size))
+
+    def _simple(self, statement: Let | Store | Require | Sort) -> Iterator[str]:
+        if isinstance(statement, Let):
+            kind = "" if statement.known else f"{held(statement.local.dtype)} "
+            yield f"{kind}{statement.local.name} = {self.formula(statement.formula)};"
+        elif isinstance(statement, Store):
+            value = in_memory(self.formula(statement.formula), statement.buffer.dtype)
+            yield f"{self.target(statement)} = {value};"
+        elif isinstance(statement, Require):
+            self.required += 1
+            name, size = statement.local.name, statement.size
+            yield f"if ({name} < -{size} || {name} >= {size}) return {self.required};"
+            yield f"if ({name} < 0) {name} += {size};"
+        else:
+            yield f"if ({self._sort(statement)}) return -1;"
 
     def _sort(self, statement: Sort) -> str:
-        kind, items, order = statement.items.dtype, self.names[statement.items], self.names[statement.positions]
+        kind, items, order = statement.items.dtype, self.name(statement.items), self.name(statement.positions)
+        self.written.add(statement.positions)
         name = f"sort_{kind}_{'down' if statement.descending else 'up'}"
         self.functions.setdefault(sort_function(name, kind, statement.descending))
-        place = _index(statement.place)
+        place = self.index(statement.place)
         return f"{name}({items} + {place}, {order} + {place}, {statement.count})"
 
-    def formula(self, formula: Formula) -> str:
-        """A value, of the C type in which the dtype is computed."""
-        if isinstance(formula, Number):
-            return _number(formula)
-        if isinstance(formula, Counter):
-            return f"(int64_t)({_index(formula.index)})"
-        if isinstance(formula, Local):
-            return formula.name
-        if isinstance(formula, Load):
-            element = f"{self.names[formula.buffer]}[{_place(formula.place, formula.picked)}]"
-            return f"float_of_{formula.dtype}({element})" if formula.dtype in HALVES else element
-        if isinstance(formula, Choose):
-            guards = " && ".join(_guard(guard) for guard in formula.guards)
-            return f"(({guards}) ? {self.formula(formula.then)} : {self.formula(formula.otherwise)})"
-        if isinstance(formula, Convert):
-            return self._convert(formula)
-        return self._apply(formula)
 
-    def _convert(self, formula: Convert) -> str:
-        given, wanted, value = formula.formula.dtype, formula.dtype, self.formula(formula.formula)
-        if formula.bits:
-            name = f"bits_{given}_{wanted}"
-            self.functions.setdefault(
-                f"static inline {STORED_AS[wanted]} {name}({STORED_AS[given]} x)"
-                f" {{ {STORED_AS[wanted]} y; memcpy(&y, &x, sizeof y); return y; }}"
-            )
-            found = f"{name}({_in_memory(value, given)})"
-            return f"float_of_{wanted}({found})" if wanted in HALVES else found
-        if wanted == "bool":
-            return f"(uint8_t)({value} != 0)"
-        if wanted in HALVES:
-            return f"round_{wanted}((double){value})"
-        if wanted in INTEGERS and RECORDS[given].kind == "float":
-            name = f"{wanted}_of_real"
-            self.functions.setdefault(whole_function(name, wanted))
-            return f"{name}((double){value})"
-        return f"({held(wanted)}){value}"
-
-    def _apply(self, formula: Apply) -> str:
-        operands = [self.formula(operand) for operand in formula.operands]
-        dtype = formula.operands[-1].dtype
-        write = PRIMITIVES_IN_C.get(formula.primitive.name)
-        if write is None:
-            raise BadInput(f"{formula.primitive.name} is not compiled yet")
-        text = write(self, dtype, *operands)
-        return f"round_{dtype}({text})" if dtype in HALVES and formula.dtype == dtype else text
-
-    def helper(self, name: str, text: str) -> str:
-        """A helper, which is written once."""
-        self.functions.setdefault(text)
-        return name
+def _is_parallel(statement: Statement) -> bool:
+    return isinstance(statement, For) and statement.way is Way.PARALLEL
 
 
 def _said(buffer: Buffer) -> str:
     name = re.sub("[^ -~]|[*]/", "?", buffer.name)
     return f"{name}, {' '.join(map(str, buffer.dims)) or 'one'} {buffer.dtype}"
-
-
-def _in_memory(value: str, dtype: str) -> str:
-    return f"{dtype}_of_float({value})" if dtype in HALVES else value
-
-
-def _index(index: Index) -> str:
-    parts = [str(index.constant)] if index.constant or not index.terms else []
-    for atom, factor in index.terms:
-        if isinstance(atom, Axis):
-            text = f"i{atom.number}"
-        elif atom.expression.bounds[0] >= 0:
-            text = f"({_index(atom.expression)} {'%' if atom.remainder else '/'} {atom.divisor})"
-        else:  # rounded down, where C cuts towards zero
-            d = atom.divisor
-            shift = (d - 1 - atom.expression.bounds[0]) // d
-            moved = f"(({_index(atom.expression)}) + {shift * d})"
-            text = f"({moved} % {d})" if atom.remainder else f"({moved} / {d} - {shift})"
-        parts.append(text if factor == 1 else f"{factor} * {text}")
-    return f"({' + '.join(parts)})" if len(parts) > 1 else parts[0]
-
-
-def _place(index: Index, picked: Sequence[tuple[Local, int]]) -> str:
-    return " + ".join([_index(index), *(f"{local.name} * {step}" for local, step in picked)])
-
-
-def _guard(guard: Guard) -> str:
-    text = _index(guard.index)
-    if not isinstance(guard, Within):
-        return f"({text}) % {guard.divisor} == 0"
-    low, high = guard.index.bounds
-    bounds = [f"{text} >= {guard.low}"] if low < guard.low else []
-    bounds += [f"{text} < {guard.high}"] if high >= guard.high else []
-    return " && ".join(bounds) or "1"
-
-
-def _number(number: Number) -> str:
-    dtype, value = number.dtype, number.value
-    kind = RECORDS[dtype].kind
-    if value is None:
-        return {"float": "-INFINITY", "bool": "0"}.get(kind) or _whole(limits(dtype)[0], dtype)
-    if kind == "integer":
-        return _whole(int(value), dtype)
-    if kind == "bool":
-        return str(int(bool(value)))
-    return _real(value, dtype)
-
-
-def _whole(value: int, dtype: str) -> str:
-    if value == -(1 << 63):
-        return "INT64_MIN"
-    return f"({held(dtype)}){value}{'u' if value >= 1 << 63 else ''}{'ll' if abs(value) >= 1 << 31 else ''}"
-
-
-def _real(value: Fraction, dtype: str) -> str:
-    if dtype == "float64":
-        return f"({float(value).hex()})"
-    if dtype in HALVES:
-        return f"round_{dtype}({float(value).hex()})"
-    return f"(float){float(value).hex()}"

@@ -1,25 +1,69 @@
-"""What every nest is written with: loops over dims, variables, sums of products, and where elements come from."""
+"""What every nest is written with: loops over dims, variables, views of buffers, and where elements come from."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from itertools import count
 from typing import Protocol
 
 from glenside.codegen.formulas import apply, convert, number, sums_in
-from glenside.codegen.loops import Buffer, For, Formula, Let, Local, Statement, Store
+from glenside.codegen.loops import Buffer, For, Formula, Let, Local, Role, Statement, Store
 from glenside.ir.dtypes import widen
-from glenside.ir.index_map import Axis, Index
+from glenside.ir.index_map import Axis, Index, reshaped
 from glenside.ir.term import Term
 from glenside.ir.types import Dims
 
 Places = Sequence[Index]
 
 
+class Memory:
+    """What a buffer holds, and in which order of its axes; until that is asked for, another order may be chosen."""
+
+    def __init__(self, name: str, dims: Dims, dtype: str, role: Role) -> None:
+        self.name, self.dims, self.dtype, self.role = name, dims, dtype, role
+        self.order = tuple(range(len(dims)))
+        self._buffer: Buffer | None = None
+
+    @property
+    def is_fixed(self) -> bool:
+        """Whether the order is chosen: tensors and results are in their own."""
+        return self._buffer is not None or self.role is not Role.TEMPORARY
+
+    @property
+    def buffer(self) -> Buffer:
+        if self._buffer is None:
+            self._buffer = Buffer(self.name, self.dims.permute(self.order), self.dtype, self.role)
+        return self._buffer
+
+
+@dataclass(frozen=True)
+class View:
+    """Elements of some dims within a memory, which may have a border around them: the first one is at `offsets`."""
+
+    memory: Memory
+    dims: Dims
+    offsets: tuple[int, ...]
+
+    @staticmethod
+    def whole(memory: Memory) -> View:
+        return View(memory, memory.dims, (0,) * len(memory.dims))
+
+    @property
+    def buffer(self) -> Buffer:
+        return self.memory.buffer
+
+    def place(self, indices: Places, dims: Dims | None = None) -> Index:
+        """Where in the buffer the element is that has those indices, in these dims or in others."""
+        own = indices if dims is None or dims == self.dims else under(self.dims, dims, indices)
+        moved = [index + offset for index, offset in zip(own, self.offsets, strict=True)]
+        return self.buffer.place([moved[axis] for axis in self.memory.order])
+
+
 class Source(Protocol):
     """Where the elements of terms come from: `pull` where others read one, `formula` what it is."""
 
-    buffers: dict[Term, Buffer]
+    views: dict[Term, View]
 
     def pull(self, term: Term, places: Places) -> Formula: ...
 
@@ -27,29 +71,43 @@ class Source(Protocol):
 
 
 class Filling:
-    """The statements that fill one buffer with a term."""
+    """The statements that fill one view with a term.
 
-    def __init__(self, source: Source, term: Term, buffer: Buffer) -> None:
-        self.source, self.term, self.buffer = source, term, buffer
+    dims  the term's own; those of the view may be others, with the same elements in the same order
+    """
+
+    def __init__(self, source: Source, term: Term, view: View) -> None:
+        self.source, self.term, self.view = source, term, view
+        self.dims, self.dtype = term.access.dims, term.access.dtype
         self.pull = source.pull
         self.axes, self.locals = count(), count(1)
 
+    @property
+    def buffer(self) -> Buffer:
+        return self.view.buffer
+
+    def counters(self, dims: Sequence[int]) -> tuple[list[Axis], Places]:
+        """New axes, and their counters as places."""
+        axes = [Axis(next(self.axes), n) for n in dims]
+        return axes, [Index(((axis, 1),)) if axis.size != 1 else Index() for axis in axes]
+
     def each(self, dims: Sequence[int], body: Callable[[Places], list[Statement]]) -> list[Statement]:
         """Loops over dims around what is done at their counters."""
-        axes = [Axis(next(self.axes), n) for n in dims]
-        inner = body([Index(((axis, 1),)) if axis.size != 1 else Index() for axis in axes])
-        for axis in reversed(axes):
-            if axis.size != 1:
-                inner = [For(axis, tuple(inner))]
-        return inner
+        axes, places = self.counters(dims)
+        return around(axes, body(places))
 
     def let(self, formula: Formula) -> tuple[Local, Let]:
         """A new variable."""
-        local = Local(f"v{next(self.locals)}", formula.dtype)
+        local = self.local(formula.dtype)
         return local, Let(local, formula)
 
+    def local(self, dtype: str) -> Local:
+        """The name of a new variable."""
+        return Local(f"v{next(self.locals)}", dtype)
+
     def store(self, places: Places, formula: Formula) -> Store:
-        return Store(self.buffer, self.buffer.place(places), convert(formula, self.buffer.dtype))
+        """The element at those places of the term's dims becomes a formula."""
+        return Store(self.buffer, self.view.place(places, self.dims), convert(formula, self.dtype))
 
     def summed(
         self,
@@ -63,13 +121,34 @@ class Filling:
         total, let = self.let(number(0, inner))
 
         def add(within: Places) -> list[Statement]:
-            product: Formula = number(1, inner)
-            for place, factor in enumerate(factors(within)):
-                product = apply("multiply", product, convert(factor, inner)) if place else convert(factor, inner)
-            return [Let(total, apply("add", total, product), known=True)]
+            return [Let(total, apply("add", total, product(factors(within), inner)), known=True)]
 
         return [let, *self.each(item, add), store(convert(total, widen(dtype)))]
 
     def zero(self) -> list[Statement]:
-        zero = number(0, self.buffer.dtype)
-        return self.each(self.buffer.dims, lambda places: [self.store(places, zero)])
+        """Zeros everywhere."""
+        return self.each(self.dims, lambda places: [self.store(places, number(0, self.dtype))])
+
+
+def around(axes: Sequence[Axis], body: Sequence[Statement]) -> list[Statement]:
+    """Loops over axes, the first one outermost."""
+    inner = list(body)
+    for axis in reversed(axes):
+        if axis.size != 1:
+            inner = [For(axis, tuple(inner))]
+    return inner
+
+
+def product(factors: Sequence[Formula], dtype: str) -> Formula:
+    """Factors multiplied, in a dtype."""
+    found: Formula | None = None
+    for factor in factors:
+        own = convert(factor, dtype)
+        found = own if found is None else apply("multiply", found, own)
+    return number(1, dtype) if found is None else found
+
+
+def under(dims: Dims, other: Dims, indices: Places) -> Places:
+    """Where in dims the element is that has those indices in other dims."""
+    (piece,) = reshaped(dims, other).pieces
+    return piece.at(indices).indices

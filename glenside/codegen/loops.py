@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from fractions import Fraction
+from math import prod
 
 from glenside.ir.index_map import Axis, Guard, Index, flattened
 from glenside.ir.scalar import Primitive
@@ -23,6 +24,16 @@ class Role(Enum):
     CONSTANT = "constant"
     TEMPORARY = "temporary"
     RESULT = "result"
+    REGISTER = "register"  # of a tile: its places are known where its loops are unrolled
+
+
+class Way(Enum):
+    """How the steps of a loop are taken; all compute the same."""
+
+    LOOP = "for"
+    PARALLEL = "parallel"  # in any order, by any thread
+    UNROLLED = "unrolled"  # written one after the other
+    VECTOR = "vector"  # at once, by one instruction each
 
 
 @dataclass(frozen=True, eq=False)
@@ -165,6 +176,7 @@ class For:
 
     axis: Axis
     body: tuple[Statement, ...]
+    way: Way = Way.LOOP
 
 
 @dataclass(frozen=True)
@@ -209,13 +221,59 @@ class Nest:
 
 
 @dataclass(frozen=True)
+class Packing:
+    """A buffer that holds elements of another one in the order in which tiles read them.
+
+    For each place of the outer sizes, each piece of the last axis, (first, width, count), holds its columns for each
+    place of the inner sizes: [outer][count][inner][width]. Strides are those of the source, outer ones first.
+    """
+
+    buffer: Buffer
+    source: Buffer
+    first: int
+    outer: tuple[tuple[int, int], ...]
+    inner: tuple[tuple[int, int], ...]
+    stride: int
+    pieces: tuple[tuple[int, int, int], ...]
+
+    def statements(self) -> tuple[Statement, ...]:
+        """The loops that fill it."""
+        made: list[Statement] = []
+        inner = prod(size for size, _ in self.inner)
+        every = inner * sum(width * times for _, width, times in self.pieces)
+        for begin, width, times in self.pieces:
+            sizes = [*(n for n, _ in self.outer), times, *(n for n, _ in self.inner), width]
+            axes = [Axis(i, n) for i, n in enumerate(sizes)]
+            at = [Index(((axis, 1),)) if axis.size != 1 else Index() for axis in axes]
+            outer, panel, within, column = (
+                at[: len(self.outer)],
+                at[len(self.outer)],
+                at[len(self.outer) + 1 : -1],
+                at[-1],
+            )
+            strides = [*(s for _, s in self.outer), width * self.stride, *(s for _, s in self.inner), self.stride]
+            place = sum((i * s for i, s in zip(at, strides, strict=True)), Index() + self.first + begin * self.stride)
+            flat = flattened(outer, [n for n, _ in self.outer]) * every + begin * inner
+            flat = flat + (panel * inner + flattened(within, [n for n, _ in self.inner])) * width + column
+            body: tuple[Statement, ...] = (Store(self.buffer, flat, Load(self.source, place)),)
+            for axis in reversed(axes):
+                body = (For(axis, body),) if axis.size != 1 else body
+            made += body
+        return tuple(made)
+
+
+@dataclass(frozen=True)
 class Loops:
-    """A program: its buffers, the nests in the order in which they run, and what it gives, from left to right."""
+    """A program: its buffers, the nests in the order in which they run, and what it gives, from left to right.
+
+    packings  the buffers that hold others in another order; those of constants are filled beforehand
+    """
 
     name: str
     buffers: tuple[Buffer, ...]
     nests: tuple[Nest, ...]
     results: tuple[Buffer, ...]
+    packings: tuple[Packing, ...] = ()
 
     def __str__(self) -> str:
         lines = []
@@ -243,7 +301,7 @@ def _place(index: Index, picked: Sequence[tuple[Local, int]]) -> str:
 def _lines(body: Sequence[Statement], indent: str) -> Iterator[str]:
     for statement in body:
         if isinstance(statement, For):
-            yield f"{indent}for i{statement.axis.number} < {statement.axis.size}"
+            yield f"{indent}{statement.way.value} i{statement.axis.number} < {statement.axis.size}"
             yield from _lines(statement.body, indent + "  ")
         elif isinstance(statement, When):
             conditions = [*map(str, statement.guards)]

@@ -2,107 +2,235 @@
 
 A nest pulls each element that it stores from what it is made of, down to buffers: index maps of records say where an
 element comes from, scalar expressions what is done with it. A term has a nest of its own where it must be in memory:
-where several terms read it, or one reads its elements more than once, or it is not computed element by element.
+where several nests read it, or one reads its elements more than once, or it is not computed element by element. A sum
+is computed where it is read, if that is one place for each of its elements: bias, activation and residual follow it.
 """
 
 from __future__ import annotations
 
-from collections import Counter as Times
+from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import count
 
-from glenside.codegen.filling import Filling, Places
+from glenside.codegen.blocks import Block, Joined
+from glenside.codegen.filling import Filling, Memory, Places, View, around, under
 from glenside.codegen.formulas import applied, choose, convert, never, number
-from glenside.codegen.loops import Buffer, Counter, Formula, Load, Loops, Nest, Number, Role
-from glenside.codegen.nests import OF_OPERATOR, category_of, fill, is_unrolled
+from glenside.codegen.hosting import Border, Hosting, hosting, parts_of
+from glenside.codegen.joins import join_of
+from glenside.codegen.loops import Counter, Formula, Load, Loops, Nest, Number, Packing, Role, Statement, Store
+from glenside.codegen.machine import Machine
+from glenside.codegen.nests import filler, mapped, mapped_rows
+from glenside.codegen.orders import best_order
+from glenside.codegen.reductions import normalized
+from glenside.codegen.schedule import scheduled
+from glenside.codegen.softmax import softmax
+from glenside.codegen.storing import addressed_by, is_inline, stored_terms
 from glenside.ir.elementwise import folds
 from glenside.ir.errors import BadInput
-from glenside.ir.index_map import Fill, Index, Within
+from glenside.ir.index_map import Axis, Fill, Index, Within
 from glenside.ir.operator import Category
 from glenside.ir.operators.compute import name_of, parse_compute
 from glenside.ir.program import Program
 from glenside.ir.rational import exact
 from glenside.ir.term import Term, build, postorder, rebuild_all
-from glenside.ir.types import AccessType, TupleType
-
-_LEAVES = frozenset({"access-tensor", "access-literal", "full", "eye", "iota"})
-"""Leaves each element of which is a formula of its place."""
-_LARGEST = 100
-"""Steps of one formula: what takes more is stored between, so that no formula is too large for whoever reads it."""
+from glenside.ir.types import TupleType
 
 
-def lower(program: Program) -> Loops:
-    """The loop nests of a program. Raises BadInput for a black box, by its name."""
-    return _Lowering(program).loops()
+def lower(program: Program, machine: Machine | None = None) -> Loops:
+    """The loop nests of a program: tiled for a machine, or plain ones. Raises BadInput for a black box, by its name."""
+    return _Lowering(program, machine).loops()
 
 
 class _Lowering:
-    """One program: which terms are stored, their buffers, and the nests that fill them.
+    """One program: which terms are stored, where, and the nests that fill them.
 
-    buffers  term -> its buffer; of a tensor, and of what is stored
+    views    term -> where it is in memory: tensors, and what is stored
+    hosted   term that is put together -> what lies in it from the start
+    inside   terms that are put together within such a one
+    joined   what the formula that is being made joins: (term, places) -> the variable, and what it stands for
     """
 
-    def __init__(self, program: Program) -> None:
-        self.program = program
+    def __init__(self, program: Program, machine: Machine | None) -> None:
+        self.program, self.machine = program, machine
         self.results = list(_flat(*rebuild_all([program.term], _untupled)))
         self.order = [t for t in postorder(*self.results) if not isinstance(t.type, TupleType)]
         for term in self.order:
             if term.operator.opaque:
                 raise BadInput(f"{term.operator.name} {term.attributes[0]!r} has no meaning that could be compiled")
-            if not _is_inline(term) and term.operator.name not in ("compute", *OF_OPERATOR):
+            if not is_inline(term) and join_of(term) is None and filler(term) is None:
                 raise BadInput(f"{name_of(term)} is not compiled yet")
-        self.buffers: dict[Term, Buffer] = {}
+        self.views: dict[Term, View] = {}
+        self.hosted: dict[Term, Hosting] = {}
+        self.inside: set[Term] = set()
+        self.joined: dict[tuple[Term, tuple[Index, ...]], tuple[Joined, Formula]] = {}
+        self.memories: list[Memory] = []
         self.nests: list[Nest] = []
+        self.packings: list[Packing] = []
         self.numbers = count(1)
-        self.stored = self._stored()
+        self.addressed = {child for term in self.order for child in addressed_by(term)}
+        self._vectors: dict[object, Callable[[Filling], list[Statement] | None]] = {
+            normalized: self._normalized,
+            mapped: self._mapped,
+        }
+        self.stored = stored_terms(self.order, self.results, self._host if machine else lambda *_: ())
 
     def loops(self) -> Loops:
         for tensor in self.program.tensors.values():
             role = Role.CONSTANT if tensor.constant else Role.INPUT
-            leaf = build("access-tensor", tensor)
-            self.buffers[leaf] = Buffer(tensor.name, tensor.dims, tensor.dtype, role)
-        filled: dict[Term, Buffer] = {}
+            memory = Memory(tensor.name, tensor.dims, tensor.dtype, role)
+            self.memories.append(memory)
+            self.views[build("access-tensor", tensor)] = View.whole(memory)
+        filled: dict[Term, Memory] = {}
         for term in self.order:
             if term in self.stored:
-                role = Role.RESULT if term in self.results else Role.TEMPORARY
-                name = f"{role.value}{next(self.numbers)}"
-                buffer = filled[term] = Buffer(name, term.access.dims, term.access.dtype, role)
-                self.nests.append(Nest(name_of(term), buffer, tuple(fill(Filling(self, term, buffer)))))
-                self.buffers.setdefault(term, buffer)  # a tensor that is a result is still read where it was
-        buffers = dict.fromkeys([*self.buffers.values(), *filled.values()])
-        return Loops(self.program.name, tuple(buffers), tuple(self.nests), tuple(filled[t] for t in self.results))
+                filled[term] = self._fill(term)
+        buffers = [*(memory.buffer for memory in self.memories), *(packing.buffer for packing in self.packings)]
+        results = tuple(filled[t].buffer for t in self.results)
+        return Loops(self.program.name, tuple(buffers), tuple(self.nests), results, tuple(self.packings))
 
-    def _stored(self) -> set[Term]:
-        """The results, what is not computed element by element, and what would be computed, or written, too often."""
-        stored = self._read_more_than_once()
-        steps: dict[Term, int] = {}
-        for term in self.order:
-            steps[term] = 1 + sum(steps[child] * _written(term, child) for child in term.children)
-            if steps[term] > _LARGEST and term.operator.name not in _LEAVES:
-                stored.add(term)
-            if term in stored:
-                steps[term] = 1
-        return stored
+    def _memory(self, term: Term) -> Memory:
+        role = Role.RESULT if term in self.results else Role.TEMPORARY
+        memory = Memory(f"{role.value}{next(self.numbers)}", term.access.dims, term.access.dtype, role)
+        self.memories.append(memory)
+        return memory
 
-    def _read_more_than_once(self) -> set[Term]:
-        stored = set(self.results)
-        reads: Times[Term] = Times(self.results)
-        for term in reversed(self.order):
-            if term.operator.name not in _LEAVES and (not _is_inline(term) or (reads[term] > 1 and _computes(term))):
-                stored.add(term)
-            times = 1 if term in stored else reads[term]
-            for child in term.children:
-                reads[child] += times * _rereads(term, child)
-                addressed = term.operator.name in _ADDRESSED and child is term.children[0]
-                if (addressed or _is_sorted(term)) and child.operator.name != "access-tensor":
-                    stored.add(child)  # it is read at places that are computed
-        return stored
+    def _host(self, term: Term, kept: bool) -> list[Term]:
+        """What is stored because a term that is put together is in memory."""
+        if not kept or term in self.views or term in self.inside or term in self.addressed or parts_of(term) is None:
+            return []
+        memory = self._memory(term)
+        found = self.hosted[term] = hosting(
+            term, memory, [*self.views, *self.addressed, *(t for t in self.results if t is not term)]
+        )
+        self.inside |= found.inside
+        self.views |= {term: View.whole(memory), **found.views}
+        return [term, *found.views]
+
+    def _fill(self, term: Term) -> Memory:
+        """The nests of a term that is stored."""
+        if term in self.hosted:
+            hosted = self.hosted[term]
+            for copied, view in hosted.copies:
+                self._nest(f"copy of {name_of(copied)}", Filling(self, copied, view))
+            if hosted.borders:
+                self._nest("border", Filling(self, term, self.views[term]), partial(_bordered, hosted.borders))
+            return self.views[term].memory
+        tensor = term.operator.name == "access-tensor"
+        view = View.whole(self._memory(term)) if tensor or term not in self.views else self.views[term]
+        self._nest(name_of(term), Filling(self, term, view), filler(term))
+        self.views.setdefault(term, view)  # a tensor that is a result is still read where it was
+        return view.memory
+
+    def _nest(self, what: str, nest: Filling, make: Callable[[Filling], list[Statement]] | None = None) -> None:
+        better = self._vectors.get(make) if self.machine else None
+        statements = better(nest) if better else None
+        if statements is None:
+            statements = make(nest) if make else self._scheduled(nest)
+        self.nests.append(Nest(what, nest.buffer, tuple(statements)))
+
+    def _scheduled(self, nest: Filling) -> list[Statement]:
+        """Element by element: in tiles, where the machine has them and the block allows it."""
+        if self.machine is None:
+            return self._block(nest).plain()
+        if nest.term not in self.addressed:
+            self._order(nest)
+            nest = self._again(nest)
+        block = self._block(nest)
+        if len(block.joined) > 1:  # registers hold the sums of one
+            self._apart([term for term, _ in self.joined][:-1])
+            nest = self._again(nest)
+            block = self._block(nest)
+        made = scheduled(block, nest.axes, self.machine)
+        if made is None and self.joined and nest.term not in {term for term, _ in self.joined}:
+            self._apart([term for term, _ in self.joined])
+            return self._scheduled(self._again(nest))
+        if made is None:
+            return block.plain()
+        self.packings += made.packings
+        for packing in made.packings:
+            if packing.source.role is not Role.CONSTANT:
+                self.nests.append(Nest(f"{packing.source} packed", packing.buffer, packing.statements()))
+        return made.statements
+
+    def _apart(self, terms: Sequence[Term]) -> None:
+        """Terms that could have been joined where they are read are stored."""
+        for term in terms:
+            if term not in self.views:
+                self._fill(term)
+
+    def _again(self, nest: Filling) -> Filling:
+        return Filling(self, nest.term, nest.view)
+
+    def _normalized(self, nest: Filling) -> list[Statement] | None:
+        """softmax in vectors; None where it is not that, or not next to each other."""
+        self.nest, self.joined = nest, {}
+        assert self.machine is not None, "vectors are of a machine"
+        return softmax(nest, self.machine)
+
+    def _mapped(self, nest: Filling) -> list[Statement] | None:
+        """A constant matrix, all rows of it at once, along vectors of what is next to each other."""
+        if nest.view.dims != nest.dims:
+            return None
+        self.nest, self.joined = nest, {}
+        axis = nest.term.arguments()[1]
+        axes, at = nest.counters(nest.dims.remove(axis))
+        rows = mapped_rows(nest, at)
+        order = best_order([*axes[:axis], Axis(next(nest.axes), 1), *axes[axis:]], [], rows[0][1])
+        if not nest.view.memory.is_fixed and nest.term not in self.addressed:
+            nest.view.memory.order = (axis, *(i for i in order if i != axis))
+        (place, value), *beside = [(nest.view.place(places), found) for places, found in rows]
+        own = [axes[i - (i > axis)] for i in nest.view.memory.order if i != axis]
+        assert self.machine is not None, "vectors are of a machine"
+        made = scheduled(Block(tuple(own), (), nest.buffer, place, value, tuple(beside)), nest.axes, self.machine)
+        return made.statements if made else None
+
+    def _block(self, nest: Filling) -> Block:
+        axes, at, value = self._value(nest)
+        own = [axes[axis] for axis in nest.view.memory.order]
+        return Block(tuple(own), tuple(j for j, _ in self.joined.values()), nest.buffer, nest.view.place(at), value)
+
+    def _value(self, nest: Filling) -> tuple[list[Axis], Places, Formula]:
+        """The axes of a view, their counters, and what its element is; what is joined for it is in `joined`."""
+        self.joined, self.nest = {}, nest
+        axes, at = nest.counters(nest.view.dims)
+        places = at if nest.view.dims == nest.dims else under(nest.dims, nest.view.dims, at)
+        return axes, at, convert(self._whole(nest.term, places), nest.dtype)
+
+    def _order(self, nest: Filling) -> None:
+        """The order of a memory in which its first nest fills it best."""
+        axes, _, value = self._value(nest)
+        joined = [j.element for j, _ in self.joined.values()]
+        order = best_order(axes, joined, value)
+        if not nest.view.memory.is_fixed:
+            nest.view.memory.order = order
+        elif joined and order[-1:] != nest.view.memory.order[-1:]:
+            self._apart([term for term, _ in self.joined if term is not nest.term])
+
+    def _whole(self, term: Term, places: Places) -> Formula:
+        """An element of a term itself, which is a buffer to others."""
+        if term.operator.name == "access-tensor":
+            return self.pull(term, places)
+        return self._join(term, places) if join_of(term) else self.formula(term, places)
 
     def pull(self, term: Term, places: Places) -> Formula:
         """One element of a term."""
-        if term in self.buffers:
-            buffer = self.buffers[term]
-            return Load(buffer, buffer.place(places))
-        return self.formula(term, places)
+        if term in self.views:
+            view = self.views[term]
+            return Load(view.buffer, view.place(places, term.access.dims))
+        return self._join(term, places) if join_of(term) else self.formula(term, places)
+
+    def _join(self, term: Term, places: Places) -> Formula:
+        """An element that is joined: a variable, and how it is made."""
+        key = term, tuple(places)
+        if key not in self.joined:
+            make = join_of(term)
+            assert make is not None, f"{name_of(term)} is joined"
+            join = make(term, self.pull, places)
+            axes, within = self.nest.counters(join.item)
+            local = self.nest.local(join.start.dtype)
+            made = Joined(local, tuple(axes), join.combine, join.start, join.element(within), join.exact)
+            self.joined[key] = made, join.finish(local)
+        return self.joined[key][1]
 
     def formula(self, term: Term, places: Places) -> Formula:
         """One element of a term that is computed where it is read."""
@@ -149,11 +277,6 @@ class _Lowering:
         return result
 
 
-_ADDRESSED = frozenset({"access-gather", "access-gather-nd"})
-"""Operators that read their first operand at places that are computed."""
-_ONCE = frozenset({"access-gather", "access-overlap-add", "linear-map", "access-scatter-nd"})
-
-
 def _flat(term: Term) -> list[Term]:
     """The results of a program, from left to right."""
     if not isinstance(term.type, TupleType):
@@ -170,37 +293,13 @@ def _untupled(term: Term, children: tuple[Term, ...]) -> Term | None:
     return children[0].children[place]
 
 
-def _is_inline(term: Term) -> bool:
-    """Whether an element of it is a formula of elements of what it is made of."""
-    if term.operator.name in _LEAVES or term.operator.name in ("cast", "bitcast"):
-        return True
-    if term.operator.name == "compute":
-        return (category := category_of(term)) is Category.POINTWISE or (
-            category is Category.FOLD and is_unrolled(term)
-        )
-    return term.operator.moves and term.operator.index_map is not None
-
-
-def _is_sorted(term: Term) -> bool:
-    return term.operator.name == "compute" and parse_compute(str(term.attributes[0]))[0].name == "argsort"
-
-
-def _computes(term: Term) -> bool:
-    """Whether it is worth a place in memory where it would be read twice: movement and casts are not."""
-    return term.operator.name == "compute"
-
-
-def _rereads(term: Term, child: Term) -> int:
-    """How often, at least, an element of a child is read for those of a term."""
-    if term.operator.name == "compute":
-        return 2 if category_of(term) in (Category.CONTRACTION, Category.NORMALIZATION) else 1
-    if term.operator.moves and isinstance(term.type, AccessType):
-        return 2 if term.access.size > sum(c.access.size for c in term.children) else 1
-    return 1 if term.operator.name in ("cast", "bitcast", *_ONCE) else 2
-
-
-def _written(term: Term, child: Term) -> int:
-    """How often the formula of a child is part of that of a term."""
-    if term.operator.name != "compute" or category_of(term) is not Category.FOLD:
-        return 1
-    return 1 if child.operator.name == "access-product" else child.access.item[0]
+def _bordered(borders: Sequence[Border], nest: Filling) -> list[Statement]:
+    """The boxes of a buffer that nothing else fills."""
+    made: list[Statement] = []
+    for begin, end, fill in borders:
+        value = number(None if fill is Fill.LOWEST else 0, nest.dtype)
+        dims = [high - low for low, high in zip(begin, end, strict=True)]
+        axes, at = nest.counters([dims[axis] for axis in nest.view.memory.order])
+        moved = [index + begin[axis] for index, axis in zip(at, nest.view.memory.order, strict=True)]
+        made += around(axes, [Store(nest.buffer, nest.buffer.place(moved), value)])
+    return made

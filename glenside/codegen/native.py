@@ -8,31 +8,48 @@ import shlex
 import shutil
 import subprocess
 import tempfile
+import weakref
 from collections.abc import Iterator, Mapping
+from math import prod
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from glenside.codegen.c import arena, source
-from glenside.codegen.loops import Buffer, Loops, Role, required
+from glenside.codegen.arena import arena
+from glenside.codegen.c import source
+from glenside.codegen.loops import Buffer, Loops, Packing, Role, required
 from glenside.codegen.lower import lower
+from glenside.codegen.machine import Machine
 from glenside.ir.dtypes import RECORDS
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
 from glenside.ir.program import Program
+from glenside.ir.term import postorder
 from glenside.ir.types import TupleType, Type
+from glenside.passes.constant_folding import fold
 
-_FLAGS = ("-std=c11", "-O2", "-ffp-contract=off", "-fPIC", "-shared")
+_FLAGS = ("-std=c11", "-O2", "-ffp-contract=off", "-fPIC", "-shared", "-pthread")
+_FAST = (
+    "-std=gnu11",
+    "-O3",
+    "-ffp-contract=fast",
+    "-fno-math-errno",
+    "-fno-trapping-math",
+    "-fPIC",
+    "-shared",
+    "-pthread",
+    "-Wno-psabi",
+)
 
 
-def compile(program: Program) -> Compiled:
+def compile(program: Program, machine: Machine | None = None) -> Compiled:
     """The program as a function on numpy arrays, made by the system's C compiler: cc, or what CC names.
 
     Plain loops so far, on one thread: nothing is tiled or packed. Raises BadInput: a black box, a dtype that is only
     stored, a constant without a value, no compiler.
     """
-    return Compiled(program)
+    return Compiled(program, machine)
 
 
 class Compiled:
@@ -42,27 +59,44 @@ class Compiled:
     loops   the nests that say the same
     """
 
-    def __init__(self, program: Program) -> None:
-        self.loops: Loops = lower(program)
+    def __init__(self, program: Program, machine: Machine | None = None) -> None:
+        if machine is not None:
+            program = fold(program, [t for t in postorder(program.term) if t.operator.moves])
+        self.loops: Loops = lower(program, machine)
         self._type = program.term.type
         self.source = source(self.loops)
         self.inputs = [b for b in self.loops.buffers if b.role is Role.INPUT]
-        constants = [b for b in self.loops.buffers if b.role is Role.CONSTANT]
+        packed = {packing.buffer: packing for packing in self.loops.packings}
+        constants = [b for b in self.loops.buffers if b.role is Role.CONSTANT and b not in packed]
         missing = [b.name for b in constants if b.name not in program.constants]
         if missing:
             raise BadInput(f"to compile a program requires values of its constants, got none of {', '.join(missing)}")
         self._constants = {b: _array(b, program.constants[b.name]) for b in constants}
-        _, self._bytes = arena(self.loops)
-        self._run: Any = _loaded(self.source).run
+        for buffer, packing in packed.items():
+            if buffer.role is Role.CONSTANT:
+                self._constants[buffer] = _packed(packing, self._constants[packing.source])
+        self._bytes = arena(self.loops).size
+        self.seconds: Any = None
+        self._library = _loaded(self.source, _FLAGS if machine is None else (*_FAST, *machine.flags))
+        self._run: Any = self._library.run
+        self._library.open_pool.restype = ctypes.c_void_p
+        self._arenas: list[Array] = []
+        self._pools: dict[tuple[int, int], Any] = {}
 
-    def __call__(self, *arrays: Array, **named: Array) -> Any:
+    def __call__(self, *arrays: Array, threads: int | None = None, **named: Array) -> Any:
         """The result for arrays of the declared dims and dtypes: an array, or a tuple. Raises BadInput."""
         values: Mapping[Buffer, Array] = self._constants | self._given(arrays, named)
         given = [values[b] for b in self.loops.buffers if b.role in (Role.INPUT, Role.CONSTANT)]
         made = {b: np.empty(tuple(b.dims), RECORDS[b.dtype].numpy) for b in self.loops.buffers if b.role is Role.RESULT}
-        memory = np.empty(self._bytes + 64, np.uint8)
-        begin = memory.ctypes.data + -memory.ctypes.data % 64
-        status = self._run(_pointers(given), _pointers(list(made.values())), ctypes.c_void_p(begin))
+        memory = self._arenas.pop() if self._arenas else _aligned(self._bytes, np.uint8)
+        status = self._run(
+            _pointers(given),
+            _pointers(list(made.values())),
+            ctypes.c_void_p(memory.ctypes.data),
+            self._pool(threads),
+            self.seconds,
+        )
+        self._arenas.append(memory)
         if status < 0:
             raise BadInput("memory does not suffice")
         if status:
@@ -70,6 +104,29 @@ class Compiled:
             low, high = -wrong.size, wrong.size - 1
             raise BadInput(f"{wrong.operator} requires indices from {low} to {high}, got one that is outside")
         return _nested(self._type, iter([made[b] for b in self.loops.results]))
+
+    def _pool(self, threads: int | None) -> Any:
+        count = threads or len(os.sched_getaffinity(0))
+        if count < 2:
+            return None
+        key = os.getpid(), count
+        if key not in self._pools:
+            self._pools[key] = ctypes.c_void_p(self._library.open_pool(count))
+            weakref.finalize(self, self._library.close_pool, self._pools[key])
+        return self._pools[key]
+
+    def profile(self, *arrays: Array, threads: int = 1, rounds: int = 10) -> list[tuple[str, float]]:
+        """What each nest takes, in seconds: the median of some rounds."""
+        found = []
+        for _ in range(rounds):
+            self.seconds = (ctypes.c_double * len(self.loops.nests))()
+            self(*arrays, threads=threads)
+            found.append(list(self.seconds))
+        self.seconds = None
+        return [
+            (f"{n.buffer} {n.buffer.dims} {n.what}", float(s))
+            for n, s in zip(self.loops.nests, np.min(found, axis=0), strict=True)
+        ]
 
     def _given(self, arrays: tuple[Array, ...], named: Mapping[str, Array]) -> dict[Buffer, Array]:
         if len(arrays) > len(self.inputs):
@@ -94,6 +151,36 @@ def _array(buffer: Buffer, array: Array) -> Array:
     return np.ascontiguousarray(found)
 
 
+def _packed(packing: Packing, source: Array) -> Array:
+    """The elements of a constant in the order of a packing."""
+    sizes = [*(n for n, _ in packing.outer), *(n for n, _ in packing.inner)]
+    steps = [*(s for _, s in packing.outer), *(s for _, s in packing.inner), packing.stride]
+    columns = sum(width * times for _, width, times in packing.pieces)
+    item = source.itemsize
+    flat = source.reshape(-1)[packing.first :]
+    found = np.lib.stride_tricks.as_strided(flat, (*sizes, columns), [s * item for s in steps], writeable=False)
+    groups, depth = prod(n for n, _ in packing.outer), prod(n for n, _ in packing.inner)
+    whole = found.reshape(groups, depth, columns)
+    parts = [
+        whole[:, :, begin : begin + width * times]
+        .reshape(groups, depth, times, width)
+        .swapaxes(1, 2)
+        .reshape(groups, -1)
+        for begin, width, times in packing.pieces
+    ]
+    packed = _aligned(groups * depth * columns, source.dtype)
+    np.concatenate(parts, axis=1, out=packed.reshape(groups, -1))
+    return packed
+
+
+def _aligned(size: int, dtype: Any) -> Array:
+    """An array that begins where a line of the cache does."""
+    item = np.dtype(dtype).itemsize
+    memory = np.empty(size * item + 64, np.uint8)
+    begin = -memory.ctypes.data % 64
+    return memory[begin : begin + size * item].view(dtype)
+
+
 def _pointers(arrays: list[Array]) -> Any:
     return (ctypes.c_void_p * max(1, len(arrays)))(*(a.ctypes.data for a in arrays))
 
@@ -112,7 +199,7 @@ def compiler() -> list[str]:
     return named or next(([name] for name in ("cc", "gcc", "clang") if shutil.which(name)), [])
 
 
-def _loaded(text: str) -> ctypes.CDLL:
+def _loaded(text: str, flags: tuple[str, ...]) -> ctypes.CDLL:
     command = compiler()
     if not command:
         raise BadInput("there is no C compiler: install one, or name it in CC")
@@ -122,7 +209,7 @@ def _loaded(text: str) -> ctypes.CDLL:
             path, made = Path(folder) / "program.c", Path(folder) / "program.so"
             path.write_text(text, encoding="utf-8")
             done = subprocess.run(
-                [*command, *_FLAGS, str(path), "-o", str(made), "-lm"],
+                [*command, *flags, str(path), "-o", str(made), "-lm"],
                 capture_output=True,
                 text=True,
                 errors="replace",

@@ -1,13 +1,13 @@
-"""What fills a buffer with a term: by the record's kind, else element by element."""
+"""What fills a buffer with a term that is not computed element by element."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from glenside.codegen import addressed, products, reductions
+from glenside.codegen import addressed, overlaps, reductions
 from glenside.codegen.filling import Filling, Places
-from glenside.codegen.formulas import apply, number, weighted_sum
-from glenside.codegen.loops import Formula, Load, Statement, Store
+from glenside.codegen.formulas import number, weighted_sum
+from glenside.codegen.loops import Formula, Statement, Store
 from glenside.ir.index_map import Index
 from glenside.ir.operator import Category
 from glenside.ir.operators.compute import parse_compute
@@ -28,80 +28,56 @@ def is_unrolled(fold: Term) -> bool:
     return fold.children[0].access.item[0] <= _UNROLLED
 
 
-def fill(nest: Filling) -> list[Statement]:
-    """The loops, by the record's kind; element by element unless something is known of it."""
-    term = nest.term
-    found = OF_OPERATOR.get(term.operator.name)
-    if term.operator.name == "compute":
-        found = OF_CATEGORY.get(category_of(term))
-        if found is None and category_of(term) is Category.FOLD and not is_unrolled(term):
-            found = reductions.folded
-    if found is not None:
-        return found(nest)
-    return nest.each(term.access.dims, lambda places: [nest.store(places, _whole(nest, places))])
-
-
-def _whole(nest: Filling, places: Places) -> Formula:
-    """An element of the term itself, which is a buffer to others."""
-    if nest.term.operator.name == "access-tensor":
-        return nest.source.pull(nest.term, places)
-    return nest.source.formula(nest.term, places)
+def filler(term: Term) -> Callable[[Filling], list[Statement]] | None:
+    """What fills a buffer with a term that is not computed, or joined, element by element."""
+    if term.operator.name != "compute":
+        return OF_OPERATOR.get(term.operator.name)
+    if category_of(term) is Category.FOLD and not is_unrolled(term):
+        return reductions.folded
+    return OF_COMPUTE.get(parse_compute(str(term.attributes[0]))[0].name)
 
 
 def listed(nest: Filling) -> list[Statement]:
     """Numbers that the program spells out."""
     values = exact_numbers(str(nest.term.attributes[1])) or ()
-    return [Store(nest.buffer, Index() + i, number(value, nest.buffer.dtype)) for i, value in enumerate(values)]
+    return [Store(nest.buffer, Index() + i, number(value, nest.dtype)) for i, value in enumerate(values)]
 
 
 def mapped(nest: Filling) -> list[Statement]:
     """A constant matrix along an axis: each row a sum of whole multiples over one denominator."""
-    child, axis, rows, coefficients = nest.term.arguments()
-    dims, values = child.access.dims, exact_numbers(str(coefficients)) or ()
-    columns, dtype = dims[axis], child.access.dtype
+    child, axis, *_ = nest.term.arguments()
 
     def one(places: Places) -> list[Statement]:
-        made: list[Statement] = []
-        for row in range(rows):
-            own = values[row * columns : (row + 1) * columns]
-            elements = [nest.pull(child, (*places[:axis], Index() + i, *places[axis:])) for i in range(columns)]
-            made.append(nest.store((*places[:axis], Index() + row, *places[axis:]), weighted_sum(own, elements, dtype)))
-        return made
+        return [nest.store(place, value) for place, value in mapped_rows(nest, places)]
 
-    return nest.each(dims.remove(axis), one)
+    return nest.each(child.access.dims.remove(axis), one)
 
 
-def overlapped(nest: Filling) -> list[Statement]:
-    """Windows added up where they lie."""
-    child, out, strides = nest.term.arguments()
-    axes, dims = len(out), child.access.dims
-    lead = len(dims) - 2 * axes
-
-    def add(at: Places) -> list[Statement]:
-        counts, within = at[lead : lead + axes], at[lead + axes :]
-        places = [*at[:lead], *(c * t + w for c, t, w in zip(counts, strides, within, strict=True))]
-        place = nest.buffer.place(places)
-        return [Store(nest.buffer, place, apply("add", Load(nest.buffer, place), nest.pull(child, at)))]
-
-    return [*nest.zero(), *nest.each(dims, add)]
+def mapped_rows(nest: Filling, places: Places) -> list[tuple[Places, Formula]]:
+    """The elements that a constant matrix makes of those along an axis, at some places along the others."""
+    child, axis, rows, coefficients = nest.term.arguments()
+    values, columns = exact_numbers(str(coefficients)) or (), child.access.dims[axis]
+    elements = [nest.pull(child, (*places[:axis], Index() + i, *places[axis:])) for i in range(columns)]
+    made: list[tuple[Places, Formula]] = []
+    for row in range(rows):
+        value = weighted_sum(values[row * columns : (row + 1) * columns], elements, child.access.dtype)
+        made.append(((*places[:axis], Index() + row, *places[axis:]), value))
+    return made
 
 
-OF_CATEGORY: Mapping[Category, Callable[[Filling], list[Statement]]] = {
-    Category.REDUCTION: reductions.reduced,
-    Category.CONTRACTION: products.contracted,
-    Category.NORMALIZATION: reductions.normalized,
+OF_COMPUTE: Mapping[str, Callable[[Filling], list[Statement]]] = {
+    "argmax": reductions.extreme,
+    "argmin": reductions.extreme,
+    "softmax": reductions.normalized,
+    "log-softmax": reductions.normalized,
+    "argsort": reductions.normalized,
 }
 OF_OPERATOR: Mapping[str, Callable[[Filling], list[Statement]]] = {
     "numbers": listed,
     "linear-map": mapped,
-    "access-overlap-add": overlapped,
+    "access-overlap-add": overlaps.overlapped,
     "access-gather": addressed.gathered,
     "access-gather-nd": addressed.gathered_nd,
     "access-scatter-nd": addressed.scattered,
-    "tiled-product": products.tiled,
-    "systolic-array": products.tile_product,
-    "systolic-array-output-stationary": products.tile_product,
-    "systolic-array-with-blocking": products.tile_product,
-    "overlap-add-product": products.overlapped_product,
-    "product-unit": products.unit,
+    "overlap-add-product": overlaps.overlapped_product,
 }

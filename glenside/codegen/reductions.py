@@ -1,4 +1,4 @@
-"""What joins the elements of an item, or orders them: folds of many, reductions, softmax, sorts."""
+"""What looks at the elements of an item more than once, or in order: folds of many, extremes, softmax, sorts."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from glenside.codegen.loops import Counter, Formula, Let, Sort, Statement, When
 from glenside.ir.dtypes import REALS, wider
 from glenside.ir.index_map import Index, flattened
 from glenside.ir.operators.compute import parse_compute
-from glenside.ir.primitives import PRIMITIVES
 from glenside.ir.term import Term
 
 
@@ -29,33 +28,14 @@ def folded(nest: Filling) -> list[Statement]:
 
         return [let, *nest.each((operands - 1,), join), nest.store(at, found)]
 
-    return nest.each(nest.buffer.dims, one)
+    return nest.each(nest.dims, one)
 
 
-def reduced(nest: Filling) -> list[Statement]:
-    """One number of each item, joined by a primitive, or the mean, or where the extreme stands."""
-    kind = parse_compute(str(nest.term.attributes[0]))[0]
+def extreme(nest: Filling) -> list[Statement]:
+    """Where the largest or the least element of each item stands."""
     (child,) = nest.term.children
-    shape, item, dtype = child.access.shape, child.access.item, child.access.dtype
-    if kind.name in ("argmax", "argmin"):
-        return nest.each(shape, lambda at: _extreme(nest, child, at, "gt" if kind.name == "argmax" else "lt"))
-    mean = kind.name == "reduce-mean"
-    combine = "add" if mean else kind.combine.name if kind.combine else ""
-    inner = sums_in(dtype) if combine == "add" else dtype
-
-    def one(at: Places) -> list[Statement]:
-        neutral = PRIMITIVES[combine].neutral
-        first = nest.pull(child, (*at, *(Index() for _ in item))) if neutral is None else number(neutral, inner)
-        total, let = nest.let(first)
-
-        def join(within: Places) -> list[Statement]:
-            element = convert(nest.pull(child, (*at, *within)), inner)
-            return [Let(total, apply(combine, total, element), known=True)]
-
-        found = apply("divide", total, number(item.product(), inner)) if mean else total
-        return [let, *nest.each(item, join), nest.store(at, found)]
-
-    return nest.each(shape, one)
+    relation = "gt" if "argmax" in str(nest.term.attributes[0]) else "lt"
+    return nest.each(child.access.shape, lambda at: _extreme(nest, child, at, relation))
 
 
 def _extreme(nest: Filling, child: Term, at: Places, relation: str) -> list[Statement]:
@@ -112,12 +92,12 @@ def normalized(nest: Filling) -> list[Statement]:
 
 
 def _sorted(nest: Filling, child: Term) -> list[Statement]:
-    items = nest.source.buffers[child]
+    items = nest.source.views[child]
     length = child.access.item.product()
     descending = "descending" in str(nest.term.attributes[0])
 
     def one(at: Places) -> list[Statement]:
         place = items.place((*at, *(Index() for _ in child.access.item)))
-        return [Sort(items, nest.buffer, place, length, descending)]
+        return [Sort(items.buffer, nest.buffer, place, length, descending)]
 
     return nest.each(child.access.shape, one)

@@ -1,0 +1,157 @@
+"""Blocks whose places are affine: axes are split where quotients ask for it, and joined where they are one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+
+from glenside.codegen.blocks import Block
+from glenside.codegen.loops import Apply, Choose, Convert, Counter, Formula, Load
+from glenside.ir.index_map import Axis, Divided, Index
+
+Change = Callable[[Index], Index]
+
+
+def indices_of(formula: Formula) -> Iterator[Index]:
+    """The places that a formula reads, counts, or asks about."""
+    if isinstance(formula, Load):
+        yield formula.place
+    elif isinstance(formula, Counter):
+        yield formula.index
+    elif isinstance(formula, Convert):
+        yield from indices_of(formula.formula)
+    elif isinstance(formula, Apply):
+        for operand in formula.operands:
+            yield from indices_of(operand)
+    elif isinstance(formula, Choose):
+        yield from (guard.index for guard in formula.guards)
+        yield from indices_of(formula.then)
+        yield from indices_of(formula.otherwise)
+
+
+def loads_in(formula: Formula) -> Iterator[Load]:
+    """What a formula reads."""
+    if isinstance(formula, Load):
+        yield formula
+    elif isinstance(formula, Convert):
+        yield from loads_in(formula.formula)
+    elif isinstance(formula, Apply):
+        for operand in formula.operands:
+            yield from loads_in(operand)
+    elif isinstance(formula, Choose):
+        yield from loads_in(formula.then)
+        yield from loads_in(formula.otherwise)
+
+
+def changed(formula: Formula, change: Change) -> Formula:
+    """A formula with other places."""
+    if isinstance(formula, Load):
+        return replace(formula, place=change(formula.place))
+    if isinstance(formula, Counter):
+        return replace(formula, index=change(formula.index))
+    if isinstance(formula, Convert):
+        return replace(formula, formula=changed(formula.formula, change))
+    if isinstance(formula, Apply):
+        return replace(formula, operands=tuple(changed(operand, change) for operand in formula.operands))
+    if isinstance(formula, Choose):
+        guards = tuple(replace(guard, index=change(guard.index)) for guard in formula.guards)
+        return Choose(guards, changed(formula.then, change), changed(formula.otherwise, change))
+    return formula
+
+
+def coefficient(index: Index, axis: Axis) -> int:
+    """How far an affine place moves with an axis."""
+    return next((factor for atom, factor in index.terms if atom == axis), 0)
+
+
+def is_affine(index: Index) -> bool:
+    """Whether a place is a sum of multiples of axes."""
+    return all(isinstance(atom, Axis) for atom, _ in index.terms)
+
+
+def substituted(index: Index, places: dict[Axis, Index]) -> Index:
+    """A place with others for some axes."""
+    found = Index() + index.constant
+    for atom, factor in index.terms:
+        if isinstance(atom, Axis):
+            found = found + places.get(atom, Index(((atom, 1),))) * factor
+        else:
+            inner = substituted(atom.expression, places)
+            found = found + (inner % atom.divisor if atom.remainder else inner // atom.divisor) * factor
+    return found
+
+
+def with_places(block: Block, change: Change) -> Block:
+    """A block with other places, the same axes."""
+    joined = tuple(replace(j, element=changed(j.element, change), start=changed(j.start, change)) for j in block.joined)
+    beside = tuple((change(place), changed(value, change)) for place, value in block.beside)
+    return replace(block, joined=joined, place=change(block.place), value=changed(block.value, change), beside=beside)
+
+
+def all_indices(block: Block) -> list[Index]:
+    """Every place that a block stores to, reads, counts, or asks about."""
+    parts = [block.value, *(formula for j in block.joined for formula in (j.element, j.start))]
+    places = [block.place, *(place for place, _ in block.beside)]
+    return [*places, *(i for part in (*parts, *(v for _, v in block.beside)) for i in indices_of(part))]
+
+
+def affine(block: Block, axes: Iterator[int]) -> Block | None:
+    """The block with axes split until its places are affine; None where they cannot be."""
+    for _ in range(16):
+        cuts = [cut for index in all_indices(block) for cut in _cuts(index)]
+        if not cuts:
+            return block
+        axis, divisor = min(cuts, key=lambda cut: cut[1])
+        if axis.size % divisor:
+            return None
+        high, low = Axis(next(axes), axis.size // divisor), Axis(next(axes), divisor)
+        place = Index(((high, divisor), (low, 1)))
+        block = with_places(block, lambda index, at={axis: place}: substituted(index, at))  # type: ignore[misc]
+        pair = [part for part in (high, low) if part.size != 1]
+        block = replace(
+            block,
+            axes=_replaced(block.axes, axis, pair),
+            joined=tuple(replace(j, axes=_replaced(j.axes, axis, pair)) for j in block.joined),
+        )
+    return None
+
+
+def _replaced(axes: Sequence[Axis], axis: Axis, by: Sequence[Axis]) -> tuple[Axis, ...]:
+    return tuple(part for own in axes for part in (by if own == axis else [own]))
+
+
+def _cuts(index: Index) -> Iterator[tuple[Axis, int]]:
+    """The axes, and where, that quotients and remainders of a place would have split."""
+    for atom, _ in index.terms:
+        if isinstance(atom, Divided):
+            expression = atom.expression
+            inner = [*_cuts(expression)]
+            yield from inner
+            if not inner:
+                axis, factor = expression.terms[0]
+                assert isinstance(axis, Axis), "no quotient is within"
+                alone = len(expression.terms) == 1 and factor == 1 and not expression.constant
+                yield axis, atom.divisor if alone else axis.size + 1  # which divides no size
+
+
+def merged(indices: Sequence[Index], axes: Sequence[Axis]) -> list[list[Axis]]:
+    """The axes in groups, of which the later ones continue where the earlier ones end in every place."""
+    groups: list[list[Axis]] = []
+    rest = list(axes)
+    while rest:
+        group = [rest.pop(0)]
+        grown = True
+        while grown:
+            grown = False
+            for axis in rest:
+                if all(coefficient(i, group[-1]) == coefficient(i, axis) * axis.size for i in indices):
+                    group.append(axis)
+                elif all(coefficient(i, axis) == coefficient(i, group[0]) * group[0].size for i in indices):
+                    group.insert(0, axis)
+                else:
+                    continue
+                rest.remove(axis)
+                grown = True
+                break
+        groups.append(group)
+    return groups

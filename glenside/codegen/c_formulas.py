@@ -1,0 +1,258 @@
+"""Formulas in C: elements, and vectors in GCC's and Clang's extensions."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+
+from glenside.codegen.affine import coefficient, substituted
+from glenside.codegen.c_primitives import (
+    PRIMITIVES_IN_C,
+    STORED_AS,
+    held,
+    whole_function,
+)
+from glenside.codegen.c_vectors import VECTOR_SYMBOLS, vector_function
+from glenside.codegen.loops import (
+    Apply,
+    Buffer,
+    Choose,
+    Convert,
+    Counter,
+    Formula,
+    Load,
+    Local,
+    Number,
+    Role,
+    Statement,
+    Store,
+)
+from glenside.ir.dtypes import HALVES, INTEGERS, RECORDS, limits
+from glenside.ir.errors import BadInput
+from glenside.ir.index_map import Axis, Guard, Index, Within
+
+
+class Formulas:
+    """What is written of one function after the other.
+
+    functions  helpers that are written, in the order in which they are needed
+    names      the buffers of the function that is being written -> their names in it
+    written    those of them that it changes
+    steps      the counters of unrolled loops -> where they are
+    lane       the counter of the vector loop that is being written
+    declared   the registers that it has
+    vectors    those of them that hold vectors -> their lanes
+    """
+
+    def __init__(self) -> None:
+        self.functions: dict[str, None] = {}
+        self.names: dict[Buffer, str] = {}
+        self.written: set[Buffer] = set()
+        self.steps: dict[Axis, Index] = {}
+        self.lane: Axis | None = None
+        self.declared: set[str] = set()
+        self.vectors: dict[Buffer, int] = {}
+
+    def name(self, buffer: Buffer) -> str:
+        """What a buffer is called in the function that is being written."""
+        return self.names.setdefault(buffer, f"p{len(self.names)}")
+
+    def formula(self, formula: Formula) -> str:
+        """A value, of the C type in which the dtype is computed."""
+        if isinstance(formula, Number):
+            return _number(formula)
+        if isinstance(formula, Counter):
+            return f"(int64_t)({self.index(formula.index)})"
+        if isinstance(formula, Local):
+            return formula.name
+        if isinstance(formula, Load):
+            if formula.buffer.role is Role.REGISTER:
+                return self.register(formula)
+            element = f"{self.name(formula.buffer)}[{self.place(formula)}]"
+            return f"float_of_{formula.dtype}({element})" if formula.dtype in HALVES else element
+        if isinstance(formula, Choose):
+            guards = " && ".join(self.guard(guard) for guard in formula.guards)
+            return f"(({guards}) ? {self.formula(formula.then)} : {self.formula(formula.otherwise)})"
+        if isinstance(formula, Convert):
+            return self._convert(formula)
+        return self._apply(formula)
+
+    def _convert(self, formula: Convert) -> str:
+        given, wanted, value = formula.formula.dtype, formula.dtype, self.formula(formula.formula)
+        if formula.bits:
+            name = f"bits_{given}_{wanted}"
+            self.functions.setdefault(
+                f"static inline {STORED_AS[wanted]} {name}({STORED_AS[given]} x)"
+                f" {{ {STORED_AS[wanted]} y; memcpy(&y, &x, sizeof y); return y; }}"
+            )
+            found = f"{name}({in_memory(value, given)})"
+            return f"float_of_{wanted}({found})" if wanted in HALVES else found
+        if wanted == "bool":
+            return f"(uint8_t)({value} != 0)"
+        if wanted in HALVES:
+            return f"round_{wanted}((double){value})"
+        if wanted in INTEGERS and RECORDS[given].kind == "float":
+            name = f"{wanted}_of_real"
+            self.functions.setdefault(whole_function(name, wanted))
+            return f"{name}((double){value})"
+        return f"({held(wanted)}){value}"
+
+    def _apply(self, formula: Apply) -> str:
+        operands = [self.formula(operand) for operand in formula.operands]
+        dtype = formula.operands[-1].dtype
+        write = PRIMITIVES_IN_C.get(formula.primitive.name)
+        if write is None:
+            raise BadInput(f"{formula.primitive.name} is not compiled yet")
+        text = write(self, dtype, *operands)
+        return f"round_{dtype}({text})" if dtype in HALVES and formula.dtype == dtype else text
+
+    def index(self, index: Index) -> str:
+        """A place, at the steps of unrolled loops."""
+        return _index(substituted(index, self.steps) if self.steps else index)
+
+    def place(self, access: Load | Store) -> str:
+        """Where an element is."""
+        return " + ".join([self.index(access.place), *(f"{local.name} * {step}" for local, step in access.picked)])
+
+    def guard(self, guard: Guard) -> str:
+        """A condition."""
+        return _guard(replace(guard, index=substituted(guard.index, self.steps)) if self.steps else guard)
+
+    def target(self, store: Store) -> str:
+        """What is assigned to."""
+        if store.buffer.role is Role.REGISTER:
+            name = self.register(store)
+            if name in self.declared:
+                return name
+            self.declared.add(name)
+            return f"{self._kind(store.buffer.dtype)} {name}"
+        self.written.add(store.buffer)
+        return f"{self.name(store.buffer)}[{self.place(store)}]"
+
+    def register(self, access: Load | Store) -> str:
+        """The variable that an element of a tile, or a vector of it, is in."""
+        place = substituted(access.place, self.steps).constant
+        if self.lane is not None:
+            self.vectors[access.buffer] = self.lane.size
+            return f"{access.buffer.name}_{place // self.lane.size}"
+        lanes = self.vectors.get(access.buffer, 1)
+        return f"{access.buffer.name}_{place // lanes}" + (f"[{place % lanes}]" if lanes > 1 else "")
+
+    # Vectors: GCC's and Clang's extensions of C.
+
+    def _kind(self, dtype: str) -> str:
+        """The C type of an element, or of a vector, in a register."""
+        if self.lane is None:
+            return held(dtype)
+        bits, lanes = RECORDS[dtype].bits, self.lane.size
+        name = f"f{bits}x{lanes}"
+        size = bits // 8
+        how = f"vector_size({size * lanes}), aligned({size}), may_alias"
+        self.functions.setdefault(f"typedef {STORED_AS[dtype]} {name} __attribute__(({how}));")
+        return name
+
+    def vector_store(self, statement: Statement) -> str:
+        """A store of a vector."""
+        assert isinstance(statement, Store), "vectors are stored"
+        kind, value = self._kind(statement.buffer.dtype), self._as_vector(statement.formula)
+        if statement.buffer.role is Role.REGISTER:
+            return f"{self.target(statement)} = {value};"
+        self.written.add(statement.buffer)
+        return f"*({kind} *)({self.name(statement.buffer)} + {self._start(statement)}) = {value};"
+
+    def _start(self, access: Load | Store) -> str:
+        assert self.lane is not None
+        return self.index(substituted(access.place, {self.lane: Index()}))
+
+    def _as_vector(self, formula: Formula) -> str:
+        """A formula as a vector, whether its elements differ or not."""
+        text, varies = self._vector(formula)
+        return text if varies else f"({text} - ({self._kind(formula.dtype)}){{0}})"  # -0 - 0 is -0
+
+    def _vector(self, formula: Formula) -> tuple[str, bool]:
+        """A formula, and whether it is a vector: what is the same for all lanes is one element."""
+        assert self.lane is not None
+        if isinstance(formula, Load):
+            if formula.buffer.role is Role.REGISTER:
+                return self.register(formula), True
+            if coefficient(formula.place, self.lane):
+                return (
+                    f"*(const {self._kind(formula.dtype)} *)({self.name(formula.buffer)} + {self._start(formula)})",
+                    True,
+                )
+            return self.formula(formula), False
+        if not isinstance(formula, Apply):
+            return self.formula(formula), False
+        parts = [self._vector(operand) for operand in formula.operands]
+        if not any(varies for _, varies in parts):
+            return self.formula(formula), False
+        name = formula.primitive.name
+        if name in VECTOR_SYMBOLS:
+            (a, _), (b, _) = parts
+            return f"({a} {VECTOR_SYMBOLS[name]} {b})", True
+        kind = self._kind(formula.dtype)
+        for text in vector_function(name, kind, formula.dtype, self.lane.size):
+            self.functions.setdefault(text)
+        return f"{name}_{kind}({', '.join(self._as_vector(operand) for operand in formula.operands)})", True
+
+    def helper(self, name: str, text: str) -> str:
+        """A helper, which is written once."""
+        self.functions.setdefault(text)
+        return name
+
+
+def in_memory(value: str, dtype: str) -> str:
+    """A value of the type in which a dtype is computed, as it is stored."""
+    return f"{dtype}_of_float({value})" if dtype in HALVES else value
+
+
+def _index(index: Index) -> str:
+    parts = [str(index.constant)] if index.constant or not index.terms else []
+    for atom, factor in index.terms:
+        if isinstance(atom, Axis):
+            text = f"i{atom.number}"
+        elif atom.expression.bounds[0] >= 0:
+            text = f"({_index(atom.expression)} {'%' if atom.remainder else '/'} {atom.divisor})"
+        else:  # rounded down, where C cuts towards zero
+            d = atom.divisor
+            shift = (d - 1 - atom.expression.bounds[0]) // d
+            moved = f"(({_index(atom.expression)}) + {shift * d})"
+            text = f"({moved} % {d})" if atom.remainder else f"({moved} / {d} - {shift})"
+        parts.append(text if factor == 1 else f"{factor} * {text}")
+    return f"({' + '.join(parts)})" if len(parts) > 1 else parts[0]
+
+
+def _guard(guard: Guard) -> str:
+    text = _index(guard.index)
+    if not isinstance(guard, Within):
+        return f"({text}) % {guard.divisor} == 0"
+    low, high = guard.index.bounds
+    bounds = [f"{text} >= {guard.low}"] if low < guard.low else []
+    bounds += [f"{text} < {guard.high}"] if high >= guard.high else []
+    return " && ".join(bounds) or "1"
+
+
+def _number(number: Number) -> str:
+    dtype, value = number.dtype, number.value
+    kind = RECORDS[dtype].kind
+    if value is None:
+        return {"float": "-INFINITY", "bool": "0"}.get(kind) or _whole(limits(dtype)[0], dtype)
+    if kind == "integer":
+        return _whole(int(value), dtype)
+    if kind == "bool":
+        return str(int(bool(value)))
+    return _real(value, dtype)
+
+
+def _whole(value: int, dtype: str) -> str:
+    if value == -(1 << 63):
+        return "INT64_MIN"
+    return f"({held(dtype)}){value}{'u' if value >= 1 << 63 else ''}{'ll' if abs(value) >= 1 << 31 else ''}"
+
+
+def _real(value: Fraction, dtype: str) -> str:
+    if dtype == "float64":
+        return f"({float(value).hex()})"
+    if dtype in HALVES:
+        return f"round_{dtype}({float(value).hex()})"
+    return f"(float){float(value).hex()}"

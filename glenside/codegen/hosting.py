@@ -1,0 +1,115 @@
+"""What is put together lies there from the start: a tensor within its border, the parts of a concatenation in it.
+
+An index map whose pieces are the places of whole operands, moved by constants, says where in the result each operand
+lies. The nest of an operand fills it there; of the map's own nest only the border is left, and copies of operands that
+lie elsewhere already.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from glenside.codegen.filling import Memory, View
+from glenside.codegen.nests import filler
+from glenside.codegen.storing import LEAVES
+from glenside.ir.index_map import Fill, IndexMap, Within, axes_of, flattened
+from glenside.ir.term import Term
+from glenside.ir.types import Dims
+
+Border = tuple[tuple[int, ...], tuple[int, ...], Fill]
+"""A box of a buffer that no term fills: where it begins, where it ends, what is there."""
+
+
+@dataclass
+class Hosting:
+    """Where terms lie within a buffer of another one.
+
+    views    term -> where it lies
+    copies   terms that must be copied to where they lie
+    borders  what is left of it
+    inside   terms that are put together within it
+    """
+
+    views: dict[Term, View] = field(default_factory=dict)
+    copies: list[tuple[Term, View]] = field(default_factory=list)
+    borders: list[Border] = field(default_factory=list)
+    inside: set[Term] = field(default_factory=set)
+
+
+def parts_of(term: Term) -> list[tuple[Term, tuple[int, ...]]] | None:
+    """The operands that a term is put together of, and where each lies; None where it is not, or not of whole ones."""
+    found = term.index_map if term.operator.moves else None
+    if found is None or (len(found.pieces) == 1) != (found.fill is not None):
+        return None
+    parts = []
+    for piece in found.pieces:
+        child, offsets = term.children[piece.operand], []
+        for place, (axis, index) in enumerate(zip(axes_of(found.dims), piece.indices, strict=False)):
+            moved = (axis - index) if found.dims[place] != 1 else index * -1
+            if moved.terms or not 0 <= moved.constant <= found.dims[place] - child.access.dims[place]:
+                return None
+            offsets.append(moved.constant)
+        if len(piece.indices) != len(found.dims) or not all(isinstance(g, Within) for g in piece.guards):
+            return None
+        parts.append((child, tuple(offsets)))
+    covered = sum(child.access.size for child, _ in parts)
+    return parts if found.fill is not None or covered == found.dims.product() else None
+
+
+def is_reshaped(term: Term) -> bool:
+    """Whether a term has the elements of its only operand, in the same order."""
+    found = term.index_map if term.operator.moves and len(term.children) == 1 else None
+    if found is None or found.fill is not None or len(found.pieces) != 1 or found.pieces[0].guards:
+        return False
+    (child,) = term.children
+    return child.access.size == term.access.size and _same_order(found, child.access.dims)
+
+
+def _same_order(found: IndexMap, operand: Dims) -> bool:
+    return flattened(found.pieces[0].indices, operand) == flattened(axes_of(found.dims), found.dims)
+
+
+def hosting(term: Term, memory: Memory, taken: Sequence[Term]) -> Hosting:
+    """What lies in the buffer of a term that is put together; `taken` lie elsewhere."""
+    found = Hosting()
+    _put(term, View.whole(memory), set(taken), found)
+    return found
+
+
+def _put(term: Term, view: View, taken: set[Term], found: Hosting) -> None:
+    while is_reshaped(term) and term.children[0].access.dims == view.dims:
+        (term,) = term.children
+    inner = term
+    while is_reshaped(inner):
+        inner = inner.children[0]
+    parts = parts_of(term)
+    if parts is not None and view.dims == term.access.dims and term not in taken:
+        taken.add(term)
+        found.inside.add(term)
+        map_ = term.index_map
+        assert map_ is not None, "parts are those of a map"
+        for child, offsets in parts:
+            moved = tuple(a + b for a, b in zip(view.offsets, offsets, strict=True))
+            _put(child, View(view.memory, child.access.dims, moved), taken, found)
+        if map_.fill is not None:
+            found.borders += _border(view, parts[0][0].access.dims, parts[0][1], map_.fill)
+    elif inner.operator.name in LEAVES or inner in taken or inner.operator.moves or filler(inner) is not None:
+        found.copies.append((term, view))
+    else:
+        taken.add(inner)
+        found.views[inner] = view
+
+
+def _border(view: View, dims: Dims, offsets: Sequence[int], fill: Fill) -> list[Border]:
+    """The boxes around a part of a view: below and above it along one axis, within it along those before."""
+    low, high = [list(view.offsets), [a + n for a, n in zip(view.offsets, view.dims, strict=True)]]
+    found = []
+    for axis, (offset, size) in enumerate(zip(offsets, dims, strict=True)):
+        begin, end = low[axis] + offset, low[axis] + offset + size
+        if begin > low[axis]:
+            found.append((tuple(low), (*high[:axis], begin, *high[axis + 1 :]), fill))
+        if end < high[axis]:
+            found.append(((*low[:axis], end, *low[axis + 1 :]), tuple(high), fill))
+        low[axis], high[axis] = begin, end
+    return found

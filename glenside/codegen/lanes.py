@@ -1,0 +1,139 @@
+"""What lies next to each other, in vectors: elements one by one, and what is joined along them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from math import prod
+
+from glenside.codegen.affine import changed, coefficient, indices_of, is_affine, merged, substituted
+from glenside.codegen.blocks import Joined
+from glenside.codegen.c_vectors import IN_VECTORS
+from glenside.codegen.filling import around
+from glenside.codegen.formulas import apply
+from glenside.codegen.loops import Apply, Buffer, For, Formula, Let, Load, Local, Number, Role, Statement, Store, Way
+from glenside.codegen.machine import Machine
+from glenside.ir.dtypes import RECORDS
+from glenside.ir.index_map import Axis, Index
+from glenside.ir.types import Dims
+
+_FLOATS = ("float32", "float64")
+_SUMS = 4
+"""Vectors that are added to in turn, so that none waits for itself."""
+
+
+def lanes_of(dtype: str, machine: Machine) -> int:
+    """Elements of a dtype in a vector."""
+    return max(1, machine.vector * 8 // RECORDS[dtype].bits)
+
+
+def at(axis: Axis) -> Index:
+    """The place of a counter."""
+    return Index(((axis, 1),)) if axis.size != 1 else Index()
+
+
+def loads_of(formula: Formula) -> Iterator[Load]:
+    """What a formula that is done on vectors reads."""
+    if isinstance(formula, Load):
+        yield formula
+    elif isinstance(formula, Apply):
+        for operand in formula.operands:
+            yield from loads_of(operand)
+
+
+def in_vectors(formula: Formula, dtype: str) -> bool:
+    """Whether a formula is done on vectors of a dtype."""
+    if formula.dtype != dtype or dtype not in _FLOATS:
+        return False
+    if isinstance(formula, Apply):
+        return formula.primitive.name in IN_VECTORS and all(in_vectors(o, dtype) for o in formula.operands)
+    if isinstance(formula, Load):
+        return not formula.picked and is_affine(formula.place)
+    return isinstance(formula, Number | Local)
+
+
+def runs_along(formula: Formula, axis: Axis) -> bool:
+    """Whether what a formula reads is next to each other, or the same, along an axis."""
+    return all(coefficient(load.place, axis) in (0, 1) for load in loads_of(formula))
+
+
+def run(axis: Axis, axes: Iterator[int], lanes: int, body: Callable[[Index], list[Statement]]) -> list[Statement]:
+    """Stores for each place along an axis: full vectors, then shorter ones."""
+    made: list[Statement] = []
+    begin = 0
+    while begin < axis.size:
+        times = (axis.size - begin) // lanes
+        if times:
+            step, lane = Axis(next(axes), times), Axis(next(axes), lanes)
+            own = body(at(step) * lanes + at(lane) + begin)
+            made += around([step], [For(lane, tuple(own), Way.VECTOR)] if lanes > 1 else own)
+        begin, lanes = begin + times * lanes, max(1, lanes // 2)
+    return made
+
+
+def joined_in_lanes(joined: Joined, axes: Iterator[int], machine: Machine) -> list[Statement] | None:
+    """What is joined along elements that are next to each other: in a few vectors, whose lanes are joined last."""
+    dtype = joined.local.dtype
+    if not joined.exact or not in_vectors(joined.element, dtype) or not isinstance(joined.start, Number):
+        return None
+    indices = [*indices_of(joined.element)]
+    groups = merged(indices, [axis for axis in joined.axes if axis.size != 1])
+    lanes = lanes_of(dtype, machine)
+    found = [g for g in groups if runs_along(joined.element, g[-1]) and any(coefficient(i, g[-1]) for i in indices)]
+    if not found or prod(a.size for a in found[0]) < lanes:
+        return None
+    group = found[0]
+    whole = Axis(next(axes), prod(axis.size for axis in group))
+    others = [axis for g in groups if g is not group for axis in g]
+
+    def element(place: Index) -> Formula:
+        places = {**dict.fromkeys(group[:-1], Index()), group[-1]: place}
+        return changed(joined.element, lambda index: substituted(index, places))
+
+    sums = min(_SUMS, whole.size // lanes)
+    tile = Buffer(f"tile{next(axes)}", Dims((sums * lanes,)), dtype, Role.REGISTER)
+    unit, lane = Axis(next(axes), sums), Axis(next(axes), lanes)
+    own = at(unit) * lanes + at(lane)
+
+    def each(place: Index, formula: Formula) -> list[Statement]:
+        inner: Statement = For(lane, (Store(tile, place, formula),), Way.VECTOR)
+        return [For(unit, (inner,), Way.UNROLLED)] if sums > 1 and place == own else [inner]
+
+    def add(place: Index, value: Formula) -> Formula:
+        return apply(joined.combine, Load(tile, place), value)
+
+    step = Axis(next(axes), whole.size // (sums * lanes))
+    steps = around([step], each(own, add(own, element(at(step) * (sums * lanes) + own))))
+    begin = step.size * sums * lanes
+    rest = Axis(next(axes), (whole.size - begin) // lanes)
+    if rest.size:
+        steps += around([rest], each(at(lane), add(at(lane), element(at(rest) * lanes + at(lane) + begin))))
+        begin += rest.size * lanes
+    last = Axis(next(axes), whole.size - begin)
+    if last.size:
+        steps += around([last], [_changes(joined, element(at(last) + begin))])
+    pairs = [each(at(lane), add(at(lane), Load(tile, at(lane) + u * lanes))) for u in range(1, sums)]
+    return [
+        Let(joined.local, joined.start),
+        *each(own, joined.start),
+        *around(others, steps),
+        *(statement for pair in pairs for statement in pair),
+        _changes(joined, _tree(joined.combine, [Load(tile, Index() + i) for i in range(lanes)])),
+    ]
+
+
+def _changes(joined: Joined, value: Formula) -> Let:
+    return Let(joined.local, apply(joined.combine, joined.local, value), known=True)
+
+
+def _tree(combine: str, parts: Sequence[Formula]) -> Formula:
+    """Parts joined in pairs."""
+    while len(parts) > 1:
+        parts = [apply(combine, *parts[i : i + 2]) if i + 1 < len(parts) else parts[i] for i in range(0, len(parts), 2)]
+    return parts[0]
+
+
+def with_way(loop: Statement, way: Way) -> Statement:
+    """A loop whose steps are taken in another way."""
+    assert isinstance(loop, For), "there is a loop"
+    return replace(loop, way=way)

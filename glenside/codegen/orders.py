@@ -1,0 +1,43 @@
+"""In which order the axes of a buffer lie: so that what is computed together is next to each other.
+
+The last axis is the one along which vectors are made: the channels of a product with constant weights, which only the
+weights vary along; else the one along which most of what is read lies next to each other already.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from glenside.codegen.affine import coefficient, loads_in
+from glenside.codegen.loops import Formula, Load, Role
+from glenside.ir.index_map import Axis
+
+
+def best_order(axes: Sequence[Axis], joined: Sequence[Formula], value: Formula) -> tuple[int, ...]:
+    """The order in which the axes of a buffer are best filled: the last one, and the others as they are read."""
+    within = [load for formula in joined for load in loads_in(formula)]
+    loads = [load for load in (*within, *loads_in(value)) if load.buffer.role is not Role.CONSTANT]
+
+    def score(axis: Axis) -> tuple[int, int]:
+        if axis.size == 1:
+            return -1, 0
+        moved = [coefficient(load.place, axis) for load in within if load.buffer.role is not Role.CONSTANT]
+        weights = any(coefficient(load.place, axis) for load in within if load.buffer.role is Role.CONSTANT)
+        if weights and not any(moved):
+            return 3, axis.size
+        if moved and all(step in (0, 1) for step in moved) and any(moved):
+            return 2, axis.size
+        return 1, 0 if within else sum(
+            load.buffer.dims.product() for load in loads if coefficient(load.place, axis) == 1
+        )
+
+    last = max(range(len(axes)), key=lambda i: (score(axes[i]), i), default=0)
+    largest = max(loads, key=lambda load: load.buffer.dims.product(), default=None)
+    rest = [i for i in range(len(axes)) if i != last]
+    if largest is not None and score(axes[last])[0] < 3:
+        rest.sort(key=lambda i: -_step(largest, axes[i]))
+    return (*rest, last) if axes else ()
+
+
+def _step(load: Load, axis: Axis) -> int:
+    return abs(coefficient(load.place, axis))
