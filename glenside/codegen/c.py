@@ -23,6 +23,7 @@ from glenside.codegen.loops import (
     Let,
     Loops,
     Nest,
+    Prefetch,
     Require,
     Role,
     Sort,
@@ -127,7 +128,7 @@ class _Printer(Formulas):
             )
         ]
         yield f"/* {re.sub('[^ -~]|[*]/', '?', self.loops.name)} */"
-        yield "#define _POSIX_C_SOURCE 200809L"
+        yield "#define _GNU_SOURCE"
         yield "#include <pthread.h>\n#include <sched.h>\n#include <stdatomic.h>"
         yield "#include <math.h>\n#include <stdint.h>\n#include <stdlib.h>\n#include <string.h>\n#include <time.h>"
         yield _PRELUDE
@@ -217,13 +218,15 @@ class _Printer(Formulas):
         else:
             yield from self._loop(loop, indent, "0", str(loop.axis.size))
 
-    def _simple(self, statement: Let | Store | Require | Sort) -> Iterator[str]:
+    def _simple(self, statement: Let | Store | Require | Sort | Prefetch) -> Iterator[str]:
         if isinstance(statement, Let):
             kind = "" if statement.known else f"{held(statement.local.dtype)} "
             yield f"{kind}{statement.local.name} = {self.formula(statement.formula)};"
         elif isinstance(statement, Store):
             value = in_memory(self.formula(statement.formula), statement.buffer.dtype)
             yield f"{self.target(statement)} = {value};"
+        elif isinstance(statement, Prefetch):
+            yield f"__builtin_prefetch({self.name(statement.buffer)} + {self.index(statement.place)});"
         elif isinstance(statement, Require):
             self.required += 1
             name, size = statement.local.name, statement.size

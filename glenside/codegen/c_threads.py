@@ -107,6 +107,25 @@ void close_pool(void *given)
     free(p);
 }
 
+/* A worker stays on a processor of its own: the caller then moves to another one. */
+static void stay(pool *p, int worker)
+{
+#if defined(__linux__) && defined(_GNU_SOURCE)
+    cpu_set_t allowed, one;
+    if (sched_getaffinity(0, sizeof allowed, &allowed) || CPU_COUNT(&allowed) < 2) return;
+    int place = worker % CPU_COUNT(&allowed);
+    for (int cpu = 0; cpu < CPU_SETSIZE; cpu++) {
+        if (!CPU_ISSET(cpu, &allowed) || place--) continue;
+        CPU_ZERO(&one);
+        CPU_SET(cpu, &one);
+        pthread_setaffinity_np(p->workers[worker - 1], sizeof one, &one);
+        return;
+    }
+#else
+    (void)p; (void)worker;
+#endif
+}
+
 /* So many threads, of which the caller is one; 0 where there are not that many to be had. */
 void *open_pool(int threads)
 {
@@ -115,8 +134,10 @@ void *open_pool(int threads)
     atomic_init(&p->ticket, CLOSED);
     pthread_mutex_init(&p->mutex, 0);
     pthread_cond_init(&p->wake, 0);
-    for (p->threads = 1; p->threads < threads; p->threads++)
+    for (p->threads = 1; p->threads < threads; p->threads++) {
         if (pthread_create(&p->workers[p->threads - 1], 0, work, p)) { close_pool(p); return 0; }
+        stay(p, p->threads);
+    }
     return p;
 }
 """

@@ -208,7 +208,15 @@ class Sort:
     descending: bool
 
 
-Statement = Let | Store | For | When | Require | Sort
+@dataclass(frozen=True)
+class Prefetch:
+    """What is at a place of a buffer, or behind its end, is needed soon; it changes nothing."""
+
+    buffer: Buffer
+    place: Index
+
+
+Statement = Let | Store | For | When | Require | Sort | Prefetch
 
 
 @dataclass(frozen=True)
@@ -312,6 +320,8 @@ def _lines(body: Sequence[Statement], indent: str) -> Iterator[str]:
             yield f"{indent}{statement.local} = {statement.formula}"
         elif isinstance(statement, Store):
             yield f"{indent}{statement.buffer}[{_place(statement.place, statement.picked)}] = {statement.formula}"
+        elif isinstance(statement, Prefetch):
+            yield f"{indent}soon {statement.buffer}[{statement.place}]"
         elif isinstance(statement, Require):
             yield f"{indent}{statement.local} within {statement.size}"
         else:

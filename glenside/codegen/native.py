@@ -36,11 +36,15 @@ _FAST = (
     "-ffp-contract=fast",
     "-fno-math-errno",
     "-fno-trapping-math",
+    "-fno-tree-slp-vectorize",
     "-fPIC",
     "-shared",
     "-pthread",
     "-Wno-psabi",
 )
+
+
+_PAGE = 1 << 21
 
 
 def compile(program: Program, machine: Machine | None = None) -> Compiled:
@@ -72,9 +76,10 @@ class Compiled:
         if missing:
             raise BadInput(f"to compile a program requires values of its constants, got none of {', '.join(missing)}")
         self._constants = {b: _array(b, program.constants[b.name]) for b in constants}
+        together = _Together(2 * sum(a.nbytes for a in self._constants.values()) + (1 << 16))
         for buffer, packing in packed.items():
             if buffer.role is Role.CONSTANT:
-                self._constants[buffer] = _packed(packing, self._constants[packing.source])
+                self._constants[buffer] = _packed(packing, self._constants[packing.source], together)
         self._bytes = arena(self.loops).size
         self.seconds: Any = None
         self._library = _loaded(self.source, _FLAGS if machine is None else (*_FAST, *machine.flags))
@@ -151,7 +156,7 @@ def _array(buffer: Buffer, array: Array) -> Array:
     return np.ascontiguousarray(found)
 
 
-def _packed(packing: Packing, source: Array) -> Array:
+def _packed(packing: Packing, source: Array, together: _Together) -> Array:
     """The elements of a constant in the order of a packing."""
     sizes = [*(n for n, _ in packing.outer), *(n for n, _ in packing.inner)]
     steps = [*(s for _, s in packing.outer), *(s for _, s in packing.inner), packing.stride]
@@ -168,17 +173,29 @@ def _packed(packing: Packing, source: Array) -> Array:
         .reshape(groups, -1)
         for begin, width, times in packing.pieces
     ]
-    packed = _aligned(groups * depth * columns, source.dtype)
+    packed = together.array(groups * depth * columns, source.dtype)
     np.concatenate(parts, axis=1, out=packed.reshape(groups, -1))
     return packed
 
 
+class _Together:
+    """Arrays in one piece of memory, which large pages can hold: fewer of their addresses are looked up."""
+
+    def __init__(self, size: int) -> None:
+        self.memory, self.end = np.empty(size + _PAGE, np.uint8), 0
+        self.begin = -self.memory.ctypes.data % _PAGE
+
+    def array(self, size: int, dtype: Any) -> Array:
+        """An array that begins where a line of the cache does."""
+        item = np.dtype(dtype).itemsize
+        first = self.begin + self.end
+        self.end += -(-size * item // 64) * 64
+        return self.memory[first : first + size * item].view(dtype)
+
+
 def _aligned(size: int, dtype: Any) -> Array:
     """An array that begins where a line of the cache does."""
-    item = np.dtype(dtype).itemsize
-    memory = np.empty(size * item + 64, np.uint8)
-    begin = -memory.ctypes.data % 64
-    return memory[begin : begin + size * item].view(dtype)
+    return _Together(size * np.dtype(dtype).itemsize).array(size, dtype)
 
 
 def _pointers(arrays: list[Array]) -> Any:

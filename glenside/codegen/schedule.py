@@ -35,6 +35,7 @@ from glenside.codegen.loops import (
     Local,
     Number,
     Packing,
+    Prefetch,
     Role,
     Statement,
     Store,
@@ -42,7 +43,7 @@ from glenside.codegen.loops import (
 )
 from glenside.codegen.machine import Machine
 from glenside.ir.dtypes import RECORDS
-from glenside.ir.index_map import Axis, Index
+from glenside.ir.index_map import Axis, Index, flattened
 from glenside.ir.types import Dims
 
 _PARALLEL = 20_000
@@ -218,25 +219,36 @@ class _Tiles:
         columns, place = self.columns, self.block.place
         others = [axis for axis in self.block.axes if axis != columns]
         kept = {axis: sum(not coefficient(load.place, axis) for load in self.loads) for axis in others}
-        rows = max(others, key=lambda axis: (kept[axis], -abs(coefficient(place, axis))), default=None)
-        height, width = self._shape(rows.size if rows else 1, columns.size)
+        best = sorted(others, key=lambda axis: (-kept[axis], abs(coefficient(place, axis))))
+        self.rows = best[:1]
+        if len(best) > 1 and kept[best[0]] == kept[best[1]] and 2 * best[0].size < self.machine.registers:
+            self.rows = best[1::-1]  # whole rows of a small image, a few at once
+        height, width = self._shape()
         self.pieces = _pieces(columns.size, width, self.lanes)
         self._order_sum()
-        outer = [axis for axis in others if axis != rows]
-        return Made(self._around(outer, rows, height), tuple(self.packings.values()))
+        outer = [axis for axis in others if axis not in self.rows]
+        return Made(self._around(outer, height), tuple(self.packings.values()))
 
-    def _shape(self, rows: int, columns: int) -> tuple[int, int]:
-        """The height, and the width in vectors, of the tiles that take the fewest cycles."""
+    @property
+    def _row_size(self) -> int:
+        """Rows that are always in one tile."""
+        return self.rows[1].size if len(self.rows) > 1 else 1
+
+    def _shape(self) -> tuple[int, int]:
+        """The height, in rows that are always in one tile, and the width, in vectors, that take the fewest cycles."""
+        rows, unit = self.rows[0].size if self.rows else 1, self._row_size
         depth = prod(axis.size for axis in self.joined.axes)
 
         def cycles(shape: tuple[int, int]) -> float:
             height, width = shape
             total = 0.0
             for _, own, tiles in _rows(rows, height):
-                for _, _, vectors, times in _pieces(columns, width, self.lanes):
-                    sums = own * vectors
+                for _, _, vectors, times in _pieces(self.columns.size, width, self.lanes):
+                    sums = own * unit * vectors
                     step = max(
-                        sums / self.machine.products, (own + vectors) / self.machine.loads, self.machine.latency * 1.0
+                        sums / self.machine.products,
+                        (own * unit + vectors) / self.machine.loads,
+                        self.machine.latency * 1.0,
                     )
                     total += tiles * times * (depth * step + 20 + 2 * sums)
             return total
@@ -245,7 +257,7 @@ class _Tiles:
             (height, width)
             for width in (1, 2, 3, 4)
             for height in range(1, min(rows, self.machine.registers) + 1)
-            if height * width + width + 1 <= self.machine.registers
+            if height * unit * width + width + 1 <= self.machine.registers
         ]
         return min(shapes, key=cycles)
 
@@ -284,23 +296,23 @@ class _Tiles:
             tuple((begin, lanes * vectors, times) for begin, lanes, vectors, times in self.pieces),
         )
 
-    def _around(self, outer: Sequence[Axis], rows: Axis | None, height: int) -> list[Statement]:
+    def _around(self, outer: Sequence[Axis], height: int) -> list[Statement]:
         """All tiles, in the order that reads the fewest bytes from afar."""
         size = RECORDS[self.dtype].bits // 8
         packed = sum(prod(n for n, _ in (*p.outer, *p.inner)) for p in self.packings.values())
         shared = [axis for axis in outer if not any(coefficient(load.place, axis) for load in self.packings)]
         grouped = [axis for axis in outer if axis not in shared]
-        row_pieces = _rows(rows.size, height) if rows else [(0, 1, 1)]
-        near = packed * self.columns.size * size <= self.machine.l2 // 2 * prod(a.size for a in grouped)
+        row_pieces = _rows(self.rows[0].size, height) if self.rows else [(0, 1, 1)]
+        near = packed * self.columns.size * size <= self.machine.l2 // 8 * prod(a.size for a in grouped)
         pairs: list[tuple[list[Axis], list[Statement]]] = []
         for first in row_pieces if near else self.pieces:
             axis, inner = Axis(next(self.axes), first[-1]), []
             for second in self.pieces if near else row_pieces:
                 other = Axis(next(self.axes), second[-1])
                 if near:
-                    tile = self._tile(rows, (*first,), axis, (*second,), other)
+                    tile = self._tile((*first,), axis, (*second,), other, ahead=True)
                 else:
-                    tile = self._tile(rows, (*second,), other, (*first,), axis)
+                    tile = self._tile((*second,), other, (*first,), axis, ahead=True)
                 inner += around([other], tile)
             pairs.append(([axis], inner))
         if near:
@@ -315,20 +327,22 @@ class _Tiles:
 
     def _tile(
         self,
-        rows: Axis | None,
         row_piece: tuple[int, int, int],
         row_axis: Axis,
         piece: tuple[int, int, int, int],
         panel: Axis,
+        ahead: bool = False,
     ) -> list[Statement]:
+        """A tile; `ahead` has it ask for what the next panel reads."""
         begin, lanes, vectors, _ = piece
-        row, unit, lane = (Axis(next(self.axes), n) for n in (row_piece[1], vectors, lanes))
+        row, unit, lane = (Axis(next(self.axes), n) for n in (row_piece[1] * self._row_size, vectors, lanes))
         at_row = at(row)
         column = at(unit) * lanes + at(lane)
         places = dict(self.at_sum)
         places[self.columns] = at(panel) * (vectors * lanes) + column + begin
-        if rows is not None:
-            places[rows] = at(row_axis) * row_piece[1] + at_row + row_piece[0]
+        if self.rows:
+            places[self.rows[0]] = at(row_axis) * row_piece[1] + at_row // self._row_size + row_piece[0]
+            places |= {axis: at_row % axis.size for axis in self.rows[1:]}
         change = partial(substituted, places=places)
         tile = Buffer(f"tile{next(self.axes)}", Dims((row.size, vectors * lanes)), self.dtype, Role.REGISTER)
         own = tile.place([at_row, column])
@@ -343,18 +357,33 @@ class _Tiles:
             return list(inner)
 
         step = each(Store(tile, own, apply(self.joined.combine, here, element)))
+        if ahead and (self.sum[-1].size if self.sum else 0) > _UNROLLED:
+            step = [*self._asked(change, begin, vectors * lanes, panel, row_axis), *step]
         steps, written = step, 1
         for axis in reversed(self.sum):
             if axis.size == 1:
                 continue
             written *= axis.size
-            small = written <= _UNROLLED and written * row.size * vectors <= 200
+            small = written <= _UNROLLED and written * row.size * vectors <= 100
             steps = [For(axis, tuple(steps), Way.UNROLLED if small else Way.LOOP)]
         return [
             *each(Store(tile, own, self.joined.start)),
             *steps,
             *each(Store(self.block.buffer, change(self.block.place), value)),
         ]
+
+    def _asked(self, change: partial[Index], begin: int, width: int, panel: Axis, row_axis: Axis) -> list[Statement]:
+        """A line of the next panel at each step, so that all of them are there when it begins."""
+        found: list[Statement] = []
+        for load in self.packings:
+            here = self._element(load, change, begin, width, panel, Index())
+            assert isinstance(here, Load), "what is packed is read"
+            depth = prod(axis.size for axis in self.sum)
+            within = flattened([at(axis) for axis in self.sum], [axis.size for axis in self.sum])
+            line = 64 * 8 // RECORDS[self.dtype].bits
+            place = here.place - within * width + depth * width + (within + at(row_axis) * depth) * line
+            found.append(Prefetch(here.buffer, place))
+        return found
 
     def _element(
         self, formula: Formula, change: partial[Index], begin: int, width: int, panel: Axis, column: Index
