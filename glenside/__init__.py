@@ -25,7 +25,7 @@ _EXPORTS = {
     "ConvolutionUnit": "glenside.targets",
     "SystolicArray": "glenside.targets",
     "check_onnxruntime": "glenside.check.onnxruntime",
-    "compile": "glenside.codegen.native",
+    "compile": "glenside.driver",
     "evaluate": "glenside.semantics.interpreter",
     "fold": "glenside.passes.constant_folding",
     "export_jax": "glenside.exporters.jax",
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from glenside.cache import Cache as Cache
     from glenside.check import CheckReport as CheckReport
     from glenside.check.onnxruntime import check_onnxruntime as check_onnxruntime
-    from glenside.codegen.native import compile as compile
+    from glenside.driver import compile as compile
     from glenside.driver import optimize as optimize
     from glenside.egraph.saturation import Limits as Limits
     from glenside.egraph.snapshot import Snapshot as Snapshot

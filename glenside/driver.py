@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
+from typing import Any
 
 from extract import METHODS
 from glenside.cache import Cache, CacheFull, answers
+from glenside.codegen.machine import machine_of
+from glenside.codegen.native import Compiled
 from glenside.egraph.saturation import INTERRUPTED, ITERATION_LIMIT, NODE_LIMIT, SATURATED, Limits
 from glenside.egraph.search import Worker
 from glenside.ir.errors import BadInput, renamed
 from glenside.ir.interrupts import answered
 from glenside.ir.program import Program
-from glenside.passes.network import Search
+from glenside.passes.network import Search, fold_batch_norms
 from glenside.report.result import Result
 from glenside.stages import Clock, Event, Listener, Stages
 from glenside.targets.base import Target, Way
@@ -81,6 +84,25 @@ def optimize(
         except CacheFull as error:  # the answer itself is whole: the caller says so after it is safe
             result.not_kept = error
     return result
+
+
+def compile(program: Program, target: Target | None = None, *, machine: str = "native", **how: Any) -> Compiled:
+    """The program as a function on numpy arrays, made by the system's C compiler: `f = gl.compile(p); f(x, ..)`.
+
+    target   what the program is optimized for before, such as `gl.CPU(balance=2)`; None compiles it as it is, with
+             the scales of batch norms in the weights
+    machine  native, or one that this computer has too: avx512, avx2, neon, generic; plain for plain loops of it as it
+             is, which compute each step as the interpreter does
+    how      see `optimize`
+
+    Raises BadInput: a black box, a dtype that is only stored, a constant without a value, no compiler.
+    """
+    of = machine_of(machine)
+    if target is not None:
+        program = optimize(program, target, **how).program
+    elif of is not None:
+        program, _ = fold_batch_norms(program, Search())
+    return Compiled(program, of)
 
 
 def way_of(

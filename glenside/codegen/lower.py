@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import count
 
+from glenside.codegen.arena import used
 from glenside.codegen.blocks import Block, Joined
 from glenside.codegen.filling import Filling, Memory, Places, View, around, under
 from glenside.codegen.formulas import applied, choose, convert, never, number
@@ -46,6 +47,7 @@ class _Lowering:
 
     views    term -> where it is in memory: tensors, and what is stored
     hosted   term that is put together -> what lies in it from the start
+    filled   terms whose nests are made -> their memory
     inside   terms that are put together within such a one
     joined   what the formula that is being made joins: (term, places) -> the variable, and what it stands for
     """
@@ -63,6 +65,7 @@ class _Lowering:
         self.hosted: dict[Term, Hosting] = {}
         self.inside: set[Term] = set()
         self.joined: dict[tuple[Term, tuple[Index, ...]], tuple[Joined, Formula]] = {}
+        self.filled: dict[Term, Memory] = {}
         self.memories: list[Memory] = []
         self.nests: list[Nest] = []
         self.packings: list[Packing] = []
@@ -80,12 +83,13 @@ class _Lowering:
             memory = Memory(tensor.name, tensor.dims, tensor.dtype, role)
             self.memories.append(memory)
             self.views[build("access-tensor", tensor)] = View.whole(memory)
-        filled: dict[Term, Memory] = {}
         for term in self.order:
             if term in self.stored:
-                filled[term] = self._fill(term)
-        buffers = [*(memory.buffer for memory in self.memories), *(packing.buffer for packing in self.packings)]
-        results = tuple(filled[t].buffer for t in self.results)
+                self.filled[term] = self._fill(term)
+        made = [*(memory.buffer for memory in self.memories), *(packing.buffer for packing in self.packings)]
+        read = {buffer for nest in self.nests for buffer in used(nest.body)}
+        buffers = [b for b in made if b in read or b.role in (Role.INPUT, Role.RESULT)]
+        results = tuple(self.filled[t].buffer for t in self.results)
         return Loops(self.program.name, tuple(buffers), tuple(self.nests), results, tuple(self.packings))
 
     def _memory(self, term: Term) -> Memory:
@@ -156,7 +160,7 @@ class _Lowering:
         """Terms that could have been joined where they are read are stored."""
         for term in terms:
             if term not in self.views:
-                self._fill(term)
+                self.filled[term] = self._fill(term)
 
     def _again(self, nest: Filling) -> Filling:
         return Filling(self, nest.term, nest.view)
@@ -169,10 +173,10 @@ class _Lowering:
 
     def _mapped(self, nest: Filling) -> list[Statement] | None:
         """A constant matrix, all rows of it at once, along vectors of what is next to each other."""
-        if nest.view.dims != nest.dims:
+        axis = nest.term.arguments()[1]
+        if nest.view.dims != nest.dims or not nest.dims[axis]:
             return None
         self.nest, self.joined = nest, {}
-        axis = nest.term.arguments()[1]
         axes, at = nest.counters(nest.dims.remove(axis))
         rows = mapped_rows(nest, at)
         order = best_order([*axes[:axis], Axis(next(nest.axes), 1), *axes[axis:]], [], rows[0][1])
@@ -208,7 +212,7 @@ class _Lowering:
 
     def _whole(self, term: Term, places: Places) -> Formula:
         """An element of a term itself, which is a buffer to others."""
-        if term.operator.name == "access-tensor":
+        if term.operator.name == "access-tensor" or term in self.filled:
             return self.pull(term, places)
         return self._join(term, places) if join_of(term) else self.formula(term, places)
 

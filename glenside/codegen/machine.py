@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
+import platform
 from dataclasses import dataclass
+from pathlib import Path
+
+from glenside.ir.errors import BadInput
 
 
 @dataclass(frozen=True)
 class Machine:
-    """vector: bytes of a register; registers: how many; products and loads: vectors in a cycle; latency: cycles until
-    a sum can be added to; l2: bytes of the cache that a core has alone; flags: for the compiler.
+    """What a tile must know of a processor.
+
+    vector     bytes of a register
+    registers  how many of them
+    products   vectors that are multiplied and added in a cycle
+    loads      vectors that are read from the nearest cache in a cycle
+    latency    cycles until a sum can be added to again
+    l2         bytes of the cache that a core has alone
+    needs      what /proc/cpuinfo says of a processor that has these vectors
+    flags      for the compiler
     """
 
     name: str
@@ -18,14 +30,46 @@ class Machine:
     loads: int = 2
     latency: int = 4
     l2: int = 1 << 20
+    needs: tuple[str, ...] = ()
     flags: tuple[str, ...] = ()
 
 
 MACHINES = {
     machine.name: machine
     for machine in (
-        Machine("avx512", 64, 32, l2=2 << 20, flags=("-march=x86-64-v4", "-mprefer-vector-width=512")),
-        Machine("avx2", 32, 16, l2=1 << 20, flags=("-march=x86-64-v3",)),
-        Machine("neon", 16, 32, l2=1 << 20),
+        Machine(
+            "avx512",
+            64,
+            32,
+            l2=2 << 20,
+            needs=("avx512f", "avx512bw", "avx512dq", "avx512vl", "fma"),
+            flags=("-march=x86-64-v4", "-mprefer-vector-width=512"),
+        ),
+        Machine("avx2", 32, 16, needs=("avx2", "fma", "bmi2"), flags=("-march=x86-64-v3",)),
+        Machine("neon", 16, 32, needs=("asimd",)),
+        Machine("generic", 16, 16, products=1),
     )
 }
+"""The widest vectors first; the last one is any processor, with what a compiler makes of vectors of 16 bytes."""
+PLAIN = "plain"
+"""No machine: plain loops, one step after the other."""
+
+
+def machine_of(name: str) -> Machine | None:
+    """A machine by its name; native is the best that this computer is, plain none. Raises BadInput."""
+    if name == PLAIN:
+        return None
+    if name == "native":
+        return next(machine for machine in MACHINES.values() if is_here(machine))
+    if name not in MACHINES:
+        raise BadInput(f"a machine is native, plain, {', '.join(MACHINES)}, got {name!r}")
+    return MACHINES[name]
+
+
+def is_here(machine: Machine) -> bool:
+    """Whether this computer has the vectors of a machine."""
+    try:
+        words = set(Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").split())
+    except OSError:
+        words = {"asimd"} if platform.machine() in ("arm64", "aarch64") else set()
+    return words.issuperset(machine.needs)

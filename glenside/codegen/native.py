@@ -1,26 +1,23 @@
-"""Functions on numpy arrays, made by the system's C compiler."""
+"""Programs as functions on numpy arrays, made by the system's C compiler."""
 
 from __future__ import annotations
 
 import ctypes
 import os
-import shlex
-import shutil
-import subprocess
-import tempfile
 import weakref
-from collections.abc import Iterator, Mapping
-from math import prod
-from pathlib import Path
+from collections.abc import Iterator, Mapping, Sequence
+from threading import Lock
 from typing import Any
 
 import numpy as np
 
 from glenside.codegen.arena import arena
 from glenside.codegen.c import source
-from glenside.codegen.loops import Buffer, Loops, Packing, Role, required
+from glenside.codegen.loops import Buffer, Loops, Role, required
 from glenside.codegen.lower import lower
-from glenside.codegen.machine import Machine
+from glenside.codegen.machine import Machine, is_here
+from glenside.codegen.packing import Memory, packed_constants
+from glenside.codegen.toolchain import loaded
 from glenside.ir.dtypes import RECORDS
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
@@ -29,31 +26,30 @@ from glenside.ir.term import postorder
 from glenside.ir.types import TupleType, Type
 from glenside.passes.constant_folding import fold
 
-_FLAGS = ("-std=c11", "-O2", "-ffp-contract=off", "-fPIC", "-shared", "-pthread")
-_FAST = (
-    "-std=gnu11",
-    "-O3",
-    "-ffp-contract=fast",
-    "-fno-math-errno",
-    "-fno-trapping-math",
-    "-fno-tree-slp-vectorize",
-    "-fPIC",
-    "-shared",
-    "-pthread",
-    "-Wno-psabi",
-)
 
+class Lowered:
+    """A program as loops for a machine, and the values of its constants in the order in which the loops read them.
 
-_PAGE = 1 << 21
-
-
-def compile(program: Program, machine: Machine | None = None) -> Compiled:
-    """The program as a function on numpy arrays, made by the system's C compiler: cc, or what CC names.
-
-    Plain loops so far, on one thread: nothing is tiled or packed. Raises BadInput: a black box, a dtype that is only
-    stored, a constant without a value, no compiler.
+    Raises BadInput: a black box, a dtype that is only stored, a constant without a value.
     """
-    return Compiled(program, machine)
+
+    def __init__(self, program: Program, machine: Machine | None) -> None:
+        self.machine, self.type = machine, program.term.type
+        missing = [name for name in program.constants_declared if name not in program.constants]
+        if missing:
+            raise BadInput(f"to compile a program requires values of its constants, got none of {', '.join(missing)}")
+        if machine is not None:
+            program = fold(program, [t for t in postorder(program.term) if t.operator.moves])
+        self.loops: Loops = lower(program, machine)
+        sources = {p.source for p in self.loops.packings if p.source.role is Role.CONSTANT}
+        packed = {p.buffer for p in self.loops.packings}
+        own = [b for b in self.loops.buffers if b.role is Role.CONSTANT and b not in packed]
+        given = {b: _array(b, program.constants[b.name]) for b in {*sources, *own}}
+        self.constants = {b: given[b] for b in own} | packed_constants(self.loops.packings, given)
+        self.inputs = [b for b in self.loops.buffers if b.role is Role.INPUT]
+        self.results = list(dict.fromkeys(self.loops.results))
+        self.arena = arena(self.loops)
+        self.source = source(self.loops)
 
 
 class Compiled:
@@ -61,77 +57,88 @@ class Compiled:
 
     source  the C that it was made of
     loops   the nests that say the same
+    arena   the memory of its temporaries: bytes, and the least that any plan takes
     """
 
-    def __init__(self, program: Program, machine: Machine | None = None) -> None:
-        if machine is not None:
-            program = fold(program, [t for t in postorder(program.term) if t.operator.moves])
-        self.loops: Loops = lower(program, machine)
-        self._type = program.term.type
-        self.source = source(self.loops)
-        self.inputs = [b for b in self.loops.buffers if b.role is Role.INPUT]
-        packed = {packing.buffer: packing for packing in self.loops.packings}
-        constants = [b for b in self.loops.buffers if b.role is Role.CONSTANT and b not in packed]
-        missing = [b.name for b in constants if b.name not in program.constants]
-        if missing:
-            raise BadInput(f"to compile a program requires values of its constants, got none of {', '.join(missing)}")
-        self._constants = {b: _array(b, program.constants[b.name]) for b in constants}
-        together = _Together(2 * sum(a.nbytes for a in self._constants.values()) + (1 << 16))
-        for buffer, packing in packed.items():
-            if buffer.role is Role.CONSTANT:
-                self._constants[buffer] = _packed(packing, self._constants[packing.source], together)
-        self._bytes = arena(self.loops).size
-        self.seconds: Any = None
-        self._library = _loaded(self.source, _FLAGS if machine is None else (*_FAST, *machine.flags))
+    def __init__(self, program: Program, machine: Machine | None) -> None:
+        if machine is not None and not is_here(machine):
+            raise BadInput(f"this computer has no {machine.name}; C for it comes from `glenside compile`")
+        self._lowered = Lowered(program, machine)
+        self.loops, self.source, self.arena = self._lowered.loops, self._lowered.source, self._lowered.arena
+        self.inputs = self._lowered.inputs
+        self._library = loaded(self.source, machine)
         self._run: Any = self._library.run
         self._library.open_pool.restype = ctypes.c_void_p
         self._arenas: list[Array] = []
-        self._pools: dict[tuple[int, int], Any] = {}
+        self._pools: dict[tuple[int, int], _Pool] = {}
 
-    def __call__(self, *arrays: Array, threads: int | None = None, **named: Array) -> Any:
-        """The result for arrays of the declared dims and dtypes: an array, or a tuple. Raises BadInput."""
-        values: Mapping[Buffer, Array] = self._constants | self._given(arrays, named)
+    def __call__(
+        self, *arrays: Array, out: Array | Sequence[Array] | None = None, threads: int | None = None, **named: Array
+    ) -> Any:
+        """The result for arrays of the declared dims and dtypes: an array, or a tuple.
+
+        out      arrays that are given the results, in their order, instead of new ones
+        threads  how many; as many as there are processors by default
+
+        It may be called by several threads at once. Raises BadInput.
+        """
+        return self._called(arrays, named, out, threads, None)
+
+    def profile(self, *arrays: Array, threads: int = 1, rounds: int = 10) -> list[tuple[str, float]]:
+        """The nests in their order, and the median of the seconds that each takes in some rounds."""
+        found = []
+        for _ in range(rounds):
+            seconds = (ctypes.c_double * len(self.loops.nests))()
+            self._called(arrays, {}, None, threads, seconds)
+            found.append(list(seconds))
+        names = [f"{nest.buffer} {' '.join(map(str, nest.buffer.dims))}: {nest.what}" for nest in self.loops.nests]
+        return list(zip(names, np.median(found, axis=0).tolist(), strict=True))
+
+    def _called(
+        self,
+        arrays: tuple[Array, ...],
+        named: Mapping[str, Array],
+        out: Array | Sequence[Array] | None,
+        threads: int | None,
+        seconds: Any,
+    ) -> Any:
+        inputs = self._given(arrays, named)
+        values = self._lowered.constants | inputs
+        made = self._made(out, list(inputs.values()))
         given = [values[b] for b in self.loops.buffers if b.role in (Role.INPUT, Role.CONSTANT)]
-        made = {b: np.empty(tuple(b.dims), RECORDS[b.dtype].numpy) for b in self.loops.buffers if b.role is Role.RESULT}
-        memory = self._arenas.pop() if self._arenas else _aligned(self._bytes, np.uint8)
-        status = self._run(
-            _pointers(given),
-            _pointers(list(made.values())),
-            ctypes.c_void_p(memory.ctypes.data),
-            self._pool(threads),
-            self.seconds,
-        )
-        self._arenas.append(memory)
+        results = [made[b] for b in self.loops.buffers if b.role is Role.RESULT]
+        try:
+            memory = self._arenas.pop()
+        except IndexError:
+            memory = Memory([self.arena.size]).array(self.arena.size, np.uint8)
+        pool = self._pool(threads)
+        try:
+            place = ctypes.c_void_p(memory.ctypes.data)
+            status = self._run(_pointers(given), _pointers(results), place, pool and pool.address, seconds)
+        finally:
+            if pool is not None:
+                pool.lock.release()
+            self._arenas.append(memory)
         if status < 0:
             raise BadInput("memory does not suffice")
         if status:
             wrong = list(required(self.loops))[status - 1]
             low, high = -wrong.size, wrong.size - 1
             raise BadInput(f"{wrong.operator} requires indices from {low} to {high}, got one that is outside")
-        return _nested(self._type, iter([made[b] for b in self.loops.results]))
+        return _nested(self._lowered.type, iter([made[b] for b in self.loops.results]))
 
-    def _pool(self, threads: int | None) -> Any:
-        count = threads or len(os.sched_getaffinity(0))
-        if count < 2:
-            return None
+    def _pool(self, threads: int | None) -> _Pool | None:
+        """A pool of so many threads that no other call has; None for one thread."""
+        count = _processors() if threads is None else threads
+        if count < 1:
+            raise BadInput(f"threads are at least 1, got {threads}")
         key = os.getpid(), count
+        if count == 1:
+            return None
         if key not in self._pools:
-            self._pools[key] = ctypes.c_void_p(self._library.open_pool(count))
-            weakref.finalize(self, self._library.close_pool, self._pools[key])
-        return self._pools[key]
-
-    def profile(self, *arrays: Array, threads: int = 1, rounds: int = 10) -> list[tuple[str, float]]:
-        """What each nest takes, in seconds: the median of some rounds."""
-        found = []
-        for _ in range(rounds):
-            self.seconds = (ctypes.c_double * len(self.loops.nests))()
-            self(*arrays, threads=threads)
-            found.append(list(self.seconds))
-        self.seconds = None
-        return [
-            (f"{n.buffer} {n.buffer.dims} {n.what}", float(s))
-            for n, s in zip(self.loops.nests, np.min(found, axis=0), strict=True)
-        ]
+            self._pools.setdefault(key, _Pool(self._library, count))
+        pool = self._pools[key]
+        return pool if pool.address and pool.lock.acquire(blocking=False) else None
 
     def _given(self, arrays: tuple[Array, ...], named: Mapping[str, Array]) -> dict[Buffer, Array]:
         if len(arrays) > len(self.inputs):
@@ -147,55 +154,52 @@ class Compiled:
             raise BadInput(f"the program takes {', '.join(missing)} too")
         return {buffer: _array(buffer, array) for buffer, array in found.items()}
 
+    def _made(self, out: Array | Sequence[Array] | None, inputs: Sequence[Array]) -> dict[Buffer, Array]:
+        """The arrays that are given the results."""
+        results = self._lowered.results
+        if out is None:
+            return {b: np.empty(tuple(b.dims), RECORDS[b.dtype].numpy) for b in results}
+        given = [out] if isinstance(out, np.ndarray) else list(out)
+        if len(given) != len(results):
+            raise BadInput(f"the program gives {len(results)} arrays, got {len(given)} for them")
+        for place, (buffer, array) in enumerate(zip(results, given, strict=True)):
+            _fits(buffer, array)
+            if not (array.flags.c_contiguous and array.flags.writeable):
+                raise BadInput(f"a result requires an array in C order that can be written, got another for {place}")
+            if any(np.may_share_memory(array, other) for other in (*inputs, *given[:place])):
+                raise BadInput(f"a result requires memory of its own, got what {place} shares with another array")
+        return dict(zip(results, given, strict=True))
 
-def _array(buffer: Buffer, array: Array) -> Array:
-    found = np.asarray(array)
-    if found.shape != buffer.dims or found.dtype != RECORDS[buffer.dtype].numpy:
+
+class _Pool:
+    """Threads of a library, which one call at a time has."""
+
+    def __init__(self, library: ctypes.CDLL, threads: int) -> None:
+        self.address, self.lock = ctypes.c_void_p(library.open_pool(threads)), Lock()
+        weakref.finalize(self, _close, library, self.address, os.getpid())
+
+
+def _close(library: ctypes.CDLL, address: ctypes.c_void_p, process: int) -> None:
+    if address and process == os.getpid():  # a child has none of its parent's threads
+        library.close_pool(address)
+
+
+def _processors() -> int:
+    """Those that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _fits(buffer: Buffer, array: Array) -> None:
+    if array.shape != buffer.dims or array.dtype != RECORDS[buffer.dtype].numpy:
         dims = " ".join(map(str, buffer.dims))
-        raise BadInput(f"{buffer.name} requires ({dims}) {buffer.dtype}, got {found.shape} {found.dtype}")
-    return np.ascontiguousarray(found)
+        raise BadInput(f"{buffer.name} requires ({dims}) {buffer.dtype}, got {array.shape} {array.dtype}")
 
 
-def _packed(packing: Packing, source: Array, together: _Together) -> Array:
-    """The elements of a constant in the order of a packing."""
-    sizes = [*(n for n, _ in packing.outer), *(n for n, _ in packing.inner)]
-    steps = [*(s for _, s in packing.outer), *(s for _, s in packing.inner), packing.stride]
-    columns = sum(width * times for _, width, times in packing.pieces)
-    item = source.itemsize
-    flat = source.reshape(-1)[packing.first :]
-    found = np.lib.stride_tricks.as_strided(flat, (*sizes, columns), [s * item for s in steps], writeable=False)
-    groups, depth = prod(n for n, _ in packing.outer), prod(n for n, _ in packing.inner)
-    whole = found.reshape(groups, depth, columns)
-    parts = [
-        whole[:, :, begin : begin + width * times]
-        .reshape(groups, depth, times, width)
-        .swapaxes(1, 2)
-        .reshape(groups, -1)
-        for begin, width, times in packing.pieces
-    ]
-    packed = together.array(groups * depth * columns, source.dtype)
-    np.concatenate(parts, axis=1, out=packed.reshape(groups, -1))
-    return packed
-
-
-class _Together:
-    """Arrays in one piece of memory, which large pages can hold: fewer of their addresses are looked up."""
-
-    def __init__(self, size: int) -> None:
-        self.memory, self.end = np.empty(size + _PAGE, np.uint8), 0
-        self.begin = -self.memory.ctypes.data % _PAGE
-
-    def array(self, size: int, dtype: Any) -> Array:
-        """An array that begins where a line of the cache does."""
-        item = np.dtype(dtype).itemsize
-        first = self.begin + self.end
-        self.end += -(-size * item // 64) * 64
-        return self.memory[first : first + size * item].view(dtype)
-
-
-def _aligned(size: int, dtype: Any) -> Array:
-    """An array that begins where a line of the cache does."""
-    return _Together(size * np.dtype(dtype).itemsize).array(size, dtype)
+def _array(buffer: Buffer, array: Any) -> Array:
+    other = hasattr(array, "__dlpack__") and not isinstance(array, np.ndarray | np.generic)
+    found = np.from_dlpack(array) if other else np.asarray(array)
+    _fits(buffer, found)
+    return np.ascontiguousarray(found).reshape(found.shape)
 
 
 def _pointers(arrays: list[Array]) -> Any:
@@ -205,36 +209,3 @@ def _pointers(arrays: list[Array]) -> Any:
 def _nested(type_: Type, found: Iterator[Array]) -> Any:
     """The results in the tuples that a program gives."""
     return tuple(_nested(item, found) for item in type_.items) if isinstance(type_, TupleType) else next(found)
-
-
-def compiler() -> list[str]:
-    """The command that compiles C: CC, as a shell reads it, or what the system has; none of it is []."""
-    try:
-        named = shlex.split(os.environ.get("CC", ""))
-    except ValueError as error:
-        raise BadInput(f"CC requires a command, got {os.environ['CC']!r}: {error}") from error
-    return named or next(([name] for name in ("cc", "gcc", "clang") if shutil.which(name)), [])
-
-
-def _loaded(text: str, flags: tuple[str, ...]) -> ctypes.CDLL:
-    command = compiler()
-    if not command:
-        raise BadInput("there is no C compiler: install one, or name it in CC")
-    said = shlex.join(command)
-    try:
-        with tempfile.TemporaryDirectory() as folder:
-            path, made = Path(folder) / "program.c", Path(folder) / "program.so"
-            path.write_text(text, encoding="utf-8")
-            done = subprocess.run(
-                [*command, *flags, str(path), "-o", str(made), "-lm"],
-                capture_output=True,
-                text=True,
-                errors="replace",
-                check=False,
-            )
-            if done.returncode:
-                first = next(iter(done.stderr.strip().splitlines()), f"it ended with status {done.returncode}")
-                raise BadInput(f"{said} does not compile what was made: {first}")
-            return ctypes.CDLL(str(made))
-    except OSError as error:
-        raise BadInput(f"{said} does not run: {error.strerror or error}") from error

@@ -15,6 +15,8 @@ from glenside.ir.index_map import Axis
 
 def best_order(axes: Sequence[Axis], joined: Sequence[Formula], value: Formula) -> tuple[int, ...]:
     """The order in which the axes of a buffer are best filled: the last one, and the others as they are read."""
+    if not axes:
+        return ()
     within = [load for formula in joined for load in loads_in(formula)]
     loads = [load for load in (*within, *loads_in(value)) if load.buffer.role is not Role.CONSTANT]
 
@@ -36,7 +38,7 @@ def best_order(axes: Sequence[Axis], joined: Sequence[Formula], value: Formula) 
     rest = [i for i in range(len(axes)) if i != last]
     if largest is not None and score(axes[last])[0] < 3:
         rest.sort(key=lambda i: -_step(largest, axes[i]))
-    return (*rest, last) if axes else ()
+    return (*rest, last)
 
 
 def _step(load: Load, axis: Axis) -> int:

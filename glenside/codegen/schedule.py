@@ -65,7 +65,8 @@ class Made:
 def scheduled(block: Block, axes: Iterator[int], machine: Machine) -> Made | None:
     """A block of at most one join in loops for a machine; None where it is not known how."""
     found = affine(block, axes)
-    if found is None or len(found.joined) > 1:
+    every = [*block.axes, *(axis for joined in block.joined for axis in joined.axes)]
+    if found is None or len(found.joined) > 1 or not all(axis.size for axis in every):
         return None
     found = replace(found, axes=tuple(axis for axis in found.axes if axis.size != 1))
     if not found.joined:
