@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from glenside import __version__
-from glenside.cli.commands import listings, programs
+from glenside.cli.commands import listings, native, programs
 from glenside.cli.commands.extract import extract
 from glenside.cli.commands.optimize import compare, layout, optimize, tensorize
 from glenside.cli.commands.secure import calibrate
@@ -35,6 +35,8 @@ for _command in (
     extract,
     winograd,
     calibrate,
+    native.compile,
+    native.bench,
     programs.run,
     programs.check,
 ):

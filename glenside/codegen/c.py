@@ -16,7 +16,7 @@ from glenside.codegen.c_primitives import (
     held,
     sort_function,
 )
-from glenside.codegen.c_threads import POOL
+from glenside.codegen.c_threads import NO_POOL, POOL
 from glenside.codegen.loops import (
     Buffer,
     For,
@@ -132,7 +132,7 @@ class _Printer(Formulas):
         yield "#include <pthread.h>\n#include <sched.h>\n#include <stdatomic.h>"
         yield "#include <math.h>\n#include <stdint.h>\n#include <stdlib.h>\n#include <string.h>\n#include <time.h>"
         yield _PRELUDE
-        yield POOL
+        yield POOL if self.spread else NO_POOL
         yield from self.functions
         yield from (text.replace("NAME", name, 1) for text, name in self.nests.items())
         for name, count in self.spread.items():

@@ -1,0 +1,189 @@
+"""`glenside compile` and `glenside bench`: programs in C, and what they take beside onnxruntime."""
+
+from __future__ import annotations
+
+import statistics
+from dataclasses import replace
+from pathlib import Path
+from time import perf_counter, sleep
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from glenside.cli.options import Valued, command
+from glenside.cli.output import print_or_write, status_line, writable
+from glenside.ir.bounds import whole
+from glenside.ir.errors import BadInput
+from glenside.ir.names import one_line
+
+if TYPE_CHECKING:
+    from glenside.codegen.native import Compiled
+    from glenside.ir.program import Program
+
+MachineName = Annotated[
+    str,
+    typer.Option("--machine", help="native, avx512, avx2, neon, generic, or plain for plain loops."),
+]
+Chosen = Annotated[
+    str | None,
+    typer.Option("--target", help="What it is optimized for before, such as cpu:unlimited,balance=2; nothing else."),
+]
+_PAUSE = 0.01
+"""Seconds between two runs, in which threads that spin have ended."""
+
+
+@command
+def compile(
+    source: Valued,
+    output: Annotated[
+        str | None,
+        typer.Option(
+            "-o", "--output", metavar="NAME.c", help="Where the C goes; NAME.h and NAME.weights go beside it."
+        ),
+    ] = None,
+    machine: MachineName = "native",
+    target: Chosen = None,
+    emit: Annotated[str, typer.Option("--emit", help="c, or loops: the loop nests as text.")] = "c",
+) -> None:
+    """Write a program as C11 with POSIX threads: NAME.c, NAME.h and NAME.weights; no library but libc is needed."""
+    from glenside.codegen.library import library
+    from glenside.codegen.machine import machine_of
+    from glenside.codegen.native import Lowered
+    from glenside.codegen.toolchain import build_line
+    from glenside.ir.files import write_bytes, write_text
+
+    if emit not in ("c", "loops"):
+        raise BadInput(f"--emit is c or loops, got {emit!r}")
+    of = machine_of(machine)
+    writable(output)
+    if emit == "c" and (output is None or Path(output).suffix != ".c"):
+        raise BadInput("C is written to a file: give one that ends in .c by -o")
+    program = _prepared(source, machine, target)
+    lowered = Lowered(program, of)
+    if emit == "loops":
+        print_or_write(f"{lowered.loops}\n", output)
+        return
+    assert output is not None, "C has a file"
+    path = Path(output)
+    made = library(lowered, path.stem)
+    write_bytes(path.with_suffix(".weights"), made.weights)
+    write_text(path.with_suffix(".h"), made.header)
+    write_text(path, made.c)
+    arena = lowered.arena
+    print(f"{path}: {len(lowered.loops.nests)} nests of loops, for {machine if of is None else of.name}.")
+    print(f"Weights: {len(made.weights):,} bytes, in the order in which they are read.")
+    print(f"Temporaries: {arena.size:,} bytes in one piece; no plan takes less than {arena.bound:,}.")
+    print(f"Compile it: {build_line(str(path.with_suffix('')), of)}")
+
+
+@command
+def bench(
+    source: Valued,
+    machine: MachineName = "native",
+    target: Chosen = None,
+    threads: Annotated[str, typer.Option("--threads", metavar="1,2", help="How many threads, one after the other.")] = (
+        "1"
+    ),
+    rounds: Annotated[int, typer.Option("--rounds", help="How often each is run, in turn.")] = 20,
+    every: Annotated[bool, typer.Option("--all", help="A row for each nest of loops.")] = False,
+) -> None:
+    """Time a program as C beside onnxruntime, where it is an ONNX file, and plain loops: in turn, medians, by nest."""
+    from glenside.codegen.machine import machine_of
+    from glenside.codegen.native import Compiled
+
+    whole("--rounds", rounds, 1, 100_000)
+    counts = _counts(threads)
+    with status_line("load") as show:
+        program = _prepared(source, machine, target)
+        show("compile")
+        compiled = Compiled(program, machine_of(machine))
+    arrays = [_drawn(compiled, place, source.seed) for place in range(len(compiled.inputs))]
+    print(f"{one_line(program.name)}, milliseconds: medians of {rounds} rounds, in turn")
+    for count in counts:
+        peer = _peer(source.source, count, compiled, arrays)
+        own: list[float] = []
+        other: list[float] = []
+        with status_line(f"{count} threads") as show:
+            for round_ in range(rounds + 2):  # two to warm up
+                show(f"{count} threads: round {round_ + 1} of {rounds + 2}")
+                own.append(_seconds(lambda count=count: compiled(*arrays, threads=count)))
+                if peer is not None:
+                    other.append(_seconds(peer))
+        line = f"  {count} thread{'s' if count > 1 else ' '}  compiled {1e3 * statistics.median(own[2:]):9.3f}"
+        if other:
+            ratio = statistics.median(b / a for a, b in zip(own[2:], other[2:], strict=True))
+            line += f"   onnxruntime {1e3 * statistics.median(other[2:]):9.3f}   {ratio:.2f} times as long"
+        print(line)
+    _print_nests(compiled.profile(*arrays, threads=1), every)
+
+
+def _print_nests(nests: list[tuple[str, float]], every: bool) -> None:
+    """The nests that take longest, on one thread."""
+    total = sum(seconds for _, seconds in nests)
+    rows = nests if every else sorted(nests, key=lambda row: -row[1])[:12]
+    print(
+        f"\nOn one thread, {1e3 * total:.3f} ms in {len(nests)} nests" + ("" if every else "; those that take longest")
+    )
+    for name, seconds in rows:
+        print(f"  {1e6 * seconds:10.1f} us {100 * seconds / max(total, 1e-12):5.1f} %  {name}")
+
+
+def _prepared(source: Valued, machine: str, target: str | None) -> Program:
+    """The program as it is compiled, with values for all of its constants."""
+    from glenside.driver import optimize
+    from glenside.passes.network import Search, fold_batch_norms
+    from glenside.targets import parse_target
+
+    program = source.loader()().seeded_constants(source.seed)
+    if target is not None:
+        return replace(optimize(program, parse_target(target)).program, name=program.name)
+    if machine == "plain":
+        return program
+    found, _ = fold_batch_norms(program, Search())
+    return found
+
+
+def _counts(text: str) -> list[int]:
+    found = [int(word) if word.strip().isdecimal() else 0 for word in text.split(",")]
+    if not found or not all(1 <= count <= 1024 for count in found):
+        raise BadInput(f"--threads are numbers from 1 on, such as 1,2, got {text!r}")
+    return found
+
+
+def _drawn(compiled: Compiled, place: int, seed: int) -> Any:
+    """Random numbers for an input: of integers and truths 0 and 1, which are indices of any axis of two or more."""
+    import numpy as np
+
+    from glenside.ir.dtypes import RECORDS
+
+    buffer, draw = compiled.inputs[place], np.random.default_rng(seed + place)
+    dtype = RECORDS[buffer.dtype].numpy
+    if RECORDS[buffer.dtype].kind == "float":
+        return draw.standard_normal(tuple(buffer.dims)).astype(dtype)
+    return draw.integers(0, 2, tuple(buffer.dims)).astype(dtype)
+
+
+def _seconds(run: Any) -> float:
+    sleep(_PAUSE)
+    begin = perf_counter()
+    run()
+    return perf_counter() - begin
+
+
+def _peer(source: str, threads: int, compiled: Compiled, arrays: list[Any]) -> Any:
+    """onnxruntime on the same arrays, with all of its optimizations; None where it is not there, or takes others."""
+    if Path(source).suffix != ".onnx":
+        return None
+    try:
+        import onnxruntime
+    except ImportError:
+        return None
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.log_severity_level = 4
+    options.add_session_config_entry("session.force_spinning_stop", "1")
+    session = onnxruntime.InferenceSession(source, options, providers=["CPUExecutionProvider"])
+    named = {buffer.name: array for buffer, array in zip(compiled.inputs, arrays, strict=True)}
+    if {entry.name for entry in session.get_inputs()} != named.keys():
+        return None
+    return lambda: session.run(None, named)

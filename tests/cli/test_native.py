@@ -1,0 +1,116 @@
+"""`glenside compile` writes C that compiles without a warning and runs; `glenside bench` times it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import glenside as gl
+from glenside.codegen.machine import MACHINES, machine_of
+from glenside.codegen.toolchain import compiler, flags
+
+needs_compiler = pytest.mark.skipif(not compiler() and not os.environ.get("CI"), reason="there is no C compiler")
+
+CALLER = r"""
+#include <stdio.h>
+#include "net.h"
+int main(void)
+{
+    static float x[1 * 3 * 9 * 9], y[1 * 20 * 5 * 5];
+    if (net_open("nothing.weights", 1) || net_open("net.h", 1)) return 3;
+    net *program = net_open("net.weights", 2);
+    if (!program || fread(x, sizeof x, 1, stdin) != 1 || net_run(program, x, y)) return 2;
+    net_close(program);
+    return fwrite(y, sizeof y, 1, stdout) == 1 ? 0 : 2;
+}
+"""
+
+
+def _network(folder: Path) -> Path:
+    b = gl.Builder("net")
+    x = b.conv(b.input("x", (1, 3, 9, 9)), b.constant("w", (20, 3, 3, 3)), strides=2, padding=1)
+    gl.save(b.finish(b.relu(x)).seeded_constants(0), folder / "net.onnx")
+    return folder / "net.onnx"
+
+
+def _glenside(*words: str | Path, folder: Path) -> subprocess.CompletedProcess[str]:
+    command = ["glenside", *map(str, words)]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=120)
+
+
+@needs_compiler
+@pytest.mark.parametrize("machine", ["native", "generic", "plain"])
+def test_the_c_of_a_file(tmp_path: Path, machine: str) -> None:
+    path = _network(tmp_path)
+    done = _glenside("compile", path, "-o", "net.c", "--machine", machine, folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "no plan takes less" in done.stdout
+    (tmp_path / "caller.c").write_text(CALLER)
+    build = [*compiler(), *flags(machine_of(machine)), "-Wall", "-Wextra", "-Werror", "net.c", "caller.c"]
+    subprocess.run([*build, "-o", "caller", "-lm", "-pthread"], cwd=tmp_path, check=True, timeout=120)
+    x = np.random.default_rng(0).standard_normal((1, 3, 9, 9)).astype(np.float32)
+    got = subprocess.run(["./caller"], input=x.tobytes(), cwd=tmp_path, capture_output=True, check=True, timeout=60)
+    program = gl.load(path)
+    want = np.asarray(gl.evaluate([program.term], {**program.constants, "x": x})[0])
+    assert np.allclose(np.frombuffer(got.stdout, np.float32).reshape(want.shape), want, 1e-4, 1e-5)
+
+
+@needs_compiler
+@pytest.mark.slow
+@pytest.mark.parametrize("machine", ["native", "plain"])
+def test_no_byte_outside_is_touched(tmp_path: Path, machine: str) -> None:
+    """Address and undefined-behaviour sanitizers, over networks with every kind of nest."""
+    networks = {
+        "unet-small": ["resolution=16", "base=4", "levels=2"],
+        "vit-s-16": ["resolution=32", "layers=1", "hidden=12", "heads=3"],
+    }
+    for name, sizes in networks.items():
+        words = [word for size in sizes for word in ("--set", size)]
+        done = _glenside("compile", name, *words, "-o", "net.c", "--machine", machine, folder=tmp_path)
+        assert done.returncode == 0, done.stderr
+        build = [*compiler(), *flags(machine_of(machine)), "-O1", "-g", "-fsanitize=address,undefined", "-DNET_MAIN"]
+        subprocess.run([*build, "net.c", "-o", "net", "-lm", "-pthread"], cwd=tmp_path, check=True, timeout=300)
+        ran = subprocess.run(["./net", "net.weights", "2"], cwd=tmp_path, capture_output=True, text=True, timeout=100)
+        assert (ran.returncode, ran.stderr) == (0, "")
+
+
+def test_loops_are_printed_for_any_machine(tmp_path: Path) -> None:
+    path = _network(tmp_path)
+    for machine in MACHINES:
+        done = _glenside("compile", path, "--emit", "loops", "--machine", machine, folder=tmp_path)
+        assert done.returncode == 0, done.stderr
+        assert "vector i" in done.stdout
+
+
+@needs_compiler
+def test_bench(tmp_path: Path) -> None:
+    done = _glenside("bench", _network(tmp_path), "--rounds", "2", "--threads", "1,2", folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "1 thread   compiled" in done.stdout
+    assert "times as long" in done.stdout
+    assert "nests; those that take longest" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["compile", "mobilenet-v1"], "C is written to a file: give one that ends in .c by -o"),
+        (["compile", "mobilenet-v1", "-o", "x.onnx"], "C is written to a file"),
+        (["compile", "mobilenet-v1", "-o", "nowhere/x.c"], "there is no folder nowhere"),
+        (["compile", "mobilenet-v1", "-o", "1x.c", "--set", "resolution=32"], "a name in C is letters, digits and _"),
+        (["compile", "mobilenet-v1", "-o", "x.c", "--machine", "vax"], "a machine is native, plain, avx512"),
+        (["compile", "mobilenet-v1", "-o", "x.c", "--emit", "rust"], "--emit is c or loops"),
+        (["bench", "mobilenet-v1", "--threads", "0"], "--threads are numbers from 1 on"),
+        (["bench", "mobilenet-v1", "--rounds", "0"], "--rounds"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_what_is_wrong_is_a_sentence(tmp_path: Path, words: list[str], said: str) -> None:
+    done = _glenside(*words, folder=tmp_path)
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert list(tmp_path.iterdir()) == []

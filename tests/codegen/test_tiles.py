@@ -1,0 +1,192 @@
+"""What is tiled, vectorized and spread over threads computes what plain loops do."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import pytest
+
+import glenside as gl
+from glenside.builder import layout, pointwise
+from glenside.codegen.arena import arena
+from glenside.codegen.loops import Role, Way
+from glenside.codegen.lower import lower
+from glenside.codegen.machine import MACHINES, is_here, machine_of
+from glenside.codegen.toolchain import compiler
+from glenside.ir.errors import BadInput
+from glenside.ir.program import Program
+from glenside.ir.term import Term, build
+
+pytestmark = pytest.mark.skipif(not compiler() and not os.environ.get("CI"), reason="there is no C compiler")
+
+
+def _drawn(program: Program, seed: int = 0) -> list[np.ndarray]:
+    draw = np.random.default_rng(seed)
+    return [draw.standard_normal(t.dims).astype(t.dtype) for t in program.tensors.values() if not t.constant]
+
+
+def _agrees(program: Program, machine: str = "native", target: Any = None, tolerance: float = 1e-5) -> None:
+    arrays = _drawn(program)
+    want = np.asarray(gl.compile(program, machine="plain")(*arrays))
+    for threads in (1, 3):
+        got = np.asarray(gl.compile(program, target, machine=machine)(*arrays, threads=threads))
+        assert np.abs(got - want).max() <= tolerance * np.abs(want).max()
+
+
+def _convolution(channels: int, filters: int, size: int, window: int, stride: int, groups: int) -> Program:
+    """With a bias, what is added, and an activation, all of which follow in registers."""
+    b = gl.Builder("p")
+    weight = b.constant("w", (filters, channels // groups, window, window))
+    x = b.conv(b.input("x", (1, channels, size, size - 1)), weight, strides=stride, padding=window // 2, groups=groups)
+    bias = b.constant("b", (1, filters, 1, 1))
+    return b.finish(b.relu(b.add(x, bias))).seeded_constants(0)
+
+
+CONVOLUTIONS = [
+    (3, 24, 11, 3, 2, 1),
+    (5, 7, 9, 5, 1, 1),
+    (32, 40, 8, 1, 1, 1),
+    (24, 24, 10, 3, 1, 24),
+    (12, 18, 7, 3, 2, 3),
+    (64, 100, 7, 3, 1, 1),
+]
+
+
+@pytest.mark.parametrize("shape", CONVOLUTIONS, ids=str)
+def test_convolutions(shape: tuple[int, ...]) -> None:
+    _agrees(_convolution(*shape))
+
+
+@pytest.mark.parametrize("name", MACHINES)
+def test_every_machine(name: str) -> None:
+    program = _convolution(17, 43, 9, 3, 1, 1)
+    if is_here(MACHINES[name]):
+        _agrees(program, name)
+    else:
+        with pytest.raises(BadInput, match=f"this computer has no {name}"):
+            gl.compile(program, machine=name)
+    tiles = [b for nest in lower(program, MACHINES[name]).nests for b in _registers(nest.body)]
+    lanes = MACHINES[name].vector // 4
+    assert tiles
+    assert all(b.dims.product() <= lanes * MACHINES[name].registers for b in tiles)
+
+
+def _registers(body: Any) -> set[Any]:
+    found = set()
+    for statement in body:
+        found |= _registers(getattr(statement, "body", ()))
+        if getattr(getattr(statement, "buffer", None), "role", None) is Role.REGISTER:
+            found.add(statement.buffer)
+    return found
+
+
+def test_winograd_out_of_the_search() -> None:
+    program = _convolution(16, 24, 12, 3, 1, 1)
+    found = gl.optimize(program, gl.CPU()).program
+    assert "linear-map" in str(found)
+    _agrees(program, target=gl.CPU(), tolerance=1e-4)
+
+
+def test_attention_and_norms() -> None:
+    program = gl.models.load("vit-s-16", resolution=32, layers=1, hidden=48, heads=3).seeded_constants(1)
+    _agrees(program)
+
+
+FUNCTIONS = ("exp", "tanh", "erf", "sigmoid", "sqrt", "log", "abs", "negative")
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_functions_in_vectors(name: str) -> None:
+    """Over the whole range, at its ends, and for what is no number: a few units in the last place."""
+    x = gl.Builder("p").input("x", (4099,))
+    ends = [0.0, -0.0, np.inf, -np.inf, np.nan, 1e-30, -1e-30, 88.7, 89.5, -87.3, -103.0, -110.0, 1e9, -1e9]
+    values = np.concatenate([np.linspace(-20, 20, 4099 - len(ends)), ends]).astype(np.float32)
+    with np.errstate(all="ignore"):
+        got = np.asarray(gl.compile(Program(pointwise.compute(name, x)))(values))
+        want = gl.evaluate([pointwise.compute(name, x)], {"x": values})[0]
+        assert (np.isnan(got) == np.isnan(want)).all()
+        assert (np.isinf(got) == np.isinf(want)).all()
+        finite = np.isfinite(want)
+        assert np.allclose(got[finite], np.asarray(want)[finite], rtol=1e-6, atol=1e-44)
+
+
+@pytest.mark.parametrize("shape", [(3, 40), (2, 5, 7), (1, 1), (2, 3, 130)], ids=str)
+def test_softmax(shape: tuple[int, ...]) -> None:
+    x = build("access", gl.Builder("p").input("x", shape), 1)
+    _agrees(Program(build("compute", "softmax", x)))
+
+
+@pytest.mark.parametrize(("kind", "size"), itertools.product(["sum", "max", "mean"], [3, 16, 70, 257]))
+def test_what_is_joined_along_lanes(kind: str, size: int) -> None:
+    x = build("access", gl.Builder("p").input("x", (5, size)), 1)
+    _agrees(Program(build("compute", f"reduce-{kind}", x)), tolerance=1e-5)
+
+
+def _padded_twice(x: Term) -> Term:
+    """A tensor that is read within two borders, by windows, and as it is."""
+    b = gl.Builder("p")
+    y = b.relu(x)
+    pool = b.max_pool(y, 3, strides=1, padding=1)
+    near = b.conv(y, b.constant("a", (6, 6, 3, 3)), padding=1)
+    far = b.conv(y, b.constant("c", (6, 6, 5, 5)), padding=2)
+    return layout.concatenate([b.add(near, pool), b.add(far, y)], 1)
+
+
+def test_borders_and_parts_lie_in_one_buffer() -> None:
+    term = _padded_twice(gl.Builder("p").input("x", (1, 6, 9, 8)))
+    _agrees(Program(gl.Builder("p").relu(term)).seeded_constants(0))
+
+
+def test_the_arena_is_what_is_needed_at_a_time() -> None:
+    program = gl.models.load("mobilenet-v1", resolution=32).seeded_constants(0)
+    loops = lower(program, machine_of("generic"))
+    plan = arena(loops)
+    sizes = {b: b.dims.product() * 4 for b in plan.places}
+    assert plan.bound <= plan.size <= 1.2 * plan.bound
+    assert plan.size < sum(sizes.values()) / 4
+    assert all(plan.places[b] + size <= plan.size and plan.places[b] % 64 == 0 for b, size in sizes.items())
+    assert any(Way.PARALLEL.value in line for line in str(loops).splitlines())
+
+
+def test_calls_at_once_and_results_that_are_given() -> None:
+    program = _convolution(16, 32, 20, 3, 1, 1)
+    compiled = gl.compile(program)
+    given = [_drawn(program, seed) for seed in range(12)]
+    want = [compiled(*arrays, threads=1) for arrays in given]
+    with ThreadPoolExecutor(6) as pool:
+        got = list(pool.map(lambda arrays: compiled(*arrays, threads=2), given * 5))
+    assert all((a == b).all() for a, b in zip(want * 5, got, strict=True))
+    out = np.zeros_like(want[0])
+    assert compiled(*given[0], out=out) is out
+    assert (out == want[0]).all()
+    for wrong, words in (
+        (out[:, :, ::2], "requires (1 32 20 19) float32"),
+        (np.zeros(out.shape[::-1], np.float32).T, "in C order"),
+        ([out, out], "gives 1 arrays, got 2"),
+    ):
+        with pytest.raises(BadInput) as caught:
+            compiled(*given[0], out=wrong)
+        assert words in str(caught.value)
+    with pytest.raises(BadInput, match="threads are at least 1"):
+        compiled(*given[0], threads=0)
+
+
+def test_arrays_of_others() -> None:
+    """What speaks DLPack is taken as it is."""
+
+    class Other:
+        def __init__(self, array: np.ndarray) -> None:
+            self.array = array
+
+        def __dlpack__(self, **how: Any) -> Any:
+            return self.array.__dlpack__(**how)
+
+        def __dlpack_device__(self) -> Any:
+            return self.array.__dlpack_device__()
+
+    compiled = gl.compile(Program(pointwise.relu(gl.Builder("p").input("x", (3,)))))
+    assert compiled(Other(np.array([-1, 2, 3], np.float32))).tolist() == [0, 2, 3]
