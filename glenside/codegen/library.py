@@ -28,10 +28,16 @@ class Library:
     weights: bytes
 
 
+def c_name(text: str) -> str:
+    """A name for what is in C. Raises BadInput where it is none."""
+    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]{0,60}", text):
+        raise BadInput(f"a name in C is letters, digits and _, got {text!r}")
+    return text
+
+
 def library(lowered: Lowered, name: str) -> Library:
     """The files of a program. Raises BadInput for a name that is none in C."""
-    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]{0,60}", name):
-        raise BadInput(f"a name in C is letters, digits and _, got {name!r}")
+    c_name(name)
     parts, places, end = [], {}, _LINE
     for buffer, array in lowered.constants.items():
         places[buffer] = end

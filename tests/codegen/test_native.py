@@ -99,7 +99,10 @@ NETWORKS = {
 }
 
 
-@pytest.mark.parametrize("name", NETWORKS)
+LARGE = pytest.param("mobilenet-v1", marks=pytest.mark.slow)
+
+
+@pytest.mark.parametrize("name", [LARGE, *(name for name in NETWORKS if name != "mobilenet-v1")])
 def test_networks(name: str) -> None:
     program = gl.models.load(name, **NETWORKS[name]).seeded_constants(0)
     draw = np.random.default_rng(0)

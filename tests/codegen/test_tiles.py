@@ -32,8 +32,9 @@ def _drawn(program: Program, seed: int = 0) -> list[np.ndarray]:
 def _agrees(program: Program, machine: str = "native", target: Any = None, tolerance: float = 1e-5) -> None:
     arrays = _drawn(program)
     want = np.asarray(gl.compile(program, machine="plain")(*arrays))
+    compiled = gl.compile(program, target, machine=machine)
     for threads in (1, 3):
-        got = np.asarray(gl.compile(program, target, machine=machine)(*arrays, threads=threads))
+        got = np.asarray(compiled(*arrays, threads=threads))
         assert np.abs(got - want).max() <= tolerance * np.abs(want).max()
 
 
@@ -91,11 +92,6 @@ def test_winograd_out_of_the_search() -> None:
     _agrees(program, target=gl.CPU(), tolerance=1e-4)
 
 
-def test_attention_and_norms() -> None:
-    program = gl.models.load("vit-s-16", resolution=32, layers=1, hidden=48, heads=3).seeded_constants(1)
-    _agrees(program)
-
-
 FUNCTIONS = ("exp", "tanh", "erf", "sigmoid", "sqrt", "log", "abs", "negative")
 
 
@@ -120,7 +116,7 @@ def test_softmax(shape: tuple[int, ...]) -> None:
     _agrees(Program(build("compute", "softmax", x)))
 
 
-@pytest.mark.parametrize(("kind", "size"), itertools.product(["sum", "max", "mean"], [3, 16, 70, 257]))
+@pytest.mark.parametrize(("kind", "size"), [*itertools.product(["sum", "max", "mean"], [3, 16, 70, 257])])
 def test_what_is_joined_along_lanes(kind: str, size: int) -> None:
     x = build("access", gl.Builder("p").input("x", (5, size)), 1)
     _agrees(Program(build("compute", f"reduce-{kind}", x)), tolerance=1e-5)

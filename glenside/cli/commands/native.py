@@ -46,7 +46,7 @@ def compile(
     emit: Annotated[str, typer.Option("--emit", help="c, or loops: the loop nests as text.")] = "c",
 ) -> None:
     """Write a program as C11 with POSIX threads: NAME.c, NAME.h and NAME.weights; no library but libc is needed."""
-    from glenside.codegen.library import library
+    from glenside.codegen.library import c_name, library
     from glenside.codegen.machine import machine_of
     from glenside.codegen.native import Lowered
     from glenside.codegen.toolchain import build_line
@@ -58,6 +58,8 @@ def compile(
     writable(output)
     if emit == "c" and (output is None or Path(output).suffix != ".c"):
         raise BadInput("C is written to a file: give one that ends in .c by -o")
+    if emit == "c" and output is not None:
+        c_name(Path(output).stem)
     program = _prepared(source, machine, target)
     lowered = Lowered(program, of)
     if emit == "loops":
