@@ -64,6 +64,15 @@ def coefficient(index: Index, axis: Axis) -> int:
     return next((factor for atom, factor in index.terms if atom == axis), 0)
 
 
+def is_direct(index: Index, axis: Axis) -> bool:
+    """Whether no quotient or remainder of a place depends on an axis."""
+    return not any(isinstance(atom, Divided) and _depends(atom.expression, axis) for atom, _ in index.terms)
+
+
+def _depends(index: Index, axis: Axis) -> bool:
+    return any(a == axis if isinstance(a, Axis) else _depends(a.expression, axis) for a, _ in index.terms)
+
+
 def is_affine(index: Index) -> bool:
     """Whether a place is a sum of multiples of axes."""
     return all(isinstance(atom, Axis) for atom, _ in index.terms)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from glenside.codegen.filling import Places, product, under
 from glenside.codegen.formulas import apply, convert, number, sums_in
-from glenside.codegen.loops import Formula
+from glenside.codegen.loops import Formula, Number
 from glenside.ir.dtypes import widen
 from glenside.ir.index_map import Index
 from glenside.ir.operator import Category
@@ -72,7 +72,12 @@ def reduction(term: Term, pull: Pull, at: Places) -> Join:
     combine = "add" if mean else kind.combine.name if kind.combine else ""
     inner = sums_in(dtype) if combine == "add" else dtype
     neutral = PRIMITIVES[combine].neutral
-    first = pull(child, (*at, *(Index() for _ in item))) if neutral is None else number(neutral, inner)
+    if combine == "max":
+        first: Formula = number(None, inner)  # the lowest, which no maximum is below
+    elif neutral is None:
+        first = pull(child, (*at, *(Index() for _ in item)))
+    else:
+        first = number(neutral, inner)
 
     def finish(total: Formula) -> Formula:
         found = apply("divide", total, number(item.product(), inner)) if mean else total
@@ -81,7 +86,7 @@ def reduction(term: Term, pull: Pull, at: Places) -> Join:
     def element(within: Places) -> Formula:
         return convert(pull(child, (*at, *within)), inner)
 
-    return Join(item, combine, first, element, finish, neutral is not None)
+    return Join(item, combine, first, element, finish, isinstance(first, Number))
 
 
 def tiled_product(term: Term, pull: Pull, at: Places) -> Join:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from math import prod
 
-from glenside.codegen.affine import changed, coefficient, indices_of, is_affine, merged, substituted
+from glenside.codegen.affine import changed, coefficient, indices_of, is_direct, merged, substituted
 from glenside.codegen.blocks import Joined
 from glenside.codegen.c_vectors import IN_VECTORS
 from glenside.codegen.filling import around
@@ -48,13 +48,14 @@ def in_vectors(formula: Formula, dtype: str) -> bool:
     if isinstance(formula, Apply):
         return formula.primitive.name in IN_VECTORS and all(in_vectors(o, dtype) for o in formula.operands)
     if isinstance(formula, Load):
-        return not formula.picked and is_affine(formula.place)
+        return not formula.picked
     return isinstance(formula, Number | Local)
 
 
 def runs_along(formula: Formula, axis: Axis) -> bool:
     """Whether what a formula reads is next to each other, or the same, along an axis."""
-    return all(coefficient(load.place, axis) in (0, 1) for load in loads_of(formula))
+    places = [load.place for load in loads_of(formula)]
+    return all(coefficient(place, axis) in (0, 1) and is_direct(place, axis) for place in places)
 
 
 def run(axis: Axis, axes: Iterator[int], lanes: int, body: Callable[[Index], list[Statement]]) -> list[Statement]:

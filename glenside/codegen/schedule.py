@@ -18,6 +18,7 @@ from glenside.codegen.affine import (
     changed,
     coefficient,
     is_affine,
+    is_direct,
     merged,
     substituted,
     with_places,
@@ -66,8 +67,9 @@ def scheduled(block: Block, axes: Iterator[int], machine: Machine) -> Made | Non
     """A block of at most one join in loops for a machine; None where it is not known how."""
     found = affine(block, axes)
     every = [*block.axes, *(axis for joined in block.joined for axis in joined.axes)]
-    if found is None or len(found.joined) > 1 or not all(axis.size for axis in every):
+    if len(block.joined) > 1 or not all(axis.size for axis in every) or (found is None and block.joined):
         return None
+    found = found or block  # of which single elements are computed wherever they lie
     found = replace(found, axes=tuple(axis for axis in found.axes if axis.size != 1))
     if not found.joined:
         return _elementwise(found, axes, machine)
@@ -84,7 +86,8 @@ def scheduled(block: Block, axes: Iterator[int], machine: Machine) -> Made | Non
 
 def _elementwise(block: Block, axes: Iterator[int], machine: Machine) -> Made:
     """Each element by itself, in vectors where they lie next to each other; the outermost axis in any order."""
-    block, _ = _with_merged(block, axes)
+    if all(map(is_affine, all_indices(block))):
+        block, _ = _with_merged(block, axes)
     steps = prod(axis.size for axis in block.axes)
     if len(block.axes) == 1 and steps >= 2 * _CHUNK:  # so that there is something to do at once
         (axis,) = block.axes
@@ -106,8 +109,8 @@ def _run(block: Block, axes: Iterator[int], machine: Machine) -> list[Statement]
     stores = [(block.place, block.value), *block.beside]
     vectors = block.axes and all(
         in_vectors(value, dtype)
-        and is_affine(place)
         and coefficient(place, block.axes[0]) == 1
+        and is_direct(place, block.axes[0])
         and runs_along(value, block.axes[0])
         for place, value in stores
     )
@@ -304,7 +307,7 @@ class _Tiles:
         shared = [axis for axis in outer if not any(coefficient(load.place, axis) for load in self.packings)]
         grouped = [axis for axis in outer if axis not in shared]
         row_pieces = _rows(self.rows[0].size, height) if self.rows else [(0, 1, 1)]
-        near = packed * self.columns.size * size <= self.machine.l2 // 8 * prod(a.size for a in grouped)
+        near = packed * self.columns.size * size <= self.machine.l2 // 2 * prod(a.size for a in grouped)
         pairs: list[tuple[list[Axis], list[Statement]]] = []
         for first in row_pieces if near else self.pieces:
             axis, inner = Axis(next(self.axes), first[-1]), []

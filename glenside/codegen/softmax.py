@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from glenside.codegen.affine import is_affine
+from glenside.codegen.affine import indices_of, is_affine
 from glenside.codegen.blocks import Joined
 from glenside.codegen.filling import Filling, under
 from glenside.codegen.formulas import apply, number
@@ -30,7 +30,7 @@ def softmax(nest: Filling, machine: Machine) -> list[Statement] | None:
 
     element = nest.pull(child, own(within))
     result = nest.view.place(own(within))
-    if not in_vectors(element, dtype) or not is_affine(result):
+    if not in_vectors(element, dtype) or not all(map(is_affine, (result, *indices_of(element)))):
         return None
     largest = Joined(nest.local(dtype), (along,), "max", number(None, dtype), element, True)
     total = Joined(nest.local(dtype), (along,), "add", number(0, dtype), Load(nest.buffer, result), True)
