@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from math import prod
 
 from glenside.codegen.blocks import Block
 from glenside.codegen.loops import Apply, Choose, Convert, Counter, Formula, Load
@@ -164,3 +165,20 @@ def merged(indices: Sequence[Index], axes: Sequence[Axis]) -> list[list[Axis]]:
                 break
         groups.append(group)
     return groups
+
+
+def with_merged(block: Block, axes: Iterator[int]) -> tuple[Block, dict[Axis, list[Axis]]]:
+    """A block whose axes that continue each other are one; what each stands for."""
+    groups = merged(all_indices(block), block.axes)
+    stands: dict[Axis, list[Axis]] = {}
+    places: dict[Axis, Index] = {}
+    for group in groups:
+        if len(group) == 1:
+            stands[group[0]] = group
+            continue
+        whole = Axis(next(axes), prod(axis.size for axis in group))
+        stands[whole] = group
+        places |= dict.fromkeys(group[:-1], Index())
+        places[group[-1]] = Index(((whole, 1),))
+    order = sorted(stands, key=lambda axis: -abs(coefficient(block.place, stands[axis][-1])))
+    return replace(with_places(block, lambda index: substituted(index, places)), axes=tuple(order)), stands

@@ -18,6 +18,8 @@ from glenside.ir.index_map import Axis, Index
 from glenside.ir.types import Dims
 
 _FLOATS = ("float32", "float64")
+_PARALLEL = 20_000
+"""Steps from which on a nest is worth more than one thread."""
 _SUMS = 4
 """Vectors that are added to in turn, so that none waits for itself."""
 
@@ -138,3 +140,11 @@ def with_way(loop: Statement, way: Way) -> Statement:
     """A loop whose steps are taken in another way."""
     assert isinstance(loop, For), "there is a loop"
     return replace(loop, way=way)
+
+
+def spread(axes: Sequence[Axis], body: Sequence[Statement], steps: int) -> list[Statement]:
+    """Loops around a body, the outermost one in any order, by any thread where so many steps are worth it."""
+    made = around(axes, body)
+    if steps >= _PARALLEL and any(axis.size != 1 for axis in axes):
+        made = [with_way(made[0], Way.PARALLEL)]
+    return made

@@ -1,66 +1,42 @@
-"""Tiles: a block's loops split, ordered, unrolled and in vectors, so that the sums of a tile stay in registers.
-
-A tile is an output-stationary array of rows x columns: along the columns, which are next to each other in the result,
-elements are vectors; along the rows at least one operand stays as it is. Constants, and what is worth it, are read from
-a packed copy, [panel][place of the sum][column], which a tile reads from its first byte to its last.
-"""
+"""Which loops a block has: tiles, lanes that are joined, or one element after the other."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from collections.abc import Iterator
+from dataclasses import replace
 from math import prod
 
 from glenside.codegen.affine import (
     affine,
     all_indices,
-    changed,
     coefficient,
     is_affine,
     is_direct,
-    merged,
     substituted,
+    with_merged,
     with_places,
 )
 from glenside.codegen.blocks import Block
 from glenside.codegen.filling import around
-from glenside.codegen.formulas import apply
-from glenside.codegen.lanes import at, in_vectors, joined_in_lanes, lanes_of, loads_of, run, runs_along, with_way
+from glenside.codegen.lanes import (
+    at,
+    in_vectors,
+    joined_in_lanes,
+    lanes_of,
+    run,
+    runs_along,
+    spread,
+)
 from glenside.codegen.loops import (
-    Apply,
-    Buffer,
-    For,
-    Formula,
-    Load,
-    Local,
-    Number,
-    Packing,
-    Prefetch,
-    Role,
     Statement,
     Store,
-    Way,
 )
 from glenside.codegen.machine import Machine
-from glenside.ir.dtypes import RECORDS
-from glenside.ir.index_map import Axis, Index, flattened
-from glenside.ir.types import Dims
+from glenside.codegen.tiles import Made, Tiles
+from glenside.ir.index_map import Axis, Index
 
-_PARALLEL = 20_000
-"""Steps from which on a nest is worth more than one thread."""
 _CHUNK = 8192
 """Elements that one thread does at once where there is no outer loop."""
-_UNROLLED = 9
-"""Steps of a sum that are written one after the other."""
-
-
-@dataclass(frozen=True)
-class Made:
-    """A block in loops, and what must be packed for them."""
-
-    statements: list[Statement]
-    packings: tuple[Packing, ...] = ()
 
 
 def scheduled(block: Block, axes: Iterator[int], machine: Machine) -> Made | None:
@@ -73,7 +49,7 @@ def scheduled(block: Block, axes: Iterator[int], machine: Machine) -> Made | Non
     found = replace(found, axes=tuple(axis for axis in found.axes if axis.size != 1))
     if not found.joined:
         return _elementwise(found, axes, machine)
-    tiles = _Tiles(found, axes, machine)
+    tiles = Tiles(found, axes, machine)
     if tiles.is_possible:
         return tiles.made()
     (joined,) = found.joined
@@ -87,7 +63,7 @@ def scheduled(block: Block, axes: Iterator[int], machine: Machine) -> Made | Non
 def _elementwise(block: Block, axes: Iterator[int], machine: Machine) -> Made:
     """Each element by itself, in vectors where they lie next to each other; the outermost axis in any order."""
     if all(map(is_affine, all_indices(block))):
-        block, _ = _with_merged(block, axes)
+        block, _ = with_merged(block, axes)
     steps = prod(axis.size for axis in block.axes)
     if len(block.axes) == 1 and steps >= 2 * _CHUNK:  # so that there is something to do at once
         (axis,) = block.axes
@@ -121,302 +97,3 @@ def _run(block: Block, axes: Iterator[int], machine: Machine) -> list[Statement]
         return with_places(block, lambda index: substituted(index, {block.axes[0]: place})).stores()
 
     return run(block.axes[0], axes, lanes_of(dtype, machine), one)
-
-
-def spread(axes: Sequence[Axis], body: Sequence[Statement], steps: int) -> list[Statement]:
-    """Loops around a body, the outermost one in any order, by any thread where so many steps are worth it."""
-    made = around(axes, body)
-    if steps >= _PARALLEL and any(axis.size != 1 for axis in axes):
-        made = [with_way(made[0], Way.PARALLEL)]
-    return made
-
-
-def _with_merged(block: Block, axes: Iterator[int]) -> tuple[Block, dict[Axis, list[Axis]]]:
-    """A block whose axes that continue each other are one; what each stands for."""
-    groups = merged(all_indices(block), block.axes)
-    stands: dict[Axis, list[Axis]] = {}
-    places: dict[Axis, Index] = {}
-    for group in groups:
-        if len(group) == 1:
-            stands[group[0]] = group
-            continue
-        whole = Axis(next(axes), prod(axis.size for axis in group))
-        stands[whole] = group
-        places |= dict.fromkeys(group[:-1], Index())
-        places[group[-1]] = Index(((whole, 1),))
-    order = sorted(stands, key=lambda axis: -abs(coefficient(block.place, stands[axis][-1])))
-    return replace(with_places(block, lambda index: substituted(index, places)), axes=tuple(order)), stands
-
-
-def _pieces(size: int, width: int, lanes: int) -> list[tuple[int, int, int, int]]:
-    """Columns as (first, lanes, vectors, times): panels of `width` vectors, then what is left in shorter ones."""
-    pieces, begin = [], 0
-    while begin < size:
-        vectors = min(width, (size - begin) // lanes)
-        if vectors == 0:
-            lanes //= 2
-            continue
-        times = (size - begin) // (vectors * lanes)
-        pieces.append((begin, lanes, vectors, times))
-        begin += vectors * lanes * times
-    return pieces
-
-
-def _rows(size: int, height: int) -> list[tuple[int, int, int]]:
-    """Rows as (first, height, times), in tiles that differ by one row at most."""
-    tiles = -(-size // height)
-    low, larger = divmod(size, tiles)
-    found = [(0, low + 1, larger), (larger * (low + 1), low, tiles - larger)]
-    return [piece for piece in found if piece[2]]
-
-
-class _Tiles:
-    """Rows x columns of results in registers; every step of the sum adds a product to each."""
-
-    def __init__(self, block: Block, axes: Iterator[int], machine: Machine) -> None:
-        self.axes, self.machine = axes, machine
-        self.block, _ = _with_merged(block, axes)
-        (self.joined,) = self.block.joined
-        self.dtype = self.block.buffer.dtype
-        self.lanes = lanes_of(self.dtype, machine)
-        self.steps = prod(a.size for a in (*self.block.axes, *self.joined.axes))
-        self.loads = list(dict.fromkeys(loads_of(self.joined.element)))
-        self.packed: list[Load] = []
-        found = next((axis for axis in self.block.axes if self._is_column(axis)), None)
-        self.columns, self.has_columns = found or Axis(0, 1), found is not None
-
-    @property
-    def is_possible(self) -> bool:
-        joined = self.joined
-        return (
-            self.dtype in ("float32", "float64")
-            and joined.exact
-            and isinstance(joined.start, Number)
-            and in_vectors(joined.element, self.dtype)
-            and in_vectors(self.block.value, self.dtype)
-            and is_affine(self.block.place)
-            and self.has_columns
-        )
-
-    def _is_column(self, axis: Axis) -> bool:
-        """Whether elements along an axis can be vectors; what must be packed for that is noted."""
-        if coefficient(self.block.place, axis) != 1:
-            return False
-        if any(coefficient(load.place, axis) not in (0, 1) for load in loads_of(self.block.value)):
-            return False
-        packed = []
-        for load in self.loads:
-            step = coefficient(load.place, axis)
-            if load.buffer.role is Role.CONSTANT and step:
-                packed.append(load)
-            elif step not in (0, 1):
-                if 8 * prod(a.size for a in self._axes_of(load)) > self.steps:
-                    return False
-                packed.append(load)
-        self.packed = packed
-        return True
-
-    def _axes_of(self, load: Load) -> list[Axis]:
-        return [a for a in (*self.block.axes, *self.joined.axes) if coefficient(load.place, a)]
-
-    def made(self) -> Made:
-        columns, place = self.columns, self.block.place
-        others = [axis for axis in self.block.axes if axis != columns]
-        kept = {axis: sum(not coefficient(load.place, axis) for load in self.loads) for axis in others}
-        best = sorted(others, key=lambda axis: (-kept[axis], abs(coefficient(place, axis))))
-        self.rows = best[:1]
-        if len(best) > 1 and kept[best[0]] == kept[best[1]] and 2 * best[0].size < self.machine.registers:
-            self.rows = best[1::-1]  # whole rows of a small image, a few at once
-        height, width = self._shape()
-        self.pieces = _pieces(columns.size, width, self.lanes)
-        self._order_sum()
-        outer = [axis for axis in others if axis not in self.rows]
-        return Made(self._around(outer, height), tuple(self.packings.values()))
-
-    @property
-    def _row_size(self) -> int:
-        """Rows that are always in one tile."""
-        return self.rows[1].size if len(self.rows) > 1 else 1
-
-    def _shape(self) -> tuple[int, int]:
-        """The height, in rows that are always in one tile, and the width, in vectors, that take the fewest cycles."""
-        rows, unit = self.rows[0].size if self.rows else 1, self._row_size
-        depth = prod(axis.size for axis in self.joined.axes)
-
-        def cycles(shape: tuple[int, int]) -> float:
-            height, width = shape
-            total = 0.0
-            for _, own, tiles in _rows(rows, height):
-                for _, _, vectors, times in _pieces(self.columns.size, width, self.lanes):
-                    sums = own * unit * vectors
-                    step = max(
-                        sums / self.machine.products,
-                        (own * unit + vectors) / self.machine.loads,
-                        self.machine.latency * 1.0,
-                    )
-                    total += tiles * times * (depth * step + 20 + 2 * sums)
-            return total
-
-        shapes = [
-            (height, width)
-            for width in (1, 2, 3, 4)
-            for height in range(1, min(rows, self.machine.registers) + 1)
-            if height * unit * width + width + 1 <= self.machine.registers
-        ]
-        return min(shapes, key=cycles)
-
-    def _order_sum(self) -> None:
-        """The axes of the sum: as the operands that are not packed lie, joined where they can be; packings."""
-        free = [load for load in self.loads if load not in self.packed]
-        indices = [load.place for load in free]
-        groups = merged(indices, self.joined.axes)
-        groups.sort(key=lambda group: -max((abs(coefficient(i, group[-1])) for i in indices), default=0))
-        self.sum: list[Axis] = []
-        places: dict[Axis, Index] = {}
-        for group in groups:
-            whole = group[0] if len(group) == 1 else Axis(next(self.axes), prod(a.size for a in group))
-            self.sum.append(whole)
-            if len(group) > 1:
-                places |= dict.fromkeys(group[:-1], Index())
-                places[group[-1]] = Index(((whole, 1),))
-        self.packings: dict[Load, Packing] = {}
-        self.at_sum = places
-        for number, load in enumerate(self.packed):
-            self.packings[load] = self._packing(load, [axis for group in groups for axis in group], number)
-
-    def _packing(self, load: Load, inner: Sequence[Axis], number: int) -> Packing:
-        columns = self.columns
-        outer = [a for a in self.block.axes if a != columns and coefficient(load.place, a)]
-        role = Role.CONSTANT if load.buffer.role is Role.CONSTANT else Role.TEMPORARY
-        name = f"{load.buffer.name}.packed" + (f".{number + 1}" if number else "")
-        dims = Dims((prod(axis.size for axis in (*outer, *inner, columns)),))
-        return Packing(
-            Buffer(name, dims, load.dtype, role),
-            load.buffer,
-            load.place.constant,
-            tuple((axis.size, coefficient(load.place, axis)) for axis in outer),
-            tuple((axis.size, coefficient(load.place, axis)) for axis in inner),
-            coefficient(load.place, columns),
-            tuple((begin, lanes * vectors, times) for begin, lanes, vectors, times in self.pieces),
-        )
-
-    def _around(self, outer: Sequence[Axis], height: int) -> list[Statement]:
-        """All tiles, in the order that reads the fewest bytes from afar."""
-        size = RECORDS[self.dtype].bits // 8
-        packed = sum(prod(n for n, _ in (*p.outer, *p.inner)) for p in self.packings.values())
-        shared = [axis for axis in outer if not any(coefficient(load.place, axis) for load in self.packings)]
-        grouped = [axis for axis in outer if axis not in shared]
-        row_pieces = _rows(self.rows[0].size, height) if self.rows else [(0, 1, 1)]
-        near = packed * self.columns.size * size <= self.machine.l2 // 2 * prod(a.size for a in grouped)
-        pairs: list[tuple[list[Axis], list[Statement]]] = []
-        for first in row_pieces if near else self.pieces:
-            axis, inner = Axis(next(self.axes), first[-1]), []
-            for second in self.pieces if near else row_pieces:
-                other = Axis(next(self.axes), second[-1])
-                if near:
-                    tile = self._tile((*first,), axis, (*second,), other, ahead=True)
-                else:
-                    tile = self._tile((*second,), other, (*first,), axis, ahead=True)
-                inner += around([other], tile)
-            pairs.append(([axis], inner))
-        if near:
-            whole = [*grouped, *shared]
-            if any(a.size > 1 for a in whole):
-                return spread(whole, [s for axes, body in pairs for s in around(axes, body)], self.steps)
-            return [s for axes, body in pairs for s in spread(axes, body, self.steps)]
-        if grouped:
-            bodies = [around([*axes, *shared], body) for axes, body in pairs]
-            return spread(grouped, [s for body in bodies for s in body], self.steps)
-        return [s for axes, body in pairs for s in spread([*axes, *shared], body, self.steps)]
-
-    def _tile(
-        self,
-        row_piece: tuple[int, int, int],
-        row_axis: Axis,
-        piece: tuple[int, int, int, int],
-        panel: Axis,
-        ahead: bool = False,
-    ) -> list[Statement]:
-        """A tile; `ahead` has it ask for what the next panel reads."""
-        begin, lanes, vectors, _ = piece
-        row, unit, lane = (Axis(next(self.axes), n) for n in (row_piece[1] * self._row_size, vectors, lanes))
-        at_row = at(row)
-        column = at(unit) * lanes + at(lane)
-        places = dict(self.at_sum)
-        places[self.columns] = at(panel) * (vectors * lanes) + column + begin
-        if self.rows:
-            places[self.rows[0]] = at(row_axis) * row_piece[1] + at_row // self._row_size + row_piece[0]
-            places |= {axis: at_row % axis.size for axis in self.rows[1:]}
-        change = partial(substituted, places=places)
-        tile = Buffer(f"tile{next(self.axes)}", Dims((row.size, vectors * lanes)), self.dtype, Role.REGISTER)
-        own = tile.place([at_row, column])
-        element = self._element(self.joined.element, change, begin, vectors * lanes, panel, column)
-        here = Load(tile, own)
-        value = _with_local(changed(self.block.value, change), self.joined.local, here)
-
-        def each(statement: Statement) -> list[Statement]:
-            inner: tuple[Statement, ...] = (For(lane, (statement,), Way.VECTOR),) if lanes > 1 else (statement,)
-            for axis in (unit, row):
-                inner = (For(axis, inner, Way.UNROLLED),) if axis.size > 1 else inner
-            return list(inner)
-
-        step = each(Store(tile, own, apply(self.joined.combine, here, element)))
-        if ahead and (self.sum[-1].size if self.sum else 0) > _UNROLLED:
-            step = [*self._asked(change, begin, vectors * lanes, panel, row_axis), *step]
-        steps, written = step, 1
-        for axis in reversed(self.sum):
-            if axis.size == 1:
-                continue
-            written *= axis.size
-            small = written <= _UNROLLED and written * row.size * vectors <= 100
-            steps = [For(axis, tuple(steps), Way.UNROLLED if small else Way.LOOP)]
-        return [
-            *each(Store(tile, own, self.joined.start)),
-            *steps,
-            *each(Store(self.block.buffer, change(self.block.place), value)),
-        ]
-
-    def _asked(self, change: partial[Index], begin: int, width: int, panel: Axis, row_axis: Axis) -> list[Statement]:
-        """A line of the next panel at each step, so that all of them are there when it begins."""
-        found: list[Statement] = []
-        for load in self.packings:
-            here = self._element(load, change, begin, width, panel, Index())
-            assert isinstance(here, Load), "what is packed is read"
-            depth = prod(axis.size for axis in self.sum)
-            within = flattened([at(axis) for axis in self.sum], [axis.size for axis in self.sum])
-            line = 64 * 8 // RECORDS[self.dtype].bits
-            place = here.place - within * width + depth * width + (within + at(row_axis) * depth) * line
-            found.append(Prefetch(here.buffer, place))
-        return found
-
-    def _element(
-        self, formula: Formula, change: partial[Index], begin: int, width: int, panel: Axis, column: Index
-    ) -> Formula:
-        """What a step adds, packed operands from their packed copies."""
-        if isinstance(formula, Load):
-            packing = self.packings.get(formula)
-            if packing is None:
-                return changed(formula, change)
-            depth = prod(n for n, _ in packing.inner)
-            place = Index()
-            for axis in self.block.axes:
-                if axis != self.columns and coefficient(formula.place, axis):
-                    place = place * axis.size + at(axis)
-            within = Index()
-            for axis in self.sum:
-                within = within * axis.size + at(axis)
-            place = place * (depth * self.columns.size) + begin * depth + (at(panel) * depth + within) * width + column
-            return Load(packing.buffer, change(place))
-        if isinstance(formula, Apply):
-            operands = [self._element(o, change, begin, width, panel, column) for o in formula.operands]
-            return replace(formula, operands=tuple(operands))
-        return changed(formula, change)
-
-
-def _with_local(formula: Formula, local: Local, value: Formula) -> Formula:
-    """A formula with a variable replaced."""
-    if formula == local:
-        return value
-    if isinstance(formula, Apply):
-        return replace(formula, operands=tuple(_with_local(o, local, value) for o in formula.operands))
-    return formula

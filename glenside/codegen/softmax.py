@@ -6,10 +6,9 @@ from glenside.codegen.affine import indices_of, is_affine
 from glenside.codegen.blocks import Joined
 from glenside.codegen.filling import Filling, under
 from glenside.codegen.formulas import apply, number
-from glenside.codegen.lanes import in_vectors, joined_in_lanes, lanes_of, run
+from glenside.codegen.lanes import in_vectors, joined_in_lanes, lanes_of, run, spread
 from glenside.codegen.loops import Formula, Load, Statement, Store
 from glenside.codegen.machine import Machine
-from glenside.codegen.schedule import spread
 from glenside.ir.index_map import Index
 from glenside.ir.operators.compute import name_of
 from glenside.ir.types import Dims
