@@ -43,6 +43,13 @@ def _glenside(*words: str | Path, folder: Path) -> subprocess.CompletedProcess[s
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=120)
 
 
+def test_what_the_search_found(tmp_path: Path) -> None:
+    path = _network(tmp_path)
+    done = _glenside("compile", path, "-o", "net.c", "--target", "cpu:unlimited,balance=2", folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "no plan takes less" in done.stdout
+
+
 @needs_compiler
 @pytest.mark.parametrize("machine", ["native", "generic", "plain"])
 def test_the_c_of_a_file(tmp_path: Path, machine: str) -> None:

@@ -41,12 +41,14 @@ from glenside.targets.registry import target, whole_numbers, with_options
 PEAK, MOVED, WORK, TIME = "peak", "moved", "multiply-adds", "time"
 LEAST_MEMORY = "least memory"
 AT_ONCE = "im2col"
+UNLIMITED = "unlimited"
+"""No budget, in the name of a target."""
 
 
 class CPU(Target):
     """A plain processor: multiply-adds, bytes moved, and the most bytes held at a time, by every variant of a layer.
 
-    memory    the budget of temporaries and results, in bytes or as text such as "8MB"; None is no budget
+    memory    the budget of temporaries and results, in bytes or as text such as "8MB"; None or "unlimited" is no budget
     balance   multiply-adds that take as long as moving one byte: time is multiply-adds + balance x bytes moved
     outputs   the m of Winograd's F(m, r) that are looked for along each axis
     row_strips  up to how many strips of rows, a power of 2 up to 16, a layer may be computed in, each as a variant of
@@ -71,6 +73,7 @@ class CPU(Target):
         if bands is not None:
             renamed("bands of gl.CPU", "row_strips")
             row_strips = bands
+        memory = None if memory == UNLIMITED else memory
         self.memory = byte_count(memory, "a memory budget") if isinstance(memory, str) else memory
         if self.memory is not None and self.memory <= 0:
             raise BadInput(f"a memory budget is at least 1 byte, got {self.memory}")
@@ -81,7 +84,7 @@ class CPU(Target):
             raise BadInput(f"row strips are 1, 2, 4, 8 or 16, got {row_strips}")
         self.balance, self.outputs, self.row_strips = balance, tuple(dict.fromkeys(outputs)), row_strips
         options = (f",balance={balance}" if balance else "") + (f",row_strips={row_strips}" if row_strips > 1 else "")
-        self.name = f"cpu:{'unlimited' if memory is None else memory}{options}"
+        self.name = f"cpu:{UNLIMITED if memory is None else memory}{options}"
         self.doc = inspect.cleandoc(CPU.__doc__ or "")
         self._families = (
             *("analyses", "recipe-analyses", "winograd", "cpu-products"),
