@@ -17,6 +17,10 @@ from glenside.codegen.toolchain import build_line
 from glenside.ir.errors import BadInput
 
 _LINE = 64
+_KEYWORDS = frozenset(
+    "auto break case char const continue default do double else enum extern float for goto if inline int long register "
+    "restrict return short signed sizeof static struct switch typedef union unsigned void volatile while".split()
+)
 
 
 @dataclass(frozen=True)
@@ -32,12 +36,16 @@ def c_name(text: str) -> str:
     """A name for what is in C. Raises BadInput where it is none."""
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]{0,60}", text):
         raise BadInput(f"a name in C is letters, digits and _, got {text!r}")
+    if text in _KEYWORDS:
+        raise BadInput(f"a name in C is none of its own words, got {text!r}")
     return text
 
 
 def library(lowered: Lowered, name: str) -> Library:
     """The files of a program. Raises BadInput for a name that is none in C."""
     c_name(name)
+    if re.search(rf"\b{name}\b", re.sub(r"/[*].*?[*]/", "", lowered.source, flags=re.DOTALL)):
+        raise BadInput(f"{name} is a name in what is written: give the file another one")
     parts, places, end = [], {}, _LINE
     for buffer, array in lowered.constants.items():
         places[buffer] = end

@@ -101,6 +101,15 @@ def test_bench(tmp_path: Path) -> None:
     assert "nests; those that take longest" in done.stdout
 
 
+def test_nothing_is_written_where_one_file_cannot_be(tmp_path: Path) -> None:
+    path = _network(tmp_path)
+    (tmp_path / "net.h").mkdir()
+    done = _glenside("compile", path, "-o", "net.c", folder=tmp_path)
+    assert done.returncode == 2
+    assert "cannot write net.h: it is a folder" in done.stderr
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["net.h", "net.onnx"]
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -108,6 +117,8 @@ def test_bench(tmp_path: Path) -> None:
         (["compile", "mobilenet-v1", "-o", "x.onnx"], "C is written to a file"),
         (["compile", "mobilenet-v1", "-o", "nowhere/x.c"], "there is no folder nowhere"),
         (["compile", "mobilenet-v1", "-o", "1x.c"], "a name in C is letters, digits and _"),
+        (["compile", "mobilenet-v1", "-o", "int.c"], "a name in C is none of its own words, got 'int'"),
+        (["compile", "unet-small", "-o", "pool.c", "--set", "resolution=16"], "give the file another one"),
         (["compile", "mobilenet-v1", "-o", "x.c", "--machine", "vax"], "a machine is native, plain, avx512"),
         (["compile", "mobilenet-v1", "-o", "x.c", "--emit", "rust"], "--emit is c or loops"),
         (["bench", "mobilenet-v1", "--threads", "0"], "--threads are numbers from 1 on"),

@@ -60,6 +60,7 @@ def compile(
         raise BadInput("C is written to a file: give one that ends in .c by -o")
     if emit == "c" and output is not None:
         c_name(Path(output).stem)
+        writable(*(str(Path(output).with_suffix(ending)) for ending in (".h", ".weights")))
     program = _prepared(source, machine, target)
     lowered = Lowered(program, of)
     if emit == "loops":
