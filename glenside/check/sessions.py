@@ -25,13 +25,21 @@ class CannotRun(Exception):
 
 
 class Session:
-    """A model, a path or the bytes of one, at one of onnxruntime's levels of optimization."""
+    """A model, a path or the bytes of one, at one of onnxruntime's levels of optimization.
 
-    def __init__(self, model: PathLike | bytes, what: str, level: str = LEVELS[0]) -> None:
+    threads  how many, which do not spin after a run: what runs next has the processors; None leaves it to onnxruntime
+    """
+
+    def __init__(
+        self, model: PathLike | bytes, what: str, level: str = LEVELS[0], *, threads: int | None = None
+    ) -> None:
         runtime = import_onnxruntime()
         options = runtime.SessionOptions()
         options.graph_optimization_level = getattr(runtime.GraphOptimizationLevel, level)
         options.log_severity_level = 4
+        if threads is not None:
+            options.intra_op_num_threads = threads
+            options.add_session_config_entry("session.force_spinning_stop", "1")
         self.what = what
         source = model if isinstance(model, bytes) else str(model)
         try:

@@ -18,6 +18,7 @@ from glenside.codegen.lower import lower
 from glenside.codegen.machine import Machine, is_here
 from glenside.codegen.packing import Memory, packed_constants
 from glenside.codegen.toolchain import loaded
+from glenside.ir.bounds import whole
 from glenside.ir.dtypes import RECORDS
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
@@ -25,6 +26,8 @@ from glenside.ir.program import Program
 from glenside.ir.term import postorder
 from glenside.ir.types import TupleType, Type
 from glenside.passes.constant_folding import fold
+
+_MOST_THREADS = 1024
 
 
 class Lowered:
@@ -129,9 +132,7 @@ class Compiled:
 
     def _pool(self, threads: int | None) -> _Pool | None:
         """A pool of so many threads that no other call has; None for one thread."""
-        count = _processors() if threads is None else threads
-        if count < 1:
-            raise BadInput(f"threads are at least 1, got {threads}")
+        count = _processors() if threads is None else whole("threads", threads, 1, _MOST_THREADS)
         key = os.getpid(), count
         if count == 1:
             return None

@@ -167,7 +167,7 @@ def test_calls_at_once_and_results_that_are_given() -> None:
         with pytest.raises(BadInput) as caught:
             compiled(*given[0], out=wrong)
         assert words in str(caught.value)
-    with pytest.raises(BadInput, match="threads are at least 1"):
+    with pytest.raises(BadInput, match="threads is a whole number from 1"):
         compiled(*given[0], threads=0)
 
 

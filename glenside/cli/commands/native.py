@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import statistics
+import sys
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from time import perf_counter, sleep
 from typing import TYPE_CHECKING, Annotated, Any
@@ -174,19 +176,18 @@ def _seconds(run: Any) -> float:
 
 
 def _peer(source: str, threads: int, compiled: Compiled, arrays: list[Any]) -> Any:
-    """onnxruntime on the same arrays, with all of its optimizations; None where it is not there, or takes others."""
-    if Path(source).suffix != ".onnx":
+    """onnxruntime on the same arrays, with all of its optimizations; None, and a note, where it does not take them."""
+    from glenside.check.sessions import LEVELS, CannotRun, Session
+
+    if Path(source).suffix != ".onnx" or find_spec("onnxruntime") is None:
         return None
-    try:
-        import onnxruntime
-    except ImportError:
-        return None
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = threads
-    options.log_severity_level = 4
-    options.add_session_config_entry("session.force_spinning_stop", "1")
-    session = onnxruntime.InferenceSession(source, options, providers=["CPUExecutionProvider"])
     named = {buffer.name: array for buffer, array in zip(compiled.inputs, arrays, strict=True)}
-    if {entry.name for entry in session.get_inputs()} != named.keys():
+    try:
+        session = Session(source, source, LEVELS[-1], threads=threads)
+        if {entry.name for entry in session.session.get_inputs()} != named.keys():
+            raise CannotRun(f"onnxruntime runs {source} with other inputs")
+        session.run(named)
+    except CannotRun as error:
+        print(f"glenside: note: {error}", file=sys.stderr)
         return None
-    return lambda: session.run(None, named)
+    return lambda: session.run(named)
