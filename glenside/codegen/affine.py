@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from math import prod
 
 from glenside.codegen.blocks import Block
@@ -116,7 +117,7 @@ def affine(block: Block, axes: Iterator[int]) -> Block | None:
             return None
         high, low = Axis(next(axes), axis.size // divisor), Axis(next(axes), divisor)
         place = Index(((high, divisor), (low, 1)))
-        block = with_places(block, lambda index, at={axis: place}: substituted(index, at))  # type: ignore[misc]
+        block = with_places(block, partial(substituted, places={axis: place}))
         pair = [part for part in (high, low) if part.size != 1]
         block = replace(
             block,
@@ -167,18 +168,20 @@ def merged(indices: Sequence[Index], axes: Sequence[Axis]) -> list[list[Axis]]:
     return groups
 
 
-def with_merged(block: Block, axes: Iterator[int]) -> tuple[Block, dict[Axis, list[Axis]]]:
-    """A block whose axes that continue each other are one; what each stands for."""
-    groups = merged(all_indices(block), block.axes)
-    stands: dict[Axis, list[Axis]] = {}
+def joined_axes(groups: Sequence[Sequence[Axis]], axes: Iterator[int]) -> tuple[list[Axis], dict[Axis, Index]]:
+    """An axis for each group of them, and where the axes of the groups are along it."""
+    found: list[Axis] = []
     places: dict[Axis, Index] = {}
     for group in groups:
-        if len(group) == 1:
-            stands[group[0]] = group
-            continue
-        whole = Axis(next(axes), prod(axis.size for axis in group))
-        stands[whole] = group
-        places |= dict.fromkeys(group[:-1], Index())
-        places[group[-1]] = Index(((whole, 1),))
-    order = sorted(stands, key=lambda axis: -abs(coefficient(block.place, stands[axis][-1])))
-    return replace(with_places(block, lambda index: substituted(index, places)), axes=tuple(order)), stands
+        whole = group[0] if len(group) == 1 else Axis(next(axes), prod(axis.size for axis in group))
+        found.append(whole)
+        if len(group) > 1:
+            places |= {**dict.fromkeys(group[:-1], Index()), group[-1]: Index(((whole, 1),))}
+    return found, places
+
+
+def with_merged(block: Block, axes: Iterator[int]) -> Block:
+    """A block whose axes that continue each other are one; the one that moves farthest is the outermost."""
+    found, places = joined_axes(merged(all_indices(block), block.axes), axes)
+    block = with_places(block, partial(substituted, places=places))
+    return replace(block, axes=tuple(sorted(found, key=lambda axis: -abs(coefficient(block.place, axis)))))

@@ -1,4 +1,6 @@
-"""C of loop nests: one function, plain C11, every element as the records of dtypes and primitives say.
+"""C of loop nests: a function for each, every element as the records of dtypes and primitives say.
+
+Plain loops are C11; vectors are in GCC's and Clang's extensions of it.
 
 Integers wrap, in unsigned arithmetic; halves are floats that are rounded after each step, as numpy has them.
 """

@@ -61,13 +61,11 @@ class View:
 
 
 class Source(Protocol):
-    """Where the elements of terms come from: `pull` where others read one, `formula` what it is."""
+    """Where the elements of terms come from: where those in memory lie, and what reads one of any."""
 
     views: dict[Term, View]
 
     def pull(self, term: Term, places: Places) -> Formula: ...
-
-    def formula(self, term: Term, places: Places) -> Formula: ...
 
 
 class Filling:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from math import prod
 
-from glenside.codegen.affine import changed, coefficient, indices_of, is_direct, merged, substituted
+from glenside.codegen.affine import changed, coefficient, indices_of, is_direct, loads_in, merged, substituted
 from glenside.codegen.blocks import Joined
 from glenside.codegen.c_vectors import IN_VECTORS
 from glenside.codegen.filling import around
@@ -34,15 +34,6 @@ def at(axis: Axis) -> Index:
     return Index(((axis, 1),)) if axis.size != 1 else Index()
 
 
-def loads_of(formula: Formula) -> Iterator[Load]:
-    """What a formula that is done on vectors reads."""
-    if isinstance(formula, Load):
-        yield formula
-    elif isinstance(formula, Apply):
-        for operand in formula.operands:
-            yield from loads_of(operand)
-
-
 def in_vectors(formula: Formula, dtype: str) -> bool:
     """Whether a formula is done on vectors of a dtype."""
     if formula.dtype != dtype or dtype not in _FLOATS:
@@ -56,7 +47,7 @@ def in_vectors(formula: Formula, dtype: str) -> bool:
 
 def runs_along(formula: Formula, axis: Axis) -> bool:
     """Whether what a formula reads is next to each other, or the same, along an axis."""
-    places = [load.place for load in loads_of(formula)]
+    places = [load.place for load in loads_in(formula)]
     return all(coefficient(place, axis) in (0, 1) and is_direct(place, axis) for place in places)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from math import prod
 
 from glenside.codegen.affine import (
@@ -18,19 +19,8 @@ from glenside.codegen.affine import (
 )
 from glenside.codegen.blocks import Block
 from glenside.codegen.filling import around
-from glenside.codegen.lanes import (
-    at,
-    in_vectors,
-    joined_in_lanes,
-    lanes_of,
-    run,
-    runs_along,
-    spread,
-)
-from glenside.codegen.loops import (
-    Statement,
-    Store,
-)
+from glenside.codegen.lanes import at, in_vectors, joined_in_lanes, lanes_of, run, runs_along, spread
+from glenside.codegen.loops import Statement, Store
 from glenside.codegen.machine import Machine
 from glenside.codegen.tiles import Made, Tiles
 from glenside.ir.index_map import Axis, Index
@@ -63,7 +53,7 @@ def scheduled(block: Block, axes: Iterator[int], machine: Machine) -> Made | Non
 def _elementwise(block: Block, axes: Iterator[int], machine: Machine) -> Made:
     """Each element by itself, in vectors where they lie next to each other; the outermost axis in any order."""
     if all(map(is_affine, all_indices(block))):
-        block, _ = with_merged(block, axes)
+        block = with_merged(block, axes)
     steps = prod(axis.size for axis in block.axes)
     if len(block.axes) == 1 and steps >= 2 * _CHUNK:  # so that there is something to do at once
         (axis,) = block.axes
@@ -72,7 +62,7 @@ def _elementwise(block: Block, axes: Iterator[int], machine: Machine) -> Made:
             if size:
                 high, low = Axis(next(axes), times), Axis(next(axes), size)
                 place = {axis: at(high) * size + at(low) + begin}
-                part = with_places(block, lambda index, to=place: substituted(index, to))  # type: ignore[misc]
+                part = with_places(block, partial(substituted, places=place))
                 parts += spread([high], _run(replace(part, axes=(low,)), axes, machine), steps)
         return Made(parts)
     outer, inner = block.axes[:-1], replace(block, axes=block.axes[-1:])
@@ -94,6 +84,6 @@ def _run(block: Block, axes: Iterator[int], machine: Machine) -> list[Statement]
         return around(block.axes, block.stores())
 
     def one(place: Index) -> list[Statement]:
-        return with_places(block, lambda index: substituted(index, {block.axes[0]: place})).stores()
+        return with_places(block, partial(substituted, places={block.axes[0]: place})).stores()
 
     return run(block.axes[0], axes, lanes_of(dtype, machine), one)

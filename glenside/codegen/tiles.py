@@ -16,6 +16,8 @@ from glenside.codegen.affine import (
     changed,
     coefficient,
     is_affine,
+    joined_axes,
+    loads_in,
     merged,
     substituted,
     with_merged,
@@ -23,13 +25,7 @@ from glenside.codegen.affine import (
 from glenside.codegen.blocks import Block
 from glenside.codegen.filling import around
 from glenside.codegen.formulas import apply
-from glenside.codegen.lanes import (
-    at,
-    in_vectors,
-    lanes_of,
-    loads_of,
-    spread,
-)
+from glenside.codegen.lanes import at, in_vectors, lanes_of, spread
 from glenside.codegen.loops import (
     Apply,
     Buffer,
@@ -89,12 +85,12 @@ class Tiles:
 
     def __init__(self, block: Block, axes: Iterator[int], machine: Machine) -> None:
         self.axes, self.machine = axes, machine
-        self.block, _ = with_merged(block, axes)
+        self.block = with_merged(block, axes)
         (self.joined,) = self.block.joined
         self.dtype = self.block.buffer.dtype
         self.lanes = lanes_of(self.dtype, machine)
         self.steps = prod(a.size for a in (*self.block.axes, *self.joined.axes))
-        self.loads = list(dict.fromkeys(loads_of(self.joined.element)))
+        self.loads = list(dict.fromkeys(loads_in(self.joined.element)))
         self.packed: list[Load] = []
         found = next((axis for axis in self.block.axes if self._is_column(axis)), None)
         self.columns, self.has_columns = found or Axis(0, 1), found is not None
@@ -116,7 +112,7 @@ class Tiles:
         """Whether elements along an axis can be vectors; what must be packed for that is noted."""
         if coefficient(self.block.place, axis) != 1:
             return False
-        if any(coefficient(load.place, axis) not in (0, 1) for load in loads_of(self.block.value)):
+        if any(coefficient(load.place, axis) not in (0, 1) for load in loads_in(self.block.value)):
             return False
         packed = []
         for load in self.loads:
@@ -152,6 +148,11 @@ class Tiles:
         """Rows that are always in one tile."""
         return self.rows[1].size if len(self.rows) > 1 else 1
 
+    @property
+    def _step(self) -> Index:
+        """The steps of a sum, counted."""
+        return flattened([at(axis) for axis in self.sum], [axis.size for axis in self.sum])
+
     def _shape(self) -> tuple[int, int]:
         """The height, in rows that are always in one tile, and the width, in vectors, that take the fewest cycles."""
         rows, unit = self.rows[0].size if self.rows else 1, self._row_size
@@ -185,16 +186,8 @@ class Tiles:
         indices = [load.place for load in free]
         groups = merged(indices, self.joined.axes)
         groups.sort(key=lambda group: -max((abs(coefficient(i, group[-1])) for i in indices), default=0))
-        self.sum: list[Axis] = []
-        places: dict[Axis, Index] = {}
-        for group in groups:
-            whole = group[0] if len(group) == 1 else Axis(next(self.axes), prod(a.size for a in group))
-            self.sum.append(whole)
-            if len(group) > 1:
-                places |= dict.fromkeys(group[:-1], Index())
-                places[group[-1]] = Index(((whole, 1),))
+        self.sum, self.at_sum = joined_axes(groups, self.axes)
         self.packings: dict[Load, Packing] = {}
-        self.at_sum = places
         for number, load in enumerate(self.packed):
             self.packings[load] = self._packing(load, [axis for group in groups for axis in group], number)
 
@@ -228,9 +221,9 @@ class Tiles:
             for second in self.pieces if near else row_pieces:
                 other = Axis(next(self.axes), second[-1])
                 if near:
-                    tile = self._tile((*first,), axis, (*second,), other, ahead=True)
+                    tile = self._tile((*first,), axis, (*second,), other)
                 else:
-                    tile = self._tile((*second,), other, (*first,), axis, ahead=True)
+                    tile = self._tile((*second,), other, (*first,), axis)
                 inner += around([other], tile)
             pairs.append(([axis], inner))
         if near:
@@ -249,9 +242,8 @@ class Tiles:
         row_axis: Axis,
         piece: tuple[int, int, int, int],
         panel: Axis,
-        ahead: bool = False,
     ) -> list[Statement]:
-        """A tile; `ahead` has it ask for what the next panel reads."""
+        """A tile, which asks for what the next panel reads where its sums are long."""
         begin, lanes, vectors, _ = piece
         row, unit, lane = (Axis(next(self.axes), n) for n in (row_piece[1] * self._row_size, vectors, lanes))
         at_row = at(row)
@@ -275,7 +267,7 @@ class Tiles:
             return list(inner)
 
         step = each(Store(tile, own, apply(self.joined.combine, here, element)))
-        if ahead and (self.sum[-1].size if self.sum else 0) > _UNROLLED:
+        if self.sum and self.sum[-1].size > _UNROLLED:
             step = [*self._asked(change, begin, vectors * lanes, panel, row_axis), *step]
         steps, written = step, 1
         for axis in reversed(self.sum):
@@ -296,8 +288,7 @@ class Tiles:
         for load in self.packings:
             here = self._element(load, change, begin, width, panel, Index())
             assert isinstance(here, Load), "what is packed is read"
-            depth = prod(axis.size for axis in self.sum)
-            within = flattened([at(axis) for axis in self.sum], [axis.size for axis in self.sum])
+            depth, within = prod(axis.size for axis in self.sum), self._step
             line = 64 * 8 // RECORDS[self.dtype].bits
             place = here.place - within * width + depth * width + (within + at(row_axis) * depth) * line
             found.append(Prefetch(here.buffer, place))
@@ -316,9 +307,7 @@ class Tiles:
             for axis in self.block.axes:
                 if axis != self.columns and coefficient(formula.place, axis):
                     place = place * axis.size + at(axis)
-            within = Index()
-            for axis in self.sum:
-                within = within * axis.size + at(axis)
+            within = self._step
             place = place * (depth * self.columns.size) + begin * depth + (at(panel) * depth + within) * width + column
             return Load(packing.buffer, change(place))
         if isinstance(formula, Apply):
