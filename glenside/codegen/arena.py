@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from glenside.codegen.affine import loads_in
-from glenside.codegen.loops import Buffer, For, Let, Loops, Prefetch, Require, Role, Sort, Statement, Store, When
+from glenside.codegen.loops import Buffer, Fence, For, Let, Loops, Prefetch, Require, Role, Sort, Statement, Store, When
 from glenside.ir.dtypes import RECORDS
 
 _LINE = 64
@@ -62,4 +62,4 @@ def used(body: Sequence[Statement]) -> Iterator[Buffer]:
         elif isinstance(statement, Sort):
             yield from (statement.items, statement.positions)
         else:
-            assert isinstance(statement, Require | Prefetch), "what is asked of a variable uses no buffer"
+            assert isinstance(statement, Require | Prefetch | Fence), "what is asked of a variable uses no buffer"

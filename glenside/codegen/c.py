@@ -21,6 +21,7 @@ from glenside.codegen.c_primitives import (
 from glenside.codegen.c_threads import NO_POOL, POOL
 from glenside.codegen.loops import (
     Buffer,
+    Fence,
     For,
     Let,
     Loops,
@@ -109,6 +110,7 @@ class _Printer(Formulas):
     """One program. Each nest is a function of the buffers that it uses; equal ones are written once.
 
     nests   the text of each function -> its name
+    apart   the same of loops that have functions of their own
     spread  the functions whose steps any thread may take -> how many buffers they use
     """
 
@@ -116,6 +118,7 @@ class _Printer(Formulas):
         super().__init__()
         self.loops, self.function = loops, function
         self.nests: dict[str, str] = {}
+        self.apart: dict[str, str] = {}
         self.spread: dict[str, int] = {}
         self.required = 0
 
@@ -136,7 +139,7 @@ class _Printer(Formulas):
         yield _PRELUDE
         yield POOL if self.spread else NO_POOL
         yield from self.functions
-        yield from (text.replace("NAME", name, 1) for text, name in self.nests.items())
+        yield from (text.replace("NAME", name, 1) for text, name in (self.apart | self.nests).items())
         for name, count in self.spread.items():
             given = ", ".join([*(f"b[{i}]" for i in range(count)), "first", "last"])
             yield f"static int each_{name}(void *const *b, int64_t first, int64_t last) {{ return {name}({given}); }}"
@@ -217,10 +220,29 @@ class _Printer(Formulas):
             self.lane = loop.axis
             yield from (f"{indent}{self.vector_store(store)}" for store in loop.body)
             self.lane = None
+        elif loop.way is Way.APART:
+            yield f"{indent}{self._part(loop)};"
         else:
             yield from self._loop(loop, indent, "0", str(loop.axis.size))
 
-    def _simple(self, statement: Let | Store | Require | Sort | Prefetch) -> Iterator[str]:
+    def _part(self, loop: For) -> str:
+        """The call of a function that is one loop; it is given the buffers and counters that the loop reads."""
+        before, self.written = self.written, set()
+        text = "\n".join(self._loop(loop, "    ", "0", str(loop.axis.size)))
+        words = dict.fromkeys(re.findall(r"\b[ip][0-9]+\b", text))
+        changed = {self.names[buffer] for buffer in self.written}
+        kinds = {name: STORED_AS[buffer.dtype] for buffer, name in self.names.items()}
+        given = [word for word in words if word in kinds or f"int64_t {word} " not in text]
+        parameters = [
+            f"{'' if word in changed else 'const '}{kinds[word]} *restrict {word}" if word in kinds else f"int64_t {word}"
+            for word in given
+        ]
+        self.written |= before
+        head = f"static __attribute__((noinline)) void NAME({', '.join(parameters)})\n{{\n"
+        name = self.apart.setdefault(f"{head}{text}\n}}", f"part{len(self.apart) + 1}")
+        return f"{name}({', '.join(given)})"
+
+    def _simple(self, statement: Let | Store | Require | Sort | Prefetch | Fence) -> Iterator[str]:
         if isinstance(statement, Let):
             kind = "" if statement.known else f"{held(statement.local.dtype)} "
             yield f"{kind}{statement.local.name} = {self.formula(statement.formula)};"
@@ -229,6 +251,8 @@ class _Printer(Formulas):
             yield f"{self.target(statement)} = {value};"
         elif isinstance(statement, Prefetch):
             yield f"__builtin_prefetch({self.name(statement.buffer)} + {self.index(statement.place)});"
+        elif isinstance(statement, Fence):
+            yield '__asm__ volatile("" ::: "memory");'
         elif isinstance(statement, Require):
             self.required += 1
             name, size = statement.local.name, statement.size

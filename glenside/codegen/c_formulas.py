@@ -12,7 +12,7 @@ from glenside.codegen.c_primitives import (
     held,
     whole_function,
 )
-from glenside.codegen.c_vectors import VECTOR_SYMBOLS, vector_function
+from glenside.codegen.c_vectors import VECTOR_SYMBOLS, beside_number, vector_function
 from glenside.codegen.loops import (
     Apply,
     Buffer,
@@ -187,13 +187,18 @@ class Formulas:
         if not any(varies for _, varies in parts):
             return self.formula(formula), False
         name = formula.primitive.name
+        operands = formula.operands
         if name in VECTOR_SYMBOLS:
             (a, _), (b, _) = parts
-            return f"({a} {VECTOR_SYMBOLS[name]} {b})", True
+            inverse = _inverse(operands[1]) if name == "divide" else None
+            return (f"({a} * {_number(inverse)})" if inverse else f"({a} {VECTOR_SYMBOLS[name]} {b})"), True
+        if len(operands) == 2 and any(isinstance(o, Number) for o in operands):
+            name = beside_number(name)
+            operands = operands[::-1] if isinstance(operands[0], Number) else operands
         kind = self._kind(formula.dtype)
         for text in vector_function(name, kind, formula.dtype, self.lane.size):
             self.functions.setdefault(text)
-        return f"{name}_{kind}({', '.join(self._as_vector(operand) for operand in formula.operands)})", True
+        return f"{name}_{kind}({', '.join(self._as_vector(operand) for operand in operands)})", True
 
     def helper(self, name: str, text: str) -> str:
         """A helper, which is written once."""
@@ -230,6 +235,13 @@ def _guard(guard: Guard) -> str:
     bounds = [f"{text} >= {guard.low}"] if low < guard.low else []
     bounds += [f"{text} < {guard.high}"] if high >= guard.high else []
     return " && ".join(bounds) or "1"
+
+
+def _inverse(divisor: Formula) -> Number | None:
+    """What to multiply by instead, where that is a normal number: a rounding more, but no division."""
+    if not isinstance(divisor, Number) or not divisor.value:
+        return None
+    return Number(1 / divisor.value, divisor.dtype) if 2.0**-120 < abs(divisor.value) < 2.0**120 else None
 
 
 def _number(number: Number) -> str:

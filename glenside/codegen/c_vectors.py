@@ -19,6 +19,20 @@ IN_VECTORS = frozenset({*VECTOR_SYMBOLS, *LANE_BY_LANE, "negative", "abs", "min"
 """Primitives that are done on vectors."""
 
 _CHOSEN = {"min": "<=", "max": ">="}
+_INSTRUCTION = """static inline KIND NAME(KIND a, KIND b)
+{
+#if defined __AVX512F__ && BYTES == 64
+    __asm__("vPRIMITIVEpTYPE %1, %2, %0" : "=v"(a) : "vm"(a), "v"(b));
+#elif defined __AVX__ && (BYTES == 32 || BYTES == 16)
+    __asm__("vPRIMITIVEpTYPE %1, %2, %0" : "=x"(a) : "xm"(a), "x"(b));
+#elif defined __aarch64__ && BYTES == 16
+    __asm__("fPRIMITIVE %0.LANES, %1.LANES, %2.LANES" : "=w"(a) : "w"(a), "w"(b));
+#else
+    a = PRIMITIVE_KIND(a, b);
+#endif
+    return a;
+}"""
+_BESIDE_NUMBER = {f"{name}_of_number": name for name in _CHOSEN}
 _TANH = (
     9.1,
     (0.99999999857118, 0.1367612173470392, 0.003863573813374942, 2.7911530067416732e-05, 3.035448458295139e-08,
@@ -33,6 +47,14 @@ _ERF = (
 )  # fmt: skip
 
 
+def beside_number(primitive: str) -> str:
+    """What a primitive of a vector and a number that is one is called: processors have it where that alone is sure.
+
+    Their minimum and maximum of two are the second one where either is not a number; the vector is that second one.
+    """
+    return f"{primitive}_of_number" if primitive in _CHOSEN else primitive
+
+
 def vector_function(primitive: str, kind: str, dtype: str, lanes: int) -> list[str]:
     """The functions that a primitive on vectors of a type takes, `PRIMITIVE_KIND` last."""
     name = f"{primitive}_{kind}"
@@ -42,6 +64,13 @@ def vector_function(primitive: str, kind: str, dtype: str, lanes: int) -> list[s
             f"{{\n    __typeof__(a != a) first = (a {_CHOSEN[primitive]} b) | (a != a);\n"
             f"    return ({kind})((first & (__typeof__(first))a) | (~first & (__typeof__(first))b));\n}}"
         ]
+    if primitive in _BESIDE_NUMBER:
+        primitive = _BESIDE_NUMBER[primitive]
+        size = lanes * (8 if dtype == "float64" else 4)
+        text = _INSTRUCTION.replace("PRIMITIVE_KIND", f"{primitive}_{kind}").replace("NAME", name).replace("KIND", kind)
+        text = text.replace("PRIMITIVE", primitive).replace("TYPE", "d" if dtype == "float64" else "s")
+        text = text.replace("BYTES", str(size)).replace("LANES", "2d" if dtype == "float64" else "4s")
+        return [*vector_function(primitive, kind, dtype, lanes), text]
     if primitive == "negative":
         return [f"static inline {kind} {name}({kind} a) {{ return -a; }}"]
     if dtype == "float32" and primitive in _MADE:
@@ -54,7 +83,7 @@ def vector_function(primitive: str, kind: str, dtype: str, lanes: int) -> list[s
 
 
 def _bounded(kind: str, lanes: int) -> list[str]:
-    return [text for name in ("min", "max") for text in vector_function(name, kind, "float32", lanes)]
+    return [text for name in _BESIDE_NUMBER for text in vector_function(name, kind, "float32", lanes)]
 
 
 def _exp(kind: str, lanes: int) -> list[str]:
@@ -66,7 +95,7 @@ def _exp(kind: str, lanes: int) -> list[str]:
         f"static inline {kind} exp_{kind}({kind} x)\n"
         "{\n"
         f"    const {kind} zero = {{0}};\n"
-        f"    x = max_{kind}(min_{kind}(x, zero + 89.0f), zero - 104.0f);\n"
+        f"    x = max_of_number_{kind}(min_of_number_{kind}(x, zero + 89.0f), zero - 104.0f);\n"
         f"    {kind} shifted = x * 0x1.715476p+0f + 0x1.8p+23f, n = shifted - 0x1.8p+23f;\n"
         f"    {whole} i = ({whole})shifted - 0x4b400000;\n"
         f"    {kind} r = x - n * 0x1.62e4p-1f - n * 0x1.7f7d1cp-20f, p = zero + {1 / 5040}f;\n"
@@ -96,7 +125,7 @@ def _rational(
         f"static inline {kind} {name}_{kind}({kind} x)\n"
         "{\n"
         f"    const {kind} zero = {{0}};\n"
-        f"    x = max_{kind}(min_{kind}(x, zero + {top}f), zero - {top}f);\n"
+        f"    x = max_of_number_{kind}(min_of_number_{kind}(x, zero + {top}f), zero - {top}f);\n"
         f"    {kind} u = x * x;\n    {horner('p', above)}\n    {horner('q', below)}\n"
         "    return x * p / q;\n}",
     ]

@@ -8,7 +8,7 @@ from math import prod
 
 from glenside.codegen.affine import changed, coefficient, indices_of, is_direct, loads_in, merged, substituted
 from glenside.codegen.blocks import Joined
-from glenside.codegen.c_vectors import IN_VECTORS
+from glenside.codegen.c_vectors import IN_VECTORS, LANE_BY_LANE
 from glenside.codegen.filling import around
 from glenside.codegen.formulas import apply
 from glenside.codegen.loops import Apply, Buffer, For, Formula, Let, Load, Local, Number, Role, Statement, Store, Way
@@ -20,6 +20,8 @@ from glenside.ir.types import Dims
 _FLOATS = ("float32", "float64")
 _PARALLEL = 20_000
 """Steps from which on a nest is worth more than one thread."""
+_LONG = 4
+"""Instructions that may follow a sum in the registers of a tile: the numbers of more would take some of them."""
 _SUMS = 4
 """Vectors that are added to in turn, so that none waits for itself."""
 
@@ -43,6 +45,18 @@ def in_vectors(formula: Formula, dtype: str) -> bool:
     if isinstance(formula, Load):
         return not formula.picked
     return isinstance(formula, Number | Local)
+
+
+def steps_of(formula: Formula) -> int:
+    """About how many instructions it takes to compute a formula for a vector."""
+    if not isinstance(formula, Apply):
+        return 0
+    return (_LONG if formula.primitive.name in LANE_BY_LANE else 1) + sum(map(steps_of, formula.operands))
+
+
+def is_long(formula: Formula) -> bool:
+    """Whether a formula is better written for one row of a tile than for each."""
+    return steps_of(formula) > _LONG
 
 
 def runs_along(formula: Formula, axis: Axis) -> bool:

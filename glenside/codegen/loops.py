@@ -34,6 +34,7 @@ class Way(Enum):
     PARALLEL = "parallel"  # in any order, by any thread
     UNROLLED = "unrolled"  # written one after the other
     VECTOR = "vector"  # at once, by one instruction each
+    APART = "apart"  # by a function of its own: what it keeps in registers takes none from what is around it
 
 
 @dataclass(frozen=True, eq=False)
@@ -216,7 +217,12 @@ class Prefetch:
     place: Index
 
 
-Statement = Let | Store | For | When | Require | Sort | Prefetch
+@dataclass(frozen=True)
+class Fence:
+    """What is read after it is read anew, not kept in registers that a tile needs; it changes nothing."""
+
+
+Statement = Let | Store | For | When | Require | Sort | Prefetch | Fence
 
 
 @dataclass(frozen=True)
@@ -324,6 +330,8 @@ def _lines(body: Sequence[Statement], indent: str) -> Iterator[str]:
             yield f"{indent}soon {statement.buffer}[{statement.place}]"
         elif isinstance(statement, Require):
             yield f"{indent}{statement.local} within {statement.size}"
+        elif isinstance(statement, Fence):
+            yield f"{indent}fence"
         else:
             way = "descending" if statement.descending else "ascending"
             yield f"{indent}{statement.positions}[{statement.place}..] = order of {statement.items}, {way}"

@@ -9,8 +9,10 @@ is computed where it is read, if that is one place for each of its elements: bia
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from fractions import Fraction
 from functools import partial
 from itertools import count
+from math import copysign, isfinite
 
 from glenside.codegen.arena import used
 from glenside.codegen.blocks import Block, Joined
@@ -50,6 +52,7 @@ class _Lowering:
     filled   terms whose nests are made -> their memory
     inside   terms that are put together within such a one
     joined   what the formula that is being made joins: (term, places) -> the variable, and what it stands for
+    single   constants of one element -> what it is
     """
 
     def __init__(self, program: Program, machine: Machine | None) -> None:
@@ -66,6 +69,7 @@ class _Lowering:
         self.inside: set[Term] = set()
         self.joined: dict[tuple[Term, tuple[Index, ...]], tuple[Joined, Formula]] = {}
         self.filled: dict[Term, Memory] = {}
+        self.single: dict[Term, Formula] = {}
         self.memories: list[Memory] = []
         self.nests: list[Nest] = []
         self.packings: list[Packing] = []
@@ -82,7 +86,10 @@ class _Lowering:
             role = Role.CONSTANT if tensor.constant else Role.INPUT
             memory = Memory(tensor.name, tensor.dims, tensor.dtype, role)
             self.memories.append(memory)
-            self.views[build("access-tensor", tensor)] = View.whole(memory)
+            leaf = build("access-tensor", tensor)
+            self.views[leaf] = View.whole(memory)
+            if tensor.dims.product() == 1 and tensor.name in self.program.constants:
+                self.single |= _single(leaf, self.program.constants[tensor.name].item())
         for term in self.order:
             if term in self.stored:
                 self.filled[term] = self._fill(term)
@@ -218,6 +225,8 @@ class _Lowering:
 
     def pull(self, term: Term, places: Places) -> Formula:
         """One element of a term."""
+        if term in self.single:
+            return self.single[term]
         if term in self.views:
             view = self.views[term]
             return Load(view.buffer, view.place(places, term.access.dims))
@@ -286,6 +295,13 @@ def _flat(term: Term) -> list[Term]:
     if not isinstance(term.type, TupleType):
         return [term]
     return [found for child in term.children for found in _flat(child)]
+
+
+def _single(leaf: Term, value: object) -> dict[Term, Formula]:
+    """The one element of a constant as a number, where there is one: infinities, not-a-number and -0 are none."""
+    if not isinstance(value, bool | int | float) or not isfinite(value) or (value == 0 and copysign(1, value) < 0):
+        return {}
+    return {leaf: number(Fraction(value), leaf.access.dtype)}
 
 
 def _untupled(term: Term, children: tuple[Term, ...]) -> Term | None:

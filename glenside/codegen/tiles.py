@@ -25,10 +25,11 @@ from glenside.codegen.affine import (
 from glenside.codegen.blocks import Block
 from glenside.codegen.filling import around
 from glenside.codegen.formulas import apply
-from glenside.codegen.lanes import at, in_vectors, lanes_of, spread
+from glenside.codegen.lanes import at, in_vectors, is_long, lanes_of, spread
 from glenside.codegen.loops import (
     Apply,
     Buffer,
+    Fence,
     For,
     Formula,
     Load,
@@ -275,12 +276,16 @@ class Tiles:
                 continue
             written *= axis.size
             small = written <= _UNROLLED and written * row.size * vectors <= 100
-            steps = [For(axis, tuple(steps), Way.UNROLLED if small else Way.LOOP)]
-        return [
-            *each(Store(tile, own, self.joined.start)),
-            *steps,
-            *each(Store(self.block.buffer, change(self.block.place), value)),
-        ]
+            steps = [For(axis, tuple([Fence(), *steps] if small else steps), Way.UNROLLED if small else Way.LOOP)]
+        steps.append(Fence())
+        result = Load(self.block.buffer, change(self.block.place))
+        if not is_long(self.block.value):
+            return [*each(Store(tile, own, self.joined.start)), *steps, *each(Store(result.buffer, result.place, value))]
+        value = _with_local(changed(self.block.value, change), self.joined.local, result)
+        last = each(Store(result.buffer, result.place, value))
+        if isinstance(last[0], For) and last[0].axis == row:
+            last = [replace(last[0], way=Way.APART)]
+        return [*each(Store(tile, own, self.joined.start)), *steps, *each(Store(result.buffer, result.place, here)), *last]
 
     def _asked(self, change: partial[Index], begin: int, width: int, panel: Axis, row_axis: Axis) -> list[Statement]:
         """A line of the next panel at each step, so that all of them are there when it begins."""

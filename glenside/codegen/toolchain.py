@@ -21,6 +21,7 @@ _TILED = (
     "-fno-math-errno",
     "-fno-trapping-math",
     "-fno-tree-vectorize",  # vectors are written out; GCC 12's own gather scalars of tiles, and miscompile choices
+    "-fno-move-loop-invariants",  # numbers that follow a sum stay in memory, and the sums in registers
     "-Wno-psabi",  # no vector is given to what is compiled elsewhere
 )
 _LIBRARIES = ("-lm", "-pthread")
