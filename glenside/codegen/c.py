@@ -233,10 +233,8 @@ class _Printer(Formulas):
         changed = {self.names[buffer] for buffer in self.written}
         kinds = {name: STORED_AS[buffer.dtype] for buffer, name in self.names.items()}
         given = [word for word in words if word in kinds or f"int64_t {word} " not in text]
-        parameters = [
-            f"{'' if word in changed else 'const '}{kinds[word]} *restrict {word}" if word in kinds else f"int64_t {word}"
-            for word in given
-        ]
+        types = {name: f"{'' if name in changed else 'const '}{kind} *restrict" for name, kind in kinds.items()}
+        parameters = [f"{types.get(word, 'int64_t')} {word}" for word in given]
         self.written |= before
         head = f"static __attribute__((noinline)) void NAME({', '.join(parameters)})\n{{\n"
         name = self.apart.setdefault(f"{head}{text}\n}}", f"part{len(self.apart) + 1}")

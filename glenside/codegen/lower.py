@@ -14,6 +14,7 @@ from functools import partial
 from itertools import count
 from math import copysign, isfinite
 
+from glenside.codegen.affine import affine
 from glenside.codegen.arena import used
 from glenside.codegen.blocks import Block, Joined
 from glenside.codegen.filling import Filling, Memory, Places, View, around, under
@@ -23,7 +24,7 @@ from glenside.codegen.joins import join_of
 from glenside.codegen.loops import Counter, Formula, Load, Loops, Nest, Number, Packing, Role, Statement, Store
 from glenside.codegen.machine import Machine
 from glenside.codegen.nests import filler, mapped, mapped_rows
-from glenside.codegen.orders import best_order
+from glenside.codegen.orders import best_order, is_narrow
 from glenside.codegen.reductions import normalized
 from glenside.codegen.schedule import scheduled
 from glenside.codegen.softmax import softmax
@@ -151,7 +152,7 @@ class _Lowering:
             self._apart([term for term, _ in self.joined][:-1])
             nest = self._again(nest)
             block = self._block(nest)
-        made = scheduled(block, nest.axes, self.machine)
+        made = None if self._is_apart(nest, block) else scheduled(block, nest.axes, self.machine)
         if made is None and self.joined and nest.term not in {term for term, _ in self.joined}:
             self._apart([term for term, _ in self.joined])
             return self._scheduled(self._again(nest))
@@ -162,6 +163,11 @@ class _Lowering:
             if packing.source.role is not Role.CONSTANT:
                 self.nests.append(Nest(f"{packing.source} packed", packing.buffer, packing.statements()))
         return made.statements
+
+    def _is_apart(self, nest: Filling, block: Block) -> bool:
+        """Whether a sum is better stored, in an order of its own, than made where it is read."""
+        found = affine(block, nest.axes) if self.joined and nest.term not in {term for term, _ in self.joined} else None
+        return found is not None and self.machine is not None and is_narrow(found, self.machine)
 
     def _apart(self, terms: Sequence[Term]) -> None:
         """Terms that could have been joined where they are read are stored."""

@@ -7,9 +7,13 @@ weights vary along; else the one along which most of what is read lies next to e
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 
 from glenside.codegen.affine import coefficient, loads_in
+from glenside.codegen.blocks import Block
+from glenside.codegen.lanes import lanes_of
 from glenside.codegen.loops import Formula, Load, Role
+from glenside.codegen.machine import Machine
 from glenside.ir.index_map import Axis
 
 
@@ -39,6 +43,21 @@ def best_order(axes: Sequence[Axis], joined: Sequence[Formula], value: Formula) 
     if largest is not None and score(axes[last])[0] < 3:
         rest.sort(key=lambda i: -_step(largest, axes[i]))
     return (*rest, last)
+
+
+def is_narrow(block: Block, machine: Machine) -> bool:
+    """Whether vectors along the last axis of a block are short, and along all that its weights alone move with, not."""
+    loads = [load for joined in block.joined for load in loads_in(joined.element)]
+    moved = [load.place for load in loads if load.buffer.role is not Role.CONSTANT]
+    alone = [
+        axis
+        for axis in block.axes
+        if any(coefficient(load.place, axis) for load in loads) and not any(coefficient(p, axis) for p in moved)
+    ]
+    last = next((axis for axis in block.axes if coefficient(block.place, axis) == 1), None)
+    if last is None or last not in alone or 2 * last.size >= lanes_of(loads[0].dtype, machine):
+        return False
+    return prod(axis.size for axis in alone) > last.size
 
 
 def _step(load: Load, axis: Axis) -> int:

@@ -13,6 +13,7 @@ from glenside.codegen.affine import (
     coefficient,
     is_affine,
     is_direct,
+    loads_in,
     substituted,
     with_merged,
     with_places,
@@ -27,6 +28,8 @@ from glenside.ir.index_map import Axis, Index
 
 _CHUNK = 8192
 """Elements that one thread does at once where there is no outer loop."""
+_SQUARE = 16
+"""Elements each way of the squares in which what lies the other way is read: those of a line of most caches."""
 
 
 def scheduled(block: Block, axes: Iterator[int], machine: Machine) -> Made | None:
@@ -65,8 +68,44 @@ def _elementwise(block: Block, axes: Iterator[int], machine: Machine) -> Made:
                 part = with_places(block, partial(substituted, places=place))
                 parts += spread([high], _run(replace(part, axes=(low,)), axes, machine), steps)
         return Made(parts)
+    across = _across(block)
+    if across is not None:
+        return Made(_squares(block, across, axes))
     outer, inner = block.axes[:-1], replace(block, axes=block.axes[-1:])
     return Made(spread(outer, _run(inner, axes, machine), steps))
+
+
+def _across(block: Block) -> Axis | None:
+    """The axis along which most of what a block reads lies next to each other, where it stores along another one."""
+    if len(block.axes) < 2 or block.beside or not all(map(is_affine, all_indices(block))):
+        return None
+    load = max(loads_in(block.value), key=lambda load: load.buffer.dims.product(), default=None)
+    if load is None or load.picked or coefficient(load.place, block.axes[-1]) in (0, 1):
+        return None
+    found = next((axis for axis in block.axes[:-1] if coefficient(load.place, axis) == 1), None)
+    return found if found and min(found.size, block.axes[-1].size) > 2 else None
+
+
+def _squares(block: Block, across: Axis, axes: Iterator[int]) -> list[Statement]:
+    """A block in squares of two axes, so that a line that is read is used up while it is near."""
+    along, steps = block.axes[-1], prod(axis.size for axis in block.axes)
+    others = [axis for axis in block.axes if axis not in (across, along)]
+    made: list[Statement] = []
+    for first in _cut(across.size):
+        for second in _cut(along.size):
+            pieces = (across, *first), (along, *second)
+            high = [Axis(next(axes), times) for _, _, _, times in pieces]
+            low = [Axis(next(axes), size) for _, _, size, _ in pieces]
+            places = {p[0]: at(h) * p[2] + at(w) + p[1] for p, h, w in zip(pieces, high, low, strict=True)}
+            stores = with_places(block, partial(substituted, places=places)).stores()
+            made += spread([*others, *high], around(low, stores), steps)
+    return made
+
+
+def _cut(size: int) -> list[tuple[int, int, int]]:
+    """An axis as (first, size, times): whole squares, and what is left."""
+    whole = size - size % _SQUARE
+    return [piece for piece in ((0, _SQUARE, whole // _SQUARE), (whole, size - whole, 1)) if piece[1] and piece[2]]
 
 
 def _run(block: Block, axes: Iterator[int], machine: Machine) -> list[Statement]:

@@ -278,14 +278,15 @@ class Tiles:
             small = written <= _UNROLLED and written * row.size * vectors <= 100
             steps = [For(axis, tuple([Fence(), *steps] if small else steps), Way.UNROLLED if small else Way.LOOP)]
         steps.append(Fence())
+        summed = [*each(Store(tile, own, self.joined.start)), *steps]
         result = Load(self.block.buffer, change(self.block.place))
         if not is_long(self.block.value):
-            return [*each(Store(tile, own, self.joined.start)), *steps, *each(Store(result.buffer, result.place, value))]
+            return [*summed, *each(Store(result.buffer, result.place, value))]
         value = _with_local(changed(self.block.value, change), self.joined.local, result)
         last = each(Store(result.buffer, result.place, value))
         if isinstance(last[0], For) and last[0].axis == row:
             last = [replace(last[0], way=Way.APART)]
-        return [*each(Store(tile, own, self.joined.start)), *steps, *each(Store(result.buffer, result.place, here)), *last]
+        return [*summed, *each(Store(result.buffer, result.place, here)), *last]
 
     def _asked(self, change: partial[Index], begin: int, width: int, panel: Axis, row_axis: Axis) -> list[Statement]:
         """A line of the next panel at each step, so that all of them are there when it begins."""
