@@ -78,7 +78,7 @@ def _helper(name: str, real: str, whole: str = "") -> Callable[..., str]:
     return write
 
 
-_NAN_OR = "static inline $T $n($T a, $T b) { return a != a ? a : b != b ? b : a %s b ? a : b; }"
+_NAN_OR = "static inline $T $n($T a, $T b) { $T found = b %s a ? b : a; return b != b ? b : found; }"  # no branches
 _PLAIN = "static inline $T $n($T a, $T b) { return a %s b ? a : b; }"
 PRIMITIVES_IN_C: Mapping[str, Callable[..., str]] = {
     "add": _binary("+"),
@@ -126,8 +126,8 @@ PRIMITIVES_IN_C: Mapping[str, Callable[..., str]] = {
         "static inline $T $n($T a) { return a != a ? a : ($T)((a > 0) - (a < 0)); }",
         "static inline $T $n($T a) { return ($T)((a > 0) - ($S && a < 0)); }",
     ),
-    "min": _helper("least", _NAN_OR % "<=", _PLAIN % "<="),
-    "max": _helper("most", _NAN_OR % ">=", _PLAIN % ">="),
+    "min": _helper("least", _NAN_OR % "<", _PLAIN % "<="),
+    "max": _helper("most", _NAN_OR % ">", _PLAIN % ">="),
     **{
         name: _relation(symbol)
         for name, symbol in {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!="}.items()
