@@ -175,20 +175,26 @@ class _Printer(Formulas):
                 last = body[0].axis.size if isinstance(body[0], For) else 1
                 lines = [*self._loop(body[0], "    ", "first", "last")] if parallel and isinstance(body[0], For) else []
                 lines = lines or [*self._statements(body, "    ")]
+                scratch = [b for b in self.names if b.role is Role.SCRATCH]
+                given = [b for b in self.names if b not in scratch]
                 parameters = [
-                    f"{'' if buffer in self.written else 'const '}{STORED_AS[buffer.dtype]} *restrict {name}"
-                    for buffer, name in self.names.items()
+                    f"{'' if b in self.written else 'const '}{STORED_AS[b.dtype]} *restrict {self.names[b]}"
+                    for b in given
                 ]
                 head = f"static int NAME({', '.join([*parameters, 'int64_t first, int64_t last'])})\n{{\n"
-                text = head + "\n".join([*lines, "    (void)first; (void)last;", "    return 0;", "}"])
+                own = [
+                    f"    {STORED_AS[b.dtype]} {self.names[b]}[{b.dims.product()}] __attribute__((aligned(64)));"
+                    for b in scratch
+                ]
+                text = head + "\n".join([*own, *lines, "    (void)first; (void)last;", "    return 0;", "}"])
                 name = self.nests.setdefault(text, f"nest{len(self.nests) + 1}")
-                given = [f"b{numbers[buffer]}" for buffer in self.names]
+                places = [f"b{numbers[b]}" for b in given]
                 if parallel:
-                    self.spread[name] = len(given)
-                    buffers = f"(void *[]){{{', '.join(f'(void *){buffer}' for buffer in given)}}}"
+                    self.spread[name] = len(places)
+                    buffers = f"(void *[]){{{', '.join(f'(void *){place}' for place in places)}}}"
                     yield f"    if ((status = for_all(threads, each_{name}, {buffers}, {last}))) return status;"
                 else:
-                    yield f"    if ((status = {name}({', '.join([*given, '0', str(last)])}))) return status;"
+                    yield f"    if ((status = {name}({', '.join([*places, '0', str(last)])}))) return status;"
 
     def _loop(self, loop: For, indent: str, first: str, last: str) -> Iterator[str]:
         counter = f"i{loop.axis.number}"

@@ -24,6 +24,7 @@ class Role(Enum):
     CONSTANT = "constant"
     TEMPORARY = "temporary"
     RESULT = "result"
+    SCRATCH = "scratch"  # of a thread, for as long as it is in a nest
     REGISTER = "register"  # of a tile: its places are known where its loops are unrolled
 
 

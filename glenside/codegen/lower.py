@@ -16,6 +16,7 @@ from math import copysign, isfinite
 
 from glenside.codegen.affine import affine
 from glenside.codegen.arena import used
+from glenside.codegen.bands import Scheduled, banded
 from glenside.codegen.blocks import Block, Joined
 from glenside.codegen.filling import Filling, Memory, Places, View, around, under
 from glenside.codegen.formulas import applied, choose, convert, never, number
@@ -29,6 +30,7 @@ from glenside.codegen.reductions import normalized
 from glenside.codegen.schedule import scheduled
 from glenside.codegen.softmax import softmax
 from glenside.codegen.storing import addressed_by, is_inline, stored_terms
+from glenside.codegen.tiles import Made
 from glenside.ir.elementwise import folds
 from glenside.ir.errors import BadInput
 from glenside.ir.index_map import Axis, Fill, Index, Within
@@ -73,6 +75,8 @@ class _Lowering:
         self.single: dict[Term, Formula] = {}
         self.memories: list[Memory] = []
         self.nests: list[Nest] = []
+        self.scheduled: dict[int, Scheduled] = {}
+        self.made: tuple[Block, Made] | None = None
         self.packings: list[Packing] = []
         self.numbers = count(1)
         self.addressed = {child for term in self.order for child in addressed_by(term)}
@@ -94,6 +98,9 @@ class _Lowering:
         for term in self.order:
             if term in self.stored:
                 self.filled[term] = self._fill(term)
+        if self.machine is not None:
+            self.nests, dropped, added = banded(self.nests, self.scheduled, self.machine)
+            self.packings = [*(p for p in self.packings if p not in dropped), *added]
         made = [*(memory.buffer for memory in self.memories), *(packing.buffer for packing in self.packings)]
         read = {buffer for nest in self.nests for buffer in used(nest.body)}
         buffers = [b for b in made if b in read or b.role in (Role.INPUT, Role.RESULT)]
@@ -139,6 +146,9 @@ class _Lowering:
         if statements is None:
             statements = make(nest) if make else self._scheduled(nest)
         self.nests.append(Nest(what, nest.buffer, tuple(statements)))
+        if self.made is not None and self.made[1].statements is statements:
+            block, made = self.made
+            self.scheduled[len(self.nests) - 1] = Scheduled(self.nests[-1], block, made.packings)
 
     def _scheduled(self, nest: Filling) -> list[Statement]:
         """Element by element: in tiles, where the machine has them and the block allows it."""
@@ -162,7 +172,13 @@ class _Lowering:
         for packing in made.packings:
             if packing.source.role is not Role.CONSTANT:
                 self.nests.append(Nest(f"{packing.source} packed", packing.buffer, packing.statements()))
+        self._keep(block, nest, made)
         return made.statements
+
+    def _keep(self, block: Block, nest: Filling, made: Made) -> None:
+        """The block that statements were made of, for bands."""
+        found = affine(block, nest.axes)
+        self.made = (found, made) if found is not None else None
 
     def _is_apart(self, nest: Filling, block: Block) -> bool:
         """Whether a sum is better stored, in an order of its own, than made where it is read."""
@@ -198,8 +214,12 @@ class _Lowering:
         (place, value), *beside = [(nest.view.place(places), found) for places, found in rows]
         own = [axes[i - (i > axis)] for i in nest.view.memory.order if i != axis]
         assert self.machine is not None, "vectors are of a machine"
-        made = scheduled(Block(tuple(own), (), nest.buffer, place, value, tuple(beside)), nest.axes, self.machine)
-        return made.statements if made else None
+        block = Block(tuple(own), (), nest.buffer, place, value, tuple(beside))
+        made = scheduled(block, nest.axes, self.machine)
+        if made is None:
+            return None
+        self._keep(block, nest, made)
+        return made.statements
 
     def _block(self, nest: Filling) -> Block:
         axes, at, value = self._value(nest)

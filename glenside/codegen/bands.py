@@ -1,0 +1,242 @@
+"""Bands: nests that follow each other taken together, one step of an axis at a time, so that what is between is near.
+
+A nest may be taken with the one that fills what it reads where both are at the same place along one axis of that
+buffer: a depthwise convolution and the products of its pixels; Winograd's transforms and the products between them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import count
+from math import prod
+
+from glenside.codegen.affine import all_indices, coefficient, is_affine, loads_in, substituted, with_places
+from glenside.codegen.arena import used
+from glenside.codegen.blocks import Block
+from glenside.codegen.lanes import at
+from glenside.codegen.loops import (
+    Apply,
+    Buffer,
+    Choose,
+    Convert,
+    For,
+    Formula,
+    Let,
+    Load,
+    Nest,
+    Packing,
+    Role,
+    Statement,
+    Way,
+    When,
+)
+from glenside.codegen.machine import Machine
+from glenside.codegen.schedule import scheduled
+from glenside.ir.dtypes import RECORDS
+from glenside.ir.index_map import Axis, Index
+
+_LEAST_BYTES = 1 << 17
+"""Of what lies between two nests: less is near anyway."""
+_SCRATCH = 1 << 16
+"""Bytes of a band that may be on the stack of a thread."""
+_LEAST_ROWS = 8
+"""Of a tile, that a band must leave."""
+_LEAST_BANDS = 4
+"""So that there is something to do for several threads."""
+
+
+@dataclass(frozen=True)
+class Scheduled:
+    """A nest, the block that it was made of, with affine places, and what was packed for it."""
+
+    nest: Nest
+    block: Block
+    packings: tuple[Packing, ...]
+
+
+def banded(
+    nests: Sequence[Nest], made: Mapping[int, Scheduled], machine: Machine
+) -> tuple[list[Nest], list[Packing], list[Packing]]:
+    """The nests with bands instead of some of them; the packings that are no longer needed, and the new ones."""
+    found = list[Nest | None](nests)
+    dropped: list[Packing] = []
+    added: list[Packing] = []
+    for group in _groups(nests, made, machine):
+        band = _band([made[i] for i in sorted(group)], [group[i] for i in sorted(group)], machine)
+        if band is None:
+            continue
+        nest, packings = band
+        for i in group:
+            found[i] = None
+            dropped += made[i].packings
+        found[max(group)] = nest
+        added += packings
+    return [nest for nest in found if nest is not None], dropped, added
+
+
+def _groups(nests: Sequence[Nest], made: Mapping[int, Scheduled], machine: Machine) -> list[dict[int, Axis]]:
+    """Nests that are taken together, each with the axis along which it is."""
+    users: dict[Buffer, set[int]] = {}
+    makers: dict[Buffer, list[int]] = {}
+    for number, nest in enumerate(nests):
+        makers.setdefault(nest.buffer, []).append(number)
+        for buffer in used(nest.body):
+            users.setdefault(buffer, set()).add(number)
+    of: dict[int, dict[int, Axis]] = {}
+    for number in sorted(made):
+        between: dict[Buffer, int] = {}
+        for load in _loads(made[number].block):
+            buffer = load.buffer
+            maker = makers.get(buffer, [])
+            if buffer.role is Role.TEMPORARY and len(maker) == 1 and users[buffer] == {number, maker[0]}:
+                between[buffer] = maker[0]
+        largest = max((b for b in between if between[b] in made), key=_bytes, default=None)
+        if largest is None or not _pays(made[number], largest, machine):
+            continue
+        before = between[largest]
+        group = of.get(before, {})
+        for first, second in _pairs(made[before].block, made[number].block, largest):
+            pair = {before: first, number: second}
+            if _bytes(largest) // first.size > _SCRATCH:
+                continue
+            if group.get(before, first) != first or not all(_leaves(made[i].block, axis) for i, axis in pair.items()):
+                continue
+            own = {before: first} | group
+            beside = [b for b, maker in between.items() if maker in own and b is not largest]
+            if all((own[between[b]], second) in _pairs(made[between[b]].block, made[number].block, b) for b in beside):
+                group.update({**own, number: second})
+                of |= dict.fromkeys(group, group)
+                break
+    return list({id(group): group for group in of.values()}.values())
+
+
+def _loads(block: Block) -> Iterator[Load]:
+    for formula in (block.value, *(j.element for j in block.joined), *(value for _, value in block.beside)):
+        yield from loads_in(formula)
+
+
+def _bytes(buffer: Buffer) -> int:
+    return buffer.dims.product() * RECORDS[buffer.dtype].bits // 8
+
+
+def _pays(step: Scheduled, between: Buffer, machine: Machine) -> bool:
+    """Whether what is between is not near anyway, and the weights, which each band reads again, are."""
+    return _bytes(between) >= _LEAST_BYTES and sum(_bytes(p.buffer) for p in step.packings) <= machine.l2 // 2
+
+
+def _leaves(block: Block, axis: Axis) -> bool:
+    """Whether bands along an axis leave enough elements for tiles, and read the same weights, packed once for all."""
+    rows = prod(a.size for a in block.axes[:-1] if a != axis)
+    weights = (load.place for load in _loads(block) if load.buffer.role is Role.CONSTANT)
+    return axis.size >= _LEAST_BANDS and rows >= _LEAST_ROWS and not any(coefficient(i, axis) for i in weights)
+
+
+def _pairs(before: Block, after: Block, between: Buffer) -> list[tuple[Axis, Axis]]:
+    """The axes along which one block fills a buffer as another one reads it, the outermost first."""
+    stores = [before.place, *(place for place, _ in before.beside)]
+    loads = [load.place for load in _loads(after) if load.buffer is between]
+    found = []
+    for number in range(len(between.dims)):
+        first = {_along(place, between, number) for place in stores}
+        second = {_along(place, between, number) for place in loads}
+        if len(first) == len(second) == 1:
+            pair = first.pop(), second.pop()
+            if pair[0] is not None and pair[1] is not None and pair[0] in before.axes and pair[1] in after.axes:
+                found.append((pair[0], pair[1]))
+    return found
+
+
+def _along(place: Index, buffer: Buffer, number: int) -> Axis | None:
+    """The one axis that a place along a dim of a buffer is; None where it is none, or more than that."""
+    step = prod(buffer.dims[number + 1 :])
+    whole = step * buffer.dims[number]
+    if not is_affine(place) or place.constant < 0 or place.constant % whole >= step:
+        return None
+    low = place.constant % step
+    found: list[tuple[Axis, int]] = []
+    for axis, factor in place.terms:
+        assert isinstance(axis, Axis), "the place is affine"
+        if factor < 0 or (factor >= whole and factor % whole):
+            return None
+        if factor < step:
+            low += factor * (axis.size - 1)
+        elif factor < whole:
+            found.append((axis, factor))
+    if low >= step or len(found) != 1 or found[0][1] != step or found[0][0].size != buffer.dims[number]:
+        return None
+    return found[0][0]
+
+
+def _band(steps: Sequence[Scheduled], own: Sequence[Axis], machine: Machine) -> tuple[Nest, list[Packing]] | None:
+    """One nest of several, each at one place along its axis at a time; None where one cannot be made so."""
+    blocks = [step.block for step in steps]
+    for step, axis in zip(steps[:-1], own, strict=False):
+        blocks = _in_scratch(blocks, step, axis)
+    axes = count(1 + max(axis.number for block in blocks for axis in _axes(block)))
+    band = Axis(next(axes), own[0].size)
+    body: list[Statement] = []
+    packings: list[Packing] = []
+    for block, axis in zip(blocks, own, strict=True):
+        block = with_places(block, partial(substituted, places={axis: at(band)}))
+        made = scheduled(replace(block, axes=tuple(a for a in block.axes if a != axis)), axes, machine)
+        if made is None or any(p.source.role is not Role.CONSTANT for p in made.packings):
+            return None
+        if any(isinstance(statement, Let) for statement in made.statements):
+            return None
+        body += map(_in_turn, made.statements)
+        packings += made.packings
+    what = ", ".join(step.nest.what for step in steps)
+    return Nest(f"bands of {what}", steps[-1].nest.buffer, (For(band, tuple(body), Way.PARALLEL),)), packings
+
+
+def _in_scratch(blocks: Sequence[Block], step: Scheduled, axis: Axis) -> list[Block]:
+    """Blocks with what one fills and others read in scratch memory, of one band."""
+    buffer = step.nest.buffer
+    number = next(i for i in range(len(buffer.dims)) if _along(step.block.place, buffer, i) == axis)
+    inner = prod(buffer.dims[number + 1 :])
+    outer = inner * buffer.dims[number]
+    scratch = Buffer(buffer.name, buffer.dims.remove(number), buffer.dtype, Role.SCRATCH)
+
+    def within(place: Index) -> Index:
+        terms = [
+            (a, f if f < inner else f // outer * inner) for a, f in place.terms if a != axis and not inner <= f < outer
+        ]
+        return Index(tuple(terms), place.constant % inner + place.constant // outer * inner)
+
+    def moved(formula: Formula) -> Formula:
+        if isinstance(formula, Load) and formula.buffer is buffer:
+            return Load(scratch, within(formula.place), formula.picked)
+        if isinstance(formula, Apply):
+            return replace(formula, operands=tuple(map(moved, formula.operands)))
+        if isinstance(formula, Convert):
+            return replace(formula, formula=moved(formula.formula))
+        if isinstance(formula, Choose):
+            return replace(formula, then=moved(formula.then), otherwise=moved(formula.otherwise))
+        return formula
+
+    found = []
+    for block in blocks:
+        fills = block.buffer is buffer
+        joined = tuple(replace(j, element=moved(j.element), start=moved(j.start)) for j in block.joined)
+        beside = tuple((within(place) if fills else place, moved(value)) for place, value in block.beside)
+        block = replace(block, joined=joined, value=moved(block.value), beside=beside)
+        found.append(replace(block, buffer=scratch, place=within(block.place)) if fills else block)
+    return found
+
+
+def _axes(block: Block) -> Iterator[Axis]:
+    yield from block.axes
+    for joined in block.joined:
+        yield from joined.axes
+    for index in all_indices(block):
+        yield from (atom for atom, _ in index.terms if isinstance(atom, Axis))
+
+
+def _in_turn(statement: Statement) -> Statement:
+    """A statement whose loops are taken by the thread that has the band."""
+    if isinstance(statement, For):
+        way = Way.LOOP if statement.way is Way.PARALLEL else statement.way
+        return replace(statement, body=tuple(map(_in_turn, statement.body)), way=way)
+    return replace(statement, body=tuple(map(_in_turn, statement.body))) if isinstance(statement, When) else statement

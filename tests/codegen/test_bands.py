@@ -1,0 +1,87 @@
+"""Nests that are taken together, a step of an axis at a time: the same numbers, whatever lies between."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+import glenside as gl
+from glenside.codegen import bands
+from glenside.codegen.loops import For, Loops, Role, Way
+from glenside.codegen.lower import lower
+from glenside.codegen.machine import MACHINES
+from glenside.codegen.toolchain import compiler
+from glenside.ir.program import Program
+
+pytestmark = pytest.mark.skipif(not compiler() and not os.environ.get("CI"), reason="there is no C compiler")
+
+
+@pytest.fixture
+def every(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bands where they do not pay either."""
+    for name in ("_LEAST_BYTES", "_LEAST_ROWS", "_LEAST_BANDS"):
+        monkeypatch.setattr(bands, name, 1)
+
+
+def _separable(channels: int, made: int, rows: int, columns: int, window: int, stride: int) -> Program:
+    """A depthwise convolution, and a product of each pixel."""
+    b = gl.Builder("separable")
+    deep = b.constant("deep", (channels, 1, window, window))
+    x = b.input("x", (1, channels, rows, columns))
+    x = b.relu(b.conv(x, deep, strides=stride, padding=window // 2, groups=channels))
+    return b.finish(b.relu(b.conv(x, b.constant("wide", (made, channels, 1, 1))))).seeded_constants(0)
+
+
+def _taken_together(loops: Loops) -> Iterator[str]:
+    return (nest.what for nest in loops.nests if nest.what.startswith("bands of"))
+
+
+def _agrees(program: Program, target: gl.CPU | None = None) -> Loops:
+    (tensor,) = (t for t in program.tensors.values() if not t.constant)
+    x = np.random.default_rng(0).standard_normal(tensor.dims).astype(np.float32)
+    want = gl.compile(program, machine="plain")(x)
+    found = gl.compile(program, target)
+    for threads in (1, 3):
+        assert np.abs(found(x, threads=threads) - want).max() <= 2e-5 * np.abs(want).max()
+    return found.loops
+
+
+@pytest.mark.usefixtures("every")
+@pytest.mark.parametrize("shape", [(24, 40, 9, 14, 3, 1), (16, 20, 13, 7, 5, 2), (33, 7, 6, 21, 3, 1)], ids=str)
+def test_a_depthwise_convolution_and_the_products_after_it(shape: tuple[int, ...]) -> None:
+    loops = _agrees(_separable(*shape))
+    assert list(_taken_together(loops))
+    (nest,) = (nest for nest in loops.nests if nest.what.startswith("bands of"))
+    (loop,) = nest.body
+    assert isinstance(loop, For)
+    assert loop.way is Way.PARALLEL
+    assert Role.SCRATCH in {b.role for b in bands.used(nest.body)}
+
+
+@pytest.mark.usefixtures("every")
+@pytest.mark.parametrize("size", [13, 18])
+def test_what_the_search_found(size: int) -> None:
+    b = gl.Builder("windows")
+    x = b.input("x", (1, 9, size, size + 3))
+    for layer, (given, made) in enumerate([(9, 12), (12, 5)]):
+        x = b.relu(b.conv(x, b.constant(f"w{layer}", (made, given, 3, 3)), padding=1))
+    assert list(_taken_together(_agrees(b.finish(x).seeded_constants(0), gl.CPU(balance=0))))
+
+
+@pytest.mark.usefixtures("every")
+def test_what_more_than_one_reads_is_whole() -> None:
+    b = gl.Builder("read twice")
+    x = b.input("x", (1, 8, 9, 14))
+    x = b.relu(b.conv(x, b.constant("deep", (8, 1, 3, 3)), padding=1, groups=8))
+    y = b.relu(b.conv(x, b.constant("wide", (8, 8, 1, 1))))
+    y = b.relu(b.conv(y, b.constant("next", (8, 8, 3, 3)), padding=1))
+    _agrees(b.finish(b.add(y, x)).seeded_constants(0))
+
+
+def test_bands_are_made_where_what_is_between_is_large() -> None:
+    avx2 = MACHINES["avx2"]
+    assert list(_taken_together(lower(_separable(64, 64, 56, 56, 3, 1), avx2)))
+    assert not list(_taken_together(lower(_separable(16, 16, 14, 14, 3, 1), avx2)))
