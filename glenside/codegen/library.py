@@ -98,11 +98,8 @@ def _header(lowered: Lowered, name: str) -> Iterator[str]:
 def _c(lowered: Lowered, name: str, places: dict[Buffer, int], end: int, head: bytes) -> Iterator[str]:
     yield f"/* cc: {build_line(name, lowered.machine)}"
     yield f"   With -D{name.upper()}_MAIN it is a program that runs itself on zeros, and says how long that takes. */"
-    hidden = {"int run(": f"static int {name}_nests(", "void close_pool(": "static void close_pool("}
-    source = lowered.source
-    for public, private in {**hidden, "void *open_pool(": "static void *open_pool("}.items():
-        source = source.replace(f"\n{public}", f"\n{private}")
-    yield source
+    yield "#define PUBLIC static"
+    yield lowered.source
     yield f'#include <stdio.h>\n#include "{name}.h"\n'
     yield f"struct {name} {{ unsigned char *weights, *arena; void *threads; }};\n"
     yield f"static const unsigned char {name}_head[{_LINE}] = {{{', '.join(map(str, head))}}};\n"
@@ -117,7 +114,7 @@ def _c(lowered: Lowered, name: str, places: dict[Buffer, int], end: int, head: b
     yield f"int {name}_run({name} *program, {_parameters(lowered)})\n{{"
     yield f"    const void *given[] = {{{', '.join(given) or '0'}}};"
     yield f"    void *results[] = {{{', '.join(results)}}};"
-    yield f"    return {name}_nests(given, results, program->arena, program->threads, 0);\n}}\n"
+    yield "    return run(given, results, program->arena, program->threads, 0);\n}\n"
     yield f"#ifdef {name.upper()}_MAIN"
     yield _main(lowered, name)
     yield "#endif\n"

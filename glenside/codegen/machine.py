@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 from dataclasses import dataclass
 from pathlib import Path
@@ -73,3 +74,8 @@ def is_here(machine: Machine) -> bool:
     except OSError:
         words = {"asimd"} if platform.machine() in ("arm64", "aarch64") else set()
     return words.issuperset(machine.needs)
+
+
+def processors() -> int:
+    """How many this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -15,7 +15,7 @@ from glenside.codegen.arena import arena
 from glenside.codegen.c import source
 from glenside.codegen.loops import Buffer, Loops, Role, required
 from glenside.codegen.lower import lower
-from glenside.codegen.machine import Machine, is_here
+from glenside.codegen.machine import Machine, is_here, processors
 from glenside.codegen.packing import Memory, packed_constants
 from glenside.codegen.toolchain import loaded
 from glenside.ir.bounds import whole
@@ -52,7 +52,8 @@ class Lowered:
         self.inputs = [b for b in self.loops.buffers if b.role is Role.INPUT]
         self.results = list(dict.fromkeys(self.loops.results))
         self.arena = arena(self.loops)
-        self.source = source(self.loops)
+        self.written = source(self.loops)
+        self.source = str(self.written)
 
 
 class Compiled:
@@ -69,7 +70,7 @@ class Compiled:
         self._lowered = Lowered(program, machine)
         self.loops, self.source, self.arena = self._lowered.loops, self._lowered.source, self._lowered.arena
         self.inputs = self._lowered.inputs
-        self._library = loaded(self.source, machine)
+        self._library = loaded(self._lowered.written, machine)
         self._run: Any = self._library.run
         self._library.open_pool.restype = ctypes.c_void_p
         self._arenas: list[Array] = []
@@ -132,7 +133,7 @@ class Compiled:
 
     def _pool(self, threads: int | None) -> _Pool | None:
         """A pool of so many threads that no other call has; None for one thread."""
-        count = _processors() if threads is None else whole("threads", threads, 1, _MOST_THREADS)
+        count = processors() if threads is None else whole("threads", threads, 1, _MOST_THREADS)
         key = os.getpid(), count
         if count == 1:
             return None
@@ -183,11 +184,6 @@ class _Pool:
 def _close(library: ctypes.CDLL, address: ctypes.c_void_p, process: int) -> None:
     if address and process == os.getpid():  # a child has none of its parent's threads
         library.close_pool(address)
-
-
-def _processors() -> int:
-    """Those that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _fits(buffer: Buffer, array: Array) -> None:
