@@ -6,7 +6,10 @@ import ctypes
 import os
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
 from threading import Lock
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -15,12 +18,13 @@ from glenside.codegen.arena import arena
 from glenside.codegen.c import source
 from glenside.codegen.loops import Buffer, Loops, Role, required
 from glenside.codegen.lower import lower
-from glenside.codegen.machine import Machine, is_here, processors
+from glenside.codegen.machine import PLAIN, Machine, is_here, processors
 from glenside.codegen.packing import Memory, packed_constants
 from glenside.codegen.toolchain import loaded
 from glenside.ir.bounds import whole
 from glenside.ir.dtypes import RECORDS
 from glenside.ir.errors import BadInput
+from glenside.ir.names import one_line
 from glenside.ir.operand import Array
 from glenside.ir.program import Program
 from glenside.ir.term import postorder
@@ -56,30 +60,89 @@ class Lowered:
         self.source = str(self.written)
 
 
+@dataclass(frozen=True)
+class CompileReport:
+    """How a program was compiled.
+
+    kept         whether it was compiled before, and kept
+    seconds      what the compiler took, or to find what was kept
+    nests        loops over buffers, one after the other
+    functions    what is written for them: those that are alike share one
+    weights      bytes of constants, in the order in which they are read
+    temporaries  bytes of all that lies between the nests; `bound` is the least that any plan takes
+    found        the report of the search, if there was one
+    """
+
+    program: str
+    machine: str
+    compiler: str
+    kept: bool
+    seconds: float
+    nests: int
+    functions: int
+    weights: int
+    temporaries: int
+    bound: int
+    found: object = None
+
+    def __str__(self) -> str:
+        how = "kept from before" if self.kept else f"compiled by {self.compiler}"
+        lines = [
+            f"{one_line(self.program)}: {self.nests} nests of loops, {self.functions} functions, for {self.machine};"
+            f" {how}, {self.seconds:.2f} s",
+            f"Weights: {self.weights:,} bytes, in the order in which they are read.",
+            f"Temporaries: {self.temporaries:,} bytes in one piece; no plan takes less than {self.bound:,}.",
+        ]
+        return "\n".join([*lines, *([] if self.found is None else [str(self.found)])])
+
+
 class Compiled:
     """A program as a function: `f(x, ..)` in the order of the program's inputs, or by name.
 
     source  the C that it was made of
     loops   the nests that say the same
     arena   the memory of its temporaries: bytes, and the least that any plan takes
+    report  how it was made; `found` is the report of the search for it, where there was one
     """
 
-    def __init__(self, program: Program, machine: Machine | None) -> None:
+    def __init__(self, program: Program, machine: Machine | None, found: object = None) -> None:
         if machine is not None and not is_here(machine):
             raise BadInput(f"this computer has no {machine.name}; C for it comes from `glenside compile`")
         self._lowered = Lowered(program, machine)
         self.loops, self.source, self.arena = self._lowered.loops, self._lowered.source, self._lowered.arena
         self.inputs = self._lowered.inputs
-        self._library = loaded(self._lowered.written, machine)
+        begin = perf_counter()
+        made = loaded(self._lowered.written, machine)
+        self._library = made.library
+        self.report = CompileReport(
+            program.name,
+            machine.name if machine is not None else PLAIN,
+            made.compiler,
+            made.kept,
+            perf_counter() - begin,
+            len(self.loops.nests),
+            len(self._lowered.written.nests),
+            sum(array.nbytes for array in self._lowered.constants.values()),
+            self.arena.size,
+            self.arena.bound,
+            found,
+        )
         self._run: Any = self._library.run
         self._library.open_pool.restype = ctypes.c_void_p
         self._arenas: list[Array] = []
         self._pools: dict[tuple[int, int], _Pool] = {}
 
     def __call__(
-        self, *arrays: Array, out: Array | Sequence[Array] | None = None, threads: int | None = None, **named: Array
+        self,
+        /,
+        *arrays: Array | Mapping[str, Array],
+        out: Array | Sequence[Array] | None = None,
+        threads: int | None = None,
+        **named: Array,
     ) -> Any:
         """The result for arrays of the declared dims and dtypes: an array, or a tuple.
+
+        Any name may be given in a dict, `f({"out": x})`; arrays of other libraries come by DLPack.
 
         out      arrays that are given the results, in their order, instead of new ones
         threads  how many; as many as there are processors by default
@@ -88,7 +151,9 @@ class Compiled:
         """
         return self._called(arrays, named, out, threads, None)
 
-    def profile(self, *arrays: Array, threads: int = 1, rounds: int = 10) -> list[tuple[str, float]]:
+    def profile(
+        self, *arrays: Array | Mapping[str, Array], threads: int = 1, rounds: int = 10
+    ) -> list[tuple[str, float]]:
         """The nests in their order, and the median of the seconds that each takes in some rounds."""
         found = []
         for _ in range(rounds):
@@ -100,7 +165,7 @@ class Compiled:
 
     def _called(
         self,
-        arrays: tuple[Array, ...],
+        arrays: tuple[Array | Mapping[str, Array], ...],
         named: Mapping[str, Array],
         out: Array | Sequence[Array] | None,
         threads: int | None,
@@ -142,31 +207,40 @@ class Compiled:
         pool = self._pools[key]
         return pool if pool.address and pool.lock.acquire(blocking=False) else None
 
-    def _given(self, arrays: tuple[Array, ...], named: Mapping[str, Array]) -> dict[Buffer, Array]:
-        if len(arrays) > len(self.inputs):
-            raise BadInput(f"the program takes {len(self.inputs)} arrays, got {len(arrays)}")
-        found = dict(zip(self.inputs, arrays, strict=False))
+    def _given(
+        self, arrays: tuple[Array | Mapping[str, Array], ...], named: Mapping[str, Array]
+    ) -> dict[Buffer, Array]:
+        dicts = [array for array in arrays if isinstance(array, Mapping)]
+        placed = [array for array in arrays if not isinstance(array, Mapping)]
+        if len(placed) > len(self.inputs):
+            raise BadInput(f"the program takes {len(self.inputs)} arrays, got {len(placed)}")
+        found = dict(zip(self.inputs, placed, strict=False))
         names = {b.name: b for b in self.inputs}
-        for name, array in named.items():
+        for name, array in chain(*(entries.items() for entries in dicts), named.items()):
             if name not in names or names[name] in found:
                 raise BadInput(f"{name} is no input that is still missing")
             found[names[name]] = array
         missing = [b.name for b in self.inputs if b not in found]
         if missing:
-            raise BadInput(f"the program takes {', '.join(missing)} too")
-        return {buffer: _array(buffer, array) for buffer, array in found.items()}
+            own = [name for name in missing if name in ("out", "threads")]
+            how = f"; in a dict it is no option, as f({{'{own[0]}': ..}})" if own else ""
+            raise BadInput(f"the program takes {', '.join(missing)} too{how}")
+        return {b: _array(b, found[b]) for b in self.inputs}
 
     def _made(self, out: Array | Sequence[Array] | None, inputs: Sequence[Array]) -> dict[Buffer, Array]:
         """The arrays that are given the results."""
         results = self._lowered.results
         if out is None:
             return {b: np.empty(tuple(b.dims), RECORDS[b.dtype].numpy) for b in results}
-        given = [out] if isinstance(out, np.ndarray) else list(out)
+        items: Sequence[Any] = out if isinstance(out, tuple | list) else [out]
+        given = [array for array in items if isinstance(array, np.ndarray)]
+        if len(given) != len(items):
+            raise BadInput("results are given to numpy arrays, one or a tuple of them, got something else in out=")
         if len(given) != len(results):
             raise BadInput(f"the program gives {len(results)} arrays, got {len(given)} for them")
         for place, (buffer, array) in enumerate(zip(results, given, strict=True)):
             _fits(buffer, array)
-            if not (array.flags.c_contiguous and array.flags.writeable):
+            if not array.flags.carray:
                 raise BadInput(f"a result requires an array in C order that can be written, got another for {place}")
             if any(np.may_share_memory(array, other) for other in (*inputs, *given[:place])):
                 raise BadInput(f"a result requires memory of its own, got what {place} shares with another array")
@@ -194,9 +268,12 @@ def _fits(buffer: Buffer, array: Array) -> None:
 
 def _array(buffer: Buffer, array: Any) -> Array:
     other = hasattr(array, "__dlpack__") and not isinstance(array, np.ndarray | np.generic)
-    found = np.from_dlpack(array) if other else np.asarray(array)
+    try:
+        found = np.from_dlpack(array) if other else np.asarray(array)
+    except (BufferError, RuntimeError, TypeError, ValueError) as error:  # on another device, ragged
+        raise BadInput(f"{buffer.name} requires an array in this computer's memory, got none: {error}") from error
     _fits(buffer, found)
-    return np.ascontiguousarray(found).reshape(found.shape)
+    return np.require(found, requirements=["C", "ALIGNED"]).reshape(found.shape)
 
 
 def _pointers(arrays: list[Array]) -> Any:

@@ -8,6 +8,7 @@ import os
 import platform
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
@@ -52,7 +53,16 @@ def build_line(name: str, machine: Machine | None) -> str:
     return " ".join(["cc", *flags(machine), f"{name}.c", *_LIBRARIES])
 
 
-def loaded(source: Source, machine: Machine | None) -> ctypes.CDLL:
+@dataclass(frozen=True)
+class Loaded:
+    """A shared object, the compiler that made it, and whether it was kept from before."""
+
+    library: ctypes.CDLL
+    compiler: str
+    kept: bool
+
+
+def loaded(source: Source, machine: Machine | None) -> Loaded:
     """The shared object of a program, which is compiled once. Raises BadInput: no compiler, or what it says."""
     by = known_compiler()
     told = flags(machine, by.kind)
@@ -61,7 +71,7 @@ def loaded(source: Source, machine: Machine | None) -> ctypes.CDLL:
     kept = find(key)
     if kept is not None:
         try:
-            return _opened(kept)
+            return Loaded(_opened(kept), by.kind.value, True)
         except OSError:  # a folder from which nothing is run
             pass
     try:
@@ -72,7 +82,7 @@ def loaded(source: Source, machine: Machine | None) -> ctypes.CDLL:
             except OSError as error:
                 raise BadInput(f"what {by} made cannot be loaded: {error}") from error
             keep(key, made)
-            return found
+            return Loaded(found, by.kind.value, False)
     except OSError as error:
         raise BadInput(f"to compile requires room for temporary files: {error.strerror or error}") from error
 
