@@ -85,7 +85,7 @@ static inline uint16_t bfloat16_of_float(float f) { return bfloat16_of_double((d
 """
 
 
-_NOW = """static double now(void)
+NOW = """static double now(void)
 {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
@@ -198,7 +198,7 @@ class _Printer(Formulas):
         for name, count in self.spread.items():
             given = ", ".join([*(f"b[{i}]" for i in range(count)), "first", "last"])
             yield f"static int each_{name}(void *const *b, int64_t first, int64_t last) {{ return {name}({given}); }}"
-        yield _NOW
+        yield NOW
         yield "PUBLIC int run(const void *const *given, void *const *results, unsigned char *arena,"
         yield "    void *threads, double *seconds)"
         yield from ("{", *self._buffers(), "    int status = 0;", *calls, "    return status;", "}")

@@ -18,7 +18,7 @@ from glenside.codegen.compilers import Compiler, Kind, compiler, known_compiler
 from glenside.codegen.machine import Machine, processors
 from glenside.ir.errors import BadInput
 
-__all__ = ["build_line", "compiler", "flags", "loaded"]
+__all__ = ["build_line", "compiler", "flags", "loaded", "object_line"]
 
 _PLAIN = ("-std=c11", "-O2", "-ffp-contract=off")
 _TILED = (
@@ -48,9 +48,14 @@ def flags(machine: Machine | None, kind: Kind = Kind.GCC) -> tuple[str, ...]:
     return (*general, *own, *(() if named else ("-mcpu=baseline",)), "-fno-sanitize=undefined")
 
 
-def build_line(name: str, machine: Machine | None) -> str:
+def build_line(files: str, machine: Machine | None) -> str:
     """How a user compiles what is written."""
-    return " ".join(["cc", *flags(machine), f"{name}.c", *_LIBRARIES])
+    return " ".join(["cc", *flags(machine), files, *_LIBRARIES])
+
+
+def object_line(path: str, machine: Machine | None) -> str:
+    """How a user compiles one of several files."""
+    return " ".join(["cc", *flags(machine), "-c", path])
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import subprocess
 import sys
 from pathlib import Path
@@ -68,6 +69,30 @@ def test_the_c_of_a_file(tmp_path: Path, machine: str) -> None:
 
 
 @needs_compiler
+@pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="these are machines of another processor")
+def test_a_machine_is_chosen_when_it_runs(tmp_path: Path) -> None:
+    path = _network(tmp_path)
+    done = _glenside("compile", path, "-o", "net.c", "--machine", "generic,avx512,avx2", folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert {"net.c", "net_avx512.c", "net_avx2.c", "net_generic.c"} <= {p.name for p in tmp_path.iterdir()}
+    (tmp_path / "caller.c").write_text(CALLER.replace("net_close(program)", "puts(net_machine(program))"))
+    *objects, last = done.stdout.split("Compile it: ")[1].strip().split(" && ")
+    for line in (*objects, last.replace("net.c", "net.c caller.c -o caller")):
+        command, *words = line.split()
+        assert command == "cc"
+        subprocess.run([*compiler(), *words, "-Wall", "-Wextra", "-Werror"], cwd=tmp_path, check=True, timeout=120)
+    x = np.random.default_rng(0).standard_normal((1, 3, 9, 9)).astype(np.float32)
+    got = subprocess.run(["./caller"], input=x.tobytes(), cwd=tmp_path, capture_output=True, check=True, timeout=60)
+    name, _, content = got.stdout.partition(b"\n")
+    best = machine_of("native")
+    assert best is not None
+    assert name.decode() == best.name
+    program = gl.load(path)
+    want = np.asarray(gl.evaluate([program.term], {**program.constants, "x": x})[0])
+    assert np.allclose(np.frombuffer(content, np.float32).reshape(want.shape), want, 1e-4, 1e-5)
+
+
+@needs_compiler
 @pytest.mark.slow
 @pytest.mark.parametrize("machine", ["native", "plain"])
 def test_no_byte_outside_is_touched(tmp_path: Path, machine: str) -> None:
@@ -120,6 +145,11 @@ def test_nothing_is_written_where_one_file_cannot_be(tmp_path: Path) -> None:
         (["compile", "mobilenet-v1", "-o", "int.c"], "a name in C is none of its own words, got 'int'"),
         (["compile", "unet-small", "-o", "pool.c", "--set", "resolution=16"], "give the file another one"),
         (["compile", "mobilenet-v1", "-o", "x.c", "--machine", "vax"], "a machine is native, plain, avx512"),
+        (["compile", "mobilenet-v1", "-o", "x.c", "--machine", "avx2,neon"], "got aarch64 and x86_64"),
+        (["compile", "mobilenet-v1", "-o", "x.c", "--machine", "avx2,avx2"], "never run one of avx2,avx2"),
+        (["compile", "mobilenet-v1", "-o", "x.c", "--machine", "plain,generic"], "one that any processor is"),
+        (["compile", "mobilenet-v1", "-o", "x.c", "--machine", "avx2,"], "got ''"),
+        (["compile", "mobilenet-v1", "--emit", "loops", "--machine", "avx2,avx512"], "loops are of one machine"),
         (["compile", "mobilenet-v1", "-o", "x.c", "--emit", "rust"], "--emit is c or loops"),
         (["bench", "mobilenet-v1", "--threads", "0"], "--threads are numbers from 1 on"),
         (["bench", "mobilenet-v1", "--rounds", "0"], "--rounds"),
