@@ -141,7 +141,18 @@ class Source:
         ]
 
     def _begin(self) -> str:
-        return "\n".join([self.title, _HEADERS, _PRELUDE])
+        return "\n".join([self.title, _HEADERS, *_used(_PRELUDE, "\n".join([*self.helpers, *self.nests]))])
+
+
+def _used(prelude: str, text: str) -> list[str]:
+    """The functions of a prelude that a text needs; each may need those before it."""
+    found: list[str] = []
+    for function in reversed(re.split(r"\n(?=/[*]|static)", prelude.strip())):
+        named = re.search(r"static inline \w+ (\w+)\(", function)
+        if named is None or re.search(rf"\b{named[1]}\b", text):
+            found.append(function)
+            text += function
+    return found[::-1] if any("static" in function for function in found) else []
 
 
 _HIDDEN = '__attribute__((visibility("hidden"))) '

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -61,6 +62,8 @@ def test_the_c_of_a_file(tmp_path: Path, machine: str) -> None:
     (tmp_path / "caller.c").write_text(CALLER)
     build = [*compiler(), *flags(machine_of(machine)), "-Wall", "-Wextra", "-Werror", "net.c", "caller.c"]
     subprocess.run([*build, "-o", "caller", "-lm", "-pthread"], cwd=tmp_path, check=True, timeout=120)
+    if shutil.which("clang"):
+        subprocess.run(["clang", *build[len(compiler()) :], "-fsyntax-only"], cwd=tmp_path, check=True, timeout=120)
     x = np.random.default_rng(0).standard_normal((1, 3, 9, 9)).astype(np.float32)
     got = subprocess.run(["./caller"], input=x.tobytes(), cwd=tmp_path, capture_output=True, check=True, timeout=60)
     program = gl.load(path)

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import shutil
+import subprocess
 from collections.abc import Mapping
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,8 +18,11 @@ from random_terms import terms, values_for
 
 import glenside as gl
 from glenside.codegen.c_primitives import PRIMITIVES_IN_C
+from glenside.codegen.library import library
 from glenside.codegen.lower import lower
-from glenside.codegen.toolchain import compiler
+from glenside.codegen.machine import machine_of
+from glenside.codegen.native import Lowered
+from glenside.codegen.toolchain import compiler, flags
 from glenside.ir.dtypes import STORED
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array, arrays
@@ -285,3 +291,20 @@ def test_the_report_says_how_it_was_made() -> None:
     assert gl.compile(program).report.kept
     with pytest.raises(BadInput, match="blocking: how to search is for programs that are compiled for a target"):
         gl.compile(program, blocking="tile-loops")
+
+
+@pytest.mark.parametrize("command", ["gcc", "clang"])
+@pytest.mark.parametrize("machine", ["native", "plain"])
+def test_no_compiler_warns(tmp_path: Path, command: str, machine: str) -> None:
+    if shutil.which(command) is None:
+        pytest.skip(f"there is no {command}")
+    examples = [example.term for _, row in EXAMPLES for example in row if _is_compiled(example.term)]
+    whole = [term for term in examples if isinstance(term.type, AccessType)]
+    program = Program(build("construct-tuple", *whole))
+    known = {name: VALUES[name] for name, tensor in program.tensors.items() if tensor.constant}
+    of = machine_of(machine)
+    for name, text in library([Lowered(Program(program.term, constants=known), of)], "net").texts.items():
+        (tmp_path / name).write_text(text)
+    told = [*flags(of), "-Wall", "-Wextra", "-Werror", "-fsyntax-only", "net.c"]
+    done = subprocess.run([command, *told], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 0, done.stderr
