@@ -129,6 +129,32 @@ def test_bench(tmp_path: Path) -> None:
     assert "nests; those that take longest" in done.stdout
 
 
+@needs_compiler
+@pytest.mark.parametrize(("ending", "on"), [("onnx", "native"), ("json", "plain")])
+def test_run_as_c(tmp_path: Path, ending: str, on: str) -> None:
+    """Inputs are inputs: what is compiled for one value is kept for another one."""
+    b = gl.Builder("net")
+    x, w = b.input("x", (2, 3, 8, 8)), b.constant("w", (5, 3, 3, 3))
+    y = b.add(b.relu(b.conv(x, w, padding=1)), b.input("y", (1, 5, 1, 1)))
+    gl.save(b.finish(y).seeded_constants(0), path := tmp_path / f"net.{ending}")
+    draw = np.random.default_rng(0)
+    np.save(tmp_path / "y.npy", draw.standard_normal((1, 5, 1, 1)).astype(np.float32))
+    results = []
+    for seed in range(2):
+        np.save(tmp_path / "x.npy", draw.standard_normal((2, 3, 8, 8)).astype(np.float32))
+        for how in (["--on", on], []):
+            words = ["run", path, "--input", "x=x.npy", "--input", "y=y.npy", *how, "-o", "out.npy"]
+            done = _glenside(*words, folder=tmp_path)
+            assert done.returncode == 0, done.stderr
+            results.append(np.load(tmp_path / "out.npy"))
+        assert np.allclose(*results[-2:], 1e-4, 1e-5), seed
+    assert not np.allclose(results[0], results[2])
+    assert len(list(Path(os.environ["GLENSIDE_CACHE"], "native").iterdir())) == 1
+    done = _glenside("run", path, "--input", "x=x.npy", "--on", on, folder=tmp_path)
+    assert done.returncode == 2
+    assert "the program takes y too" in done.stderr
+
+
 def test_nothing_is_written_where_one_file_cannot_be(tmp_path: Path) -> None:
     path = _network(tmp_path)
     (tmp_path / "net.h").mkdir()

@@ -19,6 +19,8 @@ from glenside.ir.errors import BadInput
 from glenside.ir.names import one_line
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from glenside.codegen.native import Compiled
     from glenside.ir.program import Program
 
@@ -126,6 +128,23 @@ def bench(
             line += f"   onnxruntime {1e3 * statistics.median(other[2:]):9.3f}   {ratio:.2f} times as long"
         print(line)
     _print_nests(compiled.profile(*arrays, threads=1), every)
+
+
+def run_compiled(load: Callable[[], Program], on: str, seed: int) -> tuple[Any, Sequence[str]]:
+    """Compile a program for a machine, with the inputs that were given values as inputs, and run it: its value, and the
+    names of its results. Raises BadInput.
+    """
+    from glenside import driver
+    from glenside.codegen.machine import MACHINES, PLAIN
+
+    machines = ("native", PLAIN, *MACHINES)
+    if on not in machines:
+        raise BadInput(f"a program runs in the interpreter, --on spu, or --on {', '.join(machines)}, got {on!r}")
+    program = load()
+    with status_line("compile"):
+        opened, values = program.seeded_constants(seed).with_inputs_open()
+        compiled = driver.compile(opened, machine=on)
+    return compiled({name: array for name, array in values.items() if name in opened.inputs}), program.result_names()
 
 
 def _print_nests(nests: list[tuple[str, float]], every: bool) -> None:
