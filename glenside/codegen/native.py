@@ -32,6 +32,7 @@ from glenside.ir.types import TupleType, Type
 from glenside.passes.constant_folding import fold
 
 _MOST_THREADS = 1024
+_NO_MEMORY = "memory does not suffice for the arrays of this program"
 
 
 class Lowered:
@@ -171,7 +172,14 @@ class Compiled:
         threads: int | None,
         seconds: Any,
     ) -> Any:
-        inputs = self._given(arrays, named)
+        try:
+            return self._ran(self._given(arrays, named), out, threads, seconds)
+        except MemoryError as error:
+            raise BadInput(_NO_MEMORY) from error
+
+    def _ran(
+        self, inputs: dict[Buffer, Array], out: Array | Sequence[Array] | None, threads: int | None, seconds: Any
+    ) -> Any:
         values = self._lowered.constants | inputs
         made = self._made(out, list(inputs.values()))
         given = [values[b] for b in self.loops.buffers if b.role in (Role.INPUT, Role.CONSTANT)]
@@ -189,7 +197,7 @@ class Compiled:
                 pool.lock.release()
             self._arenas.append(memory)
         if status < 0:
-            raise BadInput("memory does not suffice")
+            raise BadInput(_NO_MEMORY)
         if status:
             wrong = list(required(self.loops))[status - 1]
             low, high = -wrong.size, wrong.size - 1

@@ -308,3 +308,11 @@ def test_no_compiler_warns(tmp_path: Path, command: str, machine: str) -> None:
     told = [*flags(of), "-Wall", "-Wextra", "-Werror", "-fsyntax-only", "net.c"]
     done = subprocess.run([command, *told], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=120)
     assert done.returncode == 0, done.stderr
+
+
+def test_more_than_memory_holds() -> None:
+    b = gl.Builder("p")
+    x = b.input("x", (1,))
+    compiled = gl.compile(Program(build("access-broadcast", x, ((), (1 << 50,)))))
+    with pytest.raises(BadInput, match="memory does not suffice"):
+        compiled(np.ones(1, np.float32))

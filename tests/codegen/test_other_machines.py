@@ -59,7 +59,7 @@ def _caller(lowered: Lowered) -> str:
     names = ", ".join(["program", *(n for n, _ in (*sizes, *results))])
     return (
         f'#include <stdio.h>\n#include "net.h"\n{declared}int main(void)\n{{\n'
-        f'    net *program = net_open("net.weights", 2);\n    if (!program) return 1;\n{read}'
+        f'    net_program *program = net_open("net.weights", 2);\n    if (!program) return 1;\n{read}'
         f"    if (net_run({names})) return 4;\n{written}    net_close(program);\n    return 0;\n}}\n"
     )
 

@@ -187,10 +187,9 @@ def _drawn(compiled: Compiled, place: int, seed: int) -> Any:
     from glenside.ir.dtypes import RECORDS
 
     buffer, draw = compiled.inputs[place], np.random.default_rng(seed + place)
-    dtype = RECORDS[buffer.dtype].numpy
-    if RECORDS[buffer.dtype].kind == "float":
-        return draw.standard_normal(tuple(buffer.dims)).astype(dtype)
-    return draw.integers(0, 2, tuple(buffer.dims)).astype(dtype)
+    dims, record = tuple(buffer.dims), RECORDS[buffer.dtype]
+    found = draw.standard_normal(dims) if record.kind == "float" else draw.integers(0, 2, dims)
+    return found.astype(record.numpy)
 
 
 def _seconds(run: Any) -> float:
