@@ -99,8 +99,11 @@ def compile(program: Program, target: Target | None = None, *, machine: str = "n
     """
     of = machine_of(machine)
     if target is not None:
-        program = optimize(program, target, **how).program
-    elif of is not None:
+        result = optimize(program, target, **how)
+        return Compiled(result.program, of, result.report)
+    if how:
+        raise BadInput(f"{', '.join(how)}: how to search is for programs that are compiled for a target")
+    if of is not None:
         program, _ = fold_batch_norms(program, Search())
     return Compiled(program, of)
 

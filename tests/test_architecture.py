@@ -19,6 +19,8 @@ FILES = [p for name in ("glenside", "rewrites", "extract") for p in sorted((ROOT
 STOREYS = (
     ("extract",),
     ("glenside.ir",),
+    ("glenside.cache.store",),
+    ("glenside.cache.objects",),
     ("glenside.semantics",),
     ("glenside.egraph",),
     ("glenside.targets.base",),

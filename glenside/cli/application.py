@@ -77,6 +77,8 @@ def _run() -> int:
         return _fail(str(error))
     except typer.Exit as exit_:
         return exit_.exit_code
+    except MemoryError as error:
+        return _fail(f"memory does not suffice{f': {error}' if str(error) else ''}")
     except BrokenPipeError:
         _give_up_output()
         return OK

@@ -82,14 +82,20 @@ def is_affine(index: Index) -> bool:
 
 def substituted(index: Index, places: dict[Axis, Index]) -> Index:
     """A place with others for some axes."""
-    found = Index() + index.constant
+    constant, factors = index.constant, dict[Axis | Divided, int]()
     for atom, factor in index.terms:
         if isinstance(atom, Axis):
-            found = found + places.get(atom, Index(((atom, 1),))) * factor
+            place = places.get(atom)
         else:
             inner = substituted(atom.expression, places)
-            found = found + (inner % atom.divisor if atom.remainder else inner // atom.divisor) * factor
-    return found
+            place = inner % atom.divisor if atom.remainder else inner // atom.divisor
+        if place is None:
+            factors[atom] = factors.get(atom, 0) + factor
+            continue
+        constant += place.constant * factor
+        for part, times in place.terms:
+            factors[part] = factors.get(part, 0) + times * factor
+    return Index(tuple((atom, factor) for atom, factor in factors.items() if factor), constant)
 
 
 def with_places(block: Block, change: Change) -> Block:

@@ -87,29 +87,39 @@ def _groups(nests: Sequence[Nest], made: Mapping[int, Scheduled], machine: Machi
     of: dict[int, dict[int, Axis]] = {}
     for number in sorted(made):
         between: dict[Buffer, int] = {}
-        for load in _loads(made[number].block):
-            buffer = load.buffer
+        for buffer in {load.buffer for load in _loads(made[number].block) if load.buffer.role is Role.TEMPORARY}:
             maker = makers.get(buffer, [])
-            if buffer.role is Role.TEMPORARY and len(maker) == 1 and users[buffer] == {number, maker[0]}:
+            if len(maker) == 1 and users[buffer] == {number, maker[0]}:
                 between[buffer] = maker[0]
-        largest = max((b for b in between if between[b] in made), key=_bytes, default=None)
-        if largest is None or not _pays(made[number], largest, machine):
-            continue
-        before = between[largest]
-        group = of.get(before, {})
-        for first, second in _pairs(made[before].block, made[number].block, largest):
-            pair = {before: first, number: second}
-            if _bytes(largest) // first.size > _SCRATCH:
-                continue
-            if group.get(before, first) != first or not all(_leaves(made[i].block, axis) for i, axis in pair.items()):
-                continue
-            own = {before: first} | group
-            beside = [b for b, maker in between.items() if maker in own and b is not largest]
-            if all((own[between[b]], second) in _pairs(made[between[b]].block, made[number].block, b) for b in beside):
-                group.update({**own, number: second})
-                of |= dict.fromkeys(group, group)
-                break
+        group = _grown(number, between, of, made, machine)
+        of |= dict.fromkeys(group, group)
     return list({id(group): group for group in of.values()}.values())
+
+
+def _grown(
+    number: int,
+    between: Mapping[Buffer, int],
+    of: Mapping[int, dict[int, Axis]],
+    made: Mapping[int, Scheduled],
+    machine: Machine,
+) -> dict[int, Axis]:
+    """The group of what fills the largest buffer that a nest reads, with that nest; an empty one where none can be."""
+    largest = max((b for b in between if between[b] in made), key=_bytes, default=None)
+    if largest is None or not _pays(made[number], largest, machine):
+        return {}
+    before = between[largest]
+    group = of.get(before, {})
+    for first, second in _pairs(made[before].block, made[number].block, largest):
+        if group.get(before, first) != first or _bytes(largest) // first.size > _SCRATCH:
+            continue
+        if not (_leaves(made[before].block, first) and _leaves(made[number].block, second)):
+            continue
+        own = {before: first} | group
+        beside = [b for b, maker in between.items() if maker in own and b is not largest]
+        if all((own[between[b]], second) in _pairs(made[between[b]].block, made[number].block, b) for b in beside):
+            group.update({**own, number: second})
+            return group
+    return {}
 
 
 def _loads(block: Block) -> Iterator[Load]:

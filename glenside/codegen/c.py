@@ -8,9 +8,11 @@ Integers wrap, in unsigned arithmetic; halves are floats that are rounded after 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import groupby
 
+from glenside.codegen.alike import alike
 from glenside.codegen.arena import arena
 from glenside.codegen.c_formulas import Formulas, in_memory
 from glenside.codegen.c_primitives import (
@@ -84,7 +86,7 @@ static inline uint16_t bfloat16_of_float(float f) { return bfloat16_of_double((d
 """
 
 
-_NOW = """static double now(void)
+NOW = """static double now(void)
 {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
@@ -92,9 +94,78 @@ _NOW = """static double now(void)
 }"""
 
 
-def source(loops: Loops, function: str = "run") -> str:
-    """C of `int FUNCTION(const void *const *given, void *const *results, unsigned char *arena, void *threads,
-    double *seconds)`; threads is 0 or what `open_pool` gave, seconds is 0 or one number for each nest.
+_HEADERS = """#define _GNU_SOURCE
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <math.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#if defined __GNUC__ && !defined __clang__ /* numbers that follow a sum stay in memory, and sums in registers */
+#pragma GCC optimize "no-move-loop-invariants"
+#endif"""
+_PUBLIC = """/* Where this text is part of another one, that says that these functions are its own. */
+#ifndef PUBLIC
+#define PUBLIC
+#endif"""
+
+
+@dataclass(frozen=True)
+class Source:
+    """C of a program: `str` is all of it as one text.
+
+    title    a comment
+    helpers  what the functions of nests call
+    nests    the functions of nests, from their result type on
+    end      threads, and `run`, which calls the nests
+    """
+
+    title: str
+    helpers: tuple[str, ...]
+    nests: tuple[str, ...]
+    end: str
+
+    def __str__(self) -> str:
+        return "\n".join([self._begin(), *self.helpers, *(f"static {text}" for text in self.nests), self.end])
+
+    def units(self, count: int) -> list[str]:
+        """The same as so many texts, of which the longest is short: each is compiled alone, all of them are linked."""
+        if count < 2:
+            return [str(self)]
+        parts: list[list[str]] = [[] for _ in range(count)]
+        for text in sorted(self.nests, key=len, reverse=True):
+            min(parts, key=lambda part: sum(map(len, part))).append(text)
+        heads = [text.partition("\n{")[0] + ";" for text in self.nests]
+        helpers = [self._begin(), *self.helpers]
+        return [
+            "\n".join([self._begin(), *(_HIDDEN + head for head in heads), self.end]),
+            *("\n".join([*helpers, *(_HIDDEN + text for text in part)]) + "\n" for part in parts if part),
+        ]
+
+    def _begin(self) -> str:
+        return "\n".join([self.title, _HEADERS, *_used(_PRELUDE, "\n".join([*self.helpers, *self.nests]))])
+
+
+def _used(prelude: str, text: str) -> list[str]:
+    """The functions of a prelude that a text needs; each may need those before it."""
+    found: list[str] = []
+    for function in reversed(re.split(r"\n(?=/[*]|static)", prelude.strip())):
+        named = re.search(r"static inline \w+ (\w+)\(", function)
+        if named is None or re.search(rf"\b{named[1]}\b", text):
+            found.append(function)
+            text += function
+    return found[::-1] if any("static" in function for function in found) else []
+
+
+_HIDDEN = '__attribute__((visibility("hidden"))) '
+
+
+def source(loops: Loops) -> Source:
+    """C of `int run(const void *const *given, void *const *results, unsigned char *arena, void *threads,
+    double *seconds)`; threads is 0 or what `open_pool` gave, seconds is 0 or one number for each nest. A text that it
+    is part of may define PUBLIC as static, so that nobody else sees them.
 
     It gives 0; n where an index lies outside of its axis that the nth `Require` of the loops asks for; -1 where memory
     does not suffice. Tensors, packed constants among them, and results are given in the order of their buffers;
@@ -103,7 +174,7 @@ def source(loops: Loops, function: str = "run") -> str:
     for buffer in loops.buffers:
         if buffer.dtype in STORED:
             raise BadInput(f"{buffer.name} has dtype {buffer.dtype}, which is not compiled yet")
-    return "\n".join(_Printer(loops, function).lines()) + "\n"
+    return _Printer(loops).source()
 
 
 class _Printer(Formulas):
@@ -112,40 +183,42 @@ class _Printer(Formulas):
     nests   the text of each function -> its name
     apart   the same of loops that have functions of their own
     spread  the functions whose steps any thread may take -> how many buffers they use
+    known   functions by what they do, whatever buffers they do it to -> name, and which of those buffers it is given
     """
 
-    def __init__(self, loops: Loops, function: str) -> None:
+    def __init__(self, loops: Loops) -> None:
         super().__init__()
-        self.loops, self.function = loops, function
+        self.loops = loops
         self.nests: dict[str, str] = {}
         self.apart: dict[str, str] = {}
         self.spread: dict[str, int] = {}
+        self.known: dict[Hashable, tuple[str, list[int]]] = {}
         self.required = 0
 
-    def lines(self) -> Iterator[str]:
+    def source(self) -> Source:
         calls = [
             line
             for number, nest in enumerate(self.loops.nests)
             for line in (
-                f"    if (seconds) seconds[{number}] -= now(); /* {nest.buffer}: {nest.what} */",
+                f"    if (seconds) seconds[{number}] -= now(); /* {_comment(f'{nest.buffer}: {nest.what}')} */",
                 *self._calls(nest),
                 f"    if (seconds) seconds[{number}] += now();",
             )
         ]
-        yield f"/* {re.sub('[^ -~]|[*]/', '?', self.loops.name)} */"
-        yield "#define _GNU_SOURCE"
-        yield "#include <pthread.h>\n#include <sched.h>\n#include <stdatomic.h>"
-        yield "#include <math.h>\n#include <stdint.h>\n#include <stdlib.h>\n#include <string.h>\n#include <time.h>"
-        yield _PRELUDE
+        title = f"/* {_comment(self.loops.name)} */"
+        nests = tuple(text.replace("NAME", name, 1) for text, name in self.nests.items())
+        apart = tuple(text.replace("NAME", name, 1) for text, name in self.apart.items())
+        return Source(title, (*self.functions, *apart), nests, "\n".join(self._end(calls)) + "\n")
+
+    def _end(self, calls: Sequence[str]) -> Iterator[str]:
+        yield _PUBLIC
         yield POOL if self.spread else NO_POOL
-        yield from self.functions
-        yield from (text.replace("NAME", name, 1) for text, name in (self.apart | self.nests).items())
         for name, count in self.spread.items():
             given = ", ".join([*(f"b[{i}]" for i in range(count)), "first", "last"])
             yield f"static int each_{name}(void *const *b, int64_t first, int64_t last) {{ return {name}({given}); }}"
-        yield _NOW
-        given = "const void *const *given, void *const *results, unsigned char *arena, void *threads, double *seconds"
-        yield f"int {self.function}({given})"
+        yield NOW
+        yield "PUBLIC int run(const void *const *given, void *const *results, unsigned char *arena,"
+        yield "    void *threads, double *seconds)"
         yield from ("{", *self._buffers(), "    int status = 0;", *calls, "    return status;", "}")
 
     def _buffers(self) -> Iterator[str]:
@@ -167,34 +240,56 @@ class _Printer(Formulas):
             yield f"    (void)b{number};"
 
     def _calls(self, nest: Nest) -> Iterator[str]:
-        """The functions of a nest, one for each loop whose steps are independent, and their calls."""
+        """The calls of a nest's functions, one for each loop whose steps are independent."""
         numbers = {buffer: number for number, buffer in enumerate(self.loops.buffers)}
         for parallel, group in groupby(nest.body, _is_parallel):
             for body in ([s] for s in group) if parallel else [list(group)]:
-                self.names, self.written, self.declared = {}, set(), set()
-                last = body[0].axis.size if isinstance(body[0], For) else 1
-                lines = [*self._loop(body[0], "    ", "first", "last")] if parallel and isinstance(body[0], For) else []
-                lines = lines or [*self._statements(body, "    ")]
-                scratch = [b for b in self.names if b.role is Role.SCRATCH]
-                given = [b for b in self.names if b not in scratch]
-                parameters = [
-                    f"{'' if b in self.written else 'const '}{STORED_AS[b.dtype]} *restrict {self.names[b]}"
-                    for b in given
-                ]
-                head = f"static int NAME({', '.join([*parameters, 'int64_t first, int64_t last'])})\n{{\n"
-                own = [
-                    f"    {STORED_AS[b.dtype]} {self.names[b]}[{b.dims.product()}] __attribute__((aligned(64)));"
-                    for b in scratch
-                ]
-                text = head + "\n".join([*own, *lines, "    (void)first; (void)last;", "    return 0;", "}"])
-                name = self.nests.setdefault(text, f"nest{len(self.nests) + 1}")
-                places = [f"b{numbers[b]}" for b in given]
+                first = body[0]
+                last = first.axis.size if isinstance(first, For) else 1
+                name, buffers = self._function(body, parallel)
+                given = [f"b{numbers[buffer]}" for buffer in buffers]
                 if parallel:
-                    self.spread[name] = len(places)
-                    buffers = f"(void *[]){{{', '.join(f'(void *){place}' for place in places)}}}"
-                    yield f"    if ((status = for_all(threads, each_{name}, {buffers}, {last}))) return status;"
+                    self.spread[name] = len(given)
+                    pointers = f"(void *[]){{{', '.join(f'(void *){buffer}' for buffer in given)}}}"
+                    yield f"    if ((status = for_all(threads, each_{name}, {pointers}, {last}))) return status;"
                 else:
-                    yield f"    if ((status = {name}({', '.join([*places, '0', str(last)])}))) return status;"
+                    yield f"    if ((status = {name}({', '.join([*given, '0', str(last)])}))) return status;"
+
+    def _function(self, body: Sequence[Statement], parallel: bool) -> tuple[str, Sequence[Buffer]]:
+        """The function of statements, and the buffers that it is given: one that is written already, if it can be."""
+        key, buffers = alike(body)
+        if key not in self.known:
+            before = self.required
+            name = self._text(body, parallel)
+            if self.required != before:  # it gives numbers of its own
+                return name, self._given()
+            self.known[key] = name, [buffers.index(buffer) for buffer in self._given()]
+        name, places = self.known[key]
+        return name, [buffers[place] for place in places]
+
+    def _given(self) -> list[Buffer]:
+        """The buffers that the function is given, not those of its own."""
+        return [buffer for buffer in self.names if buffer.role is not Role.SCRATCH]
+
+    def _text(self, body: Sequence[Statement], parallel: bool) -> str:
+        self.names, self.written, self.declared = {}, set(), set()
+        first = body[0]
+        if parallel and isinstance(first, For):
+            lines = [*self._loop(first, "    ", "first", "last")]
+        else:
+            lines = [*self._statements(body, "    ")]
+        parameters = [
+            f"{'' if buffer in self.written else 'const '}{STORED_AS[buffer.dtype]} *restrict {self.names[buffer]}"
+            for buffer in self._given()
+        ]
+        own = [
+            f"    {STORED_AS[b.dtype]} {name}[{b.dims.product()}] __attribute__((aligned(64)));"
+            for b, name in self.names.items()
+            if b.role is Role.SCRATCH
+        ]
+        head = f"int NAME({', '.join([*parameters, 'int64_t first, int64_t last'])})\n{{\n"
+        text = head + "\n".join([*own, *lines, "    (void)first; (void)last;", "    return 0;", "}"])
+        return self.nests.setdefault(text, f"nest{len(self.nests) + 1}")
 
     def _loop(self, loop: For, indent: str, first: str, last: str) -> Iterator[str]:
         counter = f"i{loop.axis.number}"
@@ -278,6 +373,9 @@ def _is_parallel(statement: Statement) -> bool:
     return isinstance(statement, For) and statement.way is Way.PARALLEL
 
 
+def _comment(text: str) -> str:
+    return re.sub("[^ -~]|[*]/", "?", text)
+
+
 def _said(buffer: Buffer) -> str:
-    name = re.sub("[^ -~]|[*]/", "?", buffer.name)
-    return f"{name}, {' '.join(map(str, buffer.dims)) or 'one'} {buffer.dtype}"
+    return f"{_comment(buffer.name)}, {' '.join(map(str, buffer.dims)) or 'one'} {buffer.dtype}"

@@ -79,6 +79,7 @@ def _helper(name: str, real: str, whole: str = "") -> Callable[..., str]:
 
 
 _NAN_OR = "static inline $T $n($T a, $T b) { $T found = b %s a ? b : a; return b != b ? b : found; }"  # no branches
+# Integers are compared with 1, not 0: of unsigned ones, compilers warn that none is below.
 _PLAIN = "static inline $T $n($T a, $T b) { return a %s b ? a : b; }"
 PRIMITIVES_IN_C: Mapping[str, Callable[..., str]] = {
     "add": _binary("+"),
@@ -94,7 +95,7 @@ PRIMITIVES_IN_C: Mapping[str, Callable[..., str]] = {
         "power",
         "static inline $T $n($T a, $T b) { return pow$f(a, b); }",
         "static inline $T $n($T a, $T b)\n"
-        "{\n    if ($S && b < 0) return a == 1 ? 1 : a == ($T)-1 ? (b & 1 ? ($T)-1 : 1) : 0;\n"
+        "{\n    if ($S && b != 0 && b < 1) return a == 1 ? 1 : a == ($T)-1 ? (b & 1 ? ($T)-1 : 1) : 0;\n"
         "    $U found = 1, base = ($U)a;\n"
         "    for (uint64_t e = (uint64_t)b; e; e >>= 1) { if (e & 1) found *= base; base *= base; }\n"
         "    return ($T)found;\n}",
@@ -106,7 +107,7 @@ PRIMITIVES_IN_C: Mapping[str, Callable[..., str]] = {
         "    return (b < 0) != (m < 0) ? m + b : m;\n}",
         "static inline $T $n($T a, $T b)\n"
         "{\n    if (b == 0 || ($S && b == ($T)-1)) return 0;\n    $T m = ($T)(a % b);\n"
-        "    return ($T)($S && m != 0 && (m < 0) != (b < 0) ? m + b : m);\n}",
+        "    return ($T)($S && m != 0 && (m < 1) != (b < 1) ? m + b : m);\n}",
     ),
     "rem": _helper(
         "remainder",
@@ -119,12 +120,12 @@ PRIMITIVES_IN_C: Mapping[str, Callable[..., str]] = {
     "abs": _helper(
         "absolute",
         "static inline $T $n($T a) { return fabs$f(a); }",
-        "static inline $T $n($T a) { return $S && a < 0 ? ($T)(0 - ($U)a) : a; }",
+        "static inline $T $n($T a) { return $S && a < 1 ? ($T)(0 - ($U)a) : a; }",
     ),
     "sign": _helper(
         "sign",
         "static inline $T $n($T a) { return a != a ? a : ($T)((a > 0) - (a < 0)); }",
-        "static inline $T $n($T a) { return ($T)((a > 0) - ($S && a < 0)); }",
+        "static inline $T $n($T a) { return ($T)((a > 0) - ($S && a != 0 && a < 1)); }",
     ),
     "min": _helper("least", _NAN_OR % "<", _PLAIN % "<="),
     "max": _helper("most", _NAN_OR % ">", _PLAIN % ">="),

@@ -94,7 +94,7 @@ static int for_all(pool *p, body *run, void *const *buffers, int64_t count)
     return atomic_load(&p->status);
 }
 
-void close_pool(void *given)
+PUBLIC void close_pool(void *given)
 {
     pool *p = given;
     atomic_store(&p->closing, 1);
@@ -127,7 +127,7 @@ static void stay(pool *p, int worker)
 }
 
 /* So many threads, of which the caller is one; 0 where there are not that many to be had. */
-void *open_pool(int threads)
+PUBLIC void *open_pool(int threads)
 {
     pool *p = calloc(1, sizeof *p + (size_t)(threads > 1 ? threads - 1 : 0) * sizeof(pthread_t));
     if (!p) return 0;
@@ -144,6 +144,6 @@ void *open_pool(int threads)
 
 NO_POOL = r"""
 /* No loop of this program is worth a second thread. */
-void *open_pool(int threads) { (void)threads; return malloc(1); }
-void close_pool(void *given) { free(given); }
+PUBLIC void *open_pool(int threads) { (void)threads; return malloc(1); }
+PUBLIC void close_pool(void *given) { free(given); }
 """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +20,7 @@ class Machine:
     loads      vectors that are read from the nearest cache in a cycle
     latency    cycles until a sum can be added to again
     l2         bytes of the cache that a core has alone
+    family     the processors that may have these vectors, by the macro of compilers for them; "" for any
     needs      what /proc/cpuinfo says of a processor that has these vectors
     flags      for the compiler
     """
@@ -30,6 +32,7 @@ class Machine:
     loads: int = 2
     latency: int = 4
     l2: int = 1 << 20
+    family: str = ""
     needs: tuple[str, ...] = ()
     flags: tuple[str, ...] = ()
 
@@ -42,11 +45,12 @@ MACHINES = {
             64,
             32,
             l2=2 << 20,
+            family="x86_64",
             needs=("avx512f", "avx512bw", "avx512dq", "avx512vl", "fma"),
             flags=("-march=x86-64-v4", "-mprefer-vector-width=512"),
         ),
-        Machine("avx2", 32, 16, needs=("avx2", "fma", "bmi2"), flags=("-march=x86-64-v3",)),
-        Machine("neon", 16, 32, needs=("asimd",)),
+        Machine("avx2", 32, 16, family="x86_64", needs=("avx2", "fma", "bmi2"), flags=("-march=x86-64-v3",)),
+        Machine("neon", 16, 32, family="aarch64", needs=("asimd",)),
         Machine("generic", 16, 16, products=1),
     )
 }
@@ -66,6 +70,20 @@ def machine_of(name: str) -> Machine | None:
     return MACHINES[name]
 
 
+def machines_of(names: str) -> list[Machine | None]:
+    """Machines by their names, as `avx512,avx2,generic`, the best first. Raises BadInput."""
+    found = [machine_of(name.strip()) for name in names.split(",")]
+    if len(found) == 1:
+        return found
+    families = {machine.family for machine in found if machine is not None and machine.family}
+    if len(families) > 1:
+        raise BadInput(f"one program is for machines of one family of processors, got {' and '.join(sorted(families))}")
+    if sum(machine is None or not machine.family for machine in found) > 1 or len({*found}) < len(found):
+        raise BadInput(f"a processor would never run one of {names}: name each once, and one that any processor is")
+    order = [*MACHINES.values(), None]
+    return sorted(found, key=order.index)
+
+
 def is_here(machine: Machine) -> bool:
     """Whether this computer has the vectors of a machine."""
     try:
@@ -73,3 +91,8 @@ def is_here(machine: Machine) -> bool:
     except OSError:
         words = {"asimd"} if platform.machine() in ("arm64", "aarch64") else set()
     return words.issuperset(machine.needs)
+
+
+def processors() -> int:
+    """How many this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -6,7 +6,10 @@ import ctypes
 import os
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
 from threading import Lock
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -15,12 +18,13 @@ from glenside.codegen.arena import arena
 from glenside.codegen.c import source
 from glenside.codegen.loops import Buffer, Loops, Role, required
 from glenside.codegen.lower import lower
-from glenside.codegen.machine import Machine, is_here
+from glenside.codegen.machine import PLAIN, Machine, is_here, processors
 from glenside.codegen.packing import Memory, packed_constants
 from glenside.codegen.toolchain import loaded
 from glenside.ir.bounds import whole
 from glenside.ir.dtypes import RECORDS
 from glenside.ir.errors import BadInput
+from glenside.ir.names import one_line
 from glenside.ir.operand import Array
 from glenside.ir.program import Program
 from glenside.ir.term import postorder
@@ -28,6 +32,7 @@ from glenside.ir.types import TupleType, Type
 from glenside.passes.constant_folding import fold
 
 _MOST_THREADS = 1024
+_NO_MEMORY = "memory does not suffice for the arrays of this program"
 
 
 class Lowered:
@@ -52,7 +57,44 @@ class Lowered:
         self.inputs = [b for b in self.loops.buffers if b.role is Role.INPUT]
         self.results = list(dict.fromkeys(self.loops.results))
         self.arena = arena(self.loops)
-        self.source = source(self.loops)
+        self.written = source(self.loops)
+        self.source = str(self.written)
+
+
+@dataclass(frozen=True)
+class CompileReport:
+    """How a program was compiled.
+
+    kept         whether it was compiled before, and kept
+    seconds      what the compiler took, or to find what was kept
+    nests        loops over buffers, one after the other
+    functions    what is written for them: those that are alike share one
+    weights      bytes of constants, in the order in which they are read
+    temporaries  bytes of all that lies between the nests; `bound` is the least that any plan takes
+    found        the report of the search, if there was one
+    """
+
+    program: str
+    machine: str
+    compiler: str
+    kept: bool
+    seconds: float
+    nests: int
+    functions: int
+    weights: int
+    temporaries: int
+    bound: int
+    found: object = None
+
+    def __str__(self) -> str:
+        how = "kept from before" if self.kept else f"compiled by {self.compiler}"
+        lines = [
+            f"{one_line(self.program)}: {self.nests} nests of loops, {self.functions} functions, for {self.machine};"
+            f" {how}, {self.seconds:.2f} s",
+            f"Weights: {self.weights:,} bytes, in the order in which they are read.",
+            f"Temporaries: {self.temporaries:,} bytes in one piece; no plan takes less than {self.bound:,}.",
+        ]
+        return "\n".join([*lines, *([] if self.found is None else [str(self.found)])])
 
 
 class Compiled:
@@ -61,24 +103,47 @@ class Compiled:
     source  the C that it was made of
     loops   the nests that say the same
     arena   the memory of its temporaries: bytes, and the least that any plan takes
+    report  how it was made; `found` is the report of the search for it, where there was one
     """
 
-    def __init__(self, program: Program, machine: Machine | None) -> None:
+    def __init__(self, program: Program, machine: Machine | None, found: object = None) -> None:
         if machine is not None and not is_here(machine):
             raise BadInput(f"this computer has no {machine.name}; C for it comes from `glenside compile`")
         self._lowered = Lowered(program, machine)
         self.loops, self.source, self.arena = self._lowered.loops, self._lowered.source, self._lowered.arena
         self.inputs = self._lowered.inputs
-        self._library = loaded(self.source, machine)
+        begin = perf_counter()
+        made = loaded(self._lowered.written, machine)
+        self._library = made.library
+        self.report = CompileReport(
+            program.name,
+            machine.name if machine is not None else PLAIN,
+            made.compiler,
+            made.kept,
+            perf_counter() - begin,
+            len(self.loops.nests),
+            len(self._lowered.written.nests),
+            sum(array.nbytes for array in self._lowered.constants.values()),
+            self.arena.size,
+            self.arena.bound,
+            found,
+        )
         self._run: Any = self._library.run
         self._library.open_pool.restype = ctypes.c_void_p
         self._arenas: list[Array] = []
         self._pools: dict[tuple[int, int], _Pool] = {}
 
     def __call__(
-        self, *arrays: Array, out: Array | Sequence[Array] | None = None, threads: int | None = None, **named: Array
+        self,
+        /,
+        *arrays: Array | Mapping[str, Array],
+        out: Array | Sequence[Array] | None = None,
+        threads: int | None = None,
+        **named: Array,
     ) -> Any:
         """The result for arrays of the declared dims and dtypes: an array, or a tuple.
+
+        Any name may be given in a dict, `f({"out": x})`; arrays of other libraries come by DLPack.
 
         out      arrays that are given the results, in their order, instead of new ones
         threads  how many; as many as there are processors by default
@@ -87,7 +152,9 @@ class Compiled:
         """
         return self._called(arrays, named, out, threads, None)
 
-    def profile(self, *arrays: Array, threads: int = 1, rounds: int = 10) -> list[tuple[str, float]]:
+    def profile(
+        self, *arrays: Array | Mapping[str, Array], threads: int = 1, rounds: int = 10
+    ) -> list[tuple[str, float]]:
         """The nests in their order, and the median of the seconds that each takes in some rounds."""
         found = []
         for _ in range(rounds):
@@ -99,13 +166,20 @@ class Compiled:
 
     def _called(
         self,
-        arrays: tuple[Array, ...],
+        arrays: tuple[Array | Mapping[str, Array], ...],
         named: Mapping[str, Array],
         out: Array | Sequence[Array] | None,
         threads: int | None,
         seconds: Any,
     ) -> Any:
-        inputs = self._given(arrays, named)
+        try:
+            return self._ran(self._given(arrays, named), out, threads, seconds)
+        except MemoryError as error:
+            raise BadInput(_NO_MEMORY) from error
+
+    def _ran(
+        self, inputs: dict[Buffer, Array], out: Array | Sequence[Array] | None, threads: int | None, seconds: Any
+    ) -> Any:
         values = self._lowered.constants | inputs
         made = self._made(out, list(inputs.values()))
         given = [values[b] for b in self.loops.buffers if b.role in (Role.INPUT, Role.CONSTANT)]
@@ -123,7 +197,7 @@ class Compiled:
                 pool.lock.release()
             self._arenas.append(memory)
         if status < 0:
-            raise BadInput("memory does not suffice")
+            raise BadInput(_NO_MEMORY)
         if status:
             wrong = list(required(self.loops))[status - 1]
             low, high = -wrong.size, wrong.size - 1
@@ -132,7 +206,7 @@ class Compiled:
 
     def _pool(self, threads: int | None) -> _Pool | None:
         """A pool of so many threads that no other call has; None for one thread."""
-        count = _processors() if threads is None else whole("threads", threads, 1, _MOST_THREADS)
+        count = processors() if threads is None else whole("threads", threads, 1, _MOST_THREADS)
         key = os.getpid(), count
         if count == 1:
             return None
@@ -141,31 +215,40 @@ class Compiled:
         pool = self._pools[key]
         return pool if pool.address and pool.lock.acquire(blocking=False) else None
 
-    def _given(self, arrays: tuple[Array, ...], named: Mapping[str, Array]) -> dict[Buffer, Array]:
-        if len(arrays) > len(self.inputs):
-            raise BadInput(f"the program takes {len(self.inputs)} arrays, got {len(arrays)}")
-        found = dict(zip(self.inputs, arrays, strict=False))
+    def _given(
+        self, arrays: tuple[Array | Mapping[str, Array], ...], named: Mapping[str, Array]
+    ) -> dict[Buffer, Array]:
+        dicts = [array for array in arrays if isinstance(array, Mapping)]
+        placed = [array for array in arrays if not isinstance(array, Mapping)]
+        if len(placed) > len(self.inputs):
+            raise BadInput(f"the program takes {len(self.inputs)} arrays, got {len(placed)}")
+        found = dict(zip(self.inputs, placed, strict=False))
         names = {b.name: b for b in self.inputs}
-        for name, array in named.items():
+        for name, array in chain(*(entries.items() for entries in dicts), named.items()):
             if name not in names or names[name] in found:
                 raise BadInput(f"{name} is no input that is still missing")
             found[names[name]] = array
         missing = [b.name for b in self.inputs if b not in found]
         if missing:
-            raise BadInput(f"the program takes {', '.join(missing)} too")
-        return {buffer: _array(buffer, array) for buffer, array in found.items()}
+            own = [name for name in missing if name in ("out", "threads")]
+            how = f"; in a dict it is no option, as f({{'{own[0]}': ..}})" if own else ""
+            raise BadInput(f"the program takes {', '.join(missing)} too{how}")
+        return {b: _array(b, found[b]) for b in self.inputs}
 
     def _made(self, out: Array | Sequence[Array] | None, inputs: Sequence[Array]) -> dict[Buffer, Array]:
         """The arrays that are given the results."""
         results = self._lowered.results
         if out is None:
             return {b: np.empty(tuple(b.dims), RECORDS[b.dtype].numpy) for b in results}
-        given = [out] if isinstance(out, np.ndarray) else list(out)
+        items: Sequence[Any] = out if isinstance(out, tuple | list) else [out]
+        given = [array for array in items if isinstance(array, np.ndarray)]
+        if len(given) != len(items):
+            raise BadInput("results are given to numpy arrays, one or a tuple of them, got something else in out=")
         if len(given) != len(results):
             raise BadInput(f"the program gives {len(results)} arrays, got {len(given)} for them")
         for place, (buffer, array) in enumerate(zip(results, given, strict=True)):
             _fits(buffer, array)
-            if not (array.flags.c_contiguous and array.flags.writeable):
+            if not array.flags.carray:
                 raise BadInput(f"a result requires an array in C order that can be written, got another for {place}")
             if any(np.may_share_memory(array, other) for other in (*inputs, *given[:place])):
                 raise BadInput(f"a result requires memory of its own, got what {place} shares with another array")
@@ -185,11 +268,6 @@ def _close(library: ctypes.CDLL, address: ctypes.c_void_p, process: int) -> None
         library.close_pool(address)
 
 
-def _processors() -> int:
-    """Those that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 def _fits(buffer: Buffer, array: Array) -> None:
     if array.shape != buffer.dims or array.dtype != RECORDS[buffer.dtype].numpy:
         dims = " ".join(map(str, buffer.dims))
@@ -198,9 +276,12 @@ def _fits(buffer: Buffer, array: Array) -> None:
 
 def _array(buffer: Buffer, array: Any) -> Array:
     other = hasattr(array, "__dlpack__") and not isinstance(array, np.ndarray | np.generic)
-    found = np.from_dlpack(array) if other else np.asarray(array)
+    try:
+        found = np.from_dlpack(array) if other else np.asarray(array)
+    except (BufferError, RuntimeError, TypeError, ValueError) as error:  # on another device, ragged
+        raise BadInput(f"{buffer.name} requires an array in this computer's memory, got none: {error}") from error
     _fits(buffer, found)
-    return np.ascontiguousarray(found).reshape(found.shape)
+    return np.require(found, requirements=["C", "ALIGNED"]).reshape(found.shape)
 
 
 def _pointers(arrays: list[Array]) -> Any:

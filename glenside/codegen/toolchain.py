@@ -1,17 +1,24 @@
-"""The system's C compiler: cc, or what CC names."""
+"""From C to functions in this process: what a compiler is told, several of them at a time, and what they made."""
 
 from __future__ import annotations
 
 import ctypes
+import hashlib
 import os
-import shlex
-import shutil
-import subprocess
+import platform
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
-from glenside.codegen.machine import Machine
+from glenside.cache.objects import find, keep
+from glenside.codegen.c import Source
+from glenside.codegen.compilers import Compiler, Kind, compiler, known_compiler
+from glenside.codegen.machine import Machine, processors
 from glenside.ir.errors import BadInput
+
+__all__ = ["build_line", "compiler", "flags", "loaded", "object_line"]
 
 _PLAIN = ("-std=c11", "-O2", "-ffp-contract=off")
 _TILED = (
@@ -21,52 +28,105 @@ _TILED = (
     "-fno-math-errno",
     "-fno-trapping-math",
     "-fno-tree-vectorize",  # vectors are written out; GCC 12's own gather scalars of tiles, and miscompile choices
-    "-fno-move-loop-invariants",  # numbers that follow a sum stay in memory, and the sums in registers
     "-Wno-psabi",  # no vector is given to what is compiled elsewhere
 )
 _LIBRARIES = ("-lm", "-pthread")
+_NAMES = ("run", "open_pool", "close_pool")
+_UNIT = 40_000
+"""Characters of C that are worth a compiler of their own."""
 
 
-def flags(machine: Machine | None) -> tuple[str, ...]:
-    """What the compiler is told for a machine; plain loops are exact, step by step."""
-    return _PLAIN if machine is None else (*_TILED, *machine.flags)
+def flags(machine: Machine | None, kind: Kind = Kind.GCC) -> tuple[str, ...]:
+    """What a compiler is told for a machine; plain loops are exact, step by step."""
+    general = _PLAIN if machine is None else _TILED
+    own = () if machine is None else machine.flags
+    if kind is not Kind.ZIG:
+        return (*general, *own)
+    # zig cc takes the processor that it runs on where none is named, spells names with _, and traps what C leaves open.
+    own = tuple(word.replace("x86-64-", "x86_64_") for word in own)
+    named = any(word.startswith("-march=") for word in own)
+    return (*general, *own, *(() if named else ("-mcpu=baseline",)), "-fno-sanitize=undefined")
 
 
-def compiler() -> list[str]:
-    """The command that compiles C: CC, as a shell reads it, or what the system has; none of it is []."""
-    try:
-        named = shlex.split(os.environ.get("CC", ""))
-    except ValueError as error:
-        raise BadInput(f"CC requires a command, got {os.environ['CC']!r}: {error}") from error
-    return named or next(([name] for name in ("cc", "gcc", "clang") if shutil.which(name)), [])
-
-
-def build_line(name: str, machine: Machine | None) -> str:
+def build_line(files: str, machine: Machine | None) -> str:
     """How a user compiles what is written."""
-    return " ".join(["cc", *flags(machine), f"{name}.c", *_LIBRARIES])
+    return " ".join(["cc", *flags(machine), files, *_LIBRARIES])
 
 
-def loaded(text: str, machine: Machine | None) -> ctypes.CDLL:
-    """A shared object of a text. Raises BadInput: no compiler, or what it says."""
-    command = compiler()
-    if not command:
-        raise BadInput("there is no C compiler: install one, or name it in CC")
-    said = shlex.join(command)
+def object_line(path: str, machine: Machine | None) -> str:
+    """How a user compiles one of several files."""
+    return " ".join(["cc", *flags(machine), "-c", path])
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A shared object, the compiler that made it, and whether it was kept from before."""
+
+    library: ctypes.CDLL
+    compiler: str
+    kept: bool
+
+
+def loaded(source: Source, machine: Machine | None) -> Loaded:
+    """The shared object of a program, which is compiled once. Raises BadInput: no compiler, or what it says."""
+    by = known_compiler()
+    told = flags(machine, by.kind)
+    parts = [str(source), *told, by.identity, *_processor()]
+    key = hashlib.sha256("".join(f"{len(part)}:{part}" for part in parts).encode()).hexdigest()
+    kept = find(key)
+    if kept is not None:
+        try:
+            return Loaded(_opened(kept), by.kind.value, True)
+        except OSError:  # a folder from which nothing is run
+            pass
     try:
-        with tempfile.TemporaryDirectory() as folder:
-            path, made = Path(folder) / "program.c", Path(folder) / "program.so"
-            path.write_text(text, encoding="utf-8")
-            done = subprocess.run(
-                [*command, *flags(machine), "-fPIC", "-shared", str(path), "-o", str(made), *_LIBRARIES],
-                capture_output=True,
-                text=True,
-                errors="replace",
-                check=False,
-            )
-            if done.returncode:
-                lines = done.stderr.strip().splitlines()
-                first = next((line for line in lines if "error" in line), f"it ended with status {done.returncode}")
-                raise BadInput(f"{said} does not compile what was made: {first}")
-            return ctypes.CDLL(str(made))
+        with tempfile.TemporaryDirectory() as name:
+            made = _made(source, by, told, Path(name))
+            try:
+                found = _opened(made)
+            except OSError as error:
+                raise BadInput(f"what {by} made cannot be loaded: {error}") from error
+            keep(key, made)
+            return Loaded(found, by.kind.value, False)
     except OSError as error:
-        raise BadInput(f"{said} does not run: {error.strerror or error}") from error
+        raise BadInput(f"to compile requires room for temporary files: {error.strerror or error}") from error
+
+
+def _opened(path: Path) -> ctypes.CDLL:
+    found = ctypes.CDLL(str(path))
+    missing = [name for name in _NAMES if not hasattr(found, name)]
+    if missing:
+        raise OSError(f"it has no {missing[0]}")
+    return found
+
+
+def _made(source: Source, by: Compiler, told: tuple[str, ...], folder: Path) -> Path:
+    """The shared object, compiled by as many processes as there are processors."""
+    workers = processors()
+    units = source.units(max(1, min(workers, len(str(source)) // _UNIT)))
+    made = folder / "program.so"
+    how = [*told, "-fPIC"]
+
+    def translate(number: int) -> Path:
+        text = folder / f"unit{number}.c"
+        text.write_text(units[number], encoding="utf-8")
+        if len(units) == 1:
+            return text
+        by.run([*how, "-c", text, "-o", text.with_suffix(".o")], folder)
+        return text.with_suffix(".o")
+
+    with ThreadPoolExecutor(workers) as pool:
+        given = list(pool.map(translate, range(len(units))))
+    by.run([*how, "-shared", *given, "-o", made, *_LIBRARIES], folder)
+    return made
+
+
+@cache
+def _processor() -> tuple[str, ...]:
+    """What this computer is: a folder of objects may be shared with others."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        lines = []
+    words = [line for line in lines if line.lower().startswith(("flags", "features"))][:1]
+    return (platform.system(), platform.machine(), os.name, *words)

@@ -27,7 +27,7 @@ _DIGITS = re.compile(r"-?[0-9]{1,20}")
 
 def whole(what: str, given: str | int, least: int = 0, most: int = LARGEST) -> int:
     """A whole number within its bounds. Raises BadInput."""
-    if isinstance(given, int) or _DIGITS.fullmatch(given):
+    if hasattr(given, "__index__") or (isinstance(given, str) and _DIGITS.fullmatch(given)):
         value = int(given)
         if least <= value <= most:
             return value

@@ -149,6 +149,21 @@ class Program:
         changed = replace(self, term=term, layers=layers, names=names, signature=signature)
         return changed.with_constants(arrays) if arrays else changed
 
+    def with_inputs_open(self) -> tuple[Program, Mapping[str, Array]]:
+        """The program where inputs that were given values are inputs again, for any value; and those values."""
+        values = {name: self.constants[name] for name in self.signature.values if name in self.constants}
+
+        def unknown(term: Term, _: tuple[Term, ...]) -> Term | None:
+            tensor = term.attributes[0] if term.attributes else None
+            if not isinstance(tensor, Tensor) or tensor.name not in values:
+                return None
+            return build("access-tensor", replace(tensor, constant=False))
+
+        term, *layers = rebuild_all([self.term, *self.layers.values()], unknown)
+        constants = {name: array for name, array in self.constants.items() if name not in values}
+        named = dict(zip(self.layers, layers, strict=True))
+        return replace(self, term=term, layers=named, names={}, constants=constants), values
+
     def result_names(self) -> list[str]:
         """The names of the results: those of the file that it came from, else output, or output_0, output_1 .."""
         items = self.term.type.items if isinstance(self.term.type, TupleType) else None

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import platform
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +13,9 @@ import numpy as np
 import pytest
 
 import glenside as gl
+from glenside.codegen.library import library
 from glenside.codegen.machine import machine_of
+from glenside.codegen.native import Lowered
 from glenside.codegen.toolchain import compiler, flags
 
 needs_compiler = pytest.mark.skipif(not compiler() and not os.environ.get("CI"), reason="there is no C compiler")
@@ -23,7 +27,7 @@ int main(void)
 {
     static float x[1 * 3 * 9 * 9], y[1 * 20 * 5 * 5];
     if (net_open("nothing.weights", 1) || net_open("net.h", 1)) return 3;
-    net *program = net_open("net.weights", 2);
+    net_program *program = net_open("net.weights", 2);
     if (!program || fread(x, sizeof x, 1, stdin) != 1 || net_run(program, x, y)) return 2;
     net_close(program);
     return fwrite(y, sizeof y, 1, stdout) == 1 ? 0 : 2;
@@ -60,11 +64,48 @@ def test_the_c_of_a_file(tmp_path: Path, machine: str) -> None:
     (tmp_path / "caller.c").write_text(CALLER)
     build = [*compiler(), *flags(machine_of(machine)), "-Wall", "-Wextra", "-Werror", "net.c", "caller.c"]
     subprocess.run([*build, "-o", "caller", "-lm", "-pthread"], cwd=tmp_path, check=True, timeout=120)
+    if shutil.which("clang"):
+        subprocess.run(["clang", *build[len(compiler()) :], "-fsyntax-only"], cwd=tmp_path, check=True, timeout=120)
     x = np.random.default_rng(0).standard_normal((1, 3, 9, 9)).astype(np.float32)
     got = subprocess.run(["./caller"], input=x.tobytes(), cwd=tmp_path, capture_output=True, check=True, timeout=60)
     program = gl.load(path)
     want = np.asarray(gl.evaluate([program.term], {**program.constants, "x": x})[0])
     assert np.allclose(np.frombuffer(got.stdout, np.float32).reshape(want.shape), want, 1e-4, 1e-5)
+
+
+@needs_compiler
+@pytest.mark.parametrize("name", ["int", "puts", "linux", "pool", "_stdio", "EOF", "main", "program", "stdio"])
+def test_a_file_may_have_any_name(tmp_path: Path, name: str) -> None:
+    b = gl.Builder("p")
+    made = library([Lowered(b.finish(b.relu(b.input("x", (2, 3)))), None)], name)
+    for path, text in made.texts.items():
+        (tmp_path / path).write_text(text)
+    build = [*compiler(), *flags(None), "-Wall", "-Wextra", "-Werror", f"-D{name.upper()}_MAIN", f"{name}.c", "-o", "p"]
+    subprocess.run([*build, "-lm", "-pthread"], cwd=tmp_path, check=True, timeout=120)
+
+
+@needs_compiler
+@pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="these are machines of another processor")
+def test_a_machine_is_chosen_when_it_runs(tmp_path: Path) -> None:
+    path = _network(tmp_path)
+    done = _glenside("compile", path, "-o", "net.c", "--machine", "generic,avx512,avx2", folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert {"net.c", "net_avx512.c", "net_avx2.c", "net_generic.c"} <= {p.name for p in tmp_path.iterdir()}
+    (tmp_path / "caller.c").write_text(CALLER.replace("net_close(program)", "puts(net_machine(program))"))
+    *objects, last = done.stdout.split("Compile it: ")[1].strip().split(" && ")
+    for line in (*objects, last.replace("net.c", "net.c caller.c -o caller")):
+        command, *words = line.split()
+        assert command == "cc"
+        subprocess.run([*compiler(), *words, "-Wall", "-Wextra", "-Werror"], cwd=tmp_path, check=True, timeout=120)
+    x = np.random.default_rng(0).standard_normal((1, 3, 9, 9)).astype(np.float32)
+    got = subprocess.run(["./caller"], input=x.tobytes(), cwd=tmp_path, capture_output=True, check=True, timeout=60)
+    name, _, content = got.stdout.partition(b"\n")
+    best = machine_of("native")
+    assert best is not None
+    assert name.decode() == best.name
+    program = gl.load(path)
+    want = np.asarray(gl.evaluate([program.term], {**program.constants, "x": x})[0])
+    assert np.allclose(np.frombuffer(content, np.float32).reshape(want.shape), want, 1e-4, 1e-5)
 
 
 @needs_compiler
@@ -86,6 +127,16 @@ def test_no_byte_outside_is_touched(tmp_path: Path, machine: str) -> None:
         assert (ran.returncode, ran.stderr) == (0, "")
 
 
+@needs_compiler
+@pytest.mark.parametrize("how", [[], ["--on", "native"]])
+def test_more_than_memory_holds_is_a_sentence(tmp_path: Path, how: list[str]) -> None:
+    b = gl.Builder("net")
+    gl.save(b.finish(b.relu(b.input("x", (1 << 30, 1 << 18)))), tmp_path / "net.json")
+    done = _glenside("run", "net.json", "--input", "x=1", *how, folder=tmp_path)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
+    assert "memory does not suffice" in done.stderr
+
+
 def test_loops_are_printed_for_any_machine(tmp_path: Path) -> None:
     done = _glenside("compile", _network(tmp_path), "--emit", "loops", "--machine", "neon", folder=tmp_path)
     assert done.returncode == 0, done.stderr
@@ -99,6 +150,32 @@ def test_bench(tmp_path: Path) -> None:
     assert "1 thread   compiled" in done.stdout
     assert "times as long" in done.stdout
     assert "nests; those that take longest" in done.stdout
+
+
+@needs_compiler
+@pytest.mark.parametrize(("ending", "on"), [("onnx", "native"), ("json", "plain")])
+def test_run_as_c(tmp_path: Path, ending: str, on: str) -> None:
+    """Inputs are inputs: what is compiled for one value is kept for another one."""
+    b = gl.Builder("net")
+    x, w = b.input("x", (2, 3, 8, 8)), b.constant("w", (5, 3, 3, 3))
+    y = b.add(b.relu(b.conv(x, w, padding=1)), b.input("y", (1, 5, 1, 1)))
+    gl.save(b.finish(y).seeded_constants(0), path := tmp_path / f"net.{ending}")
+    draw = np.random.default_rng(0)
+    np.save(tmp_path / "y.npy", draw.standard_normal((1, 5, 1, 1)).astype(np.float32))
+    results = []
+    for seed in range(2):
+        np.save(tmp_path / "x.npy", draw.standard_normal((2, 3, 8, 8)).astype(np.float32))
+        for how in (["--on", on], []):
+            words = ["run", path, "--input", "x=x.npy", "--input", "y=y.npy", *how, "-o", "out.npy"]
+            done = _glenside(*words, folder=tmp_path)
+            assert done.returncode == 0, done.stderr
+            results.append(np.load(tmp_path / "out.npy"))
+        assert np.allclose(*results[-2:], 1e-4, 1e-5), seed
+    assert not np.allclose(results[0], results[2])
+    assert len(list(Path(os.environ["GLENSIDE_CACHE"], "native").iterdir())) == 1
+    done = _glenside("run", path, "--input", "x=x.npy", "--on", on, folder=tmp_path)
+    assert done.returncode == 2
+    assert "the program takes y too" in done.stderr
 
 
 def test_nothing_is_written_where_one_file_cannot_be(tmp_path: Path) -> None:
@@ -117,9 +194,12 @@ def test_nothing_is_written_where_one_file_cannot_be(tmp_path: Path) -> None:
         (["compile", "mobilenet-v1", "-o", "x.onnx"], "C is written to a file"),
         (["compile", "mobilenet-v1", "-o", "nowhere/x.c"], "there is no folder nowhere"),
         (["compile", "mobilenet-v1", "-o", "1x.c"], "a name in C is letters, digits and _"),
-        (["compile", "mobilenet-v1", "-o", "int.c"], "a name in C is none of its own words, got 'int'"),
-        (["compile", "unet-small", "-o", "pool.c", "--set", "resolution=16"], "give the file another one"),
         (["compile", "mobilenet-v1", "-o", "x.c", "--machine", "vax"], "a machine is native, plain, avx512"),
+        (["compile", "mobilenet-v1", "-o", "x.c", "--machine", "avx2,neon"], "got aarch64 and x86_64"),
+        (["compile", "mobilenet-v1", "-o", "x.c", "--machine", "avx2,avx2"], "never run one of avx2,avx2"),
+        (["compile", "mobilenet-v1", "-o", "x.c", "--machine", "plain,generic"], "one that any processor is"),
+        (["compile", "mobilenet-v1", "-o", "x.c", "--machine", "avx2,"], "got ''"),
+        (["compile", "mobilenet-v1", "--emit", "loops", "--machine", "avx2,avx512"], "loops are of one machine"),
         (["compile", "mobilenet-v1", "-o", "x.c", "--emit", "rust"], "--emit is c or loops"),
         (["bench", "mobilenet-v1", "--threads", "0"], "--threads are numbers from 1 on"),
         (["bench", "mobilenet-v1", "--rounds", "0"], "--rounds"),

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import shutil
+import subprocess
 from collections.abc import Mapping
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,8 +18,11 @@ from random_terms import terms, values_for
 
 import glenside as gl
 from glenside.codegen.c_primitives import PRIMITIVES_IN_C
+from glenside.codegen.library import library
 from glenside.codegen.lower import lower
-from glenside.codegen.toolchain import compiler
+from glenside.codegen.machine import machine_of
+from glenside.codegen.native import Lowered
+from glenside.codegen.toolchain import compiler, flags
 from glenside.ir.dtypes import STORED
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array, arrays
@@ -168,3 +174,145 @@ def test_what_cannot_be_compiled_is_named(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setenv("CC", "/nowhere/cc")
     with pytest.raises(BadInput, match="/nowhere/cc does not run"):
         gl.compile(Program(x))
+
+
+def _named_like_options() -> Program:
+    b = gl.Builder("p")
+    x = b.subtract(b.input("out", (2, 3)), b.input("threads", (2, 3)))
+    return b.finish(b.multiply(b.multiply(x, b.input("self", (2, 3))), b.input("a b", (2, 3))))
+
+
+def test_any_name_can_be_given() -> None:
+    compiled = gl.compile(_named_like_options())
+    one, two = np.ones((2, 3), np.float32), np.full((2, 3), 5, np.float32)
+    out = np.empty((2, 3), np.float32)
+    for got in (
+        compiled(one, two, two, one),
+        compiled({"threads": two, "out": one, "a b": one, "self": two}),
+        compiled({"threads": two, "out": one}, self=two, out=out, threads=2, **{"a b": one}),
+        compiled(one, {"threads": two}, {"self": two, "a b": one}),
+    ):
+        assert (got == -20).all()
+    assert (out == -20).all()
+    for arguments, named, words in (
+        ((), {"self": two, "a b": one}, r"takes out, threads too; in a dict it is no option, as f\({'out': ..}\)"),
+        ((one, {"out": one}), {}, "out is no input that is still missing"),
+        (({"out": one, "x": one},), {}, "x is no input that is still missing"),
+    ):
+        with pytest.raises(BadInput, match=words):
+            compiled(*arguments, **named)
+
+
+class _Elsewhere:
+    """An array on a device that is not this computer."""
+
+    def __dlpack__(self, **_: object) -> object:
+        raise BufferError("it is on a device")
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return 2, 0
+
+
+def test_arrays_of_other_libraries() -> None:
+    class Other:
+        def __init__(self, array: Array) -> None:
+            self.array = array
+
+        def __dlpack__(self, **how: object) -> object:
+            return self.array.__dlpack__(**how)
+
+        def __dlpack_device__(self) -> tuple[int, int]:
+            return self.array.__dlpack_device__()
+
+    b = gl.Builder("p")
+    compiled = gl.compile(b.finish(b.relu(b.input("x", (2, 3)))))
+    x = np.array([[-1, 0, 1], [2, -3, 4]], np.float32)
+    result = compiled(Other(x))
+    assert (result == np.maximum(x, 0)).all()
+    assert np.shares_memory(np.from_dlpack(result), result)
+    with pytest.raises(BadInput, match=r"x requires an array in this computer's memory, got none: it is on a device"):
+        compiled(_Elsewhere())
+
+
+def test_arrays_of_any_layout_and_what_is_none() -> None:
+    b = gl.Builder("p")
+    compiled = gl.compile(b.finish(b.relu(b.input("x", (2, 3)))))
+    x = np.array([[-1, 0, 1], [2, -3, 4]], np.float32)
+    odd = np.frombuffer(b"\0" + x.tobytes(), np.uint8)[1:].view(np.float32).reshape(2, 3)
+    wide = np.zeros((2, 6), np.float32)
+    wide[:, ::2] = x
+    for array in (odd, wide[:, ::2], np.asfortranarray(x), x[::-1, ::-1][::-1, ::-1], np.broadcast_to(x, (1, 2, 3))[0]):
+        assert (compiled(array) == np.maximum(x, 0)).all()
+    for wrong in (x.tolist(), [[1], [2, 3]], "text", None, x.astype(">f4"), x[0], _named_like_options):
+        with pytest.raises(BadInput, match="x requires"):
+            compiled(wrong)
+    frozen = np.empty((2, 3), np.float32)
+    frozen.flags.writeable = False
+    shifted = np.empty(25, np.uint8)[1:].view(np.float32).reshape(2, 3)
+    for out, words in (
+        (frozen, "in C order that can be written"),
+        (shifted, "in C order that can be written"),
+        (np.empty((3, 2), np.float32).T, "in C order that can be written"),
+        (x, "memory of its own"),
+        ((), "gives 1 arrays, got 0"),
+        ("text", "results are given to numpy arrays"),
+        (3, "results are given to numpy arrays"),
+    ):
+        with pytest.raises(BadInput, match=words):
+            compiled(x, out=out)
+
+
+@pytest.mark.parametrize("threads", [0, -1, 2.5, "2.5", None, 1 << 70, [1], np.float32(1)], ids=str)
+def test_how_many_threads(threads: object) -> None:
+    b = gl.Builder("p")
+    compiled = gl.compile(b.finish(b.relu(b.input("x", (2, 3)))), machine="plain")
+    x = np.ones((2, 3), np.float32)
+    assert (compiled(x, threads=np.int64(2)) == 1).all()
+    if threads is None:
+        assert (compiled(x, threads=threads) == 1).all()
+        return
+    with pytest.raises(BadInput, match="threads is a whole number from 1 to 1024, got"):
+        compiled(x, threads=threads)
+
+
+def test_the_report_says_how_it_was_made() -> None:
+    b = gl.Builder("p")
+    x = b.input("x", (1, 4, 8, 8))
+    for name in ("v", "w"):
+        x = b.relu(b.conv(x, b.constant(name, (4, 4, 3, 3)), padding=1))
+    program = b.finish(x).seeded_constants(0)
+    first, again = gl.compile(program).report, gl.compile(program, gl.CPU(balance=2)).report
+    assert first.weights == 2 * 4 * 4 * 9 * 4
+    assert first.nests >= first.functions >= 1
+    assert first.temporaries >= first.bound > 0
+    assert f"{first.nests} nests of loops, {first.functions} functions, for " in str(first)
+    assert first.found is None
+    assert again.found is not None
+    assert gl.compile(program).report.kept
+    with pytest.raises(BadInput, match="blocking: how to search is for programs that are compiled for a target"):
+        gl.compile(program, blocking="tile-loops")
+
+
+@pytest.mark.parametrize("command", ["gcc", "clang"])
+@pytest.mark.parametrize("machine", ["native", "plain"])
+def test_no_compiler_warns(tmp_path: Path, command: str, machine: str) -> None:
+    if shutil.which(command) is None:
+        pytest.skip(f"there is no {command}")
+    examples = [example.term for _, row in EXAMPLES for example in row if _is_compiled(example.term)]
+    whole = [term for term in examples if isinstance(term.type, AccessType)]
+    program = Program(build("construct-tuple", *whole))
+    known = {name: VALUES[name] for name, tensor in program.tensors.items() if tensor.constant}
+    of = machine_of(machine)
+    for name, text in library([Lowered(Program(program.term, constants=known), of)], "net").texts.items():
+        (tmp_path / name).write_text(text)
+    told = [*flags(of), "-Wall", "-Wextra", "-Werror", "-fsyntax-only", "net.c"]
+    done = subprocess.run([command, *told], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 0, done.stderr
+
+
+def test_more_than_memory_holds() -> None:
+    b = gl.Builder("p")
+    x = b.input("x", (1,))
+    compiled = gl.compile(Program(build("access-broadcast", x, ((), (1 << 50,)))))
+    with pytest.raises(BadInput, match="memory does not suffice"):
+        compiled(np.ones(1, np.float32))

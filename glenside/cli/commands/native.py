@@ -19,12 +19,15 @@ from glenside.ir.errors import BadInput
 from glenside.ir.names import one_line
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from glenside.codegen.native import Compiled
     from glenside.ir.program import Program
 
+_MACHINES = "native, avx512, avx2, neon, generic, or plain for plain loops"
 MachineName = Annotated[
     str,
-    typer.Option("--machine", help="native, avx512, avx2, neon, generic, or plain for plain loops."),
+    typer.Option("--machine", help=f"{_MACHINES}."),
 ]
 Chosen = Annotated[
     str | None,
@@ -43,42 +46,47 @@ def compile(
             "-o", "--output", metavar="NAME.c", help="Where the C goes; NAME.h and NAME.weights go beside it."
         ),
     ] = None,
-    machine: MachineName = "native",
+    machine: Annotated[
+        str,
+        typer.Option("--machine", metavar="NAME[,NAME..]", help=f"{_MACHINES}; of several the program takes the best."),
+    ] = "native",
     target: Chosen = None,
     emit: Annotated[str, typer.Option("--emit", help="c, or loops: the loop nests as text.")] = "c",
 ) -> None:
     """Write a program as C11 with POSIX threads: NAME.c, NAME.h and NAME.weights; no library but libc is needed."""
-    from glenside.codegen.library import c_name, library
-    from glenside.codegen.machine import machine_of
+    from glenside.codegen.library import c_name, file_names, library, machine_name
+    from glenside.codegen.machine import machines_of
     from glenside.codegen.native import Lowered
-    from glenside.codegen.toolchain import build_line
     from glenside.ir.files import write_bytes, write_text
 
     if emit not in ("c", "loops"):
         raise BadInput(f"--emit is c or loops, got {emit!r}")
-    of = machine_of(machine)
+    machines = machines_of(machine)
     writable(output)
+    if emit == "loops" and len(machines) > 1:
+        raise BadInput(f"loops are of one machine, got {machine}")
     if emit == "c" and (output is None or Path(output).suffix != ".c"):
         raise BadInput("C is written to a file: give one that ends in .c by -o")
     if emit == "c" and output is not None:
-        c_name(Path(output).stem)
-        writable(*(str(Path(output).with_suffix(ending)) for ending in (".h", ".weights")))
+        path = Path(output)
+        others = (f"{path.stem}.h", f"{path.stem}.weights", *file_names(c_name(path.stem), machines))
+        writable(*(str(path.parent / other) for other in others))
     program = _prepared(source, machine, target)
-    lowered = Lowered(program, of)
+    lowered = [Lowered(program, of) for of in machines]
     if emit == "loops":
-        print_or_write(f"{lowered.loops}\n", output)
+        print_or_write(f"{lowered[0].loops}\n", output)
         return
     assert output is not None, "C has a file"
-    path = Path(output)
     made = library(lowered, path.stem)
     write_bytes(path.with_suffix(".weights"), made.weights)
-    write_text(path.with_suffix(".h"), made.header)
-    write_text(path, made.c)
-    arena = lowered.arena
-    print(f"{path}: {len(lowered.loops.nests)} nests of loops, for {machine if of is None else of.name}.")
+    for name, text in made.texts.items():
+        write_text(path.parent / name, text)
+    for one in lowered:
+        print(f"{path}: {len(one.loops.nests)} nests of loops, for {machine_name(one.machine)}.")
+        print(f"Temporaries: {one.arena.size:,} bytes in one piece; no plan takes less than {one.arena.bound:,}.")
     print(f"Weights: {len(made.weights):,} bytes, in the order in which they are read.")
-    print(f"Temporaries: {arena.size:,} bytes in one piece; no plan takes less than {arena.bound:,}.")
-    print(f"Compile it: {build_line(str(path.with_suffix('')), of)}")
+    within = "" if path.parent == Path() else f", in {path.parent}"
+    print(f"Compile it{within}: {' && '.join(made.build)}")
 
 
 @command
@@ -122,6 +130,23 @@ def bench(
     _print_nests(compiled.profile(*arrays, threads=1), every)
 
 
+def run_compiled(load: Callable[[], Program], on: str, seed: int) -> tuple[Any, Sequence[str]]:
+    """Compile a program for a machine, with the inputs that were given values as inputs, and run it: its value, and the
+    names of its results. Raises BadInput.
+    """
+    from glenside import driver
+    from glenside.codegen.machine import MACHINES, PLAIN
+
+    machines = ("native", PLAIN, *MACHINES)
+    if on not in machines:
+        raise BadInput(f"a program runs in the interpreter, --on spu, or --on {', '.join(machines)}, got {on!r}")
+    program = load()
+    with status_line("compile"):
+        opened, values = program.seeded_constants(seed).with_inputs_open()
+        compiled = driver.compile(opened, machine=on)
+    return compiled({name: array for name, array in values.items() if name in opened.inputs}), program.result_names()
+
+
 def _print_nests(nests: list[tuple[str, float]], every: bool) -> None:
     """The nests that take longest, on one thread."""
     total = sum(seconds for _, seconds in nests)
@@ -162,10 +187,9 @@ def _drawn(compiled: Compiled, place: int, seed: int) -> Any:
     from glenside.ir.dtypes import RECORDS
 
     buffer, draw = compiled.inputs[place], np.random.default_rng(seed + place)
-    dtype = RECORDS[buffer.dtype].numpy
-    if RECORDS[buffer.dtype].kind == "float":
-        return draw.standard_normal(tuple(buffer.dims)).astype(dtype)
-    return draw.integers(0, 2, tuple(buffer.dims)).astype(dtype)
+    dims, record = tuple(buffer.dims), RECORDS[buffer.dtype]
+    found = draw.standard_normal(dims) if record.kind == "float" else draw.integers(0, 2, dims)
+    return found.astype(record.numpy)
 
 
 def _seconds(run: Any) -> float:

@@ -28,7 +28,12 @@ def run(
     ] = None,
     on: Annotated[
         str | None,
-        typer.Option("--on", metavar="spu", help="Run it there, between two local processes, and say what it takes."),
+        typer.Option(
+            "--on",
+            metavar="MACHINE",
+            help="native, or a machine of `glenside compile`: as C. spu: between two local processes, and say what it"
+            " takes.",
+        ),
     ] = None,
     target: Annotated[
         str | None, typer.Option("--target", help="The protocol of two parties, mpc:semi2k by default.")
@@ -41,7 +46,9 @@ def run(
         str | None, typer.Option("--json", metavar="FILE", help="Where that goes as JSON; - is standard output.")
     ] = None,
 ) -> None:
-    """Run a program on arrays with the interpreter; or on SPU, with bytes, messages and seconds told and measured."""
+    """Run a program on arrays with the interpreter; or as C; or on SPU, with bytes, messages and seconds told and
+    measured.
+    """
     from glenside.ir.operators.opaque import require_meaning
     from glenside.semantics.interpreter import evaluate
 
@@ -49,23 +56,29 @@ def run(
     writable(json_path)
     of_machine = (("target", target), ("link", link), ("runs", runs), ("json", json_path))
     given = [name for name, value in of_machine if value is not None]
-    if on is None and given:
+    if on != "spu" and given:
         raise BadInput(f"--{given[0]} is for programs that run on SPU: give --on spu too")
     load = source.loader()
-    if on is not None:
+    if on == "spu":
         from glenside.cli.commands.secure import run_in_spu
 
-        value, names, status = run_in_spu(load, on, target, link, runs, source.seed, json_path)
+        value, names, status = run_in_spu(load, target, link, runs, source.seed, json_path)
         if output is not None:
             _write(value, names, output)
         raise typer.Exit(status)
-    program = load()
-    require_meaning("a run", program.term)
-    (value,) = evaluate([program.term], program.seeded_constants(source.seed).constants)
+    if on is not None:
+        from glenside.cli.commands.native import run_compiled
+
+        value, names = run_compiled(load, on, source.seed)
+    else:
+        program = load()
+        require_meaning("a run", program.term)
+        (value,) = evaluate([program.term], program.seeded_constants(source.seed).constants)
+        names = program.result_names()
     if output is None:
         print(value)
     else:
-        _write(value, program.result_names(), output)
+        _write(value, names, output)
 
 
 def _write(value: Any, names: Sequence[str], output: str) -> None:

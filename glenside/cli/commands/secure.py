@@ -27,7 +27,6 @@ _MOST_RUNS = 1_000
 
 def run_in_spu(
     load: Callable[[], Program],
-    on: str,
     target: str | None,
     link: str | None,
     runs: int | None,
@@ -42,8 +41,6 @@ def run_in_spu(
     from glenside.execution.spu.session import interpreter
     from glenside.ir.operators.opaque import require_meaning
 
-    if on != MACHINE:
-        raise BadInput(f"a program runs in the interpreter, or --on {MACHINE}, got {on!r}")
     parties = _parties("mpc" if target is None else target, link=link)
     count = RUNS if runs is None else whole("the number of --runs", runs, 1, _MOST_RUNS)
     interpreter()

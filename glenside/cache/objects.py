@@ -1,0 +1,94 @@
+"""Shared objects kept on disk, so that what was compiled once is loaded at once.
+
+Each is a file, `KEY.DIGEST.so`, in a folder of its own beside the answers; the key is of everything that it was made
+of, the digest of its bytes. What is loaded runs in this process, so only files are believed that this user alone can
+have written and whose digest is right. A folder that is not like that, or cannot be written, is as good as none.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+
+from glenside.cache.store import default_path
+
+LIMIT = 256 << 20
+"""Bytes of all files; the least recently used go first."""
+_OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
+
+
+def find(key: str) -> Path | None:
+    """The shared object of a key."""
+    try:
+        folder = _folder()
+        for path in sorted(folder.glob(f"{key}.*.so")) if _is_own(folder) else ():
+            if _is_believed(path):
+                with suppress(OSError):
+                    os.utime(path)
+                return path
+    except (OSError, RuntimeError):  # RuntimeError: there is no home
+        pass
+    return None
+
+
+def keep(key: str, made: Path) -> Path | None:
+    """Keep a file under a key, whole or not at all; None where it cannot be kept."""
+    try:
+        folder, content = _folder(), made.read_bytes()
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not _is_own(folder):
+            return None
+        handle, name = tempfile.mkstemp(suffix=".so", dir=folder)
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(content)
+            path = folder / f"{key}.{hashlib.sha256(content).hexdigest()}.so"
+            os.replace(name, path)
+        except BaseException:
+            Path(name).unlink(missing_ok=True)
+            raise
+        _make_room(folder, path)
+        return path
+    except (OSError, RuntimeError):
+        return None
+
+
+def _folder() -> Path:
+    return default_path().parent.resolve() / "native"
+
+
+def _is_own(folder: Path) -> bool:
+    """Whether nobody else can have put files there, or put another folder in its place."""
+    if not hasattr(os, "geteuid"):
+        return False
+    try:
+        found = folder.lstat()
+        above = [parent.stat() for parent in folder.parents]
+    except OSError:
+        return False
+    open_above = any(p.st_mode & stat.S_IWOTH and not p.st_mode & stat.S_ISVTX for p in above)
+    return stat.S_ISDIR(found.st_mode) and _is_mine(found) and not open_above
+
+
+def _is_mine(found: os.stat_result) -> bool:
+    return found.st_uid == os.geteuid() and not found.st_mode & _OTHERS_WRITE
+
+
+def _is_believed(path: Path) -> bool:
+    found = path.lstat()
+    digest = path.name.split(".")[1]
+    return stat.S_ISREG(found.st_mode) and _is_mine(found) and hashlib.sha256(path.read_bytes()).hexdigest() == digest
+
+
+def _make_room(folder: Path, newest: Path) -> None:
+    found = [(path.stat(), path) for path in folder.iterdir() if path != newest]
+    total = sum(s.st_size for s, _ in found) + newest.stat().st_size
+    for status, path in sorted(found, key=lambda entry: entry[0].st_mtime):
+        if total <= LIMIT:
+            return
+        path.unlink(missing_ok=True)
+        total -= status.st_size

@@ -1,0 +1,57 @@
+"""What statements do, whatever buffers they do it to: those that are alike are one function of their buffers."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import fields
+from typing import Any
+
+from glenside.codegen.loops import (
+    Apply,
+    Buffer,
+    Choose,
+    Convert,
+    Counter,
+    For,
+    Let,
+    Load,
+    Local,
+    Number,
+    Prefetch,
+    Require,
+    Role,
+    Sort,
+    Statement,
+    Store,
+    When,
+)
+
+_FIELDS = {
+    kind: tuple(f.name for f in fields(kind))
+    for kind in (Number, Counter, Local, Load, Apply, Convert, Choose, Let, Store, For, When, Require, Sort, Prefetch)
+}
+
+
+def alike(body: Sequence[Statement]) -> tuple[Hashable, list[Buffer]]:
+    """A key that statements share if they differ in their buffers alone, and those buffers, in an order of the key's.
+
+    Registers are part of what is done. Of buffers the key has dtypes and roles, and which of them are the same; where
+    in a buffer an element lies is a number, so dims are asked of scratch memory alone, which is the function's.
+    """
+    numbers: dict[Buffer, int] = {}
+
+    def key(part: Any) -> Hashable:
+        if isinstance(part, tuple | list):
+            return tuple(map(key, part))
+        if isinstance(part, Buffer):
+            if part.role is Role.REGISTER:
+                return part.name, part.dtype
+            own = part.dims if part.role is Role.SCRATCH else None
+            return numbers.setdefault(part, len(numbers)), part.dtype, own
+        names = _FIELDS.get(type(part))
+        if names is None:
+            found: Hashable = part
+            return found
+        return type(part), *(key(getattr(part, name)) for name in names)
+
+    return key(body), list(numbers)

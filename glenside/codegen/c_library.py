@@ -1,0 +1,258 @@
+"""The text of a program as files of C.
+
+For one machine it is one file; for several it is one for each, whose names are NAME_MACHINE, and NAME.c, which takes
+the first of them that the processor runs. Every name that others see goes on after NAME_, so that any word will do.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from textwrap import indent
+
+from glenside.codegen.c import NOW
+from glenside.codegen.c_primitives import STORED_AS
+from glenside.codegen.loops import Buffer, Role
+from glenside.codegen.machine import PLAIN, Machine
+from glenside.codegen.native import Lowered
+from glenside.codegen.toolchain import build_line, object_line
+
+LINE = 64
+"""Bytes of a line of the cache, and of what weights begin with."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """A program for one machine: what it is called in C, and the bytes that it reads, from a place in a file on.
+
+    places  where in those bytes each constant begins
+    last    whether nothing follows them
+    """
+
+    name: str
+    lowered: Lowered
+    begin: int
+    content: bytes
+    places: Mapping[Buffer, int]
+    last: bool
+
+    @property
+    def machine(self) -> str:
+        return machine_name(self.lowered.machine)
+
+
+def machine_name(machine: Machine | None) -> str:
+    """What a machine is called."""
+    return PLAIN if machine is None else machine.name
+
+
+def file_names(name: str, machines: Sequence[Machine | None]) -> list[str]:
+    """The files of C that a program becomes, the main one first."""
+    parts = [f"{name}_{machine_name(machine)}.c" for machine in machines] if len(machines) > 1 else []
+    return [f"{name}.c", *parts]
+
+
+def build_lines(lowered: Sequence[Lowered], name: str) -> Iterator[str]:
+    """How a user compiles the files, all in one folder."""
+    first, *others = file_names(name, [one.machine for one in lowered])
+    if not others:
+        yield build_line(first, lowered[0].machine)
+        return
+    for one, path in zip(lowered, others, strict=True):
+        yield object_line(path, one.machine)
+    yield build_line(" ".join([first, *(path.removesuffix("c") + "o" for path in others)]), None)
+
+
+def texts(parts: Sequence[Part], name: str) -> dict[str, str]:
+    """The files of C and the header, by their names."""
+    lowered = [part.lowered for part in parts]
+    main, *others = file_names(name, [one.machine for one in lowered])
+    build = "\n         ".join(build_lines(lowered, name))
+    said = f"""/* cc: {build}
+   With -D{name.upper()}_MAIN it is a program that runs itself on zeros, and says how long that takes. */"""
+    end = [f"#ifdef {name.upper()}_MAIN", _main(lowered[0], name), "#endif\n"]
+    header = "\n".join(_header(lowered[0], name)) + "\n"
+    if not others:
+        lines = [said, *_unit(parts[0], f'#include "{name}.h"\n'), *end]
+        return {main: "\n".join(lines), f"{name}.h": header}
+    end[1:1] = ["#include <stdio.h>\n#include <time.h>", NOW]
+    found = {main: "\n".join([said, *_choice(parts, name), *end]), f"{name}.h": header}
+    for path, part in zip(others, parts, strict=True):
+        line = f"/* cc: {object_line(path, part.lowered.machine)} */"
+        found[path] = "\n".join([line, *_unit(part, "\n".join(_declared(part)))])
+    return found
+
+
+def _declared(part: Part) -> Iterator[str]:
+    """What a part gives to what chooses it."""
+    name = part.name
+    yield f"typedef struct {name}_program {name}_program;"
+    yield f"{name}_program *{name}_open(const char *weights, int threads);"
+    yield f"int {name}_run({name}_program *program, {_parameters(part.lowered)});"
+    yield f"void {name}_close({name}_program *program);"
+    yield f"const char *{name}_machine(const {name}_program *program);\n"
+
+
+def _choice(parts: Sequence[Part], name: str) -> Iterator[str]:
+    """What takes the first part that the processor runs."""
+    yield "#define _GNU_SOURCE\n#include <stdint.h>\n#include <stdlib.h>\n"
+    yield f'#include "{name}.h"\n'
+    for part in parts:
+        yield from _declared(part)
+    yield f"struct {name}_program {{ int part; void *program; }};\n"
+    yield "/* The first part that this processor runs, counted from 1; 0 for none. */\nstatic int chosen(void)\n{"
+    family = next((p.lowered.machine.family for p in parts if p.lowered.machine and p.lowered.machine.family), "")
+    if family == "x86_64":
+        yield "#ifdef __x86_64__\n    __builtin_cpu_init();"
+    elif family:
+        yield f"#ifdef __{family}__"
+    asked = [(n, p.lowered.machine) for n, p in enumerate(parts, 1)]
+    for number, machine in asked:
+        if machine is not None and machine.family:
+            words = machine.needs if family == "x86_64" else ()
+            condition = " && ".join(f'__builtin_cpu_supports("{word}")' for word in words) or "1"
+            yield f"    if ({condition}) return {number};"
+    yield from ["#endif"] if family else []
+    yield f"    return {next((n for n, machine in asked if machine is None or not machine.family), 0)};\n}}\n"
+    arguments = ", ".join(["part", *_arguments(parts[0].lowered)])
+    yield f"{name}_program *{name}_open(const char *weights, int threads)\n{{"
+    yield f"    {name}_program *program = calloc(1, sizeof *program);\n    if (!program) return 0;"
+    yield "    program->part = chosen();\n    switch (program->part) {"
+    yield from (
+        f"    case {n}: program->program = {p.name}_open(weights, threads); break;" for n, p in enumerate(parts, 1)
+    )
+    yield "    }\n    if (program->program) return program;\n    free(program);\n    return 0;\n}\n"
+    yield f"int {name}_run({name}_program *program, {_parameters(parts[0].lowered)})\n{{"
+    yield "    void *part = program->program;\n    switch (program->part) {"
+    yield from (f"    case {n}: return {p.name}_run({arguments});" for n, p in enumerate(parts, 1))
+    yield "    }\n    return -1;\n}\n"
+    yield f"void {name}_close({name}_program *program)\n{{\n    if (!program) return;\n    switch (program->part) {{"
+    yield from (f"    case {n}: {p.name}_close(program->program); break;" for n, p in enumerate(parts, 1))
+    yield "    }\n    free(program);\n}\n"
+    yield f"const char *{name}_machine(const {name}_program *program)\n{{\n    switch (program->part) {{"
+    yield from (f"    case {n}: return {p.name}_machine(program->program);" for n, p in enumerate(parts, 1))
+    yield '    }\n    return "";\n}\n'
+
+
+def _parameters(lowered: Lowered) -> str:
+    inputs = [f"const {STORED_AS[b.dtype]} *{_parameter('x', i)}" for i, b in enumerate(lowered.inputs)]
+    results = [f"{STORED_AS[b.dtype]} *{_parameter('y', i)}" for i, b in enumerate(lowered.results)]
+    return ", ".join([*inputs, *results])
+
+
+def _arguments(lowered: Lowered) -> list[str]:
+    inputs = [_parameter("x", place) for place in range(len(lowered.inputs))]
+    return [*inputs, *(_parameter("y", place) for place in range(len(lowered.results)))]
+
+
+def _parameter(letter: str, place: int) -> str:
+    return f"{letter}{place + 1}"
+
+
+def _said(buffer: Buffer) -> str:
+    shown = re.sub("[^ -~]|[*]/", "?", buffer.name)
+    return f"{shown}, ({' '.join(map(str, buffer.dims))}) {buffer.dtype}"
+
+
+def _header(lowered: Lowered, name: str) -> Iterator[str]:
+    guard = f"GLENSIDE_{name.upper()}_H"
+    yield f"#ifndef {guard}\n#define {guard}\n#include <stdint.h>\n"
+    yield f"/* {re.sub('[^ -~]|[*]/', '?', lowered.loops.name)}, made by Glenside. Arrays are in C order."
+    for i, buffer in enumerate(lowered.inputs):
+        yield f"   {_parameter('x', i)}: {_said(buffer)}"
+    for i, buffer in enumerate(lowered.results):
+        yield f"   {_parameter('y', i)}: {_said(buffer)}"
+    yield "*/"
+    yield '#ifdef __cplusplus\nextern "C" {\n#endif'
+    yield f"typedef struct {name}_program {name}_program;\n"
+    yield f"/* The program with the weights of a file, {name}.weights, on so many threads; 0 where the file is another"
+    yield "   one, or memory or threads do not suffice. One program runs once at a time; there may be many. */"
+    yield f"{name}_program *{name}_open(const char *weights, int threads);\n"
+    yield "/* 0; -1 where memory does not suffice; above 0 where an index that was given lies outside of its axis. */"
+    yield f"int {name}_run({name}_program *program, {_parameters(lowered)});\n"
+    yield f"void {name}_close({name}_program *program);"
+    yield "/* Which of the machines it was compiled for runs it. */"
+    yield f"const char *{name}_machine(const {name}_program *program);"
+    yield "#ifdef __cplusplus\n}\n#endif\n#endif"
+
+
+def _unit(part: Part, declared: str) -> Iterator[str]:
+    """The functions of a part; nothing else of it is seen outside."""
+    lowered, name = part.lowered, part.name
+    yield "#define PUBLIC static"
+    yield lowered.source
+    yield f"#include <stdio.h>\n{declared}"
+    yield f"struct {name}_program {{ unsigned char *weights, *arena; void *threads; }};\n"
+    yield f"static const unsigned char {name}_head[{LINE}] = {{{', '.join(map(str, part.content[:LINE]))}}};\n"
+    sizes = {"WEIGHTS": len(part.content), "ARENA": lowered.arena.size + LINE, "BEGIN": part.begin}
+    text = _OPEN.replace("LAST", "fgetc(file) == EOF && " if part.last else "").replace("MACHINE", part.machine)
+    for word, size in sizes.items():
+        text = text.replace(word, str(size))
+    yield text.replace("NAME", name)
+    given = []
+    for buffer in lowered.loops.buffers:
+        if buffer.role is Role.INPUT:
+            given.append(_parameter("x", lowered.inputs.index(buffer)))
+        elif buffer.role is Role.CONSTANT:
+            given.append(f"program->weights + {part.places[buffer]}")
+    results = [_parameter("y", lowered.results.index(b)) for b in lowered.loops.buffers if b.role is Role.RESULT]
+    yield f"int {name}_run({name}_program *program, {_parameters(lowered)})\n{{"
+    yield f"    const void *given[] = {{{', '.join(given) or '0'}}};"
+    yield f"    void *results[] = {{{', '.join(results)}}};"
+    yield "    return run(given, results, program->arena, program->threads, 0);\n}\n"
+
+
+def _main(lowered: Lowered, name: str) -> str:
+    buffers, names = [*lowered.inputs, *lowered.results], _arguments(lowered)
+    arrays = [f"calloc({max(1, b.dims.product())}, sizeof({STORED_AS[b.dtype]}))" for b in buffers]
+    made = "\n".join(f"{STORED_AS[b.dtype]} *{n} = {a};" for b, n, a in zip(buffers, names, arrays, strict=True))
+    return (
+        "int main(int count, char **words)\n{\n"
+        f'    const char *weights = count > 1 ? words[1] : "{name}.weights";\n'
+        f"    {name}_program *program = {name}_open(weights, count > 2 ? atoi(words[2]) : 1);\n"
+        '    if (!program) { fprintf(stderr, "no weights\\n"); return 2; }\n'
+        f"{indent(made, '    ')}\n"
+        f"    if ({' || '.join('!' + n for n in names)}) return 2;\n"
+        "    double best = 1e9;\n"
+        "    for (int i = 0; i < 20; i++) {\n"
+        "        double begin = now();\n"
+        f"        int status = {name}_run(program, {', '.join(names)});\n"
+        "        if (status) return 1;\n"
+        "        if (now() - begin < best) best = now() - begin;\n"
+        "    }\n"
+        '    printf("%.3f ms\\n", 1e3 * best);\n'
+        + "".join(f"    free({n});\n" for n in names)
+        + f"    {name}_close(program);\n    return 0;\n}}"
+    )
+
+
+_OPEN = r"""void NAME_close(NAME_program *program)
+{
+    if (!program) return;
+    if (program->threads) close_pool(program->threads);
+    free(program->weights);
+    free(program->arena);
+    free(program);
+}
+
+NAME_program *NAME_open(const char *weights, int threads)
+{
+    NAME_program *program = calloc(1, sizeof *program);
+    FILE *file = fopen(weights, "rb");
+    if (program && file) {
+        program->weights = aligned_alloc(64, WEIGHTS);
+        program->arena = aligned_alloc(64, ARENA);
+        int whole = program->weights && program->arena && !fseek(file, BEGIN, SEEK_SET)
+            && fread(program->weights, 1, WEIGHTS, file) == WEIGHTS
+            && LAST!memcmp(program->weights, NAME_head, sizeof NAME_head);
+        if (whole && threads > 1) whole = (program->threads = open_pool(threads)) != 0;
+        if (whole) { fclose(file); return program; }
+    }
+    if (file) fclose(file);
+    NAME_close(program);
+    return 0;
+}
+
+const char *NAME_machine(const NAME_program *program) { (void)program; return "MACHINE"; }
+"""

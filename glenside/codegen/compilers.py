@@ -1,0 +1,118 @@
+"""Which C compiler there is: CC, the system's, or Clang within zig, which pip installs; and what it says it is."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shlex
+import shutil
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+from functools import lru_cache
+from importlib.util import find_spec
+from pathlib import Path
+
+from glenside.ir.errors import BadInput
+
+_SYSTEM = ("cc", "gcc", "clang")
+_PATIENCE = 30.0
+"""Seconds in which a compiler says what it is."""
+_MACROS = ("-dM", "-E", "-x", "c", os.devnull)
+_NONE = "there is no C compiler: install one, name it in CC, or pip install 'glenside[native]'"
+
+
+class Kind(Enum):
+    """What decides which options a compiler takes."""
+
+    GCC = "GCC"
+    CLANG = "Clang"
+    ZIG = "zig"
+
+
+@dataclass(frozen=True)
+class Compiler:
+    """A command that compiles C, what it is, and a digest of all that it says of itself and its target."""
+
+    command: tuple[str, ...]
+    kind: Kind
+    identity: str
+
+    def __str__(self) -> str:
+        return shlex.join(self.command)
+
+    def run(self, words: Sequence[str | Path], folder: Path) -> None:
+        """Run it; what it keeps for itself goes to a folder. Raises BadInput with its first error."""
+        done = _run([*self.command, *map(str, words)], {"ZIG_LOCAL_CACHE_DIR": str(folder)})
+        if done.returncode:
+            raise BadInput(f"{self} does not compile what was made: {_said(done)}")
+
+
+def compiler() -> list[str]:
+    """The command that compiles C: CC, as a shell reads it, what the system has, or zig's; none of it is []."""
+    try:
+        named = shlex.split(os.environ.get("CC", ""))
+    except ValueError as error:
+        raise BadInput(f"CC requires a command, got {os.environ['CC']!r}: {error}") from error
+    return named or next(([name] for name in _SYSTEM if shutil.which(name)), []) or _zig()
+
+
+def _zig() -> list[str]:
+    """The program in the package `ziglang`: run as a module, the folder of today could stand in for it."""
+    found = find_spec("ziglang")
+    places = found.submodule_search_locations if found is not None else None
+    paths = [Path(place) / "zig" for place in places or ()]
+    return next(([str(path), "cc"] for path in paths if path.is_file()), [])
+
+
+def known_compiler() -> Compiler:
+    """The compiler, which has said what it is. Raises BadInput: there is none, or it is no GCC and no Clang."""
+    command = compiler()
+    if not command:
+        raise BadInput(_NONE)
+    path = shutil.which(command[0])
+    found = Path(path).stat() if path is not None else None
+    return _asked(tuple(command), path, found and (found.st_size, found.st_mtime_ns))
+
+
+@lru_cache(maxsize=16)
+def _asked(command: tuple[str, ...], *file: object) -> Compiler:
+    """What a command says it is, as long as its file is the same one."""
+    done = _run([*command, *_MACROS], {}, _PATIENCE)
+    if done.returncode:
+        raise BadInput(f"{shlex.join(command)} does not say what it compiles for: {_said(done)}")
+    if "#define __GNUC__" not in done.stdout:
+        raise BadInput(f"{shlex.join(command)} is no C compiler with GCC's extensions: GCC, Clang and zig cc are")
+    kind = Kind.GCC
+    if "#define __clang__" in done.stdout:  # it is zig that has a processor of this name
+        other = _run([*command, "-Werror", "-mcpu=baseline", *_MACROS], {}, _PATIENCE)
+        kind = Kind.CLANG if other.returncode else Kind.ZIG
+    text = "\0".join([*command, *map(str, file), done.stdout])
+    return Compiler(command, kind, hashlib.sha256(text.encode(errors="surrogateescape")).hexdigest())
+
+
+def _run(
+    command: Sequence[str], environment: dict[str, str], seconds: float | None = None
+) -> subprocess.CompletedProcess[str]:
+    try:
+        return subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            check=False,
+            timeout=seconds,
+            env=dict(os.environ, LC_ALL="C", **environment),
+        )
+    except subprocess.TimeoutExpired as error:
+        raise BadInput(f"{shlex.join(command)} said nothing in {seconds:.0f} seconds") from error
+    except (OSError, ValueError) as error:
+        said = getattr(error, "strerror", None) or error
+        raise BadInput(f"{shlex.join(command).removesuffix(' ' + shlex.join(_MACROS))} does not run: {said}") from error
+
+
+def _said(done: subprocess.CompletedProcess[str]) -> str:
+    lines = (done.stderr or "").strip().splitlines()
+    return next((line for line in lines if "error" in line), f"it ended with status {done.returncode}")
