@@ -28,10 +28,14 @@ _INSTRUCTION = """static inline KIND NAME(KIND a, KIND b)
 #elif defined __aarch64__ && BYTES == 16
     __asm__("fPRIMITIVE %0.LANES, %1.LANES, %2.LANES" : "=w"(a) : "w"(a), "w"(b));
 #else
-    a = PRIMITIVE_KIND(a, b);
+    CHOSEN
 #endif
     return a;
 }"""
+_CHOOSE = (
+    "__typeof__(a != a) first = (a {} b) | (a != a);\n"
+    "    a = ({})((first & (__typeof__(first))a) | (~first & (__typeof__(first))b));"
+)
 _BESIDE_NUMBER = {f"{name}_of_number": name for name in _CHOSEN}
 _TANH = (
     9.1,
@@ -61,16 +65,16 @@ def vector_function(primitive: str, kind: str, dtype: str, lanes: int) -> list[s
     if primitive in _CHOSEN:
         return [
             f"static inline {kind} {name}({kind} a, {kind} b)\n"
-            f"{{\n    __typeof__(a != a) first = (a {_CHOSEN[primitive]} b) | (a != a);\n"
-            f"    return ({kind})((first & (__typeof__(first))a) | (~first & (__typeof__(first))b));\n}}"
+            f"{{\n    {_CHOOSE.format(_CHOSEN[primitive], kind)}\n    return a;\n}}"
         ]
     if primitive in _BESIDE_NUMBER:
         primitive = _BESIDE_NUMBER[primitive]
         size = lanes * (8 if dtype == "float64" else 4)
-        text = _INSTRUCTION.replace("PRIMITIVE_KIND", f"{primitive}_{kind}").replace("NAME", name).replace("KIND", kind)
+        text = _INSTRUCTION.replace("CHOSEN", _CHOOSE.format(_CHOSEN[primitive], kind)).replace("NAME", name)
+        text = text.replace("KIND", kind)
         text = text.replace("PRIMITIVE", primitive).replace("TYPE", "d" if dtype == "float64" else "s")
         text = text.replace("BYTES", str(size)).replace("LANES", "2d" if dtype == "float64" else "4s")
-        return [*vector_function(primitive, kind, dtype, lanes), text]
+        return [text]
     if primitive == "negative":
         return [f"static inline {kind} {name}({kind} a) {{ return -a; }}"]
     if dtype == "float32" and primitive in _MADE:
