@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from glenside.codegen.affine import loads_in
@@ -15,36 +15,63 @@ _LINE = 64
 @dataclass(frozen=True)
 class Arena:
     """places: where each temporary begins, in bytes; size: where the last one ends; bound: the most bytes that are
-    needed at a time, which no plan is under.
+    needed at a time, which no plan is under; scratch: the bytes that each thread needs beside them.
     """
 
     places: dict[Buffer, int]
     size: int
     bound: int
+    scratch: int
+
+    def bytes_of(self, threads: int) -> int:
+        """All that so many threads need."""
+        return self.size + threads * self.scratch
 
 
 def arena(loops: Loops) -> Arena:
     """The larger a buffer, the earlier it is placed, at the lowest place that is free as long as it is needed."""
+    lives = _lives([nest.body for nest in loops.nests], Role.TEMPORARY)
+    places, size = _placed(lives)
+    needed = [
+        sum(_bytes(b) for b, (first, last) in lives.items() if first <= time <= last)
+        for time in range(len(loops.nests))
+    ]
+    scratch = [size for nest in loops.nests for _, size in [scratch_of(nest.body)]]
+    return Arena(places, size, max(needed, default=0), max(scratch, default=0))
+
+
+def scratch_of(body: Sequence[Statement]) -> tuple[dict[Buffer, int], int]:
+    """Where the scratch memory of a nest begins in that of a thread, and its bytes."""
+    steps = body[0].body if len(body) == 1 and isinstance(body[0], For) else body
+    return _placed(_lives([[step] for step in steps], Role.SCRATCH))
+
+
+def _lives(bodies: Sequence[Sequence[Statement]], role: Role) -> dict[Buffer, tuple[int, int]]:
+    """The first and the last of some bodies that use a buffer."""
     lives: dict[Buffer, tuple[int, int]] = {}
-    for time, nest in enumerate(loops.nests):
-        for buffer in used(nest.body):
-            if buffer.role is Role.TEMPORARY:
+    for time, body in enumerate(bodies):
+        for buffer in used(body):
+            if buffer.role is role:
                 lives[buffer] = lives.get(buffer, (time, time))[0], time
-    sizes = {b: -(-b.dims.product() * RECORDS[b.dtype].numpy.itemsize // _LINE) * _LINE for b in lives}
+    return lives
+
+
+def _bytes(buffer: Buffer) -> int:
+    return -(-buffer.dims.product() * RECORDS[buffer.dtype].numpy.itemsize // _LINE) * _LINE
+
+
+def _placed(lives: Mapping[Buffer, tuple[int, int]]) -> tuple[dict[Buffer, int], int]:
     places: dict[Buffer, int] = {}
-    for buffer in sorted(lives, key=lambda b: (-sizes[b], lives[b])):
+    for buffer in sorted(lives, key=lambda b: (-_bytes(b), lives[b])):
         first, last = lives[buffer]
         beside = [b for b in places if lives[b][0] <= last and first <= lives[b][1]]
         place = 0
         for other in sorted(beside, key=lambda b: places[b]):
-            if place + sizes[buffer] <= places[other]:
+            if place + _bytes(buffer) <= places[other]:
                 break
-            place = max(place, places[other] + sizes[other])
+            place = max(place, places[other] + _bytes(other))
         places[buffer] = place
-    needed = [
-        sum(sizes[b] for b, (first, last) in lives.items() if first <= time <= last) for time in range(len(loops.nests))
-    ]
-    return Arena(places, max((places[b] + sizes[b] for b in places), default=0), max(needed, default=0))
+    return places, max((places[b] + _bytes(b) for b in places), default=0)
 
 
 def used(body: Sequence[Statement]) -> Iterator[Buffer]:

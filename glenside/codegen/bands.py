@@ -39,8 +39,6 @@ from glenside.ir.index_map import Axis, Index
 
 _LEAST_BYTES = 1 << 17
 """Of what lies between two nests: less is near anyway."""
-_SCRATCH = 1 << 16
-"""Bytes of a band that may be on the stack of a thread."""
 _LEAST_ROWS = 8
 """Of a tile, that a band must leave."""
 _LEAST_BANDS = 4
@@ -110,7 +108,7 @@ def _grown(
     before = between[largest]
     group = of.get(before, {})
     for first, second in _pairs(made[before].block, made[number].block, largest):
-        if group.get(before, first) != first or _bytes(largest) // first.size > _SCRATCH:
+        if group.get(before, first) != first or _bytes(largest) // first.size > machine.l2 // 3:
             continue
         if not (_leaves(made[before].block, first) and _leaves(made[number].block, second)):
             continue

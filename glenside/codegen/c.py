@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from glenside.codegen.alike import alike
-from glenside.codegen.arena import arena
+from glenside.codegen.arena import arena, scratch_of, used
 from glenside.codegen.c_formulas import Formulas, in_memory
 from glenside.codegen.c_primitives import (
     STORED_AS,
@@ -182,7 +182,7 @@ class _Printer(Formulas):
 
     nests   the text of each function -> its name
     apart   the same of loops that have functions of their own
-    spread  the functions whose steps any thread may take -> how many buffers they use
+    spread  the functions whose steps any thread may take -> how many buffers they use, and whether scratch memory
     known   functions by what they do, whatever buffers they do it to -> name, and which of those buffers it is given
     """
 
@@ -191,7 +191,8 @@ class _Printer(Formulas):
         self.loops = loops
         self.nests: dict[str, str] = {}
         self.apart: dict[str, str] = {}
-        self.spread: dict[str, int] = {}
+        self.arena = arena(loops)
+        self.spread: dict[str, tuple[int, bool]] = {}
         self.known: dict[Hashable, tuple[str, list[int]]] = {}
         self.required = 0
 
@@ -213,9 +214,11 @@ class _Printer(Formulas):
     def _end(self, calls: Sequence[str]) -> Iterator[str]:
         yield _PUBLIC
         yield POOL if self.spread else NO_POOL
-        for name, count in self.spread.items():
-            given = ", ".join([*(f"b[{i}]" for i in range(count)), "first", "last"])
-            yield f"static int each_{name}(void *const *b, int64_t first, int64_t last) {{ return {name}({given}); }}"
+        for name, (count, scratch) in self.spread.items():
+            own = [f"(unsigned char *)b[{count}] + thread * {self.arena.scratch}"] if scratch else []
+            given = ", ".join([*(f"b[{i}]" for i in range(count)), "first", "last", *own])
+            yield f"static int each_{name}(void *const *b, int64_t first, int64_t last, int64_t thread)"
+            yield f"{{ {'' if scratch else '(void)thread; '}return {name}({given}); }}"
         yield NOW
         yield "PUBLIC int run(const void *const *given, void *const *results, unsigned char *arena,"
         yield "    void *threads, double *seconds)"
@@ -223,7 +226,7 @@ class _Printer(Formulas):
 
     def _buffers(self) -> Iterator[str]:
         given = results = 0
-        places = arena(self.loops).places
+        places = self.arena.places
         yield "    (void)given; (void)results; (void)arena; (void)threads;"
         for number, buffer in enumerate(self.loops.buffers):
             kind = STORED_AS[buffer.dtype]
@@ -249,7 +252,9 @@ class _Printer(Formulas):
                 name, buffers = self._function(body, parallel)
                 given = [f"b{numbers[buffer]}" for buffer in buffers]
                 if parallel:
-                    self.spread[name] = len(given)
+                    scratch = any(buffer.role is Role.SCRATCH for buffer in used(body))
+                    self.spread[name] = len(given), scratch
+                    given += [f"(arena + {self.arena.size})"] * scratch
                     pointers = f"(void *[]){{{', '.join(f'(void *){buffer}' for buffer in given)}}}"
                     yield f"    if ((status = for_all(threads, each_{name}, {pointers}, {last}))) return status;"
                 else:
@@ -282,12 +287,13 @@ class _Printer(Formulas):
             f"{'' if buffer in self.written else 'const '}{STORED_AS[buffer.dtype]} *restrict {self.names[buffer]}"
             for buffer in self._given()
         ]
+        places, _ = scratch_of(body)
         own = [
-            f"    {STORED_AS[b.dtype]} {name}[{b.dims.product()}] __attribute__((aligned(64)));"
-            for b, name in self.names.items()
-            if b.role is Role.SCRATCH
+            f"    {STORED_AS[b.dtype]} *restrict {self.names[b]} = (void *)(scratch + {place});"
+            for b, place in places.items()
         ]
-        head = f"int NAME({', '.join([*parameters, 'int64_t first, int64_t last'])})\n{{\n"
+        parameters += ["int64_t first, int64_t last", *(["unsigned char *scratch"] if own else [])]
+        head = f"int NAME({', '.join(parameters)})\n{{\n"
         text = head + "\n".join([*own, *lines, "    (void)first; (void)last;", "    return 0;", "}"])
         return self.nests.setdefault(text, f"nest{len(self.nests) + 1}")
 

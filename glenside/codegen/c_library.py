@@ -185,7 +185,12 @@ def _unit(part: Part, declared: str) -> Iterator[str]:
     yield f"#include <stdio.h>\n{declared}"
     yield f"struct {name}_program {{ unsigned char *weights, *arena; void *threads; }};\n"
     yield f"static const unsigned char {name}_head[{LINE}] = {{{', '.join(map(str, part.content[:LINE]))}}};\n"
-    sizes = {"WEIGHTS": len(part.content), "ARENA": lowered.arena.size + LINE, "BEGIN": part.begin}
+    sizes = {
+        "WEIGHTS": len(part.content),
+        "ARENA": lowered.arena.size + LINE,
+        "SCRATCH": lowered.arena.scratch,
+        "BEGIN": part.begin,
+    }
     text = _OPEN.replace("LAST", "fgetc(file) == EOF && " if part.last else "").replace("MACHINE", part.machine)
     for word, size in sizes.items():
         text = text.replace(word, str(size))
@@ -242,7 +247,7 @@ NAME_program *NAME_open(const char *weights, int threads)
     FILE *file = fopen(weights, "rb");
     if (program && file) {
         program->weights = aligned_alloc(64, WEIGHTS);
-        program->arena = aligned_alloc(64, ARENA);
+        program->arena = aligned_alloc(64, ARENA + (size_t)(threads > 1 ? threads : 1) * SCRATCH);
         int whole = program->weights && program->arena && !fseek(file, BEGIN, SEEK_SET)
             && fread(program->weights, 1, WEIGHTS, file) == WEIGHTS
             && LAST!memcmp(program->weights, NAME_head, sizeof NAME_head);

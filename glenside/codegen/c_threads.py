@@ -6,11 +6,11 @@ for some microseconds, then yields; a worker that finds nothing for a while slee
 """
 
 POOL = r"""
-typedef int body(void *const *buffers, int64_t first, int64_t last);
+typedef int body(void *const *buffers, int64_t first, int64_t last, int64_t thread);
 typedef struct pool {
     atomic_uint_least64_t ticket; /* job << 32 | next piece; CLOSED while a job is written */
     atomic_int_least64_t done;
-    atomic_int status, sleeping, closing;
+    atomic_int status, sleeping, closing, started;
     body *run;
     void *const *buffers;
     int64_t count, grain;
@@ -31,8 +31,8 @@ static void relax(unsigned turn)
 #endif
 }
 
-/* Some pieces of the job that a ticket names; 0 where there is none left. */
-static int claim(pool *p)
+/* Some pieces of the job that a ticket names, for a thread; 0 where there is none left. */
+static int claim(pool *p, int64_t thread)
 {
     uint64_t ticket = atomic_load(&p->ticket);
     int64_t first = (int64_t)(ticket & CLOSED);
@@ -41,7 +41,7 @@ static int claim(pool *p)
     if (first >= count) return 0;
     if (!atomic_compare_exchange_strong(&p->ticket, &ticket, ticket + (uint64_t)grain)) return 1;
     int64_t last = first + grain < count ? first + grain : count;
-    int status = p->run(p->buffers, first, last);
+    int status = p->run(p->buffers, first, last, thread);
     if (status) atomic_store(&p->status, status);
     atomic_fetch_add(&p->done, last - first);
     return 1;
@@ -56,8 +56,9 @@ static int is_open(pool *p)
 static void *work(void *given)
 {
     pool *p = given;
+    int64_t thread = 1 + atomic_fetch_add(&p->started, 1);
     for (unsigned turn = 0; !atomic_load(&p->closing); turn++) {
-        if (claim(p)) { turn = 0; continue; }
+        if (claim(p, thread)) { turn = 0; continue; }
         if (turn < 6000) { relax(turn); continue; }
         pthread_mutex_lock(&p->mutex);
         atomic_fetch_add(&p->sleeping, 1);
@@ -80,7 +81,7 @@ static void wake(pool *p)
 /* A loop of `count` steps by all threads of a pool, or by this one alone. */
 static int for_all(pool *p, body *run, void *const *buffers, int64_t count)
 {
-    if (!p || count < 2) return run(buffers, 0, count);
+    if (!p || count < 2) return run(buffers, 0, count, 0);
     uint64_t job = (atomic_load(&p->ticket) >> 32) + 1;
     atomic_store(&p->ticket, job << 32 | CLOSED);
     p->run = run; p->buffers = buffers; p->count = count;
@@ -89,7 +90,7 @@ static int for_all(pool *p, body *run, void *const *buffers, int64_t count)
     atomic_store(&p->status, 0);
     atomic_store(&p->ticket, job << 32);
     wake(p);
-    while (claim(p)) ;
+    while (claim(p, 0)) ;
     for (unsigned turn = 0; atomic_load(&p->done) < count; turn++) relax(turn);
     return atomic_load(&p->status);
 }

@@ -184,18 +184,15 @@ class Compiled:
         made = self._made(out, list(inputs.values()))
         given = [values[b] for b in self.loops.buffers if b.role in (Role.INPUT, Role.CONSTANT)]
         results = [made[b] for b in self.loops.buffers if b.role is Role.RESULT]
-        try:
-            memory = self._arenas.pop()
-        except IndexError:
-            memory = Memory([self.arena.size]).array(self.arena.size, np.uint8)
         pool = self._pool(threads)
         try:
+            memory = self._memory(1 if pool is None else pool.threads)
             place = ctypes.c_void_p(memory.ctypes.data)
             status = self._run(_pointers(given), _pointers(results), place, pool and pool.address, seconds)
         finally:
             if pool is not None:
                 pool.lock.release()
-            self._arenas.append(memory)
+        self._arenas.append(memory)
         if status < 0:
             raise BadInput(_NO_MEMORY)
         if status:
@@ -203,6 +200,15 @@ class Compiled:
             low, high = -wrong.size, wrong.size - 1
             raise BadInput(f"{wrong.operator} requires indices from {low} to {high}, got one that is outside")
         return _nested(self._lowered.type, iter([made[b] for b in self.loops.results]))
+
+    def _memory(self, threads: int) -> Array:
+        """An arena for so many threads, that no other call has."""
+        size = self.arena.bytes_of(threads)
+        try:
+            memory = self._arenas.pop()
+        except IndexError:
+            memory = None
+        return memory if memory is not None and memory.size >= size else Memory([size]).array(size, np.uint8)
 
     def _pool(self, threads: int | None) -> _Pool | None:
         """A pool of so many threads that no other call has; None for one thread."""
@@ -259,6 +265,7 @@ class _Pool:
     """Threads of a library, which one call at a time has."""
 
     def __init__(self, library: ctypes.CDLL, threads: int) -> None:
+        self.threads = threads
         self.address, self.lock = ctypes.c_void_p(library.open_pool(threads)), Lock()
         weakref.finalize(self, _close, library, self.address, os.getpid())
 
