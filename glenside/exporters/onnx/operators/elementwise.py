@@ -45,7 +45,7 @@ def _clip(emit: Emitter, result: AccessType, a: Operand, lo: str, hi: str) -> Va
     x = a.value
     if x.dtype in FLOATS:
         bounds = [emit.number(bound, x.dtype) for bound in (lo, hi)]
-        return emit.run("Clip", [x], result.dims, extra=bounds, main=True)
+        return emit.of_each([x], result.dims, lambda a, n: emit.run("Clip", a, n, extra=bounds, main=True))
     return _scalar(emit, result, a, COMPUTES["clip"], (lo, hi))
 
 
