@@ -16,18 +16,22 @@ from typing import TypeVar
 from glenside.exporters.onnx.graph import Graph
 from glenside.exporters.writer import Value
 from glenside.ir import index_map
-from glenside.ir.index_map import Atom, Axis, Divided, Fill, Index, IndexMap, Within
+from glenside.ir.index_map import Atom, Axis, Divided, Fill, Index, IndexMap, Multiple, Within
 from glenside.ir.term import Term
 from glenside.ir.types import Dims
 
 
 @dataclass(frozen=True, slots=True)
 class Sliding:
-    """A place along an axis of `size` elements; with `padded`, one outside of them is of the fill."""
+    """A place along an axis of `size` elements; with `padded`, one outside of them is of the fill.
+
+    spread  the place is the index divided by it; what is between is of the fill
+    """
 
     index: Index
     size: int
     padded: bool
+    spread: int = 1
 
 
 @dataclass
@@ -54,27 +58,32 @@ class Loop:
         """Where along each of the dims an element is."""
         return [index_map.flattened([_of(axis) for axis in own], [axis.size for axis in own]) for own in self.parts]
 
+    def place(self, axis: Axis) -> Index:
+        """Where along an axis an element is."""
+        return _of(axis)
+
     def cut(self, axis: Axis, size: int) -> None:
         """The inner part of an axis is of that size."""
         pair = [self.axis(axis.size // size), self.axis(size)]
         self.parts = [[part for own in parts for part in (pair if own == axis else [own])] for parts in self.parts]
 
     def resolved(self, axis: Axis) -> tuple[Index, int, int]:
-        """The place that a sliding axis stands for, in axes of the dims, and the first place and the end of those that
-        are not of the fill.
+        """The place that a sliding axis stands for, times its spread, in axes of the dims, and the first place and the
+        end of those that are not of the fill. Raises Unreadable.
         """
         known = self.slides[axis]
         found, low, high = Index() + known.index.constant, 0, known.size
         for atom, factor in known.index.terms:
-            if atom in self.slides:
-                inner, first, end = self.resolved(self.slid(atom))
-                found = found + inner * factor
-                if self.slides[self.slid(atom)].padded and (factor != 1 or len(known.index.terms) > 1):
-                    raise Unreadable  # windows of what is padded in between
-                if self.slides[self.slid(atom)].padded:
-                    low, high = max(low, first + known.index.constant), min(high, end + known.index.constant)
-            else:
+            if atom not in self.slides:
                 found = found + Index(((atom, factor),))
+                continue
+            inner, (place, first, end) = self.slides[self.slid(atom)], self.resolved(self.slid(atom))
+            alone, whole = factor == 1 and len(known.index.terms) == 1, (first, end) == (0, inner.size)
+            if inner.spread != 1 or (inner.padded and not alone) or (known.spread != 1 and not whole):
+                raise Unreadable  # windows of what is padded, or spread, in between
+            found = found + place * factor
+            if inner.padded and known.spread == 1:
+                low, high = max(low, first + known.index.constant), min(high, end + known.index.constant)
         return found, low, high
 
     def slid(self, atom: Atom) -> Axis:
@@ -154,6 +163,13 @@ def followed(
         if (below := _step(loop, each, found, dims)) is None:
             raise Unreadable
         found = below
+    term, found = beneath(loop, term, found, fill)
+    return below_views(loop, graph, value_of(term), found)
+
+
+def beneath(loop: Loop, term: Term, places: Sequence[Index], fill: Fill | None = None) -> tuple[Term, list[Index]]:
+    """The term that one only moves elements of, and where an element is there."""
+    found = list(places)
     while term.operator.moves and len(term.children) == 1:
         known = term.index_map
         (child,) = term.children
@@ -164,7 +180,7 @@ def followed(
         if (below := _step(loop, known, found, child.access.dims)) is None:
             break
         term, found = child, below
-    return below_views(loop, graph, value_of(term), found)
+    return term, found
 
 
 def below_views(loop: Loop, graph: Graph, value: Value, places: Sequence[Index]) -> Reading:
@@ -193,30 +209,34 @@ def _map_of(graph: Graph, value: Value) -> IndexMap | None:
 def _step(loop: Loop, known: IndexMap, places: Sequence[Index], dims: Sequence[int]) -> list[Index] | None:
     """The places in the operand of a map, of these dims; None where they are not affine. Raises _Cut."""
     piece = known.pieces[0].at(places)
-    padded = [False] * len(dims)
+    padded, spread, indices = [False] * len(dims), [1] * len(dims), list(piece.indices)
     for guard in piece.guards:
         axis = next((i for i, n in enumerate(dims) if _guards_whole(guard, piece.indices[i], n)), None)
         if axis is None:
             return None
         padded[axis] = True
-    for index in piece.indices:
+        if isinstance(guard, Multiple):
+            indices[axis], spread[axis] = guard.index, guard.divisor
+    for index in indices:
         for atom, _ in index.terms:
             if isinstance(atom, Divided):
                 _ask_for_cut(loop, atom)
                 return None
     found = []
-    for index, size, is_padded in zip(piece.indices, dims, padded, strict=True):
+    for index, size, is_padded, apart in zip(indices, dims, padded, spread, strict=True):
         if not is_padded and _radix_or_none(index, size) is not None:
             found.append(index)
             continue
         axis_ = loop.axis(size)
-        loop.slides[axis_] = Sliding(index, size, is_padded)
+        loop.slides[axis_] = Sliding(index, size, is_padded, apart)
         found.append(_of(axis_))
     return found
 
 
 def _guards_whole(guard: object, index: Index, size: int) -> bool:
-    """Whether a guard asks for nothing but that a place is within its axis."""
+    """Whether a guard asks for nothing but that a place is within its axis, or a whole number."""
+    if isinstance(guard, Multiple):
+        return index == guard.index // guard.divisor
     if not isinstance(guard, Within):
         return False
     apart = index - guard.index

@@ -20,6 +20,8 @@ class Slide:
     """Windows along one axis: element stride * count + dilation * at - before, of `low` up to `high` of what there is.
 
     counts, ats  the axes of the loop that count windows, and places in one
+    spread       how far apart elements lie, zeros between them; then all of what there is, in ConvTranspose's way
+    first        the place of the first element of the first window
     """
 
     counts: tuple[Axis, ...]
@@ -30,6 +32,8 @@ class Slide:
     after: int
     low: int
     high: int
+    spread: int = 1
+    first: int = 0
 
     @property
     def count(self) -> int:
@@ -53,14 +57,20 @@ def slide_of(loop: Loop, axis: Axis, inside: Collection[Axis]) -> Slide:
     )
     count, window = (Dims(a.size for a in axes).product() for axes in (counts, ats))
     first = index.constant
+    if (spread := loop.slides[axis].spread) != 1:
+        return Slide(counts, ats, stride, dilation, 0, 0, low, high, spread, first)
     last = first + stride * (count - 1) + dilation * (window - 1)
     start, end = max(low, first), min(high, last + 1)
     if start >= end:
         raise Unreadable
     before, after = max(0, low - first), max(0, last + 1 - high)
+    if count == 1:
+        stride = max(1, high - end + 1)  # no second window fits
     # What no window reaches may stay, but where it would be one window more.
     more = high - end < stride and after == 0
-    return Slide(counts, ats, stride, dilation, before, after, start if first > low else low, high if more else end)
+    return Slide(
+        counts, ats, stride, dilation, before, after, start if first > low else low, high if more else end, 1, first
+    )
 
 
 def _run(terms: Sequence[tuple[object, int]]) -> tuple[tuple[Axis, ...], int]:
@@ -127,7 +137,7 @@ def images(
     sizes = [Dims(axis.size for axis in each).product() for each in (batch, channels)]
     x = emit.view(x, (*sizes, *(axis.size for axis in space)))
     found = [slides.get(axis) or alone(axis) for axis in space]
-    for number, slide in enumerate(found):
+    for number, slide in enumerate(found if all(slide.spread == 1 for slide in found) else ()):
         x = emit.slice(x, 2 + number, slide.low, slide.high)
     return Images(x, tuple(batch), tuple(found))
 

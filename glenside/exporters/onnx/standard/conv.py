@@ -88,16 +88,31 @@ def _product_of(term: Term) -> _Product | None:
 @standard("Conv", "dot-product", "tiled-product", "product-unit")
 def conv(emit: Emitter, term: Term) -> Value | None:
     """y[n, (g f), c..] = sum over (k, w..) of x[n, (g k), c * stride + w * dilation - before ..] * W[(g f), k, w..]."""
+    return _found(emit, term, "Conv")
+
+
+@standard("ConvTranspose", "dot-product", "tiled-product", "product-unit")
+def conv_transpose(emit: Emitter, term: Term) -> Value | None:
+    """y[n, (g f), c..] = the sum of x[n, (g k), i..] * W[(g k), f, w..] where c = i * stride + w * dilation - before.
+
+    It is found as a Conv of stride 1 over elements with zeros between them, its windows W in reverse.
+    """
+    return _found(emit, term, "ConvTranspose")
+
+
+def _found(emit: Emitter, term: Term, op: str) -> Value | None:
     if not term.access.size or (product := _product_of(term)) is None or not product.a.access.size:
         return None
     inner = multiplied_in(product.a.access.dtype, product.item.product())
-    if not runs("Conv", inner):
+    if not runs(op, inner):
         return None
     try:
         found = _images(emit, product)
     except Unreadable:
         return None
-    return _written(emit, term, product, *found, inner) if found else None
+    if found is None or any(slide.spread != 1 for slide in found[0].space) != (op == "ConvTranspose"):
+        return None
+    return (_written if op == "Conv" else _transposed)(emit, term, product, *found, inner)
 
 
 def _images(emit: Emitter, product: _Product) -> tuple[Images, list[Axis]] | None:
@@ -111,8 +126,10 @@ def _images(emit: Emitter, product: _Product) -> tuple[Images, list[Axis]] | Non
     axes = reading.axes
     slid = any(axis in product.loop.slides for axis in axes)
     channels = [*(axis for axis in axes if axis in groups), *(axis for axis in axes if axis in item)]
-    if not slid and (groups or not channels or axes[-1] in channels or not emit.is_constant[product.b]):
+    if not slid and (groups or not channels or not emit.is_constant[product.b]):
         return None
+    if channels and axes[-1] in channels and not {*item} - {*channels}:
+        return None  # rows of a matrix
     found = images(emit, product.loop, reading, channels, item)
     if found is None:
         return None
@@ -125,16 +142,61 @@ def _written(
     emit: Emitter, term: Term, product: _Product, found: Images, channels: Sequence[Axis], inner: str
 ) -> Value:
     groups, filters, item = (product.axes(which) for which in ("groups", "filters", "item"))
-    ats = [axis for slide in found.space for axis in slide.ats]
-    own, outer = [*groups, *filters, *item], [axis for axis in channels if axis in groups]
-    wanted = [*outer, *filters, *(axis for axis in channels if axis in item), *ats]
-    kernels = emit.transpose(product.weights(emit), [own.index(axis) for axis in wanted])
+    outer = [axis for axis in channels if axis in groups]
     attributes: dict[str, Any] = {**found.attributes, "group": product.groups.product()}
     count = product.groups.product() * product.filters.product()
+    kernels = _kernels(emit, product, [*outer, *filters, *(axis for axis in channels if axis in item)], found)
     kernels = emit.view(kernels, (count, found.value.dims[1] // product.groups.product(), *attributes["kernel_shape"]))
+    y = _run(emit, "Conv", found, kernels, count, attributes, inner)
+    return _arranged(emit, term, product, y, [*found.batch, *outer, *filters, *found.counted])
+
+
+def _transposed(
+    emit: Emitter, term: Term, product: _Product, found: Images, channels: Sequence[Axis], inner: str
+) -> Value | None:
+    groups, filters = product.axes("groups"), product.axes("filters")
+    outer = [axis for axis in channels if axis in groups]
+    spans = [(slide.window - 1) * slide.dilation for slide in found.space]
+    # What the last elements of x give beyond the result is cut off; where they give less, there is more of it.
+    before = [span + slide.first for span, slide in zip(spans, found.space, strict=True)]
+    after = [
+        slide.spread * (size - 1) + span + 1 - lo - slide.count
+        for slide, size, span, lo in zip(found.space, found.value.dims.drop(2), spans, before, strict=True)
+    ]
+    beyond = all(-hi < slide.spread for hi, slide in zip(after, found.space, strict=True))
+    if not beyond or min(before) < 0 or any(slide.stride != 1 and slide.count > 1 for slide in found.space):
+        return None
+    attributes: dict[str, Any] = {
+        **found.attributes,
+        "strides": tuple(slide.spread for slide in found.space),
+        "pads": (*before, *(max(0, hi) for hi in after)),
+        "output_padding": tuple(max(0, -hi) for hi in after),
+        "group": product.groups.product(),
+    }
+    kernels = _kernels(emit, product, [*channels, *filters], found)
+    kernels = emit.view(kernels, (found.value.dims[1], product.filters.product(), *attributes["kernel_shape"]))
+    for axis in range(2, kernels.rank):
+        kernels = emit.flip(kernels, axis)
+    count = product.groups.product() * product.filters.product()
+    y = _run(emit, "ConvTranspose", found, kernels, count, attributes, inner)
+    return _arranged(emit, term, product, y, [*found.batch, *outer, *filters, *found.counted])
+
+
+def _kernels(emit: Emitter, product: _Product, first: Sequence[Axis], found: Images) -> Value:
+    """The weights with these axes first, and then those of windows."""
+    own = [axis for which in ("groups", "filters", "item") for axis in product.axes(which)]
+    wanted = [*first, *(axis for slide in found.space for axis in slide.ats)]
+    return emit.transpose(product.weights(emit), [own.index(axis) for axis in wanted])
+
+
+def _run(
+    emit: Emitter, op: str, found: Images, kernels: Value, count: int, attributes: dict[str, Any], inner: str
+) -> Value:
     dims = (found.value.dims[0], count, *found.counts)
-    y = emit.run("Conv", [emit.cast(x, inner) for x in (found.value, kernels)], dims, None, attributes, main=True)
-    axes = [*found.batch, *outer, *filters, *found.counted]
+    return emit.run(op, [emit.cast(x, inner) for x in (found.value, kernels)], dims, None, attributes, main=True)
+
+
+def _arranged(emit: Emitter, term: Term, product: _Product, y: Value, axes: Sequence[Axis]) -> Value:
     y = arranged(emit, product.loop, y, axes, (*product.groups, *product.rows, *product.filters))
     if product.stored:
         y = emit.transpose(emit.view(y, product.stored[0]), product.stored[1])

@@ -93,6 +93,8 @@ def _pool(
     loop = Loop.over(a.access.dims)
     try:
         reading, inside = _reading(emit, loop, a, fill), _inside(loop, a)
+        if reading.value.rank < 3:
+            return None  # rows of a matrix
         reading = reading.windowed(loop, inside, [axis for own in loop.parts[: a.access.split] for axis in own])
         axes = reading.axes
         rows = [axis for axis in axes if axis not in loop.slides and axis not in inside]
@@ -105,7 +107,7 @@ def _pool(
         return None
     counted = [*channels, *found.batch, *found.counted, *(axis for slide in found.space for axis in slide.ats)]
     every = {axis for own in loop.parts for axis in own}
-    narrow = all(max(slide.before, slide.after) < slide.window for slide in found.space)
+    narrow = all(max(slide.before, slide.after) < slide.window and slide.spread == 1 for slide in found.space)
     if not narrow or len(counted) != len(every) or {*counted} != every:
         return None
     attributes: dict[str, Any] = dict(found.attributes)
