@@ -36,7 +36,9 @@ class Encoded:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One ONNX node. `domain` is "" for standard operators; `note` is for later steps, not the file."""
+    """One ONNX node. `domain` is "" for standard operators; `note` is for later steps, not the file; `name` is that of
+    its first output, unless it is given.
+    """
 
     op: str
     inputs: tuple[Value, ...]
@@ -45,6 +47,7 @@ class Node:
     domain: str = ""
     doc: str = ""
     note: Any = None
+    name: str = ""
 
     @property
     def output(self) -> Value:
