@@ -230,7 +230,11 @@ def _step(loop: Loop, known: IndexMap, places: Sequence[Index], dims: Sequence[i
         axis_ = loop.axis(size)
         loop.slides[axis_] = Sliding(index, size, is_padded, apart)
         found.append(_of(axis_))
-    return found
+    # A reshape forgets an axis of one element, and with it whether the place is outside.
+    held = {atom for index in found for atom, _ in index.terms}
+    held |= {atom for axis in held if axis in loop.slides for atom, _ in loop.slides[loop.slid(axis)].index.terms}
+    lost = {atom for place in places for atom, _ in place.terms if atom in loop.slides} - held
+    return None if any(loop.slides[loop.slid(atom)].padded for atom in lost) else found
 
 
 def _guards_whole(guard: object, index: Index, size: int) -> bool:
