@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +14,13 @@ from random_terms import values_for
 import glenside as gl
 from glenside.builder import Builder
 from glenside.ir.program import Program
-from glenside.ir.term import Term, build
+from glenside.ir.term import Term, build, rebuild_all
 
 pytest.importorskip("onnx", reason="the package onnx is not installed")
 pytest.importorskip("onnxruntime", reason="the package onnxruntime is not installed")
 
 from onnx_exports import kinds, leaf, same
-from onnx_networks import NETWORKS, small
+from onnx_networks import NETWORKS, random_inputs, small
 
 from glenside.exporters.onnx import export_onnx
 from glenside.exporters.onnx.standard.record import STANDARD
@@ -98,6 +99,7 @@ ONE: dict[str, tuple[str, Callable[[Builder], Term]]] = {
     "one axis": ("Conv", lambda b: b.conv(_image(b, 2, 3, 11), _weights(b, 5, 3, 4), strides=3, padding=2)),
     "three axes": ("Conv", lambda b: b.conv(_image(b, 1, 2, 4, 5, 6), _weights(b, 3, 2, 2, 3, 1), dilations=(2, 1, 1))),
     "windows side by side": ("Conv", lambda b: b.conv(_image(b, 1, 3, 8, 8), _weights(b, 5, 3, 4, 4), strides=4)),
+    "one number for all channels": ("Conv", lambda b: _scaled(b, (1, 1, 1))),
     "a channel's scale": ("Conv", lambda b: _scaled(b, (6, 1, 1))),
     "transposed": ("ConvTranspose", lambda b: b.conv_transpose(_image(b), _weights(b, 4, 3, 3, 2), strides=2)),
     "transposed in groups": (
@@ -261,3 +263,41 @@ def test_transposed_convolutions_of_any_sizes(seed: int) -> None:
     except gl.GlensideError:
         pytest.skip("padding that leaves nothing")
     assert not {"Concat", "Gather"} & {*written(drawn)}
+
+
+def _recurrent(tmp_path: Path) -> Program:
+    path = tmp_path / "network.onnx"
+    path.write_bytes(small("lstm_tagger").SerializeToString())
+    return gl.load(path, dims=NETWORKS["lstm_tagger"].dims)
+
+
+def test_what_came_as_one_node_goes_out_as_that(tmp_path: Path) -> None:
+    made = _recurrent(tmp_path)
+    assert kinds(export_onnx(made)).count("LSTM") == 1
+    assert "LSTM" not in kinds(export_onnx(replace(made, origins={})))
+
+
+def test_a_node_over_other_operands_is_still_one(tmp_path: Path) -> None:
+    """Its input is computed otherwise since: doubled, and halved again."""
+    made = _recurrent(tmp_path)
+    (box,) = {b.children for t, b in made.origins.items() if "/LSTM/" in str(b.attributes[0])}
+    x = box[0]
+
+    def doubled(term: Term, children: tuple[Term, ...]) -> Term | None:
+        return build("compute", "negative", build("compute", "negative", term)) if term is x else None
+
+    changed = replace(made, term=rebuild_all([made.term], doubled)[0], layers={}, names={})
+    inputs = random_inputs(small("lstm_tagger"), NETWORKS["lstm_tagger"].dims, highest=50)
+    assert kinds(same(changed, inputs)).count("LSTM") == 1
+
+
+def test_a_node_that_was_changed_inside_is_spelled_out(tmp_path: Path) -> None:
+    made = _recurrent(tmp_path)
+
+    def changed(term: Term, children: tuple[Term, ...]) -> Term | None:
+        is_gate = term.operator.name == "compute" and term.attributes[0] == "sigmoid"
+        return build("compute", "tanh", *children) if is_gate else None
+
+    other = replace(made, term=rebuild_all([made.term], changed)[0], layers={}, names={})
+    inputs = random_inputs(small("lstm_tagger"), NETWORKS["lstm_tagger"].dims, highest=50)
+    assert "LSTM" not in kinds(same(other, inputs))

@@ -13,6 +13,7 @@ from glenside.exporters.onnx.emitter import Emitter
 from glenside.exporters.onnx.graph import Graph
 from glenside.exporters.onnx.model import Store, inline, model_of
 from glenside.exporters.onnx.operators.movement import addressed
+from glenside.exporters.onnx.origins import Origins
 from glenside.exporters.onnx.registry import OPERATOR_EXPORTS, Held, Operand
 from glenside.exporters.onnx.standard.record import as_standard
 from glenside.exporters.writer import Value
@@ -66,11 +67,11 @@ def _emitted(program: Program) -> tuple[Emitter, dict[str, Value]]:
     unused = (tensor.name for tensor in program.signature.inputs)
     graph, constant = Graph([*program.tensors, *unused]), constants_under(program.term)
     emit = Emitter(graph, constants=program.constants, is_constant=constant)
-    labels = _labels(program)
+    labels, origins = _labels(program), Origins(program)
     for term in postorder(program.term):
         emit.graph.label = labels.get(term, "")
         emit.graph.doc = program.labels.get(emit.graph.label, "")
-        emit.held[term] = _exported(emit, term)
+        emit.held[term] = _exported(emit, (origins.box(emit, term) if term.children else None) or term)
     emit.graph.label = emit.graph.doc = ""
     return emit, _outputs(emit, emit.held[program.term], program)
 
@@ -78,7 +79,7 @@ def _emitted(program: Program) -> tuple[Emitter, dict[str, Value]]:
 def _exported(emit: Emitter, term: Term) -> Held:
     if isinstance(term.type, AccessType) and not term.type.size and term.operator.name != "access-tensor":
         return emit.full(term.type.dims, 0, term.type.dtype)
-    if (found := as_standard(emit, term)) is not None:
+    if term.operator.name != "opaque" and (found := as_standard(emit, term)) is not None:
         return found
     operands = [Operand(emit, child.type, emit.held[child]) for child in term.children]
     export, index_map = OPERATOR_EXPORTS.get(term.operator.name), term.index_map

@@ -138,8 +138,11 @@ def _at_first(graph: Graph, nodes: list[Node], x: Value, rank: int, channels: in
     dims = Dims((channels,)).append((1,) * (rank - 1))
     if x.dims == dims:
         return x
-    sizes = graph.constant(np.asarray(dims, np.int64))
-    return _constant(graph, nodes, "Reshape" if x.dims.product() == channels else "Expand", (x, sizes), dims)
+    if x.dims.product() != channels:  # one number for all channels
+        ones = graph.constant(np.ones(rank, np.int64))
+        x = _constant(graph, nodes, "Reshape", (x, ones), Dims((1,) * rank))
+        return _constant(graph, nodes, "Expand", (x, graph.constant(np.asarray(dims, np.int64))), dims)
+    return _constant(graph, nodes, "Reshape", (x, graph.constant(np.asarray(dims, np.int64))), dims)
 
 
 def _shuffled(graph: Graph, nodes: Sequence[Node], kept: set[str]) -> list[Node]:

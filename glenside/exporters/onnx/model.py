@@ -204,17 +204,17 @@ def _opsets(wanted: Iterable[tuple[str, str, int]], nodes: Sequence[Node], least
     needs = sorted(each for each in wanted if each[:2] in used)
     found = {"": max(OPSET, least)}
     for domain, op, version in needs:
-        found[domain] = max(found.get(domain, 0), version if domain else _since(op, version))
+        found[domain] = max(found.get(domain, 0), version if domain else since(op, version))
     for domain, op, version in needs:
         have = found[domain]
-        if have != version and (domain or _since(op, have) != _since(op, version)):
+        if have != version and (domain or since(op, have) != since(op, version)):
             name = f"{domain}.{op}" if domain else op
             raise BadInput(f"an ONNX file of {name} as of version {version} requires no node of another, got {have}")
     return found
 
 
 @cache
-def _since(op: str, version: int) -> int:
+def since(op: str, version: int) -> int:
     """The version that brought a standard operator as it is in another version."""
     import onnx
 
