@@ -93,13 +93,17 @@ class Outcome:
     runtime: RuntimeReport | None = None
 
     def save(self, path: str) -> None:
-        """Write the program; a function that a machine runs is made of `Target.ready`."""
+        """Write the program; a function that a machine runs is made of `Target.ready`, a file of standard operators of
+        `Result.standard`.
+        """
         from glenside.formats import ending
 
-        seed = self.source.seed
-        save_program(
-            self.result.target.ready(self.program, seed) if ending(path) == ".py" else self.program, path, seed
-        )
+        program, seed = self.program, self.source.seed
+        if ending(path) == ".py":
+            program = self.result.target.ready(program, seed)
+        elif ending(path) == ".onnx" and program is self.result.program:
+            program = self.result.standard
+        save_program(program, path, seed)
 
     def run_in_onnxruntime(self, output: str | None) -> str:
         """Compare what went in with what came out, unless Ctrl-C ended the search; what was found, in words.

@@ -57,6 +57,7 @@ class Program:
     constants  name -> value, for constants whose value is known; a mapping other than a dict is read when needed only
     names      let name -> other node of the text that it came from; printing uses them again
     signature  names of results and unused inputs, of a program that has them; a text does not keep them
+    origins    term -> the node of a file that it was, as a black box of the same operands; a text does not keep them
 
     Names of what the term does not hold are dropped, so `replace(program, term=...)` is a program again.
     Raises BadInput: two different tensors of one name, a value that does not fit.
@@ -69,6 +70,7 @@ class Program:
     constants: Mapping[str, Array] = field(default_factory=dict)
     names: Mapping[str, Term] = field(default_factory=dict)
     signature: Signature = Signature()
+    origins: Mapping[Term, Term] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         _ = self.tensors  # two of one name are an error now, not when something reads them

@@ -12,6 +12,7 @@ from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from glenside.builder.layout import broadcast, reshape, split_at
+from glenside.ir.operand import Array
 from glenside.ir.operator import Category
 from glenside.ir.operators.compute import name_of, parse_compute
 from glenside.ir.program import Program, is_product
@@ -32,11 +33,13 @@ class Outlined:
 
     functions   key of an `opaque-pointwise` -> what it computes of the tensor `element`, ()()
     constants   name of a constant -> the term that it is
+    values      of the constants that all of these are made of
     """
 
     program: Program
     functions: Mapping[str, Term]
     constants: Mapping[str, Term]
+    values: Mapping[str, Array]
 
     def inlined(self, program: Program) -> Program:
         """A program that was made of this one, with every part put back."""
@@ -48,7 +51,7 @@ class Outlined:
             tensor = term.attributes[0] if term.operator.name == "access-tensor" else None
             return self.constants.get(tensor.name) if isinstance(tensor, Tensor) else None
 
-        return _with_roots(program, rebuild_all(_roots(program), put_back))
+        return replace(_with_roots(program, rebuild_all(_roots(program), put_back)), constants=self.values)
 
 
 def outlined(program: Program) -> Outlined:
@@ -80,7 +83,7 @@ def outlined(program: Program) -> Outlined:
         return split_at(leaf, term.access.split)
 
     found = _with_roots(program, rebuild_all(roots, changed, done))
-    return Outlined(found, {key: function for function, key in keys.items()}, constants)
+    return Outlined(found, {key: function for function, key in keys.items()}, constants, program.constants)
 
 
 def _unused(name: str, names: Container[str]) -> str:

@@ -63,6 +63,13 @@ class Result(OldResultNames):
         """The program whose layers were searched: the original, with what is constant folded."""
         return self.answer.prepared
 
+    @property
+    def standard(self) -> Program:
+        """What a file of standard operators has: the optimized program, with the layers that were searched where the
+        target leaves it to runtimes how they are computed. The check holds for both: it compares layer by layer.
+        """
+        return self.prepared if self.target.leaves_variants_to_runtimes else self.program
+
     @cached_property
     def baselines(self) -> Mapping[str, Program]:
         """The program with every layer as a baseline has it, where that is built and not only priced."""

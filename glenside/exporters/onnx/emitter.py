@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from typing import Any
@@ -11,12 +11,14 @@ import numpy as np
 
 from glenside.exporters.onnx.graph import Graph
 from glenside.exporters.onnx.kernels import carried, carrier
-from glenside.exporters.writer import Value, Writer
+from glenside.exporters.onnx.sinking import sunk
+from glenside.exporters.writer import Held, Value, Writer
 from glenside.ir.dtypes import REALS, RECORDS, STORED, WHOLE
 from glenside.ir.operand import Array
 from glenside.ir.rational import exact
 from glenside.ir.rearrangement import Rearrangement, of_transpose
 from glenside.ir.scalar import Primitive
+from glenside.ir.term import Term
 from glenside.ir.types import Dims
 from glenside.semantics.native import Native
 
@@ -31,18 +33,6 @@ class Padding:
     before: Dims
     after: Dims
     fill: Array
-
-
-@dataclass(frozen=True, slots=True)
-class Windows:
-    """What windows are of: a source with `split` leading axes that have none; one entry for each other axis."""
-
-    source: Value
-    split: int
-    window: Dims
-    strides: Dims
-    dilations: Dims
-    counts: Dims
 
 
 @dataclass
@@ -62,13 +52,20 @@ class Emitter(Writer[Value]):
 
     constants  the values of the program's constants
     versions   (domain, operator, version) of nodes that are to mean what they do in that version
+    held       what stands for each term that is written
+    is_constant  whether a term is made of constants alone
     """
 
     graph: Graph
     functions: dict[str, Function] = field(default_factory=dict)
     constants: Mapping[str, Array] = field(default_factory=dict)
     versions: set[tuple[str, str, int]] = field(default_factory=set)
-    windowed: dict[str, Windows] = field(default_factory=dict)
+    held: dict[Term, Held[Value]] = field(default_factory=dict)
+    is_constant: Mapping[Term, bool] = field(default_factory=dict)
+
+    def value_of(self, term: Term) -> Value:
+        """The array of a term that is written."""
+        return self.in_memory(self.held[term])
 
     # Constants
 
@@ -145,7 +142,21 @@ class Emitter(Writer[Value]):
             short[0] = operands[0]
         if np.broadcast_shapes(*(x.dims for x in short)) != dims:
             short = list(operands)
-        return self.run(op, short, dims, dtype, attributes, main=main)
+        return self.of_each(short, dims, lambda a, n: self.run(op, a, n, dtype, attributes, main=main))
+
+    def of_each(
+        self, operands: Sequence[Value], dims: Sequence[int], make: Callable[[Sequence[Value], Dims], Value]
+    ) -> Value:
+        """What is computed of each element of operands that broadcast to the dims, in the order in which they lie."""
+        found = sunk(self.graph, operands, Dims(dims))
+        if found is None:
+            return make(operands, Dims(dims))
+        placed = []
+        for each in found.operands:
+            x = self.view(each.value, [axis.size for axis in each.axes])
+            placed.append(self.view(self.transpose(x, [each.axes.index(axis) for axis in each.wanted]), each.dims))
+        made = make(placed, found.dims)
+        return self.view(self.transpose(self.view(made, found.parts), found.order), dims)
 
     def apply(self, primitive: Primitive, operands: Sequence[Value]) -> Value:
         return self.elementwise(primitive.onnx, *operands, dtype="bool" if primitive.gives == "bool" else None)
@@ -155,7 +166,8 @@ class Emitter(Writer[Value]):
         own, wide = then.dtype, carried("Where", then.dtype)
         operands = [condition, self.cast(then, wide), self.cast(otherwise, wide)]
         dims = np.broadcast_shapes(*(x.dims for x in operands))
-        return self.cast(self.graph.node("Where", operands, dims, wide, main=True), own)
+        chosen = self.of_each(operands, dims, lambda a, n: self.graph.node("Where", a, n, wide, main=True))
+        return self.cast(chosen, own)
 
     def cast(self, x: Value, dtype: str) -> Value:
         """The same values in another dtype."""

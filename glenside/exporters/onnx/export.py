@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from glenside.exporters.onnx import operators as _operators  # noqa: F401 (fills the tables)
+from glenside.exporters.onnx import standard as _standard  # noqa: F401 (fills its table)
 from glenside.exporters.onnx.emitter import Emitter
 from glenside.exporters.onnx.graph import Graph
 from glenside.exporters.onnx.model import Store, inline, model_of
 from glenside.exporters.onnx.operators.movement import addressed
+from glenside.exporters.onnx.origins import Origins
 from glenside.exporters.onnx.registry import OPERATOR_EXPORTS, Held, Operand
+from glenside.exporters.onnx.standard.record import as_standard
 from glenside.exporters.writer import Value
 from glenside.ir.errors import BadInput
 from glenside.ir.files import PathLike, replacing
@@ -22,7 +24,7 @@ from glenside.ir.operand import Array
 from glenside.ir.packages import import_onnx
 from glenside.ir.packing import packed, packed_bytes
 from glenside.ir.program import Program
-from glenside.ir.term import Term, postorder, weave
+from glenside.ir.term import Term, constants_under, postorder, weave
 from glenside.ir.types import AccessType
 
 if TYPE_CHECKING:
@@ -63,21 +65,23 @@ def _emitted(program: Program) -> tuple[Emitter, dict[str, Value]]:
         if name not in program.constants:
             raise BadInput(f"an ONNX file requires the value of every constant, got none of {spelled_name(name)}")
     unused = (tensor.name for tensor in program.signature.inputs)
-    emit = Emitter(Graph([*program.tensors, *unused]), constants=program.constants)
-    labels = _labels(program)
-    done: dict[Term, Held] = {}
+    graph, constant = Graph([*program.tensors, *unused]), constants_under(program.term)
+    emit = Emitter(graph, constants=program.constants, is_constant=constant)
+    labels, origins = _labels(program), Origins(program)
     for term in postorder(program.term):
         emit.graph.label = labels.get(term, "")
         emit.graph.doc = program.labels.get(emit.graph.label, "")
-        done[term] = _exported(emit, term, done)
+        emit.held[term] = _exported(emit, (origins.box(emit, term) if term.children else None) or term)
     emit.graph.label = emit.graph.doc = ""
-    return emit, _outputs(emit, done[program.term], program)
+    return emit, _outputs(emit, emit.held[program.term], program)
 
 
-def _exported(emit: Emitter, term: Term, done: Mapping[Term, Held]) -> Held:
+def _exported(emit: Emitter, term: Term) -> Held:
     if isinstance(term.type, AccessType) and not term.type.size and term.operator.name != "access-tensor":
         return emit.full(term.type.dims, 0, term.type.dtype)
-    operands = [Operand(emit, child.type, done[child]) for child in term.children]
+    if term.operator.name != "opaque" and (found := as_standard(emit, term)) is not None:
+        return found
+    operands = [Operand(emit, child.type, emit.held[child]) for child in term.children]
     export, index_map = OPERATOR_EXPORTS.get(term.operator.name), term.index_map
     if export is not None:
         return export(emit, term.type, *weave(term.operator, operands, term.attributes))

@@ -36,7 +36,9 @@ class Encoded:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One ONNX node. `domain` is "" for standard operators; `note` is for later steps, not the file."""
+    """One ONNX node. `domain` is "" for standard operators; `note` is for later steps, not the file; `name` is that of
+    its first output, unless it is given.
+    """
 
     op: str
     inputs: tuple[Value, ...]
@@ -45,6 +47,7 @@ class Node:
     domain: str = ""
     doc: str = ""
     note: Any = None
+    name: str = ""
 
     @property
     def output(self) -> Value:
@@ -57,6 +60,7 @@ class Graph:
 
     weights    names of constants whose arrays are read when the model is made
     arrays     name -> array of the small constants that the translation needs
+    fixed      names of what is made of constants alone
     typed      name -> one of several outputs of a node whose other outputs have types that nobody knows
     """
 
@@ -65,6 +69,7 @@ class Graph:
         self.weights: dict[str, Value] = {}
         self.arrays: dict[str, Array] = {}
         self.producers: dict[str, Node] = {}
+        self.fixed: set[str] = set()
         self.typed: dict[str, Value] = {}
         self.label = self.doc = ""
         self._taken = set(reserved)
@@ -99,10 +104,12 @@ class Graph:
         if key not in self._constants:
             value = Value(self.numbered("constant"), Dims(array.shape), array.dtype.name)
             self._constants[key], self.arrays[value.name] = value, array
+            self.fixed.add(value.name)
         return self._constants[key]
 
     def weight(self, name: str, dims: Dims, dtype: str) -> Value:
         """A constant of the program, under its own name."""
+        self.fixed.add(name)
         return self.weights.setdefault(name, Value(name, dims, dtype))
 
     def node(
@@ -153,6 +160,8 @@ class Graph:
         made = Node(op, tuple(inputs), tuple(values), attributes, domain, self.doc if main else "", note)
         self.nodes.append(made)
         self.producers.update((value.name, made) for value in values if value.name)
+        if all(value.name in self.fixed for value in inputs):
+            self.fixed.update(value.name for value in values)
         self._made[key] = made.outputs
         return made.outputs
 

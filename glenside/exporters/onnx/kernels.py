@@ -21,6 +21,7 @@ _ROWS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("ReduceMax", "ReduceMin"), (*_FLOATS, "int8", "uint8", "int32")),
     **dict.fromkeys(("ArgMax", "ArgMin"), (*_FLOATS, "int32")),
     **dict.fromkeys(("Conv", "AveragePool", "ReduceProd", "Erf"), ("float16", "float32")),
+    **dict.fromkeys(("ConvTranspose", "HardSwish", "HardSigmoid"), ("float32",)),
     "MaxPool": (*_FLOATS, "int8", "uint8"),
     **dict.fromkeys(("And", "Or", "Not", "Xor"), ("bool",)),
     **dict.fromkeys(("BitwiseAnd", "BitwiseOr", "BitwiseXor"), INTEGERS),

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import glenside
 from glenside.exporters.onnx.detours import moved_as_runtimes_can
 from glenside.exporters.onnx.emitter import Emitter, Function
+from glenside.exporters.onnx.fusing import fused
 from glenside.exporters.onnx.graph import OPSET, Encoded, Graph, Node, Reference
 from glenside.exporters.writer import Value
 from glenside.ir.dtypes import RECORDS
@@ -44,7 +45,9 @@ def model_of(program: Program, emit: Emitter, outputs: Mapping[str, Value], stor
     model.doc_string = f"The program {name}, written by Glenside."
     model.metadata_props.add(key="program", value=name)
     model.graph.name = name
-    nodes = [*moved_as_runtimes_can(emit.graph, _joined(emit.graph.used([*outputs.values()]), outputs.values()))]
+    nodes = _joined(emit.graph.used([*outputs.values()]), outputs.values())
+    nodes = fused(emit.graph, nodes, outputs.values(), program.constants)
+    nodes = [*moved_as_runtimes_can(emit.graph, nodes)]
     renamed = _renamed(emit.graph, outputs, nodes)
     for tensor in _inputs(program, outputs):
         _describe(model.graph.input.add(), Value(tensor.name, tensor.dims, tensor.dtype), onnx)
@@ -120,7 +123,7 @@ def _joined(nodes: Sequence[Node], outputs: Iterable[Value]) -> list[Node]:
 
 def _node(node: Node, renamed: Mapping[str, str], onnx: Any) -> Any:
     inputs, outputs = ([renamed.get(v.name, v.name) for v in values] for values in (node.inputs, node.outputs))
-    name = next(filter(None, (value.name for value in node.outputs)))
+    name = node.name or next(filter(None, (value.name for value in node.outputs)))
     made = onnx.helper.make_node(node.op, inputs, outputs, name, domain=node.domain)
     made.attribute.extend(_attribute(key, value, onnx) for key, value in sorted(node.attributes.items()))
     if node.doc:
@@ -165,7 +168,7 @@ def _add_constants(
     for value in dict.fromkeys(value for node in nodes for value in node.inputs):
         named = replace(value, name=renamed.get(value.name, value.name))
         if value.name in source.arrays:
-            _fill_tensor(graph.initializer.add(), named, onnx, source.arrays[value.name], inline)
+            _fill_tensor(graph.initializer.add(), named, onnx, source.arrays[value.name], store)
         elif value.name in source.weights:
             _fill_tensor(graph.initializer.add(), named, onnx, program.constants[value.name], store)
 
@@ -201,17 +204,17 @@ def _opsets(wanted: Iterable[tuple[str, str, int]], nodes: Sequence[Node], least
     needs = sorted(each for each in wanted if each[:2] in used)
     found = {"": max(OPSET, least)}
     for domain, op, version in needs:
-        found[domain] = max(found.get(domain, 0), version if domain else _since(op, version))
+        found[domain] = max(found.get(domain, 0), version if domain else since(op, version))
     for domain, op, version in needs:
         have = found[domain]
-        if have != version and (domain or _since(op, have) != _since(op, version)):
+        if have != version and (domain or since(op, have) != since(op, version)):
             name = f"{domain}.{op}" if domain else op
             raise BadInput(f"an ONNX file of {name} as of version {version} requires no node of another, got {have}")
     return found
 
 
 @cache
-def _since(op: str, version: int) -> int:
+def since(op: str, version: int) -> int:
     """The version that brought a standard operator as it is in another version."""
     import onnx
 

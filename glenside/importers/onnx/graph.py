@@ -16,7 +16,7 @@ from glenside.builder.layout import broadcast
 from glenside.importers.onnx.functions import Body, FunctionName, body_of, function_name, plain_domain, standard_body
 from glenside.importers.onnx.known import KnownValues
 from glenside.importers.onnx.node import Attribute, DependsOnData, Items, Node, NoTerm, Value, imports
-from glenside.importers.onnx.opaque import black_box, holds_graph
+from glenside.importers.onnx.opaque import black_box, holds_graph, origins_of
 from glenside.importers.onnx.operators.com_microsoft import DOMAIN as MICROSOFT
 from glenside.importers.onnx.operators.com_microsoft.missing import MISSING
 from glenside.importers.onnx.order import in_order, makers_of, reads
@@ -50,6 +50,7 @@ class Tally:
     constants  by name and value: the passes through a loop share theirs
     boxes      names of black boxes that must differ from all others
     remarks    what must be said of how the model was read
+    origins    what nodes became -> the black boxes that they would have been
     """
 
     nodes: int = 0
@@ -57,6 +58,7 @@ class Tally:
     constants: dict[tuple[str, str, tuple[int, ...], bytes], Term] = field(default_factory=dict)
     boxes: set[str] = field(default_factory=set)
     remarks: dict[str, None] = field(default_factory=dict)
+    origins: dict[Term, Term] = field(default_factory=dict)
 
     def fresh(self, kind: str, name: str, taken: Container[str]) -> str:
         """The name, or the first of name_2, name_3 .. that is not taken."""
@@ -263,7 +265,9 @@ class Scope:
                 if not self.opaque or holds_graph(proto):
                     raise
                 return black_box(node, proto)
-            return [made] if made is None or isinstance(made, Term | Items) else list(made)
+            values = [made] if made is None or isinstance(made, Term | Items) else list(made)
+            self.tally.origins |= origins_of(node, proto, values)
+            return values
         return self._unknown(node, proto)
 
     def _unknown(self, node: Node, proto: Any) -> Sequence[Value]:

@@ -107,7 +107,7 @@ def program_of_model(
     term = terms[0] if len(terms) == 1 else build("construct-tuple", *terms)
     names = tuple(outputs or (value.name for value in model.graph.output))
     signature = Signature(tuple(walked.inputs), names, walked.values, walked.remarks)
-    return replace(walked.builder.finish(term), signature=signature)
+    return replace(walked.builder.finish(term), signature=signature, origins=walked.origins)
 
 
 @dataclass(frozen=True)
@@ -119,6 +119,7 @@ class Walked:
     builder: Builder
     values: Mapping[str, Array]
     remarks: tuple[str, ...]
+    origins: Mapping[Term, Term]
 
 
 def walk(
@@ -173,7 +174,7 @@ def walk(
     except NoTerm as error:
         names = scope.computable(graph.node, {value.name for value in graph.output})
         raise NoTerm(error.message + _cut(names)) from None
-    return Walked(results, inputs, builder, fixed, tuple(scope.tally.remarks))
+    return Walked(results, inputs, builder, fixed, tuple(scope.tally.remarks), scope.tally.origins)
 
 
 def _cut(names: Sequence[str]) -> str:

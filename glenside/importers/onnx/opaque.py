@@ -21,6 +21,7 @@ from glenside.importers.onnx.tensors import dtype_name, element_type
 from glenside.ir.dtypes import DTYPES
 from glenside.ir.errors import BadInput
 from glenside.ir.term import Term, build
+from glenside.ir.types import AccessType
 
 _KEY = re.compile(r"(?P<domain>[^ /]+)/(?P<op>[^ /]+)/(?P<version>\d{1,9})#(?P<output>\d{1,9}) (?P<node>\S+)")
 # Two nodes that draw numbers are two functions, however alike they are.
@@ -54,8 +55,7 @@ def black_box(node: Node, proto: Any) -> Sequence[Value]:
         if isinstance(value, Items):
             raise BadInput(f"a black box requires tensors, got a sequence as input {i}")
         operands += [] if value is None else [value]
-    text = base64.b64encode(bare.SerializeToString(deterministic=True)).decode("ascii")
-    name = f"{node.domain or 'ai.onnx'}/{node.op_type}/{node.version}"
+    name, text = _named(node, bare)
     model = _model(node, bare)
     inferred = {} if model is None else _inferred(node, model)
     # Where ONNX knows the operator and leaves a size open, data decide it.
@@ -68,6 +68,31 @@ def black_box(node: Node, proto: Any) -> Sequence[Value]:
         dtype, dims = _type(i, inferred.get(f"o{i}"), node.scope.types.get(output), node.scope.dims, told)
         results.append(build("opaque", f"{name}#{i} {text}", ((), dims), dtype, *operands))
     return results
+
+
+def _named(node: Node, bare: Any) -> tuple[str, str]:
+    """The operator with its version, and the node, as they stand in keys."""
+    text = base64.b64encode(bare.SerializeToString(deterministic=True)).decode("ascii")
+    return f"{node.domain or 'ai.onnx'}/{node.op_type}/{node.version}", text
+
+
+def origins_of(node: Node, proto: Any, made: Sequence[Value]) -> dict[Term, Term]:
+    """The outputs of a node with a meaning -> the black boxes that they would be; none where one would say less."""
+    import onnx
+
+    names = "INT INTS FLOAT FLOATS STRING STRINGS".split()
+    plain = all(
+        onnx.AttributeProto.AttributeType.Name(a.type) in names and not a.ref_attr_name for a in proto.attribute
+    )
+    operands = [value for value in node.inputs if isinstance(value, Term)]
+    if not plain or not operands or node.op_type in _RANDOM or any(isinstance(v, Items) for v in node.inputs):
+        return {}
+    name, text = _named(node, _bare(node, proto))
+    found = {}
+    for i, (output, value) in enumerate(zip(node.outputs, made, strict=False)):
+        if output and isinstance(value, Term) and isinstance(value.type, AccessType) and value not in operands:
+            found[value] = build("opaque", f"{name}#{i} {text}", ((), value.access.dims), value.access.dtype, *operands)
+    return found
 
 
 def node_of_key(key: str) -> Any:

@@ -139,6 +139,13 @@ class Target(ABC):
     repeatable: ClassVar[bool] = False
     """Whether answers may be kept in a cache: whether `description` and `name` say all that they depend on."""
 
+    @property
+    def leaves_variants_to_runtimes(self) -> bool:
+        """Whether in a file of standard operators each layer is one, and how it is computed the runtime's to choose: it
+        has kernels of its own for the same machine. Accelerators have it spelled out.
+        """
+        return False
+
     def accept(self, way: Way) -> None:
         """Raise BadInput for a way that the target does not have."""
         for choice in fields(Way):

@@ -104,6 +104,11 @@ class CPU(Target):
             Measure(MOVED, "bytes", "read and written, windows as often as they are"),
         )
 
+    @property
+    def leaves_variants_to_runtimes(self) -> bool:
+        """Within a budget the variants are what keeps to it."""
+        return self.memory is None
+
     def passes(self, way: Way) -> Sequence[Pass]:
         return (fold_batch_norms,)
 

@@ -19,6 +19,7 @@ from glenside.ir.errors import BadInput
 from glenside.ir.operator import COMPUTES, Compute
 from glenside.ir.operators import parse_compute
 from glenside.ir.primitives import PRIMITIVES
+from glenside.ir.rational import exact
 from glenside.ir.scalar import Applied, x, y
 from glenside.ir.types import AccessType, Dims
 
@@ -40,12 +41,20 @@ def _relu(emit: Emitter, result: AccessType, a: Operand) -> Value:
     return _scalar(emit, result, a, COMPUTES["relu"])
 
 
+@COMPUTE_EXPORTS.register("leaky-relu")
+def _leaky_relu(emit: Emitter, result: AccessType, a: Operand, slope: str) -> Value:
+    known = exact(slope)
+    if a.access.dtype == "float32" and known is not None:
+        return emit.elementwise("LeakyRelu", a.value, attributes={"alpha": float(known)})
+    return _scalar(emit, result, a, COMPUTES["leaky-relu"], (slope,))
+
+
 @COMPUTE_EXPORTS.register("clip")
 def _clip(emit: Emitter, result: AccessType, a: Operand, lo: str, hi: str) -> Value:
     x = a.value
     if x.dtype in FLOATS:
         bounds = [emit.number(bound, x.dtype) for bound in (lo, hi)]
-        return emit.run("Clip", [x], result.dims, extra=bounds, main=True)
+        return emit.of_each([x], result.dims, lambda a, n: emit.run("Clip", a, n, extra=bounds, main=True))
     return _scalar(emit, result, a, COMPUTES["clip"], (lo, hi))
 
 

@@ -1,4 +1,4 @@
-"""Products: pairs are not made, a dot-product of them is one MatMul or Conv; and linear maps, as additions."""
+"""Products: pairs are not made, a dot-product of them is one MatMul; and linear maps, as additions."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from fractions import Fraction
 import numpy as np
 
 from glenside.exporters.onnx.emitter import Emitter
-from glenside.exporters.onnx.operators.convolution import convolution
 from glenside.exporters.onnx.operators.reductions import total
 from glenside.exporters.onnx.registry import COMPUTE_EXPORTS, OPERATOR_EXPORTS, Operand
 from glenside.exporters.writer import Pair, Value
@@ -33,8 +32,7 @@ def _dot_product(emit: Emitter, result: AccessType, a: Operand) -> Value:
 
 def _of_pair(emit: Emitter, result: AccessType, pair: Pair[Value]) -> Value:
     inner = multiplied_in(pair.a.dtype, pair.rows[3].product())
-    product = convolution(emit, result, pair, inner) or contracted(emit, result, pair, inner)
-    return emit.cast(product, result.dtype)
+    return emit.cast(contracted(emit, result, pair, inner), result.dtype)
 
 
 @OPERATOR_EXPORTS.register("tiled-product")

@@ -6,7 +6,6 @@ from functools import partial
 
 from glenside.exporters.onnx.emitter import Emitter
 from glenside.exporters.onnx.kernels import carrier
-from glenside.exporters.onnx.operators.convolution import pooled
 from glenside.exporters.onnx.registry import COMPUTE_EXPORTS, Operand
 from glenside.exporters.writer import Value
 from glenside.ir.dtypes import FLOATS
@@ -38,10 +37,6 @@ def _reduced(emit: Emitter, op: str, x: Value, split: int) -> Value:
 def _sum(emit: Emitter, result: AccessType, a: Operand) -> Value:
     if not a.access.size:
         return emit.full(result.dims, 0, result.dtype)
-    length = a.access.item.product()
-    mean = pooled(emit, "AveragePool", a) if length > 1 else None
-    if mean:
-        return emit.elementwise("Mul", mean, emit.number(length, mean.dtype, mean.rank))
     return total(emit, emit.cast(a.value, result.dtype), a.access.split)
 
 
@@ -59,14 +54,12 @@ def _product(emit: Emitter, result: AccessType, a: Operand) -> Value:
 def _mean(emit: Emitter, result: AccessType, a: Operand) -> Value:
     if not a.access.item:
         return a.value
-    return pooled(emit, "AveragePool", a) or _reduced(emit, "ReduceMean", a.value, a.access.split)
+    return _reduced(emit, "ReduceMean", a.value, a.access.split)
 
 
 def _extreme(op: str, emit: Emitter, result: AccessType, a: Operand) -> Value:
     if not a.access.item:
         return a.value
-    if op == "ReduceMax" and (pool := pooled(emit, "MaxPool", a)):
-        return pool
     if carrier(op, a.access.dtype) is None:
         return emit.view(emit.fold(op.removeprefix("Reduce"), a.value, a.access.split), result.dims)
     return _reduced(emit, op, a.value, a.access.split)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from glenside.exporters.onnx.emitter import Emitter, Windows
+from glenside.exporters.onnx.emitter import Emitter
 from glenside.exporters.onnx.operators.movement import dilated
 from glenside.exporters.onnx.operators.products import contracted, multiplied_in
 from glenside.exporters.onnx.registry import OPERATOR_EXPORTS, Operand
@@ -23,23 +23,7 @@ def _windows(emit: Emitter, result: AccessType, a: Operand, window: Dims, stride
     found = _Windowing(emit, x, split)
     for axis in reversed(range(len(window))):
         found.cut(axis, window[axis], strides[axis])
-    value = emit.view(found.ordered(len(window)), result.dims)
-    base = emit.base(value)
-    record = _record(emit, x, split, window, strides, result)
-    if record and base != emit.base(x):  # a view of x may be one for other reasons too
-        emit.windowed.setdefault(base.name, record)
-    return value
-
-
-def _record(emit: Emitter, x: Value, split: int, window: Dims, strides: Dims, result: AccessType) -> Windows | None:
-    """What the windows are of. Single elements of windows, every d-th of them, are dilated windows."""
-    counts = result.dims.drop(split).take(len(window))
-    inner = emit.windowed.get(emit.base(x).name)
-    if inner and set(window) == {1} and set(inner.dilations) == {1} and x.dims.drop(split) == inner.window:
-        return Windows(inner.source, inner.split, counts, inner.strides, strides, inner.counts)
-    if all(count == 1 for count in counts):
-        return None
-    return Windows(x, split, window, strides, Dims(1 for _ in window), counts)
+    return emit.view(found.ordered(len(window)), result.dims)
 
 
 class _Windowing:

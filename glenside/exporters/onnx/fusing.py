@@ -1,0 +1,234 @@
+"""Nodes that are one: a bias within its Conv, a shuffle of channels and space, and what is computed of constants."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from glenside.exporters.onnx.graph import Graph, Node
+from glenside.exporters.writer import Value
+from glenside.ir.operand import Array
+from glenside.ir.rearrangement import Rearrangement, of_transpose
+from glenside.ir.types import Dims
+
+
+def fused(graph: Graph, nodes: Sequence[Node], outputs: Iterable[Value], constants: Mapping[str, Array]) -> list[Node]:
+    """The nodes that compute the outputs, of which some became one."""
+    kept = {value.name for value in outputs}
+    for step in (_with_constants, _gemms, _shuffled):
+        nodes = step(graph, nodes, kept)
+        nodes = _needed(nodes, kept)
+    return _needed(_folded(graph, nodes, kept, constants), kept)
+
+
+def _needed(nodes: Sequence[Node], kept: set[str]) -> list[Node]:
+    needed, found = {*kept}, []
+    for node in reversed(nodes):
+        if any(value.name in needed for value in node.outputs if value.name):
+            needed.update(value.name for value in node.inputs)
+            found.append(node)
+    return found[::-1]
+
+
+_CONVOLUTIONS = ("Conv", "ConvTranspose")
+
+
+def _alone(nodes: Sequence[Node], kept: set[str], ops: Sequence[str]) -> dict[str, Node]:
+    """Nodes of these operators that one other reads, by what they give."""
+    uses = Counter(value.name for node in nodes for value in node.inputs)
+    found = (node for node in nodes if node.op in ops and not node.domain)
+    return {n.output.name: n for n in found if uses[n.output.name] == 1 and n.output.name not in kept}
+
+
+def _pair(graph: Graph, node: Node, alone: Mapping[str, Node]) -> tuple[Node, Value] | None:
+    """A convolution and the constant for each of its channels that a node combines it with."""
+    for x, other in (node.inputs, node.inputs[::-1]) if len(node.inputs) == 2 else ():
+        conv = alone.get(x.name)
+        if conv is None or other.name not in graph.fixed or node.output.dims != conv.output.dims:
+            continue
+        channels, rank = conv.output.dims[1], conv.output.rank
+        dims = Dims((1,) * (rank - other.rank)).append(other.dims)
+        if dims in (Dims((1, channels)).append((1,) * (rank - 2)), Dims((1,) * rank)) and other.dtype == x.dtype:
+            return conv, other
+    return None
+
+
+def _with_constants(graph: Graph, nodes: Sequence[Node], kept: set[str]) -> list[Node]:
+    """s * (Conv(x, W) + b) + t = Conv(x, s * W, s * b + t), for numbers of each channel.
+
+    Runtimes do the same when they load a file.
+    """
+    found: list[Node] = []
+    alone = _alone(nodes, kept, _CONVOLUTIONS)
+    for node in nodes:
+        pair = _pair(graph, node, alone) if node.op in ("Add", "Mul") and not node.domain else None
+        if pair is None or (node.op == "Mul" and not _scales(graph, pair[0])):
+            found.append(node)
+            continue
+        (conv, constant), (x, weights, *bias) = pair, pair[0].inputs
+        channels = conv.output.dims[1]
+
+        def combined(a: Value, op: str, b: Value = constant, channels: int = channels) -> Value:
+            return _constant(graph, found, op, (a, _at_first(graph, found, b, a.rank, channels)), a.dims)
+
+        if node.op == "Mul":
+            weights, bias = combined(weights, "Mul"), [combined(each, "Mul") for each in bias]
+        else:
+            bias = [combined(each, "Add") for each in bias] or [_at_first(graph, found, constant, 1, channels)]
+        name = conv.name or conv.output.name
+        found.append(replace(conv, inputs=(x, weights, *bias), outputs=node.outputs, name=name))
+        readers = sum(value == node.output for other in nodes for value in other.inputs)
+        if readers == 1 and node.output.name not in kept:
+            alone[node.output.name] = found[-1]
+    return found
+
+
+def _scales(graph: Graph, conv: Node) -> bool:
+    """Whether the weights of a convolution have its channels first, and are constant."""
+    return conv.op == "Conv" and conv.inputs[1].name in graph.fixed
+
+
+def _constant(graph: Graph, nodes: list[Node], op: str, operands: tuple[Value, ...], dims: Dims) -> Value:
+    y = Value(graph.numbered(op), dims, operands[0].dtype)
+    graph.fixed.add(y.name)
+    nodes.append(Node(op, operands, (y,), {}))
+    return y
+
+
+def _gemms(graph: Graph, nodes: Sequence[Node], kept: set[str]) -> list[Node]:
+    """A product of matrices plus a constant row: Gemm, of weights as they are."""
+    found: list[Node] = []
+    alone, made = _alone(nodes, kept, ("MatMul",)), {node.output.name: node for node in nodes}
+    for node in nodes:
+        pair = (
+            next(((a, b) for a, b in (node.inputs, node.inputs[::-1]) if a.name in alone), None)
+            if (node.op == "Add" and not node.domain and len(node.inputs) == 2)
+            else None
+        )
+        product = alone[pair[0].name] if pair else None
+        if product is None or pair is None or not _is_row(graph, product, pair[1], node.output):
+            found.append(node)
+            continue
+        (x, weights), row = product.inputs, pair[1]
+        turned = made.get(weights.name)
+        is_turned = turned is not None and turned.op == "Transpose" and turned.attributes["perm"] == (1, 0)
+        cut = graph.producer(row, "Reshape")
+        if cut and cut.inputs[0].dims == row.dims.drop(row.rank - 1):
+            row = cut.inputs[0]
+        inputs = (x, turned.inputs[0] if turned is not None and is_turned else weights, row)
+        name = product.name or product.output.name
+        found.append(Node("Gemm", inputs, node.outputs, {"transB": 1} if is_turned else {}, doc=product.doc, name=name))
+    return found
+
+
+def _is_row(graph: Graph, product: Node, row: Value, result: Value) -> bool:
+    (x, weights), dims = product.inputs, result.dims
+    matrices = x.rank == weights.rank == 2 and product.output.dims == dims and x.dtype == "float32"
+    shape = Dims((1,) * (2 - row.rank)).append(row.dims)
+    return matrices and weights.name in graph.fixed and row.name in graph.fixed and shape in (Dims((1, dims[1])), dims)
+
+
+def _at_first(graph: Graph, nodes: list[Node], x: Value, rank: int, channels: int) -> Value:
+    """A constant for each channel, along the first axis of so many; nodes that it takes are added."""
+    base = graph.producer(x, "Reshape")
+    x = base.inputs[0] if base else x
+    dims = Dims((channels,)).append((1,) * (rank - 1))
+    if x.dims == dims:
+        return x
+    if x.dims.product() != channels:  # one number for all channels
+        ones = graph.constant(np.ones(rank, np.int64))
+        x = _constant(graph, nodes, "Reshape", (x, ones), Dims((1,) * rank))
+        return _constant(graph, nodes, "Expand", (x, graph.constant(np.asarray(dims, np.int64))), dims)
+    return _constant(graph, nodes, "Reshape", (x, graph.constant(np.asarray(dims, np.int64))), dims)
+
+
+def _shuffled(graph: Graph, nodes: Sequence[Node], kept: set[str]) -> list[Node]:
+    """Blocks of channels as neighbours in space, and the reverse: DepthToSpace and SpaceToDepth."""
+    made = {node.output.name: node for node in nodes}
+    found = []
+    for node in nodes:
+        turn = made.get(node.inputs[0].name) if node.op == "Reshape" and not node.domain else None
+        cut = made.get(turn.inputs[0].name) if turn is not None and turn.op == "Transpose" else None
+        if turn is not None and cut is not None and cut.op == "Reshape":
+            x, y = cut.inputs[0], node.output
+            how = of_transpose(cut.output.dims, turn.attributes["perm"])
+            if (shuffle := _shuffle(x.dims, y.dims, how)) is not None and x.dtype == "float32":
+                node = Node(shuffle[0], (x,), node.outputs, shuffle[1], doc=node.doc)
+        found.append(node)
+    return found
+
+
+def _shuffle(x: Dims, y: Dims, how: Rearrangement) -> tuple[str, dict[str, object]] | None:
+    if len(x) != 4 or len(y) != 4 or 0 in x:
+        return None
+    (n, c, h, w), (_, d, _, _) = x, y
+    block = max(y[2] // h, h // y[2])
+    if block < 2:
+        return None
+    if y == (n, c // block**2, h * block, w * block):
+        orders = {
+            "DCR": Rearrangement((n, block, block, d, h, w), (0, 3, 4, 1, 5, 2)),
+            "CRD": Rearrangement((n, d, block, block, h, w), (0, 1, 4, 2, 5, 3)),
+        }
+        for mode, order in orders.items():
+            if order.canonical() == how:
+                return "DepthToSpace", {"blocksize": block, "mode": mode}
+    apart = Rearrangement((n, c, h // block, block, w // block, block), (0, 3, 5, 1, 2, 4))
+    if y == (n, c * block**2, h // block, w // block) and apart.canonical() == how:
+        return "SpaceToDepth", {"blocksize": block}
+    return None
+
+
+_ARITHMETIC: dict[str, Callable[..., Array]] = {
+    **{"Add": np.add, "Sub": np.subtract, "Mul": np.multiply, "Div": np.divide, "Sqrt": np.sqrt},
+}
+_MOVED: dict[str, Callable[[Node, Array], Array]] = {
+    "Reshape": lambda node, x: x.reshape(node.output.dims),
+    "Transpose": lambda node, x: x.transpose(node.attributes["perm"]),
+    "Expand": lambda node, x: np.broadcast_to(x, node.output.dims),
+}
+
+
+def _folded(graph: Graph, nodes: Sequence[Node], kept: set[str], constants: Mapping[str, Array]) -> list[Node]:
+    """Without arithmetic of floats that are constant: its result is a constant, as runtimes would make it."""
+    made = {node.output.name: node for node in nodes}
+    reads = {value.name for node in nodes for value in node.inputs if node.output.name not in graph.fixed} | kept
+
+    def value_of(x: Value) -> Array | None:
+        if x.name in graph.arrays:
+            return graph.arrays[x.name]
+        if x.name in graph.weights:
+            return constants[x.name]
+        node = made[x.name]
+        if node.domain or x.dtype != "float32":
+            return None
+        if node.op in _MOVED:
+            inner = value_of(node.inputs[0])
+            return None if inner is None else _MOVED[node.op](node, inner)
+        operands = [value_of(each) for each in node.inputs] if node.op in _ARITHMETIC else [None]
+        if any(each is None or each.dtype != np.float32 for each in operands):
+            return None
+        with np.errstate(all="ignore"):
+            return _ARITHMETIC[node.op](*operands)
+
+    for node in nodes:
+        name = node.output.name
+        if name in reads and name not in kept and name in graph.fixed and _is_computed(node, made):
+            value = value_of(node.output)
+            if value is not None:
+                graph.arrays[name] = np.ascontiguousarray(value).reshape(node.output.dims)
+    return [node for node in nodes if node.output.name not in graph.arrays]
+
+
+def _is_computed(node: Node, made: Mapping[str, Node]) -> bool:
+    """Whether there is arithmetic in what a constant is made of: what is only moved keeps its name."""
+    stack = [node]
+    while stack:
+        each = stack.pop()
+        if each.op in _ARITHMETIC:
+            return True
+        stack += [made[value.name] for value in each.inputs if value.name in made]
+    return False

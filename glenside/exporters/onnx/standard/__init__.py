@@ -1,0 +1,7 @@
+"""Records of standard operators that terms are. Every module of this package is found and loaded."""
+
+from importlib import import_module
+from pkgutil import iter_modules
+
+for _module in sorted(info.name for info in iter_modules(__path__)):
+    import_module(f"{__name__}.{_module}")

@@ -1,0 +1,114 @@
+"""What is computed of each element, seen through whatever only moves elements."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TypeVar
+
+from glenside.exporters.onnx.emitter import Emitter
+from glenside.exporters.onnx.reading import Loop, Reading, Unreadable, beneath, read
+from glenside.exporters.writer import Value
+from glenside.ir.index_map import Axis, Index
+from glenside.ir.operators.compute import name_of
+from glenside.ir.rational import exact
+from glenside.ir.term import Term
+from glenside.semantics.interpreter import evaluate
+
+T = TypeVar("T")
+
+_MOST = 1 << 20  # elements of a constant that are compared
+
+
+@dataclass(frozen=True)
+class Element:
+    """One element of a term, in a loop over the elements of another; equal ones are the same element."""
+
+    term: Term
+    places: tuple[Index, ...]
+
+    @classmethod
+    def of(cls, loop: Loop, term: Term, places: Sequence[Index]) -> Element:
+        """The element of what the term only arranges. Raises Unreadable."""
+        found, at = beneath(loop, term, places)
+        return cls(found, tuple(at))
+
+    @property
+    def kind(self) -> str:
+        """The operator, or the compute type, that it is made by."""
+        return name_of(self.term)
+
+
+@dataclass(frozen=True)
+class Expressions:
+    """Elements of a term, and what they are computed of."""
+
+    emit: Emitter
+    loop: Loop
+    term: Term
+
+    @cached_property
+    def root(self) -> Element:
+        return Element(self.term, tuple(self.loop.places()))
+
+    def operands(self, element: Element, kind: str) -> list[Element]:
+        """The elements that one is computed of, where it is made by that compute type; else none."""
+        if element.kind != kind or element.term.operator.name != "compute":
+            return []
+        (child,) = element.term.children
+        if child.operator.name != "access-product":
+            same = child.access.dims == element.term.access.dims
+            return [Element.of(self.loop, child, element.places)] if same else []
+        a, b, shared = child.arguments()
+        if shared != a.access.split or shared != b.access.split:
+            return []
+        return [Element.of(self.loop, x, element.places) for x in (a, b)]
+
+    def number(self, element: Element) -> float | None:
+        """The one number that a constant is everywhere."""
+        term = element.term
+        if term.operator.name in ("full", "access-literal"):
+            value = exact(str(term.attributes[-2]))
+            return None if value is None else float(value)
+        if not self.emit.is_constant[term] or not 0 < term.access.size <= _MOST:
+            return None
+        (array,) = evaluate([term], self.emit.constants)
+        return float(array.flat[0]) if (array == array.flat[0]).all() else None
+
+    def factors(self, element: Element) -> tuple[float, list[Element]]:
+        """What an element is the product of: a number, and other elements."""
+        known = self.number(element)
+        if known is not None:
+            return known, []
+        for kind in ("elementwise-mul", "elementwise-div"):
+            if len(pair := self.operands(element, kind)) != 2:
+                continue
+            (first, others), (second, more) = map(self.factors, pair)
+            if kind == "elementwise-mul":
+                return first * second, [*others, *more]
+            if not more and second:
+                return first / second, others
+        return 1.0, [element]
+
+    def plus(self, element: Element, number: float) -> Element | None:
+        """What an element is the sum of, beside that number."""
+        pair = self.operands(element, "elementwise-add")
+        for x, other in (pair, pair[::-1]) if len(pair) == 2 else ():
+            if self.number(other) == number:
+                return x
+        return None
+
+
+def matched(emit: Emitter, term: Term, match: Callable[[Expressions], T | None]) -> T | None:
+    """What is found of a term; None where its places are not affine."""
+    loop = Loop.over(term.access.dims)
+    try:
+        return read(loop, lambda: match(Expressions(emit, loop, term)))
+    except Unreadable:
+        return None
+
+
+def axes_of(element: Element) -> list[Axis]:
+    """The loop's axes along those of the array that an element lies in, in row-major order. Raises Unreadable."""
+    return Reading(Value("", element.term.access.dims, element.term.access.dtype), element.places).axes
