@@ -103,9 +103,11 @@ def _grown(
 ) -> dict[int, Axis]:
     """The group of what fills the largest buffer that a nest reads, with that nest; an empty one where none can be."""
     largest = max((b for b in between if between[b] in made), key=_bytes, default=None)
-    if largest is None or not _pays(made[number], largest, machine):
+    if largest is None:
         return {}
     before = between[largest]
+    if not _pays((*made[before].packings, *made[number].packings), largest, machine):
+        return {}
     group = of.get(before, {})
     for first, second in _pairs(made[before].block, made[number].block, largest):
         if group.get(before, first) != first or _bytes(largest) // first.size > machine.l2 // 3:
@@ -129,16 +131,17 @@ def _bytes(buffer: Buffer) -> int:
     return buffer.dims.product() * RECORDS[buffer.dtype].bits // 8
 
 
-def _pays(step: Scheduled, between: Buffer, machine: Machine) -> bool:
+def _pays(packings: Sequence[Packing], between: Buffer, machine: Machine) -> bool:
     """Whether what is between is not near anyway, and the weights, which each band reads again, are."""
-    return _bytes(between) >= _LEAST_BYTES and sum(_bytes(p.buffer) for p in step.packings) <= machine.l2 // 2
+    return _bytes(between) >= _LEAST_BYTES and sum(_bytes(p.buffer) for p in packings) <= machine.l2 // 2
 
 
 def _leaves(block: Block, axis: Axis) -> bool:
-    """Whether bands along an axis leave enough elements for tiles, and read the same weights, packed once for all."""
-    rows = prod(a.size for a in block.axes[:-1] if a != axis)
-    weights = (load.place for load in _loads(block) if load.buffer.role is Role.CONSTANT)
-    return axis.size >= _LEAST_BANDS and rows >= _LEAST_ROWS and not any(coefficient(i, axis) for i in weights)
+    """Whether bands along an axis leave enough rows for tiles, and read the same weights, packed once for all."""
+    weights = [load.place for load in _loads(block) if load.buffer.role is Role.CONSTANT]
+    shared = [a for a in block.axes[:-1] if not any(coefficient(place, a) for place in weights)]
+    rows = prod(a.size for a in shared if a != axis)
+    return axis in shared and axis.size >= _LEAST_BANDS and rows >= _LEAST_ROWS
 
 
 def _pairs(before: Block, after: Block, between: Buffer) -> list[tuple[Axis, Axis]]:
