@@ -27,6 +27,8 @@ _STEPS = 1 << 14
 """Steps of outer loops that are looked at one by one, at most."""
 _TRIED = 1 << 22
 _GIVEN = (Role.INPUT, Role.CONSTANT)
+_OWN = (Role.REGISTER, Role.SCRATCH)
+"""Of one thread, in one nest."""
 
 
 def faults(loops: Loops, plan: Arena | None = None) -> list[str]:
@@ -169,14 +171,14 @@ class _Nest:
     # What is read was written.
 
     def _unwritten(self, read: Access) -> Iterator[str]:
-        register = read.buffer.role is Role.REGISTER
+        own = read.buffer.role in _OWN
         size = read.buffer.dims.product()
-        before = np.zeros(size, bool) if register else self.written.get(read.buffer, np.ones(size, bool))
+        before = np.zeros(size, bool) if own else self.written.get(read.buffer, np.ones(size, bool))
         missing = None if before.all() else self._footprint(read).missing(before)
         if missing is None:
             return
         writes = [w for w in self.accesses if w.writes and w.buffer == read.buffer and w.path < read.path]
-        writes = [w for w in writes if w.sure and not w.picked]
+        writes = [w for w in writes if w.sure and not w.picked and (not own or self._together(w, read))]
         shared = {w: _common(w, read) for w in writes}
         for depth in sorted({*shared.values()}, reverse=True):
             axes = read.axes[:depth]
@@ -200,6 +202,11 @@ class _Nest:
                 yield f"it reads {read.buffer}[{missing}], which is not written before{where}"
                 return
 
+    def _together(self, a: Access, b: Access) -> bool:
+        """Whether both are done by one call of one thread."""
+        between = self.nest.body[a.path[0] : b.path[0] + 1]
+        return a.path[0] == b.path[0] or not any(isinstance(s, For) and s.way is Way.PARALLEL for s in between)
+
     def _missing(
         self, read: Access, fixed: dict[Axis, int], writes: Mapping[Access, dict[Axis, int]], before: Array
     ) -> int | None:
@@ -218,9 +225,9 @@ class _Nest:
         axes = tuple(outer.axis for outer in around)
         for buffer in dict.fromkeys(a.buffer for a in inside if a.writes):
             own = [a for a in inside if a.buffer == buffer]
-            if buffer.role is Role.REGISTER:
+            if buffer.role in _OWN:
                 if not is_written_first(buffer, loop.body):
-                    yield f"{buffer} is of registers that steps of {loop.axis}, which any thread may take, share"
+                    yield f"{buffer} is of a thread, and steps of {loop.axis}, which any thread may take, share"
                 continue
             even = {moves_evenly(access, axes) for access in own}
             outer = prod(axis.size for axis in axes)

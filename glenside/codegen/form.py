@@ -12,6 +12,7 @@ from glenside.codegen.loops import (
     Apply,
     Choose,
     Convert,
+    Fence,
     For,
     Formula,
     Let,
@@ -72,11 +73,13 @@ def _statements(body: Sequence[Statement], scope: _Scope, nest: Nest) -> Iterato
             yield from _other(statement, scope, nest)
 
 
-def _other(statement: Require | Sort | Prefetch, scope: _Scope, nest: Nest) -> Iterator[str]:
+def _other(statement: Require | Sort | Prefetch | Fence, scope: _Scope, nest: Nest) -> Iterator[str]:
     if isinstance(statement, Require):
         if statement.local.name not in scope.locals:
             yield f"{statement.local} is asked for before it is made"
         scope.held.add(statement.local.name)
+        return
+    if isinstance(statement, Fence):
         return
     yield from _indices([statement.place], scope)
     if isinstance(statement, Sort) and statement.positions != nest.buffer:
@@ -89,7 +92,7 @@ def _loop(loop: For, scope: _Scope, nest: Nest) -> Iterator[str]:
         yield f"{axis} is counted by two loops, one within the other"
     if loop.way is Way.PARALLEL and (changed := changed_locals(loop.body)):
         yield f"{', '.join(sorted(changed))} is changed by all steps of {axis}, which any thread may take"
-    inner = scope.copy()
+    inner = _Scope(dict(scope.loops)) if loop.way is Way.APART else scope.copy()  # a function of its own
     inner.loops[axis] = loop.way
     if loop.way is Way.VECTOR:
         for statement in loop.body:
@@ -123,7 +126,7 @@ def _store(store: Store, scope: _Scope, nest: Nest) -> Iterator[str]:
         yield f"it writes {store.buffer}, which is given"
     elif store.buffer.role is Role.REGISTER:
         yield from _register(store, scope)
-    elif store.buffer != nest.buffer:
+    elif store.buffer != nest.buffer and store.buffer.role is not Role.SCRATCH:
         yield f"it writes {store.buffer}"
 
 

@@ -16,13 +16,14 @@ from typing import Any
 
 import numpy as np
 
-from glenside.codegen.accesses import Access, accesses, changed_locals, is_written_first
+from glenside.codegen.independence import AT_ONCE, OWN_REGISTERS, is_independent
 from glenside.codegen.loops import (
     Apply,
     Buffer,
     Choose,
     Convert,
     Counter,
+    Fence,
     For,
     Formula,
     Let,
@@ -47,8 +48,7 @@ from glenside.ir.index_map import Axis, Guard, Index
 from glenside.ir.operand import Array
 from glenside.semantics.native import Arithmetic, Native
 
-_AT_ONCE = 1 << 20
-"""Steps that are taken at once, at most."""
+_OWN = (Role.REGISTER, Role.SCRATCH)
 
 
 class BadLoops(GlensideError):
@@ -154,7 +154,7 @@ class _Run:
         return _Elements(np.zeros(size, kept), np.zeros(size, bool))
 
     def _elements(self, buffer: Buffer) -> _Elements:
-        if buffer.role is Role.REGISTER:
+        if buffer.role in _OWN:
             if buffer not in self.registers:
                 raise self._wrong(f"{buffer} is read before it is written")
             return self.registers[buffer]
@@ -191,33 +191,38 @@ class _Run:
             elif isinstance(statement, Sort):
                 self._sort(statement, scope)
             else:
-                assert isinstance(statement, Prefetch), "a prefetch changes nothing"
+                assert isinstance(statement, Prefetch | Fence), "those change nothing"
 
     def _for(self, loop: For, scope: _Scope) -> None:
         number, size = loop.axis.number, loop.axis.size
         if number in scope.counters:
             raise self._wrong(f"i{number} is counted by two loops, one within the other")
         registers = dict(self.registers)
-        keeps = loop.way in (Way.LOOP, Way.PARALLEL)
+        keeps = loop.way in OWN_REGISTERS
         if self._at_once(loop, scope):
             place = np.arange(size).reshape(size, *(1 for _ in scope.axes))
             inner = _Scope({**scope.counters, number: place}, ((loop.axis, loop.way), *scope.axes), scope.mask)
             inner.locals = dict(scope.locals)
             self._run(loop.body, inner)
             if keeps:
-                self.registers = registers
+                scratch = {} if loop.way is Way.PARALLEL else self._scratch()
+                self.registers = registers | scratch
             return
         for step in range(size):
             inner = _Scope({**scope.counters, number: step}, scope.axes, scope.mask, dict(scope.locals))
             self._run(loop.body, inner)
             scope.locals |= {name: inner.locals[name] for name in scope.locals}
             if keeps:
-                self.registers = registers | {b: self.registers[b] for b in registers}
+                self.registers = registers | self._scratch()
+
+    def _scratch(self) -> dict[Buffer, _Elements]:
+        """What lasts as long as a thread is in a nest."""
+        return {b: found for b, found in self.registers.items() if b.role is Role.SCRATCH}
 
     def _at_once(self, loop: For, scope: _Scope) -> bool:
         if loop.way in (Way.PARALLEL, Way.VECTOR):
             return True
-        return prod(scope.dims) * loop.axis.size <= _AT_ONCE and is_independent(loop)
+        return prod(scope.dims) * loop.axis.size <= AT_ONCE and is_independent(loop)
 
     def _let(self, let: Let, scope: _Scope) -> None:
         name, value = let.local.name, self._value(let.formula, scope)
@@ -265,8 +270,8 @@ class _Run:
 
     def _store(self, store: Store, scope: _Scope) -> None:
         value = self._value(store.formula, scope)
-        if store.buffer.role is Role.REGISTER and store.buffer not in self.registers:
-            kept = [axis.size for axis, way in scope.axes if way in (Way.LOOP, Way.PARALLEL)]
+        if store.buffer.role in _OWN and store.buffer not in self.registers:
+            kept = _owners(store.buffer, scope)
             self.registers[store.buffer] = self._nothing(store.buffer, prod(kept))
             self.registers[store.buffer].depth = len(kept)
         found = self._elements(store.buffer)
@@ -367,48 +372,16 @@ class _Run:
         return row_major(primitive.numpy, *operands, dtype=dtype)
 
 
+def _owners(buffer: Buffer, scope: _Scope) -> list[int]:
+    """The sizes of the axes, the innermost first, of which each step has a buffer of its own."""
+    ways = [way for _, way in scope.axes]
+    if buffer.role is Role.SCRATCH:
+        return [axis.size for axis, _ in scope.axes[ways.index(Way.PARALLEL) :]] if Way.PARALLEL in ways else []
+    return [axis.size for axis, way in scope.axes if way in OWN_REGISTERS]
+
+
 def _steps(scope: _Scope, at: Sequence[int]) -> str:
     """Where the counters are."""
     known = {n: int(v) for n, v in scope.counters.items() if np.ndim(v) == 0}
     known |= {axis.number: int(i) for (axis, _), i in zip(scope.axes, at, strict=True)}
     return f" at {', '.join(f'i{n} = {i}' for n, i in sorted(known.items()))}" if known else ""
-
-
-def is_independent(loop: For) -> bool:
-    """Whether it can be seen that the steps of a loop do not depend on each other, whatever it says of them."""
-    if changed_locals(loop.body):
-        return False
-    keeps = loop.way in (Way.LOOP, Way.PARALLEL)
-    found: dict[Buffer, list[Access]] = {}
-    for access in accesses((loop,)):
-        found.setdefault(access.buffer, []).append(access)
-        if not keeps and any(within.way in (Way.LOOP, Way.PARALLEL) for within in access.loops):
-            return False
-    for buffer, own in found.items():
-        reads = {access.writes for access in own} == {True, False}
-        private = keeps and buffer.role is Role.REGISTER and is_written_first(buffer, loop.body)
-        if reads and not private and not _is_alone(own):
-            return False
-    return True
-
-
-def _is_alone(own: Sequence[Access]) -> bool:
-    """Whether each step reads and writes one place, which is no other step's."""
-    first = own[0]
-    axes = [loop.axis for loop in first.loops]
-    same = all(a.place == first.place and not a.picked and [x.axis for x in a.loops] == axes for a in own)
-    if not same or prod(axis.size for axis in axes) > _AT_ONCE:
-        return False
-    grid = np.ogrid[tuple(slice(0, axis.size) for axis in axes)] if axes else []
-    counters = {axis.number: at for axis, at in zip(axes, grid, strict=True)}
-    outer = {n: 0 for n in _numbers(first.place) if n not in counters}
-    places = np.broadcast_to(first.place.evaluate(counters | outer), [axis.size for axis in axes])  # type: ignore[arg-type]
-    return bool(np.unique(places).size == places.size)
-
-
-def _numbers(index: Index) -> Iterator[int]:
-    for atom, _ in index.terms:
-        if isinstance(atom, Axis):
-            yield atom.number
-        else:
-            yield from _numbers(atom.expression)
