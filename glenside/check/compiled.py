@@ -172,6 +172,7 @@ class _Nests:
         self.bounds: Any = loaded(bounds(compiled.loops), None).library
         known = compiled.constants | {b: np.ascontiguousarray(inputs[b.name]) for b in compiled.inputs}
         self.memory = Memory([compiled.arena.size]).array(compiled.arena.size, np.uint8)
+        self.memory[:] = 0  # what no nest writes is compared too
         self.views = {b: known[b] for b in self.loops.buffers if b.role in _GIVEN}
         for buffer in self.loops.buffers:
             count, dtype = buffer.dims.product(), RECORDS[buffer.dtype].numpy
@@ -179,7 +180,7 @@ class _Nests:
                 first = compiled.arena.places[buffer]
                 self.views[buffer] = self.memory[first : first + count * dtype.itemsize].view(dtype)
             elif buffer.role is Role.RESULT:
-                self.views[buffer] = np.empty(count, dtype)
+                self.views[buffer] = np.zeros(count, dtype)
         given = [self.views[b] for b in self.loops.buffers if b.role in _GIVEN]
         results = [self.views[b] for b in self.loops.buffers if b.role is Role.RESULT]
         self.where = pointers(given), pointers(results), ctypes.c_void_p(self.memory.ctypes.data)
