@@ -186,7 +186,8 @@ def encoder(net: Network, x: str, words: int, width: int, heads: int, before: bo
 def bert_base(path: Path) -> None:
     """12 encoders, 768 wide, of 128 words."""
     net = Network(1, 128, dtype=TensorProto.INT64)
-    x = net.norm(net.node("Add", net.node("Gather", net.constant((5000, 768), 1), "x"), net.constant((128, 768), 1)), 768)
+    x = net.node("Gather", net.constant((5000, 768), 1), "x")
+    x = net.norm(net.node("Add", x, net.constant((128, 768), 1)), 768)
     for _ in range(12):
         x = encoder(net, x, 128, 768, 12, before=False)
     net.save(x, (1, 128, 768), path)

@@ -8,8 +8,8 @@ from typing import Any
 
 from extract import METHODS
 from glenside.cache import Cache, CacheFull, answers
+from glenside.check.compiled import Function
 from glenside.codegen.machine import machine_of
-from glenside.codegen.native import Compiled
 from glenside.egraph.saturation import INTERRUPTED, ITERATION_LIMIT, NODE_LIMIT, SATURATED, Limits
 from glenside.egraph.search import Worker
 from glenside.ir.errors import BadInput, renamed
@@ -86,7 +86,7 @@ def optimize(
     return result
 
 
-def compile(program: Program, target: Target | None = None, *, machine: str = "native", **how: Any) -> Compiled:
+def compile(program: Program, target: Target | None = None, *, machine: str = "native", **how: Any) -> Function:
     """The program as a function on numpy arrays, made by the system's C compiler: `f = gl.compile(p); f(x, ..)`.
 
     target   what the program is optimized for before, such as `gl.CPU(balance=2)`; None compiles it as it is, with
@@ -100,12 +100,12 @@ def compile(program: Program, target: Target | None = None, *, machine: str = "n
     of = machine_of(machine)
     if target is not None:
         result = optimize(program, target, **how)
-        return Compiled(result.program, of, result.report)
+        return Function(result.program, of, result.report)
     if how:
         raise BadInput(f"{', '.join(how)}: how to search is for programs that are compiled for a target")
     if of is not None:
         program, _ = fold_batch_norms(program, Search())
-    return Compiled(program, of)
+    return Function(program, of)
 
 
 def way_of(

@@ -14,10 +14,8 @@ from itertools import groupby
 
 from glenside.codegen.alike import alike
 from glenside.codegen.arena import arena, scratch_of, used
-from glenside.codegen.c_formulas import Formulas, in_memory
+from glenside.codegen.c_formulas import Formulas
 from glenside.codegen.c_primitives import (
-    STORED_AS,
-    held,
     sort_function,
 )
 from glenside.codegen.c_threads import NO_POOL, POOL
@@ -159,6 +157,17 @@ def _used(prelude: str, text: str) -> list[str]:
     return found[::-1] if any("static" in function for function in found) else []
 
 
+_GIVEN = "const void *const *given, void *const *results, unsigned char *arena"
+_RUN = """PUBLIC int run(GIVEN, void *threads, double *seconds)
+{
+    for (int64_t nest = 0; nest < COUNT; nest++) {
+        if (seconds) seconds[nest] -= now();
+        int status = run_nest(nest, given, results, arena, threads);
+        if (status) return status;
+        if (seconds) seconds[nest] += now();
+    }
+    return 0;
+}""".replace("GIVEN", _GIVEN)
 _HIDDEN = '__attribute__((visibility("hidden"))) '
 
 
@@ -169,15 +178,15 @@ def source(loops: Loops) -> Source:
 
     It gives 0; n where an index lies outside of its axis that the nth `Require` of the loops asks for; -1 where memory
     does not suffice. Tensors, packed constants among them, and results are given in the order of their buffers;
-    temporaries lie in the arena. Raises BadInput for dtypes that are only stored.
+    temporaries lie in the arena. `run_nest` does one nest. Raises BadInput for dtypes that are only stored.
     """
     for buffer in loops.buffers:
         if buffer.dtype in STORED:
             raise BadInput(f"{buffer.name} has dtype {buffer.dtype}, which is not compiled yet")
-    return _Printer(loops).source()
+    return Printer(loops).source()
 
 
-class _Printer(Formulas):
+class Printer(Formulas):
     """One program. Each nest is a function of the buffers that it uses; equal ones are written once.
 
     nests   the text of each function -> its name
@@ -188,30 +197,30 @@ class _Printer(Formulas):
 
     def __init__(self, loops: Loops) -> None:
         super().__init__()
-        self.loops = loops
+        self.loops, self.arena = loops, arena(loops)
+        self.places = self.arena.places
         self.nests: dict[str, str] = {}
         self.apart: dict[str, str] = {}
-        self.arena = arena(loops)
         self.spread: dict[str, tuple[int, bool]] = {}
         self.known: dict[Hashable, tuple[str, list[int]]] = {}
         self.required = 0
 
     def source(self) -> Source:
-        calls = [
+        steps = [
             line
             for number, nest in enumerate(self.loops.nests)
             for line in (
-                f"    if (seconds) seconds[{number}] -= now(); /* {_comment(f'{nest.buffer}: {nest.what}')} */",
-                *self._calls(nest),
-                f"    if (seconds) seconds[{number}] += now();",
+                f"    case {number}: {{ /* {_comment(f'{nest.buffer}: {nest.what}')} */",
+                *self._step(nest),
+                "    }",
             )
         ]
         title = f"/* {_comment(self.loops.name)} */"
         nests = tuple(text.replace("NAME", name, 1) for text, name in self.nests.items())
         apart = tuple(text.replace("NAME", name, 1) for text, name in self.apart.items())
-        return Source(title, (*self.functions, *apart), nests, "\n".join(self._end(calls)) + "\n")
+        return Source(title, (*self.functions, *apart), nests, "\n".join(self._end(steps)) + "\n")
 
-    def _end(self, calls: Sequence[str]) -> Iterator[str]:
+    def _end(self, steps: Sequence[str]) -> Iterator[str]:
         yield _PUBLIC
         yield POOL if self.spread else NO_POOL
         for name, (count, scratch) in self.spread.items():
@@ -220,27 +229,39 @@ class _Printer(Formulas):
             yield f"static int each_{name}(void *const *b, int64_t first, int64_t last, int64_t thread)"
             yield f"{{ {'' if scratch else '(void)thread; '}return {name}({given}); }}"
         yield NOW
-        yield "PUBLIC int run(const void *const *given, void *const *results, unsigned char *arena,"
-        yield "    void *threads, double *seconds)"
-        yield from ("{", *self._buffers(), "    int status = 0;", *calls, "    return status;", "}")
+        yield from self.entries(_GIVEN, steps)
 
-    def _buffers(self) -> Iterator[str]:
-        given = results = 0
-        places = self.arena.places
-        yield "    (void)given; (void)results; (void)arena; (void)threads;"
+    def entries(self, given: str, steps: Sequence[str]) -> Iterator[str]:
+        """What is called from outside, of the cases of a switch over nests."""
+        yield from self.switch(f"PUBLIC int run_nest(int64_t nest, {given}, void *threads)", "threads", steps)
+        yield _RUN.replace("COUNT", str(len(self.loops.nests)))
+
+    def switch(self, head: str, last: str, steps: Sequence[str]) -> Iterator[str]:
+        """A function that does one nest."""
+        yield f"{head}\n{{\n    int status = 0;\n    (void)given; (void)results; (void)arena; (void){last};"
+        yield from ("    switch (nest) {", *steps, "    }", "    return status;", "}")
+
+    def _step(self, nest: Nest) -> Iterator[str]:
+        """The buffers of a nest, and the calls that run it."""
+        calls = list(self._calls(nest))
+        named = set(re.findall(r"\bb\d+\b", " ".join(calls)))
+        counts = {Role.INPUT: 0, Role.CONSTANT: 0, Role.RESULT: 0}
         for number, buffer in enumerate(self.loops.buffers):
-            kind = STORED_AS[buffer.dtype]
-            if buffer.role in (Role.INPUT, Role.CONSTANT):
-                yield f"    const {kind} *b{number} = given[{given}]; /* {_said(buffer)} */"
-                given += 1
-            elif buffer.role is Role.RESULT:
-                yield f"    {kind} *b{number} = results[{results}]; /* {_said(buffer)} */"
-                results += 1
-            elif buffer in places:
-                yield f"    {kind} *b{number} = (void *)(arena + {places[buffer]}); /* {_said(buffer)} */"
-            else:
-                continue
-            yield f"    (void)b{number};"
+            place = counts[Role.RESULT] if buffer.role is Role.RESULT else counts[Role.INPUT] + counts[Role.CONSTANT]
+            if buffer.role in counts:
+                counts[buffer.role] += 1
+            if f"b{number}" in named:
+                yield f"        {self.pointer(buffer, number, place)} /* {_said(buffer)} */"
+        yield from (f"    {line}" for line in calls)
+        yield "        break;"
+
+    def pointer(self, buffer: Buffer, number: int, place: int) -> str:
+        """Where a buffer is, the so many-eth of those that are given, or of the results."""
+        kind = self.memory(buffer)
+        if buffer.role in (Role.INPUT, Role.CONSTANT):
+            return f"const {kind} *b{number} = given[{place}];"
+        where = f"results[{place}]" if buffer.role is Role.RESULT else f"(void *)(arena + {self.places[buffer]})"
+        return f"{kind} *b{number} = {where};"
 
     def _calls(self, nest: Nest) -> Iterator[str]:
         """The calls of a nest's functions, one for each loop whose steps are independent."""
@@ -284,12 +305,12 @@ class _Printer(Formulas):
         else:
             lines = [*self._statements(body, "    ")]
         parameters = [
-            f"{'' if buffer in self.written else 'const '}{STORED_AS[buffer.dtype]} *restrict {self.names[buffer]}"
+            f"{'' if buffer in self.written else 'const '}{self.memory(buffer)} *restrict {self.names[buffer]}"
             for buffer in self._given()
         ]
         places, _ = scratch_of(body)
         own = [
-            f"    {STORED_AS[b.dtype]} *restrict {self.names[b]} = (void *)(scratch + {place});"
+            f"    {self.memory(b)} *restrict {self.names[b]} = (void *)(scratch + {place});"
             for b, place in places.items()
         ]
         parameters += ["int64_t first, int64_t last", *(["unsigned char *scratch"] if own else [])]
@@ -310,7 +331,7 @@ class _Printer(Formulas):
             elif isinstance(statement, When):
                 conditions = [self.guard(guard) for guard in statement.guards]
                 if statement.condition is not None:
-                    conditions.append(self.formula(statement.condition))
+                    conditions.append(self.decided(statement.condition))
                 yield f"{indent}if ({' && '.join(conditions) or '1'}) {{"
                 yield from self._statements(statement.body, indent + "    ")
                 yield indent + "}"
@@ -338,7 +359,7 @@ class _Printer(Formulas):
         text = "\n".join(self._loop(loop, "    ", "0", str(loop.axis.size)))
         words = dict.fromkeys(re.findall(r"\b[ip][0-9]+\b", text))
         changed = {self.names[buffer] for buffer in self.written}
-        kinds = {name: STORED_AS[buffer.dtype] for buffer, name in self.names.items()}
+        kinds = {name: self.memory(buffer) for buffer, name in self.names.items()}
         given = [word for word in words if word in kinds or f"int64_t {word} " not in text]
         types = {name: f"{'' if name in changed else 'const '}{kind} *restrict" for name, kind in kinds.items()}
         parameters = [f"{types.get(word, 'int64_t')} {word}" for word in given]
@@ -349,10 +370,10 @@ class _Printer(Formulas):
 
     def _simple(self, statement: Let | Store | Require | Sort | Prefetch | Fence) -> Iterator[str]:
         if isinstance(statement, Let):
-            kind = "" if statement.known else f"{held(statement.local.dtype)} "
+            kind = "" if statement.known else f"{self.computed(statement.local.dtype)} "
             yield f"{kind}{statement.local.name} = {self.formula(statement.formula)};"
         elif isinstance(statement, Store):
-            value = in_memory(self.formula(statement.formula), statement.buffer.dtype)
+            value = self.kept(self.formula(statement.formula), statement.buffer)
             yield f"{self.target(statement)} = {value};"
         elif isinstance(statement, Prefetch):
             yield f"__builtin_prefetch({self.name(statement.buffer)} + {self.index(statement.place)});"
@@ -367,7 +388,8 @@ class _Printer(Formulas):
             yield f"if ({self._sort(statement)}) return -1;"
 
     def _sort(self, statement: Sort) -> str:
-        kind, items, order = statement.items.dtype, self.name(statement.items), self.name(statement.positions)
+        kind = self.sorted_as(statement.items.dtype)
+        items, order = self.name(statement.items), self.name(statement.positions)
         self.written.add(statement.positions)
         name = f"sort_{kind}_{'down' if statement.descending else 'up'}"
         self.functions.setdefault(sort_function(name, kind, statement.descending))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 
@@ -57,10 +58,40 @@ class Formulas:
         """What a buffer is called in the function that is being written."""
         return self.names.setdefault(buffer, f"p{len(self.names)}")
 
+    # What elements are, which other numbers (`c_numbers`) have otherwise.
+
+    def memory(self, buffer: Buffer) -> str:
+        """The C type of an element in memory."""
+        return STORED_AS[buffer.dtype]
+
+    def computed(self, dtype: str) -> str:
+        """The C type of a value."""
+        return held(dtype)
+
+    def loaded(self, element: str, buffer: Buffer) -> str:
+        """An element of a buffer as a value."""
+        return f"float_of_{buffer.dtype}({element})" if buffer.dtype in HALVES else element
+
+    def kept(self, value: str, buffer: Buffer) -> str:
+        """A value as an element of a buffer."""
+        return in_memory(value, buffer.dtype)
+
+    def sorted_as(self, dtype: str) -> str:
+        """The dtype as which elements of one are sorted in memory."""
+        return dtype
+
+    def number(self, number: Number) -> str:
+        """An exact number."""
+        return _number(number)
+
+    def decided(self, condition: Formula) -> str:
+        """Whether a formula is not 0."""
+        return self.formula(condition)
+
     def formula(self, formula: Formula) -> str:
         """A value, of the C type in which the dtype is computed."""
         if isinstance(formula, Number):
-            return _number(formula)
+            return self.number(formula)
         if isinstance(formula, Counter):
             return f"(int64_t)({self.index(formula.index)})"
         if isinstance(formula, Local):
@@ -68,16 +99,16 @@ class Formulas:
         if isinstance(formula, Load):
             if formula.buffer.role is Role.REGISTER:
                 return self.register(formula)
-            element = f"{self.name(formula.buffer)}[{self.place(formula)}]"
-            return f"float_of_{formula.dtype}({element})" if formula.dtype in HALVES else element
+            return self.loaded(f"{self.name(formula.buffer)}[{self.place(formula)}]", formula.buffer)
         if isinstance(formula, Choose):
             guards = " && ".join(self.guard(guard) for guard in formula.guards)
             return f"(({guards}) ? {self.formula(formula.then)} : {self.formula(formula.otherwise)})"
         if isinstance(formula, Convert):
-            return self._convert(formula)
-        return self._apply(formula)
+            return self.converted(formula)
+        return self.applied(formula)
 
-    def _convert(self, formula: Convert) -> str:
+    def converted(self, formula: Convert) -> str:
+        """A value in another dtype, or its bits."""
         given, wanted, value = formula.formula.dtype, formula.dtype, self.formula(formula.formula)
         if formula.bits:
             name = f"bits_{given}_{wanted}"
@@ -97,8 +128,12 @@ class Formulas:
             return f"{name}((double){value})"
         return f"({held(wanted)}){value}"
 
-    def _apply(self, formula: Apply) -> str:
-        operands = [self.formula(operand) for operand in formula.operands]
+    def applied(self, formula: Apply) -> str:
+        """A primitive of values."""
+        return self.of_texts(formula, [self.formula(operand) for operand in formula.operands])
+
+    def of_texts(self, formula: Apply, operands: Sequence[str]) -> str:
+        """The same of operands that are written already."""
         dtype = formula.operands[-1].dtype
         write = PRIMITIVES_IN_C.get(formula.primitive.name)
         if write is None:

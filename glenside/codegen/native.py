@@ -38,6 +38,8 @@ _NO_MEMORY = "memory does not suffice for the arrays of this program"
 class Lowered:
     """A program as loops for a machine, and the values of its constants in the order in which the loops read them.
 
+    program  it, with movement of constants done beforehand
+
     Raises BadInput: a black box, a dtype that is only stored, a constant without a value.
     """
 
@@ -48,6 +50,7 @@ class Lowered:
             raise BadInput(f"to compile a program requires values of its constants, got none of {', '.join(missing)}")
         if machine is not None:
             program = fold(program, [t for t in postorder(program.term) if t.operator.moves])
+        self.program = program
         self.loops: Loops = lower(program, machine)
         sources = {p.source for p in self.loops.packings if p.source.role is Role.CONSTANT}
         packed = {p.buffer for p in self.loops.packings}
@@ -110,11 +113,12 @@ class Compiled:
         if machine is not None and not is_here(machine):
             raise BadInput(f"this computer has no {machine.name}; C for it comes from `glenside compile`")
         self._lowered = Lowered(program, machine)
+        self.program, self.machine = self._lowered.program, machine
         self.loops, self.source, self.arena = self._lowered.loops, self._lowered.source, self._lowered.arena
-        self.inputs = self._lowered.inputs
+        self.inputs, self.constants = self._lowered.inputs, self._lowered.constants
         begin = perf_counter()
         made = loaded(self._lowered.written, machine)
-        self._library = made.library
+        self.library = made.library
         self.report = CompileReport(
             program.name,
             machine.name if machine is not None else PLAIN,
@@ -128,8 +132,8 @@ class Compiled:
             self.arena.bound,
             found,
         )
-        self._run: Any = self._library.run
-        self._library.open_pool.restype = ctypes.c_void_p
+        self._run: Any = self.library.run
+        self.library.open_pool.restype = ctypes.c_void_p
         self._arenas: list[Array] = []
         self._pools: dict[tuple[int, int], _Pool] = {}
 
@@ -188,17 +192,12 @@ class Compiled:
         try:
             memory = self._memory(1 if pool is None else pool.threads)
             place = ctypes.c_void_p(memory.ctypes.data)
-            status = self._run(_pointers(given), _pointers(results), place, pool and pool.address, seconds)
+            status = self._run(pointers(given), pointers(results), place, pool and pool.address, seconds)
         finally:
             if pool is not None:
                 pool.lock.release()
         self._arenas.append(memory)
-        if status < 0:
-            raise BadInput(_NO_MEMORY)
-        if status:
-            wrong = list(required(self.loops))[status - 1]
-            low, high = -wrong.size, wrong.size - 1
-            raise BadInput(f"{wrong.operator} requires indices from {low} to {high}, got one that is outside")
+        completed(self.loops, status)
         return _nested(self._lowered.type, iter([made[b] for b in self.loops.results]))
 
     def _memory(self, threads: int) -> Array:
@@ -217,7 +216,7 @@ class Compiled:
         if count == 1:
             return None
         if key not in self._pools:
-            self._pools.setdefault(key, _Pool(self._library, count))
+            self._pools.setdefault(key, _Pool(self.library, count))
         pool = self._pools[key]
         return pool if pool.address and pool.lock.acquire(blocking=False) else None
 
@@ -261,6 +260,16 @@ class Compiled:
         return dict(zip(results, given, strict=True))
 
 
+def completed(loops: Loops, status: int) -> None:
+    """What a compiled function answers. Raises BadInput."""
+    if status < 0:
+        raise BadInput(_NO_MEMORY)
+    if status:
+        wrong = list(required(loops))[status - 1]
+        low, high = -wrong.size, wrong.size - 1
+        raise BadInput(f"{wrong.operator} requires indices from {low} to {high}, got one that is outside")
+
+
 class _Pool:
     """Threads of a library, which one call at a time has."""
 
@@ -291,7 +300,8 @@ def _array(buffer: Buffer, array: Any) -> Array:
     return np.require(found, requirements=["C", "ALIGNED"]).reshape(found.shape)
 
 
-def _pointers(arrays: list[Array]) -> Any:
+def pointers(arrays: list[Array]) -> Any:
+    """Where arrays are, as a compiled function is given them."""
     return (ctypes.c_void_p * max(1, len(arrays)))(*(a.ctypes.data for a in arrays))
 
 

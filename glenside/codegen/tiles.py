@@ -51,6 +51,10 @@ _UNROLLED = 9
 """Steps of a sum that are written one after the other."""
 
 
+_LEAST_VECTOR = 16
+"""Bytes of the shortest vectors that processors have."""
+
+
 @dataclass(frozen=True)
 class Made:
     """A block in loops, and what must be packed for them."""
@@ -59,13 +63,16 @@ class Made:
     packings: tuple[Packing, ...] = ()
 
 
-def _pieces(size: int, width: int, lanes: int) -> list[tuple[int, int, int, int]]:
-    """Columns as (first, lanes, vectors, times): panels of `width` vectors, then what is left in shorter ones."""
+def _pieces(size: int, width: int, lanes: int, least: int) -> list[tuple[int, int, int, int]]:
+    """Columns as (first, lanes, vectors, times): panels of `width` vectors, then what is left in shorter ones.
+
+    What is less than the `least` lanes is taken by numbers: shorter vectors are nobody's registers, and spilled.
+    """
     pieces, begin = [], 0
     while begin < size:
         vectors = min(width, (size - begin) // lanes)
         if vectors == 0:
-            lanes //= 2
+            lanes = lanes // 2 if lanes > least else 1
             continue
         times = (size - begin) // (vectors * lanes)
         pieces.append((begin, lanes, vectors, times))
@@ -90,6 +97,7 @@ class Tiles:
         (self.joined,) = self.block.joined
         self.dtype = self.block.buffer.dtype
         self.lanes = lanes_of(self.dtype, machine)
+        self.least = min(self.lanes, _LEAST_VECTOR * 8 // RECORDS[self.dtype].bits)
         self.steps = prod(a.size for a in (*self.block.axes, *self.joined.axes))
         self.loads = list(dict.fromkeys(loads_in(self.joined.element)))
         self.packed: list[Load] = []
@@ -139,7 +147,7 @@ class Tiles:
         if len(best) > 1 and kept[best[0]] == kept[best[1]] and 2 * best[0].size < self.machine.registers:
             self.rows = best[1::-1]  # whole rows of a small image, a few at once
         height, width = self._shape()
-        self.pieces = _pieces(columns.size, width, self.lanes)
+        self.pieces = _pieces(columns.size, width, self.lanes, self.least)
         self._order_sum()
         outer = [axis for axis in others if axis not in self.rows]
         return Made(self._around(outer, height), tuple(self.packings.values()))
@@ -163,7 +171,7 @@ class Tiles:
             height, width = shape
             total = 0.0
             for _, own, tiles in _rows(rows, height):
-                for _, _, vectors, times in _pieces(self.columns.size, width, self.lanes):
+                for _, _, vectors, times in _pieces(self.columns.size, width, self.lanes, self.least):
                     sums = own * unit * vectors
                     step = max(
                         sums / self.machine.products,

@@ -35,7 +35,8 @@ _KEPT = np.float32
 
 
 @lru_cache(maxsize=64)
-def _seed(function: str) -> np.uint64:
+def function_seed(function: str) -> np.uint64:
+    """What the pseudo-random function is begun with that stands for one of reals."""
     return np.uint64(int.from_bytes(hashlib.blake2b(function.encode(), digest_size=8).digest(), "big"))
 
 
@@ -190,7 +191,7 @@ class PrimeField(Native):
     def _scatter(self, function: str, x: Array) -> Array:
         """A pseudo-random residue for each integer of a float64 array: multiply, mix, multiply, keep the top bits."""
         key = x.astype(np.int64).view(np.uint64)
-        key += _seed(function)
+        key += function_seed(function)
         key *= np.uint64(0x9E3779B97F4A7C15)
         key ^= key >> np.uint64(32)
         key *= np.uint64(0xD6E8FEB86659FD93)

@@ -1,0 +1,232 @@
+"""Compiled programs, held to what they mean: the same loops over residues, exactly, and each nest to a bound.
+
+Over residues modulo a prime the loops must give what the interpreter does, to the last one: sums in any order, and
+Winograd's fractions, are exact there. What the machine computes is off by rounding: nest by nest, on what lies in
+memory when it begins, each element must be as near to the exact one as `glenside.codegen.c_bounds` says.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from glenside.check.comparison import difference
+from glenside.check.exact import EXACT
+from glenside.check.stimuli import draw_reals, draw_residues, index_limits
+from glenside.codegen.c_bounds import bounds
+from glenside.codegen.c_numbers import GROWTH, residues
+from glenside.codegen.checker import faults
+from glenside.codegen.loops import Buffer, Role
+from glenside.codegen.native import Compiled, Lowered, completed, pointers
+from glenside.codegen.packing import Memory
+from glenside.codegen.toolchain import loaded
+from glenside.ir.dtypes import FLOATS, REALS, RECORDS, fraction_bits
+from glenside.ir.errors import BadInput
+from glenside.ir.operand import Array, arrays
+from glenside.ir.program import Program
+from glenside.ir.types import Tensor
+from glenside.semantics.interpreter import evaluate
+from glenside.semantics.loop_field import LoopField
+from glenside.semantics.prime_field import PRIMES
+
+_WITHIN = "within its bound"
+_GIVEN = (Role.INPUT, Role.CONSTANT)
+_PAIR = np.dtype([("v", np.float64), ("e", np.float64)])
+_OWN_ROUNDING = 1e-6
+"""By how much of itself a bound may be off: it is computed in float64."""
+
+
+@dataclass(frozen=True)
+class NestRounding:
+    """How far what a nest stores is from exact.
+
+    share    of the bound, at most: 1 is at the bound
+    bound    of the largest number of the nest, at most; inf where there is none
+    verdict  "within its bound", or a sentence
+    """
+
+    share: float
+    bound: float
+    verdict: str
+
+
+@dataclass(frozen=True)
+class CompiledReport:
+    """The verdicts of `f.check()`.
+
+    faults    what is wrong with the loops, or with where they lie in memory: nothing
+    residues  "exact", or a sentence that says what differs
+    nests     what each nest stores, and how it is rounded, in their order
+    how       one sentence: which numbers, which seed
+    """
+
+    faults: list[str]
+    residues: str
+    nests: dict[str, NestRounding]
+    how: str
+    seconds: float
+
+    @property
+    def ok(self) -> bool:
+        """Whether all is as it must be."""
+        rounded = all(nest.verdict == _WITHIN for nest in self.nests.values())
+        return not self.faults and self.residues == EXACT and rounded
+
+    def __str__(self) -> str:
+        wrong = [f"{name}: {nest.verdict}" for name, nest in self.nests.items() if nest.verdict != _WITHIN]
+        share = max((nest.share for nest in self.nests.values()), default=0.0)
+        within = f"{len(self.nests) - len(wrong)} of {len(self.nests)} nests, to {share:.2g} of it"
+        lines = [f"residues: {self.residues}", f"within bounds of rounding: {within}", *self.faults, *wrong]
+        return "\n".join([*lines, f"{self.how} ({self.seconds:.2f} s)"])
+
+
+class Function(Compiled):
+    """What `gl.compile` gives: see `Compiled`. `check` holds it to the program that it was made of."""
+
+    def check(self, *, seed: int = 0) -> CompiledReport:
+        """The loops over residues against the interpreter, and each nest against its bound of rounding.
+
+        Numbers are drawn: residues for all tensors, then normal inputs beside the constants as they are. Raises
+        BadInput where the compiler does not run.
+        """
+        started = time.perf_counter()
+        found = faults(self.loops, self.arena)
+        exact, nests = "not compared: the loops are wrong", {}
+        if not found:  # so that nothing is read or written outside
+            exact = next((said for p in PRIMES if (said := self._residues(p, seed)) != EXACT), EXACT)
+            nests = self._rounding(seed)
+        how = f"random residues modulo {' and '.join(map(str, PRIMES))}, normal numbers, seed {seed}"
+        return CompiledReport(found, exact, nests, how, time.perf_counter() - started)
+
+    # The same loops over residues.
+
+    def _residues(self, p: int, seed: int) -> str:
+        term = self.program.term
+        arithmetic, limits = LoopField(p), index_limits(term)
+        values = {n: _whole(t, limits.get(n), seed, p) for n, t in self.program.tensors.items()}
+        known = self.program.constants  # those of one element are part of the loops
+        values |= {name: array for name, array in known.items() if array.size == 1}
+        constants = {name: values[name] for name in self.program.constants_declared}
+        drawn = Lowered(Program(term, name=self.program.name, constants=constants), self.machine)
+        if drawn.source != self.source:
+            return "other constants make other loops, which is a mistake of the compiler"
+        try:
+            found = _over(arithmetic, drawn, values)
+        except BadInput as error:
+            return f"not compared: {error}"
+        want = arrays(evaluate([term], values, arithmetic)[0])
+        said = (difference(a, b) for a, b in zip(want, found, strict=True))
+        wrong = next((f"result {i + 1} {text} modulo {p}" for i, text in enumerate(said) if text), "")
+        return wrong or EXACT
+
+    # The machine's own numbers.
+
+    def _rounding(self, seed: int) -> dict[str, NestRounding]:
+        limits = index_limits(self.program.term)
+        inputs = {b.name: draw_reals(self.program.tensors[b.name], seed, limits.get(b.name)) for b in self.inputs}
+        run = _Nests(self, inputs)
+        found: dict[str, NestRounding] = {}
+        for number, nest in enumerate(self.loops.nests):
+            dims = " ".join(map(str, nest.buffer.dims))
+            found[f"{number + 1}: {nest.buffer} ({dims}): {nest.what}"] = run.step(number, nest.buffer)
+        return found
+
+
+def _whole(tensor: Tensor, limit: int | None, seed: int, p: int) -> Array:
+    """Residues as numbers that the dtype holds: of halves fewer."""
+    drawn = draw_residues(tensor, limit, seed=seed, p=p)
+    if tensor.dtype not in REALS:
+        return drawn
+    most = 1 << (fraction_bits(tensor.dtype) + 1)
+    return (drawn if most > p // 2 else np.fmod(drawn, most)).astype(tensor.dtype)
+
+
+def _over(arithmetic: LoopField, lowered: Lowered, values: Mapping[str, Array]) -> list[Array]:
+    """The results of loops over residues. Raises BadInput."""
+    loops = lowered.loops
+    known = lowered.constants | {b: values[b.name] for b in lowered.inputs}
+    given = [
+        np.ascontiguousarray(arithmetic.encode(b.name, known[b], b.dtype)) for b in loops.buffers if b.role in _GIVEN
+    ]
+    made = {b: np.empty(tuple(b.dims), np.float32 if b.dtype in REALS else b.dtype) for b in lowered.results}
+    memory = Memory([lowered.arena.size * GROWTH]).array(lowered.arena.size * GROWTH, np.uint8)
+    results = pointers([made[b] for b in loops.buffers if b.role is Role.RESULT])
+    library = loaded(residues(loops, arithmetic), None).library
+    completed(loops, library.run(pointers(given), results, ctypes.c_void_p(memory.ctypes.data), None, None))
+    return [made[b] for b in loops.results]
+
+
+class _Nests:
+    """A compiled program, nest by nest, beside the bounds of each.
+
+    views  buffer -> its elements where they lie
+    """
+
+    def __init__(self, compiled: Function, inputs: Mapping[str, Array]) -> None:
+        self.loops, self.library = compiled.loops, compiled.library
+        self.bounds: Any = loaded(bounds(compiled.loops), None).library
+        known = compiled.constants | {b: np.ascontiguousarray(inputs[b.name]) for b in compiled.inputs}
+        size = compiled.arena.bytes_of(1)
+        self.memory = Memory([size]).array(size, np.uint8)
+        self.memory[:] = 0  # what no nest writes is compared too
+        self.views = {b: known[b] for b in self.loops.buffers if b.role in _GIVEN}
+        for buffer in self.loops.buffers:
+            count, dtype = buffer.dims.product(), RECORDS[buffer.dtype].numpy
+            if buffer in compiled.arena.places:
+                first = compiled.arena.places[buffer]
+                self.views[buffer] = self.memory[first : first + count * dtype.itemsize].view(dtype)
+            elif buffer.role is Role.RESULT:
+                self.views[buffer] = np.zeros(count, dtype)
+        given = [self.views[b] for b in self.loops.buffers if b.role in _GIVEN]
+        results = [self.views[b] for b in self.loops.buffers if b.role is Role.RESULT]
+        self.where = pointers(given), pointers(results), ctypes.c_void_p(self.memory.ctypes.data)
+
+    def step(self, number: int, buffer: Buffer) -> NestRounding:
+        """Run a nest, and what bounds it. Raises BadInput."""
+        completed(self.loops, self.library.run_nest(ctypes.c_int64(number), *self.where, None))
+        got = self.views[buffer].reshape(-1)
+        own = np.zeros(max(1, got.size), _PAIR if buffer.dtype in FLOATS else got.dtype)
+        if buffer.dtype in FLOATS:
+            own["v"][: got.size] = got
+        else:
+            own[: got.size] = got
+        place = ctypes.c_void_p(own.ctypes.data)
+        completed(self.loops, self.bounds.run(ctypes.c_int64(number), *self.where, place))
+        undecided = bool(self.bounds.was_undecided())
+        own = own[: got.size]
+        if undecided:
+            return NestRounding(0.0, np.inf, "not bounded: what it chooses may depend on rounding")
+        if buffer.dtype not in FLOATS:
+            sure = own < 2 if buffer.dtype == "bool" else np.full(own.shape, True)
+            return _whole_numbers(own[sure], got[sure])
+        return _floats(own["v"], own["e"] * (1 + _OWN_ROUNDING), got.astype(np.float64))
+
+
+def _whole_numbers(want: Array, got: Array) -> NestRounding:
+    wrong = np.flatnonzero(want != got)
+    said = f"differs in {wrong.size:,} of {got.size:,} elements" if wrong.size else _WITHIN
+    return NestRounding(np.inf if wrong.size else 0.0, 0.0, said)
+
+
+def _floats(want: Array, bound: Array, got: Array) -> NestRounding:
+    with np.errstate(all="ignore"):
+        error = np.where((want == got) | (np.isnan(want) & np.isnan(got)), 0.0, np.abs(got - want))
+        share = np.where(error == 0, 0.0, np.where(np.isinf(bound), 0.0, error / bound))
+    share = np.where(np.isnan(share), np.inf, share)
+    finite = np.isfinite(want)
+    largest = float(np.max(np.abs(want[finite]), initial=0.0))
+    most = float(np.max(bound[finite], initial=0.0))
+    relative = most / largest if largest else most
+    wrong = np.flatnonzero(share > 1)
+    if wrong.size:
+        at = int(wrong[0])
+        off = f"the first by {error[at]:.3g}, where {bound[at]:.3g} is the bound"
+        return NestRounding(float(share.max()), relative, f"{wrong.size:,} of {got.size:,} elements are off, {off}")
+    if np.isinf(bound[finite]).any():
+        return NestRounding(float(share.max(initial=0.0)), np.inf, "not bounded: rounding may lead anywhere")
+    return NestRounding(float(share.max(initial=0.0)), relative, _WITHIN)

@@ -1,0 +1,198 @@
+"""Whether loops are well formed: what they count with, name and compute with is there, and of the dtype that it is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from glenside.codegen.accesses import changed_locals
+from glenside.codegen.affine import coefficient, indices_of, is_direct, loads_in, substituted
+from glenside.codegen.footprints import axes_in
+from glenside.codegen.loops import (
+    Apply,
+    Choose,
+    Convert,
+    Fence,
+    For,
+    Formula,
+    Let,
+    Load,
+    Local,
+    Nest,
+    Prefetch,
+    Require,
+    Role,
+    Sort,
+    Statement,
+    Store,
+    Way,
+    When,
+)
+from glenside.ir.index_map import Axis, Index
+
+_GIVEN = (Role.INPUT, Role.CONSTANT)
+
+
+@dataclass
+class _Scope:
+    """What is known where a statement is: counters, variables, and those of them that are held to an axis."""
+
+    loops: dict[Axis, Way] = field(default_factory=dict)
+    locals: dict[str, str] = field(default_factory=dict)
+    held: set[str] = field(default_factory=set)
+
+    def copy(self) -> _Scope:
+        return _Scope(dict(self.loops), dict(self.locals), set(self.held))
+
+
+def ill_formed(nest: Nest) -> Iterator[str]:
+    """What is wrong with the form of a nest, a sentence each."""
+    scope = _Scope()
+    for statement in nest.body:
+        if isinstance(statement, For) and statement.way is Way.PARALLEL:  # a function of its own
+            yield from _statements([statement], _Scope(), nest)
+            scope = _Scope()
+        else:
+            yield from _statements([statement], scope, nest)
+
+
+def _statements(body: Sequence[Statement], scope: _Scope, nest: Nest) -> Iterator[str]:
+    for statement in body:
+        if isinstance(statement, For):
+            yield from _loop(statement, scope, nest)
+        elif isinstance(statement, When):
+            yield from _indices([guard.index for guard in statement.guards], scope)
+            if statement.condition is not None:
+                yield from _formula(statement.condition, scope)
+            yield from _statements(statement.body, scope.copy(), nest)
+        elif isinstance(statement, Let):
+            yield from _let(statement, scope)
+        elif isinstance(statement, Store):
+            yield from _store(statement, scope, nest)
+        else:
+            yield from _other(statement, scope, nest)
+
+
+def _other(statement: Require | Sort | Prefetch | Fence, scope: _Scope, nest: Nest) -> Iterator[str]:
+    if isinstance(statement, Require):
+        if statement.local.name not in scope.locals:
+            yield f"{statement.local} is asked for before it is made"
+        scope.held.add(statement.local.name)
+        return
+    if isinstance(statement, Fence):
+        return
+    yield from _indices([statement.place], scope)
+    if isinstance(statement, Sort) and statement.positions != nest.buffer:
+        yield f"it writes {statement.positions}"
+
+
+def _loop(loop: For, scope: _Scope, nest: Nest) -> Iterator[str]:
+    axis = loop.axis
+    if any(axis.number == other.number for other in scope.loops):
+        yield f"{axis} is counted by two loops, one within the other"
+    if loop.way is Way.PARALLEL and (changed := changed_locals(loop.body)):
+        yield f"{', '.join(sorted(changed))} is changed by all steps of {axis}, which any thread may take"
+    inner = _Scope(dict(scope.loops)) if loop.way is Way.APART else scope.copy()  # a function of its own
+    inner.loops[axis] = loop.way
+    if loop.way is Way.VECTOR:
+        for statement in loop.body:
+            if not isinstance(statement, Store):
+                yield f"{axis} is of vectors, and what it does is no store"
+            else:
+                yield from _vector(statement, axis, inner)
+    yield from _statements(loop.body, inner, nest)
+
+
+def _let(let: Let, scope: _Scope) -> Iterator[str]:
+    name = let.local.name
+    yield from _formula(let.formula, scope)
+    if let.formula.dtype != let.local.dtype:
+        yield f"{name} is {let.local.dtype}, and what it is given {let.formula.dtype}"
+    if let.known and name not in scope.locals:
+        yield f"{name} is changed before it is made"
+    if not let.known and name in scope.locals:
+        yield f"{name} is made twice"
+    scope.locals[name] = let.local.dtype
+    scope.held.discard(name)
+
+
+def _store(store: Store, scope: _Scope, nest: Nest) -> Iterator[str]:
+    yield from _formula(store.formula, scope)
+    yield from _picked(store.picked, scope)
+    yield from _indices([store.place], scope)
+    if store.formula.dtype != store.buffer.dtype:
+        yield f"{store.buffer} is {store.buffer.dtype}, and what it is given {store.formula.dtype}"
+    if store.buffer.role in _GIVEN and store.buffer != nest.buffer:
+        yield f"it writes {store.buffer}, which is given"
+    elif store.buffer.role is Role.REGISTER:
+        yield from _register(store, scope)
+    elif store.buffer != nest.buffer and store.buffer.role is not Role.SCRATCH:
+        yield f"it writes {store.buffer}"
+
+
+def _formula(formula: Formula, scope: _Scope) -> Iterator[str]:
+    yield from _indices(list(indices_of(formula)), scope)
+    for load in loads_in(formula):
+        yield from _picked(load.picked, scope)
+        if load.buffer.role is Role.REGISTER:
+            yield from _register(load, scope)
+    for local in _locals(formula):
+        if local.name not in scope.locals:
+            yield f"{local} is read before it is made"
+        elif scope.locals[local.name] != local.dtype:
+            yield f"{local} is {scope.locals[local.name]}, and is read as {local.dtype}"
+
+
+def _locals(formula: Formula) -> Iterator[Local]:
+    if isinstance(formula, Local):
+        yield formula
+    elif isinstance(formula, Convert):
+        yield from _locals(formula.formula)
+    elif isinstance(formula, Apply):
+        for operand in formula.operands:
+            yield from _locals(operand)
+    elif isinstance(formula, Choose):
+        yield from (*_locals(formula.then), *_locals(formula.otherwise))
+
+
+def _picked(picked: Sequence[tuple[Local, int]], scope: _Scope) -> Iterator[str]:
+    for local, _ in picked:
+        if local.name not in scope.held:
+            yield f"{local} moves a place, and nothing holds it to an axis"
+
+
+def _indices(indices: Sequence[Index], scope: _Scope) -> Iterator[str]:
+    for axis in dict.fromkeys(axes_in(*indices)):
+        if axis not in scope.loops:
+            known = next((other for other in scope.loops if other.number == axis.number), None)
+            which = f"{known.size} steps in its loop, {axis.size} where it is used" if known else "no loop around it"
+            yield f"{axis} has {which}"
+
+
+def _register(access: Load | Store, scope: _Scope) -> Iterator[str]:
+    """Which of the registers it is must be known where the loops are written out."""
+    lane = next((axis for axis, way in scope.loops.items() if way is Way.VECTOR), None)
+    for axis in axes_in(access.place):
+        if scope.loops.get(axis) not in (Way.UNROLLED, Way.VECTOR, None):
+            yield f"{access.buffer} is of registers, which steps of {axis} cannot choose"
+    if lane is not None and is_direct(access.place, lane):
+        start = substituted(access.place, {lane: Index()})
+        if coefficient(access.place, lane) != 1 or start % lane.size != Index():
+            yield f"{access.buffer}[{access.place}] is no whole vector along {lane}"
+
+
+def _vector(store: Store, lane: Axis, scope: _Scope) -> Iterator[str]:
+    if store.picked or coefficient(store.place, lane) != 1 or not is_direct(store.place, lane):
+        yield f"{store.buffer}[{store.place}] is not next to each other along {lane}"
+    yield from _in_lanes(store.formula, lane)
+
+
+def _in_lanes(formula: Formula, lane: Axis) -> Iterator[str]:
+    if isinstance(formula, Load):
+        if coefficient(formula.place, lane) not in (0, 1) or not is_direct(formula.place, lane):
+            yield f"{formula.buffer}[{formula.place}] is not next to each other along {lane}"
+    elif isinstance(formula, Apply):
+        for operand in formula.operands:
+            yield from _in_lanes(operand, lane)
+    elif lane in set(axes_in(*indices_of(formula))):
+        yield f"{formula} differs along {lane}, which is of vectors"

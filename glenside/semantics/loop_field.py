@@ -1,0 +1,19 @@
+"""Residues as loops compute with them: a softmax subtracts the largest element, whose order is that of residues."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from glenside.ir.operand import Array
+from glenside.semantics.prime_field import PrimeField
+
+
+class LoopField(PrimeField):
+    """A prime field in which nothing is left out that rounded numbers need, so that programs and their loops, which do
+    the same to each element, give the same residues.
+    """
+
+    def below_maximum(self, a: Array, axes: tuple[int, ...]) -> Array:
+        if a.dtype.kind != "f":
+            return super().below_maximum(a, axes)
+        return self.subtract(a, np.asarray(a.max(axes, keepdims=True, initial=-self.half)))

@@ -1,0 +1,175 @@
+"""`f.check()`: residues are exact, each nest is within its bound of rounding, and what is wrong is not."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import replace
+
+import broken_loops
+import pytest
+from hypothesis import HealthCheck, given, settings
+from random_terms import terms
+
+import glenside as gl
+from glenside.builder import pointwise
+from glenside.codegen import native
+from glenside.codegen.c import Source
+from glenside.codegen.checker import faults
+from glenside.codegen.compilers import compiler
+from glenside.codegen.lower import lower
+from glenside.codegen.machine import Machine, machine_of
+from glenside.codegen.toolchain import Loaded, loaded
+from glenside.ir.dtypes import STORED
+from glenside.ir.program import Program
+from glenside.ir.term import Term, build, postorder
+from glenside.ir.types import AccessType
+
+pytestmark = pytest.mark.skipif(not compiler() and not os.environ.get("CI"), reason="there is no C compiler")
+
+
+def _convolution(channels: int, filters: int, size: int) -> Program:
+    b = gl.Builder("p")
+    x = b.conv(b.input("x", (1, channels, size, size)), b.constant("w", (filters, channels, 3, 3)), padding=1)
+    return b.finish(b.relu(b.add(x, b.constant("b", (1, filters, 1, 1))))).seeded_constants(0)
+
+
+def test_a_convolution_and_winograd() -> None:
+    """Winograd's fractions are exact over residues, and its constants are in the bound of the nest that has them."""
+    program = _convolution(16, 24, 12)
+    direct, transformed = gl.compile(program).check(), gl.compile(program, gl.CPU()).check()
+    assert direct.ok
+    assert transformed.ok, transformed
+    assert direct.residues == transformed.residues == "exact"
+    assert any("linear-map" in name for name in transformed.nests)
+    assert all(0 <= nest.share <= 1 and nest.bound < 1e-4 for nest in transformed.nests.values())
+    assert "residues: exact" in str(transformed)
+    assert f"{len(transformed.nests)} of {len(transformed.nests)} nests" in str(transformed)
+
+
+def test_the_bound_follows_the_depth_of_a_sum() -> None:
+    found = []
+    for depth in (16, 256, 4096):
+        b = gl.Builder("p")
+        product = b.matmul(b.input("x", (8, depth)), b.constant("w", (depth, 16)))
+        report = gl.compile(b.finish(product).seeded_constants(0)).check()
+        assert report.ok, report
+        found.append(max(nest.bound for nest in report.nests.values()))
+    assert found[0] < found[1] < found[2] < 4096 * 2.0**-24 * 64
+
+
+KINDS: dict[str, Callable[[Term], Term]] = {
+    "softmax": lambda x: build("compute", "softmax", build("access", x, 1)),
+    "sort": lambda x: build("compute", "(argsort descending)", build("access", x, 1)),
+    "argmax": lambda x: build("compute", "argmax", build("access", x, 1)),
+    "gelu": lambda x: pointwise.multiply(x, pointwise.compute("erf", x)),
+    "steps": lambda x: pointwise.compute("floor", pointwise.multiply(x, pointwise.filled(x, 3))),
+    "halves": lambda x: pointwise.compute("sqrt", pointwise.compute("abs", build("cast", x, "float16"))),
+    "whole": lambda x: build("cast", pointwise.multiply(x, pointwise.filled(x, 100)), "int16"),
+}
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_what_is_no_sum(name: str) -> None:
+    x = gl.Builder("p").input("x", (5, 37))
+    report = gl.compile(Program(KINDS[name](x))).check()
+    assert report.ok, report
+
+
+def test_choices_that_rounding_may_decide_are_told() -> None:
+    """Which of two sums that are the same number is larger: nobody knows."""
+    x = gl.Builder("p").input("x", (64,))
+    third = pointwise.multiply(x, pointwise.filled(x, "1/3"))
+    both = pointwise.multiply(x, pointwise.filled(x, "2/3"))
+    above = pointwise.cast(pointwise.compare("lt", pointwise.add(third, third), both), "int32")
+    report = gl.compile(Program(above)).check()
+    assert report.residues == "exact"
+    assert [nest.verdict for nest in report.nests.values()] == ["not bounded: what it chooses may depend on rounding"]
+    assert not report.ok
+
+
+def test_loops_that_are_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that read outside do not run; of others the residues differ, which is all that tells."""
+    program = _convolution(3, 5, 7)
+    changes = (broken_loops.moved, broken_loops.stretched)
+    mistakes = [m for change in changes for m in broken_loops.broken(lower(program, machine_of("native")), change)]
+    outside = [wrong for _, wrong in mistakes if faults(wrong)]
+    inside = [wrong for _, wrong in mistakes if not faults(wrong)]
+    assert outside
+    assert inside
+    for wrong in (outside[0], *inside[:2]):
+        monkeypatch.setattr(native, "lower", lambda *_, wrong=wrong: wrong)
+        report = gl.compile(program).check()
+        assert not report.ok
+        assert report.residues.startswith("not compared" if wrong is outside[0] else "result 1 differs in")
+
+
+@pytest.mark.parametrize("old", [(1 / 3).hex(), "0.1367612173470392f", "exp_f"])
+def test_rounding_that_is_wrong(monkeypatch: pytest.MonkeyPatch, old: str) -> None:
+    """A constant, a coefficient and a function that are off by a few millionths: far below any guessed tolerance."""
+    x = gl.Builder("p").input("x", (40,))
+    y = pointwise.add(pointwise.tanh(pointwise.multiply(x, pointwise.filled(x, "1/3"))), pointwise.compute("exp", x))
+    assert gl.compile(Program(y)).check().ok
+    new = {"exp_f": "1.000003f * exp_f"}.get(old) or _off(old)
+
+    def off(line: str) -> str:
+        return line.replace(old, new) if " = " in line and "inline" not in line else line
+
+    def changed(source: Source, machine: Machine | None) -> Loaded:
+        texts = [tuple("\n".join(map(off, t.splitlines())) for t in part) for part in (source.helpers, source.nests)]
+        assert texts != [source.helpers, source.nests]
+        return loaded(replace(source, helpers=texts[0], nests=texts[1]), machine)
+
+    monkeypatch.setattr(native, "loaded", changed)
+    report = gl.compile(Program(y)).check()
+    assert report.residues == "exact"
+    (nest,) = report.nests.values()
+    assert "elements are off, the first by" in nest.verdict
+    assert not report.ok
+
+
+def _off(number: str) -> str:
+    if number.startswith("0x"):
+        return (float.fromhex(number) * 1.000004).hex()
+    return f"{float(number[:-1]) * 1.0003}f"
+
+
+@settings(max_examples=4, deadline=None, suppress_health_check=list(HealthCheck))
+@given(terms())
+def test_random_terms(term: Term) -> None:
+    _random(term)
+
+
+@pytest.mark.slow
+@settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
+@given(terms())
+def test_many_random_terms(term: Term) -> None:
+    _random(term)
+
+
+def _random(term: Term) -> None:
+    parts = [part for part in postorder(term) if isinstance(part.type, AccessType)]
+    if any(part.operator.opaque or part.access.dtype in STORED for part in parts):
+        return
+    report = gl.compile(Program(term).seeded_constants(0)).check()
+    assert not report.faults
+    assert report.residues == "exact" or report.residues.startswith("not compared: ")
+    assert not any("are off" in nest.verdict or "differs" in nest.verdict for nest in report.nests.values()), report
+
+
+NETWORKS = {
+    "unet-small": {"resolution": 16, "base": 4, "levels": 2},
+    "bert-base": {"layers": 1, "hidden": 24, "heads": 3, "intermediate": 40, "sequence": 9, "vocabulary": 31},
+    "mobilenet-v2": {"resolution": 64},
+    "resnet-18": {"resolution": 64},
+}
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=pytest.mark.slow if "resolution" in NETWORKS[n] else ()) for n in NETWORKS]
+)
+def test_networks(name: str) -> None:
+    program = gl.models.load(name, **NETWORKS[name]).seeded_constants(0)
+    for target in (None, gl.CPU()) if name != "bert-base" else (None,):
+        report = gl.compile(program, target).check()
+        assert report.ok, report
