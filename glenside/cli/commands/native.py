@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from glenside.codegen.native import Compiled
     from glenside.ir.program import Program
 
-_MACHINES = "native, avx512, avx2, neon, generic, or plain for plain loops"
+_MACHINES = "native, avx512, avx2, neon, generic, a .toml file that is like one, or plain for plain loops"
 MachineName = Annotated[
     str,
     typer.Option("--machine", help=f"{_MACHINES}."),
@@ -135,11 +135,14 @@ def run_compiled(load: Callable[[], Program], on: str, seed: int) -> tuple[Any, 
     names of its results. Raises BadInput.
     """
     from glenside import driver
-    from glenside.codegen.machine import MACHINES, PLAIN
+    from glenside.codegen.machine import MACHINES, PLAIN, machine_of
 
     machines = ("native", PLAIN, *MACHINES)
-    if on not in machines:
-        raise BadInput(f"a program runs in the interpreter, --on spu, or --on {', '.join(machines)}, got {on!r}")
+    if on not in machines and not on.endswith(".toml"):
+        raise BadInput(
+            f"a program runs in the interpreter, --on spu, or --on {', '.join(machines)} or a .toml file, got {on!r}"
+        )
+    machine_of(on)
     program = load()
     with status_line("compile"):
         opened, values = program.seeded_constants(seed).with_inputs_open()
