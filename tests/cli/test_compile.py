@@ -187,6 +187,18 @@ def test_nothing_is_written_where_one_file_cannot_be(tmp_path: Path) -> None:
     assert sorted(p.name for p in tmp_path.iterdir()) == ["net.h", "net.onnx"]
 
 
+def test_nothing_is_written_where_the_disk_is_full(tmp_path: Path) -> None:
+    """A limit of the size of files stands for it: the C fits, the weights do not."""
+    b = gl.Builder("net")
+    x = b.add(b.input("x", (400, 400)), b.constant("w", (400, 400)))
+    gl.save(b.finish(x).seeded_constants(0), tmp_path / "net.onnx")
+    command = f"trap '' XFSZ; ulimit -f 300; exec {sys.executable} -m glenside compile net.onnx -o net.c"
+    done = subprocess.run(["bash", "-c", command], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "cannot write net.weights: File too large" in done.stderr
+    assert [p.name for p in tmp_path.iterdir()] == ["net.onnx"]
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [

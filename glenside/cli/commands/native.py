@@ -57,7 +57,7 @@ def compile(
     from glenside.codegen.library import c_name, file_names, library, machine_name
     from glenside.codegen.machine import machines_of
     from glenside.codegen.native import Lowered
-    from glenside.ir.files import write_bytes, write_text
+    from glenside.ir.files import write_together
 
     if emit not in ("c", "loops"):
         raise BadInput(f"--emit is c or loops, got {emit!r}")
@@ -78,9 +78,8 @@ def compile(
         return
     assert output is not None, "C has a file"
     made = library(lowered, path.stem)
-    write_bytes(path.with_suffix(".weights"), made.weights)
-    for name, text in made.texts.items():
-        write_text(path.parent / name, text)
+    texts = {path.parent / name: text.encode() for name, text in made.texts.items()}
+    write_together({**texts, path.with_suffix(".weights"): made.weights})
     for one in lowered:
         print(f"{path}: {len(one.loops.nests)} nests of loops, for {machine_name(one.machine)}.")
         print(f"Temporaries: {one.arena.size:,} bytes in one piece; no plan takes less than {one.arena.bound:,}.")
