@@ -28,6 +28,8 @@ int main(void)
     static float x[1 * 3 * 9 * 9], y[1 * 20 * 5 * 5];
     if (net_open("nothing.weights", 1) || net_open("net.h", 1)) return 3;
     net_program *program = net_open("net.weights", 2);
+    if (net_open(0, 1) || net_open("net.weights", 1 << 30)) return 4;
+    if (net_run(0, x, y) != -2 || net_run(program, 0, y) != -2 || net_run(program, x, 0) != -2) return 5;
     if (!program || fread(x, sizeof x, 1, stdin) != 1 || net_run(program, x, y)) return 2;
     net_close(program);
     return fwrite(y, sizeof y, 1, stdout) == 1 ? 0 : 2;
