@@ -3,33 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import fields
+from dataclasses import fields, is_dataclass
+from functools import cache
 from typing import Any
 
-from glenside.codegen.loops import (
-    Apply,
-    Buffer,
-    Choose,
-    Convert,
-    Counter,
-    For,
-    Let,
-    Load,
-    Local,
-    Number,
-    Prefetch,
-    Require,
-    Role,
-    Sort,
-    Statement,
-    Store,
-    When,
-)
+from glenside.codegen.loops import Buffer, Local, Role, Statement
 
-_FIELDS = {
-    kind: tuple(f.name for f in fields(kind))
-    for kind in (Number, Counter, Local, Load, Apply, Convert, Choose, Let, Store, For, When, Require, Sort, Prefetch)
-}
+
+@cache
+def _fields(kind: type) -> tuple[str, ...] | None:
+    """Of formulas and statements, which may hold buffers; None of what holds none."""
+    own = is_dataclass(kind) and kind.__module__ == Local.__module__
+    return tuple(f.name for f in fields(kind)) if own else None
 
 
 def alike(body: Sequence[Statement]) -> tuple[Hashable, list[Buffer]]:
@@ -48,7 +33,7 @@ def alike(body: Sequence[Statement]) -> tuple[Hashable, list[Buffer]]:
                 return part.name, part.dtype
             own = part.dims if part.role is Role.SCRATCH else None
             return numbers.setdefault(part, len(numbers)), part.dtype, own
-        names = _FIELDS.get(type(part))
+        names = _fields(part.__class__)
         if names is None:
             found: Hashable = part
             return found

@@ -9,13 +9,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from string import Template
 from textwrap import indent
 
 from glenside.codegen.c import NOW
 from glenside.codegen.c_primitives import STORED_AS
 from glenside.codegen.loops import Buffer, Role
 from glenside.codegen.machine import PLAIN, Machine
-from glenside.codegen.native import Lowered
+from glenside.codegen.native import MOST_THREADS, Lowered
 from glenside.codegen.toolchain import build_line, object_line
 
 LINE = 64
@@ -124,7 +125,7 @@ def _choice(parts: Sequence[Part], name: str) -> Iterator[str]:
     )
     yield "    }\n    if (program->program) return program;\n    free(program);\n    return 0;\n}\n"
     yield f"int {name}_run({name}_program *program, {_parameters(parts[0].lowered)})\n{{"
-    yield "    void *part = program->program;\n    switch (program->part) {"
+    yield "    if (!program) return -2;\n    void *part = program->program;\n    switch (program->part) {"
     yield from (f"    case {n}: return {p.name}_run({arguments});" for n, p in enumerate(parts, 1))
     yield "    }\n    return -1;\n}\n"
     yield f"void {name}_close({name}_program *program)\n{{\n    if (!program) return;\n    switch (program->part) {{"
@@ -139,6 +140,10 @@ def _parameters(lowered: Lowered) -> str:
     inputs = [f"const {STORED_AS[b.dtype]} *{_parameter('x', i)}" for i, b in enumerate(lowered.inputs)]
     results = [f"{STORED_AS[b.dtype]} *{_parameter('y', i)}" for i, b in enumerate(lowered.results)]
     return ", ".join([*inputs, *results])
+
+
+def _buffers(lowered: Lowered) -> list[Buffer]:
+    return [*lowered.inputs, *lowered.results]
 
 
 def _arguments(lowered: Lowered) -> list[str]:
@@ -166,10 +171,11 @@ def _header(lowered: Lowered, name: str) -> Iterator[str]:
     yield "*/"
     yield '#ifdef __cplusplus\nextern "C" {\n#endif'
     yield f"typedef struct {name}_program {name}_program;\n"
-    yield f"/* The program with the weights of a file, {name}.weights, on so many threads; 0 where the file is another"
-    yield "   one, or memory or threads do not suffice. One program runs once at a time; there may be many. */"
+    yield f"/* The program with the weights of a file, {name}.weights, on up to {MOST_THREADS} threads; 0 where it is"
+    yield "   another one, or memory or threads do not suffice. One program runs once at a time; there may be many. */"
     yield f"{name}_program *{name}_open(const char *weights, int threads);\n"
-    yield "/* 0; -1 where memory does not suffice; above 0 where an index that was given lies outside of its axis. */"
+    yield "/* 0; -1 where memory does not suffice; -2 where a pointer is 0; above 0 where an index that was given lies"
+    yield "   outside of its axis. */"
     yield f"int {name}_run({name}_program *program, {_parameters(lowered)});\n"
     yield f"void {name}_close({name}_program *program);"
     yield "/* Which of the machines it was compiled for runs it. */"
@@ -185,16 +191,16 @@ def _unit(part: Part, declared: str) -> Iterator[str]:
     yield f"#include <stdio.h>\n{declared}"
     yield f"struct {name}_program {{ unsigned char *weights, *arena; void *threads; }};\n"
     yield f"static const unsigned char {name}_head[{LINE}] = {{{', '.join(map(str, part.content[:LINE]))}}};\n"
-    sizes = {
-        "WEIGHTS": len(part.content),
-        "ARENA": lowered.arena.size + LINE,
-        "SCRATCH": lowered.arena.scratch,
-        "BEGIN": part.begin,
-    }
-    text = _OPEN.replace("LAST", "fgetc(file) == EOF && " if part.last else "").replace("MACHINE", part.machine)
-    for word, size in sizes.items():
-        text = text.replace(word, str(size))
-    yield text.replace("NAME", name)
+    yield _OPEN.substitute(
+        NAME=name,
+        MACHINE=part.machine,
+        LAST="fgetc(file) == EOF && " if part.last else "",
+        WEIGHTS=len(part.content),
+        ARENA=lowered.arena.size + LINE,
+        SCRATCH=lowered.arena.scratch,
+        BEGIN=part.begin,
+        MOST_THREADS=MOST_THREADS,
+    )
     given = []
     for buffer in lowered.loops.buffers:
         if buffer.role is Role.INPUT:
@@ -203,13 +209,15 @@ def _unit(part: Part, declared: str) -> Iterator[str]:
             given.append(f"program->weights + {part.places[buffer]}")
     results = [_parameter("y", lowered.results.index(b)) for b in lowered.loops.buffers if b.role is Role.RESULT]
     yield f"int {name}_run({name}_program *program, {_parameters(lowered)})\n{{"
+    asked = [n for n, b in zip(_arguments(lowered), _buffers(lowered), strict=True) if b.dims.product()]
+    yield f"    if ({' || '.join(f'!{pointer}' for pointer in ('program', *asked))}) return -2;"
     yield f"    const void *given[] = {{{', '.join(given) or '0'}}};"
     yield f"    void *results[] = {{{', '.join(results)}}};"
     yield "    return run(given, results, program->arena, program->threads, 0);\n}\n"
 
 
 def _main(lowered: Lowered, name: str) -> str:
-    buffers, names = [*lowered.inputs, *lowered.results], _arguments(lowered)
+    buffers, names = _buffers(lowered), _arguments(lowered)
     arrays = [f"calloc({max(1, b.dims.product())}, sizeof({STORED_AS[b.dtype]}))" for b in buffers]
     made = "\n".join(f"{STORED_AS[b.dtype]} *{n} = {a};" for b, n, a in zip(buffers, names, arrays, strict=True))
     return (
@@ -232,7 +240,7 @@ def _main(lowered: Lowered, name: str) -> str:
     )
 
 
-_OPEN = r"""void NAME_close(NAME_program *program)
+_OPEN = Template(r"""void ${NAME}_close(${NAME}_program *program)
 {
     if (!program) return;
     if (program->threads) close_pool(program->threads);
@@ -241,23 +249,23 @@ _OPEN = r"""void NAME_close(NAME_program *program)
     free(program);
 }
 
-NAME_program *NAME_open(const char *weights, int threads)
+${NAME}_program *${NAME}_open(const char *weights, int threads)
 {
-    NAME_program *program = calloc(1, sizeof *program);
-    FILE *file = fopen(weights, "rb");
-    if (program && file) {
-        program->weights = aligned_alloc(64, WEIGHTS);
-        program->arena = aligned_alloc(64, ARENA + (size_t)(threads > 1 ? threads : 1) * SCRATCH);
-        int whole = program->weights && program->arena && !fseek(file, BEGIN, SEEK_SET)
-            && fread(program->weights, 1, WEIGHTS, file) == WEIGHTS
-            && LAST!memcmp(program->weights, NAME_head, sizeof NAME_head);
+    ${NAME}_program *program = calloc(1, sizeof *program);
+    FILE *file = weights ? fopen(weights, "rb") : 0;
+    if (program && file && threads <= ${MOST_THREADS}) {
+        program->weights = aligned_alloc(64, ${WEIGHTS});
+        program->arena = aligned_alloc(64, ${ARENA} + (size_t)(threads > 1 ? threads : 1) * ${SCRATCH});
+        int whole = program->weights && program->arena && !fseek(file, ${BEGIN}, SEEK_SET)
+            && fread(program->weights, 1, ${WEIGHTS}, file) == ${WEIGHTS}
+            && ${LAST}!memcmp(program->weights, ${NAME}_head, sizeof ${NAME}_head);
         if (whole && threads > 1) whole = (program->threads = open_pool(threads)) != 0;
         if (whole) { fclose(file); return program; }
     }
     if (file) fclose(file);
-    NAME_close(program);
+    ${NAME}_close(program);
     return 0;
 }
 
-const char *NAME_machine(const NAME_program *program) { (void)program; return "MACHINE"; }
-"""
+const char *${NAME}_machine(const ${NAME}_program *program) { (void)program; return "${MACHINE}"; }
+""")

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import os
 import platform
-from dataclasses import dataclass
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from glenside.ir.errors import BadInput
+from glenside.ir.files import read_toml
 
 
 @dataclass(frozen=True)
@@ -59,15 +63,53 @@ PLAIN = "plain"
 """No machine: plain loops, one step after the other."""
 
 
+_BOUNDS = {
+    "vector": (16, 64),
+    "registers": (8, 64),
+    "products": (1, 8),
+    "loads": (1, 8),
+    "latency": (1, 64),
+    "l2": (1 << 12, 1 << 36),
+}
+"""What a file may say of a machine, and within which numbers."""
+
+
 def machine_of(name: str) -> Machine | None:
-    """A machine by its name; native is the best that this computer is, plain none. Raises BadInput."""
+    """A machine by its name, or of a .toml file; native is the best that this computer is, plain none.
+
+    Raises BadInput.
+    """
+    if name.endswith(".toml"):
+        return read_machine(read_toml(name), name)
     if name == PLAIN:
         return None
     if name == "native":
         return next(machine for machine in MACHINES.values() if is_here(machine))
     if name not in MACHINES:
-        raise BadInput(f"a machine is native, plain, {', '.join(MACHINES)}, got {name!r}")
+        raise BadInput(f"a machine is native, plain, {', '.join(MACHINES)}, or a .toml file, got {name!r}")
     return MACHINES[name]
+
+
+def read_machine(content: Mapping[str, Any], path: str) -> Machine:
+    """A machine that is `like` one of those, with other numbers, as a file at a path has it. Raises BadInput."""
+    name = Path(path).stem
+    if not re.fullmatch("[A-Za-z0-9_]{1,60}", name) or name in ("native", PLAIN, *MACHINES):
+        raise BadInput(f"{path}: a machine is called like its file, by letters, digits and _, and as no other one is")
+    unknown = next((key for key in content if key not in ("like", *_BOUNDS)), None)
+    if unknown is not None:
+        raise BadInput(f"{path}: there is no {unknown}; there are like, {', '.join(_BOUNDS)}")
+    like = content.get("like")
+    if not isinstance(like, str) or like not in MACHINES:
+        raise BadInput(f"{path}: like is one of {', '.join(MACHINES)}, whose instructions it has, got {like!r}")
+    numbers = {key: content[key] for key in _BOUNDS if key in content}
+    for key, value in numbers.items():
+        least, most = _BOUNDS[key]
+        if type(value) is not int or not least <= value <= most:
+            raise BadInput(f"{path}: {key} is a whole number from {least} to {most}, got {value!r}")
+    base, vector = MACHINES[like], numbers.get("vector", 16)
+    if vector & (vector - 1) or vector > base.vector:
+        raise BadInput(f"{path}: vector is a power of two, at most the {base.vector} bytes of {like}, got {vector}")
+    return replace(base, name=name, **numbers)
 
 
 def machines_of(names: str) -> list[Machine | None]:
@@ -78,10 +120,10 @@ def machines_of(names: str) -> list[Machine | None]:
     families = {machine.family for machine in found if machine is not None and machine.family}
     if len(families) > 1:
         raise BadInput(f"one program is for machines of one family of processors, got {' and '.join(sorted(families))}")
-    if sum(machine is None or not machine.family for machine in found) > 1 or len({*found}) < len(found):
+    needs = [() if machine is None else machine.needs for machine in found]
+    if len({*needs}) < len(needs) or len({machine and machine.name for machine in found}) < len(found):
         raise BadInput(f"a processor would never run one of {names}: name each once, and one that any processor is")
-    order = [*MACHINES.values(), None]
-    return sorted(found, key=order.index)
+    return sorted(found, key=lambda machine: 0 if machine is None or not machine.family else -len(machine.needs))
 
 
 def is_here(machine: Machine) -> bool:

@@ -31,7 +31,7 @@ from glenside.ir.term import postorder
 from glenside.ir.types import TupleType, Type
 from glenside.passes.constant_folding import fold
 
-_MOST_THREADS = 1024
+MOST_THREADS = 1024
 _NO_MEMORY = "memory does not suffice for the arrays of this program"
 
 
@@ -211,7 +211,7 @@ class Compiled:
 
     def _pool(self, threads: int | None) -> _Pool | None:
         """A pool of so many threads that no other call has; None for one thread."""
-        count = processors() if threads is None else whole("threads", threads, 1, _MOST_THREADS)
+        count = processors() if threads is None else whole("threads", threads, 1, MOST_THREADS)
         key = os.getpid(), count
         if count == 1:
             return None

@@ -219,6 +219,15 @@ def write_with_arrays(path: PathLike, text: str, arrays: Mapping[str, Array]) ->
         files.enter_context(replacing(path)).write(text.encode())
 
 
+def write_together(contents: Mapping[Path, bytes]) -> None:
+    """Write files that belong together: all, the last one first, or none. Raises BadInput."""
+    with ExitStack() as files:
+        for path, content in contents.items():
+            file = files.enter_context(replacing(path))
+            file.write(content)
+            file.flush()  # a full disk is found before the first file takes its place
+
+
 def write_bytes(path: PathLike, content: bytes) -> None:
     """Write a file whole or not at all. Raises BadInput."""
     with replacing(path) as file:

@@ -28,6 +28,8 @@ int main(void)
     static float x[1 * 3 * 9 * 9], y[1 * 20 * 5 * 5];
     if (net_open("nothing.weights", 1) || net_open("net.h", 1)) return 3;
     net_program *program = net_open("net.weights", 2);
+    if (net_open(0, 1) || net_open("net.weights", 1 << 30)) return 4;
+    if (net_run(0, x, y) != -2 || net_run(program, 0, y) != -2 || net_run(program, x, 0) != -2) return 5;
     if (!program || fread(x, sizeof x, 1, stdin) != 1 || net_run(program, x, y)) return 2;
     net_close(program);
     return fwrite(y, sizeof y, 1, stdout) == 1 ? 0 : 2;
@@ -185,6 +187,18 @@ def test_nothing_is_written_where_one_file_cannot_be(tmp_path: Path) -> None:
     assert done.returncode == 2
     assert "cannot write net.h: it is a folder" in done.stderr
     assert sorted(p.name for p in tmp_path.iterdir()) == ["net.h", "net.onnx"]
+
+
+def test_nothing_is_written_where_the_disk_is_full(tmp_path: Path) -> None:
+    """A limit of the size of files stands for it: the C fits, the weights do not."""
+    b = gl.Builder("net")
+    x = b.add(b.input("x", (400, 400)), b.constant("w", (400, 400)))
+    gl.save(b.finish(x).seeded_constants(0), tmp_path / "net.onnx")
+    command = f"trap '' XFSZ; ulimit -f 300; exec {sys.executable} -m glenside compile net.onnx -o net.c"
+    done = subprocess.run(["bash", "-c", command], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "cannot write net.weights: File too large" in done.stderr
+    assert [p.name for p in tmp_path.iterdir()] == ["net.onnx"]
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from glenside.codegen.native import Compiled
     from glenside.ir.program import Program
 
-_MACHINES = "native, avx512, avx2, neon, generic, or plain for plain loops"
+_MACHINES = "native, avx512, avx2, neon, generic, a .toml file that is like one, or plain for plain loops"
 MachineName = Annotated[
     str,
     typer.Option("--machine", help=f"{_MACHINES}."),
@@ -57,7 +57,7 @@ def compile(
     from glenside.codegen.library import c_name, file_names, library, machine_name
     from glenside.codegen.machine import machines_of
     from glenside.codegen.native import Lowered
-    from glenside.ir.files import write_bytes, write_text
+    from glenside.ir.files import write_together
 
     if emit not in ("c", "loops"):
         raise BadInput(f"--emit is c or loops, got {emit!r}")
@@ -78,9 +78,8 @@ def compile(
         return
     assert output is not None, "C has a file"
     made = library(lowered, path.stem)
-    write_bytes(path.with_suffix(".weights"), made.weights)
-    for name, text in made.texts.items():
-        write_text(path.parent / name, text)
+    texts = {path.parent / name: text.encode() for name, text in made.texts.items()}
+    write_together({**texts, path.with_suffix(".weights"): made.weights})
     for one in lowered:
         print(f"{path}: {len(one.loops.nests)} nests of loops, for {machine_name(one.machine)}.")
         print(f"Temporaries: {one.arena.size:,} bytes in one piece; no plan takes less than {one.arena.bound:,}.")
@@ -135,11 +134,14 @@ def run_compiled(load: Callable[[], Program], on: str, seed: int) -> tuple[Any, 
     names of its results. Raises BadInput.
     """
     from glenside import driver
-    from glenside.codegen.machine import MACHINES, PLAIN
+    from glenside.codegen.machine import MACHINES, PLAIN, machine_of
 
     machines = ("native", PLAIN, *MACHINES)
-    if on not in machines:
-        raise BadInput(f"a program runs in the interpreter, --on spu, or --on {', '.join(machines)}, got {on!r}")
+    if on not in machines and not on.endswith(".toml"):
+        raise BadInput(
+            f"a program runs in the interpreter, --on spu, or --on {', '.join(machines)} or a .toml file, got {on!r}"
+        )
+    machine_of(on)
     program = load()
     with status_line("compile"):
         opened, values = program.seeded_constants(seed).with_inputs_open()

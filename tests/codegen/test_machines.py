@@ -1,0 +1,83 @@
+"""Machines from files: what is missing or impossible is a sentence, whatever is possible computes the same."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import glenside as gl
+from glenside.codegen.machine import MACHINES, machine_of, machines_of
+from glenside.codegen.toolchain import compiler
+from glenside.ir.errors import BadInput
+
+
+def _file(folder: Path, text: str, name: str = "mine.toml") -> str:
+    (folder / name).write_text(text)
+    return str(folder / name)
+
+
+def test_a_file_has_the_instructions_of_another_machine(tmp_path: Path) -> None:
+    found = machine_of(_file(tmp_path, 'like = "avx2"\nl2 = 524288\nlatency = 5\n'))
+    assert found is not None
+    assert (found.name, found.vector, found.l2, found.latency) == ("mine", 32, 1 << 19, 5)
+    assert (found.flags, found.needs) == (MACHINES["avx2"].flags, MACHINES["avx2"].needs)
+    best = machines_of(f"generic,{tmp_path / 'mine.toml'},avx512")
+    assert [machine and machine.name for machine in best] == ["avx512", "mine", "generic"]
+    with pytest.raises(BadInput, match="a processor would never run one of"):
+        machines_of(f"{tmp_path / 'mine.toml'},avx2")
+
+
+@pytest.mark.skipif(not compiler() and not os.environ.get("CI"), reason="there is no C compiler")
+@pytest.mark.parametrize(
+    "numbers",
+    [
+        {"registers": 8, "products": 1, "loads": 1, "latency": 1, "l2": 4096},
+        {"registers": 64, "products": 8, "loads": 8, "latency": 64, "l2": 1 << 36},
+        {"registers": 9, "products": 7, "loads": 3, "latency": 11, "l2": 5001},
+    ],
+    ids=["least", "most", "odd"],
+)
+def test_whatever_is_possible_computes_the_same(tmp_path: Path, numbers: dict[str, int]) -> None:
+    b = gl.Builder("p")
+    x = b.conv(b.input("x", (1, 12, 9, 9)), b.constant("w", (40, 12, 3, 3)), padding=1)
+    x = b.conv(b.relu(x), b.constant("v", (40, 1, 3, 3)), padding=1, groups=40)
+    program = b.finish(b.softmax(x, axis=1)).seeded_constants(0)
+    value = np.random.default_rng(0).standard_normal((1, 12, 9, 9)).astype(np.float32)
+    lines = [f"{key} = {number}" for key, number in numbers.items()]
+    path = _file(tmp_path, "\n".join(['like = "generic"', *lines]))
+    want = np.asarray(gl.evaluate([program.term], {**program.constants, "x": value})[0])
+    assert np.allclose(gl.compile(program, machine=path)(value), want, 1e-4, 1e-5)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "like is one of avx512, avx2, neon, generic, whose instructions it has, got None"),
+        ('like = "vax"', "got 'vax'"),
+        ('like = ["avx2"]', "like is one of avx512"),
+        ('like = "avx2"\nflags = ["-fplugin=x.so"]', "there is no flags; there are like, vector, registers"),
+        ('like = "avx2"\nregisters = 0', "registers is a whole number from 8 to 64, got 0"),
+        ('like = "avx2"\nlatency = 4.0', "latency is a whole number from 1 to 64, got 4.0"),
+        ('like = "avx2"\nloads = true', "loads is a whole number from 1 to 8, got True"),
+        ('like = "avx2"\nl2 = "1MB"', "l2 is a whole number from 4096"),
+        ('like = "avx2"\nvector = 64', "vector is a power of two, at most the 32 bytes of avx2, got 64"),
+        ('like = "avx512"\nvector = 48', "vector is a power of two, at most the 64 bytes of avx512, got 48"),
+        ("like", "is not TOML"),
+    ],
+)
+def test_what_is_impossible_is_a_sentence(tmp_path: Path, text: str, said: str) -> None:
+    with pytest.raises(BadInput) as caught:
+        machine_of(_file(tmp_path, text))
+    assert said in str(caught.value)
+    assert "mine.toml" in str(caught.value)
+
+
+def test_names_of_files(tmp_path: Path) -> None:
+    for name in ("avx2.toml", "a b.toml", "plain.toml", ".toml"):
+        with pytest.raises(BadInput, match="a machine is called like its file"):
+            machine_of(_file(tmp_path, 'like = "avx2"', name))
+    with pytest.raises(BadInput, match="cannot read"):
+        machine_of(str(tmp_path / "nowhere.toml"))
