@@ -42,6 +42,8 @@ unmoved = inverse("unmoved", moved=ACCESS, parts=INTS, order=INTS, dims=INTS, sp
 TURNED = ex.moved("$m $n $k $l", "0 2 3 1", "", "$m $k $l $n")
 _X = access_at("x")
 RANK4 = {"x": "m n k l"}
+ANYWHERE = "(list) (list)"
+"""The parts and axes of a function that does not ask for places."""
 OURS = (source(ROOT), varies(ROOT))
 
 

@@ -421,7 +421,7 @@ OPERATORS: Mapping[str, Sequence[Example]] = {
     ],
     "opaque-pointwise": [
         Example(
-            build("opaque-pointwise", "f", leaf(A, 1), "uint8"),
+            build("opaque-pointwise", "f", leaf(A, 1), "uint8", (), ()),
             "(2)(3 4) uint8",
             np.array(
                 [
