@@ -8,6 +8,7 @@ over the tensor `element`, ()(sizes): one element for each place along the axes 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from itertools import accumulate
 from operator import mul
 
@@ -19,7 +20,7 @@ from glenside.ir.rearrangement import places_along
 from glenside.ir.term import Term, build, constants_under, postorder, rebuild_all, tensors
 from glenside.ir.types import AccessType, Dims, Tensor
 
-_ELEMENT = "element"
+ELEMENT = "element"
 _SPREADS = ("access-broadcast", "access-reshape", "access", "cast")
 """Of one number at every place, these are one number at every place."""
 
@@ -56,7 +57,7 @@ def operands_of(term: Term) -> Sequence[Term] | None:
 def narrowed(constant: Term) -> Term:
     """What a constant is a broadcast of: ()(sizes), each that of the constant or 1."""
     dims = constant.access.dims
-    if _is_one_number(constant):
+    if is_one_number(constant):
         return reshape(_number(constant), [1] * len(dims))
     dtypes: list[str] = []
     while constant.operator.name in ("access-broadcast", "access", "cast"):
@@ -69,7 +70,7 @@ def narrowed(constant: Term) -> Term:
     return narrow
 
 
-def _is_one_number(term: Term) -> bool:
+def is_one_number(term: Term) -> bool:
     """Whether all elements of a constant are one number, whatever that is."""
     while isinstance(term.type, AccessType):
         if term.access.size == 1 or term.operator.name == "full":
@@ -96,7 +97,7 @@ def function_of(term: Term, base: Term, constant: Mapping[Term, bool]) -> tuple[
     narrow = {c: narrowed(c) for c in _constants_read(term, base, constant)}
     axes = [axis for axis, n in enumerate(dims) if n != 1 and any(z.access.dims[axis] != 1 for z in narrow.values())]
     sizes = Dims(dims[axis] for axis in axes)
-    done = {base: build("access-tensor", Tensor(_ELEMENT, sizes, base.access.dtype))}
+    done = {base: build("access-tensor", Tensor(ELEMENT, sizes, base.access.dtype))}
     for c, z in narrow.items():
         done[c] = broadcast(reshape(z, [z.access.dims[axis] for axis in axes]), sizes)
     parts, kept = places_along(dims, axes)
@@ -125,7 +126,9 @@ def applied(function: Term, x: Term, parts: Dims, axes: Dims) -> Term:
     sizes = tuple(parts[axis] for axis in axes)
 
     def placed(c: Term) -> Term:
-        """A constant with its sizes at the places of the axes."""
+        """A constant with its sizes at the places of the axes; one number of each item is the same at all of them."""
+        if c.access.dims != element.access.dims:
+            return reshape(c, [1] * z.access.rank)
         own = narrowed(c)
         if element.access.dims != sizes:
             own = reshape(c, sizes)
@@ -136,9 +139,38 @@ def applied(function: Term, x: Term, parts: Dims, axes: Dims) -> Term:
                 there[place] = z.access.dims[place]
         return broadcast(reshape(own, there), z.access.dims)
 
-    done = {c: placed(c) for c in _constants_read(function, element, constant)}
-    (made,) = rebuild_all([function], lambda *_: None, {**done, element: z})
+    done = {c: placed(c) for c in _constants_in(function, constant)}
+    (made,) = rebuild_all(
+        [function], partial(_at_places, z, [i for run in runs.values() for i in run]), {**done, element: z}
+    )
     return split_at(reshape(made, x.access.dims), x.access.split)
+
+
+def _constants_in(function: Term, constant: Mapping[Term, bool]) -> set[Term]:
+    """The largest terms of a function that are made of constants alone."""
+    return {c for part in postorder(function) if not constant[part] for c in part.children if constant[c]}
+
+
+def _at_places(z: Term, item: Sequence[int], part: Term, children: tuple[Term, ...]) -> Term | None:
+    """A part of a function, of all of z; those axes are its item. One number of each item has 1 in their place."""
+    if part.operator.name == "access-reshape":
+        return children[0]
+    if part.operator.name == "access-broadcast":
+        return broadcast(children[0], z.access.dims)
+    if part.operator.name == "access-product":
+        both = [max(sizes) for sizes in zip(*(c.access.dims for c in children), strict=True)]
+        return build("access-product", *(broadcast(c, both) for c in children), *part.attributes)
+    if part.operator.name != "compute" or parse_compute(str(part.attributes[0]))[0].category is not Category.REDUCTION:
+        return None
+    dims, rank = z.access.dims, z.access.rank
+    ones = [1 if axis in item else n for axis, n in enumerate(dims)]
+    kept = rank - len(item)
+    if sorted(item) == [*range(kept, rank)]:
+        seen = split_at(children[0], kept)
+    else:  # one window that is whole along the item: a view
+        window = [n if axis in item else 1 for axis, n in enumerate(dims)]
+        seen = build("access-windows", split_at(children[0], 0), window, [1] * rank)
+    return layout.reshape(build("compute", part.attributes[0], seen), ones)
 
 
 def _seen_by_parts(x: Term, parts: Dims, axes: Dims) -> tuple[Term, Mapping[int, Sequence[int]]]:

@@ -1,9 +1,9 @@
 """Outlining: where a search for layouts finds nothing to choose, a part of a program is one node while it lasts.
 
 A quantization is a dozen nodes, and the e-graph would know each of them in every layout that its tensor has. What is
-computed of one tensor element by element becomes one `opaque-pointwise`, whatever constants it takes for each channel,
-and what is computed of constants alone one constant; what is found has them back. The scale of a product stays: it is
-folded into the product's weights.
+computed of one tensor element by element becomes one `opaque-pointwise`, whatever constants it takes for each channel;
+a normalization that is spelled out one `opaque-items`; and what is computed of constants alone one constant. What is
+found has them back. The scale of a product stays: it is folded into the product's weights.
 """
 
 from __future__ import annotations
@@ -14,9 +14,11 @@ from dataclasses import dataclass, replace
 from glenside.builder.layout import split_at
 from glenside.ir.operand import Array
 from glenside.ir.program import Program
+from glenside.ir.rearrangement import places_along
 from glenside.ir.term import Term, build, constants_under, postorder, rebuild_all
 from glenside.ir.types import AccessType, Dims, Tensor
 from glenside.passes.element_functions import applied, function_of, operands_of, pair_of, reshape, steps
+from glenside.passes.item_functions import Items, between, functions_of_items
 from glenside.passes.scales import chains, with_scales_first
 
 
@@ -24,7 +26,7 @@ from glenside.passes.scales import chains, with_scales_first
 class Outlined:
     """A program with parts of it outlined, and what they stand for.
 
-    functions   key of an `opaque-pointwise` -> what it computes of the tensor `element`
+    functions   key of an `opaque-pointwise` or `opaque-items` -> what it computes of the tensor `element`
     constants   name of a constant -> the term that it is
     values      of the constants of the program that it was
     """
@@ -38,7 +40,7 @@ class Outlined:
         """A program that was made of this one, with every part put back."""
 
         def put_back(term: Term, children: tuple[Term, ...]) -> Term | None:
-            if term.operator.name == "opaque-pointwise":
+            if term.operator.name in ("opaque-pointwise", "opaque-items"):
                 key, _, parts, axes = term.attributes
                 function = self.functions.get(str(key))
                 assert isinstance(parts, Dims)
@@ -57,7 +59,9 @@ def outlined(program: Program) -> Outlined:
     roots = _roots(program)
     roots = with_scales_first(roots, constants_under(*roots))
     constant = constants_under(*roots)
-    bases = _Parts(roots, constant).outer()
+    order = [term for term in postorder(*roots) if not constant[term]]
+    items = functions_of_items(order, roots, constant)
+    bases = _Parts(order, roots, items, constant).outer()
     boxes = {str(term.attributes[0]) for term in constant if term.operator.opaque}
     keys: dict[Term, str] = {}
     constants: dict[str, Term] = {}
@@ -66,14 +70,21 @@ def outlined(program: Program) -> Outlined:
     def changed(term: Term, _: tuple[Term, ...]) -> Term | None:
         if constant[term]:
             return outlined_constant(term) if _is_computed_whole(term) else None
+        if term in items:
+            function, of = items[term]
+            dims = of.base.access.dims
+            places = places_along(dims, range(of.split, len(dims)))
+            return box("opaque-items", function, of.base, term, *map(Dims, places))
         if term not in bases:
             return None
         function, parts, axes = function_of(term, bases[term], constant)
-        does = steps(function)
-        if len(does) < 2 and not axes:
+        if len(steps(function)) < 2 and pair_of(term) is None:  # a node as it is
             return None
-        key = keys.setdefault(function, _unused(f"{'-'.join(does)} {len(keys) + 1}", boxes))
-        return build("opaque-pointwise", key, done[bases[term]], term.access.dtype, parts, axes)
+        return box("opaque-pointwise", function, bases[term], term, parts, axes)
+
+    def box(operator: str, function: Term, base: Term, term: Term, parts: Dims, axes: Dims) -> Term:
+        key = keys.setdefault(function, _unused(f"{'-'.join(steps(function))} {len(keys) + 1}", boxes))
+        return build(operator, key, done[base], term.access.dtype, parts, axes)
 
     def outlined_constant(term: Term) -> Term:
         name = _unused(f"constant {len(constants) + 1}", program.tensors)
@@ -117,24 +128,31 @@ def _is_computed_whole(term: Term) -> bool:
 class _Parts:
     """What of a program is computed element by element, of which tensor.
 
-    order    all but constants, children first
+    order    all but constants and what lies inside of functions of items, children first
     reads    term -> what it reads at its place, constants aside
     folded   scales of products, and what comes before them
     ends     terms that others read than those of their own part: each is computed once, and starts the next part
     bases    term -> the tensor of whose elements it is computed
     """
 
-    def __init__(self, roots: Sequence[Term], constant: Mapping[Term, bool]) -> None:
+    def __init__(
+        self,
+        order: Sequence[Term],
+        roots: Sequence[Term],
+        items: Mapping[Term, tuple[Term, Items]],
+        constant: Mapping[Term, bool],
+    ) -> None:
+        inner = set().union(*(between(term, of.base, constant) for term, (_, of) in items.items()))
         self.constant = constant
-        self.order = [term for term in postorder(*roots) if not constant[term]]
+        self.order = [term for term in order if term not in inner]
         self.reads = {
             term: [o for o in operands if not constant[o]]
             for term in self.order
-            if (operands := operands_of(term)) is not None
+            if term not in items and (operands := operands_of(term)) is not None
         }
         scaled = {term: found for term, found in chains(self.order, constant).items() if found[-1].scales}
         self.folded = {part for term, found in scaled.items() for part in (term, *(step.x for step in found[1:]))}
-        self.ends = set(roots)
+        self.ends = {*roots, *(of.base for _, of in items.values())}
         self.bases = self._bases()
         while more := self._read_outside() - self.ends:
             self.ends |= more

@@ -431,5 +431,17 @@ OPERATORS: Mapping[str, Sequence[Example]] = {
             ),
         ),
     ],
+    "opaque-items": [
+        Example(
+            build("opaque-items", "f", leaf(A, 1), "uint8", (2, 3, 4), (2, 0)),
+            "(2)(3 4) uint8",
+            np.array(
+                [
+                    [[70, 34, 87, 12], [5, 25, 65, 0], [13, 36, 66, 35]],
+                    [[91, 59, 72, 56], [33, 66, 73, 86], [87, 90, 46, 34]],
+                ]
+            ),
+        ),
+    ],
     "compute": [Example(build("compute", "relu", leaf(A, 1)), "(2)(3 4) float32", np.where(A > 0, A, 0))],
 }

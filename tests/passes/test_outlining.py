@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from itertools import permutations
 
 import pytest
 from fuzzing import Fuzzing
@@ -124,6 +125,71 @@ def test_scales_and_shifts_of_a_product_are_one_of_each() -> None:
     found = _equal(b.finish(relu(divide(y, filled(y, 2)))))
     kinds = [str(t.attributes[0]) for t in postorder(found.term) if t.operator.name == "compute"]
     assert kinds == ["dot-product", "elementwise-mul"]
+
+
+def _normalized(b: Builder, x: Term, split: int) -> Term:
+    """x, each item after `split` axes with mean 0 and variance 1, in as many steps as an old export has."""
+    ones = (*x.access.dims[:split], *(1,) * (x.access.rank - split))
+
+    def mean(y: Term) -> Term:
+        return broadcast(reshape(build("compute", "reduce-mean", build("access", y, split)), ones), x.access.dims)
+
+    centered = subtract(x, mean(x))
+    spread = mean(multiply(centered, centered))
+    y = divide(centered, compute("sqrt", add(spread, filled(spread, "0.001"))))
+    sizes = x.access.dims[split:]
+    return add(multiply(y, b.constant("norm.scale", sizes)), b.constant("norm.shift", sizes))
+
+
+@pytest.mark.parametrize("split", [1, 2])
+def test_a_normalization_is_one_node_of_its_items(split: int) -> None:
+    b = Builder()
+    program = b.finish(relu(_normalized(b, add(b.input("x", (2, 3, 4)), b.input("y", (2, 3, 4))), split)))
+    found = _equal(program)
+    kinds = _count(found)
+    assert (kinds["opaque-items"], kinds["reduce-mean"], kinds["opaque-pointwise"]) == (1, 0, 0)
+    assert list(found.tensors) == ["x", "y"]
+
+
+@pytest.mark.parametrize("order", list(permutations(range(3))))
+def test_items_are_put_back_wherever_they_lie(order: tuple[int, ...]) -> None:
+    b = Builder()
+    x = b.input("x", (2, 3, 4))
+    program = b.finish(_normalized(b, x, 1))
+    found = outlined(program)
+    key, dtype, *_ = found.program.term.attributes
+    parts, axes = places_along([x.access.dims[axis] for axis in order], [order.index(1), order.index(2)])
+    again = build("opaque-items", key, transpose(x, order), dtype, parts, axes)
+    back = transpose(again, sorted(range(3), key=order.__getitem__))
+    inlined = found.inlined(Program(back))
+    assert check(program, inlined).result.startswith((EXACT, "equal"))
+    varies = [t for t in postorder(inlined.term) if t.operator.name == "access-transpose" and Program(t).inputs]
+    assert len(varies) <= 2  # there and back: reductions are windows where their items do not lie last
+
+
+def test_a_softmax_that_is_spelled_out_is_one_node() -> None:
+    b = Builder()
+    x = b.input("x", (2, 3, 4))
+    highest = reshape(build("compute", "reduce-max", build("access", x, 2)), (2, 3, 1))
+    powers = compute("exp", subtract(x, highest))
+    total = reshape(build("compute", "reduce-sum", build("access", powers, 2)), (2, 3, 1))
+    assert _equal(b.finish(divide(powers, total))).term.operator.name == "opaque-items"
+
+
+def test_a_mean_that_others_read_stays_itself() -> None:
+    b = Builder()
+    x = b.input("x", (2, 3, 4))
+    mean = reshape(build("compute", "reduce-mean", build("access", x, 2)), (2, 3, 1))
+    program = b.finish(multiply(reshape(subtract(x, mean), (3, 2, 4)), reshape(mean, (3, 2, 1))))
+    assert _count(_equal(program))["reduce-mean"] == 1
+
+
+def test_what_tells_places_within_an_item_stays_itself() -> None:
+    """argmax depends on the order of the elements."""
+    b = Builder()
+    x = b.input("x", (2, 3, 4))
+    first = reshape(cast(build("compute", "argmax", build("access", x, 2)), "float32"), (2, 3, 1))
+    assert _count(_equal(b.finish(subtract(x, first))))["argmax"] == 1
 
 
 def test_values_of_constants_are_kept() -> None:
