@@ -38,7 +38,7 @@ UNITS: dict[str, Callable[[], Any]] = {
     "nchw": partial(gl.ConvolutionUnit, "nchw"),
 }
 BUILT_IN = "mobilenet-v1 mobilenet-v2 mobilenet-v3-large resnet-18 resnet-50 unet-small bert-base vit-s-16".split()
-LIGHT = "resnet50 densenet121 inception_v2 squeezenet shufflenet".split()
+LIGHT = "resnet50 densenet121 inception_v1 inception_v2 squeezenet shufflenet".split()
 BLOCKS = (10, 20, 40, 80, 160)
 WORDS = "copies-before megabytes-before inside-before copies-after megabytes-after inside-after nodes e-nodes "
 WORDS += "iterations seconds processor-seconds peak-megabytes stopped"
@@ -64,6 +64,7 @@ def networks() -> Iterable[tuple[str, Program]]:
             yield f"super-resolution {mode} {layout}", imported(model, {"N": 1})
     for name in BUILT_IN:
         yield name, gl.models.load(name)
+    yield "mobilevit", imported(images.mobilevit(channels=32, depth=144, heads=4, size=32), {})
     for path in PATHS:
         if path.stem.removeprefix("light_") in LIGHT:
             yield path.stem, imported(weighted(path), {})

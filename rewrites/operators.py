@@ -11,6 +11,7 @@ from glenside.ir.operators.folds import subtract as subtract
 from glenside.ir.operators.leaves import full as full
 from glenside.ir.operators.linear_maps import linear_map as linear_map
 from glenside.ir.operators.normalizations import softmax as softmax
+from glenside.ir.operators.opaque import opaque_items as opaque_items
 from glenside.ir.operators.opaque import opaque_pointwise as opaque_pointwise
 from glenside.ir.operators.pointwise import negative as negative
 from glenside.ir.operators.product_unit import product_unit as product_unit

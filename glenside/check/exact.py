@@ -106,9 +106,9 @@ class _Numbers(Native):
         self.replaced.add(name_of(key))
         return super().opaque(key, operands, dims, dtype)
 
-    def opaque_pointwise(self, key: str, a: Array, dtype: str) -> Array:
+    def opaque_pointwise(self, key: str, a: Array, dtype: str, places: Array | None = None) -> Array:
         self.replaced.add(name_of(key))
-        return super().opaque_pointwise(key, a, dtype)
+        return super().opaque_pointwise(key, a, dtype, places)
 
 
 class _Field(_Numbers, PrimeField):

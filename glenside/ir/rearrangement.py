@@ -117,3 +117,22 @@ def runs_of(whole: Sequence[int], sizes: Sequence[int]) -> list[list[int]] | Non
     if runs:
         runs[-1] += range(at, len(sizes))
     return runs if runs or not sizes else None
+
+
+def places_along(parts: Sequence[int], axes: Sequence[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Places along axes of row-major parts, in that order of the axes, said with the fewest parts and axes.
+
+    None of size 1; what is not of the axes is one part between them, and axes that follow one another are one. Both are
+    empty where all places are one.
+    """
+    turn = {axis: i for i, axis in enumerate(axis for axis in axes if parts[axis] != 1)}
+    groups: list[list[int]] = []
+    for part in (part for part, n in enumerate(parts) if n != 1) if turn else ():
+        before = turn.get(groups[-1][-1], -2) if groups else None
+        if before is not None and turn.get(part, -1) == before + 1:
+            groups[-1].append(part)
+        else:
+            groups.append([part])
+    number = {group[0]: i for i, group in enumerate(groups)}
+    kept = tuple(number[axis] for axis in turn if axis in number)
+    return tuple(math.prod(parts[part] for part in group) for group in groups), kept

@@ -163,7 +163,7 @@ def network_of(program: Program, snapshot: Snapshot, choice: Mapping[int, int], 
     return replace(program, term=term, layers=named(program, term), names={})
 
 
-_COMPUTED = ("compute", "opaque-pointwise")
+_COMPUTED = ("compute", "opaque-pointwise", "opaque-items")
 
 
 def _own_forms(snapshot: Snapshot) -> frozenset[int]:

@@ -130,9 +130,9 @@ class Native:
         """What stands for a function that nobody knows: pseudo-random, from the key and the operands' values alone."""
         return self.drawn(scattered(key, operands, dims), dtype)
 
-    def opaque_pointwise(self, key: str, a: Array, dtype: str) -> Array:
-        """The same of a function of each element by itself."""
-        return self.drawn(scattered_each(key, a), dtype)
+    def opaque_pointwise(self, key: str, a: Array, dtype: str, places: Array | None = None) -> Array:
+        """The same of a function of each element by itself, and of the number of its place where there are such."""
+        return self.drawn(scattered_each(key, a, places), dtype)
 
     def drawn(self, drawn: Array, dtype: str) -> Array:
         """Whole numbers below 2^32 as elements of a dtype."""
@@ -213,14 +213,16 @@ def scattered(key: str, operands: Sequence[Array], dims: Sequence[int]) -> Array
     return np.asarray(generator.random_raw(math.prod(dims)) >> np.uint64(32)).reshape(tuple(dims))
 
 
-def scattered_each(key: str, a: Array) -> Array:
-    """The same, each depending on the key and on the element at its place: by splitmix64's finalizer (Steele et al.,
-    Fast Splittable Pseudorandom Number Generators, 2014).
+def scattered_each(key: str, a: Array, places: Array | None = None) -> Array:
+    """The same, each depending on the key, on the element at its place and on the number of that: by splitmix64's
+    increment and finalizer (Steele et al., Fast Splittable Pseudorandom Number Generators, 2014).
     """
     seed = int.from_bytes(hashlib.blake2b(key.encode(), digest_size=8).digest(), "little")
     wide = a.astype(wider(a.dtype.name), copy=False) if a.dtype.name in DTYPES else a
     numbers = wide.astype(np.float64) + 0.0 if wide.dtype.kind == "f" else wide.astype(np.int64)  # -0.0 is 0.0
     state = numbers.view(np.uint64) ^ np.uint64(seed)
+    if places is not None:
+        state = state + places.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
         state = (state ^ (state >> np.uint64(shift))) * np.uint64(factor)
     return np.asarray((state ^ (state >> np.uint64(31))) >> np.uint64(32))

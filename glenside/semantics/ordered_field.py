@@ -139,9 +139,9 @@ class OrderedField(Native):
         self.field.opaque_below = self.opaque_below
         return self._drawn(self.field.opaque(key, list(map(_residue, operands)), dims, dtype), dtype)
 
-    def opaque_pointwise(self, key: str, a: Array, dtype: str) -> Array:
+    def opaque_pointwise(self, key: str, a: Array, dtype: str, places: Array | None = None) -> Array:
         self.field.opaque_below = self.opaque_below
-        return self._drawn(self.field.opaque_pointwise(key, _residue(a), dtype), dtype)
+        return self._drawn(self.field.opaque_pointwise(key, _residue(a), dtype, places), dtype)
 
     def cast(self, a: Array, dtype: str) -> Array:
         if dtype in REALS and dtype in STORED:

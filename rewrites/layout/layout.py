@@ -42,6 +42,10 @@ unmoved = inverse("unmoved", moved=ACCESS, parts=INTS, order=INTS, dims=INTS, sp
 TURNED = ex.moved("$m $n $k $l", "0 2 3 1", "", "$m $k $l $n")
 _X = access_at("x")
 RANK4 = {"x": "m n k l"}
+ANYWHERE = "(list) (list)"
+"""The parts and axes of a function that does not ask for places."""
+BOXES = (op.opaque_pointwise, op.opaque_items)
+"""Functions of elements, or of items, which lie along the axes of parts that they name."""
 OURS = (source(ROOT), varies(ROOT))
 
 

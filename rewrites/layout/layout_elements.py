@@ -9,7 +9,7 @@ from rewrites import operators as op
 from rewrites.declare import ROOT, Clauses, Example, V, analysis, rewrite, rule, union, when
 from rewrites.facts import ACCESS, INT, INTS, TEXT, category, dims, relation, split
 from rewrites.layout import rearranging
-from rewrites.layout.layout import CORE, FAMILY, ITEM, OURS, RANK4, SHAPE, TURNED, TYPED
+from rewrites.layout.layout import ANYWHERE, BOXES, CORE, FAMILY, ITEM, OURS, RANK4, SHAPE, TURNED, TYPED
 from rewrites.terms import rearranged, under, variables, vec, whole
 
 whole_pair = relation("whole-pair", pairs=ACCESS, kind=TEXT, a=ACCESS, b=ACCESS)
@@ -25,18 +25,30 @@ moved_in_pair = relation(
     FAMILY,
     Example(f"(compute relu {TURNED})", RANK4),
     Example(f"(cast {TURNED} float64)", RANK4),
-    Example(f'(opaque-pointwise "f" {TURNED} int8)', RANK4),
+    Example(f'(opaque-pointwise "f" {TURNED} int8 {ANYWHERE})', RANK4),
+    *(
+        Example(f'(opaque-{seen} "f" {TURNED} int8 (list $m $k $l $n) (list 3 1))', RANK4)
+        for seen in ("pointwise", "items")
+    ),
 )
-def rearrangement_leaves_pointwise(b: V, p: V, o: V, s: V, i: V, f: V, t: V) -> Clauses:
-    """f(rearrange(b)) = rearrange(f(b)), for pointwise f and for casts.
+def rearrangement_leaves_pointwise(b: V, p: V, o: V, s: V, i: V, f: V, t: V, u: V, v: V) -> Clauses:
+    """f(rearrange(b)) = rearrange(f(b)), for pointwise f and for casts, and for an f of items wherever they lie.
 
-    Sound because each element is computed by itself; only its place differs.
+    Sound because each element is computed by itself; only its place differs, and what f takes of that is told anew.
     """
     moved = op.rearrange(b, p, o, s, i)
+    parts, axes = variables("parts axes")
     return (
         rewrite(op.compute(f, moved), rearranged(op.compute(f, b), p, o, s, i), OURS, category(f, "pointwise")),
         rewrite(op.cast(moved, t), rearranged(op.cast(b, t), p, o, s, i), OURS),
-        rewrite(op.opaque_pointwise(f, moved, t), rearranged(op.opaque_pointwise(f, b, t), p, o, s, i), OURS),
+        *(
+            rewrite(
+                box(f, moved, t, u, v),
+                rearranged(box(f, b, t, parts, axes), p, o, s, i),
+                *(OURS, rearranging.places_before.facts(p, o, u, v, parts=parts, axes=axes)),
+            )
+            for box in BOXES
+        ),
     )
 
 
@@ -87,11 +99,15 @@ _T = "(access-tensor x)"
     FAMILY,
     *(
         Example(computed, {"x": "m n"})
-        for computed in (f"(compute relu {_T})", f"(cast {_T} int8)", f'(opaque-pointwise "f" {_T} int8)')
+        for computed in (
+            *(f"(compute relu {_T})", f"(cast {_T} int8)", f'(opaque-pointwise "f" {_T} int8 {ANYWHERE})'),
+            f'(opaque-pointwise "f" {_T} int8 (list $m $n) (list 1))',
+            f'(opaque-items "f" {_T} int8 (list $m $n) (list 1))',
+        )
     ),
     Example(ex.pairs("subtract", _T, "(access-tensor y)"), {"x": "m n", "y": "m n"}),
 )
-def elements_are_computed_along_one_axis(f: V, t: V, x: V, y: V, d: V, size: V) -> Clauses:
+def elements_are_computed_along_one_axis(f: V, t: V, x: V, y: V, d: V, size: V, u: V, v: V) -> Clauses:
     """f(x) under any dims = f(flat(x)) under those, for pointwise f and for an f of two whole tensors.
 
     So the layout that the program says is computed as all others are, along one axis. Sound because each element is
@@ -108,7 +124,7 @@ def elements_are_computed_along_one_axis(f: V, t: V, x: V, y: V, d: V, size: V) 
     return (
         along_one_axis(op.compute(f, flat(x)), ROOT == op.compute(f, x), category(f, "pointwise")),
         along_one_axis(op.cast(flat(x), t), ROOT == op.cast(x, t)),
-        along_one_axis(op.opaque_pointwise(f, flat(x), t), ROOT == op.opaque_pointwise(f, x, t)),
+        *(along_one_axis(box(f, flat(x), t, u, v), ROOT == box(f, x, t, u, v)) for box in BOXES),
         along_one_axis(
             op.compute(f, op.product(flat(x), flat(y), 0)),
             *(ROOT == op.compute(f, op.product(x, y, 0)), category(f, "fold"), split(x) == 0, split(y) == 0),

@@ -15,8 +15,8 @@ from rewrites import parameters
 from rewrites.declare import ROOT, Action, Clauses, Example, V, analysis, let, rule, union, when
 from rewrites.facts import ACCESS, INT, INTS, access_at, category, constant, dims, relation, source, split, varies
 from rewrites.layout.addressing import in_layout, innermost, storing, unit
-from rewrites.layout.layout import SHAPE, SHAPED, lifted
-from rewrites.layout.rearranging import undone
+from rewrites.layout.layout import ANYWHERE, BOXES, SHAPE, SHAPED, lifted
+from rewrites.layout.rearranging import places_before, undone
 from rewrites.mapping.mapping_search import EXAMPLE_PARAMETERS, cheapest
 from rewrites.terms import is_dot, rearranged, sided, under, variables, vec, vec_range
 
@@ -108,7 +108,7 @@ def what_lies_innermost_is_known(
     )
     kinds = (
         *(op.compute(f, u), op.tensor(name), op.concatenate(u, v, n), op.pad(u, padding, n, lo, hi)),
-        *(op.gather(u, v, n), op.cast(u, dtype), op.opaque_pointwise(name, u, dtype)),
+        *(op.gather(u, v, n), op.cast(u, dtype), *(box(name, u, dtype, sp, so) for box in BOXES)),
         op.product_unit(n, u, ap, ao, an, v, bp, bo, bn, sp, so),
     )
     row_major = (d == dims(x), d.length > 0)
@@ -236,6 +236,8 @@ def unit_stores_a_rearrangement(linear: V, u: V, p: V, o: V, s: V, i: V, x: V, y
 
 
 _RELU = "(compute relu (access-tensor x))"
+_PLACES = "(list 2 3) (list 0)"
+_BOXES = (("pointwise", ANYWHERE), ("pointwise", _PLACES), ("items", _PLACES))
 _DIFFERENCE = ex.pairs("subtract", "(access-tensor x)", "(access-tensor y)")
 
 
@@ -243,7 +245,10 @@ _DIFFERENCE = ex.pairs("subtract", "(access-tensor x)", "(access-tensor y)")
     FAMILY,
     *(
         Example(ex.rearranged(computed, "2 3", "1 0", "", "3 2"), {"x": "6"})
-        for computed in (_RELU, "(cast (access-tensor x) int8)", '(opaque-pointwise "f" (access-tensor x) int8)')
+        for computed in (
+            *(_RELU, "(cast (access-tensor x) int8)"),
+            *(f'(opaque-{seen} "f" (access-tensor x) int8 {places})' for seen, places in _BOXES),
+        )
     ),
     Example(ex.rearranged(_DIFFERENCE, "2 3", "1 0", "", "3 2"), {"x": "6", "y": "6"}),
 )
@@ -257,6 +262,7 @@ def rearrangement_sinks_to_the_unit(
     says: from every other one it would be the same again. Sound because each element is computed by itself, and its
     operands are moved alike.
     """
+    u, v, parts, axes = variables("u v parts axes")
     back = (back_parts, back_order)
     facts = sinking(ROOT, c, p, o, s, i, size, *back)
     in_place = (union(ROOT, under(computed, size, s, i)), union(c, rearranged(computed, *back, vec(), vec(size))))
@@ -269,8 +275,12 @@ def rearrangement_sinks_to_the_unit(
             let(computed, op.compute(f, moved(b))), *in_place
         ),
         when(facts, c == op.cast(b, t)).then(let(computed, op.cast(moved(b), t)), *in_place),
-        when(facts, c == op.opaque_pointwise(f, b, t)).then(
-            let(computed, op.opaque_pointwise(f, moved(b), t)), *in_place
+        *(
+            when(
+                *(facts, c == box(f, b, t, u, v)),
+                places_before.facts(*back, u, v, parts=parts, axes=axes),
+            ).then(let(computed, box(f, moved(b), t, parts, axes)), *in_place)
+            for box in BOXES
         ),
         when(facts, c == op.compute(f, op.product(b, e, 0)), category(f, "fold"), split(b) == 0, split(e) == 0).then(
             let(computed, op.compute(f, op.product(moved(b), moved(e), 0))), *in_place

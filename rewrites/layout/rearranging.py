@@ -11,7 +11,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from glenside.ir.rearrangement import Rearrangement, identity, of_transpose, refined, runs_of
+from glenside.ir.rearrangement import Rearrangement, identity, of_transpose, places_along, refined, runs_of
 from glenside.ir.types import Dims
 from rewrites.facts import table
 
@@ -119,6 +119,21 @@ def _with_ones(cut: Cut, axes: Sequence[int]) -> tuple[list[int], list[int], dic
         else:
             i += len(run)
     return sizes, order, at
+
+
+@table(parts=Dims, axes=Dims)
+def places_before(p: Dims, o: Dims, u: Dims, v: Dims) -> tuple[Dims, Dims] | None:
+    """The parts and axes of b along which the places lie that are those of (p, o) of b along axes v of its parts u."""
+    if not v:
+        return u, v
+    r = Rearrangement(tuple(p), tuple(o))
+    sizes = refined(r.result, u)
+    fine = None if sizes is None else r.cut_result(sizes)
+    runs = None if fine is None else runs_of(u, fine.result)
+    if fine is None or runs is None:
+        return None
+    parts, axes = places_along(fine.parts, [fine.order[i] for axis in v for i in runs[axis]])
+    return Dims(parts), Dims(axes)
 
 
 @table(ones=Dims, parts=Dims, after=Dims, order=Dims)

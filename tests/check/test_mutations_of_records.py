@@ -22,7 +22,7 @@ RECORDS = [*OPERATORS.values(), *COMPUTES.values()]
 COUNT = 12  # mutants of an example in each of its programs
 _NAMES_AXES = "only says which axes there are: another one of the same type gives the same elements"
 UNREACHED = {
-    **dict.fromkeys(("opaque", "opaque-pointwise"), "has no meaning here, so numpy cannot tell"),
+    **dict.fromkeys(("opaque", "opaque-pointwise", "opaque-items"), "has no meaning here, so numpy cannot tell"),
     "truncate": "is the identity on reals, and so is what is left when it is gone",
     **dict.fromkeys(("access-reshape", "access-flatten", "access-insert-axis", "access-squeeze"), _NAMES_AXES),
 }

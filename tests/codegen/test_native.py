@@ -168,7 +168,7 @@ def test_what_cannot_be_compiled_is_named(monkeypatch: pytest.MonkeyPatch) -> No
     with pytest.raises(BadInput, match="values of its constants, got none of w"):
         gl.compile(b.finish(b.add(x, w)))
     with pytest.raises(BadInput, match="'f' has no meaning that could be compiled"):
-        gl.compile(Program(build("opaque-pointwise", "f", x, "int8")))
+        gl.compile(Program(build("opaque-pointwise", "f", x, "int8", (), ())))
     with pytest.raises(BadInput, match="float8_e5m2, which is not compiled yet"):
         gl.compile(Program(build("cast", x, "float8_e5m2")))
     monkeypatch.setenv("CC", "/nowhere/cc")

@@ -34,7 +34,7 @@ EXAMPLES = [
     for table in (OPERATOR_EXAMPLES, COMPUTE_EXAMPLES)
     for name, examples in table.items()
     for number, example in enumerate(examples)
-    if name not in ("opaque", "opaque-pointwise")  # their keys are none of ONNX's
+    if name not in ("opaque", "opaque-pointwise", "opaque-items")  # their keys are none of ONNX's
 ]
 
 

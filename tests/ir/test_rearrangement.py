@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 from collections.abc import Sequence
 from itertools import accumulate, pairwise
 from operator import mul
@@ -11,7 +12,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from glenside.ir.rearrangement import Rearrangement, identity, of_transpose, refined, runs_of
+from glenside.ir.rearrangement import Rearrangement, identity, of_transpose, places_along, refined, runs_of
 
 SIZES = st.sampled_from((1, 2, 3, 4, 6))
 
@@ -143,3 +144,24 @@ def test_runs_that_there_are_not() -> None:
     assert runs_of((4, 3), (2, 2)) is None
     assert runs_of((1, 4), (4,)) == [[], [0]]
     assert runs_of((4,), (4, 1)) == [[0, 1]]
+
+
+def test_places_along_axes_are_said_with_the_fewest_parts() -> None:
+    """As numpy numbers them, and alike however they were spelled."""
+    rng = random.Random(0)
+    for _ in range(300):
+        parts = [rng.choice((1, 2, 3, 4)) for _ in range(rng.randint(0, 5))]
+        axes = rng.sample(range(len(parts)), rng.randint(0, len(parts)))
+        few, kept = places_along(parts, axes)
+        assert (_places(few, kept, math.prod(parts)) == _places(parts, axes, math.prod(parts))).all()
+        assert 1 not in few
+        again = [size for n in parts for size in ((n, 1) if n % 2 else (n // 2, 2))]
+        assert places_along(again, [i for axis in axes for i in (2 * axis, 2 * axis + 1)]) == (few, kept)
+
+
+def _places(parts: Sequence[int], axes: Sequence[int], size: int) -> np.ndarray:
+    grid = np.indices(tuple(parts)).reshape(len(parts), math.prod(parts))
+    number = np.zeros(math.prod(parts), int)
+    for axis in axes:
+        number = number * parts[axis] + grid[axis]
+    return np.broadcast_to(number, size)

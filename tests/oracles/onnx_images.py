@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -240,4 +241,58 @@ def maxvit(
         x = in_groups(x, f"{name}.window", windows, [0, 1, 3, 2, 4, 5], [0, 1, 3, 2, 4, 5])
         x = in_groups(x, f"{name}.grid", grid, [0, 2, 4, 1, 3, 5], [0, 3, 1, 4, 2, 5])
         x = g.node("Transpose", x, perm=[0, 3, 1, 2])
+    return g.model({g.node("ReduceMean", x, g.tensor([2, 3]), keepdims=0): 2})
+
+
+def mobilevit(
+    *, encoders: Sequence[int] = (2, 4, 3), channels: int = 8, depth: int = 12, heads: int = 2, size: int = 8
+) -> onnx.ModelProto:
+    """Inverted bottlenecks, and blocks in which encoders see each of four pixels of every patch by itself.
+
+    One block for each number of encoders; the first sees images of size x size, and each after it half of that.
+    """
+    g = Graph("mobilevit", opset=20)
+    x = g.conv(g.input("pixels", [1, 3, 4 * size, 4 * size]), "stem", channels, 3, stride=2)
+
+    def silu(x: str) -> str:
+        return g.node("Mul", x, g.node("Sigmoid", x))
+
+    def conv(x: str, name: str, filters: int, inputs: int, k: int, **how: int) -> str:
+        made = g.conv(x, name, filters, inputs, k, bias=False, **how)
+        return silu(g.batch_norm(made, f"{name}.norm", filters))
+
+    def bottleneck(x: str, name: str, filters: int, inputs: int, stride: int) -> str:
+        y = conv(conv(x, f"{name}.expand", 2 * inputs, inputs, 1), f"{name}.depthwise", 2 * inputs, 2 * inputs, 3,
+                 groups=2 * inputs, stride=stride)  # fmt: skip
+        y = g.batch_norm(g.conv(y, f"{name}.project", filters, 2 * inputs, 1, bias=False), f"{name}.last", filters)
+        return y if stride > 1 or filters != inputs else g.node("Add", x, y)
+
+    def encoder(x: str, name: str, patches: int) -> str:
+        made = g.linear(g.layer_norm(x, f"{name}.norm1", depth), f"{name}.qkv", 3 * depth, depth)
+        made = g.node("Reshape", made, g.tensor([4, patches, 3, heads, depth // heads]))
+        made = g.node("Transpose", made, perm=[2, 0, 3, 1, 4])
+        q, k, v = (g.node("Gather", made, g.constant(i), axis=0) for i in range(3))
+        scores = g.node("MatMul", q, g.node("Transpose", k, perm=[0, 1, 3, 2]))
+        shares = g.node("Softmax", g.node("Mul", scores, g.constant((depth // heads) ** -0.5)), axis=-1)
+        context = g.node("Transpose", g.node("MatMul", shares, v), perm=[0, 2, 1, 3])
+        context = g.node("Reshape", context, g.tensor([4, patches, depth]))
+        x = g.node("Add", x, g.linear(context, f"{name}.proj", depth, depth))
+        inner = silu(g.linear(g.layer_norm(x, f"{name}.norm2", depth), f"{name}.fc1", 2 * depth, depth))
+        return g.node("Add", x, g.linear(inner, f"{name}.fc2", depth, 2 * depth))
+
+    for i, count in enumerate(encoders):
+        name, half = f"blocks.{i}", size // 2
+        x = bottleneck(bottleneck(x, f"{name}.down", channels, channels, 2), f"{name}.same", channels, channels, 1)
+        y = g.conv(conv(x, f"{name}.local", channels, channels, 3), f"{name}.in", depth, channels, 1, bias=False)
+        y = g.node("Transpose", g.node("Reshape", y, g.tensor([depth * half, 2, half, 2])), perm=[0, 2, 1, 3])
+        y = g.node("Transpose", g.node("Reshape", y, g.tensor([1, depth, half * half, 4])), perm=[0, 3, 2, 1])
+        y = g.node("Reshape", y, g.tensor([4, half * half, depth]))
+        for j in range(count):
+            y = encoder(y, f"{name}.{j}", half * half)
+        y = g.layer_norm(y, f"{name}.norm", depth)
+        y = g.node("Transpose", g.node("Reshape", y, g.tensor([1, 4, half * half, depth])), perm=[0, 3, 2, 1])
+        y = g.node("Transpose", g.node("Reshape", y, g.tensor([depth * half, half, 2, 2])), perm=[0, 2, 1, 3])
+        y = conv(g.node("Reshape", y, g.tensor([1, depth, size, size])), f"{name}.out", channels, depth, 1)
+        x = conv(g.node("Concat", x, y, axis=1), f"{name}.fuse", channels, 2 * channels, 3)
+        size = half
     return g.model({g.node("ReduceMean", x, g.tensor([2, 3]), keepdims=0): 2})

@@ -44,6 +44,7 @@ NETWORKS: dict[str, Network] = {
     "unet": Network(images.unet, dims={"N": 1}),
     "pooling": Network(images.pooling),
     "maxvit": Network(images.maxvit, {"counts": (2, 1)}),
+    "mobilevit": Network(images.mobilevit, {"encoders": (1,), "size": 4}),
     "bert": Network(sequences.bert, SMALL_BERT, TEXT),
     "bert_whole_norms": Network(sequences.bert, {**SMALL_BERT, "norm_in_parts": False}, TEXT),
     "vit": Network(

@@ -421,12 +421,24 @@ OPERATORS: Mapping[str, Sequence[Example]] = {
     ],
     "opaque-pointwise": [
         Example(
-            build("opaque-pointwise", "f", leaf(A, 1), "uint8"),
+            build("opaque-pointwise", "f", leaf(A, 1), "uint8", (), ()),
             "(2)(3 4) uint8",
             np.array(
                 [
                     [[48, 53, 93, 64], [20, 92, 46, 53], [24, 52, 0, 52]],
                     [[38, 24, 48, 10], [5, 20, 20, 48], [10, 20, 68, 38]],
+                ]
+            ),
+        ),
+    ],
+    "opaque-items": [
+        Example(
+            build("opaque-items", "f", leaf(A, 1), "uint8", (2, 3, 4), (2, 0)),
+            "(2)(3 4) uint8",
+            np.array(
+                [
+                    [[70, 34, 87, 12], [5, 25, 65, 0], [13, 36, 66, 35]],
+                    [[91, 59, 72, 56], [33, 66, 73, 86], [87, 90, 46, 34]],
                 ]
             ),
         ),

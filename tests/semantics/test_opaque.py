@@ -14,7 +14,7 @@ import glenside as gl
 from glenside.builder import Builder
 from glenside.check import EXACT, check, check_floating
 from glenside.ir.dtypes import DTYPES, REALS
-from glenside.ir.errors import BadInput, GlensideError
+from glenside.ir.errors import BadInput, GlensideError, TypeMismatch
 from glenside.ir.program import Program
 from glenside.ir.term import Term, build
 from glenside.report.text import report_html, sentences
@@ -79,7 +79,7 @@ def test_one_of_each_element_is_a_function_of_it_by_itself(arithmetic: Arithmeti
     values = {"x": np.random.default_rng(0).integers(-99, 99, (4, 60)).astype(np.float32)}
 
     def of_each(operand: Term, key: str = "f") -> Term:
-        return build("opaque-pointwise", key, operand, dtype)
+        return build("opaque-pointwise", key, operand, dtype, (), ())
 
     terms = [of_each(x), b.transpose(of_each(b.transpose(x, (1, 0))), (1, 0)), of_each(x, "g"), of_each(add(x, x))]
     same, moved, *others = evaluate(terms, values, arithmetic)
@@ -88,8 +88,22 @@ def test_one_of_each_element_is_a_function_of_it_by_itself(arithmetic: Arithmeti
     assert all(np.mean(same == other) < 0.7 for other in others)
 
 
+@pytest.mark.parametrize(
+    "arithmetic", [Native(), OrderedField(PrimeField()), PrimeField()], ids=["native", "ordered", "p"]
+)
+def test_one_that_asks_for_places_differs_between_those_alone(arithmetic: Arithmetic) -> None:
+    x = build("full", (4, 6, 5), 2, "float32")
+    (value,) = evaluate([build("opaque-pointwise", "f", x, "int64", (4, 6, 5), (2, 0))], {}, arithmetic)
+    assert (value == value[:, :1]).all()
+    assert len(np.unique(value)) > 10
+    with pytest.raises(TypeMismatch, match="parts of 120 elements"):
+        build("opaque-pointwise", "f", x, "int64", (4, 6), (0,))
+    with pytest.raises(TypeMismatch, match="axes of 2 parts, each once"):
+        build("opaque-pointwise", "f", x, "int64", (4, 30), (0, 2))
+
+
 def test_one_of_each_element_is_in_no_onnx_file(tmp_path: Path) -> None:
-    program = Program(build("opaque-pointwise", "gelu", Builder().input("x", (2, 3)), "float32"))
+    program = Program(build("opaque-pointwise", "gelu", Builder().input("x", (2, 3)), "float32", (), ()))
     assert gl.parse(str(program)).term is program.term
     with pytest.raises(BadInput, match="black boxes that were imported from ONNX, got gelu"):
         gl.save(program, tmp_path / "boxed.onnx")

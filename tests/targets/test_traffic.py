@@ -48,6 +48,7 @@ def test_what_has_no_price_is_unknown() -> None:
         "access-gather-nd",
         "access-scatter-nd",
         "opaque",
+        "opaque-items",
         "opaque-pointwise",
     }
     assert OPERATOR_PRICES.keys() & unknown == {"access-gather"}  # whose places may be public

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
+import numpy as np
+
 from glenside.ir.errors import BadInput
+from glenside.ir.operand import Array
 from glenside.ir.operator import Kind, OperatorKind, fields, operator, require
 from glenside.ir.operators.requirements import require_dtype, require_sizes
 from glenside.ir.term import Term, postorder
@@ -36,20 +41,61 @@ opaque = operator(
 )
 
 
-def _check_pointwise(key: str, a: AccessType, dtype: str) -> None:
-    require(bool(key) and key.isprintable(), "opaque-pointwise", "a key that can be printed on one line", repr(key))
-    require_dtype("opaque-pointwise", dtype)
+def _check_pointwise(
+    key: str, a: AccessType, dtype: str, parts: Dims, axes: Dims, name: str = "opaque-pointwise"
+) -> None:
+    require(bool(key) and key.isprintable(), name, "a key that can be printed on one line", repr(key))
+    require_dtype(name, dtype)
+    require(not parts or parts.product() == a.size, name, f"parts of {a.size} elements, or none", parts)
+    known = {*range(len(parts))}
+    require(sorted({*axes} & known) == sorted(axes), name, f"axes of {len(parts)} parts, each once", axes)
+
+
+def _places(shape: Sequence[int], parts: Dims, axes: Dims) -> Array | None:
+    """The place of each element along the axes, one number for all of them; None where there are none."""
+    if not axes:
+        return None
+    numbers = np.arange(math.prod(parts[axis] for axis in axes)).reshape([parts[axis] for axis in axes])
+    along = numbers.transpose(sorted(range(len(axes)), key=axes.__getitem__))
+    whole = along.reshape([n if axis in axes else 1 for axis, n in enumerate(parts)])
+    return np.broadcast_to(whole, parts).reshape(tuple(shape))
 
 
 opaque_pointwise = operator(
     name="opaque-pointwise",
     kind=OperatorKind.COMPUTE,
-    fields=fields(key=Kind.TEXT, a=Kind.TERM, dtype=Kind.DTYPE),
+    fields=fields(key=Kind.TEXT, a=Kind.TERM, dtype=Kind.DTYPE, parts=Kind.INTS, axes=Kind.INTS),
     check=_check_pointwise,
-    result=lambda key, a, dtype: a.with_dtype(dtype),
-    evaluate=lambda f, key, a, dtype: f.opaque_pointwise(key, a, dtype),
-    doc="A function of each element by itself that only its key tells, as `opaque` is one of whole operands.",
-    operations=lambda key, a, dtype: a.size,
+    result=lambda key, a, dtype, parts, axes: a.with_dtype(dtype),
+    evaluate=lambda f, key, a, dtype, parts, axes: f.opaque_pointwise(key, a, dtype, _places(a.shape, parts, axes)),
+    doc="A function of each element by itself that only its key tells, as `opaque` is one of whole operands. Where "
+    "there are axes, of its place too: along those axes of the elements in row-major order, cut into the parts.",
+    operations=lambda key, a, dtype, parts, axes: a.size,
+    opaque=True,
+)
+
+
+def _of_items(f: Any, key: str, a: Array, dtype: str, parts: Dims, axes: Dims) -> Array:
+    order = [*(axis for axis in range(len(parts)) if axis not in axes), *axes]
+    items = a.reshape(tuple(parts)).transpose(order)
+    if not a.size:
+        return np.asarray(f.opaque(key, [a], a.shape, dtype))
+    count = math.prod(parts[axis] for axis in axes)
+    made = np.stack([f.opaque(key, [item], (count,), dtype) for item in items.reshape(-1, count)])
+    back = made.reshape(items.shape).transpose(sorted(range(len(order)), key=order.__getitem__))
+    return np.asarray(back.reshape(a.shape))
+
+
+opaque_items = operator(
+    name="opaque-items",
+    kind=OperatorKind.COMPUTE,
+    fields=fields(key=Kind.TEXT, a=Kind.TERM, dtype=Kind.DTYPE, parts=Kind.INTS, axes=Kind.INTS),
+    check=partial(_check_pointwise, name="opaque-items"),
+    result=lambda key, a, dtype, parts, axes: a.with_dtype(dtype),
+    evaluate=_of_items,
+    doc="A function of each item as a whole, to one like it, that only its key tells: an item are the elements along "
+    "the axes, in that order, of all elements in row-major order, cut into the parts.",
+    operations=lambda key, a, dtype, parts, axes: a.size,
     opaque=True,
 )
 

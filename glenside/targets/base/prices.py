@@ -155,6 +155,8 @@ class Prices:
         if record.matrices is not None:  # an instruction of another machine
             products = prod(record.matrices(*weave(record, children, attributes)))
             return Cost(unmapped=products, scalar=own.size, nodes=1)
+        if record.opaque:  # something is computed
+            return Cost(scalar=own.size, nodes=1)
         if operator == "linear-map":
             return Cost(scalar=own.size * children[0].dims[attributes[0]], nodes=1)
         copied = 0 if self.copied is None else self.copied(operator, attributes, children, own)

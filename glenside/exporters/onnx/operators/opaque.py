@@ -36,7 +36,7 @@ def _opaque(emit: Emitter, result: AccessType, key: str, _: tuple[Dims, Dims], _
     return value
 
 
-@OPERATOR_EXPORTS.register("opaque-pointwise")
+@OPERATOR_EXPORTS.register("opaque-items", "opaque-pointwise")
 def _opaque_pointwise(emit: Emitter, result: AccessType, key: str, *_: Operand | str) -> Value:
     """None: no file has one. Raises BadInput."""
     raise _not_imported(key)

@@ -1,0 +1,204 @@
+"""Functions of the elements of one tensor, each by itself: taken out of a program as terms of their own, and put back.
+
+A function may hold constants that differ between elements, as the scale and the shift of each channel do. It is a term
+over the tensor `element`, ()(sizes): one element for each place along the axes of the tensor on which they differ, and
+()() where there are none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from itertools import accumulate
+from operator import mul
+
+from glenside.builder import layout
+from glenside.builder.layout import broadcast, split_at, transpose
+from glenside.ir.operator import Category
+from glenside.ir.operators.compute import name_of, parse_compute
+from glenside.ir.rearrangement import places_along
+from glenside.ir.term import Term, build, constants_under, postorder, rebuild_all, tensors
+from glenside.ir.types import AccessType, Dims, Tensor
+
+ELEMENT = "element"
+_SPREADS = ("access-broadcast", "access-reshape", "access", "cast")
+"""Of one number at every place, these are one number at every place."""
+
+
+def reshape(x: Term, dims: Sequence[int]) -> Term:
+    """The elements of x in row-major order under other dims, however many dims they had before."""
+    while x.operator.name in ("access-reshape", "access"):
+        x = x.children[0]
+    return layout.reshape(x, dims)
+
+
+def pair_of(term: Term) -> Term | None:
+    """The pair of whole tensors that a function of two tensors, element by element, takes."""
+    if term.operator.name != "compute" or parse_compute(str(term.attributes[0]))[0].category is not Category.FOLD:
+        return None
+    pair = term.children[0]
+    whole = pair.operator.name == "access-product" and all(
+        isinstance(c.type, AccessType) and c.access.split == 0 and c.access.dims == term.access.dims
+        for c in pair.children
+    )
+    return pair if whole else None
+
+
+def operands_of(term: Term) -> Sequence[Term] | None:
+    """What a function of each element reads at its place; None for anything else."""
+    if not isinstance(term.type, AccessType) or term.access.split:
+        return None
+    if (pair := pair_of(term)) is not None:
+        return pair.children
+    pointwise = term.operator.name == "compute" and parse_compute(str(term.attributes[0]))[0].category
+    return term.children if pointwise is Category.POINTWISE or term.operator.name == "cast" else None
+
+
+def narrowed(constant: Term) -> Term:
+    """What a constant is a broadcast of: ()(sizes), each that of the constant or 1."""
+    dims = constant.access.dims
+    if is_one_number(constant):
+        return reshape(_number(constant), [1] * len(dims))
+    dtypes: list[str] = []
+    while constant.operator.name in ("access-broadcast", "access", "cast"):
+        if constant.operator.name == "cast":
+            dtypes.append(constant.access.dtype)
+        constant = constant.children[0]
+    narrow = split_at(constant, 0)
+    for dtype in reversed(dtypes):
+        narrow = build("cast", narrow, dtype)
+    return narrow
+
+
+def is_one_number(term: Term) -> bool:
+    """Whether all elements of a constant are one number, whatever that is."""
+    while isinstance(term.type, AccessType):
+        if term.access.size == 1 or term.operator.name == "full":
+            return True
+        if term.operator.name not in _SPREADS:
+            return False
+        term = term.children[0]
+    return False
+
+
+def _number(term: Term) -> Term:
+    """The one number that all elements of a constant are, ()()."""
+    if term.operator.name == "full":
+        return build("full", (), *term.attributes[1:])
+    if term.access.size == 1:
+        return reshape(term, ())
+    inner = _number(term.children[0])
+    return build("cast", inner, term.access.dtype) if term.operator.name == "cast" else inner
+
+
+def function_of(term: Term, base: Term, constant: Mapping[Term, bool]) -> tuple[Term, Dims, Dims]:
+    """What a term computes of each element of its base, and the parts and axes of the base along which it differs."""
+    dims = base.access.dims
+    narrow = {c: narrowed(c) for c in _constants_read(term, base, constant)}
+    axes = [axis for axis, n in enumerate(dims) if n != 1 and any(z.access.dims[axis] != 1 for z in narrow.values())]
+    sizes = Dims(dims[axis] for axis in axes)
+    done = {base: build("access-tensor", Tensor(ELEMENT, sizes, base.access.dtype))}
+    for c, z in narrow.items():
+        done[c] = broadcast(reshape(z, [z.access.dims[axis] for axis in axes]), sizes)
+    parts, kept = places_along(dims, axes)
+    return rebuild_all([term], lambda *_: None, done)[0], Dims(parts), Dims(kept)
+
+
+def _constants_read(term: Term, base: Term, constant: Mapping[Term, bool]) -> Iterator[Term]:
+    """The constants among what a function of the base's elements reads."""
+    stack, seen = [term], {base}
+    while stack:
+        part = stack.pop()
+        if part in seen:
+            continue
+        seen.add(part)
+        if constant[part]:
+            yield part
+        else:
+            stack += operands_of(part) or ()
+
+
+def applied(function: Term, x: Term, parts: Dims, axes: Dims) -> Term:
+    """A function of each element, and of its place along axes of the parts, of x."""
+    constant = constants_under(function)
+    (element,) = (leaf for leaf in tensors(function) if not constant[leaf])
+    z, runs = _seen_by_parts(x, parts, axes)
+    sizes = tuple(parts[axis] for axis in axes)
+
+    def placed(c: Term) -> Term:
+        """A constant with its sizes at the places of the axes; one number of each item is the same at all of them."""
+        if c.access.dims != element.access.dims:
+            return reshape(c, [1] * z.access.rank)
+        own = narrowed(c)
+        if element.access.dims != sizes:
+            own = reshape(c, sizes)
+        own = transpose(own, sorted(range(len(axes)), key=axes.__getitem__))
+        there = [1] * z.access.rank
+        for n, axis in zip(own.access.dims, sorted(axes), strict=True):
+            for place in runs[axis] if n != 1 else ():
+                there[place] = z.access.dims[place]
+        return broadcast(reshape(own, there), z.access.dims)
+
+    done = {c: placed(c) for c in _constants_in(function, constant)}
+    (made,) = rebuild_all(
+        [function], partial(_at_places, z, [i for run in runs.values() for i in run]), {**done, element: z}
+    )
+    return split_at(reshape(made, x.access.dims), x.access.split)
+
+
+def _constants_in(function: Term, constant: Mapping[Term, bool]) -> set[Term]:
+    """The largest terms of a function that are made of constants alone."""
+    return {c for part in postorder(function) if not constant[part] for c in part.children if constant[c]}
+
+
+def _at_places(z: Term, item: Sequence[int], part: Term, children: tuple[Term, ...]) -> Term | None:
+    """A part of a function, of all of z; those axes are its item. One number of each item has 1 in their place."""
+    if part.operator.name == "access-reshape":
+        return children[0]
+    if part.operator.name == "access-broadcast":
+        return broadcast(children[0], z.access.dims)
+    if part.operator.name == "access-product":
+        both = [max(sizes) for sizes in zip(*(c.access.dims for c in children), strict=True)]
+        return build("access-product", *(broadcast(c, both) for c in children), *part.attributes)
+    if part.operator.name != "compute" or parse_compute(str(part.attributes[0]))[0].category is not Category.REDUCTION:
+        return None
+    dims, rank = z.access.dims, z.access.rank
+    ones = [1 if axis in item else n for axis, n in enumerate(dims)]
+    kept = rank - len(item)
+    if sorted(item) == [*range(kept, rank)]:
+        seen = split_at(children[0], kept)
+    else:  # one window that is whole along the item: a view
+        window = [n if axis in item else 1 for axis, n in enumerate(dims)]
+        seen = build("access-windows", split_at(children[0], 0), window, [1] * rank)
+    return layout.reshape(build("compute", part.attributes[0], seen), ones)
+
+
+def _seen_by_parts(x: Term, parts: Dims, axes: Dims) -> tuple[Term, Mapping[int, Sequence[int]]]:
+    """x under dims of which each of these parts is a run, and those runs: dims that it has, where that is so."""
+    views = [split_at(x, 0)]
+    while x.operator.name in ("access-reshape", "access"):
+        x = x.children[0]
+        views.append(split_at(x, 0))
+    for view in reversed(views):
+        if (runs := _runs(view.access.dims, parts, axes)) is not None:
+            return view, runs
+    return reshape(views[0], parts), {axis: [axis] for axis in axes}
+
+
+def _runs(dims: Dims, parts: Dims, axes: Dims) -> Mapping[int, Sequence[int]] | None:
+    """For each of the axes of the parts, which of the dims it is made of; None where it is not."""
+    ends, of_parts = ([*accumulate(sizes, mul, initial=1)] for sizes in (dims, parts))
+    runs: dict[int, Sequence[int]] = {}
+    for axis in axes:
+        first, last = of_parts[axis], of_parts[axis + 1]
+        if first not in ends or last not in ends:
+            return None
+        runs[axis] = [i for i, n in enumerate(dims) if n != 1 and first <= ends[i] and ends[i + 1] <= last]
+    return runs
+
+
+def steps(function: Term) -> list[str]:
+    """What a function does, one after the other."""
+    constant = constants_under(function)
+    computed = [part for part in postorder(function) if part.children and not constant[part]]
+    return [name_of(part) for part in computed if part.operator.name != "access-product"]
