@@ -27,7 +27,7 @@ import onnx
 import onnxruntime
 
 import glenside as gl
-from benchmarks.bench_native import NETWORKS as NATIVE
+from benchmarks.networks import NETWORKS as NATIVE
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "oracles"))
 

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import glenside as gl
 from glenside.codegen import bands
+from glenside.codegen.checker import faults
+from glenside.codegen.library import library
 from glenside.codegen.loops import For, Loops, Role, Way
 from glenside.codegen.lower import lower
-from glenside.codegen.machine import MACHINES
-from glenside.codegen.toolchain import compiler
+from glenside.codegen.machine import MACHINES, machine_of
+from glenside.codegen.native import Lowered
+from glenside.codegen.toolchain import compiler, flags
 from glenside.ir.program import Program
 
 pytestmark = pytest.mark.skipif(not compiler() and not os.environ.get("CI"), reason="there is no C compiler")
@@ -46,6 +51,7 @@ def _agrees(program: Program, target: gl.CPU | None = None) -> Loops:
     found = gl.compile(program, target)
     for threads in (1, 3):
         assert np.abs(found(x, threads=threads) - want).max() <= 2e-5 * np.abs(want).max()
+    assert faults(found.loops, found.arena) == []
     return found.loops
 
 
@@ -85,3 +91,21 @@ def test_bands_are_made_where_what_is_between_is_large() -> None:
     avx2 = MACHINES["avx2"]
     assert list(_taken_together(lower(_separable(64, 64, 56, 56, 3, 1), avx2)))
     assert not list(_taken_together(lower(_separable(16, 16, 14, 14, 3, 1), avx2)))
+
+
+@pytest.mark.usefixtures("every")
+def test_scratch_memory_of_a_file_is_that_of_its_threads(tmp_path: Path) -> None:
+    machine = machine_of("native")
+    lowered = Lowered(_separable(24, 40, 9, 14, 3, 1), machine)
+    assert lowered.arena.scratch
+    assert lowered.arena.bytes_of(3) == lowered.arena.size + 3 * lowered.arena.scratch
+    made = library([lowered], "net")
+    (tmp_path / "net.weights").write_bytes(made.weights)
+    for path, text in made.texts.items():
+        (tmp_path / path).write_text(text)
+    told = [*compiler(), *flags(machine), "-O1", "-g", "-fsanitize=address,undefined", "-DNET_MAIN", "net.c"]
+    subprocess.run([*told, "-o", "net", "-lm", "-pthread"], cwd=tmp_path, check=True, timeout=300)
+    for threads in ("1", "3"):
+        words = ["./net", "net.weights", threads]
+        ran = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=100)
+        assert (ran.returncode, ran.stderr) == (0, "")
