@@ -71,6 +71,8 @@ def measure(name: str, path: Path) -> list[dict[str, Any]]:
         }
         want = runs["onnxruntime"](x)
         wrong = {k: float(np.abs(run(x) - want).max() / np.abs(want).max()) for k, run in runs.items()}
+        if max(wrong.values()) > 1e-4:
+            raise SystemExit(f"{name} is wrong: {wrong}")
         seconds: dict[str, list[float]] = {k: [] for k in runs}
         for _ in range(ROUNDS + 2):
             for k, run in runs.items():

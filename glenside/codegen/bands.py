@@ -211,9 +211,7 @@ def _in_scratch(blocks: Sequence[Block], step: Scheduled, axis: Axis) -> list[Bl
     scratch = Buffer(buffer.name, buffer.dims.remove(number), buffer.dtype, Role.SCRATCH)
 
     def within(place: Index) -> Index:
-        terms = [
-            (a, f if f < inner else f // outer * inner) for a, f in place.terms if a != axis and not inner <= f < outer
-        ]
+        terms = [(a, f if f < inner else f // outer * inner) for a, f in place.terms if not inner <= f < outer]
         return Index(tuple(terms), place.constant % inner + place.constant // outer * inner)
 
     def moved(formula: Formula) -> Formula:

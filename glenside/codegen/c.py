@@ -310,7 +310,7 @@ class Printer(Formulas):
         ]
         places, _ = scratch_of(body)
         own = [
-            f"    {self.memory(b)} *restrict {self.names[b]} = (void *)(scratch + {place});"
+            f"    {self.memory(b)} *{self.names[b]} = (void *)(scratch + {place});"
             for b, place in places.items()
         ]
         parameters += ["int64_t first, int64_t last", *(["unsigned char *scratch"] if own else [])]

@@ -52,6 +52,7 @@ def _agrees(program: Program, target: gl.CPU | None = None) -> Loops:
     for threads in (1, 3):
         assert np.abs(found(x, threads=threads) - want).max() <= 2e-5 * np.abs(want).max()
     assert faults(found.loops, found.arena) == []
+    assert found.check().ok
     return found.loops
 
 
@@ -68,10 +69,10 @@ def test_a_depthwise_convolution_and_the_products_after_it(shape: tuple[int, ...
 
 
 @pytest.mark.usefixtures("every")
-@pytest.mark.parametrize("size", [13, 18])
-def test_what_the_search_found(size: int) -> None:
+@pytest.mark.parametrize("dims", [(13, 16), (18, 21), (24, 24)], ids=str)
+def test_what_the_search_found(dims: tuple[int, int]) -> None:
     b = gl.Builder("windows")
-    x = b.input("x", (1, 9, size, size + 3))
+    x = b.input("x", (1, 9, *dims))
     for layer, (given, made) in enumerate([(9, 12), (12, 5)]):
         x = b.relu(b.conv(x, b.constant(f"w{layer}", (made, given, 3, 3)), padding=1))
     assert list(_taken_together(_agrees(b.finish(x).seeded_constants(0), gl.CPU(balance=0))))

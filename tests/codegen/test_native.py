@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +18,7 @@ from operator_examples import OPERATORS
 from random_terms import terms, values_for
 
 import glenside as gl
+from glenside.codegen import bands
 from glenside.codegen.c_primitives import PRIMITIVES_IN_C
 from glenside.codegen.library import library
 from glenside.codegen.lower import lower
@@ -87,6 +89,23 @@ def test_many_random_terms(term: Term) -> None:
     _random(term)
 
 
+@contextmanager
+def every_band() -> Iterator[None]:
+    """Bands where they do not pay either."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("_LEAST_BYTES", "_LEAST_ROWS", "_LEAST_BANDS"):
+            patch.setattr(bands, name, 1)
+        yield
+
+
+@pytest.mark.slow
+@settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
+@given(terms())
+def test_many_random_terms_in_bands(term: Term) -> None:
+    with every_band():
+        _random(term)
+
+
 def _random(term: Term) -> None:
     values = values_for(term, seed=1)
     try:
@@ -110,6 +129,17 @@ LARGE = pytest.param("mobilenet-v1", marks=pytest.mark.slow)
 
 @pytest.mark.parametrize("name", [LARGE, *(name for name in NETWORKS if name != "mobilenet-v1")])
 def test_networks(name: str) -> None:
+    _network(name)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NETWORKS)
+def test_networks_in_bands(name: str) -> None:
+    with every_band():
+        _network(name)
+
+
+def _network(name: str) -> None:
     program = gl.models.load(name, **NETWORKS[name]).seeded_constants(0)
     draw = np.random.default_rng(0)
     inputs = {
