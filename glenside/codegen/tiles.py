@@ -276,7 +276,8 @@ class Tiles:
             return list(inner)
 
         step = each(Store(tile, own, apply(self.joined.combine, here, element)))
-        if self.sum and self.sum[-1].size > _UNROLLED:
+        several = sum(times for *_, times in self.pieces) > 1
+        if several and self.sum and self.sum[-1].size > _UNROLLED:
             step = [*self._asked(change, begin, vectors * lanes, panel, row_axis), *step]
         steps, written = step, 1
         for axis in reversed(self.sum):
