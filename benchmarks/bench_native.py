@@ -95,6 +95,7 @@ def main() -> None:
     """Measure the networks that are named, all by default."""
     rows: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory() as folder:
+        os.environ["GLENSIDE_CACHE"] = folder  # nothing is kept from before
         for name in sys.argv[1:] or NETWORKS:
             path = Path(folder) / f"{name}.onnx"
             NETWORKS[name](path)
