@@ -91,6 +91,23 @@ def _hard(b: Builder, shift: int) -> Term:
     return b.multiply(divide(b.relu6(b.add(x, filled(x, shift))), filled(x, 6)), x)
 
 
+def _repeated(b: gl.Builder, dims: tuple[int, ...], times: tuple[int, ...]) -> Term:
+    """Each element so often along each axis, one after the other."""
+    apart = tuple(n for pair in zip(dims, (1,) * len(dims), strict=True) for n in pair)
+    wide = tuple(n for pair in zip(dims, times, strict=True) for n in pair)
+    x = b.broadcast(b.reshape(_image(b, *dims), apart), wide)
+    return b.reshape(x, tuple(n * s for n, s in zip(dims, times, strict=True)))
+
+
+def _repeated(b: Builder, dims: tuple[int, ...], times: tuple[int, ...], whole: bool = False) -> Term:
+    """Each element so often along each axis, one after the other; or all of them, one time after the other."""
+    pairs = [(s, n) if whole else (n, s) for n, s in zip(dims, times, strict=True)]
+    apart = [(1, n) if whole else (n, 1) for n in dims]
+    x = b.reshape(_image(b, *dims), tuple(n for pair in apart for n in pair))
+    x = b.broadcast(x, tuple(n for pair in pairs for n in pair))
+    return b.reshape(x, tuple(n * s for n, s in zip(dims, times, strict=True)))
+
+
 ONE: dict[str, tuple[str, Callable[[Builder], Term]]] = {
     "a bias": ("Conv", _conv),
     "pads that differ": ("Conv", lambda b: _conv(b, strides=(2, 1), padding=[(1, 0), (2, 1)], dilations=(1, 2))),
@@ -135,6 +152,8 @@ ONE: dict[str, tuple[str, Callable[[Builder], Term]]] = {
             b.transpose(b.reshape(_image(b, 2, 12, 3, 5), (2, 3, 2, 2, 3, 5)), (0, 1, 4, 2, 5, 3)), (2, 3, 6, 10)
         ),
     ),
+    "pixels repeated": ("Resize", lambda b: b.upsample(_image(b, 2, 3, 4, 5), 3)),
+    "pixels repeated along an axis": ("Resize", lambda b: _repeated(b, (2, 3, 1, 5), (1, 1, 1, 2))),
     "channels from space": (
         "SpaceToDepth",
         lambda b: b.reshape(
@@ -163,6 +182,8 @@ NONE: dict[str, tuple[str, Callable[[Builder], Term]]] = {
     "other squares": ("LayerNormalization", lambda b: _normed(b, 2, (5,), wrong=True)),
     "scale of rows": ("LayerNormalization", lambda b: _normed(b, 2, (4, 1))),
     "four axes": ("Conv", lambda b: b.conv(_image(b, 1, 2, 3, 3, 3, 3), _weights(b, 2, 2, 2, 2, 2, 2))),
+    "an image after the other": ("Resize", lambda b: _repeated(b, (2, 3, 4, 5), (1, 1, 2, 1), whole=True)),
+    "channels repeated": ("Resize", lambda b: _repeated(b, (2, 3, 4, 5), (1, 2, 1, 1))),
     "dilated means": ("AveragePool", lambda b: b.average_pool(_image(b), 2, dilations=2)),
 }
 

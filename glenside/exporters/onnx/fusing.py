@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from glenside.exporters.onnx.graph import Graph, Node
+from glenside.exporters.onnx.graph import ABSENT, Graph, Node
 from glenside.exporters.writer import Value
 from glenside.ir.operand import Array
 from glenside.ir.rearrangement import Rearrangement, of_transpose
@@ -18,7 +18,7 @@ from glenside.ir.types import Dims
 def fused(graph: Graph, nodes: Sequence[Node], outputs: Iterable[Value], constants: Mapping[str, Array]) -> list[Node]:
     """The nodes that compute the outputs, of which some became one."""
     kept = {value.name for value in outputs}
-    for step in (_with_constants, _gemms, _shuffled):
+    for step in (_with_constants, _gemms, _shuffled, _repeated):
         nodes = step(graph, nodes, kept)
         nodes = _needed(nodes, kept)
     return _needed(_folded(graph, nodes, kept, constants), kept)
@@ -159,6 +159,34 @@ def _shuffled(graph: Graph, nodes: Sequence[Node], kept: set[str]) -> list[Node]
                 node = Node(shuffle[0], (x,), node.outputs, shuffle[1], doc=node.doc)
         found.append(node)
     return found
+
+
+def _repeated(graph: Graph, nodes: Sequence[Node], kept: set[str]) -> list[Node]:
+    """y[.., i, ..] = x[.., i // s, ..], spelled as an axis of s behind each that is repeated: Resize."""
+    made = {node.output.name: node for node in nodes}
+    found = []
+    for node in nodes:
+        spread = made.get(node.inputs[0].name) if node.op == "Reshape" and not node.domain else None
+        cut = made.get(spread.inputs[0].name) if spread is not None and spread.op == "Expand" else None
+        if spread is not None and cut is not None and cut.op == "Reshape" and cut.inputs[0].dtype == "float32":
+            x, y = cut.inputs[0], node.output
+            if (times := _times(x.dims, cut.output.dims, spread.output.dims, y.dims)) is not None:
+                scales = graph.constant(np.asarray(times, np.float32))
+                how = {"mode": "nearest", "nearest_mode": "floor", "coordinate_transformation_mode": "asymmetric"}
+                node = Node("Resize", (x, ABSENT, scales), node.outputs, how, doc=node.doc)
+        found.append(node)
+    return found
+
+
+def _times(x: Dims, apart: Dims, repeated: Dims, y: Dims) -> list[int] | None:
+    """How often each element is repeated along each axis but batch and channels; None where it is something else."""
+    if len(x) != len(y) or len(x) < 3 or 0 in x or any(whole % own for own, whole in zip(x, y, strict=True)):
+        return None
+    times = [whole // own for own, whole in zip(x, y, strict=True)]
+    wanted = [pair for own, s in zip(x, times, strict=True) for pair in ((own, own), (1, s)) if pair[1] != 1]
+    if len(apart) != len(repeated) or times[:2] != [1, 1] or max(times) == 1:
+        return None
+    return times if wanted == [pair for pair in zip(apart, repeated, strict=True) if pair[1] != 1] else None
 
 
 def _shuffle(x: Dims, y: Dims, how: Rearrangement) -> tuple[str, dict[str, object]] | None:
