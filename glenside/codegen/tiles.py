@@ -278,7 +278,8 @@ class Tiles:
         step = each(Store(tile, own, apply(self.joined.combine, here, element)))
         several = sum(times for *_, times in self.pieces) > 1
         if several and self.sum and self.sum[-1].size > _UNROLLED:
-            step = [*self._asked(change, begin, vectors * lanes, panel, row_axis), *step]
+            first = partial(substituted, places={a: substituted(place, {row: Index()}) for a, place in places.items()})
+            step = [*self._asked(first, begin, vectors * lanes, panel, row_axis), *step]
         steps, written = step, 1
         for axis in reversed(self.sum):
             if axis.size == 1:

@@ -13,9 +13,11 @@ import pytest
 import glenside as gl
 from glenside.builder import layout, pointwise
 from glenside.codegen.arena import arena
+from glenside.codegen.checker import faults
 from glenside.codegen.loops import Role, Way
 from glenside.codegen.lower import lower
 from glenside.codegen.machine import MACHINES, is_here, machine_of
+from glenside.codegen.native import Lowered
 from glenside.codegen.toolchain import compiler
 from glenside.ir.errors import BadInput
 from glenside.ir.program import Program
@@ -83,6 +85,19 @@ def _registers(body: Any) -> set[Any]:
         if getattr(getattr(statement, "buffer", None), "role", None) is Role.REGISTER:
             found.add(statement.buffer)
     return found
+
+
+@pytest.mark.parametrize("size", [2, 3, 5])
+def test_winograd_of_few_windows(size: int) -> None:
+    """Where an image is one window, or two, the rows of a tile are of weights that differ."""
+    b = gl.Builder("p")
+    x = b.conv(b.input("x", (1, 12, size, size)), b.constant("w", (80, 12, 3, 3)), padding=1)
+    program = b.finish(x).seeded_constants(0)
+    found = gl.optimize(program, gl.CPU()).program
+    for machine in MACHINES.values():
+        lowered = Lowered(found, machine)
+        assert faults(lowered.loops, lowered.arena) == []
+    _agrees(program, target=gl.CPU(), tolerance=1e-4)
 
 
 def test_winograd_out_of_the_search() -> None:
