@@ -23,6 +23,10 @@ class Arena:
     bound: int
     scratch: int
 
+    def __str__(self) -> str:
+        own = f"; each thread has {self.scratch:,} more" if self.scratch else ""
+        return f"Temporaries: {self.size:,} bytes in one piece; no plan takes less than {self.bound:,}{own}."
+
     def bytes_of(self, threads: int) -> int:
         """All that so many threads need."""
         return self.size + threads * self.scratch

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from glenside.codegen.arena import arena
+from glenside.codegen.arena import Arena, arena
 from glenside.codegen.c import source
 from glenside.codegen.loops import Buffer, Loops, Role, required
 from glenside.codegen.lower import lower
@@ -73,7 +73,7 @@ class CompileReport:
     nests        loops over buffers, one after the other
     functions    what is written for them: those that are alike share one
     weights      bytes of constants, in the order in which they are read
-    temporaries  bytes of all that lies between the nests; `bound` is the least that any plan takes
+    arena        the memory of all that lies between the nests
     found        the report of the search, if there was one
     """
 
@@ -85,8 +85,7 @@ class CompileReport:
     nests: int
     functions: int
     weights: int
-    temporaries: int
-    bound: int
+    arena: Arena
     found: object = None
 
     def __str__(self) -> str:
@@ -95,7 +94,7 @@ class CompileReport:
             f"{one_line(self.program)}: {self.nests} nests of loops, {self.functions} functions, for {self.machine};"
             f" {how}, {self.seconds:.2f} s",
             f"Weights: {self.weights:,} bytes, in the order in which they are read.",
-            f"Temporaries: {self.temporaries:,} bytes in one piece; no plan takes less than {self.bound:,}.",
+            str(self.arena),
         ]
         return "\n".join([*lines, *([] if self.found is None else [str(self.found)])])
 
@@ -128,8 +127,7 @@ class Compiled:
             len(self.loops.nests),
             len(self._lowered.written.nests),
             sum(array.nbytes for array in self._lowered.constants.values()),
-            self.arena.size,
-            self.arena.bound,
+            self.arena,
             found,
         )
         self._run: Any = self.library.run

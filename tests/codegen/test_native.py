@@ -314,7 +314,7 @@ def test_the_report_says_how_it_was_made() -> None:
     first, again = gl.compile(program).report, gl.compile(program, gl.CPU(balance=2)).report
     assert first.weights == 2 * 4 * 4 * 9 * 4
     assert first.nests >= first.functions >= 1
-    assert first.temporaries >= first.bound > 0
+    assert first.arena.size >= first.arena.bound > 0
     assert f"{first.nests} nests of loops, {first.functions} functions, for " in str(first)
     assert first.found is None
     assert again.found is not None

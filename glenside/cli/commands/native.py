@@ -82,7 +82,7 @@ def compile(
     write_together({**texts, path.with_suffix(".weights"): made.weights})
     for one in lowered:
         print(f"{path}: {len(one.loops.nests)} nests of loops, for {machine_name(one.machine)}.")
-        print(f"Temporaries: {one.arena.size:,} bytes in one piece; no plan takes less than {one.arena.bound:,}.")
+        print(one.arena)
     print(f"Weights: {len(made.weights):,} bytes, in the order in which they are read.")
     within = "" if path.parent == Path() else f", in {path.parent}"
     print(f"Compile it{within}: {' && '.join(made.build)}")
