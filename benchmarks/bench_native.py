@@ -1,10 +1,10 @@
 """Networks as compiled C beside onnxruntime: as they are, with what the search found, and as plain loops.
 
 Run from the root of the repository: python -m benchmarks.bench_native. Writes results/bench_native.csv. The networks
-are ONNX files of standard operators, batch norms folded, random weights, batch 1, float32, written here. onnxruntime
-has all of its optimizations on, and its threads stop spinning after a run, or they would take a core from what comes
-next. All are run in turn, with a pause between them; figures are medians of 25 rounds, ratios medians of those of each
-round. Plain loops are run once. Shared machines are noisy: compare within a row.
+are the ONNX files of `benchmarks.networks`. onnxruntime has all of its optimizations on, and its threads stop spinning
+after a run, or they would take a core from what comes next. All are run in turn, with a pause between them; figures are
+medians of 25 rounds, ratios medians of those of each round. Plain loops are run once. Shared machines are noisy:
+compare within a row.
 """
 
 from __future__ import annotations

@@ -61,6 +61,20 @@ def changed(formula: Formula, change: Change) -> Formula:
     return formula
 
 
+def with_loads(formula: Formula, change: Callable[[Load], Load]) -> Formula:
+    """A formula that reads something else."""
+    if isinstance(formula, Load):
+        return change(formula)
+    if isinstance(formula, Convert):
+        return replace(formula, formula=with_loads(formula.formula, change))
+    if isinstance(formula, Apply):
+        return replace(formula, operands=tuple(with_loads(operand, change) for operand in formula.operands))
+    if isinstance(formula, Choose):
+        then, otherwise = with_loads(formula.then, change), with_loads(formula.otherwise, change)
+        return replace(formula, then=then, otherwise=otherwise)
+    return formula
+
+
 def coefficient(index: Index, axis: Axis) -> int:
     """How far an affine place moves with an axis."""
     return next((factor for atom, factor in index.terms if atom == axis), 0)

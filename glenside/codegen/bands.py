@@ -12,17 +12,13 @@ from functools import partial
 from itertools import count
 from math import prod
 
-from glenside.codegen.affine import all_indices, coefficient, is_affine, loads_in, substituted, with_places
+from glenside.codegen.affine import all_indices, coefficient, is_affine, loads_in, substituted, with_loads, with_places
 from glenside.codegen.arena import used
 from glenside.codegen.blocks import Block
 from glenside.codegen.lanes import at
 from glenside.codegen.loops import (
-    Apply,
     Buffer,
-    Choose,
-    Convert,
     For,
-    Formula,
     Let,
     Load,
     Nest,
@@ -214,23 +210,16 @@ def _in_scratch(blocks: Sequence[Block], step: Scheduled, axis: Axis) -> list[Bl
         terms = [(a, f if f < inner else f // outer * inner) for a, f in place.terms if not inner <= f < outer]
         return Index(tuple(terms), place.constant % inner + place.constant // outer * inner)
 
-    def moved(formula: Formula) -> Formula:
-        if isinstance(formula, Load) and formula.buffer is buffer:
-            return Load(scratch, within(formula.place), formula.picked)
-        if isinstance(formula, Apply):
-            return replace(formula, operands=tuple(map(moved, formula.operands)))
-        if isinstance(formula, Convert):
-            return replace(formula, formula=moved(formula.formula))
-        if isinstance(formula, Choose):
-            return replace(formula, then=moved(formula.then), otherwise=moved(formula.otherwise))
-        return formula
+    def moved(load: Load) -> Load:
+        return Load(scratch, within(load.place), load.picked) if load.buffer is buffer else load
 
+    change = partial(with_loads, change=moved)
     found = []
     for block in blocks:
         fills = block.buffer is buffer
-        joined = tuple(replace(j, element=moved(j.element), start=moved(j.start)) for j in block.joined)
-        beside = tuple((within(place) if fills else place, moved(value)) for place, value in block.beside)
-        block = replace(block, joined=joined, value=moved(block.value), beside=beside)
+        joined = tuple(replace(j, element=change(j.element), start=change(j.start)) for j in block.joined)
+        beside = tuple((within(place) if fills else place, change(value)) for place, value in block.beside)
+        block = replace(block, joined=joined, value=change(block.value), beside=beside)
         found.append(replace(block, buffer=scratch, place=within(block.place)) if fills else block)
     return found
 

@@ -61,12 +61,11 @@ def _elementwise(block: Block, axes: Iterator[int], machine: Machine) -> Made:
     if len(block.axes) == 1 and steps >= 2 * _CHUNK:  # so that there is something to do at once
         (axis,) = block.axes
         parts = []
-        for begin, size, times in ((0, _CHUNK, steps // _CHUNK), (steps - steps % _CHUNK, steps % _CHUNK, 1)):
-            if size:
-                high, low = Axis(next(axes), times), Axis(next(axes), size)
-                place = {axis: at(high) * size + at(low) + begin}
-                part = with_places(block, partial(substituted, places=place))
-                parts += spread([high], _run(replace(part, axes=(low,)), axes, machine), steps)
+        for begin, size, times in _cut(steps, _CHUNK):
+            high, low = Axis(next(axes), times), Axis(next(axes), size)
+            place = {axis: at(high) * size + at(low) + begin}
+            part = with_places(block, partial(substituted, places=place))
+            parts += spread([high], _run(replace(part, axes=(low,)), axes, machine), steps)
         return Made(parts)
     across = _across(block)
     if across is not None:
@@ -91,8 +90,8 @@ def _squares(block: Block, across: Axis, axes: Iterator[int]) -> list[Statement]
     along, steps = block.axes[-1], prod(axis.size for axis in block.axes)
     others = [axis for axis in block.axes if axis not in (across, along)]
     made: list[Statement] = []
-    for first in _cut(across.size):
-        for second in _cut(along.size):
+    for first in _cut(across.size, _SQUARE):
+        for second in _cut(along.size, _SQUARE):
             pieces = (across, *first), (along, *second)
             high = [Axis(next(axes), times) for _, _, _, times in pieces]
             low = [Axis(next(axes), size) for _, _, size, _ in pieces]
@@ -102,10 +101,10 @@ def _squares(block: Block, across: Axis, axes: Iterator[int]) -> list[Statement]
     return made
 
 
-def _cut(size: int) -> list[tuple[int, int, int]]:
-    """An axis as (first, size, times): whole squares, and what is left."""
-    whole = size - size % _SQUARE
-    return [piece for piece in ((0, _SQUARE, whole // _SQUARE), (whole, size - whole, 1)) if piece[1] and piece[2]]
+def _cut(size: int, length: int) -> list[tuple[int, int, int]]:
+    """An axis as (first, size, times): whole pieces of a length, and what is left."""
+    whole = size - size % length
+    return [piece for piece in ((0, length, whole // length), (whole, size - whole, 1)) if piece[1] and piece[2]]
 
 
 def _run(block: Block, axes: Iterator[int], machine: Machine) -> list[Statement]:
