@@ -99,7 +99,7 @@ def compile(program: Program, target: Target | None = None, *, machine: str = "n
     """
     of = machine_of(machine)
     if target is not None:
-        result = optimize(program, target, **how)
+        result = optimize(program, target.compiled_for(of), **how)
         return Function(result.program, of, result.report)
     if how:
         raise BadInput(f"{', '.join(how)}: how to search is for programs that are compiled for a target")

@@ -11,9 +11,9 @@ import typer
 
 from glenside import __version__
 from glenside.cli.commands import listings, native, programs
+from glenside.cli.commands.calibration import calibrate
 from glenside.cli.commands.extract import extract
 from glenside.cli.commands.optimize import compare, layout, optimize, tensorize
-from glenside.cli.commands.secure import calibrate
 from glenside.cli.commands.sweep import sweep
 from glenside.cli.commands.winograd import winograd
 from glenside.cli.output import BAD_INPUT, OK

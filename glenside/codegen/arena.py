@@ -36,12 +36,17 @@ def arena(loops: Loops) -> Arena:
     """The larger a buffer, the earlier it is placed, at the lowest place that is free as long as it is needed."""
     lives = _lives([nest.body for nest in loops.nests], Role.TEMPORARY)
     places, size = _placed(lives)
-    needed = [
+    scratch = [size for nest in loops.nests for _, size in [scratch_of(nest.body)]]
+    return Arena(places, size, max(needed(loops), default=0), max(scratch, default=0))
+
+
+def needed(loops: Loops) -> list[int]:
+    """Bytes of temporaries that are needed while each nest runs."""
+    lives = _lives([nest.body for nest in loops.nests], Role.TEMPORARY)
+    return [
         sum(_bytes(b) for b, (first, last) in lives.items() if first <= time <= last)
         for time in range(len(loops.nests))
     ]
-    scratch = [size for nest in loops.nests for _, size in [scratch_of(nest.body)]]
-    return Arena(places, size, max(needed, default=0), max(scratch, default=0))
 
 
 def scratch_of(body: Sequence[Statement]) -> tuple[dict[Buffer, int], int]:

@@ -195,7 +195,8 @@ def _band(steps: Sequence[Scheduled], own: Sequence[Axis], machine: Machine) -> 
         body += map(_in_turn, made.statements)
         packings += made.packings
     what = ", ".join(step.nest.what for step in steps)
-    return Nest(f"bands of {what}", steps[-1].nest.buffer, (For(band, tuple(body), Way.PARALLEL),)), packings
+    terms = tuple(term for step in steps for term in step.nest.terms)
+    return Nest(f"bands of {what}", steps[-1].nest.buffer, (For(band, tuple(body), Way.PARALLEL),), terms), packings
 
 
 def _in_scratch(blocks: Sequence[Block], step: Scheduled, axis: Axis) -> list[Block]:

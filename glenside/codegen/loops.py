@@ -7,13 +7,14 @@ between two formulas. Everything has one of the dtypes of the language, with the
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from fractions import Fraction
 from math import prod
 
 from glenside.ir.index_map import Axis, Guard, Index, flattened
 from glenside.ir.scalar import Primitive
+from glenside.ir.term import Term
 from glenside.ir.types import Dims
 
 
@@ -228,11 +229,12 @@ Statement = Let | Store | For | When | Require | Sort | Prefetch | Fence
 
 @dataclass(frozen=True)
 class Nest:
-    """The loops that fill a buffer, and what they compute."""
+    """The loops that fill a buffer, and what they compute: in words, and the terms of the program."""
 
     what: str
     buffer: Buffer
     body: tuple[Statement, ...]
+    terms: tuple[Term, ...] = field(default=(), compare=False)
 
 
 @dataclass(frozen=True)

@@ -56,6 +56,7 @@ class _Lowering:
     inside   terms that are put together within such a one
     joined   what the formula that is being made joins: (term, places) -> the variable, and what it stands for
     single   constants of one element -> what it is
+    computed  what the nest that is being made computes
     """
 
     def __init__(self, program: Program, machine: Machine | None) -> None:
@@ -73,6 +74,7 @@ class _Lowering:
         self.joined: dict[tuple[Term, tuple[Index, ...]], tuple[Joined, Formula]] = {}
         self.filled: dict[Term, Memory] = {}
         self.single: dict[Term, Formula] = {}
+        self.computed: dict[Term, None] = {}
         self.memories: list[Memory] = []
         self.nests: list[Nest] = []
         self.scheduled: dict[int, Scheduled] = {}
@@ -141,11 +143,13 @@ class _Lowering:
         return view.memory
 
     def _nest(self, what: str, nest: Filling, make: Callable[[Filling], list[Statement]] | None = None) -> None:
+        around, self.computed = self.computed, {nest.term: None}
         better = self._vectors.get(make) if self.machine else None
         statements = better(nest) if better else None
         if statements is None:
             statements = make(nest) if make else self._scheduled(nest)
-        self.nests.append(Nest(what, nest.buffer, tuple(statements)))
+        self.nests.append(Nest(what, nest.buffer, tuple(statements), tuple(self.computed)))
+        self.computed = around
         if self.made is not None and self.made[1].statements is statements:
             block, made = self.made
             self.scheduled[len(self.nests) - 1] = Scheduled(self.nests[-1], block, made.packings)
@@ -171,7 +175,8 @@ class _Lowering:
         self.packings += made.packings
         for packing in made.packings:
             if packing.source.role is not Role.CONSTANT:
-                self.nests.append(Nest(f"{packing.source} packed", packing.buffer, packing.statements()))
+                what = f"{packing.source} packed"
+                self.nests.append(Nest(what, packing.buffer, packing.statements(), tuple(self.computed)))
         self._keep(block, nest, made)
         return made.statements
 
@@ -261,6 +266,7 @@ class _Lowering:
     def _join(self, term: Term, places: Places) -> Formula:
         """An element that is joined: a variable, and how it is made."""
         key = term, tuple(places)
+        self.computed[term] = None
         if key not in self.joined:
             make = join_of(term)
             assert make is not None, f"{name_of(term)} is joined"
@@ -273,6 +279,7 @@ class _Lowering:
 
     def formula(self, term: Term, places: Places) -> Formula:
         """One element of a term that is computed where it is read."""
+        self.computed[term] = None
         name, dtype = term.operator.name, term.access.dtype
         if name in ("access-literal", "full"):
             return Number(exact(str(term.attributes[-2])), dtype)

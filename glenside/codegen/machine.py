@@ -6,12 +6,16 @@ import os
 import platform
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from glenside.codegen.work import NAMES, Work
 from glenside.ir.errors import BadInput
 from glenside.ir.files import read_toml
+
+_FAST = Work(0.269, 1.27, 0.1, 1.0, 5.0, 0.0005, 0.0274, 0.036, 1000)
+_SLOW = Work(0.3, 1.27, 0.1, 1.0, 5.0, 0.0005, 0.0274, 0.036, 1000)
 
 
 @dataclass(frozen=True)
@@ -23,10 +27,11 @@ class Machine:
     products   vectors that are multiplied and added in a cycle
     loads      vectors that are read from the nearest cache in a cycle
     latency    cycles until a sum can be added to again
-    l2         bytes of the cache that a core has alone
+    l1, l2     bytes of the caches that a core has alone, the nearest one and the one behind it
     family     the processors that may have these vectors, by the macro of compilers for them; "" for any
     needs      what /proc/cpuinfo says of a processor that has these vectors
     flags      for the compiler
+    nanoseconds  what one of each kind of work takes
     """
 
     name: str
@@ -35,10 +40,12 @@ class Machine:
     products: int = 2
     loads: int = 2
     latency: int = 4
+    l1: int = 32 << 10
     l2: int = 1 << 20
     family: str = ""
     needs: tuple[str, ...] = ()
     flags: tuple[str, ...] = ()
+    nanoseconds: Work = _SLOW
 
 
 MACHINES = {
@@ -48,10 +55,12 @@ MACHINES = {
             "avx512",
             64,
             32,
+            l1=48 << 10,
             l2=2 << 20,
             family="x86_64",
             needs=("avx512f", "avx512bw", "avx512dq", "avx512vl", "fma"),
             flags=("-march=x86-64-v4", "-mprefer-vector-width=512"),
+            nanoseconds=_FAST,
         ),
         Machine("avx2", 32, 16, family="x86_64", needs=("avx2", "fma", "bmi2"), flags=("-march=x86-64-v3",)),
         Machine("neon", 16, 32, family="aarch64", needs=("asimd",)),
@@ -69,9 +78,13 @@ _BOUNDS = {
     "products": (1, 8),
     "loads": (1, 8),
     "latency": (1, 64),
+    "l1": (1 << 10, 1 << 30),
     "l2": (1 << 12, 1 << 36),
 }
 """What a file may say of a machine, and within which numbers."""
+_PRICES = "nanoseconds"
+_TABLES = (_PRICES, "fit", "machine")
+"""Tables of a file: prices, and what calibration notes beside them."""
 
 
 def machine_of(name: str) -> Machine | None:
@@ -95,9 +108,9 @@ def read_machine(content: Mapping[str, Any], path: str) -> Machine:
     name = Path(path).stem
     if not re.fullmatch("[A-Za-z0-9_]{1,60}", name) or name in ("native", PLAIN, *MACHINES):
         raise BadInput(f"{path}: a machine is called like its file, by letters, digits and _, and as no other one is")
-    unknown = next((key for key in content if key not in ("like", *_BOUNDS)), None)
+    unknown = next((key for key in content if key not in ("target", "like", *_BOUNDS, *_TABLES)), None)
     if unknown is not None:
-        raise BadInput(f"{path}: there is no {unknown}; there are like, {', '.join(_BOUNDS)}")
+        raise BadInput(f"{path}: there is no {unknown}; there are like, {', '.join((*_BOUNDS, _PRICES))}")
     like = content.get("like")
     if not isinstance(like, str) or like not in MACHINES:
         raise BadInput(f"{path}: like is one of {', '.join(MACHINES)}, whose instructions it has, got {like!r}")
@@ -109,7 +122,19 @@ def read_machine(content: Mapping[str, Any], path: str) -> Machine:
     base, vector = MACHINES[like], numbers.get("vector", 16)
     if vector & (vector - 1) or vector > base.vector:
         raise BadInput(f"{path}: vector is a power of two, at most the {base.vector} bytes of {like}, got {vector}")
-    return replace(base, name=name, **numbers)
+    return replace(base, name=name, nanoseconds=_priced(base.nanoseconds, content.get(_PRICES, {}), path), **numbers)
+
+
+def _priced(base: Work, given: Any, path: str) -> Work:
+    """What one of each kind of work takes, as a file has it. Raises BadInput."""
+    if not isinstance(given, dict):
+        raise BadInput(f"{path}: {_PRICES} is a table of numbers, got {given!r}")
+    for name, value in given.items():
+        if name not in NAMES:
+            raise BadInput(f"{path}: there are no {_PRICES} of {name}; there are those of {', '.join(NAMES)}")
+        if type(value) not in (int, float) or not 0 <= value <= 1e9:
+            raise BadInput(f"{path}: {_PRICES} of {name} are a number from 0 to 1e9, got {value!r}")
+    return Work(**(asdict(base) | given))
 
 
 def machines_of(names: str) -> list[Machine | None]:

@@ -35,6 +35,11 @@ MOST_THREADS = 1024
 _NO_MEMORY = "memory does not suffice for the arrays of this program"
 
 
+def prepared(program: Program, *, lazily: bool = False) -> Program:
+    """A program as it becomes loops of a machine: what is computed of constants is one, and how it is moved is not."""
+    return fold(program, [t for t in postorder(program.term) if t.operator.moves], lazily=lazily)
+
+
 class Lowered:
     """A program as loops for a machine, and the values of its constants in the order in which the loops read them.
 
@@ -48,9 +53,7 @@ class Lowered:
         missing = [name for name in program.constants_declared if name not in program.constants]
         if missing:
             raise BadInput(f"to compile a program requires values of its constants, got none of {', '.join(missing)}")
-        if machine is not None:
-            program = fold(program, [t for t in postorder(program.term) if t.operator.moves])
-        self.program = program
+        self.program = program = prepared(program) if machine is not None else program
         self.loops: Loops = lower(program, machine)
         sources = {p.source for p in self.loops.packings if p.source.role is Role.CONSTANT}
         packed = {p.buffer for p in self.loops.packings}
@@ -154,10 +157,22 @@ class Compiled:
         """
         return self._called(arrays, named, out, threads, None)
 
+    def drawn(self, seed: int = 0) -> list[Array]:
+        """Random arrays for the inputs: of integers and truths 0 and 1, which are indices of any axis of two or more."""
+        found = []
+        for place, buffer in enumerate(self.inputs):
+            record, dims = RECORDS[buffer.dtype], tuple(buffer.dims)
+            draw = np.random.default_rng(seed + place)
+            values = draw.standard_normal(dims) if record.kind == "float" else draw.integers(0, 2, dims)
+            found.append(values.astype(record.numpy))
+        return found
+
     def profile(
         self, *arrays: Array | Mapping[str, Array], threads: int = 1, rounds: int = 10
     ) -> list[tuple[str, float]]:
-        """The nests in their order, and the median of the seconds that each takes in some rounds."""
+        """The nests in their order, and the median of the seconds that each takes in some rounds; on one thread those
+        that it had of its processor.
+        """
         found = []
         for _ in range(rounds):
             seconds = (ctypes.c_double * len(self.loops.nests))()

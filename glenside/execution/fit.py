@@ -1,22 +1,40 @@
-"""Coefficients, none below 0, of what was measured."""
+"""Coefficients, none below 0, of what was measured, and where."""
 
 from __future__ import annotations
+
+import platform
 
 import numpy as np
 
 from glenside.ir.operand import Array
 
+_NEAR = 0.03
+"""Relative errors below which all weigh the same in a robust fit."""
 
-def non_negative(counts: Array, measured: Array) -> Array:
-    """The coefficients x >= 0 with least relative squares of counts (M)(N) times x - measured (M).
+
+def robust(counts: Array, measured: Array, rounds: int = 12) -> Array:
+    """The coefficients x >= 0 with least relative errors of counts (M)(N) times x - measured (M), not their squares: a
+    few measurements that nothing explains do not move the others. By least squares of weights that are made again.
+    """
+    weights = np.ones(len(measured))
+    for _ in range(rounds):
+        found = non_negative(counts, measured, weights)
+        weights = 1 / np.sqrt(np.maximum(np.abs(counts @ found / measured - 1), _NEAR))
+    return found
+
+
+def non_negative(counts: Array, measured: Array, weights: Array | None = None) -> Array:
+    """The coefficients x >= 0 with least relative squares of counts (M)(N) times x - measured (M), each error times its
+    weight, if there are any.
 
     Lawson and Hanson's active sets: columns come in while that makes the error less, and leave where they would be
     below 0. A measurement is above 0; columns of zeros get 0.
     """
     a = np.asarray(counts, float) / np.asarray(measured, float)[:, None]
+    b = np.ones(len(a)) if weights is None else weights
+    a = a * b[:, None]
     scale = np.linalg.norm(a, axis=0)
     a = a / np.where(scale > 0, scale, 1)
-    b = np.ones(len(a))
     x, free = np.zeros(a.shape[1]), np.zeros(a.shape[1], bool)
     for _ in range(10 * a.shape[1]):
         gradient = np.where(free | (scale == 0), -np.inf, a.T @ (b - a @ x))
@@ -35,3 +53,12 @@ def non_negative(counts: Array, measured: Array) -> Array:
             x[~free] = 0
         x = trial
     return x / np.where(scale > 0, scale, 1)
+
+
+def processor() -> str:
+    """What the machine says of its processor."""
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as file:
+            return next(line.split(":", 1)[1].strip() for line in file if line.startswith("model name"))
+    except (OSError, StopIteration, UnicodeDecodeError):
+        return platform.processor() or platform.machine()

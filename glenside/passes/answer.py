@@ -102,6 +102,25 @@ class Answer:
         return self.in_own_order or self.program
 
 
+@dataclass(frozen=True)
+class Placed:
+    """Where variants of distinct layers stand: in a program, in place of its own."""
+
+    original: Program
+    layers: Layers
+    body: Sequence[Term]
+
+    @property
+    def numbers(self) -> dict[str, int]:
+        """Layer -> the number of the distinct one that it is."""
+        return {name: place[0] for name, place in self.layers.places.items()}
+
+    def program(self, variants: Sequence[Variant]) -> Program:
+        """The program with a variant for each distinct layer."""
+        terms = [v.term for v in variants if v.term is not None]
+        return reassembled(self.original, self.layers, terms, self.body)
+
+
 def extract(problem: Problem, searched: SearchResult, target: Target, way: Way) -> Answer:
     """The best answer that the e-graph holds."""
     if problem.layers is not None:
@@ -131,6 +150,7 @@ def _of_layers(problem: Problem, layers: Layers, searched: SearchResult, target:
         body, cost = [terms[c] for c in classes], between.cost
         for number in {program.layers[name]: place[0] for name, place in layers.places.items()}.values():
             cost = cost.plus(found[number].cost)
+    found = [*target.in_place(found, Placed(program, layers, body))]
     best = _best(program, target, layers, found)
     named = [
         {**target.baselines(term, of_layer.variants), CHOSEN: variant}

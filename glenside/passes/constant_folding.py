@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Container, Mapping
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
+from glenside.builder.builder import LazyArrays, Value
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
 from glenside.ir.program import Program, constant_terms
@@ -15,11 +17,12 @@ from glenside.ir.types import AccessType, Tensor
 from glenside.semantics.interpreter import evaluate
 
 
-def fold(program: Program, without: Container[Term] = ()) -> Program:
+def fold(program: Program, without: Container[Term] = (), *, lazily: bool = False) -> Program:
     """The program with each largest term over constants alone replaced by a constant that holds its value.
 
     Weights that a mapping has rearranged are such terms. Terms in `without` stay as they are, unless others that are
-    replaced need them. Raises BadInput for a constant whose value is not known.
+    replaced need them. `lazily` computes values when they are asked for, if they are known. Raises BadInput for a
+    constant whose value is not known.
     """
     constant = {term: known and term not in without for term, known in constant_terms(program).items()}
     roots = (program.term, *program.layers.values())
@@ -27,17 +30,20 @@ def fold(program: Program, without: Container[Term] = ()) -> Program:
     outside = {child for term in postorder(*roots) if not constant[term] for child in term.children} | set(roots)
     largest = [t for t in postorder(*roots) if constant[t] and (t not in inside or t in outside) and not _plain(t)]
     largest = [t for t in largest if isinstance(t.type, AccessType)]
-    _require_values(program, largest)
+    if not lazily:
+        _require_values(program, largest)
     taken = set(program.tensors)
     names: dict[Term, str] = {}
-    values: dict[str, Array] = {}
+    values: dict[str, Value] = {}
     for number, term in enumerate(largest, 1):
         name = f"folded.{number}"
         while name in taken:
             name += "'"
         names[term] = name
-        (value,) = evaluate([term], program.constants)
-        values[name] = np.array(value, order="C", copy=None)
+        if not lazily:
+            values[name] = _value(term, program.constants)
+        elif not _without_values(program, [term]):
+            values[name] = partial(_value, term, program.constants)
 
     def folded(term: Term, _: tuple[Term, ...]) -> Term | None:
         if term not in names:
@@ -47,9 +53,16 @@ def fold(program: Program, without: Container[Term] = ()) -> Program:
 
     result, *layers = rebuild_all(roots, folded)
     declared = Program(result).constants_declared
-    kept = {name: program.constants[name] for name in declared if name in program.constants}
+    known = [name for name in declared if name in program.constants]
+    kept: dict[str, Value] = {name: partial(program.constants.__getitem__, name) for name in known}
+    constants: Mapping[str, Array] = LazyArrays({**kept, **values}, lambda _, array: array)
     named = dict(zip(program.layers, layers, strict=True))
-    return replace(program, term=result, layers=named, constants={**kept, **values}, names={})
+    return replace(program, term=result, layers=named, constants=constants if lazily else dict(constants), names={})
+
+
+def _value(term: Term, constants: Mapping[str, Array]) -> Array:
+    (value,) = evaluate([term], constants)
+    return np.array(value, order="C", copy=None)
 
 
 def _plain(term: Term) -> bool:
@@ -60,7 +73,11 @@ def _plain(term: Term) -> bool:
 
 
 def _require_values(program: Program, terms: list[Term]) -> None:
-    for term in postorder(*terms):
-        if term.operator.name == "access-tensor" and isinstance(tensor := term.attributes[0], Tensor):
-            if tensor.name not in program.constants:
-                raise BadInput(f"folding requires the value of the constant {tensor.name}; give it with --weights")
+    for name in _without_values(program, terms):
+        raise BadInput(f"folding requires the value of the constant {name}; give it with --weights")
+
+
+def _without_values(program: Program, terms: list[Term]) -> list[str]:
+    """The tensors of some terms whose values are not known."""
+    found = [term.attributes[0] for term in postorder(*terms) if term.operator.name == "access-tensor"]
+    return [t.name for t in found if isinstance(t, Tensor) and t.name not in program.constants]

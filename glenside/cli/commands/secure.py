@@ -1,15 +1,13 @@
-"""`glenside run --on spu` and `glenside calibrate`: two parties as two processes of this machine."""
+"""`glenside run --on spu`: two parties as two processes of this machine."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
-import typer
-
-from glenside.cli.output import WRONG, print_or_write, status_line, writable
+from glenside.cli.output import WRONG, print_or_write, status_line
 from glenside.ir.bounds import whole
 from glenside.ir.errors import BadInput
 from glenside.ir.names import one_line, spelled_name
@@ -41,7 +39,7 @@ def run_in_spu(
     from glenside.execution.spu.session import interpreter
     from glenside.ir.operators.opaque import require_meaning
 
-    parties = _parties("mpc" if target is None else target, link=link)
+    parties = parties_of("mpc" if target is None else target, link=link)
     count = RUNS if runs is None else whole("the number of --runs", runs, 1, _MOST_RUNS)
     interpreter()
     program = load()
@@ -62,7 +60,7 @@ def run_in_spu(
     return _nested(program.term.type, iter(found.values)), program.result_names(), 0 if found.agrees else WRONG
 
 
-def _parties(text: str, **options: Any) -> MPC:
+def parties_of(text: str, **options: Any) -> MPC:
     """The target of two parties. Raises BadInput."""
     from glenside.targets import parse_target
 
@@ -128,25 +126,3 @@ def _nested(type_: Type, arrays: Iterator[Array]) -> Any:
     from glenside.ir.types import TupleType
 
     return tuple(_nested(item, arrays) for item in type_.items) if isinstance(type_, TupleType) else next(arrays)
-
-
-def calibrate(
-    target: Annotated[str, typer.Option("--target", help="What to measure: mpc, or mpc:semi2k,field=128.")],
-    output: Annotated[
-        str, typer.Option("-o", "--output", metavar="FILE.toml", help="Where the costs go, for --target FILE.toml.")
-    ],
-    runs: Annotated[int, typer.Option("--runs", help="How often each program is timed; the fastest counts.")] = 7,
-) -> None:
-    """Measure what a machine takes, and write it for `--target FILE.toml`: of two parties, in two local processes."""
-    from glenside.execution.spu.calibration import calibrate as measured
-    from glenside.execution.spu.calibration import described
-
-    parties = _parties(target)
-    whole("the number of --runs", runs, 1, _MOST_RUNS)
-    if not output.lower().endswith(".toml"):
-        raise BadInput(f"costs are written as TOML, for --target FILE.toml, got {output}")
-    writable(output)
-    with status_line("SPU: compiling") as show:
-        fit = measured(parties.protocol, runs, lambda done, of: show(f"SPU: {done} of {of} runs"))
-    print_or_write(described(fit, parties.protocol, runs), output)
-    print(f"{len(fit.programs)} programs: told {fit.median_error:.0%} from what was measured (median)")

@@ -15,7 +15,7 @@ import numpy as np
 
 from glenside.builder import Builder
 from glenside.builder.pointwise import add, multiply, relu
-from glenside.execution.fit import non_negative
+from glenside.execution.fit import non_negative, processor
 from glenside.execution.spu.session import DIRECT, JAX_VERSION, VERSION, Job, measure
 from glenside.ir.program import Program
 from glenside.ir.term import Term, build
@@ -79,7 +79,7 @@ def described(fit: Fit, protocol: Semi2k, runs: int) -> str:
 
     numbers = [f"{name} = {float(f'{value:.4g}')!r}" for name, value in asdict(fit.costs).items()]
     machine = {
-        "processor": _processor(),
+        "processor": processor(),
         "cores": os.cpu_count() or 0,
         "system": f"{platform.system()} {platform.machine()}",
         "threads of a party": 1,
@@ -110,15 +110,6 @@ def described(fit: Fit, protocol: Semi2k, runs: int) -> str:
         "",
     ]
     return "\n".join(lines)
-
-
-def _processor() -> str:
-    """What the machine says of its processor."""
-    try:
-        with open("/proc/cpuinfo", encoding="utf-8") as file:
-            return next(line.split(":", 1)[1].strip() for line in file if line.startswith("model name"))
-    except (OSError, StopIteration, UnicodeDecodeError):
-        return platform.processor() or platform.machine()
 
 
 def _counts(program: Program, protocol: Semi2k) -> dict[str, int]:

@@ -22,9 +22,10 @@ from glenside.targets.base.prices import Prices
 
 if TYPE_CHECKING:
     from glenside.egraph.search import SearchResult
+    from glenside.passes.answer import Placed
     from glenside.passes.extraction import Cone
     from glenside.passes.network import Pass
-    from glenside.passes.variants import Strategy
+    from glenside.passes.variants import Extracted, Strategy
 
 
 @dataclass(frozen=True)
@@ -195,6 +196,14 @@ class Target(ABC):
         if budget is None or (budget.spares_baseline and not variant.recipe) or not budget.excess(variant.measures):
             return (0, *amounts)
         return (1, taken[budget.measure], *amounts)
+
+    def compiled_for(self, machine: Any) -> Target:
+        """What programs are optimized for when they are compiled for a machine: None is one of plain loops."""
+        return self
+
+    def in_place(self, found: Sequence[Extracted], placed: Placed) -> Sequence[Extracted]:
+        """The variants of distinct layers, with what they take where they stand, if that depends on what is around."""
+        return found
 
     def best(self, variants: Sequence[Variant]) -> Variant:
         """The variant of a layer that is chosen among all of it."""

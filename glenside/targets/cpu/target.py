@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +20,7 @@ from glenside.analysis.liveness import (
     operations,
     prepared,
 )
+from glenside.codegen.machine import Machine
 from glenside.egraph.rule import Parameters
 from glenside.egraph.snapshot import Snapshot
 from glenside.ir.bounds import number
@@ -32,7 +33,7 @@ from glenside.ir.rational import byte_count
 from glenside.ir.term import Term, weave
 from glenside.ir.types import Tensor
 from glenside.passes.network import Pass, fold_batch_norms
-from glenside.passes.variants import Front
+from glenside.passes.variants import Front, Strategy
 from glenside.semantics.placement import gathers, stores
 from glenside.targets.base import Amounts, Budget, Measure, Target, Variant, Way
 from glenside.targets.recipes import recipe_label
@@ -53,13 +54,23 @@ class CPU(Target):
     outputs   the m of Winograd's F(m, r) that are looked for along each axis
     row_strips  up to how many strips of rows, a power of 2 up to 16, a layer may be computed in, each as a variant of
               its own
+    machine   what programs are compiled for: then nanoseconds count, and the memory of what is compiled; see
+              `glenside.targets.cpu.compiled.CompiledCPU`
 
     Inputs, constants and what is computed of constants alone are there before: they are not counted, nor is what a
     process takes beside its arrays, such as the workspaces of BLAS. Multiply-adds are not time: a variant of fewer may
     be slower. Raises BadInput.
     """
 
-    strategy = Front
+    strategy: Strategy = Front
+
+    def __new__(cls, *_: Any, **options: Any) -> CPU:
+        """A CPU with a machine is one that programs are compiled for."""
+        if cls is CPU and options.get("machine") is not None:
+            from glenside.targets.cpu.compiled import CompiledCPU
+
+            cls = CompiledCPU
+        return super().__new__(cls)
 
     def __init__(
         self,
@@ -69,7 +80,11 @@ class CPU(Target):
         outputs: Sequence[int] = (2, 4),
         row_strips: int = 1,
         bands: int | None = None,
+        machine: str | Machine | None = None,
+        tune: bool = False,
     ) -> None:
+        if tune:
+            raise BadInput("variants are timed on a machine: give one beside tune, such as native")
         if bands is not None:
             renamed("bands of gl.CPU", "row_strips")
             row_strips = bands
@@ -112,6 +127,12 @@ class CPU(Target):
     def passes(self, way: Way) -> Sequence[Pass]:
         return (fold_batch_norms,)
 
+    def compiled_for(self, machine: Machine | None) -> CPU:
+        """What programs are compiled for there, with this budget; as it is where it says what time is."""
+        if machine is None or self.balance or self.row_strips > 1:
+            return self
+        return CPU(self.memory, outputs=self.outputs, machine=machine)
+
     def families(self, way: Way, nodes: Sequence[Term]) -> tuple[str, ...]:
         """All, or those without transposed convolutions where nothing is spread or added up in windows."""
         if any(term.operator.name in ("access-dilate", "access-overlap-add") for term in nodes):
@@ -121,7 +142,7 @@ class CPU(Target):
     def rule_parameters(self) -> Parameters:
         return {"winograd": sum(1 << m for m in self.outputs), "row_strips": self.row_strips, "scatter": 0}
 
-    def pricing(self, snapshot: Snapshot) -> Pricing:
+    def pricing(self, snapshot: Snapshot) -> Any:
         """What each e-node takes, over entries of its children."""
         return Pricing(snapshot, self)
 
@@ -266,7 +287,14 @@ def _storing(term: Term, buffers: int, copied: int) -> Storing:
     return Storing.VIEW if whole else Storing.NOWHERE
 
 
-_READ = with_options("cpu", {"balance": float, "outputs": whole_numbers, "row_strips": int}, {"bands": "row_strips"})
+_OPTIONS: dict[str, Callable[[str], Any]] = {
+    "balance": float,
+    "outputs": whole_numbers,
+    "row_strips": int,
+    "machine": str,
+    "tune": {"yes": True, "no": False}.__getitem__,
+}
+_READ = with_options("cpu", _OPTIONS, {"bands": "row_strips"})
 
 
 @target("cpu", "cpu:8MB", read=_READ, options=CPU)

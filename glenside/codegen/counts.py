@@ -1,0 +1,216 @@
+"""The work of nests: what is issued step by step, and the bytes that come from each memory.
+
+Steps are counted as they are written: what an unrolled loop does not change is loaded once, and stays in a register. In
+a step that many products share, what is slowest counts: the products, the loads, or a sum that waits for itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from math import prod
+
+from glenside.codegen.affine import coefficient, loads_in
+from glenside.codegen.loops import (
+    Apply,
+    Choose,
+    Convert,
+    Counter,
+    For,
+    Formula,
+    Let,
+    Load,
+    Loops,
+    Prefetch,
+    Role,
+    Sort,
+    Statement,
+    Store,
+    Way,
+    When,
+)
+from glenside.codegen.machine import Machine
+from glenside.codegen.traffic import Recent, bytes_of, traffic
+from glenside.codegen.work import Work
+from glenside.ir.dtypes import RECORDS
+from glenside.ir.index_map import Atom, Axis, Index
+
+_SLOW = frozenset({"divide", "sqrt", "mod", "rem"})
+_FUNCTIONS = frozenset("exp log tanh erf sigmoid sin cos tan asin acos atan sinh cosh asinh acosh atanh pow".split())
+
+
+def told(loops: Loops, machine: Machine) -> list[float]:
+    """Nanoseconds of each nest on one thread, by what the machine takes for each kind of work."""
+    return [work.priced(machine.nanoseconds) for work in works(loops, machine)]
+
+
+def works(loops: Loops, machine: Machine) -> list[Work]:
+    """The work of each nest in its place. Where a whole program fits the second cache, what it reads stays there from
+    one run to the next.
+    """
+    packed = {packing.source for packing in loops.packings}
+    every = [b for b in loops.buffers if b not in packed]
+    recent = Recent(machine, every if sum(map(bytes_of, every)) <= machine.l2 else ())
+    return [
+        _issued(nest.body, machine).plus(traffic(nest, machine, recent)).plus(Work(nests=1)) for nest in loops.nests
+    ]
+
+
+def _issued(body: Sequence[Statement], machine: Machine) -> Work:
+    """What statements issue that are done once."""
+    step = _Step(machine)
+    for statement in body:
+        step.add(statement, _Written())
+    cycles = max(
+        step.operations / machine.products,
+        (step.loads + step.stores) / machine.loads,
+        step.stores,
+        step.waiting * machine.latency,
+    )
+    return step.found.plus(Work(cycles=cycles))
+
+
+@dataclass(frozen=True)
+class _Written:
+    """Where a statement is written: in unrolled loops, and the loop whose steps are lanes of a vector."""
+
+    unrolled: tuple[Axis, ...] = ()
+    lane: Axis | None = None
+
+    def times(self, axes: Iterable[Axis]) -> float:
+        """How often something is done that depends on axes."""
+        own = {*axes}
+        return prod(axis.size for axis in self.unrolled if axis in own)
+
+    @property
+    def every(self) -> float:
+        return prod(axis.size for axis in self.unrolled)
+
+
+@dataclass
+class _Step:
+    """One step of a loop: what it issues by itself, and the work of the loops in it.
+
+    waiting  products that wait for each other
+    """
+
+    machine: Machine
+    operations: float = 0
+    loads: float = 0
+    stores: float = 0
+    waiting: float = 0
+    found: Work = field(default_factory=Work)
+
+    def add(self, statement: Statement, at: _Written) -> None:
+        if isinstance(statement, For | When):
+            self._block(statement, at)
+        elif isinstance(statement, Store):
+            self._store(statement, at)
+        elif isinstance(statement, Let):
+            self._formula(statement.formula, at)
+            if statement.known:
+                self.waiting += at.every
+        elif isinstance(statement, Prefetch):
+            self.loads += 1
+        elif isinstance(statement, Sort):
+            self._also(Work(scattered=4 * statement.count * statement.count.bit_length()))
+
+    def _also(self, work: Work, times: float = 1) -> None:
+        self.found = self.found.plus(work, times)
+
+    def _block(self, statement: For | When, at: _Written) -> None:
+        if isinstance(statement, For):
+            if statement.way in (Way.LOOP, Way.PARALLEL):
+                each = _issued(statement.body, self.machine).plus(Work(steps=1))
+                self._also(each, at.every * statement.axis.size / self._lanes(statement))
+                return
+            vector = statement.way is Way.VECTOR
+            at = replace(at, lane=statement.axis) if vector else replace(at, unrolled=(*at.unrolled, statement.axis))
+        for inner in statement.body:
+            self.add(inner, at)
+
+    def _lanes(self, loop: For) -> int:
+        """How many steps a compiler takes at once by itself: where numbers next to each other are stored."""
+        stores = [inner for inner in loop.body if isinstance(inner, Store)]
+        if len(stores) != len(loop.body) or not all(_is_run(store, loop.axis) for store in stores):
+            return 1
+        return max(1, 8 * self.machine.vector // max(RECORDS[store.buffer.dtype].bits for store in stores) // 2)
+
+    def _store(self, store: Store, at: _Written) -> None:
+        self._formula(store.formula, at)
+        times = at.times(_axes(store.place))
+        if store.buffer.role is not Role.REGISTER:
+            self.stores += self._vectors(store, times, at)
+        elif any(load.buffer is store.buffer for load in loads_in(store.formula)):
+            self.waiting = max(self.waiting, at.every / max(times, 1))
+
+    def _vectors(self, access: Load | Store, times: float, at: _Written) -> float:
+        """The vectors that an access is, where it is as often; elements that are apart are noted."""
+        lane = at.lane
+        step = 1 if lane is None else coefficient(access.place, lane)
+        if access.picked or step not in (0, 1) or any(not isinstance(atom, Axis) for atom, _ in access.place.terms):
+            self._also(Work(scattered=times * (lane.size if lane is not None and step else 1)))
+        if lane is None or not step:
+            return times
+        return times * max(1.0, RECORDS[access.buffer.dtype].bits * lane.size / (8 * self.machine.vector))
+
+    def _formula(self, formula: Formula, at: _Written) -> frozenset[Axis]:
+        """Counts what a formula takes; gives the axes on which it depends."""
+        if isinstance(formula, Load):
+            axes = _axes(formula.place)
+            if formula.buffer.role is not Role.REGISTER:
+                self.loads += self._vectors(formula, at.times(axes), at)
+            return axes
+        if isinstance(formula, Counter):
+            return _axes(formula.index)
+        axes = frozenset[Axis]().union(*(self._formula(operand, at) for operand in _operands(formula)))
+        if isinstance(formula, Choose):
+            axes = axes.union(*(_axes(guard.index) for guard in formula.guards))
+        self._applied(formula, at.times(axes))
+        return axes
+
+    def _applied(self, formula: Formula, times: float) -> None:
+        if isinstance(formula, Convert):
+            self.operations += times if formula.dtype != formula.formula.dtype else 0
+        elif isinstance(formula, Choose):
+            self.operations += 2 * times
+        elif isinstance(formula, Apply):
+            name = formula.primitive.name
+            if name in _SLOW:
+                self._also(Work(divisions=times))
+            elif name in _FUNCTIONS:
+                self._also(Work(functions=times))
+            elif name not in ("add", "subtract") or not any(map(_is_product, formula.operands)):
+                self.operations += times  # else it is one instruction with the product
+
+
+def _is_run(store: Store, axis: Axis) -> bool:
+    """Whether a store goes along an axis, and what it reads does, or stays."""
+    accesses: list[Load | Store] = [store, *loads_in(store.formula)]
+    return coefficient(store.place, axis) == 1 and not any(
+        access.picked or coefficient(access.place, axis) not in (0, 1) for access in accesses
+    )
+
+
+def _operands(formula: Formula) -> tuple[Formula, ...]:
+    if isinstance(formula, Apply):
+        return formula.operands
+    if isinstance(formula, Choose):
+        return formula.then, formula.otherwise
+    return (formula.formula,) if isinstance(formula, Convert) else ()
+
+
+def _is_product(formula: Formula) -> bool:
+    return isinstance(formula, Apply) and formula.primitive.name == "multiply"
+
+
+def _axes(index: Index) -> frozenset[Axis]:
+    return frozenset(_of_atoms(atom for atom, _ in index.terms))
+
+
+def _of_atoms(atoms: Iterable[Atom]) -> Iterator[Axis]:
+    for atom in atoms:
+        if isinstance(atom, Axis):
+            yield atom
+        else:
+            yield from _of_atoms(inner for inner, _ in atom.expression.terms)

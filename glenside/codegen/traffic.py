@@ -1,0 +1,151 @@
+"""Bytes that come from behind a cache: what a nest reads and stores again after the cache has held other things.
+
+What a loop touches in all its steps is read once where one step fits the cache; where that does not, each step reads
+its own again. Places are counted by the sizes of the axes they depend on, at most the buffer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from glenside.codegen.affine import loads_in
+from glenside.codegen.loops import Buffer, For, Let, Nest, Role, Statement, Store, When
+from glenside.codegen.machine import Machine
+from glenside.codegen.work import Work
+from glenside.ir.dtypes import RECORDS
+from glenside.ir.index_map import Axis, Index
+
+_LINE = 64
+"""Bytes that come at a time."""
+_SHARES = (0.6, 1.0, 1.6)
+"""Parts of the second cache that hold what is read again, taken together: caches forget little by little."""
+
+
+def traffic(nest: Nest, machine: Machine, recent: Recent) -> Work:
+    """What comes from the second cache, and from behind it, where those buffers were touched before."""
+    whole = _Touched.of(nest.body)
+    found = Work(near=sum(whole.beyond(machine.l1).values()))
+    for share in _SHARES:
+        for buffer, n in whole.beyond(machine.l2 * share).items():
+            if not recent.has(buffer, n):
+                kind = "weights" if buffer.role is Role.CONSTANT else "far"
+                found = found.plus(Work(**{kind: n}), 1 / len(_SHARES))
+    recent.touch(whole.footprint)
+    return found
+
+
+class Recent:
+    """What the second cache holds while nests run one after the other: what was touched last, as far as it fits."""
+
+    def __init__(self, machine: Machine, first: Iterable[Buffer] = ()) -> None:
+        self.size = machine.l2
+        self.bytes: dict[Buffer, float] = {}
+        self.touch({buffer: bytes_of(buffer) for buffer in first})
+
+    def has(self, buffer: Buffer, n: float) -> bool:
+        """Whether so many bytes of a buffer, read once, are there; what is new takes the place of others."""
+        if buffer.role in (Role.TEMPORARY, Role.SCRATCH) and buffer not in self.bytes:
+            return n <= self.size // 2
+        return n <= self.bytes.get(buffer, 0)
+
+    def touch(self, footprint: Mapping[Buffer, float]) -> None:
+        """A nest has touched so many bytes of some buffers."""
+        for buffer, n in footprint.items():
+            self.bytes[buffer] = max(n, self.bytes.pop(buffer, 0))
+        while sum(self.bytes.values()) > self.size:
+            del self.bytes[next(iter(self.bytes))]
+
+
+@dataclass
+class _Touched:
+    """The places that statements touch, in a tree of loops.
+
+    places   of these statements themselves
+    loops    (axis, what is touched in each of its steps)
+    """
+
+    places: list[tuple[Buffer, Index]] = field(default_factory=list)
+    loops: list[tuple[Axis, _Touched]] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, body: Sequence[Statement]) -> _Touched:
+        found = cls()
+        for statement in body:
+            found._add(statement)
+        return found
+
+    def _add(self, statement: Statement) -> None:
+        if isinstance(statement, For):
+            self.loops.append((statement.axis, _Touched.of(statement.body)))
+        elif isinstance(statement, When):
+            for inner in statement.body:
+                self._add(inner)
+        elif isinstance(statement, Store | Let):
+            touched = [(load.buffer, load.place) for load in loads_in(statement.formula)]
+            if isinstance(statement, Store):
+                touched.append((statement.buffer, statement.place))
+            self.places += [(buffer, place) for buffer, place in touched if buffer.role is not Role.REGISTER]
+
+    @cached_property
+    def footprint(self) -> dict[Buffer, float]:
+        """Bytes of each buffer that are touched."""
+        return _footprint(self._shapes(()))
+
+    @cached_property
+    def swept(self) -> list[dict[Buffer, float]]:
+        """The same for all steps of each loop."""
+        return [_footprint(inner._shapes((axis,))) for axis, inner in self.loops]
+
+    def _shapes(self, axes: tuple[Axis, ...]) -> dict[Buffer, dict[object, float]]:
+        """For each buffer the sets of places, by what tells them apart, and how many elements each has."""
+        found: dict[Buffer, dict[object, float]] = {}
+        for buffer, place in dict.fromkeys(self.places):
+            key, count = _extent(place, axes, buffer)
+            found.setdefault(buffer, {})[key] = count
+        for axis, inner in self.loops:
+            for buffer, shapes in inner._shapes((*axes, axis)).items():
+                found.setdefault(buffer, {}).update(shapes)
+        return found
+
+    def beyond(self, cache: float) -> dict[Buffer, float]:
+        """Bytes of each buffer that come from behind a cache."""
+        if sum(self.footprint.values()) <= cache:
+            return self.footprint
+        found: dict[Buffer, float] = {}
+        for buffer, _ in self.places:
+            found[buffer] = found.get(buffer, 0) + _LINE
+        for (axis, inner), swept in zip(self.loops, self.swept, strict=True):
+            once = sum(inner.footprint.values()) <= cache
+            for buffer, n in (swept if once else inner.beyond(cache)).items():
+                found[buffer] = found.get(buffer, 0) + (n if once else axis.size * n)
+        return found
+
+
+def _footprint(shapes: Mapping[Buffer, Mapping[object, float]]) -> dict[Buffer, float]:
+    return {b: min(bytes_of(b), sum(of_buffer.values()) * _size(b)) for b, of_buffer in shapes.items()}
+
+
+def _extent(place: Index, axes: Sequence[Axis], buffer: Buffer) -> tuple[object, float]:
+    """What tells the places of an access from others, and how many elements they are, in whole lines."""
+    steps = sorted((abs(factor), axis.size) for axis, factor in place.terms if isinstance(axis, Axis) and axis in axes)
+    line = _LINE / _size(buffer)
+    nearest = steps[0][0] if steps else line
+    count, reach = min(line, nearest), 0
+    for step, size in steps:
+        reach += step * (size - 1)
+        count *= size
+    others = tuple((atom, factor) for atom, factor in place.terms if atom not in axes)
+    key = tuple(steps), place.constant // max(int(line), reach), others
+    return key, min(count, reach + line)
+
+
+def _size(buffer: Buffer) -> float:
+    """Bytes of an element."""
+    return RECORDS[buffer.dtype].bits / 8
+
+
+def bytes_of(buffer: Buffer) -> float:
+    """Bytes of a whole buffer."""
+    return buffer.dims.product() * _size(buffer)

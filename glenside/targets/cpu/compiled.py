@@ -1,0 +1,300 @@
+"""The processor that programs are compiled for: nanoseconds, told from the loops of layers where they stand, or timed.
+
+What a layer takes depends on what is around it: the order in which its neighbours store, what is taken together with
+it, what the caches hold. So each recipe is tried in every layer at once, the whole program becomes loops, and what a
+nest takes counts for the layer whose terms it computes.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from glenside.analysis.liveness import operations
+from glenside.cache.store import Cache, CacheFull, key_of
+from glenside.codegen.arena import arena, needed
+from glenside.codegen.counts import told
+from glenside.codegen.loops import Loops, Role
+from glenside.codegen.lower import lower
+from glenside.codegen.machine import Machine, is_here, machine_of
+from glenside.codegen.native import Compiled, prepared
+from glenside.codegen.traffic import bytes_of
+from glenside.egraph.search import SearchResult
+from glenside.egraph.snapshot import Snapshot
+from glenside.ir.errors import BadInput
+from glenside.ir.operand import Array
+from glenside.ir.operator import OPERATORS
+from glenside.ir.program import Program, constant_terms
+from glenside.ir.term import Term, postorder
+from glenside.passes.answer import Placed
+from glenside.passes.extraction import PricedGraph
+from glenside.passes.variants import ByRecipe, Extracted
+from glenside.targets.base import Amounts, Budget, Measure, Prices, Variant, Way
+from glenside.targets.cpu.target import CPU, PEAK, WORK
+from glenside.targets.recipes import recipe_label
+
+TIME = "time"
+_TRIED = 3
+"""Variants of each layer that are timed, at most: those that are told to take the least."""
+_SETTLED = 3
+"""How often it is looked at what the best variants take beside each other."""
+_ROUNDS = 15
+"""Timed runs of each program, in turn; of each nest the fastest counts."""
+
+
+class Recipes(ByRecipe):
+    """The layer as it is written, then the cheapest term of each recipe."""
+
+    def __init__(self, target: CompiledCPU, searched: SearchResult, way: Way) -> None:
+        super().__init__(target, searched, way)
+        self.target = target
+
+    def layer(self, root: int, term: Term) -> Extracted:
+        others = super().layer(root, term).variants
+        return Extracted([self.target.variant_of(term, ()), *(v for v in others if v.recipe)])
+
+
+@dataclass(frozen=True)
+class InLoops:
+    """A program as loops, and the nanoseconds of each nest."""
+
+    program: Program
+    loops: Loops
+    nanoseconds: Sequence[float] | Array
+
+    @cached_property
+    def owners(self) -> list[str | None]:
+        """The layer that each nest counts for: that of the term that does most of what it computes."""
+        owner = _owners(self.program)
+        return [
+            next((owner[term] for term in sorted(nest.terms, key=operations, reverse=True) if term in owner), None)
+            for nest in self.loops.nests
+        ]
+
+    def time(self) -> dict[str, float]:
+        """Nanoseconds of each layer."""
+        found = dict.fromkeys(self.program.layers, 0.0)
+        for name, own in zip(self.owners, self.nanoseconds, strict=True):
+            if name is not None:
+                found[name] += own
+        return found
+
+    def peak(self) -> dict[str, int]:
+        """The most bytes of temporaries that are needed while each layer is computed."""
+        found = dict.fromkeys(self.program.layers, 0)
+        for name, own in zip(self.owners, needed(self.loops), strict=True):
+            if name is not None:
+                found[name] = max(found[name], own)
+        return found
+
+
+class CompiledCPU(CPU):
+    """A processor that programs are compiled for: the nanoseconds of one thread, and the bytes of temporaries.
+
+    memory   the budget of temporaries and results, as of any CPU
+    machine  native, or avx512, avx2, neon, generic; or a .toml file, which `glenside calibrate` writes
+    tune     whether the best variants of each layer are timed in their places, on this computer; otherwise what they
+             take is told by the machine's prices
+    outputs  the m of Winograd's F(m, r) that are looked for along each axis
+
+    Raises BadInput.
+    """
+
+    strategy = Recipes
+
+    def __init__(
+        self,
+        memory: int | str | None = None,
+        *,
+        machine: str | Machine,
+        tune: bool = False,
+        outputs: Sequence[int] = (2, 4),
+        balance: float = 0,
+        row_strips: int = 1,
+    ) -> None:
+        if balance or row_strips > 1:
+            raise BadInput("balance and row strips are of a processor that no programs are compiled for")
+        super().__init__(memory, outputs=outputs)
+        processor = machine_of(machine) if isinstance(machine, str) else machine
+        if processor is None:
+            raise BadInput("a machine of plain loops has no prices: nothing is tiled for it")
+        if tune and not is_here(processor):
+            raise BadInput(f"this computer has no {processor.name}: what takes the least there is told, not timed")
+        self.processor, self.tune = processor, tune
+        self.name += f",machine={processor.name}" + (",tune=yes" if tune else "")
+        self.description = repr(processor)
+        self.objectives, self.compared, self.front = (TIME, PEAK), (TIME, PEAK), None
+        how = "timed" if tune else "told by the machine's prices"
+        self.measures = (
+            Measure(TIME, "ns", f"of one thread of {processor.name}, {how}"),
+            Measure(WORK, "operations", "a multiplication that is added, or any other operation on an element"),
+            Measure(PEAK, "bytes", "the most that temporaries and results take in one piece of memory", adds=False),
+        )
+        if self.memory is not None:
+            self.budget = Budget(PEAK, self.memory, "bytes", "memory budget")
+        self._known: dict[Term, InLoops] = {}
+
+    def compiled_for(self, machine: Machine | None) -> CPU:
+        return self
+
+    def families(self, way: Way, nodes: Sequence[Term]) -> tuple[str, ...]:
+        """Those of variants: how windows are read, and how many rows at a time, is for the loops."""
+        return tuple(f for f in super().families(way, nodes) if f not in ("cpu-products", "transposed-tiles"))
+
+    def pricing(self, snapshot: Snapshot) -> Any:
+        return _Pricing(snapshot, self)
+
+    def variant_of(self, term: Term, recipes: Sequence[str]) -> Variant:
+        """The variant that a term is; what it takes is known where it stands."""
+        recipe = " | ".join(recipes)
+        return Variant(recipe_label(recipe), term, {TIME: None, WORK: _work(Program(term)), PEAK: None}, recipe)
+
+    def baselines(self, product: Term, variants: Sequence[Variant]) -> Mapping[str, Variant]:
+        return {"plain": variants[0]}
+
+    def whole(self, program: Program) -> Amounts:
+        (found,) = self._in_loops([program], timed=self.tune)
+        results = sum(bytes_of(b) for b in found.loops.buffers if b.role is Role.RESULT)
+        peak = arena(found.loops).bytes_of(1) + int(results)
+        return {TIME: round(float(sum(found.nanoseconds))), WORK: _work(found.program), PEAK: peak}
+
+    def in_place(self, found: Sequence[Extracted], placed: Placed) -> list[Extracted]:
+        """With what each variant takes where it stands, among others of its recipe."""
+        self._known = {}
+        recipes = list(dict.fromkeys(v.recipe for of_layer in found for v in of_layer.variants))
+        told = self._tried(found, placed, [[_of(of_layer, recipe) for of_layer in found] for recipe in recipes], False)
+        if not self.tune:
+            return self._settled(told, placed, False)
+        self._known = {}
+        best = [sorted(of_layer.variants, key=self.rank)[:_TRIED] for of_layer in told]
+        trials = [[ranked[min(n, len(ranked) - 1)] for ranked in best] for n in range(_TRIED)]
+        trials.append([of_layer.variants[0] for of_layer in told])
+        return self._settled(self._tried(told, placed, trials, True), placed, True)
+
+    def _settled(self, found: list[Extracted], placed: Placed, timed: bool) -> list[Extracted]:
+        """With what the best variants take beside each other; where that makes others the best, once more."""
+        for _ in range(_SETTLED):
+            best = [self.best(of_layer.variants) for of_layer in found]
+            beside = self._tried(found, placed, [best], timed)
+            found = [
+                replace(e, variants=[own.variants[0] if v.recipe == own.variants[0].recipe else v for v in e.variants])
+                for e, own in zip(found, beside, strict=True)
+            ]
+            if [self.best(e.variants).recipe for e in found] == [v.recipe for v in best]:
+                break
+        return found
+
+    def _tried(
+        self, found: Sequence[Extracted], placed: Placed, trials: Sequence[Sequence[Variant]], timed: bool
+    ) -> list[Extracted]:
+        """The variants that are tried, with what they take where they are first."""
+        taken: list[dict[str, list[tuple[float, int]]]] = [{} for _ in found]
+        programs = [placed.program(trial) for trial in trials]
+        for trial, in_loops in zip(trials, self._in_loops(programs, timed), strict=True):
+            time, peak = in_loops.time(), in_loops.peak()
+            here: dict[int, list[tuple[float, int]]] = defaultdict(list)
+            for name, number in placed.numbers.items():
+                here[number].append((time[name], peak[name]))
+            for number, own in here.items():
+                taken[number].setdefault(trial[number].recipe, own)
+        made = []
+        for of_layer, by_recipe in zip(found, taken, strict=True):
+            variants = []
+            for variant in (v for v in of_layer.variants if v.recipe in by_recipe):
+                times, peaks = zip(*by_recipe[variant.recipe], strict=True)
+                measures = {**variant.measures, TIME: round(sum(times) / len(times)), PEAK: max(peaks)}
+                variants.append(replace(variant, measures=measures))
+            made.append(replace(of_layer, variants=variants))
+        return made
+
+    def _in_loops(self, programs: Sequence[Program], timed: bool) -> list[InLoops]:
+        new = {program.term: program for program in programs if program.term not in self._known}
+        for term, found in zip(new, self._timed(new.values()) if timed else map(self._told, new.values()), strict=True):
+            self._known[term] = found
+        return [self._known[program.term] for program in programs]
+
+    def _told(self, program: Program) -> InLoops:
+        program = prepared(program, lazily=True)
+        loops = lower(program, self.processor)
+        return InLoops(program, loops, told(loops, self.processor))
+
+    def _timed(self, programs: Iterable[Program]) -> list[InLoops]:
+        """Programs on this computer, in turn; what was timed before is kept."""
+        compiled = [Compiled(program.seeded_constants(0), self.processor) for program in programs]
+        keys = [key_of(source=f.source, machine=self.description, how="nests") for f in compiled]
+        with Cache() as cache:
+            found = _seconds(compiled, keys, cache)
+        return [InLoops(f.program, f.loops, 1e9 * found[key]) for f, key in zip(compiled, keys, strict=True)]
+
+
+class _Pricing:
+    """Prices that choose among terms of one recipe: those that compute and move the fewest elements."""
+
+    def __init__(self, snapshot: Snapshot, target: CompiledCPU) -> None:
+        self.snapshot, self.target = snapshot, target
+        self.priced = PricedGraph(snapshot, Prices())
+
+    def possible(self, n: int) -> bool:
+        return not OPERATORS[self.snapshot.nodes[n].operator].opaque
+
+    def is_product(self, n: int) -> bool:
+        node = self.snapshot.nodes[n]
+        return node.operator == "compute" and node.attributes[0] == "dot-product"
+
+    def cost(self, n: int) -> tuple[int, ...]:
+        cost = self.priced.cost(n)
+        return cost.unmapped + cost.scalar + cost.moved, cost.nodes
+
+    def variant(self, recipe: str, root: int, nodes: Mapping[int, int]) -> Variant:
+        return self.target.variant_of(self.snapshot.terms(nodes, [root])[root], (recipe,))
+
+
+def _work(program: Program) -> int:
+    """Operations of what is not computed of constants alone."""
+    constant = constant_terms(program)
+    return sum(operations(term) for term in postorder(program.term) if not constant[term])
+
+
+def _owners(program: Program) -> dict[Term, str]:
+    """Each term that a layer needs -> the first layer that does; what is before a layer counts for it."""
+    owner: dict[Term, str] = {}
+    names = {_unsplit(root): name for name, root in program.layers.items()}
+    for root in (term for term in postorder(program.term, *names) if term in names):
+        stack = [root]
+        while stack:
+            term = stack.pop()
+            if term not in owner:
+                owner[term] = names[root]
+                stack += term.children
+    return owner
+
+
+def _unsplit(term: Term) -> Term:
+    """A term whatever its split, which whoever reads it may have changed."""
+    return _unsplit(term.children[0]) if term.operator.name == "access" else term
+
+
+def _of(of_layer: Extracted, recipe: str) -> Variant:
+    """The variant of a recipe, or the layer as it is written."""
+    return next((v for v in of_layer.variants if v.recipe == recipe), of_layer.variants[0])
+
+
+def _seconds(compiled: Sequence[Compiled], keys: Sequence[str], cache: Cache) -> dict[str, Array]:
+    """Key -> seconds of the nests of a program: from the cache, or the least of several rounds, in turn."""
+    seconds = {key: np.array(json.loads(text), float) for key in keys if (text := cache.get(key)) is not None}
+    runs = [(key, f, f.drawn()) for key, f in zip(keys, compiled, strict=True) if key not in seconds]
+    for _ in range(_ROUNDS):
+        for key, f, arrays in runs:
+            own = np.array([s for _, s in f.profile(*arrays, rounds=1)])
+            seconds[key] = np.minimum(own, seconds.get(key, own))
+    for key, _, _ in runs:
+        with suppress(CacheFull):  # it was timed all the same
+            cache.put(key, json.dumps(seconds[key].tolist()))
+    return seconds

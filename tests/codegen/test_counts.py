@@ -1,0 +1,95 @@
+"""What nests are told to take: steps counted by hand, bytes from behind caches, and what is told of whole programs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import glenside as gl
+from glenside.codegen.counts import told, works
+from glenside.codegen.loops import Loops
+from glenside.codegen.lower import lower
+from glenside.codegen.machine import MACHINES, Machine
+from glenside.codegen.native import prepared
+from glenside.codegen.traffic import bytes_of
+from glenside.codegen.work import NAMES, Work
+from glenside.ir.program import Program
+
+MACHINE = MACHINES["avx512"]
+
+
+def _lowered(program: Program, machine: Machine = MACHINE) -> Loops:
+    return lower(prepared(program, lazily=True), machine)
+
+
+def _product(m: int, k: int, n: int) -> Program:
+    b = gl.Builder("product")
+    x = b.relu(b.input("x", (m, k)))
+    return b.finish(b.relu(b.linear(x, b.constant("w", (n, k)))))
+
+
+def _last(loops: Loops, machine: Machine = MACHINE) -> Work:
+    return works(loops, machine)[-1]
+
+
+@pytest.mark.parametrize(("m", "k", "n"), [(28, 64, 64), (56, 96, 32), (14, 128, 96)])
+def test_the_sums_of_a_product_are_its_vectors_by_those_of_a_cycle(m: int, k: int, n: int) -> None:
+    loops = _lowered(_product(m, k, n))
+    least = m * k * n / 16 / MACHINE.products
+    assert least <= _last(loops).cycles <= 1.25 * least + 200
+
+
+def test_a_product_of_twice_the_depth_takes_twice_the_cycles() -> None:
+    one, two = (_last(_lowered(_product(28, k, 64))).cycles for k in (128, 256))
+    assert 1.9 < two / one < 2.05
+
+
+def test_narrow_vectors_take_longer() -> None:
+    taken = [sum(told(_lowered(_product(28, 64, 64), MACHINES[name]), MACHINE)) for name in ("avx512", "avx2")]
+    assert taken[1] > 1.5 * taken[0]
+
+
+def test_what_is_larger_than_a_cache_comes_from_behind_it() -> None:
+    b = gl.Builder("large")
+    x = b.input("x", (1, 64, 128, 128))
+    loops = _lowered(b.finish(b.tanh(b.transpose(b.relu(x), (0, 2, 3, 1)))))
+    size = bytes_of(loops.results[0])
+    found = _last(loops)
+    assert 2 * size * 0.9 <= found.far <= 3 * size  # read once, stored once
+    assert found.weights == 0
+    small = replace(MACHINE, l2=1 << 30)
+    assert works(loops, small)[-1].far == 0
+
+
+def test_weights_come_from_afar_where_a_program_has_more_than_a_cache_holds() -> None:
+    b = gl.Builder("rows")
+    x = b.input("x", (8, 1024))
+    for step in range(3):
+        x = b.relu(b.linear(x, b.constant(f"w{step}", (1024, 1024))))
+    loops = _lowered(b.finish(x))
+    assert [w.weights for w in works(loops, MACHINE)] == pytest.approx([4 << 20] * 3, rel=0.05)
+    assert [w.weights for w in works(loops, replace(MACHINE, l2=1 << 30))] == [0, 0, 0]
+
+
+def test_prices_are_of_each_kind_of_work() -> None:
+    one = Work(**dict.fromkeys(NAMES, 1.0))
+    for name in NAMES:
+        assert one.priced(Work(**{name: 3.0})) == 3
+    assert one.plus(one, 2).amounts() == (3.0,) * len(NAMES)
+
+
+def test_every_nest_of_a_network_takes_something() -> None:
+    network = gl.models.mobilenet_v3_large(resolution=64)
+    taken = told(_lowered(network), MACHINE)
+    assert all(np.isfinite(own) and own > 0 for own in taken)
+
+
+def test_nests_say_the_terms_that_they_compute() -> None:
+    b = gl.Builder("two")
+    x = b.relu(b.conv(b.input("x", (1, 8, 12, 12)), b.constant("w", (16, 8, 3, 3)), padding=1, name="first"))
+    program = prepared(b.finish(b.conv(x, b.constant("v", (8, 16, 1, 1)), name="second")), lazily=True)
+    loops = lower(program, MACHINE)
+    for name, root in program.layers.items():
+        assert any(root in nest.terms for nest in loops.nests), name

@@ -1,0 +1,101 @@
+"""Calibration of the processor: prices that fit, as a file that is read back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import glenside as gl
+from glenside.cli import application
+from glenside.codegen.machine import MACHINES, is_here, machine_of
+from glenside.codegen.work import NAMES, Work
+from glenside.execution import processor
+from glenside.execution.processor import Fit, Timed, described, fitted, workloads
+from glenside.ir.program import Program
+
+MACHINE = MACHINES["avx2"]
+HERE = pytest.mark.skipif(not is_here(MACHINE), reason="its vectors are not here")
+
+
+def _nests(prices: Work, count: int = 80, wrong: int = 0) -> list[Timed]:
+    draw = np.random.default_rng(0)
+    found = []
+    for number in range(count):
+        work = Work(*draw.uniform(0, 1e6, len(NAMES)).tolist())
+        factor = 5 if number < wrong else 1
+        found.append(Timed(f"nest {number}", work, factor * 1e-9 * work.priced(prices)))
+    return found
+
+
+def test_prices_are_found_again_though_some_nests_are_not_explained() -> None:
+    prices = Work(*(0.5 + n for n in range(len(NAMES))))
+    for wrong in (0, 12):
+        found = fitted(MACHINE, _nests(prices, wrong=wrong)).machine.nanoseconds
+        np.testing.assert_allclose(found.amounts(), prices.amounts(), rtol=0.05)
+
+
+def test_what_is_written_is_read_back(tmp_path: Path) -> None:
+    machine = replace(MACHINE, l1=40960, nanoseconds=Work(cycles=0.25, far=0.03))
+    fit = Fit(machine, _nests(machine.nanoseconds, 5))
+    path = tmp_path / "here.toml"
+    path.write_text(described(fit, "avx2", 7))
+    assert machine_of(str(path)) == replace(machine, name="here")
+    assert "5 nests" in path.read_text()
+
+
+@HERE
+def test_calibrate_writes_a_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    b = gl.Builder("small")
+    x = b.relu(b.input("x", (1, 16, 24, 24)))
+    for step in range(12):
+        x = b.relu(b.conv(x, b.constant(f"w{step}", (16, 16, 3, 3)), padding=1))
+    program = b.finish(x)
+
+    def small(searched: Callable[[Program], Program]) -> Iterator[Program]:
+        yield program
+        yield searched(program)
+
+    monkeypatch.setattr(processor, "workloads", small)
+    path = tmp_path / "here.toml"
+    monkeypatch.setattr("sys.argv", ["glenside", "calibrate", "--target", "cpu:avx2", "-o", str(path), "--runs", "3"])
+    assert application.run() == 0
+    assert "nests of loops: told" in capsys.readouterr().out
+    machine = machine_of(str(path))
+    assert machine is not None
+    assert sum(machine.nanoseconds.amounts()) > 0
+    assert gl.optimize(program, gl.parse_target(f"cpu:unlimited,machine={path}"), verify=False).cost["time"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("cpu:mill", "a.toml"), "a machine is native, plain"),
+        (("cpu:plain", "a.toml"), "what is measured is native"),
+        (("cpu", "a.json"), "costs are written as TOML"),
+        (("cpu", "nowhere/a.toml"), "there is no folder"),
+    ],
+)
+def test_bad_input_is_a_sentence(
+    arguments: tuple[str, str], words: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.argv", ["glenside", "calibrate", "--target", arguments[0], "-o", arguments[1]])
+    assert application.run() == 2
+    assert words in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_networks_are_told_well_by_what_was_measured() -> None:
+    """Of the nests of a network of another kind than those that were measured."""
+    machine = machine_of("native")
+    assert machine is not None
+    found = processor.calibrate(machine, lambda p: gl.optimize(p, gl.CPU(), verify=False).program, rounds=10)
+    names = {nest.name.split(":")[0] for nest in found.nests}
+    assert len(names) == len(list(workloads(lambda p: p)))
+    other = processor.timed(gl.models.mobilenet_v1(), found.machine, rounds=10)
+    assert np.mean([nest.error(found.machine.nanoseconds) for nest in other]) < 0.3

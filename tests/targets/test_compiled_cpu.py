@@ -1,0 +1,170 @@
+"""The processor that programs are compiled for: what layers take where they stand, and what is chosen by that."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import glenside as gl
+from glenside.codegen.machine import MACHINES, is_here, machine_of
+from glenside.codegen.work import Work
+from glenside.ir.errors import BadInput
+from glenside.ir.program import Program
+from glenside.targets.cpu.compiled import CompiledCPU
+
+MACHINE = "avx2"
+
+
+def _windows(channels: int = 32, size: int = 28, layers: int = 2) -> Program:
+    b = gl.Builder("windows")
+    x = b.input("x", (1, channels, size, size))
+    for step in range(layers):
+        w = b.constant(f"w{step}", (channels, channels, 3, 3))
+        x = b.relu(b.conv(x, w, padding=1, name=f"conv{step}"))
+    return b.finish(x).seeded_constants(0)
+
+
+def _target(**options: object) -> CompiledCPU:
+    found = gl.CPU(machine=MACHINE, **options)
+    assert isinstance(found, CompiledCPU)
+    return found
+
+
+def test_the_variant_that_takes_the_least_is_chosen() -> None:
+    result = gl.optimize(_windows(), _target())
+    assert result.report.checked == "exact"
+    for row in result.report.layers:
+        least = min(choice.measures["time"] or 0 for choice in result_choices(result, row.name))
+        assert row.variants["chosen"].measures["time"] == least
+    assert "Winograd" in result.report.layers[0].variants["chosen"].label
+    assert (result.cost["time"] or 0) < (result.report.totals["plain"]["time"] or 0)
+
+
+def result_choices(result: gl.Result, name: str) -> list:
+    return [*result.answer.layers[name].variants]  # type: ignore[attr-defined]
+
+
+def test_layers_take_what_their_program_does() -> None:
+    result = gl.optimize(_windows(), _target(), verify=False)
+    taken = sum(row.variants["chosen"].measures["time"] or 0 for row in result.report.layers)
+    between = result.report.between_layers["chosen"]["time"] or 0
+    assert between >= -len(result.report.layers)  # rounded
+    assert taken + between == result.cost["time"]
+
+
+def test_prices_decide() -> None:
+    """Where only nests cost anything, the fewest are taken; where only steps do, those are."""
+    machine = MACHINES[MACHINE]
+    counted = replace(machine, name="counted", nanoseconds=Work(nests=1))
+    issued = replace(machine, name="issued", nanoseconds=Work(cycles=1))
+    chosen = [
+        gl.optimize(_windows(), gl.CPU(machine=of), verify=False).report.layers[0].variants["chosen"].label
+        for of in (counted, issued)
+    ]
+    assert chosen[0] == "plain"
+    assert chosen[1] == "Winograd F(4x4,3x3)"
+
+
+def test_phases_of_a_transposed_convolution_are_a_variant_with_a_price() -> None:
+    b = gl.Builder("up")
+    x = b.relu(b.input("x", (1, 16, 9, 7)))
+    program = b.finish(b.relu(b.conv_transpose(x, b.constant("w", (16, 8, 4, 4)), strides=2, name="up")))
+    result = gl.optimize(program.seeded_constants(0), _target())
+    taken = {v.label: v.measures["time"] for v in result_choices(result, "up")}
+    assert "4 phases" in taken
+    assert all(taken.values())
+    assert result.report.checked == "exact"
+
+
+def test_a_budget_is_held_by_what_is_compiled() -> None:
+    free = gl.optimize(_windows(64, 56), _target(), verify=False)
+    most = (free.cost["peak"] or 0) - 1
+    held = gl.optimize(_windows(64, 56), _target(memory=most), verify=False)
+    assert (held.cost["peak"] or 0) <= most
+    assert (held.cost["time"] or 0) > (free.cost["time"] or 0)
+    none = gl.optimize(_windows(64, 56), _target(memory=1000), verify=False)
+    assert "exceeds the memory budget" in none.report.notes[0]
+
+
+@pytest.mark.skipif(not is_here(MACHINES[MACHINE]), reason="its vectors are not here")
+def test_compiling_for_a_cpu_takes_what_the_machine_takes_the_least_for() -> None:
+    program = _windows()
+    f = gl.compile(program, gl.CPU(), machine=MACHINE)
+    assert f.report.found.target == f"cpu:unlimited,machine={MACHINE}"  # type: ignore[attr-defined]
+    x = np.random.default_rng(0).standard_normal((1, 32, 28, 28)).astype("float32")
+    (expected,) = gl.evaluate([program.term], {**program.constants, "x": x})
+    np.testing.assert_allclose(f(x), np.asarray(expected).reshape(f(x).shape), rtol=1e-4, atol=1e-3)
+
+
+@pytest.mark.skipif(not is_here(MACHINES[MACHINE]), reason="its vectors are not here")
+def test_variants_are_timed_in_turn_and_what_was_timed_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from glenside.targets.cpu import compiled
+
+    monkeypatch.setenv("GLENSIDE_CACHE", str(tmp_path))
+    program = _windows(16, 12, 1)
+    first = gl.optimize(program, _target(tune=True))
+    assert first.report.checked == "exact"
+    assert all(v.measures["time"] for v in result_choices(first, "conv0"))
+    monkeypatch.setattr(compiled, "_ROUNDS", 0)  # nothing is timed any more
+    again = gl.optimize(program, _target(tune=True))
+    assert again.cost == first.cost
+    assert str(again.program) == str(first.program)
+
+
+def test_options_on_the_command_line() -> None:
+    target = gl.parse_target("cpu:8MB,machine=avx512,outputs=2")
+    assert isinstance(target, CompiledCPU)
+    assert (target.memory, target.processor.name, target.outputs) == (8 << 20, "avx512", (2,))
+    assert isinstance(gl.parse_target("cpu:8MB"), gl.CPU)
+    assert not isinstance(gl.parse_target("cpu:8MB"), CompiledCPU)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("cpu:8MB,machine=plain", "a machine of plain loops has no prices"),
+        ("cpu:8MB,machine=mill", "a machine is native, plain"),
+        ("cpu:8MB,machine=avx2,balance=2", "balance and row strips are of a processor that no programs"),
+        ("cpu:8MB,tune=yes", "variants are timed on a machine: give one beside tune"),
+        ("cpu:8MB,machine=avx2,tune=maybe", "the option tune of cpu cannot be 'maybe'"),
+        ("cpu:8MB,machine=nowhere.toml", "nowhere.toml"),
+    ],
+)
+def test_bad_options_are_sentences(text: str, words: str) -> None:
+    with pytest.raises(BadInput, match=words):
+        gl.parse_target(text)
+
+
+def test_only_this_computer_is_timed() -> None:
+    other = next(name for name, machine in MACHINES.items() if not is_here(machine))
+    with pytest.raises(BadInput, match=f"this computer has no {other}"):
+        gl.CPU(machine=other, tune=True)
+
+
+def test_a_machine_file_has_prices(tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text('target = "cpu"\nlike = "avx2"\nl1 = 65536\n[nanoseconds]\nfar = 0.5\n[fit]\nmean_error = 0.1\n')
+    machine = machine_of(str(path))
+    assert machine is not None
+    assert (machine.l1, machine.name) == (65536, "mine")
+    assert asdict(machine.nanoseconds) == asdict(MACHINES["avx2"].nanoseconds) | {"far": 0.5}
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("nanoseconds = 3", "nanoseconds is a table of numbers, got 3"),
+        ("[nanoseconds]\nfarther = 1", "there are no nanoseconds of farther"),
+        ("[nanoseconds]\nfar = -1", "nanoseconds of far are a number from 0 to 1e9, got -1"),
+        ("[nanoseconds]\nfar = nan", "nanoseconds of far are a number from 0 to 1e9, got nan"),
+        ("l1 = 10", "l1 is a whole number from 1024"),
+    ],
+)
+def test_bad_prices_are_sentences(tmp_path: Path, text: str, words: str) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text(f'like = "avx2"\n{text}\n')
+    with pytest.raises(BadInput, match=words):
+        machine_of(str(path))
