@@ -158,7 +158,7 @@ class Compiled:
         return self._called(arrays, named, out, threads, None)
 
     def drawn(self, seed: int = 0) -> list[Array]:
-        """Random arrays for the inputs: of integers and truths 0 and 1, which are indices of any axis of two or more."""
+        """Random arrays for the inputs: of integers and truths 0 and 1, indices of any axis of two or more."""
         found = []
         for place, buffer in enumerate(self.inputs):
             record, dims = RECORDS[buffer.dtype], tuple(buffer.dims)
