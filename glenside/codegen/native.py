@@ -131,6 +131,11 @@ class Compiled:
             found,
         )
         self._run: Any = self.library.run
+        given = [b for b in self.loops.buffers if b.role in (Role.INPUT, Role.CONSTANT)]
+        empty = np.empty(0)  # in place of an input
+        self._places: Any = pointers([self.constants.get(b, empty) for b in given])  # found once: it takes a while
+        self._results = [b for b in self.loops.buffers if b.role is Role.RESULT]
+        self._missing = [(i, b) for i, b in enumerate(given) if b.role is Role.INPUT]
         self.library.open_pool.restype = ctypes.c_void_p
         self._arenas: list[Array] = []
         self._pools: dict[tuple[int, int], _Pool] = {}
@@ -182,15 +187,16 @@ class Compiled:
     def _ran(
         self, inputs: dict[Buffer, Array], out: Array | Sequence[Array] | None, threads: int | None, seconds: Any
     ) -> Any:
-        values = self._lowered.constants | inputs
         made = self._made(out, list(inputs.values()))
-        given = [values[b] for b in self.loops.buffers if b.role in (Role.INPUT, Role.CONSTANT)]
-        results = [made[b] for b in self.loops.buffers if b.role is Role.RESULT]
+        given = type(self._places).from_buffer_copy(self._places)
+        for number, buffer in self._missing:
+            given[number] = inputs[buffer].ctypes.data
+        results = [made[b] for b in self._results]
         pool = self._pool(threads)
         try:
             memory = self._memory(1 if pool is None else pool.threads)
             place = ctypes.c_void_p(memory.ctypes.data)
-            status = self._run(pointers(given), pointers(results), place, pool and pool.address, seconds)
+            status = self._run(given, pointers(results), place, pool and pool.address, seconds)
         finally:
             if pool is not None:
                 pool.lock.release()
