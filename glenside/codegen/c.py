@@ -14,10 +14,8 @@ from itertools import groupby
 
 from glenside.codegen.alike import alike
 from glenside.codegen.arena import arena, scratch_of, used
-from glenside.codegen.c_formulas import Formulas
-from glenside.codegen.c_primitives import (
-    sort_function,
-)
+from glenside.codegen.c_pointers import Pointers
+from glenside.codegen.c_primitives import sort_function
 from glenside.codegen.c_threads import NO_POOL, POOL
 from glenside.codegen.loops import (
     Buffer,
@@ -187,7 +185,7 @@ def source(loops: Loops) -> Source:
     return Printer(loops).source()
 
 
-class Printer(Formulas):
+class Printer(Pointers):
     """One program. Each nest is a function of the buffers that it uses; equal ones are written once.
 
     nests   the text of each function -> its name
@@ -318,9 +316,18 @@ class Printer(Formulas):
 
     def _loop(self, loop: For, indent: str, first: str, last: str) -> Iterator[str]:
         counter = f"i{loop.axis.number}"
-        yield f"{indent}for (int64_t {counter} = {first}; {counter} < {last}; {counter}++) {{"
+        head = f"for (int64_t {counter} = {first}; {counter} < {last}; {counter}++) {{"
+        before, self.pointers = self.pointers, self.pointed(loop)
+        own = list(self.pointers.values())
+        if own:
+            yield f"{indent}{{"
+            yield from (f"{indent}{self.start(pointer, loop, first)}" for pointer in own)
+        yield indent + head
+        yield from (f"{indent}    {line}" for line in self.hidden(own))
         yield from self._statements(loop.body, indent + "    ")
-        yield indent + "}"
+        yield from (f"{indent}    {p.name} += {p.step};" for p in own if p.step)
+        yield indent + ("}}" if own else "}")
+        self.pointers = before
 
     def _statements(self, body: Sequence[Statement], indent: str) -> Iterator[str]:
         for statement in body:
@@ -374,7 +381,7 @@ class Printer(Formulas):
             value = self.kept(self.formula(statement.formula), statement.buffer)
             yield f"{self.target(statement)} = {value};"
         elif isinstance(statement, Prefetch):
-            yield f"__builtin_prefetch({self.name(statement.buffer)} + {self.index(statement.place)});"
+            yield f"__builtin_prefetch({' + '.join(self.address(statement.buffer, statement.place))});"
         elif isinstance(statement, Fence):
             yield '__asm__ volatile("" ::: "memory");'
         elif isinstance(statement, Require):

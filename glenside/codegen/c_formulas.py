@@ -99,7 +99,9 @@ class Formulas:
         if isinstance(formula, Load):
             if formula.buffer.role is Role.REGISTER:
                 return self.register(formula)
-            return self.loaded(f"{self.name(formula.buffer)}[{self.place(formula)}]", formula.buffer)
+            if formula.picked:
+                return self.loaded(f"{self.name(formula.buffer)}[{self.place(formula)}]", formula.buffer)
+            return self.loaded("{}[{}]".format(*self.address(formula.buffer, formula.place)), formula.buffer)
         if isinstance(formula, Choose):
             guards = " && ".join(self.guard(guard) for guard in formula.guards)
             return f"(({guards}) ? {self.formula(formula.then)} : {self.formula(formula.otherwise)})"
@@ -144,6 +146,10 @@ class Formulas:
     def index(self, index: Index) -> str:
         """A place, at the steps of unrolled loops."""
         return _index(substituted(index, self.steps) if self.steps else index)
+
+    def address(self, buffer: Buffer, place: Index) -> tuple[str, str]:
+        """What an element of a buffer is counted from, and how far it is."""
+        return self.name(buffer), self.index(place)
 
     def place(self, access: Load | Store) -> str:
         """Where an element is."""
@@ -193,11 +199,9 @@ class Formulas:
         if statement.buffer.role is Role.REGISTER:
             return f"{self.target(statement)} = {value};"
         self.written.add(statement.buffer)
-        return f"*({kind} *)({self.name(statement.buffer)} + {self._start(statement)}) = {value};"
-
-    def _start(self, access: Load | Store) -> str:
         assert self.lane is not None
-        return self.index(substituted(access.place, {self.lane: Index()}))
+        begin = self.index(substituted(statement.place, {self.lane: Index()}))
+        return f"*({kind} *)({self.name(statement.buffer)} + {begin}) = {value};"
 
     def _as_vector(self, formula: Formula) -> str:
         """A formula as a vector, whether its elements differ or not."""
@@ -211,10 +215,9 @@ class Formulas:
             if formula.buffer.role is Role.REGISTER:
                 return self.register(formula), True
             if coefficient(formula.place, self.lane):
-                return (
-                    f"*(const {self._kind(formula.dtype)} *)({self.name(formula.buffer)} + {self._start(formula)})",
-                    True,
-                )
+                begin = substituted(formula.place, {self.lane: Index()})
+                where = " + ".join(self.address(formula.buffer, begin))
+                return f"*(const {self._kind(formula.dtype)} *)({where})", True
             return self.formula(formula), False
         if not isinstance(formula, Apply):
             return self.formula(formula), False

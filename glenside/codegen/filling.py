@@ -9,7 +9,7 @@ from typing import Protocol
 
 from glenside.codegen.formulas import apply, convert, number, sums_in
 from glenside.codegen.loops import Buffer, For, Formula, Let, Local, Role, Statement, Store
-from glenside.ir.dtypes import widen
+from glenside.ir.dtypes import RECORDS, widen
 from glenside.ir.index_map import Axis, Index, reshaped
 from glenside.ir.term import Term
 from glenside.ir.types import Dims
@@ -17,11 +17,20 @@ from glenside.ir.types import Dims
 Places = Sequence[Index]
 
 
-class Memory:
-    """What a buffer holds, and in which order of its axes; until that is asked for, another order may be chosen."""
+_SET = 1 << 12
+"""Bytes: what lies multiples of it apart takes the same few places of the nearest cache of most processors."""
+_APART = 64
+"""Bytes by which it is moved apart: a line."""
 
-    def __init__(self, name: str, dims: Dims, dtype: str, role: Role) -> None:
-        self.name, self.dims, self.dtype, self.role = name, dims, dtype, role
+
+class Memory:
+    """What a buffer holds, and in which order of its axes; until that is asked for, another order may be chosen.
+
+    apart  whether rows are moved apart that would take the same places in a cache
+    """
+
+    def __init__(self, name: str, dims: Dims, dtype: str, role: Role, apart: bool = False) -> None:
+        self.name, self.dims, self.dtype, self.role, self.apart = name, dims, dtype, role, apart
         self.order = tuple(range(len(dims)))
         self._buffer: Buffer | None = None
 
@@ -33,7 +42,11 @@ class Memory:
     @property
     def buffer(self) -> Buffer:
         if self._buffer is None:
-            self._buffer = Buffer(self.name, self.dims.permute(self.order), self.dtype, self.role)
+            dims = self.dims.permute(self.order)
+            size = RECORDS[self.dtype].bits // 8
+            if self.apart and size and len(dims) > 1 and dims.product() > dims[-1] and dims[-1] * size % _SET == 0:
+                dims = Dims((*dims[:-1], dims[-1] + _APART // size))
+            self._buffer = Buffer(self.name, dims, self.dtype, self.role)
         return self._buffer
 
 

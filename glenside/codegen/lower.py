@@ -111,7 +111,8 @@ class _Lowering:
 
     def _memory(self, term: Term) -> Memory:
         role = Role.RESULT if term in self.results else Role.TEMPORARY
-        memory = Memory(f"{role.value}{next(self.numbers)}", term.access.dims, term.access.dtype, role)
+        name, apart = f"{role.value}{next(self.numbers)}", role is Role.TEMPORARY and self.machine is not None
+        memory = Memory(name, term.access.dims, term.access.dtype, role, apart)
         self.memories.append(memory)
         return memory
 

@@ -51,8 +51,20 @@ _UNROLLED = 9
 """Steps of a sum that are written one after the other."""
 
 
+_AHEAD = 16
+"""Steps of a sum before which its packed operands are asked for, so that they come from the second cache by then."""
+_NEAR = 16
+"""Where packed operands are no more than that part of it, they come in time by themselves."""
 _LEAST_VECTOR = 16
 """Bytes of the shortest vectors that processors have."""
+
+
+@dataclass(frozen=True)
+class Turns:
+    """Tiles that read the same panel, one after the other: how many, and the place of one among them."""
+
+    count: int
+    place: Index
 
 
 @dataclass(frozen=True)
@@ -225,16 +237,21 @@ class Tiles:
         row_pieces = _rows(self.rows[0].size, height) if self.rows else [(0, 1, 1)]
         near = packed * self.columns.size * size <= self.machine.l2 // 2 * prod(a.size for a in grouped)
         pairs: list[tuple[list[Axis], list[Statement]]] = []
-        for first in row_pieces if near else self.pieces:
-            axis, inner = Axis(next(self.axes), first[-1]), []
-            for second in self.pieces if near else row_pieces:
-                other = Axis(next(self.axes), second[-1])
-                if near:
-                    tile = self._tile((*first,), axis, (*second,), other)
-                else:
-                    tile = self._tile((*second,), other, (*first,), axis)
-                inner += around([other], tile)
-            pairs.append(([axis], inner))
+        if near:
+            for rows in row_pieces:
+                axis, inner = Axis(next(self.axes), rows[-1]), []
+                for piece in self.pieces:
+                    panel = Axis(next(self.axes), piece[-1])
+                    inner += around([panel], self._tile(rows, axis, piece, panel, None))
+                pairs.append(([axis], inner))
+        else:
+            for piece in self.pieces:
+                panel, inner = Axis(next(self.axes), piece[-1]), []
+                for rows in row_pieces:
+                    axis = Axis(next(self.axes), rows[-1])
+                    turns = _turns(shared, row_pieces, rows, axis)
+                    inner += around([axis], self._tile(rows, axis, piece, panel, turns))
+                pairs.append(([panel], inner))
         if near:
             whole = [*grouped, *shared]
             if any(a.size > 1 for a in whole):
@@ -251,8 +268,9 @@ class Tiles:
         row_axis: Axis,
         piece: tuple[int, int, int, int],
         panel: Axis,
+        turns: Turns | None,
     ) -> list[Statement]:
-        """A tile, which asks for what the next panel reads where its sums are long."""
+        """A tile, which asks for what it reads soon, and for its share of the next panel, where its sums are long."""
         begin, lanes, vectors, _ = piece
         row, unit, lane = (Axis(next(self.axes), n) for n in (row_piece[1] * self._row_size, vectors, lanes))
         at_row = at(row)
@@ -279,7 +297,7 @@ class Tiles:
         several = sum(times for *_, times in self.pieces) > 1
         if several and self.sum and self.sum[-1].size > _UNROLLED:
             first = partial(substituted, places={a: substituted(place, {row: Index()}) for a, place in places.items()})
-            step = [*self._asked(first, begin, vectors * lanes, panel, row_axis), *step]
+            step = [*self._asked(first, begin, vectors * lanes, panel, turns), *step]
         steps, written = step, 1
         for axis in reversed(self.sum):
             if axis.size == 1:
@@ -298,16 +316,21 @@ class Tiles:
             last = [replace(last[0], way=Way.APART)]
         return [*summed, *each(Store(result.buffer, result.place, here)), *last]
 
-    def _asked(self, change: partial[Index], begin: int, width: int, panel: Axis, row_axis: Axis) -> list[Statement]:
-        """A line of the next panel at each step, so that all of them are there when it begins."""
+    def _asked(
+        self, change: partial[Index], begin: int, width: int, panel: Axis, turns: Turns | None
+    ) -> list[Statement]:
+        """The lines that are read some steps later, and, of the next panel, what all its tiles together ask for."""
         found: list[Statement] = []
+        depth, line = prod(axis.size for axis in self.sum), 64 * 8 // RECORDS[self.dtype].bits
         for load in self.packings:
             here = self._element(load, change, begin, width, panel, Index())
             assert isinstance(here, Load), "what is packed is read"
-            depth, within = prod(axis.size for axis in self.sum), self._step
-            line = 64 * 8 // RECORDS[self.dtype].bits
-            place = here.place - within * width + depth * width + (within + at(row_axis) * depth) * line
-            found.append(Prefetch(here.buffer, place))
+            if _bytes(here.buffer) > self.machine.l2 // _NEAR:
+                found += [Prefetch(here.buffer, here.place + _AHEAD * width + at) for at in range(0, width, line)]
+            if turns is not None:
+                next_panel = here.place - self._step * width + depth * width
+                share = -(-width // turns.count)
+                found.append(Prefetch(here.buffer, next_panel + (turns.place * depth + self._step) * share))
         return found
 
     def _element(
@@ -330,6 +353,19 @@ class Tiles:
             operands = [self._element(o, change, begin, width, panel, column) for o in formula.operands]
             return replace(formula, operands=tuple(operands))
         return changed(formula, change)
+
+
+def _bytes(buffer: Buffer) -> int:
+    return buffer.dims.product() * RECORDS[buffer.dtype].bits // 8
+
+
+def _turns(
+    shared: Sequence[Axis], rows: Sequence[tuple[int, int, int]], piece: tuple[int, int, int], axis: Axis
+) -> Turns:
+    """Of the tiles of a panel, whose rows are those pieces at each place of shared axes, that of a piece at an axis."""
+    count, before = sum(times for *_, times in rows), sum(times for begin, _, times in rows if begin < piece[0])
+    outer = flattened([at(a) for a in shared], [a.size for a in shared])
+    return Turns(count * prod(a.size for a in shared), outer * count + before + at(axis))
 
 
 def _with_local(formula: Formula, local: Local, value: Formula) -> Formula:
