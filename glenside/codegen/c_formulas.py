@@ -7,6 +7,7 @@ from dataclasses import replace
 from fractions import Fraction
 
 from glenside.codegen.affine import coefficient, substituted
+from glenside.codegen.c_conversions import conversion, kind_name, memory_dtype, vector_type
 from glenside.codegen.c_primitives import (
     PRIMITIVES_IN_C,
     STORED_AS,
@@ -14,6 +15,7 @@ from glenside.codegen.c_primitives import (
     whole_function,
 )
 from glenside.codegen.c_vectors import VECTOR_SYMBOLS, beside_number, vector_function
+from glenside.codegen.instructions import Instruction, Operand, expanded
 from glenside.codegen.loops import (
     Apply,
     Buffer,
@@ -31,6 +33,8 @@ from glenside.codegen.loops import (
 from glenside.ir.dtypes import HALVES, INTEGERS, RECORDS, limits
 from glenside.ir.errors import BadInput
 from glenside.ir.index_map import Axis, Guard, Index, Within
+
+_WORD = "static inline uint32_t word_at(const void *p) { uint32_t u; memcpy(&u, p, 4); return u; }"
 
 
 class Formulas:
@@ -105,6 +109,8 @@ class Formulas:
             return f"(({guards}) ? {self.formula(formula.then)} : {self.formula(formula.otherwise)})"
         if isinstance(formula, Convert):
             return self.converted(formula)
+        if isinstance(formula.primitive, Instruction):
+            return self.formula(expanded(formula))
         return self.applied(formula)
 
     def converted(self, formula: Convert) -> str:
@@ -176,24 +182,27 @@ class Formulas:
     # Vectors: GCC's and Clang's extensions of C.
 
     def _kind(self, dtype: str) -> str:
-        """The C type of an element, or of a vector, in a register."""
+        """The C type of an element, or of a vector, in a register: halves are floats there."""
         if self.lane is None:
             return held(dtype)
-        bits, lanes = RECORDS[dtype].bits, self.lane.size
-        name = f"f{bits}x{lanes}"
-        size = bits // 8
-        how = f"vector_size({size * lanes}), aligned({size}), may_alias"
-        self.functions.setdefault(f"typedef {STORED_AS[dtype]} {name} __attribute__(({how}));")
-        return name
+        return self._vectors("float32" if dtype in HALVES else dtype)
+
+    def _vectors(self, dtype: str) -> str:
+        """The C type of a vector in memory."""
+        assert self.lane is not None
+        self.functions.setdefault(vector_type(memory_dtype(dtype), self.lane.size))
+        return kind_name(memory_dtype(dtype), self.lane.size)
 
     def vector_store(self, statement: Statement) -> str:
         """A store of a vector."""
         assert isinstance(statement, Store), "vectors are stored"
-        kind, value = self._kind(statement.buffer.dtype), self._as_vector(statement.formula)
+        dtype, value = statement.buffer.dtype, self._as_vector(statement.formula)
         if statement.buffer.role is Role.REGISTER:
             return f"{self.target(statement)} = {value};"
         self.written.add(statement.buffer)
-        return f"*({kind} *)({self.name(statement.buffer)} + {self._start(statement)}) = {value};"
+        if dtype in HALVES:
+            value = self._changed(value, "float32", dtype)
+        return f"*({self._vectors(dtype)} *)({self.name(statement.buffer)} + {self._start(statement)}) = {value};"
 
     def _start(self, access: Load | Store) -> str:
         assert self.lane is not None
@@ -208,32 +217,96 @@ class Formulas:
         """A formula, and whether it is a vector: what is the same for all lanes is one element."""
         assert self.lane is not None
         if isinstance(formula, Load):
-            if formula.buffer.role is Role.REGISTER:
-                return self.register(formula), True
-            if coefficient(formula.place, self.lane):
-                return (
-                    f"*(const {self._kind(formula.dtype)} *)({self.name(formula.buffer)} + {self._start(formula)})",
-                    True,
-                )
-            return self.formula(formula), False
+            return self._loaded(formula, self.lane)
+        if isinstance(formula, Convert):
+            text, varies = self._vector(formula.formula)
+            return (self._converted(text, formula), True) if varies else (self.formula(formula), False)
         if not isinstance(formula, Apply):
             return self.formula(formula), False
+        if isinstance(formula.primitive, Instruction):
+            return self._instructed(formula.primitive, formula), True
         parts = [self._vector(operand) for operand in formula.operands]
         if not any(varies for _, varies in parts):
             return self.formula(formula), False
-        name = formula.primitive.name
-        operands = formula.operands
+        text = self._operation(formula, [text for text, _ in parts])
+        if formula.dtype in HALVES:
+            text = self._changed(self._changed(text, "float32", formula.dtype), formula.dtype, "float32")
+        return text, True
+
+    def _loaded(self, load: Load, lane: Axis) -> tuple[str, bool]:
+        if load.buffer.role is Role.REGISTER:
+            return self.register(load), True
+        if not coefficient(load.place, lane):
+            return self.formula(load), False
+        text = f"*(const {self._vectors(load.dtype)} *)({self.name(load.buffer)} + {self._start(load)})"
+        return (self._changed(text, load.dtype, "float32") if load.dtype in HALVES else text), True
+
+    def _converted(self, text: str, formula: Convert) -> str:
+        """A vector in another dtype; of halves, floats that are rounded to them."""
+        given, wanted = formula.formula.dtype, formula.dtype
+        if wanted in HALVES:
+            return self._changed(self._changed(text, "float32", wanted), wanted, "float32")
+        return text if given in HALVES else self._changed(text, given, wanted)
+
+    def _changed(self, text: str, given: str, wanted: str) -> str:
+        assert self.lane is not None
+        name, texts = conversion(given, wanted, self.lane.size)
+        for own in texts:
+            self.functions.setdefault(own)
+        return f"{name}({text})"
+
+    def _operation(self, formula: Apply, texts: list[str]) -> str:
+        """A primitive of vectors, and of what is the same for all lanes."""
+        name, operands, kind = formula.primitive.name, formula.operands, self._kind(formula.dtype)
+        assert self.lane is not None
+        if name in VECTOR_SYMBOLS and formula.dtype in INTEGERS:  # they wrap
+            unsigned = self._kind(f"u{formula.dtype.removeprefix('u')}")
+            one = STORED_AS[f"u{formula.dtype.removeprefix('u')}"]
+            a, b = (f"({unsigned if self._vector(o)[1] else one}){t}" for o, t in zip(operands, texts, strict=True))
+            return f"({kind})({a} {VECTOR_SYMBOLS[name]} {b})"
         if name in VECTOR_SYMBOLS:
-            (a, _), (b, _) = parts
+            a, b = texts
             inverse = _inverse(operands[1]) if name == "divide" else None
-            return (f"({a} * {_number(inverse)})" if inverse else f"({a} {VECTOR_SYMBOLS[name]} {b})"), True
-        if len(operands) == 2 and any(isinstance(o, Number) for o in operands):
+            return f"({a} * {_number(inverse)})" if inverse else f"({a} {VECTOR_SYMBOLS[name]} {b})"
+        if len(operands) == 2 and formula.dtype not in INTEGERS and any(isinstance(o, Number) for o in operands):
             name = beside_number(name)
             operands = operands[::-1] if isinstance(operands[0], Number) else operands
-        kind = self._kind(formula.dtype)
-        for text in vector_function(name, kind, formula.dtype, self.lane.size):
+        dtype = "float32" if formula.dtype in HALVES else formula.dtype
+        for text in vector_function(name, kind, dtype, self.lane.size):
             self.functions.setdefault(text)
-        return f"{name}_{kind}({', '.join(self._as_vector(operand) for operand in operands)})", True
+        return f"{name}_{kind}({', '.join(self._as_vector(operand) for operand in operands)})"
+
+    def _instructed(self, instruction: Instruction, formula: Apply) -> str:
+        """An instruction of vectors, of words that are the same in all lanes, and of blocks of several bytes each."""
+        assert self.lane is not None
+        lanes = self.lane.size
+        for dtype in ("int32", "uint32"):
+            self.functions.setdefault(vector_type(dtype, lanes))
+        for text in instruction.texts(lanes):
+            self.functions.setdefault(text)
+        texts, rest = [], list(formula.operands)
+        for operand in instruction.operands:
+            taken, rest = rest[: operand.count], rest[operand.count :]
+            if operand is Operand.BLOCK:
+                load = taken[0]
+                assert isinstance(load, Load), "blocks are in memory"
+                texts.append(f"{self.name(load.buffer)} + {self._start(load)}")
+            elif operand is Operand.WORD:
+                texts.append(self._word(taken))
+            else:
+                texts.append(self._as_vector(taken[0]) if operand is Operand.VECTOR else self.formula(taken[0]))
+        return f"{instruction.name}_x{lanes}({', '.join(texts)})"
+
+    def _word(self, parts: Sequence[Formula]) -> str:
+        """Bytes as one number, the first one lowest: those that follow each other are read at once."""
+        loads = [part for part in parts if isinstance(part, Load)]
+        if not loads:
+            numbers = [int(part.value or 0) for part in parts if isinstance(part, Number)]
+            return f"{sum((value & 255) << 8 * i for i, value in enumerate(numbers))}u"
+        if len(loads) == len(parts) and all(p.place == loads[0].place + i for i, p in enumerate(loads)):
+            return f"{self.helper('word_at', _WORD)}({self.name(loads[0].buffer)} + {self.index(loads[0].place)})"
+        shifted = [f"(uint32_t)(uint8_t){self.formula(p)}" + (f" << {8 * i}" if i else "") for i, p in enumerate(parts)]
+        return f"({' | '.join(t for t, p in zip(shifted, parts, strict=True) if not isinstance(p, Number) or p.value)})"
 
     def helper(self, name: str, text: str) -> str:
         """A helper, which is written once."""

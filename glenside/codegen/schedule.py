@@ -20,7 +20,7 @@ from glenside.codegen.affine import (
 )
 from glenside.codegen.blocks import Block
 from glenside.codegen.filling import around
-from glenside.codegen.lanes import at, in_vectors, joined_in_lanes, lanes_of, run, runs_along, spread
+from glenside.codegen.lanes import at, in_vectors, joined_in_lanes, lanes_in, run, runs_along, spread
 from glenside.codegen.loops import Statement, Store
 from glenside.codegen.machine import Machine
 from glenside.codegen.tiles import Made, Tiles
@@ -124,4 +124,4 @@ def _run(block: Block, axes: Iterator[int], machine: Machine) -> list[Statement]
     def one(place: Index) -> list[Statement]:
         return with_places(block, partial(substituted, places={block.axes[0]: place})).stores()
 
-    return run(block.axes[0], axes, lanes_of(dtype, machine), one)
+    return run(block.axes[0], axes, lanes_in([value for _, value in stores], machine), one)
