@@ -91,7 +91,7 @@ _DOT_4 = """static inline i32xLANES NAME(i32xLANES sum, uint8_t shift, uint32_t 
 #if defined __AVX512VNNI__ && (SIZE == 64 || defined __AVX512VL__)
     __asm__("vpdpbusd %2, %1, %0" : "+v"(sum) : "v"(a), "vm"(b));
 #elif defined __AVXVNNI__ && SIZE < 64
-    __asm__("{vex} vpdpbusd %2, %1, %0" : "+x"(sum) : "x"(a), "xm"(b));
+    __asm__("%{vex%} vpdpbusd %2, %1, %0" : "+x"(sum) : "x"(a), "xm"(b));
 #elif (defined __AVX512BW__ && SIZE == 64) || (defined __AVX2__ && SIZE < 64)
     /* two at a time in 16 bits each, which hold both factors: the even bytes, and the odd ones */
     u32xLANES even = a & 0x00ff00ffu, odd = a >> 8 & 0x00ff00ffu;
@@ -113,6 +113,8 @@ _PRODUCT_OF_16 = """static inline i32xLANES NAME(i32xLANES sum, i32xLANES a, i32
     b = (i32xLANES)((u32xLANES)b & 0xffffu); /* of each pair of products one is with 0 */
 #if defined __AVX512VNNI__ && (SIZE == 64 || defined __AVX512VL__)
     __asm__("vpdpwssd %2, %1, %0" : "+v"(sum) : "v"(a), "v"(b));
+#elif defined __AVXVNNI__ && SIZE < 64
+    __asm__("%{vex%} vpdpwssd %2, %1, %0" : "+x"(sum) : "x"(a), "x"(b));
 #elif (defined __AVX512BW__ && SIZE == 64) || (defined __AVX2__ && SIZE < 64)
     __asm__("vpmaddwd %2, %1, %0" : "=v"(a) : "v"(a), "v"(b));
     sum = (i32xLANES)((u32xLANES)sum + (u32xLANES)a);

@@ -20,6 +20,7 @@ from glenside.codegen.loops import Buffer, Loops, Role, required
 from glenside.codegen.lower import lower
 from glenside.codegen.machine import PLAIN, Machine, is_here, processors
 from glenside.codegen.packing import Memory, packed_constants
+from glenside.codegen.storing import is_widening
 from glenside.codegen.toolchain import loaded
 from glenside.ir.bounds import whole
 from glenside.ir.dtypes import RECORDS
@@ -49,7 +50,8 @@ class Lowered:
         if missing:
             raise BadInput(f"to compile a program requires values of its constants, got none of {', '.join(missing)}")
         if machine is not None:
-            program = fold(program, [t for t in postorder(program.term) if t.operator.moves])
+            kept = [t for t in postorder(program.term) if t.operator.moves or (is_widening(t) and t.access.size > 1)]
+            program = fold(program, kept)
         self.program = program
         self.loops: Loops = lower(program, machine)
         sources = {p.source for p in self.loops.packings if p.source.role is Role.CONSTANT}

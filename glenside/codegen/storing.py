@@ -6,9 +6,11 @@ from collections.abc import Callable, Iterable, Sequence
 
 from glenside.codegen.joins import join_of
 from glenside.codegen.nests import category_of, filler, is_unrolled
+from glenside.ir.dtypes import INTEGERS, RECORDS
 from glenside.ir.operator import Category
 from glenside.ir.term import Term
 from glenside.ir.types import AccessType
+from glenside.passes.element_functions import is_one_number
 
 LEAVES = frozenset({"access-tensor", "access-literal", "full", "eye", "iota"})
 """Leaves each element of which is a formula of its place."""
@@ -84,7 +86,9 @@ class _Reads:
             return self.often[term] or not self.whole[term] or not once
         if not is_inline(term):
             return True
-        return term.operator.name == "compute" and (self.often[term] or len(self.nests[term]) > 1)
+        if not (self.often[term] or len(self.nests[term]) > 1):
+            return False
+        return is_narrowing(term) or (term.operator.name == "compute" and not _is_shift(term))
 
     def read(self, term: Term) -> None:
         """What a term reads is read by its nest, or by those that read it."""
@@ -95,6 +99,30 @@ class _Reads:
             self.nests[child] |= {term} if own else self.nests[term]
             self.often[child] |= _rereads(term, child) or (not own and self.often[term])
             self.whole[child] &= is_inline(term) and not _skips(term) and (own or self.whole[term])
+
+
+def is_narrowing(term: Term) -> bool:
+    """Whether it is a cast to elements of fewer bits: what is read more than once is in memory as those."""
+    return _bits(term) < _bits(term.children[0]) if term.operator.name == "cast" else False
+
+
+def is_widening(term: Term) -> bool:
+    """Whether it is a cast of integers to integers of more bits: those that are narrow take less memory."""
+    if term.operator.name != "cast" or term.access.dtype not in INTEGERS:
+        return False
+    return term.children[0].access.dtype in INTEGERS and _bits(term) > _bits(term.children[0])
+
+
+def _bits(term: Term) -> int:
+    return RECORDS[term.access.dtype].bits
+
+
+def _is_shift(term: Term) -> bool:
+    """Whether it is integers and one number, added or subtracted: as good as they are."""
+    if term.access.dtype not in INTEGERS or term.attributes[0] not in ("elementwise-add", "subtract"):
+        return False
+    (pair,) = term.children
+    return pair.operator.name == "access-product" and is_one_number(pair.children[1])
 
 
 def _is_sorted(term: Term) -> bool:

@@ -13,6 +13,7 @@ from functools import partial
 from math import prod
 
 from glenside.codegen.affine import (
+    Change,
     changed,
     coefficient,
     is_affine,
@@ -25,10 +26,11 @@ from glenside.codegen.affine import (
 from glenside.codegen.blocks import Block
 from glenside.codegen.filling import around
 from glenside.codegen.formulas import apply
-from glenside.codegen.lanes import at, in_vectors, is_long, lanes_of, spread
+from glenside.codegen.lanes import at, in_vectors, is_long, lanes_in, lanes_of, spread
 from glenside.codegen.loops import (
     Apply,
     Buffer,
+    Convert,
     Fence,
     For,
     Formula,
@@ -63,6 +65,46 @@ class Made:
     packings: tuple[Packing, ...] = ()
 
 
+@dataclass(frozen=True)
+class Tile:
+    """A tile that is being made: its registers, which of them a row, a vector and a lane are, and the columns.
+
+    places  where the axes of the block are
+    """
+
+    registers: Buffer
+    row: Axis
+    unit: Axis
+    lane: Axis
+    begin: int
+    panel: Axis
+    places: dict[Axis, Index]
+
+    @property
+    def width(self) -> int:
+        return self.unit.size * self.lane.size
+
+    @property
+    def column(self) -> Index:
+        return at(self.unit) * self.lane.size + at(self.lane)
+
+    @property
+    def own(self) -> Index:
+        return self.registers.place([at(self.row), self.column])
+
+    def change(self, index: Index) -> Index:
+        """A place of the block."""
+        return substituted(index, self.places)
+
+    def each(self, statement: Statement, rows: bool = True) -> list[Statement]:
+        """What is done to each vector, of one row or of all of them."""
+        inner: tuple[Statement, ...] = (statement,)
+        inner = (For(self.lane, inner, Way.VECTOR),) if self.lane.size > 1 else inner
+        for axis in (self.unit, self.row) if rows else (self.unit,):
+            inner = (For(axis, inner, Way.UNROLLED),) if axis.size > 1 else inner
+        return list(inner)
+
+
 def _pieces(size: int, width: int, lanes: int, least: int) -> list[tuple[int, int, int, int]]:
     """Columns as (first, lanes, vectors, times): panels of `width` vectors, then what is left in shorter ones.
 
@@ -89,13 +131,18 @@ def _rows(size: int, height: int) -> list[tuple[int, int, int]]:
 
 
 class Tiles:
-    """Rows x columns of results in registers; every step of the sum adds a product to each."""
+    """Rows x columns of results in registers; every step of the sum adds a product to each.
+
+    at_once  how many of them it adds
+    """
+
+    at_once = 1
 
     def __init__(self, block: Block, axes: Iterator[int], machine: Machine) -> None:
         self.axes, self.machine = axes, machine
         self.block = with_merged(block, axes)
         (self.joined,) = self.block.joined
-        self.dtype = self.block.buffer.dtype
+        self.dtype = self.joined.local.dtype
         self.lanes = lanes_of(self.dtype, machine)
         self.least = min(self.lanes, _LEAST_VECTOR * 8 // RECORDS[self.dtype].bits)
         self.steps = prod(a.size for a in (*self.block.axes, *self.joined.axes))
@@ -108,11 +155,12 @@ class Tiles:
     def is_possible(self) -> bool:
         joined = self.joined
         return (
-            self.dtype in ("float32", "float64")
+            self.dtype in ("float32", "float64", "int32")
             and joined.exact
             and isinstance(joined.start, Number)
             and in_vectors(joined.element, self.dtype)
-            and in_vectors(self.block.value, self.dtype)
+            and in_vectors(self.block.value, self.block.buffer.dtype)
+            and lanes_in([joined.element, self.block.value], self.machine) == self.lanes
             and is_affine(self.block.place)
             and self.has_columns
         )
@@ -165,7 +213,7 @@ class Tiles:
     def _shape(self) -> tuple[int, int]:
         """The height, in rows that are always in one tile, and the width, in vectors, that take the fewest cycles."""
         rows, unit = self.rows[0].size if self.rows else 1, self._row_size
-        depth = prod(axis.size for axis in self.joined.axes)
+        depth = -(-prod(axis.size for axis in self.joined.axes) // self.at_once)
 
         def cycles(shape: tuple[int, int]) -> float:
             height, width = shape
@@ -185,9 +233,13 @@ class Tiles:
             (height, width)
             for width in (1, 2, 3, 4)
             for height in range(1, min(rows, self.machine.registers) + 1)
-            if height * unit * width + width + 1 <= self.machine.registers
+            if height * unit * width + self._beside(width) <= self.machine.registers
         ]
         return min(shapes, key=cycles)
+
+    def _beside(self, width: int) -> int:
+        """Registers that a step takes beside those of the sums."""
+        return width + 1
 
     def _order_sum(self) -> None:
         """The axes of the sum: as the operands that are not packed lie, joined where they can be; packings."""
@@ -195,6 +247,7 @@ class Tiles:
         indices = [load.place for load in free]
         groups = merged(indices, self.joined.axes)
         groups.sort(key=lambda group: -max((abs(coefficient(i, group[-1])) for i in indices), default=0))
+        self.groups = groups
         self.sum, self.at_sum = joined_axes(groups, self.axes)
         self.packings: dict[Load, Packing] = {}
         for number, load in enumerate(self.packed):
@@ -218,12 +271,11 @@ class Tiles:
 
     def _around(self, outer: Sequence[Axis], height: int) -> list[Statement]:
         """All tiles, in the order that reads the fewest bytes from afar."""
-        size = RECORDS[self.dtype].bits // 8
-        packed = sum(prod(n for n, _ in (*p.outer, *p.inner)) for p in self.packings.values())
+        packed = sum(p.buffer.dims.product() * RECORDS[p.buffer.dtype].bits // 8 for p in self.packings.values())
         shared = [axis for axis in outer if not any(coefficient(load.place, axis) for load in self.packings)]
         grouped = [axis for axis in outer if axis not in shared]
         row_pieces = _rows(self.rows[0].size, height) if self.rows else [(0, 1, 1)]
-        near = packed * self.columns.size * size <= self.machine.l2 // 2 * prod(a.size for a in grouped)
+        near = packed <= self.machine.l2 // 2 * prod(a.size for a in grouped)
         pairs: list[tuple[list[Axis], list[Statement]]] = []
         for first in row_pieces if near else self.pieces:
             axis, inner = Axis(next(self.axes), first[-1]), []
@@ -256,62 +308,69 @@ class Tiles:
         begin, lanes, vectors, _ = piece
         row, unit, lane = (Axis(next(self.axes), n) for n in (row_piece[1] * self._row_size, vectors, lanes))
         at_row = at(row)
-        column = at(unit) * lanes + at(lane)
         places = dict(self.at_sum)
-        places[self.columns] = at(panel) * (vectors * lanes) + column + begin
+        registers = Buffer(f"tile{next(self.axes)}", Dims((row.size, vectors * lanes)), self.dtype, Role.REGISTER)
+        tile = Tile(registers, row, unit, lane, begin, panel, places)
+        places[self.columns] = at(panel) * tile.width + tile.column + begin
         if self.rows:
             places[self.rows[0]] = at(row_axis) * row_piece[1] + at_row // self._row_size + row_piece[0]
             places |= {axis: at_row % axis.size for axis in self.rows[1:]}
-        change = partial(substituted, places=places)
-        tile = Buffer(f"tile{next(self.axes)}", Dims((row.size, vectors * lanes)), self.dtype, Role.REGISTER)
-        own = tile.place([at_row, column])
-        element = self._element(self.joined.element, change, begin, vectors * lanes, panel, column)
-        here = Load(tile, own)
-        value = _with_local(changed(self.block.value, change), self.joined.local, here)
-
-        def each(statement: Statement) -> list[Statement]:
-            inner: tuple[Statement, ...] = (For(lane, (statement,), Way.VECTOR),) if lanes > 1 else (statement,)
-            for axis in (unit, row):
-                inner = (For(axis, inner, Way.UNROLLED),) if axis.size > 1 else inner
-            return list(inner)
-
-        step = each(Store(tile, own, apply(self.joined.combine, here, element)))
-        several = sum(times for *_, times in self.pieces) > 1
-        if several and self.sum and self.sum[-1].size > _UNROLLED:
-            first = partial(substituted, places={a: substituted(place, {row: Index()}) for a, place in places.items()})
-            step = [*self._asked(first, begin, vectors * lanes, panel, row_axis), *step]
-        steps, written = step, 1
-        for axis in reversed(self.sum):
-            if axis.size == 1:
-                continue
-            written *= axis.size
-            small = written <= _UNROLLED and written * row.size * vectors <= 100
-            steps = [For(axis, tuple([Fence(), *steps] if small else steps), Way.UNROLLED if small else Way.LOOP)]
-        steps.append(Fence())
-        summed = [*each(Store(tile, own, self.joined.start)), *steps]
-        result = Load(self.block.buffer, change(self.block.place))
-        if not is_long(self.block.value):
-            return [*summed, *each(Store(result.buffer, result.place, value))]
-        value = _with_local(changed(self.block.value, change), self.joined.local, result)
-        last = each(Store(result.buffer, result.place, value))
+        summed = [*tile.each(Store(registers, tile.own, self.joined.start)), *self._summed(tile, row_axis), Fence()]
+        here = self._sum(tile)
+        value = _with_local(changed(self.block.value, tile.change), self.joined.local, here)
+        result = Load(self.block.buffer, tile.change(self.block.place))
+        if not is_long(self.block.value) or self.dtype != self.block.buffer.dtype:
+            return [*summed, *tile.each(Store(result.buffer, result.place, value))]
+        value = _with_local(changed(self.block.value, tile.change), self.joined.local, result)
+        last = tile.each(Store(result.buffer, result.place, value))
         if isinstance(last[0], For) and last[0].axis == row:
             last = [replace(last[0], way=Way.APART)]
-        return [*summed, *each(Store(result.buffer, result.place, here)), *last]
+        return [*summed, *tile.each(Store(result.buffer, result.place, here)), *last]
 
-    def _asked(self, change: partial[Index], begin: int, width: int, panel: Axis, row_axis: Axis) -> list[Statement]:
+    def _sum(self, tile: Tile) -> Formula:
+        """A sum that is done."""
+        return Load(tile.registers, tile.own)
+
+    def _summed(self, tile: Tile, row_axis: Axis) -> list[Statement]:
+        """The steps of the sums of a tile."""
+        element = self._element(self.joined.element, tile.change, tile.begin, tile.width, tile.panel, tile.column)
+        steps = tile.each(Store(tile.registers, tile.own, self._joined(Load(tile.registers, tile.own), element)))
+        several = sum(times for *_, times in self.pieces) > 1
+        if several and self.sum and self.sum[-1].size > _UNROLLED:
+            steps = [*self._asked(tile, row_axis), *steps]
+        written = 1
+        for axis in reversed(self.sum):
+            written *= axis.size
+            steps = self.stepped(axis, steps, written, tile)
+        return steps
+
+    def stepped(self, axis: Axis, steps: list[Statement], written: int, tile: Tile) -> list[Statement]:
+        """Steps for each place of an axis: written out where those are few, so many in all."""
+        if axis.size == 1:
+            return steps
+        small = written <= _UNROLLED and written * tile.row.size * tile.unit.size <= 100
+        return [For(axis, tuple([Fence(), *steps] if small else steps), Way.UNROLLED if small else Way.LOOP)]
+
+    def _asked(self, tile: Tile, row_axis: Axis) -> list[Statement]:
         """A line of the next panel at each step, so that all of them are there when it begins."""
+        first = {axis: substituted(place, {tile.row: Index()}) for axis, place in tile.places.items()}
+        change = partial(substituted, places=first)
         found: list[Statement] = []
         for load in self.packings:
-            here = self._element(load, change, begin, width, panel, Index())
+            here = self._element(load, change, tile.begin, tile.width, tile.panel, Index())
             assert isinstance(here, Load), "what is packed is read"
-            depth, within = prod(axis.size for axis in self.sum), self._step
-            line = 64 * 8 // RECORDS[self.dtype].bits
+            depth, within, width = prod(axis.size for axis in self.sum), self._step, tile.width
+            line = 64 * 8 // RECORDS[load.dtype].bits
             place = here.place - within * width + depth * width + (within + at(row_axis) * depth) * line
             found.append(Prefetch(here.buffer, place))
         return found
 
+    def _joined(self, sum_: Formula, element: Formula) -> Formula:
+        """What an element changes a sum into."""
+        return apply(self.joined.combine, sum_, element)
+
     def _element(
-        self, formula: Formula, change: partial[Index], begin: int, width: int, panel: Axis, column: Index
+        self, formula: Formula, change: Change, begin: int, width: int, panel: Axis, column: Index
     ) -> Formula:
         """What a step adds, packed operands from their packed copies."""
         if isinstance(formula, Load):
@@ -326,6 +385,8 @@ class Tiles:
             within = self._step
             place = place * (depth * self.columns.size) + begin * depth + (at(panel) * depth + within) * width + column
             return Load(packing.buffer, change(place))
+        if isinstance(formula, Convert):
+            return replace(formula, formula=self._element(formula.formula, change, begin, width, panel, column))
         if isinstance(formula, Apply):
             operands = [self._element(o, change, begin, width, panel, column) for o in formula.operands]
             return replace(formula, operands=tuple(operands))
@@ -336,6 +397,8 @@ def _with_local(formula: Formula, local: Local, value: Formula) -> Formula:
     """A formula with a variable replaced."""
     if formula == local:
         return value
+    if isinstance(formula, Convert):
+        return replace(formula, formula=_with_local(formula.formula, local, value))
     if isinstance(formula, Apply):
         return replace(formula, operands=tuple(_with_local(o, local, value) for o in formula.operands))
     return formula
