@@ -210,7 +210,9 @@ class Formulas:
 
     def _as_vector(self, formula: Formula) -> str:
         """A formula as a vector, whether its elements differ or not."""
-        text, varies = self._vector(formula)
+        return self._spread(formula, *self._vector(formula))
+
+    def _spread(self, formula: Formula, text: str, varies: bool) -> str:
         return text if varies else f"({text} - ({self._kind(formula.dtype)}){{0}})"  # -0 - 0 is -0
 
     def _vector(self, formula: Formula) -> tuple[str, bool]:
@@ -228,7 +230,7 @@ class Formulas:
         parts = [self._vector(operand) for operand in formula.operands]
         if not any(varies for _, varies in parts):
             return self.formula(formula), False
-        text = self._operation(formula, [text for text, _ in parts])
+        text = self._operation(formula, parts)
         if formula.dtype in HALVES:
             text = self._changed(self._changed(text, "float32", formula.dtype), formula.dtype, "float32")
         return text, True
@@ -255,26 +257,28 @@ class Formulas:
             self.functions.setdefault(own)
         return f"{name}({text})"
 
-    def _operation(self, formula: Apply, texts: list[str]) -> str:
-        """A primitive of vectors, and of what is the same for all lanes."""
+    def _operation(self, formula: Apply, parts: Sequence[tuple[str, bool]]) -> str:
+        """A primitive of vectors, and of what is the same for all lanes: the texts of both."""
         name, operands, kind = formula.primitive.name, formula.operands, self._kind(formula.dtype)
         assert self.lane is not None
         if name in VECTOR_SYMBOLS and formula.dtype in INTEGERS:  # they wrap
             unsigned = self._kind(f"u{formula.dtype.removeprefix('u')}")
             one = STORED_AS[f"u{formula.dtype.removeprefix('u')}"]
-            a, b = (f"({unsigned if self._vector(o)[1] else one}){t}" for o, t in zip(operands, texts, strict=True))
+            a, b = (f"({unsigned if varies else one}){text}" for text, varies in parts)
             return f"({kind})({a} {VECTOR_SYMBOLS[name]} {b})"
         if name in VECTOR_SYMBOLS:
-            a, b = texts
+            (a, _), (b, _) = parts
             inverse = _inverse(operands[1]) if name == "divide" else None
             return f"({a} * {_number(inverse)})" if inverse else f"({a} {VECTOR_SYMBOLS[name]} {b})"
         if len(operands) == 2 and formula.dtype not in INTEGERS and any(isinstance(o, Number) for o in operands):
             name = beside_number(name)
-            operands = operands[::-1] if isinstance(operands[0], Number) else operands
+            turn = -1 if isinstance(operands[0], Number) else 1
+            operands, parts = operands[::turn], parts[::turn]
         dtype = "float32" if formula.dtype in HALVES else formula.dtype
         for text in vector_function(name, kind, dtype, self.lane.size):
             self.functions.setdefault(text)
-        return f"{name}_{kind}({', '.join(self._as_vector(operand) for operand in operands)})"
+        given = [self._spread(operand, *part) for operand, part in zip(operands, parts, strict=True)]
+        return f"{name}_{kind}({', '.join(given)})"
 
     def _instructed(self, instruction: Instruction, formula: Apply) -> str:
         """An instruction of vectors, of words that are the same in all lanes, and of blocks of several bytes each."""

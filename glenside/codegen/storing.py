@@ -47,14 +47,26 @@ def stored_terms(
             stored.add(term)
         found.read(term)
         stored |= addressed_by(term)
-    steps: dict[Term, int] = {}
-    for term in order:
-        steps[term] = 1 + sum(steps[child] * _written(term, child) for child in term.children)
-        if steps[term] > _LARGEST and term.operator.name not in LEAVES:
-            stored.add(term)
-        if term in stored:
-            steps[term] = 1
+    while (cut := _too_large(order, stored)) is not None:
+        stored.add(cut)
     return stored
+
+
+def _too_large(order: Sequence[Term], stored: set[Term]) -> Term | None:
+    """A term to store, so that no formula is too large: the largest one of few bits in it, or all of it."""
+    steps: dict[Term, int] = {}
+    narrow: dict[Term, Term] = {}
+    for term in order:
+        if term.operator.name in LEAVES or term in stored:
+            steps[term] = 1
+            continue
+        steps[term] = 1 + sum(steps[child] * _written(term, child) for child in term.children)
+        within = [narrow[child] for child in term.children if child in narrow]
+        if steps[term] > _LARGEST:
+            return max(within, key=steps.__getitem__, default=term)
+        if within or is_narrowing(term):
+            narrow[term] = term if is_narrowing(term) else max(within, key=steps.__getitem__)
+    return None
 
 
 def addressed_by(term: Term) -> set[Term]:
