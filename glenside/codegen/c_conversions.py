@@ -26,6 +26,20 @@ _INSTRUCTION = """static inline TO NAME(FROM a)
 #endif
     return b;
 }"""
+_NEAREST = """static inline TO NAME(FROM a)
+{
+    TO b;
+#if defined __AVX512F__ && SIZE == 64
+    __asm__("vcvtps2dq %1, %0" : "=v"(b) : "vm"(a));
+#elif defined __AVX__ && (SIZE == 32 || SIZE == 16)
+    __asm__("vcvtps2dq %1, %0" : "=x"(b) : "xm"(a));
+#elif defined __aarch64__ && SIZE == 16
+    __asm__("fcvtns %0.4s, %1.4s" : "=w"(b) : "w"(a));
+#else
+    for (int i = 0; i < LANES; i++) b[i] = (int32_t)nearbyintf(a[i]);
+#endif
+    return b;
+}"""
 _FROM_BFLOAT16 = "static inline TO NAME(FROM a) { return (TO)(CHANGED(a) << 16); }"
 _TO_BFLOAT16 = """static inline TO NAME(FROM a)
 {
@@ -79,6 +93,14 @@ def conversion(given: str, wanted: str, lanes: int) -> tuple[str, list[str]]:
     text = (_FROM_BFLOAT16 if given == "bfloat16" else _TO_BFLOAT16).replace("CHANGED", change)
     text = text.replace("UNSIGNED", kind_name("uint32", lanes))
     return name, [*texts, *others, _filled(text, name, given, wanted, lanes)]
+
+
+def nearest(lanes: int) -> tuple[str, list[str]]:
+    """The same of floats that 32 bits hold and the nearest integers, halves to the even one."""
+    name = f"nearest_x{lanes}"
+    types = [vector_type(dtype, lanes) for dtype in ("float32", "int32")]
+    text = _filled(_NEAREST.replace("SIZE", str(4 * lanes)), name, "float32", "int32", lanes)
+    return name, [*types, text]
 
 
 def memory_dtype(dtype: str) -> str:

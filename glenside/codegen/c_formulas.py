@@ -7,7 +7,7 @@ from dataclasses import replace
 from fractions import Fraction
 
 from glenside.codegen.affine import coefficient, substituted
-from glenside.codegen.c_conversions import conversion, kind_name, memory_dtype, vector_type
+from glenside.codegen.c_conversions import conversion, kind_name, memory_dtype, nearest, vector_type
 from glenside.codegen.c_primitives import (
     PRIMITIVES_IN_C,
     STORED_AS,
@@ -221,6 +221,11 @@ class Formulas:
         if isinstance(formula, Load):
             return self._loaded(formula, self.lane)
         if isinstance(formula, Convert):
+            within = clipped_before(formula)
+            if within is not None:
+                name, texts = nearest(self.lane.size)
+                self.functions |= dict.fromkeys(texts)
+                return self._changed(f"{name}({self._as_vector(within)})", "int32", formula.dtype), True
             text, varies = self._vector(formula.formula)
             return (self._converted(text, formula), True) if varies else (self.formula(formula), False)
         if not isinstance(formula, Apply):
@@ -316,6 +321,33 @@ class Formulas:
         """A helper, which is written once."""
         self.functions.setdefault(text)
         return name
+
+
+def clipped_before(formula: Convert) -> Formula | None:
+    """Of a float that is rounded, clipped by whole numbers and becomes an integer: the one that is clipped, and then
+    becomes the nearest integer at once. No number becomes 0 either way, which is why no zero point comes between.
+    """
+    if formula.bits or formula.formula.dtype != "float32" or formula.dtype not in ("int8", "uint8", "int16", "uint16"):
+        return None
+    clips: list[tuple[Apply, Formula]] = []
+    inner = formula.formula
+    while isinstance(inner, Apply) and inner.primitive.name in ("min", "max", "add"):
+        first, second = inner.operands
+        x, bound = (first, second) if isinstance(second, Number) else (second, first)
+        if not isinstance(bound, Number) or bound.value is None or bound.value.denominator != 1:
+            return None
+        if inner.primitive.name == "add":
+            if bound.value:
+                return None
+        else:
+            clips.append((inner, bound))
+        inner = x
+    if len(clips) < 2 or not isinstance(inner, Apply) or inner.primitive.name != "round":
+        return None
+    found = inner.operands[0]
+    for clip, bound in reversed(clips):
+        found = replace(clip, operands=(found, bound))
+    return found
 
 
 def in_memory(value: str, dtype: str) -> str:

@@ -17,7 +17,19 @@ from glenside.codegen.blocks import Block
 from glenside.codegen.formulas import apply, number
 from glenside.codegen.instructions import DOT_4, PRODUCT_OF_16
 from glenside.codegen.lanes import at
-from glenside.codegen.loops import Apply, Buffer, Convert, Formula, Load, Number, Packing, Role, Statement, Store
+from glenside.codegen.loops import (
+    Apply,
+    Buffer,
+    Convert,
+    Formula,
+    Load,
+    Number,
+    Packing,
+    Prefetch,
+    Role,
+    Statement,
+    Store,
+)
 from glenside.codegen.machine import Machine
 from glenside.codegen.tiles import Tile, Tiles
 from glenside.ir.dtypes import INTEGERS, limits
@@ -134,9 +146,9 @@ class IntegerTiles(Tiles):
         whole = self.sum[-1] if self.sum else Axis(next(self.axes), 1)
         count, tail = divmod(whole.size, _DEEP)
         four = Axis(next(self.axes), count)
-        steps = self._fours(tile, at(four), _DEEP) if count else []
+        steps = self._fours(tile, at(four), _DEEP, at(row_axis)) if count else []
         steps = self.stepped(four, steps, count, tile) if count else []
-        steps += self._fours(tile, Index() + count, tail) if tail else []
+        steps += self._fours(tile, Index() + count, tail, at(row_axis)) if tail else []
         written = count + bool(tail)
         for axis in reversed(self.sum[:-1]):
             written *= axis.size
@@ -144,8 +156,8 @@ class IntegerTiles(Tiles):
         zeros = tile.each(self._less(tile, number(0, self.dtype)), rows=False) if self.pair[0].zero else []
         return [*zeros, *steps]
 
-    def _fours(self, tile: Tile, four: Index, taken: int) -> list[Statement]:
-        """The products of up to four places of the last axis of the sum."""
+    def _fours(self, tile: Tile, four: Index, taken: int, row: Index) -> list[Statement]:
+        """The products of up to four places of the last axis of the sum; a line of the next panel is asked for."""
         assert self.pair, "there are factors"
         a, b = self.pair
         packing = self.packings[b.load]
@@ -172,6 +184,9 @@ class IntegerTiles(Tiles):
             return Store(sum_.buffer, sum_.place, value)
 
         found = tile.each(more(Load(tile.registers, tile.own), a.shift, bytes_))
+        if sum(times for *_, times in self.pieces) > 1 and depth >= 16 * _DEEP:
+            later = (within * -_DEEP + depth) * width + (within + row * (depth // _DEEP)) * 64
+            found = [Prefetch(packing.buffer, place - tile.column * _DEEP + later), *found]
         if a.zero:
             less = self._less(tile, number(0, self.dtype))
             zeros = [number(a.zero, "uint8")] * _DEEP

@@ -92,15 +92,14 @@ class _Reads:
 
     def requires(self, term: Term) -> bool:
         """Whether a term that is not stored for another reason must be."""
-        if join_of(term) is not None:
+        if join_of(term) is not None or is_narrowing(term):
             nests = self.nests[term]
             once = len(nests) == 1 and all(nest.access.size == term.access.size for nest in nests)
             return self.often[term] or not self.whole[term] or not once
         if not is_inline(term):
             return True
-        if not (self.often[term] or len(self.nests[term]) > 1):
-            return False
-        return is_narrowing(term) or (term.operator.name == "compute" and not _is_shift(term))
+        several = self.often[term] or len(self.nests[term]) > 1
+        return several and term.operator.name == "compute" and not _is_shift(term)
 
     def read(self, term: Term) -> None:
         """What a term reads is read by its nest, or by those that read it."""
