@@ -17,7 +17,8 @@ from functools import cached_property
 import numpy as np
 
 from glenside.builder.layout import broadcast, element, reshape, split_at
-from glenside.builder.pointwise import add, cast, divide, multiply, subtract
+from glenside.builder.pointwise import add, cast, compute, divide, multiply, subtract
+from glenside.builder.quantization import as_int8
 from glenside.ir.index_map import Fill
 from glenside.ir.program import Program, is_product
 from glenside.ir.term import Term, build, constants_under, make, postorder, rebuild_all, weave
@@ -211,6 +212,29 @@ class _Quantizations:
         return split_at(multiply(x, by), x.access.split)
 
 
+def _stored_unsigned(term: Term, children: tuple[Term, ...]) -> Term | None:
+    """Whole floats from -128 to 127 as int8, by way of uint8: clip(y, -128, 127) = clip(y + 128, 0, 255) - 128.
+
+    Processors add up products of unsigned bytes with signed ones.
+    """
+    if term.operator.name != "cast" or term.access.dtype != "int8":
+        return None
+    (clipped,) = children
+    if clipped.operator.name != "compute" or clipped.attributes[0] != "(clip -128 127)":
+        return None
+    (x,) = clipped.children
+    pair = pair_of(x)
+    rounded, zero = pair.children if pair is not None and x.attributes[0] == "elementwise-add" else (x, None)
+    if rounded.operator.name != "compute" or rounded.attributes[0] != "round" or x.access.dtype not in _FLOATS:
+        return None
+    shift = build("full", (), "128", x.access.dtype)
+    if zero is not None and _is_byte(zero):
+        shift = add(reshape(narrowed(zero), ()), shift)
+    elif zero is not None:
+        return None
+    return split_at(as_int8(cast(compute("(clip 0 255)", add(rounded, shift)), "uint8")), term.access.split)
+
+
 def integer_sums(program: Program) -> Program:
     """The program with sums of products of dequantized bytes as sums of integers; itself where there are none."""
     roots = [program.term, *program.layers.values()]
@@ -230,7 +254,7 @@ def integer_sums(program: Program) -> Program:
         changed = rounds.rounded(term)
         if changed is not None:
             (done[term],) = rebuild_all([changed], lambda *_: None, done)
-    found = rebuild_all(found, lambda *_: None, done)
+    found = rebuild_all(rebuild_all(found, lambda *_: None, done), _stored_unsigned)
     layers = dict(zip(program.layers, found[1:], strict=True))
     return replace(program, term=found[0], layers=layers, names={})
 
