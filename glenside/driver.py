@@ -15,7 +15,8 @@ from glenside.egraph.search import Worker
 from glenside.ir.errors import BadInput, renamed
 from glenside.ir.interrupts import answered
 from glenside.ir.program import Program
-from glenside.passes.network import Search, fold_batch_norms
+from glenside.passes.integer_sums import for_processors
+from glenside.passes.network import Search
 from glenside.report.result import Result
 from glenside.stages import Clock, Event, Listener, Stages
 from glenside.targets.base import Target, Way
@@ -91,8 +92,8 @@ def compile(program: Program, target: Target | None = None, *, machine: str = "n
 
     target   what the program is optimized for before, such as `gl.CPU(balance=2)`; None compiles it as it is, with
              the scales of batch norms in the weights
-    machine  native, or one that this computer has too: avx512, avx2, neon, generic; plain for plain loops of it as it
-             is, which compute each step as the interpreter does
+    machine  native, or one that this computer has too: avx512vnni, avx512, avxvnni, avx2, neon, generic; plain for
+             plain loops of it as it is, which compute each step as the interpreter does
     how      see `optimize`
 
     Raises BadInput: a black box, a dtype that is only stored, a constant without a value, no compiler.
@@ -104,7 +105,7 @@ def compile(program: Program, target: Target | None = None, *, machine: str = "n
     if how:
         raise BadInput(f"{', '.join(how)}: how to search is for programs that are compiled for a target")
     if of is not None:
-        program, _ = fold_batch_norms(program, Search())
+        program, _ = for_processors(program, Search())
     return Function(program, of)
 
 

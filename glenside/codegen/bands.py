@@ -30,7 +30,6 @@ from glenside.codegen.loops import (
 )
 from glenside.codegen.machine import Machine
 from glenside.codegen.schedule import scheduled
-from glenside.ir.dtypes import RECORDS
 from glenside.ir.index_map import Axis, Index
 
 _LEAST_BYTES = 1 << 17
@@ -98,7 +97,7 @@ def _grown(
     machine: Machine,
 ) -> dict[int, Axis]:
     """The group of what fills the largest buffer that a nest reads, with that nest; an empty one where none can be."""
-    largest = max((b for b in between if between[b] in made), key=_bytes, default=None)
+    largest = max((b for b in between if between[b] in made), key=lambda b: b.bytes, default=None)
     if largest is None:
         return {}
     before = between[largest]
@@ -106,7 +105,7 @@ def _grown(
         return {}
     group = of.get(before, {})
     for first, second in _pairs(made[before].block, made[number].block, largest):
-        if group.get(before, first) != first or _bytes(largest) // first.size > machine.l2 // 3:
+        if group.get(before, first) != first or largest.bytes // first.size > machine.l2 // 3:
             continue
         if not (_leaves(made[before].block, first) and _leaves(made[number].block, second)):
             continue
@@ -123,13 +122,9 @@ def _loads(block: Block) -> Iterator[Load]:
         yield from loads_in(formula)
 
 
-def _bytes(buffer: Buffer) -> int:
-    return buffer.dims.product() * RECORDS[buffer.dtype].bits // 8
-
-
 def _pays(packings: Sequence[Packing], between: Buffer, machine: Machine) -> bool:
     """Whether what is between is not near anyway, and the weights, which each band reads again, are."""
-    return _bytes(between) >= _LEAST_BYTES and sum(_bytes(p.buffer) for p in packings) <= machine.l2 // 2
+    return between.bytes >= _LEAST_BYTES and sum(p.buffer.bytes for p in packings) <= machine.l2 // 2
 
 
 def _leaves(block: Block, axis: Axis) -> bool:

@@ -1,4 +1,4 @@
-"""Formulas in C: elements, and vectors in GCC's and Clang's extensions."""
+"""Formulas in C: elements, one by one."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 
-from glenside.codegen.affine import coefficient, substituted
+from glenside.codegen.affine import substituted
 from glenside.codegen.c_primitives import (
     PRIMITIVES_IN_C,
     STORED_AS,
     held,
     whole_function,
 )
-from glenside.codegen.c_vectors import VECTOR_SYMBOLS, beside_number, vector_function
+from glenside.codegen.instructions import Instruction, expanded
 from glenside.codegen.loops import (
     Apply,
     Buffer,
@@ -25,7 +25,6 @@ from glenside.codegen.loops import (
     Local,
     Number,
     Role,
-    Statement,
     Store,
 )
 from glenside.ir.dtypes import HALVES, INTEGERS, RECORDS, limits
@@ -82,7 +81,7 @@ class Formulas:
 
     def number(self, number: Number) -> str:
         """An exact number."""
-        return _number(number)
+        return number_in_c(number)
 
     def decided(self, condition: Formula) -> str:
         """Whether a formula is not 0."""
@@ -107,6 +106,8 @@ class Formulas:
             return f"(({guards}) ? {self.formula(formula.then)} : {self.formula(formula.otherwise)})"
         if isinstance(formula, Convert):
             return self.converted(formula)
+        if isinstance(formula.primitive, Instruction):
+            return self.formula(expanded(formula))
         return self.applied(formula)
 
     def converted(self, formula: Convert) -> str:
@@ -166,9 +167,13 @@ class Formulas:
             if name in self.declared:
                 return name
             self.declared.add(name)
-            return f"{self._kind(store.buffer.dtype)} {name}"
+            return f"{self.kind(store.buffer.dtype)} {name}"
         self.written.add(store.buffer)
         return f"{self.name(store.buffer)}[{self.place(store)}]"
+
+    def kind(self, dtype: str) -> str:
+        """The C type of a variable."""
+        return held(dtype)
 
     def register(self, access: Load | Store) -> str:
         """The variable that an element of a tile, or a vector of it, is in."""
@@ -178,65 +183,6 @@ class Formulas:
             return f"{access.buffer.name}_{place // self.lane.size}"
         lanes = self.vectors.get(access.buffer, 1)
         return f"{access.buffer.name}_{place // lanes}" + (f"[{place % lanes}]" if lanes > 1 else "")
-
-    # Vectors: GCC's and Clang's extensions of C.
-
-    def _kind(self, dtype: str) -> str:
-        """The C type of an element, or of a vector, in a register."""
-        if self.lane is None:
-            return held(dtype)
-        bits, lanes = RECORDS[dtype].bits, self.lane.size
-        name = f"f{bits}x{lanes}"
-        size = bits // 8
-        how = f"vector_size({size * lanes}), aligned({size}), may_alias"
-        self.functions.setdefault(f"typedef {STORED_AS[dtype]} {name} __attribute__(({how}));")
-        return name
-
-    def vector_store(self, statement: Statement) -> str:
-        """A store of a vector."""
-        assert isinstance(statement, Store), "vectors are stored"
-        kind, value = self._kind(statement.buffer.dtype), self._as_vector(statement.formula)
-        if statement.buffer.role is Role.REGISTER:
-            return f"{self.target(statement)} = {value};"
-        self.written.add(statement.buffer)
-        assert self.lane is not None
-        begin = self.index(substituted(statement.place, {self.lane: Index()}))
-        return f"*({kind} *)({self.name(statement.buffer)} + {begin}) = {value};"
-
-    def _as_vector(self, formula: Formula) -> str:
-        """A formula as a vector, whether its elements differ or not."""
-        text, varies = self._vector(formula)
-        return text if varies else f"({text} - ({self._kind(formula.dtype)}){{0}})"  # -0 - 0 is -0
-
-    def _vector(self, formula: Formula) -> tuple[str, bool]:
-        """A formula, and whether it is a vector: what is the same for all lanes is one element."""
-        assert self.lane is not None
-        if isinstance(formula, Load):
-            if formula.buffer.role is Role.REGISTER:
-                return self.register(formula), True
-            if coefficient(formula.place, self.lane):
-                begin = substituted(formula.place, {self.lane: Index()})
-                where = " + ".join(self.address(formula.buffer, begin))
-                return f"*(const {self._kind(formula.dtype)} *)({where})", True
-            return self.formula(formula), False
-        if not isinstance(formula, Apply):
-            return self.formula(formula), False
-        parts = [self._vector(operand) for operand in formula.operands]
-        if not any(varies for _, varies in parts):
-            return self.formula(formula), False
-        name = formula.primitive.name
-        operands = formula.operands
-        if name in VECTOR_SYMBOLS:
-            (a, _), (b, _) = parts
-            inverse = _inverse(operands[1]) if name == "divide" else None
-            return (f"({a} * {_number(inverse)})" if inverse else f"({a} {VECTOR_SYMBOLS[name]} {b})"), True
-        if len(operands) == 2 and any(isinstance(o, Number) for o in operands):
-            name = beside_number(name)
-            operands = operands[::-1] if isinstance(operands[0], Number) else operands
-        kind = self._kind(formula.dtype)
-        for text in vector_function(name, kind, formula.dtype, self.lane.size):
-            self.functions.setdefault(text)
-        return f"{name}_{kind}({', '.join(self._as_vector(operand) for operand in operands)})", True
 
     def helper(self, name: str, text: str) -> str:
         """A helper, which is written once."""
@@ -275,14 +221,8 @@ def _guard(guard: Guard) -> str:
     return " && ".join(bounds) or "1"
 
 
-def _inverse(divisor: Formula) -> Number | None:
-    """What to multiply by instead, where that is a normal number: a rounding more, but no division."""
-    if not isinstance(divisor, Number) or not divisor.value:
-        return None
-    return Number(1 / divisor.value, divisor.dtype) if 2.0**-120 < abs(divisor.value) < 2.0**120 else None
-
-
-def _number(number: Number) -> str:
+def number_in_c(number: Number) -> str:
+    """An exact number, as a constant of its dtype."""
     dtype, value = number.dtype, number.value
     kind = RECORDS[dtype].kind
     if value is None:

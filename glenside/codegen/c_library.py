@@ -111,7 +111,7 @@ def _choice(parts: Sequence[Part], name: str) -> Iterator[str]:
     asked = [(n, p.lowered.machine) for n, p in enumerate(parts, 1)]
     for number, machine in asked:
         if machine is not None and machine.family:
-            words = machine.needs if family == "x86_64" else ()
+            words = [word.replace("_", "") for word in machine.needs] if family == "x86_64" else []
             condition = " && ".join(f'__builtin_cpu_supports("{word}")' for word in words) or "1"
             yield f"    if ({condition}) return {number};"
     yield from ["#endif"] if family else []

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from glenside.codegen.affine import coefficient, is_direct, loads_in, substituted
-from glenside.codegen.c_formulas import Formulas
+from glenside.codegen.c_vector_formulas import VectorFormulas
 from glenside.codegen.loops import Buffer, For, Load, Prefetch, Role, Statement, Store, Way, When
 from glenside.ir.index_map import Axis, Index
 
@@ -31,7 +31,7 @@ class Pointer:
     step: int
 
 
-class Pointers(Formulas):
+class Pointers(VectorFormulas):
     """Formulas whose places are constants from pointers, in the loops that have some.
 
     pointers  those of the loop that is being written, by buffer and by what its places move with

@@ -15,8 +15,10 @@ LANE_BY_LANE = frozenset(
     "sqrt log sin cos tan asin acos atan sinh cosh asinh acosh atanh floor ceil exp tanh erf sigmoid".split()
 )
 """Functions of one number, which the library has where nothing better is known."""
-IN_VECTORS = frozenset({*VECTOR_SYMBOLS, *LANE_BY_LANE, "negative", "abs", "min", "max"})
-"""Primitives that are done on vectors."""
+IN_VECTORS = frozenset({*VECTOR_SYMBOLS, *LANE_BY_LANE, "negative", "abs", "min", "max", "round"})
+"""Primitives that are done on vectors of floats."""
+WHOLE_IN_VECTORS = frozenset(("add", "subtract", "multiply", "min", "max"))
+"""The same of integers, which wrap."""
 
 _CHOSEN = {"min": "<=", "max": ">="}
 _INSTRUCTION = """static inline KIND NAME(KIND a, KIND b)
@@ -36,6 +38,19 @@ _CHOOSE = (
     "__typeof__(a != a) first = (a {} b) | (a != a);\n"
     "    a = ({})((first & (__typeof__(first))a) | (~first & (__typeof__(first))b));"
 )
+_ROUND = """static inline KIND NAME(KIND a)
+{
+#if defined __AVX512F__ && BYTES == 64
+    __asm__("vrndscalepTYPE $4, %1, %0" : "=v"(a) : "vm"(a));
+#elif defined __AVX__ && (BYTES == 32 || BYTES == 16)
+    __asm__("vroundpTYPE $4, %1, %0" : "=x"(a) : "xm"(a));
+#elif defined __aarch64__ && BYTES == 16
+    __asm__("frintn %0.LANES, %1.LANES" : "=w"(a) : "w"(a));
+#else
+    for (int i = 0; i < COUNT; i++) a[i] = nearbyintSUFFIX(a[i]);
+#endif
+    return a;
+}"""
 _BESIDE_NUMBER = {f"{name}_of_number": name for name in _CHOSEN}
 _TANH = (
     9.1,
@@ -69,12 +84,10 @@ def vector_function(primitive: str, kind: str, dtype: str, lanes: int) -> list[s
         ]
     if primitive in _BESIDE_NUMBER:
         primitive = _BESIDE_NUMBER[primitive]
-        size = lanes * (8 if dtype == "float64" else 4)
-        text = _INSTRUCTION.replace("CHOSEN", _CHOOSE.format(_CHOSEN[primitive], kind)).replace("NAME", name)
-        text = text.replace("KIND", kind)
-        text = text.replace("PRIMITIVE", primitive).replace("TYPE", "d" if dtype == "float64" else "s")
-        text = text.replace("BYTES", str(size)).replace("LANES", "2d" if dtype == "float64" else "4s")
-        return [text]
+        text = _INSTRUCTION.replace("CHOSEN", _CHOOSE.format(_CHOSEN[primitive], kind))
+        return [_filled(text.replace("PRIMITIVE", primitive), name, kind, dtype, lanes)]
+    if primitive == "round":
+        return [_filled(_ROUND, name, kind, dtype, lanes)]
     if primitive == "negative":
         return [f"static inline {kind} {name}({kind} a) {{ return -a; }}"]
     if dtype == "float32" and primitive in _MADE:
@@ -84,6 +97,14 @@ def vector_function(primitive: str, kind: str, dtype: str, lanes: int) -> list[s
         f"1 / (1 + exp{'' if dtype == 'float64' else 'f'}(-a[i]))" if primitive == "sigmoid" else f"{function}(a[i])"
     )
     return [f"static inline {kind} {name}({kind} a) {{ for (int i = 0; i < {lanes}; i++) a[i] = {value}; return a; }}"]
+
+
+def _filled(text: str, name: str, kind: str, dtype: str, lanes: int) -> str:
+    """The function of a template, for vectors of a type."""
+    wide = dtype == "float64"
+    text = text.replace("NAME", name).replace("KIND", kind).replace("TYPE", "d" if wide else "s")
+    text = text.replace("BYTES", str(lanes * (8 if wide else 4))).replace("LANES", "2d" if wide else "4s")
+    return text.replace("COUNT", str(lanes)).replace("SUFFIX", "" if wide else "f")
 
 
 def _bounded(kind: str, lanes: int) -> list[str]:

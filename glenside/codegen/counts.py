@@ -30,7 +30,7 @@ from glenside.codegen.loops import (
     When,
 )
 from glenside.codegen.machine import Machine
-from glenside.codegen.traffic import Recent, bytes_of, traffic
+from glenside.codegen.traffic import Recent, traffic
 from glenside.codegen.work import Work
 from glenside.ir.dtypes import RECORDS
 from glenside.ir.index_map import Atom, Axis, Index
@@ -50,7 +50,7 @@ def works(loops: Loops, machine: Machine) -> list[Work]:
     """
     packed = {packing.source for packing in loops.packings}
     every = [b for b in loops.buffers if b not in packed]
-    recent = Recent(machine, every if sum(map(bytes_of, every)) <= machine.l2 else ())
+    recent = Recent(machine, every if sum(b.bytes for b in every) <= machine.l2 else ())
     return [
         _issued(nest.body, machine).plus(traffic(nest, machine, recent)).plus(Work(nests=1)) for nest in loops.nests
     ]

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from glenside.codegen.accesses import changed_locals
 from glenside.codegen.affine import coefficient, indices_of, is_direct, loads_in, substituted
 from glenside.codegen.footprints import axes_in
+from glenside.codegen.instructions import Instruction
 from glenside.codegen.loops import (
     Apply,
     Choose,
@@ -191,8 +192,24 @@ def _in_lanes(formula: Formula, lane: Axis) -> Iterator[str]:
     if isinstance(formula, Load):
         if coefficient(formula.place, lane) not in (0, 1) or not is_direct(formula.place, lane):
             yield f"{formula.buffer}[{formula.place}] is not next to each other along {lane}"
+    elif isinstance(formula, Convert):
+        yield from _in_lanes(formula.formula, lane)
     elif isinstance(formula, Apply):
-        for operand in formula.operands:
+        own = formula.primitive.blocks(formula) if isinstance(formula.primitive, Instruction) else []
+        yield from _in_blocks(own, lane)
+        for operand in (o for o in formula.operands if o not in own):
             yield from _in_lanes(operand, lane)
     elif lane in set(axes_in(*indices_of(formula))):
         yield f"{formula} differs along {lane}, which is of vectors"
+
+
+def _in_blocks(taken: Sequence[Formula], lane: Axis) -> Iterator[str]:
+    """What an instruction takes several of in each lane lies beside each other, one lane after the other."""
+    loads = [part for part in taken if isinstance(part, Load)]
+    if len(loads) < len(taken):
+        yield "an instruction takes blocks of what is not in memory"
+    for number, load in enumerate(loads):
+        first = loads[0]
+        beside = load.buffer == first.buffer and load.place == first.place + number
+        if not beside or coefficient(load.place, lane) != len(taken) or not is_direct(load.place, lane):
+            yield f"{load.buffer}[{load.place}] is not beside what an instruction takes with it along {lane}"

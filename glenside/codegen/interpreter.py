@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from glenside.codegen.independence import AT_ONCE, OWN_REGISTERS, is_independent
+from glenside.codegen.instructions import Instruction, expanded
 from glenside.codegen.loops import (
     Apply,
     Buffer,
@@ -362,6 +363,8 @@ class _Run:
         return np.asarray(np.where(held, then, otherwise))
 
     def _apply(self, formula: Apply, scope: _Scope) -> Array:
+        if isinstance(formula.primitive, Instruction):
+            return self._value(expanded(formula), scope)
         operands = np.broadcast_arrays(*(self._value(operand, scope) for operand in formula.operands))
         primitive, arithmetic = formula.primitive, self.arithmetic
         if primitive.name in arithmetic.own:

@@ -2,22 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from math import prod
 
 from glenside.codegen.affine import changed, coefficient, indices_of, is_direct, loads_in, merged, substituted
 from glenside.codegen.blocks import Joined
-from glenside.codegen.c_vectors import IN_VECTORS, LANE_BY_LANE
+from glenside.codegen.c_conversions import IN_LANES, converts
+from glenside.codegen.c_vectors import IN_VECTORS, LANE_BY_LANE, WHOLE_IN_VECTORS
 from glenside.codegen.filling import around
 from glenside.codegen.formulas import apply
-from glenside.codegen.loops import Apply, Buffer, For, Formula, Let, Load, Local, Number, Role, Statement, Store, Way
+from glenside.codegen.loops import (
+    Apply,
+    Buffer,
+    Convert,
+    For,
+    Formula,
+    Let,
+    Load,
+    Local,
+    Number,
+    Role,
+    Statement,
+    Store,
+    Way,
+)
 from glenside.codegen.machine import Machine
-from glenside.ir.dtypes import RECORDS
+from glenside.ir.dtypes import HALVES, INTEGERS, RECORDS
 from glenside.ir.index_map import Axis, Index
 from glenside.ir.types import Dims
 
-_FLOATS = ("float32", "float64")
 _PARALLEL = 20_000
 """Steps from which on a nest is worth more than one thread."""
 _LONG = 4
@@ -36,19 +50,59 @@ def at(axis: Axis) -> Index:
     return Index(((axis, 1),)) if axis.size != 1 else Index()
 
 
+def lanes_in(formulas: Iterable[Formula], machine: Machine) -> int:
+    """Elements of a vector of formulas, all of which have as many: as those of the widest dtype in them."""
+    return min(lanes_of(dtype, machine) for formula in formulas for dtype in _dtypes(formula))
+
+
+def _dtypes(formula: Formula) -> Iterator[str]:
+    """The dtypes of values in a formula: halves are floats there."""
+    yield "float32" if formula.dtype in HALVES else formula.dtype
+    if isinstance(formula, Convert):
+        yield from _dtypes(formula.formula)
+    elif isinstance(formula, Apply):
+        for operand in formula.operands:
+            yield from _dtypes(operand)
+
+
 def in_vectors(formula: Formula, dtype: str) -> bool:
-    """Whether a formula is done on vectors of a dtype."""
-    if formula.dtype != dtype or dtype not in _FLOATS:
+    """Whether a formula is one of a dtype, and done on vectors."""
+    if formula.dtype != dtype or dtype not in ("float64", *IN_LANES):
         return False
     if isinstance(formula, Apply):
-        return formula.primitive.name in IN_VECTORS and all(in_vectors(o, dtype) for o in formula.operands)
+        known = WHOLE_IN_VECTORS if dtype in INTEGERS else IN_VECTORS
+        return formula.primitive.name in known and all(in_vectors(o, dtype) for o in formula.operands)
+    if isinstance(formula, Convert):
+        inner, given = formula.formula, formula.formula.dtype
+        cut = given not in INTEGERS and dtype in INTEGERS
+        if formula.bits or not converts(given, dtype) or (cut and not fits(inner, dtype)):
+            return False
+        return in_vectors(inner, given)
     if isinstance(formula, Load):
         return not formula.picked
     return isinstance(formula, Number | Local)
 
 
+def fits(formula: Formula, dtype: str) -> bool:
+    """Whether floats are held to what 32 bits hold, as clipped ones are, and become integers of fewer bits.
+
+    What is no number becomes 0 there, in vectors as by itself.
+    """
+    within = float(1 << 30)
+    low = high = False
+    while isinstance(formula, Apply) and formula.primitive.name in ("min", "max"):
+        number = next((o for o in formula.operands if isinstance(o, Number) and o.value is not None), None)
+        if number is None or number.value is None or abs(number.value) > within:
+            return False
+        low, high = low or formula.primitive.name == "max", high or formula.primitive.name == "min"
+        formula = next((o for o in formula.operands if o is not number), number)
+    return low and high and RECORDS[dtype].bits < 32
+
+
 def steps_of(formula: Formula) -> int:
     """About how many instructions it takes to compute a formula for a vector."""
+    if isinstance(formula, Convert):
+        return 1 + steps_of(formula.formula)
     if not isinstance(formula, Apply):
         return 0
     return (_LONG if formula.primitive.name in LANE_BY_LANE else 1) + sum(map(steps_of, formula.operands))
@@ -86,7 +140,7 @@ def joined_in_lanes(joined: Joined, axes: Iterator[int], machine: Machine) -> li
         return None
     indices = [*indices_of(joined.element)]
     groups = merged(indices, [axis for axis in joined.axes if axis.size != 1])
-    lanes = lanes_of(dtype, machine)
+    lanes = lanes_in([joined.element], machine)
     found = [g for g in groups if runs_along(joined.element, g[-1]) and any(coefficient(i, g[-1]) for i in indices)]
     if not found or prod(a.size for a in found[0]) < lanes:
         return None

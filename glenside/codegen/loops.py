@@ -12,6 +12,7 @@ from enum import Enum
 from fractions import Fraction
 from math import prod
 
+from glenside.ir.dtypes import RECORDS
 from glenside.ir.index_map import Axis, Guard, Index, flattened
 from glenside.ir.scalar import Primitive
 from glenside.ir.term import Term
@@ -47,6 +48,11 @@ class Buffer:
     dims: Dims
     dtype: str
     role: Role
+
+    @property
+    def bytes(self) -> int:
+        """Of all elements."""
+        return self.dims.product() * RECORDS[self.dtype].bits // 8
 
     def place(self, indices: Sequence[Index]) -> Index:
         """Where in the buffer the element at some indices is."""
@@ -243,6 +249,9 @@ class Packing:
 
     For each place of the outer sizes, each piece of the last axis, (first, width, count), holds its columns for each
     place of the inner sizes: [outer][count][inner][width]. Strides are those of the source, outer ones first.
+
+    deep      how many places lie beside each other for each column: [outer][count][inner / deep][width][deep]
+    together  how many of the last inner sizes are cut into those, as one; beyond their end there are zeros
     """
 
     buffer: Buffer
@@ -252,30 +261,50 @@ class Packing:
     inner: tuple[tuple[int, int], ...]
     stride: int
     pieces: tuple[tuple[int, int, int], ...]
+    deep: int = 1
+    together: int = 1
+
+    @property
+    def depth(self) -> int:
+        """The places of the inner sizes, with those that are zeros."""
+        cut = len(self.inner) - self.together
+        return prod(n for n, _ in self.inner[:cut]) * self._last
+
+    @property
+    def _last(self) -> int:
+        return -(-prod(n for n, _ in self.inner[len(self.inner) - self.together :]) // self.deep) * self.deep
 
     def statements(self) -> tuple[Statement, ...]:
         """The loops that fill it."""
         made: list[Statement] = []
-        inner = prod(size for size, _ in self.inner)
-        every = inner * sum(width * times for _, width, times in self.pieces)
+        depth, last = self.depth, self._last
+        cut = len(self.inner) - self.together
+        filled = prod(n for n, _ in self.inner[cut:])
+        every = depth * sum(width * times for _, width, times in self.pieces)
         for begin, width, times in self.pieces:
             sizes = [*(n for n, _ in self.outer), times, *(n for n, _ in self.inner), width]
-            axes = [Axis(i, n) for i, n in enumerate(sizes)]
-            at = [Index(((axis, 1),)) if axis.size != 1 else Index() for axis in axes]
-            outer, panel, within, column = (
-                at[: len(self.outer)],
-                at[len(self.outer)],
-                at[len(self.outer) + 1 : -1],
-                at[-1],
-            )
             strides = [*(s for _, s in self.outer), width * self.stride, *(s for _, s in self.inner), self.stride]
-            place = sum((i * s for i, s in zip(at, strides, strict=True)), Index() + self.first + begin * self.stride)
-            flat = flattened(outer, [n for n, _ in self.outer]) * every + begin * inner
-            flat = flat + (panel * inner + flattened(within, [n for n, _ in self.inner])) * width + column
-            body: tuple[Statement, ...] = (Store(self.buffer, flat, Load(self.source, place)),)
-            for axis in reversed(axes):
-                body = (For(axis, body),) if axis.size != 1 else body
-            made += body
+            for values in (True, False):
+                if not values:  # zeros, behind what is filled
+                    sizes = [*sizes[: len(self.outer) + 1 + cut], last - filled, width]
+                axes = [Axis(i, n) for i, n in enumerate(sizes)]
+                if any(axis.size == 0 for axis in axes):
+                    continue
+                at = [Index(((axis, 1),)) if axis.size != 1 else Index() for axis in axes]
+                outer, panel, *inner = at[: len(self.outer)], *at[len(self.outer) : -1]
+                flat = flattened(outer, [n for n, _ in self.outer]) * every + begin * depth
+                ends = flattened(inner[cut:], [n for n, _ in self.inner[cut:]]) if values else inner[-1] + filled
+                within = flattened(inner[:cut], [n for n, _ in self.inner[:cut]]) * last + ends
+                flat = flat + (panel * depth + within // self.deep * self.deep) * width
+                flat = flat + at[-1] * self.deep + within % self.deep
+                place = Index() + self.first + begin * self.stride
+                for index, stride in zip(at, strides, strict=False):
+                    place = place + index * stride
+                value: Formula = Load(self.source, place) if values else Number(Fraction(0), self.source.dtype)
+                body: tuple[Statement, ...] = (Store(self.buffer, flat, value),)
+                for axis in reversed(axes):
+                    body = (For(axis, body),) if axis.size != 1 else body
+                made += body
         return tuple(made)
 
 

@@ -48,9 +48,24 @@ class Machine:
     nanoseconds: Work = _SLOW
 
 
+_AVX2 = ("avx2", "fma", "bmi2")
+_AVX512 = ("avx512f", "avx512bw", "avx512dq", "avx512vl", "fma")
+_AVX512_FLAGS = ("-march=x86-64-v4", "-mprefer-vector-width=512")
+
 MACHINES = {
     machine.name: machine
     for machine in (
+        Machine(
+            "avx512vnni",
+            64,
+            32,
+            l1=48 << 10,
+            l2=2 << 20,
+            family="x86_64",
+            needs=(*_AVX512, "avx512_vnni"),
+            flags=(*_AVX512_FLAGS, "-mavx512vnni"),
+            nanoseconds=_FAST,
+        ),
         Machine(
             "avx512",
             64,
@@ -58,11 +73,19 @@ MACHINES = {
             l1=48 << 10,
             l2=2 << 20,
             family="x86_64",
-            needs=("avx512f", "avx512bw", "avx512dq", "avx512vl", "fma"),
-            flags=("-march=x86-64-v4", "-mprefer-vector-width=512"),
+            needs=_AVX512,
+            flags=_AVX512_FLAGS,
             nanoseconds=_FAST,
         ),
-        Machine("avx2", 32, 16, family="x86_64", needs=("avx2", "fma", "bmi2"), flags=("-march=x86-64-v3",)),
+        Machine(
+            "avxvnni",
+            32,
+            16,
+            family="x86_64",
+            needs=(*_AVX2, "avx_vnni"),
+            flags=("-march=x86-64-v3", "-mavxvnni"),
+        ),
+        Machine("avx2", 32, 16, family="x86_64", needs=_AVX2, flags=("-march=x86-64-v3",)),
         Machine("neon", 16, 32, family="aarch64", needs=("asimd",)),
         Machine("generic", 16, 16, products=1),
     )

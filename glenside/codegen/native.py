@@ -20,6 +20,7 @@ from glenside.codegen.loops import Buffer, Loops, Role, required
 from glenside.codegen.lower import lower
 from glenside.codegen.machine import PLAIN, Machine, is_here, processors
 from glenside.codegen.packing import Memory, packed_constants
+from glenside.codegen.storing import is_widening
 from glenside.codegen.toolchain import loaded
 from glenside.ir.bounds import whole
 from glenside.ir.dtypes import RECORDS
@@ -37,7 +38,8 @@ _NO_MEMORY = "memory does not suffice for the arrays of this program"
 
 def prepared(program: Program, *, lazily: bool = False) -> Program:
     """A program as it becomes loops of a machine: what is computed of constants is one, and how it is moved is not."""
-    return fold(program, [t for t in postorder(program.term) if t.operator.moves], lazily=lazily)
+    kept = [t for t in postorder(program.term) if t.operator.moves or (is_widening(t) and t.access.size > 1)]
+    return fold(program, kept, lazily=lazily)
 
 
 class Lowered:

@@ -46,10 +46,17 @@ def _packed(packing: Packing, source: Array, memory: Memory) -> Array:
     flat = source.reshape(-1)[packing.first :]
     strides = [step * source.itemsize for step in steps]
     found = np.lib.stride_tricks.as_strided(flat, (*sizes, columns), strides, writeable=False)
-    groups, depth = prod(n for n, _ in packing.outer), prod(n for n, _ in packing.inner)
-    whole = found.reshape(groups, depth, columns)
+    groups, depth, deep = prod(n for n, _ in packing.outer), packing.depth, packing.deep
+    cut = [n for n, _ in packing.inner[: len(packing.inner) - packing.together]]
+    whole = found.reshape(groups * prod(cut), -1, columns)
+    if missing := depth // prod(cut) - whole.shape[1]:
+        whole = np.pad(whole, ((0, 0), (0, missing), (0, 0)))
+    apart = whole.reshape(groups, depth // deep, deep, columns)
     parts = [
-        whole[:, :, begin : begin + n * width].reshape(groups, depth, n, width).swapaxes(1, 2).reshape(groups, -1)
+        apart[..., begin : begin + n * width]
+        .reshape(groups, depth // deep, deep, n, width)
+        .transpose(0, 3, 1, 4, 2)
+        .reshape(groups, -1)
         for begin, width, n in packing.pieces
     ]
     packed = memory.array(groups * depth * columns, source.dtype)

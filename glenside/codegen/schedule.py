@@ -20,7 +20,8 @@ from glenside.codegen.affine import (
 )
 from glenside.codegen.blocks import Block
 from glenside.codegen.filling import around
-from glenside.codegen.lanes import at, in_vectors, joined_in_lanes, lanes_of, run, runs_along, spread
+from glenside.codegen.integer_tiles import IntegerTiles
+from glenside.codegen.lanes import at, in_vectors, joined_in_lanes, lanes_in, run, runs_along, spread
 from glenside.codegen.loops import Statement, Store
 from glenside.codegen.machine import Machine
 from glenside.codegen.tiles import Made, Tiles
@@ -39,12 +40,14 @@ def scheduled(block: Block, axes: Iterator[int], machine: Machine) -> Made | Non
     if len(block.joined) > 1 or not all(axis.size for axis in every) or (found is None and block.joined):
         return None
     found = found or block  # of which single elements are computed wherever they lie
-    found = replace(found, axes=tuple(axis for axis in found.axes if axis.size != 1))
+    joins = [replace(j, axes=tuple(axis for axis in j.axes if axis.size != 1)) for j in found.joined]
+    found = replace(found, axes=tuple(axis for axis in found.axes if axis.size != 1), joined=tuple(joins))
     if not found.joined:
         return _elementwise(found, axes, machine)
-    tiles = Tiles(found, axes, machine)
-    if tiles.is_possible:
-        return tiles.made()
+    for kind in (IntegerTiles, Tiles):
+        tiles = kind(found, axes, machine)
+        if tiles.is_possible:
+            return tiles.made()
     (joined,) = found.joined
     before = joined_in_lanes(joined, axes, machine)
     if before is None:
@@ -124,4 +127,4 @@ def _run(block: Block, axes: Iterator[int], machine: Machine) -> list[Statement]
     def one(place: Index) -> list[Statement]:
         return with_places(block, partial(substituted, places={block.axes[0]: place})).stores()
 
-    return run(block.axes[0], axes, lanes_of(dtype, machine), one)
+    return run(block.axes[0], axes, lanes_in([value for _, value in stores], machine), one)

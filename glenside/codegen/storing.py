@@ -6,9 +6,11 @@ from collections.abc import Callable, Iterable, Sequence
 
 from glenside.codegen.joins import join_of
 from glenside.codegen.nests import category_of, filler, is_unrolled
+from glenside.ir.dtypes import INTEGERS, RECORDS
 from glenside.ir.operator import Category
 from glenside.ir.term import Term
 from glenside.ir.types import AccessType
+from glenside.passes.element_functions import is_one_number
 
 LEAVES = frozenset({"access-tensor", "access-literal", "full", "eye", "iota"})
 """Leaves each element of which is a formula of its place."""
@@ -45,14 +47,26 @@ def stored_terms(
             stored.add(term)
         found.read(term)
         stored |= addressed_by(term)
-    steps: dict[Term, int] = {}
-    for term in order:
-        steps[term] = 1 + sum(steps[child] * _written(term, child) for child in term.children)
-        if steps[term] > _LARGEST and term.operator.name not in LEAVES:
-            stored.add(term)
-        if term in stored:
-            steps[term] = 1
+    while (cut := _too_large(order, stored)) is not None:
+        stored.add(cut)
     return stored
+
+
+def _too_large(order: Sequence[Term], stored: set[Term]) -> Term | None:
+    """A term to store, so that no formula is too large: the largest one of few bits in it, or all of it."""
+    steps: dict[Term, int] = {}
+    narrow: dict[Term, Term] = {}
+    for term in order:
+        if term.operator.name in LEAVES or term in stored:
+            steps[term] = 1
+            continue
+        steps[term] = 1 + sum(steps[child] * _written(term, child) for child in term.children)
+        within = [narrow[child] for child in term.children if child in narrow]
+        if steps[term] > _LARGEST:
+            return max(within, key=steps.__getitem__, default=term)
+        if within or is_narrowing(term):
+            narrow[term] = term if is_narrowing(term) else max(within, key=steps.__getitem__)
+    return None
 
 
 def addressed_by(term: Term) -> set[Term]:
@@ -78,13 +92,14 @@ class _Reads:
 
     def requires(self, term: Term) -> bool:
         """Whether a term that is not stored for another reason must be."""
-        if join_of(term) is not None:
+        if join_of(term) is not None or is_narrowing(term):
             nests = self.nests[term]
             once = len(nests) == 1 and all(nest.access.size == term.access.size for nest in nests)
             return self.often[term] or not self.whole[term] or not once
         if not is_inline(term):
             return True
-        return term.operator.name == "compute" and (self.often[term] or len(self.nests[term]) > 1)
+        several = self.often[term] or len(self.nests[term]) > 1
+        return several and term.operator.name == "compute" and not _is_shift(term)
 
     def read(self, term: Term) -> None:
         """What a term reads is read by its nest, or by those that read it."""
@@ -95,6 +110,30 @@ class _Reads:
             self.nests[child] |= {term} if own else self.nests[term]
             self.often[child] |= _rereads(term, child) or (not own and self.often[term])
             self.whole[child] &= is_inline(term) and not _skips(term) and (own or self.whole[term])
+
+
+def is_narrowing(term: Term) -> bool:
+    """Whether it is a cast to elements of fewer bits: what is read more than once is in memory as those."""
+    return _bits(term) < _bits(term.children[0]) if term.operator.name == "cast" else False
+
+
+def is_widening(term: Term) -> bool:
+    """Whether it is a cast of integers to integers of more bits: those that are narrow take less memory."""
+    if term.operator.name != "cast" or term.access.dtype not in INTEGERS:
+        return False
+    return term.children[0].access.dtype in INTEGERS and _bits(term) > _bits(term.children[0])
+
+
+def _bits(term: Term) -> int:
+    return RECORDS[term.access.dtype].bits
+
+
+def _is_shift(term: Term) -> bool:
+    """Whether it is integers and one number, added or subtracted: as good as they are."""
+    if term.access.dtype not in INTEGERS or term.attributes[0] not in ("elementwise-add", "subtract"):
+        return False
+    (pair,) = term.children
+    return pair.operator.name == "access-product" and is_one_number(pair.children[1])
 
 
 def _is_sorted(term: Term) -> bool:

@@ -13,6 +13,7 @@ from functools import partial
 from math import prod
 
 from glenside.codegen.affine import (
+    Change,
     changed,
     coefficient,
     is_affine,
@@ -25,10 +26,11 @@ from glenside.codegen.affine import (
 from glenside.codegen.blocks import Block
 from glenside.codegen.filling import around
 from glenside.codegen.formulas import apply
-from glenside.codegen.lanes import at, in_vectors, is_long, lanes_of, spread
+from glenside.codegen.lanes import at, in_vectors, is_long, lanes_in, lanes_of, spread
 from glenside.codegen.loops import (
     Apply,
     Buffer,
+    Convert,
     Fence,
     For,
     Formula,
@@ -43,6 +45,7 @@ from glenside.codegen.loops import (
     Way,
 )
 from glenside.codegen.machine import Machine
+from glenside.codegen.panels import Tile, Turns, pieces_of, rows_of, turns_of
 from glenside.ir.dtypes import RECORDS
 from glenside.ir.index_map import Axis, Index, flattened
 from glenside.ir.types import Dims
@@ -60,14 +63,6 @@ _LEAST_VECTOR = 16
 
 
 @dataclass(frozen=True)
-class Turns:
-    """Tiles that read the same panel, one after the other: how many, and the place of one among them."""
-
-    count: int
-    place: Index
-
-
-@dataclass(frozen=True)
 class Made:
     """A block in loops, and what must be packed for them."""
 
@@ -75,39 +70,19 @@ class Made:
     packings: tuple[Packing, ...] = ()
 
 
-def _pieces(size: int, width: int, lanes: int, least: int) -> list[tuple[int, int, int, int]]:
-    """Columns as (first, lanes, vectors, times): panels of `width` vectors, then what is left in shorter ones.
-
-    What is less than the `least` lanes is taken by numbers: shorter vectors are nobody's registers, and spilled.
-    """
-    pieces, begin = [], 0
-    while begin < size:
-        vectors = min(width, (size - begin) // lanes)
-        if vectors == 0:
-            lanes = lanes // 2 if lanes > least else 1
-            continue
-        times = (size - begin) // (vectors * lanes)
-        pieces.append((begin, lanes, vectors, times))
-        begin += vectors * lanes * times
-    return pieces
-
-
-def _rows(size: int, height: int) -> list[tuple[int, int, int]]:
-    """Rows as (first, height, times), in tiles that differ by one row at most."""
-    tiles = -(-size // height)
-    low, larger = divmod(size, tiles)
-    found = [(0, low + 1, larger), (larger * (low + 1), low, tiles - larger)]
-    return [piece for piece in found if piece[2]]
-
-
 class Tiles:
-    """Rows x columns of results in registers; every step of the sum adds a product to each."""
+    """Rows x columns of results in registers; every step of the sum adds a product to each.
+
+    at_once  how many of them it adds
+    """
+
+    at_once = 1
 
     def __init__(self, block: Block, axes: Iterator[int], machine: Machine) -> None:
         self.axes, self.machine = axes, machine
         self.block = with_merged(block, axes)
         (self.joined,) = self.block.joined
-        self.dtype = self.block.buffer.dtype
+        self.dtype = self.joined.local.dtype
         self.lanes = lanes_of(self.dtype, machine)
         self.least = min(self.lanes, _LEAST_VECTOR * 8 // RECORDS[self.dtype].bits)
         self.steps = prod(a.size for a in (*self.block.axes, *self.joined.axes))
@@ -120,11 +95,12 @@ class Tiles:
     def is_possible(self) -> bool:
         joined = self.joined
         return (
-            self.dtype in ("float32", "float64")
+            self.dtype in ("float32", "float64", "int32")
             and joined.exact
             and isinstance(joined.start, Number)
             and in_vectors(joined.element, self.dtype)
-            and in_vectors(self.block.value, self.dtype)
+            and in_vectors(self.block.value, self.block.buffer.dtype)
+            and lanes_in([joined.element, self.block.value], self.machine) == self.lanes
             and is_affine(self.block.place)
             and self.has_columns
         )
@@ -159,7 +135,7 @@ class Tiles:
         if len(best) > 1 and kept[best[0]] == kept[best[1]] and 2 * best[0].size < self.machine.registers:
             self.rows = best[1::-1]  # whole rows of a small image, a few at once
         height, width = self._shape()
-        self.pieces = _pieces(columns.size, width, self.lanes, self.least)
+        self.pieces = pieces_of(columns.size, width, self.lanes, self.least)
         self._order_sum()
         outer = [axis for axis in others if axis not in self.rows]
         return Made(self._around(outer, height), tuple(self.packings.values()))
@@ -177,13 +153,13 @@ class Tiles:
     def _shape(self) -> tuple[int, int]:
         """The height, in rows that are always in one tile, and the width, in vectors, that take the fewest cycles."""
         rows, unit = self.rows[0].size if self.rows else 1, self._row_size
-        depth = prod(axis.size for axis in self.joined.axes)
+        depth = -(-prod(axis.size for axis in self.joined.axes) // self.at_once)
 
         def cycles(shape: tuple[int, int]) -> float:
             height, width = shape
             total = 0.0
-            for _, own, tiles in _rows(rows, height):
-                for _, _, vectors, times in _pieces(self.columns.size, width, self.lanes, self.least):
+            for _, own, tiles in rows_of(rows, height):
+                for _, _, vectors, times in pieces_of(self.columns.size, width, self.lanes, self.least):
                     sums = own * unit * vectors
                     step = max(
                         sums / self.machine.products,
@@ -197,9 +173,13 @@ class Tiles:
             (height, width)
             for width in (1, 2, 3, 4)
             for height in range(1, min(rows, self.machine.registers) + 1)
-            if height * unit * width + width + 1 <= self.machine.registers
+            if height * unit * width + self._beside(width) <= self.machine.registers
         ]
         return min(shapes, key=cycles)
+
+    def _beside(self, width: int) -> int:
+        """Registers that a step takes beside those of the sums."""
+        return width + 1
 
     def _order_sum(self) -> None:
         """The axes of the sum: as the operands that are not packed lie, joined where they can be; packings."""
@@ -207,6 +187,7 @@ class Tiles:
         indices = [load.place for load in free]
         groups = merged(indices, self.joined.axes)
         groups.sort(key=lambda group: -max((abs(coefficient(i, group[-1])) for i in indices), default=0))
+        self.groups = groups
         self.sum, self.at_sum = joined_axes(groups, self.axes)
         self.packings: dict[Load, Packing] = {}
         for number, load in enumerate(self.packed):
@@ -230,12 +211,11 @@ class Tiles:
 
     def _around(self, outer: Sequence[Axis], height: int) -> list[Statement]:
         """All tiles, in the order that reads the fewest bytes from afar."""
-        size = RECORDS[self.dtype].bits // 8
-        packed = sum(prod(n for n, _ in (*p.outer, *p.inner)) for p in self.packings.values())
+        packed = sum(packing.buffer.bytes for packing in self.packings.values())
         shared = [axis for axis in outer if not any(coefficient(load.place, axis) for load in self.packings)]
         grouped = [axis for axis in outer if axis not in shared]
-        row_pieces = _rows(self.rows[0].size, height) if self.rows else [(0, 1, 1)]
-        near = packed * self.columns.size * size <= self.machine.l2 // 2 * prod(a.size for a in grouped)
+        row_pieces = rows_of(self.rows[0].size, height) if self.rows else [(0, 1, 1)]
+        near = packed <= self.machine.l2 // 2 * prod(a.size for a in grouped)
         pairs: list[tuple[list[Axis], list[Statement]]] = []
         if near:
             for rows in row_pieces:
@@ -249,7 +229,7 @@ class Tiles:
                 panel, inner = Axis(next(self.axes), piece[-1]), []
                 for rows in row_pieces:
                     axis = Axis(next(self.axes), rows[-1])
-                    turns = _turns(shared, row_pieces, rows, axis)
+                    turns = turns_of(shared, row_pieces, rows, axis)
                     inner += around([axis], self._tile(rows, axis, piece, panel, turns))
                 pairs.append(([panel], inner))
         if near:
@@ -274,58 +254,60 @@ class Tiles:
         begin, lanes, vectors, _ = piece
         row, unit, lane = (Axis(next(self.axes), n) for n in (row_piece[1] * self._row_size, vectors, lanes))
         at_row = at(row)
-        column = at(unit) * lanes + at(lane)
         places = dict(self.at_sum)
-        places[self.columns] = at(panel) * (vectors * lanes) + column + begin
+        registers = Buffer(f"tile{next(self.axes)}", Dims((row.size, vectors * lanes)), self.dtype, Role.REGISTER)
+        tile = Tile(registers, row, unit, lane, begin, panel, places)
+        places[self.columns] = at(panel) * tile.width + tile.column + begin
         if self.rows:
             places[self.rows[0]] = at(row_axis) * row_piece[1] + at_row // self._row_size + row_piece[0]
             places |= {axis: at_row % axis.size for axis in self.rows[1:]}
-        change = partial(substituted, places=places)
-        tile = Buffer(f"tile{next(self.axes)}", Dims((row.size, vectors * lanes)), self.dtype, Role.REGISTER)
-        own = tile.place([at_row, column])
-        element = self._element(self.joined.element, change, begin, vectors * lanes, panel, column)
-        here = Load(tile, own)
-        value = _with_local(changed(self.block.value, change), self.joined.local, here)
-
-        def each(statement: Statement) -> list[Statement]:
-            inner: tuple[Statement, ...] = (For(lane, (statement,), Way.VECTOR),) if lanes > 1 else (statement,)
-            for axis in (unit, row):
-                inner = (For(axis, inner, Way.UNROLLED),) if axis.size > 1 else inner
-            return list(inner)
-
-        step = each(Store(tile, own, apply(self.joined.combine, here, element)))
-        several = sum(times for *_, times in self.pieces) > 1
-        if several and self.sum and self.sum[-1].size > _UNROLLED:
-            first = partial(substituted, places={a: substituted(place, {row: Index()}) for a, place in places.items()})
-            step = [*self._asked(first, begin, vectors * lanes, panel, turns), *step]
-        steps, written = step, 1
-        for axis in reversed(self.sum):
-            if axis.size == 1:
-                continue
-            written *= axis.size
-            small = written <= _UNROLLED and written * row.size * vectors <= 100
-            steps = [For(axis, tuple([Fence(), *steps] if small else steps), Way.UNROLLED if small else Way.LOOP)]
-        steps.append(Fence())
-        summed = [*each(Store(tile, own, self.joined.start)), *steps]
-        result = Load(self.block.buffer, change(self.block.place))
-        if not is_long(self.block.value):
-            return [*summed, *each(Store(result.buffer, result.place, value))]
-        value = _with_local(changed(self.block.value, change), self.joined.local, result)
-        last = each(Store(result.buffer, result.place, value))
+        summed = [*tile.each(Store(registers, tile.own, self.joined.start)), *self._summed(tile, turns), Fence()]
+        here = self._sum(tile)
+        value = _with_local(changed(self.block.value, tile.change), self.joined.local, here)
+        result = Load(self.block.buffer, tile.change(self.block.place))
+        if not is_long(self.block.value) or self.dtype != self.block.buffer.dtype:
+            return [*summed, *tile.each(Store(result.buffer, result.place, value))]
+        value = _with_local(changed(self.block.value, tile.change), self.joined.local, result)
+        last = tile.each(Store(result.buffer, result.place, value))
         if isinstance(last[0], For) and last[0].axis == row:
             last = [replace(last[0], way=Way.APART)]
-        return [*summed, *each(Store(result.buffer, result.place, here)), *last]
+        return [*summed, *tile.each(Store(result.buffer, result.place, here)), *last]
 
-    def _asked(
-        self, change: partial[Index], begin: int, width: int, panel: Axis, turns: Turns | None
-    ) -> list[Statement]:
+    def _sum(self, tile: Tile) -> Formula:
+        """A sum that is done."""
+        return Load(tile.registers, tile.own)
+
+    def _summed(self, tile: Tile, turns: Turns | None) -> list[Statement]:
+        """The steps of the sums of a tile."""
+        element = self._element(self.joined.element, tile.change, tile.begin, tile.width, tile.panel, tile.column)
+        steps = tile.each(Store(tile.registers, tile.own, self._joined(Load(tile.registers, tile.own), element)))
+        several = sum(times for *_, times in self.pieces) > 1
+        if several and self.sum and self.sum[-1].size > _UNROLLED:
+            steps = [*self._asked(tile, turns), *steps]
+        written = 1
+        for axis in reversed(self.sum):
+            written *= axis.size
+            steps = self.stepped(axis, steps, written, tile)
+        return steps
+
+    def stepped(self, axis: Axis, steps: list[Statement], written: int, tile: Tile) -> list[Statement]:
+        """Steps for each place of an axis: written out where those are few, so many in all."""
+        if axis.size == 1:
+            return steps
+        small = written <= _UNROLLED and written * tile.row.size * tile.unit.size <= 100
+        return [For(axis, tuple([Fence(), *steps] if small else steps), Way.UNROLLED if small else Way.LOOP)]
+
+    def _asked(self, tile: Tile, turns: Turns | None) -> list[Statement]:
         """The lines that are read some steps later, and, of the next panel, what all its tiles together ask for."""
+        first = {axis: substituted(place, {tile.row: Index()}) for axis, place in tile.places.items()}
+        change = partial(substituted, places=first)
         found: list[Statement] = []
-        depth, line = prod(axis.size for axis in self.sum), 64 * 8 // RECORDS[self.dtype].bits
+        depth = prod(axis.size for axis in self.sum)
         for load in self.packings:
-            here = self._element(load, change, begin, width, panel, Index())
+            here = self._element(load, change, tile.begin, tile.width, tile.panel, Index())
             assert isinstance(here, Load), "what is packed is read"
-            if _bytes(here.buffer) > self.machine.l2 // _NEAR:
+            width, line = tile.width, 64 * 8 // RECORDS[load.dtype].bits
+            if here.buffer.bytes > self.machine.l2 // _NEAR:
                 found += [Prefetch(here.buffer, here.place + _AHEAD * width + at) for at in range(0, width, line)]
             if turns is not None:
                 next_panel = here.place - self._step * width + depth * width
@@ -333,9 +315,11 @@ class Tiles:
                 found.append(Prefetch(here.buffer, next_panel + (turns.place * depth + self._step) * share))
         return found
 
-    def _element(
-        self, formula: Formula, change: partial[Index], begin: int, width: int, panel: Axis, column: Index
-    ) -> Formula:
+    def _joined(self, sum_: Formula, element: Formula) -> Formula:
+        """What an element changes a sum into."""
+        return apply(self.joined.combine, sum_, element)
+
+    def _element(self, formula: Formula, change: Change, begin: int, width: int, panel: Axis, column: Index) -> Formula:
         """What a step adds, packed operands from their packed copies."""
         if isinstance(formula, Load):
             packing = self.packings.get(formula)
@@ -349,29 +333,20 @@ class Tiles:
             within = self._step
             place = place * (depth * self.columns.size) + begin * depth + (at(panel) * depth + within) * width + column
             return Load(packing.buffer, change(place))
+        if isinstance(formula, Convert):
+            return replace(formula, formula=self._element(formula.formula, change, begin, width, panel, column))
         if isinstance(formula, Apply):
             operands = [self._element(o, change, begin, width, panel, column) for o in formula.operands]
             return replace(formula, operands=tuple(operands))
         return changed(formula, change)
 
 
-def _bytes(buffer: Buffer) -> int:
-    return buffer.dims.product() * RECORDS[buffer.dtype].bits // 8
-
-
-def _turns(
-    shared: Sequence[Axis], rows: Sequence[tuple[int, int, int]], piece: tuple[int, int, int], axis: Axis
-) -> Turns:
-    """Of the tiles of a panel, whose rows are those pieces at each place of shared axes, that of a piece at an axis."""
-    count, before = sum(times for *_, times in rows), sum(times for begin, _, times in rows if begin < piece[0])
-    outer = flattened([at(a) for a in shared], [a.size for a in shared])
-    return Turns(count * prod(a.size for a in shared), outer * count + before + at(axis))
-
-
 def _with_local(formula: Formula, local: Local, value: Formula) -> Formula:
     """A formula with a variable replaced."""
     if formula == local:
         return value
+    if isinstance(formula, Convert):
+        return replace(formula, formula=_with_local(formula.formula, local, value))
     if isinstance(formula, Apply):
         return replace(formula, operands=tuple(_with_local(o, local, value) for o in formula.operands))
     return formula

@@ -42,7 +42,7 @@ class Recent:
     def __init__(self, machine: Machine, first: Iterable[Buffer] = ()) -> None:
         self.size = machine.l2
         self.bytes: dict[Buffer, float] = {}
-        self.touch({buffer: bytes_of(buffer) for buffer in first})
+        self.touch({buffer: buffer.bytes for buffer in first})
 
     def has(self, buffer: Buffer, n: float) -> bool:
         """Whether so many bytes of a buffer, read once, are there; what is new takes the place of others."""
@@ -124,7 +124,7 @@ class _Touched:
 
 
 def _footprint(shapes: Mapping[Buffer, Mapping[object, float]]) -> dict[Buffer, float]:
-    return {b: min(bytes_of(b), sum(of_buffer.values()) * _size(b)) for b, of_buffer in shapes.items()}
+    return {b: min(b.bytes, sum(of_buffer.values()) * _size(b)) for b, of_buffer in shapes.items()}
 
 
 def _extent(place: Index, axes: Sequence[Axis], buffer: Buffer) -> tuple[object, float]:
@@ -144,8 +144,3 @@ def _extent(place: Index, axes: Sequence[Axis], buffer: Buffer) -> tuple[object,
 def _size(buffer: Buffer) -> float:
     """Bytes of an element."""
     return RECORDS[buffer.dtype].bits / 8
-
-
-def bytes_of(buffer: Buffer) -> float:
-    """Bytes of a whole buffer."""
-    return buffer.dims.product() * _size(buffer)

@@ -13,7 +13,6 @@ from glenside.codegen.loops import Loops
 from glenside.codegen.lower import lower
 from glenside.codegen.machine import MACHINES, Machine
 from glenside.codegen.native import prepared
-from glenside.codegen.traffic import bytes_of
 from glenside.codegen.work import NAMES, Work
 from glenside.ir.program import Program
 
@@ -55,7 +54,7 @@ def test_what_is_larger_than_a_cache_comes_from_behind_it() -> None:
     b = gl.Builder("large")
     x = b.input("x", (1, 64, 128, 128))
     loops = _lowered(b.finish(b.tanh(b.transpose(b.relu(x), (0, 2, 3, 1)))))
-    size = bytes_of(loops.results[0])
+    size = loops.results[0].bytes
     found = _last(loops)
     assert 2 * size * 0.9 <= found.far <= 3 * size  # read once, stored once
     assert found.weights == 0

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from glenside.codegen.native import Compiled
     from glenside.ir.program import Program
 
-_MACHINES = "native, avx512, avx2, neon, generic, a .toml file that is like one, or plain for plain loops"
+_MACHINES = "native, avx512vnni, avx512, avxvnni, avx2, neon, generic, a .toml file like one, or plain for plain loops"
 MachineName = Annotated[
     str,
     typer.Option("--machine", help=f"{_MACHINES}."),
@@ -163,7 +163,8 @@ def _print_nests(nests: list[tuple[str, float]], every: bool) -> None:
 def _prepared(source: Valued, machine: str, target: str | None) -> Program:
     """The program as it is compiled, with values for all of its constants."""
     from glenside.driver import optimize
-    from glenside.passes.network import Search, fold_batch_norms
+    from glenside.passes.integer_sums import for_processors
+    from glenside.passes.network import Search
     from glenside.targets import parse_target
 
     program = source.loader()().seeded_constants(source.seed)
@@ -171,7 +172,7 @@ def _prepared(source: Valued, machine: str, target: str | None) -> Program:
         return replace(optimize(program, parse_target(target)).program, name=program.name)
     if machine == "plain":
         return program
-    found, _ = fold_batch_norms(program, Search())
+    found, _ = for_processors(program, Search())
     return found
 
 

@@ -25,7 +25,6 @@ from glenside.codegen.loops import Loops, Role
 from glenside.codegen.lower import lower
 from glenside.codegen.machine import Machine, is_here, machine_of
 from glenside.codegen.native import Compiled, prepared
-from glenside.codegen.traffic import bytes_of
 from glenside.egraph.search import SearchResult
 from glenside.egraph.snapshot import Snapshot
 from glenside.ir.errors import BadInput
@@ -161,8 +160,8 @@ class CompiledCPU(CPU):
 
     def whole(self, program: Program) -> Amounts:
         (found,) = self._in_loops([program], timed=self.tune)
-        results = sum(bytes_of(b) for b in found.loops.buffers if b.role is Role.RESULT)
-        peak = arena(found.loops).bytes_of(1) + int(results)
+        results = sum(b.bytes for b in found.loops.buffers if b.role is Role.RESULT)
+        peak = arena(found.loops).bytes_of(1) + results
         return {TIME: round(float(sum(found.nanoseconds))), WORK: _work(found.program), PEAK: peak}
 
     def in_place(self, found: Sequence[Extracted], placed: Placed) -> list[Extracted]:

@@ -32,7 +32,8 @@ from glenside.ir.program import Program
 from glenside.ir.rational import byte_count
 from glenside.ir.term import Term, weave
 from glenside.ir.types import Tensor
-from glenside.passes.network import Pass, fold_batch_norms
+from glenside.passes.integer_sums import for_processors
+from glenside.passes.network import Pass
 from glenside.passes.variants import Front, Strategy
 from glenside.semantics.placement import gathers, stores
 from glenside.targets.base import Amounts, Budget, Measure, Target, Variant, Way
@@ -125,7 +126,7 @@ class CPU(Target):
         return self.memory is None
 
     def passes(self, way: Way) -> Sequence[Pass]:
-        return (fold_batch_norms,)
+        return (for_processors,)
 
     def compiled_for(self, machine: Machine | None) -> CPU:
         """What programs are compiled for there, with this budget; as it is where it says what time is."""

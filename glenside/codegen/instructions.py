@@ -1,0 +1,146 @@
+"""Instructions that add up several products at once: each with its meaning, a formula, and what it is in C.
+
+The meaning is what loops say, their interpreter computes and plain C has. The text of a vector is chosen by the
+compiler's own macros, so that one source is right wherever it is compiled, and fast where the processor has the
+instruction. Sums are exact: none saturates, and those beyond 32 bits wrap in every text alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+from glenside.codegen.formulas import apply, convert
+from glenside.codegen.loops import Apply, Formula
+from glenside.ir.scalar import WHOLE, Primitive
+
+
+class Operand(Enum):
+    """What an instruction on vectors takes."""
+
+    VECTOR = "a value in each lane"
+    NUMBER = "a number that is the same in all"
+    WORD = "four bytes that are the same in all lanes"
+    BLOCK = "four bytes of memory for each lane, one lane after the other"
+
+    @property
+    def count(self) -> int:
+        """Of how many formulas it is."""
+        return 4 if self in (Operand.WORD, Operand.BLOCK) else 1
+
+
+def _nothing_of_its_own(*_: Any, **__: Any) -> Any:
+    raise TypeError("an instruction is what its formula is")
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Instruction(Primitive):
+    """A primitive of loops alone, whose result is an int32.
+
+    operands  what it takes
+    meaning   the formula that it is of the formulas that those are
+    text      C of it: NAME, LANES, and SIZE, the bytes of a vector of int32
+    """
+
+    operands: tuple[Operand, ...]
+    meaning: Callable[[Sequence[Formula]], Formula]
+    text: str
+    numpy: Callable[..., Any] = field(default=_nothing_of_its_own)
+    gives: str = "int32"
+
+    def texts(self, lanes: int) -> list[str]:
+        """The function on vectors of so many lanes, `NAME_xLANES`, after the types that it takes."""
+        text = self.text.replace("NAME", f"{self.name}_x{lanes}").replace("LANES", str(lanes))
+        blocks = f"typedef uint8_t u8x{4 * lanes} __attribute__((vector_size({4 * lanes}), aligned(1), may_alias));"
+        shorts = f"typedef int16_t i16x{2 * lanes} __attribute__((vector_size({4 * lanes}), aligned(2), may_alias));"
+        text = text.replace("SHORTS", str(2 * lanes)).replace("BYTES", str(4 * lanes))
+        return [blocks, shorts, text.replace("SIZE", str(4 * lanes))]
+
+    def blocks(self, formula: Apply) -> list[Formula]:
+        """The operands of which each lane takes several."""
+        found: list[Formula] = []
+        rest = list(formula.operands)
+        for operand in self.operands:
+            found += rest[: operand.count] if operand is Operand.BLOCK else []
+            rest = rest[operand.count :]
+        return found
+
+
+def expanded(formula: Apply) -> Formula:
+    """The meaning of an instruction."""
+    assert isinstance(formula.primitive, Instruction), "primitives are what they are"
+    return formula.primitive.meaning(formula.operands)
+
+
+def _sum_of_4(operands: Sequence[Formula]) -> Formula:
+    """sum + the products of (byte + shift, which wraps) as an unsigned number, and of a signed one."""
+    total, shift, *bytes_ = operands
+    for a, b in zip(bytes_[:4], bytes_[4:], strict=True):
+        unsigned = convert(apply("add", convert(a, "uint8"), shift), "int32")
+        total = apply("add", total, apply("multiply", unsigned, convert(b, "int32")))
+    return total
+
+
+_DOT_4 = """static inline i32xLANES NAME(i32xLANES sum, uint8_t shift, uint32_t word, const void *block)
+{
+    u8xBYTES b = *(const u8xBYTES *)block;
+    u32xLANES a = (u32xLANES){0} + word;
+    if (shift) a = (u32xLANES)((u8xBYTES)a + shift);
+#if defined __AVX512VNNI__ && (SIZE == 64 || defined __AVX512VL__)
+    __asm__("vpdpbusd %2, %1, %0" : "+v"(sum) : "v"(a), "vm"(b));
+#elif defined __AVXVNNI__ && SIZE < 64
+    __asm__("%{vex%} vpdpbusd %2, %1, %0" : "+x"(sum) : "x"(a), "xm"(b));
+#elif (defined __AVX512BW__ && SIZE == 64) || (defined __AVX2__ && SIZE < 64)
+    /* two at a time in 16 bits each, which hold both factors: the even bytes, and the odd ones */
+    u32xLANES even = a & 0x00ff00ffu, odd = a >> 8 & 0x00ff00ffu;
+    i16xSHORTS low = (i16xSHORTS)b << 8 >> 8, high = (i16xSHORTS)b >> 8;
+    i32xLANES first, second;
+    __asm__("vpmaddwd %2, %1, %0" : "=v"(first) : "v"(even), "v"(low));
+    __asm__("vpmaddwd %2, %1, %0" : "=v"(second) : "v"(odd), "v"(high));
+    sum = (i32xLANES)((u32xLANES)sum + (u32xLANES)first + (u32xLANES)second);
+#else
+    for (int i = 0; i < 4; i++) {
+        u32xLANES signed_byte = (u32xLANES)((i32xLANES)((u32xLANES)b << (24 - 8 * i)) >> 24);
+        sum = (i32xLANES)((u32xLANES)sum + (a >> 8 * i & 255u) * signed_byte);
+    }
+#endif
+    return sum;
+}"""
+_PRODUCT_OF_16 = """static inline i32xLANES NAME(i32xLANES sum, i32xLANES a, i32xLANES b)
+{
+    b = (i32xLANES)((u32xLANES)b & 0xffffu); /* of each pair of products one is with 0 */
+#if defined __AVX512VNNI__ && (SIZE == 64 || defined __AVX512VL__)
+    __asm__("vpdpwssd %2, %1, %0" : "+v"(sum) : "v"(a), "v"(b));
+#elif defined __AVXVNNI__ && SIZE < 64
+    __asm__("%{vex%} vpdpwssd %2, %1, %0" : "+x"(sum) : "x"(a), "x"(b));
+#elif (defined __AVX512BW__ && SIZE == 64) || (defined __AVX2__ && SIZE < 64)
+    __asm__("vpmaddwd %2, %1, %0" : "=v"(a) : "v"(a), "v"(b));
+    sum = (i32xLANES)((u32xLANES)sum + (u32xLANES)a);
+#else
+    b = (i32xLANES)((u32xLANES)b << 16) >> 16;
+    sum = (i32xLANES)((u32xLANES)sum + (u32xLANES)a * (u32xLANES)b);
+#endif
+    return sum;
+}"""
+
+DOT_4 = Instruction(
+    "dot4",
+    10,
+    "A sum, and four products of unsigned and signed bytes, of which a number is added to the first ones.",
+    WHOLE,
+    operands=(Operand.VECTOR, Operand.NUMBER, Operand.WORD, Operand.BLOCK),
+    meaning=_sum_of_4,
+    text=_DOT_4,
+)
+PRODUCT_OF_16 = Instruction(
+    "add_product",
+    3,
+    "A sum, and a product of numbers that 16 bits hold.",
+    WHOLE,
+    operands=(Operand.VECTOR, Operand.VECTOR, Operand.VECTOR),
+    meaning=lambda operands: apply("add", operands[0], apply("multiply", *operands[1:])),
+    text=_PRODUCT_OF_16,
+)
+INSTRUCTIONS = {instruction.name: instruction for instruction in (DOT_4, PRODUCT_OF_16)}

@@ -1,0 +1,216 @@
+"""Tiles of integers: sums in int32 of products of narrow integers, exact, several products by one instruction.
+
+Where one operand of a product is constant signed bytes and the other one is the same for all columns, four products
+are added at a time: sum (u - z) w = sum u w - z sum w, of unsigned bytes u. Signed ones are unsigned with 128 added,
+and a zero point 128 larger. What is taken off, z sum w, is one more row of the tile, whose bytes are all z: the same
+for all rows, and exact, since sums wrap. Elsewhere factors that 16 bits hold are multiplied lane by lane.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from math import prod
+
+from glenside.codegen.affine import coefficient, substituted
+from glenside.codegen.blocks import Block
+from glenside.codegen.formulas import apply, number
+from glenside.codegen.instructions import DOT_4, PRODUCT_OF_16
+from glenside.codegen.lanes import at
+from glenside.codegen.loops import (
+    Apply,
+    Buffer,
+    Convert,
+    Formula,
+    Load,
+    Number,
+    Packing,
+    Prefetch,
+    Role,
+    Statement,
+    Store,
+)
+from glenside.codegen.machine import Machine
+from glenside.codegen.panels import Tile, Turns
+from glenside.codegen.tiles import Tiles
+from glenside.ir.dtypes import INTEGERS, limits
+from glenside.ir.index_map import Axis, Index, flattened
+from glenside.ir.types import Dims
+
+_BYTES = ("int8", "uint8")
+_DEEP = 4
+
+
+@dataclass(frozen=True)
+class Factor:
+    """(byte + shift, which wraps, signed or not) - zero, as an int32."""
+
+    load: Load
+    shift: int
+    signed: bool
+    zero: int
+
+    @property
+    def unsigned(self) -> Factor:
+        """The same of an unsigned byte."""
+        if not self.signed:
+            return self
+        return Factor(self.load, (self.shift + 128) % 256, False, self.zero + 128)
+
+
+def factor_of(formula: Formula) -> Factor | None:
+    """A formula of a byte, with a zero point; None where it is none."""
+    zero = 0
+    if isinstance(formula, Apply) and formula.primitive.name == "subtract":
+        formula, less = formula.operands
+        if not isinstance(less, Number) or less.value is None:
+            return None
+        zero = int(less.value)
+    if not isinstance(formula, Convert) or formula.dtype != "int32" or formula.formula.dtype not in _BYTES:
+        return None
+    inner, shift = formula.formula, 0
+    signed = inner.dtype == "int8"
+    while not isinstance(inner, Load):
+        if isinstance(inner, Apply) and inner.primitive.name in ("add", "subtract"):
+            inner, by = inner.operands
+            if not isinstance(by, Number) or by.value is None:
+                return None
+            shift += int(by.value)
+        elif isinstance(inner, Convert) and not inner.bits and inner.formula.dtype in _BYTES:
+            inner = inner.formula
+        else:
+            return None
+    return Factor(inner, shift % 256, signed, zero)
+
+
+def _bounds(formula: Formula) -> tuple[int, int]:
+    """The least and the largest value of an integer formula, where they can be seen."""
+    if isinstance(formula, Number) and formula.value is not None:
+        return int(formula.value), int(formula.value)
+    if isinstance(formula, Convert) and not formula.bits and formula.formula.dtype in INTEGERS:
+        low, high = _bounds(formula.formula)
+        least, most = limits(formula.dtype)
+        return (low, high) if least <= low and high <= most else (least, most)
+    if isinstance(formula, Apply) and formula.primitive.name == "subtract":
+        (a, b), (c, d) = map(_bounds, formula.operands)
+        least, most = limits(formula.dtype)
+        return (a - d, b - c) if least <= a - d and b - c <= most else (least, most)
+    return limits(formula.dtype)
+
+
+class IntegerTiles(Tiles):
+    """Rows x columns of sums in int32."""
+
+    def __init__(self, block: Block, axes: Iterator[int], machine: Machine) -> None:
+        super().__init__(block, axes, machine)
+        element = self.joined.element
+        product = isinstance(element, Apply) and element.primitive.name == "multiply" and self.joined.combine == "add"
+        self.factors: Sequence[Formula] = element.operands if product and isinstance(element, Apply) else ()
+        self.pair = self._bytes() if self.factors and self.has_columns else None
+        self.at_once = _DEEP if self.pair else 1
+        self.less: dict[str, Buffer] = {}
+
+    @property
+    def is_possible(self) -> bool:
+        return self.dtype == "int32" and super().is_possible
+
+    def _bytes(self) -> tuple[Factor, Factor] | None:
+        """The factor that is the same for all columns, and the one that is packed; None where it is otherwise."""
+        found = [factor_of(formula) for formula in self.factors]
+        a, b = found if found[1] is None or found[1].load in self.packed else found[::-1]
+        if a is None or b is None or self.packed != [b.load] or coefficient(a.load.place, self.columns):
+            return None
+        constant = b.signed and not b.shift and not b.zero
+        return (a.unsigned, b) if constant and 0 <= a.unsigned.zero < 256 else None
+
+    def _beside(self, width: int) -> int:
+        less = width if self.pair and self.pair[0].zero else 0
+        return super()._beside(width) + less
+
+    def _packing(self, load: Load, inner: Sequence[Axis], number: int) -> Packing:
+        found = super()._packing(load, inner, number)
+        if not self.pair:
+            return found
+        found = replace(found, deep=_DEEP, together=len(self.groups[-1]) if self.groups else 1)
+        size = prod(n for n, _ in found.outer) * found.depth * self.columns.size
+        return replace(found, buffer=Buffer(found.buffer.name, Dims((size,)), load.dtype, found.buffer.role))
+
+    def _joined(self, sum_: Formula, element: Formula) -> Formula:
+        """By a product of 16 bits, where both factors have no more."""
+        if isinstance(element, Apply) and self.factors and all(map(_is_short, self.factors)):
+            return Apply(PRODUCT_OF_16, (sum_, *element.operands), self.dtype)
+        return super()._joined(sum_, element)
+
+    def _summed(self, tile: Tile, turns: Turns | None) -> list[Statement]:
+        if not self.pair:
+            return super()._summed(tile, turns)
+        whole = self.sum[-1] if self.sum else Axis(next(self.axes), 1)
+        count, tail = divmod(whole.size, _DEEP)
+        four = Axis(next(self.axes), count)
+        steps = self._fours(tile, at(four), _DEEP, turns) if count else []
+        steps = self.stepped(four, steps, count, tile) if count else []
+        steps += self._fours(tile, Index() + count, tail, turns) if tail else []
+        written = count + bool(tail)
+        for axis in reversed(self.sum[:-1]):
+            written *= axis.size
+            steps = self.stepped(axis, steps, written, tile)
+        zeros = tile.each(self._less(tile, number(0, self.dtype)), rows=False) if self.pair[0].zero else []
+        return [*zeros, *steps]
+
+    def _fours(self, tile: Tile, four: Index, taken: int, turns: Turns | None) -> list[Statement]:
+        """The products of up to four places of the last axis of the sum; and a share of the next panel is asked for."""
+        assert self.pair, "there are factors"
+        a, b = self.pair
+        packing = self.packings[b.load]
+        outer, last = self.sum[:-1], self.sum[-1:]
+        within = flattened([*map(at, outer), four], [*(n.size for n in outer), -(-prod(n.size for n in last) // _DEEP)])
+        place = Index()
+        for axis in self.block.axes:
+            if axis != self.columns and coefficient(b.load.place, axis):
+                place = place * axis.size + at(axis)
+        depth, width = packing.depth, tile.width
+        place = tile.change(place * (depth * self.columns.size) + tile.begin * depth)
+        place = place + (at(tile.panel) * (depth // _DEEP) + within) * (width * _DEEP) + tile.column * _DEEP
+        block = [Load(packing.buffer, place + i) for i in range(_DEEP)]
+        start = tile.change(a.load.place)
+        bytes_: list[Formula] = [
+            replace(a.load, place=substituted(start, {axis: four * _DEEP + i for axis in last}))
+            if i < taken
+            else number(0, "uint8")
+            for i in range(_DEEP)
+        ]
+
+        def more(sum_: Load, shift: int, word: Sequence[Formula]) -> Store:
+            value = Apply(DOT_4, (sum_, number(shift, "uint8"), *word, *block), self.dtype)
+            return Store(sum_.buffer, sum_.place, value)
+
+        found = tile.each(more(Load(tile.registers, tile.own), a.shift, bytes_))
+        if turns is not None and depth >= 16 * _DEEP:
+            next_panel = place - tile.column * _DEEP - within * (width * _DEEP) + depth * width
+            share = -(-width * _DEEP // turns.count)
+            later = (turns.place * (depth // _DEEP) + within) * share
+            found = [Prefetch(packing.buffer, next_panel + later), *found]
+        if a.zero:
+            less = self._less(tile, number(0, self.dtype))
+            zeros = [number(a.zero, "uint8")] * _DEEP
+            found += tile.each(more(Load(less.buffer, less.place), 0, zeros), rows=False)
+        return found
+
+    def _less(self, tile: Tile, value: Formula) -> Store:
+        """What is taken off the sums of a column."""
+        name = f"{tile.registers.name}less"
+        if name not in self.less:
+            self.less[name] = Buffer(name, Dims((tile.width,)), self.dtype, Role.REGISTER)
+        return Store(self.less[name], tile.column, value)
+
+    def _sum(self, tile: Tile) -> Formula:
+        found = super()._sum(tile)
+        if not self.pair or not self.pair[0].zero:
+            return found
+        less = self._less(tile, found)
+        return apply("subtract", found, Load(less.buffer, less.place))
+
+
+def _is_short(formula: Formula) -> bool:
+    low, high = _bounds(formula)
+    return -(1 << 15) <= low and high < 1 << 15

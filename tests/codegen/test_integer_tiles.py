@@ -1,0 +1,257 @@
+"""Integer programs, compiled in tiles, are exact on every machine; instructions are what their formulas are."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from itertools import product
+
+import numpy as np
+import pytest
+
+import glenside as gl
+from glenside.builder import layout, pointwise, quantization
+from glenside.codegen.c import source
+from glenside.codegen.checker import faults
+from glenside.codegen.formulas import convert, number
+from glenside.codegen.instructions import DOT_4, INSTRUCTIONS, PRODUCT_OF_16, Operand
+from glenside.codegen.interpreter import interpret
+from glenside.codegen.loops import Apply, Buffer, For, Formula, Load, Loops, Nest, Role, Store, Way
+from glenside.codegen.lower import lower
+from glenside.codegen.machine import MACHINES, Machine, is_here
+from glenside.codegen.native import Lowered, pointers
+from glenside.codegen.toolchain import compiler, loaded
+from glenside.ir.index_map import Axis, Index
+from glenside.ir.program import Program
+from glenside.ir.term import Term, build
+from glenside.ir.types import Dims
+
+pytestmark = pytest.mark.skipif(not compiler() and not os.environ.get("CI"), reason="there is no C compiler")
+
+HERE = [name for name, machine in MACHINES.items() if is_here(machine)]
+DOTS = [name for name in HERE if name in ("avx512vnni", "avx512", "avxvnni", "avx2")]
+
+
+def _ran(loops: Loops, values: dict[str, np.ndarray], machine: Machine | None) -> np.ndarray:
+    """What compiled loops give."""
+    (result,) = loops.results
+    out = np.zeros(tuple(result.dims), result.dtype)
+    given = [values[b.name] for b in loops.buffers if b.role is Role.INPUT]
+    assert loaded(source(loops), machine).library.run(pointers(given), pointers([out]), None, None, None) == 0
+    return out
+
+
+def _of_vectors(lanes: int, rows: int, formula: Formula, given: list[Buffer]) -> Loops:
+    """Rows of vectors of a formula of the axes i0, the row, and i1, the lane."""
+    result = Buffer("y", Dims((rows, lanes)), formula.dtype, Role.RESULT)
+    row, lane = Axis(0, rows), Axis(1, lanes)
+    store = Store(result, Index(((row, lanes), (lane, 1))), formula)
+    body = For(row, (For(lane, (store,), Way.VECTOR),))
+    return Loops("p", (*given, result), (Nest("all", result, (body,)),), (result,))
+
+
+EDGES = {"uint8": (0, 1, 127, 128, 255), "int8": (-128, -127, -1, 0, 127)}
+
+
+@pytest.mark.parametrize("lanes", [4, 8, 16])
+@pytest.mark.parametrize("shift", [0, 77, 128])
+def test_four_products_at_a_time(lanes: int, shift: int) -> None:
+    words = np.array(list(product(EDGES["uint8"], repeat=4))[::5], np.uint8)
+    rows = len(words)
+    draw = np.random.default_rng(0)
+    blocks = draw.choice(EDGES["int8"], (rows, lanes, 4)).astype(np.int8)
+    blocks[:9] = -128
+    sums = draw.choice([-(1 << 31), -1, 0, (1 << 31) - 1], (rows, lanes)).astype(np.int32)
+    values = {"s": sums, "a": words, "b": blocks}
+    buffers = [Buffer(name, Dims(v.shape), str(v.dtype), Role.INPUT) for name, v in values.items()]
+    s, a, b = buffers
+    row, lane = Axis(0, rows), Axis(1, lanes)
+    operands = [
+        Load(s, Index(((row, lanes), (lane, 1)))),
+        number(shift, "uint8"),
+        *(Load(a, Index(((row, 4),), i)) for i in range(4)),
+        *(Load(b, Index(((row, 4 * lanes), (lane, 4)), i)) for i in range(4)),
+    ]
+    loops = _of_vectors(lanes, rows, Apply(DOT_4, tuple(operands), "int32"), buffers)
+    assert faults(loops) == []
+    own = words.astype(np.int64) + shift & 255
+    want = (sums + np.einsum("rk,rlk->rl", own, blocks.astype(np.int64))).astype(np.int32)  # wraps
+    assert np.array_equal(interpret(loops, values)[0], want)
+    for name in HERE:
+        assert np.array_equal(_ran(loops, values, MACHINES[name]), want), name
+    assert np.array_equal(_ran(loops, values, None), want)
+
+
+@pytest.mark.parametrize("lanes", [4, 8, 16])
+def test_products_of_16_bits(lanes: int) -> None:
+    edges = np.array([-(1 << 15), -129, -1, 0, 1, 255, (1 << 15) - 1], np.int16)
+    pairs = np.array(list(product(edges, repeat=2)), np.int16)
+    a, b = (np.repeat(column[:, None], lanes, 1).copy() for column in pairs.T)
+    sums = np.random.default_rng(0).choice([-(1 << 31), 0, (1 << 31) - 1], a.shape).astype(np.int32)
+    values = {"s": sums, "a": a, "b": b}
+    buffers = [Buffer(name, Dims(v.shape), str(v.dtype), Role.INPUT) for name, v in values.items()]
+    place = Index(((Axis(0, len(pairs)), lanes), (Axis(1, lanes), 1)))
+    operands = tuple(convert(Load(buffer, place), "int32") for buffer in buffers)
+    loops = _of_vectors(lanes, len(pairs), Apply(PRODUCT_OF_16, operands, "int32"), buffers)
+    want = (sums + a.astype(np.int64) * b).astype(np.int32)
+    assert np.array_equal(interpret(loops, values)[0], want)
+    for name in HERE:
+        assert np.array_equal(_ran(loops, values, MACHINES[name]), want), name
+
+
+def test_blocks_lie_beside_each_other() -> None:
+    given = Buffer("b", Dims((128,)), "int8", Role.INPUT)
+    lane = Axis(1, 8)
+    for step, apart in ((3, 1), (4, 2)):
+        block = [Load(given, Index(((lane, step),), apart * i)) for i in range(4)]
+        operands = (number(0, "int32"), number(0, "uint8"), *[number(1, "uint8")] * 4, *block)
+        loops = _of_vectors(8, 1, Apply(DOT_4, operands, "int32"), [given])
+        assert any("is not beside what an instruction takes with it" in said for said in faults(loops))
+
+
+def test_every_instruction_is_told() -> None:
+    for name, instruction in INSTRUCTIONS.items():
+        assert instruction.name == name
+        assert instruction.arity == sum(operand.count for operand in instruction.operands)
+        assert sum(operand is Operand.BLOCK for operand in instruction.operands) <= 1
+        assert f"{name}_x8(" in instruction.texts(8)[-1]
+
+
+def _values(program: Program, seed: int) -> dict[str, np.ndarray]:
+    """Numbers of all sizes, the least and the largest ones often."""
+    draw = np.random.default_rng(seed)
+    found = {}
+    for name, tensor in program.tensors.items():
+        info = np.iinfo(tensor.dtype)
+        drawn = draw.integers(info.min, info.max + 1, tensor.dims).astype(tensor.dtype)
+        found[name] = np.where(draw.random(tensor.dims) < 0.2, info.min, drawn).astype(tensor.dtype)
+    return found
+
+
+def _is_exact(program: Program, machines: list[str], seed: int = 0) -> str:
+    """Whether what is compiled is what the terms are, as loops too; the C of the first machine."""
+    values = _values(program, seed)
+    constants = {name: values[name] for name, t in program.tensors.items() if t.constant}
+    program = replace(program, constants=constants)
+    (want,) = gl.evaluate([program.term], values)
+    given = [values[name] for name, t in program.tensors.items() if not t.constant]
+    texts = []
+    for name in machines:
+        compiled = gl.compile(program, machine=name)
+        assert faults(compiled.loops, compiled.arena) == []
+        for threads in (1, 2):
+            assert np.array_equal(compiled(*given, threads=threads), want), name
+        texts.append(compiled.source)
+    loops = lower(program, MACHINES[machines[0]])
+    assert np.array_equal(interpret(loops, values)[0].reshape(want.shape), want)
+    return texts[0]
+
+
+CONVOLUTIONS = [
+    (3, 24, 11, 3, 2, 1),
+    (5, 7, 9, 5, 1, 1),
+    (32, 40, 8, 1, 1, 1),
+    (24, 24, 10, 3, 1, 24),
+    (12, 18, 7, 3, 2, 3),
+    (64, 100, 7, 3, 1, 1),
+]
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8"])
+@pytest.mark.parametrize("shape", CONVOLUTIONS, ids=str)
+def test_convolutions_of_bytes(shape: tuple[int, ...], dtype: str) -> None:
+    channels, filters, size, window, stride, groups = shape
+    b = gl.Builder("p")
+    weight = b.constant("w", (filters, channels // groups, window, window), dtype=dtype)
+    x = b.input("x", (1, channels, size, size - 1), dtype=dtype)
+    program = b.finish(b.conv(x, weight, strides=stride, padding=window // 2, groups=groups))
+    text = _is_exact(program, HERE if shape == CONVOLUTIONS[1] else HERE[:1])
+    assert ("dot4_x" if dtype == "int8" and groups < channels else "add_product_x") in text
+
+
+@pytest.mark.parametrize("zero", [0, 3, 255])
+def test_zero_points(zero: int) -> None:
+    """Of unsigned bytes with signed weights, and zeros around them that stand for 0."""
+    b = gl.Builder("p")
+    x, w = b.input("x", (1, 9, 7, 7), dtype="uint8"), b.constant("w", (33, 9, 3, 3), dtype="int8")
+    narrow = pointwise.filled(x, zero)
+    padded = pointwise.add(
+        layout.pad(pointwise.subtract(x, narrow), [(0, 0), (0, 0), (1, 1), (1, 1)]),
+        pointwise.filled(layout.pad(x, [(0, 0), (0, 0), (1, 1), (1, 1)]), zero),
+    )
+    wide = pointwise.cast(padded, "int32")
+    own = pointwise.subtract(wide, pointwise.filled(wide, zero))
+    program = b.finish(b.conv(own, pointwise.cast(w, "int32")))
+    assert "dot4_x" in _is_exact(program, HERE[:1])
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_random_products(seed: int) -> None:
+    """Of matrices of odd sizes, with what follows of integers and floats."""
+    draw = np.random.default_rng(seed)
+    rows, columns, depth = (int(n) for n in draw.integers(1, 70, 3))
+    b = gl.Builder("p")
+    x, w = b.input("x", (rows, depth), dtype="int8"), b.constant("w", (depth, columns), dtype="int8")
+    sums = b.matmul(x, w)
+    real = pointwise.multiply(pointwise.cast(sums, "float32"), pointwise.filled(pointwise.cast(sums, "float32"), 0.125))
+    dtype = ("uint8", "int8", "int16")[seed % 3]
+    results: list[Term] = [sums, quantization.rounded(real, None, dtype)]
+    for result in results:
+        _is_exact(Program(result), HERE[:1], seed)
+
+
+@pytest.mark.parametrize("machine", DOTS)
+def test_instructions_of_processors_are_used(machine: str) -> None:
+    b = gl.Builder("p")
+    x, w = b.input("x", (64, 64), dtype="int8"), b.constant("w", (64, 64), dtype="int8")
+    program = b.finish(b.matmul(x, w)).seeded_constants(0)
+    found = MACHINES[machine]
+    packings = Lowered(program, found).loops.packings
+    assert [p.deep for p in packings] == [4]
+    assert ("vnni" in machine) == any("vnni" in flag for flag in found.flags)
+
+
+ACTIVATIONS = ("float32", "bfloat16", "int32", "int16", "uint16", "int8", "uint8")
+
+
+@pytest.mark.parametrize("given", ACTIVATIONS)
+def test_conversions(given: str) -> None:
+    """To each other dtype, of lengths that are no whole vectors; what is cut to integers is clipped before."""
+    draw = np.random.default_rng(0)
+    whole = np.issubdtype(np.dtype(given), np.integer)
+    array = draw.integers(-(1 << 31), 1 << 31, (3, 45)) if whole else draw.standard_normal((3, 45)) * 300
+    array = array.astype(given)
+    array.reshape(-1)[:3] = 0 if whole else [np.nan, np.inf, -np.inf]
+    b = gl.Builder("p")
+    x = b.input("x", array.shape, dtype=given)
+    y = x if whole else pointwise.compute("(clip -40000 70000)", pointwise.compute("round", x))
+    wanted = [name for name in ACTIVATIONS if whole or name != "int32"]  # no number is no int32
+    program = Program(build("construct-tuple", *(pointwise.cast(pointwise.add(y, y), name) for name in wanted)))
+    want = gl.evaluate([program.term], {"x": array})[0]
+    for machine in {HERE[0], "generic"} if given in ("uint8", "float32") else HERE[:1]:
+        got = gl.compile(program, machine=machine)(array)
+        for name, one, other in zip(wanted, want, got, strict=True):
+            assert np.array_equal(one.astype(np.float64), other.astype(np.float64), equal_nan=True), name
+
+
+@pytest.mark.parametrize("machine", sorted({*HERE[:1], "generic"}))
+def test_bfloat16_in_float32_tiles(machine: str) -> None:
+    b = gl.Builder("p")
+    x, w = b.input("x", (1, 12, 9, 8), dtype="bfloat16"), b.constant("w", (20, 12, 3, 3), dtype="bfloat16")
+    program = b.finish(b.relu(b.conv(x, w, padding=1)))
+    draw = np.random.default_rng(0)  # whole numbers, of which sums are exact
+    values = {n: draw.integers(-8, 9, t.dims).astype(t.dtype) for n, t in program.tensors.items()}
+    (want,) = gl.evaluate([program.term], values)
+    compiled = gl.compile(replace(program, constants={"w": values["w"]}), machine=machine)
+    assert any(b.role is Role.REGISTER for b in _buffers(compiled.loops))
+    assert np.array_equal(np.asarray(compiled(values["x"])).view(np.uint16), np.asarray(want).view(np.uint16))
+
+
+def _buffers(loops: Loops) -> set[Buffer]:
+    found: set[Buffer] = set()
+    stack = [statement for nest in loops.nests for statement in nest.body]
+    while stack:
+        statement = stack.pop()
+        stack += statement.body if isinstance(statement, For) else ()
+        found |= {statement.buffer} if isinstance(statement, Store) else set()
+    return found
