@@ -298,7 +298,7 @@ class _Pool:
     def __init__(self, library: ctypes.CDLL, threads: int) -> None:
         self.threads = threads
         self.address, self.lock = ctypes.c_void_p(library.open_pool(threads)), Lock()
-        weakref.finalize(self, _close, library, self.address, os.getpid())
+        weakref.finalize(self, _close, library, self.address, os.getpid()).atexit = False  # they end with the process
 
 
 def _close(library: ctypes.CDLL, address: ctypes.c_void_p, process: int) -> None:

@@ -7,7 +7,6 @@ import hashlib
 import os
 import platform
 import tempfile
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -102,22 +101,17 @@ def _opened(path: Path) -> ctypes.CDLL:
 
 def _made(source: Source, by: Compiler, told: tuple[str, ...], folder: Path) -> Path:
     """The shared object, compiled by as many processes as there are processors."""
-    workers = processors()
-    units = source.units(max(1, min(workers, len(str(source)) // _UNIT)))
+    units = source.units(max(1, min(processors(), len(str(source)) // _UNIT)))
     made = folder / "program.so"
     how = [*told, "-fPIC"]
 
-    def translate(number: int) -> Path:
-        text = folder / f"unit{number}.c"
-        text.write_text(units[number], encoding="utf-8")
-        if len(units) == 1:
-            return text
-        by.run([*how, "-c", text, "-o", text.with_suffix(".o")], folder)
-        return text.with_suffix(".o")
-
-    with ThreadPoolExecutor(workers) as pool:
-        given = list(pool.map(translate, range(len(units))))
-    by.run([*how, "-shared", *given, "-o", made, *_LIBRARIES], folder)
+    given = [folder / f"unit{number}.c" for number in range(len(units))]
+    for path, text in zip(given, units, strict=True):
+        path.write_text(text, encoding="utf-8")
+    if len(units) > 1:
+        by.run([[*how, "-c", path, "-o", path.with_suffix(".o")] for path in given], folder)
+        given = [path.with_suffix(".o") for path in given]
+    by.run([[*how, "-shared", *given, "-o", made, *_LIBRARIES]], folder)
     return made
 
 

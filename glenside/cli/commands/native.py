@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 import sys
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 from time import perf_counter, sleep
@@ -12,17 +12,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from glenside.cli.options import Valued, command
-from glenside.cli.output import print_or_write, status_line, writable
+from glenside.cli.options import Bounds, Valued, command
+from glenside.cli.output import OK, WRONG, print_or_write, status_line, writable
 from glenside.ir.bounds import whole
 from glenside.ir.errors import BadInput
+from glenside.ir.interrupts import INTERRUPTED, finishing, stopped, waited_for
 from glenside.ir.names import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from glenside.codegen.native import Compiled
+    from glenside.codegen.machine import Machine
+    from glenside.codegen.native import Compiled, Lowered
     from glenside.ir.program import Program
+    from glenside.report.result import Result
 
 _MACHINES = "native, avx512, avx2, neon, generic, a .toml file that is like one, or plain for plain loops"
 MachineName = Annotated[
@@ -40,6 +43,7 @@ _PAUSE = 0.01
 @command
 def compile(
     source: Valued,
+    bounds: Bounds,
     output: Annotated[
         str | None,
         typer.Option(
@@ -54,10 +58,8 @@ def compile(
     emit: Annotated[str, typer.Option("--emit", help="c, or loops: the loop nests as text.")] = "c",
 ) -> None:
     """Write a program as C11 with POSIX threads: NAME.c, NAME.h and NAME.weights; no library but libc is needed."""
-    from glenside.codegen.library import c_name, file_names, library, machine_name
+    from glenside.codegen.library import c_name, file_names
     from glenside.codegen.machine import machines_of
-    from glenside.codegen.native import Lowered
-    from glenside.ir.files import write_together
 
     if emit not in ("c", "loops"):
         raise BadInput(f"--emit is c or loops, got {emit!r}")
@@ -71,12 +73,33 @@ def compile(
         path = Path(output)
         others = (f"{path.stem}.h", f"{path.stem}.weights", *file_names(c_name(path.stem), machines))
         writable(*(str(path.parent / other) for other in others))
-    program = _prepared(source, machine, target)
-    lowered = [Lowered(program, of) for of in machines]
-    if emit == "loops":
-        print_or_write(f"{lowered[0].loops}\n", output)
-        return
-    assert output is not None, "C has a file"
+    prepared = _prepared(source, machine, target, bounds)
+    with finishing():
+        lowered = _lowered(prepared.program, machines)
+        if emit == "loops":
+            print_or_write(f"{lowered[0].loops}\n", output)
+        else:
+            assert output is not None, "C has a file"
+            _write(lowered, Path(output))
+    if stopped():
+        if output is not None:
+            print(f"glenside: interrupted: {one_line(output)} is what was found by then", file=sys.stderr)
+        raise typer.Exit(INTERRUPTED)
+    raise typer.Exit(prepared.status)
+
+
+def _lowered(program: Program, machines: Sequence[Machine | None]) -> list[Lowered]:
+    from glenside.codegen.native import Lowered
+
+    with status_line("lower"):
+        return [Lowered(program, of) for of in machines]
+
+
+def _write(lowered: Sequence[Lowered], path: Path) -> None:
+    """The files of a program, all or none, and what they are. Raises BadInput."""
+    from glenside.codegen.library import library, machine_name
+    from glenside.ir.files import write_together
+
     made = library(lowered, path.stem)
     texts = {path.parent / name: text.encode() for name, text in made.texts.items()}
     write_together({**texts, path.with_suffix(".weights"): made.weights})
@@ -91,6 +114,7 @@ def compile(
 @command
 def bench(
     source: Valued,
+    bounds: Bounds,
     machine: MachineName = "native",
     target: Chosen = None,
     threads: Annotated[str, typer.Option("--threads", metavar="1,2", help="How many threads, one after the other.")] = (
@@ -106,7 +130,7 @@ def bench(
     whole("--rounds", rounds, 1, 100_000)
     counts = _counts(threads)
     with status_line("load") as show:
-        program = _prepared(source, machine, target)
+        program = _prepared(source, machine, target, bounds).program
         show("compile")
         compiled = Compiled(program, machine_of(machine))
     arrays = [_drawn(compiled, place, source.seed) for place in range(len(compiled.inputs))]
@@ -146,7 +170,8 @@ def run_compiled(load: Callable[[], Program], on: str, seed: int) -> tuple[Any, 
     with status_line("compile"):
         opened, values = program.seeded_constants(seed).with_inputs_open()
         compiled = driver.compile(opened, machine=on)
-    return compiled({name: array for name, array in values.items() if name in opened.inputs}), program.result_names()
+    given = {name: array for name, array in values.items() if name in opened.inputs}
+    return waited_for(lambda: compiled(given)), program.result_names()
 
 
 def _print_nests(nests: list[tuple[str, float]], every: bool) -> None:
@@ -160,19 +185,39 @@ def _print_nests(nests: list[tuple[str, float]], every: bool) -> None:
         print(f"  {1e6 * seconds:10.1f} us {100 * seconds / max(total, 1e-12):5.1f} %  {name}")
 
 
-def _prepared(source: Valued, machine: str, target: str | None) -> Program:
-    """The program as it is compiled, with values for all of its constants."""
-    from glenside.driver import optimize
+@dataclass(frozen=True)
+class Prepared:
+    """The program as it is compiled, with values for all of its constants; what its search found, and the status."""
+
+    program: Program
+    found: Result | None = None
+    status: int = OK
+
+
+def _prepared(source: Valued, machine: str, target: str | None, bounds: Bounds) -> Prepared:
     from glenside.passes.network import Search, fold_batch_norms
+
+    if target is None:
+        program = source.loader()().seeded_constants(source.seed)
+        return Prepared(program if machine == "plain" else fold_batch_norms(program, Search())[0])
+    return _searched(source, target, bounds)
+
+
+def _searched(source: Valued, target: str, bounds: Bounds) -> Prepared:
+    """What a search finds, and what is wrong with it on standard error."""
+    from glenside.cli.search import Outcome, search
     from glenside.targets import parse_target
 
-    program = source.loader()().seeded_constants(source.seed)
-    if target is not None:
-        return replace(optimize(program, parse_target(target)).program, name=program.name)
-    if machine == "plain":
-        return program
-    found, _ = fold_batch_norms(program, Search())
-    return found
+    result = search(source, parse_target(target), bounds, verify=True, drawn=True)
+    outcome = Outcome(source, result, result.program)
+    status = outcome.exit_status(checked=True)
+    if status == WRONG:
+        report = result.report
+        said = [*report.notes, *([] if report.ok else [f"the exact check: {report.checked}"])]
+        for note in said or [f"{report.mapped} of {len(report.layers)} layers are mapped"]:
+            print(f"glenside: note: {note}", file=sys.stderr)
+    program = replace(result.program, name=result.original.name)
+    return Prepared(program, result, status)
 
 
 def _counts(text: str) -> list[int]:
