@@ -100,7 +100,7 @@ def compile(program: Program, target: Target | None = None, *, machine: str = "n
     of = machine_of(machine)
     if target is not None:
         result = optimize(program, target.compiled_for(of), **how)
-        return Function(result.program, of, result.report)
+        return Function(result.program, of, result.report, target.most_bytes)
     if how:
         raise BadInput(f"{', '.join(how)}: how to search is for programs that are compiled for a target")
     if of is not None:

@@ -56,6 +56,20 @@ def test_what_the_search_found(tmp_path: Path) -> None:
     assert "bytes in one piece, which is the least" in done.stdout
 
 
+@pytest.mark.parametrize(("budget", "status", "said"), [("40KB", 0, "within the"), ("8KB", 1, "above the")])
+def test_a_budget_is_of_what_is_compiled(tmp_path: Path, budget: str, status: int, said: str) -> None:
+    """A layer's result takes 6,480 bytes, and beside it lies its input."""
+    b = gl.Builder("net")
+    x = b.conv(b.input("x", (1, 3, 9, 9)), b.constant("v", (20, 3, 3, 3)), padding=1)
+    path = tmp_path / "net.onnx"
+    gl.save(b.finish(b.conv(x, b.constant("w", (20, 20, 3, 3)), padding=1)).seeded_constants(0), path)
+    done = _glenside("compile", path, "-o", "net.c", "--target", f"cpu:{budget}", folder=tmp_path)
+    assert done.returncode == status, done.stderr
+    assert f"{said} budget of" in done.stdout
+    compiled = gl.compile(gl.load(path), gl.CPU(budget))
+    assert f"{said} budget of" in str(compiled.report)
+
+
 @needs_compiler
 @pytest.mark.parametrize("machine", ["native", "generic", "plain"])
 def test_the_c_of_a_file(tmp_path: Path, machine: str) -> None:

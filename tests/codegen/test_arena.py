@@ -1,4 +1,4 @@
-"""Where temporaries lie: as little memory as can be, held to every order of placing; over an operand where it may be."""
+"""Where temporaries lie: as little memory as can be, held to every order of placing; over operands that end."""
 
 from __future__ import annotations
 

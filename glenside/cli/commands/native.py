@@ -80,12 +80,13 @@ def compile(
             print_or_write(f"{lowered[0].loops}\n", output)
         else:
             assert output is not None, "C has a file"
-            _write(lowered, Path(output))
+            _write(lowered, Path(output), prepared.most_bytes)
     if stopped():
         if output is not None:
             print(f"glenside: interrupted: {one_line(output)} is what was found by then", file=sys.stderr)
         raise typer.Exit(INTERRUPTED)
-    raise typer.Exit(prepared.status)
+    most = prepared.most_bytes
+    raise typer.Exit(WRONG if most is not None and any(one.memory > most for one in lowered) else prepared.status)
 
 
 def _lowered(program: Program, machines: Sequence[Machine | None]) -> list[Lowered]:
@@ -95,9 +96,10 @@ def _lowered(program: Program, machines: Sequence[Machine | None]) -> list[Lower
         return [Lowered(program, of) for of in machines]
 
 
-def _write(lowered: Sequence[Lowered], path: Path) -> None:
+def _write(lowered: Sequence[Lowered], path: Path, most: float | None) -> None:
     """The files of a program, all or none, and what they are. Raises BadInput."""
     from glenside.codegen.library import library, machine_name
+    from glenside.codegen.native import budget_words
     from glenside.ir.files import write_together
 
     made = library(lowered, path.stem)
@@ -106,6 +108,8 @@ def _write(lowered: Sequence[Lowered], path: Path) -> None:
     for one in lowered:
         print(f"{path}: {len(one.loops.nests)} nests of loops, for {machine_name(one.machine)}.")
         print(one.arena)
+        if most is not None:
+            print(f"Budget: {budget_words(one.memory, most)}.")
     print(f"Weights: {len(made.weights):,} bytes, in the order in which they are read.")
     within = "" if path.parent == Path() else f", in {path.parent}"
     print(f"Compile it{within}: {' && '.join(made.build)}")
@@ -193,6 +197,11 @@ class Prepared:
     found: Result | None = None
     status: int = OK
 
+    @property
+    def most_bytes(self) -> float | None:
+        """The budget of memory, where there is one."""
+        return None if self.found is None else self.found.target.most_bytes
+
 
 def _prepared(source: Valued, machine: str, target: str | None, bounds: Bounds) -> Prepared:
     from glenside.passes.network import Search, fold_batch_norms
@@ -209,13 +218,14 @@ def _searched(source: Valued, target: str, bounds: Bounds) -> Prepared:
     from glenside.targets import parse_target
 
     result = search(source, parse_target(target), bounds, verify=True, drawn=True)
-    outcome = Outcome(source, result, result.program)
-    status = outcome.exit_status(checked=True)
+    if result.target.most_bytes is not None:
+        result.report.notes = []  # what is compiled has a plan of its own
+    status = Outcome(source, result, result.program).exit_status(checked=True)
     if status == WRONG:
         report = result.report
-        said = [*report.notes, *([] if report.ok else [f"the exact check: {report.checked}"])]
-        for note in said or [f"{report.mapped} of {len(report.layers)} layers are mapped"]:
-            print(f"glenside: note: {note}", file=sys.stderr)
+        unmapped = report.mapped < len(report.layers)
+        said = f"{report.mapped} of {len(report.layers)} layers are mapped" if unmapped else f"check: {report.checked}"
+        print(f"glenside: note: {'; '.join([*report.notes, said])}", file=sys.stderr)
     program = replace(result.program, name=result.original.name)
     return Prepared(program, result, status)
 
