@@ -77,6 +77,16 @@ def budget_words(memory: int, most: float) -> str:
     return f"{held}, {memory - most:,.0f} above the budget of {most:,.0f}"
 
 
+def keeping(programs: Sequence[Program], machine: Machine | None, most: float | None) -> Program:
+    """The first of equal programs that keeps to a budget of bytes when it is compiled, or the one that takes least."""
+    found: list[tuple[int, Program]] = []
+    for program in programs if most is not None else ():
+        found.append((Lowered(program, machine).memory, program))
+        if found[-1][0] <= (most or 0):
+            return program
+    return min(found, key=lambda one: one[0])[1] if found else programs[0]
+
+
 @dataclass(frozen=True)
 class CompileReport:
     """How a program was compiled.

@@ -75,7 +75,7 @@ def compile(
         writable(*(str(path.parent / other) for other in others))
     prepared = _prepared(source, machine, target, bounds)
     with finishing():
-        lowered = _lowered(prepared.program, machines)
+        lowered = _lowered(prepared, machines)
         if emit == "loops":
             print_or_write(f"{lowered[0].loops}\n", output)
         else:
@@ -89,11 +89,11 @@ def compile(
     raise typer.Exit(WRONG if most is not None and any(one.memory > most for one in lowered) else prepared.status)
 
 
-def _lowered(program: Program, machines: Sequence[Machine | None]) -> list[Lowered]:
-    from glenside.codegen.native import Lowered
+def _lowered(prepared: Prepared, machines: Sequence[Machine | None]) -> list[Lowered]:
+    from glenside.codegen.native import Lowered, keeping
 
     with status_line("lower"):
-        return [Lowered(program, of) for of in machines]
+        return [Lowered(keeping(prepared.programs, of, prepared.most_bytes), of) for of in machines]
 
 
 def _write(lowered: Sequence[Lowered], path: Path, most: float | None) -> None:
@@ -196,6 +196,11 @@ class Prepared:
     program: Program
     found: Result | None = None
     status: int = OK
+
+    @property
+    def programs(self) -> list[Program]:
+        """It, and what may take less memory."""
+        return [self.program, *([] if self.found is None else [self.found.prepared])]
 
     @property
     def most_bytes(self) -> float | None:
