@@ -36,6 +36,11 @@ class Arena:
         """All that so many threads need."""
         return self.size + threads * self.scratch
 
+    def sharing(self, buffers: Sequence[Buffer]) -> set[Buffer]:
+        """Those of some buffers of which one is stored over the other."""
+        pairs = [(buffer, self.in_place[buffer]) for buffer in buffers if self.in_place.get(buffer) in buffers]
+        return {buffer for pair in pairs for buffer in pair}
+
 
 def arena(loops: Loops) -> Arena:
     """Temporaries where they share the least memory; over an operand that ends there, where that is no worse."""

@@ -284,7 +284,7 @@ class Printer(Pointers):
     def _function(self, body: Sequence[Statement], parallel: bool) -> tuple[str, Sequence[Buffer]]:
         """The function of statements, and the buffers that it is given: one that is written already, if it can be."""
         like, buffers = alike(body)
-        self.shared = self.sharing(buffers)
+        self.shared = self.arena.sharing(buffers)
         key = like, tuple(number for number, buffer in enumerate(buffers) if buffer in self.shared)
         if key not in self.known:
             before = self.required
@@ -294,12 +294,6 @@ class Printer(Pointers):
             self.known[key] = name, [buffers.index(buffer) for buffer in self._given()]
         name, places = self.known[key]
         return name, [buffers[place] for place in places]
-
-    def sharing(self, buffers: Sequence[Buffer]) -> set[Buffer]:
-        """Those of which one is stored over the other."""
-        over = self.arena.in_place
-        pairs = [(buffer, over[buffer]) for buffer in buffers if over.get(buffer) in buffers]
-        return {buffer for pair in pairs for buffer in pair}
 
     def alone(self, buffer: Buffer) -> str:
         """What a pointer says of memory that nothing else in its function points to."""

@@ -33,7 +33,7 @@ class Plain(Printer):
         self.names, self.written, self.declared = {}, set(), set()
         lines = list(self._statements(nest.body, "    "))
         given = [b for b in self.names if b.role is not Role.SCRATCH]
-        self.shared = self.sharing(given)
+        self.shared = self.arena.sharing(given)
         parameters = [
             f"{'' if b in self.written else 'const '}{self.memory(b)} *{self.alone(b)}{self.names[b]}" for b in given
         ]

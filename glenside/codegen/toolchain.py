@@ -29,7 +29,7 @@ _TILED = (
     "-fno-tree-vectorize",  # vectors are written out; GCC 12's own gather scalars of tiles, and miscompile choices
     "-Wno-psabi",  # no vector is given to what is compiled elsewhere
 )
-_LIBRARIES = ("-lm", "-pthread")
+LIBRARIES = ("-lm", "-pthread")
 _NAMES = ("run", "open_pool", "close_pool")
 _UNIT = 40_000
 """Characters of C that are worth a compiler of their own."""
@@ -49,7 +49,7 @@ def flags(machine: Machine | None, kind: Kind = Kind.GCC) -> tuple[str, ...]:
 
 def build_line(files: str, machine: Machine | None) -> str:
     """How a user compiles what is written."""
-    return " ".join(["cc", *flags(machine), files, *_LIBRARIES])
+    return " ".join(["cc", *flags(machine), files, *LIBRARIES])
 
 
 def object_line(path: str, machine: Machine | None) -> str:
@@ -111,7 +111,7 @@ def _made(source: Source, by: Compiler, told: tuple[str, ...], folder: Path) -> 
     if len(units) > 1:
         by.run([[*how, "-c", path, "-o", path.with_suffix(".o")] for path in given], folder)
         given = [path.with_suffix(".o") for path in given]
-    by.run([[*how, "-shared", *given, "-o", made, *_LIBRARIES]], folder)
+    by.run([[*how, "-shared", *given, "-o", made, *LIBRARIES]], folder)
     return made
 
 

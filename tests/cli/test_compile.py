@@ -161,10 +161,12 @@ def test_loops_are_printed_for_any_machine(tmp_path: Path) -> None:
 
 @needs_compiler
 def test_bench(tmp_path: Path) -> None:
-    done = _glenside("bench", _network(tmp_path), "--rounds", "2", "--threads", "1,2", folder=tmp_path)
+    words = ["bench", _network(tmp_path), "--rounds", "2", "--threads", "1,2", "--peers", "onnxruntime"]
+    done = _glenside(*words, folder=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert "1 thread   compiled" in done.stdout
-    assert "times as long" in done.stdout
+    assert "1 thread  " in done.stdout
+    assert "2 threads  " in done.stdout
+    assert all(done.stdout.count(f"  {name} ") == 2 for name in ("compiled", "naive loops,", "onnxruntime"))
     assert "nests; those that take longest" in done.stdout
 
 
@@ -231,6 +233,8 @@ def test_nothing_is_written_where_the_disk_is_full(tmp_path: Path) -> None:
         (["compile", "mobilenet-v1", "-o", "x.c", "--emit", "rust"], "--emit is c or loops"),
         (["bench", "mobilenet-v1", "--threads", "0"], "--threads are numbers from 1 on"),
         (["bench", "mobilenet-v1", "--rounds", "0"], "--rounds"),
+        (["bench", "mobilenet-v1", "--busy", "-1"], "--busy"),
+        (["bench", "mobilenet-v1", "--peers", "tvm"], "--peers are of ncnn, onnxruntime, OpenVINO, PyTorch,"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )

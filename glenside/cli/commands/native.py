@@ -1,20 +1,16 @@
-"""`glenside compile` and `glenside bench`: programs in C, and what they take beside onnxruntime."""
+"""`glenside compile`: programs in C; and what runs them."""
 
 from __future__ import annotations
 
-import statistics
 import sys
 from dataclasses import dataclass, replace
-from importlib.util import find_spec
 from pathlib import Path
-from time import perf_counter, sleep
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from glenside.cli.options import Bounds, Valued, command
 from glenside.cli.output import OK, WRONG, print_or_write, status_line, writable
-from glenside.ir.bounds import whole
 from glenside.ir.errors import BadInput
 from glenside.ir.interrupts import INTERRUPTED, finishing, stopped, waited_for
 from glenside.ir.names import one_line
@@ -23,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from glenside.codegen.machine import Machine
-    from glenside.codegen.native import Compiled, Lowered
+    from glenside.codegen.native import Lowered
     from glenside.ir.program import Program
     from glenside.report.result import Result
 
@@ -36,9 +32,6 @@ Chosen = Annotated[
     str | None,
     typer.Option("--target", help="What it is optimized for before, such as cpu:unlimited,balance=2; nothing else."),
 ]
-_PAUSE = 0.01
-"""Seconds between two runs, in which threads that spin have ended."""
-
 
 @command
 def compile(
@@ -73,27 +66,27 @@ def compile(
         path = Path(output)
         others = (f"{path.stem}.h", f"{path.stem}.weights", *file_names(c_name(path.stem), machines))
         writable(*(str(path.parent / other) for other in others))
-    prepared = _prepared(source, machine, target, bounds)
+    found = prepared(source, machine, target, bounds)
     with finishing():
-        lowered = _lowered(prepared, machines)
+        lowered = _lowered(found, machines)
         if emit == "loops":
             print_or_write(f"{lowered[0].loops}\n", output)
         else:
             assert output is not None, "C has a file"
-            _write(lowered, Path(output), prepared.most_bytes)
+            _write(lowered, Path(output), found.most_bytes)
     if stopped():
         if output is not None:
             print(f"glenside: interrupted: {one_line(output)} is what was found by then", file=sys.stderr)
         raise typer.Exit(INTERRUPTED)
-    most = prepared.most_bytes
-    raise typer.Exit(WRONG if most is not None and any(one.memory > most for one in lowered) else prepared.status)
+    most = found.most_bytes
+    raise typer.Exit(WRONG if most is not None and any(one.memory > most for one in lowered) else found.status)
 
 
-def _lowered(prepared: Prepared, machines: Sequence[Machine | None]) -> list[Lowered]:
+def _lowered(found: Prepared, machines: Sequence[Machine | None]) -> list[Lowered]:
     from glenside.codegen.native import Lowered, keeping
 
     with status_line("lower"):
-        return [Lowered(keeping(prepared.programs, of, prepared.most_bytes), of) for of in machines]
+        return [Lowered(keeping(found.programs, of, found.most_bytes), of) for of in machines]
 
 
 def _write(lowered: Sequence[Lowered], path: Path, most: float | None) -> None:
@@ -113,48 +106,6 @@ def _write(lowered: Sequence[Lowered], path: Path, most: float | None) -> None:
     print(f"Weights: {len(made.weights):,} bytes, in the order in which they are read.")
     within = "" if path.parent == Path() else f", in {path.parent}"
     print(f"Compile it{within}: {' && '.join(made.build)}")
-
-
-@command
-def bench(
-    source: Valued,
-    bounds: Bounds,
-    machine: MachineName = "native",
-    target: Chosen = None,
-    threads: Annotated[str, typer.Option("--threads", metavar="1,2", help="How many threads, one after the other.")] = (
-        "1"
-    ),
-    rounds: Annotated[int, typer.Option("--rounds", help="How often each is run, in turn.")] = 20,
-    every: Annotated[bool, typer.Option("--all", help="A row for each nest of loops.")] = False,
-) -> None:
-    """Time a program as C beside onnxruntime, where it is an ONNX file, and plain loops: in turn, medians, by nest."""
-    from glenside.codegen.machine import machine_of
-    from glenside.codegen.native import Compiled
-
-    whole("--rounds", rounds, 1, 100_000)
-    counts = _counts(threads)
-    with status_line("load") as show:
-        program = _prepared(source, machine, target, bounds).program
-        show("compile")
-        compiled = Compiled(program, machine_of(machine))
-    arrays = [_drawn(compiled, place, source.seed) for place in range(len(compiled.inputs))]
-    print(f"{one_line(program.name)}, milliseconds: medians of {rounds} rounds, in turn")
-    for count in counts:
-        peer = _peer(source.source, count, compiled, arrays)
-        own: list[float] = []
-        other: list[float] = []
-        with status_line(f"{count} threads") as show:
-            for round_ in range(rounds + 2):  # two to warm up
-                show(f"{count} threads: round {round_ + 1} of {rounds + 2}")
-                own.append(_seconds(lambda count=count: compiled(*arrays, threads=count)))
-                if peer is not None:
-                    other.append(_seconds(peer))
-        line = f"  {count} thread{'s' if count > 1 else ' '}  compiled {1e3 * statistics.median(own[2:]):9.3f}"
-        if other:
-            ratio = statistics.median(b / a for a, b in zip(own[2:], other[2:], strict=True))
-            line += f"   onnxruntime {1e3 * statistics.median(other[2:]):9.3f}   {ratio:.2f} times as long"
-        print(line)
-    _print_nests(compiled.profile(*arrays, threads=1), every)
 
 
 def run_compiled(load: Callable[[], Program], on: str, seed: int) -> tuple[Any, Sequence[str]]:
@@ -178,17 +129,6 @@ def run_compiled(load: Callable[[], Program], on: str, seed: int) -> tuple[Any, 
     return waited_for(lambda: compiled(given)), program.result_names()
 
 
-def _print_nests(nests: list[tuple[str, float]], every: bool) -> None:
-    """The nests that take longest, on one thread."""
-    total = sum(seconds for _, seconds in nests)
-    rows = nests if every else sorted(nests, key=lambda row: -row[1])[:12]
-    print(
-        f"\nOn one thread, {1e3 * total:.3f} ms in {len(nests)} nests" + ("" if every else "; those that take longest")
-    )
-    for name, seconds in rows:
-        print(f"  {1e6 * seconds:10.1f} us {100 * seconds / max(total, 1e-12):5.1f} %  {name}")
-
-
 @dataclass(frozen=True)
 class Prepared:
     """The program as it is compiled, with values for all of its constants; what its search found, and the status."""
@@ -208,7 +148,8 @@ class Prepared:
         return None if self.found is None else self.found.target.most_bytes
 
 
-def _prepared(source: Valued, machine: str, target: str | None, bounds: Bounds) -> Prepared:
+def prepared(source: Valued, machine: str, target: str | None, bounds: Bounds) -> Prepared:
+    """A program as it is compiled for a target, or as it is. Raises BadInput."""
     from glenside.passes.network import Search, fold_batch_norms
 
     if target is None:
@@ -233,47 +174,3 @@ def _searched(source: Valued, target: str, bounds: Bounds) -> Prepared:
         print(f"glenside: note: {'; '.join([*report.notes, said])}", file=sys.stderr)
     program = replace(result.program, name=result.original.name)
     return Prepared(program, result, status)
-
-
-def _counts(text: str) -> list[int]:
-    found = [int(word) if word.strip().isdecimal() else 0 for word in text.split(",")]
-    if not found or not all(1 <= count <= 1024 for count in found):
-        raise BadInput(f"--threads are numbers from 1 on, such as 1,2, got {text!r}")
-    return found
-
-
-def _drawn(compiled: Compiled, place: int, seed: int) -> Any:
-    """Random numbers for an input: of integers and truths 0 and 1, which are indices of any axis of two or more."""
-    import numpy as np
-
-    from glenside.ir.dtypes import RECORDS
-
-    buffer, draw = compiled.inputs[place], np.random.default_rng(seed + place)
-    dims, record = tuple(buffer.dims), RECORDS[buffer.dtype]
-    found = draw.standard_normal(dims) if record.kind == "float" else draw.integers(0, 2, dims)
-    return found.astype(record.numpy)
-
-
-def _seconds(run: Any) -> float:
-    sleep(_PAUSE)
-    begin = perf_counter()
-    run()
-    return perf_counter() - begin
-
-
-def _peer(source: str, threads: int, compiled: Compiled, arrays: list[Any]) -> Any:
-    """onnxruntime on the same arrays, with all of its optimizations; None, and a note, where it does not take them."""
-    from glenside.check.sessions import LEVELS, CannotRun, Session
-
-    if Path(source).suffix != ".onnx" or find_spec("onnxruntime") is None:
-        return None
-    named = {buffer.name: array for buffer, array in zip(compiled.inputs, arrays, strict=True)}
-    try:
-        session = Session(source, source, LEVELS[-1], threads=threads)
-        if {entry.name for entry in session.session.get_inputs()} != named.keys():
-            raise CannotRun(f"onnxruntime runs {source} with other inputs")
-        session.run(named)
-    except CannotRun as error:
-        print(f"glenside: note: {error}", file=sys.stderr)
-        return None
-    return lambda: session.run(named)
