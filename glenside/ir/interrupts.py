@@ -88,6 +88,14 @@ def stopped() -> bool:
     return bool(_received)
 
 
+def unless_stopped() -> None:
+    """Raise KeyboardInterrupt where a signal came: whoever answered it has no answer for the user."""
+    global _unanswered
+    if stopped():
+        _unanswered = True
+        raise KeyboardInterrupt
+
+
 def first() -> int:
     """The first signal that was received, or SIGINT."""
     return _received[0] if _received else signal.SIGINT

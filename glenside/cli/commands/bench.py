@@ -13,7 +13,7 @@ from glenside.cli.options import Bounds, Valued, command
 from glenside.cli.output import status_line
 from glenside.ir.bounds import whole
 from glenside.ir.errors import BadInput
-from glenside.ir.interrupts import INTERRUPTED, waited_for
+from glenside.ir.interrupts import INTERRUPTED, unless_stopped, waited_for
 from glenside.ir.names import one_line
 
 if TYPE_CHECKING:
@@ -55,6 +55,7 @@ def bench(
     whole("--busy", busy, 0, 1024)
     counts, names, of = _counts(threads), _named(peers), machine_of(machine)
     found = prepared(source, machine, target, bounds)
+    unless_stopped()  # what a search found by then is no figure yet
     model = Path(source.source) if Path(source.source).suffix == ".onnx" else None
     with status_line("compile") as show:
         compiled = Compiled(keeping(found.programs, of, found.most_bytes), of)

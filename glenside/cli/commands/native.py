@@ -75,8 +75,7 @@ def compile(
             assert output is not None, "C has a file"
             _write(lowered, Path(output), found.most_bytes)
     if stopped():
-        if output is not None:
-            print(f"glenside: interrupted: {one_line(output)} is what was found by then", file=sys.stderr)
+        print(f"glenside: interrupted: {one_line(output or 'this')} is what was found by then", file=sys.stderr)
         raise typer.Exit(INTERRUPTED)
     most = found.most_bytes
     raise typer.Exit(WRONG if most is not None and any(one.memory > most for one in lowered) else found.status)
