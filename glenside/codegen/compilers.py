@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import shlex
 import shutil
 import signal
@@ -24,6 +25,9 @@ _SYSTEM = ("cc", "gcc", "clang")
 _PATIENCE = 30.0
 """Seconds in which a compiler says what it is."""
 _MACROS = ("-dM", "-E", "-x", "c", os.devnull)
+_WRITE = ("DEPENDENCIES_OUTPUT", "SUNPRO_DEPENDENCIES")
+"""What would let a compiler write files of its own."""
+_SANITIZED = re.compile(r"__SANITIZE_(ADDRESS|THREAD|HWADDRESS)__|-fsanitize=\S*(address|thread|memory|leak)")
 _NONE = "there is no C compiler: install one, name it in CC, or pip install 'glenside[native]'"
 
 
@@ -89,6 +93,8 @@ def _asked(command: tuple[str, ...], *file: object) -> Compiler:
     (done,) = _run([[*command, *_MACROS]], {}, _PATIENCE)
     if done.returncode:
         raise BadInput(f"{shlex.join(command)} does not say what it compiles for: {_said(done)}")
+    if _SANITIZED.search(done.stdout + " ".join(command)):
+        raise BadInput(f"{shlex.join(command)} makes what runs in no process that began without its sanitizer")
     if "#define __GNUC__" not in done.stdout:
         raise BadInput(f"{shlex.join(command)} is no C compiler with GCC's extensions: GCC, Clang and zig cc are")
     kind = Kind.GCC
@@ -133,7 +139,7 @@ def _begun(command: Sequence[str], environment: dict[str, str]) -> subprocess.Po
         stderr=subprocess.PIPE,
         text=True,
         errors="replace",
-        env=dict(os.environ, LC_ALL="C", **environment),
+        env={k: v for k, v in os.environ.items() if k not in _WRITE} | {"LC_ALL": "C", **environment},
         start_new_session=True,
     )
 

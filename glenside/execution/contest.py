@@ -147,7 +147,8 @@ _NAME = "program"
 
 def _described(lowered: Lowered) -> Mapping[str, object]:
     made = [(list(b.dims), RECORDS[b.dtype].numpy.name) for b in lowered.results]
-    return {"name": _NAME, "inputs": [b.name for b in lowered.inputs], "results": made}
+    order = [lowered.results.index(b) for b in lowered.loops.results]
+    return {"name": _NAME, "inputs": [b.name for b in lowered.inputs], "results": made, "order": order}
 
 
 def _difference(found: Mapping[str, Array], wanted: Mapping[str, Array]) -> float:

@@ -47,9 +47,12 @@ def bench(
     """Time a program as C, by nest, beside plain loops and, of an ONNX file, other runtimes: in turn, each in a process
     of its own.
     """
+    import numpy as np
+
     from glenside.codegen.machine import machine_of
     from glenside.codegen.native import Compiled, Lowered, keeping
     from glenside.execution.contest import Contest
+    from glenside.ir.dtypes import RECORDS
 
     whole("--rounds", rounds, 1, 100_000)
     whole("--busy", busy, 0, 1024)
@@ -60,9 +63,10 @@ def bench(
     with status_line("compile") as show:
         compiled = Compiled(keeping(found.programs, of, found.most_bytes), of)
         arrays = {b.name: _drawn(compiled, place, source.seed) for place, b in enumerate(compiled.inputs)}
+        unused = {t.name: np.zeros(tuple(t.dims), RECORDS[t.dtype].numpy) for t in found.program.signature.inputs}
         plain = Lowered(found.program, None) if naive and of is not None else None
         ours = Lowered(compiled.program, of)
-        with Contest(ours, plain, model, arrays, names) as contest:
+        with Contest(ours, plain, model, unused | arrays, names) as contest:
             print(f"{one_line(compiled.program.name)}: milliseconds, medians of {rounds} rounds in turn{_beside(busy)}")
             for count in counts:
                 rows = contest.run(count, rounds, busy, show)

@@ -31,6 +31,6 @@ def load(path: Path, inputs: Inputs, threads: int) -> Run:
     def run() -> list[Any]:
         if status := run_(program, *(ctypes.c_void_p(array.ctypes.data) for array in arrays)):
             raise ValueError(f"it ends with {status}")
-        return made
+        return [made[place] for place in described["order"]]
 
     return run
