@@ -23,7 +23,6 @@ from glenside.ir.files import write_arrays, write_text
 from glenside.ir.interrupts import answered
 from glenside.ir.operand import Array
 
-COMPILED, NAIVE = "compiled", "naive loops"
 _FEW = 3
 """Rounds in which loops take part that nobody made fast; the last one counts."""
 
@@ -58,14 +57,14 @@ class Row:
 
 @dataclass
 class Contest:
-    """What is compared: an ours with a plain one beside it, and a model for others, on inputs by name.
+    """What is compared: compiled programs by what rows call them, and a model for others, on inputs by name.
 
+    programs     ratios are over the first one; plain loops take part in few rounds
     notes        what takes no part, and why
     interrupted  whether Ctrl-C ended it: rows are of the rounds until then
     """
 
-    ours: Lowered
-    plain: Lowered | None
+    programs: Mapping[str, Lowered]
     model: Path | None
     inputs: Mapping[str, Array]
     peers: Sequence[str]
@@ -88,14 +87,12 @@ class Contest:
     def _entrants(self) -> list[Entrant]:
         """Those that can take part: ours are compiled."""
         write_arrays(self.folder / "inputs.npz", self.inputs)
-        own = [(COMPILED, self.ours, 1 << 30), *([] if self.plain is None else [(NAIVE, self.plain, _FEW)])]
-        folders = []
-        for name, lowered, _ in own:
-            (folder := self.folder / name).mkdir()
+        folders = [self.folder / name for name in self.programs]
+        for folder, lowered in zip(folders, self.programs.values(), strict=True):
+            folder.mkdir()
             write_text(folder / DESCRIPTION, json.dumps(_described(lowered)))
-            folders.append(folder)
-        made = built([lowered for _, lowered, _ in own], _NAME, folders)
-        found = [Entrant(name, path, name, most) for (name, _, most), path in zip(own, made, strict=True)]
+        made = zip(self.programs, built(list(self.programs.values()), _NAME, folders), strict=True)
+        found = [Entrant(name, path, name, self._rounds(name)) for name, path in made]
         load_all()
         for name in self.peers if self.model is not None else ():
             if PEERS[name].missing:
@@ -104,13 +101,19 @@ class Contest:
                 found.append(Entrant(name, self.model or Path(), PEERS[name].title))
         return found
 
+    def _rounds(self, name: str) -> int:
+        """In how many of its programs take part, at most."""
+        return 1 << 30 if self.programs[name].machine is not None else _FEW
+
     def run(
         self, threads: int, rounds: int, beside: int = 0, show: Callable[[str], None] = lambda _: None
     ) -> list[Row]:
         """All in turn, on so many threads, beside so many busy processes. Raises BadInput where ours does not run."""
 
+        first = next(iter(self.programs))
+
         def fails(entrant: Entrant, error: CannotRun) -> None:
-            if entrant.name == COMPILED:
+            if entrant.name == first:
                 raise BadInput(f"the compiled program does not run: {error}")
             note = f"{entrant.title} does not run it: {error}"
             self.notes += [note] * (note not in self.notes)
@@ -121,7 +124,7 @@ class Contest:
                 try:
                     take_turns(runners, rounds, fails, lambda n: show(f"{threads} threads: round {n} of {rounds + 2}"))
                 except KeyboardInterrupt:
-                    if not runners or len(runners[0].seconds) < 1 or runners[0].entrant.name != COMPILED:
+                    if not runners or len(runners[0].seconds) < 1 or runners[0].entrant.name != first:
                         raise
                     answered()
                     self.interrupted = True

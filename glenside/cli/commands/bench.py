@@ -63,10 +63,12 @@ def bench(
     with status_line("compile") as show:
         compiled = Compiled(keeping(found.programs, of, found.most_bytes), of)
         arrays = {b.name: _drawn(compiled, place, source.seed) for place, b in enumerate(compiled.inputs)}
-        unused = {t.name: np.zeros(tuple(t.dims), RECORDS[t.dtype].numpy) for t in found.program.signature.inputs}
-        plain = Lowered(found.program, None) if naive and of is not None else None
-        ours = Lowered(compiled.program, of)
-        with Contest(ours, plain, model, unused | arrays, names) as contest:
+        signature = found.program.signature
+        unused = {t.name: np.zeros(tuple(t.dims), RECORDS[t.dtype].numpy) for t in signature.inputs}
+        programs = {"compiled": Lowered(compiled.program, of)}
+        if naive and of is not None:
+            programs["naive loops"] = Lowered(found.program, None)
+        with Contest(programs, model, unused | signature.values | arrays, names) as contest:
             print(f"{one_line(compiled.program.name)}: milliseconds, medians of {rounds} rounds in turn{_beside(busy)}")
             for count in counts:
                 rows = contest.run(count, rounds, busy, show)
