@@ -68,7 +68,7 @@ def bench(
         programs = {"compiled": Lowered(compiled.program, of)}
         if naive and of is not None:
             programs["naive loops"] = Lowered(found.program, None)
-        with Contest(programs, model, unused | signature.values | arrays, names) as contest:
+        with Contest(programs, model, {**unused, **signature.values, **arrays}, names) as contest:
             print(f"{one_line(compiled.program.name)}: milliseconds, medians of {rounds} rounds in turn{_beside(busy)}")
             for count in counts:
                 rows = contest.run(count, rounds, busy, show)
