@@ -295,9 +295,9 @@ class Printer(Pointers):
         name, places = self.known[key]
         return name, [buffers[place] for place in places]
 
-    def alone(self, buffer: Buffer) -> str:
-        """What a pointer says of memory that nothing else in its function points to."""
-        return "" if buffer in self.shared else "restrict "
+    def pointed(self, buffer: Buffer) -> str:
+        """A pointer, as a parameter says it: alone to its memory, or not."""
+        return f"{self.memory(buffer)} *{'' if buffer in self.shared else 'restrict '}"
 
     def _given(self) -> list[Buffer]:
         """The buffers that the function is given, not those of its own."""
@@ -311,8 +311,7 @@ class Printer(Pointers):
         else:
             lines = [*self._statements(body, "    ")]
         parameters = [
-            f"{'' if b in self.written else 'const '}{self.memory(b)} *{self.alone(b)}{self.names[b]}"
-            for b in self._given()
+            f"{'' if b in self.written else 'const '}{self.pointed(b)}{self.names[b]}" for b in self._given()
         ]
         places, _ = scratch_of(body)
         own = [f"    {self.memory(b)} *{self.names[b]} = (void *)(scratch + {place});" for b, place in places.items()]
@@ -371,10 +370,9 @@ class Printer(Pointers):
         text = "\n".join(self._loop(loop, "    ", "0", str(loop.axis.size)))
         words = dict.fromkeys(re.findall(r"\b[ip][0-9]+\b", text))
         changed = {self.names[buffer] for buffer in self.written}
-        alone = {name: self.alone(buffer) for buffer, name in self.names.items()}
-        kinds = {name: self.memory(buffer) for buffer, name in self.names.items()}
+        kinds = {name: self.pointed(buffer) for buffer, name in self.names.items()}
         given = [word for word in words if word in kinds or f"int64_t {word} " not in text]
-        types = {name: f"{'' if name in changed else 'const '}{kind} *{alone[name]}" for name, kind in kinds.items()}
+        types = {name: f"{'' if name in changed else 'const '}{kind}" for name, kind in kinds.items()}
         parameters = [f"{types.get(word, 'int64_t ')}{word}" for word in given]
         self.written |= before
         head = f"static __attribute__((noinline)) void NAME({', '.join(parameters)})\n{{\n"

@@ -35,7 +35,7 @@ class Plain(Printer):
         given = [b for b in self.names if b.role is not Role.SCRATCH]
         self.shared = self.arena.sharing(given)
         parameters = [
-            f"{'' if b in self.written else 'const '}{self.memory(b)} *{self.alone(b)}{self.names[b]}" for b in given
+            f"{'' if b in self.written else 'const '}{self.pointed(b)}{self.names[b]}" for b in given
         ]
         scratch = {name: b for b, name in self.names.items() if b not in given}
         taken = [

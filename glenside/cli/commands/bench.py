@@ -57,7 +57,7 @@ def bench(
     whole("--rounds", rounds, 1, 100_000)
     whole("--busy", busy, 0, 1024)
     counts, names, of = _counts(threads), _named(peers), machine_of(machine)
-    found = prepared(source, machine, target, bounds)
+    found = prepared(source, of, target, bounds)
     unless_stopped()  # what a search found by then is no figure yet
     model = Path(source.source) if Path(source.source).suffix == ".onnx" else None
     with status_line("compile") as show:

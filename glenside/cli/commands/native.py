@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from glenside.codegen.native import Lowered
     from glenside.ir.program import Program
     from glenside.report.result import Result
+    from glenside.targets.base import Target
 
 _MACHINES = "native, avx512, avx2, neon, generic, a .toml file that is like one, or plain for plain loops"
 MachineName = Annotated[
@@ -32,6 +33,7 @@ Chosen = Annotated[
     str | None,
     typer.Option("--target", help="What it is optimized for before, such as cpu:unlimited,balance=2; nothing else."),
 ]
+
 
 @command
 def compile(
@@ -66,7 +68,7 @@ def compile(
         path = Path(output)
         others = (f"{path.stem}.h", f"{path.stem}.weights", *file_names(c_name(path.stem), machines))
         writable(*(str(path.parent / other) for other in others))
-    found = prepared(source, machine, target, bounds)
+    found = prepared(source, machines[0], target, bounds)
     with finishing():
         lowered = _lowered(found, machines)
         if emit == "loops":
@@ -147,22 +149,22 @@ class Prepared:
         return None if self.found is None else self.found.target.most_bytes
 
 
-def prepared(source: Valued, machine: str, target: str | None, bounds: Bounds) -> Prepared:
+def prepared(source: Valued, machine: Machine | None, target: str | None, bounds: Bounds) -> Prepared:
     """A program as it is compiled for a target, or as it is. Raises BadInput."""
     from glenside.passes.network import Search, fold_batch_norms
+    from glenside.targets import parse_target
 
     if target is None:
         program = source.loader()().seeded_constants(source.seed)
-        return Prepared(program if machine == "plain" else fold_batch_norms(program, Search())[0])
-    return _searched(source, target, bounds)
+        return Prepared(program if machine is None else fold_batch_norms(program, Search())[0])
+    return _searched(source, parse_target(target).compiled_for(machine), bounds)
 
 
-def _searched(source: Valued, target: str, bounds: Bounds) -> Prepared:
+def _searched(source: Valued, target: Target, bounds: Bounds) -> Prepared:
     """What a search finds, and what is wrong with it on standard error."""
     from glenside.cli.search import Outcome, search
-    from glenside.targets import parse_target
 
-    result = search(source, parse_target(target), bounds, verify=True, drawn=True)
+    result = search(source, target, bounds, verify=True, drawn=True)
     if result.target.most_bytes is not None:
         result.report.notes = []  # what is compiled has a plan of its own
     status = Outcome(source, result, result.program).exit_status(checked=True)
