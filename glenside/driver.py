@@ -10,6 +10,7 @@ from extract import METHODS
 from glenside.cache import Cache, CacheFull, answers
 from glenside.check.compiled import Function
 from glenside.codegen.machine import machine_of
+from glenside.codegen.native import keeping
 from glenside.egraph.saturation import INTERRUPTED, ITERATION_LIMIT, NODE_LIMIT, SATURATED, Limits
 from glenside.egraph.search import Worker
 from glenside.ir.errors import BadInput, renamed
@@ -101,7 +102,8 @@ def compile(program: Program, target: Target | None = None, *, machine: str = "n
     of = machine_of(machine)
     if target is not None:
         result = optimize(program, target.compiled_for(of), **how)
-        return Function(result.program, of, result.report)
+        chosen = keeping([result.program, result.prepared], of, target.most_bytes)
+        return Function(chosen, of, result.report, target.most_bytes)
     if how:
         raise BadInput(f"{', '.join(how)}: how to search is for programs that are compiled for a target")
     if of is not None:

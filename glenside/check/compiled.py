@@ -187,7 +187,8 @@ class _Nests:
         self.where = pointers(given), pointers(results), ctypes.c_void_p(self.memory.ctypes.data)
 
     def step(self, number: int, buffer: Buffer) -> NestRounding:
-        """Run a nest, and what bounds it. Raises BadInput."""
+        """Run a nest, and what bounds it, on what lay there before. Raises BadInput."""
+        before = self.memory.copy()
         completed(self.loops, self.library.run_nest(ctypes.c_int64(number), *self.where, None))
         got = self.views[buffer].reshape(-1)
         own = np.zeros(max(1, got.size), _PAIR if buffer.dtype in FLOATS else got.dtype)
@@ -196,7 +197,10 @@ class _Nests:
         else:
             own[: got.size] = got
         place = ctypes.c_void_p(own.ctypes.data)
+        now = self.memory.copy()
+        self.memory[:] = before  # it may have stored over an operand
         completed(self.loops, self.bounds.run(ctypes.c_int64(number), *self.where, place))
+        self.memory[:] = now
         undecided = bool(self.bounds.was_undecided())
         own = own[: got.size]
         if undecided:

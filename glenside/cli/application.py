@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from glenside import __version__
-from glenside.cli.commands import listings, native, programs
+from glenside.cli.commands import bench, listings, native, programs
 from glenside.cli.commands.calibration import calibrate
 from glenside.cli.commands.extract import extract
 from glenside.cli.commands.optimize import compare, layout, optimize, tensorize
@@ -36,7 +36,7 @@ for _command in (
     winograd,
     calibrate,
     native.compile,
-    native.bench,
+    bench.bench,
     programs.run,
     programs.check,
 ):

@@ -61,8 +61,11 @@ def search(
     verify: bool,
     way: Way | None = None,
     on_answer: Callable[[Result], None] = lambda _: None,
+    drawn: bool = False,
 ) -> Result:
-    """Load a program and optimize it, with progress on a terminal and the cache unless it is refused."""
+    """Load a program and optimize it, with progress on a terminal and the cache unless it is refused; with values that
+    are `drawn` for constants that have none, where they are needed.
+    """
     from glenside.cache import Cache
     from glenside.driver import optimize
 
@@ -71,7 +74,7 @@ def search(
     with ExitStack() as open_:
         show = open_.enter_context(status_line("loading"))
         started = time.perf_counter()
-        program = load()
+        program = load().seeded_constants(source.seed) if drawn else load()
         how["load_seconds"] = time.perf_counter() - started
 
         def listener(event: Event) -> None:

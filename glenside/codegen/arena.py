@@ -6,45 +6,58 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from glenside.codegen.affine import loads_in
+from glenside.codegen.in_place import overwritten
 from glenside.codegen.loops import Buffer, Fence, For, Let, Loops, Prefetch, Require, Role, Sort, Statement, Store, When
-from glenside.ir.dtypes import RECORDS
+from glenside.codegen.placement import Interval, Plan, placed
 
 _LINE = 64
 
 
 @dataclass(frozen=True)
 class Arena:
-    """places: where each temporary begins, in bytes; size: where the last one ends; bound: the most bytes that are
-    needed at a time, which no plan is under; scratch: the bytes that each thread needs beside them.
+    """places: where each temporary begins, in bytes; size: where the last one ends; bound: what no plan is under;
+    scratch: the bytes that each thread needs beside them; in_place: what is stored over an operand -> that operand.
     """
 
     places: dict[Buffer, int]
     size: int
     bound: int
     scratch: int
+    in_place: Mapping[Buffer, Buffer]
 
     def __str__(self) -> str:
         own = f"; each thread has {self.scratch:,} more" if self.scratch else ""
-        return f"Temporaries: {self.size:,} bytes in one piece; no plan takes less than {self.bound:,}{own}."
+        least = "which is the least" if self.size == self.bound else f"and no plan takes less than {self.bound:,}"
+        over = f", {len(self.in_place)} stored over operands" if self.in_place else ""
+        return f"Temporaries: {self.size:,} bytes in one piece, {least}{over}{own}."
 
     def bytes_of(self, threads: int) -> int:
         """All that so many threads need."""
         return self.size + threads * self.scratch
 
+    def sharing(self, buffers: Sequence[Buffer]) -> set[Buffer]:
+        """Those of some buffers of which one is stored over the other."""
+        pairs = [(buffer, self.in_place[buffer]) for buffer in buffers if self.in_place.get(buffer) in buffers]
+        return {buffer for pair in pairs for buffer in pair}
+
 
 def arena(loops: Loops) -> Arena:
-    """The larger a buffer, the earlier it is placed, at the lowest place that is free as long as it is needed."""
+    """Temporaries where they share the least memory; over an operand that ends there, where that is no worse."""
     lives = _lives([nest.body for nest in loops.nests], Role.TEMPORARY)
-    places, size = _placed(lives)
-    scratch = [size for nest in loops.nests for _, size in [scratch_of(nest.body)]]
-    return Arena(places, size, max(needed(loops), default=0), max(scratch, default=0))
+    over = overwritten(loops.nests, lives)
+    apart, plan = _planned(lives, {}), _planned(lives, over)
+    if apart.plan.height < plan.plan.height:
+        over, plan = {}, _Planned(apart.places, Plan(apart.plan.places, apart.plan.height, plan.plan.bound))
+    scratch = max((size for nest in loops.nests for _, size in [scratch_of(nest.body)]), default=0)
+    return Arena(plan.places, plan.plan.height * _LINE, plan.plan.bound * _LINE, scratch, over)
 
 
 def needed(loops: Loops) -> list[int]:
     """Bytes of temporaries that are needed while each nest runs."""
     lives = _lives([nest.body for nest in loops.nests], Role.TEMPORARY)
+    lasting = _together(lives, overwritten(loops.nests, lives))
     return [
-        sum(_bytes(b) for b, (first, last) in lives.items() if first <= time <= last)
+        sum(_lines(b) * _LINE for b, (first, last) in lasting.items() if first <= time <= last)
         for time in range(len(loops.nests))
     ]
 
@@ -52,7 +65,38 @@ def needed(loops: Loops) -> list[int]:
 def scratch_of(body: Sequence[Statement]) -> tuple[dict[Buffer, int], int]:
     """Where the scratch memory of a nest begins in that of a thread, and its bytes."""
     steps = body[0].body if len(body) == 1 and isinstance(body[0], For) else body
-    return _placed(_lives([[step] for step in steps], Role.SCRATCH))
+    planned = _planned(_lives([[step] for step in steps], Role.SCRATCH), {})
+    return planned.places, planned.plan.height * _LINE
+
+
+@dataclass(frozen=True)
+class _Planned:
+    places: dict[Buffer, int]
+    plan: Plan
+
+
+def _planned(lives: Mapping[Buffer, tuple[int, int]], over: Mapping[Buffer, Buffer]) -> _Planned:
+    """A plan in which buffers lie over others, as one that lives as long as all of them."""
+    below, ends = {buffer: _lowest(buffer, over) for buffer in lives}, _together(lives, over)
+    plan = placed(tuple(Interval(_lines(buffer), *life) for buffer, life in ends.items()))
+    places = {buffer: place * _LINE for buffer, place in zip(ends, plan.places, strict=True)}
+    return _Planned({buffer: places[below[buffer]] for buffer in lives}, plan)
+
+
+def _together(lives: Mapping[Buffer, tuple[int, int]], over: Mapping[Buffer, Buffer]) -> dict[Buffer, tuple[int, int]]:
+    """The lives of buffers with all that lies over them."""
+    ends: dict[Buffer, tuple[int, int]] = {}
+    for buffer, (first, last) in lives.items():
+        below = _lowest(buffer, over)
+        begin, end = ends.get(below, (first, last))
+        ends[below] = min(begin, first), max(end, last)
+    return ends
+
+
+def _lowest(buffer: Buffer, over: Mapping[Buffer, Buffer]) -> Buffer:
+    while buffer in over:
+        buffer = over[buffer]
+    return buffer
 
 
 def _lives(bodies: Sequence[Sequence[Statement]], role: Role) -> dict[Buffer, tuple[int, int]]:
@@ -65,22 +109,8 @@ def _lives(bodies: Sequence[Sequence[Statement]], role: Role) -> dict[Buffer, tu
     return lives
 
 
-def _bytes(buffer: Buffer) -> int:
-    return -(-buffer.dims.product() * RECORDS[buffer.dtype].numpy.itemsize // _LINE) * _LINE
-
-
-def _placed(lives: Mapping[Buffer, tuple[int, int]]) -> tuple[dict[Buffer, int], int]:
-    places: dict[Buffer, int] = {}
-    for buffer in sorted(lives, key=lambda b: (-_bytes(b), lives[b])):
-        first, last = lives[buffer]
-        beside = [b for b in places if lives[b][0] <= last and first <= lives[b][1]]
-        place = 0
-        for other in sorted(beside, key=lambda b: places[b]):
-            if place + _bytes(buffer) <= places[other]:
-                break
-            place = max(place, places[other] + _bytes(other))
-        places[buffer] = place
-    return places, max((places[b] + _bytes(b) for b in places), default=0)
+def _lines(buffer: Buffer) -> int:
+    return -(-buffer.bytes // _LINE)
 
 
 def used(body: Sequence[Statement]) -> Iterator[Buffer]:

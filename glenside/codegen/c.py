@@ -198,6 +198,7 @@ class Printer(Pointers):
         super().__init__()
         self.loops, self.arena = loops, arena(loops)
         self.places = self.arena.places
+        self.shared: set[Buffer] = set()
         self.nests: dict[str, str] = {}
         self.apart: dict[str, str] = {}
         self.spread: dict[str, tuple[int, bool]] = {}
@@ -282,7 +283,9 @@ class Printer(Pointers):
 
     def _function(self, body: Sequence[Statement], parallel: bool) -> tuple[str, Sequence[Buffer]]:
         """The function of statements, and the buffers that it is given: one that is written already, if it can be."""
-        key, buffers = alike(body)
+        like, buffers = alike(body)
+        self.shared = self.arena.sharing(buffers)
+        key = like, tuple(number for number, buffer in enumerate(buffers) if buffer in self.shared)
         if key not in self.known:
             before = self.required
             name = self._text(body, parallel)
@@ -291,6 +294,10 @@ class Printer(Pointers):
             self.known[key] = name, [buffers.index(buffer) for buffer in self._given()]
         name, places = self.known[key]
         return name, [buffers[place] for place in places]
+
+    def parameter(self, buffer: Buffer) -> str:
+        """A pointer, as a parameter says it: alone to its memory, or not."""
+        return f"{self.memory(buffer)} *{'' if buffer in self.shared else 'restrict '}"
 
     def _given(self) -> list[Buffer]:
         """The buffers that the function is given, not those of its own."""
@@ -304,8 +311,7 @@ class Printer(Pointers):
         else:
             lines = [*self._statements(body, "    ")]
         parameters = [
-            f"{'' if buffer in self.written else 'const '}{self.memory(buffer)} *restrict {self.names[buffer]}"
-            for buffer in self._given()
+            f"{'' if b in self.written else 'const '}{self.parameter(b)}{self.names[b]}" for b in self._given()
         ]
         places, _ = scratch_of(body)
         own = [f"    {self.memory(b)} *{self.names[b]} = (void *)(scratch + {place});" for b, place in places.items()]
@@ -364,10 +370,10 @@ class Printer(Pointers):
         text = "\n".join(self._loop(loop, "    ", "0", str(loop.axis.size)))
         words = dict.fromkeys(re.findall(r"\b[ip][0-9]+\b", text))
         changed = {self.names[buffer] for buffer in self.written}
-        kinds = {name: self.memory(buffer) for buffer, name in self.names.items()}
+        kinds = {name: self.parameter(buffer) for buffer, name in self.names.items()}
         given = [word for word in words if word in kinds or f"int64_t {word} " not in text]
-        types = {name: f"{'' if name in changed else 'const '}{kind} *restrict" for name, kind in kinds.items()}
-        parameters = [f"{types.get(word, 'int64_t')} {word}" for word in given]
+        types = {name: f"{'' if name in changed else 'const '}{kind}" for name, kind in kinds.items()}
+        parameters = [f"{types.get(word, 'int64_t ')}{word}" for word in given]
         self.written |= before
         head = f"static __attribute__((noinline)) void NAME({', '.join(parameters)})\n{{\n"
         name = self.apart.setdefault(f"{head}{text}\n}}", f"part{len(self.apart) + 1}")

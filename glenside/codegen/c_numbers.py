@@ -33,9 +33,8 @@ class Plain(Printer):
         self.names, self.written, self.declared = {}, set(), set()
         lines = list(self._statements(nest.body, "    "))
         given = [b for b in self.names if b.role is not Role.SCRATCH]
-        parameters = [
-            f"{'' if b in self.written else 'const '}{self.memory(b)} *restrict {self.names[b]}" for b in given
-        ]
+        self.shared = self.arena.sharing(given)
+        parameters = [f"{'' if b in self.written else 'const '}{self.parameter(b)}{self.names[b]}" for b in given]
         scratch = {name: b for b, name in self.names.items() if b not in given}
         taken = [
             f"    {self.memory(b)} *{name} = malloc({b.dims.product()} * sizeof *{name});\n    if (!{name}) return -1;"

@@ -17,6 +17,7 @@ from glenside.codegen.accesses import Access, accesses, is_written_first
 from glenside.codegen.arena import Arena
 from glenside.codegen.footprints import Footprint, axes_in, counted, footprint, holds, moves_evenly
 from glenside.codegen.form import ill_formed
+from glenside.codegen.in_place import may_overwrite
 from glenside.codegen.loops import Buffer, For, Loops, Nest, Require, Role, Statement, Way, When
 from glenside.codegen.races import collision
 from glenside.ir.dtypes import RECORDS
@@ -64,7 +65,7 @@ class _Checker:
 
     def _planned(self, plan: Arena) -> Iterator[str]:
         for buffer, place in plan.places.items():
-            if place < 0 or place + _bytes(buffer) > plan.size or place % RECORDS[buffer.dtype].numpy.itemsize:
+            if place < 0 or place + buffer.bytes > plan.size or place % RECORDS[buffer.dtype].numpy.itemsize:
                 yield f"{buffer} has byte {place} of the arena, in which it does not lie as it must"
         for buffer in self.written:
             if buffer.role is Role.TEMPORARY and buffer not in plan.places:
@@ -81,7 +82,8 @@ class _Checker:
         places = self.plan.places if self.plan is not None else {}
         own = [b for b in dict.fromkeys(a.buffer for a in accesses(nest.body)) if b in places]
         pairs = [(a, b) for i, a in enumerate(own) for b in own[i + 1 :] if _meet(places, a, b)]
-        return [f"{a} and {b} lie on each other in the arena, and it uses both" for a, b in pairs]
+        wrong = [(a, b) for a, b in pairs if places[a] != places[b] or not _either(nest.body, a, b)]
+        return [f"{a} and {b} lie on each other in the arena, and it uses both" for a, b in wrong]
 
     def _write(self, nest: Nest, malformed: bool) -> None:
         """What is written after a nest, and what is no more."""
@@ -91,7 +93,7 @@ class _Checker:
             for other in (b for b in self.written if b in places and b != buffer and _meet(places, b, buffer)):
                 size = RECORDS[other.dtype].numpy.itemsize
                 low = max(0, places[buffer] - places[other]) // size
-                high = -(-(places[buffer] + _bytes(buffer) - places[other]) // size)
+                high = -(-(places[buffer] + buffer.bytes - places[other]) // size)
                 self.written[other][low : max(0, high)] = False
         for access in writes:
             if malformed:
@@ -102,12 +104,12 @@ class _Checker:
                 here.mark(self.written[access.buffer])
 
 
-def _bytes(buffer: Buffer) -> int:
-    return buffer.dims.product() * RECORDS[buffer.dtype].numpy.itemsize
-
-
 def _meet(places: Mapping[Buffer, int], a: Buffer, b: Buffer) -> bool:
-    return places[a] < places[b] + _bytes(b) and places[b] < places[a] + _bytes(a)
+    return places[a] < places[b] + b.bytes and places[b] < places[a] + a.bytes
+
+
+def _either(body: Sequence[Statement], a: Buffer, b: Buffer) -> bool:
+    return may_overwrite(body, a, b) or may_overwrite(body, b, a)
 
 
 def _lies_within(here: Footprint, buffer: Buffer) -> bool:

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import shlex
 import shutil
+import signal
 import subprocess
+import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
@@ -15,11 +19,15 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from glenside.ir.errors import BadInput
+from glenside.ir.interrupts import undisturbed
 
 _SYSTEM = ("cc", "gcc", "clang")
 _PATIENCE = 30.0
 """Seconds in which a compiler says what it is."""
 _MACROS = ("-dM", "-E", "-x", "c", os.devnull)
+_WRITE = ("DEPENDENCIES_OUTPUT", "SUNPRO_DEPENDENCIES")
+"""What would let a compiler write files of its own."""
+_SANITIZED = re.compile(r"__SANITIZE_(ADDRESS|THREAD|HWADDRESS)__|-fsanitize=\S*(address|thread|memory|leak)")
 _NONE = "there is no C compiler: install one, name it in CC, or pip install 'glenside[native]'"
 
 
@@ -42,11 +50,14 @@ class Compiler:
     def __str__(self) -> str:
         return shlex.join(self.command)
 
-    def run(self, words: Sequence[str | Path], folder: Path) -> None:
-        """Run it; what it keeps for itself goes to a folder. Raises BadInput with its first error."""
-        done = _run([*self.command, *map(str, words)], {"ZIG_LOCAL_CACHE_DIR": str(folder)})
-        if done.returncode:
-            raise BadInput(f"{self} does not compile what was made: {_said(done)}")
+    def run(self, tasks: Sequence[Sequence[str | Path]], folder: Path) -> None:
+        """Run it for each task, all at once; what it keeps for itself goes to a folder. Raises BadInput with the first
+        error.
+        """
+        own = {"ZIG_LOCAL_CACHE_DIR": str(folder), "TMPDIR": str(folder)}
+        for done in _run([[*self.command, *map(str, words)] for words in tasks], own):
+            if done.returncode:
+                raise BadInput(f"{self} does not compile what was made: {_said(done)}")
 
 
 def compiler() -> list[str]:
@@ -79,38 +90,69 @@ def known_compiler() -> Compiler:
 @lru_cache(maxsize=16)
 def _asked(command: tuple[str, ...], *file: object) -> Compiler:
     """What a command says it is, as long as its file is the same one."""
-    done = _run([*command, *_MACROS], {}, _PATIENCE)
+    (done,) = _run([[*command, *_MACROS]], {}, _PATIENCE)
     if done.returncode:
         raise BadInput(f"{shlex.join(command)} does not say what it compiles for: {_said(done)}")
+    if _SANITIZED.search(done.stdout + " ".join(command)):
+        raise BadInput(f"{shlex.join(command)} makes what runs in no process that began without its sanitizer")
     if "#define __GNUC__" not in done.stdout:
         raise BadInput(f"{shlex.join(command)} is no C compiler with GCC's extensions: GCC, Clang and zig cc are")
     kind = Kind.GCC
     if "#define __clang__" in done.stdout:  # it is zig that has a processor of this name
-        other = _run([*command, "-Werror", "-mcpu=baseline", *_MACROS], {}, _PATIENCE)
+        (other,) = _run([[*command, "-Werror", "-mcpu=baseline", *_MACROS]], {}, _PATIENCE)
         kind = Kind.CLANG if other.returncode else Kind.ZIG
     text = "\0".join([*command, *map(str, file), done.stdout])
     return Compiler(command, kind, hashlib.sha256(text.encode(errors="surrogateescape")).hexdigest())
 
 
 def _run(
-    command: Sequence[str], environment: dict[str, str], seconds: float | None = None
-) -> subprocess.CompletedProcess[str]:
+    commands: Sequence[Sequence[str]], environment: dict[str, str], seconds: float | None = None
+) -> list[subprocess.CompletedProcess[str]]:
+    """Run commands at the same time; whatever ends this, Ctrl-C too, ends them and what they started."""
+    begun: list[subprocess.Popen[str]] = []
+    done: list[subprocess.CompletedProcess[str]] = []
+    command = commands[0]
     try:
-        return subprocess.run(
-            command,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            check=False,
-            timeout=seconds,
-            env=dict(os.environ, LC_ALL="C", **environment),
-        )
+        for command in commands:
+            with undisturbed(then=True):  # none is begun that is not in the list
+                begun.append(_begun(command, environment))
+        for command, process in zip(commands, begun, strict=True):
+            out, errors = process.communicate(timeout=seconds)
+            done.append(subprocess.CompletedProcess(command, process.returncode, out, errors))
+        return done
     except subprocess.TimeoutExpired as error:
         raise BadInput(f"{shlex.join(command)} said nothing in {seconds:.0f} seconds") from error
     except (OSError, ValueError) as error:
         said = getattr(error, "strerror", None) or error
         raise BadInput(f"{shlex.join(command).removesuffix(' ' + shlex.join(_MACROS))} does not run: {said}") from error
+    finally:
+        for process in begun[len(done) :]:
+            _end(process)
+
+
+def _begun(command: Sequence[str], environment: dict[str, str]) -> subprocess.Popen[str]:
+    """A process in a group of its own: a compiler is a driver that starts others."""
+    return subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        errors="replace",
+        env={k: v for k, v in os.environ.items() if k not in _WRITE} | {"LC_ALL": "C", **environment},
+        start_new_session=True,
+    )
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    if sys.platform != "win32":
+        with suppress(OSError):
+            os.killpg(process.pid, signal.SIGKILL)
+    process.kill()
+    process.wait()
+    for stream in (process.stdout, process.stderr):
+        if stream is not None:
+            stream.close()
 
 
 def _said(done: subprocess.CompletedProcess[str]) -> str:

@@ -6,15 +6,19 @@ import hashlib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
 from glenside.codegen.c_library import LINE, Part, build_lines, file_names, machine_name, texts
+from glenside.codegen.compilers import known_compiler
 from glenside.codegen.loops import Buffer
 from glenside.codegen.native import Lowered
+from glenside.codegen.toolchain import LIBRARIES, flags
 from glenside.ir.errors import BadInput
+from glenside.ir.files import write_bytes, write_together
 
-__all__ = ["Library", "c_name", "file_names", "library", "machine_name"]
+__all__ = ["Library", "built", "c_name", "file_names", "library", "machine_name"]
 
 
 @dataclass(frozen=True)
@@ -37,6 +41,24 @@ def library(lowered: Sequence[Lowered], name: str) -> Library:
     """The files of a program for one machine, or for each of several. Raises BadInput where no name begins so."""
     parts = _parts(lowered, c_name(name))
     return Library(texts(parts, name), b"".join(part.content for part in parts), tuple(build_lines(lowered, name)))
+
+
+def built(lowered: Sequence[Lowered], name: str, folders: Sequence[Path]) -> list[Path]:
+    """Shared objects, each of one program, its files and weights in a folder of its own, compiled all at once. Raises
+    BadInput.
+    """
+    by = known_compiler()
+    tasks: list[list[str | Path]] = []
+    made: list[Path] = []
+    for one, folder in zip(lowered, folders, strict=True):
+        files = library([one], name)
+        write_together({folder / path: text.encode() for path, text in files.texts.items()})
+        write_bytes(folder / f"{name}.weights", files.weights)
+        made.append(folder / f"{name}.so")
+        how = [*flags(one.machine, by.kind), "-fPIC", "-shared"]
+        tasks.append([*how, folder / f"{name}.c", "-o", made[-1], *LIBRARIES])
+    by.run(tasks, folders[0])
+    return made
 
 
 def _parts(lowered: Sequence[Lowered], name: str) -> list[Part]:

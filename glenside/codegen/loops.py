@@ -52,7 +52,7 @@ class Buffer:
     @property
     def bytes(self) -> int:
         """Of all elements."""
-        return self.dims.product() * RECORDS[self.dtype].bits // 8
+        return self.dims.product() * RECORDS[self.dtype].numpy.itemsize
 
     def place(self, indices: Sequence[Index]) -> Index:
         """Where in the buffer the element at some indices is."""

@@ -46,6 +46,7 @@ class Lowered:
     """A program as loops for a machine, and the values of its constants in the order in which the loops read them.
 
     program  it, with movement of constants done beforehand
+    memory   the bytes of temporaries and results, on one thread
 
     Raises BadInput: a black box, a dtype that is only stored, a constant without a value.
     """
@@ -65,8 +66,27 @@ class Lowered:
         self.inputs = [b for b in self.loops.buffers if b.role is Role.INPUT]
         self.results = list(dict.fromkeys(self.loops.results))
         self.arena = arena(self.loops)
+        self.memory = self.arena.bytes_of(1) + sum(b.bytes for b in self.results)
         self.written = source(self.loops)
         self.source = str(self.written)
+
+
+def budget_words(memory: int, most: float) -> str:
+    """Whether the memory of a compiled program keeps to a budget of bytes, in a sentence."""
+    held = f"temporaries and results take {memory:,} bytes on one thread"
+    if memory <= most:
+        return f"{held}, within the budget of {most:,.0f}"
+    return f"{held}, {memory - most:,.0f} above the budget of {most:,.0f}"
+
+
+def keeping(programs: Sequence[Program], machine: Machine | None, most: float | None) -> Program:
+    """The first of equal programs that keeps to a budget of bytes when it is compiled, or the one that takes least."""
+    found: list[tuple[int, Program]] = []
+    for program in programs if most is not None else ():
+        found.append((Lowered(program, machine).memory, program))
+        if found[-1][0] <= (most or 0):
+            return program
+    return min(found, key=lambda one: one[0])[1] if found else programs[0]
 
 
 @dataclass(frozen=True)
@@ -79,6 +99,7 @@ class CompileReport:
     functions    what is written for them: those that are alike share one
     weights      bytes of constants, in the order in which they are read
     arena        the memory of all that lies between the nests
+    budget       whether a budget of the search is kept, in a sentence; "" where there is none
     found        the report of the search, if there was one
     """
 
@@ -91,6 +112,7 @@ class CompileReport:
     functions: int
     weights: int
     arena: Arena
+    budget: str = ""
     found: object = None
 
     def __str__(self) -> str:
@@ -100,6 +122,7 @@ class CompileReport:
             f" {how}, {self.seconds:.2f} s",
             f"Weights: {self.weights:,} bytes, in the order in which they are read.",
             str(self.arena),
+            *([f"Budget: {self.budget}."] if self.budget else []),
         ]
         return "\n".join([*lines, *([] if self.found is None else [str(self.found)])])
 
@@ -113,7 +136,9 @@ class Compiled:
     report  how it was made; `found` is the report of the search for it, where there was one
     """
 
-    def __init__(self, program: Program, machine: Machine | None, found: object = None) -> None:
+    def __init__(
+        self, program: Program, machine: Machine | None, found: object = None, budget: float | None = None
+    ) -> None:
         if machine is not None and not is_here(machine):
             raise BadInput(f"this computer has no {machine.name}; C for it comes from `glenside compile`")
         self._lowered = Lowered(program, machine)
@@ -133,6 +158,7 @@ class Compiled:
             len(self._lowered.written.nests),
             sum(array.nbytes for array in self._lowered.constants.values()),
             self.arena,
+            "" if budget is None else budget_words(self._lowered.memory, budget),
             found,
         )
         self._run: Any = self.library.run
@@ -300,7 +326,7 @@ class _Pool:
     def __init__(self, library: ctypes.CDLL, threads: int) -> None:
         self.threads = threads
         self.address, self.lock = ctypes.c_void_p(library.open_pool(threads)), Lock()
-        weakref.finalize(self, _close, library, self.address, os.getpid())
+        weakref.finalize(self, _close, library, self.address, os.getpid()).atexit = False  # they end with the process
 
 
 def _close(library: ctypes.CDLL, address: ctypes.c_void_p, process: int) -> None:

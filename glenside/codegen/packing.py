@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from glenside.codegen.loops import Buffer, Packing, Role
-from glenside.ir.dtypes import RECORDS
 from glenside.ir.operand import Array
 
 _LARGE_PAGE = 1 << 21
@@ -35,7 +34,7 @@ class Memory:
 def packed_constants(packings: Iterable[Packing], sources: Mapping[Buffer, Array]) -> dict[Buffer, Array]:
     """The packed copies of constants."""
     found = [packing for packing in packings if packing.buffer.role is Role.CONSTANT]
-    memory = Memory(p.buffer.dims.product() * RECORDS[p.buffer.dtype].numpy.itemsize for p in found)
+    memory = Memory(p.buffer.bytes for p in found)
     return {p.buffer: _packed(p, sources[p.source], memory) for p in found}
 
 

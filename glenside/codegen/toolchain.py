@@ -7,7 +7,6 @@ import hashlib
 import os
 import platform
 import tempfile
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -30,7 +29,7 @@ _TILED = (
     "-fno-tree-vectorize",  # vectors are written out; GCC 12's own gather scalars of tiles, and miscompile choices
     "-Wno-psabi",  # no vector is given to what is compiled elsewhere
 )
-_LIBRARIES = ("-lm", "-pthread")
+LIBRARIES = ("-lm", "-pthread")
 _NAMES = ("run", "open_pool", "close_pool")
 _UNIT = 40_000
 """Characters of C that are worth a compiler of their own."""
@@ -50,7 +49,7 @@ def flags(machine: Machine | None, kind: Kind = Kind.GCC) -> tuple[str, ...]:
 
 def build_line(files: str, machine: Machine | None) -> str:
     """How a user compiles what is written."""
-    return " ".join(["cc", *flags(machine), files, *_LIBRARIES])
+    return " ".join(["cc", *flags(machine), files, *LIBRARIES])
 
 
 def object_line(path: str, machine: Machine | None) -> str:
@@ -102,22 +101,17 @@ def _opened(path: Path) -> ctypes.CDLL:
 
 def _made(source: Source, by: Compiler, told: tuple[str, ...], folder: Path) -> Path:
     """The shared object, compiled by as many processes as there are processors."""
-    workers = processors()
-    units = source.units(max(1, min(workers, len(str(source)) // _UNIT)))
+    units = source.units(max(1, min(processors(), len(str(source)) // _UNIT)))
     made = folder / "program.so"
     how = [*told, "-fPIC"]
 
-    def translate(number: int) -> Path:
-        text = folder / f"unit{number}.c"
-        text.write_text(units[number], encoding="utf-8")
-        if len(units) == 1:
-            return text
-        by.run([*how, "-c", text, "-o", text.with_suffix(".o")], folder)
-        return text.with_suffix(".o")
-
-    with ThreadPoolExecutor(workers) as pool:
-        given = list(pool.map(translate, range(len(units))))
-    by.run([*how, "-shared", *given, "-o", made, *_LIBRARIES], folder)
+    given = [folder / f"unit{number}.c" for number in range(len(units))]
+    for path, text in zip(given, units, strict=True):
+        path.write_text(text, encoding="utf-8")
+    if len(units) > 1:
+        by.run([[*how, "-c", path, "-o", path.with_suffix(".o")] for path in given], folder)
+        given = [path.with_suffix(".o") for path in given]
+    by.run([[*how, "-shared", *given, "-o", made, *LIBRARIES]], folder)
     return made
 
 

@@ -20,6 +20,7 @@ import numpy as np
 from glenside.ir.bounds import TEXT_BYTES
 from glenside.ir.dtypes import DTYPES, RECORDS, bits_dtype
 from glenside.ir.errors import BadInput
+from glenside.ir.interrupts import undisturbed
 from glenside.ir.names import one_line
 from glenside.ir.operand import Array
 from glenside.ir.program import Program
@@ -226,6 +227,9 @@ def write_together(contents: Mapping[Path, bytes]) -> None:
             file = files.enter_context(replacing(path))
             file.write(content)
             file.flush()  # a full disk is found before the first file takes its place
+            os.fsync(file.fileno())
+        with undisturbed(then=True):  # between two of them is no time to stop
+            files.close()
 
 
 def write_bytes(path: PathLike, content: bytes) -> None:

@@ -7,16 +7,25 @@ from __future__ import annotations
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from time import monotonic
+from typing import Any, TypeVar
+
+_T = TypeVar("_T")
 
 STOPS = (signal.SIGINT, signal.SIGTERM)
 INTERRUPTED = 128 + signal.SIGINT
 """The exit status of a command that Ctrl-C ended."""
+GRACE = 1.25
+"""Seconds from the first signal on in which what is being made may still be finished: two are the most that a user
+waits, and to tidy up takes some.
+"""
 _AGAIN = 0.25  # seconds
 _TIMED = hasattr(signal, "setitimer")  # not on Windows
 _received: list[int] = []
+_began = 0.0
+"""When the first signal was received."""
 _unanswered = False
 
 
@@ -42,11 +51,17 @@ def _tell_nothing_of_lost_ones() -> None:
 
 def _receive(which: int, frame: object) -> None:
     global _unanswered
-    _received.append(which)
+    _note(which)
     _unanswered = True
     if _TIMED:
         signal.setitimer(signal.ITIMER_REAL, _AGAIN, _AGAIN)
     _raise(which, frame)
+
+
+def _note(which: int) -> None:
+    global _began
+    _began = _began if _received else monotonic()
+    _received.append(which)
 
 
 def _raise(which: int, frame: object) -> None:
@@ -68,6 +83,19 @@ def unanswered() -> bool:
     return _unanswered
 
 
+def stopped() -> bool:
+    """Whether a signal came at all, answered or not."""
+    return bool(_received)
+
+
+def unless_stopped() -> None:
+    """Raise KeyboardInterrupt where a signal came: whoever answered it has no answer for the user."""
+    global _unanswered
+    if stopped():
+        _unanswered = True
+        raise KeyboardInterrupt
+
+
 def first() -> int:
     """The first signal that was received, or SIGINT."""
     return _received[0] if _received else signal.SIGINT
@@ -87,13 +115,76 @@ def undisturbed(then: bool = False) -> Iterator[None]:
         yield
         return
     came: list[int] = []
-    handlers = {which: signal.signal(which, lambda which, _: came.append(which)) for which in STOPS}
+
+    def keep(which: int, _: object) -> None:
+        came.append(which)
+        _note(which)
+
+    handlers = {which: signal.signal(which, keep) for which in STOPS}
     answered()
     try:
         yield
     finally:
-        for which, handler in handlers.items():
-            signal.signal(which, signal.SIG_DFL if handler is None else handler)  # None is not Python's own
-        _received.extend(came)
+        _restore(handlers)
     if came and then:
         raise KeyboardInterrupt
+
+
+@contextmanager
+def finishing(seconds: float = GRACE) -> Iterator[None]:
+    """Let what is being made be finished: a signal is raised when so many seconds have passed since the first one.
+
+    A further signal is raised at once. `stopped` says whether one came.
+    """
+    if not _TIMED or signal.getsignal(signal.SIGALRM) is not _raise:
+        yield
+        return
+
+    def wait(which: int, frame: object) -> None:
+        if stopped():
+            _receive(which, frame)
+        _note(which)
+        expect()
+
+    def expect() -> None:
+        global _unanswered
+        _unanswered = True
+        signal.setitimer(signal.ITIMER_REAL, max(1e-3, _began + seconds - monotonic()), _AGAIN)
+
+    handlers = {which: signal.signal(which, wait) for which in STOPS}
+    if stopped():
+        expect()
+    try:
+        yield
+    except BaseException:
+        _restore(handlers)
+        raise
+    _restore(handlers)
+    answered()
+
+
+def _restore(handlers: dict[signal.Signals, Any]) -> None:
+    for which, handler in handlers.items():
+        signal.signal(which, signal.SIG_DFL if handler is None else handler)  # None is not Python's own
+
+
+def waited_for(run: Callable[[], _T]) -> _T:
+    """What a function gives that Python cannot interrupt, such as one of C: Ctrl-C does not wait for its end.
+
+    It goes on then, in a thread that ends with the process.
+    """
+    found: list[_T] = []
+    failed: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            found.append(run())
+        except BaseException as error:
+            failed.append(error)
+
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    thread.join()
+    if failed:
+        raise failed[0]
+    return found[0]

@@ -53,7 +53,21 @@ def test_what_the_search_found(tmp_path: Path) -> None:
     path = _network(tmp_path)
     done = _glenside("compile", path, "-o", "net.c", "--target", "cpu:unlimited,balance=2", folder=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert "no plan takes less" in done.stdout
+    assert "bytes in one piece, which is the least" in done.stdout
+
+
+@pytest.mark.parametrize(("budget", "status", "said"), [("40KB", 0, "within the"), ("8KB", 1, "above the")])
+def test_a_budget_is_of_what_is_compiled(tmp_path: Path, budget: str, status: int, said: str) -> None:
+    """A layer's result takes 6,480 bytes, and beside it lies its input."""
+    b = gl.Builder("net")
+    x = b.conv(b.input("x", (1, 3, 9, 9)), b.constant("v", (20, 3, 3, 3)), padding=1)
+    path = tmp_path / "net.onnx"
+    gl.save(b.finish(b.conv(x, b.constant("w", (20, 20, 3, 3)), padding=1)).seeded_constants(0), path)
+    done = _glenside("compile", path, "-o", "net.c", "--target", f"cpu:{budget}", folder=tmp_path)
+    assert done.returncode == status, done.stderr
+    assert f"{said} budget of" in done.stdout
+    compiled = gl.compile(gl.load(path), gl.CPU(budget))
+    assert f"{said} budget of" in str(compiled.report)
 
 
 @needs_compiler
@@ -62,7 +76,7 @@ def test_the_c_of_a_file(tmp_path: Path, machine: str) -> None:
     path = _network(tmp_path)
     done = _glenside("compile", path, "-o", "net.c", "--machine", machine, folder=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert "no plan takes less" in done.stdout
+    assert "bytes in one piece, which is the least" in done.stdout
     (tmp_path / "caller.c").write_text(CALLER)
     build = [*compiler(), *flags(machine_of(machine)), "-Wall", "-Wextra", "-Werror", "net.c", "caller.c"]
     subprocess.run([*build, "-o", "caller", "-lm", "-pthread"], cwd=tmp_path, check=True, timeout=120)
@@ -147,10 +161,12 @@ def test_loops_are_printed_for_any_machine(tmp_path: Path) -> None:
 
 @needs_compiler
 def test_bench(tmp_path: Path) -> None:
-    done = _glenside("bench", _network(tmp_path), "--rounds", "2", "--threads", "1,2", folder=tmp_path)
+    words = ["bench", _network(tmp_path), "--rounds", "2", "--threads", "1,2", "--peers", "onnxruntime"]
+    done = _glenside(*words, folder=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert "1 thread   compiled" in done.stdout
-    assert "times as long" in done.stdout
+    assert "1 thread  " in done.stdout
+    assert "2 threads  " in done.stdout
+    assert all(done.stdout.count(f"  {name} ") == 2 for name in ("compiled", "naive loops,", "onnxruntime"))
     assert "nests; those that take longest" in done.stdout
 
 
@@ -217,6 +233,8 @@ def test_nothing_is_written_where_the_disk_is_full(tmp_path: Path) -> None:
         (["compile", "mobilenet-v1", "-o", "x.c", "--emit", "rust"], "--emit is c or loops"),
         (["bench", "mobilenet-v1", "--threads", "0"], "--threads are numbers from 1 on"),
         (["bench", "mobilenet-v1", "--rounds", "0"], "--rounds"),
+        (["bench", "mobilenet-v1", "--busy", "-1"], "--busy"),
+        (["bench", "mobilenet-v1", "--peers", "tvm"], "--peers are of ncnn, onnxruntime, OpenVINO, PyTorch,"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )

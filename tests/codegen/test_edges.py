@@ -105,6 +105,7 @@ def test_a_compiler_with_options(monkeypatch: pytest.MonkeyPatch) -> None:
         ("/nowhere/cc -O1", "/nowhere/cc -O1 does not run: No such file or directory"),
         ("/tmp", "/tmp does not run: Permission denied"),
         ("''", "does not run"),
+        ("cc -fsanitize=address", "in no process that began without its sanitizer"),
     ],
 )
 def test_what_is_no_compiler(monkeypatch: pytest.MonkeyPatch, command: str, said: str) -> None:

@@ -327,7 +327,7 @@ def test_what_lies_on_each_other_in_the_arena() -> None:
     end = plan.size
     for a, c in pairs:
         alone = {buffer: end * (i + 2) for i, buffer in enumerate(plan.places)}  # each far from all others
-        placed = Arena({**alone, a: 64, c: 0}, end * (len(alone) + 3), plan.bound, 0)
+        placed = Arena({**alone, a: 64, c: 0}, end * (len(alone) + 3), plan.bound, 0, {})
         assert bool(faults(loops, placed)) == ((a, c) in meeting), (a, c)
     assert "does not lie as it must" in faults(loops, replace(plan, size=plan.size - 64))[0]
 

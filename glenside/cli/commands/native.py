@@ -1,28 +1,28 @@
-"""`glenside compile` and `glenside bench`: programs in C, and what they take beside onnxruntime."""
+"""`glenside compile`: programs in C; and what runs them."""
 
 from __future__ import annotations
 
-import statistics
 import sys
-from dataclasses import replace
-from importlib.util import find_spec
+from dataclasses import dataclass, replace
 from pathlib import Path
-from time import perf_counter, sleep
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from glenside.cli.options import Valued, command
-from glenside.cli.output import print_or_write, status_line, writable
-from glenside.ir.bounds import whole
+from glenside.cli.options import Bounds, Valued, command
+from glenside.cli.output import OK, WRONG, print_or_write, status_line, writable
 from glenside.ir.errors import BadInput
+from glenside.ir.interrupts import INTERRUPTED, finishing, stopped, waited_for
 from glenside.ir.names import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from glenside.codegen.native import Compiled
+    from glenside.codegen.machine import Machine
+    from glenside.codegen.native import Lowered
     from glenside.ir.program import Program
+    from glenside.report.result import Result
+    from glenside.targets.base import Target
 
 _MACHINES = "native, avx512vnni, avx512, avxvnni, avx2, neon, generic, a .toml file like one, or plain for plain loops"
 MachineName = Annotated[
@@ -33,13 +33,12 @@ Chosen = Annotated[
     str | None,
     typer.Option("--target", help="What it is optimized for before, such as cpu:unlimited,balance=2; nothing else."),
 ]
-_PAUSE = 0.01
-"""Seconds between two runs, in which threads that spin have ended."""
 
 
 @command
 def compile(
     source: Valued,
+    bounds: Bounds,
     output: Annotated[
         str | None,
         typer.Option(
@@ -54,10 +53,8 @@ def compile(
     emit: Annotated[str, typer.Option("--emit", help="c, or loops: the loop nests as text.")] = "c",
 ) -> None:
     """Write a program as C11 with POSIX threads: NAME.c, NAME.h and NAME.weights; no library but libc is needed."""
-    from glenside.codegen.library import c_name, file_names, library, machine_name
+    from glenside.codegen.library import c_name, file_names
     from glenside.codegen.machine import machines_of
-    from glenside.codegen.native import Lowered
-    from glenside.ir.files import write_together
 
     if emit not in ("c", "loops"):
         raise BadInput(f"--emit is c or loops, got {emit!r}")
@@ -71,62 +68,45 @@ def compile(
         path = Path(output)
         others = (f"{path.stem}.h", f"{path.stem}.weights", *file_names(c_name(path.stem), machines))
         writable(*(str(path.parent / other) for other in others))
-    program = _prepared(source, machine, target)
-    lowered = [Lowered(program, of) for of in machines]
-    if emit == "loops":
-        print_or_write(f"{lowered[0].loops}\n", output)
-        return
-    assert output is not None, "C has a file"
+    found = prepared(source, machines[0], target, bounds)
+    with finishing():
+        lowered = _lowered(found, machines)
+        if emit == "loops":
+            print_or_write(f"{lowered[0].loops}\n", output)
+        else:
+            assert output is not None, "C has a file"
+            _write(lowered, Path(output), found.most_bytes)
+    if stopped():
+        print(f"glenside: interrupted: {one_line(output or 'this')} is what was found by then", file=sys.stderr)
+        raise typer.Exit(INTERRUPTED)
+    most = found.most_bytes
+    raise typer.Exit(WRONG if most is not None and any(one.memory > most for one in lowered) else found.status)
+
+
+def _lowered(found: Prepared, machines: Sequence[Machine | None]) -> list[Lowered]:
+    from glenside.codegen.native import Lowered, keeping
+
+    with status_line("lower"):
+        return [Lowered(keeping(found.programs, of, found.most_bytes), of) for of in machines]
+
+
+def _write(lowered: Sequence[Lowered], path: Path, most: float | None) -> None:
+    """The files of a program, all or none, and what they are. Raises BadInput."""
+    from glenside.codegen.library import library, machine_name
+    from glenside.codegen.native import budget_words
+    from glenside.ir.files import write_together
+
     made = library(lowered, path.stem)
     texts = {path.parent / name: text.encode() for name, text in made.texts.items()}
     write_together({**texts, path.with_suffix(".weights"): made.weights})
     for one in lowered:
         print(f"{path}: {len(one.loops.nests)} nests of loops, for {machine_name(one.machine)}.")
         print(one.arena)
+        if most is not None:
+            print(f"Budget: {budget_words(one.memory, most)}.")
     print(f"Weights: {len(made.weights):,} bytes, in the order in which they are read.")
     within = "" if path.parent == Path() else f", in {path.parent}"
     print(f"Compile it{within}: {' && '.join(made.build)}")
-
-
-@command
-def bench(
-    source: Valued,
-    machine: MachineName = "native",
-    target: Chosen = None,
-    threads: Annotated[str, typer.Option("--threads", metavar="1,2", help="How many threads, one after the other.")] = (
-        "1"
-    ),
-    rounds: Annotated[int, typer.Option("--rounds", help="How often each is run, in turn.")] = 20,
-    every: Annotated[bool, typer.Option("--all", help="A row for each nest of loops.")] = False,
-) -> None:
-    """Time a program as C beside onnxruntime, where it is an ONNX file, and plain loops: in turn, medians, by nest."""
-    from glenside.codegen.machine import machine_of
-    from glenside.codegen.native import Compiled
-
-    whole("--rounds", rounds, 1, 100_000)
-    counts = _counts(threads)
-    with status_line("load") as show:
-        program = _prepared(source, machine, target)
-        show("compile")
-        compiled = Compiled(program, machine_of(machine))
-    arrays = [_drawn(compiled, place, source.seed) for place in range(len(compiled.inputs))]
-    print(f"{one_line(program.name)}, milliseconds: medians of {rounds} rounds, in turn")
-    for count in counts:
-        peer = _peer(source.source, count, compiled, arrays)
-        own: list[float] = []
-        other: list[float] = []
-        with status_line(f"{count} threads") as show:
-            for round_ in range(rounds + 2):  # two to warm up
-                show(f"{count} threads: round {round_ + 1} of {rounds + 2}")
-                own.append(_seconds(lambda count=count: compiled(*arrays, threads=count)))
-                if peer is not None:
-                    other.append(_seconds(peer))
-        line = f"  {count} thread{'s' if count > 1 else ' '}  compiled {1e3 * statistics.median(own[2:]):9.3f}"
-        if other:
-            ratio = statistics.median(b / a for a, b in zip(own[2:], other[2:], strict=True))
-            line += f"   onnxruntime {1e3 * statistics.median(other[2:]):9.3f}   {ratio:.2f} times as long"
-        print(line)
-    _print_nests(compiled.profile(*arrays, threads=1), every)
 
 
 def run_compiled(load: Callable[[], Program], on: str, seed: int) -> tuple[Any, Sequence[str]]:
@@ -146,75 +126,53 @@ def run_compiled(load: Callable[[], Program], on: str, seed: int) -> tuple[Any, 
     with status_line("compile"):
         opened, values = program.seeded_constants(seed).with_inputs_open()
         compiled = driver.compile(opened, machine=on)
-    return compiled({name: array for name, array in values.items() if name in opened.inputs}), program.result_names()
+    given = {name: array for name, array in values.items() if name in opened.inputs}
+    return waited_for(lambda: compiled(given)), program.result_names()
 
 
-def _print_nests(nests: list[tuple[str, float]], every: bool) -> None:
-    """The nests that take longest, on one thread."""
-    total = sum(seconds for _, seconds in nests)
-    rows = nests if every else sorted(nests, key=lambda row: -row[1])[:12]
-    print(
-        f"\nOn one thread, {1e3 * total:.3f} ms in {len(nests)} nests" + ("" if every else "; those that take longest")
-    )
-    for name, seconds in rows:
-        print(f"  {1e6 * seconds:10.1f} us {100 * seconds / max(total, 1e-12):5.1f} %  {name}")
+@dataclass(frozen=True)
+class Prepared:
+    """The program as it is compiled, with values for all of its constants; what its search found, and the status."""
+
+    program: Program
+    found: Result | None = None
+    status: int = OK
+
+    @property
+    def programs(self) -> list[Program]:
+        """It, and what may take less memory."""
+        return [self.program, *([] if self.found is None else [self.found.prepared])]
+
+    @property
+    def most_bytes(self) -> float | None:
+        """The budget of memory, where there is one."""
+        return None if self.found is None else self.found.target.most_bytes
 
 
-def _prepared(source: Valued, machine: str, target: str | None) -> Program:
-    """The program as it is compiled, with values for all of its constants."""
-    from glenside.driver import optimize
+def prepared(source: Valued, machine: Machine | None, target: str | None, bounds: Bounds) -> Prepared:
+    """A program as it is compiled for a target, or as it is. Raises BadInput."""
     from glenside.passes.integer_sums import for_processors
     from glenside.passes.network import Search
     from glenside.targets import parse_target
 
-    program = source.loader()().seeded_constants(source.seed)
-    if target is not None:
-        return replace(optimize(program, parse_target(target)).program, name=program.name)
-    if machine == "plain":
-        return program
-    found, _ = for_processors(program, Search())
-    return found
+    if target is None:
+        program = source.loader()().seeded_constants(source.seed)
+        return Prepared(program if machine is None else for_processors(program, Search())[0])
+    return _searched(source, parse_target(target).compiled_for(machine), bounds)
 
 
-def _counts(text: str) -> list[int]:
-    found = [int(word) if word.strip().isdecimal() else 0 for word in text.split(",")]
-    if not found or not all(1 <= count <= 1024 for count in found):
-        raise BadInput(f"--threads are numbers from 1 on, such as 1,2, got {text!r}")
-    return found
+def _searched(source: Valued, target: Target, bounds: Bounds) -> Prepared:
+    """What a search finds, and what is wrong with it on standard error."""
+    from glenside.cli.search import Outcome, search
 
-
-def _drawn(compiled: Compiled, place: int, seed: int) -> Any:
-    """Random numbers for an input: of integers and truths 0 and 1, which are indices of any axis of two or more."""
-    import numpy as np
-
-    from glenside.ir.dtypes import RECORDS
-
-    buffer, draw = compiled.inputs[place], np.random.default_rng(seed + place)
-    dims, record = tuple(buffer.dims), RECORDS[buffer.dtype]
-    found = draw.standard_normal(dims) if record.kind == "float" else draw.integers(0, 2, dims)
-    return found.astype(record.numpy)
-
-
-def _seconds(run: Any) -> float:
-    sleep(_PAUSE)
-    begin = perf_counter()
-    run()
-    return perf_counter() - begin
-
-
-def _peer(source: str, threads: int, compiled: Compiled, arrays: list[Any]) -> Any:
-    """onnxruntime on the same arrays, with all of its optimizations; None, and a note, where it does not take them."""
-    from glenside.check.sessions import LEVELS, CannotRun, Session
-
-    if Path(source).suffix != ".onnx" or find_spec("onnxruntime") is None:
-        return None
-    named = {buffer.name: array for buffer, array in zip(compiled.inputs, arrays, strict=True)}
-    try:
-        session = Session(source, source, LEVELS[-1], threads=threads)
-        if {entry.name for entry in session.session.get_inputs()} != named.keys():
-            raise CannotRun(f"onnxruntime runs {source} with other inputs")
-        session.run(named)
-    except CannotRun as error:
-        print(f"glenside: note: {error}", file=sys.stderr)
-        return None
-    return lambda: session.run(named)
+    result = search(source, target, bounds, verify=True, drawn=True)
+    if result.target.most_bytes is not None:
+        result.report.notes = []  # what is compiled has a plan of its own
+    status = Outcome(source, result, result.program).exit_status(checked=True)
+    if status == WRONG:
+        report = result.report
+        unmapped = report.mapped < len(report.layers)
+        said = f"{report.mapped} of {len(report.layers)} layers are mapped" if unmapped else f"check: {report.checked}"
+        print(f"glenside: note: {'; '.join([*report.notes, said])}", file=sys.stderr)
+    program = replace(result.program, name=result.original.name)
+    return Prepared(program, result, status)

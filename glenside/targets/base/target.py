@@ -141,6 +141,11 @@ class Target(ABC):
     """Whether answers may be kept in a cache: whether `description` and `name` say all that they depend on."""
 
     @property
+    def most_bytes(self) -> float | None:
+        """The budget of memory, where that is what the budget is of."""
+        return self.budget.most if self.budget is not None and self.budget.unit == "bytes" else None
+
+    @property
     def leaves_variants_to_runtimes(self) -> bool:
         """Whether in a file of standard operators each layer is one, and how it is computed the runtime's to choose: it
         has kernels of its own for the same machine. Accelerators have it spelled out.

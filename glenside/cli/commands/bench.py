@@ -1,0 +1,148 @@
+"""`glenside bench`: what a program takes as C, by nest, and beside other runtimes."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from glenside.cli.commands.native import Chosen, MachineName, prepared
+from glenside.cli.options import Bounds, Valued, command
+from glenside.cli.output import status_line
+from glenside.ir.bounds import whole
+from glenside.ir.errors import BadInput
+from glenside.ir.interrupts import INTERRUPTED, unless_stopped, waited_for
+from glenside.ir.names import one_line
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from glenside.codegen.native import Compiled
+    from glenside.execution.contest import Row
+
+_WRONG = 1e-3
+"""A difference from which on a runtime computes something else, or in another dtype."""
+
+
+@command
+def bench(
+    source: Valued,
+    bounds: Bounds,
+    machine: MachineName = "native",
+    target: Chosen = None,
+    threads: Annotated[str, typer.Option("--threads", metavar="1,2", help="How many threads, one after the other.")] = (
+        "1"
+    ),
+    rounds: Annotated[int, typer.Option("--rounds", help="How often each is run, in turn.")] = 20,
+    peers: Annotated[
+        str | None,
+        typer.Option("--peers", metavar="A,B", help="Which runtimes, such as onnxruntime; none; all by default."),
+    ] = None,
+    naive: Annotated[bool, typer.Option("--naive/--no-naive", help="Plain loops of the same program too.")] = True,
+    busy: Annotated[int, typer.Option("--busy", help="Beside so many processes that keep a processor busy each.")] = 0,
+    every: Annotated[bool, typer.Option("--all", help="A row for each nest of loops.")] = False,
+) -> None:
+    """Time a program as C, by nest, beside plain loops and, of an ONNX file, other runtimes: in turn, each in a process
+    of its own.
+    """
+    import numpy as np
+
+    from glenside.codegen.machine import machine_of
+    from glenside.codegen.native import Compiled, Lowered, keeping
+    from glenside.execution.contest import Contest
+    from glenside.ir.dtypes import RECORDS
+
+    whole("--rounds", rounds, 1, 100_000)
+    whole("--busy", busy, 0, 1024)
+    counts, names, of = _counts(threads), _named(peers), machine_of(machine)
+    found = prepared(source, of, target, bounds)
+    unless_stopped()  # what a search found by then is no figure yet
+    model = Path(source.source) if Path(source.source).suffix == ".onnx" else None
+    with status_line("compile") as show:
+        compiled = Compiled(keeping(found.programs, of, found.most_bytes), of)
+        arrays = {b.name: _drawn(compiled, place, source.seed) for place, b in enumerate(compiled.inputs)}
+        signature = found.program.signature
+        unused = {t.name: np.zeros(tuple(t.dims), RECORDS[t.dtype].numpy) for t in signature.inputs}
+        programs = {"compiled": Lowered(compiled.program, of)}
+        if naive and of is not None:
+            programs["naive loops"] = Lowered(found.program, None)
+        with Contest(programs, model, {**unused, **signature.values, **arrays}, names) as contest:
+            print(f"{one_line(compiled.program.name)}: milliseconds, medians of {rounds} rounds in turn{_beside(busy)}")
+            for count in counts:
+                rows = contest.run(count, rounds, busy, show)
+                _print_rows(rows)
+                if contest.interrupted:
+                    break
+    _say(contest.notes if model is not None else ["other runtimes take ONNX files: save it as one, and bench that"])
+    if contest.interrupted:
+        print("glenside: interrupted: these are the rounds until then", file=sys.stderr)
+        raise typer.Exit(INTERRUPTED)
+    print("MB: what a process grew by at most from before it loaded the model; not the inputs, nor the runtime's code.")
+    _print_nests(waited_for(lambda: compiled.profile(arrays, threads=1)), every)
+    raise typer.Exit(found.status)
+
+
+def _beside(busy: int) -> str:
+    return f", beside {busy} busy process{'es' if busy > 1 else ''}" if busy else ""
+
+
+def _named(peers: str | None) -> Sequence[str]:
+    from glenside.execution.contest import peer_names
+
+    known = peer_names()
+    if peers is None:
+        return known
+    found = [] if peers == "none" else [name.strip() for name in peers.split(",")]
+    for name in found:
+        if name not in known:
+            raise BadInput(f"--peers are of {', '.join(known)}, or none, got {name!r}")
+    return found
+
+
+def _print_rows(rows: Sequence[Row]) -> None:
+    count = rows[0].threads
+    head = f"{count} thread{'s' if count > 1 else ''}"
+    print(f"\n  {head:24} {'median':>9} {'least':>9} {'over ours':>10} {'MB':>8}  differs by")
+    for row in rows:
+        grown = "" if row.grown is None else f"{row.grown / 1e6:8.1f}"
+        times = f"{1e3 * row.median:9.3f} {1e3 * min(row.seconds):9.3f} {row.ratio:10.2f}"
+        wrong = "  and so computes something else" if row.difference > _WRONG else ""
+        print(f"  {row.title:24} {times} {grown:>8}  {row.difference:.1e}{wrong}")
+
+
+def _say(notes: Sequence[str]) -> None:
+    sys.stdout.flush()
+    for note in notes:
+        print(f"glenside: note: {one_line(note)}", file=sys.stderr)
+
+
+def _print_nests(nests: list[tuple[str, float]], every: bool) -> None:
+    """The nests that take longest, on one thread."""
+    total = sum(seconds for _, seconds in nests)
+    rows = nests if every else sorted(nests, key=lambda row: -row[1])[:12]
+    print(
+        f"\nOn one thread, {1e3 * total:.3f} ms in {len(nests)} nests" + ("" if every else "; those that take longest")
+    )
+    for name, seconds in rows:
+        print(f"  {1e6 * seconds:10.1f} us {100 * seconds / max(total, 1e-12):5.1f} %  {name}")
+
+
+def _counts(text: str) -> list[int]:
+    found = [int(word) if word.strip().isdecimal() else 0 for word in text.split(",")]
+    if not found or not all(1 <= count <= 1024 for count in found):
+        raise BadInput(f"--threads are numbers from 1 on, such as 1,2, got {text!r}")
+    return found
+
+
+def _drawn(compiled: Compiled, place: int, seed: int) -> Any:
+    """Random numbers for an input: of integers and truths 0 and 1, which are indices of any axis of two or more."""
+    import numpy as np
+
+    from glenside.ir.dtypes import RECORDS
+
+    buffer, draw = compiled.inputs[place], np.random.default_rng(seed + place)
+    dims, record = tuple(buffer.dims), RECORDS[buffer.dtype]
+    found = draw.standard_normal(dims) if record.kind == "float" else draw.integers(0, 2, dims)
+    return found.astype(record.numpy)

@@ -1,0 +1,190 @@
+"""Intervals of time with sizes, on top of each other in as little height as can be: storage in one piece of memory.
+
+What is needed at a time is a bound. Where orders of placing do not reach it, an exact search looks for less. Any plan
+can be pushed down until each interval lies on the highest one below it, or on the ground; so plans are made from below,
+in the order of their places, each interval on what lies under it (as in MiniMalloc: Moffitt, ASPLOS 2023). Steps are
+counted, not seconds: the same intervals have the same plan everywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from glenside.ir.operand import Array
+
+STEPS, CELLS = 20_000, 100_000_000
+"""Partial plans that the exact search looks at, at most, and intervals by times in all of them: about a second."""
+_ROUNDS = 100
+"""How often an order is improved."""
+
+
+@dataclass(frozen=True)
+class Interval:
+    """Something of a size that is needed from one time to another one, both included."""
+
+    size: int
+    first: int
+    last: int
+
+    def meets(self, other: Interval) -> bool:
+        """Whether both are needed at some time."""
+        return self.first <= other.last and other.first <= self.last
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Where each interval begins, where the highest one ends, and what no plan is under."""
+
+    places: tuple[int, ...]
+    height: int
+    bound: int
+
+
+@lru_cache(maxsize=256)
+def placed(intervals: tuple[Interval, ...], steps: int = STEPS) -> Plan:
+    """A plan that is as low as can be, or as orders and so many steps of search find."""
+    bound = needed(intervals)
+    found = _improved(intervals, bound)
+    best, low = found, bound
+    if _height(intervals, found) > bound:
+        best, low = _Exact(intervals, steps).least(found, bound)
+    return Plan(best, _height(intervals, best), low)
+
+
+def needed(intervals: Sequence[Interval]) -> int:
+    """The most that is needed at a time."""
+    times = {i.first for i in intervals}
+    return max((sum(i.size for i in intervals if i.first <= time <= i.last) for time in times), default=0)
+
+
+def _height(intervals: Sequence[Interval], places: Sequence[int]) -> int:
+    return max((place + i.size for i, place in zip(intervals, places, strict=True)), default=0)
+
+
+def _stacked(intervals: Sequence[Interval], order: Sequence[int]) -> tuple[int, ...]:
+    """Each at the lowest place that is free as long as it is needed, one after the other."""
+    places: dict[int, int] = {}
+    for own in order:
+        interval, place = intervals[own], 0
+        beside = [(at, at + intervals[i].size) for i, at in places.items() if intervals[i].meets(interval)]
+        for begin, end in sorted(beside):
+            if place + interval.size <= begin:
+                break
+            place = max(place, end)
+        places[own] = place
+    return tuple(places[i] for i in range(len(intervals)))
+
+
+def _improved(intervals: Sequence[Interval], bound: int) -> tuple[int, ...]:
+    """The best of some orders: what lies highest in the plan of one comes earlier in the next."""
+    best: tuple[int, ...] | None = None
+    for order in _orders(intervals):
+        for _ in range(_ROUNDS):
+            places = _stacked(intervals, order)
+            height = _height(intervals, places)
+            if best is None or height < _height(intervals, best):
+                best = places
+            if height <= bound:
+                return places
+            top = max(order, key=lambda i: (places[i] + intervals[i].size, intervals[i].size))
+            at = order.index(top)
+            if not at:
+                break
+            order.insert(at // 2, order.pop(at))
+    return best or ()
+
+
+def _orders(intervals: Sequence[Interval]) -> Iterator[list[int]]:
+    """The largest first, those that are needed longest, both, and as they come."""
+    span = [i.last - i.first + 1 for i in intervals]
+    numbers = range(len(intervals))
+    yield sorted(numbers, key=lambda i: (-intervals[i].size, intervals[i].first))
+    yield sorted(numbers, key=lambda i: (-intervals[i].size * span[i], intervals[i].first))
+    yield sorted(numbers, key=lambda i: (-span[i], -intervals[i].size))
+    yield sorted(numbers, key=lambda i: (intervals[i].first, -intervals[i].size))
+
+
+class _Exact:
+    """Plans from below. Rows are intervals, columns are times at which one begins: between those nothing is added.
+
+    height  the end of the highest interval that is placed, at each time
+    rest    the sizes of those that are still to be placed, at each time
+    """
+
+    def __init__(self, intervals: Sequence[Interval], steps: int) -> None:
+        times = np.array(sorted({i.first for i in intervals}))
+        self.sizes = np.array([i.size for i in intervals], np.int64)
+        first, last = (np.array([getattr(i, name) for i in intervals])[:, None] for name in ("first", "last"))
+        self.live: Array = (first <= times) & (times <= last)
+        self.steps = min(steps, CELLS // self.live.size)
+        self.same = [next(j for j, other in enumerate(intervals) if other == own) for own in intervals]
+
+    def least(self, found: tuple[int, ...], bound: int) -> tuple[tuple[int, ...], int]:
+        """The best plan, at least as low as one that was found, and what no plan is under."""
+        unit = int(np.gcd.reduce(self.sizes))
+        tried = self._within(bound, self.steps // 2)  # a search that allows no more is the fastest to find it
+        if tried:
+            return tried, bound
+        bound += 0 if tried is None else unit
+        while (height := int((np.array(found) + self.sizes).max())) > bound:
+            tried = self._within(height - unit, self.steps)
+            if tried is None:
+                return found, bound
+            if not tried:
+                return found, height
+            found = tried
+        return found, bound
+
+    def _within(self, capacity: int, steps: int) -> tuple[int, ...] | None:
+        """A plan within a capacity; () where there is none, None where that is not known after so many steps."""
+        count, times = self.live.shape
+        places = np.full(count, -1, np.int64)
+        height, rest = np.zeros(times, np.int64), (self.live * self.sizes[:, None]).sum(0)
+        trail: list[tuple[int, Array, Iterator[int]]] = []
+        choices = self._choices(places, height, rest, capacity, -1)
+        while True:
+            own = next(choices, None)
+            if own is None:
+                if not trail:
+                    return ()
+                own, height, choices = trail.pop()
+                rest = rest + self.live[own] * self.sizes[own]
+                places[own] = -1
+                continue
+            if not steps or not self.steps:
+                return None
+            steps, self.steps = steps - 1, self.steps - 1
+            trail.append((own, height, choices))
+            live = self.live[own]
+            places[own] = height[live].max(initial=0)
+            height = np.where(live, places[own] + self.sizes[own], height)
+            rest = rest - live * self.sizes[own]
+            if len(trail) == count:
+                return tuple(map(int, places))
+            choices = self._choices(places, height, rest, capacity, own)
+
+    def _choices(self, places: Array, height: Array, rest: Array, capacity: int, last: int) -> Iterator[int]:
+        """What may come next, the lowest first. Nothing that comes later lies below it."""
+        left = np.flatnonzero(places < 0)
+        live = self.live[left]
+        floors = np.where(live, height, 0).max(1)
+        at = places[last] if last >= 0 else 0
+        # At each time all that is left lies above the lowest place that is left.
+        lowest = np.where(live, np.maximum(floors, at)[:, None], capacity + 1).min(0)
+        if (np.where(rest > 0, np.maximum(height, lowest), 0) + rest > capacity).any():
+            return
+        # What would fit below another one may as well lie there, so that the other one is not next.
+        ends = floors + self.sizes[left]
+        first, *others = np.argsort(ends)
+        below = np.full(left.size, ends[first])
+        below[first] = ends[others[0]] if others else capacity + 1
+        seen: set[int] = set()
+        for number in np.lexsort((-self.sizes[left] * live.sum(1), floors)):
+            own, floor = int(left[number]), floors[number]
+            if at <= floor < below[number] and self.same[own] not in seen and not (floor == at and own < last):
+                seen.add(self.same[own])
+                yield own

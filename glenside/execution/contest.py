@@ -1,0 +1,165 @@
+"""A compiled program beside other runtimes, on the same model and inputs: seconds, memory, differences of results."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from glenside.codegen.library import built
+from glenside.codegen.native import Lowered
+from glenside.execution.peers import PEERS, load_all
+from glenside.execution.peers.compiled import DESCRIPTION
+from glenside.execution.turns import CannotRun, Entrant, Runner, begun, busy, results, take_turns
+from glenside.ir.dtypes import RECORDS
+from glenside.ir.errors import BadInput
+from glenside.ir.files import write_arrays, write_text
+from glenside.ir.interrupts import answered
+from glenside.ir.operand import Array
+
+_FEW = 3
+"""Rounds in which loops take part that nobody made fast; the last one counts."""
+
+
+def peer_names() -> list[str]:
+    """The runtimes that are known, installed or not."""
+    load_all()
+    return list(PEERS)
+
+
+@dataclass(frozen=True)
+class Row:
+    """An entrant with some threads.
+
+    seconds     of each round
+    ratio       the median of what it took over what the compiled program took in the same round
+    grown       bytes that its process grew by at most, from before it loaded the model; None where nobody tells
+    difference  of its results, relative to the largest of the compiled program's
+    """
+
+    title: str
+    threads: int
+    seconds: Sequence[float]
+    ratio: float
+    grown: int | None
+    difference: float
+
+    @property
+    def median(self) -> float:
+        return statistics.median(self.seconds)
+
+
+@dataclass
+class Contest:
+    """What is compared: compiled programs by what rows call them, and a model for others, on inputs by name.
+
+    programs     ratios are over the first one; plain loops take part in few rounds
+    notes        what takes no part, and why
+    interrupted  whether Ctrl-C ended it: rows are of the rounds until then
+    """
+
+    programs: Mapping[str, Lowered]
+    model: Path | None
+    inputs: Mapping[str, Array]
+    peers: Sequence[str]
+    notes: list[str] = field(default_factory=list)
+    interrupted: bool = False
+
+    def __enter__(self) -> Contest:
+        self._open = ExitStack()
+        self.folder = Path(self._open.enter_context(tempfile.TemporaryDirectory()))
+        try:
+            self.entrants = self._entrants()
+        except BaseException:
+            self._open.close()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._open.close()
+
+    def _entrants(self) -> list[Entrant]:
+        """Those that can take part: ours are compiled."""
+        write_arrays(self.folder / "inputs.npz", self.inputs)
+        folders = [self.folder / name for name in self.programs]
+        for folder, lowered in zip(folders, self.programs.values(), strict=True):
+            folder.mkdir()
+            write_text(folder / DESCRIPTION, json.dumps(_described(lowered)))
+        made = zip(self.programs, built(list(self.programs.values()), _NAME, folders), strict=True)
+        found = [Entrant(name, path, name, self._rounds(name)) for name, path in made]
+        load_all()
+        for name in self.peers if self.model is not None else ():
+            if PEERS[name].missing:
+                self.notes.append(PEERS[name].missing)
+            else:
+                found.append(Entrant(name, self.model or Path(), PEERS[name].title))
+        return found
+
+    def _rounds(self, name: str) -> int:
+        """In how many of its programs take part, at most."""
+        return 1 << 30 if self.programs[name].machine is not None else _FEW
+
+    def run(
+        self, threads: int, rounds: int, beside: int = 0, show: Callable[[str], None] = lambda _: None
+    ) -> list[Row]:
+        """All in turn, on so many threads, beside so many busy processes. Raises BadInput where ours does not run."""
+
+        first = next(iter(self.programs))
+
+        def fails(entrant: Entrant, error: CannotRun) -> None:
+            if entrant.name == first:
+                raise BadInput(f"the compiled program does not run: {error}")
+            note = f"{entrant.title} does not run it: {error}"
+            self.notes += [note] * (note not in self.notes)
+
+        show(f"{threads} threads: load")
+        try:
+            with begun(self.entrants, threads, self.folder, fails) as runners, busy(beside):
+                try:
+                    take_turns(runners, rounds, fails, lambda n: show(f"{threads} threads: round {n} of {rounds + 2}"))
+                except KeyboardInterrupt:
+                    if not runners or len(runners[0].seconds) < 1 or runners[0].entrant.name != first:
+                        raise
+                    answered()
+                    self.interrupted = True
+                return [self._row(runner, runners[0], threads) for runner in runners if runner.seconds]
+        finally:
+            for entrant in self.entrants:
+                (self.folder / f"{entrant.name}.npz").unlink(missing_ok=True)
+
+    def _row(self, runner: Runner, ours: Runner, threads: int) -> Row:
+        difference = _difference(results(self.folder, runner.entrant), results(self.folder, ours.entrant))
+        title, seconds = runner.entrant.title, tuple(runner.seconds)
+        if runner.entrant.most <= _FEW:
+            title, seconds = f"{title}, one thread", seconds[-1:]
+        if len(seconds) > 1:
+            ratio = statistics.median(own / other for own, other in zip(seconds, ours.seconds, strict=False))
+        else:
+            ratio = seconds[0] / statistics.median(ours.seconds)
+        return Row(title, threads, seconds, ratio, runner.grown, difference)
+
+
+_NAME = "program"
+
+
+def _described(lowered: Lowered) -> Mapping[str, object]:
+    made = [(list(b.dims), RECORDS[b.dtype].numpy.name) for b in lowered.results]
+    order = [lowered.results.index(b) for b in lowered.loops.results]
+    return {"name": _NAME, "inputs": [b.name for b in lowered.inputs], "results": made, "order": order}
+
+
+def _difference(found: Mapping[str, Array], wanted: Mapping[str, Array]) -> float:
+    """The largest of all results, relative to the largest number of each; infinite where they are of other sizes."""
+    if len(found) < len(wanted) or any(found[name].size != wanted[name].size for name in wanted):
+        return float("inf")
+    most = 0.0
+    for name in wanted:
+        a, b = (np.asarray(of[name], np.float64).ravel() for of in (found, wanted))
+        most = max(most, float(np.abs(a - b).max(initial=0)) / max(float(np.abs(b).max(initial=0)), 1e-30))
+    return most

@@ -1,0 +1,15 @@
+"""Other runtimes beside what is compiled: a file each, found when they are asked for, run in processes of their own."""
+
+from importlib import import_module
+from pkgutil import iter_modules
+
+from glenside.execution.peers.peer import PEERS
+
+__all__ = ["PEERS", "load_all"]
+
+
+def load_all() -> None:
+    """Load every file here: each registers the runtimes that it declares."""
+    for info in iter_modules(__path__):
+        if info.name != "serve":
+            import_module(f"{__name__}.{info.name}")

@@ -1,0 +1,64 @@
+"""A runtime as a record: what it is called, what it needs, and how a model becomes a function of arrays by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+from pathlib import Path
+
+from glenside.ir.operand import Array
+
+Inputs = Mapping[str, Array]
+Run = Callable[[], Sequence[Array]]
+"""The results for inputs that are given before, in the order of the model."""
+
+
+@dataclass(frozen=True)
+class Peer:
+    """A runtime.
+
+    name      as tables have it
+    packages  what is imported, and under which name pip has it; the first one's version is told
+    load      how a model at a path, for inputs and a number of threads, becomes a run: with its best settings, in
+              float32. It is called in a process of its own, and may raise anything
+    remark    what a user should know of how it is run
+    """
+
+    name: str
+    packages: Mapping[str, str]
+    load: Callable[[Path, Inputs, int], Run]
+    remark: str = ""
+
+    @property
+    def missing(self) -> str:
+        """How to get it, where it is not installed; else ""."""
+        absent = [pip for name, pip in self.packages.items() if find_spec(name) is None]
+        return f"{self.name} is not installed: pip install {' '.join(absent)}" if absent else ""
+
+    @property
+    def title(self) -> str:
+        """Its name and version."""
+        for pip in self.packages.values():
+            try:
+                return f"{self.name} {version(pip).partition('+')[0]}"
+            except PackageNotFoundError:
+                continue
+        return self.name
+
+
+PEERS: dict[str, Peer] = {}
+
+
+def peer(
+    name: str, packages: Mapping[str, str], remark: str = ""
+) -> Callable[[Callable[[Path, Inputs, int], Run]], Callable[[Path, Inputs, int], Run]]:
+    """Register a runtime by the function that loads a model for it."""
+
+    def register(load: Callable[[Path, Inputs, int], Run]) -> Callable[[Path, Inputs, int], Run]:
+        assert name not in PEERS, f"there is a runtime {name} already"
+        PEERS[name] = Peer(name, packages, load, remark)
+        return load
+
+    return register

@@ -1,0 +1,83 @@
+"""A process of its own for a runtime: it loads a model, tells how it went, and runs it whenever it is asked to.
+
+    python -m glenside.execution.peers.serve NAME MODEL THREADS FOLDER
+
+FOLDER has the inputs, `inputs.npz`, and gets what the model makes of them, NAME.npz. NAME is a runtime, or one of ours;
+other modules that it imports are there before it is measured. Lines of JSON go out, one for each line that comes in.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from importlib import import_module
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+from glenside.execution.peers import PEERS, load_all
+from glenside.execution.peers.compiled import load as load_compiled
+from glenside.execution.peers.peer import Run
+from glenside.ir.files import read_arrays, write_arrays
+
+
+def main() -> None:
+    """Serve until the input ends."""
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)  # what a runtime prints is no answer
+    name, model, threads, folder = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]), Path(sys.argv[4])
+    try:
+        run = _loaded(name, model, threads, folder, answers)
+    except Exception as error:  # a runtime may raise anything
+        words = " ".join(str(error).split()) or type(error).__name__
+        _say(answers, {"failed": words if len(words) <= 200 else f"{words[:200]}.."})
+        return
+    for _ in sys.stdin:
+        begin = time.perf_counter()
+        run()
+        seconds = time.perf_counter() - begin
+        _say(answers, {"seconds": seconds, "bytes": _memory()})
+
+
+def _loaded(name: str, model: Path, threads: int, folder: Path, answers: IO[str]) -> Run:
+    load_all()
+    inputs = read_arrays(folder / "inputs.npz")
+    load = PEERS[name].load if name in PEERS else load_compiled
+    for package in PEERS[name].packages if name in PEERS else ():
+        import_module(package)
+    _forget_peak()
+    before = _memory()
+    run = load(model, inputs, threads)
+    found = [np.asarray(array) for array in run()]
+    write_arrays(folder / f"{name}.npz", {str(number): array for number, array in enumerate(found)})
+    _say(answers, {"before": before})
+    return run
+
+
+def _say(answers: IO[str], content: Any) -> None:
+    print(json.dumps(content), file=answers, flush=True)
+
+
+def _forget_peak() -> None:
+    """Let the peak of resident memory begin anew, where the system can."""
+    try:
+        Path("/proc/self/clear_refs").write_text("5", encoding="utf-8")
+    except OSError:
+        pass
+
+
+def _memory() -> dict[str, int]:
+    """Bytes that are resident, and the most that were; nothing where the system does not tell."""
+    try:
+        lines = Path("/proc/self/status").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return {}
+    rows = dict(line.split(":", 1) for line in lines)
+    return {key: int(rows[row].split()[0]) << 10 for key, row in (("now", "VmRSS"), ("peak", "VmHWM")) if row in rows}
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,193 @@
+"""Programs and runtimes in processes of their own that run one model in turn, and stand still while others run."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from threading import Timer
+from typing import Any
+
+from glenside.ir.interrupts import undisturbed
+from glenside.ir.operand import Array
+
+PAUSE = 0.01
+"""Seconds between two runs, in which what a runtime still does after one ends."""
+PATIENCE = 600.0
+"""Seconds in which a runtime loads a model."""
+
+
+class CannotRun(Exception):
+    """What a runtime says when it does not run a model."""
+
+
+@dataclass(frozen=True)
+class Entrant:
+    """A program or runtime, called as in `glenside.execution.peers`, and the file that it loads.
+
+    most  rounds in which it takes part, at most
+    """
+
+    name: str
+    model: Path
+    title: str
+    most: int = 1 << 30
+
+
+@dataclass
+class Runner:
+    """An entrant in its process: the seconds of its runs, and the bytes that the process has grown by at most.
+
+    Counted are resident pages, from before the model is loaded on: its weights, the arrays of a run and what is
+    compiled for it, not the runtime's own code, nor the inputs.
+    """
+
+    entrant: Entrant
+    process: subprocess.Popen[str]
+    errors: Any
+    before: int | None = None
+    grown: int | None = None
+    seconds: list[float] = field(default_factory=list)
+
+    def load(self) -> None:
+        """Wait until it has loaded the model and run once. Raises CannotRun."""
+        timer = Timer(PATIENCE, self.process.kill)
+        timer.start()
+        try:
+            answer = self._answer()
+        finally:
+            timer.cancel()
+        self.before = answer["before"].get("now")
+        self._stand()
+
+    def run(self) -> None:
+        """One more run. Raises CannotRun."""
+        self._send(signal.SIGCONT)
+        time.sleep(PAUSE)
+        assert self.process.stdin is not None, "it has a pipe"
+        with suppress(OSError):  # it has ended: the answer says so
+            self.process.stdin.write("\n")
+            self.process.stdin.flush()
+        answer = self._answer()
+        self._stand()
+        self.seconds.append(answer["seconds"])
+        if self.before is not None:
+            self.grown = answer["bytes"]["peak"] - self.before
+
+    def end(self) -> None:
+        """End it, and what it started."""
+        with suppress(OSError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.kill()
+        self.process.wait()
+        for stream in (self.process.stdin, self.process.stdout, self.errors):
+            if stream is not None:
+                with suppress(OSError):
+                    stream.close()
+
+    def _stand(self) -> None:
+        self._send(signal.SIGSTOP)
+
+    def _send(self, which: int) -> None:
+        with suppress(OSError):
+            os.killpg(self.process.pid, which)
+
+    def _answer(self) -> dict[str, Any]:
+        assert self.process.stdout is not None, "it has a pipe"
+        line = self.process.stdout.readline()
+        if not line:
+            raise CannotRun(f"its process ended with status {self.process.wait()}{self._last_words()}")
+        answer: dict[str, Any] = json.loads(line)
+        if "failed" in answer:
+            raise CannotRun(answer["failed"])
+        return answer
+
+    def _last_words(self) -> str:
+        self.errors.seek(0)
+        lines = [line.strip() for line in self.errors.read().decode(errors="replace").splitlines() if line.strip()]
+        return f": {lines[-1][:200]}" if lines else ""
+
+
+@contextmanager
+def begun(
+    entrants: Sequence[Entrant], threads: int, folder: Path, fails: Callable[[Entrant, CannotRun], None]
+) -> Iterator[list[Runner]]:
+    """The entrants that load what they are given, one after the other; `folder` has the inputs."""
+    with ExitStack() as open_:
+        found = []
+        for entrant in entrants:
+            with undisturbed(then=True):  # none is begun that is not ended
+                runner = _begin(entrant, threads, folder)
+                open_.callback(runner.end)
+            try:
+                runner.load()
+                found.append(runner)
+            except CannotRun as error:
+                fails(entrant, error)
+        yield found
+
+
+def _begin(entrant: Entrant, threads: int, folder: Path) -> Runner:
+    own = {"PYTHONPATH": os.pathsep.join(p for p in sys.path if p), "OMP_NUM_THREADS": str(threads)}
+    errors = tempfile.TemporaryFile()
+    words = [entrant.name, str(entrant.model), str(threads), str(folder)]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "glenside.execution.peers.serve", *words],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=errors,
+        text=True,
+        env=dict(os.environ, **own),
+        start_new_session=True,  # Ctrl-C is for the parent, which then ends it
+    )
+    return Runner(entrant, process, errors)
+
+
+def take_turns(
+    runners: list[Runner], rounds: int, fails: Callable[[Entrant, CannotRun], None], show: Callable[[int], None]
+) -> None:
+    """Run all in turn, another one first in each round; two rounds more to warm up, which are not kept."""
+    for number in range(rounds + 2):
+        show(number)
+        first = number % max(1, len(runners))
+        for runner in [*runners[first:], *runners[:first]]:
+            try:
+                if number < runner.entrant.most:
+                    runner.run()
+            except CannotRun as error:
+                runners.remove(runner)
+                fails(runner.entrant, error)
+        if number == 1:
+            for runner in runners:
+                if runner.entrant.most > 2:
+                    runner.seconds.clear()
+
+
+@contextmanager
+def busy(count: int) -> Iterator[None]:
+    """So many processes beside, each on a processor of its own, that do nothing but count."""
+    with ExitStack() as open_:
+        mine = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
+        for number in range(count):
+            with undisturbed(then=True):
+                process = subprocess.Popen([sys.executable, "-c", "while True: pass"], start_new_session=True)
+                open_.callback(process.wait)
+                open_.callback(process.kill)
+            if mine:
+                os.sched_setaffinity(process.pid, {mine[number % len(mine)]})
+        yield
+
+
+def results(folder: Path, entrant: Entrant) -> Mapping[str, Array]:
+    """What an entrant made of the inputs, by its place."""
+    from glenside.ir.files import read_arrays
+
+    return read_arrays(folder / f"{entrant.name}.npz")
