@@ -18,7 +18,7 @@ from glenside.ir.types import Dims
 def fused(graph: Graph, nodes: Sequence[Node], outputs: Iterable[Value], constants: Mapping[str, Array]) -> list[Node]:
     """The nodes that compute the outputs, of which some became one."""
     kept = {value.name for value in outputs}
-    for step in (_with_constants, _gemms, _shuffled, _repeated):
+    for step in (_with_constants, _gemms, _shuffled, _repeated, _broadcast):
         nodes = step(graph, nodes, kept)
         nodes = _needed(nodes, kept)
     return _needed(_folded(graph, nodes, kept, constants), kept)
@@ -176,6 +176,38 @@ def _repeated(graph: Graph, nodes: Sequence[Node], kept: set[str]) -> list[Node]
                 node = Node("Resize", (x, ABSENT, scales), node.outputs, how, doc=node.doc)
         found.append(node)
     return found
+
+
+_BROADCASTS = ("Add", "Sub", "Mul", "Div", "Pow")
+
+
+def _broadcast(graph: Graph, nodes: Sequence[Node], kept: set[str]) -> list[Node]:
+    """Constant operands without the axes of one element in front that broadcasting puts there.
+
+    Runtimes look for numbers and vectors where they put nodes together.
+    """
+    found = []
+    for node in nodes:
+        if node.op in _BROADCASTS and not node.domain and len(node.inputs) == 2:
+            a, b = node.inputs
+            if b.rank == node.output.rank and a.name in graph.fixed:
+                a = _short(graph, a)
+            elif a.rank == node.output.rank and b.name in graph.fixed:
+                b = _short(graph, b)
+            node = replace(node, inputs=(a, b))
+        found.append(node)
+    return found
+
+
+def _short(graph: Graph, x: Value) -> Value:
+    """A constant without its axes of one element in front, where that takes no node."""
+    axis = next((i for i, n in enumerate(x.dims) if n != 1), x.rank)
+    dims, view = x.dims.drop(axis), graph.producer(x, "Reshape")
+    if view is not None and view.inputs[0].dims == dims:
+        return view.inputs[0]
+    if x.name in graph.arrays and view is None:
+        return graph.constant(graph.arrays[x.name].reshape(tuple(dims)))
+    return x
 
 
 def _times(x: Dims, apart: Dims, repeated: Dims, y: Dims) -> list[int] | None:

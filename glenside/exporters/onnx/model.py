@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import glenside
@@ -13,6 +12,7 @@ from glenside.exporters.onnx.detours import moved_as_runtimes_can
 from glenside.exporters.onnx.emitter import Emitter, Function
 from glenside.exporters.onnx.fusing import fused
 from glenside.exporters.onnx.graph import OPSET, Encoded, Graph, Node, Reference
+from glenside.exporters.onnx.versions import means_the_same, since
 from glenside.exporters.writer import Value
 from glenside.ir.dtypes import RECORDS
 from glenside.ir.errors import BadInput
@@ -207,18 +207,7 @@ def _opsets(wanted: Iterable[tuple[str, str, int]], nodes: Sequence[Node], least
         found[domain] = max(found.get(domain, 0), version if domain else since(op, version))
     for domain, op, version in needs:
         have = found[domain]
-        if have != version and (domain or since(op, have) != since(op, version)):
+        if have != version and (domain or not means_the_same(op, version, have)):
             name = f"{domain}.{op}" if domain else op
             raise BadInput(f"an ONNX file of {name} as of version {version} requires no node of another, got {have}")
     return found
-
-
-@cache
-def since(op: str, version: int) -> int:
-    """The version that brought a standard operator as it is in another version."""
-    import onnx
-
-    try:
-        return int(onnx.defs.get_schema(op, version).since_version)
-    except onnx.defs.SchemaError:
-        return version
