@@ -11,7 +11,7 @@ from glenside.exporters.onnx import operators as _operators  # noqa: F401 (fills
 from glenside.exporters.onnx import standard as _standard  # noqa: F401 (fills its table)
 from glenside.exporters.onnx.emitter import Emitter
 from glenside.exporters.onnx.graph import Graph
-from glenside.exporters.onnx.model import Store, inline, model_of
+from glenside.exporters.onnx.model import Store, inline, model_of, nodes_of
 from glenside.exporters.onnx.origins import Origins
 from glenside.exporters.onnx.registry import Held
 from glenside.exporters.onnx.writing import Writing
@@ -52,6 +52,20 @@ def export_onnx(program: Program) -> onnx.ModelProto:
     """
     emit, outputs = _emitted(program)
     return model_of(program, emit, outputs)
+
+
+_MOVING = ("Concat", "Expand", "Gather", "Pad", "Slice", "Split", "Tile", "Transpose")
+
+
+def moved(program: Program) -> tuple[int, int]:
+    """How many nodes `export_onnx(program)` has, and bytes that some of them only put elsewhere; none of constants.
+
+    Raises BadInput.
+    """
+    emit, outputs = _emitted(program)
+    nodes = [node for node in nodes_of(program, emit, outputs) if node.output.name not in emit.graph.fixed]
+    values = (emit.graph.typed.get(v.name, v) for node in nodes if node.op in _MOVING for v in node.outputs if v.name)
+    return len(nodes), sum(packed_bytes(v.dims, v.dtype) for v in values if v.dtype)
 
 
 def _emitted(program: Program) -> tuple[Emitter, dict[str, Value]]:

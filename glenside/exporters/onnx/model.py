@@ -45,9 +45,7 @@ def model_of(program: Program, emit: Emitter, outputs: Mapping[str, Value], stor
     model.doc_string = f"The program {name}, written by Glenside."
     model.metadata_props.add(key="program", value=name)
     model.graph.name = name
-    nodes = _joined(emit.graph.used([*outputs.values()]), outputs.values())
-    nodes = fused(emit.graph, nodes, outputs.values(), program.constants)
-    nodes = [*moved_as_runtimes_can(emit.graph, nodes)]
+    nodes = nodes_of(program, emit, outputs)
     renamed = _renamed(emit.graph, outputs, nodes)
     for tensor in _inputs(program, outputs):
         _describe(model.graph.input.add(), Value(tensor.name, tensor.dims, tensor.dtype), onnx)
@@ -71,6 +69,13 @@ def model_of(program: Program, emit: Emitter, outputs: Mapping[str, Value], stor
     for domain, version in {**versions, **({"glenside": 1} if called else {})}.items():
         model.opset_import.add(domain=domain, version=version)
     return model
+
+
+def nodes_of(program: Program, emit: Emitter, outputs: Mapping[str, Value]) -> list[Node]:
+    """The nodes of the model of a graph, in order."""
+    nodes = _joined(emit.graph.used([*outputs.values()]), outputs.values())
+    nodes = fused(emit.graph, nodes, outputs.values(), program.constants)
+    return [*moved_as_runtimes_can(emit.graph, nodes)]
 
 
 def _renamed(graph: Graph, outputs: Mapping[str, Value], nodes: Sequence[Node]) -> dict[str, str]:
