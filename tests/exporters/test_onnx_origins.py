@@ -12,7 +12,7 @@ import pytest
 onnx = pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
 
-from onnx import helper, numpy_helper  # noqa: E402
+from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 from onnx_exports import agree, kinds, run  # noqa: E402
 from onnx_images import quantised, quantised_qdq  # noqa: E402
 
@@ -180,3 +180,18 @@ def test_a_padding_that_is_a_node_is_one_with_the_convolution() -> None:
     conv = helper.make_node("Conv", ["z", "w"], ["y"], kernel_shape=[3, 3])
     constants = {"p": np.int64([0, 0, 1, 1, 0, 0, 1, 1]), "w": image(8, 4, 3, 3)}
     assert kinds(back(model_of([pad, conv], {"x": X}, constants), {"x": X})) == ["Conv"]
+
+
+@pytest.mark.parametrize(("dims", "want"), [((2, 3, 4), "Sum"), ((3, 4), "Add"), ((1, 2, 3, 4), "Add")])
+def test_a_sum_of_two_that_only_a_normalization_reads(dims: tuple[int, ...], want: str) -> None:
+    """Of three axes onnxruntime would put both together to what is slower."""
+    nodes = [
+        helper.make_node("Add", ["x", "z"], ["a"]),
+        helper.make_node("LayerNormalization", ["a", "s", "b"], ["y"]),
+        helper.make_node("Relu", ["x"], ["z"]),
+    ]
+    constants, x = {"s": image(4), "b": image(4)}, image(*dims)
+    model = model_of([nodes[2], *nodes[:2]], {"x": x}, constants)
+    assert kinds(back(model, {"x": x})) == ["Relu", want, "LayerNormalization"]
+    model.graph.output.append(helper.make_tensor_value_info("a", TensorProto.FLOAT, dims))
+    assert "Sum" not in kinds(export_onnx(program_of_model(model)))

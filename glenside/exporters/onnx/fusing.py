@@ -18,7 +18,7 @@ from glenside.ir.types import Dims
 def fused(graph: Graph, nodes: Sequence[Node], outputs: Iterable[Value], constants: Mapping[str, Array]) -> list[Node]:
     """The nodes that compute the outputs, of which some became one."""
     kept = {value.name for value in outputs}
-    for step in (_with_constants, _gemms, _shuffled, _repeated, _broadcast):
+    for step in (_with_constants, _gemms, _shuffled, _repeated, _broadcast, _sums):
         nodes = step(graph, nodes, kept)
         nodes = _needed(nodes, kept)
     return _needed(_folded(graph, nodes, kept, constants), kept)
@@ -208,6 +208,24 @@ def _short(graph: Graph, x: Value) -> Value:
     if x.name in graph.arrays and view is None:
         return graph.constant(graph.arrays[x.name].reshape(tuple(dims)))
     return x
+
+
+def _sums(graph: Graph, nodes: Sequence[Node], kept: set[str]) -> list[Node]:
+    """What only a LayerNormalization reads, the sum of two values, as Sum of two.
+
+    onnxruntime 1.32 puts Add and LayerNormalization of three axes together to a kernel that takes 4 times as long on a
+    processor as both (BERT of 768 x 128: 0.60 ms, 0.15 ms), and knows no such kernel of Sum.
+    """
+    read = _alone(nodes, kept, ("Add",))
+    normalized = {node.inputs[0].name for node in nodes if node.op == "LayerNormalization" and not node.domain}
+    found = []
+    for node in nodes:
+        alone = node.output.name in read and node.output.name in normalized
+        if alone and node.output.dtype == "float32" and node.output.rank == 3:
+            dims = {value.dims for value in node.inputs}
+            node = replace(node, op="Sum") if dims == {node.output.dims} else node
+        found.append(node)
+    return found
 
 
 def _times(x: Dims, apart: Dims, repeated: Dims, y: Dims) -> list[int] | None:
