@@ -116,12 +116,30 @@ def test_a_node_of_an_older_version_is_one_of_the_version_of_the_file(op: str) -
 
 
 def test_a_node_that_means_something_else_since_is_spelled_out() -> None:
-    """Softmax of 11 sees a matrix; Resize of 10 maps places otherwise."""
+    """Softmax of 11 sees a matrix."""
     node = helper.make_node("Softmax", ["x"], ["y"], axis=1)
     assert "Reshape" in kinds(back(model_of([node], {"x": X}, version=11), {"x": X}))
-    node = helper.make_node("Resize", ["x", "s"], ["y"], mode="linear")
-    made = back(model_of([node], {"x": X}, {"s": np.float32([1, 1, 2, 2])}, version=10), {"x": X})
-    assert "Resize" not in kinds(made)
+
+
+@pytest.mark.parametrize(("op", "version"), [("Upsample", 9), ("Resize", 10)])
+@pytest.mark.parametrize("mode", ["linear", "nearest"])
+def test_resize_of_old_keeps_its_places(op: str, version: int, mode: str) -> None:
+    node = helper.make_node(op, ["x", "s"], ["y"], mode=mode)
+    made = back(model_of([node], {"x": X}, {"s": np.float32([1, 1, 2, 1.5])}, version), {"x": X})
+    assert kinds(made) == ["Resize"]
+
+
+def test_an_input_that_is_an_output_keeps_its_name() -> None:
+    nodes = [helper.make_node("Relu", ["x"], ["y"])]
+    model = model_of(nodes, {"x": X})
+    model.graph.input.append(helper.make_tensor_value_info("unused", TensorProto.FLOAT, [1]))
+    model.graph.output.insert(0, helper.make_tensor_value_info("x", TensorProto.FLOAT, X.shape))
+    made = export_onnx(program_of_model(model))
+    onnx.checker.check_model(made, full_check=True)
+    assert [o.name for o in made.graph.output] == ["x", "y"]
+    assert [i.name for i in made.graph.input] == ["x", "unused"]
+    assert kinds(made) == ["Relu"]
+    agree(run(made, {"x": X, "unused": image(1)}), (X, np.maximum(X, 0)))
 
 
 def test_versions_that_mean_the_same() -> None:

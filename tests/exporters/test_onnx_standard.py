@@ -243,7 +243,8 @@ def test_what_was_optimized_has_the_convolutions_that_came(name: str, target: An
     for op in ("Conv", "ConvTranspose", "MaxPool"):
         assert found.count(op) == came.count(op), op
     assert "Pad" not in found
-    assert "BatchNormalization" not in found
+    # A search of layers begins with their scales folded; one of layouts leaves a file as it came where that is as good.
+    assert found.count("BatchNormalization") == (0 if isinstance(target, gl.CPU) else came.count("BatchNormalization"))
 
 
 def test_rows_that_have_weights_of_their_own_are_no_windows() -> None:

@@ -118,6 +118,9 @@ def _outputs(emit: Emitter, result: Held, program: Program) -> dict[str, Value]:
             stack += reversed([(f"{name}_{i}", item) for i, item in enumerate(held)])
         else:
             value = emit.in_memory(held)
+            if value.name == name and name in program.inputs and name in program.signature.outputs:
+                found[name] = value  # an input that is a result, under its own name
+                continue
             own = value.name in emit.graph.producers and value not in found.values()
             kept = name in program.signature.outputs and name not in {*program.inputs, *found} and _spells(name)
             name = emit.graph.reserve(name) if kept else emit.graph.name(name)

@@ -91,9 +91,9 @@ def _renamed(graph: Graph, outputs: Mapping[str, Value], nodes: Sequence[Node]) 
 def _inputs(program: Program, outputs: Mapping[str, Value]) -> list[Tensor]:
     """The inputs as the signature has them, and then the others; a name is of one thing."""
     declared = {tensor.name: tensor for tensor in program.signature.inputs}
-    taken = {*outputs, *program.constants_declared}
-    unused = {name: tensor for name, tensor in declared.items() if name not in taken}
-    return [*{**unused, **program.inputs}.values()]
+    taken = {*outputs, *program.constants_declared} - {*program.inputs}
+    found = {name: tensor for name, tensor in declared.items() if name not in taken}
+    return [*{**found, **program.inputs}.values()]
 
 
 def _joined(nodes: Sequence[Node], outputs: Iterable[Value]) -> list[Node]:

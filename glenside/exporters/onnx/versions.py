@@ -69,6 +69,8 @@ def at_opset(key: str, operands: tuple[AccessType, ...]) -> tuple[BlackBox, tupl
     op = box.node.op_type
     if box.node.domain not in ("", "ai.onnx") or box.version >= OPSET or since(op, box.version) == since(op, OPSET):
         return box, ()
+    if box.version < 11 and op in ("Upsample", "Resize"):
+        return _resized(box)
     converted = _converted(box, operands)
     if converted is None:
         return None
@@ -89,6 +91,19 @@ def at_opset(key: str, operands: tuple[AccessType, ...]) -> tuple[BlackBox, tupl
     if order != [*own, *added] or own != [name for name in box.node.input if name]:
         return None
     return BlackBox(node, OPSET, box.output), tuple(known[name] for name in added)
+
+
+def _resized(box: BlackBox) -> tuple[BlackBox, tuple[Any, ...]] | None:
+    """Resize as it was before it had modes for coordinates: the converter takes its places for others."""
+    import onnx
+
+    names, mode = [*box.node.input], onnx.helper.get_node_attr_value
+    if len(names) != 2:
+        return None  # scales were an attribute
+    kind = next((mode(box.node, a.name).decode() for a in box.node.attribute if a.name == "mode"), "nearest")
+    how = {"mode": kind, "coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
+    node = onnx.helper.make_node("Resize", [names[0], "", names[1]], [*box.node.output], **how)
+    return BlackBox(node, OPSET, box.output), ()
 
 
 def _converted(box: BlackBox, operands: Sequence[AccessType]) -> onnx.ModelProto | None:

@@ -99,8 +99,6 @@ class Writing:
         read = {value.name for node in nodes for value in node.inputs}
         values = [held for child in box.children if isinstance(held := self.emit.held.get(child), Value)]
         values = [value for value in values if value.name not in graph.fixed]
-        if proto.op_type == "BatchNormalization" and graph.producer(values[0], "Conv"):
-            return True  # within its weights
         if all(value.name in read for value in values):
             return at_once and [node.op for node in nodes] == [proto.op_type]
         with_bias = proto.op_type in ("Conv", "ConvTranspose") and len(proto.input) > 2 and proto.input[2]

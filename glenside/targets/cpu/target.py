@@ -269,7 +269,7 @@ def _storing(term: Term, buffers: int, copied: int) -> Storing:
 _READ = with_options("cpu", {"balance": float, "outputs": whole_numbers, "row_strips": int}, {"bands": "row_strips"})
 
 
-@target("cpu", "cpu:8MB", read=_READ, options=CPU)
+@target("cpu", "cpu:8MB", read=_READ, options=CPU, bare=UNLIMITED)
 def _cpu(memory: str, given: Mapping[str, Any], **options: Any) -> CPU:
     """A plain processor with a memory budget; counts multiply-adds, bytes moved and the peak of what is held."""
     return CPU(memory, **{**given, **options})
