@@ -256,6 +256,15 @@ def test_rows_that_have_weights_of_their_own_are_no_windows() -> None:
     assert "MatMul" in written(gl.parse(text))
 
 
+def test_channels_that_lie_in_one_axis_with_rows_are_no_windows() -> None:
+    """An array of one axis, (groups, channels, rows), of which the channels of each group are combined."""
+    text = """(input x (shape 30)) (constant w (shape 2 4 3))
+    (compute dot-product (access-product
+      (access (access-transpose (access-reshape (access-tensor x) (access-shape (shape) (shape 2 3 5))) (list 0 2 1)) 2)
+      (access (access-tensor w) 2) 1))"""
+    assert "Conv" in written(gl.parse(text))
+
+
 def test_a_file_has_layouts_that_are_found_only_where_they_save_something() -> None:
     """A file says channels first; a transpose there and back around a pool, which a unit may leave out, is no more."""
 
