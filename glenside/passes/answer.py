@@ -50,7 +50,10 @@ class Problem:
         if scope is Scope.NETWORK:
             found = outlined(program)
             term = found.program.term
-            return cls(program, scope, None, (term,), tuple(postorder(term)), found)
+            # A product of constants is inside of one, and still a layer.
+            inside = {*postorder(term)}
+            apart = [layer for layer in found.program.layers.values() if layer not in inside]
+            return cls(program, scope, None, (term,), tuple(postorder(*apart, term)), found)
         if scope is Scope.PROGRAM:
             roots = (program.term, *program.layers.values())
             return cls(program, scope, None, roots, tuple(postorder(*roots)))

@@ -22,6 +22,7 @@ Read = Callable[[str], tuple[Any, ...]]
 class Entry:
     """A target of the command line: `usage` is how it is written, `options` what flags may set, `objectives` what may
     be made least, and `old` names that those had; `load` makes it of a TOML file, where such a file can describe it.
+    Without anything after its name it is what `bare` says, where that is not empty.
     """
 
     usage: str
@@ -32,6 +33,7 @@ class Entry:
     objectives: Sequence[str] = OBJECTIVES
     load: Maker | None = None
     old: Collection[str] = ()
+    bare: str = ""
 
 
 TARGETS: dict[str, Entry] = {}
@@ -81,19 +83,21 @@ def target(
     objectives: Sequence[str] = OBJECTIVES,
     load: Maker | None = None,
     old: Collection[str] = (),
+    bare: str = "",
 ) -> Callable[[Maker], Maker]:
     """Register a function to a target under a name; `usage` is how it is written on the command line, after the name
     and a colon, where `read` makes the function's arguments of it. Flags may set the keyword-only parameters of the
     function `options`, to which it passes them on; without it, its own. `load` makes a target of a TOML file that
     names it, of its path and what it holds, with those options. `old` are names that objectives had, which the function
-    takes too.
+    takes too. `bare` is read where the name stands alone.
     """
 
     def declare(maker: Maker) -> Maker:
         made_by = vars(options)["__init__"] if isinstance(options, type) else options or maker
         kinds = inspect.signature(made_by).parameters.values()
         known = frozenset(p.name for p in kinds if p.kind is inspect.Parameter.KEYWORD_ONLY)
-        TARGETS[name] = Entry(usage, inspect.cleandoc(maker.__doc__ or ""), maker, read, known, objectives, load, old)
+        doc = inspect.cleandoc(maker.__doc__ or "")
+        TARGETS[name] = Entry(usage, doc, maker, read, known, objectives, load, old, bare)
         return maker
 
     return declare
@@ -126,6 +130,7 @@ def parse_target(text: str, **options: Any) -> Target:
         if entry.load is None:
             raise BadInput(f"{text}: the target {name} is not described by a file; it is written {entry.usage}")
         return entry.load(text, content, **options)
+    arguments = arguments or ("" if ":" in text else entry.bare)
     if not arguments:
         raise BadInput(f"the target {name} is written {entry.usage}, got {text!r}")
     return entry.maker(*entry.read(arguments), **options)

@@ -153,14 +153,22 @@ def test_a_black_box_of_several_outputs_is_one_node() -> None:
 
 
 def test_black_boxes_of_standard_operators_bring_their_version() -> None:
-    """RandomNormal is the same since 22; in a file of 18 it would be another."""
+    """RandomNormal is the same since 22, which brought dtypes: one of 18 may be beside it."""
     outputs = [helper.make_tensor_value_info("y", TensorProto.FLOAT, [4])]
     node = helper.make_node("RandomNormal", [], ["y"], shape=[4])
     for version, want in ((18, 18), (22, 22), (25, 22)):
         program, _ = imported(node, {}, outputs, {}, {"": version})
         assert [o.version for o in export_onnx(program).opset_import] == [want]
     older, newer = (imported(node, {}, outputs, {}, {"": version})[0].term for version in (18, 22))
-    with pytest.raises(BadInput, match="RandomNormal as of version 18 requires no node of another, got 22"):
+    assert [o.version for o in export_onnx(Program(build("construct-tuple", older, newer))).opset_import] == [22]
+
+
+def test_black_boxes_of_versions_that_do_not_go_together() -> None:
+    outputs = [helper.make_tensor_value_info("y", TensorProto.FLOAT, [4])]
+    node = helper.make_node("Warp", ["x"], ["y"], domain="acme")
+    x = {"x": np.zeros(2, "float32")}
+    older, newer = (imported(node, x, outputs, {}, {"": 18, "acme": version})[0].term for version in (3, 4))
+    with pytest.raises(BadInput, match=r"acme\.Warp as of version 3 requires no node of another, got 4"):
         export_onnx(Program(build("construct-tuple", older, newer)))
 
 

@@ -78,7 +78,10 @@ def _agree(program: Program, inputs: Mapping[str, Array], want: Any, run: Any = 
 def test_networks(name: str) -> None:
     network, model = NETWORKS[name], small(name)
     inputs = random_inputs(model, network.dims, highest=network.highest, seed=0)
-    _agree(program_of_model(model, dims=network.dims), inputs, run_onnxruntime(model, inputs))
+    # Between nodes that quantize, onnxruntime's optimizations round elsewhere, as open dimensions let them.
+    quantized = any(node.op_type == "DequantizeLinear" for node in model.graph.node)
+    program, want = program_of_model(model, dims=network.dims), run_onnxruntime(model, inputs)
+    _agree(program, inputs, want, run_onnxruntime if quantized else run)
 
 
 @pytest.mark.slow

@@ -19,7 +19,7 @@ import glenside as gl
 from glenside.analysis.copies import Copy, copies_of, total
 from glenside.builder import Builder
 from glenside.builder.layout import broadcast, reshape
-from glenside.builder.pointwise import multiply, relu, sigmoid
+from glenside.builder.pointwise import add, multiply, relu, sigmoid
 from glenside.builder.windows import global_average_pool
 from glenside.check import check
 from glenside.importers.onnx.model import program_of_model
@@ -312,6 +312,16 @@ def test_a_product_of_one_number_has_no_axis_to_lie_innermost(layout: str) -> No
         shapes={"x": (1,)},
     )
     assert gl.optimize(program, gl.ConvolutionUnit(layout)).check().result == "exact"
+
+
+def test_a_layer_of_constants_inside_of_what_is_one_constant() -> None:
+    """The product of a first state, which is known, with weights: in a recurrent network."""
+    b = Builder("known")
+    state = b.linear(b.constant("h", (1, 3)), b.constant("r", (4, 3)))
+    x = b.linear(b.input("x", (1, 3)), b.constant("w", (4, 3)))
+    result = gl.optimize(b.finish(add(x, relu(state))).seeded_constants(0), UNIT)
+    assert result.report.checked == "exact"
+    assert len(result.report.layers) == 2
 
 
 @pytest.mark.parametrize("stores", ADDRESSES)

@@ -244,6 +244,7 @@ def test_budgets_as_text() -> None:
         512 << 20,
         100,
     ]
+    assert gl.parse_target("cpu").name == "cpu:unlimited"
     target = gl.parse_target("cpu:8MB,balance=0.5")
     assert isinstance(target, gl.CPU)
     assert (target.memory, target.balance) == (8 << 20, 0.5)

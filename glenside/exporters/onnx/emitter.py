@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from typing import Any
 
 import numpy as np
 
-from glenside.exporters.onnx.graph import Graph
+from glenside.exporters.onnx.graph import Graph, GraphMark, shorten
 from glenside.exporters.onnx.kernels import carried, carrier
 from glenside.exporters.onnx.sinking import sunk
 from glenside.exporters.writer import Held, Value, Writer
@@ -46,6 +46,24 @@ class Function:
     doc: str
 
 
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """How much is written."""
+
+    graph: GraphMark
+    functions: int
+    versions: frozenset[tuple[str, str, int]]
+    held: int
+
+    @property
+    def nodes(self) -> int:
+        return self.graph.nodes
+
+
+def _nothing(term: Term) -> None:
+    raise KeyError(term)
+
+
 @dataclass
 class Emitter(Writer[Value]):
     """Makes the nodes of one graph.
@@ -54,6 +72,8 @@ class Emitter(Writer[Value]):
     versions   (domain, operator, version) of nodes that are to mean what they do in that version
     held       what stands for each term that is written
     is_constant  whether a term is made of constants alone
+    came       terms that were the results of nodes
+    write      writes a term and what it needs
     """
 
     graph: Graph
@@ -62,10 +82,29 @@ class Emitter(Writer[Value]):
     versions: set[tuple[str, str, int]] = field(default_factory=set)
     held: dict[Term, Held[Value]] = field(default_factory=dict)
     is_constant: Mapping[Term, bool] = field(default_factory=dict)
+    came: Container[Term] = ()
+    write: Callable[[Term], None] = _nothing
+
+    def held_of(self, term: Term) -> Held[Value]:
+        """What stands for a term, which is written now unless it was before."""
+        if term not in self.held:
+            self.write(term)
+        return self.held[term]
 
     def value_of(self, term: Term) -> Value:
-        """The array of a term that is written."""
-        return self.in_memory(self.held[term])
+        """The array of a term."""
+        return self.in_memory(self.held_of(term))
+
+    def mark(self) -> Mark:
+        """What is written so far."""
+        return Mark(self.graph.mark(), len(self.functions), frozenset(self.versions), len(self.held))
+
+    def undo(self, mark: Mark) -> None:
+        """Take back what was written since."""
+        self.graph.undo(mark.graph)
+        shorten(self.functions, mark.functions)
+        shorten(self.held, mark.held)
+        self.versions.intersection_update(mark.versions)
 
     # Constants
 

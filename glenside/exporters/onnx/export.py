@@ -11,11 +11,10 @@ from glenside.exporters.onnx import operators as _operators  # noqa: F401 (fills
 from glenside.exporters.onnx import standard as _standard  # noqa: F401 (fills its table)
 from glenside.exporters.onnx.emitter import Emitter
 from glenside.exporters.onnx.graph import Graph
-from glenside.exporters.onnx.model import Store, inline, model_of
-from glenside.exporters.onnx.operators.movement import addressed
+from glenside.exporters.onnx.model import Store, inline, model_of, nodes_of
 from glenside.exporters.onnx.origins import Origins
-from glenside.exporters.onnx.registry import OPERATOR_EXPORTS, Held, Operand
-from glenside.exporters.onnx.standard.record import as_standard
+from glenside.exporters.onnx.registry import Held
+from glenside.exporters.onnx.writing import Writing
 from glenside.exporters.writer import Value
 from glenside.ir.errors import BadInput
 from glenside.ir.files import PathLike, replacing
@@ -24,8 +23,7 @@ from glenside.ir.operand import Array
 from glenside.ir.packages import import_onnx
 from glenside.ir.packing import packed, packed_bytes
 from glenside.ir.program import Program
-from glenside.ir.term import Term, constants_under, postorder, weave
-from glenside.ir.types import AccessType
+from glenside.ir.term import Term, constants_under
 
 if TYPE_CHECKING:
     import onnx
@@ -56,6 +54,20 @@ def export_onnx(program: Program) -> onnx.ModelProto:
     return model_of(program, emit, outputs)
 
 
+_MOVING = ("Concat", "Expand", "Gather", "Pad", "Slice", "Split", "Tile", "Transpose")
+
+
+def moved(program: Program) -> tuple[int, int]:
+    """How many nodes `export_onnx(program)` has, and bytes that some of them only put elsewhere; none of constants.
+
+    Raises BadInput.
+    """
+    emit, outputs = _emitted(program)
+    nodes = [node for node in nodes_of(program, emit, outputs) if node.output.name not in emit.graph.fixed]
+    values = (emit.graph.typed.get(v.name, v) for node in nodes if node.op in _MOVING for v in node.outputs if v.name)
+    return len(nodes), sum(packed_bytes(v.dims, v.dtype) for v in values if v.dtype)
+
+
 def _emitted(program: Program) -> tuple[Emitter, dict[str, Value]]:
     """The graph of a program, and its results by name. Raises BadInput."""
     for name in program.tensors:
@@ -66,28 +78,9 @@ def _emitted(program: Program) -> tuple[Emitter, dict[str, Value]]:
             raise BadInput(f"an ONNX file requires the value of every constant, got none of {spelled_name(name)}")
     unused = (tensor.name for tensor in program.signature.inputs)
     graph, constant = Graph([*program.tensors, *unused]), constants_under(program.term)
-    emit = Emitter(graph, constants=program.constants, is_constant=constant)
-    labels, origins = _labels(program), Origins(program)
-    for term in postorder(program.term):
-        emit.graph.label = labels.get(term, "")
-        emit.graph.doc = program.labels.get(emit.graph.label, "")
-        emit.held[term] = _exported(emit, (origins.box(emit, term) if term.children else None) or term)
-    emit.graph.label = emit.graph.doc = ""
+    emit = Emitter(graph, constants=program.constants, is_constant=constant, came=program.origins)
+    Writing(emit, Origins(program), _labels(program), program.labels).write(program.term)
     return emit, _outputs(emit, emit.held[program.term], program)
-
-
-def _exported(emit: Emitter, term: Term) -> Held:
-    if isinstance(term.type, AccessType) and not term.type.size and term.operator.name != "access-tensor":
-        return emit.full(term.type.dims, 0, term.type.dtype)
-    if term.operator.name != "opaque" and (found := as_standard(emit, term)) is not None:
-        return found
-    operands = [Operand(emit, child.type, emit.held[child]) for child in term.children]
-    export, index_map = OPERATOR_EXPORTS.get(term.operator.name), term.index_map
-    if export is not None:
-        return export(emit, term.type, *weave(term.operator, operands, term.attributes))
-    if index_map is None:
-        raise BadInput(f"an ONNX file requires operators that have an export, got {term.operator.name}")
-    return addressed(emit, index_map, operands)
 
 
 def _only_arranges(node: Term) -> bool:
@@ -125,6 +118,9 @@ def _outputs(emit: Emitter, result: Held, program: Program) -> dict[str, Value]:
             stack += reversed([(f"{name}_{i}", item) for i, item in enumerate(held)])
         else:
             value = emit.in_memory(held)
+            if value.name == name and name in program.inputs and name in program.signature.outputs:
+                found[name] = value  # an input that is a result, under its own name
+                continue
             own = value.name in emit.graph.producers and value not in found.values()
             kept = name in program.signature.outputs and name not in {*program.inputs, *found} and _spells(name)
             name = emit.graph.reserve(name) if kept else emit.graph.name(name)

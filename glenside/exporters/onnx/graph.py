@@ -55,6 +55,15 @@ class Node:
         return self.outputs[0]
 
 
+@dataclass(frozen=True, slots=True)
+class GraphMark:
+    """How much of a graph there is: how long its tables are, which only grow, and the numbers of names."""
+
+    nodes: int
+    tables: tuple[int, ...]
+    counts: Mapping[str, int]
+
+
 class Graph:
     """A growing graph. The same node on the same operands is made once; `label` names what is made next.
 
@@ -165,6 +174,28 @@ class Graph:
         self._made[key] = made.outputs
         return made.outputs
 
+    def mark(self) -> GraphMark:
+        """How much there is now."""
+        return GraphMark(len(self.nodes), tuple(map(len, self._tables())), dict(self._counts))
+
+    def _tables(self) -> tuple[dict[Any, Any], ...]:
+        return self.weights, self.arrays, self._made, self._constants, self.typed
+
+    def undo(self, mark: GraphMark) -> None:
+        """Take back what was made since."""
+        gone = {value.name for node in self.nodes[mark.nodes :] for value in node.outputs}
+        weights, arrays, *_ = mark.tables
+        gone.update([*self.arrays][arrays:])
+        fixed = gone.union([*self.weights][weights:])
+        del self.nodes[mark.nodes :]
+        for table, size in zip(self._tables(), mark.tables, strict=True):
+            shorten(table, size)
+        for name in gone:
+            self.producers.pop(name, None)
+        self._taken -= gone
+        self.fixed -= fixed
+        self._counts = dict(mark.counts)
+
     def copy(self, x: Value) -> Value:
         """The same value under another name."""
         output = Value(self.numbered("Identity"), x.dims, x.dtype)
@@ -185,3 +216,9 @@ class Graph:
                 needed.update(value.name for value in node.inputs)
                 kept.append(node)
         return kept[::-1]
+
+
+def shorten(table: dict[Any, Any], size: int) -> None:
+    """Leave the first entries of a table."""
+    while len(table) > size:
+        table.popitem()

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import glenside
@@ -13,6 +12,7 @@ from glenside.exporters.onnx.detours import moved_as_runtimes_can
 from glenside.exporters.onnx.emitter import Emitter, Function
 from glenside.exporters.onnx.fusing import fused
 from glenside.exporters.onnx.graph import OPSET, Encoded, Graph, Node, Reference
+from glenside.exporters.onnx.versions import means_the_same, since
 from glenside.exporters.writer import Value
 from glenside.ir.dtypes import RECORDS
 from glenside.ir.errors import BadInput
@@ -45,9 +45,7 @@ def model_of(program: Program, emit: Emitter, outputs: Mapping[str, Value], stor
     model.doc_string = f"The program {name}, written by Glenside."
     model.metadata_props.add(key="program", value=name)
     model.graph.name = name
-    nodes = _joined(emit.graph.used([*outputs.values()]), outputs.values())
-    nodes = fused(emit.graph, nodes, outputs.values(), program.constants)
-    nodes = [*moved_as_runtimes_can(emit.graph, nodes)]
+    nodes = nodes_of(program, emit, outputs)
     renamed = _renamed(emit.graph, outputs, nodes)
     for tensor in _inputs(program, outputs):
         _describe(model.graph.input.add(), Value(tensor.name, tensor.dims, tensor.dtype), onnx)
@@ -73,6 +71,13 @@ def model_of(program: Program, emit: Emitter, outputs: Mapping[str, Value], stor
     return model
 
 
+def nodes_of(program: Program, emit: Emitter, outputs: Mapping[str, Value]) -> list[Node]:
+    """The nodes of the model of a graph, in order."""
+    nodes = _joined(emit.graph.used([*outputs.values()]), outputs.values())
+    nodes = fused(emit.graph, nodes, outputs.values(), program.constants)
+    return [*moved_as_runtimes_can(emit.graph, nodes)]
+
+
 def _renamed(graph: Graph, outputs: Mapping[str, Value], nodes: Sequence[Node]) -> dict[str, str]:
     """The names of values in the file where those are others: an output has its own, and no other value that."""
     renamed = {value.name: output for output, value in outputs.items()}
@@ -86,9 +91,9 @@ def _renamed(graph: Graph, outputs: Mapping[str, Value], nodes: Sequence[Node]) 
 def _inputs(program: Program, outputs: Mapping[str, Value]) -> list[Tensor]:
     """The inputs as the signature has them, and then the others; a name is of one thing."""
     declared = {tensor.name: tensor for tensor in program.signature.inputs}
-    taken = {*outputs, *program.constants_declared}
-    unused = {name: tensor for name, tensor in declared.items() if name not in taken}
-    return [*{**unused, **program.inputs}.values()]
+    taken = {*outputs, *program.constants_declared} - {*program.inputs}
+    found = {name: tensor for name, tensor in declared.items() if name not in taken}
+    return [*{**found, **program.inputs}.values()]
 
 
 def _joined(nodes: Sequence[Node], outputs: Iterable[Value]) -> list[Node]:
@@ -207,18 +212,7 @@ def _opsets(wanted: Iterable[tuple[str, str, int]], nodes: Sequence[Node], least
         found[domain] = max(found.get(domain, 0), version if domain else since(op, version))
     for domain, op, version in needs:
         have = found[domain]
-        if have != version and (domain or since(op, have) != since(op, version)):
+        if have != version and (domain or not means_the_same(op, version, have)):
             name = f"{domain}.{op}" if domain else op
             raise BadInput(f"an ONNX file of {name} as of version {version} requires no node of another, got {have}")
     return found
-
-
-@cache
-def since(op: str, version: int) -> int:
-    """The version that brought a standard operator as it is in another version."""
-    import onnx
-
-    try:
-        return int(onnx.defs.get_schema(op, version).since_version)
-    except onnx.defs.SchemaError:
-        return version

@@ -1,4 +1,4 @@
-"""What came as one node and was not changed goes out as that node, where it would take several: LSTM, GRU, attention.
+"""What came as one node and was not changed goes out as that node: LSTM, attention, what is quantized.
 
 The program knows the node that a term was imported from, as a black box of the same operands. A term that is spelled
 like that one, over other operands, is the same node of these.
@@ -10,83 +10,105 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from glenside.exporters.onnx.emitter import Emitter
-from glenside.exporters.onnx.graph import OPSET
-from glenside.exporters.onnx.model import since
-from glenside.exporters.onnx.standard.record import STANDARD
+from glenside.exporters.onnx.versions import at_opset
+from glenside.importers.onnx.opaque import numbers_of, read_key, spelled_key
 from glenside.ir.program import Program
-from glenside.ir.term import Term, build, postorder
+from glenside.ir.term import Term, build, constants_under, postorder, tensors
+from glenside.ir.types import Dims, Tensor
 
-_FEWEST = 3
-"""What takes fewer computations than these is written as them: runtimes know how to put them together."""
-
-_OTHERWISE_ROUNDED = ("QuantizeLinear", "DequantizeLinear")
-"""Between these, runtimes round what stands there in other places than the nodes say."""
+_READ_THROUGH = ("Concat", "Expand", "Flatten", "Identity", "Reshape", "Squeeze", "Transpose", "Unsqueeze")
+"""Always written as what they do: other nodes are found through them."""
 
 
 @dataclass
 class Origins:
-    """The nodes that terms of a program came from.
-
-    shapes  (operator, attributes) -> terms of that kind, each with its black box
-    """
+    """The nodes that terms of a program came from."""
 
     program: Program
-    _fits: dict[Term, bool] = field(default_factory=dict)
+    _spelled: dict[Term, Term | None] = field(default_factory=dict)
 
     @cached_property
-    def shapes(self) -> Mapping[object, list[tuple[Term, Term]]]:
+    def patterns(self) -> Mapping[object, list[tuple[Term, Term]]]:
+        """(operator, attributes) -> terms of that kind that take several steps, each with its black box."""
         found: dict[object, list[tuple[Term, Term]]] = {}
         for term, box in self.program.origins.items():
-            if _is_one_node(box) and _computations(term, box) >= _FEWEST:
+            if _operator(box) not in _READ_THROUGH and (outputs_of(box) > 1 or not is_one_step(term, box)):
                 found.setdefault((term.operator.name, term.attributes), []).append((term, box))
         return found
 
-    def box(self, emit: Emitter, term: Term) -> Term | None:
-        """The black box that a term is, over operands that are written."""
-        if not self.program.origins:
+    @cached_property
+    def constant(self) -> Mapping[Term, bool]:
+        return constants_under(self.program.term)
+
+    def box(self, term: Term) -> Term | None:
+        """The black box that a term is, over terms that can be written."""
+        if not self.program.origins or not term.children:
             return None
-        for pattern, box in self.shapes.get((term.operator.name, term.attributes), ()):
-            operands = _operands(emit, pattern, term, box)
-            if operands is not None:
-                key, _, _, dtype = box.attributes
-                return build("opaque", key, ((), term.access.dims), dtype, *operands)
+        known = self.patterns.get((term.operator.name, term.attributes), ())
+        own = self.program.origins.get(term)
+        if own is not None and _operator(own) not in _READ_THROUGH:
+            known = ((term, own), *known)
+        for pattern, box in known:
+            operands = self._operands(pattern, term, box)
+            spelled = None if operands is None else _over(box, operands)
+            if spelled is not None:
+                return spelled
         return None
 
-
-def _is_one_node(box: Term) -> bool:
-    """Whether ONNX has no shorter way for it here, and its node means the same beside the others."""
-    name = str(box.attributes[0]).split("#", 1)[0]
-    domain, op, version = name.split("/")
-    own = domain == "ai.onnx" and op not in STANDARD and op not in _OTHERWISE_ROUNDED
-    return own and since(op, int(version)) == since(op, OPSET)
-
-
-def _computations(term: Term, box: Term) -> int:
-    """How many terms compute something between a node's operands and its result."""
-    without = {*box.children}
-    return sum(not node.operator.moves for node in postorder(term, without=without) if node.children)
-
-
-def _operands(emit: Emitter, pattern: Term, term: Term, box: Term) -> list[Term] | None:
-    """What stands in a term for the operands of a box, where the term is otherwise what the pattern is."""
-    bound: dict[Term, Term] = {}
-    stack, variables = [(pattern, term)], {*box.children}
-    while stack:
-        mine, theirs = stack.pop()
-        if mine in bound:
-            if bound[mine] is not theirs:
+    def _operands(self, pattern: Term, term: Term, box: Term) -> list[Term] | None:
+        """What stands in a term for the operands of a box, where the term is otherwise what the pattern is."""
+        bound: dict[Term, Term] = {}
+        stack, variables = [(pattern, term)], {*box.children}
+        while stack:
+            mine, theirs = stack.pop()
+            if mine in bound:
+                if bound[mine] is not theirs:
+                    return None
+                continue
+            bound[mine] = theirs
+            if mine.type != theirs.type:
                 return None
-            continue
-        bound[mine] = theirs
-        if mine.type != theirs.type:
-            return None
-        if mine in variables:
-            if emit.is_constant.get(theirs, False) and mine is not theirs:
-                return None  # what is known of a constant may be in the pattern
-            continue
-        if mine.operator is not theirs.operator or mine.attributes != theirs.attributes:
-            return None
-        stack += zip(mine.children, theirs.children, strict=True)
-    found = [bound.get(x, x) for x in box.children]
-    return found if all(x in emit.held for x in found) else None
+            if mine in variables:
+                if self.constant.get(theirs, False) and mine is not theirs:
+                    return None  # what is known of a constant may be in the pattern
+                continue
+            if mine.operator is not theirs.operator or mine.attributes != theirs.attributes:
+                return None
+            stack += zip(mine.children, theirs.children, strict=True)
+        found = [bound.get(x, x) for x in box.children]
+        return found if all(x in bound or self._is_there(x) for x in box.children) else None
+
+    def _is_there(self, operand: Term) -> bool:
+        """Whether what a term is not made of any more can be written: tensors that the program has."""
+        leaves = (leaf.attributes[0] for leaf in tensors(operand))
+        return all(isinstance(t, Tensor) and self.program.tensors.get(t.name) == t for t in leaves)
+
+
+def _operator(box: Term) -> str:
+    """The name of the operator in the key of a black box."""
+    return str(box.attributes[0]).split("/", 2)[1]
+
+
+def is_one_step(term: Term, box: Term) -> bool:
+    """Whether a term computes something of the operands of its node at once, whatever that is."""
+    below = {*box.children}
+    inner = [node for node in postorder(term, without=below) if node.children]
+    return all(node is term or node.operator.name in ("access", "access-product", "access-broadcast") for node in inner)
+
+
+def _over(box: Term, operands: list[Term]) -> Term | None:
+    """A black box of other operands, as of OPSET; None where its node means something else there."""
+    key, _, dims, dtype = box.attributes[0], box.attributes[1], box.access.dims, box.access.dtype
+    found = at_opset(str(key), tuple(x.access for x in operands))
+    if found is None:
+        return None
+    node, arrays = found
+    added = [numbers_of(array) for array in arrays]
+    if any(x is None for x in added):
+        return None
+    return build("opaque", spelled_key(node), ((), Dims(dims)), dtype, *operands, *filter(None, added))
+
+
+def outputs_of(box: Term) -> int:
+    """How many results the node of a black box has."""
+    return sum(map(bool, read_key(str(box.attributes[0])).node.output))

@@ -121,11 +121,15 @@ class Reading:
         return found
 
     def windowed(self, loop: Loop, inside: Collection[Axis], rows: Collection[Axis]) -> Reading:
-        """The same where axes that count places in windows `inside` and windows, of which none overlap, slide."""
+        """The same where axes that count places in windows `inside` and windows, of which none overlap, slide.
+
+        Where a row is innermost these are no windows: channels lie before it, in one axis with it.
+        """
         places = list(self.places)
         for i, place in enumerate(places):
             own = {atom for atom, _ in place.terms}
-            if own & {*inside} and own & {*rows}:
+            innermost = min(place.terms, key=lambda term: abs(term[1]), default=(None, 0))[0]
+            if own & {*inside} and own & {*rows} and innermost not in rows:
                 axis = loop.axis(self.value.dims[i])
                 loop.slides[axis] = Sliding(place, axis.size, padded=False)
                 places[i] = _of(axis)

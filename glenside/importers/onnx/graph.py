@@ -273,7 +273,9 @@ class Scope:
     def _unknown(self, node: Node, proto: Any) -> Sequence[Value]:
         body = standard_body(node, proto)
         if body is not None:
-            return self.call(body, node.inputs, node.attributes, node.name)
+            made = self.call(body, node.inputs, node.attributes, node.name)
+            self.tally.origins |= origins_of(node, proto, made)
+            return made
         if self.opaque:
             return black_box(node, proto)
         name = shortened(f"{node.domain}.{node.op_type}" if node.domain else node.op_type)

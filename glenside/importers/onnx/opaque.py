@@ -11,17 +11,21 @@ import binascii
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cache
 from typing import Any
+
+import numpy as np
 
 from glenside.importers.onnx.node import Items, Node, Value
 from glenside.importers.onnx.runtime_types import ONNXRUNTIME
 from glenside.importers.onnx.schema import given_attributes
 from glenside.importers.onnx.tensors import dtype_name, element_type
-from glenside.ir.dtypes import DTYPES
+from glenside.ir.dtypes import COMPUTED, DTYPES
 from glenside.ir.errors import BadInput
-from glenside.ir.term import Term, build
-from glenside.ir.types import AccessType
+from glenside.ir.operand import Array
+from glenside.ir.term import Term, build, postorder
+from glenside.ir.types import AccessType, Dims
 
 _KEY = re.compile(r"(?P<domain>[^ /]+)/(?P<op>[^ /]+)/(?P<version>\d{1,9})#(?P<output>\d{1,9}) (?P<node>\S+)")
 # Two nodes that draw numbers are two functions, however alike they are.
@@ -32,6 +36,7 @@ Types = Mapping[str, tuple[str, list[int]]]
 """Output name -> dtype and dims."""
 
 _KNOWN = 1024  # elements of an input that the inference of types may look at: a shape, axes, counts
+_SPELLED = 1 << 14  # elements of an operand that is spelled out: zero points of channels
 
 
 @dataclass(frozen=True)
@@ -55,7 +60,6 @@ def black_box(node: Node, proto: Any) -> Sequence[Value]:
         if isinstance(value, Items):
             raise BadInput(f"a black box requires tensors, got a sequence as input {i}")
         operands += [] if value is None else [value]
-    name, text = _named(node, bare)
     model = _model(node, bare)
     inferred = {} if model is None else _inferred(node, model)
     # Where ONNX knows the operator and leaves a size open, data decide it.
@@ -66,18 +70,22 @@ def black_box(node: Node, proto: Any) -> Sequence[Value]:
             results.append(None)
             continue
         dtype, dims = _type(i, inferred.get(f"o{i}"), node.scope.types.get(output), node.scope.dims, told)
-        results.append(build("opaque", f"{name}#{i} {text}", ((), dims), dtype, *operands))
+        key = spelled_key(BlackBox(bare, node.version, i))
+        results.append(build("opaque", key, ((), dims), dtype, *operands))
     return results
 
 
-def _named(node: Node, bare: Any) -> tuple[str, str]:
-    """The operator with its version, and the node, as they stand in keys."""
-    text = base64.b64encode(bare.SerializeToString(deterministic=True)).decode("ascii")
-    return f"{node.domain or 'ai.onnx'}/{node.op_type}/{node.version}", text
+def spelled_key(box: BlackBox) -> str:
+    """The key that says a node, of which inputs and outputs have made-up names."""
+    text = base64.b64encode(box.node.SerializeToString(deterministic=True)).decode("ascii")
+    return f"{box.node.domain or 'ai.onnx'}/{box.node.op_type}/{box.version}#{box.output} {text}"
 
 
 def origins_of(node: Node, proto: Any, made: Sequence[Value]) -> dict[Term, Term]:
-    """The outputs of a node with a meaning -> the black boxes that they would be; none where one would say less."""
+    """The outputs of a node with a meaning -> the black boxes that they would be; none where one would say less.
+
+    Small operands that are known, and that the outputs are not made of any more, are numbers there.
+    """
     import onnx
 
     names = "INT INTS FLOAT FLOATS STRING STRINGS".split()
@@ -87,12 +95,38 @@ def origins_of(node: Node, proto: Any, made: Sequence[Value]) -> dict[Term, Term
     operands = [value for value in node.inputs if isinstance(value, Term)]
     if not plain or not operands or node.op_type in _RANDOM or any(isinstance(v, Items) for v in node.inputs):
         return {}
-    name, text = _named(node, _bare(node, proto))
+    wanted = {
+        i: value
+        for i, (output, value) in enumerate(zip(node.outputs, made, strict=False))
+        if output and isinstance(value, Term) and isinstance(value.type, AccessType) and value not in operands
+    }
+    read = {child for term in postorder(*wanted.values(), without={*operands}) for child in term.children}
+    operands = [value if value in read else _as_numbers(node, value) for value in operands]
+    bare = _bare(node, proto)
     found = {}
-    for i, (output, value) in enumerate(zip(node.outputs, made, strict=False)):
-        if output and isinstance(value, Term) and isinstance(value.type, AccessType) and value not in operands:
-            found[value] = build("opaque", f"{name}#{i} {text}", ((), value.access.dims), value.access.dtype, *operands)
+    for i, value in wanted.items():
+        key = spelled_key(BlackBox(bare, node.version, i))
+        found[value] = build("opaque", key, ((), value.access.dims), value.access.dtype, *operands)
     return found
+
+
+def _as_numbers(node: Node, term: Term) -> Term:
+    """A term as the numbers that it is known to be, where these are few and finite."""
+    kind = term.access
+    array = node.scope.known(term) if kind.size <= _SPELLED and kind.dtype in COMPUTED else None
+    return term if array is None else numbers_of(array) or term
+
+
+def numbers_of(array: Array) -> Term | None:
+    """The term that spells an array; None where one of its numbers is no rational, as inf and -0 are."""
+    if array.dtype.kind not in "fiub" or (array.dtype.kind == "f" and not _are_rational(array)):
+        return None
+    words = " ".join(str(Fraction(n)) for n in array.reshape(-1).tolist())
+    return build("numbers", Dims(array.shape), words, array.dtype.name)
+
+
+def _are_rational(array: Array) -> bool:
+    return bool(np.isfinite(array).all()) and not bool((np.signbit(array) & (array == 0)).any())
 
 
 def node_of_key(key: str) -> Any:

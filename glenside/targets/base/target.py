@@ -152,6 +152,13 @@ class Target(ABC):
         """
         return False
 
+    @property
+    def leaves_layouts_to_runtimes(self) -> bool:
+        """Whether a file of standard operators, which say a layout of their own, has those that are found only where
+        less is moved there too, by no more nodes.
+        """
+        return False
+
     def accept(self, way: Way) -> None:
         """Raise BadInput for a way that the target does not have."""
         for choice in fields(Way):

@@ -90,6 +90,11 @@ class ConvolutionUnit(Target):
         unit = Instruction("product-unit", lambda *_: InstructionCost(1, 1), f"operands in {layout}")
         self.prices = Prices((unit,), ("cycles", "copies"), copied=copied_bytes)
 
+    @property
+    def leaves_layouts_to_runtimes(self) -> bool:
+        """Convolutions of a file take channels first, whatever a unit takes."""
+        return True
+
     def scope(self, way: Way) -> Scope:
         return Scope.NETWORK
 

@@ -298,7 +298,7 @@ _OPTIONS: dict[str, Callable[[str], Any]] = {
 _READ = with_options("cpu", _OPTIONS, {"bands": "row_strips"})
 
 
-@target("cpu", "cpu:8MB", read=_READ, options=CPU)
+@target("cpu", "cpu:8MB", read=_READ, options=CPU, bare=UNLIMITED)
 def _cpu(memory: str, given: Mapping[str, Any], **options: Any) -> CPU:
     """A plain processor with a memory budget; counts multiply-adds, bytes moved and the peak of what is held."""
     return CPU(memory, **{**given, **options})

@@ -25,7 +25,8 @@ def _opaque(emit: Emitter, result: AccessType, key: str, _: tuple[Dims, Dims], _
         raise _not_imported(key) from None
     node, rest = box.node, iter(operands)
     inputs = [next(rest).value if name else ABSENT for name in node.input]
-    outputs = [(Dims(), "") if name else None for name in node.output]
+    own, unknown = (result.dims, result.dtype), (Dims(), "")
+    outputs = [(own if i == box.output else unknown) if name else None for i, name in enumerate(node.output)]
     attributes = {a.name: Encoded(a.SerializeToString(deterministic=True)) for a in node.attribute}
     emit.versions.add((node.domain, node.op_type, box.version))
     made = emit.graph.several(

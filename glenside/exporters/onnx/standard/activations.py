@@ -18,8 +18,11 @@ _PRODUCTS = ("elementwise-mul", "elementwise-div")
 
 @standard("Gelu", *_PRODUCTS)
 def gelu(emit: Emitter, term: Term) -> Value | None:
-    """x * (1 + erf(x / sqrt(2))) / 2, however the three factors are put together."""
-    if term.access.dtype != "float32":
+    """x * (1 + erf(x / sqrt(2))) / 2, however the three factors are put together.
+
+    One that came as several nodes stays these: runtimes know it with a bias in front of it, which they do not of Gelu.
+    """
+    if term.access.dtype != "float32" or term in emit.came:
         return None
     x = matched(emit, term, _of_gelu)
     if x is not None:

@@ -128,6 +128,8 @@ def _images(emit: Emitter, product: _Product) -> tuple[Images, list[Axis]] | Non
     channels = [*(axis for axis in axes if axis in groups), *(axis for axis in axes if axis in item)]
     if not slid and (not channels or not emit.is_constant[product.b]):
         return None
+    if not {*groups} <= {*channels}:
+        return None  # windows of which each has weights of its own
     if channels and axes[-1] in channels and not {*item} - {*channels}:
         return None  # rows of a matrix
     found = images(emit, product.loop, reading, channels, item)
