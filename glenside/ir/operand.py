@@ -14,6 +14,11 @@ from glenside.ir.types import AccessType, Type
 Array = NDArray[Any]
 
 
+def distinct(a: Array) -> Array:
+    """One element of each axis along which a is only repeated."""
+    return a[tuple(slice(0, 1) if stride == 0 else slice(None) for stride in a.strides)]
+
+
 @dataclass(frozen=True)
 class Product:
     """The value of a product, not yet in memory: (G, A)(I) x (G, B)(I) with `shared` = |G| and `item` = |I| axes.
