@@ -149,6 +149,8 @@ def _of_expression(term: Term, expression: Scalar, operands: Sequence[Range], se
         return Range(0.0, 1.0)
     if primitive.name == "select":
         return arguments[1].joined(arguments[2])
+    if primitive.name == "pow" and term.access.dtype in REALS and arguments[0].low >= 0:
+        return Range(0.0, math.inf)
     if primitive.name in _SCALES:
         divided = primitive.name == "divide"
         known = term.access.dtype in REALS and not (divided and arguments[1].low < 0 <= arguments[1].high)
