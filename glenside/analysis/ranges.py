@@ -71,6 +71,8 @@ def _of(term: Term, found: Mapping[Term, Range], seen: Seen) -> Range:
         return _of_leaf(term)
     if operator.index_map is None or not operands:
         return EVERY
+    if operator.kind is OperatorKind.VIEW or operator.shares is True:
+        return reduce(Range.joined, operands)
     moved = operator.index_map(*weave(operator, [child.type for child in term.children], term.attributes))
     lowest = _of_dtype(term.access.dtype).low
     filled = {None: (), Fill.ZERO: (Range(0.0, 0.0),), Fill.LOWEST: (Range(lowest, lowest),)}[moved.fill]

@@ -6,7 +6,8 @@ A program that differs from another only where no number led is not told from it
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cached_property, partial
+from functools import cached_property, partial, reduce
+from operator import or_
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,7 +19,7 @@ from glenside.ir.dtypes import REALS
 from glenside.ir.operand import Array
 from glenside.ir.operators.casting import cast
 from glenside.ir.primitives import PRIMITIVES
-from glenside.ir.term import Term
+from glenside.ir.term import Term, postorder
 from glenside.semantics import Arithmetic
 
 _SAMPLE = 6  # elements of each axis to look at first
@@ -106,6 +107,24 @@ class Branches:
                 given = known.get(child, EVERY), term.access.dtype, child.access.dtype, child in whole
                 found[term, "cast"] = list(cast_possible(*given))
         return found
+
+
+def places(of: Sequence[Term], layers: Sequence[Term]) -> Callable[..., list[int]]:
+    """Which of some terms, by their places in `of`, are inside some layers: what those read from others aside."""
+    inside: dict[Term, int] = {}  # one bit for each of the terms
+    for place, term in enumerate(of):
+        inside[term] = inside.get(term, 0) | 1 << place
+    others = set(layers)
+    for term in postorder(*layers) if of else ():
+        for child in term.children:
+            if child not in others:
+                inside[term] = inside.get(term, 0) | inside.get(child, 0)
+
+    def within(*some: Term) -> list[int]:
+        found = reduce(or_, (inside.get(layer, 0) for layer in some))
+        return [place for place in range(len(of)) if found >> place & 1]
+
+    return within
 
 
 def _function(arithmetic: Arithmetic, name: str) -> Function:

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any, NamedTuple
 
-from glenside.check.branches import Branches, Missing
+from glenside.check.branches import Branches, Missing, places
 from glenside.check.comparison import Clock, OutOfTime, Progress, Trial, difference, digest, observe, shared, steps
 from glenside.check.memory import least_bytes, shortage
 from glenside.check.stimuli import (
@@ -308,32 +308,26 @@ class _Comparison:
         return program.term if name is None else program.layers[name]
 
     def verdicts(self, trials: int, reason: str, missing: Sequence[Missing]) -> tuple[dict[str, str], str]:
-        """The verdict on each layer and on the result, after so many trials or at a stop for that reason."""
+        """The verdict on each layer and on the result, after so many trials or at a stop for that reason. What was not
+        reached is said of a layer where it is in that, those below it aside; of the result, wherever it is.
+        """
+        programs = self.original, self.optimized
+        within = places([m.term for m in missing], [self._term(p, name) for p in programs for name in self.names])
 
         def verdict(name: str | None) -> str:
             if name in self.differs:
                 return self.differs[name]
             if self.equal[name] == trials:
-                own = missing and self._of(name, missing)
-                return f"{_REACHED}: {own[0]}{f', and {len(own) - 1} more' if own[1:] else ''}" if own else EXACT
+                own = range(len(missing)) if name is None else within(*(self._term(p, name) for p in programs))
+                return (
+                    f"{_REACHED}: {missing[own[0]]}{f', and {len(own) - 1} more' if own[1:] else ''}" if own else EXACT
+                )
             partly = f" (equal in {self.equal[name]} of {trials} trials)" if self.equal[name] else ""
             return f"not checked: {reason}{partly}"
 
         result = verdict(_RESULT)
         whole = self.source_differs if self.source_differs and is_equal(result) else result
         return {name: verdict(name) for name in self.names}, whole
-
-    def _of(self, name: str | None, missing: Sequence[Missing]) -> list[Missing]:
-        """What was not reached in a layer, those below it aside; in all, where the result is asked for."""
-        inside: set[Term] = set()
-        for program in (self.original, self.optimized) if name is not None else ():
-            stack, others = [self._term(program, name)], {program.layers[n] for n in self.names}
-            while stack:
-                term = stack.pop()
-                if term not in inside:
-                    inside.add(term)
-                    stack += [child for child in term.children if child not in others]
-        return [m for m in missing if name is None or m.term in inside]
 
     def run(self, trial: Trial) -> None:
         """Run the programs whole; then, alone, the layers that differ."""
