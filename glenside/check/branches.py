@@ -143,7 +143,8 @@ def _select(condition: Array, then: Array, otherwise: Array) -> Array:
 
 def _look(sides: Sides, taken: Callable[..., Sequence[Any]], *operands: Array) -> None:
     """Note which sides elements take: a few of them first, and all where those take not all."""
-    arrays = np.broadcast_arrays(*operands)
+    alike = all(operand.shape == operands[0].shape for operand in operands)
+    arrays = operands if alike else np.broadcast_arrays(*operands)
     if arrays[0].size > _SAMPLE**2:
         steps = tuple(slice(None, None, max(1, size // _SAMPLE)) for size in arrays[0].shape)
         _add(sides, taken(*(a[steps] for a in arrays)))

@@ -34,6 +34,8 @@ class Product:
 
     def parts(self) -> list[Array]:
         """Both operands as views of dims (G, A, B, I)."""
+        if self.a.ndim == self.b.ndim == self.shared + self.item:  # no rows: each as it is
+            return [self.a, self.b]
         a_rows = self.a.shape[self.shared : self.a.ndim - self.item]
         b_rows = self.b.shape[self.shared : self.b.ndim - self.item]
         dims = (*self.a.shape[: self.shared], *a_rows, *b_rows, *self.a.shape[self.a.ndim - self.item :])

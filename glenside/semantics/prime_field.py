@@ -70,7 +70,8 @@ class PrimeField(Native):
 
     def _blockwise(self, function: Callable[..., Array], *arrays: Array) -> Array:
         """An elementwise function of float64 arrays, in blocks that stay in the cache."""
-        operands = np.broadcast_arrays(*arrays)
+        alike = all(array.shape == arrays[0].shape for array in arrays)
+        operands = arrays if alike else np.broadcast_arrays(*arrays)
         out = np.empty(operands[0].shape, _KEPT)
         for index in blocks(out.shape, _BLOCK):
             out[index] = function(*(x[index].astype(np.float64) for x in operands))
