@@ -9,19 +9,22 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
 from itertools import product
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from glenside.ir.dtypes import REALS, limits
 from glenside.ir.index_map import Fill
+from glenside.ir.operand import Array, distinct
 from glenside.ir.operator import Category, Keeps, Kind, OperatorKind
 from glenside.ir.operators.compute import compute, parse_compute
 from glenside.ir.operators.products import access_product
+from glenside.ir.operators.reductions import reduce_max
 from glenside.ir.scalar import Applied, Element, Number, Scalar, arity
 from glenside.ir.term import Term, postorder, weave
 from glenside.ir.types import AccessType
 from glenside.semantics import Native
+from glenside.semantics.interpreter import evaluate
 
 
 class Range(NamedTuple):
@@ -57,15 +60,19 @@ def _of_dtype(dtype: str) -> Range:
 
 def _of(term: Term, found: Mapping[Term, Range], seen: Seen) -> Range:
     operator, operands = term.operator, [found.get(child, EVERY) for child in term.children]
+    if operator.matrices is not None and len(operands) == 2:
+        return _sum_of(_corners(np.multiply, operands))
     if operator is compute:
         paired = term.children[0].operator is access_product
         parts = [found[part] for part in term.children[0].children] if paired else operands
-        return _of_compute(term, operands[0], parts, seen)
+        operand = _of_padded_items(term, found) if term.attributes[0] == reduce_max.name else None
+        return _of_compute(term, operand or operands[0], parts, seen)
     if operator.kind is OperatorKind.LEAF:
-        given = any(field.kind is Kind.TENSOR for field in operator.fields)
-        return EVERY if given or term.access.size > _LARGEST_LEAF else _of_leaf(term)
+        return _of_leaf(term)
     if operator.index_map is None or not operands:
         return EVERY
+    if operator.kind is OperatorKind.VIEW or operator.shares is True:
+        return reduce(Range.joined, operands)
     moved = operator.index_map(*weave(operator, [child.type for child in term.children], term.attributes))
     lowest = _of_dtype(term.access.dtype).low
     filled = {None: (), Fill.ZERO: (Range(0.0, 0.0),), Fill.LOWEST: (Range(lowest, lowest),)}[moved.fill]
@@ -73,8 +80,16 @@ def _of(term: Term, found: Mapping[Term, Range], seen: Seen) -> Range:
 
 
 def _of_leaf(term: Term) -> Range:
-    array = term.operator.evaluate(Native(), *term.attributes)
-    return Range(float(array.min()), float(array.max())) if array.size else EVERY
+    numbers = numbers_of(term)
+    return EVERY if numbers is None or not numbers.size else Range(float(numbers.min()), float(numbers.max()))
+
+
+def numbers_of(leaf: Term) -> Array | None:
+    """The numbers that a leaf holds, whatever is given; None for a tensor, and for very many."""
+    kinds = {field.kind for field in leaf.operator.fields}
+    if Kind.TENSOR in kinds or (leaf.access.size > _LARGEST_LEAF and Kind.NUMBER not in kinds):
+        return None
+    return distinct(leaf.operator.evaluate(Native(), *leaf.attributes))
 
 
 def _of_compute(term: Term, operand: Range, parts: Sequence[Range], seen: Seen) -> Range:
@@ -87,8 +102,38 @@ def _of_compute(term: Term, operand: Range, parts: Sequence[Range], seen: Seen) 
             return _of_expression(term, expression, parts if len(parts) == arity(expression) else [operand], seen)
         made = _of_expression(term, expression, [operand], seen)  # of what was folded so far, and the next
         return operand if made.joined(operand) == operand else _of_expression(term, expression, [EVERY], seen)
-    whole = record.combine is not None and Keeps.ORDER in record.keeps and term.children[0].access.item.product()
+    if record.category is Category.CONTRACTION:
+        return _sum_of(_corners(np.multiply, parts)) if len(parts) == 2 else EVERY
+    if Keeps.ORDER not in record.keeps:
+        return EVERY
+    if record.linear:
+        return _sum_of(operand)
+    whole = record.combine is not None and term.children[0].access.item.product()
     return operand if whole and Keeps.DISTANCE in record.keeps else EVERY
+
+
+def _of_padded_items(term: Term, found: Mapping[Term, Range]) -> Range | None:
+    """Of what a maximum may take, where it never takes the lowest number that an operand was padded with: each item
+    has another one. None where that is not known.
+    """
+    sources, stack, fills = dict[Term, None](), [*term.children], set[Fill | None]()
+    while stack:
+        if (part := stack.pop()).index_map is None:
+            sources[part] = None
+        else:
+            stack += part.children
+            fills.add(part.index_map.fill)
+    if Fill.LOWEST not in fills or any(s not in found or s.access.size > _LARGEST_LEAF for s in sources):
+        return None
+    given = {source: np.ones(source.access.dims, source.access.dtype) for source in sources}
+    (ones,) = evaluate([term], {}, given=given)
+    known = [found[source] for source in sources] + [Range(0.0, 0.0)] * (Fill.ZERO in fills)
+    return reduce(Range.joined, known) if ones.size and (ones == 1).all() else None
+
+
+def _sum_of(each: Range) -> Range:
+    """Of sums of any number of elements: their signs alone, which no rounding changes."""
+    return Range(0.0 if each.low >= 0 else -math.inf, 0.0 if each.high <= 0 else math.inf)
 
 
 def _of_expression(term: Term, expression: Scalar, operands: Sequence[Range], seen: Seen) -> Range:
@@ -106,10 +151,35 @@ def _of_expression(term: Term, expression: Scalar, operands: Sequence[Range], se
         return Range(0.0, 1.0)
     if primitive.name == "select":
         return arguments[1].joined(arguments[2])
+    if primitive.name == "pow" and term.access.dtype in REALS and arguments[0].low >= 0:
+        return Range(0.0, math.inf)
+    if primitive.name in _SCALES:
+        divided = primitive.name == "divide"
+        known = term.access.dtype in REALS and not (divided and arguments[1].low < 0 <= arguments[1].high)
+        return _widened(_corners(primitive.numpy, arguments)) if known else EVERY
     if not (primitive.linear or Keeps.ORDER in primitive.keeps):
         return EVERY
+    return _corners(primitive.numpy, arguments, None)
+
+
+_SCALES = ("multiply", "divide")
+"""Primitives of two numbers that rise or fall with each, as the other one's sign says."""
+_ROUNDED = 1e-6  # of their results, which are not those of exact bounds
+
+
+def _corners(function: Callable[..., Any], operands: Sequence[Range], unknown: float | None = 0.0) -> Range:
+    """Of a function that rises or falls with each operand: from its values at the ends of their ranges. Where those are
+    no numbers, as 0 times one that is larger than any, it is `unknown`; without that, anything.
+    """
+    ends = np.array(list(product(*operands))).T
+    corners = np.empty(ends.shape[1])
     with np.errstate(all="ignore"):
-        ends = np.array(list(product(*arguments))).T
-        corners = np.empty(ends.shape[1])
-        primitive.numpy(*ends, out=corners)
-    return EVERY if np.isnan(corners).any() else Range(float(corners.min()), float(corners.max()))
+        function(*ends, out=corners)
+    if unknown is None and np.isnan(corners).any():
+        return EVERY
+    corners[np.isnan(corners)] = unknown
+    return Range(float(corners.min()) + 0.0, float(corners.max()) + 0.0)  # no zero below 0
+
+
+def _widened(exact: Range) -> Range:
+    return Range(exact.low - abs(exact.low) * _ROUNDED, exact.high + abs(exact.high) * _ROUNDED)

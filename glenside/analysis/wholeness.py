@@ -6,16 +6,15 @@ from collections.abc import Container
 
 import numpy as np
 
+from glenside.analysis.ranges import numbers_of
 from glenside.ir.dtypes import REALS
-from glenside.ir.operator import Category, Kind, OperatorKind
+from glenside.ir.operator import Category, OperatorKind
 from glenside.ir.operators.casting import cast
 from glenside.ir.operators.compute import compute, parse_compute
 from glenside.ir.scalar import Applied, Number, Scalar
 from glenside.ir.term import Term, postorder
 from glenside.ir.types import AccessType
-from glenside.semantics import Native
 
-_LARGEST_LEAF = 1 << 20
 _ROUNDED = ("floor", "ceil", "round", "sign")
 _KEPT = ("add", "subtract", "multiply", "negative", "abs", "min", "max", "select", "mod", "rem")
 """Primitives that give whole numbers of whole ones."""
@@ -39,14 +38,9 @@ def _is_whole(term: Term, known: Container[Term]) -> bool:
         kept = record.combine is not None and record.combine.name in _KEPT
         return of_whole and (kept or record.category is Category.CONTRACTION)
     if term.operator.kind is OperatorKind.LEAF:
-        given = any(field.kind is Kind.TENSOR for field in term.operator.fields)
-        return not given and term.access.size <= _LARGEST_LEAF and _is_whole_leaf(term)
+        numbers = numbers_of(term)
+        return numbers is not None and bool((np.rint(whole := numbers.astype(np.float64)) == whole).all())
     return of_whole and (term.operator is cast or term.index_map is not None)
-
-
-def _is_whole_leaf(term: Term) -> bool:
-    array = np.asarray(term.operator.evaluate(Native(), *term.attributes), np.float64)
-    return bool((np.rint(array) == array).all())
 
 
 def _gives_whole(expression: Scalar, of_whole: bool) -> bool:

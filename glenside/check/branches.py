@@ -6,7 +6,8 @@ A program that differs from another only where no number led is not told from it
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cached_property, partial
+from functools import cached_property, partial, reduce
+from operator import or_
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,7 +19,7 @@ from glenside.ir.dtypes import REALS
 from glenside.ir.operand import Array
 from glenside.ir.operators.casting import cast
 from glenside.ir.primitives import PRIMITIVES
-from glenside.ir.term import Term
+from glenside.ir.term import Term, postorder
 from glenside.semantics import Arithmetic
 
 _SAMPLE = 6  # elements of each axis to look at first
@@ -108,6 +109,24 @@ class Branches:
         return found
 
 
+def places(of: Sequence[Term], layers: Sequence[Term]) -> Callable[..., list[int]]:
+    """Which of some terms, by their places in `of`, are inside some layers: what those read from others aside."""
+    inside: dict[Term, int] = {}  # one bit for each of the terms
+    for place, term in enumerate(of):
+        inside[term] = inside.get(term, 0) | 1 << place
+    others = set(layers)
+    for term in postorder(*layers) if of else ():
+        for child in term.children:
+            if child not in others:
+                inside[term] = inside.get(term, 0) | inside.get(child, 0)
+
+    def within(*some: Term) -> list[int]:
+        found = reduce(or_, (inside.get(layer, 0) for layer in some))
+        return [place for place in range(len(of)) if found >> place & 1]
+
+    return within
+
+
 def _function(arithmetic: Arithmetic, name: str) -> Function:
     """What a primitive is in an arithmetic."""
     primitive = PRIMITIVES[name]
@@ -124,7 +143,8 @@ def _select(condition: Array, then: Array, otherwise: Array) -> Array:
 
 def _look(sides: Sides, taken: Callable[..., Sequence[Any]], *operands: Array) -> None:
     """Note which sides elements take: a few of them first, and all where those take not all."""
-    arrays = np.broadcast_arrays(*operands)
+    alike = all(operand.shape == operands[0].shape for operand in operands)
+    arrays = operands if alike else np.broadcast_arrays(*operands)
     if arrays[0].size > _SAMPLE**2:
         steps = tuple(slice(None, None, max(1, size // _SAMPLE)) for size in arrays[0].shape)
         _add(sides, taken(*(a[steps] for a in arrays)))

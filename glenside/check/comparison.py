@@ -6,8 +6,9 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -15,12 +16,15 @@ import numpy as np
 from glenside.check.places import Places
 from glenside.check.stimuli import depends_on_order
 from glenside.ir.operand import Array, arrays
+from glenside.ir.operators.products import access_product
 from glenside.ir.term import Term, postorder
+from glenside.ir.types import AccessType
 from glenside.semantics import Arithmetic, Native
-from glenside.semantics.interpreter import evaluate
+from glenside.semantics.interpreter import evaluate, needed
 from glenside.semantics.native import hash_array
 
 NATIVE = Native()
+_NOTHING: Array = np.empty(0)
 Progress = Callable[[int, int], None]
 
 
@@ -57,26 +61,64 @@ class Clock:
             raise OutOfTime
 
 
-def steps(*roots: Term) -> list[Term]:
-    """The terms between which a run may stop: those that compute."""
-    return [term for term in postorder(*roots) if not term.operator.moves]
+def steps(roots: Sequence[Term], given: Mapping[Term, Any] | None = None) -> list[Term]:
+    """The terms between which a run may stop: those that compute, and are not given."""
+    given = given or {}
+    return [term for term in needed(roots, given) if term not in given and not term.operator.moves]
 
 
-def observe(roots: Sequence[Term], trial: Trial, clock: Clock, look: Callable[[Term, Any], None]) -> None:
-    """Evaluate the roots, and let `look` see each of them as soon as it is computed. Raises OutOfTime."""
-    wanted = set(roots)
+def observe(
+    roots: Sequence[Term],
+    trial: Trial,
+    clock: Clock,
+    look: Callable[[Term, Any], None],
+    given: Mapping[Term, Array] | None = None,
+    keep: Sequence[Term] = (),
+) -> dict[Term, Array]:
+    """Evaluate the roots, and let `look` see each of them as soon as it is computed, or was given. Raises OutOfTime.
+
+    Returns the values of those to `keep`.
+    """
+    wanted, kept, given = set(roots), dict.fromkeys(keep, _NOTHING), given or {}
 
     def watch(term: Term, value: Any) -> None:
-        clock.tick()
+        if term in computed:
+            clock.tick()
         trial.claim(term)
-        if depends_on_order(term):
+        if depends_on_order(term) and term in computed:
             for array in (a for a in arrays(value) if a.dtype.kind == "c" and a.flags.writeable):
                 trial.places.settle(array)
+        if term in kept:
+            kept[term] = value
         if term in wanted:
             look(term, value)
 
     clock.look()
-    evaluate([*steps(*roots), *roots], trial.values, trial.arithmetic, watch=watch)
+    computed = dict.fromkeys(steps(roots, given))
+    evaluate([*computed, *roots, *kept], trial.values, trial.arithmetic, given=given, watch=watch)
+    return kept
+
+
+_HELD_BYTES = 64 << 20
+_NUMBER = 16  # bytes of one that knows its order
+
+
+def shared(first: Iterable[Term], second: Iterable[Term]) -> list[Term]:
+    """What the second roots read, or are, that the first ones have too: the smallest such arrays, up to 64 MiB."""
+    known, own = set(postorder(*first)), set[Term]()
+    read: dict[Term, None] = {}
+    stack = list(second)
+    while stack:
+        term = stack.pop()
+        if term in known and term.operator is not access_product:  # which is no array as long as it is not in memory
+            if isinstance(term.type, AccessType):
+                read[term] = None
+        elif term not in own:
+            own.add(term)
+            stack += term.children
+    found = sorted(read, key=lambda term: term.access.size)
+    total = accumulate(_NUMBER * term.access.size for term in found)
+    return [term for term, taken in zip(found, total, strict=True) if taken <= _HELD_BYTES]
 
 
 def digest(value: Any, arithmetic: Arithmetic = NATIVE) -> bytes:

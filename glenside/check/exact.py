@@ -14,6 +14,7 @@ in the whole program too, by induction along it.
 
 from __future__ import annotations
 
+import math
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -21,8 +22,8 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any, NamedTuple
 
-from glenside.check.branches import Branches, Missing
-from glenside.check.comparison import Clock, OutOfTime, Progress, Trial, difference, digest, observe, steps
+from glenside.check.branches import Branches, Missing, places
+from glenside.check.comparison import Clock, OutOfTime, Progress, Trial, difference, digest, observe, shared, steps
 from glenside.check.memory import least_bytes, shortage
 from glenside.check.stimuli import (
     Draw,
@@ -154,9 +155,9 @@ def check(
     ends = counted_from_ends(original.term, *(original.layers[name] for name in names))
     trials = _Trials(seed, original, *roots)
     count = trials.count
-    runs = sum(len(steps(p.term, *(p.layers[name] for name in names if p is not source))) for p in programs)
-    branches, clock = Branches(roots), Clock(runs * count, deadline, progress)
+    branches, clock = Branches(roots), Clock(0, deadline, progress)
     comparison = _Comparison(original, optimized, source, names, clock)
+    clock.total = comparison.steps * count
     known = dict(given or {})
     drawn = {name: tensor for name, tensor in declarations.items() if name not in known}
     done: list[_Trial] = []
@@ -165,9 +166,8 @@ def check(
         while not (reason or comparison.settled):
             turn = len(done)
             if turn >= count and not (turn < trials.longest and comparison.says_little(turn)):
-                if not trials.more or not branches.missing():
+                if not trials.go_on(len(branches.missing())):
                     break
-                trials.more -= 1
                 turn = further(turn)
             trial = trials.at(turn)
             trial.arithmetic.opaque_below = below
@@ -193,6 +193,8 @@ _ELEMENTS = 1 << 20
 """How many elements it takes to have drawn numbers often enough."""
 _CALL = 64  # elements that take as long as it takes to evaluate a term of none
 _MORE = 4  # times to draw anew, at least, where something was not reached
+_PATIENCE = 2  # of them in a row that reach little, at least
+_LITTLE = 15 / 16  # what is left then of what was not reached
 
 
 _AGAIN = 8  # times as many numbers where results say little
@@ -216,12 +218,22 @@ class _Trials:
         size = sum(_CALL + (t.access.size if isinstance(t.type, AccessType) else 0) for t in postorder(*roots))
         self.count = max(1, min(turns(*roots), _ELEMENTS // max(1, size)))
         self.more = max(_MORE, self.count // 2)
+        self.patience, self.in_vain, self.missing = max(_PATIENCE, self.more // 4), 0, math.inf
         self.longest = min(_LONGEST, _AGAIN * self.count)
         if not self.real:
             self.count, self.longest = self.count + 1, self.longest + 1
         elif not self.ordered:
             self.count = self.longest = len(self.fields)
             self.more = 0
+
+    def go_on(self, missing: int) -> bool:
+        """Whether to draw once more than numbers have to be, where so much was not reached; not after a few that
+        reached little of it.
+        """
+        self.in_vain = self.in_vain + 1 if missing > _LITTLE * self.missing else 0
+        self.missing = missing
+        self.more -= 1
+        return bool(missing) and self.more >= 0 and self.in_vain < self.patience
 
     def at(self, turn: int) -> _Trial:
         """The numbers of a turn."""
@@ -276,6 +288,11 @@ class _Comparison:
         for name in (name for name in self.names if name not in self.differs):
             self.expected.setdefault(original.layers[name], []).append(name)
             self.found.setdefault(optimized.layers[name], []).append(name)
+        roots = [*self.expected, original.term], [*self.found, optimized.term]
+        self.shared = shared(*roots)
+        """What is computed once for both."""
+        runs = (steps(roots[0]), steps(roots[1], dict.fromkeys(self.shared)), steps([source.term]) if source else [])
+        self.steps = sum(map(len, runs))
 
     @property
     def settled(self) -> bool:
@@ -291,32 +308,26 @@ class _Comparison:
         return program.term if name is None else program.layers[name]
 
     def verdicts(self, trials: int, reason: str, missing: Sequence[Missing]) -> tuple[dict[str, str], str]:
-        """The verdict on each layer and on the result, after so many trials or at a stop for that reason."""
+        """The verdict on each layer and on the result, after so many trials or at a stop for that reason. What was not
+        reached is said of a layer where it is in that, those below it aside; of the result, wherever it is.
+        """
+        programs = self.original, self.optimized
+        within = places([m.term for m in missing], [self._term(p, name) for p in programs for name in self.names])
 
         def verdict(name: str | None) -> str:
             if name in self.differs:
                 return self.differs[name]
             if self.equal[name] == trials:
-                own = missing and self._of(name, missing)
-                return f"{_REACHED}: {own[0]}{f', and {len(own) - 1} more' if own[1:] else ''}" if own else EXACT
+                own = range(len(missing)) if name is None else within(*(self._term(p, name) for p in programs))
+                return (
+                    f"{_REACHED}: {missing[own[0]]}{f', and {len(own) - 1} more' if own[1:] else ''}" if own else EXACT
+                )
             partly = f" (equal in {self.equal[name]} of {trials} trials)" if self.equal[name] else ""
             return f"not checked: {reason}{partly}"
 
         result = verdict(_RESULT)
         whole = self.source_differs if self.source_differs and is_equal(result) else result
         return {name: verdict(name) for name in self.names}, whole
-
-    def _of(self, name: str | None, missing: Sequence[Missing]) -> list[Missing]:
-        """What was not reached in a layer, those below it aside; in all, where the result is asked for."""
-        inside: set[Term] = set()
-        for program in (self.original, self.optimized) if name is not None else ():
-            stack, others = [self._term(program, name)], {program.layers[n] for n in self.names}
-            while stack:
-                term = stack.pop()
-                if term not in inside:
-                    inside.add(term)
-                    stack += [child for child in term.children if child not in others]
-        return [m for m in missing if name is None or m.term in inside]
 
     def run(self, trial: Trial) -> None:
         """Run the programs whole; then, alone, the layers that differ."""
@@ -343,9 +354,9 @@ class _Comparison:
             if term is self.optimized.term and _RESULT not in self.differs:
                 self._conclude(_RESULT, difference(results.pop(), value, trial.arithmetic))
 
-        observe([*self.expected, self.original.term], trial, self.clock, note)
+        held = observe([*self.expected, self.original.term], trial, self.clock, note, keep=self.shared)
         self._run_source(results[0], trial)
-        observe([*self.found, self.optimized.term], trial, self.clock, compare)
+        observe([*self.found, self.optimized.term], trial, self.clock, compare, held)
         self._isolate([name for name in suspects if name not in self.differs], trial)
 
     def _run_source(self, result: Any, trial: Trial) -> None:

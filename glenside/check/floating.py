@@ -62,7 +62,7 @@ def check_floating(
     common = [name for name in original.layers if name in optimized.layers]
     alike = [n for n in (*common, "") if _term(original, n).type == _term(optimized, n).type]
     errors = {n: math.nan if n in alike else math.inf for n in (*common, "")}
-    clock = Clock(sum(len(steps(p.term, *p.layers.values())) for p in (original, optimized)), deadline, progress)
+    clock = Clock(sum(len(steps([p.term, *p.layers.values()])) for p in (original, optimized)), deadline, progress)
     trial, kept = Trial(Native(), values), dict[Term, Any]()
 
     def compare(term: Term, value: Any) -> None:

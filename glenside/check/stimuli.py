@@ -6,6 +6,7 @@ import math
 import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ import numpy as np
 from glenside.ir.dtypes import FLOATS, REALS, RECORDS, STORED, WHOLE, limits
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
-from glenside.ir.operator import Category, OperatorKind
+from glenside.ir.operator import Category, Operator, OperatorKind
 from glenside.ir.operators.casting import cast
 from glenside.ir.operators.compute import compute, parse_compute
 from glenside.ir.rational import exact
@@ -105,9 +106,14 @@ def opaque_limit(*roots: Term) -> int:
 def _picks(*roots: Term) -> Iterator[tuple[Term, int]]:
     """Terms of indices, with the sizes of the axes that they pick from."""
     for term in postorder(*roots):
-        arguments = dict(zip((f.name for f in term.operator.fields), term.arguments(), strict=False))
-        if "indices" in arguments:
+        if _picks_by_indices(term.operator):
+            arguments = dict(zip((f.name for f in term.operator.fields), term.arguments(), strict=False))
             yield arguments["indices"], _picked_size(arguments)
+
+
+@cache
+def _picks_by_indices(operator: Operator) -> bool:
+    return any(field.name == "indices" for field in operator.fields)
 
 
 def _picked_size(arguments: Mapping[str, Any]) -> int:

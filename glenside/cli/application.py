@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 import warnings
@@ -18,6 +19,9 @@ from glenside.cli.commands.sweep import sweep
 from glenside.cli.commands.winograd import winograd
 from glenside.cli.output import BAD_INPUT, OK
 from glenside.ir.errors import GlensideError, Renamed
+
+_GARBAGE = 100_000
+"""New objects between two looks for cycles: terms are many and stay, and looking through them took a tenth of a run."""
 
 app = typer.Typer(
     add_completion=False,
@@ -54,6 +58,7 @@ def _options(version: Annotated[bool, typer.Option("--version", help="Print the 
 
 def run() -> int:
     """The exit status: bad input is one sentence and status 2, a closed pipe is no error. Raises KeyboardInterrupt."""
+    gc.set_threshold(_GARBAGE)
     with warnings.catch_warnings():
         warnings.simplefilter("always", Renamed)
         otherwise = warnings.showwarning

@@ -14,6 +14,11 @@ from glenside.ir.types import AccessType, Type
 Array = NDArray[Any]
 
 
+def distinct(a: Array) -> Array:
+    """One element of each axis along which a is only repeated."""
+    return a[tuple(slice(0, 1) if stride == 0 else slice(None) for stride in a.strides)]
+
+
 @dataclass(frozen=True)
 class Product:
     """The value of a product, not yet in memory: (G, A)(I) x (G, B)(I) with `shared` = |G| and `item` = |I| axes.
@@ -29,6 +34,8 @@ class Product:
 
     def parts(self) -> list[Array]:
         """Both operands as views of dims (G, A, B, I)."""
+        if self.a.ndim == self.b.ndim == self.shared + self.item:  # no rows: each as it is
+            return [self.a, self.b]
         a_rows = self.a.shape[self.shared : self.a.ndim - self.item]
         b_rows = self.b.shape[self.shared : self.b.ndim - self.item]
         dims = (*self.a.shape[: self.shared], *a_rows, *b_rows, *self.a.shape[self.a.ndim - self.item :])

@@ -254,10 +254,12 @@ def _of_network(problem: Problem, searched: SearchResult, target: Target) -> Ans
     choice, cost = cheapest_network(priced, root, "dag")
     classes = problem.classes(snapshot, list(found.program.layers.values()))
     made = network_of(found.program, snapshot, choice, len(problem.nodes))
-    network = min((found.inlined(made), program), key=lambda p: _ordered(target, p))
+    done: dict[Term, Term] = {}
+    network = min((found.inlined(made, done), program), key=lambda p: _ordered(target, p))
     compared = program
     if network is not program:
-        compared = found.inlined(replace(made, layers=layers_as_written(found.program, snapshot, choice, classes)))
+        layers = layers_as_written(found.program, snapshot, choice, classes)
+        compared = found.inlined(replace(made, layers=layers), done)
     extracted = {}
     for (name, product), eclass in zip(program.layers.items(), classes, strict=True):
         told = priced.told.get(eclass)

@@ -36,8 +36,8 @@ class Outlined:
     constants: Mapping[str, Term]
     values: Mapping[str, Array]
 
-    def inlined(self, program: Program) -> Program:
-        """A program that was made of this one, with every part put back."""
+    def inlined(self, program: Program, done: dict[Term, Term] | None = None) -> Program:
+        """A program that was made of this one, with every part put back; `done` holds the terms of earlier calls."""
 
         def put_back(term: Term, children: tuple[Term, ...]) -> Term | None:
             if term.operator.name in ("opaque-pointwise", "opaque-items"):
@@ -51,7 +51,7 @@ class Outlined:
             tensor = term.attributes[0] if term.operator.name == "access-tensor" else None
             return self.constants.get(tensor.name) if isinstance(tensor, Tensor) else None
 
-        return _with_roots(program, rebuild_all(_roots(program), put_back), self.values)
+        return _with_roots(program, rebuild_all(_roots(program), put_back, done), self.values)
 
 
 def outlined(program: Program) -> Outlined:

@@ -100,7 +100,7 @@ class Run:
         else:
             operands = [in_memory(v) for v in operands]
         attributes: list[Any] = list(term.attributes)
-        if any(field.kind is Kind.TENSOR for field in operator.fields):
+        if term.children == () and any(field.kind is Kind.TENSOR for field in operator.fields):
             attributes = [self.tensor(a) if isinstance(a, Tensor) else a for a in attributes]
         arguments = weave(operator, operands, attributes)
         del operands

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from glenside.ir.dtypes import REALS, STORED, fraction_bits
-from glenside.ir.operand import Array
+from glenside.ir.operand import Array, distinct
 from glenside.ir.primitives import PRIMITIVES
 from glenside.ir.rounding import rounded
 from glenside.semantics.native import Native
@@ -100,6 +100,7 @@ class OrderedField(Native):
     def divide(self, a: Array, b: Array) -> Array:
         if not _is_number(a):
             return self._native.divide(a, b)
+        b = distinct(b) if b.shape == a.shape else b  # what is repeated is inverted once
         none = b.imag == 0
         divisor = np.where(none, _number(1 / LARGEST, np.asarray(_OF_NOTHING)), b)
         quotient = a.real / np.where(divisor.real == 0, 1 / LARGEST, divisor.real)

@@ -18,7 +18,7 @@ from glenside.ir.blockwise import blocks
 from glenside.ir.contraction import contract_into, contracted_dims
 from glenside.ir.dtypes import REALS, STORED, is_float, wider
 from glenside.ir.errors import BadInput
-from glenside.ir.operand import Array
+from glenside.ir.operand import Array, distinct
 from glenside.semantics.native import Native
 
 # The two largest primes below 2^22.
@@ -38,11 +38,6 @@ _KEPT = np.float32
 def function_seed(function: str) -> np.uint64:
     """What the pseudo-random function is begun with that stands for one of reals."""
     return np.uint64(int.from_bytes(hashlib.blake2b(function.encode(), digest_size=8).digest(), "big"))
-
-
-def _distinct(a: Array) -> Array:
-    """One element of each axis along which a is only repeated."""
-    return a[tuple(slice(0, 1) if stride == 0 else slice(None) for stride in a.strides)]
 
 
 class PrimeField(Native):
@@ -75,7 +70,8 @@ class PrimeField(Native):
 
     def _blockwise(self, function: Callable[..., Array], *arrays: Array) -> Array:
         """An elementwise function of float64 arrays, in blocks that stay in the cache."""
-        operands = np.broadcast_arrays(*arrays)
+        alike = all(array.shape == arrays[0].shape for array in arrays)
+        operands = arrays if alike else np.broadcast_arrays(*arrays)
         out = np.empty(operands[0].shape, _KEPT)
         for index in blocks(out.shape, _BLOCK):
             out[index] = function(*(x[index].astype(np.float64) for x in operands))
@@ -155,7 +151,7 @@ class PrimeField(Native):
     def divide(self, a: Array, b: Array) -> Array:
         if a.dtype.kind != "f":
             return super().divide(a, b)
-        return self.multiply(a, self.inverse(_distinct(b)))
+        return self.multiply(a, self.inverse(distinct(b)))
 
     def inverse(self, a: Array) -> Array:
         """1 / a, and 0 where a is 0: halves are multiplied until one number is left: 3 products for each element."""

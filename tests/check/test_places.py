@@ -57,3 +57,30 @@ def test_equal_residues_get_the_places_seen_first() -> None:
         places.settle(value)
     assert later.ravel().tolist() == [2 + 6j, 3 + 5j, 1 + 5j]
     assert other.tolist() == [9 + 7j, 9 + 5j, 9 + 5j]
+
+
+@pytest.mark.parametrize(
+    ("dims", "axes", "other"),
+    [
+        ((2, 6, 5, 7), (0, 2, 3, 1), (2, 5, 7, 6)),
+        ((2, 6, 5, 7), (0, 2, 3, 1), (70, 6)),
+        ((32, 5, 7), (0, 1, 2), (32, 35)),
+        ((2, 16, 35), (0, 2, 1), (2, 5, 7, 16)),
+        ((4, 5, 6), (2, 1, 0), (6, 5, 4)),
+    ],
+)
+def test_places_follow_their_numbers_into_another_layout(
+    dims: tuple[int, ...], axes: tuple[int, ...], other: tuple[int, ...]
+) -> None:
+    """Residues that occur twice too; the last is no exchange of neighbours, where those are as good as the same."""
+    rng = np.random.default_rng(0)
+    first = np.empty(dims, np.complex128)
+    first.imag = rng.integers(0, first.size // 2, dims)
+    first.real = first.imag * first.size + rng.permutation(first.size).reshape(dims)
+    later = first.transpose(axes).reshape(other).copy()
+    expected = later.copy()
+    later.real += 0.25 * rng.random(other)
+    places = Places()
+    places.settle(first.copy())
+    places.settle(later)
+    assert np.array_equal(later, expected)

@@ -103,10 +103,13 @@ def test_conv_transpose(seed: int) -> None:
         for n, k, t, d, extra in zip(sizes, kernel, strides, dilations, more, strict=True)
     ]
     named: dict[str, Any] = {"strides": strides, "dilations": dilations, "output_padding": more, "group": groups}
-    if draw.one_of(True, False):
-        named["output_shape"] = [max(1, n - cut) for n, cut in zip(whole, draw.ints(0, 3), strict=True)]
+    if draw.one_of(True, False):  # larger than what windows reach, too
+        named["output_shape"] = [
+            max(1, n - max(cut, extra + 1 - t))
+            for n, cut, t, extra in zip(whole, draw.ints(-2, 3), strides, more, strict=True)
+        ]
         named["auto_pad"] = draw.one_of("NOTSET", "SAME_UPPER")
-    elif draw.one_of(True, False) and all(n >= m * t for n, m, t in zip(whole, sizes, strides, strict=True)):
+    elif draw.one_of(True, False):
         named["auto_pad"] = draw.one_of("SAME_UPPER", "SAME_LOWER")
     else:
         named |= draw.one_of({"auto_pad": "VALID"}, {"pads": draw.ints(0, 1, 2 * draw.axes)})
@@ -230,12 +233,18 @@ def test_padding_below_zero_takes_elements_away() -> None:
     np.testing.assert_array_equal(grown, np.pad(plain[:, :, :-1], [(0, 0), (0, 0), (1, 0), (0, 2)]))
 
 
-def test_a_transposed_convolution_may_be_larger_than_what_its_windows_reach() -> None:
-    x, w = np.ones((1, 1, 2, 3), np.float32), np.full((1, 1, 1, 1), 2, np.float32)
-    (result,) = ours("ConvTranspose", x, w, strides=[3, 2], auto_pad="SAME_UPPER")
-    expected = np.zeros((1, 1, 6, 6), np.float32)
-    expected[:, :, 1:5:3, 1:6:2] = 2
+@pytest.mark.parametrize("auto", ["SAME_UPPER", "SAME_LOWER"])
+@pytest.mark.parametrize("size", [None, 12])
+def test_windows_smaller_than_strides_are_padded_by_nothing_where_results_are_spread(
+    auto: str, size: int | None
+) -> None:
+    x, w, bias = np.ones((1, 1, 4), np.float32), np.full((1, 1, 1), 2, np.float32), np.ones(1, np.float32)
+    named: dict[str, Any] = {} if size is None else {"output_shape": [size]}
+    (result,) = ours("ConvTranspose", x, w, bias, strides=[3], auto_pad=auto, **named)
+    expected = np.ones((1, 1, size or 10), np.float32)
+    expected[:, :, :10:3] = 3
     np.testing.assert_array_equal(result, expected)
+    agree("ConvTranspose", x, w, bias, strides=[3], auto_pad=auto, **named)
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -340,6 +349,7 @@ BAD = {
         {"output_padding": [0, 2], "strides": [2, 1], "dilations": [1, 2]},
     ),
     "attribute output_shape requires 2 numbers": ("ConvTranspose", [X, W], {"output_shape": [3]}),
+    "attribute output_shape requires at most": ("ConvTranspose", [X, W], {"output_shape": [3, 300]}),
     "inputs 0 and 1 require two axes": ("Gemm", [X, W], {}),
     "requires a whole number for int32, got 0.5": ("Gemm", [np.ones((2, 2), np.int32)] * 2, {"alpha": 0.5}),
     "attribute num_groups requires a divisor": (

@@ -12,9 +12,14 @@ def check_pairs(name: str, a: AccessType, b: AccessType, n: int) -> None:
     """The shapes begin with n axes that agree, and so do items and dtypes. Raises TypeMismatch."""
     most = min(a.split, b.split)
     require(0 <= n <= most, name, f"0 <= n <= {most} shared axes", n)
-    require(a.dims.take(n) == b.dims.take(n), name, f"the first {n} axes to agree", f"{a} and {b}")
-    require(a.item == b.item, name, "items to agree", f"{a} and {b}")
-    require(a.dtype == b.dtype, name, "dtypes to agree", f"{a} and {b}")
+    agree = {
+        f"the first {n} axes": a.dims.take(n) == b.dims.take(n),
+        "items": a.item == b.item,
+        "dtypes": a.dtype == b.dtype,
+    }
+    for what, holds in agree.items():
+        if not holds:  # types are written out for the sentence alone
+            require(False, name, f"{what} to agree", f"{a} and {b}")
 
 
 def _map_product(a: AccessType, b: AccessType, n: int) -> IndexMap:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
 
 import numpy as np
@@ -69,16 +70,13 @@ def conv_transpose(node: Node) -> Term:
     kernel = kernel_of(node, axes, w.access.dims[2:])
     strides, dilations = per_axis(node, "strides", axes), per_axis(node, "dilations", axes)
     more = per_axis(node, "output_padding", axes, least=0)
-    whole = [
-        t * (n - 1) + extra + (k - 1) * d + 1
-        for n, k, t, d, extra in zip(x.access.dims[2:], kernel, strides, dilations, more, strict=True)
-    ]
+    spans = [(k - 1) * d + 1 for k, d in zip(kernel, dilations, strict=True)]
     return node.builder.conv_transpose(
         x,
         w,
         node.optional(2),
         strides=strides,
-        padding=padding_of_transposed(node, whole, [n * t for n, t in zip(x.access.dims[2:], strides, strict=True)]),
+        padding=padding_of_transposed(node, x.access.dims[2:], spans, strides, more),
         output_padding=more,
         dilations=dilations,
         groups=node.integer("group", 1),
@@ -86,18 +84,29 @@ def conv_transpose(node: Node) -> Term:
     )
 
 
-def padding_of_transposed(node: Node, whole: list[int], same: list[int]) -> list[tuple[int, int]]:
-    """What is cut off results of the sizes `whole`; `same` are those that auto_pad asks for. Raises BadInput."""
+def padding_of_transposed(
+    node: Node, sizes: Sequence[int], spans: Sequence[int], strides: Sequence[int], more: Sequence[int]
+) -> list[tuple[int, int]]:
+    """What is cut off results, of inputs of these sizes and windows that span so much. Raises BadInput.
+
+    Padding is never below 0: where windows are smaller than strides, auto_pad gives less than it says, as ONNX's own
+    inference of shapes and onnxruntime have it; what output_shape asks for beyond that is zeros at the end.
+    """
+    whole = [t * (n - 1) + k + extra for n, k, t, extra in zip(sizes, spans, strides, more, strict=True)]
     axes, auto = len(whole), node.text("auto_pad", "NOTSET", *AUTO_PADS)
-    wanted = node.integers("output_shape")
-    if wanted is None:
-        if not auto.startswith("SAME"):
-            return pads_of(node, axes) if auto == "NOTSET" else [(0, 0)] * axes
-        wanted = same
+    given = node.integers("output_shape")
+    if given is None and not auto.startswith("SAME"):
+        return pads_of(node, axes) if auto == "NOTSET" else [(0, 0)] * axes
+    wanted = [min(n, m * t) for n, m, t in zip(whole, sizes, strides, strict=True)] if given is None else given
     if len(wanted) not in (axes, axes + 2):  # some files count the batch and the channels too
         raise BadInput(f"attribute output_shape requires {axes} numbers, got {wanted}")
-    pairs = zip(whole, wanted[-axes:], strict=True)
-    return [halves(n - size, auto == "SAME_UPPER") for n, size in pairs]
+    padding, most = [], [n * t + k - 1 for n, k, t in zip(sizes, spans, strides, strict=True)]
+    for n, size, end in zip(whole, wanted[-axes:], most, strict=True):
+        if size > end:
+            raise BadInput(f"attribute output_shape requires at most {most}, got {wanted}: more rows of windows fit in")
+        before, after = halves(max(0, n - size), auto == "SAME_UPPER")
+        padding.append((before, after - max(0, size - n)))
+    return padding
 
 
 @onnx_operator("Col2Im")
