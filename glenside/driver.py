@@ -91,8 +91,8 @@ def optimize(
 def compile(program: Program, target: Target | None = None, *, machine: str = "native", **how: Any) -> Function:
     """The program as a function on numpy arrays, made by the system's C compiler: `f = gl.compile(p); f(x, ..)`.
 
-    target   what the program is optimized for before, such as `gl.CPU(balance=2)`; None compiles it as it is, with
-             the scales of batch norms in the weights
+    target   what the program is optimized for before, such as `gl.CPU()`: what the machine takes the least time for;
+             None compiles it as it is, with the scales of batch norms in the weights
     machine  native, or one that this computer has too: avx512vnni, avx512, avxvnni, avx2, neon, generic; plain for
              plain loops of it as it is, which compute each step as the interpreter does
     how      see `optimize`
@@ -101,7 +101,9 @@ def compile(program: Program, target: Target | None = None, *, machine: str = "n
     """
     of = machine_of(machine)
     if target is not None:
-        result = optimize(program, target.compiled_for(of), **how)
+        target = target.compiled_for(of)
+        of = target.processor or of
+        result = optimize(program, target, **how)
         chosen = keeping([result.program, result.prepared], of, target.most_bytes)
         return Function(chosen, of, result.report, target.most_bytes)
     if how:

@@ -193,7 +193,7 @@ _ELEMENTS = 1 << 20
 """How many elements it takes to have drawn numbers often enough."""
 _CALL = 64  # elements that take as long as it takes to evaluate a term of none
 _MORE = 4  # times to draw anew, at least, where something was not reached
-_PATIENCE = 2  # of them in a row that reach little, at least
+_PATIENCE = 3  # of them in a row that reach little, at least
 _LITTLE = 15 / 16  # what is left then of what was not reached
 
 

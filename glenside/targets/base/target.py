@@ -132,6 +132,8 @@ class Target(ABC):
     """Of e-nodes, where they add up."""
     peak: int | None = None
     """Multiply-accumulates a cycle, where cycles are counted."""
+    processor: Any = None
+    """The machine that its programs are compiled for, where it is one."""
     machine: str = ""
     """Where its programs can be run and its costs measured, as `glenside run --on` calls it."""
     description: str = ""
@@ -210,7 +212,9 @@ class Target(ABC):
         return (1, taken[budget.measure], *amounts)
 
     def compiled_for(self, machine: Any) -> Target:
-        """What programs are optimized for when they are compiled for a machine: None is one of plain loops."""
+        """What programs are optimized for when they are compiled for a machine, if it does not say one itself; None is
+        one of plain loops.
+        """
         return self
 
     def in_place(self, found: Sequence[Extracted], placed: Placed) -> Sequence[Extracted]:

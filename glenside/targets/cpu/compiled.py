@@ -98,7 +98,8 @@ class CompiledCPU(CPU):
     """A processor that programs are compiled for: the nanoseconds of one thread, and the bytes of temporaries.
 
     memory   the budget of temporaries and results, as of any CPU
-    machine  native, or avx512, avx2, neon, generic; or a .toml file, which `glenside calibrate` writes
+    machine  native, or avx512, avx2, neon, generic; or a .toml file, which `glenside calibrate` writes; by default the
+             one that programs are compiled for, else native
     tune     whether the best variants of each layer are timed in their places, on this computer; otherwise what they
              take is told by the machine's prices
     outputs  the m of Winograd's F(m, r) that are looked for along each axis
@@ -112,7 +113,7 @@ class CompiledCPU(CPU):
         self,
         memory: int | str | None = None,
         *,
-        machine: str | Machine,
+        machine: str | Machine | None = None,
         tune: bool = False,
         outputs: Sequence[int] = (2, 4),
         balance: float = 0,
@@ -121,7 +122,8 @@ class CompiledCPU(CPU):
         if balance or row_strips > 1:
             raise BadInput("balance and row strips are of a processor that no programs are compiled for")
         super().__init__(memory, outputs=outputs)
-        processor = machine_of(machine) if isinstance(machine, str) else machine
+        self.is_any = machine is None
+        processor = machine if isinstance(machine, Machine) else machine_of(machine or "native")
         if processor is None:
             raise BadInput("a machine of plain loops has no prices: nothing is tiled for it")
         if tune and not is_here(processor):
@@ -141,7 +143,9 @@ class CompiledCPU(CPU):
         self._known: dict[Term, InLoops] = {}
 
     def compiled_for(self, machine: Machine | None) -> CPU:
-        return self
+        if not self.is_any or machine is None:
+            return self
+        return CompiledCPU(self.memory, machine=machine, tune=self.tune, outputs=self.outputs)
 
     def families(self, way: Way, nodes: Sequence[Term]) -> tuple[str, ...]:
         """Those of variants: how windows are read, and how many rows at a time, is for the loops."""

@@ -55,8 +55,8 @@ class CPU(Target):
     outputs   the m of Winograd's F(m, r) that are looked for along each axis
     row_strips  up to how many strips of rows, a power of 2 up to 16, a layer may be computed in, each as a variant of
               its own
-    machine   what programs are compiled for: then nanoseconds count, and the memory of what is compiled; see
-              `glenside.targets.cpu.compiled.CompiledCPU`
+    machine, tune  what programs are compiled for, and whether variants are timed there: with one of them nanoseconds
+              count, and the memory of what is compiled; see `glenside.targets.cpu.compiled.CompiledCPU`
 
     Inputs, constants and what is computed of constants alone are there before: they are not counted, nor is what a
     process takes beside its arrays, such as the workspaces of BLAS. Multiply-adds are not time: a variant of fewer may
@@ -66,8 +66,8 @@ class CPU(Target):
     strategy: Strategy = Front
 
     def __new__(cls, *_: Any, **options: Any) -> CPU:
-        """A CPU with a machine is one that programs are compiled for."""
-        if cls is CPU and options.get("machine") is not None:
+        """A CPU with a machine, or on which variants are timed, is one that programs are compiled for."""
+        if cls is CPU and (options.get("machine") is not None or options.get("tune")):
             from glenside.targets.cpu.compiled import CompiledCPU
 
             cls = CompiledCPU
@@ -84,8 +84,6 @@ class CPU(Target):
         machine: str | Machine | None = None,
         tune: bool = False,
     ) -> None:
-        if tune:
-            raise BadInput("variants are timed on a machine: give one beside tune, such as native")
         if bands is not None:
             renamed("bands of gl.CPU", "row_strips")
             row_strips = bands
