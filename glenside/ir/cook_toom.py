@@ -27,6 +27,16 @@ class CookToom:
     filter: Matrix
     output: Matrix
 
+    @property
+    def growth(self) -> Fraction:
+        """How many times larger than that of the direct sums the bound of rounding errors is, for numbers of any signs:
+        the most that an output's sum of absolute values is over r (Barabasz, Anderson, Soodhalter and Gregg, Error
+        analysis and improving the accuracy of Winograd convolution, 2020).
+        """
+        filters, data = ([sum(map(abs, row)) for row in matrix] for matrix in (self.filter, self.data))
+        sums = [sum(abs(x) * g * d for x, g, d in zip(row, filters, data, strict=True)) for row in self.output]
+        return Fraction(max(sums)) / len(self.filter[0])
+
 
 def points() -> Iterator[Fraction]:
     """0, 1, -1, 2, -2, 1/2, -1/2, 3, -3, 1/3, ..: what keeps the matrices small comes first."""

@@ -11,6 +11,7 @@ import pytest
 import glenside as gl
 from glenside.codegen.machine import MACHINES, is_here, machine_of
 from glenside.codegen.work import Work
+from glenside.ir.cook_toom import cook_toom
 from glenside.ir.errors import BadInput
 from glenside.ir.program import Program
 from glenside.targets.cpu.compiled import CompiledCPU
@@ -114,6 +115,41 @@ def test_variants_are_timed_in_turn_and_what_was_timed_is_kept(tmp_path: Path, m
     assert str(again.program) == str(first.program)
 
 
+def test_rounding_errors_grow_no_more_than_is_allowed() -> None:
+    labels = []
+    for most in (1, 3, 8, 400):
+        result = gl.optimize(_windows(layers=1), _target(max_growth=most), verify=False)
+        kept = [v.label for v in result_choices(result, "conv0")]
+        assert kept[0] == "plain"
+        labels.append(kept)
+    assert labels[0] == ["plain"]
+    assert {*labels[1]} == {"plain", "Winograd F(2,3) along axis 1", "Winograd F(2,3) along axis 2"}
+    assert {*labels[2]} - {*labels[1]} == {"Winograd F(2x2,3x3)"}
+    assert "Winograd F(4x4,3x3)" in labels[3]
+    said = {v.label: v.remarks for v in result_choices(result, "conv0")}
+    assert "256 times that of the plain layer" in said["Winograd F(4x4,3x3)"][0]
+    assert said["plain"] == ()
+
+
+def test_what_growth_bounds_is_seen() -> None:
+    """The rounding of F(2, 3) and F(4, 3) in float32, against their bounds and each other."""
+    draw = np.random.default_rng(0)
+    d, g = draw.standard_normal((2000, 6)), draw.standard_normal((2000, 3))
+    seen = []
+    for m in (2, 4):
+        found = cook_toom(m, 3)
+        data, filters, output = (
+            np.array(x, float).astype(np.float32) for x in (found.data, found.filter, found.output)
+        )
+        own = (d[:, : m + 2].astype(np.float32) @ data.T) * (g.astype(np.float32) @ filters.T)
+        exact = np.stack([(d[:, i : i + 3] * g).sum(1) for i in range(m)], 1)
+        largest = np.abs(d[:, : m + 2]).max(1) * np.abs(g).max(1)
+        error = (np.abs(own @ output.T - exact).max(1) / largest / 3).max()
+        assert error <= float(found.growth) * 12 * 2.0**-24
+        seen.append(error)
+    assert seen[0] < seen[1]
+
+
 def test_options_on_the_command_line() -> None:
     target = gl.parse_target("cpu:8MB,machine=avx512,outputs=2")
     assert isinstance(target, CompiledCPU)
@@ -128,7 +164,8 @@ def test_options_on_the_command_line() -> None:
         ("cpu:8MB,machine=plain", "a machine of plain loops has no prices"),
         ("cpu:8MB,machine=mill", "a machine is native, plain"),
         ("cpu:8MB,machine=avx2,balance=2", "balance and row strips are of a processor that no programs"),
-        ("cpu:8MB,tune=yes", "variants are timed on a machine: give one beside tune"),
+        ("cpu:8MB,max_growth=0.5", "max_growth of a processor is a number from 1"),
+        ("cpu:8MB,tune=yes,balance=2", "balance and row strips are of a processor that no programs"),
         ("cpu:8MB,machine=avx2,tune=maybe", "the option tune of cpu cannot be 'maybe'"),
         ("cpu:8MB,machine=nowhere.toml", "nowhere.toml"),
     ],

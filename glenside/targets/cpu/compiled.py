@@ -12,7 +12,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import cached_property
+from fractions import Fraction
+from functools import cache, cached_property
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -27,6 +29,8 @@ from glenside.codegen.machine import Machine, is_here, machine_of
 from glenside.codegen.native import Compiled, prepared
 from glenside.egraph.search import SearchResult
 from glenside.egraph.snapshot import Snapshot
+from glenside.ir.bounds import number
+from glenside.ir.cook_toom import cook_toom
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
 from glenside.ir.operator import OPERATORS
@@ -40,6 +44,8 @@ from glenside.targets.cpu.target import CPU, PEAK, WORK
 from glenside.targets.recipes import recipe_label
 
 TIME = "time"
+MOST_GROWTH = 400.0
+"""Of the bound of rounding errors over that of the plain variant, by default."""
 _TRIED = 3
 """Variants of each layer that are timed, at most: those that are told to take the least."""
 _SETTLED = 3
@@ -57,7 +63,20 @@ class Recipes(ByRecipe):
 
     def layer(self, root: int, term: Term) -> Extracted:
         others = super().layer(root, term).variants
-        return Extracted([self.target.variant_of(term, ()), *(v for v in others if v.recipe)])
+        most = self.target.max_growth
+        others = [variant for variant in others if variant.recipe and growth_of(variant.recipe) <= most]
+        return Extracted([self.target.variant_of(term, ()), *others])
+
+
+def growth_of(recipe: str) -> Fraction:
+    """How many times that of the plain variant the bound of rounding errors is, by the F(m, r) of a recipe."""
+    steps = (word.split(":") for word in recipe.split() if word.startswith("winograd:"))
+    return prod((_growth(int(m), int(r)) for _, _, m, r in steps), start=Fraction(1))
+
+
+@cache
+def _growth(m: int, r: int) -> Fraction:
+    return cook_toom(m, r).growth
 
 
 @dataclass(frozen=True)
@@ -103,6 +122,8 @@ class CompiledCPU(CPU):
     tune     whether the best variants of each layer are timed in their places, on this computer; otherwise what they
              take is told by the machine's prices
     outputs  the m of Winograd's F(m, r) that are looked for along each axis
+    max_growth  how many times that of the plain variant the bound of a variant's rounding errors may be: that of
+             F(2, 3) along two axes is 7.1, of F(4, 3) 256
 
     Raises BadInput.
     """
@@ -116,6 +137,7 @@ class CompiledCPU(CPU):
         machine: str | Machine | None = None,
         tune: bool = False,
         outputs: Sequence[int] = (2, 4),
+        max_growth: float = MOST_GROWTH,
         balance: float = 0,
         row_strips: int = 1,
     ) -> None:
@@ -129,6 +151,7 @@ class CompiledCPU(CPU):
         if tune and not is_here(processor):
             raise BadInput(f"this computer has no {processor.name}: what takes the least there is told, not timed")
         self.processor, self.tune = processor, tune
+        self.max_growth = number("max_growth of a processor", max_growth, 1)
         self.name += f",machine={processor.name}" + (",tune=yes" if tune else "")
         self.description = repr(processor)
         self.objectives, self.compared, self.front = (TIME, PEAK), (TIME, PEAK), None
@@ -145,7 +168,9 @@ class CompiledCPU(CPU):
     def compiled_for(self, machine: Machine | None) -> CPU:
         if not self.is_any or machine is None:
             return self
-        return CompiledCPU(self.memory, machine=machine, tune=self.tune, outputs=self.outputs)
+        return CompiledCPU(
+            self.memory, machine=machine, tune=self.tune, outputs=self.outputs, max_growth=self.max_growth
+        )
 
     def families(self, way: Way, nodes: Sequence[Term]) -> tuple[str, ...]:
         """Those of variants: how windows are read, and how many rows at a time, is for the loops."""
@@ -157,7 +182,10 @@ class CompiledCPU(CPU):
     def variant_of(self, term: Term, recipes: Sequence[str]) -> Variant:
         """The variant that a term is; what it takes is known where it stands."""
         recipe = " | ".join(recipes)
-        return Variant(recipe_label(recipe), term, {TIME: None, WORK: _work(Program(term)), PEAK: None}, recipe)
+        growth, label = growth_of(recipe), recipe_label(recipe)
+        remarks = [f"{label}: the bound of rounding errors is {float(growth):.3g} times that of the plain layer"]
+        measures = {TIME: None, WORK: _work(Program(term)), PEAK: None}
+        return Variant(label, term, measures, recipe, remarks=tuple(remarks if growth > 1 else ()))
 
     def baselines(self, product: Term, variants: Sequence[Variant]) -> Mapping[str, Variant]:
         return {"plain": variants[0]}
@@ -203,10 +231,10 @@ class CompiledCPU(CPU):
         for trial, in_loops in zip(trials, self._in_loops(programs, timed), strict=True):
             time, peak = in_loops.time(), in_loops.peak()
             here: dict[int, list[tuple[float, int]]] = defaultdict(list)
-            for name, number in placed.numbers.items():
-                here[number].append((time[name], peak[name]))
-            for number, own in here.items():
-                taken[number].setdefault(trial[number].recipe, own)
+            for name, place in placed.numbers.items():
+                here[place].append((time[name], peak[name]))
+            for place, own in here.items():
+                taken[place].setdefault(trial[place].recipe, own)
         made = []
         for of_layer, by_recipe in zip(found, taken, strict=True):
             variants = []

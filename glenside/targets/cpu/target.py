@@ -55,8 +55,9 @@ class CPU(Target):
     outputs   the m of Winograd's F(m, r) that are looked for along each axis
     row_strips  up to how many strips of rows, a power of 2 up to 16, a layer may be computed in, each as a variant of
               its own
-    machine, tune  what programs are compiled for, and whether variants are timed there: with one of them nanoseconds
-              count, and the memory of what is compiled; see `glenside.targets.cpu.compiled.CompiledCPU`
+    machine, tune, max_growth  what programs are compiled for, whether variants are timed there, and how much larger
+              their rounding errors may be: with one of them nanoseconds count, and the memory of what is compiled; see
+              `glenside.targets.cpu.compiled.CompiledCPU`
 
     Inputs, constants and what is computed of constants alone are there before: they are not counted, nor is what a
     process takes beside its arrays, such as the workspaces of BLAS. Multiply-adds are not time: a variant of fewer may
@@ -66,8 +67,8 @@ class CPU(Target):
     strategy: Strategy = Front
 
     def __new__(cls, *_: Any, **options: Any) -> CPU:
-        """A CPU with a machine, or on which variants are timed, is one that programs are compiled for."""
-        if cls is CPU and (options.get("machine") is not None or options.get("tune")):
+        """A CPU with what only compiled programs have is one that programs are compiled for."""
+        if cls is CPU and any(options.get(name) for name in ("machine", "tune", "max_growth")):
             from glenside.targets.cpu.compiled import CompiledCPU
 
             cls = CompiledCPU
@@ -83,6 +84,7 @@ class CPU(Target):
         bands: int | None = None,
         machine: str | Machine | None = None,
         tune: bool = False,
+        max_growth: float | None = None,
     ) -> None:
         if bands is not None:
             renamed("bands of gl.CPU", "row_strips")
@@ -292,6 +294,7 @@ _OPTIONS: dict[str, Callable[[str], Any]] = {
     "row_strips": int,
     "machine": str,
     "tune": {"yes": True, "no": False}.__getitem__,
+    "max_growth": float,
 }
 _READ = with_options("cpu", _OPTIONS, {"bands": "row_strips"})
 
