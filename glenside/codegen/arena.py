@@ -16,7 +16,8 @@ _LINE = 64
 @dataclass(frozen=True)
 class Arena:
     """places: where each temporary begins, in bytes; size: where the last one ends; bound: what no plan is under;
-    scratch: the bytes that each thread needs beside them; in_place: what is stored over an operand -> that operand.
+    scratch: the bytes that each thread needs beside them, and scratch_bound the least; in_place: what is stored over an
+    operand -> that operand.
     """
 
     places: dict[Buffer, int]
@@ -24,9 +25,11 @@ class Arena:
     bound: int
     scratch: int
     in_place: Mapping[Buffer, Buffer]
+    scratch_bound: int = 0
 
     def __str__(self) -> str:
         own = f"; each thread has {self.scratch:,} more" if self.scratch else ""
+        own += f", at least {self.scratch_bound:,}" if self.scratch > self.scratch_bound else ""
         least = "which is the least" if self.size == self.bound else f"and no plan takes less than {self.bound:,}"
         over = f", {len(self.in_place)} stored over operands" if self.in_place else ""
         return f"Temporaries: {self.size:,} bytes in one piece, {least}{over}{own}."
@@ -48,8 +51,9 @@ def arena(loops: Loops) -> Arena:
     apart, plan = _planned(lives, {}), _planned(lives, over)
     if apart.plan.height < plan.plan.height:
         over, plan = {}, _Planned(apart.places, Plan(apart.plan.places, apart.plan.height, plan.plan.bound))
-    scratch = max((size for nest in loops.nests for _, size in [scratch_of(nest.body)]), default=0)
-    return Arena(plan.places, plan.plan.height * _LINE, plan.plan.bound * _LINE, scratch, over)
+    own = [_scratch(nest.body).plan for nest in loops.nests]
+    scratch, least = (_LINE * max((getattr(p, name) for p in own), default=0) for name in ("height", "bound"))
+    return Arena(plan.places, plan.plan.height * _LINE, plan.plan.bound * _LINE, scratch, over, least)
 
 
 def needed(loops: Loops) -> list[int]:
@@ -64,9 +68,13 @@ def needed(loops: Loops) -> list[int]:
 
 def scratch_of(body: Sequence[Statement]) -> tuple[dict[Buffer, int], int]:
     """Where the scratch memory of a nest begins in that of a thread, and its bytes."""
-    steps = body[0].body if len(body) == 1 and isinstance(body[0], For) else body
-    planned = _planned(_lives([[step] for step in steps], Role.SCRATCH), {})
+    planned = _scratch(body)
     return planned.places, planned.plan.height * _LINE
+
+
+def _scratch(body: Sequence[Statement]) -> _Planned:
+    steps = body[0].body if len(body) == 1 and isinstance(body[0], For) else body
+    return _planned(_lives([[step] for step in steps], Role.SCRATCH), {})
 
 
 @dataclass(frozen=True)
