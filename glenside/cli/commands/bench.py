@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from glenside.cli.commands.native import Chosen, MachineName, prepared
+from glenside.cli.commands.native import Chosen, MachineName, machines_for, prepared
 from glenside.cli.options import Bounds, Valued, command
 from glenside.cli.output import status_line
 from glenside.ir.bounds import whole
@@ -19,7 +19,6 @@ from glenside.ir.names import one_line
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from glenside.codegen.native import Compiled
     from glenside.execution.contest import Row
 
 _WRONG = 1e-3
@@ -56,13 +55,14 @@ def bench(
 
     whole("--rounds", rounds, 1, 100_000)
     whole("--busy", busy, 0, 1024)
-    counts, names, of = _counts(threads), _named(peers), machine_of(machine)
-    found = prepared(source, of, target, bounds)
+    counts, names = _counts(threads), _named(peers)
+    (of,), wanted = machines_for([machine_of(machine)], target)
+    found = prepared(source, of, wanted, bounds)
     unless_stopped()  # what a search found by then is no figure yet
     model = Path(source.source) if Path(source.source).suffix == ".onnx" else None
     with status_line("compile") as show:
         compiled = Compiled(keeping(found.programs, of, found.most_bytes), of)
-        arrays = {b.name: _drawn(compiled, place, source.seed) for place, b in enumerate(compiled.inputs)}
+        arrays = {b.name: array for b, array in zip(compiled.inputs, compiled.drawn(source.seed), strict=True)}
         signature = found.program.signature
         unused = {t.name: np.zeros(tuple(t.dims), RECORDS[t.dtype].numpy) for t in signature.inputs}
         programs = {"compiled": Lowered(compiled.program, of)}
@@ -80,7 +80,7 @@ def bench(
         print("glenside: interrupted: these are the rounds until then", file=sys.stderr)
         raise typer.Exit(INTERRUPTED)
     print("MB: what a process grew by at most from before it loaded the model; not the inputs, nor the runtime's code.")
-    _print_nests(waited_for(lambda: compiled.profile(arrays, threads=1)), every)
+    _print_nests(waited_for(lambda: compiled.profile(arrays, threads=1)), compiled.told(), every)
     raise typer.Exit(found.status)
 
 
@@ -118,15 +118,18 @@ def _say(notes: Sequence[str]) -> None:
         print(f"glenside: note: {one_line(note)}", file=sys.stderr)
 
 
-def _print_nests(nests: list[tuple[str, float]], every: bool) -> None:
-    """The nests that take longest, on one thread."""
+def _print_nests(nests: list[tuple[str, float]], told: list[float], every: bool) -> None:
+    """The nests that take longest, on one thread, and what the machine's prices tell of them."""
     total = sum(seconds for _, seconds in nests)
-    rows = nests if every else sorted(nests, key=lambda row: -row[1])[:12]
-    print(
-        f"\nOn one thread, {1e3 * total:.3f} ms in {len(nests)} nests" + ("" if every else "; those that take longest")
-    )
-    for name, seconds in rows:
-        print(f"  {1e6 * seconds:10.1f} us {100 * seconds / max(total, 1e-12):5.1f} %  {name}")
+    beside = [f" {1e6 * own:10.1f}" for own in told] or [""] * len(nests)
+    rows = [(name, seconds, own) for (name, seconds), own in zip(nests, beside, strict=True)]
+    rows = rows if every else sorted(rows, key=lambda row: -row[1])[:12]
+    what = "" if every else "; those that take longest"
+    of_prices = f"; told {1e3 * sum(told):.3f} ms" if told else ""
+    print(f"\nOn one thread, {1e3 * total:.3f} ms in {len(nests)} nests{of_prices}{what}")
+    print(f"  {'us':>10}    {'share':>7}" + (f" {'told us':>10}" if told else "") + "  nest")
+    for name, seconds, own in rows:
+        print(f"  {1e6 * seconds:10.1f}    {100 * seconds / max(total, 1e-12):5.1f} %{own}  {name}")
 
 
 def _counts(text: str) -> list[int]:
@@ -134,15 +137,3 @@ def _counts(text: str) -> list[int]:
     if not found or not all(1 <= count <= 1024 for count in found):
         raise BadInput(f"--threads are numbers from 1 on, such as 1,2, got {text!r}")
     return found
-
-
-def _drawn(compiled: Compiled, place: int, seed: int) -> Any:
-    """Random numbers for an input: of integers and truths 0 and 1, which are indices of any axis of two or more."""
-    import numpy as np
-
-    from glenside.ir.dtypes import RECORDS
-
-    buffer, draw = compiled.inputs[place], np.random.default_rng(seed + place)
-    dims, record = tuple(buffer.dims), RECORDS[buffer.dtype]
-    found = draw.standard_normal(dims) if record.kind == "float" else draw.integers(0, 2, dims)
-    return found.astype(record.numpy)

@@ -58,7 +58,7 @@ def compile(
 
     if emit not in ("c", "loops"):
         raise BadInput(f"--emit is c or loops, got {emit!r}")
-    machines = machines_of(machine)
+    machines, wanted = machines_for(machines_of(machine), target)
     writable(output)
     if emit == "loops" and len(machines) > 1:
         raise BadInput(f"loops are of one machine, got {machine}")
@@ -68,7 +68,7 @@ def compile(
         path = Path(output)
         others = (f"{path.stem}.h", f"{path.stem}.weights", *file_names(c_name(path.stem), machines))
         writable(*(str(path.parent / other) for other in others))
-    found = prepared(source, machines[0], target, bounds)
+    found = prepared(source, machines[0], wanted, bounds)
     with finishing():
         lowered = _lowered(found, machines)
         if emit == "loops":
@@ -149,16 +149,28 @@ class Prepared:
         return None if self.found is None else self.found.target.most_bytes
 
 
-def prepared(source: Valued, machine: Machine | None, target: str | None, bounds: Bounds) -> Prepared:
+def machines_for(
+    machines: Sequence[Machine | None], target: str | None
+) -> tuple[Sequence[Machine | None], Target | None]:
+    """What a program is compiled for, and optimized for before: the target's own machine, where it says one."""
+    from glenside.targets import parse_target
+
+    if target is None:
+        return machines, None
+    found = parse_target(target).compiled_for(machines[0])
+    own = found.processor is not None and found.processor not in machines
+    return [found.processor] if own else machines, found
+
+
+def prepared(source: Valued, machine: Machine | None, target: Target | None, bounds: Bounds) -> Prepared:
     """A program as it is compiled for a target, or as it is. Raises BadInput."""
     from glenside.passes.integer_sums import for_processors
     from glenside.passes.network import Search
-    from glenside.targets import parse_target
 
     if target is None:
         program = source.loader()().seeded_constants(source.seed)
         return Prepared(program if machine is None else for_processors(program, Search())[0])
-    return _searched(source, parse_target(target).compiled_for(machine), bounds)
+    return _searched(source, target, bounds)
 
 
 def _searched(source: Valued, target: Target, bounds: Bounds) -> Prepared:
