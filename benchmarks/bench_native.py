@@ -6,8 +6,8 @@ results/bench_native.csv, or bench_native_busy.csv beside N processes that keep 
 the ONNX files of `benchmarks.networks`, the runtimes those that are installed (`pip install '.[peers]'`), each in a
 process of its own that stands still between its turns, with its best settings, in float32. Figures are medians of 25
 rounds, ratios medians of those of each round; memory is what a process grew by at most from before it loaded the model
-(not the inputs, nor the runtime's own code). `told error` is the mean, over the nests that take a part in 200 of the time
-or more, of how far what is told is from what is measured. Shared machines are noisy: compare within a row.
+(not the inputs, nor the runtime's own code). `told error` is the mean, over the nests that take a part in 200 of the
+time or more, of how far what is told is from what is measured. Shared machines are noisy: compare within a row.
 """
 
 from __future__ import annotations

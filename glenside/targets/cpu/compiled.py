@@ -164,6 +164,7 @@ class CompiledCPU(CPU):
         if self.memory is not None:
             self.budget = Budget(PEAK, self.memory, "bytes", "memory budget")
         self._known: dict[Term, InLoops] = {}
+        self._plain: dict[Term, Variant] = {}
 
     def compiled_for(self, machine: Machine | None) -> CPU:
         if not self.is_any or machine is None:
@@ -188,7 +189,8 @@ class CompiledCPU(CPU):
         return Variant(label, term, measures, recipe, remarks=tuple(remarks if growth > 1 else ()))
 
     def baselines(self, product: Term, variants: Sequence[Variant]) -> Mapping[str, Variant]:
-        return {"plain": variants[0]}
+        """As it is written, in a program of such layers."""
+        return {"plain": self._plain.get(product, variants[0])}
 
     def whole(self, program: Program) -> Amounts:
         (found,) = self._in_loops([program], timed=self.tune)
@@ -200,14 +202,16 @@ class CompiledCPU(CPU):
         """With what each variant takes where it stands, among others of its recipe."""
         self._known = {}
         recipes = list(dict.fromkeys(v.recipe for of_layer in found for v in of_layer.variants))
-        told = self._tried(found, placed, [[_of(of_layer, recipe) for of_layer in found] for recipe in recipes], False)
-        if not self.tune:
-            return self._settled(told, placed, False)
-        self._known = {}
-        best = [sorted(of_layer.variants, key=self.rank)[:_TRIED] for of_layer in told]
-        trials = [[ranked[min(n, len(ranked) - 1)] for ranked in best] for n in range(_TRIED)]
-        trials.append([of_layer.variants[0] for of_layer in told])
-        return self._settled(self._tried(told, placed, trials, True), placed, True)
+        tried = self._tried(found, placed, [[_of(of_layer, recipe) for of_layer in found] for recipe in recipes], False)
+        if self.tune:
+            self._known = {}
+            best = [sorted(of_layer.variants, key=self.rank)[:_TRIED] for of_layer in tried]
+            trials = [[of_layer.variants[0] for of_layer in tried]]
+            trials += [[ranked[min(n, len(ranked) - 1)] for ranked in best] for n in range(_TRIED)]
+            tried = self._tried(tried, placed, trials, True)
+        plain = [of_layer.variants[0] for of_layer in tried]
+        self._plain = {variant.term: variant for variant in plain if variant.term is not None}
+        return self._settled(tried, placed, self.tune)
 
     def _settled(self, found: list[Extracted], placed: Placed, timed: bool) -> list[Extracted]:
         """With what the best variants take beside each other; where that makes others the best, once more."""
