@@ -187,7 +187,7 @@ class Tiles:
         """The axes of the sum: as the operands that are not packed lie, joined where they can be; packings."""
         free = [load for load in self.loads if load not in self.packed]
         indices = [load.place for load in free]
-        groups = merged(indices, self.joined.axes)
+        groups = merged(indices, [axis for axis in self.joined.axes if axis.size != 1])
         groups.sort(key=lambda group: -max((abs(coefficient(i, group[-1])) for i in indices), default=0))
         self.groups = groups
         self.sum, self.at_sum = joined_axes(groups, self.axes)
