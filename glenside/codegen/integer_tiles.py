@@ -186,7 +186,8 @@ class IntegerTiles(Tiles):
 
         found = tile.each(more(Load(tile.registers, tile.own), a.shift, bytes_))
         if turns is not None and depth >= 16 * _DEEP:
-            next_panel = place - tile.column * _DEEP - within * (width * _DEEP) + depth * width
+            next_panel = place - tile.column * _DEEP - within * (width * _DEEP)
+            next_panel = next_panel + depth * (self.columns.size if turns.grouped else width)
             share = -(-width * _DEEP // turns.count)
             later = (turns.place * (depth // _DEEP) + within) * share
             found = [Prefetch(packing.buffer, next_panel + later), *found]

@@ -14,10 +14,11 @@ from glenside.ir.index_map import Axis, Index, flattened
 
 @dataclass(frozen=True)
 class Turns:
-    """Tiles that read the same panel, one after the other: how many, and the place of one among them."""
+    """Tiles that read the same panel: how many, the place of one among them, and whether a group lies between them."""
 
     count: int
     place: Index
+    grouped: bool
 
 
 @dataclass(frozen=True)
@@ -86,9 +87,13 @@ def rows_of(size: int, height: int) -> list[tuple[int, int, int]]:
 
 
 def turns_of(
-    shared: Sequence[Axis], rows: Sequence[tuple[int, int, int]], piece: tuple[int, int, int], axis: Axis
+    shared: Sequence[Axis],
+    rows: Sequence[tuple[int, int, int]],
+    piece: tuple[int, int, int],
+    axis: Axis,
+    grouped: bool,
 ) -> Turns:
     """Of the tiles of a panel, whose rows are those pieces at each place of shared axes, that of a piece at an axis."""
     count, before = sum(times for *_, times in rows), sum(times for begin, _, times in rows if begin < piece[0])
     outer = flattened([at(a) for a in shared], [a.size for a in shared])
-    return Turns(count * prod(a.size for a in shared), outer * count + before + at(axis))
+    return Turns(count * prod(a.size for a in shared), outer * count + before + at(axis), grouped)

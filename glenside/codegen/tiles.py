@@ -54,8 +54,10 @@ _UNROLLED = 9
 """Steps of a sum that are written one after the other."""
 
 
-_AHEAD = 16
-"""Steps of a sum before which its packed operands are asked for, so that they come from the second cache by then."""
+_AHEAD, _FAR_AHEAD = 16, 48
+"""Steps of a sum before which its packed operands are asked for, so that they come from the second cache by then; and
+from beyond it, where one tile reads them all.
+"""
 _NEAR = 16
 """Where packed operands are no more than that part of it, they come in time by themselves."""
 _LEAST_VECTOR = 16
@@ -185,7 +187,7 @@ class Tiles:
         """The axes of the sum: as the operands that are not packed lie, joined where they can be; packings."""
         free = [load for load in self.loads if load not in self.packed]
         indices = [load.place for load in free]
-        groups = merged(indices, self.joined.axes)
+        groups = merged(indices, [axis for axis in self.joined.axes if axis.size != 1])
         groups.sort(key=lambda group: -max((abs(coefficient(i, group[-1])) for i in indices), default=0))
         self.groups = groups
         self.sum, self.at_sum = joined_axes(groups, self.axes)
@@ -222,14 +224,15 @@ class Tiles:
                 axis, inner = Axis(next(self.axes), rows[-1]), []
                 for piece in self.pieces:
                     panel = Axis(next(self.axes), piece[-1])
-                    inner += around([panel], self._tile(rows, axis, piece, panel, None))
+                    turns = turns_of(shared, row_pieces, rows, axis, True) if any(a.size > 1 for a in grouped) else None
+                    inner += around([panel], self._tile(rows, axis, piece, panel, turns))
                 pairs.append(([axis], inner))
         else:
             for piece in self.pieces:
                 panel, inner = Axis(next(self.axes), piece[-1]), []
                 for rows in row_pieces:
                     axis = Axis(next(self.axes), rows[-1])
-                    turns = turns_of(shared, row_pieces, rows, axis)
+                    turns = turns_of(shared, row_pieces, rows, axis, False)
                     inner += around([axis], self._tile(rows, axis, piece, panel, turns))
                 pairs.append(([panel], inner))
         if near:
@@ -307,11 +310,13 @@ class Tiles:
             here = self._element(load, change, tile.begin, tile.width, tile.panel, Index())
             assert isinstance(here, Load), "what is packed is read"
             width, line = tile.width, 64 * 8 // RECORDS[load.dtype].bits
-            if here.buffer.bytes > self.machine.l2 // _NEAR:
-                found += [Prefetch(here.buffer, here.place + _AHEAD * width + at) for at in range(0, width, line)]
-            if turns is not None:
-                next_panel = here.place - self._step * width + depth * width
+            once = turns is not None and turns.count == 1
+            if once or here.buffer.bytes > self.machine.l2 // _NEAR:
+                ahead = here.place + (_FAR_AHEAD if once else _AHEAD) * width
+                found += [Prefetch(here.buffer, ahead + at) for at in range(0, width, line)]
+            if turns is not None and not once:
                 share = -(-width // turns.count)
+                next_panel = here.place + depth * (self.columns.size if turns.grouped else width) - self._step * width
                 found.append(Prefetch(here.buffer, next_panel + (turns.place * depth + self._step) * share))
         return found
 

@@ -137,7 +137,7 @@ def test_no_byte_outside_is_touched(tmp_path: Path, machine: str) -> None:
         words = [word for size in sizes for word in ("--set", size)]
         done = _glenside("compile", name, *words, "-o", "net.c", "--machine", machine, folder=tmp_path)
         assert done.returncode == 0, done.stderr
-        build = [*compiler(), *flags(machine_of(machine)), "-O1", "-g", "-fsanitize=address,undefined", "-DNET_MAIN"]
+        build = [*compiler(), *flags(machine_of(machine)), "-O1", "-g1", "-fsanitize=address,undefined", "-DNET_MAIN"]
         subprocess.run([*build, "net.c", "-o", "net", "-lm", "-pthread"], cwd=tmp_path, check=True, timeout=300)
         ran = subprocess.run(["./net", "net.weights", "2"], cwd=tmp_path, capture_output=True, text=True, timeout=100)
         assert (ran.returncode, ran.stderr) == (0, "")

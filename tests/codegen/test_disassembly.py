@@ -55,17 +55,28 @@ def _innermost(function: list[Instruction]) -> list[tuple[int, int]]:
     ]
 
 
-def spills(text: str) -> tuple[int, list[str]]:
-    """How many innermost loops of products a disassembly has, and the vectors on the stack in them."""
-    count, found = 0, []
+def _loops(text: str) -> Iterator[tuple[list[Instruction], bool]]:
+    """The innermost loops of products of a disassembly, and whether their functions have a begin of the stack."""
     for function in _functions(text):
         frame = any(i.name == "mov" and i.operands == "%rsp,%rbp" for i in function)
         for first, last in _innermost(function):
             body = [i for i in function if first <= i.address <= last]
             if any(_PRODUCT.match(i.name) for i in body):
-                count += 1
-                found += [f"{i.address:x} {i.name} {i.operands}" for i in body if i.touches_stack(frame)]
-    return count, found
+                yield body, frame
+
+
+def spills(text: str) -> tuple[int, list[str]]:
+    """How many innermost loops of products a disassembly has, and the vectors on the stack in them."""
+    loops = list(_loops(text))
+    found = [f"{i.address:x} {i.name} {i.operands}" for body, frame in loops for i in body if i.touches_stack(frame)]
+    return len(loops), found
+
+
+def addresses(text: str) -> list[str]:
+    """What is done to general registers in innermost loops of products, but to count and to move on."""
+    counts = re.compile(r"^(add|sub|inc|dec|cmp|test|lea|prefetch|j|nop|cs|data16|xchg)")
+    within = [i for body, _ in _loops(text) for i in body if not _VECTOR.search(i.operands)]
+    return [f"{i.address:x} {i.name} {i.operands}" for i in within if not counts.match(i.name) or "%rsp" in i.operands]
 
 
 def _disassembled(program: Program, machine: str, folder: Path) -> str:
@@ -128,6 +139,24 @@ def test_no_vector_is_on_the_stack(name: str, machine: str, tmp_path: Path) -> N
     count, found = spills(_disassembled(PROGRAMS[name], machine, tmp_path))
     assert count, "there are loops of products"
     assert len(found) <= KNOWN.get((name, machine), 0), found
+
+
+@pytest.mark.skipif(not compiler() or not shutil.which("objdump"), reason="there is no compiler, or no objdump")
+@pytest.mark.parametrize("name", ["3x3", "1x1", "depthwise", "matmul"])
+def test_rows_are_at_constants_from_a_pointer(name: str, tmp_path: Path) -> None:
+    assert addresses(_disassembled(PROGRAMS[name], "avx512", tmp_path)) == []
+
+
+def test_addresses_on_the_stack_are_seen() -> None:
+    lines = (
+        "0000000000000000 <nest1>:",
+        "  10:\tmov    0x40(%rsp),%rdx",
+        "  16:\tvfmadd231ps (%rdx,%rcx,1){1to16},%zmm1,%zmm2",
+        "  1c:\tadd    $0x4,%rcx",
+        "  20:\tjne    10 <nest1+0x10>",
+    )
+    assert addresses("\n".join(lines)) == ["10 mov 0x40(%rsp),%rdx"]
+    assert addresses("\n".join(line for line in lines if " 10:" not in line).replace("jne    10", "jne    16")) == []
 
 
 def test_spills_are_seen() -> None:
