@@ -255,3 +255,21 @@ def _buffers(loops: Loops) -> set[Buffer]:
         stack += statement.body if isinstance(statement, For) else ()
         found |= {statement.buffer} if isinstance(statement, Store) else set()
     return found
+
+
+@pytest.mark.parametrize(("zero", "least"), [(0, 0), (3, 0), (-7, 0), (0, -128)])
+def test_rounding_to_bytes(zero: int, least: int) -> None:
+    """Halves go to the even integer, and what is no number becomes 0, whatever follows in vectors."""
+    values = [np.nan, np.inf, -np.inf, *np.arange(-300.0, 300.0, 0.5), 1e9, -1e9, 8388609.0, 2.0**31]
+    array = np.array(values, np.float32)
+    dtype = "uint8" if least == 0 else "int8"
+    b = gl.Builder("p")
+    x = pointwise.compute("round", b.input("x", array.shape))
+    x = pointwise.add(x, pointwise.filled(x, zero)) if zero else x
+    narrow = pointwise.cast(pointwise.compute(f"(clip {least} {least + 255})", x), dtype)
+    wide = pointwise.cast(pointwise.cast(narrow, "int32"), "float32")
+    program = Program(build("construct-tuple", narrow, wide))
+    want = gl.evaluate([program.term], {"x": array})[0]
+    for machine in HERE:
+        got = gl.compile(program, machine=machine)(array)
+        assert all(np.array_equal(a, b) for a, b in zip(want, got, strict=True)), machine
