@@ -5,8 +5,10 @@ Run from the root of the repository: python -m benchmarks.bench_quantized. Write
 around each node, signed bytes with a scale for each channel as weights, unsigned or signed bytes between layers,
 calibrated on random numbers. All are run in turn, with a pause between them; onnxruntime has all of its optimizations
 on, and its threads stop spinning after a run. Figures are the least and the medians of 25 rounds, ratios medians of
-those of each round. `apart` is the largest difference, in steps of the last quantization, and `differ` how many of the
-results differ: both programs round where the other one may not. Shared machines are noisy: compare within a row.
+those of each round; `of processor` is the ratio of the time that processors spent, which other work on the machine
+changes least, and which counts threads that wait. `apart` is the largest difference, in steps of the last quantization,
+and `differ` how many of the results differ: both programs round where the other one may not. Shared machines are noisy:
+compare within a row.
 """
 
 from __future__ import annotations
@@ -75,11 +77,12 @@ def _session(path: Path, threads: int) -> Callable[[np.ndarray], np.ndarray]:
     return lambda x: session.run(None, {"x": x})[0]
 
 
-def _timed(run: Callable[[np.ndarray], Any], x: np.ndarray) -> float:
+def _timed(run: Callable[[np.ndarray], Any], x: np.ndarray) -> tuple[float, float]:
+    """Seconds that pass, and those of processors."""
     time.sleep(PAUSE)
-    begin = time.perf_counter()
+    begin, used = time.perf_counter(), time.process_time()
     run(x)
-    return time.perf_counter() - begin
+    return time.perf_counter() - begin, time.process_time() - used
 
 
 def measure(name: str, activations: str, floats: Path, path: Path) -> Iterator[dict[str, Any]]:
@@ -98,17 +101,20 @@ def measure(name: str, activations: str, floats: Path, path: Path) -> Iterator[d
         want, got = runs["onnxruntime"](x), runs["compiled"](x)
         step = np.diff(np.unique(np.concatenate([want, got], axis=None))).min()
         apart = np.abs(want - got) / step
-        seconds: dict[str, list[float]] = {k: [] for k in runs}
+        seconds: dict[str, list[tuple[float, float]]] = {k: [] for k in runs}
         for _ in range(ROUNDS + 2):
             for k, run in runs.items():
                 seconds[k].append(_timed(run, x))
         kept = {k: values[2:] for k, values in seconds.items()}
         row: dict[str, Any] = {"network": name, "activations": activations, "threads": threads}
         for k, values in kept.items():
-            row |= {f"{k} least ms": round(1e3 * min(values), 2), f"{k} ms": round(1e3 * statistics.median(values), 2)}
+            passed, used = zip(*values, strict=True)
+            row |= {f"{k} least ms": round(1e3 * min(passed), 2), f"{k} ms": round(1e3 * statistics.median(passed), 2)}
+            row[f"{k} processor ms"] = round(1e3 * statistics.median(used), 2)
         pairs = list(zip(kept["onnxruntime"], kept["compiled"], strict=True))
-        row["onnxruntime over compiled"] = round(statistics.median(a / b for a, b in pairs), 2)
-        row["least over least"] = round(min(kept["onnxruntime"]) / min(kept["compiled"]), 2)
+        row["onnxruntime over compiled"] = round(statistics.median(a[0] / b[0] for a, b in pairs), 2)
+        row["least over least"] = round(min(kept["onnxruntime"])[0] / min(kept["compiled"])[0], 2)
+        row["of processor"] = round(statistics.median(a[1] / b[1] for a, b in pairs), 2)
         row |= {"apart": round(float(apart.max())), "differ": f"{float((apart > 0.5).mean()):.3f}"}
         row |= {"compile s": round(taken, 1), "arena bytes": compiled.arena.size, "machine": compiled.report.machine}
         print(row, flush=True)

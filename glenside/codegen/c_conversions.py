@@ -7,7 +7,8 @@ one; there the instruction is written out.
 from __future__ import annotations
 
 from glenside.codegen.c_primitives import STORED_AS
-from glenside.ir.dtypes import RECORDS
+from glenside.codegen.loops import Apply, Convert, Formula, Number
+from glenside.ir.dtypes import RECORDS, limits
 
 _WIDE = ("int32", "uint32")
 _NARROW = ("int8", "uint8", "int16", "uint16")
@@ -26,17 +27,24 @@ _INSTRUCTION = """static inline TO NAME(FROM a)
 #endif
     return b;
 }"""
-_NEAREST = """static inline TO NAME(FROM a)
+_NEAREST = """static inline TO NAME(FROM a, float least, float most)
 {
     TO b;
+    FROM low = (FROM){0} + least, high = (FROM){0} + most;
 #if defined __AVX512F__ && SIZE == 64
-    __asm__("vcvtps2dq %1, %0" : "=v"(b) : "vm"(a));
+    __asm__("vmaxps %1, %0, %0" : "+v"(a) : "v"(low));
+    __asm__("vminps %1, %0, %0" : "+v"(a) : "v"(high));
+    __asm__("vcvtps2dq %1, %0" : "=v"(b) : "v"(a));
 #elif defined __AVX__ && (SIZE == 32 || SIZE == 16)
-    __asm__("vcvtps2dq %1, %0" : "=x"(b) : "xm"(a));
+    __asm__("vmaxps %1, %0, %0" : "+x"(a) : "x"(low));
+    __asm__("vminps %1, %0, %0" : "+x"(a) : "x"(high));
+    __asm__("vcvtps2dq %1, %0" : "=x"(b) : "x"(a));
 #elif defined __aarch64__ && SIZE == 16
+    __asm__("fmaxnm %0.4s, %0.4s, %1.4s" : "+w"(a) : "w"(low));
+    __asm__("fminnm %0.4s, %0.4s, %1.4s" : "+w"(a) : "w"(high));
     __asm__("fcvtns %0.4s, %1.4s" : "=w"(b) : "w"(a));
 #else
-    for (int i = 0; i < LANES; i++) b[i] = (int32_t)nearbyintf(a[i]);
+    for (int i = 0; i < LANES; i++) b[i] = (int32_t)nearbyintf(a[i] >= low[i] ? a[i] < high[i] ? a[i] : most : least);
 #endif
     return b;
 }"""
@@ -96,11 +104,33 @@ def conversion(given: str, wanted: str, lanes: int) -> tuple[str, list[str]]:
 
 
 def nearest(lanes: int) -> tuple[str, list[str]]:
-    """The same of floats that 32 bits hold and the nearest integers, halves to the even one."""
+    """The same of floats, held between two numbers, and the nearest integers, halves to the even one; what is no number
+    becomes the least.
+    """
     name = f"nearest_x{lanes}"
     types = [vector_type(dtype, lanes) for dtype in ("float32", "int32")]
     text = _filled(_NEAREST.replace("SIZE", str(4 * lanes)), name, "float32", "int32", lanes)
     return name, [*types, text]
+
+
+def rounded_within(formula: Convert) -> tuple[Formula, int, int] | None:
+    """(x, zero, most) where a formula is clip(round(x) + zero, 0, most) as an unsigned integer that holds that."""
+    if formula.bits or formula.formula.dtype != "float32" or formula.dtype not in ("uint8", "uint16"):
+        return None
+    inner = formula.formula
+    bounds: dict[str, int] = {}
+    while isinstance(inner, Apply) and inner.primitive.name in ("min", "max", "add") and "add" not in bounds:
+        x, number = inner.operands if isinstance(inner.operands[1], Number) else inner.operands[::-1]
+        if not isinstance(number, Number) or number.value is None or number.value.denominator != 1:
+            return None
+        if inner.primitive.name in bounds or abs(number.value) > 1 << 16:
+            return None
+        bounds[inner.primitive.name] = int(number.value)
+        inner = x
+    if not isinstance(inner, Apply) or inner.primitive.name != "round" or bounds.get("max") != 0:
+        return None
+    most = bounds.get("min", -1)
+    return (inner.operands[0], bounds.get("add", 0), most) if 0 <= most <= limits(formula.dtype)[1] else None
 
 
 def memory_dtype(dtype: str) -> str:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from glenside.codegen.affine import coefficient, substituted
-from glenside.codegen.c_conversions import conversion, kind_name, memory_dtype, nearest, vector_type
+from glenside.codegen.c_conversions import conversion, kind_name, memory_dtype, nearest, rounded_within, vector_type
 from glenside.codegen.c_formulas import Formulas, number_in_c
 from glenside.codegen.c_primitives import STORED_AS
 from glenside.codegen.c_vectors import VECTOR_SYMBOLS, beside_number, vector_function
@@ -64,11 +63,12 @@ class VectorFormulas(Formulas):
         if isinstance(formula, Load):
             return self._loaded(formula, self.lane)
         if isinstance(formula, Convert):
-            within = clipped_before(formula)
-            if within is not None:
-                name, texts = nearest(self.lane.size)
-                self.functions |= dict.fromkeys(texts)
-                return self._changed(f"{name}({self._as_vector(within)})", "int32", formula.dtype), True
+            bytes_ = self._bytes(formula)
+            if bytes_:
+                return self._changed(bytes_, "int32", formula.dtype), True
+            inner = formula.formula
+            if formula.dtype == "int32" and isinstance(inner, Convert) and (bytes_ := self._bytes(inner)):
+                return bytes_, True
             text, varies = self._vector(formula.formula)
             return (self._converted(text, formula), True) if varies else (self.formula(formula), False)
         if not isinstance(formula, Apply):
@@ -82,6 +82,20 @@ class VectorFormulas(Formulas):
         if formula.dtype in HALVES:
             text = self._changed(self._changed(text, "float32", formula.dtype), formula.dtype, "float32")
         return text, True
+
+    def _bytes(self, formula: Convert) -> str:
+        """Floats that are rounded, moved by a whole number and clipped from 0 on, as vectors of int32 that are uint8 or
+        uint16; "" for others. What is no number is 0 there, too.
+        """
+        assert self.lane is not None
+        found = rounded_within(formula)
+        if found is None:
+            return ""
+        x, zero, most = found
+        name, texts = nearest(self.lane.size)
+        self.functions |= dict.fromkeys(texts)
+        text = f"{name}({self._as_vector(x)}, {-zero}.0f, {most - zero}.0f)"
+        return f"({text} + {zero})" if zero else text
 
     def _loaded(self, load: Load, lane: Axis) -> tuple[str, bool]:
         if load.buffer.role is Role.REGISTER:
@@ -160,32 +174,6 @@ class VectorFormulas(Formulas):
         shifted = [f"(uint32_t)(uint8_t){self.formula(p)}" + (f" << {8 * i}" if i else "") for i, p in enumerate(parts)]
         return f"({' | '.join(t for t, p in zip(shifted, parts, strict=True) if not isinstance(p, Number) or p.value)})"
 
-
-def clipped_before(formula: Convert) -> Formula | None:
-    """Of a float that is rounded, clipped by whole numbers and becomes an integer: the one that is clipped, and then
-    becomes the nearest integer at once. No number becomes 0 either way, which is why no zero point comes between.
-    """
-    if formula.bits or formula.formula.dtype != "float32" or formula.dtype not in ("int8", "uint8", "int16", "uint16"):
-        return None
-    clips: list[tuple[Apply, Formula]] = []
-    inner = formula.formula
-    while isinstance(inner, Apply) and inner.primitive.name in ("min", "max", "add"):
-        first, second = inner.operands
-        x, bound = (first, second) if isinstance(second, Number) else (second, first)
-        if not isinstance(bound, Number) or bound.value is None or bound.value.denominator != 1:
-            return None
-        if inner.primitive.name == "add":
-            if bound.value:
-                return None
-        else:
-            clips.append((inner, bound))
-        inner = x
-    if len(clips) < 2 or not isinstance(inner, Apply) or inner.primitive.name != "round":
-        return None
-    found = inner.operands[0]
-    for clip, bound in reversed(clips):
-        found = replace(clip, operands=(found, bound))
-    return found
 
 
 def _inverse(divisor: Formula) -> Number | None:

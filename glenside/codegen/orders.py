@@ -55,7 +55,7 @@ def is_narrow(block: Block, machine: Machine) -> bool:
         if any(coefficient(load.place, axis) for load in loads) and not any(coefficient(p, axis) for p in moved)
     ]
     last = next((axis for axis in block.axes if coefficient(block.place, axis) == 1), None)
-    if last is None or last not in alone or 2 * last.size >= lanes_of(loads[0].dtype, machine):
+    if last is None or last not in alone or 2 * last.size >= lanes_of(block.joined[0].local.dtype, machine):
         return False
     return prod(axis.size for axis in alone) > last.size
 

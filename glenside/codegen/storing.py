@@ -53,7 +53,7 @@ def stored_terms(
 
 
 def _too_large(order: Sequence[Term], stored: set[Term]) -> Term | None:
-    """A term to store, so that no formula is too large: the largest one of few bits in it, or all of it."""
+    """Store terms so that no formula is too large; where one has parts of few bits, the largest of those is given."""
     steps: dict[Term, int] = {}
     narrow: dict[Term, Term] = {}
     for term in order:
@@ -62,10 +62,16 @@ def _too_large(order: Sequence[Term], stored: set[Term]) -> Term | None:
             continue
         steps[term] = 1 + sum(steps[child] * _written(term, child) for child in term.children)
         within = [narrow[child] for child in term.children if child in narrow]
+        if steps[term] > _LARGEST and within:
+            return max(within, key=steps.__getitem__)
         if steps[term] > _LARGEST:
-            return max(within, key=steps.__getitem__, default=term)
-        if within or is_narrowing(term):
-            narrow[term] = term if is_narrowing(term) else max(within, key=steps.__getitem__)
+            stored.add(term)
+            steps[term] = 1
+            continue
+        if is_narrowing(term) and steps[term] > _LARGEST // 8:
+            narrow[term] = term
+        elif within:
+            narrow[term] = max(within, key=steps.__getitem__)
     return None
 
 

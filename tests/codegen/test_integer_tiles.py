@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from dataclasses import replace
 from itertools import product
+from pathlib import Path
 
 import numpy as np
 import pytest
+from quantized_network import network, values
 
 import glenside as gl
 from glenside.builder import layout, pointwise, quantization
@@ -16,15 +19,17 @@ from glenside.codegen.checker import faults
 from glenside.codegen.formulas import convert, number
 from glenside.codegen.instructions import DOT_4, INSTRUCTIONS, PRODUCT_OF_16, Operand
 from glenside.codegen.interpreter import interpret
+from glenside.codegen.library import library
 from glenside.codegen.loops import Apply, Buffer, For, Formula, Load, Loops, Nest, Role, Store, Way
 from glenside.codegen.lower import lower
 from glenside.codegen.machine import MACHINES, Machine, is_here
 from glenside.codegen.native import Lowered, pointers
-from glenside.codegen.toolchain import compiler, loaded
+from glenside.codegen.toolchain import compiler, flags, loaded
 from glenside.ir.index_map import Axis, Index
 from glenside.ir.program import Program
 from glenside.ir.term import Term, build
 from glenside.ir.types import Dims
+from glenside.passes.integer_sums import integer_sums
 
 pytestmark = pytest.mark.skipif(not compiler() and not os.environ.get("CI"), reason="there is no C compiler")
 
@@ -255,3 +260,57 @@ def _buffers(loops: Loops) -> set[Buffer]:
         stack += statement.body if isinstance(statement, For) else ()
         found |= {statement.buffer} if isinstance(statement, Store) else set()
     return found
+
+
+@pytest.mark.parametrize(("zero", "least"), [(0, 0), (3, 0), (-7, 0), (0, -128)])
+def test_rounding_to_bytes(zero: int, least: int) -> None:
+    """Halves go to the even integer, and what is no number becomes 0, whatever follows in vectors."""
+    values = [np.nan, np.inf, -np.inf, *np.arange(-300.0, 300.0, 0.5), 1e9, -1e9, 8388609.0, 2.0**31]
+    array = np.array(values, np.float32)
+    dtype = "uint8" if least == 0 else "int8"
+    b = gl.Builder("p")
+    x = pointwise.compute("round", b.input("x", array.shape))
+    x = pointwise.add(x, pointwise.filled(x, zero)) if zero else x
+    narrow = pointwise.cast(pointwise.compute(f"(clip {least} {least + 255})", x), dtype)
+    wide = pointwise.cast(pointwise.cast(narrow, "int32"), "float32")
+    program = Program(build("construct-tuple", narrow, wide))
+    want = gl.evaluate([program.term], {"x": array})[0]
+    for machine in HERE:
+        got = gl.compile(program, machine=machine)(array)
+        assert all(np.array_equal(a, b) for a, b in zip(want, got, strict=True)), machine
+
+
+def _of_bytes(activation: str) -> tuple[Program, dict[str, np.ndarray]]:
+    """A network with its constants, and its input."""
+    program = network(True, activation)
+    given = values(program, 0)
+    return replace(program, constants={name: given[name] for name in program.constants_declared}), given
+
+
+@pytest.mark.parametrize("activation", ["uint8", "int8"])
+def test_networks_of_bytes(activation: str) -> None:
+    program, given = _of_bytes(activation)
+    (want,) = gl.evaluate([program.term], given)
+    for machine in HERE[:1] + HERE[-1:]:
+        compiled = gl.compile(program, machine=machine)
+        assert faults(compiled.loops, compiled.arena) == []
+        assert np.array_equal(compiled(given["x"]), want)
+    assert "dot4_x" in compiled.source
+    stored = [b.dtype for b in compiled.loops.buffers if b.role is Role.TEMPORARY]
+    assert set(stored) <= {"uint8", "int8", "int32"}
+    assert stored.count("int32") <= 1  # the last sum, whose result lies in another order
+    assert "residues: exact" in str(compiled.check())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("machine", HERE)
+def test_no_byte_outside_of_bytes(machine: str, tmp_path: Path) -> None:
+    lowered = Lowered(integer_sums(_of_bytes("uint8")[0]), MACHINES[machine])
+    made = library([lowered], "net")
+    (tmp_path / "net.weights").write_bytes(made.weights)
+    for path, text in made.texts.items():
+        (tmp_path / path).write_text(text)
+    told = [*compiler(), *flags(MACHINES[machine]), "-O1", "-g", "-fsanitize=address,undefined", "-DNET_MAIN"]
+    subprocess.run([*told, "net.c", "-o", "net", "-lm", "-pthread"], cwd=tmp_path, check=True, timeout=300)
+    ran = subprocess.run(["./net", "net.weights", "2"], cwd=tmp_path, capture_output=True, text=True, timeout=100)
+    assert (ran.returncode, ran.stderr) == (0, "")

@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from quantized_network import network, values
 
 import glenside as gl
 from glenside.codegen.compilers import Kind, _zig, known_compiler
@@ -18,6 +20,7 @@ from glenside.codegen.native import Lowered
 from glenside.codegen.toolchain import flags
 from glenside.ir.operand import Array, arrays
 from glenside.ir.program import Program
+from glenside.passes.integer_sums import integer_sums
 from glenside.passes.network import fold_batch_norms
 
 pytestmark = pytest.mark.slow
@@ -78,11 +81,24 @@ def _drawn(program: Program) -> dict[str, Array]:
 @pytest.mark.parametrize("machine", ["neon", "avx2", "generic"])
 @pytest.mark.parametrize("name", NETWORKS)
 def test_networks_on_other_machines(tmp_path: Path, name: str, machine: str) -> None:
+    program, _ = fold_batch_norms(gl.models.load(name, **NETWORKS[name]).seeded_constants(0))
+    _agrees(tmp_path, program, _drawn(program), machine)
+
+
+@pytest.mark.parametrize("machine", ["neon", "avx2", "generic"])
+@pytest.mark.parametrize("activation", ["uint8", "int8"])
+def test_bytes_on_other_machines(tmp_path: Path, activation: str, machine: str) -> None:
+    program = network(True, activation)
+    given = values(program, 0)
+    program = integer_sums(replace(program, constants={n: given[n] for n in program.constants_declared}))
+    _agrees(tmp_path, program, {"x": given["x"]}, machine)
+
+
+def _agrees(tmp_path: Path, program: Program, inputs: dict[str, Array], machine: str) -> None:
+    """What is compiled for a machine, in each way that it is here, computes what the interpreter does."""
     commands = _commands(machine)
     if not commands:
         pytest.skip(f"there is nothing here that compiles for {machine} and runs it")
-    program, _ = fold_batch_norms(gl.models.load(name, **NETWORKS[name]).seeded_constants(0))
-    inputs = _drawn(program)
     want = arrays(gl.evaluate([program.term], {**program.constants, **inputs})[0])
     lowered = Lowered(program, MACHINES[machine])
     made = library([lowered], "net")
