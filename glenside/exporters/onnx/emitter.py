@@ -73,6 +73,7 @@ class Emitter(Writer[Value]):
     held       what stands for each term that is written
     is_constant  whether a term is made of constants alone
     came       terms that were the results of nodes
+    numbers    the one number that a constant is everywhere, of those that were looked at
     write      writes a term and what it needs
     """
 
@@ -83,6 +84,7 @@ class Emitter(Writer[Value]):
     held: dict[Term, Held[Value]] = field(default_factory=dict)
     is_constant: Mapping[Term, bool] = field(default_factory=dict)
     came: Container[Term] = ()
+    numbers: dict[Term, float | None] = field(default_factory=dict)
     write: Callable[[Term], None] = _nothing
 
     def held_of(self, term: Term) -> Held[Value]:
