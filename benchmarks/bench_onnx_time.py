@@ -1,12 +1,13 @@
 """What onnxruntime takes for an ONNX file, and for what came out of it: saved again, optimized for cpu, laid out.
 
 Run from the root of the repository: python -m benchmarks.bench_onnx_time [NETWORK ..]. Writes
-results/bench_onnx_time.csv. Networks have random weights and batch 1: those of benchmarks.bench_native, of the tests at
-sizes that take milliseconds, and of the onnx package. A built-in model is compared with the file of standard operators,
-batch norms folded, that has its layers. Both files run on one thread in turn, with all of onnxruntime's optimizations
-and threads that stop spinning; times are medians of 20 rounds, ratios medians of those of each round, and `least` is
-the ratio of the least times, which a busy machine disturbs less. `nodes` are those that are left once onnxruntime has
-optimized the file. A way that refuses a network has no figures.
+results/bench_onnx_time.csv. Networks have random weights and batch 1: those of benchmarks.bench_native, of
+benchmarks.onnx_architectures, of the tests at sizes that take milliseconds, and of the onnx package. A built-in model
+is compared with the file of standard operators, batch norms folded, that has its layers. Both files run on one thread
+in turn, with all of onnxruntime's optimizations; times are what that thread spends on a processor, which others disturb
+less than what passes: medians of 20 rounds. Ratios are medians of those of each round, and `least` is the ratio of the
+least times. `nodes` are those that are left once onnxruntime has optimized the file. A way that refuses a network has
+no figures.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ import onnx
 import onnxruntime
 
 import glenside as gl
+from benchmarks import onnx_architectures as architectures
 from benchmarks.networks import NETWORKS as NATIVE
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "oracles"))
@@ -36,7 +38,7 @@ import onnx_sequences as sequences
 from onnx_networks import LIGHT, random_inputs, weighted
 
 RESULTS = Path(__file__).parent / "results"
-ROUNDS, SHORT = 20, 0.004
+ROUNDS, SHORT = 20, 0.008
 
 FILES: dict[str, tuple[Callable[[], onnx.ModelProto], Mapping[str, int]]] = {
     "mobilenet-v2": (images.mobilenet_v2, {"batch": 1}),
@@ -45,6 +47,17 @@ FILES: dict[str, tuple[Callable[[], onnx.ModelProto], Mapping[str, int]]] = {
     "bert, 3 layers": (lambda: sequences.bert(layers=3, vocabulary=1000), {"batch": 1, "sequence": 128}),
     "vit, 3 layers": (lambda: sequences.vit(layers=3), {"batch": 1}),
     "lstm tagger": (lambda: sequences.lstm_tagger(hidden=64, depth=64), {"batch": 1, "length": 32}),
+    "maxvit": (lambda: images.maxvit(blocks=2, channels=64, heads=2, counts=(4, 4), size=7), {}),
+    "mobilevit": (lambda: images.mobilevit(channels=32, depth=64, heads=4, size=32), {}),
+    "convnext": (architectures.convnext, {}),
+    "gru tagger": (architectures.gru_tagger, {}),
+    "decoder, 1 token": (architectures.decoder, {}),
+    "decoder, 32 tokens": (lambda: architectures.decoder(tokens=32), {}),
+    "generator": (architectures.generator, {}),
+    "maxvit, int8 qdq": (lambda: architectures.quantized(FILES["maxvit"][0], "qdq"), {}),
+    "generator, int8 qdq": (lambda: architectures.quantized(architectures.generator, "qdq"), {}),
+    "mobilevit, int8 qoperator": (lambda: architectures.quantized(FILES["mobilevit"][0], "qoperator"), {}),
+    "decoder, int8 dynamic": (lambda: architectures.quantized(architectures.decoder, "dynamic"), {}),
     **{path.stem: (lambda path=path: weighted(path), {}) for path in LIGHT if "vgg" not in path.stem},
 }
 BUILT_IN = {"mobilenet-v1": "mobilenet-v1", "resnet-18": "resnet-18", "resnet-50": "resnet-50"}

@@ -68,8 +68,8 @@ class Result(OldResultNames):
         """What a file of standard operators has: the optimized program, or the one whose layers were searched.
 
         It is the latter where the target leaves it to runtimes how layers are computed, or how they are laid out, and
-        less is moved so. The check holds for both: it compares layer by layer. Raises BadInput for what no such file
-        can say.
+        what was found needs more nodes of some operator, or moves no less. The check holds for both: it compares layer
+        by layer. Raises BadInput for what no such file can say.
         """
         if self.target.leaves_variants_to_runtimes:
             return self.prepared

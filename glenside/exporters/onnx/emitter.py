@@ -73,6 +73,7 @@ class Emitter(Writer[Value]):
     held       what stands for each term that is written
     is_constant  whether a term is made of constants alone
     came       terms that were the results of nodes
+    numbers    the one number that a constant is everywhere, of those that were looked at
     write      writes a term and what it needs
     """
 
@@ -83,6 +84,7 @@ class Emitter(Writer[Value]):
     held: dict[Term, Held[Value]] = field(default_factory=dict)
     is_constant: Mapping[Term, bool] = field(default_factory=dict)
     came: Container[Term] = ()
+    numbers: dict[Term, float | None] = field(default_factory=dict)
     write: Callable[[Term], None] = _nothing
 
     def held_of(self, term: Term) -> Held[Value]:
@@ -268,13 +270,23 @@ class Emitter(Writer[Value]):
         expanded = self.graph.producer(x, "Expand")
         if expanded and expanded.inputs[0].rank == x.rank:
             return self.expand(self.transpose(expanded.inputs[0], order), dims)
-        first = self.graph.producer(self.base(x), "Transpose")
-        if first:
-            source, inner = first.inputs[0], of_transpose(first.inputs[0].dims, first.attributes["perm"])
-            both = inner.then(of_transpose(x.dims, order))
-            if both:
-                return self.view(self._rearranged(source, both, dims), dims)
+        source, both = self._merged(x, of_transpose(x.dims, order))
+        if source is not x:
+            return self.view(self._rearranged(source, both, dims), dims)
         return self.graph.node("Transpose", [x], dims, x.dtype, {"perm": tuple(order)})
+
+    def _merged(self, x: Value, how: Rearrangement) -> tuple[Value, Rearrangement]:
+        """Which of the values that x is transposed of is best rearranged at once, and how: of equals the first."""
+        chain, below = [(x, how)], list[int]()
+        while (first := self.graph.producer(self.base(x), "Transpose")) is not None:
+            inner = of_transpose(first.inputs[0].dims, first.attributes["perm"])
+            if (both := inner.then(how)) is None:
+                break
+            x, how = first.inputs[0], both
+            chain.append((x, how))
+            below.append(_passes(inner))
+        costs = [_passes(how) + sum(below[depth:]) for depth, (_, how) in enumerate(chain)]
+        return chain[max(depth for depth, cost in enumerate(costs) if cost == min(costs))]
 
     def _rearranged(self, x: Value, how: Rearrangement, dims: Dims) -> Value:
         """One transpose, of x itself where its axes are the parts, else of as few as there are."""
@@ -368,3 +380,12 @@ class Emitter(Writer[Value]):
 def _larger(dims: Dims) -> Dims:
     """The sizes other than 1."""
     return Dims(n for n in dims if n != 1)
+
+
+def _passes(how: Rearrangement) -> int:
+    """What a runtime takes for a transpose, in copies: rows that stay together and one axis that moves are copied."""
+    order = how.canonical().order
+    if how.is_identity:
+        return 0
+    moved = any([a for a in order if a != axis] == sorted(a for a in order if a != axis) for axis in order)
+    return 1 if moved or order[-1] == len(order) - 1 else 4

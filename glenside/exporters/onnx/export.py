@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -57,15 +58,15 @@ def export_onnx(program: Program) -> onnx.ModelProto:
 _MOVING = ("Concat", "Expand", "Gather", "Pad", "Slice", "Split", "Tile", "Transpose")
 
 
-def moved(program: Program) -> tuple[int, int]:
-    """How many nodes `export_onnx(program)` has, and bytes that some of them only put elsewhere; none of constants.
+def moved(program: Program) -> tuple[Counter[str], int]:
+    """How many nodes of each operator `export_onnx(program)` has, and the bytes of what they only put elsewhere.
 
-    Raises BadInput.
+    Nodes of constants do not count. Raises BadInput.
     """
     emit, outputs = _emitted(program)
     nodes = [node for node in nodes_of(program, emit, outputs) if node.output.name not in emit.graph.fixed]
     values = (emit.graph.typed.get(v.name, v) for node in nodes if node.op in _MOVING for v in node.outputs if v.name)
-    return len(nodes), sum(packed_bytes(v.dims, v.dtype) for v in values if v.dtype)
+    return Counter(node.op for node in nodes), sum(packed_bytes(v.dims, v.dtype) for v in values if v.dtype)
 
 
 def _emitted(program: Program) -> tuple[Emitter, dict[str, Value]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -32,30 +33,36 @@ def means_the_same(op: str, version: int, later: int) -> bool:
 
     From OPSET on, versions added dtypes, and attributes and inputs that one can do without, with few exceptions.
     """
-    import onnx
-
     if since(op, version) == since(op, later):
         return True
     if not OPSET <= version < later:
         return False
+    added = _added(op, version, later)
+    return added is not None and not any(required for required in added.values())
+
+
+@cache
+def _added(op: str, version: int, later: int) -> dict[str, bool] | None:
+    """Attributes that an operator got, and whether they are required; None where what it had is not as it was."""
+    import onnx
+
     try:
         old, new = (onnx.defs.get_schema(op, v) for v in (version, later))
     except onnx.defs.SchemaError:
-        return False
-    kept = all(
-        name in new.attributes
-        and (attribute.type, attribute.required, attribute.default_value)
-        == (new.attributes[name].type, new.attributes[name].required, new.attributes[name].default_value)
-        for name, attribute in old.attributes.items()
-    )
-    added = [attribute for name, attribute in new.attributes.items() if name not in old.attributes]
-    inputs = [(formal.name, formal.option) for formal in old.inputs] == [
-        (formal.name, formal.option) for formal in [*new.inputs][: len(old.inputs)]
-    ]
-    outputs = [(formal.name, formal.option) for formal in old.outputs] == [
-        (formal.name, formal.option) for formal in [*new.outputs][: len(old.outputs)]
-    ]
-    return kept and inputs and outputs and not any(attribute.required for attribute in added)
+        return None
+    had, have = ({n: (a.type, a.required, a.default_value) for n, a in s.attributes.items()} for s in (old, new))
+    if any(have.get(name) != attribute for name, attribute in had.items()):
+        return None
+    for before, after in ((old.inputs, new.inputs), (old.outputs, new.outputs)):
+        formals = [[(formal.name, formal.option) for formal in each] for each in (before, after)]
+        if formals[0] != formals[1][: len(formals[0])]:
+            return None
+    return {name: bool(required) for name, (_, required, _) in have.items() if name not in had}
+
+
+def _only_got_dtypes(op: str, version: int) -> bool:
+    """Whether an operator is as of OPSET what it was, but for dtypes that it takes."""
+    return since(op, version) == since(op, OPSET) or _added(op, version, OPSET) == {}
 
 
 @lru_cache(maxsize=4096)
@@ -67,10 +74,12 @@ def at_opset(key: str, operands: tuple[AccessType, ...]) -> tuple[BlackBox, tupl
     """
     box = read_key(key)
     op = box.node.op_type
-    if box.node.domain not in ("", "ai.onnx") or box.version >= OPSET or since(op, box.version) == since(op, OPSET):
+    if box.node.domain not in ("", "ai.onnx") or box.version >= OPSET:
         return box, ()
     if box.version < 11 and op in ("Upsample", "Resize"):
         return _resized(box)
+    if _only_got_dtypes(op, box.version):
+        return replace(box, version=OPSET), ()
     converted = _converted(box, operands)
     if converted is None:
         return None

@@ -157,7 +157,7 @@ class Target(ABC):
     @property
     def leaves_layouts_to_runtimes(self) -> bool:
         """Whether a file of standard operators, which say a layout of their own, has those that are found only where
-        less is moved there too, by no more nodes.
+        less is moved there too, by no more nodes of any operator.
         """
         return False
 

@@ -73,8 +73,11 @@ class Expressions:
             return None if value is None else float(value)
         if not self.emit.is_constant[term] or not 0 < term.access.size <= _MOST:
             return None
-        (array,) = evaluate([term], self.emit.constants)
-        return float(array.flat[0]) if (array == array.flat[0]).all() else None
+        numbers = self.emit.numbers
+        if term not in numbers:
+            (array,) = evaluate([term], self.emit.constants)
+            numbers[term] = float(array.flat[0]) if (array == array.flat[0]).all() else None
+        return numbers[term]
 
     def factors(self, element: Element) -> tuple[float, list[Element]]:
         """What an element is the product of: a number, and other elements."""
