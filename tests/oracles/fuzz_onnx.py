@@ -135,6 +135,8 @@ def _hang(*_: Any) -> None:
 
 
 def _work(pipe: Connection, models: Sequence[onnx.ModelProto], seed: int, numbers: range) -> None:
+    import networkx  # noqa: F401 (an alarm while the importer loads it would leave half of it)
+
     signal.signal(signal.SIGALRM, _hang)
     for model in models[:20]:  # what is loaded once, before memory is counted
         tried(model.SerializeToString())
