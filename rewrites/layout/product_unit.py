@@ -38,7 +38,7 @@ read_product = relation(
 stored_elsewhere = relation(
     "stored-elsewhere", stored=ACCESS, unit=ACCESS, parts=INTS, order=INTS, shape=INTS, item=INTS
 )
-# A rearrangement of c, which is in its own order, of so many elements, and what undoes it.
+# A rearrangement of c, which is in its own order along one axis, of so many elements, and what undoes it.
 sinking = relation(
     "sinking",
     moved=ACCESS, c=ACCESS, parts=INTS, order=INTS, shape=INTS, item=INTS, size=INT, back_parts=INTS, back_order=INTS
@@ -129,7 +129,8 @@ def what_lies_innermost_is_known(
 def what_has_its_own_order_is_known(x: V, n: V, s: V, i: V, c: V, p: V, o: V, size: V) -> Clauses:
     """Of all layouts of a tensor of the program, the one that the program says, and what is a rearrangement of it.
 
-    An analysis: it adds no e-node. Sound because it only reads what is there.
+    An analysis: it adds no e-node. Sound because it only reads what is there. Only of what is flat, as `sinking` says,
+    whichever rule ran before: to have other dims is no other layout.
     """
     parts, order = variables("parts order")
     return (
@@ -138,6 +139,7 @@ def what_has_its_own_order_is_known(x: V, n: V, s: V, i: V, c: V, p: V, o: V, si
         when(source(ROOT), n == dims(ROOT), n.length == 1, split(ROOT) == 0).then(own_order(ROOT)),
         when(
             *(varies(ROOT), own_order(c), ROOT == op.rearrange(c, p, o, s, i), o != vec(0), size == p.product()),
+            *(dims(c) == vec(size), split(c) == 0),
             undone.facts(p, o, parts=parts, order=order),
         ).then(sinking(ROOT, c, p, o, s, i, size, parts, order)),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -11,10 +12,12 @@ from rule_checks import assert_all_equal, saturated
 from glenside.builder import Builder
 from glenside.egraph.rule import Example, Rule
 from glenside.ir.term import Term, build, postorder
+from glenside.ir.text import parse
 from glenside.targets import CPU, MPC, ConvolutionUnit, SystolicArray
 from glenside.targets.base import Way
 from rewrites import RULES, of_families
 from rewrites.layout import folding
+from rewrites.secure.truncations import LATE
 
 BY_CLAUSE = {
     rule.name: [rule]
@@ -53,6 +56,29 @@ def test_rule_fires_and_is_sound(rule: Rule, seed: int) -> None:
 def test_rule_says_its_equation(rule: Rule) -> None:
     assert rule.equation
     assert "Sound because" in rule.doc
+
+
+_FLAT = "(access-reshape {} (access-shape (shape) (shape 30)))"
+_TURNED = (
+    _FLAT.format("(compute relu (access-transpose (access-tensor x) (list 1 0)))"),
+    _FLAT.format(
+        "(access-transpose (access-reshape (compute relu (access-tensor x)) (access-shape (shape) (shape 2 3 5)))"
+        " (list 1 0 2))"
+    ),
+)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_rules_are_sound_in_whatever_order_they_run(seed: int) -> None:
+    """What is known of a layout may not hang on which rule took another form of it away before."""
+    rules = tuple(rule for rule in RULES.values() if rule.family != LATE)
+    order = [*reversed(rules)]
+    if seed:
+        random.Random(seed).shuffle(order)
+    program = parse(f"(access-concatenate {' '.join(_TURNED)} 0)", shapes={"x": (6, 5)})
+    snapshot, search = saturated(program, order, PARAMETERS, iterations=300, compiled=rules)
+    assert search.progress.stopped == "saturated"
+    assert_all_equal(snapshot)
 
 
 def _everything() -> tuple[Term, ...]:
