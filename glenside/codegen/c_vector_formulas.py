@@ -175,7 +175,6 @@ class VectorFormulas(Formulas):
         return f"({' | '.join(t for t, p in zip(shifted, parts, strict=True) if not isinstance(p, Number) or p.value)})"
 
 
-
 def _inverse(divisor: Formula) -> Number | None:
     """What to multiply by instead, where that is a normal number: a rounding more, but no division."""
     if not isinstance(divisor, Number) or not divisor.value:
