@@ -168,7 +168,8 @@ def test_bench(tmp_path: Path) -> None:
     assert "1 thread  " in done.stdout
     assert "2 threads  " in done.stdout
     assert all(done.stdout.count(f"  {name} ") == 2 for name in ("compiled", "naive loops,", "onnxruntime"))
-    assert "nests; those that take longest" in done.stdout
+    assert "; those that take longest" in done.stdout
+    assert "told us" in done.stdout
 
 
 @needs_compiler
