@@ -170,7 +170,7 @@ def test_convolutions_of_bytes(shape: tuple[int, ...], dtype: str) -> None:
     weight = b.constant("w", (filters, channels // groups, window, window), dtype=dtype)
     x = b.input("x", (1, channels, size, size - 1), dtype=dtype)
     program = b.finish(b.conv(x, weight, strides=stride, padding=window // 2, groups=groups))
-    text = _is_exact(program, HERE if shape == CONVOLUTIONS[1] else HERE[:1])
+    text = _is_exact(program, HERE if shape == CONVOLUTIONS[1] and dtype == "int8" else HERE[:1])
     assert ("dot4_x" if dtype == "int8" and groups < channels else "add_product_x") in text
 
 
@@ -190,7 +190,7 @@ def test_zero_points(zero: int) -> None:
     assert "dot4_x" in _is_exact(program, HERE[:1])
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(3))
 def test_random_products(seed: int) -> None:
     """Of matrices of odd sizes, with what follows of integers and floats."""
     draw = np.random.default_rng(seed)
