@@ -43,7 +43,7 @@ Listener = Callable[[Event], None]
 
 def _hurried(way: Way) -> Way:
     """Without the proofs of extraction: they take time that whoever pressed Ctrl-C does not give."""
-    return replace(way, method="dag" if way.method in ("auto", "exact") else way.method)
+    return replace(way, method="dag" if way.method in ("auto", "exact") else way.method, at_once=True)
 
 
 @dataclass

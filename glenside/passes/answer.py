@@ -153,7 +153,7 @@ def _of_layers(problem: Problem, layers: Layers, searched: SearchResult, target:
         body, cost = [terms[c] for c in classes], between.cost
         for number in {program.layers[name]: place[0] for name, place in layers.places.items()}.values():
             cost = cost.plus(found[number].cost)
-    found = [*target.in_place(found, Placed(program, layers, body))]
+    found = [*target.in_place(found, Placed(program, layers, body), way)]
     best = _best(program, target, layers, found)
     named = [
         {**target.baselines(term, of_layer.variants), CHOSEN: variant}

@@ -150,6 +150,27 @@ def test_what_growth_bounds_is_seen() -> None:
     assert seen[0] < seen[1]
 
 
+@pytest.mark.parametrize(("seconds", "labels"), [(0.0, 1), (60.0, 9)])
+def test_whoever_interrupts_has_what_can_be_told_soon(
+    monkeypatch: pytest.MonkeyPatch, seconds: float, labels: int
+) -> None:
+    tried, calls = CompiledCPU._tried, 0
+
+    def interrupted(*arguments: object) -> list:
+        nonlocal calls
+        calls += 1
+        if calls == 1:
+            raise KeyboardInterrupt
+        return tried(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(CompiledCPU, "_tried", interrupted)
+    monkeypatch.setattr("glenside.targets.cpu.compiled._SOON", seconds)
+    result = gl.optimize(_windows(layers=1), gl.CPU(machine=MACHINE))
+    assert result.stopped == "interrupted"
+    assert result.cost["time"]
+    assert len(result_choices(result, "conv0")) == labels
+
+
 def test_options_on_the_command_line() -> None:
     target = gl.parse_target("cpu:8MB,machine=avx512,outputs=2")
     assert isinstance(target, CompiledCPU)

@@ -83,6 +83,7 @@ class Way:
     mapping    "best", or "baseline": each product cut into tiles as it stands
     method     of extraction: "auto", "greedy", "dag" or "exact"; extract_seconds bounds "exact" for the whole program
     explain    whether the report traces which rules made what was chosen
+    at_once    whether somebody waits: then what takes long to try is not tried
     """
 
     blocking: str = "tile-loops"
@@ -90,6 +91,7 @@ class Way:
     method: str = "auto"
     extract_seconds: float = 60.0
     explain: bool = False
+    at_once: bool = False
 
 
 @dataclass(frozen=True)
@@ -217,7 +219,7 @@ class Target(ABC):
         """
         return self
 
-    def in_place(self, found: Sequence[Extracted], placed: Placed) -> Sequence[Extracted]:
+    def in_place(self, found: Sequence[Extracted], placed: Placed, way: Way) -> Sequence[Extracted]:
         """The variants of distinct layers, with what they take where they stand, if that depends on what is around."""
         return found
 

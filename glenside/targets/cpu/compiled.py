@@ -8,6 +8,7 @@ nest takes counts for the layer whose terms it computes.
 from __future__ import annotations
 
 import json
+import time
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -50,6 +51,8 @@ _TRIED = 3
 """Variants of each layer that are timed, at most: those that are told to take the least."""
 _SETTLED = 3
 """How often it is looked at what the best variants take beside each other."""
+_SOON = 0.5
+"""Seconds in which variants are told that somebody waits for."""
 _ROUNDS = 15
 """Timed runs of each program, in turn; of each nest the fastest counts."""
 
@@ -165,6 +168,7 @@ class CompiledCPU(CPU):
             self.budget = Budget(PEAK, self.memory, "bytes", "memory budget")
         self._known: dict[Term, InLoops] = {}
         self._plain: dict[Term, Variant] = {}
+        self._is_timed = False
 
     def compiled_for(self, machine: Machine | None) -> CPU:
         if not self.is_any or machine is None:
@@ -193,25 +197,38 @@ class CompiledCPU(CPU):
         return {"plain": self._plain.get(product, variants[0])}
 
     def whole(self, program: Program) -> Amounts:
-        (found,) = self._in_loops([program], timed=self.tune)
+        (found,) = self._in_loops([program], timed=self._is_timed)
         results = sum(b.bytes for b in found.loops.buffers if b.role is Role.RESULT)
         peak = arena(found.loops).bytes_of(1) + results
         return {TIME: round(float(sum(found.nanoseconds))), WORK: _work(found.program), PEAK: peak}
 
-    def in_place(self, found: Sequence[Extracted], placed: Placed) -> list[Extracted]:
+    def in_place(self, found: Sequence[Extracted], placed: Placed, way: Way) -> list[Extracted]:
         """With what each variant takes where it stands, among others of its recipe."""
-        self._known = {}
+        self._known, self._is_timed = {}, False
         recipes = list(dict.fromkeys(v.recipe for of_layer in found for v in of_layer.variants))
-        tried = self._tried(found, placed, [[_of(of_layer, recipe) for of_layer in found] for recipe in recipes], False)
-        if self.tune:
-            self._known = {}
+        trials = [[_of(of_layer, recipe) for of_layer in found] for recipe in recipes]
+        if way.at_once:
+            trials = self._soon(trials, placed)
+        tried = self._tried(found, placed, trials, False)
+        if self.tune and not way.at_once:
+            self._known, self._is_timed = {}, True
             best = [sorted(of_layer.variants, key=self.rank)[:_TRIED] for of_layer in tried]
             trials = [[of_layer.variants[0] for of_layer in tried]]
             trials += [[ranked[min(n, len(ranked) - 1)] for ranked in best] for n in range(_TRIED)]
             tried = self._tried(tried, placed, trials, True)
         plain = [of_layer.variants[0] for of_layer in tried]
         self._plain = {variant.term: variant for variant in plain if variant.term is not None}
-        return self._settled(tried, placed, self.tune)
+        return tried if way.at_once else self._settled(tried, placed, self.tune)
+
+    def _soon(self, trials: Sequence[list[Variant]], placed: Placed) -> list[list[Variant]]:
+        """As many of some trials as can be told soon: the first one at least."""
+        end, done = time.monotonic() + _SOON, list[list[Variant]]()
+        for trial in trials:
+            if done and time.monotonic() > end:
+                break
+            self._in_loops([placed.program(trial)], timed=False)
+            done.append(trial)
+        return done
 
     def _settled(self, found: list[Extracted], placed: Placed, timed: bool) -> list[Extracted]:
         """With what the best variants take beside each other; where that makes others the best, once more."""
@@ -233,18 +250,19 @@ class CompiledCPU(CPU):
         taken: list[dict[str, list[tuple[float, int]]]] = [{} for _ in found]
         programs = [placed.program(trial) for trial in trials]
         for trial, in_loops in zip(trials, self._in_loops(programs, timed), strict=True):
-            time, peak = in_loops.time(), in_loops.peak()
+            times, peaks = in_loops.time(), in_loops.peak()
             here: dict[int, list[tuple[float, int]]] = defaultdict(list)
             for name, place in placed.numbers.items():
-                here[place].append((time[name], peak[name]))
+                here[place].append((times[name], peaks[name]))
             for place, own in here.items():
                 taken[place].setdefault(trial[place].recipe, own)
         made = []
         for of_layer, by_recipe in zip(found, taken, strict=True):
             variants = []
             for variant in (v for v in of_layer.variants if v.recipe in by_recipe):
-                times, peaks = zip(*by_recipe[variant.recipe], strict=True)
-                measures = {**variant.measures, TIME: round(sum(times) / len(times)), PEAK: max(peaks)}
+                own = by_recipe[variant.recipe]
+                mean, most = sum(t for t, _ in own) / len(own), max(peak for _, peak in own)
+                measures = {**variant.measures, TIME: round(mean), PEAK: most}
                 variants.append(replace(variant, measures=measures))
             made.append(replace(of_layer, variants=variants))
         return made
