@@ -80,7 +80,7 @@ def test_bad_input_is_a_sentence(
 
 def test_what_cannot_be_calibrated_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for target, out, words in (
-        ("cpu:1MB", "costs.toml", "cpu:1MB is not run on spu"),
+        ("cpu:1MB", "costs.toml", "a machine is native, plain"),
         ("mpc", "costs.json", "costs are written as TOML"),
         ("mpc", "nowhere/costs.toml", "there is no folder"),
     ):

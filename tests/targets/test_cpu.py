@@ -255,7 +255,10 @@ def test_budgets_as_text() -> None:
     [
         ("cpu:much", "a memory budget is written as 500MB or 2GB, got 'much'"),
         ("cpu:0", "a memory budget is at least 1 byte, got 0"),
-        ("cpu:8MB,cores=2", "an option of cpu is one of balance, outputs, row_strips, got 'cores'"),
+        (
+            "cpu:8MB,cores=2",
+            "an option of cpu is one of balance, outputs, row_strips, machine, tune, max_growth, got 'cores'",
+        ),
         ("cpu:8MB,balance=-1", "the balance of a processor is a number from 0"),
         ("cpu:8MB,balance=x", "the option balance of cpu cannot be 'x'"),
         ("cpu:8MB,row_strips=3", "row strips are 1, 2, 4, 8 or 16, got 3"),
