@@ -1,7 +1,7 @@
 """The processor that programs are compiled for: nanoseconds, told from the loops of layers where they stand, or timed.
 
 What a layer takes depends on what is around it: the order in which its neighbours store, what is taken together with
-it, what the caches hold. So each recipe is tried in every layer at once, the whole program becomes loops, and what a
+it, what the caches hold. So each recipe is tried in all layers at once, the whole program becomes loops, and what a
 nest takes counts for the layer whose terms it computes.
 """
 
@@ -49,7 +49,7 @@ MOST_GROWTH = 400.0
 """Of the bound of rounding errors over that of the plain variant, by default."""
 _TRIED = 3
 """Variants of each layer that are timed, at most: those that are told to take the least."""
-_SETTLED = 3
+_SETTLED = 2
 """How often it is looked at what the best variants take beside each other."""
 _SOON = 0.5
 """Seconds in which variants are told that somebody waits for."""
@@ -203,18 +203,16 @@ class CompiledCPU(CPU):
         return {TIME: round(float(sum(found.nanoseconds))), WORK: _work(found.program), PEAK: peak}
 
     def in_place(self, found: Sequence[Extracted], placed: Placed, way: Way) -> list[Extracted]:
-        """With what each variant takes where it stands, among others of its recipe."""
+        """With what each variant takes where it stands, among others of its kind."""
         self._known, self._is_timed = {}, False
-        recipes = list(dict.fromkeys(v.recipe for of_layer in found for v in of_layer.variants))
-        trials = [[_of(of_layer, recipe) for of_layer in found] for recipe in recipes]
+        trials = _in_turn([of_layer.variants for of_layer in found])
         if way.at_once:
             trials = self._soon(trials, placed)
         tried = self._tried(found, placed, trials, False)
         if self.tune and not way.at_once:
             self._known, self._is_timed = {}, True
             best = [sorted(of_layer.variants, key=self.rank)[:_TRIED] for of_layer in tried]
-            trials = [[of_layer.variants[0] for of_layer in tried]]
-            trials += [[ranked[min(n, len(ranked) - 1)] for ranked in best] for n in range(_TRIED)]
+            trials = [[of_layer.variants[0] for of_layer in tried], *_in_turn(best)]
             tried = self._tried(tried, placed, trials, True)
         plain = [of_layer.variants[0] for of_layer in tried]
         self._plain = {variant.term: variant for variant in plain if variant.term is not None}
@@ -334,9 +332,9 @@ def _unsplit(term: Term) -> Term:
     return _unsplit(term.children[0]) if term.operator.name == "access" else term
 
 
-def _of(of_layer: Extracted, recipe: str) -> Variant:
-    """The variant of a recipe, or the layer as it is written."""
-    return next((v for v in of_layer.variants if v.recipe == recipe), of_layer.variants[0])
+def _in_turn(variants: Sequence[Sequence[Variant]]) -> list[list[Variant]]:
+    """The first variants of all layers, the second ones, and so on; of a layer that has no more its first one."""
+    return [[own[n] if n < len(own) else own[0] for own in variants] for n in range(max(map(len, variants), default=0))]
 
 
 def _seconds(compiled: Sequence[Compiled], keys: Sequence[str], cache: Cache) -> dict[str, Array]:
