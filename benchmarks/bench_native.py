@@ -1,7 +1,7 @@
 """Networks as compiled C beside other runtimes: as they are, with the variants that are told to take the least time and
 those that were timed, and as plain loops.
 
-Run from the root of the repository: python -m benchmarks.bench_native [--busy N] [NETWORK ..]. Writes
+Run from the root of the repository: python -m benchmarks.bench_native [--busy N] [--peers A,B] [NETWORK ..]. Writes
 results/bench_native.csv, or bench_native_busy.csv beside N processes that keep a processor busy each. The networks are
 the ONNX files of `benchmarks.networks`, the runtimes those that are installed (`pip install '.[peers]'`), each in a
 process of its own that stands still between its turns, with its best settings, in float32. Figures are medians of 25
@@ -17,6 +17,7 @@ import csv
 import os
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +37,7 @@ ROUNDS = 25
 WRONG = 1e-3
 
 
-def measure(name: str, path: Path, busy: int) -> list[dict[str, Any]]:
+def measure(name: str, path: Path, busy: int, peers: Sequence[str]) -> list[dict[str, Any]]:
     """A row for each number of threads."""
     program = gl.load(path)
     (given,) = (t for t in program.tensors.values() if not t.constant)
@@ -61,7 +62,7 @@ def measure(name: str, path: Path, busy: int) -> list[dict[str, Any]]:
     }
     told = {"told error": round(_told_error(f, x), 3), "equal": found.check().ok}
     rows = []
-    with Contest(own, path, {given.name: x}, peer_names()) as contest:
+    with Contest(own, path, {given.name: x}, peers) as contest:
         for threads in (1, 2):
             row: dict[str, Any] = {"network": name, "threads": threads, "busy": busy}
             for entry in contest.run(threads, ROUNDS, busy):
@@ -91,6 +92,7 @@ def main() -> None:
     """Measure the networks that are named, all by default."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--busy", type=int, default=0)
+    parser.add_argument("--peers", default=",".join(peer_names()))
     parser.add_argument("networks", nargs="*", default=list(NETWORKS))
     words = parser.parse_args()
     rows: list[dict[str, Any]] = []
@@ -99,7 +101,7 @@ def main() -> None:
         for name in words.networks:
             path = Path(folder) / f"{name}.onnx"
             NETWORKS[name](path)
-            rows += measure(name, path, words.busy)
+            rows += measure(name, path, words.busy, words.peers.split(","))
     columns = dict.fromkeys(key for row in rows for key in row)
     path = RESULTS / f"bench_native{'_busy' if words.busy else ''}.csv"
     with path.open("w", newline="", encoding="utf-8") as file:
