@@ -48,11 +48,11 @@ def measure(name: str, path: Path, busy: int, peers: Sequence[str]) -> list[dict
     found = gl.optimize(program, gl.CPU(machine="native"))
     searched = time.perf_counter() - begin
     begin = time.perf_counter()
-    tuned = gl.optimize(program, gl.CPU(tune=True), verify=False)
-    timed = time.perf_counter() - begin
-    begin = time.perf_counter()
     f = gl.compile(found.program)
     compiled = time.perf_counter() - begin
+    begin = time.perf_counter()
+    tuned = gl.optimize(program, gl.CPU(tune=True), verify=False)
+    timed = time.perf_counter() - begin
     native = machine_of("native")
     own = {
         "chosen": Lowered(found.program, native),

@@ -1,23 +1,29 @@
 """Threads in C11 and POSIX: a pool whose workers claim pieces of a loop as they come.
 
-What is to be done is a ticket, (job, next piece), that is only ever changed whole: a worker that comes late finds a
-closed ticket or another job, never half of one, and nobody waits for a worker that has claimed nothing. Who waits spins
-for some microseconds, then yields; a worker that finds nothing for a while sleeps. Nothing is global.
+Each thread has a part of the steps, and claims pieces of it before it helps others: loops that follow each other give
+it the same rows, which its own cache still holds. What is to be done of a part is a ticket, (job, next step), that is
+only ever changed whole: a worker that comes late finds a closed ticket or another job, never half of one, and nobody
+waits for a worker that has claimed nothing. Who waits spins for some microseconds, then yields; a worker that finds
+nothing for a while sleeps. Nothing is global.
 """
 
 POOL = r"""
 typedef int body(void *const *buffers, int64_t first, int64_t last, int64_t thread);
+typedef struct part {
+    atomic_uint_least64_t ticket; /* job << 32 | next step; CLOSED while a job is written */
+    pthread_t worker;
+    char alone[48];
+} part;
 typedef struct pool {
-    atomic_uint_least64_t ticket; /* job << 32 | next piece; CLOSED while a job is written */
     atomic_int_least64_t done;
     atomic_int status, sleeping, closing, started;
     body *run;
     void *const *buffers;
     int64_t count, grain;
-    int threads;
+    int threads, created;
     pthread_mutex_t mutex;
     pthread_cond_t wake;
-    pthread_t workers[];
+    part parts[];
 } pool;
 #define CLOSED 0xffffffffu
 
@@ -31,26 +37,37 @@ static void relax(unsigned turn)
 #endif
 }
 
-/* Some pieces of the job that a ticket names, for a thread; 0 where there is none left. */
-static int claim(pool *p, int64_t thread)
+/* Steps of the part of one thread that its ticket names, for another one; 0 where there is none left. */
+static int claim(pool *p, int64_t of, int64_t thread)
 {
-    uint64_t ticket = atomic_load(&p->ticket);
+    uint64_t ticket = atomic_load(&p->parts[of].ticket);
     int64_t first = (int64_t)(ticket & CLOSED);
     if (first == CLOSED) return 0;
-    int64_t count = p->count, grain = p->grain;
-    if (first >= count) return 0;
-    if (!atomic_compare_exchange_strong(&p->ticket, &ticket, ticket + (uint64_t)grain)) return 1;
-    int64_t last = first + grain < count ? first + grain : count;
+    int64_t end = p->count * (of + 1) / p->threads, grain = p->grain;
+    if (first >= end) return 0;
+    if (!atomic_compare_exchange_strong(&p->parts[of].ticket, &ticket, ticket + (uint64_t)grain)) return 1;
+    int64_t last = first + grain < end ? first + grain : end;
     int status = p->run(p->buffers, first, last, thread);
     if (status) atomic_store(&p->status, status);
     atomic_fetch_add(&p->done, last - first);
     return 1;
 }
 
+/* The same of its own part, or else of another one's. */
+static int claim_any(pool *p, int64_t thread)
+{
+    for (int64_t turn = 0; turn < p->threads; turn++)
+        if (claim(p, (thread + turn) % p->threads, thread)) return 1;
+    return 0;
+}
+
 static int is_open(pool *p)
 {
-    uint64_t piece = atomic_load(&p->ticket) & CLOSED;
-    return piece != CLOSED && (int64_t)piece < p->count;
+    for (int64_t of = 0; of < p->threads; of++) {
+        uint64_t step = atomic_load(&p->parts[of].ticket) & CLOSED;
+        if (step != CLOSED && (int64_t)step < p->count * (of + 1) / p->threads) return 1;
+    }
+    return 0;
 }
 
 static void *work(void *given)
@@ -58,7 +75,7 @@ static void *work(void *given)
     pool *p = given;
     int64_t thread = 1 + atomic_fetch_add(&p->started, 1);
     for (unsigned turn = 0; !atomic_load(&p->closing); turn++) {
-        if (claim(p, thread)) { turn = 0; continue; }
+        if (claim_any(p, thread)) { turn = 0; continue; }
         if (turn < 6000) { relax(turn); continue; }
         pthread_mutex_lock(&p->mutex);
         atomic_fetch_add(&p->sleeping, 1);
@@ -82,15 +99,16 @@ static void wake(pool *p)
 static int for_all(pool *p, body *run, void *const *buffers, int64_t count)
 {
     if (!p || count < 2) return run(buffers, 0, count, 0);
-    uint64_t job = (atomic_load(&p->ticket) >> 32) + 1;
-    atomic_store(&p->ticket, job << 32 | CLOSED);
+    uint64_t job = (atomic_load(&p->parts[0].ticket) >> 32) + 1;
+    for (int t = 0; t < p->threads; t++) atomic_store(&p->parts[t].ticket, job << 32 | CLOSED);
     p->run = run; p->buffers = buffers; p->count = count;
     p->grain = count / (8 * p->threads) > 1 ? count / (8 * p->threads) : 1;
     atomic_store(&p->done, 0);
     atomic_store(&p->status, 0);
-    atomic_store(&p->ticket, job << 32);
+    for (int t = 0; t < p->threads; t++)
+        atomic_store(&p->parts[t].ticket, job << 32 | (uint64_t)(p->count * t / p->threads));
     wake(p);
-    while (claim(p, 0)) ;
+    while (claim_any(p, 0)) ;
     for (unsigned turn = 0; atomic_load(&p->done) < count; turn++) relax(turn);
     return atomic_load(&p->status);
 }
@@ -102,7 +120,7 @@ PUBLIC void close_pool(void *given)
     pthread_mutex_lock(&p->mutex);
     pthread_cond_broadcast(&p->wake);
     pthread_mutex_unlock(&p->mutex);
-    for (int i = 0; i < p->threads - 1; i++) pthread_join(p->workers[i], 0);
+    for (int i = 0; i < p->created; i++) pthread_join(p->parts[i].worker, 0);
     pthread_cond_destroy(&p->wake);
     pthread_mutex_destroy(&p->mutex);
     free(p);
@@ -119,7 +137,7 @@ static void stay(pool *p, int worker)
         if (!CPU_ISSET(cpu, &allowed) || place--) continue;
         CPU_ZERO(&one);
         CPU_SET(cpu, &one);
-        pthread_setaffinity_np(p->workers[worker - 1], sizeof one, &one);
+        pthread_setaffinity_np(p->parts[worker - 1].worker, sizeof one, &one);
         return;
     }
 #else
@@ -130,14 +148,16 @@ static void stay(pool *p, int worker)
 /* So many threads, of which the caller is one; 0 where there are not that many to be had. */
 PUBLIC void *open_pool(int threads)
 {
-    pool *p = calloc(1, sizeof *p + (size_t)(threads > 1 ? threads - 1 : 0) * sizeof(pthread_t));
+    if (threads < 1) threads = 1;
+    pool *p = calloc(1, sizeof *p + (size_t)threads * sizeof(part));
     if (!p) return 0;
-    atomic_init(&p->ticket, CLOSED);
+    p->threads = threads;
+    for (int t = 0; t < threads; t++) atomic_init(&p->parts[t].ticket, CLOSED);
     pthread_mutex_init(&p->mutex, 0);
     pthread_cond_init(&p->wake, 0);
-    for (p->threads = 1; p->threads < threads; p->threads++) {
-        if (pthread_create(&p->workers[p->threads - 1], 0, work, p)) { close_pool(p); return 0; }
-        stay(p, p->threads);
+    while (p->created < threads - 1) {
+        if (pthread_create(&p->parts[p->created].worker, 0, work, p)) { close_pool(p); return 0; }
+        stay(p, ++p->created);
     }
     return p;
 }
