@@ -62,7 +62,7 @@ def optimize(
     limits = limits or Limits()
     key = answers.key(program, target, limits, way, seed, verify) if cache is not None and target.repeatable else ""
     if cache is not None and key:
-        again = partial(optimize, program, target, limits=limits, verify=False, listener=listener, **vars(way))
+        again = partial(optimize, program, target, limits=limits, verify=False, listener=listener, **way.choices())
         if (known := answers.recall(cache, key, program, target, seed, verify, again)) is not None:
             on_answer(known)
             return known

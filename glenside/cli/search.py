@@ -70,7 +70,7 @@ def search(
     from glenside.driver import optimize
 
     limits, load = bounds.limits(), source.loader()
-    how: dict[str, Any] = {} if way is None else dict(vars(way))
+    how: dict[str, Any] = {} if way is None else way.choices()
     with ExitStack() as open_:
         show = open_.enter_context(status_line("loading"))
         started = time.perf_counter()

@@ -93,6 +93,10 @@ class Way:
     explain: bool = False
     at_once: bool = False
 
+    def choices(self) -> dict[str, Any]:
+        """What was chosen, as arguments of `optimize`."""
+        return {name: value for name, value in vars(self).items() if name != "at_once"}
+
 
 @dataclass(frozen=True)
 class Budget:
