@@ -83,7 +83,7 @@ def measure(name: str, path: Path, busy: int, peers: Sequence[str]) -> list[dict
 
 def _told_error(f: Compiled, x: np.ndarray) -> float:
     """How far what is told of the nests is from what they take, as a part of it."""
-    measured = np.min([[seconds for _, seconds in f.profile(x, rounds=1)] for _ in range(ROUNDS)], axis=0)
+    measured = f.least_seconds(x, rounds=ROUNDS)
     large = measured >= measured.sum() / 200
     return float(np.mean(np.abs(np.array(f.told()) / measured - 1)[large]))
 

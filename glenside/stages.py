@@ -145,6 +145,7 @@ class Stages:
     def _extracted(self, problem: Problem, searched: SearchResult, way: Way) -> Result | None:
         """The best answer that the e-graph holds; None where it holds none."""
         self.listener(Event("extract", f"{searched.snapshot.e_nodes:,} e-nodes"))
+        way = replace(way, on_step=lambda what, part: self.listener(Event("extract", what, part)))
         try:
             answer = extract(problem, searched, self.target, way)
         except Unfinished:

@@ -321,6 +321,11 @@ class Loops:
     results: tuple[Buffer, ...]
     packings: tuple[Packing, ...] = ()
 
+    @property
+    def titles(self) -> list[str]:
+        """What each nest computes, and how."""
+        return [f"{nest.buffer} {' '.join(map(str, nest.buffer.dims))}: {nest.what}" for nest in self.nests]
+
     def __str__(self) -> str:
         lines = []
         for nest in self.nests:

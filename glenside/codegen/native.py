@@ -211,13 +211,22 @@ class Compiled:
         """The nests in their order, and the median of the seconds that each takes in some rounds; on one thread those
         that it had of its processor.
         """
-        found = []
-        for _ in range(rounds):
-            seconds = (ctypes.c_double * len(self.loops.nests))()
+        seconds = np.median(self._seconds(arrays, threads, rounds), axis=0)
+        return list(zip(self.loops.titles, seconds.tolist(), strict=True))
+
+    def least_seconds(self, *arrays: Array | Mapping[str, Array], rounds: int = 10) -> Array:
+        """The least that each nest had of its processor in some rounds, on one thread: (nests)."""
+        least: Array = self._seconds(arrays, 1, rounds).min(axis=0)
+        return least
+
+    def _seconds(self, arrays: tuple[Array | Mapping[str, Array], ...], threads: int, rounds: int) -> Array:
+        """What each nest takes in each round: (rounds)(nests)."""
+        found = np.empty((rounds, len(self.loops.nests)))
+        for row in found:
+            seconds = (ctypes.c_double * row.size)()
             self._called(arrays, {}, None, threads, seconds)
-            found.append(list(seconds))
-        names = [f"{nest.buffer} {' '.join(map(str, nest.buffer.dims))}: {nest.what}" for nest in self.loops.nests]
-        return list(zip(names, np.median(found, axis=0).tolist(), strict=True))
+            row[:] = seconds
+        return found
 
     def _called(
         self,

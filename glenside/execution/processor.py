@@ -75,9 +75,8 @@ def timed(program: Program, machine: Machine, rounds: int = ROUNDS) -> list[Time
     """The nests of a program on one thread, those that take a part of its time that matters."""
     compiled = Compiled(program, machine)
     arrays = compiled.drawn()
-    found = [compiled.profile(*arrays, rounds=1) for _ in range(rounds)]
-    seconds = np.min([[s for _, s in one] for one in found], axis=0)
-    names = [f"{program.name}: {name}" for name, _ in found[0]]
+    seconds = compiled.least_seconds(*arrays, rounds=rounds)
+    names = [f"{program.name}: {title}" for title in compiled.loops.titles]
     rows = zip(names, works(compiled.loops, machine), seconds.tolist(), compiled.loops.nests, strict=True)
     return [
         Timed(name, work, own)
@@ -103,7 +102,8 @@ def described(fit: Fit, like: str, rounds: int) -> str:
     prices = asdict(machine.nanoseconds)
     lines = [
         f"# What compiled programs take, by `glenside calibrate`: the fastest of {rounds} runs of each of",
-        f"# {len(fit.nests)} nests, on one thread. For --machine FILE.toml, or cpu:MEMORY,machine=FILE.toml.",
+        f"# {len(fit.nests)} nests, on one thread.",
+        "# For --target FILE.toml, cpu:MEMORY,machine=FILE.toml or --machine FILE.toml.",
         'target = "cpu"',
         f'like = "{like}"',
         *sizes,

@@ -231,6 +231,10 @@ def test_nothing_is_written_where_the_disk_is_full(tmp_path: Path) -> None:
         (["compile", "mobilenet-v1", "-o", "x.c", "--machine", "avx2,avx2"], "never run one of avx2,avx2"),
         (["compile", "mobilenet-v1", "-o", "x.c", "--machine", "plain,generic"], "one that any processor is"),
         (["compile", "mobilenet-v1", "-o", "x.c", "--machine", "avx2,"], "got ''"),
+        (
+            ["compile", "mobilenet-v1", "-o", "x.c", "--target", "cpu:8MB,machine=avx2", "--machine", "neon"],
+            "--target cpu:8MB,machine=avx2 is of avx2, which is not among --machine neon: leave one out",
+        ),
         (["compile", "mobilenet-v1", "--emit", "loops", "--machine", "avx2,avx512"], "loops are of one machine"),
         (["compile", "mobilenet-v1", "-o", "x.c", "--emit", "rust"], "--emit is c or loops"),
         (["bench", "mobilenet-v1", "--threads", "0"], "--threads are numbers from 1 on"),

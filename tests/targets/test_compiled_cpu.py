@@ -38,13 +38,13 @@ def test_the_variant_that_takes_the_least_is_chosen() -> None:
     result = gl.optimize(_windows(), _target())
     assert result.report.checked == "exact"
     for row in result.report.layers:
-        least = min(choice.measures["time"] or 0 for choice in result_choices(result, row.name))
+        least = min(choice.measures["time"] or 0 for choice in _variants(result, row.name))
         assert row.variants["chosen"].measures["time"] == least
     assert "Winograd" in result.report.layers[0].variants["chosen"].label
     assert (result.cost["time"] or 0) < (result.report.totals["plain"]["time"] or 0)
 
 
-def result_choices(result: gl.Result, name: str) -> list:
+def _variants(result: gl.Result, name: str) -> list:
     return [*result.answer.layers[name].variants]  # type: ignore[attr-defined]
 
 
@@ -74,7 +74,7 @@ def test_phases_of_a_transposed_convolution_are_a_variant_with_a_price() -> None
     x = b.relu(b.input("x", (1, 16, 9, 7)))
     program = b.finish(b.relu(b.conv_transpose(x, b.constant("w", (16, 8, 4, 4)), strides=2, name="up")))
     result = gl.optimize(program.seeded_constants(0), _target())
-    taken = {v.label: v.measures["time"] for v in result_choices(result, "up")}
+    taken = {v.label: v.measures["time"] for v in _variants(result, "up")}
     assert "4 phases" in taken
     assert all(taken.values())
     assert result.report.checked == "exact"
@@ -108,9 +108,11 @@ def test_variants_are_timed_in_turn_and_what_was_timed_is_kept(tmp_path: Path, m
     program = _windows(16, 12, 1)
     first = gl.optimize(program, _target(tune=True))
     assert first.report.checked == "exact"
-    assert all(v.measures["time"] for v in result_choices(first, "conv0"))
+    assert all(v.measures["time"] for v in _variants(first, "conv0"))
     monkeypatch.setattr(compiled, "_ROUNDS", 0)  # nothing is timed any more
-    again = gl.optimize(program, _target(tune=True))
+    steps: list[gl.Event] = []
+    again = gl.optimize(program, _target(tune=True), listener=steps.append)
+    assert any(step.detail.startswith("compiling") and step.fraction == 0 for step in steps)
     assert again.cost == first.cost
     assert str(again.program) == str(first.program)
 
@@ -119,14 +121,14 @@ def test_rounding_errors_grow_no_more_than_is_allowed() -> None:
     labels = []
     for most in (1, 3, 8, 400):
         result = gl.optimize(_windows(layers=1), _target(max_growth=most), verify=False)
-        kept = [v.label for v in result_choices(result, "conv0")]
+        kept = [v.label for v in _variants(result, "conv0")]
         assert kept[0] == "plain"
         labels.append(kept)
     assert labels[0] == ["plain"]
     assert {*labels[1]} == {"plain", "Winograd F(2,3) along axis 1", "Winograd F(2,3) along axis 2"}
     assert {*labels[2]} - {*labels[1]} == {"Winograd F(2x2,3x3)"}
     assert "Winograd F(4x4,3x3)" in labels[3]
-    said = {v.label: v.remarks for v in result_choices(result, "conv0")}
+    said = {v.label: v.remarks for v in _variants(result, "conv0")}
     assert "256 times that of the plain layer" in said["Winograd F(4x4,3x3)"][0]
     assert said["plain"] == ()
 
@@ -168,7 +170,7 @@ def test_whoever_interrupts_has_what_can_be_told_soon(
     result = gl.optimize(_windows(layers=1), gl.CPU(machine=MACHINE))
     assert result.stopped == "interrupted"
     assert result.cost["time"]
-    assert len(result_choices(result, "conv0")) == labels
+    assert len(_variants(result, "conv0")) == labels
 
 
 def test_options_on_the_command_line() -> None:
@@ -189,6 +191,8 @@ def test_options_on_the_command_line() -> None:
         ("cpu:8MB,tune=yes,balance=2", "balance and row strips are of a processor that no programs"),
         ("cpu:8MB,machine=avx2,tune=maybe", "the option tune of cpu cannot be 'maybe'"),
         ("cpu:8MB,machine=nowhere.toml", "nowhere.toml"),
+        ("cpu:8MB,machine=", "a machine is native, plain"),
+        ("cpu:8MB,max_growth=0", "max_growth of a processor is a number from 1"),
     ],
 )
 def test_bad_options_are_sentences(text: str, words: str) -> None:
@@ -209,6 +213,9 @@ def test_a_machine_file_has_prices(tmp_path: Path) -> None:
     assert machine is not None
     assert (machine.l1, machine.name) == (65536, "mine")
     assert asdict(machine.nanoseconds) == asdict(MACHINES["avx2"].nanoseconds) | {"far": 0.5}
+    target = gl.parse_target(str(path))
+    assert isinstance(target, CompiledCPU)
+    assert (target.processor, target.memory) == (machine, None)
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ _WRONG = 1e-3
 def bench(
     source: Valued,
     bounds: Bounds,
-    machine: MachineName = "native",
+    machine: MachineName = None,
     target: Chosen = None,
     threads: Annotated[str, typer.Option("--threads", metavar="1,2", help="How many threads, one after the other.")] = (
         "1"
@@ -48,7 +48,6 @@ def bench(
     """
     import numpy as np
 
-    from glenside.codegen.machine import machine_of
     from glenside.codegen.native import Compiled, Lowered, keeping
     from glenside.execution.contest import Contest
     from glenside.ir.dtypes import RECORDS
@@ -56,7 +55,10 @@ def bench(
     whole("--rounds", rounds, 1, 100_000)
     whole("--busy", busy, 0, 1024)
     counts, names = _counts(threads), _named(peers)
-    (of,), wanted = machines_for([machine_of(machine)], target)
+    machines, wanted = machines_for(machine, target)
+    if len(machines) > 1:
+        raise BadInput(f"what is timed is for one machine, got {machine}")
+    (of,) = machines
     found = prepared(source, of, wanted, bounds)
     unless_stopped()  # what a search found by then is no figure yet
     model = Path(source.source) if Path(source.source).suffix == ".onnx" else None

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 _MACHINES = "native, avx512vnni, avx512, avxvnni, avx2, neon, generic, a .toml file like one, or plain for plain loops"
 MachineName = Annotated[
-    str,
-    typer.Option("--machine", help=f"{_MACHINES}."),
+    str | None,
+    typer.Option("--machine", help=f"{_MACHINES}. By default that of --target, else native."),
 ]
 Chosen = Annotated[
     str | None,
@@ -46,19 +46,22 @@ def compile(
         ),
     ] = None,
     machine: Annotated[
-        str,
-        typer.Option("--machine", metavar="NAME[,NAME..]", help=f"{_MACHINES}; of several the program takes the best."),
-    ] = "native",
+        str | None,
+        typer.Option(
+            "--machine",
+            metavar="NAME[,NAME..]",
+            help=f"{_MACHINES}; of several the program takes the best. By default that of --target, else native.",
+        ),
+    ] = None,
     target: Chosen = None,
     emit: Annotated[str, typer.Option("--emit", help="c, or loops: the loop nests as text.")] = "c",
 ) -> None:
     """Write a program as C11 with POSIX threads: NAME.c, NAME.h and NAME.weights; no library but libc is needed."""
     from glenside.codegen.library import c_name, file_names
-    from glenside.codegen.machine import machines_of
 
     if emit not in ("c", "loops"):
         raise BadInput(f"--emit is c or loops, got {emit!r}")
-    machines, wanted = machines_for(machines_of(machine), target)
+    machines, wanted = machines_for(machine, target)
     writable(output)
     if emit == "loops" and len(machines) > 1:
         raise BadInput(f"loops are of one machine, got {machine}")
@@ -149,17 +152,24 @@ class Prepared:
         return None if self.found is None else self.found.target.most_bytes
 
 
-def machines_for(
-    machines: Sequence[Machine | None], target: str | None
-) -> tuple[Sequence[Machine | None], Target | None]:
-    """What a program is compiled for, and optimized for before: the target's own machine, where it says one."""
+def machines_for(text: str | None, target: str | None) -> tuple[Sequence[Machine | None], Target | None]:
+    """What a program is compiled for, and optimized for before: the target's own machine, where it says one. Raises
+    BadInput, also where both say one and the program is not compiled for the target's.
+    """
+    from glenside.codegen.machine import machines_of
     from glenside.targets import parse_target
 
+    machines = machines_of("native" if text is None else text)
     if target is None:
         return machines, None
-    found = parse_target(target).compiled_for(machines[0])
-    own = found.processor is not None and found.processor not in machines
-    return [found.processor] if own else machines, found
+    wanted = parse_target(target)
+    found = wanted.compiled_for(machines[0])
+    own = found.processor
+    if own is None or own in machines:
+        return machines, found
+    if text is not None:
+        raise BadInput(f"--target {target} is of {own.name}, which is not among --machine {text}: leave one out")
+    return [own], found
 
 
 def prepared(source: Valued, machine: Machine | None, target: Target | None, bounds: Bounds) -> Prepared:

@@ -84,6 +84,7 @@ class Way:
     method     of extraction: "auto", "greedy", "dag" or "exact"; extract_seconds bounds "exact" for the whole program
     explain    whether the report traces which rules made what was chosen
     at_once    whether somebody waits: then what takes long to try is not tried
+    on_step    is told what is tried, and the part of it that is done
     """
 
     blocking: str = "tile-loops"
@@ -92,10 +93,11 @@ class Way:
     extract_seconds: float = 60.0
     explain: bool = False
     at_once: bool = False
+    on_step: Callable[[str, float], None] = field(default=lambda _what, _part: None, compare=False, repr=False)
 
     def choices(self) -> dict[str, Any]:
         """What was chosen, as arguments of `optimize`."""
-        return {name: value for name, value in vars(self).items() if name != "at_once"}
+        return {name: value for name, value in vars(self).items() if name not in ("at_once", "on_step")}
 
 
 @dataclass(frozen=True)

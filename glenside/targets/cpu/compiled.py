@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -148,7 +148,7 @@ class CompiledCPU(CPU):
             raise BadInput("balance and row strips are of a processor that no programs are compiled for")
         super().__init__(memory, outputs=outputs)
         self.is_any = machine is None
-        processor = machine if isinstance(machine, Machine) else machine_of(machine or "native")
+        processor = machine if isinstance(machine, Machine) else machine_of("native" if machine is None else machine)
         if processor is None:
             raise BadInput("a machine of plain loops has no prices: nothing is tiled for it")
         if tune and not is_here(processor):
@@ -169,6 +169,7 @@ class CompiledCPU(CPU):
         self._known: dict[Term, InLoops] = {}
         self._plain: dict[Term, Variant] = {}
         self._is_timed = False
+        self._on_step = Way().on_step
 
     def compiled_for(self, machine: Machine | None) -> CPU:
         if not self.is_any or machine is None:
@@ -204,7 +205,7 @@ class CompiledCPU(CPU):
 
     def in_place(self, found: Sequence[Extracted], placed: Placed, way: Way) -> list[Extracted]:
         """With what each variant takes where it stands, among others of its kind."""
-        self._known, self._is_timed = {}, False
+        self._known, self._is_timed, self._on_step = {}, False, way.on_step
         trials = _in_turn([of_layer.variants for of_layer in found])
         if way.at_once:
             trials = self._soon(trials, placed)
@@ -276,12 +277,15 @@ class CompiledCPU(CPU):
         loops = lower(program, self.processor)
         return InLoops(program, loops, told(loops, self.processor))
 
-    def _timed(self, programs: Iterable[Program]) -> list[InLoops]:
+    def _timed(self, programs: Collection[Program]) -> list[InLoops]:
         """Programs on this computer, in turn; what was timed before is kept."""
-        compiled = [Compiled(program.seeded_constants(0), self.processor) for program in programs]
+        compiled: list[Compiled] = []
+        for program in programs:
+            self._on_step(f"compiling {len(programs)} programs", len(compiled) / len(programs))
+            compiled.append(Compiled(program.seeded_constants(0), self.processor))
         keys = [key_of(source=f.source, machine=self.description, how="nests") for f in compiled]
         with Cache() as cache:
-            found = _seconds(compiled, keys, cache)
+            found = _seconds(compiled, keys, cache, self._on_step)
         return [InLoops(f.program, f.loops, 1e9 * found[key]) for f, key in zip(compiled, keys, strict=True)]
 
 
@@ -337,14 +341,16 @@ def _in_turn(variants: Sequence[Sequence[Variant]]) -> list[list[Variant]]:
     return [[own[n] if n < len(own) else own[0] for own in variants] for n in range(max(map(len, variants), default=0))]
 
 
-def _seconds(compiled: Sequence[Compiled], keys: Sequence[str], cache: Cache) -> dict[str, Array]:
+def _seconds(
+    compiled: Sequence[Compiled], keys: Sequence[str], cache: Cache, on_step: Callable[[str, float], None]
+) -> dict[str, Array]:
     """Key -> seconds of the nests of a program: from the cache, or the least of several rounds, in turn."""
     seconds = {key: np.array(json.loads(text), float) for key in keys if (text := cache.get(key)) is not None}
     runs = [(key, f, f.drawn()) for key, f in zip(keys, compiled, strict=True) if key not in seconds]
-    for _ in range(_ROUNDS):
+    for done in range(_ROUNDS):
+        on_step(f"timing {len(runs)} programs", done / _ROUNDS)
         for key, f, arrays in runs:
-            own = np.array([s for _, s in f.profile(*arrays, rounds=1)])
-            seconds[key] = np.minimum(own, seconds.get(key, own))
+            seconds[key] = np.minimum(f.least_seconds(*arrays, rounds=1), seconds.get(key, np.inf))
     for key, _, _ in runs:
         with suppress(CacheFull):  # it was timed all the same
             cache.put(key, json.dumps(seconds[key].tolist()))

@@ -20,7 +20,7 @@ from glenside.analysis.liveness import (
     operations,
     prepared,
 )
-from glenside.codegen.machine import Machine
+from glenside.codegen.machine import Machine, read_machine
 from glenside.egraph.rule import Parameters
 from glenside.egraph.snapshot import Snapshot
 from glenside.ir.bounds import number
@@ -68,7 +68,8 @@ class CPU(Target):
 
     def __new__(cls, *_: Any, **options: Any) -> CPU:
         """A CPU with what only compiled programs have is one that programs are compiled for."""
-        if cls is CPU and any(options.get(name) for name in ("machine", "tune", "max_growth")):
+        compiled = any(options.get(name) is not None for name in ("machine", "max_growth"))
+        if cls is CPU and (compiled or options.get("tune")):
             from glenside.targets.cpu.compiled import CompiledCPU
 
             cls = CompiledCPU
@@ -299,7 +300,12 @@ _OPTIONS: dict[str, Callable[[str], Any]] = {
 _READ = with_options("cpu", _OPTIONS, {"bands": "row_strips"})
 
 
-@target("cpu", "cpu:8MB", read=_READ, options=CPU, bare=UNLIMITED)
+def _load(path: str, content: Mapping[str, Any], **options: Any) -> CPU:
+    """The machine of a file, such as `glenside calibrate` writes, with no budget."""
+    return CPU(**{"machine": read_machine(content, path), **options})
+
+
+@target("cpu", "cpu:8MB", read=_READ, options=CPU, load=_load, bare=UNLIMITED)
 def _cpu(memory: str, given: Mapping[str, Any], **options: Any) -> CPU:
     """A plain processor with a memory budget; counts multiply-adds, bytes moved and the peak of what is held."""
     return CPU(memory, **{**given, **options})
