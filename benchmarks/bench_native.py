@@ -5,9 +5,11 @@ Run from the root of the repository: python -m benchmarks.bench_native [--busy N
 results/bench_native.csv, or bench_native_busy.csv beside N processes that keep a processor busy each. The networks are
 the ONNX files of `benchmarks.networks`, the runtimes those that are installed (`pip install '.[peers]'`), each in a
 process of its own that stands still between its turns, with its best settings, in float32. Figures are medians of 25
-rounds, ratios medians of those of each round; memory is what a process grew by at most from before it loaded the model
-(not the inputs, nor the runtime's own code). `told error` is the mean, over the nests that take a part in 200 of the
-time or more, of how far what is told is from what is measured. Shared machines are noisy: compare within a row.
+rounds, of each the least of five runs that follow each other, ratios medians of those of each round; `first` is the
+ratio of the first of those runs, which finds in the caches what others left there; memory is what a process grew by at
+most from before it loaded the model (not the inputs, nor the runtime's own code). `told error` is the mean, over the
+nests that take a part in 200 of the time or more, of how far what is told is from what is measured. Shared machines are
+noisy: compare within a row.
 """
 
 from __future__ import annotations
@@ -71,6 +73,7 @@ def measure(name: str, path: Path, busy: int, peers: Sequence[str]) -> list[dict
                     print(f"{name}: {title} differs by {entry.difference:.1e}", flush=True)
                     continue
                 row |= {f"{title} ms": round(1e3 * entry.median, 2), f"{title} over chosen": round(entry.ratio, 2)}
+                row |= {f"{title} first": round(entry.first, 2)}
                 row |= {f"{title} MB": entry.grown and round(entry.grown / 1e6, 1)}
             row |= {**told, "search s": round(searched, 1), "timed s": round(timed, 1), "compile s": round(compiled, 1)}
             arena = own["chosen"].arena

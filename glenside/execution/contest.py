@@ -37,8 +37,9 @@ def peer_names() -> list[str]:
 class Row:
     """An entrant with some threads.
 
-    seconds     of each round
+    seconds     of each round: the least of its runs, which follow each other
     ratio       the median of what it took over what the compiled program took in the same round
+    first       the same of the first runs, which find in the caches what others left there
     grown       bytes that its process grew by at most, from before it loaded the model; None where nobody tells
     difference  of its results, relative to the largest of the compiled program's
     """
@@ -47,6 +48,7 @@ class Row:
     threads: int
     seconds: Sequence[float]
     ratio: float
+    first: float
     grown: int | None
     difference: float
 
@@ -92,7 +94,10 @@ class Contest:
             folder.mkdir()
             write_text(folder / DESCRIPTION, json.dumps(_described(lowered)))
         made = zip(self.programs, built(list(self.programs.values()), _NAME, folders), strict=True)
-        found = [Entrant(name, path, name, self._rounds(name)) for name, path in made]
+        found = [
+            Entrant(name, path, name) if self.programs[name].machine else Entrant(name, path, name, _FEW, 1)
+            for name, path in made
+        ]
         load_all()
         for name in self.peers if self.model is not None else ():
             if PEERS[name].missing:
@@ -100,10 +105,6 @@ class Contest:
             else:
                 found.append(Entrant(name, self.model or Path(), PEERS[name].title))
         return found
-
-    def _rounds(self, name: str) -> int:
-        """In how many of its programs take part, at most."""
-        return 1 << 30 if self.programs[name].machine is not None else _FEW
 
     def run(
         self, threads: int, rounds: int, beside: int = 0, show: Callable[[str], None] = lambda _: None
@@ -138,11 +139,15 @@ class Contest:
         title, seconds = runner.entrant.title, tuple(runner.seconds)
         if runner.entrant.most <= _FEW:
             title, seconds = f"{title}, one thread", seconds[-1:]
-        if len(seconds) > 1:
-            ratio = statistics.median(own / other for own, other in zip(seconds, ours.seconds, strict=False))
-        else:
-            ratio = seconds[0] / statistics.median(ours.seconds)
-        return Row(title, threads, seconds, ratio, runner.grown, difference)
+        ratio, first = _ratio(seconds, ours.seconds), _ratio(runner.firsts[-len(seconds) :], ours.firsts)
+        return Row(title, threads, seconds, ratio, first, runner.grown, difference)
+
+
+def _ratio(seconds: Sequence[float], ours: Sequence[float]) -> float:
+    """The median of the ratios of rounds; of a single one, over the median of ours."""
+    if len(seconds) == 1:
+        return seconds[0] / statistics.median(ours)
+    return statistics.median(own / other for own, other in zip(seconds, ours, strict=False))
 
 
 _NAME = "program"

@@ -19,8 +19,10 @@ from typing import Any
 from glenside.ir.interrupts import undisturbed
 from glenside.ir.operand import Array
 
+RUNS = 5
+"""Runs of each in a round, one after the other: the first finds in the caches what others left there."""
 PAUSE = 0.01
-"""Seconds between two runs, in which what a runtime still does after one ends."""
+"""Seconds between two turns, in which what a runtime still does after one ends."""
 PATIENCE = 600.0
 """Seconds in which a runtime loads a model."""
 
@@ -34,17 +36,20 @@ class Entrant:
     """A program or runtime, called as in `glenside.execution.peers`, and the file that it loads.
 
     most  rounds in which it takes part, at most
+    runs  in each of them, one after the other
     """
 
     name: str
     model: Path
     title: str
     most: int = 1 << 30
+    runs: int = RUNS
 
 
 @dataclass
 class Runner:
-    """An entrant in its process: the seconds of its runs, and the bytes that the process has grown by at most.
+    """An entrant in its process: the least seconds of its runs in each round, those of the first one, and the bytes by
+    which the process has grown at most.
 
     Counted are resident pages, from before the model is loaded on: its weights, the arrays of a run and what is
     compiled for it, not the runtime's own code, nor the inputs.
@@ -56,6 +61,7 @@ class Runner:
     before: int | None = None
     grown: int | None = None
     seconds: list[float] = field(default_factory=list)
+    firsts: list[float] = field(default_factory=list)
 
     def load(self) -> None:
         """Wait until it has loaded the model and run once. Raises CannotRun."""
@@ -69,16 +75,17 @@ class Runner:
         self._stand()
 
     def run(self) -> None:
-        """One more run. Raises CannotRun."""
+        """One more round. Raises CannotRun."""
         self._send(signal.SIGCONT)
         time.sleep(PAUSE)
         assert self.process.stdin is not None, "it has a pipe"
         with suppress(OSError):  # it has ended: the answer says so
-            self.process.stdin.write("\n")
+            self.process.stdin.write(f"{self.entrant.runs}\n")
             self.process.stdin.flush()
         answer = self._answer()
         self._stand()
-        self.seconds.append(answer["seconds"])
+        self.seconds.append(min(answer["seconds"]))
+        self.firsts.append(answer["seconds"][0])
         if self.before is not None:
             self.grown = answer["bytes"]["peak"] - self.before
 
@@ -169,6 +176,7 @@ def take_turns(
             for runner in runners:
                 if runner.entrant.most > 2:
                     runner.seconds.clear()
+                    runner.firsts.clear()
 
 
 @contextmanager

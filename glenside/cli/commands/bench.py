@@ -50,6 +50,7 @@ def bench(
 
     from glenside.codegen.native import Compiled, Lowered, keeping
     from glenside.execution.contest import Contest
+    from glenside.execution.turns import RUNS
     from glenside.ir.dtypes import RECORDS
 
     whole("--rounds", rounds, 1, 100_000)
@@ -71,7 +72,8 @@ def bench(
         if naive and of is not None:
             programs["naive loops"] = Lowered(found.program, None)
         with Contest(programs, model, {**unused, **signature.values, **arrays}, names) as contest:
-            print(f"{one_line(compiled.program.name)}: milliseconds, medians of {rounds} rounds in turn{_beside(busy)}")
+            what = f"medians of {rounds} rounds in turn, of each the least of {RUNS} runs"
+            print(f"{one_line(compiled.program.name)}: milliseconds, {what}{_beside(busy)}")
             for count in counts:
                 rows = contest.run(count, rounds, busy, show)
                 _print_rows(rows)
@@ -81,6 +83,7 @@ def bench(
     if contest.interrupted:
         print("glenside: interrupted: these are the rounds until then", file=sys.stderr)
         raise typer.Exit(INTERRUPTED)
+    print("first: the first runs of rounds over ours, which find in the caches what others left there.")
     print("MB: what a process grew by at most from before it loaded the model; not the inputs, nor the runtime's code.")
     _print_nests(waited_for(lambda: compiled.profile(arrays, threads=1)), compiled.told(), every)
     raise typer.Exit(found.status)
@@ -106,10 +109,10 @@ def _named(peers: str | None) -> Sequence[str]:
 def _print_rows(rows: Sequence[Row]) -> None:
     count = rows[0].threads
     head = f"{count} thread{'s' if count > 1 else ''}"
-    print(f"\n  {head:24} {'median':>9} {'least':>9} {'over ours':>10} {'MB':>8}  differs by")
+    print(f"\n  {head:24} {'median':>9} {'least':>9} {'over ours':>10} {'first':>6} {'MB':>8}  differs by")
     for row in rows:
         grown = "" if row.grown is None else f"{row.grown / 1e6:8.1f}"
-        times = f"{1e3 * row.median:9.3f} {1e3 * min(row.seconds):9.3f} {row.ratio:10.2f}"
+        times = f"{1e3 * row.median:9.3f} {1e3 * min(row.seconds):9.3f} {row.ratio:10.2f} {row.first:6.2f}"
         wrong = "  and so computes something else" if row.difference > _WRONG else ""
         print(f"  {row.title:24} {times} {grown:>8}  {row.difference:.1e}{wrong}")
 

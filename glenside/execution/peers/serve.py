@@ -3,7 +3,8 @@
     python -m glenside.execution.peers.serve NAME MODEL THREADS FOLDER
 
 FOLDER has the inputs, `inputs.npz`, and gets what the model makes of them, NAME.npz. NAME is a runtime, or one of ours;
-other modules that it imports are there before it is measured. Lines of JSON go out, one for each line that comes in.
+other modules that it imports are there before it is measured. Lines that come in say how often it runs, one after the
+other; a line of JSON goes out for each.
 """
 
 from __future__ import annotations
@@ -35,11 +36,14 @@ def main() -> None:
         words = " ".join(str(error).split()) or type(error).__name__
         _say(answers, {"failed": words if len(words) <= 200 else f"{words[:200]}.."})
         return
-    for _ in sys.stdin:
-        begin = time.perf_counter()
-        run()
-        seconds = time.perf_counter() - begin
-        _say(answers, {"seconds": seconds, "bytes": _memory()})
+    for line in sys.stdin:
+        _say(answers, {"seconds": [_seconds(run) for _ in range(int(line))], "bytes": _memory()})
+
+
+def _seconds(run: Run) -> float:
+    begin = time.perf_counter()
+    run()
+    return time.perf_counter() - begin
 
 
 def _loaded(name: str, model: Path, threads: int, folder: Path, answers: IO[str]) -> Run:
