@@ -188,11 +188,12 @@ def _unit(part: Part, declared: str) -> Iterator[str]:
     lowered, name = part.lowered, part.name
     yield "#define PUBLIC static"
     yield lowered.source
-    yield f"#include <stdio.h>\n{declared}"
+    yield f"#include <stdio.h>\n#ifdef __linux__\n#include <sys/mman.h>\n#endif\n{declared}"
     yield f"struct {name}_program {{ unsigned char *weights, *arena; void *threads; }};\n"
     yield f"static const unsigned char {name}_head[{LINE}] = {{{', '.join(map(str, part.content[:LINE]))}}};\n"
     yield _OPEN.substitute(
         NAME=name,
+        LINE=LINE,
         MACHINE=part.machine,
         LAST="fgetc(file) == EOF && " if part.last else "",
         WEIGHTS=len(part.content),
@@ -240,7 +241,19 @@ def _main(lowered: Lowered, name: str) -> str:
     )
 
 
-_OPEN = Template(r"""void ${NAME}_close(${NAME}_program *program)
+_OPEN = Template(r"""/* Memory in large pages where the system has them, so that fewer of its addresses are looked up. */
+static void *in_large_pages(size_t bytes)
+{
+    size_t page = bytes < 1u << 22 ? ${LINE} : 1u << 21;
+    bytes = (bytes + page - 1) / page * page;
+    void *memory = aligned_alloc(page, bytes);
+#if defined(__linux__) && defined(MADV_HUGEPAGE)
+    if (memory && page > ${LINE}) madvise(memory, bytes, MADV_HUGEPAGE);
+#endif
+    return memory;
+}
+
+void ${NAME}_close(${NAME}_program *program)
 {
     if (!program) return;
     if (program->threads) close_pool(program->threads);
@@ -254,8 +267,8 @@ ${NAME}_program *${NAME}_open(const char *weights, int threads)
     ${NAME}_program *program = calloc(1, sizeof *program);
     FILE *file = weights ? fopen(weights, "rb") : 0;
     if (program && file && threads <= ${MOST_THREADS}) {
-        program->weights = aligned_alloc(64, ${WEIGHTS});
-        program->arena = aligned_alloc(64, ${ARENA} + (size_t)(threads > 1 ? threads : 1) * ${SCRATCH});
+        program->weights = in_large_pages(${WEIGHTS});
+        program->arena = in_large_pages(${ARENA} + (size_t)(threads > 1 ? threads : 1) * ${SCRATCH});
         int whole = program->weights && program->arena && !fseek(file, ${BEGIN}, SEEK_SET)
             && fread(program->weights, 1, ${WEIGHTS}, file) == ${WEIGHTS}
             && ${LAST}!memcmp(program->weights, ${NAME}_head, sizeof ${NAME}_head);
