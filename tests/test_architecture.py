@@ -30,6 +30,7 @@ STOREYS = (
     ("glenside.analysis",),
     ("glenside.passes",),
     ("glenside.codegen",),
+    ("glenside.npu",),
     ("glenside.targets",),
     ("glenside.importers",),
     ("glenside.exporters",),

@@ -1,0 +1,365 @@
+"""The instructions of the machine, one record each, of which encoder, decoder, assembler and documents follow.
+
+A unit takes its instructions in order. All those of a unit have one layout of bits: fields of one name are at one
+place, so that the machine decodes without looking at the operation first. Addresses are of three nested loops, the
+first innermost, which all addresses of an instruction share: base + i0 * stride0 + i1 * stride1 + i2 * stride2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from functools import cache
+from math import prod
+from typing import Annotated, Any, ClassVar, Self, get_type_hints
+
+from glenside.ir.errors import BadInput
+from glenside.npu.machine import Machine
+
+LOOPS = 3
+UNITS = ("dma", "load", "stream", "store")
+"""What runs side by side, each with a queue of its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """How many instructions each unit must have completed before this one starts."""
+
+    dma: int = 0
+    load: int = 0
+    stream: int = 0
+    store: int = 0
+
+    def __iter__(self) -> Iterator[int]:
+        return iter((self.dma, self.load, self.stream, self.store))
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where an instruction's iteration (i0, i1, i2) reads or writes: base + i0 * s0 + i1 * s1 + i2 * s2."""
+
+    base: int
+    strides: tuple[int, int, int] = (0, 0, 0)
+
+
+Counts = tuple[int, int, int]
+
+
+class Form(Enum):
+    """How a field is made of numbers."""
+
+    NUMBER = "number"
+    FLAG = "flag"
+    COUNTS = "counts"
+    ADDRESS = "address"
+    WAIT = "wait"
+
+
+@dataclass(frozen=True)
+class Part:
+    """A number within an instruction: its name, bits, whether it has a sign, and the least it may be."""
+
+    name: str
+    bits: int
+    signed: bool = False
+    least: int | None = None
+
+    @property
+    def range(self) -> tuple[int, int]:
+        least, most = (-(1 << self.bits - 1), (1 << self.bits - 1) - 1) if self.signed else (0, (1 << self.bits) - 1)
+        return least if self.least is None else self.least, most
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What a field holds, in bits and in words. `place` is where its first number is: DRAM bases are at one place."""
+
+    form: Form
+    doc: str
+    bits: int = 0
+    least: int | None = None
+    place: str = ""
+
+    def parts(self, name: str) -> tuple[Part, ...]:
+        """The numbers of a field of that name, in the order of `numbers`."""
+        place = self.place or name
+        if self.form is Form.WAIT:
+            return tuple(Part(f"wait_{unit}", self.bits) for unit in UNITS)
+        if self.form is Form.COUNTS:
+            return tuple(Part(f"count{i}", self.bits, least=1) for i in range(LOOPS))
+        if self.form is Form.ADDRESS:
+            strides = (Part(f"{name}_stride{i}", self.bits, signed=True) for i in range(LOOPS))
+            return (Part(f"{name}_base", self.bits), *strides)
+        return (Part(place, self.bits or 1, least=self.least),)
+
+    def numbers(self, value: Any) -> tuple[int, ...]:
+        """The numbers that a value is made of."""
+        if self.form is Form.ADDRESS:
+            return (value.base, *value.strides)
+        if self.form in (Form.COUNTS, Form.WAIT):
+            return tuple(value)
+        return (int(value),)
+
+    def value(self, numbers: tuple[int, ...]) -> Any:
+        """The value that is made of the numbers."""
+        if self.form is Form.ADDRESS:
+            return Address(numbers[0], numbers[1:])  # type: ignore[arg-type]
+        if self.form is Form.WAIT:
+            return Wait(*numbers)
+        return {Form.COUNTS: numbers, Form.FLAG: bool(numbers[0]), Form.NUMBER: numbers[0]}[self.form]
+
+
+_Loops = Annotated[Counts, Kind(Form.COUNTS, "how often each of the three loops runs, the innermost first", 16)]
+_Waits = Annotated[Wait, Kind(Form.WAIT, "completed instructions of each unit before this one starts", 20)]
+_NOW = Wait()
+
+
+def _flag(doc: str) -> Kind:
+    return Kind(Form.FLAG, doc)
+
+
+def _lanes(doc: str) -> Kind:
+    return Kind(Form.ADDRESS, doc, 24)
+
+
+def _accumulators(doc: str) -> Kind:
+    return Kind(Form.ADDRESS, doc, 16)
+
+
+def _dram(doc: str) -> Kind:
+    return Kind(Form.ADDRESS, doc, 32)
+
+
+def _from(doc: str) -> Kind:
+    return Kind(Form.NUMBER, doc, 32, place="dram_base")
+
+
+def _table(doc: str) -> Kind:
+    return Kind(Form.NUMBER, doc, 10)
+
+
+def _tables(doc: str) -> Kind:
+    return Kind(Form.NUMBER, doc, 10, least=1)
+
+
+def _row(doc: str) -> Kind:
+    return Kind(Form.NUMBER, doc, 20)
+
+
+def _parameters(doc: str) -> Kind:
+    return Kind(Form.NUMBER, doc, 16)
+
+
+def _rows(doc: str) -> Kind:
+    return Kind(Form.NUMBER, doc, 16, least=1)
+
+
+MOST = (1 << 20) - 1
+"""Instructions that a program may have of one unit: as many can be waited for."""
+
+
+class Instruction:
+    """One instruction; `unit` takes it, `operation` tells it from others of the unit."""
+
+    unit: ClassVar[str]
+    operation: ClassVar[int]
+
+    wait: Wait
+
+    def cycles(self, machine: Machine) -> int:
+        """How many cycles its unit is busy with it."""
+        return prod(getattr(self, "counts", (1,)))
+
+    @classmethod
+    def mnemonic(cls) -> str:
+        return cls.__name__.lower()
+
+    @classmethod
+    @cache
+    def kinds(cls) -> Mapping[str, Kind]:
+        """What each field holds."""
+        hints = get_type_hints(cls, include_extras=True)
+        return {name: hint.__metadata__[0] for name, hint in hints.items() if hasattr(hint, "__metadata__")}
+
+    def parts(self) -> Iterator[tuple[Part, int]]:
+        """Every number of it with what it is."""
+        for name, kind in self.kinds().items():
+            yield from zip(kind.parts(name), kind.numbers(getattr(self, name)), strict=True)
+
+    def require_fit(self) -> None:
+        """Raises BadInput: a number that its field cannot hold."""
+        for part, number in self.parts():
+            least, most = part.range
+            if not least <= number <= most:
+                raise BadInput(f"{part.name} of {self.mnemonic()} is from {least:,} to {most:,}, got {number:,}")
+
+    @classmethod
+    def of_parts(cls, numbers: Mapping[str, int]) -> Self:
+        """The instruction whose parts have these numbers."""
+        made = {
+            name: kind.value(tuple(numbers[part.name] for part in kind.parts(name)))
+            for name, kind in cls.kinds().items()
+        }
+        return cls(**made)
+
+
+@dataclass(frozen=True)
+class Load(Instruction):
+    """Row k of the shadow weights <- weights[row + k] for k < rows, and zeros for the rest of the array's rows."""
+
+    unit = "load"
+    operation = 0
+
+    weights: Annotated[int, _row("the first row in weight memory")]
+    rows: Annotated[int, _rows("rows that are read, at most those of the array; the others are zeros")]
+    wait: _Waits = _NOW
+
+    def cycles(self, machine: Machine) -> int:
+        return machine.rows
+
+
+@dataclass(frozen=True)
+class Stream(Instruction):
+    """A row enters the array per cycle: of lane l the byte at address + offset[l] where the table enables it, else 0.
+
+    The C sums of the row are added to, or with `accumulate` unset take the place of, accumulators[address].
+    """
+
+    unit = "stream"
+    operation = 0
+
+    counts: _Loops
+    lanes: Annotated[Address, _lanes("where rows are read")]
+    table: Annotated[int, _table("the lane table: which lanes are enabled, and their offsets")]
+    accumulators: Annotated[Address, _accumulators("the row of sums")]
+    accumulate: Annotated[bool, _flag("add to what the row holds")]
+    fresh: Annotated[bool, _flag("take the weights that were loaded last; else go on with those in use")]
+    wait: _Waits = _NOW
+
+
+@dataclass(frozen=True)
+class Store(Instruction):
+    """v[c] = requantised(accumulators[address][c] + bias[c]); each enabled lane l takes v[select[l]] at
+    address + offset[l].
+    """
+
+    unit = "store"
+    operation = 0
+
+    counts: _Loops
+    accumulators: Annotated[Address, _accumulators("the row of sums")]
+    lanes: Annotated[Address, _lanes("where lanes are written")]
+    table: Annotated[int, _table("the lane table: which lanes are enabled, the column each takes, and their offsets")]
+    parameters: Annotated[int, _parameters("the row of parameters")]
+    wait: _Waits = _NOW
+
+
+@dataclass(frozen=True)
+class Weights(Instruction):
+    """Rows of C bytes, each of whole beats in DRAM, go to weight memory."""
+
+    unit = "dma"
+    operation = 0
+
+    dram: Annotated[int, _from("where the first row is, aligned to beats")]
+    weights: Annotated[int, _row("the first row in weight memory")]
+    rows: Annotated[int, _rows("how many rows")]
+    wait: _Waits = _NOW
+
+    def cycles(self, machine: Machine) -> int:
+        return self.rows * machine.weight_beats
+
+
+@dataclass(frozen=True)
+class Lanes(Instruction):
+    """A beat from DRAM per cycle: each enabled lane l takes byte select[l] of it at address + offset[l]."""
+
+    unit = "dma"
+    operation = 1
+
+    counts: _Loops
+    dram: Annotated[Address, _dram("the beats, aligned")]
+    lanes: Annotated[Address, _lanes("where lanes are written")]
+    table: Annotated[int, _table("the lane table: which lanes are enabled, the byte each takes, and their offsets")]
+    wait: _Waits = _NOW
+
+
+@dataclass(frozen=True)
+class Zero(Instruction):
+    """Each enabled lane l takes 0 at address + offset[l]; nothing is read."""
+
+    unit = "dma"
+    operation = 2
+
+    counts: _Loops
+    lanes: Annotated[Address, _lanes("where lanes are written")]
+    table: Annotated[int, _table("the lane table: which lanes are enabled, and their offsets")]
+    wait: _Waits = _NOW
+
+
+@dataclass(frozen=True)
+class Tables(Instruction):
+    """Lane tables from DRAM, each of whole beats, 8 bytes an entry."""
+
+    unit = "dma"
+    operation = 3
+
+    dram: Annotated[int, _from("where the first table is, aligned to beats")]
+    table: Annotated[int, _table("the first table that is written")]
+    number: Annotated[int, _tables("how many tables")]
+    wait: _Waits = _NOW
+
+    def cycles(self, machine: Machine) -> int:
+        return self.number * machine.table_beats
+
+
+@dataclass(frozen=True)
+class Parameters(Instruction):
+    """Rows of C parameters from DRAM, each of whole beats, 16 bytes an entry."""
+
+    unit = "dma"
+    operation = 4
+
+    dram: Annotated[int, _from("where the first row is, aligned to beats")]
+    parameters: Annotated[int, _parameters("the first row of parameters that is written")]
+    rows: Annotated[int, _rows("how many rows")]
+    wait: _Waits = _NOW
+
+    def cycles(self, machine: Machine) -> int:
+        return self.rows * machine.parameter_beats
+
+
+@dataclass(frozen=True)
+class Out(Instruction):
+    """A beat to DRAM per cycle: byte j, where enabled, is lanes[select[j]][address + offset[j]]; others stay."""
+
+    unit = "dma"
+    operation = 5
+
+    counts: _Loops
+    dram: Annotated[Address, _dram("the beats, aligned")]
+    lanes: Annotated[Address, _lanes("where lanes are read")]
+    table: Annotated[int, _table("the lane table, by bytes of a beat: which are written, of which lane, and offsets")]
+    wait: _Waits = _NOW
+
+
+@dataclass(frozen=True)
+class Sums(Instruction):
+    """Rows of C int32 to DRAM, little-endian, each of whole beats; bytes behind the last sum stay."""
+
+    unit = "dma"
+    operation = 6
+
+    counts: _Loops
+    dram: Annotated[Address, _dram("where rows begin, aligned to beats")]
+    accumulators: Annotated[Address, _accumulators("the row of sums")]
+    wait: _Waits = _NOW
+
+    def cycles(self, machine: Machine) -> int:
+        return prod(self.counts) * machine.sum_beats
+
+
+INSTRUCTIONS: tuple[type[Instruction], ...] = (
+    Load, Stream, Store, Weights, Lanes, Zero, Tables, Parameters, Out, Sums
+)  # fmt: skip
