@@ -1,0 +1,73 @@
+"""Bytes of DRAM to rows of lanes: beats, the lane tables that spread them, and the loops of both."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+
+from glenside.ir.operand import Array
+from glenside.npu.lowering.nests import Nest, nests
+
+
+@dataclass(frozen=True)
+class Table:
+    """A lane table: of each entry that is enabled what it selects, and its offset; sorted by entries."""
+
+    entries: tuple[tuple[int, int, int], ...]
+
+    def array(self, entries: int) -> Array:
+        """As it is in DRAM: select, enabled, offset; 8 bytes an entry."""
+        found = np.zeros(entries, [("select", "<u2"), ("enable", "<u2"), ("offset", "<i4")])
+        for entry, select, offset in self.entries:
+            found[entry] = select, 1, offset
+        return found.view(np.uint8)
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Beats that one table spreads: the loops of beats (the first sequence, by number) and of rows of lanes."""
+
+    table: Table
+    nests: tuple[Nest, ...]
+
+    @property
+    def cycles(self) -> int:
+        return sum(prod(nest.counts) for nest in self.nests)
+
+
+def spread(sources: Array, lanes: Array, rows: Array, width: int) -> list[Spread]:
+    """Each byte at `sources` of DRAM to its lane and row, (n) each, by beats of `width` bytes.
+
+    A lane takes one byte of a beat at a time: a beat is read as often as the lane that takes the most needs it.
+    """
+    if not len(sources):
+        return []
+    beats, bytes_ = np.divmod(sources, width)
+    order = np.lexsort((rows, lanes, beats))
+    beats, bytes_, lanes, rows = beats[order], bytes_[order], lanes[order], rows[order]
+    fresh = np.append(True, (beats[1:] != beats[:-1]) | (lanes[1:] != lanes[:-1]))
+    starts = np.flatnonzero(fresh)
+    times = np.arange(len(beats)) - starts[np.cumsum(fresh) - 1]  # how often the lane took of this beat before
+    order = np.lexsort((lanes, times, beats))
+    beats, times, bytes_, lanes, rows = (each[order] for each in (beats, times, bytes_, lanes, rows))
+    begins = np.flatnonzero(np.append(True, (beats[1:] != beats[:-1]) | (times[1:] != times[:-1])))
+    bases = np.minimum.reduceat(rows, begins)
+    sizes = np.diff(np.append(begins, len(beats)))
+    offsets = rows - np.repeat(bases, sizes)
+    entries, places = np.stack([lanes, bytes_, offsets], axis=1), np.stack([beats[begins], bases], axis=1)
+    return _by_table(begins, sizes, entries, places)
+
+
+def _by_table(begins: Array, sizes: Array, entries: Array, places: Array) -> list[Spread]:
+    """Steps of the same entries, in the order of their first one."""
+    found: dict[bytes, list[int]] = {}
+    for step, (begin, size) in enumerate(zip(begins.tolist(), sizes.tolist(), strict=True)):
+        found.setdefault(entries[begin : begin + size].tobytes(), []).append(step)
+    made = []
+    for steps in found.values():
+        begin, size = begins[steps[0]], sizes[steps[0]]
+        table = Table(tuple(map(tuple, entries[begin : begin + size].tolist())))
+        made.append(Spread(table, tuple(nests(places[steps]))))
+    return made

@@ -1,0 +1,110 @@
+"""The order in which tiles stream: runs of rows that fit the accumulators, and the rows of lanes that they read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from glenside.ir.operand import Array
+from glenside.npu.lowering.tiles import Group, Layer
+from glenside.npu.machine import Machine
+
+
+@dataclass(frozen=True)
+class Run:
+    """Rows of a tile that stream one after the other into accumulators of one group.
+
+    group        which one, by number
+    tile         which tile, by number
+    begin, end   its rows
+    first, last  whether sums begin, and are complete
+    """
+
+    group: int
+    tile: int
+    begin: int
+    end: int
+    first: bool
+    last: bool
+
+
+class Rows:
+    """The distinct rows of a layer: what a row of lanes holds.
+
+    numbers  of elements, (distinct rows)(R)
+    of_tile  which of them each row of a tile is, (tiles)(m)
+    """
+
+    def __init__(self, layer: Layer) -> None:
+        every = layer.product.rows.numbers
+        tiles, m, width = every.shape
+        flat = every.reshape(-1, width)
+        hashed = flat @ np.random.default_rng(0).integers(1, 1 << 62, width)  # wraps around
+        _, first, which = np.unique(hashed, return_index=True, return_inverse=True)
+        if not np.array_equal(flat[first][which], flat):  # two of one number
+            _, first, which = np.unique(flat, axis=0, return_index=True, return_inverse=True)
+        self.numbers: Array = flat[first]
+        self.of_tile: Array = which.reshape(tiles, m)
+
+
+@dataclass(frozen=True)
+class Order:
+    """A layer's runs, in order.
+
+    Groups stream strip by strip: as many rows as half of the lanes hold of all their tiles, for each group, then the
+    next rows. So a beat is read for all of them, and what several tiles read is there once.
+    """
+
+    layer: Layer
+    machine: Machine
+
+    @cached_property
+    def rows(self) -> Rows:
+        return Rows(self.layer)
+
+    @cached_property
+    def block(self) -> int:
+        """Rows of a run: as many as fit half of the accumulators and of the lanes, in equal parts."""
+        m = int(self.rows.of_tile.shape[1])
+        most = min(self.machine.half_accumulators, self.machine.half_depth)
+        parts = max(1, -(-m // most))
+        return -(-m // parts)
+
+    def runs(self) -> Iterator[Run]:
+        """All of them."""
+        m = int(self.rows.of_tile.shape[1])
+        for groups in self._together():
+            depth = len({tile.tobytes() for number in groups for tile in self._tiles(number)})
+            most = max(1, self.machine.half_depth // depth)
+            strip = most // self.block * self.block or most
+            for begin in range(0, m, strip):
+                for number in groups:
+                    yield from self._of_group(number, begin, min(m, begin + strip))
+
+    def _tiles(self, number: int) -> Array:
+        """The rows of a group's tiles, (tiles)(m)."""
+        found: Array = self.rows.of_tile[list(self.layer.groups[number].tiles)]
+        return found
+
+    def _together(self) -> Iterator[list[int]]:
+        """Groups that stream strip by strip: all for which lanes hold as many rows as make weights load unseen."""
+        most = max(1, self.machine.half_depth // min(int(self.rows.of_tile.shape[1]), self.machine.rows))
+        groups, held = list[int](), set[bytes]()
+        for number in range(len(self.layer.groups)):
+            own = {tile.tobytes() for tile in self._tiles(number)}
+            if groups and len(held | own) > most:
+                yield groups
+                groups, held = [], set()
+            groups.append(number)
+            held |= own
+        yield groups
+
+    def _of_group(self, number: int, begin: int, end: int) -> Iterator[Run]:
+        group: Group = self.layer.groups[number]
+        for at in range(begin, end, self.block):
+            for place, tile in enumerate(group.tiles):
+                last = place == len(group.tiles) - 1
+                yield Run(number, tile, at, min(end, at + self.block), place == 0, last)

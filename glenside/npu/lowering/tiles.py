@@ -1,0 +1,117 @@
+"""The tiles of a mapped layer: rows that stream, weights that stay, and where the sums of both belong."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from glenside.ir.errors import BadInput
+from glenside.ir.operand import Array
+from glenside.ir.term import Term, constants_under
+from glenside.npu.lowering.places import Places, places, summands, sums
+from glenside.npu.machine import Machine
+
+_UNIT = "systolic-array"
+
+
+@dataclass(frozen=True)
+class Product:
+    """One instruction of the array in a term, as tiles.
+
+    rows     numbers of elements, (tiles)(m)(R); 0 is a zero
+    weights  the same of what stays, (tiles)(R)(C)
+    """
+
+    term: Term
+    rows: Places
+    weights: Places
+
+    @staticmethod
+    def of(term: Term, machine: Machine) -> Product:
+        """Raises BadInput: an array of another size, or weights that are not known beforehand."""
+        size = tuple(term.attributes)
+        if size != (machine.rows, machine.columns):
+            raise BadInput(
+                f"the layer is mapped onto {size[0]} x {size[1]}, the machine is {machine.rows} x {machine.columns}"
+            )
+        a, b = term.children
+        if not constants_under(b)[b]:
+            raise BadInput("what stays in the array is computed by the program: the machine loads constants")
+        tiles = b.access.shape.product()
+        rows, weights = places(a), places(b)
+        return Product(
+            term,
+            Places(rows.numbers.reshape(tiles, -1, machine.rows), rows.first),
+            Places(weights.numbers.reshape(tiles, machine.rows, machine.columns), weights.first),
+        )
+
+
+@dataclass(frozen=True)
+class Group:
+    """Tiles whose sums are added up: numbers of tiles, in order, and the sums of the first one, (m)(C)."""
+
+    tiles: tuple[int, ...]
+    sums: Array
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A layer as tiles of one product, and its elements.
+
+    groups    tiles that are added up, in the order of what they are for
+    elements  for each element of the term the number of its sum among those of the groups' first tiles, from 1 on; 0 is
+              a zero: (dims)
+    """
+
+    term: Term
+    product: Product
+    groups: tuple[Group, ...]
+    elements: Array
+
+    @staticmethod
+    def of(term: Term, machine: Machine) -> Layer:
+        """Raises BadInput: what the machine cannot do, by name."""
+        found = summands(term)
+        if [each.operator.name for each in found] != [_UNIT]:
+            names = ", ".join(dict.fromkeys(each.operator.name for each in found))
+            raise BadInput(f"a layer is sums of one {_UNIT}, moved about, here are {len(found)} operands: {names}")
+        product = Product.of(found[0], machine)
+        added = sums(term, found)
+        tiles, m, _ = product.rows.numbers.shape
+        groups, elements = _groups(added.numbers, tiles, m * machine.columns)
+        own = np.arange(1, product.term.access.size + 1).reshape(tiles, m, machine.columns)
+        return Layer(term, product, tuple(Group(each, own[each[0]]) for each in groups), elements)
+
+
+def _groups(added: Array, tiles: int, size: int) -> tuple[list[tuple[int, ...]], Array]:
+    """Tiles that are added up, and the elements as sums of the first of each. Raises BadInput where sums of different
+    places of tiles are added up.
+    """
+    flat = added.reshape(-1, added.shape[-1])
+    flat = -np.sort(-flat, axis=1)  # zeros last
+    flat = np.where(flat > 0, np.sort(np.where(flat > 0, flat, np.iinfo(np.int64).max), axis=1), 0)
+    used = flat[flat[:, 0] > 0]
+    tile = np.where(used > 0, (used - 1) // size, -1)
+    place = np.where(used > 0, (used - 1) % size, -1)
+    if (np.where(place >= 0, place, place[:, :1]) != place[:, :1]).any():
+        raise BadInput("sums of different places of tiles are added up: accumulators add up those of one place")
+    distinct = np.unique(tile, axis=0)
+    groups = [tuple(int(t) for t in row if t >= 0) for row in distinct]
+    every = [t for group in groups for t in group]
+    if len(every) != len({*every}):
+        raise BadInput("a tile is added to several sums: accumulators keep one")
+    return groups, flat[:, 0].reshape(added.shape[:-1])
+
+
+def require_bytes(values: Array, what: str) -> Array:
+    """As int8. Raises BadInput."""
+    if values.size and ((np.abs(values + 0.5) > 128).any() or (values != np.rint(values)).any()):
+        raise BadInput(f"{what} of the machine are integers from -128 to 127")
+    return values.astype(np.int8)
+
+
+def leaves(layers: Sequence[Layer]) -> list[Term]:
+    """What the layers read, in order of appearance."""
+    return [*dict.fromkeys(leaf for layer in layers for leaf in layer.product.rows.first)]
