@@ -60,3 +60,8 @@ class NpuProgram:
     def size(self) -> int:
         """Instructions in all."""
         return sum(len(self.queue(unit)) for unit in UNITS)
+
+    def layer_of(self, unit: str, number: int) -> str:
+        """ ", of" the layer of an instruction, for messages; nothing where none is known."""
+        own = (s.name for s in self.stretches if s.begin.get(unit, 0) <= number < s.end.get(unit, 0))
+        return next((f", of {name}" for name in own), "")

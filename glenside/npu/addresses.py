@@ -1,0 +1,67 @@
+"""Address generators and lane tables as arrays: where every iteration of an instruction reads and writes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from glenside.ir.errors import BadInput
+from glenside.npu.instructions import Address, Counts
+from glenside.npu.machine import TABLE_ENTRY
+
+Integers = npt.NDArray[np.intp]
+ENTRY = np.dtype([("select", "<u2"), ("enable", "<u2"), ("offset", "<i4")])
+"""An entry of a lane table in DRAM."""
+OFFSET_BITS = 24
+assert ENTRY.itemsize == TABLE_ENTRY
+
+
+def generated(address: Address, counts: Counts) -> Integers:
+    """The address of every iteration (n), in order."""
+    inner, middle, outer = (np.arange(n) * s for n, s in zip(counts, address.strides, strict=True))
+    return (address.base + outer[:, None, None] + middle[:, None] + inner).reshape(-1)
+
+
+def encoded(select: npt.ArrayLike, enable: npt.ArrayLike, offset: npt.ArrayLike) -> npt.NDArray[np.uint8]:
+    """The bytes of a lane table as DRAM holds it, of its entries' selects, enables and offsets, (entries) each."""
+    entries = np.zeros(np.broadcast_shapes(np.shape(select), np.shape(enable), np.shape(offset)), ENTRY)
+    entries["select"], entries["enable"], entries["offset"] = select, enable, offset
+    return entries.reshape(-1).view(np.uint8)
+
+
+@dataclass(frozen=True)
+class Table:
+    """A lane table: which lanes (or bytes of a beat) take part, what each takes, and how far from the address."""
+
+    lanes: Integers
+    """The enabled ones, in order."""
+    select: Integers
+    offset: Integers
+
+    @staticmethod
+    def of(entries: npt.NDArray[np.void], used: int) -> Table:
+        """The table of the first `used` entries."""
+        own = entries[:used]
+        lanes = np.flatnonzero(own["enable"] & 1)
+        return Table(lanes, own["select"][lanes].astype(np.intp), own["offset"][lanes].astype(np.intp))
+
+    def require_selects(self, most: int, what: str) -> None:
+        """Raises BadInput: an enabled entry selects what is not there."""
+        if self.select.max(initial=-1) >= most:
+            worst = int(self.select.argmax())
+            raise BadInput(
+                f"entry {self.lanes[worst]} of its table selects {what} {self.select[worst]}, of {most} there are"
+            )
+
+
+def decoded(content: npt.NDArray[np.uint8], entries: int) -> npt.NDArray[np.void]:
+    """The entries of a lane table from its bytes. Raises BadInput: an offset that has more bits than there are."""
+    found = content[: entries * TABLE_ENTRY].view(ENTRY)
+    most = 1 << OFFSET_BITS - 1
+    bad = (found["offset"] < -most) | (found["offset"] >= most)
+    if bad.any():
+        worst = int(bad.argmax())
+        raise BadInput(f"offset {found['offset'][worst]:,} of entry {worst} is not of {OFFSET_BITS} bits")
+    return found

@@ -1,0 +1,129 @@
+"""What must have happened before an instruction starts, whatever memory takes: the order that waits give.
+
+A program is right only where every two accesses to a place of which one is a write are ordered so, or are of one unit
+that does them in order. So no result depends on a latency, and a wait that is missing is found even where it is lucky.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from glenside.ir.errors import BadInput
+from glenside.npu.instructions import UNITS, Instruction, Load, Stream
+from glenside.npu.program import NpuProgram
+from glenside.npu.timing import Times
+
+Known = tuple[int, ...]
+Integers = npt.NDArray[np.intp]
+_INDEX = {unit: i for i, unit in enumerate(UNITS)}
+
+
+def known(program: NpuProgram, times: Times) -> Mapping[str, Sequence[Known]]:
+    """Of each instruction, how many of each unit are surely completed when it starts, by waits alone."""
+    found: dict[str, list[Known]] = {unit: [] for unit in UNITS}
+    order = sorted((int(t), unit != "stream", unit, i) for unit in UNITS for i, t in enumerate(times.start[unit]))
+    fresh: list[Known] = []
+    for _, _, unit, number in order:
+        instruction = program.queue(unit)[number]
+        own = [*([found[unit][-1]] if number else []), *_interlocked(instruction, number, fresh, found["load"])]
+        for other, count in zip(UNITS, instruction.wait, strict=True):
+            own += [found[other][count - 1]] if count else []
+        found[unit].append(tuple(map(max, instruction.wait, *own)) if own else tuple(instruction.wait))
+        if isinstance(instruction, Stream) and instruction.fresh:
+            fresh.append(found[unit][-1] if program.machine.pipelined else _after(found[unit][-1], unit, number))
+    return found
+
+
+def _after(known: Known, unit: str, number: int) -> Known:
+    """What is known once that instruction is completed: a serial array loads no sooner."""
+    return tuple(max(count, number + 1) if other == unit else count for other, count in zip(UNITS, known, strict=True))
+
+
+def _interlocked(
+    instruction: Instruction, number: int, fresh: Sequence[Known], loads: Sequence[Known]
+) -> Sequence[Known]:
+    """What a load or a fresh stream knows because the array lets it start only behind the other."""
+    if isinstance(instruction, Load):
+        return fresh[number - 1 : number] if number else ()
+    if isinstance(instruction, Stream) and instruction.fresh:
+        return loads[len(fresh) : len(fresh) + 1]
+    return ()
+
+
+@dataclass
+class Now:
+    """The instruction that is done: its unit, its number, when it starts and what is surely completed then."""
+
+    unit: str
+    number: int
+    start: int
+    known: Known
+
+    def require(self, other: str, count: int, verb: str, place: str, their_verb: str) -> None:
+        """It reads or writes what an instruction does that is not surely completed. Raises BadInput."""
+        raise BadInput(
+            f"{self.unit} instruction {self.number} {verb} {place} without waiting for {other} instruction {count - 1},"
+            f" which {their_verb} it: it needs wait.{other} of {count}"
+        )
+
+
+class Places:
+    """A memory's places, and which instruction of each unit wrote and read each last (-1: none)."""
+
+    def __init__(self, name: str, shape: tuple[int, ...], *, written: bool = False) -> None:
+        self.name = name
+        self.shape = shape
+        self.everywhere = written
+        self.writes: dict[str, npt.NDArray[np.int32]] = {}
+        self.reads: dict[str, npt.NDArray[np.int32]] = {}
+
+    def _of(self, table: dict[str, npt.NDArray[np.int32]], unit: str) -> npt.NDArray[np.int32]:
+        if unit not in table:
+            table[unit] = np.full(self.shape, -1, np.int32).reshape(-1)
+        return table[unit]
+
+    def read(self, at: Integers, now: Now, *, own: bool = True) -> None:
+        """Note a read of flat places; `own` where the unit sees its own writes without a wait. Raises BadInput."""
+        if not at.size:
+            return
+        written = np.full(at.shape, self.everywhere)
+        for other, last in self.writes.items():
+            lasts = last[at]
+            if not (own and other == now.unit):
+                self._require_before(lasts, at, now, ("reads", "writes"), other)
+            written |= lasts >= 0
+        if not written.all():
+            first = at.reshape(-1)[int(written.argmin())]
+            raise BadInput(
+                f"{now.unit} instruction {now.number} reads {self._named(first)}, which nothing has written by then"
+            )
+        self._of(self.reads, now.unit)[at] = now.number
+
+    def write(self, at: Integers, now: Now) -> None:
+        """Note a write of flat places; a unit's own accesses are in order. Raises BadInput."""
+        if not at.size:
+            return
+        for table, verb in ((self.writes, "writes"), (self.reads, "reads")):
+            for other, last in table.items():
+                if other != now.unit:
+                    self._require_before(last[at], at, now, ("writes", verb), other)
+        self._of(self.writes, now.unit)[at] = now.number
+
+    def _require_before(
+        self, lasts: npt.NDArray[np.int32], at: Integers, now: Now, verbs: tuple[str, str], other: str
+    ) -> None:
+        if lasts.max() < now.known[_INDEX[other]]:
+            return
+        worst = int(lasts.argmax())
+        last = int(lasts.reshape(-1)[worst])
+        now.require(other, last + 1, verbs[0], self._named(at.reshape(-1)[worst]), verbs[1])
+
+    def _named(self, place: int) -> str:
+        where = np.unravel_index(place, self.shape)
+        if len(where) == 2:
+            return f"{self.name} {where[0]} at {where[1]}"
+        return f"{self.name} {where[0]}"

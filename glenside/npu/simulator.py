@@ -1,0 +1,347 @@
+"""The machine in numpy: exact results, exact cycles, and whether every access is right in order, bounds and ports.
+
+An instruction is a few operations on arrays, not a loop over cycles: `timing` says when it runs, `order` what it may
+rely on. What the machine would do only by luck is refused, with the unit and the number of the instruction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from glenside.ir.errors import BadInput
+from glenside.ir.operand import Array
+from glenside.npu import requantise
+from glenside.npu.addresses import ENTRY, Integers, Table, decoded, generated
+from glenside.npu.instructions import (
+    MOST,
+    UNITS,
+    Address,
+    Instruction,
+    Lanes,
+    Load,
+    Out,
+    Parameters,
+    Store,
+    Stream,
+    Sums,
+    Tables,
+    Weights,
+    Zero,
+)
+from glenside.npu.order import Known, Now, Places, known
+from glenside.npu.ports import Ports
+from glenside.npu.program import NpuProgram
+from glenside.npu.timing import (
+    OUT_READS_LANES,
+    STORE_READS_SUMS,
+    STORE_WRITES_LANES,
+    STREAM_READS_LANES,
+    SUMS_READS_SUMS,
+    Times,
+    dma_writes_lanes,
+    stream_adds,
+    times,
+)
+
+_INT32 = np.iinfo(np.int32)
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a program leaves in DRAM, when its instructions ran, and the bytes that went over the memory port."""
+
+    dram: Array
+    times: Times
+    read: int
+    written: int
+
+    @property
+    def cycles(self) -> int:
+        return self.times.cycles
+
+
+def run(program: NpuProgram) -> Run:
+    """Run a program on its DRAM image, which stays as it is. Raises BadInput: the program is not right."""
+    _require_fit(program)
+    found = times(program)
+    return _Timed(program, found, known(program, found)).finished()
+
+
+class State:
+    """The machine's memories, what is known of each place in them, and what each instruction does there."""
+
+    def __init__(self, program: NpuProgram) -> None:
+        self.program = program
+        machine = self.machine = program.machine
+        self.dram = np.array(program.dram, np.uint8)
+        self.lanes = np.zeros((machine.rows, machine.depth), np.int8)
+        self.weights = np.zeros((machine.weight_rows, machine.columns), np.int8)
+        self.sums = np.zeros((machine.accumulators, machine.columns), np.int64)
+        self.tables: list[npt.NDArray[np.void]] = [np.zeros(machine.entries, ENTRY)] * machine.tables
+        self.parameters: list[npt.NDArray[np.void]] = [np.zeros(0, requantise.PARAMETER)] * machine.parameters
+        self.tiles: list[npt.NDArray[np.float32]] = []
+        self.active = -1
+        self.last_stream = -1
+        beats = len(self.dram) // machine.bandwidth
+        self.of_lanes = Places("lane", (machine.rows, machine.depth))
+        self.of_weights = Places("row of weights", (machine.weight_rows,))
+        self.of_sums = Places("accumulator", (machine.accumulators,))
+        self.of_tables = Places("table", (machine.tables,))
+        self.of_parameters = Places("row of parameters", (machine.parameters,))
+        self.of_dram = Places("beat", (beats,), written=True)
+        self.readers = Ports("the read port of a lane's bank")
+        self.writers = Ports("the write port of a lane's bank")
+        self.adders = Ports("the port of the accumulators")
+        self.read = self.written = 0
+        self.does: Mapping[type[Instruction], Callable[[Now, Any], None]] = {
+            Load: self._load,
+            Stream: self._stream,
+            Store: self._store,
+            Weights: self._weights,
+            Lanes: self._fill,
+            Zero: self._fill,
+            Tables: self._tables,
+            Parameters: self._parameters,
+            Out: self._out,
+            Sums: self._sums,
+        }
+
+    def do(self, now: Now, instruction: Instruction) -> None:
+        """Do one instruction. Raises BadInput: it is not right."""
+        try:
+            self.does[type(instruction)](now, instruction)
+        except BadInput as error:
+            own = f"{now.unit} instruction {now.number}"
+            said = error.message if error.message.startswith(own) else f"{own}: {error.message}"
+            layer = self.program.layer_of(now.unit, now.number)
+            raise BadInput(f"{said} ({instruction.mnemonic()}{layer})") from None
+
+    # Reading and writing with checks. Flat places are rows of a memory times its columns.
+
+    def _table(self, now: Now, number: int, used: int) -> Table:
+        _require_within("table", np.array([number]), self.machine.tables)
+        self.of_tables.read(np.array([number]), now, own=False)
+        return Table.of(self.tables[number], used)
+
+    def _lane_places(
+        self, address: Address, instruction: Stream | Store | Lanes | Zero | Out, table: Table
+    ) -> Integers:
+        """Addresses within enabled lanes, (n)(enabled)."""
+        at = generated(address, instruction.counts)[:, None] + table.offset
+        _require_within("lane address", at, self.machine.depth)
+        return at
+
+    def _flat(self, lanes: Integers, at: Integers) -> Integers:
+        return lanes * self.machine.depth + at
+
+    def _use(self, ports: Ports, now: Now, delay: int, lanes: Integers, at: Integers) -> None:
+        halves = np.full((len(at), self.machine.rows), -1, np.int8)
+        halves[np.arange(len(at))[:, None], lanes] = at >= self.machine.half_depth
+        ports.use(now.unit, now.number, now.start, now.start + delay, halves)
+
+    def _sum_rows(self, now: Now, address: Address, counts: tuple[int, int, int], delay: int, **more: int) -> Integers:
+        rows = generated(address, counts)
+        _require_within("accumulator", rows, self.machine.accumulators)
+        every = more.pop("every", 1)
+        halves = np.repeat((rows >= self.machine.half_accumulators).astype(np.int8), every)
+        self.adders.use(now.unit, now.number, now.start, now.start + delay, halves[:, None], **more)
+        return rows
+
+    def _write_lanes(self, now: Now, delay: int, lanes: Integers, at: Integers, values: npt.NDArray[np.int8]) -> None:
+        flat = self._flat(lanes, at)
+        self.of_lanes.write(flat, now)
+        self._use(self.writers, now, delay, lanes, at)
+        self.lanes.reshape(-1)[flat] = values
+
+    def _beats(self, base: Integers, beats: int = 1) -> Integers:
+        """The numbers of the beats from each base on, (n * beats)."""
+        size = self.machine.bandwidth
+        if (base % size).any():
+            raise BadInput(f"DRAM is accessed in beats of {size} bytes, got address {base[(base % size).argmax()]:,}")
+        found = (base[:, None] // size + np.arange(beats)).reshape(-1)
+        _require_within("beat", found, len(self.dram) // size)
+        return found
+
+    def _fetched(self, now: Now, base: Integers, beats: int = 1) -> npt.NDArray[np.uint8]:
+        """The bytes of beats, (n * beats)(B)."""
+        at = self._beats(base, beats)
+        self.of_dram.read(at, now, own=False)
+        self.read += at.size * self.machine.bandwidth
+        found: npt.NDArray[np.uint8] = self._beats_of_dram()[at]
+        return found
+
+    def _beats_of_dram(self) -> npt.NDArray[np.uint8]:
+        return self.dram.reshape(-1, self.machine.bandwidth)
+
+    # What each instruction does.
+
+    def _load(self, now: Now, own: Load) -> None:
+        if own.rows > self.machine.rows:
+            raise BadInput(f"it loads {own.rows} rows into an array of {self.machine.rows}")
+        if not self.machine.pipelined and self.last_stream >= now.known[UNITS.index("stream")]:
+            now.require("stream", self.last_stream + 1, "replaces", "the array's weights", "uses")
+        rows = own.weights + np.arange(own.rows)
+        _require_within("row of weights", rows, self.machine.weight_rows)
+        self.of_weights.read(rows, now)
+        tile = np.zeros((self.machine.rows, self.machine.columns), np.float32)
+        tile[: own.rows] = self.weights[rows]
+        self.tiles.append(tile)
+
+    def _stream(self, now: Now, own: Stream) -> None:
+        machine = self.machine
+        self.active += own.fresh
+        self.last_stream = now.number
+        if self.active < 0:
+            raise BadInput("no fresh stream before it has taken weights")
+        table = self._table(now, own.table, machine.rows)
+        at = self._lane_places(own.lanes, own, table)
+        flat = self._flat(table.lanes, at)
+        self.of_lanes.read(flat, now)
+        self._use(self.readers, now, STREAM_READS_LANES, table.lanes, at)
+        rows = self._sum_rows(now, own.accumulators, own.counts, stream_adds(machine), skew=machine.columns)
+        # Sums of up to 1,024 products of two int8 are exact in float32, and a product of matrices is fast there.
+        sums = (self.lanes.reshape(-1)[flat].astype(np.float32) @ self.tiles[self.active][table.lanes]).astype(np.int64)
+        if own.accumulate:
+            self.of_sums.read(rows, now)
+            np.add.at(self.sums, rows, sums)  # a row may come twice
+        else:
+            self.sums[rows] = sums
+        self.of_sums.write(rows, now)
+        _require_int32(self.sums[rows])
+
+    def _store(self, now: Now, own: Store) -> None:
+        machine = self.machine
+        table = self._table(now, own.table, machine.rows)
+        table.require_selects(machine.columns, "column")
+        _require_within("row of parameters", np.array([own.parameters]), machine.parameters)
+        self.of_parameters.read(np.array([own.parameters]), now)
+        parameters = self.parameters[own.parameters]
+        rows = self._sum_rows(now, own.accumulators, own.counts, STORE_READS_SUMS)
+        self.of_sums.read(rows, now)
+        sums = self.sums[rows] + parameters["bias"]
+        used = sums[:, np.unique(table.select)]
+        _require_int32(used)
+        at = self._lane_places(own.lanes, own, table)
+        values = requantise.requantised(sums[:, table.select], parameters[table.select])
+        self._write_lanes(now, STORE_WRITES_LANES, table.lanes, at, values)
+
+    def _weights(self, now: Now, own: Weights) -> None:
+        rows = own.weights + np.arange(own.rows)
+        _require_within("row of weights", rows, self.machine.weight_rows)
+        content = self._fetched(now, np.array([own.dram]), own.rows * self.machine.weight_beats)
+        self.of_weights.write(rows, now)
+        self.weights[rows] = content.reshape(own.rows, -1)[:, : self.machine.columns].view(np.int8)
+
+    def _fill(self, now: Now, own: Lanes | Zero) -> None:
+        """Beats, or zeros, to lanes."""
+        table = self._table(now, own.table, self.machine.rows)
+        at = self._lane_places(own.lanes, own, table)
+        values = np.zeros(at.shape, np.int8)
+        if isinstance(own, Lanes):
+            table.require_selects(self.machine.bandwidth, "byte")
+            values = self._fetched(now, generated(own.dram, own.counts))[:, table.select].view(np.int8)
+        self._write_lanes(now, dma_writes_lanes(self.machine), table.lanes, at, values)
+
+    def _tables(self, now: Now, own: Tables) -> None:
+        numbers = own.table + np.arange(own.number)
+        _require_within("table", numbers, self.machine.tables)
+        content = self._fetched(now, np.array([own.dram]), own.number * self.machine.table_beats)
+        self.of_tables.write(numbers, now)
+        for number, each in zip(numbers, content.reshape(own.number, -1), strict=True):
+            self.tables[number] = decoded(each, self.machine.entries)
+
+    def _parameters(self, now: Now, own: Parameters) -> None:
+        rows = own.parameters + np.arange(own.rows)
+        _require_within("row of parameters", rows, self.machine.parameters)
+        content = self._fetched(now, np.array([own.dram]), own.rows * self.machine.parameter_beats)
+        self.of_parameters.write(rows, now)
+        for row, each in zip(rows, content.reshape(own.rows, -1), strict=True):
+            self.parameters[row] = requantise.decoded(each, self.machine.columns)
+
+    def _out(self, now: Now, own: Out) -> None:
+        table = self._table(now, own.table, self.machine.bandwidth)
+        table.require_selects(self.machine.rows, "lane")
+        at = self._lane_places(own.lanes, own, table)
+        _require_one_address(table)
+        flat = self._flat(table.select, at)
+        self.of_lanes.read(flat, now, own=False)
+        self._use(self.readers, now, OUT_READS_LANES, table.select, at)
+        self._put(now, self._beats(generated(own.dram, own.counts)), table.lanes, self.lanes.reshape(-1)[flat])
+
+    def _sums(self, now: Now, own: Sums) -> None:
+        machine = self.machine
+        rows = self._sum_rows(now, own.accumulators, own.counts, SUMS_READS_SUMS, every=machine.sum_beats)
+        self.of_sums.read(rows, now)
+        beats = self._beats(generated(own.dram, own.counts), machine.sum_beats).reshape(len(rows), -1)
+        content = self.sums[rows].astype("<i4").view(np.int8)
+        for beat in range(machine.sum_beats):
+            part = content[:, beat * machine.bandwidth : (beat + 1) * machine.bandwidth]
+            self._put(now, beats[:, beat], np.arange(part.shape[1]), part)
+
+    def _put(self, now: Now, beats: Integers, lanes: Integers, values: npt.NDArray[np.int8]) -> None:
+        """Bytes of beats to DRAM, (n)(bytes); a beat that comes twice keeps the last."""
+        self.of_dram.write(beats, now)
+        self.written += beats.size * self.machine.bandwidth
+        self._beats_of_dram()[beats[:, None], lanes] = values.view(np.uint8)
+
+
+class _Timed(State):
+    def __init__(self, program: NpuProgram, times: Times, known: Mapping[str, Sequence[Known]]) -> None:
+        super().__init__(program)
+        self.times, self.known = times, known
+
+    def finished(self) -> Run:
+        """Instructions in the order of their starts: of two that start at once none depends on the other."""
+        starts = self.times.start
+        moments = [(int(t), unit, i) for unit in UNITS for i, t in enumerate(starts[unit])]
+        for start, unit, number in sorted(moments):
+            self.do(Now(unit, number, start, self.known[unit][number]), self.program.queue(unit)[number])
+        return Run(self.dram, self.times, self.read, self.written)
+
+
+def _require_fit(program: NpuProgram) -> None:
+    """Raises BadInput: a field, a queue or DRAM that is not what the machine takes."""
+    if program.dram.dtype != np.uint8 or program.dram.ndim != 1 or len(program.dram) % program.machine.bandwidth:
+        raise BadInput(f"DRAM of a program is bytes, in whole beats of {program.machine.bandwidth}")
+    for unit in UNITS:
+        queue = program.queue(unit)
+        if len(queue) > MOST:
+            raise BadInput(f"a program has at most {MOST:,} instructions of a unit, got {len(queue):,} of {unit}")
+        for number, instruction in enumerate(queue):
+            if instruction.unit != unit:
+                raise BadInput(
+                    f"{unit} instruction {number} is {instruction.mnemonic()}, which {instruction.unit} takes"
+                )
+            try:
+                instruction.require_fit()
+            except BadInput as error:
+                raise BadInput(f"{unit} instruction {number}: {error.message}") from None
+
+
+def _require_within(what: str, at: Integers, most: int) -> None:
+    if at.size and not (at.min() >= 0 and at.max() < most):
+        worst = at.min() if at.min() < 0 else at.max()
+        raise BadInput(f"{what} {worst:,} is outside of the {most:,} there are")
+
+
+def _require_one_address(table: Table) -> None:
+    """A lane's bank has one address a cycle: two bytes of a beat that are of one lane have one offset."""
+    order = np.argsort(table.select, kind="stable")
+    select, offset = table.select[order], table.offset[order]
+    clash = (select[1:] == select[:-1]) & (offset[1:] != offset[:-1])
+    if clash.any():
+        lane = select[1:][clash.argmax()]
+        raise BadInput(
+            f"two bytes of its beats are of lane {lane} at two offsets, and a lane is read at one address a cycle"
+        )
+
+
+def _require_int32(sums: npt.NDArray[np.int64]) -> None:
+    if sums.size and not (sums.min() >= _INT32.min and sums.max() <= _INT32.max):
+        worst = sums.min() if sums.min() < _INT32.min else sums.max()
+        raise BadInput(f"the sum {worst:,} is not an int32")

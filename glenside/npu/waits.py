@@ -1,0 +1,114 @@
+"""The waits of instructions that are written down one after the other, so that side by side they do the same.
+
+An instruction waits for another unit's where one of the two writes a place that both touch, or both are at one port of
+one half; not where what it waits for anyway implies it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from glenside.npu.instructions import UNITS, Instruction, Load, Stream, Wait
+from glenside.npu.machine import HALVES
+from glenside.npu.order import Known, Now
+from glenside.npu.ports import Ports
+from glenside.npu.program import NpuProgram
+from glenside.npu.simulator import State
+
+_Any = TypeVar("_Any", bound=Instruction)
+
+
+def waiting(program: NpuProgram, written: Sequence[Instruction]) -> Mapping[str, tuple[Instruction, ...]]:
+    """The queues of instructions in the order in which they were written, with the waits that they need.
+
+    Waits that an instruction has are kept. Of the program the machine, DRAM and stretches count. Raises BadInput: an
+    instruction reads what nothing wrote, or what is not there.
+    """
+    return _Inferred(program).queues_of(written)
+
+
+@dataclass
+class _Asking(Now):
+    """An instruction that waits for whatever it needs."""
+
+    waits: dict[str, int] = field(default_factory=dict)
+    knows: Mapping[str, Sequence[Known]] = field(default_factory=dict)
+
+    def require(self, other: str, count: int, verb: str, place: str, their_verb: str) -> None:
+        self.learn(other, count)
+
+    def learn(self, other: str, count: int) -> None:
+        """Wait for so many, and know what they waited for."""
+        self.waits[other] = max(count, self.waits.get(other, 0))
+        theirs = self.knows[other][count - 1]
+        counts = dict(zip(UNITS, map(max, self.known, theirs), strict=True))
+        self.known = tuple(max(counts[unit], count if unit == other else 0) for unit in UNITS)
+
+
+class _Halves(Ports):
+    """A port that knows who used which half last."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(what)
+        self.last: dict[tuple[str, int], int] = {}
+        self.now: _Asking | None = None
+
+    def use(
+        self, unit: str, number: int, start: int, begin: int, halves: npt.NDArray[np.int8], *, skew: int = 0
+    ) -> None:
+        assert self.now is not None
+        present = [half for half in range(HALVES) if (halves == half).any()]
+        for (other, half), last in self.last.items():
+            if other != unit and half in present and last >= self.now.known[UNITS.index(other)]:
+                self.now.learn(other, last + 1)
+        self.last |= {(unit, half): number for half in present}
+
+
+class _Inferred(State):
+    def __init__(self, program: NpuProgram) -> None:
+        super().__init__(program)
+        self.readers, self.writers, self.adders = (_Halves("") for _ in range(3))
+        self.queues: dict[str, list[Instruction]] = {unit: [] for unit in UNITS}
+        self.knows: dict[str, list[Known]] = {unit: [] for unit in UNITS}
+        self.fresh: list[Known] = []
+
+    def queues_of(self, written: Sequence[Instruction]) -> Mapping[str, tuple[Instruction, ...]]:
+        for instruction in written:
+            self._add(instruction)
+        return {unit: tuple(queue) for unit, queue in self.queues.items()}
+
+    def _add(self, instruction: Instruction) -> None:
+        unit = instruction.unit
+        number = len(self.queues[unit])
+        instruction.require_fit()
+        now = _Asking(unit, number, 0, self._before(instruction, number), {}, self.knows)
+        for other, count in zip(UNITS, instruction.wait, strict=True):
+            if count:
+                now.learn(other, count)
+        for port in (self.readers, self.writers, self.adders):
+            assert isinstance(port, _Halves)
+            port.now = now
+        self.do(now, instruction)
+        self.queues[unit].append(replaced(instruction, Wait(**now.waits)))
+        self.knows[unit].append(now.known)
+        if isinstance(instruction, Stream) and instruction.fresh:
+            self.fresh.append(now.known)
+
+    def _before(self, instruction: Instruction, number: int) -> Known:
+        """What it knows without waiting for more: what the one before it knew, and the array's interlocks."""
+        known = [self.knows[instruction.unit][-1]] if number else [(0,) * len(UNITS)]
+        if isinstance(instruction, Load) and number <= len(self.fresh):
+            known += self.fresh[number - 1 : number] if number else []
+        if isinstance(instruction, Stream) and instruction.fresh:
+            known += self.knows["load"][len(self.fresh) : len(self.fresh) + 1]
+        return tuple(map(max, *known)) if len(known) > 1 else known[0]
+
+
+def replaced(instruction: _Any, wait: Wait) -> _Any:
+    """The instruction with another wait."""
+    return replace(instruction, wait=wait)  # type: ignore[type-var]

@@ -1,0 +1,321 @@
+"""The simulator against numpy, cycles against the formula of the array, and what a wrong program is told."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from npu_programs import ONCE, Memory, drawn
+
+from glenside.ir.errors import BadInput
+from glenside.npu import requantise
+from glenside.npu.instructions import (
+    Address,
+    Instruction,
+    Lanes,
+    Load,
+    Out,
+    Parameters,
+    Store,
+    Stream,
+    Sums,
+    Tables,
+    Wait,
+    Weights,
+    Zero,
+)
+from glenside.npu.machine import Machine
+from glenside.npu.program import NpuProgram
+from glenside.npu.simulator import Run, run
+from glenside.npu.timing import delays, times
+from glenside.npu.waits import waiting
+
+
+def _machine(rows: int, columns: int, **more: object) -> Machine:
+    sizes = {"scratchpad": 1 << 14, "weights": 1 << 12, "accumulators": 32, "bandwidth": 8, "latency": 5, **more}
+    return Machine(rows, columns, **sizes)  # type: ignore[arg-type]
+
+
+def _done(memory: Memory, written: list[Instruction]) -> Run:
+    program = NpuProgram(memory.machine, {}, memory.array)
+    return run(replace(program, queues=waiting(program, written)))
+
+
+def _product(machine: Machine, m: int, k: int, n: int, seed: int) -> tuple[Run, np.ndarray, int]:
+    """a (m)(k) times b (k)(n), tile by tile, its sums in DRAM at the address returned, n-tile by n-tile."""
+    rng = np.random.default_rng(seed)
+    a, b = rng.integers(-128, 128, (m, k), np.int8), rng.integers(-128, 128, (k, n), np.int8)
+    rows, columns, size = machine.rows, machine.columns, machine.bandwidth
+    memory = Memory(machine)
+    written: list[Instruction] = []
+    every = np.arange(rows)
+    k_tiles, n_tiles = -(-k // rows), -(-n // columns)
+    padded = np.zeros((m, k_tiles * rows), np.int8)
+    padded[:, :k] = a
+    beats = -(-rows // size)
+    for part in range(beats):
+        lanes = (every // size == part) & (every < rows)
+        written.append(Tables(memory.table(every % size, lanes, 0 * every), part, 1))
+    written.append(Tables(memory.table(0 * every, 0 * every + 1, 0 * every), beats, 1))
+    for tile in range(k_tiles):
+        at = memory.put(padded[:, tile * rows : (tile + 1) * rows].tobytes(), rows)
+        for part in range(beats):
+            dram = Address(at + part * size, (beats * size, 0, 0))
+            written.append(Lanes((m, 1, 1), dram, Address(tile * m, (1, 0, 0)), part))
+    width = machine.sum_beats * size
+    out = memory.put(bytes(n_tiles * m * width))
+    row = 0
+    for n_tile in range(n_tiles):
+        for k_tile in range(k_tiles):
+            tile_b = b[k_tile * rows : (k_tile + 1) * rows, n_tile * columns : (n_tile + 1) * columns]
+            whole = np.zeros((len(tile_b), columns), np.int8)
+            whole[:, : tile_b.shape[1]] = tile_b
+            written.append(Weights(memory.put(whole.tobytes(), columns), row, len(tile_b)))
+            written.append(Load(row, len(tile_b)))
+            lanes_at, sums_at = Address(k_tile * m, (1, 0, 0)), Address(0, (1, 0, 0))
+            written.append(Stream((m, 1, 1), lanes_at, beats, sums_at, k_tile > 0, True))
+            row += len(tile_b)
+        written.append(Sums((m, 1, 1), Address(out + n_tile * m * width, (width, 0, 0)), Address(0, (1, 0, 0))))
+    found = _done(memory, written)
+    sums = found.dram[out : out + n_tiles * m * width].reshape(n_tiles, m, -1)[:, :, : 4 * columns].copy().view("<i4")
+    got = np.moveaxis(sums, 0, 1).reshape(m, -1)[:, :n]
+    assert np.array_equal(got, a.astype(np.int64) @ b.astype(np.int64))
+    return found, got, out
+
+
+@pytest.mark.parametrize("pipelined", [True, False])
+@pytest.mark.parametrize(("rows", "columns"), [(4, 4), (8, 12), (5, 3)])
+def test_a_product_of_several_tiles_is_numpys(rows: int, columns: int, pipelined: bool) -> None:
+    machine = _machine(rows, columns, pipelined=pipelined)
+    for seed, (m, k, n) in enumerate([(1, 1, 1), (7, 2 * rows + 1, 2 * columns + 1), (32, rows, 3 * columns)]):
+        _product(machine, m, k, n, seed)
+
+
+@pytest.mark.parametrize("bandwidth", [1, 2, 16, 64])
+def test_beats_may_be_narrower_or_wider_than_anything(bandwidth: int) -> None:
+    _product(_machine(5, 3, bandwidth=bandwidth), 6, 11, 7, bandwidth)
+
+
+def _tiles(machine: Machine, sizes: list[int]) -> tuple[NpuProgram, int]:
+    """Tiles back to back, of so many rows each, and the number of DMA's instructions before them."""
+    memory = Memory(machine)
+    every = np.arange(machine.rows)
+    written: list[Instruction] = [
+        Tables(memory.table(0 * every, 0 * every + 1, 0 * every), 0, 1),
+        Zero((max(sizes), 1, 1), Address(0, (1, 0, 0)), 0),
+        Weights(memory.put(bytes(machine.rows * machine.columns), machine.columns), 0, machine.rows),
+    ]
+    ready = Wait(dma=len(written))
+    for m in sizes:
+        written.append(Load(0, machine.rows, wait=ready))
+        written.append(Stream((m, 1, 1), Address(0, (1, 0, 0)), 0, Address(0, (1, 0, 0)), False, True, wait=ready))
+        if not machine.pipelined:
+            ready = Wait(stream=sum(isinstance(i, Stream) for i in written))
+    program = NpuProgram(machine, {}, memory.array)
+    return replace(program, queues=waiting(program, written)), 3
+
+
+def test_tiles_back_to_back_take_the_rows_of_the_larger() -> None:
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        machine = _machine(int(rng.integers(2, 9)), int(rng.integers(2, 9)))
+        sizes = rng.integers(1, 20, int(rng.integers(1, 9))).tolist()
+        program, _ = _tiles(machine, sizes)
+        found = times(program)
+        array = machine.rows + sum(max(machine.rows, m) for m in sizes[:-1]) + sizes[-1] + delays(machine)["stream"]
+        assert found.completed["stream"][-1] - found.start["load"][0] == array
+
+
+def test_a_serial_array_drains_between_tiles() -> None:
+    machine = _machine(4, 6, pipelined=False)
+    sizes = [3, 9, 1]
+    found = times(_tiles(machine, sizes)[0])
+    drain = delays(machine)["stream"]
+    assert found.completed["stream"][-1] - found.start["load"][0] == sum(4 + m + drain for m in sizes)
+
+
+def test_every_unit_runs_beside_the_others() -> None:
+    found = run(drawn(3, 8, 8, steps=120))
+    overlap = sum(found.times.busy.values()) + 50 * len(found.times.start["dma"])
+    assert found.cycles < overlap
+    assert found.read > 0
+    assert found.written > 0
+
+
+def _requantised(sums: np.ndarray, bias: int, scale: np.float32, zero: int, low: int, high: int) -> np.ndarray:
+    """QLinear's meaning, one number at a time."""
+    product = np.rint((sums + bias).astype(np.float32) * scale)
+    return np.clip(product.astype(np.float64) + zero, low, high).astype(np.int8)
+
+
+def test_requantisation_is_float32s_to_the_last_tie() -> None:
+    rng = np.random.default_rng(1)
+    int32 = [-(2**31), 2**31 - 1, -(2**24) - 1, 2**24 + 1, 2**25 + 3, 0, 1, -1, 3, 5, -5, 127, 128, 255]
+    sums = np.concatenate([int32, np.arange(-40, 40), rng.integers(-(2**31), 2**31, 200)]).astype(np.int64)
+    for scale in (0.0, 0.5, 0.25, 1.0, 3.4e38, 1.2e-38, 2**-9, 2**-25, *10.0 ** rng.uniform(-12, 2, 30)):
+        for zero, low, high in ((0, -128, 127), (-128, -128, 127), (127, -5, 90), (3, 3, 3)):
+            own = requantise.decoded(requantise.encoded([0], np.float32(scale), [zero], [low], [high]), 1)
+            with np.errstate(over="ignore"):
+                expected = _requantised(sums, 0, np.float32(scale), zero, low, high)
+            assert np.array_equal(requantise.requantised(sums[:, None], own)[:, 0], expected), scale
+
+
+def test_a_tie_goes_to_the_even_neighbour() -> None:
+    own = requantise.decoded(requantise.encoded([0], np.float32(0.5), [0], [-128], [127]), 1)
+    assert requantise.requantised(np.array([[1], [3], [5], [-1], [-3]]), own)[:, 0].tolist() == [0, 2, 2, 0, -2]
+
+
+@pytest.mark.parametrize("scale", [-1.0, np.inf, np.nan, 1e-40, -0.0])
+def test_scales_that_no_network_has_are_refused(scale: float) -> None:
+    with pytest.raises(BadInput, match="the scale of column 0 is 0 or a positive normal float32"):
+        requantise.decoded(requantise.encoded([0], np.float32(scale), [0], [-128], [127]), 1)
+
+
+def _stored(*, high: int = 127, parameters: int = 0) -> tuple[Memory, list[Instruction]]:
+    machine = _machine(4, 4)
+    memory = Memory(machine)
+    every = np.arange(4)
+    ones = np.ones(4, int)
+    own = requantise.encoded(every, np.float32(0.5), 0 * every, 0 * every - 128, 0 * every + high)
+    return memory, [
+        Tables(memory.table(every, ones, 0 * ones), 0, 1),
+        Zero((8, 1, 1), Address(0, (1, 0, 0)), 0),
+        Weights(memory.put(bytes(16), 4), 0, 4),
+        Parameters(memory.put(own.tobytes()), parameters, 1),
+        Load(0, 4),
+        Stream((8, 1, 1), Address(0, (1, 0, 0)), 0, Address(0, (1, 0, 0)), False, True),
+        Store((8, 1, 1), Address(0, (1, 0, 0)), Address(8, (1, 0, 0)), 0, 0),
+        Out((8, 1, 1), Address(memory.put(bytes(64)), (8, 0, 0)), Address(8, (1, 0, 0)), 0),
+    ]
+
+
+def test_a_stored_bias_comes_out_of_memory() -> None:
+    memory, written = _stored()
+    found = _done(memory, written).dram[-64:].view(np.int8).reshape(8, 8)
+    assert (found[:, :4] == [0, 0, 1, 2]).all()
+    assert not found[:, 4:].any()
+
+
+def _refused(memory: Memory, written: list[Instruction], match: str) -> None:
+    with pytest.raises(BadInput, match=match):
+        _done(memory, written)
+
+
+def test_what_is_outside_is_refused_by_name() -> None:
+    memory, written = _stored()
+    far = memory.machine.depth
+    _refused(
+        memory, [*written, Zero(ONCE, Address(far), 0)], rf"dma instruction 5: lane address {far:,} is outside.*zero"
+    )
+    _refused(memory, [*written, Load(memory.machine.weight_rows - 1, 2)], "row of weights .* is outside")
+    _refused(memory, [*written, Load(0, 5)], "it loads 5 rows into an array of 4")
+    _refused(memory, [*written, Sums(ONCE, Address(4), Address(0))], "in beats of 8 bytes, got address 4")
+    _refused(memory, [*written, Sums(ONCE, Address(1 << 20), Address(0))], "beat .* is outside")
+    _refused(memory, [*written, Zero(ONCE, Address(0), 64)], "table 64 is outside of the 64")
+    _refused(memory, [*written, Stream(ONCE, Address(0), 0, Address(32), False, False)], "accumulator 32 is outside")
+
+
+def test_what_was_never_written_is_not_read() -> None:
+    memory, written = _stored()
+    _refused(
+        memory, [*written, Stream(ONCE, Address(99), 0, Address(0), False, False)], "reads lane 0 at 99, which noth"
+    )
+    _refused(
+        memory, [*written, Stream(ONCE, Address(0), 0, Address(9), True, False)], "reads accumulator 9, which noth"
+    )
+    _refused(memory, [*written, Store(ONCE, Address(0), Address(0), 0, 1)], "reads row of parameters 1, which nothing")
+    _refused(memory, [*written, Zero(ONCE, Address(0), 3)], "reads table 3, which nothing")
+    _refused(memory, [*written, Load(4, 1)], "reads row of weights 4, which nothing")
+    _refused(memory, written[4:], "reads row of weights 0, which nothing")
+
+
+def _program(memory: Memory, written: list[Instruction]) -> NpuProgram:
+    program = NpuProgram(memory.machine, {}, memory.array)
+    return replace(program, queues=waiting(program, written))
+
+
+def _without(program: NpuProgram, unit: str, number: int) -> NpuProgram:
+    queue = list(program.queue(unit))
+    queue[number] = replace(queue[number], wait=Wait())  # type: ignore[type-var]
+    return replace(program, queues={**program.queues, unit: tuple(queue)})
+
+
+def test_a_wait_that_is_missing_is_refused_even_where_it_is_lucky() -> None:
+    program = _program(*_stored())
+    for unit, number, match in (
+        ("load", 0, "load instruction 0 reads row of weights 0, which nothing has written by then"),
+        ("store", 0, "store instruction 0 reads (accumulator|table|row of parameters) 0"),
+        (
+            "dma",
+            4,
+            r"dma instruction 4 reads (lane .*|table 0) without waiting .*: it needs wait.(dma|store) of 1 \(out",
+        ),
+        ("dma", 1, "dma instruction 1 reads table 0 without waiting for dma instruction 0"),
+    ):
+        with pytest.raises(BadInput, match=match):
+            run(_without(program, unit, number))
+
+
+def test_a_program_that_does_not_end_is_told_why() -> None:
+    memory, written = _stored()
+    program = _program(memory, written)
+    late = replace(program.queue("load")[0], wait=Wait(stream=1))  # type: ignore[type-var]
+    with pytest.raises(BadInput, match=r"load instruction 0 \(load\) waits until stream has completed 1, and only 0"):
+        run(replace(program, queues={**program.queues, "load": (late,)}))
+    with pytest.raises(BadInput, match=r"stream instruction 0 \(stream\) waits for weights that no load brings"):
+        run(replace(program, queues={**program.queues, "load": ()}))
+    twice = (*program.queue("load"), Load(0, 4), Load(0, 4))
+    with pytest.raises(BadInput, match=r"load instruction 2 \(load\) waits for a fresh stream"):
+        run(replace(program, queues={**program.queues, "load": twice}))
+
+
+def test_two_readers_of_a_bank_in_one_cycle_are_refused() -> None:
+    memory, written = _stored()
+    program = _program(memory, written)
+    ready = Wait(dma=4, store=1)
+    end = times(program).completed["store"][-1]
+    more = Stream((64, 1, 1), Address(0, (0, 0, 0)), 0, Address(8), False, False, wait=ready)
+    queues = {**program.queues, "stream": (*program.queue("stream"), more)}
+    with pytest.raises(BadInput, match="both use the read port of a lane's bank of one half in cycle") as found:
+        run(replace(program, queues=queues))
+    assert f"cycle {end + 2}" in str(found.value)
+    other = replace(more, lanes=Address(memory.machine.half_depth))
+    zeros = Zero(ONCE, Address(memory.machine.half_depth), 0, wait=Wait(dma=1))
+    dma = (*program.queue("dma")[:4], zeros, *program.queue("dma")[4:])
+    other = replace(other, wait=Wait(dma=5, store=1))
+    run(replace(program, queues={**queues, "dma": dma, "stream": (*program.queue("stream"), other)}))
+
+
+def test_the_array_and_the_store_unit_share_no_half_in_a_cycle() -> None:
+    memory, written = _stored()
+    program = _program(memory, written)
+    ready = Wait(dma=4, stream=1)
+    more = Stream((64, 1, 1), Address(0), 0, Address(8), False, False, wait=ready)
+    own = {**program.queues, "dma": program.queue("dma")[:4]}
+    store = program.queue("store")[0]
+    stores = (store, *(replace(store, lanes=Address(8 * i, (1, 0, 0))) for i in range(2, 6)))  # type: ignore[type-var]
+    both = {**own, "store": stores, "stream": (*program.queue("stream"), more)}
+    with pytest.raises(BadInput, match="both use the port of the accumulators of one half"):
+        run(replace(program, queues=both))
+    other = (*program.queue("stream"), replace(more, accumulators=Address(16)))
+    run(replace(program, queues={**both, "stream": other}))
+
+
+def test_a_sum_that_leaves_int32_is_refused() -> None:
+    memory, written = _stored()
+    every = np.arange(4)
+    own = requantise.encoded(0 * every - 2**31, np.float32(0.5), 0 * every, 0 * every - 128, 0 * every + 127)
+    written[1] = Lanes((8, 1, 1), Address(memory.put(bytes([128] * 8))), Address(0, (1, 0, 0)), 0)
+    written[2] = Weights(memory.put(bytes([1] * 16), 4), 0, 4)
+    written[3] = Parameters(memory.put(own.tobytes()), 0, 1)
+    _refused(memory, written, r"store instruction 0: the sum -2,147,484,160 is not an int32 \(store\)")
+
+
+def test_random_programs_are_legal_and_cover_every_instruction() -> None:
+    seen: set[type] = set()
+    for seed in range(12):
+        program = drawn(seed, *[(4, 4), (8, 12), (5, 3), (1, 1)][seed % 4])
+        run(program)
+        seen |= {type(i) for queue in program.queues.values() for i in queue}
+    assert len(seen) == 10

@@ -1,0 +1,268 @@
+"""Programs of the machine for tests: drawn at random, legal, and made so that little of what they do is lost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import count
+
+import numpy as np
+
+from glenside.npu import requantise
+from glenside.npu.addresses import encoded, generated
+from glenside.npu.instructions import (
+    Address,
+    Counts,
+    Instruction,
+    Lanes,
+    Load,
+    Out,
+    Parameters,
+    Store,
+    Stream,
+    Sums,
+    Tables,
+    Weights,
+    Zero,
+)
+from glenside.npu.machine import Machine
+from glenside.npu.program import NpuProgram
+from glenside.npu.waits import waiting
+
+ONCE: Counts = (1, 1, 1)
+
+
+class Memory:
+    """DRAM that grows by aligned pieces."""
+
+    def __init__(self, machine: Machine) -> None:
+        self.machine = machine
+        self.content = bytearray()
+
+    def put(self, content: bytes, row: int | None = None) -> int:
+        """The address of new bytes; with `row`, each so many of them begin a beat."""
+        address = len(self.content)
+        row = row or len(content) or 1
+        for begin in range(0, len(content), row):
+            piece = content[begin : begin + row]
+            self.content += piece + bytes(-len(piece) % self.machine.bandwidth)
+        return address
+
+    def table(self, select: object, enable: object, offset: object) -> int:
+        """The address of a lane table of any number of entries; the rest are not enabled."""
+        given = bytes(encoded(select, enable, offset))  # type: ignore[arg-type]
+        return self.put(given + bytes(self.machine.entries * 8 - len(given)))
+
+    @property
+    def array(self) -> np.ndarray:
+        return np.frombuffer(bytes(self.content), np.uint8)
+
+
+def random_machine(rng: np.random.Generator, rows: int, columns: int, **more: object) -> Machine:
+    """Small memories, so that addresses meet."""
+    depth = int(rng.integers(4, 20)) * 2
+    weights = int(rng.integers(rows, 3 * rows)) * columns
+    return Machine(
+        rows,
+        columns,
+        **{  # type: ignore[arg-type]
+            "scratchpad": weights + rows * depth,
+            "weights": weights,
+            "accumulators": int(rng.integers(3, 12)) * 2,
+            "parameters": int(rng.integers(1, 4)),
+            "tables": int(rng.integers(6, 12)),
+            "instructions": int(rng.integers(2, 9)) * 16,
+            "bandwidth": int(2 ** rng.integers(0, 6)),
+            "latency": int(rng.choice([0, 1, 2, 7, 20])),
+            "pipelined": bool(rng.integers(4)),
+            **more,
+        },
+    )
+
+
+class Drawn:
+    """A random program, instruction by instruction."""
+
+    def __init__(self, rng: np.random.Generator, machine: Machine) -> None:
+        self.rng, self.machine = rng, machine
+        self.memory = Memory(machine)
+        self.written: list[Instruction] = []
+        self.rows_written: set[int] = set()
+        self.weight_rows: set[int] = set()
+        self.parameter_rows: set[int] = set()
+        self.loaded = 0
+        self.input = self.memory.put(rng.integers(0, 256, 40 * machine.bandwidth, np.uint8).tobytes())
+        self.output = self.memory.put(bytes(40 * machine.bandwidth))
+        self.roles: dict[str, list[int]] = {"stream": [], "store": [], "lanes": [], "out": []}
+        self.offset = machine.depth // 4
+        self.numbers = count()
+        for role in (*self.roles, "stream", "lanes")[: machine.tables - 1]:
+            self.new_table(role, next(self.numbers))
+        self.dense = next(self.numbers)
+        self._table_to(self.dense, np.zeros(machine.rows), np.ones(machine.rows), np.zeros(machine.rows))
+        self.written.append(Zero((machine.depth, 1, 1), Address(0, (1, 0, 0)), self.dense))
+        self.fill(whole=True)
+
+    def _table_to(self, number: int, select: object, enable: object, offset: object) -> None:
+        self.written.append(Tables(self.memory.table(select, enable, offset), number, 1))
+
+    def new_table(self, role: str, number: int) -> None:
+        machine, rng = self.machine, self.rng
+        size = machine.bandwidth if role == "out" else machine.rows
+        most = {"stream": 4, "store": machine.columns, "lanes": machine.bandwidth, "out": machine.rows}[role]
+        offsets = rng.integers(-self.offset, self.offset + 1, machine.rows if role == "out" else size)
+        select = rng.integers(0, most, size)
+        offset = offsets[select] if role == "out" else offsets
+        self._table_to(number, select, rng.integers(0, 4, size) > 0, offset)
+        if number not in self.roles[role]:
+            self.roles[role].append(number)
+
+    def counts(self, most: int = 60) -> Counts:
+        while True:
+            found = tuple(int(n) for n in self.rng.choice([1, 1, 2, 3, 5, 9], 3))
+            if np.prod(found) <= most:
+                return found  # type: ignore[return-value]
+
+    def address(self, counts: Counts, size: int, margin: int = 0, scale: int = 1) -> Address:
+        """Any within [margin, size - margin), in steps of `scale`."""
+        strides = self.rng.integers(-4, 5, 3)
+        while True:
+            at = generated(Address(0, tuple(int(s) for s in strides)), counts)  # type: ignore[arg-type]
+            low, high = margin - int(at.min()), size - margin - 1 - int(at.max())
+            if low <= high:
+                base = int(self.rng.integers(low, high + 1))
+                return Address(base * scale, tuple(int(s) * scale for s in strides))  # type: ignore[arg-type]
+            strides = (
+                strides // 2 if (strides > 0).any() else np.zeros(3, int) if (strides == -1).all() else strides + 1
+            )
+
+    def lanes(self, counts: Counts) -> Address:
+        return self.address(counts, self.machine.depth, self.offset)
+
+    def beats(self, counts: Counts, begin: int) -> Address:
+        own = self.address(counts, 40, 0, self.machine.bandwidth)
+        return Address(own.base + begin, own.strides)
+
+    def pick(self, role: str) -> int:
+        return int(self.rng.choice(self.roles[role]))
+
+    def fill(self, whole: bool = False) -> None:
+        counts: Counts = (self.machine.depth - 2 * self.offset, 1, 1) if whole else self.counts()
+        lanes = Address(self.offset, (1, 0, 0)) if whole else self.lanes(counts)
+        size = self.machine.bandwidth
+        dram = Address(self.input, (0, 0, 0)) if whole and counts[0] > 40 else self.beats(counts, self.input)
+        if whole:
+            dram = Address(self.input, (size if counts[0] <= 40 else 0, 0, 0))
+        self.written.append(Lanes(counts, dram, lanes, self.pick("lanes")))
+
+    def zero(self) -> None:
+        counts = self.counts(12)
+        self.written.append(Zero(counts, self.lanes(counts), self.pick("lanes")))
+
+    def out(self) -> None:
+        counts = self.counts()
+        self.written.append(Out(counts, self.beats(counts, self.output), self.lanes(counts), self.pick("out")))
+
+    def weights(self) -> None:
+        machine = self.machine
+        rows = int(self.rng.integers(1, machine.rows + 1))
+        content = self.rng.integers(0, 256, rows * machine.columns, np.uint8).tobytes()
+        first = int(self.rng.integers(0, machine.weight_rows - rows + 1))
+        self.written.append(Weights(self.memory.put(content, machine.columns), first, rows))
+        self.weight_rows |= set(range(first, first + rows))
+
+    def load(self) -> None:
+        machine = self.machine
+        rows = int(self.rng.integers(1, machine.rows + 1))
+        good = [f for f in range(machine.weight_rows - rows + 1) if set(range(f, f + rows)) <= self.weight_rows]
+        if good:
+            self.written.append(Load(int(self.rng.choice(good)), rows))
+            self.loaded += 1
+            self.stream(fresh=True)
+
+    def stream(self, fresh: bool = False) -> None:
+        if not self.loaded:
+            return
+        counts = self.counts()
+        sums = self.address(counts, self.machine.accumulators)
+        rows = set(generated(sums, counts).tolist())
+        adds = bool(rows <= self.rows_written and self.rng.integers(4))
+        self.written.append(Stream(counts, self.lanes(counts), self.pick("stream"), sums, adds, fresh))
+        self.rows_written |= rows
+
+    def _sums(self) -> tuple[Counts, Address] | None:
+        for _ in range(8):
+            counts = self.counts()
+            address = self.address(counts, self.machine.accumulators)
+            if set(generated(address, counts).tolist()) <= self.rows_written:
+                return counts, address
+        row = next(iter(self.rows_written), None)
+        return None if row is None else (ONCE, Address(row))
+
+    def parameters(self) -> None:
+        machine, rng = self.machine, self.rng
+        row = int(rng.integers(0, machine.parameters))
+        scale = np.float32(2.0) ** rng.uniform(-14, 2, machine.columns).astype(np.float32)
+        scale = np.where(rng.integers(3, size=machine.columns) > 0, scale, np.float32(2.0) ** rng.integers(-9, 2))
+        low = rng.integers(-128, 1, machine.columns)
+        content = requantise.encoded(
+            rng.integers(-(2**20), 2**20, machine.columns) // rng.choice([1, 2**8, 2**16]),
+            scale.astype(np.float32),
+            rng.integers(-128, 128, machine.columns),
+            low,
+            rng.integers(low, 128),
+        )
+        self.written.append(Parameters(self.memory.put(content.tobytes()), row, 1))
+        self.parameter_rows.add(row)
+
+    def store(self) -> None:
+        found = self._sums()
+        if found and self.parameter_rows:
+            counts, sums = found
+            row = int(self.rng.choice(sorted(self.parameter_rows)))
+            self.written.append(Store(counts, sums, self.lanes(counts), self.pick("store"), row))
+
+    def sums(self) -> None:
+        found = self._sums()
+        if found:
+            counts, sums = found
+            size = self.machine.sum_beats * self.machine.bandwidth
+            place = self.memory.put(bytes(size * int(np.prod(counts))))
+            strides = (size, size * counts[0], size * counts[0] * counts[1])
+            self.written.append(Sums(counts, Address(place, strides), sums))
+
+    def table(self) -> None:
+        role = str(self.rng.choice(list(self.roles)))
+        if self.roles[role]:
+            self.new_table(role, self.pick(role))
+
+    def draw(self, steps: int) -> NpuProgram:
+        """So many steps, and then all that is in the machine goes to DRAM."""
+        for own in (self.weights, self.load, self.parameters):
+            own()
+        kinds: list[Callable[[], None]] = [
+            self.weights, self.load, self.load, self.stream, self.stream, self.store, self.store, self.fill,
+            self.zero, self.out, self.sums, self.parameters, self.table,
+        ]  # fmt: skip
+        for kind in self.rng.integers(0, len(kinds), steps):
+            kinds[kind]()
+        self.finish()
+        program = NpuProgram(self.machine, {}, self.memory.array)
+        return NpuProgram(self.machine, waiting(program, self.written), self.memory.array)
+
+    def finish(self) -> None:
+        machine = self.machine
+        size = machine.sum_beats * machine.bandwidth
+        for row in sorted(self.rows_written):
+            self.written.append(Sums(ONCE, Address(self.memory.put(bytes(size))), Address(row)))
+        for begin in range(0, machine.rows, machine.bandwidth):
+            lanes = np.arange(begin, min(begin + machine.bandwidth, machine.rows))
+            self._table_to(self.dense, lanes, np.ones(len(lanes)), np.zeros(len(lanes)))
+            place = self.memory.put(bytes(machine.depth * machine.bandwidth))
+            dram = Address(place, (machine.bandwidth, 0, 0))
+            self.written.append(Out((machine.depth, 1, 1), dram, Address(0, (1, 0, 0)), self.dense))
+
+
+def drawn(seed: int, rows: int, columns: int, steps: int = 40, **more: object) -> NpuProgram:
+    """A random legal program for a random machine of that array."""
+    rng = np.random.default_rng(seed)
+    return Drawn(rng, random_machine(rng, rows, columns, **more)).draw(steps)
