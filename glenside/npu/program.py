@@ -12,15 +12,49 @@ import numpy as np
 from glenside.ir.operand import Array
 from glenside.npu.instructions import UNITS, Instruction
 from glenside.npu.machine import Machine
+from glenside.npu.nests import Nest, nests
 
 
 @dataclass(frozen=True)
 class Place:
-    """A tensor in DRAM: where its first byte is, and what it is; its bytes follow in row-major order."""
+    """A tensor in DRAM: where its first byte is, and what it is.
+
+    nests  the address of each element in row-major order; -1 is a zero that is not there. Without them one follows the
+           other in that order.
+    """
 
     address: int
     shape: tuple[int, ...]
     dtype: str = "int8"
+    nests: tuple[Nest, ...] = ()
+
+    @staticmethod
+    def of(addresses: Array, dtype: str) -> Place:
+        """Of the addresses of its elements, (shape)."""
+        flat = addresses.reshape(-1)
+        there = flat[flat >= 0]
+        first = int(there.min(initial=0 if not len(there) else there[0]))
+        return Place(first, addresses.shape, dtype, tuple(nests(flat[:, None])))
+
+    @property
+    def addresses(self) -> Array:
+        """Of its elements, (shape)."""
+        size = np.dtype(self.dtype).itemsize
+        if not self.nests:
+            return self.address + size * np.arange(prod(self.shape)).reshape(self.shape)
+        return np.concatenate([nest.addresses() for nest in self.nests]).reshape(self.shape)
+
+    def read(self, dram: Array) -> Array:
+        """The tensor, from the bytes of DRAM."""
+        at, size = self.addresses, np.dtype(self.dtype).itemsize
+        found = dram[np.maximum(at, 0)[..., None] + np.arange(size)].view(self.dtype)[..., 0]
+        return np.where(at >= 0, found, np.zeros((), self.dtype))
+
+    def write(self, dram: Array, values: Array) -> None:
+        """Put the tensor where it belongs."""
+        at, size = self.addresses, np.dtype(self.dtype).itemsize
+        content = np.ascontiguousarray(values, self.dtype).reshape(-1, 1).view(np.uint8)
+        dram[at.reshape(-1, 1)[at.reshape(-1) >= 0] + np.arange(size)] = content[at.reshape(-1) >= 0]
 
     @property
     def size(self) -> int:
@@ -30,11 +64,23 @@ class Place:
 
 @dataclass(frozen=True)
 class Stretch:
-    """The instructions of a layer: of each unit those from `begin` until before `end`."""
+    """The instructions of a layer: of each unit those from `begin` until before `end`.
+
+    meaning   the text of a program of integers that it computes, of tensors by name
+    operands  where those are in DRAM
+    result    where what it computes is
+    """
 
     name: str
     begin: Mapping[str, int]
     end: Mapping[str, int]
+    meaning: str = ""
+    operands: Mapping[str, Place] = field(default_factory=dict)
+    result: Place | None = None
+
+    def of(self, program: NpuProgram, unit: str) -> tuple[Instruction, ...]:
+        """Its instructions of a unit."""
+        return program.queue(unit)[self.begin.get(unit, 0) : self.end.get(unit, 0)]
 
 
 @dataclass(frozen=True)

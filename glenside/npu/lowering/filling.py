@@ -8,7 +8,8 @@ from math import prod
 import numpy as np
 
 from glenside.ir.operand import Array
-from glenside.npu.lowering.nests import Nest, nests
+from glenside.npu.addresses import encoded
+from glenside.npu.nests import Nest, nests
 
 
 @dataclass(frozen=True)
@@ -19,10 +20,10 @@ class Table:
 
     def array(self, entries: int) -> Array:
         """As it is in DRAM: select, enabled, offset; 8 bytes an entry."""
-        found = np.zeros(entries, [("select", "<u2"), ("enable", "<u2"), ("offset", "<i4")])
+        found = np.zeros((3, entries), np.int64)
         for entry, select, offset in self.entries:
-            found[entry] = select, 1, offset
-        return found.view(np.uint8)
+            found[:, entry] = select, 1, offset
+        return encoded(*found)
 
 
 @dataclass(frozen=True)

@@ -14,13 +14,13 @@ import numpy as np
 from glenside.ir.operand import Array
 from glenside.ir.term import Term
 from glenside.npu.instructions import Address, Lanes, Load, Stream, Sums, Tables, Weights, Zero
-from glenside.npu.lowering.filling import Spread, Table, spread
+from glenside.npu.lowering.filling import Table, spread
 from glenside.npu.lowering.image import Image
-from glenside.npu.lowering.nests import nests
 from glenside.npu.lowering.queues import Queues
 from glenside.npu.lowering.runs import Order, Run
 from glenside.npu.lowering.tiles import Layer
 from glenside.npu.machine import HALVES, Machine
+from glenside.npu.nests import nests
 
 
 @dataclass(frozen=True)
@@ -109,19 +109,24 @@ class Slots:
 
 
 class Writer:
-    """A program of layers as it grows: queues, DRAM, and what memories hold."""
+    """A program of layers as it grows: queues, DRAM, and what memories hold.
+
+    tiles  of the last layer: the DRAM address of the first row of weights of each, and how many rows there are
+    """
 
     def __init__(self, machine: Machine) -> None:
         self.machine, self.queues, self.image = machine, Queues(), Image(machine)
         self.weights = Slots(machine.weight_rows // machine.rows)
         self.tables = Slots(machine.tables)
         self.run = self.chunk = self.half = 0
+        self.tiles: dict[int, tuple[int, int]] = {}
         self.every = Table(tuple((lane, 0, 0) for lane in range(machine.rows)))
 
     def layer(self, layer: Layer, values: Mapping[Term, Array], addresses: Array) -> Array:
         """The instructions of a layer, from `values` of its weights and the DRAM addresses of the elements that rows
         are made of (by number; element 0 is none). Addresses of its elements, int32 each; -1 where they are 0.
         """
+        self.tiles.clear()
         work = _Work(self, layer, values, addresses)
         work.write()
         self.run += len(work.plan.runs)
@@ -197,8 +202,9 @@ class _Work:
         if found is None:
             return False
         slot, is_new = found
+        dram = self.writer.image.weights(content)
+        self.writer.tiles[tile] = dram, len(content)
         if is_new:
-            dram = self.writer.image.weights(content)
             instruction = Weights(dram, slot * self.machine.rows, len(content))
             self.writer.queues.add(instruction, writes=[("weights", slot)])
         return True
@@ -279,8 +285,3 @@ class _Work:
             writer.queues.add(instruction, reads=[("accumulators", writer.half)])
         self.done, self.used = [], 0
         writer.half = 1 - writer.half
-
-
-def cycles(parts: list[Spread]) -> int:
-    """Cycles of DMA that it takes to fill rows."""
-    return sum(part.cycles for part in parts)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from glenside.ir.operand import Array
+from glenside.npu.addresses import Integers, generated
 from glenside.npu.instructions import LOOPS, Address, Counts
 
 _MOST = (1 << 16) - 1
@@ -25,6 +26,10 @@ class Nest:
         """Of one of the sequences, in units of so many."""
         first, second, third = self.strides[which]
         return Address(self.bases[which] * times, (first * times, second * times, third * times))
+
+    def addresses(self, which: int = 0) -> Integers:
+        """Those of one of the sequences, (n), in order."""
+        return generated(self.address(which), self.counts)
 
 
 def nests(addresses: Array) -> list[Nest]:
