@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import prod
 
 import numpy as np
 
@@ -33,10 +32,6 @@ class Spread:
     table: Table
     nests: tuple[Nest, ...]
 
-    @property
-    def cycles(self) -> int:
-        return sum(prod(nest.counts) for nest in self.nests)
-
 
 def spread(sources: Array, lanes: Array, rows: Array, width: int) -> list[Spread]:
     """Each byte at `sources` of DRAM to its lane and row, (n) each, by beats of `width` bytes.
@@ -45,20 +40,33 @@ def spread(sources: Array, lanes: Array, rows: Array, width: int) -> list[Spread
     """
     if not len(sources):
         return []
-    beats, bytes_ = np.divmod(sources, width)
-    order = np.lexsort((rows, lanes, beats))
-    beats, bytes_, lanes, rows = beats[order], bytes_[order], lanes[order], rows[order]
-    fresh = np.append(True, (beats[1:] != beats[:-1]) | (lanes[1:] != lanes[:-1]))
-    starts = np.flatnonzero(fresh)
-    times = np.arange(len(beats)) - starts[np.cumsum(fresh) - 1]  # how often the lane took of this beat before
-    order = np.lexsort((lanes, times, beats))
-    beats, times, bytes_, lanes, rows = (each[order] for each in (beats, times, bytes_, lanes, rows))
-    begins = np.flatnonzero(np.append(True, (beats[1:] != beats[:-1]) | (times[1:] != times[:-1])))
+    order, begins = _steps(sources, lanes, rows, width)
+    beats, bytes_ = np.divmod(sources[order], width)
+    lanes, rows = lanes[order], rows[order]
     bases = np.minimum.reduceat(rows, begins)
     sizes = np.diff(np.append(begins, len(beats)))
     offsets = rows - np.repeat(bases, sizes)
     entries, places = np.stack([lanes, bytes_, offsets], axis=1), np.stack([beats[begins], bases], axis=1)
     return _by_table(begins, sizes, entries, places)
+
+
+def steps(sources: Array, lanes: Array, rows: Array, width: int) -> int:
+    """How many beats `spread` reads."""
+    return len(_steps(sources, lanes, rows, width)[1]) if len(sources) else 0
+
+
+def _steps(sources: Array, lanes: Array, rows: Array, width: int) -> tuple[Array, Array]:
+    """The order in which bytes are taken, (n), and where in it each reading of a beat begins."""
+    beats = sources // width
+    order = np.lexsort((rows, lanes, beats))
+    beats, taken = beats[order], lanes[order]
+    fresh = np.append(True, (beats[1:] != beats[:-1]) | (taken[1:] != taken[:-1]))
+    starts = np.flatnonzero(fresh)
+    times = np.arange(len(beats)) - starts[np.cumsum(fresh) - 1]  # how often the lane took of this beat before
+    by_time = np.lexsort((taken, times, beats))
+    beats, times = beats[by_time], times[by_time]
+    begins = np.flatnonzero(np.append(True, (beats[1:] != beats[:-1]) | (times[1:] != times[:-1])))
+    return order[by_time], begins
 
 
 def _by_table(begins: Array, sizes: Array, entries: Array, places: Array) -> list[Spread]:

@@ -14,7 +14,7 @@ from glenside.ir.program import Program, is_product
 from glenside.ir.term import Term, build, rebuild_all
 from glenside.ir.types import Tensor
 from glenside.npu.instructions import Instruction, Wait
-from glenside.npu.lowering.filling import spread
+from glenside.npu.lowering.filling import steps
 from glenside.npu.lowering.layers import Writer
 from glenside.npu.lowering.places import places
 from glenside.npu.lowering.runs import Rows
@@ -96,8 +96,7 @@ def _arranged(layer: Layer, leaf: Term, base: int, machine: Machine) -> Array:
         return base + found.transpose(np.argsort(order))
 
     def taken(axis: int) -> int:
-        parts = spread(arranged(axis).ravel()[wanted], lane, row, machine.bandwidth)
-        return sum(part.cycles for part in parts)
+        return steps(arranged(axis).ravel()[wanted], lane, row, machine.bandwidth)
 
     axes = [axis for axis, size in enumerate(dims) if size > 1]
     return arranged(min(reversed(axes), key=taken)) if axes else base + np.zeros(dims, np.int64)
