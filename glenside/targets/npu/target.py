@@ -15,7 +15,7 @@ from glenside.npu.description import NAME, read_machine, read_options
 from glenside.npu.machine import Machine
 from glenside.passes.extraction import Cone
 from glenside.passes.variants import EveryMapping
-from glenside.targets.base import Measure, Prices, Scope, Variant, Way
+from glenside.targets.base import Measure, Prices, Variant, Way
 from glenside.targets.npu.array import NpuArray
 from glenside.targets.npu.holding import Holding, Operands
 from glenside.targets.registry import target
@@ -23,7 +23,8 @@ from glenside.targets.systolic_array.plan import Plan
 from glenside.targets.systolic_array.target import BASELINE, SystolicArray
 
 OBJECTIVES = ("cycles", "bytes")
-DRAIN = -2
+DRAIN = 2
+"""Beside R + C, the cycles from the end of a stream until its last sum is there: stages of tables, lanes and sums."""
 SLACK = 2
 """How many times as much as the cheapest a mapping may take to be looked at; the one as written always is."""
 
@@ -81,9 +82,6 @@ class NPU(SystolicArray):
         self.doc = NPU.__doc__ or ""
         self.description = f"{machine!r} {self.objectives}"
         self._operands = lru_cache(maxsize=None)(Operands.of)
-
-    def scope(self, way: Way) -> Scope:
-        return Scope.LAYERS_AND_BETWEEN
 
     def families(self, way: Way, nodes: Sequence[Term]) -> tuple[str, ...]:
         """Those of an array of weights that stay; the mapping as written is one of the front."""
