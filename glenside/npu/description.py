@@ -56,7 +56,9 @@ class _Choice(_Field):
     """Yes or no."""
 
     def read(self, text: str) -> bool:
-        return {"yes": True, "no": False, "true": True, "false": False}[text.strip()]
+        if text.strip() not in ("yes", "no"):
+            raise ValueError
+        return text.strip() == "yes"
 
     def written(self, value: bool) -> str:
         return "true" if value else "false"
@@ -116,7 +118,10 @@ def read_options(text: str) -> Machine:
             raise BadInput(f"the option {name} of npu is written {name}=VALUE: {known[name].words}")
         if name in options:
             raise BadInput(f"the option {name} of npu stands twice in {text!r}")
-        options[name] = _read(known[name], value, f"the option {name} of npu")
+        try:
+            options[name] = known[name].read(value)
+        except ValueError:
+            raise BadInput(f"the option {name} of npu is {known[name].words}, got {value!r}") from None
     return Machine(**options)
 
 
@@ -164,20 +169,17 @@ def written(machine: Machine) -> str:
 
 
 def _entry(path: str, table: str, key: str, value: Any, known: Mapping[str, _Field]) -> Any:
-    place = place_in_toml(path, table, key)
     if key not in known:
-        raise BadInput(f"{place}: there is no {key} in [{table}]{_hint(key, [*known])}; there are {', '.join(known)}")
+        there = f"{_hint(key, [*known])}; there are {', '.join(known)}"
+        raise BadInput(f"{place_in_toml(path, table, key)}: there is no {key} in [{table}]{there}")
+    field = known[key]
     text = {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
-    allowed = isinstance(value, (str, int, float)) and isinstance(value, bool) <= isinstance(known[key], _Choice)
-    return _read(known[key], text if allowed else "", f"{place}: {key} in [{table}]", value)
-
-
-def _read(field: _Field, text: str, what: str, given: Any = None) -> Any:
+    allowed = isinstance(value, (str, int, float)) and isinstance(value, bool) <= isinstance(field, _Choice)
     try:
-        return field.read(text)
-    except (ValueError, KeyError):
-        got = text if given is None else given
-        raise BadInput(f"{what} is {field.words}, got {got!r}") from None
+        return field.read(text if allowed else "")
+    except ValueError:
+        place = place_in_toml(path, table, key)
+        raise BadInput(f"{place}: {key} in [{table}] is {field.words}, got {value!r}") from None
 
 
 def _hint(key: str, known: Sequence[str]) -> str:

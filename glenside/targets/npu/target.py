@@ -13,6 +13,7 @@ from glenside.ir.errors import BadInput
 from glenside.ir.term import Term
 from glenside.npu.description import NAME, read_machine, read_options
 from glenside.npu.machine import Machine
+from glenside.npu.timing import delays
 from glenside.passes.extraction import Cone
 from glenside.passes.variants import EveryMapping
 from glenside.targets.base import Measure, Prices, Variant, Way
@@ -23,8 +24,6 @@ from glenside.targets.systolic_array.plan import Plan
 from glenside.targets.systolic_array.target import BASELINE, SystolicArray
 
 OBJECTIVES = ("cycles", "bytes")
-DRAIN = 2
-"""Beside R + C, the cycles from the end of a stream until its last sum is there: stages of tables, lanes and sums."""
 SLACK = 2
 """How many times as much as the cheapest a mapping may take to be looked at; the one as written always is."""
 
@@ -74,7 +73,7 @@ class NPU(SystolicArray):
             machine.columns,
             max_rows=half,
             pipelined=machine.pipelined,
-            drain=machine.rows + machine.columns + DRAIN,
+            drain=delays(machine)["stream"],
             row_bytes=machine.weight_beats * machine.bandwidth,
         )
         self.npu = machine
