@@ -7,25 +7,31 @@ from typing import Any
 
 from glenside.analysis.distinct_elements import distinct_elements
 from glenside.analysis.layers import ProductSizes
-from glenside.ir.term import Term
+from glenside.ir.term import Term, constants_under
 from glenside.targets.npu.array import NpuArray
 
 
 @dataclass(frozen=True)
 class Operands:
-    """Elements of a product as written, one byte each: those read of either operand, however often, and the results."""
+    """Elements of a product as written, one byte each: those read of either operand, however often, and the results.
+
+    `given` says of either operand whether it is constant, so that it comes from DRAM.
+    """
 
     left: int
     right: int
     results: int
+    given: tuple[bool, bool]
 
     @classmethod
     def of(cls, product: Term) -> Operands:
         pairs = product.children[0]
         if pairs.operator.name != "access-product":  # what is multiplied comes from one operand
-            return cls(distinct_elements(pairs), 0, product.access.size)
-        left, right = map(distinct_elements, pairs.children)
-        return cls(left, right, product.access.size)
+            return cls(distinct_elements(pairs), 0, product.access.size, (False, False))
+        left, right = pairs.children
+        constant = constants_under(pairs)
+        given = constant[left], constant[right]
+        return cls(distinct_elements(left), distinct_elements(right), product.access.size, given)
 
 
 @dataclass(frozen=True)
@@ -36,6 +42,7 @@ class Holding:
     loaded    rows of weights as they lie in DRAM, C bytes each; `zeros` of these are no weights: they fill rows up, and
               what a mapping puts between the blocks of a diagonal
     stored    results
+    off_chip  what comes from DRAM even where tensors stay on chip: what is constant, and what is loaded as weights
     lanes     of scratchpad, where the streamed rows of all tiles lie, each lane with copies of its own
     weights   of weight memory, for all tiles
     """
@@ -44,6 +51,7 @@ class Holding:
     loaded: int = 0
     zeros: int = 0
     stored: int = 0
+    off_chip: int = 0
     lanes: int = 0
     weights: int = 0
 
@@ -53,7 +61,8 @@ class Holding:
         streamed, kept = (operands.right, operands.left) if swapped else (operands.left, operands.right)
         loaded = array.stationary(sizes.groups, sizes.k, sizes.n)
         lanes = array.streaming(sizes.groups, sizes.m, sizes.k)
-        return cls(streamed, loaded, max(loaded - kept, 0), operands.results, lanes, loaded)
+        off_chip = loaded + (streamed if operands.given[swapped] else 0)
+        return cls(streamed, loaded, max(loaded - kept, 0), operands.results, off_chip, lanes, loaded)
 
     @property
     def bytes(self) -> int:

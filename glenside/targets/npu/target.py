@@ -34,8 +34,10 @@ class NPU(SystolicArray):
     machine     its sizes; a size of the array such as 64 makes one of it, with the options of `Machine`
     objectives  what is made least, in that order: "cycles" and "bytes"
 
-    Each layer keeps a front of mappings: none of them has another that takes no more cycles, moves no more bytes and
-    needs no more buffers. They are found among those within SLACK times the least cycles, and the layer as written.
+    Each layer keeps a front of mappings: none of them has another that takes no more cycles, moves no more bytes, in
+    all and of what passes DRAM wherever tensors are kept, and needs no more buffers. They are found among those within
+    SLACK times the least cycles, and the layer as written. Operands that are swapped stay in the array as weights do,
+    so activations pass DRAM: it is the only way to the weight memory.
     Cycles are those of the array, as if all that it reads were in its memories. Raises BadInput.
     """
 
@@ -44,9 +46,10 @@ class NPU(SystolicArray):
         Measure("cycles", "cycles", "of the array, its operands in its memories"),
         Measure("tiles", "tiles", "weights loaded, each for some rows that stream"),
         Measure("bytes", "bytes", "from and to DRAM, for the layer alone: each element once, weights as loaded"),
+        Measure("off chip", "bytes", "of those, what passes DRAM even where tensors stay on chip: weights", shown=""),
         Measure("buffers", "bytes", "of lanes and weight memory that hold all that the layer reads", False, ""),
     )
-    front = ("cycles", "bytes", "buffers")
+    front = ("cycles", "bytes", "off chip", "buffers")
     compared = ("cycles",)
     strategy = EveryMapping
 
@@ -118,7 +121,7 @@ class NPU(SystolicArray):
     @staticmethod
     def _measures(known: Mapping[str, int | None], holding: Holding) -> dict[str, int | None]:
         taken = {name: known[name] for name in ("cycles", "tiles")}
-        return {**taken, "bytes": holding.bytes, "buffers": holding.buffers}
+        return {**taken, "bytes": holding.bytes, "off chip": holding.off_chip, "buffers": holding.buffers}
 
     def best(self, variants: Sequence[Variant]) -> Variant:
         """The variant that is chosen, with all that there was to choose from."""

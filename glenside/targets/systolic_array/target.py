@@ -50,7 +50,7 @@ class SystolicArray(Target):
 
     ways = frozenset({"blocking", "mapping", "method", "extract_seconds", "explain"})
     repeatable = True
-    measures = (
+    measures: tuple[Measure, ...] = (
         CYCLES,
         Measure("tiles", "tiles", "single instructions of the array"),
         Measure("bytes", "bytes", "moved to and from on-chip memory", shown=""),
