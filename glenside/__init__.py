@@ -18,6 +18,7 @@ _EXPORTS = {
     "GlensideError": "glenside.ir.errors",
     "Limits": "glenside.egraph.saturation",
     "MPC": "glenside.targets",
+    "NPU": "glenside.targets",
     "Program": "glenside.ir.program",
     "Result": "glenside.report.result",
     "Snapshot": "glenside.egraph.snapshot",
@@ -62,6 +63,7 @@ if TYPE_CHECKING:
     from glenside.semantics.interpreter import evaluate as evaluate
     from glenside.targets import CPU as CPU
     from glenside.targets import MPC as MPC
+    from glenside.targets import NPU as NPU
     from glenside.targets import ConvolutionUnit as ConvolutionUnit
     from glenside.targets import SystolicArray as SystolicArray
     from glenside.targets import parse_target as parse_target

@@ -13,6 +13,8 @@ max_rows = parameter("max_rows")
 price = formula("price", "g m k o")
 fallback_price = formula("fallback-price", "g m k o")  # beside the matrix unit
 second_price = formula("second-price", "g m k o")  # decides among mappings of one price
+third_price = formula("third-price", "g m k o")  # is traded for the others, where a front of mappings is kept
+within = formula("within", "best")  # the most that a mapping may cost to be kept, where that is the least of any
 bound = formula("bound", "work depth results weights")  # no product with at least these costs less
 exceeds_growth = formula("exceeds-growth", "weights original")  # 0 where so many weights are allowed
 

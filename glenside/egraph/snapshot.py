@@ -104,8 +104,13 @@ class Snapshot:
 
     def usable(self) -> Iterator[tuple[int, tuple[int, ...]]]:
         """(class, its nodes without the subsumed ones, or all when there is no other)."""
-        for eclass, members in enumerate(self.classes):
-            yield eclass, tuple(n for n in members if not self.nodes[n].subsumed) or members
+        for eclass in range(len(self.classes)):
+            yield eclass, self.usable_of(eclass)
+
+    def usable_of(self, eclass: int) -> tuple[int, ...]:
+        """Those of one class."""
+        members = self.classes[eclass]
+        return tuple(n for n in members if not self.nodes[n].subsumed) or tuple(members)
 
     def graph(self) -> networkx.MultiDiGraph[Any]:
         """Nodes ("class", c) and ("node", i) with what they are; edges from class to node and from node to class."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import secrets
 import shutil
 import stat
@@ -67,6 +68,23 @@ def read_text(path: PathLike) -> str:
         return read_bytes(path).decode("utf-8-sig").replace("\r\n", "\n")
     except UnicodeDecodeError:
         raise BadInput(f"cannot read {_shown(path)}: it is not UTF-8 text") from None
+
+
+def place_in_toml(path: PathLike, table: str, key: str, renamed: Mapping[str, str] | None = None) -> str:
+    """The file, and the line of a key in a table where it can be found; of a table or a key outside of all where
+    `table` is "". `renamed` are new names of tables.
+    """
+    here = ""
+    for number, line in enumerate(read_text(path).splitlines(), 1):
+        header = re.match(r"\s*\[\s*([\w.\"'-]+)", line)
+        if header is not None:
+            here = header[1].strip("\"'")
+            if not table and here == key:
+                return f"{path}:{number}"
+            here = (renamed or {}).get(here, here)
+        elif here == table and re.match(rf"\s*[\"']?{re.escape(key)}[\"']?\s*=", line):
+            return f"{path}:{number}"
+    return str(path)
 
 
 def read_toml(path: PathLike) -> dict[str, Any]:

@@ -5,9 +5,9 @@ cone of each layer: what was chosen for it, down to other layers and tensors.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
-from functools import reduce
+from functools import cached_property, reduce
 from typing import Any
 
 from extract import Extraction, Problem, extract
@@ -56,6 +56,28 @@ class PricedGraph:
         told: dict[int, int] = dict(sorted(snapshot.facts.get(UNIT_CYCLES, ()), reverse=True))  # the least comes last
         self.told = {eclass: InstructionCost(cycles, 1) for eclass, cycles in told.items()}
 
+    @cached_property
+    def mappings(self) -> Mapping[int, tuple[Any, ...]]:
+        """class of an instruction -> the plan that led to it, and the sizes that it left, as rules tell."""
+        return {fact[0]: fact[1:] for fact in reversed(self.snapshot.facts.get("mapping", ()))}
+
+    @cached_property
+    def _made(self) -> Mapping[tuple[int, str], Sequence[str]]:
+        """(class, operator) -> the rules that made such e-nodes there."""
+        made: dict[tuple[int, str], list[str]] = {}
+        for eclass, operator, rule, *_ in self.snapshot.facts.get("made", ()):
+            made.setdefault((eclass, operator), []).append(rule)
+        return made
+
+    def is_product(self, index: int) -> bool:
+        """Whether an e-node is a product that no instruction took."""
+        node = self.snapshot.nodes[index]
+        return node.operator == "compute" and node.attributes[0] == "dot-product"
+
+    def is_instruction(self, index: int) -> bool:
+        node = self.snapshot.nodes[index]
+        return self.prices.instruction(node.operator, node.attributes) is not None
+
     def cost(self, index: int) -> Cost:
         """What one e-node costs by itself."""
         node, eclass = self.snapshot.nodes[index], self.snapshot.owner[index]
@@ -75,8 +97,10 @@ class PricedGraph:
         method: str = "auto",
         deadline: float | None = None,
         avoided: Set[int] = frozenset(),
+        members: Mapping[int, Sequence[int]] | None = None,
     ) -> Choice:
-        """The cheapest answer for some roots that `method` finds (see `extract`), by a deadline of `time.monotonic`.
+        """The cheapest answer for some roots that `method` finds (see `extract`), by a deadline of `time.monotonic`; of
+        the e-nodes `members` of each class, where they are given.
 
         E-nodes that are `avoided` count as if their elements were computed twice: among equals, others are taken. Then
         nothing is said of a bound.
@@ -87,20 +111,34 @@ class PricedGraph:
             own = self.cost(n)
             return (own.plus(Cost(scalar=own.scalar)) if n in avoided else own).ordered(objectives)
 
-        nodes, answer = cheapest(self.snapshot, roots, cost, boundaries=boundaries, method=method, deadline=deadline)
+        nodes, answer = cheapest(
+            self.snapshot, roots, cost, boundaries=boundaries, method=method, deadline=deadline, members=members
+        )
         if avoided:
             return Choice(nodes, reduce(Cost.plus, map(self.cost, nodes.values()), Cost()), None)
         bound = None if answer.bound is None else Cost.of_ordered(answer.bound, objectives)
         return Choice(nodes, Cost.of_ordered(answer.cost, objectives), bound)
 
+    def cone_of(self, call: int) -> Cone:
+        """The cone of a layer that a class computes by an instruction, as far as that is all it takes."""
+        snapshot = self.snapshot
+        number = next(n for n in snapshot.classes[call] if self.is_instruction(n))
+        return Cone([self._taken(number)], mapping=self.mappings[call])
+
+    def _taken(self, number: int) -> InstructionCost:
+        """What an instruction takes."""
+        snapshot, node = self.snapshot, self.snapshot.nodes[number]
+        instruction = self.prices.instruction(node.operator, node.attributes)
+        own, children = snapshot.types[snapshot.owner[number]], [snapshot.types[c] for c in node.children]
+        assert own is not None
+        assert instruction is not None
+        return instruction.price(node.attributes, [t for t in children if t is not None], own)
+
     def cones(self, choice: Mapping[int, int], roots: Sequence[int]) -> list[Cone]:
         """The cones of an answer: one for each layer root, in order."""
         snapshot = self.snapshot
         layers, seen = set(roots), set[int]()
-        mappings = {fact[0]: fact[1:] for fact in reversed(snapshot.facts.get("mapping", ()))}
-        made: dict[tuple[int, str], list[str]] = {}
-        for eclass, operator, rule, *_ in snapshot.facts.get("made", ()):
-            made.setdefault((eclass, operator), []).append(rule)
+        mappings, made = self.mappings, self._made
         result: list[Cone] = []
         for root in roots:
             instructions: list[InstructionCost] = []
@@ -110,15 +148,12 @@ class PricedGraph:
             for eclass in _below(snapshot, choice, root, layers, seen):
                 node = snapshot.nodes[choice[eclass]]
                 rules.update(dict.fromkeys(made.get((eclass, node.operator), ())))
-                instruction = self.prices.instruction(node.operator, node.attributes)
                 if self.constant[eclass]:
                     continue
-                if instruction is not None:
-                    own, children = snapshot.types[eclass], [snapshot.types[c] for c in node.children]
-                    assert own is not None
-                    instructions.append(instruction.price(node.attributes, [t for t in children if t is not None], own))
+                if self.is_instruction(choice[eclass]):
+                    instructions.append(self._taken(choice[eclass]))
                     mapping = mapping or mappings.get(eclass)
-                elif node.operator == "compute" and node.attributes[0] == "dot-product":
+                elif self.is_product(choice[eclass]):
                     products.append(choice[eclass])
             result.append(Cone(instructions, products, mapping, tuple(sorted(rules)), self.constant[root]))
         return result
@@ -172,8 +207,11 @@ def cheapest(
     return {classes[c]: kept[n] for c, n in answer.choice.items()}, answer
 
 
-def derivations(snapshot: Snapshot, allowed: Callable[[int], bool], subsumed: bool = False) -> Iterator[int]:
-    """The allowed e-nodes that stand for a term of allowed e-nodes, each behind one of every class that it needs.
+def derivations(
+    snapshot: Snapshot, allowed: Callable[[int], bool], subsumed: bool = False, among: Iterable[int] | None = None
+) -> Iterator[int]:
+    """The allowed e-nodes that stand for a term of allowed e-nodes, each behind one of every class that it needs; with
+    `among`, of these classes.
 
     A fixed point from the leaves: what can only be built of itself is not among them. With
     `subsumed`, also what rules have put something else in place of.
@@ -181,7 +219,10 @@ def derivations(snapshot: Snapshot, allowed: Callable[[int], bool], subsumed: bo
     waiting: dict[int, int] = {}
     parents: dict[int, list[int]] = {}
     ready: list[int] = []
-    for _, members in enumerate(snapshot.classes) if subsumed else snapshot.usable():
+    classes: Iterable[tuple[int, Sequence[int]]] = enumerate(snapshot.classes) if subsumed else snapshot.usable()
+    if among is not None:
+        classes = ((c, snapshot.usable_of(c)) for c in among)
+    for _, members in classes:
         for n in filter(allowed, members):
             needed = set(snapshot.nodes[n].children)
             waiting[n] = len(needed)
@@ -202,10 +243,12 @@ def derivations(snapshot: Snapshot, allowed: Callable[[int], bool], subsumed: bo
                 ready.append(parent)
 
 
-def derivable(snapshot: Snapshot, allowed: Callable[[int], bool]) -> dict[int, tuple[int, ...]]:
+def derivable(
+    snapshot: Snapshot, allowed: Callable[[int], bool], among: Iterable[int] | None = None
+) -> dict[int, tuple[int, ...]]:
     """class -> its e-nodes among `derivations`; classes without one are left out."""
     found: dict[int, list[int]] = {}
-    for n in derivations(snapshot, allowed):
+    for n in derivations(snapshot, allowed, among=among):
         found.setdefault(snapshot.owner[n], []).append(n)
     return {c: tuple(sorted(nodes)) for c, nodes in found.items()}
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Protocol, TypeAlias
 
@@ -63,6 +63,65 @@ class Cheapest:
     def between(self, roots: Sequence[int]) -> Choice:
         """The cheapest terms of what is between the layers."""
         return self.choose(roots)
+
+
+class EveryMapping(Cheapest):
+    """Of each layer a variant for every mapping that rules made, as long as no other takes as little of every measure
+    of the target's front; the one that the target thinks best is first.
+    """
+
+    def layer(self, root: int, term: Term) -> Extracted:
+        snapshot, priced = self.searched.snapshot, self.priced
+        needed = sorted(reachable(snapshot, root))
+        known = [(call, priced.cone_of(call)) for call in needed if call in priced.mappings]
+        if priced.constant[root] or not known:
+            return super().layer(root, term)
+        measured = {id(v := self.target.variant(term, cone, term, self.searched)): (v, call) for call, cone in known}
+        kept = undominated([variant for variant, _ in measured.values()], self.target.front or ())
+        made = [self._made(root, term, measured[id(variant)][1], needed) for variant in kept]
+        found = sorted((one for one in made if one is not None), key=lambda one: self.target.rank(one.variants[0]))
+        if not found:
+            return super().layer(root, term)
+        objective = self.target.prices.objectives[0]
+        least = min(int(getattr(priced.cost(n), objective)) for n in self._instructions(needed))
+        return replace(found[0], variants=[one.variants[0] for one in found], bound=least)
+
+    def _instructions(self, needed: Collection[int]) -> Iterator[int]:
+        """The instructions that any term may have: where no product is left there is one at least."""
+        return (n for c in needed for n in self.searched.snapshot.classes[c] if self.priced.is_instruction(n))
+
+    def _made(self, root: int, term: Term, call: int, needed: Collection[int]) -> Extracted | None:
+        """The cheapest term whose only instruction is that; None where there is no such term."""
+        snapshot, priced = self.searched.snapshot, self.priced
+
+        def allowed(n: int) -> bool:
+            return snapshot.owner[n] == call or not (priced.is_product(n) or priced.is_instruction(n))
+
+        members = derivable(snapshot, allowed, needed)
+        if root not in members or call not in members:
+            return None
+        chosen = priced.choose([root], method="dag", members=members)
+        (cone,) = priced.cones(chosen.nodes, [root])
+        variant = self.target.variant(term, cone, snapshot.terms(chosen.nodes, [root])[root], self.searched)
+        return Extracted([variant], chosen.nodes, None, cone, chosen.cost)
+
+
+def undominated(variants: Sequence[Variant], names: Sequence[str]) -> list[Variant]:
+    """Those of which no other takes as little of all these measures, in the order given: of equals the first."""
+
+    def amounts(variant: Variant) -> list[float]:
+        return [float("inf") if (n := variant.measures[name]) is None else n for name in names]
+
+    taken = [amounts(variant) for variant in variants]
+
+    def beaten(i: int) -> bool:
+        return any(
+            all(a <= b for a, b in zip(taken[j], taken[i], strict=True)) and (taken[j] != taken[i] or j < i)
+            for j in range(len(taken))
+            if j != i
+        )
+
+    return [variant for i, variant in enumerate(variants) if not beaten(i)]
 
 
 class PricedByRecipe(Protocol):

@@ -102,7 +102,7 @@ class Report(OldReportNames):
 
     totals          a baseline, or "chosen" -> measures of the whole program
     between_layers  the same of what is between the layers, of the measures that add up, where that is counted
-    front           two measures that variants trade for each other, where there is such a choice
+    front           measures that variants trade for each other, where there is such a choice
     compared        the measures that tables show for every baseline
     cost            of the whole program by prices of e-nodes, where they add up
     notes           what is wrong with the answer, such as by how much it exceeds a budget

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from glenside.targets.convolution_unit.target import ConvolutionUnit as ConvolutionUnit
     from glenside.targets.cpu.target import CPU as CPU
     from glenside.targets.mpc.target import MPC as MPC
+    from glenside.targets.npu.target import NPU as NPU
     from glenside.targets.registry import TARGETS as TARGETS
     from glenside.targets.registry import parse_target as parse_target
     from glenside.targets.systolic_array.target import SystolicArray as SystolicArray
@@ -19,13 +20,14 @@ if TYPE_CHECKING:
 _MODULES = {
     "CPU": "cpu.target",
     "MPC": "mpc.target",
+    "NPU": "npu.target",
     "TARGETS": "registry",
     "ConvolutionUnit": "convolution_unit.target",
     "SystolicArray": "systolic_array.target",
     "parse_target": "registry",
 }
 
-__all__ = ["CPU", "MPC", "TARGETS", "ConvolutionUnit", "SystolicArray", "load_all", "parse_target"]
+__all__ = ["CPU", "MPC", "NPU", "TARGETS", "ConvolutionUnit", "SystolicArray", "load_all", "parse_target"]
 
 
 def load_all() -> None:

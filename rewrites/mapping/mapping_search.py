@@ -11,7 +11,8 @@ a bound of it for everything that the steps still to come may reach:
 
 No step makes the work (g m k o), the results (g m o), the depth of all groups (g k) or the weights (g k o) less. A plan
 is followed while its bound is not above `cheapest`, the price of the best mapping known so far, which only falls: a
-price known late weakens a guard, and never makes it wrong. Factors that leave as many windows, rows or groups as a
+price known late weakens a guard, and never makes it wrong. Where a target keeps a front of mappings (`mapping_front`),
+it is followed while its bound is `within` reach of that price. Factors that leave as many windows, rows or groups as a
 smaller one only add zeros, and are skipped. Of plans that cost the same, by the second objective too, those with the
 fewest weights and steps are made.
 """
@@ -26,7 +27,7 @@ from rewrites.declare import ROOT, Clauses, Example, Facts, V, analysis, let, ru
 from rewrites.facts import ACCESS, INT, INTS, access_at, dims, function, relation, source, split
 from rewrites.mapping import matrices
 from rewrites.mapping.sliding_windows import regrouped, searched, slides, want_regroup
-from rewrites.parameters import bound, exceeds_growth, fallback_price, price, second_price
+from rewrites.parameters import bound, exceeds_growth, fallback_price, price, second_price, third_price, within
 from rewrites.terms import Variable, ceil_div, sized, variables, vec
 
 FAMILY = "mapping"
@@ -43,7 +44,8 @@ window_factor = relation(
 )
 row_factor = relation("row-factor", product=ACCESS, m=INT, k=INT, o=INT, plan=INTS, r=INT)
 group_factor = relation("group-factor", product=ACCESS, m=INT, k=INT, o=INT, r=INT, plan=INTS, p=INT)
-candidate = relation("candidate", product=ACCESS, price=INT, second=INT, weight=INT, plan=INTS)
+# A whole plan and what it costs: of its prices the second decides among equals; `third` is for fronts.
+candidate = relation("candidate", product=ACCESS, price=INT, second=INT, third=INT, weight=INT, swapped=INT, plan=INTS)
 planned = relation("planned", product=ACCESS, rest=INTS, plan=INTS)
 matrix_plan = relation("matrix-plan", product=ACCESS, r=INT, p=INT, swap=INT, plan=INTS)
 
@@ -63,10 +65,12 @@ EXAMPLE_PARAMETERS: Parameters = {
     "price": _price,
     "fallback-price": _price,
     "second-price": lambda g, m, k, o: g * k * o,
+    "third-price": lambda g, m, k, o: g * m * k,
+    "within": lambda best: best,
     "bound": lambda work, depth, results, weights: types.ceil_div(work, 12) + types.ceil_div(depth, 4) * 9,
     "exceeds-growth": lambda weights, original: 0 * weights,
 }
-_EXAMPLES = (
+EXAMPLES = (
     Example(_CONV, {"x": "3 6 9", "w": "3 2 3"}, parameters=EXAMPLE_PARAMETERS),
     Example(ex.MATMUL, {"x": "70 2", "w": "3 2"}, parameters=EXAMPLE_PARAMETERS),
     Example(ex.MATMUL, {"x": "5 9", "w": "70 9"}, parameters=EXAMPLE_PARAMETERS),
@@ -84,8 +88,8 @@ def _light(weights: V) -> Facts:
 
 
 def _promising(work: V, depth: V, results: V, weights: V) -> Facts:
-    """What follows from these sizes costs their bound at least: it must not be above the best."""
-    return _light(weights), bound(work, depth, results, weights) <= _BEST
+    """What follows from these sizes costs their bound at least: it must not be above what is kept."""
+    return _light(weights), bound(work, depth, results, weights) <= within(_BEST)
 
 
 def _left(left: V, size: V, factor: V) -> Facts:
@@ -148,7 +152,7 @@ def _group_factors() -> Clauses:
     def priced(swapped: int, sides: tuple[V, V, V, V]) -> Clauses:
         return when(
             *(factor, _SEARCHED, _left(left, _G, p), weights == (left * (k * p)) * (o * p), _light(weights)),
-            *(cost == price(*sides), cost <= _BEST),
+            *(cost == price(*sides), cost <= within(_BEST)),
         ).then(
             set_(cheapest(ROOT), cost),
             let(second, second_price(*sides)),
@@ -156,7 +160,7 @@ def _group_factors() -> Clauses:
             let(weight, 64 * weights + (plan.length + swapped)),
             set_(next_cheapest(ROOT, cost), second),
             set_(lightest(ROOT, cost, second), weight),
-            candidate(ROOT, cost, second, weight, whole),
+            candidate(ROOT, cost, second, third_price(*sides), weight, swapped, whole),
         )
 
     return (
@@ -168,7 +172,7 @@ def _group_factors() -> Clauses:
     )
 
 
-@analysis("mapping-analyses", *_EXAMPLES)
+@analysis("mapping-analyses", *EXAMPLES)
 def cheapest_mapping_is_known(a: V, b: V, n: V, p: V, g: V, m: V, k: V, o: V, baseline: V) -> Clauses:
     """Which plans a product of the program may have, and the least that any of them costs.
 
@@ -190,8 +194,8 @@ def cheapest_mapping_is_known(a: V, b: V, n: V, p: V, g: V, m: V, k: V, o: V, ba
     )
 
 
-@rule(FAMILY, *_EXAMPLES)
-def cheapest_mapping_is_made(best: V, second: V, weight: V, plan: V) -> Clauses:
+@rule(FAMILY, *EXAMPLES)
+def cheapest_mapping_is_made(best: V, second: V, third: V, weight: V, swapped: V, plan: V) -> Clauses:
     """dot(a x b) = what the cheapest plans make of it, one step after the other.
 
     Only a demand: the steps are rules of their own. It is no analysis, so that it sees the cheapest of all plans.
@@ -201,7 +205,7 @@ def cheapest_mapping_is_made(best: V, second: V, weight: V, plan: V) -> Clauses:
         best == cheapest(ROOT),
         second == next_cheapest(ROOT, best),
         weight == lightest(ROOT, best, second),
-        candidate(ROOT, best, second, weight, plan),
+        candidate(ROOT, best, second, third, weight, swapped, plan),
     ).then(planned(ROOT, plan, plan))
 
 
@@ -252,7 +256,7 @@ def steps_of_plans_are_demanded(
 _FLAT = Example(ex.MATMUL, {"x": "5 9", "w": "7 9"}, [matrices.matrices_of(_PRODUCT, _PRODUCT)], EXAMPLE_PARAMETERS)
 
 
-@rule("baseline-mapping", *_EXAMPLES, _FLAT)
+@rule("baseline-mapping", *EXAMPLES, _FLAT)
 def baseline_mapping_is_made(a: V, g: V, m: V, k: V, o: V, flat: V) -> Clauses:
     """dot(a x b) = loops of tiles, as written: nothing regrouped, packed or swapped.
 

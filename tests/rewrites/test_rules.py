@@ -13,7 +13,7 @@ from glenside.builder import Builder
 from glenside.egraph.rule import Example, Rule
 from glenside.ir.term import Term, build, postorder
 from glenside.ir.text import parse
-from glenside.targets import CPU, MPC, ConvolutionUnit, SystolicArray
+from glenside.targets import CPU, MPC, NPU, ConvolutionUnit, SystolicArray
 from glenside.targets.base import Way
 from rewrites import RULES, of_families
 from rewrites.layout import folding
@@ -97,6 +97,7 @@ TOGETHER = [
     folding.TOGETHER,
     ConvolutionUnit("nhwc").families(Way(), _everything()),
     SystolicArray(3, 2, objectives=("cycles", "copies")).families(Way(), _everything()),
+    NPU(3, 2).families(Way(), _everything()),
 ]
 OF_FORMS = [
     MPC().families(Way(), _everything()),

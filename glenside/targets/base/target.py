@@ -122,7 +122,7 @@ class Target(ABC):
 
     measures    everything that is counted, the one that tables compare first
     objectives  the measures that are made least, in that order
-    front       two measures that variants trade for each other, where there is such a choice
+    front       measures that variants trade for each other, where there is such a choice; plots show the first two
     compared    the measures that tables show for every baseline, and not for the answer alone
     ways        the fields of `Way` that may be other than by default
     """
@@ -131,7 +131,7 @@ class Target(ABC):
     doc: str
     measures: tuple[Measure, ...]
     objectives: tuple[str, ...]
-    front: tuple[str, str] | None = None
+    front: tuple[str, ...] | None = None
     compared: tuple[str, ...] = ()
     budget: Budget | None = None
     strategy: Strategy

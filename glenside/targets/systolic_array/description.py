@@ -13,7 +13,7 @@ from typing import Any
 
 from glenside.ir.bounds import MOST_COUNT, MOST_FACTOR
 from glenside.ir.errors import BadInput, renamed
-from glenside.ir.files import read_text
+from glenside.ir.files import place_in_toml
 from glenside.targets.base import parse_objectives
 from glenside.targets.systolic_array.array import DATAFLOWS, LARGEST, BitWidths
 from glenside.targets.systolic_array.target import SystolicArray
@@ -154,14 +154,4 @@ def _spelled(table: str, key: str) -> str:
 
 def _place(path: str, table: str, key: str) -> str:
     """The file, and the line of the key or the table where it can be found."""
-    here = ""
-    for number, line in enumerate(read_text(path).splitlines(), 1):
-        header = re.match(r"\s*\[\s*([\w.\"'-]+)", line)
-        if header is not None:
-            here = header[1].strip("\"'")
-            if not table and here == key:
-                return f"{path}:{number}"
-            here = _RENAMED.get(here, here)
-        elif here == table and re.match(rf"\s*[\"']?{re.escape(key)}[\"']?\s*=", line):
-            return f"{path}:{number}"
-    return path
+    return place_in_toml(path, table, key, _RENAMED)

@@ -50,7 +50,7 @@ class SystolicArray(Target):
 
     ways = frozenset({"blocking", "mapping", "method", "extract_seconds", "explain"})
     repeatable = True
-    measures = (
+    measures: tuple[Measure, ...] = (
         CYCLES,
         Measure("tiles", "tiles", "single instructions of the array"),
         Measure("bytes", "bytes", "moved to and from on-chip memory", shown=""),
@@ -133,6 +133,8 @@ class SystolicArray(Target):
             "max_rows": array.max_rows or UNLIMITED,
             "price": lambda *sizes: objective(array.tiled(*sizes)),
             "second-price": lambda *sizes: objective(array.tiled(*sizes), 1),
+            "third-price": lambda *sizes: 0 * sizes[0],
+            "within": lambda best: best,
             "fallback-price": lambda *sizes: objective(fallback(*sizes)),
             "bound": lambda *sizes: objective(array.bound(*sizes)),
             "exceeds-growth": exceeds_growth,

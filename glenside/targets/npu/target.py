@@ -1,0 +1,148 @@
+"""The target `npu`: an array between memories, for which each layer keeps several mappings to choose from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any
+
+from glenside.analysis.layers import product_sizes
+from glenside.egraph.search import SearchResult
+from glenside.ir.errors import BadInput
+from glenside.ir.term import Term
+from glenside.npu.description import NAME, read_machine, read_options
+from glenside.npu.machine import Machine
+from glenside.npu.timing import delays
+from glenside.passes.extraction import Cone
+from glenside.passes.variants import EveryMapping
+from glenside.targets.base import Measure, Prices, Variant, Way
+from glenside.targets.npu.array import NpuArray
+from glenside.targets.npu.holding import Holding, Operands
+from glenside.targets.registry import target
+from glenside.targets.systolic_array.plan import Plan
+from glenside.targets.systolic_array.target import BASELINE, SystolicArray
+
+OBJECTIVES = ("cycles", "bytes")
+SLACK = 2
+"""How many times as much as the cheapest a mapping may take to be looked at; the one as written always is."""
+
+
+class NPU(SystolicArray):
+    """A machine that runs whole networks: an array of R x C multipliers of int8 between lanes, accumulators and DRAM.
+
+    machine     its sizes; a size of the array such as 64 makes one of it, with the options of `Machine`
+    objectives  what is made least, in that order: "cycles" and "bytes"
+
+    Each layer keeps a front of mappings: none of them has another that takes no more cycles, moves no more bytes, in
+    all and of what passes DRAM wherever tensors are kept, and needs no more buffers. They are found among those within
+    SLACK times the least cycles, and the layer as written. Operands that are swapped stay in the array as weights do,
+    so activations pass DRAM: it is the only way to the weight memory.
+    Cycles are those of the array, as if all that it reads were in its memories. Raises BadInput.
+    """
+
+    ways = frozenset({"mapping", "explain"})
+    measures = (
+        Measure("cycles", "cycles", "of the array, its operands in its memories"),
+        Measure("tiles", "tiles", "weights loaded, each for some rows that stream"),
+        Measure("bytes", "bytes", "from and to DRAM, for the layer alone: each element once, weights as loaded"),
+        Measure("off chip", "bytes", "of those, what passes DRAM even where tensors stay on chip: weights", shown=""),
+        Measure("buffers", "bytes", "of lanes and weight memory that hold all that the layer reads", False, ""),
+    )
+    front = ("cycles", "bytes", "off chip", "buffers")
+    compared = ("cycles",)
+    strategy = EveryMapping
+
+    def __new__(cls, *_: Any, **__: Any) -> NPU:
+        return object.__new__(cls)
+
+    def __init__(
+        self,
+        rows: int | Machine,
+        columns: int | None = None,
+        *,
+        objectives: Sequence[str] = OBJECTIVES,
+        name: str | None = None,
+        **options: Any,
+    ) -> None:
+        machine = rows if isinstance(rows, Machine) else Machine(rows, columns or rows, **options)
+        unknown = next((one for one in objectives if one not in OBJECTIVES), None)
+        if unknown is not None:
+            raise BadInput(f"an objective of an npu is one of {', '.join(OBJECTIVES)}, got {unknown!r}")
+        half = machine.half_accumulators
+        super().__init__(machine.rows, machine.columns, max_rows=half, objectives=objectives, name=name or str(machine))
+        self.array: NpuArray = NpuArray(
+            machine.rows,
+            machine.columns,
+            max_rows=half,
+            pipelined=machine.pipelined,
+            drain=delays(machine)["stream"],
+            row_bytes=machine.weight_beats * machine.bandwidth,
+        )
+        self.npu = machine
+        self.prices = Prices(self.array.instructions(), ("cycles", "bytes"))
+        self.doc = NPU.__doc__ or ""
+        self.description = f"{machine!r} {self.objectives}"
+        self._operands = lru_cache(maxsize=None)(Operands.of)
+
+    def families(self, way: Way, nodes: Sequence[Term]) -> tuple[str, ...]:
+        """Those of an array of weights that stay; the mapping as written is one of the front."""
+        known = super().families(way, nodes)
+        return known if way.mapping != "best" else (*known, "mapping-front", "baseline-mapping")
+
+    def rule_parameters(self) -> dict[str, Any]:
+        array = self.array
+        return {
+            **super().rule_parameters(),
+            "price": lambda *sizes: array.tiled(*sizes).cycles,
+            "fallback-price": lambda *sizes: array.tiled(*sizes).cycles,
+            "bound": lambda *sizes: array.bound(*sizes).cycles,
+            "second-price": lambda g, m, k, o: array.stationary(g, k, o),
+            "third-price": lambda g, m, k, o: array.streaming(g, m, k),
+            "within": lambda best: SLACK * best,
+        }
+
+    def variant(self, product: Term, cone: Cone, term: Term, searched: SearchResult) -> Variant:
+        known = super().variant(product, cone, term, searched)
+        holding = Holding()
+        if cone.mapping is not None and not cone.constant:
+            plan = Plan.of(*cone.mapping)
+            holding = Holding.of(self.array, self._operands(product), plan.sizes, plan.swapped)
+        details = {**known.details, "machine": holding.as_dict()}
+        return replace(known, measures=self._measures(known.measures, holding), details=details)
+
+    def baselines(self, product: Term, variants: Sequence[Variant]) -> Mapping[str, Variant]:
+        (known,) = super().baselines(product, variants).values()
+        idle = not known.measures["cycles"]
+        sizes = product_sizes(product)
+        holding = Holding() if idle else Holding.of(self.array, self._operands(product), sizes, swapped=False)
+        return {BASELINE: replace(known, measures=self._measures(known.measures, holding))}
+
+    @staticmethod
+    def _measures(known: Mapping[str, int | None], holding: Holding) -> dict[str, int | None]:
+        taken = {name: known[name] for name in ("cycles", "tiles")}
+        return {**taken, "bytes": holding.bytes, "off chip": holding.off_chip, "buffers": holding.buffers}
+
+    def best(self, variants: Sequence[Variant]) -> Variant:
+        """The variant that is chosen, with all that there was to choose from."""
+        chosen = super().best(variants)
+        front = [{"label": v.label, "measures": v.measures, **v.details} for v in variants]
+        return replace(chosen, details={**chosen.details, "mappings": front})
+
+
+def _load(path: str, content: Mapping[str, Any], **options: Any) -> NPU:
+    return NPU(read_machine(path, content), **options)
+
+
+def _read(text: str) -> tuple[Machine]:
+    return (read_options(text),)
+
+
+def _options(*, objectives: Sequence[str] = OBJECTIVES) -> None:
+    """What flags may set."""
+
+
+@target(NAME, "npu:RxC or npu:RxC,bandwidth=16,..", read=_read, options=_options, objectives=OBJECTIVES, load=_load)
+def _npu(machine: Machine, **options: Any) -> NPU:
+    """A machine of a pipelined R x C array, lanes, accumulators and DRAM; each layer keeps a front of mappings."""
+    return NPU(machine, **options)

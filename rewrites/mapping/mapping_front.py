@@ -1,0 +1,55 @@
+"""Mappings that take more than the cheapest and hold less: what a machine with memories chooses from.
+
+Of the mappings within a level of the least price, those of the least second price are made, those of the least third
+one, and those of the least sum of both: each of swapped operands and of others, whose right operands are not the same.
+Levels lie closer the nearer they are to the least price; the highest is `within` of it, and beside them the product as
+it is written is always a choice (`baseline_mapping_is_made`). At most 3 x 2 x LEVELS mappings are made of a product,
+of which most coincide.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from rewrites.declare import ROOT, Clauses, V, rule, set_, when
+from rewrites.facts import ACCESS, INT, function, relation
+from rewrites.mapping.mapping_search import EXAMPLE_PARAMETERS, EXAMPLES, candidate, cheapest, planned
+from rewrites.parameters import within
+
+FAMILY = "mapping-front"
+LEVELS = 6
+FINE = 1024
+"""Of those that hold alike the one of the least price is taken; prices are told apart in so many steps."""
+level = relation("front-level", number=INT, rows=range(LEVELS))
+_HELD = {
+    what: function(f"front-least-{what}", INT, "min", product=ACCESS, swapped=INT, level=INT)
+    for what in ("second", "third", "sum")
+}
+_EXAMPLES = [
+    replace(example, parameters={**EXAMPLE_PARAMETERS, "within": lambda best: 2 * best}) for example in EXAMPLES
+]
+
+
+@rule(FAMILY, *_EXAMPLES)
+def front_of_mappings_is_made(
+    best: V, price: V, second: V, third: V, weight: V, swapped: V, plan: V, number: V
+) -> Clauses:
+    """dot(a x b) = what the plans of a front make of it: of each level, those that hold least.
+
+    Only demands, of plans that are all known before. Sound because a demand adds no e-node.
+    """
+    last = (LEVELS - 1) ** 2
+    on_level = (
+        *(best == cheapest(ROOT), candidate(ROOT, price, second, third, weight, swapped, plan), level(number)),
+        (price - best) * last <= (within(best) - best) * (number * number),
+    )
+    finer = ((price - best) * FINE) // (within(best) + 1)
+    scores = {"second": second, "third": third, "sum": second + third}
+    return tuple(
+        clause
+        for what, held in scores.items()
+        for clause in (
+            when(*on_level).then(set_(_HELD[what](ROOT, swapped, number), held * FINE + finer)),
+            when(*on_level, held * FINE + finer == _HELD[what](ROOT, swapped, number)).then(planned(ROOT, plan, plan)),
+        )
+    )
