@@ -111,7 +111,8 @@ class Slots:
 class Writer:
     """A program of layers as it grows: queues, DRAM, and what memories hold.
 
-    tiles  of the last layer: the DRAM address of the first row of weights of each, and how many rows there are
+    active  the weights that are in the array
+    tiles   of the last layer: the DRAM address of the first row of weights of each, and how many rows there are
     """
 
     def __init__(self, machine: Machine) -> None:
@@ -119,6 +120,7 @@ class Writer:
         self.weights = Slots(machine.weight_rows // machine.rows)
         self.tables = Slots(machine.tables)
         self.run = self.chunk = self.half = 0
+        self.active = b""
         self.tiles: dict[int, tuple[int, int]] = {}
         self.every = Table(tuple((lane, 0, 0) for lane in range(machine.rows)))
 
@@ -242,13 +244,13 @@ class _Work:
     def _stream(self, number: int, run: Run) -> None:
         writer, machine, plan = self.writer, self.machine, self.plan
         size = run.end - run.begin
-        before = plan.runs[number - 1] if number else None
         if run.first:
             self._room(size)
-        fresh = before is None or before.tile != run.tile
+        content = self._content(run.tile)
+        key = content.tobytes()
+        fresh = key != writer.active
         if fresh:
-            content = self._content(run.tile)
-            slot = writer.weights.held[content.tobytes()]
+            writer.active, slot = key, writer.weights.held[key]
             load = Load(slot * machine.rows, len(content))
             writer.queues.add(load, reads=[("weights", slot)])
         lanes = np.flatnonzero(self.enabled[run.tile])

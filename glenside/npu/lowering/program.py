@@ -121,15 +121,22 @@ def _meaning(product: Term, leaves: list[Term], names: list[str]) -> str:
     """The product as it was written, of integers: the text of a program."""
     if not is_product(product):
         raise BadInput("it was no product before it was mapped")
-    written = [*places(product.children[0]).first]
-    if [leaf.access.dims for leaf in written] != [leaf.access.dims for leaf in leaves]:
-        raise BadInput("it reads other operands than before it was mapped")
     stand_ins: dict[Term, Term] = {}
-    for leaf, name in zip(written, names, strict=True):
-        tensor = Tensor(name, leaf.access.dims, "int8")
+    for leaf, other in _same(list(places(product.children[0]).first), leaves):
+        tensor = Tensor(names[leaves.index(other)], leaf.access.dims, "int8")
         stand_ins[leaf] = build("access", build("access-tensor", tensor), leaf.access.split)
     (term,) = rebuild_all([product], lambda _, __: None, stand_ins)
     return str(Program(term))
+
+
+def _same(written: list[Term], mapped: list[Term]) -> list[tuple[Term, Term]]:
+    """The operands of a product, and those of what it became: the same terms, others in their order. Raises BadInput
+    where they are not.
+    """
+    others = [[leaf for leaf in own if leaf not in rest] for own, rest in ((written, mapped), (mapped, written))]
+    if [leaf.access.dims for leaf in others[0]] != [leaf.access.dims for leaf in others[1]]:
+        raise BadInput("it reads other operands than before it was mapped")
+    return [(leaf, leaf) for leaf in written if leaf in mapped] + list(zip(*others, strict=True))
 
 
 def without_dma(program: NpuProgram, stretch: Stretch) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 
@@ -65,24 +66,14 @@ class Order:
     def rows(self) -> Rows:
         return Rows(self.layer)
 
-    @cached_property
-    def block(self) -> int:
-        """Rows of a run: as many as fit half of the accumulators and of the lanes, in equal parts."""
-        m = int(self.rows.of_tile.shape[1])
-        most = min(self.machine.half_accumulators, self.machine.half_depth)
-        parts = max(1, -(-m // most))
-        return -(-m // parts)
-
     def runs(self) -> Iterator[Run]:
         """All of them."""
         m = int(self.rows.of_tile.shape[1])
         for groups in self._together():
             depth = len({tile.tobytes() for number in groups for tile in self._tiles(number)})
-            most = max(1, self.machine.half_depth // depth)
-            strip = most // self.block * self.block or most
-            for begin in range(0, m, strip):
+            for begin, end in _parts(0, m, max(1, self.machine.half_depth // depth)):
                 for number in groups:
-                    yield from self._of_group(number, begin, min(m, begin + strip))
+                    yield from self._of_group(number, begin, end)
 
     def _tiles(self, number: int) -> Array:
         """The rows of a group's tiles, (tiles)(m)."""
@@ -91,7 +82,9 @@ class Order:
 
     def _together(self) -> Iterator[list[int]]:
         """Groups that stream strip by strip: all for which lanes hold as many rows as make weights load unseen."""
-        most = max(1, self.machine.half_depth // min(int(self.rows.of_tile.shape[1]), self.machine.rows))
+        m = int(self.rows.of_tile.shape[1])
+        rows = -(-m // max(1, m // self.machine.rows))  # the shortest part of all rows that no weights wait for
+        most = max(1, self.machine.half_depth // max(1, rows))
         groups, held = list[int](), set[bytes]()
         for number in range(len(self.layer.groups)):
             own = {tile.tobytes() for tile in self._tiles(number)}
@@ -104,7 +97,13 @@ class Order:
 
     def _of_group(self, number: int, begin: int, end: int) -> Iterator[Run]:
         group: Group = self.layer.groups[number]
-        for at in range(begin, end, self.block):
+        for first, after in _parts(begin, end, min(self.machine.half_accumulators, self.machine.half_depth)):
             for place, tile in enumerate(group.tiles):
-                last = place == len(group.tiles) - 1
-                yield Run(number, tile, at, min(end, at + self.block), place == 0, last)
+                yield Run(number, tile, first, after, place == 0, place == len(group.tiles) - 1)
+
+
+def _parts(begin: int, end: int, most: int) -> Iterator[tuple[int, int]]:
+    """As few parts as there are of at most so many, none much shorter than the others: weights load in the meantime."""
+    count = -(-(end - begin) // most)
+    ends = [begin + (end - begin) * part // count for part in range(count + 1)]
+    yield from pairwise(ends)

@@ -9,7 +9,7 @@ import numpy as np
 
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
-from glenside.ir.term import Term, constants_under
+from glenside.ir.term import Term
 from glenside.npu.lowering.places import Places, places, summands, sums
 from glenside.npu.machine import Machine
 
@@ -30,15 +30,13 @@ class Product:
 
     @staticmethod
     def of(term: Term, machine: Machine) -> Product:
-        """Raises BadInput: an array of another size, or weights that are not known beforehand."""
+        """Raises BadInput: an array of another size."""
         size = tuple(term.attributes)
         if size != (machine.rows, machine.columns):
             raise BadInput(
                 f"the layer is mapped onto {size[0]} x {size[1]}, the machine is {machine.rows} x {machine.columns}"
             )
         a, b = term.children
-        if not constants_under(b)[b]:
-            raise BadInput("what stays in the array is computed by the program: the machine loads constants")
         tiles = b.access.shape.product()
         rows, weights = places(a), places(b)
         return Product(
