@@ -33,8 +33,8 @@ module accumulators #(
     output logic               range_fault    // a row outside
 );
   localparam int HALF = ROWS / 2;
-  localparam int STAGES = R + C + 2;  // from a row's lanes to its last column
-  localparam int COLUMN = R + 2;      // the stage of column 0
+  localparam int STAGES = R + C + 1;  // from a row's lanes to its last column
+  localparam int COLUMN = R + 1;      // the stage of column 0
 
   typedef struct packed {
     logic        valid;

