@@ -1,0 +1,100 @@
+"""Instructions as bits: one layout for each unit, the same in the machine's queues and in its SystemVerilog package.
+
+A layout begins at bit 0 with the operation, where a unit has several, and goes on with every number that any of its
+instructions has. An instruction takes whole words of 64 bits; bits that it does not use are 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cache
+
+from glenside.ir.errors import BadInput
+from glenside.npu.instructions import INSTRUCTIONS, UNITS, Instruction, Part
+
+WORD = 64
+"""Bits of a word of the host port."""
+_OPERATION = "operation"
+_SPELLED = {"table": "lane_table"}
+"""Names that are words of SystemVerilog."""
+
+
+@cache
+def operations(unit: str) -> Mapping[int, type[Instruction]]:
+    """The instructions of a unit by their operation."""
+    return {kind.operation: kind for kind in INSTRUCTIONS if kind.unit == unit}
+
+
+@cache
+def layout(unit: str) -> Sequence[Part]:
+    """The numbers of a unit's instructions, from bit 0 on."""
+    own = operations(unit)
+    found = {_OPERATION: Part(_OPERATION, (len(own) - 1).bit_length())} if len(own) > 1 else {}
+    for instruction in own.values():
+        for name, kind in instruction.kinds().items():
+            for part in kind.parts(name):
+                if part.name in found and found[part.name].bits != part.bits:
+                    raise TypeError(f"{part.name} has two sizes among the instructions of {unit}")
+                found.setdefault(part.name, part)
+    return tuple(found.values())
+
+
+def bits(unit: str) -> int:
+    """How many bits an instruction of a unit has."""
+    return sum(part.bits for part in layout(unit))
+
+
+def words(unit: str) -> int:
+    """How many words of 64 bits it takes."""
+    return -(-bits(unit) // WORD)
+
+
+def encoded(instruction: Instruction) -> list[int]:
+    """The words of an instruction. Raises BadInput: a number that its field cannot hold."""
+    instruction.require_fit()
+    numbers = {part.name: number for part, number in instruction.parts()}
+    numbers[_OPERATION] = instruction.operation
+    found = place = 0
+    for part in layout(instruction.unit):
+        found |= (numbers.get(part.name, 0) & (1 << part.bits) - 1) << place
+        place += part.bits
+    return [found >> WORD * i & (1 << WORD) - 1 for i in range(words(instruction.unit))]
+
+
+def decoded(unit: str, content: Sequence[int]) -> Instruction:
+    """The instruction of a unit's words. Raises BadInput: words that no instruction has."""
+    rest = sum(word << WORD * i for i, word in enumerate(content))
+    numbers: dict[str, int] = {}
+    for part in layout(unit):
+        number = rest & (1 << part.bits) - 1
+        numbers[part.name] = number - (1 << part.bits) if part.signed and number >> part.bits - 1 else number
+        rest >>= part.bits
+    kind = operations(unit).get(numbers.get(_OPERATION, 0))
+    if kind is None:
+        raise BadInput(f"{unit} has no operation {numbers[_OPERATION]}")
+    found = kind.of_parts(numbers)
+    found.require_fit()
+    if encoded(found) != list(content):
+        raise BadInput(f"a {found.mnemonic()} has bits that it does not use")
+    return found
+
+
+def package() -> str:
+    """The layouts as a SystemVerilog package: `rtl/npu_pkg.sv`, which a test holds equal to this."""
+    lines = [
+        "// The layouts of instructions. Written by glenside.npu.encoding.package(): do not edit.",
+        "package npu_pkg;",
+    ]
+    for unit in UNITS:
+        lines += ["", f"  localparam int {unit.upper()}_BITS = {bits(unit)};"]
+        lines += [f"  localparam int {unit.upper()}_WORDS = {words(unit)};"]
+        if len(operations(unit)) > 1:
+            size = layout(unit)[0].bits
+            for operation, kind in operations(unit).items():
+                lines.append(f"  localparam logic [{size - 1}:0] {kind.mnemonic().upper()} = {size}'d{operation};")
+        lines.append("  typedef struct packed {  // the last field begins at bit 0")
+        for part in reversed(layout(unit)):
+            sign = "signed " if part.signed else ""
+            lines.append(f"    logic {sign}[{part.bits - 1}:0] {_SPELLED.get(part.name, part.name)};")
+        lines.append(f"  }} {unit}_t;")
+    return "\n".join([*lines, "", "endpackage", ""])

@@ -1,0 +1,83 @@
+// Where sums are kept: C columns of int32, each of two banks (halves) with one port. The array adds to column c c
+// cycles after column 0, so a row's address goes from column to column with its sums; whoever reads takes a whole row
+// in one cycle. A bank reads, adds and writes in one cycle, so that two rows in a row may be of one address; a RAM
+// that takes two forwards what it is about to write.
+//
+//   cycle           a      a+1    a+2
+//   column 0        row 0  row 1  row 2
+//   column 1               row 0  row 1
+module accumulators #(
+    parameter int R    = 4,
+    parameter int C    = 4,
+    parameter int ROWS = 16
+) (
+    input  logic               clk,
+    input  logic               reset,
+    // A row of a stream, in the cycle before its lanes are read; its sums are here R + 2 cycles later.
+    input  logic               stream,
+    input  logic        [15:0] stream_row,
+    input  logic               stream_adds,   // adds to what is there, or takes its place
+    input  logic               stream_last,   // the last row of an instruction
+    input  logic               stream_fresh,  // .. that has taken new weights
+    input  logic signed [31:0] sum[C],
+    output logic               done,          // the last row of an instruction is in its last column
+    output logic               done_fresh,
+    // Readers, whose rows are there in the next cycle.
+    input  logic               store_read,
+    input  logic        [15:0] store_row,
+    output logic signed [31:0] store_sums[C],
+    input  logic               dma_read,
+    input  logic        [15:0] dma_row,
+    output logic signed [31:0] dma_sums[C],
+    output logic               clash_fault,   // two at one port
+    output logic               range_fault    // a row outside
+);
+  localparam int HALF = ROWS / 2;
+  localparam int STAGES = R + C + 1;  // from a row's lanes to its last column
+  localparam int COLUMN = R + 1;      // the stage of column 0
+
+  typedef struct packed {
+    logic        valid;
+    logic        adds;
+    logic        last;
+    logic        fresh;
+    logic [15:0] row;
+  } stage_t;
+
+  logic signed [31:0] memory[ROWS][C];
+  stage_t stage[STAGES];
+
+  always_ff @(posedge clk)
+    for (int i = 0; i < STAGES; i++)
+      if (reset) stage[i] <= '0;
+      else if (i == 0)
+        stage[i] <= '{valid: stream, adds: stream_adds, last: stream_last, fresh: stream_fresh, row: stream_row};
+      else stage[i] <= stage[i-1];
+
+  assign done = stage[STAGES-1].valid && stage[STAGES-1].last;
+  assign done_fresh = done && stage[STAGES-1].fresh;
+
+  function automatic logic upper(input logic [15:0] row);
+    return row >= 16'(HALF);
+  endfunction
+
+  always_comb begin
+    clash_fault = store_read && dma_read && upper(store_row) == upper(dma_row);
+    range_fault = store_read && int'(store_row) >= ROWS || dma_read && int'(dma_row) >= ROWS;
+    for (int c = 0; c < C; c++)
+      if (stage[COLUMN+c].valid) begin
+        if (store_read && upper(store_row) == upper(stage[COLUMN+c].row)) clash_fault = 1'b1;
+        if (dma_read && upper(dma_row) == upper(stage[COLUMN+c].row)) clash_fault = 1'b1;
+        if (int'(stage[COLUMN+c].row) >= ROWS) range_fault = 1'b1;
+      end
+  end
+
+  always_ff @(posedge clk) begin
+    for (int c = 0; c < C; c++)
+      if (stage[COLUMN+c].valid && int'(stage[COLUMN+c].row) < ROWS)
+        memory[int'(stage[COLUMN+c].row)][c] <=
+            sum[c] + (stage[COLUMN+c].adds ? memory[int'(stage[COLUMN+c].row)][c] : 32'sd0);
+    if (store_read && int'(store_row) < ROWS) store_sums <= memory[int'(store_row)];
+    if (dma_read && int'(dma_row) < ROWS) dma_sums <= memory[int'(dma_row)];
+  end
+endmodule

@@ -1,0 +1,280 @@
+// Between DRAM and the memories, a beat a cycle, in order. Requests leave four cycles after their issue, whether they
+// read or write, so the port has one a cycle; what a beat is for waits in `pending` until its data comes. What reads
+// nothing waits there too, as long as a read would (L): so everything is written in the order of the instructions,
+// and each is completed a constant time after its end.
+//
+//   cycle        t       t+1           t+2          t+3      t+4       t+4+L   t+5+L             t+6+L
+//   a fill       issue                                       request   data    table, offsets    written
+//   out          issue   table,        lanes read   bytes    request
+//   sums         issue   offsets       sums read    bytes    request
+module dma #(
+    parameter int R       = 4,
+    parameter int C       = 4,
+    parameter int B       = 8,
+    parameter int L       = 0,
+    parameter int ENTRIES = 4
+) (
+    input  logic                       clk,
+    input  logic                       reset,
+    input  logic                       valid,
+    input  npu_pkg::dma_t              head,
+    input  logic                       ready,
+    output logic                       pop,
+    output logic                       done,
+    // The memory port.
+    output logic                       request,
+    output logic                       request_write,
+    output logic                [31:0] request_address,
+    output logic           [B*8-1:0]   request_data,
+    output logic             [B-1:0]   request_bytes,     // which bytes of a write count
+    input  logic                       request_ready,     // low: up to five more requests come, and then none
+    input  logic                       response,
+    input  logic           [B*8-1:0]   response_data,
+    // Lanes and sums to DRAM.
+    output logic                [19:0] out_table_row,     // in t
+    input  logic                [7:0]  out_entries[8*ENTRIES],
+    output logic                       out_read[R],       // in t+2
+    output logic         signed [25:0] out_address[R],
+    input  logic                [7:0]  out_data[R],       // in t+3
+    output logic                       sums_read,         // in t+2
+    output logic                [15:0] sums_row,
+    input  logic signed         [31:0] sums[C],           // in t+3
+    // From DRAM to lanes, and to the memories of rows.
+    output logic                [19:0] fill_table_row,    // with the data
+    input  logic                [7:0]  fill_entries[8*ENTRIES],
+    output logic                       lane_write[R],
+    output logic         signed [25:0] lane_address[R],
+    output logic                [7:0]  lane_data[R],
+    output logic                       weights_write,
+    output logic                       tables_write,
+    output logic                       parameters_write,
+    output logic                [19:0] write_row,
+    output logic                [15:0] write_beat,
+    output logic                [7:0]  write_data[B]
+);
+  localparam int WEIGHT_BEATS = (C + B - 1) / B;
+  localparam int TABLE_BEATS = (8 * ENTRIES + B - 1) / B;
+  localparam int PARAMETER_BEATS = (16 * C + B - 1) / B;
+  localparam int SUM_BEATS = (4 * C + B - 1) / B;
+  localparam int PLACES = 1 << $clog2(L + 16);  // of `pending`: as many as there may be
+  localparam int PLACE = $clog2(PLACES);
+
+  // What a beat is for.
+  typedef struct packed {
+    logic        valid;
+    logic [2:0]  operation;
+    logic        last;    // of its instruction
+    logic [31:0] dram;
+    logic [19:0] row;     // of weights, tables, parameters or accumulators
+    logic [15:0] beat;    // of that row
+    logic [23:0] lanes;
+    logic [9:0]  lane_table;
+  } beat_t;
+
+  // Issue: the beats of a row are a loop within the three of the instruction.
+  logic busy, go, step, first, wrap0, wrap1, loops_last, last, whole_rows;
+  logic [15:0] beats, beat_kept, beat_now, count0;
+  logic [31:0] dram_row;
+  logic [31:0] row_stride;
+  logic [19:0] row_base, row_now;
+  logic [23:0] lanes_now;
+  logic [15:0] sums_now;
+  logic [PLACE:0] used;
+
+  always_comb begin
+    whole_rows = head.operation inside {npu_pkg::WEIGHTS, npu_pkg::TABLES, npu_pkg::PARAMETERS};
+    case (head.operation)
+      npu_pkg::WEIGHTS: {beats, count0, row_base} = {16'(WEIGHT_BEATS), head.rows, head.weights};
+      npu_pkg::TABLES: {beats, count0, row_base} = {16'(TABLE_BEATS), 16'(head.number), 20'(head.lane_table)};
+      npu_pkg::PARAMETERS: {beats, count0, row_base} = {16'(PARAMETER_BEATS), head.rows, 20'(head.parameters)};
+      npu_pkg::SUMS: {beats, count0, row_base} = {16'(SUM_BEATS), head.count0, 20'd0};
+      default: {beats, count0, row_base} = {16'd1, head.count0, 20'd0};
+    endcase
+    row_stride = whole_rows ? 32'(beats) * 32'(B) : head.dram_stride0;
+    go = (busy || valid && ready) && request_ready && int'(used) < PLACES - 8;
+    first = !busy;
+    beat_now = first ? 16'd0 : beat_kept;
+    step = go && beat_now == beats - 16'd1;
+    last = step && loops_last;
+    pop = last;
+    out_table_row = 20'(head.lane_table);
+  end
+
+  // The loops count rows: their first iteration lasts until its last beat.
+  logic first_row, row_begun;
+  assign first_row = !row_begun;
+
+  loops loops (
+      .clk(clk), .step(step), .first(first_row), .count0(count0), .count1(whole_rows ? 16'd1 : head.count1),
+      .count2(whole_rows ? 16'd1 : head.count2), .wrap0(wrap0), .wrap1(wrap1), .last(loops_last)
+  );
+  address #(32) dram_address (
+      .clk(clk), .step(step), .first(first_row), .wrap0(wrap0), .wrap1(wrap1), .base(head.dram_base),
+      .stride0(row_stride), .stride1(head.dram_stride1), .stride2(head.dram_stride2), .now(dram_row)
+  );
+  address #(24) lanes_addresses (
+      .clk(clk), .step(step), .first(first_row), .wrap0(wrap0), .wrap1(wrap1), .base(head.lanes_base),
+      .stride0(head.lanes_stride0), .stride1(head.lanes_stride1), .stride2(head.lanes_stride2), .now(lanes_now)
+  );
+  address #(16) sums_address (
+      .clk(clk), .step(step), .first(first_row), .wrap0(wrap0), .wrap1(wrap1), .base(head.accumulators_base),
+      .stride0(head.accumulators_stride0), .stride1(head.accumulators_stride1), .stride2(head.accumulators_stride2),
+      .now(sums_now)
+  );
+  address #(20) row_address (
+      .clk(clk), .step(step), .first(first_row), .wrap0(wrap0), .wrap1(wrap1), .base(row_base), .stride0(20'sd1),
+      .stride1(20'sd0), .stride2(20'sd0), .now(row_now)
+  );
+
+  always_ff @(posedge clk)
+    if (reset) begin
+      busy <= 1'b0;
+      row_begun <= 1'b0;
+    end else if (go) begin
+      busy <= !last;
+      beat_kept <= step ? 16'd0 : beat_now + 16'd1;
+      if (step) row_begun <= !last;
+    end
+
+  // t+1 .. t+4
+  beat_t stage[4], issued;
+  logic [7:0] select2[B][2], select3[B][2];
+  logic enable2[B], enable3[B];
+
+  always_comb begin
+    issued.valid = go;
+    issued.operation = head.operation;
+    issued.last = last;
+    issued.dram = dram_row + 32'(beat_now) * 32'(B);
+    issued.row = head.operation == npu_pkg::SUMS ? 20'(sums_now) : row_now;
+    issued.beat = beat_now;
+    issued.lanes = lanes_now;
+    issued.lane_table = head.lane_table;
+  end
+
+  always_ff @(posedge clk)
+    for (int i = 0; i < 4; i++)
+      if (reset) stage[i] <= '0;
+      else stage[i] <= i == 0 ? issued : stage[i-1];
+
+  // In t+1 every byte of a beat says which lane it takes, and the lane gets its address; one lane has one.
+  logic out_read_next[R];
+  logic signed [25:0] out_address_next[R];
+
+  always_comb begin
+    for (int l = 0; l < R; l++) begin
+      out_read_next[l] = 1'b0;
+      out_address_next[l] = 26'sd0;
+    end
+    for (int j = 0; j < B; j++)
+      if (stage[0].valid && stage[0].operation == npu_pkg::OUT && out_entries[8*j+2][0]) begin
+        out_read_next[int'({out_entries[8*j+1], out_entries[8*j]})%R] = 1'b1;
+        out_address_next[int'({out_entries[8*j+1], out_entries[8*j]})%R] =
+            $signed({2'b0, stage[0].lanes}) +
+            26'($signed({out_entries[8*j+6], out_entries[8*j+5], out_entries[8*j+4]}));
+      end
+  end
+
+  always_ff @(posedge clk) begin
+    out_read <= out_read_next;
+    out_address <= out_address_next;
+    for (int j = 0; j < B; j++) begin
+      select2[j][0] <= out_entries[8*j];
+      select2[j][1] <= out_entries[8*j+1];
+      enable2[j] <= out_entries[8*j+2][0];
+    end
+    select3 <= select2;
+    enable3 <= enable2;
+  end
+
+  assign sums_read = stage[1].valid && stage[1].operation == npu_pkg::SUMS;
+  assign sums_row = stage[1].row[15:0];
+
+  // In t+3 the bytes of a beat are chosen.
+  logic [7:0] bytes_next[B];
+  logic keep_next[B];
+
+  always_comb
+    for (int j = 0; j < B; j++) begin
+      automatic int place;
+      place = int'(stage[2].beat) * B + j;  // among the bytes of a row of sums
+      if (stage[2].operation == npu_pkg::SUMS) begin
+        keep_next[j]  = place < 4 * C;
+        bytes_next[j] = 8'(sums[(place/4)%C] >> (8 * (place % 4)));
+      end else begin
+        keep_next[j]  = enable3[j];
+        bytes_next[j] = out_data[int'({select3[j][1], select3[j][0]})%R];
+      end
+    end
+
+  always_ff @(posedge clk)
+    for (int j = 0; j < B; j++) begin
+      request_data[8*j+:8] <= bytes_next[j];
+      request_bytes[j] <= keep_next[j];
+    end
+
+  always_comb begin
+    request = stage[3].valid && stage[3].operation != npu_pkg::ZERO;
+    request_write = stage[3].operation == npu_pkg::OUT || stage[3].operation == npu_pkg::SUMS;
+    request_address = stage[3].dram;
+  end
+
+  // Behind the port: a queue of what was asked for, written in t+3 so that it is there in t+4, when L may be 0.
+  beat_t pending[PLACES];
+  logic [15:0] due[PLACES];  // the cycle in which what reads nothing goes on
+  logic [15:0] cycle;
+  logic [PLACE-1:0] oldest, newest;
+  beat_t front, back;
+  logic take, reads, fills;
+
+  always_comb begin
+    front = pending[oldest];
+    reads = front.operation inside {npu_pkg::WEIGHTS, npu_pkg::LANES, npu_pkg::TABLES, npu_pkg::PARAMETERS};
+    take = oldest != newest && (reads ? response : $signed(cycle - due[oldest]) >= 0);
+    fill_table_row = 20'(front.lane_table);
+    // Counted from the issue on, so that what is on its way has a place.
+    used = (PLACE + 1)'(PLACE'(newest - oldest)) + (PLACE + 1)'(stage[0].valid) + (PLACE + 1)'(stage[1].valid) +
+        (PLACE + 1)'(stage[2].valid);
+  end
+
+  logic [7:0] data[B];
+
+  always_ff @(posedge clk) begin
+    if (reset) begin
+      cycle <= '0;
+      oldest <= '0;
+      newest <= '0;
+      back.valid <= 1'b0;
+    end else begin
+      cycle <= cycle + 16'd1;
+      if (stage[2].valid) begin
+        pending[newest] <= stage[2];
+        due[newest] <= cycle + 16'(L + 1);
+        newest <= newest + 1'b1;
+      end
+      if (take) oldest <= oldest + 1'b1;
+      back <= front;
+      back.valid <= take;
+    end
+    for (int j = 0; j < B; j++) data[j] <= reads ? response_data[8*j+:8] : 8'd0;
+  end
+
+  // t+5+L: where it goes; t+6+L: written.
+  always_comb fills = back.valid && (back.operation == npu_pkg::LANES || back.operation == npu_pkg::ZERO);
+
+  always_ff @(posedge clk) begin
+    for (int l = 0; l < R; l++) begin
+      lane_write[l] <= fills && fill_entries[8*l+2][0];
+      lane_address[l] <= $signed({2'b0, back.lanes}) +
+          26'($signed({fill_entries[8*l+6], fill_entries[8*l+5], fill_entries[8*l+4]}));
+      lane_data[l] <= data[int'({fill_entries[8*l+1], fill_entries[8*l]})%B];
+    end
+    weights_write <= back.valid && back.operation == npu_pkg::WEIGHTS;
+    tables_write <= back.valid && back.operation == npu_pkg::TABLES;
+    parameters_write <= back.valid && back.operation == npu_pkg::PARAMETERS;
+    write_row <= back.row;
+    write_beat <= back.beat;
+    write_data <= data;
+    done <= !reset && back.valid && back.last;
+  end
+endmodule

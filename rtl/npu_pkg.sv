@@ -1,0 +1,97 @@
+// The layouts of instructions. Written by glenside.npu.encoding.package(): do not edit.
+package npu_pkg;
+
+  localparam int DMA_BITS = 491;
+  localparam int DMA_WORDS = 8;
+  localparam logic [2:0] WEIGHTS = 3'd0;
+  localparam logic [2:0] LANES = 3'd1;
+  localparam logic [2:0] ZERO = 3'd2;
+  localparam logic [2:0] TABLES = 3'd3;
+  localparam logic [2:0] PARAMETERS = 3'd4;
+  localparam logic [2:0] OUT = 3'd5;
+  localparam logic [2:0] SUMS = 3'd6;
+  typedef struct packed {  // the last field begins at bit 0
+    logic signed [15:0] accumulators_stride2;
+    logic signed [15:0] accumulators_stride1;
+    logic signed [15:0] accumulators_stride0;
+    logic [15:0] accumulators_base;
+    logic [15:0] parameters;
+    logic [9:0] number;
+    logic [9:0] lane_table;
+    logic signed [23:0] lanes_stride2;
+    logic signed [23:0] lanes_stride1;
+    logic signed [23:0] lanes_stride0;
+    logic [23:0] lanes_base;
+    logic signed [31:0] dram_stride2;
+    logic signed [31:0] dram_stride1;
+    logic signed [31:0] dram_stride0;
+    logic [15:0] count2;
+    logic [15:0] count1;
+    logic [15:0] count0;
+    logic [15:0] rows;
+    logic [19:0] weights;
+    logic [31:0] dram_base;
+    logic [19:0] wait_store;
+    logic [19:0] wait_stream;
+    logic [19:0] wait_load;
+    logic [19:0] wait_dma;
+    logic [2:0] operation;
+  } dma_t;
+
+  localparam int LOAD_BITS = 116;
+  localparam int LOAD_WORDS = 2;
+  typedef struct packed {  // the last field begins at bit 0
+    logic [15:0] rows;
+    logic [19:0] weights;
+    logic [19:0] wait_store;
+    logic [19:0] wait_stream;
+    logic [19:0] wait_load;
+    logic [19:0] wait_dma;
+  } load_t;
+
+  localparam int STREAM_BITS = 300;
+  localparam int STREAM_WORDS = 5;
+  typedef struct packed {  // the last field begins at bit 0
+    logic [0:0] fresh;
+    logic [0:0] accumulate;
+    logic signed [15:0] accumulators_stride2;
+    logic signed [15:0] accumulators_stride1;
+    logic signed [15:0] accumulators_stride0;
+    logic [15:0] accumulators_base;
+    logic [9:0] lane_table;
+    logic signed [23:0] lanes_stride2;
+    logic signed [23:0] lanes_stride1;
+    logic signed [23:0] lanes_stride0;
+    logic [23:0] lanes_base;
+    logic [15:0] count2;
+    logic [15:0] count1;
+    logic [15:0] count0;
+    logic [19:0] wait_store;
+    logic [19:0] wait_stream;
+    logic [19:0] wait_load;
+    logic [19:0] wait_dma;
+  } stream_t;
+
+  localparam int STORE_BITS = 314;
+  localparam int STORE_WORDS = 5;
+  typedef struct packed {  // the last field begins at bit 0
+    logic [15:0] parameters;
+    logic [9:0] lane_table;
+    logic signed [23:0] lanes_stride2;
+    logic signed [23:0] lanes_stride1;
+    logic signed [23:0] lanes_stride0;
+    logic [23:0] lanes_base;
+    logic signed [15:0] accumulators_stride2;
+    logic signed [15:0] accumulators_stride1;
+    logic signed [15:0] accumulators_stride0;
+    logic [15:0] accumulators_base;
+    logic [15:0] count2;
+    logic [15:0] count1;
+    logic [15:0] count0;
+    logic [19:0] wait_store;
+    logic [19:0] wait_stream;
+    logic [19:0] wait_load;
+    logic [19:0] wait_dma;
+  } store_t;
+
+endpackage
