@@ -252,7 +252,8 @@ class _Work:
         if fresh:
             writer.active, slot = key, writer.weights.held[key]
             load = Load(slot * machine.rows, len(content))
-            writer.queues.add(load, reads=[("weights", slot)])
+            # Serial arrays have no second set of weights.
+            writer.queues.add(load, reads=[("weights", slot)], writes=[] if machine.pipelined else ["array"])
         lanes = np.flatnonzero(self.enabled[run.tile])
         table = writer.table(Table(tuple((int(lane), 0, 0) for lane in lanes)))
         base = writer.half * machine.half_accumulators + self.used
@@ -264,6 +265,7 @@ class _Work:
                 Stream(nest.counts, nest.address(0), table, nest.address(1), not run.first, fresh),
                 reads=read,
                 writes=[("accumulators", writer.half)],
+                uses=["array"],
             )
             fresh = False
         if run.last:

@@ -26,8 +26,16 @@ class Queues:
     _written: dict[Resource, dict[str, int]] = field(default_factory=lambda: defaultdict(dict))
     _read: dict[Resource, dict[str, int]] = field(default_factory=lambda: defaultdict(dict))
 
-    def add(self, instruction: Any, reads: Iterable[Resource] = (), writes: Iterable[Resource] = ()) -> None:
-        """One more instruction of its unit."""
+    def add(
+        self,
+        instruction: Any,
+        reads: Iterable[Resource] = (),
+        writes: Iterable[Resource] = (),
+        uses: Iterable[Resource] = (),
+    ) -> None:
+        """One more instruction of its unit. What it `uses` the machine itself keeps until it was written: only who
+        writes there next waits.
+        """
         unit, wanted = instruction.unit, dict.fromkeys(UNITS, 0)
         reads, writes = [*reads], [*writes]
         for resource in writes:
@@ -39,7 +47,7 @@ class Queues:
         own = self.instructions[unit]
         number = len(own) + 1  # as many are completed with it
         own.append(replace(instruction, wait=Wait(**wanted)))
-        for resource in reads:
+        for resource in (*reads, *uses):
             self._read[resource][unit] = number
         for resource in writes:
             self._written[resource] = {unit: number}
