@@ -13,10 +13,9 @@ import numpy as np
 
 from glenside.ir.operand import Array
 from glenside.ir.term import Term
-from glenside.npu.instructions import Address, Lanes, Load, Stream, Sums, Tables, Weights, Zero
+from glenside.npu.instructions import Address, Instruction, Lanes, Load, Stream, Sums, Tables, Weights, Zero
 from glenside.npu.lowering.filling import Table, spread
 from glenside.npu.lowering.image import Image
-from glenside.npu.lowering.queues import Queues
 from glenside.npu.lowering.runs import Order, Run
 from glenside.npu.lowering.tiles import Layer
 from glenside.npu.machine import HALVES, Machine
@@ -109,14 +108,15 @@ class Slots:
 
 
 class Writer:
-    """A program of layers as it grows: queues, DRAM, and what memories hold.
+    """A program of layers as it grows: its instructions one after the other, DRAM, and what memories hold.
 
     active  the weights that are in the array
     tiles   of the last layer: the DRAM address of the first row of weights of each, and how many rows there are
     """
 
     def __init__(self, machine: Machine) -> None:
-        self.machine, self.queues, self.image = machine, Queues(), Image(machine)
+        self.machine, self.image = machine, Image(machine)
+        self.written: list[Instruction] = []
         self.weights = Slots(machine.weight_rows // machine.rows)
         self.tables = Slots(machine.tables)
         self.run = self.chunk = self.half = 0
@@ -135,13 +135,17 @@ class Writer:
         self.chunk += len(work.plan.chunks)
         return work.elements()
 
+    def add(self, instruction: Instruction) -> None:
+        """One more: those of other units that it needs or that need it come before or after it."""
+        self.written.append(instruction)
+
     def table(self, table: Table) -> int:
         """The slot of a lane table, filled before."""
         found = self.tables.take(repr(table.entries).encode(), 0, 1)  # whoever needs another is queued
         assert found is not None, "all are free"
         slot, is_new = found
         if is_new:
-            self.queues.add(Tables(self.image.table(table), slot, 1), writes=[("table", slot)])
+            self.add(Tables(self.image.table(table), slot, 1))
         return slot
 
 
@@ -192,7 +196,7 @@ class _Work:
         if not self._fill_weights(number, now):
             return False
         if chunk == self.filled:
-            self._fill_lanes(chunks[chunk], self.writer.chunk + chunk)
+            self._fill_lanes(chunks[chunk])
             self.filled += 1
         return True
 
@@ -208,7 +212,7 @@ class _Work:
         self.writer.tiles[tile] = dram, len(content)
         if is_new:
             instruction = Weights(dram, slot * self.machine.rows, len(content))
-            self.writer.queues.add(instruction, writes=[("weights", slot)])
+            self.writer.add(instruction)
         return True
 
     def _content(self, tile: int) -> Array:
@@ -217,20 +221,19 @@ class _Work:
         found: Array = self.weights[tile, : int(lanes[-1]) + 1 if len(lanes) else 1]
         return found
 
-    def _fill_lanes(self, chunk: Chunk, number: int) -> None:
+    def _fill_lanes(self, chunk: Chunk) -> None:
         machine, writer = self.machine, self.writer
         elements = self.order.rows.numbers[chunk.rows]
         row, lane = np.nonzero(elements)
         first = chunk.half * machine.half_depth
-        made = [("half", chunk.half), ("chunk", number)]
-        self._zero(first, elements, made)
+        self._zero(first, elements)
         for part in spread(self.addresses[elements[row, lane]], lane, first + row, machine.bandwidth):
             table = writer.table(part.table)
             for nest in part.nests:
                 instruction = Lanes(nest.counts, nest.address(0, machine.bandwidth), nest.address(1), table)
-                writer.queues.add(instruction, reads=[("table", table)], writes=made)
+                writer.add(instruction)
 
-    def _zero(self, first: int, elements: Array, made: list[tuple[str, int]]) -> None:
+    def _zero(self, first: int, elements: Array) -> None:
         """Zeros where lanes that are enabled hold none of the elements."""
         empty: Array = elements[:, self.lanes] == 0
         rows = np.flatnonzero(empty.any(axis=1))
@@ -239,7 +242,7 @@ class _Work:
             table = writer.table(writer.every)
             for nest in nests(first + rows[:, None]):
                 instruction = Zero(nest.counts, nest.address(0), table)
-                writer.queues.add(instruction, reads=[("table", table)], writes=made)
+                writer.add(instruction)
 
     def _stream(self, number: int, run: Run) -> None:
         writer, machine, plan = self.writer, self.machine, self.plan
@@ -252,21 +255,13 @@ class _Work:
         if fresh:
             writer.active, slot = key, writer.weights.held[key]
             load = Load(slot * machine.rows, len(content))
-            # Serial arrays have no second set of weights.
-            writer.queues.add(load, reads=[("weights", slot)], writes=[] if machine.pipelined else ["array"])
+            writer.add(load)
         lanes = np.flatnonzero(self.enabled[run.tile])
         table = writer.table(Table(tuple((int(lane), 0, 0) for lane in lanes)))
         base = writer.half * machine.half_accumulators + self.used
         rows = np.stack([plan.addresses[number], base + np.arange(size)], axis=1)
-        chunk = plan.chunk_of[number]
-        read = [("half", plan.chunks[chunk].half), ("chunk", writer.chunk + chunk), ("table", table)]
         for nest in nests(rows):
-            writer.queues.add(
-                Stream(nest.counts, nest.address(0), table, nest.address(1), not run.first, fresh),
-                reads=read,
-                writes=[("accumulators", writer.half)],
-                uses=["array"],
-            )
+            writer.add(Stream(nest.counts, nest.address(0), table, nest.address(1), not run.first, fresh))
             fresh = False
         if run.last:
             self.done.append((run, base))
@@ -286,6 +281,6 @@ class _Work:
             instruction = Sums(
                 (size, 1, 1), Address(dram, (self.row_bytes, 0, 0)), Address(base, (1, 0, 0))
             )  # fmt: skip
-            writer.queues.add(instruction, reads=[("accumulators", writer.half)])
+            writer.add(instruction)
         self.done, self.used = [], 0
         writer.half = 1 - writer.half

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -13,7 +14,7 @@ from glenside.ir.operand import Array
 from glenside.ir.program import Program, is_product
 from glenside.ir.term import Term, build, rebuild_all
 from glenside.ir.types import Tensor
-from glenside.npu.instructions import Instruction, Wait
+from glenside.npu.instructions import UNITS, Instruction, Wait
 from glenside.npu.lowering.filling import steps
 from glenside.npu.lowering.layers import Writer
 from glenside.npu.lowering.places import places
@@ -22,6 +23,7 @@ from glenside.npu.lowering.tiles import Layer
 from glenside.npu.machine import Machine
 from glenside.npu.program import NpuProgram, Place, Stretch
 from glenside.npu.timing import times
+from glenside.npu.waits import waiting
 
 _SOME = 1 << 16
 """Elements of rows by which the order of an operand in DRAM is chosen."""
@@ -44,20 +46,26 @@ def lowered(
     stretches, filled = list[Stretch](), list[tuple[Place, Array]]()
     for number, (name, term) in enumerate(mapped.layers.items()):
         show(name, number, len(mapped.layers))
-        begin = {unit: len(queue) for unit, queue in writer.queues.instructions.items()}
+        begin = _counted(writer)
         try:
             layer = Layer.of(term, machine)
             stretch, own = _layer(writer, layer, written.layers[name], draw)
         except BadInput as error:
             raise BadInput(f"the layer {name}: {error}") from error
-        end = {unit: len(queue) for unit, queue in writer.queues.instructions.items()}
-        stretches.append(replace(stretch, name=name, begin=begin, end=end))
+        stretches.append(replace(stretch, name=name, begin=begin, end=_counted(writer)))
         filled += own
     dram = writer.image.bytes()
     for place, values in filled:
         place.write(dram, values)
-    made = NpuProgram(machine, writer.queues.made(), dram, stretches=tuple(stretches))
+    made = NpuProgram(machine, {}, dram, stretches=tuple(stretches))
+    made = replace(made, queues=waiting(made, writer.written))
     return replace(made, predicted=times(made).cycles)
+
+
+def _counted(writer: Writer) -> dict[str, int]:
+    """Instructions of each unit until now."""
+    found = Counter(instruction.unit for instruction in writer.written)
+    return {unit: found[unit] for unit in UNITS}
 
 
 def _layer(
