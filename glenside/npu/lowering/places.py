@@ -44,7 +44,7 @@ def moves(term: Term) -> bool:
 def places(term: Term) -> Places:
     """The elements of a term, by what computes or holds them."""
     first, count, numbers, stand_ins = dict[Term, int](), 1, dict[str, Array](), dict[Term, Term]()
-    for leaf in _leaves(term):
+    for leaf in leaves_of(term):
         first[leaf], of = count, leaf.access
         tensor = Tensor(f"leaf {len(first)}", of.dims, "int64")
         stand_ins[leaf] = build("access", build("access-tensor", tensor), of.split)
@@ -55,7 +55,7 @@ def places(term: Term) -> Places:
     return Places(np.asarray(found).reshape(tuple(term.access.dims)), first)
 
 
-def _leaves(term: Term) -> list[Term]:
+def leaves_of(term: Term) -> list[Term]:
     """The first terms below one, itself included, that are not its elements moved about; in order of appearance."""
     found, stack, seen = list[Term](), [term], set[Term]()
     while stack:
@@ -73,7 +73,7 @@ def _leaves(term: Term) -> list[Term]:
 def summands(term: Term) -> list[Term]:
     """What a term adds up and moves about; the term itself where it does neither."""
     found = list[Term]()
-    for leaf in _leaves(term):
+    for leaf in leaves_of(term):
         found += summands(leaf.children[0]) if _adds(leaf) else [leaf]
     return [*dict.fromkeys(found)]
 

@@ -17,7 +17,7 @@ from glenside.ir.types import Tensor
 from glenside.npu.instructions import UNITS, Instruction, Wait
 from glenside.npu.lowering.filling import steps
 from glenside.npu.lowering.layers import Writer
-from glenside.npu.lowering.places import places
+from glenside.npu.lowering.places import leaves_of
 from glenside.npu.lowering.runs import Rows
 from glenside.npu.lowering.tiles import Layer
 from glenside.npu.machine import Machine
@@ -130,7 +130,7 @@ def _meaning(product: Term, leaves: list[Term], names: list[str]) -> str:
     if not is_product(product):
         raise BadInput("it was no product before it was mapped")
     stand_ins: dict[Term, Term] = {}
-    for leaf, other in _same(list(places(product.children[0]).first), leaves):
+    for leaf, other in _same(leaves_of(product.children[0]), leaves):
         tensor = Tensor(names[leaves.index(other)], leaf.access.dims, "int8")
         stand_ins[leaf] = build("access", build("access-tensor", tensor), leaf.access.split)
     (term,) = rebuild_all([product], lambda _, __: None, stand_ins)

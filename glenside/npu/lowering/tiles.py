@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -87,29 +86,17 @@ def _groups(added: Array, tiles: int, size: int) -> tuple[list[tuple[int, ...]],
     """Tiles that are added up, and the elements as sums of the first of each. Raises BadInput where sums of different
     places of tiles are added up.
     """
+    none = np.iinfo(np.int64).max
     flat = added.reshape(-1, added.shape[-1])
-    flat = -np.sort(-flat, axis=1)  # zeros last
-    flat = np.where(flat > 0, np.sort(np.where(flat > 0, flat, np.iinfo(np.int64).max), axis=1), 0)
-    used = flat[flat[:, 0] > 0]
-    tile = np.where(used > 0, (used - 1) // size, -1)
-    place = np.where(used > 0, (used - 1) % size, -1)
-    if (np.where(place >= 0, place, place[:, :1]) != place[:, :1]).any():
+    flat = np.sort(np.where(flat > 0, flat, none), axis=1)
+    used = flat[flat[:, 0] < none]
+    tile, place = np.divmod(np.where(used < none, used - 1, -1), size)
+    place = np.where(used < none, place, place[:, :1])
+    if (place != place[:, :1]).any():
         raise BadInput("sums of different places of tiles are added up: accumulators add up those of one place")
     distinct = np.unique(tile, axis=0)
     groups = [tuple(int(t) for t in row if t >= 0) for row in distinct]
     every = [t for group in groups for t in group]
     if len(every) != len({*every}):
         raise BadInput("a tile is added to several sums: accumulators keep one")
-    return groups, flat[:, 0].reshape(added.shape[:-1])
-
-
-def require_bytes(values: Array, what: str) -> Array:
-    """As int8. Raises BadInput."""
-    if values.size and ((np.abs(values + 0.5) > 128).any() or (values != np.rint(values)).any()):
-        raise BadInput(f"{what} of the machine are integers from -128 to 127")
-    return values.astype(np.int8)
-
-
-def leaves(layers: Sequence[Layer]) -> list[Term]:
-    """What the layers read, in order of appearance."""
-    return [*dict.fromkeys(leaf for layer in layers for leaf in layer.product.rows.first)]
+    return groups, np.where(flat[:, 0] < none, flat[:, 0], 0).reshape(added.shape[:-1])

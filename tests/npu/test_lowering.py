@@ -1,0 +1,127 @@
+"""Mapped layers as programs of the machine: what they leave in DRAM is what the interpreter says of the product as it
+was written, in the cycles that were predicted.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from npu_layers import MACHINES, layer
+
+import glenside as gl
+from glenside.ir.errors import BadInput
+from glenside.ir.program import Program
+from glenside.ir.term import Term
+from glenside.npu import rtl
+from glenside.npu.lowering.program import lowered, values, without_dma
+from glenside.npu.machine import Machine
+from glenside.npu.nests import Nest, nests
+from glenside.npu.program import NpuProgram
+from glenside.npu.simulator import run
+from glenside.semantics.interpreter import evaluate
+
+
+def _mapped(program: Program, machine: Machine, which: int = 0) -> tuple[Program, gl.Result]:
+    """A program in which each layer has one of the mappings that its front keeps."""
+    result = gl.optimize(program, gl.NPU(machine), verify=False)
+    found = result.answer.layers
+    chosen = {name: own.variants[which % len(own.variants)].term for name, own in found.items()}
+    layers: dict[str, Term] = {name: term for name, term in chosen.items() if term is not None}
+    return replace(result.program, layers=layers, term=next(iter(layers.values()))), result
+
+
+def _lowered(program: Program, machine: Machine, which: int = 0, seed: int = 0) -> NpuProgram:
+    mapped, result = _mapped(program, machine, which)
+    return lowered(mapped, result.prepared, machine, seed)
+
+
+def _wrong(program: NpuProgram, dram: np.ndarray) -> list[str]:
+    """The layers that are not what they mean."""
+    found = []
+    for stretch in program.stretches:
+        assert stretch.result is not None
+        (want,) = evaluate([gl.parse(stretch.meaning).term], values(stretch, program.dram))
+        got = stretch.result.read(dram)
+        if not np.array_equal(np.asarray(want).reshape(got.shape), got):
+            found.append(stretch.name)
+    return found
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_layers_drawn_at_random(seed: int) -> None:
+    pick = random.Random(seed)
+    program = _lowered(layer(pick), MACHINES[seed % len(MACHINES)], pick.randrange(8), seed)
+    done = run(program)
+    assert _wrong(program, done.dram) == []
+    assert done.cycles == program.predicted
+
+
+def test_a_network_is_a_program_of_its_layers() -> None:
+    b = gl.Builder("net")
+    x = b.relu(b.conv(b.input("x", (1, 3, 12, 10)), b.constant("a", (8, 3, 3, 3)), strides=2, padding=1, name="stem"))
+    x = b.relu(b.conv(x, b.constant("b", (8, 1, 3, 3)), padding=1, groups=8, name="dw"))
+    x = b.conv(x, b.constant("c", (12, 8, 1, 1)), name="pw")
+    machine = MACHINES[1]
+    result = gl.optimize(b.finish(x).seeded_constants(0), gl.NPU(machine))
+    program = lowered(result.program, result.prepared, machine)
+    done = run(program)
+    assert [stretch.name for stretch in program.stretches] == ["stem", "dw", "pw"]
+    assert _wrong(program, done.dram) == []
+    for stretch in program.stretches:
+        begin, end = done.times.between(stretch.begin, stretch.end)
+        told = next(row for row in result.report.layers if row.name == stretch.name).variants["chosen"]
+        alone = without_dma(program, stretch)
+        assert alone <= end - begin
+        assert alone <= (told.measures["cycles"] or 0)  # less where tiles of the same weights follow each other
+
+
+def test_a_sum_that_is_wrong_is_seen() -> None:
+    program = _lowered(layer(random.Random(3)), MACHINES[1])
+    dram = run(program).dram.copy()
+    place = program.stretches[0].result
+    assert place is not None
+    dram[place.addresses.ravel()[-1]] ^= 1
+    assert _wrong(program, dram) == ["own"]
+
+
+def test_what_the_machine_cannot_do_is_a_sentence() -> None:
+    program = layer(random.Random(0))
+    other = gl.optimize(program, gl.NPU(MACHINES[1]), verify=False)
+    with pytest.raises(BadInput, match="the layer own: the layer is mapped onto 8 x 8, the machine is 4 x 4"):
+        lowered(other.program, other.prepared, MACHINES[0])
+    with pytest.raises(BadInput, match="the layer own: a layer is sums of one systolic-array"):
+        lowered(program, program, MACHINES[0])
+
+
+def test_loops_count_what_they_were_made_of() -> None:
+    pick = random.Random(1)
+    for _ in range(200):
+        rows: list[list[int]] = []
+        for _ in range(pick.randint(1, 3)):
+            counts = tuple(pick.randint(1, 4) for _ in range(3))
+            strides = tuple(tuple(pick.randint(-2, 5) for _ in range(3)) for _ in range(2))
+            own = Nest(counts, (pick.randint(0, 9), pick.randint(0, 9)), strides)  # type: ignore[arg-type]
+            rows += np.stack([own.addresses(0), own.addresses(1)], axis=1).tolist()
+        found = nests(np.array(rows))
+        again = [np.stack([nest.addresses(0), nest.addresses(1)], axis=1) for nest in found]
+        assert np.concatenate(again).tolist() == rows
+    whole = np.array([[a + 10 * b + 100 * c] for c in range(5) for b in range(7) for a in range(3)])
+    assert nests(whole) == [Nest((3, 7, 5), (0,), ((1, 10, 100),))]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", range(len(MACHINES)))
+def test_many_layers_in_rtl(number: int) -> None:
+    """200 layers of each machine, as RTL and as simulated: the same bytes in the same cycles."""
+    if rtl.verilator() is None:
+        pytest.skip("there is no Verilator")
+    for seed in range(200):
+        pick = random.Random(1000 * number + seed)
+        program = _lowered(layer(pick), MACHINES[number], pick.randrange(8), seed)
+        done, hardware = run(program), rtl.run(program)
+        assert _wrong(program, hardware.dram) == [], seed
+        assert np.array_equal(done.dram, hardware.dram), seed
+        assert done.cycles == hardware.cycles == program.predicted, seed
