@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from glenside.targets.base import Target, Way
 
 CHECKS = ("exact", "onnxruntime")
+CODE = ".bin"
+"""Of files of instructions."""
 
 
 def refuse(target: Target, *, pareto: bool, plot: str | None, compare: bool) -> None:
@@ -39,6 +41,14 @@ def refuse(target: Target, *, pareto: bool, plot: str | None, compare: bool) -> 
         if wanted:
             other = f"; use compare --plot for {target.name}" if target.peak is not None else ""
             raise BadInput(f"{flag} is for targets whose variants trade one measure for another, as cpu:8MB{other}")
+
+
+def require_code(target: Target, output: str | None) -> None:
+    """Raise BadInput for a file of instructions of a machine that has none."""
+    from glenside.formats import ending
+
+    if output is not None and ending(output) == CODE and not target.has_code:
+        raise BadInput(f"{target.name} has no instructions: a {CODE} file is for the target npu:RxC")
 
 
 def in_runtime(check: str) -> bool:
@@ -102,11 +112,24 @@ class Outcome:
         from glenside.formats import ending
 
         program, seed = self.program, self.source.seed
+        if ending(path) == CODE:
+            self._save_code(path)
+            return
         if ending(path) == ".py":
             program = self.result.target.ready(program, seed)
         elif ending(path) == ".onnx" and program is self.result.program:
             program = self.result.standard
         save_program(program, path, seed)
+
+    def _save_code(self, path: str) -> None:
+        from glenside.npu.files import save
+
+        result = self.result
+        with status_line("lower") as show:
+            made = result.target.machine_code(
+                self.program, result.prepared, self.source.seed, lambda name, part: show(f"lower: {name}, {part:.0%}")
+            )
+        save(made, path)
 
     def run_in_onnxruntime(self, output: str | None) -> str:
         """Compare what went in with what came out, unless Ctrl-C ended the search; what was found, in words.
@@ -151,11 +174,13 @@ class Outcome:
 
 def saver(source: Valued, output: str | None) -> Callable[[Result], None]:
     """What writes an answer to a file, before anything else takes time."""
+    from glenside.formats import ending
 
     def save(result: Result) -> None:
         if output is not None and output != "-":
-            with undisturbed(then=True):
-                Outcome(source, result, result.program).save(output)
+            outcome = Outcome(source, result, result.program)
+            with nullcontext() if ending(output) == CODE else undisturbed(then=True):  # instructions take long to make
+                outcome.save(output)
 
     return save
 
@@ -174,6 +199,7 @@ def report(
     """Optimize, print the table, write what was asked for, and leave."""
     refuse(target, pareto=pareto, plot=plot, compare=compare)
     writable(out.json_path, out.output)
+    require_code(target, out.output)
     twice = in_runtime(out.check)
 
     result = search(source, target, bounds, verify=not out.no_check, way=way, on_answer=saver(source, out.output))

@@ -241,7 +241,7 @@ def _main(lowered: Lowered, name: str) -> str:
     )
 
 
-_OPEN = Template(r"""/* Memory in large pages where the system has them, so that fewer of its addresses are looked up. */
+_OPEN = Template(r"""/* Memory in large pages where the system has them: fewer addresses are looked up then. */
 static void *in_large_pages(size_t bytes)
 {
     size_t page = bytes < 1u << 22 ? ${LINE} : 1u << 21;

@@ -9,7 +9,7 @@ import typer
 
 from glenside.cli.options import Bounds, CheckIn, Machine, Output, Plot, Results, Valued, Ways, command
 from glenside.cli.output import emit_egraph, print_or_write, typed_text, writable
-from glenside.cli.search import Outcome, in_runtime, report, saver, search
+from glenside.cli.search import Outcome, in_runtime, report, require_code, saver, search
 from glenside.ir.errors import BadInput
 
 STAGES = ("typed", "egraph", "extracted", "folded", "report")
@@ -75,6 +75,7 @@ def optimize(
     target = machine.parsed()
     way = ways.way(target)
     writable(output)
+    require_code(target, output)
     twice, verify = in_runtime(check), emit != "egraph"
     if emit == "typed":
         print_or_write(typed_text(source.loader()()), output)

@@ -149,6 +149,8 @@ class Target(ABC):
     ways: ClassVar[frozenset[str]] = frozenset()
     repeatable: ClassVar[bool] = False
     """Whether answers may be kept in a cache: whether `description` and `name` say all that they depend on."""
+    has_code: ClassVar[bool] = False
+    """Whether mapped programs become instructions: `machine_code`."""
 
     @property
     def most_bytes(self) -> float | None:
@@ -261,6 +263,14 @@ class Target(ABC):
     def bound(self, macs: int) -> int:
         """The least that any program of so many multiply-accumulates takes of the first objective; 0 if unknown."""
         return 0
+
+    def machine_code(
+        self, mapped: Program, written: Program, seed: int = 0, show: Callable[[str, float], None] = lambda *_: None
+    ) -> Any:
+        """A mapped program as instructions of the machine, and what it was `written` as; `show` is told of each layer
+        and the part that is done. Raises BadInput: a layer that it does not run.
+        """
+        raise BadInput(f"{self.name} has no instructions")
 
     def ready(self, program: Program, seed: int) -> Program:
         """What the machine is given to run: with whatever is computed beforehand, where that is not the same to it.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any
@@ -10,9 +10,12 @@ from typing import Any
 from glenside.analysis.layers import product_sizes
 from glenside.egraph.search import SearchResult
 from glenside.ir.errors import BadInput
+from glenside.ir.program import Program
 from glenside.ir.term import Term
 from glenside.npu.description import NAME, read_machine, read_options
+from glenside.npu.lowering.program import lowered
 from glenside.npu.machine import Machine
+from glenside.npu.program import NpuProgram
 from glenside.npu.timing import delays
 from glenside.passes.extraction import Cone
 from glenside.passes.variants import EveryMapping
@@ -52,6 +55,7 @@ class NPU(SystolicArray):
     front = ("cycles", "bytes", "off chip", "buffers")
     compared = ("cycles",)
     strategy = EveryMapping
+    has_code = True
 
     def __new__(cls, *_: Any, **__: Any) -> NPU:
         return object.__new__(cls)
@@ -122,6 +126,11 @@ class NPU(SystolicArray):
     def _measures(known: Mapping[str, int | None], holding: Holding) -> dict[str, int | None]:
         taken = {name: known[name] for name in ("cycles", "tiles")}
         return {**taken, "bytes": holding.bytes, "off chip": holding.off_chip, "buffers": holding.buffers}
+
+    def machine_code(
+        self, mapped: Program, written: Program, seed: int = 0, show: Callable[[str, float], None] = lambda *_: None
+    ) -> NpuProgram:
+        return lowered(mapped, written, self.npu, seed, lambda name, done, of: show(name, done / of))
 
     def best(self, variants: Sequence[Variant]) -> Variant:
         """The variant that is chosen, with all that there was to choose from."""
