@@ -30,8 +30,8 @@ def sweep_figure(finished: Sequence[tuple[Cell, Row]]) -> Any:
     from matplotlib.ticker import FixedLocator, NullLocator, StrMethodFormatter
 
     models = list(dict.fromkeys(cell.model for cell, _ in finished)) or ["nothing"]
-    sizes = sorted({(cell.rows * cell.columns, cell.rows, cell.columns) for cell, _ in finished})
-    names = [f"{rows}x{columns}" for _, rows, columns in sizes]
+    sizes = {cell.array: cell.multipliers for cell, _ in finished}
+    names = sorted(sizes, key=lambda name: sizes[name])  # those of one size as they were given
     objectives = list(dict.fromkeys(cell.objective for cell, _ in finished))
     across = min(len(models), ACROSS)
     down = math.ceil(len(models) / across)
