@@ -69,12 +69,12 @@ class NPU(SystolicArray):
         unknown = next((one for one in objectives if one not in OBJECTIVES), None)
         if unknown is not None:
             raise BadInput(f"an objective of an npu is one of {', '.join(OBJECTIVES)}, got {unknown!r}")
-        half = machine.half_accumulators
-        super().__init__(machine.rows, machine.columns, max_rows=half, objectives=objectives, name=name or str(machine))
+        most = min(machine.half_accumulators, machine.half_depth)
+        super().__init__(machine.rows, machine.columns, max_rows=most, objectives=objectives, name=name or str(machine))
         self.array: NpuArray = NpuArray(
             machine.rows,
             machine.columns,
-            max_rows=half,
+            max_rows=most,
             pipelined=machine.pipelined,
             drain=delays(machine)["stream"],
             row_bytes=machine.weight_beats * machine.bandwidth,
