@@ -259,7 +259,7 @@ BAD = {
     "no arrays": ("sweep mobilenet-v1", "--arrays"),
     "a machine without options": ("sweep {small} --targets npu", "written with its options, such as npu:64x64"),
     "a machine that is none": ("sweep {small} --targets npu:4x4,bandwidth=16/3", "power of two"),
-    "a machine that counts no cycles": ("sweep {small} --targets mpc:semi2k", "compares cycles, and mpc:semi2k counts none"),
+    "a machine that counts no cycles": ("sweep {small} --targets mpc:semi2k", "mpc:semi2k counts none"),
     "machine twice": ("sweep {small} --targets npu:4x4;npu:4x4", "each array once, got npu:4x4 twice"),
     "a file of more than a name says": (
         "sweep {small} --targets examples/targets/npu-int8.toml",
