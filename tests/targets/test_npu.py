@@ -24,6 +24,7 @@ from glenside.ir.errors import BadInput
 from glenside.ir.program import Program
 from glenside.npu.description import read_machine, written
 from glenside.npu.instructions import Address, Load, Stream
+from glenside.npu.lowering.program import lowered, without_dma
 from glenside.npu.machine import Energy, Machine
 from glenside.npu.program import NpuProgram
 from glenside.npu.timing import times
@@ -148,6 +149,23 @@ def test_cycles_of_tiles_are_those_of_the_timing(rows: int, columns: int, m: int
     exact = times(NpuProgram(target.npu, queues, np.zeros(0, np.uint8))).cycles
     waits = max(rows - m, 0) if pipelined else 0  # for weights that the next layer loads
     assert target.array.streamed(1, 1, tiles, 1, m).cycles == exact + waits
+
+
+@pytest.mark.parametrize("pipelined", [True, False])
+def test_cycles_of_layers_are_those_of_their_instructions(pipelined: bool) -> None:
+    """What is lowered streams the tiles that were priced, of all layers but the last row of a last tile."""
+    b = Builder("small")
+    y = b.relu(b.conv(b.input("x", (1, 4, 20, 20)), b.constant("v", (16, 4, 3, 3)), padding=1, name="conv"))
+    y = b.relu(b.conv(y, b.constant("w", (16, 1, 3, 3)), strides=2, padding=1, groups=16, name="dw"))
+    program = b.finish(b.conv(y, b.constant("u", (24, 16, 1, 1)), name="pw"))
+    target = gl.NPU(8, 8, pipelined=pipelined)
+    result = gl.optimize(program, target, verify=False)
+    instructions = lowered(result.program, result.prepared, target.npu)
+    assert len(instructions.stretches) == 3
+    for row, stretch in zip(result.report.layers, instructions.stretches, strict=True):
+        cycles = row.measures["cycles"]
+        assert cycles is not None
+        assert 0 <= cycles - without_dma(instructions, stretch) < (8 if pipelined else 1), row
 
 
 @st.composite
