@@ -107,7 +107,7 @@ class NPU(SystolicArray):
         holding = Holding()
         if cone.mapping is not None and not cone.constant:
             plan = Plan.of(*cone.mapping)
-            holding = Holding.of(self.array, self._operands(product), plan.sizes, plan.swapped)
+            holding = Holding.of(self.array, self._operands(product), product_sizes(product), plan)
         details = {**known.details, "machine": holding.as_dict()}
         return replace(known, measures=self._measures(known.measures, holding), details=details)
 
@@ -115,7 +115,7 @@ class NPU(SystolicArray):
         (known,) = super().baselines(product, variants).values()
         idle = not known.measures["cycles"]
         sizes = product_sizes(product)
-        holding = Holding() if idle else Holding.of(self.array, self._operands(product), sizes, swapped=False)
+        holding = Holding() if idle else Holding.of(self.array, self._operands(product), sizes)
         return {BASELINE: replace(known, measures=self._measures(known.measures, holding))}
 
     @staticmethod
