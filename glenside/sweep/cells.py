@@ -1,4 +1,4 @@
-"""A sweep: every model on every array for every objective, one row each; what is finished is kept and not done again.
+"""A sweep: every model on every machine for every objective, one row each; what is finished is kept and not done again.
 
 How cells are run is a `Runner`: `glenside.sweep.processes` runs them in processes of this machine,
 `glenside.sweep.cluster` on a Dask cluster. Rows stand in the order of the cells, whatever order they come in, and are
@@ -15,6 +15,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, fields, replace
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,9 +31,8 @@ from glenside.ir.names import shortened
 from glenside.ir.program import Program
 from glenside.ir.text import parse
 from glenside.models import models as built_in
-from glenside.targets import SystolicArray
-from glenside.targets.base import parse_objectives
-from glenside.targets.registry import sizes
+from glenside.targets.base import Target, parse_objectives
+from glenside.targets.registry import parse_target, sizes
 
 if TYPE_CHECKING:
     from glenside.sweep.history import History
@@ -43,7 +43,7 @@ LIMITS = Limits(nodes=2_000_000, seconds=120.0, iterations=1_000, memory=8 << 30
 
 @dataclass(frozen=True)
 class Cell:
-    """One model on one array for one list of objectives; plain data, so that another process can run it."""
+    """One model on one machine for one list of objectives; plain data, so that another process can run it."""
 
     model: str
     """What it is called in tables: the name of a built-in model, or of a file."""
@@ -51,17 +51,15 @@ class Cell:
     """The program of a file; empty for a built-in model."""
     parameters: Mapping[str, str]
     """Of a built-in model, as written."""
-    rows: int
-    columns: int
+    array: str
+    """A systolic array by its size, such as 16x16, or a target as a command line has it."""
+    multipliers: int
+    """Of that machine, by which plots put machines in order."""
     objectives: tuple[str, ...]
     check: bool = False
     """Whether the answer is checked to be equal."""
     code: str = ""
     """Version and fingerprint of the code that is to run it; empty for any."""
-
-    @property
-    def array(self) -> str:
-        return f"{self.rows}x{self.columns}"
 
     @property
     def objective(self) -> str:
@@ -78,6 +76,10 @@ class Cell:
         if not self.text:
             return loader(self.model, None, None, None, [f"{n}={v}" for n, v in self.parameters.items()], 0)()
         return replace(parse(self.text, file=self.model), name=self.model)
+
+    def target(self) -> Target:
+        """The machine. Raises BadInput."""
+        return machine(self.array, self.objectives)
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -159,9 +161,53 @@ class Row:
         return cls(**content)
 
 
+def machine(text: str, objectives: Sequence[str]) -> Target:
+    """A systolic array by its size, or a target as a command line has it. Raises BadInput."""
+    return parse_target(_full(text), objectives=tuple(objectives))
+
+
+def _full(text: str) -> str:
+    return text if ":" in text else f"systolic-array:{text}"
+
+
+def machines(text: str) -> list[str]:
+    """`npu:32x32/64x64,bandwidth=16/32;npu:8x8` -> every one of them: what stands between slashes, in each combination.
+
+    A file is said as the machine that it describes, so that other computers need not have it. Raises BadInput.
+    """
+    found = []
+    for one in (part.strip() for part in text.split(";")):
+        if one.lower().endswith(".toml"):
+            target = parse_target(one)
+            if ":" not in target.name or target.description != parse_target(target.name).description:
+                raise BadInput(f"{one}: a sweep is of machines that a command line can say, and this is none")
+            found.append(target.name)
+            continue
+        name, colon, rest = one.partition(":")
+        if not colon:
+            raise BadInput(f"a target of a sweep is written with its options, such as npu:64x64, got {one!r}")
+        choices = [_choices(part) for part in rest.split(",")]
+        found += [f"{name}:{','.join(chosen)}" for chosen in product(*choices)]
+    return found
+
+
+def _choices(part: str) -> list[str]:
+    """`bandwidth=16/32` -> bandwidth=16, bandwidth=32."""
+    option, equals, values = part.rpartition("=")
+    return [f"{option}{equals}{value}" for value in values.split("/")]
+
+
+def _multipliers(text: str, objectives: Sequence[str]) -> int:
+    """Of a machine that a sweep can be of. Raises BadInput."""
+    target = parse_target(_full(text))
+    if target.peak is None:
+        raise BadInput(f"a sweep compares cycles, and {target.name} counts none")
+    return machine(text, objectives).peak or 0
+
+
 def cells(
     sources: Sequence[str],
-    arrays: str,
+    arrays: str = "",
     objectives: str = "cycles",
     parameters: Sequence[str] = (),
     check: bool = False,
@@ -170,11 +216,14 @@ def cells(
     shape: Sequence[str] = (),
     dims: Sequence[str] = (),
     allow_opaque: bool = False,
+    targets: str = "",
 ) -> list[Cell]:
-    """The cells of a sweep, models first, then arrays, then objectives; every program is loaded once, to refuse it now.
+    """The cells of a sweep, models first, then machines, then objectives; every program is loaded once, to refuse it
+    now.
 
     sources      built-in models and program files
-    arrays       such as "16x16,32x128"
+    arrays       systolic arrays, such as "16x16,32x128"
+    targets      other machines, after those, such as "npu:32x32/64x64,bandwidth=16/32;npu.toml"
     objectives   such as "cycles;bytes" or "cycles,bytes;bytes"
     parameters   of built-in models, each NAME=VALUE
     shapes       a JSON file of shapes of tensors that the program files do not declare
@@ -185,10 +234,12 @@ def cells(
     """
     if not sources:
         raise BadInput("a sweep requires at least one model or file, got none")
-    known_sizes = [sizes(text.strip()) for text in arrays.split(",")]
+    if not arrays and not targets:
+        raise BadInput("a sweep requires machines: --arrays, such as 16x16,32x128, or --targets, such as npu:64x64")
+    known = ["{}x{}".format(*sizes(text.strip())) for text in arrays.split(",")] if arrays else []
+    known += machines(targets) if targets else []
     wanted = [parse_objectives(text) for text in objectives.split(";")]
-    for rows, columns in known_sizes:
-        SystolicArray(rows, columns)
+    multipliers = {name: max(_multipliers(name, names) for names in wanted) for name in known}
     values = dict(pair(text, "--set") for text in parameters)
     of_source = _dims_by_source(sources, dims, allow_opaque)
     models = [
@@ -199,16 +250,16 @@ def cells(
     for what, given in (
         ("parameter", [pair(text, "--set")[0] for text in parameters]),
         ("model", [source if text else model for source, (model, text, _) in zip(sources, models, strict=True)]),
-        ("array", [f"{r}x{c}" for r, c in known_sizes]),
+        ("array", known),
         ("list of objectives", [",".join(names) for names in wanted]),
     ):
         twice = next((name for name, count in Counter(given).items() if count > 1), None)
         if twice is not None:
             raise BadInput(f"a sweep requires each {what} once, got {twice} twice")
     return [
-        Cell(model, text, own, rows, columns, names, check, code_fingerprint())
+        Cell(model, text, own, array, multipliers[array], names, check, code_fingerprint())
         for model, text, own in models
-        for rows, columns in known_sizes
+        for array in known
         for names in wanted
     ]
 
@@ -220,7 +271,7 @@ Model = tuple[str, str, Mapping[str, str]]
 def _model(source: str, sources: Sequence[str], values: Mapping[str, str], load: Callable[[str], Program]) -> Model:
     name = source.replace("_", "-")
     if ending(source) not in ENDINGS and name in built_in():
-        Cell(name, "", values, 1, 1, ()).program()
+        Cell(name, "", values, "1x1", 1, ()).program()
         return name, "", values
     program = load(source)
     alike = sum(Path(other).stem == Path(source).stem for other in sources)
@@ -289,8 +340,7 @@ def optimize_cell(cell: Cell) -> Row:
 
 def _optimized(cell: Cell) -> Row:
     started = time.perf_counter()
-    program = cell.program()
-    target = SystolicArray(cell.rows, cell.columns, objectives=cell.objectives)
+    program, target = cell.program(), cell.target()
     result = optimize(program, target, limits=LIMITS, verify=cell.check, load_seconds=time.perf_counter() - started)
     report, total = result.report, result.report.total
     work = (total["cycles"] or 0) * (report.peak or 0)

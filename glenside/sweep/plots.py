@@ -9,6 +9,7 @@ from typing import Any
 from glenside.report.plots import ACROSS, shown, write_figure
 from glenside.sweep.cells import Cell, Row
 
+_SHORT = 9  # characters of the name of an array; names of other machines are longer
 _LEAST_SPAN = 4.0  # an axis covers at least this ratio, so that 1 % does not look like much
 # (marker, line, grey, face, size): where points coincide, the later ones stand inside the earlier, larger ones.
 _BASELINE = ("o", "--", "0.5", "white", 9.5)
@@ -30,8 +31,8 @@ def sweep_figure(finished: Sequence[tuple[Cell, Row]]) -> Any:
     from matplotlib.ticker import FixedLocator, NullLocator, StrMethodFormatter
 
     models = list(dict.fromkeys(cell.model for cell, _ in finished)) or ["nothing"]
-    sizes = sorted({(cell.rows * cell.columns, cell.rows, cell.columns) for cell, _ in finished})
-    names = [f"{rows}x{columns}" for _, rows, columns in sizes]
+    sizes = {cell.array: cell.multipliers for cell, _ in finished}
+    names = sorted(sizes, key=lambda name: sizes[name])  # those of one size as they were given
     objectives = list(dict.fromkeys(cell.objective for cell, _ in finished))
     across = min(len(models), ACROSS)
     down = math.ceil(len(models) / across)
@@ -49,8 +50,9 @@ def sweep_figure(finished: Sequence[tuple[Cell, Row]]) -> Any:
         panel.set_title(shown(model, 44), fontsize=10, parse_math=False)
         panel.set_yscale("log")
         panel.set_xlim(-0.5, len(names) - 0.5)
-        panel.set_xticks(range(len(names)), names, rotation=45 if len(names) > 6 else 0, fontsize=8)
-        panel.set_xlabel("array, rows x columns", fontsize=9)
+        turned = 90 if max(map(len, names), default=0) > _SHORT else 45 if len(names) > 6 else 0
+        panel.set_xticks(range(len(names)), [name.replace(",", ",\n") for name in names], rotation=turned, fontsize=8)
+        panel.set_xlabel("array, rows x columns" if turned < 90 else "machine", fontsize=9)
         panel.grid(which="major", axis="y", color="0.85", linewidth=0.8)
         panel.set_axisbelow(True)
         panel.spines[["top", "right"]].set_visible(False)

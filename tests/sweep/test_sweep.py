@@ -62,6 +62,27 @@ def test_cells_are_models_then_arrays_then_objectives(programs: list[str]) -> No
     assert [Cell.of_dict(json.loads(json.dumps(c.as_dict()))) for c in wanted] == wanted
 
 
+def test_machines_are_every_choice_between_slashes(programs: list[str], tmp_path: Path) -> None:
+    (tmp_path / "small.toml").write_text('target = "npu"\n[array]\nrows = 4\ncolumns = 2\n[dram]\nlatency = 3\n')
+    wanted = cells(
+        programs[:1], "8x8", targets=f"npu:8x8/4x2,bandwidth=16/64;double-buffered:4x4;{tmp_path}/small.toml"
+    )
+    assert [(c.array, c.multipliers) for c in wanted] == [
+        ("8x8", 64),
+        ("npu:8x8,bandwidth=16", 64),
+        ("npu:8x8,bandwidth=64", 64),
+        ("npu:4x2,bandwidth=16", 8),
+        ("npu:4x2,bandwidth=64", 8),
+        ("double-buffered:4x4", 16),
+        ("npu:4x2,latency=3", 8),
+    ]
+    rows = [optimize_cell(cell) for cell in wanted]
+    assert all(row.complete and row.cycles == row.lower_bound > 0 for row in rows)
+    assert all(row.bytes > 0 for row in rows)
+    assert rows[1].cycles == rows[2].cycles
+    assert rows[1].bytes < rows[2].bytes, "a row of 8 weights is one beat, of 16 bytes or of 64"
+
+
 def test_the_table_has_a_row_for_each_cell_in_order(
     programs: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -113,7 +134,7 @@ def test_finished_cells_are_not_run_again(programs: list[str], tmp_path: Path) -
         "text": f"{more[0].text} ",
         "objectives": ("bytes",),
         "code": "0.0+0",
-        "columns": 9,
+        "array": "4x9",
         "parameters": {"a": "1"},
     }
     for name, value in changed.items():
@@ -236,6 +257,14 @@ def test_a_file_of_something_else_is_not_appended_to(programs: list[str], capsys
 
 BAD = {
     "no arrays": ("sweep mobilenet-v1", "--arrays"),
+    "a machine without options": ("sweep {small} --targets npu", "written with its options, such as npu:64x64"),
+    "a machine that is none": ("sweep {small} --targets npu:4x4,bandwidth=16/3", "power of two"),
+    "a machine that counts no cycles": ("sweep {small} --targets mpc:semi2k", "mpc:semi2k counts none"),
+    "machine twice": ("sweep {small} --targets npu:4x4;npu:4x4", "each array once, got npu:4x4 twice"),
+    "a file of more than a name says": (
+        "sweep {small} --targets examples/targets/npu-int8.toml",
+        "command line can say",
+    ),
     "no model": ("sweep --arrays 4x4", "MODEL"),
     "array syntax": ("sweep {small} --arrays 16", "written ROWSxCOLUMNS"),
     "array of one number more": ("sweep {small} --arrays 16x16,", "written ROWSxCOLUMNS"),

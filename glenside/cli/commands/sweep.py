@@ -1,4 +1,4 @@
-"""`glenside sweep`: models x arrays x objectives in parallel, one table, a plot."""
+"""`glenside sweep`: models x machines x objectives in parallel, one table, a plot."""
 
 from __future__ import annotations
 
@@ -33,7 +33,17 @@ _COLUMNS = (
 
 def sweep(
     sources: Annotated[list[str], typer.Argument(metavar="MODEL...", help="Built-in models, and files of programs.")],
-    arrays: Annotated[str, typer.Option("--arrays", metavar="RxC,..", help="The arrays, such as 16x16,32x128.")],
+    arrays: Annotated[
+        str, typer.Option("--arrays", metavar="RxC,..", help="Systolic arrays, such as 16x16,32x128.")
+    ] = "",
+    targets: Annotated[
+        str,
+        typer.Option(
+            "--targets",
+            metavar="A;B",
+            help="Other machines, such as npu:32x32/64x64,bandwidth=16/32;npu.toml: every choice between slashes.",
+        ),
+    ] = "",
     objectives: Annotated[
         str,
         typer.Option(
@@ -71,7 +81,7 @@ def sweep(
         typer.Option("--scheduler", metavar="tcp://HOST:PORT", help="The scheduler of a Dask cluster to run on."),
     ] = None,
 ) -> None:
-    """Optimize every model on every array for every objective, in parallel, and print one table."""
+    """Optimize every model on every machine for every objective, in parallel, and print one table."""
     from glenside.report.plots import plot_ending
     from glenside.sweep.cells import cells
     from glenside.sweep.cells import sweep as run_sweep
@@ -84,7 +94,7 @@ def sweep(
     if scheduler is not None and jobs is not None:
         raise BadInput("--jobs is for processes of this machine; with --scheduler the cluster has its own")
     of_files: dict[str, Any] = {"shapes": shapes, "shape": shape or ()}
-    of_files |= {"dims": dims or (), "allow_opaque": allow_opaque}
+    of_files |= {"dims": dims or (), "allow_opaque": allow_opaque, "targets": targets}
     wanted = cells(sources, arrays, objectives, parameters or (), check, **of_files)
     history = None if output is None else History(output)
     if history is not None and history.words():

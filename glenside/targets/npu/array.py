@@ -1,6 +1,6 @@
 """What a product takes on the array of an NPU: cycles of its tiles, and bytes of its memories.
 
-Cycles of matrices (m)(k) and (n)(k), rows cut into so many that their sums fit in half of the accumulators:
+Cycles of matrices (m)(k) and (n)(k), the rows cut into tiles that half of the accumulators and of the lanes hold:
 
     pipelined   R + tiles max(R, m) + drain    the next weights load while rows stream; one drain for a layer
     serial      tiles (R + m + drain)          load, stream, wait until the last sum is there

@@ -73,12 +73,12 @@ class NPU(SystolicArray):
         unknown = next((one for one in objectives if one not in OBJECTIVES), None)
         if unknown is not None:
             raise BadInput(f"an objective of an npu is one of {', '.join(OBJECTIVES)}, got {unknown!r}")
-        half = machine.half_accumulators
-        super().__init__(machine.rows, machine.columns, max_rows=half, objectives=objectives, name=name or str(machine))
+        most = min(machine.half_accumulators, machine.half_depth)
+        super().__init__(machine.rows, machine.columns, max_rows=most, objectives=objectives, name=name or str(machine))
         self.array: NpuArray = NpuArray(
             machine.rows,
             machine.columns,
-            max_rows=half,
+            max_rows=most,
             pipelined=machine.pipelined,
             drain=delays(machine)["stream"],
             row_bytes=machine.weight_beats * machine.bandwidth,
@@ -111,7 +111,7 @@ class NPU(SystolicArray):
         holding = Holding()
         if cone.mapping is not None and not cone.constant:
             plan = Plan.of(*cone.mapping)
-            holding = Holding.of(self.array, self._operands(product), plan.sizes, plan.swapped)
+            holding = Holding.of(self.array, self._operands(product), product_sizes(product), plan)
         details = {**known.details, "machine": holding.as_dict()}
         return replace(known, measures=self._measures(known.measures, holding), details=details)
 
@@ -119,7 +119,7 @@ class NPU(SystolicArray):
         (known,) = super().baselines(product, variants).values()
         idle = not known.measures["cycles"]
         sizes = product_sizes(product)
-        holding = Holding() if idle else Holding.of(self.array, self._operands(product), sizes, swapped=False)
+        holding = Holding() if idle else Holding.of(self.array, self._operands(product), sizes)
         return {BASELINE: replace(known, measures=self._measures(known.measures, holding))}
 
     @staticmethod
