@@ -61,7 +61,7 @@ def test_layers_drawn_at_random(seed: int) -> None:
 
 def test_a_network_is_a_program_of_its_layers() -> None:
     b = gl.Builder("net")
-    x = b.relu(b.conv(b.input("x", (1, 3, 12, 10)), b.constant("a", (8, 3, 3, 3)), strides=2, padding=1, name="stem"))
+    x = b.conv(b.input("x", (1, 3, 12, 10)), b.constant("a", (8, 3, 3, 3)), strides=2, padding=1, name="stem")
     x = b.relu(b.conv(x, b.constant("b", (8, 1, 3, 3)), padding=1, groups=8, name="dw"))
     x = b.conv(x, b.constant("c", (12, 8, 1, 1)), name="pw")
     machine = MACHINES[1]

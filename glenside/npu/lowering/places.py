@@ -6,7 +6,7 @@ becomes addresses: windows, paddings, transposes, regroupings. What computes end
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -41,10 +41,10 @@ def moves(term: Term) -> bool:
     return map_ is not None and map_.fill is not Fill.LOWEST
 
 
-def places(term: Term) -> Places:
-    """The elements of a term, by what computes or holds them."""
+def places(term: Term, ends: Container[Term] = ()) -> Places:
+    """The elements of a term, by what computes or holds them, or by those of `ends` that it reads."""
     first, count, numbers, stand_ins = dict[Term, int](), 1, dict[str, Array](), dict[Term, Term]()
-    for leaf in leaves_of(term):
+    for leaf in leaves_of(term, ends):
         first[leaf], of = count, leaf.access
         tensor = Tensor(f"leaf {len(first)}", of.dims, "int64")
         stand_ins[leaf] = build("access", build("access-tensor", tensor), of.split)
@@ -55,15 +55,17 @@ def places(term: Term) -> Places:
     return Places(np.asarray(found).reshape(tuple(term.access.dims)), first)
 
 
-def leaves_of(term: Term) -> list[Term]:
-    """The first terms below one, itself included, that are not its elements moved about; in order of appearance."""
+def leaves_of(term: Term, ends: Container[Term] = ()) -> list[Term]:
+    """The first terms below one, itself included, that are not its elements moved about, or are among `ends`; in order
+    of appearance.
+    """
     found, stack, seen = list[Term](), [term], set[Term]()
     while stack:
         top = stack.pop()
         if top in seen:
             continue
         seen.add(top)
-        if moves(top):
+        if top not in ends and moves(top):
             stack += reversed(top.children)
         else:
             found.append(top)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -48,8 +48,8 @@ def lowered(
         show(name, number, len(mapped.layers))
         begin = _counted(writer)
         try:
-            layer = Layer.of(term, machine)
-            stretch, own = _layer(writer, layer, written.layers[name], draw)
+            layer = Layer.of(term, machine, {*mapped.layers.values()} - {term})
+            stretch, own = _layer(writer, layer, written, name, draw)
         except BadInput as error:
             raise BadInput(f"the layer {name}: {error}") from error
         stretches.append(replace(stretch, name=name, begin=begin, end=_counted(writer)))
@@ -69,7 +69,7 @@ def _counted(writer: Writer) -> dict[str, int]:
 
 
 def _layer(
-    writer: Writer, layer: Layer, product: Term, draw: np.random.Generator
+    writer: Writer, layer: Layer, written: Program, name: str, draw: np.random.Generator
 ) -> tuple[Stretch, list[tuple[Place, Array]]]:
     """A layer's instructions, and what its operands hold."""
     rows, weights = layer.product.rows, layer.product.weights
@@ -85,7 +85,8 @@ def _layer(
     leaves = [*rows.first, *weights.first]
     where = [place for place, _ in filled] + _weights(writer, layer)
     names = [f"operand{n}" for n in range(len(leaves))]
-    meaning = _meaning(product, leaves, names)
+    others = {*written.layers.values()} - {written.layers[name]}
+    meaning = _meaning(written.layers[name], others, leaves, names)
     return Stretch("", {}, {}, meaning, dict(zip(names, where, strict=True)), Place.of(result, "int32")), filled
 
 
@@ -125,12 +126,12 @@ def _weights(writer: Writer, layer: Layer) -> list[Place]:
     ]
 
 
-def _meaning(product: Term, leaves: list[Term], names: list[str]) -> str:
+def _meaning(product: Term, others: Container[Term], leaves: list[Term], names: list[str]) -> str:
     """The product as it was written, of integers: the text of a program."""
     if not is_product(product):
         raise BadInput("it was no product before it was mapped")
     stand_ins: dict[Term, Term] = {}
-    for leaf, other in _same(leaves_of(product.children[0]), leaves):
+    for leaf, other in _same(leaves_of(product.children[0], others), leaves):
         tensor = Tensor(names[leaves.index(other)], leaf.access.dims, "int8")
         stand_ins[leaf] = build("access", build("access-tensor", tensor), leaf.access.split)
     (term,) = rebuild_all([product], lambda _, __: None, stand_ins)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from dataclasses import dataclass
 
 import numpy as np
@@ -28,8 +29,8 @@ class Product:
     weights: Places
 
     @staticmethod
-    def of(term: Term, machine: Machine) -> Product:
-        """Raises BadInput: an array of another size."""
+    def of(term: Term, machine: Machine, ends: Container[Term]) -> Product:
+        """Of operands that `ends` are among. Raises BadInput: an array of another size."""
         size = tuple(term.attributes)
         if size != (machine.rows, machine.columns):
             raise BadInput(
@@ -37,7 +38,7 @@ class Product:
             )
         a, b = term.children
         tiles = b.access.shape.product()
-        rows, weights = places(a), places(b)
+        rows, weights = places(a, ends), places(b, ends)
         return Product(
             term,
             Places(rows.numbers.reshape(tiles, -1, machine.rows), rows.first),
@@ -68,13 +69,13 @@ class Layer:
     elements: Array
 
     @staticmethod
-    def of(term: Term, machine: Machine) -> Layer:
-        """Raises BadInput: what the machine cannot do, by name."""
+    def of(term: Term, machine: Machine, others: Container[Term] = ()) -> Layer:
+        """Of a term that may read other layers. Raises BadInput: what the machine cannot do, by name."""
         found = summands(term)
         if [each.operator.name for each in found] != [_UNIT]:
             names = ", ".join(dict.fromkeys(each.operator.name for each in found))
             raise BadInput(f"a layer is sums of one {_UNIT}, moved about, here are {len(found)} operands: {names}")
-        product = Product.of(found[0], machine)
+        product = Product.of(found[0], machine, others)
         added = sums(term, found)
         tiles, m, _ = product.rows.numbers.shape
         groups, elements = _groups(added.numbers, tiles, m * machine.columns)
