@@ -86,7 +86,8 @@ def _type_of(operator: Operator, attributes: tuple[Attribute, ...], operands: tu
         if isinstance(type_, TupleType) and operator.name != "tuple-get-item":
             raise TypeMismatch(f"{operator.name} requires {field.name} to be an access pattern, got {type_}")
     operator.check(*typed)
-    return operator.result(*typed)
+    result: Type = operator.result(*typed)
+    return result
 
 
 def unweave(operator: Operator, arguments: Sequence[Any]) -> tuple[tuple[Term, ...], tuple[Attribute, ...]]:
