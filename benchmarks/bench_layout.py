@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import glenside as gl
+from benchmarks.onnx_architectures import quantized
 from benchmarks.processes import answer, peak_megabytes
 from glenside.egraph.search import end_idle
 from glenside.ir.program import Program
@@ -64,7 +65,9 @@ def networks() -> Iterable[tuple[str, Program]]:
             yield f"super-resolution {mode} {layout}", imported(model, {"N": 1})
     for name in BUILT_IN:
         yield name, gl.models.load(name)
-    yield "mobilevit", imported(images.mobilevit(channels=32, depth=144, heads=4, size=32), {})
+    mobilevit = partial(images.mobilevit, channels=32, depth=144, heads=4, size=32)
+    yield "mobilevit", imported(mobilevit(), {})
+    yield "mobilevit, int8 qdq", imported(quantized(mobilevit, "qdq"), {})
     for path in PATHS:
         if path.stem.removeprefix("light_") in LIGHT:
             yield path.stem, imported(weighted(path), {})

@@ -4,23 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from extract import METHODS
 from glenside.cache import Cache, CacheFull, answers
-from glenside.check.compiled import Function
-from glenside.codegen.machine import machine_of
-from glenside.codegen.native import keeping
 from glenside.egraph.saturation import INTERRUPTED, ITERATION_LIMIT, NODE_LIMIT, SATURATED, Limits
 from glenside.egraph.search import Worker
 from glenside.ir.errors import BadInput, renamed
 from glenside.ir.interrupts import answered
 from glenside.ir.program import Program
-from glenside.passes.integer_sums import for_processors
 from glenside.passes.network import Search
 from glenside.report.result import Result
 from glenside.stages import Clock, Event, Listener, Stages
 from glenside.targets.base import Target, Way
+
+if TYPE_CHECKING:
+    from glenside.check.compiled import Function
 
 REPEATABLE = (SATURATED, NODE_LIMIT, ITERATION_LIMIT)
 """Why a search stopped when every machine stops it at the same place: such an answer may be kept."""
@@ -99,6 +98,11 @@ def compile(program: Program, target: Target | None = None, *, machine: str = "n
 
     Raises BadInput: a black box, a dtype that is only stored, a constant without a value, no compiler.
     """
+    from glenside.check.compiled import Function  # a back end takes as long to load as many a search
+    from glenside.codegen.machine import machine_of
+    from glenside.codegen.native import keeping
+    from glenside.passes.integer_sums import for_processors
+
     of = machine_of(machine)
     if target is not None:
         target = target.compiled_for(of)

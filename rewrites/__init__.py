@@ -1,27 +1,46 @@
 """The rules, in families.
 
-Every module of every folder is found and loaded; a target names the families that it wants.
+Every module of every folder is found and loaded when the rules are first asked for: a search process needs few of them.
+A target names the families that it wants.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from functools import cache
 from importlib import import_module
 from pkgutil import walk_packages
+from typing import Any
 
 from glenside.egraph.rule import Rule
 from glenside.egraph.sorts import suggestion
-from rewrites.declare import RULES, Clause, Example, analysis, rewrite, rule, when
+from rewrites import declare
+from rewrites.declare import Clause, Example, analysis, rewrite, rule, when
 
-for _module in sorted(info.name for info in walk_packages(__path__, f"{__name__}.")):
-    import_module(_module)
-
+RULES: Mapping[str, Rule]
 __all__ = ["RULES", "Clause", "Example", "Rule", "analysis", "families", "of_families", "rewrite", "rule", "when"]
+
+
+@cache
+def _load() -> None:
+    for module in sorted(info.name for info in walk_packages(__path__, f"{__name__}.")):
+        import_module(module)
+
+
+def _rules() -> dict[str, Rule]:
+    _load()
+    return declare.RULES
+
+
+def __getattr__(name: str) -> Any:
+    if name != "RULES":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return _rules()
 
 
 def families() -> list[str]:
     """The names of the families, in alphabetical order."""
-    return sorted({r.family for r in RULES.values()})
+    return sorted({r.family for r in _rules().values()})
 
 
 def of_families(names: Iterable[str]) -> tuple[Rule, ...]:
@@ -30,4 +49,4 @@ def of_families(names: Iterable[str]) -> tuple[Rule, ...]:
     unknown = [name for name in wanted if name not in families()]
     if unknown:
         raise KeyError(f"no rule is of the family {unknown[0]}{suggestion(unknown[0], families())}")
-    return tuple(sorted((r for r in RULES.values() if r.family in wanted), key=lambda r: r.name))
+    return tuple(sorted((r for r in _rules().values() if r.family in wanted), key=lambda r: r.name))

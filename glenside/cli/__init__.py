@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import atexit
+import gc
 import os
 import sys
 from contextlib import suppress
+
+_ALLOCATIONS = 100_000
+"""After so many Python looks for cycles: of terms, of which there are as many, none are in any."""
 
 
 def main() -> None:
     """The entry point. Ctrl-C is a sentence and status 130, from the first line on; SIGTERM is the same, with 143."""
     _open_streams()
+    gc.set_threshold(_ALLOCATIONS)
     from glenside.ir import interrupts
 
     try:

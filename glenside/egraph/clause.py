@@ -29,7 +29,8 @@ class Action:
     name: str
     arguments: tuple[Pattern, ...]
 
-    def egglog(self) -> str:
+    def said(self) -> str:
+        """The action in egglog's words."""
         return f"({' '.join([self.name, *(a.egglog() for a in self.arguments)])})"
 
     def __str__(self) -> str:
@@ -88,7 +89,7 @@ class Clause:
     @cached_property
     def texts(self) -> tuple[str, ...]:
         """Facts and actions in egglog's words, with `$name` for parameters of the target."""
-        return tuple(" ".join(part.egglog() for part in parts) for parts in (self.facts, self.actions))
+        return " ".join(fact.egglog() for fact in self.facts), " ".join(action.said() for action in self.actions)
 
     @cached_property
     def nodes(self) -> tuple[Node, ...]:
@@ -104,6 +105,12 @@ class Clause:
     @property
     def variables(self) -> set[str]:
         return {node.name for node in self.nodes if isinstance(node, Variable)}
+
+    @property
+    def sorts(self) -> tuple[tuple[str, str], ...]:
+        """Variables and their sorts, in egglog's words."""
+        found = {n.egglog(): n.sort.value for n in self.nodes if isinstance(n, Variable) and n.sort is not None}
+        return tuple(found.items())
 
     @property
     def signatures(self) -> list[Signature]:

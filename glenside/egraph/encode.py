@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 
 from glenside.egraph.pattern import sort_names
+from glenside.egraph.queries import DEMANDS, LATE_DEMANDS, compiled
 from glenside.egraph.schema import BUILT_IN
-from glenside.egraph.sexpr import Sexpr, literal, read_all, write
-from glenside.egraph.shape_functions import INTS_MAP, SHAPE_FUNCTIONS, demands, written_out
-from glenside.egraph.tables import ANSWERED, NUMBERED, ROWS, rows
+from glenside.egraph.sexpr import Sexpr, literal, read_all, row_said, write
+from glenside.egraph.shape_functions import INTS_MAP, SHAPE_FUNCTIONS
+from glenside.egraph.tables import ANSWERED, NUMBERED, ROWS
 from glenside.egraph.type_rules import type_rules
 from glenside.ir.dtypes import DTYPES, widen
 from glenside.ir.operator import COMPUTES, OPERATORS, Compute, Keeps, Kind
@@ -37,13 +37,15 @@ def declarations() -> str:
         "(sort Accesses (Vec Access))",
         "(ruleset types)",
         "(ruleset shapes)",
-        "(ruleset demands)",
+        f"(ruleset {DEMANDS})",
+        f"(ruleset {LATE_DEMANDS})",
         f"(ruleset {ANSWERED})",
         f"(ruleset {ROWS})",
         *(f"(function {name} (i64) {sort.value} :no-merge)" for sort, name in NUMBERED.items()),
         f"(constructor {PROGRAM_NODE} (i64) Access)",
         *(built_in.declaration for built_in in BUILT_IN),
-        "(rule ((given a o d s t)) ((source a) (set (dims a) d) (set (split a) s) (set (dtype a) t)) :ruleset types)",
+        "(rule ((given a o d s t)) ((set (source a) ()) (set (dims a) d) (set (split a) s) (set (dtype a) t)"
+        " (set (typed a d s t) ())) :ruleset types)",
     ]
     for operator in OPERATORS.values():
         lines.append(f"(constructor {operator.name} ({' '.join(sort_names(operator))}) Access)")
@@ -63,24 +65,7 @@ def _compute_facts(kinds: Mapping[str, Compute]) -> list[str]:
         lines += [f'(category {quoted} "{compute.category.value}")', f'(compute-dtype {quoted} "{compute.dtype}")']
         if Keeps.ZERO in compute.keeps:
             lines.append(f"(keeps-zero {quoted})")
-    return lines
-
-
-@lru_cache(maxsize=8192)
-def compiled(name: str, ruleset: str, facts: str, actions: str) -> tuple[str, ...]:
-    """An egglog rule, and for each shape function among its facts the rule that demands it.
-
-    What types demand is met as types are found; what rules demand can wait until there are no more.
-    """
-    read = written_out(read_all(facts))
-    lines = []
-    for i, (before, want) in enumerate(demands(read)):
-        before = rows(before)
-        label = json.dumps(f"{name}: shape {i}")
-        wants = "shapes" if ruleset == "types" else "demands"
-        lines.append(f"(rule ({' '.join(map(write, before))}) ({write(want)}) :ruleset {wants} :name {label})")
-    lines.append(f"(rule ({' '.join(map(write, rows(read)))}) ({actions}) :ruleset {ruleset} :name {json.dumps(name)})")
-    return tuple(lines)
+    return list(map(row_said, lines))
 
 
 def node_text(term: Term, children: Sequence[str]) -> str:
@@ -110,13 +95,12 @@ def program_text(nodes: Sequence[Term]) -> str:
         name = f"({PROGRAM_NODE} {i})"
         children = [f"({PROGRAM_NODE} {index[c]})" for c in term.children]
         lines.append(f"(union {name} {node_text(term, children)})")
-        lines.append(f"({'constant' if constant[term] else 'varies'} {name})")
+        lines.append(row_said(f"({'constant' if constant[term] else 'varies'} {name})"))
         if isinstance(term.type, AccessType):
-            lines.append(
-                f'(given {name} "{term.operator.name}" {literal(term.type.dims)} {term.type.split} "{term.type.dtype}")'
-            )
+            type_ = f'{literal(term.type.dims)} {term.type.split} "{term.type.dtype}"'
+            lines.append(row_said(f'(given {name} "{term.operator.name}" {type_})'))
         else:
-            lines.append(f"(source {name})")
+            lines.append(row_said(f"(source {name})"))
     return "\n".join(lines)
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, ClassVar
 
+from glenside.egraph.sexpr import row_said
 from glenside.egraph.sorts import ACCESS, INT, INTS, TEXT, Column, PatternError, Sort, columns, columns_of, suggestion
 from glenside.ir.operator import Operator
 
@@ -292,6 +293,10 @@ class Fact:
     def egglog(self) -> str:
         """The fact in egglog's words."""
         return _list(self.head.name, self.arguments)
+
+    def said(self) -> str:
+        """The action that makes it hold."""
+        return row_said(self.egglog())
 
     def __bool__(self) -> bool:
         raise PatternError(f"{self} has no truth value: conditions of a rule are facts among its guards")

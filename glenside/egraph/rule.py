@@ -9,8 +9,9 @@ from string import Template
 from typing import Any
 
 from glenside.egraph.clause import Action, Clause
-from glenside.egraph.encode import compiled, made
+from glenside.egraph.encode import made
 from glenside.egraph.pattern import Fact, Pattern, Written
+from glenside.egraph.queries import compiled
 from glenside.egraph.schema import BUILT_IN, Formula
 from glenside.egraph.sexpr import Sexpr, read_all, write
 from glenside.egraph.sorts import INT
@@ -34,7 +35,7 @@ class Example(Shown):
     @property
     def demands(self) -> str:
         """What the example wants, in egglog's words, with `$root` for the class of the program's result."""
-        return " ".join(want.egglog() for want in self.wants)
+        return " ".join(want.said() for want in self.wants)
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,6 +68,12 @@ class Rule:
         """Each clause as `LEFT = RIGHT where GUARDS`, or `FACTS => ACTIONS`."""
         return list(map(str, self.clauses))
 
+    @property
+    def subsumes(self) -> bool:
+        """Whether it takes e-nodes away that another form is enough for."""
+        actions = (action for clause in self.clauses for action in clause.actions)
+        return any(isinstance(action, Action) and action.name == "subsume" for action in actions)
+
     @cached_property
     def declarations(self) -> tuple[str, ...]:
         """The egglog commands that declare the relations and functions of its clauses, a line each."""
@@ -95,7 +102,9 @@ class Rule:
             facts, actions = (_written_out(Template(t).substitute(parameters), formulas) for t in clause.texts)
             if trace:
                 actions = f"{actions} {made(actions, self.name, clause.source)}"
-            lines += compiled(name, self.name, facts, actions)
+            # What is expansive finds too much to keep while it waits.
+            sorts = () if self.expansive else clause.sorts
+            lines += compiled(name, self.name, facts, actions, sorts, self.analysis or self.subsumes)
         return "\n".join(lines)
 
 

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from glenside.egraph.encode import FIRST, MADE, PROGRAM_NODE, TRACE, TRACE_DECLARATIONS, declarations, program_text
 from glenside.egraph.pattern import sort_names
+from glenside.egraph.queries import DEMANDS, LATE_DEMANDS
 from glenside.egraph.rule import Parameters, Rule
 from glenside.egraph.sexpr import parts
 from glenside.egraph.snapshot import ENode, Fact, Rows, Snapshot, closed
@@ -74,6 +75,7 @@ class Request:
     # (name, egglog sorts of the columns): a worker may not have loaded the module that registered one
     operators: tuple[tuple[str, tuple[str, ...]], ...] = ()
     trace: bool = False
+    subsuming: frozenset[str] = frozenset()
 
     @staticmethod
     def of(
@@ -97,7 +99,7 @@ class Request:
         text = "\n".join([declarations(), *(t.declarations() for t in tables), *traced, own])
         steps = tuple((r.name, r.expansive) for r in rules if not r.analysis)
         analyses = tuple(r.name for r in rules if r.analysis)
-        declared = tuple(name for name in reported if any(line.startswith(f"(relation {name} ") for line in relations))
+        declared = tuple(name for name in reported if any(line.startswith(f"(function {name} (") for line in relations))
         return Request(
             text,
             program_text(nodes) + "\n" + wants,
@@ -109,6 +111,7 @@ class Request:
             tuple((t.module, t.name) for t in tables),
             tuple((o.name, sort_names(o)) for o in OPERATORS.values()),
             trace,
+            frozenset(r.name for r in rules if r.subsumes),
         )
 
 
@@ -141,6 +144,7 @@ class Saturation:
         self._limit = {name: MATCH_LIMIT for name, expansive in request.rules if expansive}
         self._runs = {name: self._egraph.parse_program(f"(run-schedule (run {name}))") for name, _ in request.rules}
         self._facts = self._egraph.parse_program(facts)
+        self._late = self._egraph.parse_program(_LATE)
         for module, _ in request.tables:
             import_module(module)
         self._tables = TableRows(self._command, [TABLES[name] for _, name in request.tables])
@@ -185,9 +189,20 @@ class Saturation:
             self._command(f"(made-in {self.progress.iterations}) (run-schedule (run {TRACE}))")
 
     def _iterate(self, active: Sequence[str]) -> bool:
-        """Every active rule once, each timed by the clock (egglog's own seconds are too coarse), then the facts."""
+        """Every active rule once, each timed by the clock (egglog's own seconds are too coarse), then the facts.
+
+        Those that take e-nodes away come first, so that the others do not match there.
+        """
+        first = self.request.subsuming
+        changed = self._run_each([name for name in active if name in first]) and self._analyze(changed=True)
+        self._demand()
+        changed |= self._run_each([name for name in active if name not in first])
+        return self._analyze(changed)
+
+    def _run_each(self, names: Iterable[str]) -> bool:
+        """Whether any of these rules, each run once, changed anything."""
         changed = False
-        for name in active:
+        for name in names:
             started = time.perf_counter()
             report = self._egraph.run_program(*self._runs[name])[-1].report
             run = self.progress.rules[name]
@@ -198,11 +213,17 @@ class Saturation:
             if name in self._limit and matches > self._limit[name]:
                 self._limit[name] *= 2
                 self._banned[name] = self.progress.iterations + 1 + BAN_LENGTH
-        return self._analyze() or changed
+        return changed
 
-    def _analyze(self) -> bool:
+    def _demand(self) -> None:
+        """What rules other than those that subsume ask for: not where an e-node is subsumed by now."""
+        self._egraph.run_program(*self._late)
+        while self._tables.fill():
+            self._egraph.run_program(*self._late)
+
+    def _analyze(self, changed: bool = False) -> bool:
         """Types, shapes and analyses to their fixed point, with the rows of tables that they and the rules ask for."""
-        changed = self._find_facts()
+        changed |= self._find_facts()
         while self._tables.fill():
             self._find_facts()
             changed = True
@@ -272,7 +293,8 @@ def _egraph_class() -> type[bindings.EGraph]:
 
 
 _TYPES = "(saturate (seq (run types) (saturate (run shapes))))"
-_FACTS = f"(run-schedule (saturate (seq {_TYPES} (saturate (seq {{}})) (run demands))))"
+_FACTS = f"(run-schedule (saturate (seq {_TYPES} (saturate (seq {{}})) (run {DEMANDS}))))"
+_LATE = f"(run-schedule (saturate (seq (run {LATE_DEMANDS}) (saturate (run shapes)))))"
 
 
 class _Reader:
@@ -325,7 +347,7 @@ class _Reader:
 
     def _facts(self, request: Request, name: str) -> Rows:
         """Rows of a relation, as it is declared."""
-        declared = re.search(rf"\(relation {re.escape(name)} \(([^()]*)\)\)", request.declarations)
+        declared = re.search(rf"\(function {re.escape(name)} \(([^()]*)\)", request.declarations)
         assert declared is not None, f"the relation {name} is not declared"
         sorts = declared[1].split()
         classes = tuple(i for i, sort in enumerate(sorts) if sort == "Access")

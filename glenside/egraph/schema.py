@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from glenside.egraph.pattern import Function, Named, Pattern, Relation
+from glenside.egraph.sexpr import row_said
 from glenside.egraph.sorts import ACCESS, INT, INTS, TEXT, Sort, columns
 
 _MERGES = {
@@ -30,11 +31,18 @@ def _declare(name: str, line: str) -> None:
         raise ValueError(f"{name} is declared twice: {_declared[name]} and {line}")
 
 
+def relation_text(name: str, sorts: Iterable[str]) -> str:
+    """The command that declares a relation. It is a function, since egglog keeps e-nodes under its own name of them:
+    which of those are subsumed it asks before each join, and then builds an index of the rest.
+    """
+    return f"(function {name} ({' '.join(sorts)}) Unit :merge old)"
+
+
 def relation(name: str, *, rows: Iterable[int | str] = (), **sorts: Sort) -> Relation:
     """Declare a relation; `rows` are facts of it that always hold, of its one column."""
-    line = f"(relation {name} ({' '.join(sort.value for sort in sorts.values())}))"
+    line = relation_text(name, [sort.value for sort in sorts.values()])
     _declare(name, line)
-    always = [f"({name} {row})" if isinstance(row, int) else f'({name} "{row}")' for row in rows]
+    always = [row_said(f"({name} {row})" if isinstance(row, int) else f'({name} "{row}")') for row in rows]
     return Relation(name, columns(**sorts), True, "\n".join([line, *always]))
 
 
@@ -87,7 +95,9 @@ category = relation("category", kind=TEXT, category=TEXT)
 compute_dtype = relation("compute-dtype", kind=TEXT, dtype=TEXT)
 keeps_zero = relation("keeps-zero", kind=TEXT)
 
-BUILT_IN = (source, constant, varies, given, dims, split, dtype, widened, category, compute_dtype, keeps_zero)
+typed = relation("typed", access=ACCESS, dims=INTS, split=INT, dtype=TEXT)  # all three, where that is one join
+
+BUILT_IN = (source, constant, varies, given, dims, split, dtype, typed, widened, category, compute_dtype, keeps_zero)
 
 
 def access_at(name: str) -> Pattern:

@@ -62,6 +62,11 @@ def write(expression: Sexpr) -> str:
     return f"({' '.join(map(write, expression))})"
 
 
+def row_said(row: str) -> str:
+    """The action that puts a row into its relation."""
+    return f"(set {row} ())"
+
+
 def literal(value: Any) -> str:
     """A text, a number or a vector of numbers as egglog writes it; a tensor as its name."""
     if isinstance(value, Tensor):

@@ -153,10 +153,10 @@ def written_out(facts: list[Sexpr]) -> list[Sexpr]:
     """The facts with calls of `WRITTEN_OUT` in egglog's own words, but for those whose value is a key of a look-up."""
     facts = list(map(_call_last, facts))
     able = {i: call for i, fact in enumerate(facts) if (call := shape_call(fact)) and call[0] in WRITTEN_OUT}
-    keys = set().union(*(_atoms(fact) for i, fact in enumerate(facts) if i not in able and _looks_up(fact)))
-    while looked_up := [i for i in able if _atoms(facts[i][1]) & keys]:
+    keys = set().union(*(atoms(fact) for i, fact in enumerate(facts) if i not in able and looks_up(fact)))
+    while looked_up := [i for i in able if atoms(facts[i][1]) & keys]:
         for i in looked_up:
-            keys |= _atoms(facts[i])
+            keys |= atoms(facts[i])
             del able[i]
     return [part for i, fact in enumerate(facts) for part in (_in_words(fact, able[i]) if i in able else [fact])]
 
@@ -173,16 +173,17 @@ def _call_last(fact: Sexpr) -> Sexpr:
     return turned if shape_call(turned) and not shape_call(fact) else fact
 
 
-def _looks_up(fact: Sexpr) -> bool:
+def looks_up(fact: Sexpr) -> bool:
     """Whether any part of it is a row of a table, a relation or an e-node."""
     if not isinstance(fact, list) or not fact:
         return False
     head = str(fact[0])
-    return not (head in _PRIMITIVES or head.startswith("vec-")) or any(map(_looks_up, fact[1:]))
+    return not (head in _PRIMITIVES or head.startswith("vec-")) or any(map(looks_up, fact[1:]))
 
 
-def _atoms(fact: Sexpr) -> set[str]:
-    return set().union(*map(_atoms, fact[1:])) if isinstance(fact, list) else {fact}
+def atoms(fact: Sexpr) -> set[str]:
+    """What an expression is of: variables, numbers and texts."""
+    return set().union(*map(atoms, fact[1:])) if isinstance(fact, list) else {fact}
 
 
 def demands(facts: list[Sexpr]) -> list[tuple[list[Sexpr], Sexpr]]:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import IO, Any
 
-from glenside.egraph.sexpr import literal
+from glenside.egraph.sexpr import literal, row_said
 from glenside.egraph.sorts import INT, Column, Sort
 from glenside.egraph.tables import ANSWERED, NUMBERED, ROWS, Table
 from glenside.ir.types import Dims
@@ -35,13 +35,16 @@ class TableRows:
 
     def fill(self) -> bool:
         """Compute what was asked for and is not there yet; whether there was any."""
-        computed = {table: list(self._computed(table, asked)) for table, asked in self._asked.items()}
+        (printed,) = self._run("(print-size)")
+        sizes = dict(printed.sizes)
+        wanted = [table for table in self._asked if sizes[f"want-{table.name}"]]
+        computed = {table: list(self._computed(table, self._asked[table])) for table in wanted}
         if computed:
             self._run(f"(run-schedule (run {ANSWERED}))")
         commands: list[str] = []
         for table, rows in computed.items():
             if len(rows) < _FEW or not self._read_from_file(table, rows):
-                commands += [f"({table.row} {' '.join(map(literal, row))})" for row in rows]
+                commands += [row_said(f"({table.row} {' '.join(map(literal, row))})") for row in rows]
         self._run_all(commands)
         return any(computed.values())
 

@@ -16,7 +16,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from glenside.egraph.pattern import Fact, Function, Pattern
-from glenside.egraph.sexpr import Sexpr, write
+from glenside.egraph.schema import relation_text
+from glenside.egraph.sexpr import Sexpr, row_said, write
 from glenside.egraph.sorts import INT, INTS, TEXT, Column, columns
 from glenside.ir.types import Dims
 
@@ -60,14 +61,14 @@ class Table:
         lines = [f"(relation want-{self.name} ({sorts}))"]
         lines += [f'(rule ({wanted}) ((delete {wanted})) :ruleset {ANSWERED} :name "{self.name} was read")']
         both = self.row_columns
-        lines += [f"(relation {self.row} ({' '.join(column.sort.value for column in both)}))"]
+        lines += [relation_text(self.row, [column.sort.value for column in both])]
         lines += [f"(relation {self.numbered} ({' '.join(INT.value for _ in both)}))"]
         numbers = [f"n{i}" for i in range(len(both))]
         values = [n if column.sort is INT else f"of-{n}" for n, column in zip(numbers, both, strict=True)]
         given, row = f"({self.numbered} {' '.join(numbers)})", f"({self.row} {' '.join(values)})"
         triples = zip(values, numbers, both, strict=True)
         facts = " ".join(f"(= {v} ({NUMBERED[c.sort]} {n}))" for v, n, c in triples if c.sort is not INT)
-        lines += [f'(rule ({given} {facts}) ({row} (delete {given})) :ruleset {ROWS} :name "{self.row}")']
+        lines += [f'(rule ({given} {facts}) ({row_said(row)} (delete {given})) :ruleset {ROWS} :name "{self.row}")']
         return "\n".join(lines)
 
     @property

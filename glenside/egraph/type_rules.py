@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from glenside.egraph.pattern import Call, Pattern, Written, of_operator
+from glenside.egraph.sexpr import row_said
 from glenside.egraph.shape_functions import SHAPE_FUNCTIONS
 from glenside.egraph.sorts import INT, INTS, TEXT, Sort, columns_of
 from glenside.ir.operator import COMPUTES, OPERATORS, Category, Field, Kind, Operator
@@ -117,6 +118,7 @@ TypeRule: TypeAlias = tuple[str, str, str]
 def _typed(name: str, facts: Facts, result: SymbolicType) -> TypeRule:
     types = {"dims": result.dims, "split": result.split, "dtype": result.dtype}
     actions = [f"(set ({function} root) {value})" for function, value in types.items()]
+    actions.append(row_said(f"(typed root {' '.join(map(str, types.values()))})"))
     return f"type of {name}", " ".join(_needed(facts, actions)), " ".join(actions)
 
 

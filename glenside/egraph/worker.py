@@ -6,6 +6,7 @@ own, which its parent can end at any moment while keeping the last snapshot. Run
 
 from __future__ import annotations
 
+import gc
 import os
 import pickle
 import struct
@@ -18,6 +19,7 @@ from glenside.egraph.saturation import MEMORY_LIMIT, Compiled, Request, Saturati
 
 HEADER = struct.Struct("<Q")
 _WATCH_SECONDS = 0.05
+_ALLOCATIONS = 100_000  # after which Python looks for cycles: rows of an e-graph have none
 _SMALL = 256 << 20  # bytes of a process that serves again
 _HAND_OVER_SECONDS = 1.0  # how old the parent's snapshot may become
 _HAND_OVER_SHARE = 0.1  # how much of the time may go into snapshots
@@ -69,6 +71,7 @@ class _Watch(threading.Thread):
 
 def main() -> None:
     """Serve the requests that standard input brings, as long as this process is small."""
+    gc.set_threshold(_ALLOCATIONS)
     channel = _Channel(sys.stdout.buffer)
     watch, compiled = _Watch(channel), Compiled()
     watch.start()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
@@ -64,19 +65,29 @@ def make(operator: Operator, arguments: Sequence[Any]) -> Term:
 
     An ACCESS_SHAPE argument is a pair of dims. Raises TypeMismatch.
     """
-    children, attributes = unweave(operator, arguments)
+    return _shared(operator, *unweave(operator, arguments))
+
+
+def _shared(operator: Operator, children: tuple[Term, ...], attributes: tuple[Attribute, ...]) -> Term:
+    """The same of attributes in canonical form."""
     key = (operator.name, attributes, tuple(map(id, children)))
     known = _terms.get(key)
-    if known is not None:
-        return known
-    typed = weave(operator, tuple(c.type for c in children), attributes)
-    for child, field in zip(children, (f for f in operator.fields if f.kind is Kind.TERM), strict=False):
-        if isinstance(child.type, TupleType) and operator.name != "tuple-get-item":
-            raise TypeMismatch(f"{operator.name} requires {field.name} to be an access pattern, got {child.type}")
+    if known is None:
+        type_ = _type_of(operator, attributes, tuple([c.type for c in children]))
+        known = _terms[key] = Term(operator, attributes, children, type_)
+    return known
+
+
+@lru_cache(maxsize=1 << 14)  # a network has few types
+def _type_of(operator: Operator, attributes: tuple[Attribute, ...], operands: tuple[Type, ...]) -> Type:
+    """What an operator gives of operands of these types. Raises TypeMismatch."""
+    typed = weave(operator, operands, attributes)
+    for type_, field in zip(operands, (f for f in operator.fields if f.kind is Kind.TERM), strict=False):
+        if isinstance(type_, TupleType) and operator.name != "tuple-get-item":
+            raise TypeMismatch(f"{operator.name} requires {field.name} to be an access pattern, got {type_}")
     operator.check(*typed)
-    term = Term(operator, attributes, children, operator.result(*typed))
-    _terms[key] = term
-    return term
+    result: Type = operator.result(*typed)
+    return result
 
 
 def unweave(operator: Operator, arguments: Sequence[Any]) -> tuple[tuple[Term, ...], tuple[Attribute, ...]]:
@@ -138,19 +149,41 @@ def postorder(*roots: Term, without: Container[Term] = ()) -> Iterator[Term]:
 
     What is in `without`, and what only such terms need, is left out.
     """
-    done: set[int] = set()
-    for root in roots:
-        stack: list[tuple[Term, bool]] = [(root, False)]
-        while stack:
-            term, ready = stack.pop()
-            if id(term) in done or term in without:
-                continue
-            if ready:
-                done.add(id(term))
-                yield term
-            else:
-                stack.append((term, True))
-                stack += [(child, False) for child in reversed(term.children) if id(child) not in done]
+    return iter(_ordered(roots, without) if without else _known_order(roots))
+
+
+_LARGE = 1_000
+_ORDERS: dict[tuple[Term, ...], list[Term]] = {}
+"""The terms under the last large roots: what looks at a program looks at all of it many times."""
+
+
+def _known_order(roots: tuple[Term, ...]) -> list[Term]:
+    order = _ORDERS.get(roots)
+    if order is None:
+        order = _ordered(roots, ())
+        if len(order) >= _LARGE:
+            for oldest in [*_ORDERS][:-3]:
+                _ORDERS.pop(oldest, None)
+            _ORDERS[roots] = order
+    return order
+
+
+def _ordered(roots: tuple[Term, ...], without: Container[Term]) -> list[Term]:
+    done: dict[Term, None] = {}
+    stack = [*reversed(roots)]
+    while stack:
+        term = stack[-1]
+        if term in done or term in without:
+            stack.pop()
+            continue
+        count = len(stack)
+        for child in reversed(term.children):
+            if child not in done and child not in without:
+                stack.append(child)
+        if len(stack) == count:
+            stack.pop()
+            done[term] = None
+    return [*done]
 
 
 Replace = Callable[[Term, tuple[Term, ...]], Term | None]
@@ -165,11 +198,10 @@ def rebuild_all(roots: Sequence[Term], replace: Replace, done: dict[Term, Term] 
     """The same for several terms, each subterm once; `done` holds those of earlier calls, and gets the new ones."""
     done = {} if done is None else done
     for term in postorder(*roots, without=done):
-        children = tuple(done[c] for c in term.children)
+        children = tuple([done[c] for c in term.children])
         new = replace(term, children)
-        if new is None:
-            same = all(a is b for a, b in zip(children, term.children, strict=True))
-            new = term if same else make(term.operator, weave(term.operator, children, term.attributes))
+        if new is None:  # terms are equal where they are one
+            new = term if children == term.children else _shared(term.operator, children, term.attributes)
         done[term] = new
     return [done[root] for root in roots]
 

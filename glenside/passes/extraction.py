@@ -55,6 +55,8 @@ class PricedGraph:
         self.constant = constant_classes(snapshot)
         told: dict[int, int] = dict(sorted(snapshot.facts.get(UNIT_CYCLES, ()), reverse=True))  # the least comes last
         self.told = {eclass: InstructionCost(cycles, 1) for eclass, cycles in told.items()}
+        self._given = given_classes(snapshot)
+        self._costs: dict[int, Cost] = {}
 
     @cached_property
     def mappings(self) -> Mapping[int, tuple[Any, ...]]:
@@ -79,7 +81,18 @@ class PricedGraph:
         return self.prices.instruction(node.operator, node.attributes) is not None
 
     def cost(self, index: int) -> Cost:
-        """What one e-node costs by itself."""
+        """What one e-node costs by itself.
+
+        A copy of an input is no e-node more: among equals, it is copied as it comes.
+        """
+        known = self._costs.get(index)
+        if known is None:
+            own = self._priced(index)
+            given = own.copies and self._given.issuperset(self.snapshot.nodes[index].children)
+            known = self._costs[index] = own._replace(nodes=0) if given else own
+        return known
+
+    def _priced(self, index: int) -> Cost:
         node, eclass = self.snapshot.nodes[index], self.snapshot.owner[index]
         own, children = self.snapshot.types[eclass], [self.snapshot.types[c] for c in node.children]
         fixed = self.constant[eclass] and all(self.constant[c] for c in node.children)
@@ -262,6 +275,23 @@ def reachable(snapshot: Snapshot, root: int) -> set[int]:
             found.update(new)
             stack += new
     return found
+
+
+def given_classes(snapshot: Snapshot) -> set[int]:
+    """The classes of inputs, under whatever dims."""
+    readers: dict[int, list[int]] = {}
+    found: list[int] = []
+    for n, node in enumerate(snapshot.nodes):
+        if node.operator == "access-rearrange" and len(node.attributes[1]) == 1:
+            readers.setdefault(node.children[0], []).append(snapshot.owner[n])
+        elif node.operator == "access-tensor" and not snapshot.tensors[node.attributes[0]].constant:
+            found.append(snapshot.owner[n])
+    given = {*found}
+    for eclass in found:  # it grows while it is read
+        new = [c for c in readers.get(eclass, ()) if c not in given]
+        given.update(new)
+        found += new
+    return given
 
 
 def constant_classes(snapshot: Snapshot) -> list[bool]:

@@ -51,13 +51,13 @@ def test_sizes_and_numbers_read_as_in_python() -> None:
 def test_columns_may_be_named() -> None:
     a, x = variables("a x")
     assert wanted(a, size=2, axis=x).egglog() == "(test-wanted ?a ?x 2)"
-    assert wanted.declaration == "(relation test-wanted (Access i64 i64))"
+    assert wanted.declaration == "(function test-wanted (Access i64 i64) Unit :merge old)"
     assert best.declaration == "(function test-best (Access) i64 :merge (min old new))"
 
 
 def test_rows_of_a_relation_always_hold() -> None:
     number = relation("test-number", rows=range(2), number=INT)
-    assert number.declaration.splitlines()[1:] == ["(test-number 0)", "(test-number 1)"]
+    assert number.declaration.splitlines()[1:] == ["(set (test-number 0) ())", "(set (test-number 1) ())"]
 
 
 def _slice_of_slice() -> tuple[V, V]:

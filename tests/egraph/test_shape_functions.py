@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from glenside.egraph.encode import compiled, declarations
+from glenside.egraph.encode import declarations
+from glenside.egraph.queries import compiled
 from glenside.egraph.saturation import Limits, Request, Saturation
 from glenside.egraph.sexpr import read_all
 from glenside.egraph.shape_functions import WRITTEN_OUT, demands, written_out

@@ -359,6 +359,16 @@ def test_squeeze_and_excitation_between_convolutions_is_computed_in_their_layout
     assert result.check().result == "exact"
 
 
+@pytest.mark.parametrize("function", [relu, lambda t: multiply(t, sigmoid(t))])
+def test_an_input_is_copied_as_it_comes(function: Callable[[Term], Term]) -> None:
+    """What is computed of it could be copied as well: then the copy would lie inside of the network."""
+    b = Builder()
+    y = relu(b.conv(function(b.input("x", (1, 3, 12, 12))), b.constant("first", (8, 3, 3, 3))))
+    program = b.finish(b.conv(y, b.constant("second", (8, 8, 3, 3))))
+    total = gl.optimize(program, gl.ConvolutionUnit("nhwc"), verify=False).report.total
+    assert (total["copies"], total["copies inside"]) == (2 * 3 * 12 * 12 * 4, 0)
+
+
 def test_pixels_of_windows_lie_in_the_orders_that_the_program_says() -> None:
     """No order that nothing asked for, so each block is searched as fast as the first; and only the input is moved."""
     programs = [program_of_model(maxvit(blocks=blocks, size=4)) for blocks in (1, 2)]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from functools import cache
 from math import prod
 from typing import Any, NamedTuple
 
@@ -46,12 +47,18 @@ class Cost(NamedTuple):
 
     def ordered(self, objectives: Sequence[str]) -> tuple[int, ...]:
         """The parts in the order in which they are compared."""
-        return tuple(getattr(self, name) for name in order(objectives))
+        return tuple([self[place] for place in _places(tuple(objectives))])
 
     @classmethod
     def of_ordered(cls, parts: Sequence[int], objectives: Sequence[str]) -> Cost:
         """The inverse of `ordered`."""
         return cls(**dict(zip(order(objectives), parts, strict=True)))
+
+
+@cache
+def _places(objectives: tuple[str, ...]) -> tuple[int, ...]:
+    """Where the parts stand in the record, in the order in which they are compared."""
+    return tuple(map(Cost._fields.index, order(objectives)))
 
 
 def order(objectives: Sequence[str]) -> tuple[str, ...]:
