@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from glenside.ir.operand import Array
+from glenside.ir.threads import in_parallel
 
 Index = tuple[int | slice, ...]
 
@@ -86,6 +87,25 @@ def in_blocks(
     out = np.empty((*dims, *item), dtype)
     for index in blocks(dims, part):
         out[index] = function(*[x[index] for x in arrays])
+    return out
+
+
+def as_they_lie(function: Callable[..., None], arrays: Sequence[Array], dtype: DTypeLike, part: int) -> Array:
+    """A new array that `function(out, *arrays)` fills, part by part, each in the cache; dims are broadcast. It lies in
+    memory as the first of the arrays does that is not repeated along any axis, and parts follow that.
+    """
+    alike = all(a.shape == arrays[0].shape for a in arrays)
+    operands = arrays if alike else np.broadcast_arrays(*arrays)
+    whole = next((a for a in operands if 0 not in a.strides), operands[0])
+    out = np.empty_like(whole, dtype, subok=False)
+    if out.size <= part:
+        function(out, *operands)
+        return out
+    order = sorted(range(out.ndim), key=lambda axis: -out.strides[axis])
+    views = [a.transpose(order) for a in (out, *operands)]
+    in_parallel(
+        lambda index, _: function(*[view[index] for view in views]), blocks(views[0].shape, part), lambda _: None
+    )
     return out
 
 
