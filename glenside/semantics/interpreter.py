@@ -80,8 +80,7 @@ class Run:
         for term in self.order:
             if term not in given:
                 self.reads.update(term.children)
-        # Others keep numbers in dtypes of their own.
-        self.placement = placement(self.order, self.reads, given) if type(arithmetic) is Native else {}
+        self.placement = placement(self.order, self.reads, given)
         self.results: dict[Term, Array] = {}
         """Of terms that are not computed yet, of which parts are."""
 
@@ -116,7 +115,8 @@ class Run:
         """Where a term is computed; None where that is an array of its own, or a view."""
         if term in self.results:
             return self.results.pop(term)
-        if term not in self.placement or not (gathers(term) or term.operator.stores is not None):
+        stores = type(self.arithmetic) is Native and term.operator.stores is not None  # others make arrays of their own
+        if term not in self.placement or not (gathers(term) or stores):
             return None
         return self._part(term)
 
@@ -137,7 +137,7 @@ class Run:
 
     def allocate(self, term: Term) -> Array:
         """The array of a result before it is computed."""
-        return np.empty(tuple(term.access.dims), term.access.dtype)
+        return np.empty(tuple(term.access.dims), self.arithmetic.kept(term.access.dtype))
 
     def _read(self, term: Term) -> Value:
         self.reads[term] -= 1

@@ -13,6 +13,7 @@ from fractions import Fraction
 from typing import TypeAlias
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from glenside.ir.blockwise import PART, Index, blocks, in_blocks, reduced, row_major
 from glenside.ir.contraction import contract_into, contracted_dims, summed_in
@@ -38,6 +39,10 @@ class Native:
 
     opaque_below = 100
     """The whole numbers that a black box gives are from 0 to one less: an int8 holds them, and few axes are shorter."""
+
+    def kept(self, dtype: str) -> DTypeLike:
+        """What arrays of a dtype are in memory."""
+        return dtype
 
     def identity(self, a: Array) -> Array:
         """What equal arrays have alike, to the last bit."""

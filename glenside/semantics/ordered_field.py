@@ -17,6 +17,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from glenside.ir.blockwise import as_they_lie, row_major
 from glenside.ir.contraction import contract_into, contracted_dims
@@ -50,6 +51,9 @@ class OrderedField(Native):
         self.field, self._native = field, Native()
         comparisons = {name: partial(_compare, name) for name in ("lt", "le", "gt", "ge", "eq", "ne")}
         self.own = {**comparisons, "select": _select, "abs": _abs, "sign": _sign}
+
+    def kept(self, dtype: str) -> DTypeLike:
+        return np.complex128 if dtype in REALS else dtype
 
     def identity(self, a: Array) -> Array:
         """The residues, which float32 holds exactly."""

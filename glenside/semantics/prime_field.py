@@ -13,6 +13,7 @@ from fractions import Fraction
 from functools import cached_property, lru_cache
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from glenside.ir.blockwise import as_they_lie, blocks
 from glenside.ir.contraction import contract_into, contracted_dims
@@ -61,6 +62,9 @@ class PrimeField(Native):
             raise BadInput(f"PrimeField requires a prime between 2^21 and 2^22, got {p}")
         self.p = p
         self.half = (p - 1) // 2
+
+    def kept(self, dtype: str) -> DTypeLike:
+        return _KEPT if dtype in REALS else dtype
 
     def reduce(self, x: Array) -> Array:
         """Signed representatives of the integers below 2^51 in a float64 array, or 2^22 in a float32 one, in place.
