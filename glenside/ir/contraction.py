@@ -16,6 +16,7 @@ from glenside.ir.threads import cores, in_parallel
 
 # Elements per block. Smaller ones pay for Python and BLAS calls, larger ones for memory: a core has 1 MiB of cache.
 BLOCK = 1 << 17
+_LARGE_BLOCK = 1 << 18  # where what multiplies calls numpy more often: threads wait for each other less
 
 # A matrix product with fewer rows reads its weights more often than it uses them.
 _LEAST_ROWS = 128
@@ -114,8 +115,10 @@ def contract_into(
     `multiply` takes blocks (g, m, k) and (g, n, k), converted to dtype, and a place (g, m, n) of that dtype for its
     result, which it gives. `any_order` says that sums may be taken in the order that is copied fastest.
     """
+    block = BLOCK
     if any_order:
         a, b = _as_they_lie(a, b, item)
+        block = max(block, _LARGE_BLOCK)
 
     def work(job: _Job, space: _Space) -> None:
         left = _matrices(job.left, job.left_dims, dtype, space.left)
@@ -126,7 +129,7 @@ def contract_into(
         if not direct:
             job.out[...] = result.reshape(job.out.shape)
 
-    in_parallel(work, _jobs(out, a, b, shared, item, dtype), lambda largest: _Space.of(largest, dtype))
+    in_parallel(work, _jobs(out, a, b, shared, item, dtype, block), lambda largest: _Space.of(largest, dtype))
 
 
 def _as_they_lie(a: Array, b: Array, item: int) -> tuple[Array, Array]:
@@ -141,7 +144,7 @@ def _as_they_lie(a: Array, b: Array, item: int) -> tuple[Array, Array]:
     return turned(a), turned(b)
 
 
-def _jobs(out: Array, a: Array, b: Array, shared: int, item: int, dtype: DTypeLike) -> Iterator[_Job]:
+def _jobs(out: Array, a: Array, b: Array, shared: int, item: int, dtype: DTypeLike, block: int) -> Iterator[_Job]:
     groups, rows = a.shape[:shared], a.shape[shared : a.ndim - item]
     m, n, k = prod(rows), prod(b.shape[shared : b.ndim - item]), prod(a.shape[a.ndim - item :])
     weight = m * (k + n) + n * k
@@ -149,14 +152,14 @@ def _jobs(out: Array, a: Array, b: Array, shared: int, item: int, dtype: DTypeLi
         before = (slice(None),) * shared
         for part in _cut(b.shape[shared], n * k):
             target = out[(*before, *(slice(None) for _ in rows), part)]
-            yield from _jobs(target, a, b[(*before, part)], shared, item, dtype)
-    elif weight <= BLOCK or not rows:
-        for index in blocks(groups, max(1, BLOCK // max(weight, 1))):
+            yield from _jobs(target, a, b[(*before, part)], shared, item, dtype, block)
+    elif weight <= block or not rows:
+        for index in blocks(groups, max(1, block // max(weight, 1))):
             target = out[(*index, ...)]  # the dots keep it a view, also of no axes
             g = prod(target.shape[: target.ndim - (out.ndim - shared)])
             yield _Job(target, a[index], (g, m, k), b[index], (g, n, k))
     else:
-        step = max(_LEAST_ROWS, BLOCK // max(k + n, 1))
+        step = max(_LEAST_ROWS, block // max(k + n, 1))
         for group in positions(groups):
             right = _matrices(b[group][np.newaxis], (1, n, k), dtype, np.empty(0))
             for index in blocks(rows, step):

@@ -104,10 +104,14 @@ class PrimeField(Native):
         """Residues of float64 numbers: mostly small multiples of a power of 2."""
         scaled = x * _FINE
         if np.abs(scaled).max(initial=0.0) < _REDUCED and (np.rint(scaled) == scaled).all():
-            return self.reduce(self.reduce(scaled) * float(self.constant(Fraction(1, int(_FINE)), "float32")))
+            return self.reduce(self.reduce(scaled) * self._fine)
         mantissa, exponent = np.frexp(x)
         scale = self._powers_of_two[exponent - 53 - self._least_exponent]
         return self.reduce(self._integers(np.ldexp(mantissa, 53).astype(np.int64)) * scale.astype(np.float64))
+
+    @cached_property
+    def _fine(self) -> float:
+        return float(self.constant(Fraction(1, int(_FINE)), "float32"))
 
     _least_exponent = -1074 - 53
 
