@@ -128,7 +128,7 @@ def check(
                 turn = further(turn)
             trial = trials.at(turn)
             trial.arithmetic.opaque_below = below
-            values = {name: trial.draw(tensor, limits.get(name)) for name, tensor in drawn.items()}
+            values = trial.values(drawn, limits)
             values |= {name: from_end(values[name], limits[name], turn) for name in ends & values.keys()} | known
             branches.watched(trial.arithmetic)
             comparison.run(Trial(trial.arithmetic, values, branches.claim))

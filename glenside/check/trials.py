@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property, partial
 from typing import NamedTuple
 from weakref import WeakValueDictionary
@@ -23,6 +23,7 @@ from glenside.ir.operand import Array
 from glenside.ir.operators.opaque import name_of
 from glenside.ir.program import Program
 from glenside.ir.term import Term, postorder
+from glenside.ir.threads import in_parallel
 from glenside.ir.types import AccessType, Tensor
 from glenside.semantics import Arithmetic, Native
 from glenside.semantics.ordered_field import OrderedField
@@ -82,6 +83,20 @@ class Turn(NamedTuple):
     numbers: _Numbers
     arithmetic: Arithmetic
     draw: Draw
+
+    def values(self, tensors: Mapping[str, Tensor], limits: Mapping[str, int]) -> dict[str, Array]:
+        """A value of each tensor, with what its integers must be below: each is drawn of a stream of its own."""
+        drawn: dict[str, Array] = {}
+
+        def draw(name: str, _: None = None) -> None:
+            drawn[name] = self.draw(tensors[name], limits.get(name))
+
+        if sum(tensor.dims.product() for tensor in tensors.values()) < _ELEMENTS:
+            for name in tensors:
+                draw(name)
+        else:
+            in_parallel(draw, tensors, lambda _: None)
+        return {name: drawn[name] for name in tensors}
 
 
 class Trials:

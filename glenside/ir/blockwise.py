@@ -23,6 +23,7 @@ PART = 1 << 14
 """Elements of one block: a few microseconds of numpy, as long as calling it takes."""
 BUFFER = 1 << 10
 """Elements that numpy converts or gathers at a time: its own 8192 of each operand are more than some programs hold."""
+_FEW = 64  # elements of each of more items: numpy is called for each, and not to go along them
 ERF_PART = 1 << 11
 """Elements of which the error function is taken at a time: each is an object of Python's for a while."""
 
@@ -127,5 +128,11 @@ def items_of(length: int) -> int:
 def reduced(ufunc: np.ufunc, a: Array, axes: tuple[int, ...], dtype: Any) -> Array:
     """The reduction over the last axes, into a new array in row-major order."""
     out = np.empty(a.shape[: a.ndim - len(axes)], dtype)
-    ufunc.reduce(a, axes, dtype=dtype, out=out)
+    if ufunc in (np.maximum, np.minimum) and 0 < prod(a.shape[out.ndim :]) <= _FEW < out.size:
+        first, *others = ((..., *position) for position in positions(a.shape[out.ndim :]))
+        out[...] = a[first]
+        for position in others:
+            ufunc(out, a[position], out=out)
+    else:
+        ufunc.reduce(a, axes, dtype=dtype, out=out)
     return out
