@@ -16,7 +16,6 @@ from glenside.ir.threads import cores, in_parallel
 
 # Elements per block. Smaller ones pay for Python and BLAS calls, larger ones for memory: a core has 1 MiB of cache.
 BLOCK = 1 << 17
-_LARGE_BLOCK = 1 << 18  # where what multiplies calls numpy more often: threads wait for each other less
 
 # A matrix product with fewer rows reads its weights more often than it uses them.
 _LEAST_ROWS = 128
@@ -118,7 +117,7 @@ def contract_into(
     block = BLOCK
     if any_order:
         a, b = _as_they_lie(a, b, item)
-        block = max(block, _LARGE_BLOCK)
+        block *= 2  # what multiplies calls numpy more often, for which threads wait for each other
 
     def work(job: _Job, space: _Space) -> None:
         left = _matrices(job.left, job.left_dims, dtype, space.left)
