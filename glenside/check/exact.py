@@ -38,6 +38,7 @@ from glenside.ir.interrupts import answered
 from glenside.ir.operand import Array, arrays
 from glenside.ir.program import Program
 from glenside.ir.term import Term
+from glenside.ir.threads import BLAS_ON_ONE_THREAD
 from glenside.semantics.interpreter import evaluate
 from glenside.semantics.ordered_field import OrderedField
 
@@ -131,7 +132,8 @@ def check(
             values = trial.values(drawn, limits)
             values |= {name: from_end(values[name], limits[name], turn) for name in ends & values.keys()} | known
             branches.watched(trial.arithmetic)
-            comparison.run(Trial(trial.arithmetic, values, branches.claim))
+            with BLAS_ON_ONE_THREAD:
+                comparison.run(Trial(trial.arithmetic, values, branches.claim))
             done.append(trial)
     except OutOfTime:
         stopped, reason = "time-limit", "time ran out"

@@ -22,6 +22,30 @@ def _controller() -> Any:
     return ThreadpoolController()
 
 
+class _OneThread:
+    """BLAS on one thread, for as long as anybody asks for it: to say so takes longer than a small product."""
+
+    def __init__(self) -> None:
+        self._lock, self._asking = Lock(), 0
+        self._limit: Any = None
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if not self._asking:
+                self._limit = _controller().limit(limits=1, user_api="blas")
+            self._asking += 1
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._asking -= 1
+            if not self._asking and self._limit is not None:
+                self._limit.restore_original_limits()
+                self._limit = None
+
+
+BLAS_ON_ONE_THREAD = _OneThread()
+
+
 def cores() -> int:
     """How many jobs run at a time."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -45,7 +69,7 @@ def in_parallel(work: Callable[[Job, Space], None], jobs: Iterable[Job], space: 
                     return
                 work(job, space)
 
-    with _controller().limit(limits=1, user_api="blas"):
+    with BLAS_ON_ONE_THREAD:
         first = list(islice(remaining, cores()))
         spaces = [space(first[0]) for _ in first]
         remaining = chain(first, remaining)
