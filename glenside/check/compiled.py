@@ -18,10 +18,10 @@ import numpy as np
 from glenside.check.comparison import difference
 from glenside.check.exact import EXACT
 from glenside.check.stimuli import draw_reals, draw_residues, index_limits
-from glenside.codegen.c_bounds import bounds
+from glenside.codegen.c_levels import bounds, unsure
 from glenside.codegen.c_numbers import GROWTH, residues
 from glenside.codegen.checker import faults
-from glenside.codegen.loops import Buffer, Role
+from glenside.codegen.loops import Nest, Role
 from glenside.codegen.native import Compiled, Lowered, completed, pointers
 from glenside.codegen.packing import Memory
 from glenside.codegen.toolchain import loaded
@@ -37,6 +37,7 @@ from glenside.semantics.prime_field import PRIMES
 _WITHIN = "within its bound"
 _GIVEN = (Role.INPUT, Role.CONSTANT)
 _PAIR = np.dtype([("v", np.float64), ("e", np.float64)])
+_LEVEL = np.dtype([("v", np.int64), ("less", np.float64), ("more", np.float64)])
 _OWN_ROUNDING = 1e-6
 """By how much of itself a bound may be off: it is computed in float64."""
 
@@ -133,7 +134,7 @@ class Function(Compiled):
         found: dict[str, NestRounding] = {}
         for number, nest in enumerate(self.loops.nests):
             dims = " ".join(map(str, nest.buffer.dims))
-            found[f"{number + 1}: {nest.buffer} ({dims}): {nest.what}"] = run.step(number, nest.buffer)
+            found[f"{number + 1}: {nest.buffer} ({dims}): {nest.what}"] = run.step(number, nest)
         return found
 
 
@@ -186,13 +187,14 @@ class _Nests:
         results = [self.views[b] for b in self.loops.buffers if b.role is Role.RESULT]
         self.where = pointers(given), pointers(results), ctypes.c_void_p(self.memory.ctypes.data)
 
-    def step(self, number: int, buffer: Buffer) -> NestRounding:
+    def step(self, number: int, nest: Nest) -> NestRounding:
         """Run a nest, and what bounds it, on what lay there before. Raises BadInput."""
+        buffer, levels = nest.buffer, nest.buffer in (unsure(nest) or ())
         before = self.memory.copy()
         completed(self.loops, self.library.run_nest(ctypes.c_int64(number), *self.where, None))
         got = self.views[buffer].reshape(-1)
-        own = np.zeros(max(1, got.size), _PAIR if buffer.dtype in FLOATS else got.dtype)
-        if buffer.dtype in FLOATS:
+        own = np.zeros(max(1, got.size), _PAIR if buffer.dtype in FLOATS else _LEVEL if levels else got.dtype)
+        if own.dtype.names:
             own["v"][: got.size] = got
         else:
             own[: got.size] = got
@@ -205,10 +207,31 @@ class _Nests:
         own = own[: got.size]
         if undecided:
             return NestRounding(0.0, np.inf, "not bounded: what it chooses may depend on rounding")
+        if levels:
+            return _levels(own, got)
         if buffer.dtype not in FLOATS:
             sure = own < 2 if buffer.dtype == "bool" else np.full(own.shape, True)
             return _whole_numbers(own[sure], got[sure])
         return _floats(own["v"], own["e"] * (1 + _OWN_ROUNDING), got.astype(np.float64))
+
+
+def _levels(want: Array, got: Array) -> NestRounding:
+    """Integers beside those that they may be, up to multiples of 2^bits."""
+    turn = 1 << 8 * got.itemsize
+    above = (got.astype(np.int64) - want["v"]) % turn
+    share = np.where(above == 0, 0.0, np.minimum(_share(above, want["more"]), _share(turn - above, want["less"])))
+    wrong = np.flatnonzero(share > 1)
+    most = float(np.max(np.maximum(want["less"], want["more"]), initial=0.0))
+    if (want["less"] + want["more"] >= turn).any():
+        return NestRounding(0.0, np.inf, "not bounded: rounding may lead anywhere")
+    said = f"{wrong.size:,} of {got.size:,} elements are off, by more than {most:.3g}" if wrong.size else _WITHIN
+    largest = float(np.max(np.abs(want["v"]), initial=0))
+    return NestRounding(float(share.max(initial=0.0)), most / largest if largest else most, said)
+
+
+def _share(distance: Array, bound: Array) -> Array:
+    with np.errstate(all="ignore"):
+        return np.asarray(np.where(bound > 0, distance / bound, np.inf))
 
 
 def _whole_numbers(want: Array, got: Array) -> NestRounding:

@@ -14,49 +14,39 @@ in the whole program too, by induction along it.
 
 from __future__ import annotations
 
-import math
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
-from typing import Any, NamedTuple
+from typing import Any
 
 from glenside.check.branches import Branches, Missing, places
 from glenside.check.comparison import Clock, OutOfTime, Progress, Trial, difference, digest, observe, shared, steps
 from glenside.check.memory import least_bytes, shortage
 from glenside.check.stimuli import (
-    Draw,
-    constants_of,
     counted_from_ends,
     declared,
-    draw_integers,
-    draw_near,
-    draw_residues,
     from_end,
     further,
     has_order,
     index_limits,
-    is_real,
     opaque_limit,
-    turns,
 )
+from glenside.check.trials import Field, Trials, Turn
 from glenside.ir.errors import GlensideError
 from glenside.ir.interrupts import answered
 from glenside.ir.operand import Array, arrays
-from glenside.ir.operators.opaque import name_of
 from glenside.ir.program import Program
-from glenside.ir.term import Term, postorder
-from glenside.ir.types import AccessType
-from glenside.semantics import Arithmetic, Native
+from glenside.ir.term import Term
+from glenside.ir.threads import BLAS_ON_ONE_THREAD
 from glenside.semantics.interpreter import evaluate
 from glenside.semantics.ordered_field import OrderedField
-from glenside.semantics.prime_field import PRIMES, PrimeField
 
 EXACT = "exact"
 AS_REALS = "equal as reals"
 """What is exact, on a machine that computes with rounded numbers."""
 _REACHED = "equal where reached"
+_DISTINCT = 0.25  # of the results, where they say enough
 
 
 def is_equal(verdict: str) -> bool:
@@ -96,38 +86,6 @@ class CheckReport:
         return "\n".join([*lines, f"{self.how} ({self.seconds:.2f} s)"])
 
 
-class _Numbers(Native):
-    """Numbers that remember which functions a pseudo-random one stood for: numpy's integers as they are."""
-
-    @cached_property
-    def replaced(self) -> set[str]:
-        return set()
-
-    def opaque(self, key: str, operands: Sequence[Array], dims: Sequence[int], dtype: str) -> Array:
-        self.replaced.add(name_of(key))
-        return super().opaque(key, operands, dims, dtype)
-
-    def opaque_pointwise(self, key: str, a: Array, dtype: str, places: Array | None = None) -> Array:
-        self.replaced.add(name_of(key))
-        return super().opaque_pointwise(key, a, dtype, places)
-
-
-class _Field(_Numbers, PrimeField):
-    """A prime field that remembers the same, of functions of reals too."""
-
-    def _scatter(self, function: str, x: Array) -> Array:
-        self.replaced.add(function)
-        return super()._scatter(function, x)
-
-
-class _Trial(NamedTuple):
-    """Numbers to compare programs in: what remembers, the arithmetic, and how tensors are drawn."""
-
-    numbers: _Numbers
-    arithmetic: Arithmetic
-    draw: Draw
-
-
 def check(
     original: Program,
     optimized: Program,
@@ -153,14 +111,14 @@ def check(
     roots = (*(p.term for p in programs), *(p.layers[name] for p in (original, optimized) for name in names))
     declarations, limits, below = declared(*roots), index_limits(*roots), opaque_limit(*roots)
     ends = counted_from_ends(original.term, *(original.layers[name] for name in names))
-    trials = _Trials(seed, original, *roots)
+    trials = Trials(seed, original, *roots)
     count = trials.count
     branches, clock = Branches(roots), Clock(0, deadline, progress)
     comparison = _Comparison(original, optimized, source, names, clock)
     clock.total = comparison.steps * count
     known = dict(given or {})
     drawn = {name: tensor for name, tensor in declarations.items() if name not in known}
-    done: list[_Trial] = []
+    done: list[Turn] = []
     stopped, reason = "", shortage(least_bytes(declarations.values(), 16 if has_order(*roots) else 4, *roots))
     try:
         while not (reason or comparison.settled):
@@ -171,10 +129,11 @@ def check(
                 turn = further(turn)
             trial = trials.at(turn)
             trial.arithmetic.opaque_below = below
-            values = {name: trial.draw(tensor, limits.get(name)) for name, tensor in drawn.items()}
+            values = trial.values(drawn, limits)
             values |= {name: from_end(values[name], limits[name], turn) for name in ends & values.keys()} | known
             branches.watched(trial.arithmetic)
-            comparison.run(Trial(trial.arithmetic, values, branches.claim))
+            with BLAS_ON_ONE_THREAD:
+                comparison.run(Trial(trial.arithmetic, values, branches.claim))
             done.append(trial)
     except OutOfTime:
         stopped, reason = "time-limit", "time ran out"
@@ -189,67 +148,8 @@ def check(
     return CheckReport(verdicts, result, _how(done or [trials.at(0)], seed), time.perf_counter() - started, stopped)
 
 
-_ELEMENTS = 1 << 20
-"""How many elements it takes to have drawn numbers often enough."""
-_CALL = 64  # elements that take as long as it takes to evaluate a term of none
-_MORE = 4  # times to draw anew, at least, where something was not reached
-_PATIENCE = 3  # of them in a row that reach little, at least
-_LITTLE = 15 / 16  # what is left then of what was not reached
-
-
-_AGAIN = 8  # times as many numbers where results say little
-_LONGEST = 1024
-_DISTINCT = 0.25  # of the results, where they say enough
-
-
-class _Trials:
-    """Two prime fields; where something depends on order, numbers that have it, drawn anew as long as that is cheap.
-    Integers are drawn over their full range, and small ones, since what wraps hides order and parity.
-
-    count    how often numbers are drawn at least
-    longest  the same where results repeat
-    more     how often they may be drawn after that, for what was not reached
-    """
-
-    def __init__(self, seed: int, original: Program, *roots: Term) -> None:
-        self.seed, self.weights, self.among = seed, frozenset(original.constants_declared), constants_of(*roots)
-        self.ordered, self.real = has_order(*roots), is_real(*roots)
-        self.fields = [_Field(p) for p in PRIMES]
-        size = sum(_CALL + (t.access.size if isinstance(t.type, AccessType) else 0) for t in postorder(*roots))
-        self.count = max(1, min(turns(*roots), _ELEMENTS // max(1, size)))
-        self.more = max(_MORE, self.count // 2)
-        self.patience, self.in_vain, self.missing = max(_PATIENCE, self.more // 4), 0, math.inf
-        self.longest = min(_LONGEST, _AGAIN * self.count)
-        if not self.real:
-            self.count, self.longest = self.count + 1, self.longest + 1
-        elif not self.ordered:
-            self.count = self.longest = len(self.fields)
-            self.more = 0
-
-    def go_on(self, missing: int) -> bool:
-        """Whether to draw once more than numbers have to be, where so much was not reached; not after a few that
-        reached little of it.
-        """
-        self.in_vain = self.in_vain + 1 if missing > _LITTLE * self.missing else 0
-        self.missing = missing
-        self.more -= 1
-        return bool(missing) and self.more >= 0 and self.in_vain < self.patience
-
-    def at(self, turn: int) -> _Trial:
-        """The numbers of a turn."""
-        near = partial(draw_near, seed=self.seed, among=self.among, weights=self.weights)
-        if not self.real:
-            numbers = _Numbers()
-            draw = partial(near, turn=turn - 1) if turn else partial(draw_integers, seed=self.seed)
-            return _Trial(numbers, numbers, draw)
-        field = self.fields[turn % len(self.fields)]
-        if not self.ordered:
-            return _Trial(field, field, partial(draw_residues, seed=self.seed, p=field.p))
-        return _Trial(field, OrderedField(field), partial(near, turn=turn))
-
-
-def _how(trials: Sequence[_Trial], seed: int) -> str:
-    primes = dict.fromkeys(str(t.numbers.p) for t in trials if isinstance(t.numbers, _Field))
+def _how(trials: Sequence[Turn], seed: int) -> str:
+    primes = dict.fromkeys(str(t.numbers.p) for t in trials if isinstance(t.numbers, Field))
     text = f"random residues in two prime fields, p = {' and '.join(primes)}" if primes else _INTEGERS
     if primes and isinstance(trials[0].arithmetic, OrderedField):
         times = "once" if len(trials) == 1 else f"{len(trials)} times"

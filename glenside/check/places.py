@@ -15,11 +15,45 @@ from typing import NamedTuple
 
 import numpy as np
 
+from glenside.ir.blockwise import Index, blocks
 from glenside.ir.operand import Array
+from glenside.ir.threads import in_parallel
 
 _MOST_BYTES = 1 << 30
 _MIX = np.uint64(0x9E3779B97F4A7C15)
+_PART = 1 << 16
 _SAMPLE = 256  # elements that tell most arrangements apart
+
+
+class Places:
+    """The numbers of a trial, by their residues in any arrangement, up to 1 GiB of them."""
+
+    def __init__(self) -> None:
+        self._seen: dict[tuple[int, int], Array] = {}
+        self._left = _MOST_BYTES
+
+    def settle(self, value: Array) -> None:
+        """Give complex numbers, in place, the real parts of those seen first with these residues, in any order. They
+        are kept as they are, so that nothing else may change them.
+        """
+        key = value.size, _unordered_hash(value.imag)
+        seen = self._seen.get(key)
+        if seen is not None:
+            value.real = _places(seen, value)
+        elif value.nbytes <= self._left:
+            self._left -= value.nbytes
+            self._seen[key] = value
+
+
+def _places(seen: Array, value: Array) -> Array:
+    """The real parts of what was seen, as the residues of value are arranged."""
+    if seen.shape == value.shape and _alike(seen.imag, value.imag):
+        return seen.real
+    residues = value.imag.ravel()
+    places = _turned(_Seen(seen.imag.ravel(), seen.real.ravel(), seen.shape), residues, value.shape)
+    if places is None:
+        places = _sorted_alike(_Seen(seen.imag.ravel(), seen.real.ravel(), seen.shape), residues, value.real.ravel())
+    return places.reshape(value.shape)
 
 
 class _Seen(NamedTuple):
@@ -28,32 +62,25 @@ class _Seen(NamedTuple):
     dims: tuple[int, ...]
 
 
-class Places:
-    """The numbers of a trial, by their residues in any arrangement, up to 1 GiB of them."""
-
-    def __init__(self) -> None:
-        self._seen: dict[tuple[int, int], _Seen] = {}
-        self._left = _MOST_BYTES
-
-    def settle(self, value: Array) -> None:
-        """Give complex numbers, in place, the real parts of those seen first with these residues, in any order."""
-        residues = value.imag.ravel()
-        key = residues.size, _unordered_hash(residues)
-        seen = self._seen.get(key)
-        if seen is not None:
-            places = _turned(seen, residues, value.shape)
-            if places is None:
-                places = _sorted_alike(seen, residues, value.real.ravel())
-            value.real = places.reshape(value.shape)
-        elif (taken := 16 * residues.size) <= self._left:
-            self._left -= taken
-            self._seen[key] = _Seen(residues.copy(), value.real.ravel().copy(), value.shape)
-
-
 def _unordered_hash(residues: Array) -> int:
-    mixed = residues.astype(np.int64).view(np.uint64) * _MIX
-    mixed ^= mixed >> np.uint64(29)
-    return int((mixed * _MIX).sum(dtype=np.uint64))
+    """The same for the same numbers in any order."""
+    lying = residues.transpose(sorted(range(residues.ndim), key=lambda axis: -residues.strides[axis]))
+    sums: list[int] = []
+
+    def add_up(index: Index, _: None) -> None:
+        mixed = lying[index].astype(np.int64).view(np.uint64) * _MIX
+        mixed ^= mixed >> np.uint64(29)
+        sums.append(int((mixed * _MIX).sum(dtype=np.uint64)))
+
+    in_parallel(add_up, blocks(lying.shape, _PART), lambda _: None)
+    return sum(sums) % (1 << 64)
+
+
+def _alike(a: Array, b: Array) -> bool:
+    """Whether two arrays of the same dims are equal: part by part, so that the first difference ends it."""
+    order = sorted(range(a.ndim), key=lambda axis: -a.strides[axis])
+    a, b = a.transpose(order), b.transpose(order)
+    return all(np.array_equal(a[index], b[index]) for index in blocks(a.shape, _PART))
 
 
 def _turned(seen: _Seen, residues: Array, dims: Sequence[int]) -> Array | None:

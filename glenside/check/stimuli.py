@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from glenside.ir.blockwise import blocks
 from glenside.ir.dtypes import FLOATS, REALS, RECORDS, STORED, WHOLE, limits
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
@@ -23,6 +24,7 @@ from glenside.ir.term import Term, postorder, tensors
 from glenside.ir.types import AccessType, Dims, Tensor, TupleType, Type
 from glenside.semantics import Native
 
+_PART = 1 << 16  # elements that are drawn at a time
 Draw = Callable[..., Array]
 """(tensor, what its integers must be below) -> its value in one trial."""
 
@@ -147,9 +149,11 @@ def draw_residues(tensor: Tensor, limit: int | None = None, *, seed: int, p: int
     """Residues modulo p, as signed representatives, for floats; integers for the rest."""
     if tensor.dtype not in REALS:
         return draw_integers(tensor, limit, seed=seed)
-    half = (p - 1) // 2
-    residues = _stream(seed, p, tensor.name).integers(-half, half, tensor.dims, np.int32, endpoint=True)
-    return residues.astype(np.float32)
+    half, rng, drawn = (p - 1) // 2, _stream(seed, p, tensor.name), np.empty(tensor.dims, np.float32)
+    flat = drawn.reshape(-1)
+    for index in blocks(flat.shape, _PART):
+        flat[index] = rng.integers(-half, half, flat[index].shape, np.int32, endpoint=True)
+    return drawn
 
 
 def draw_near(

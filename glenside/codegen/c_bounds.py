@@ -231,11 +231,11 @@ class Bounds(Plain):
         if given == "bool":
             return f"of_truth({value})" if wanted in FLOATS else f"({STORED_AS[wanted]})decided({value})"
         if given in FLOATS and wanted in FLOATS:
-            text = f"static inline num as_{wanted}(num a) {{ return rounded(a.v, a.e, {_of(wanted)}); }}"
+            text = f"static inline num as_{wanted}(num a) {{ return rounded(a.v, a.e, {of_dtype(wanted)}); }}"
             self.functions.setdefault(text)
             return f"as_{wanted}({value})"
         if wanted in FLOATS:
-            return f"rounded((double){value}, 0, {_of(wanted)})"
+            return f"rounded((double){value}, 0, {of_dtype(wanted)})"
         if given in FLOATS and wanted in INTEGERS:
             self.functions.setdefault(whole_function(f"{wanted}_of_real", wanted))
             return f"{wanted}_of_real(whole({value}))"
@@ -272,14 +272,18 @@ class Bounds(Plain):
         if operands[-1].dtype not in FLOATS:
             return super().applied(formula)
         if name in _RELATIONS:
-            text = f"return choice(a.v {_RELATIONS[name]} b.v, a, b);"
-            self.functions.setdefault(f"static inline uint8_t is_{name}(num a, num b) {{ {text} }}")
-            return f"is_{name}({', '.join(texts)})"
+            return self.related(name, texts)
         by_number = name == "divide" and isinstance(operands[1], Number)
         return self._real("divide by number" if by_number else name, texts, operands[-1].dtype)
 
+    def related(self, name: str, texts: Sequence[str]) -> str:
+        """A comparison of two numbers, and whether that is sure."""
+        text = f"return choice(a.v {_RELATIONS[name]} b.v, a, b);"
+        self.functions.setdefault(f"static inline uint8_t is_{name}(num a, num b) {{ {text} }}")
+        return f"is_{name}({', '.join(texts)})"
+
     def _real(self, name: str, texts: list[str], dtype: str) -> str:
-        given, of = ", ".join(texts), _of(dtype)
+        given, of = ", ".join(texts), of_dtype(dtype)
         if name in _EXACT:
             return f"{_EXACT[name]}({given})"
         if name in _OPERATIONS:
@@ -304,21 +308,15 @@ class Bounds(Plain):
         return f"(decided({condition}) ? {then} : {otherwise})"
 
 
-def _of(dtype: str) -> str:
+def of_dtype(dtype: str) -> str:
     """The unit of rounding, the least number, the largest one; the value beside is one of float64."""
     unit = 2.0 ** -(fraction_bits(dtype) + 1) + 2.0**-53 + (2.0**-24 if dtype in HALVES else 0)
     least = 2.0 ** max(-1074, _LEAST_EXPONENT[dtype] - fraction_bits(dtype))
     return f"{unit.hex()}, {least.hex()}, {largest_float(dtype).hex()}, {_KINDS[dtype]}"
 
 
-class _OneText(Source):
+class OneText(Source):
     """Whether a choice was not sure is known to all of it."""
 
     def units(self, count: int) -> list[str]:
         return [str(self)]
-
-
-def bounds(loops: Loops) -> Source:
-    """C that bounds, for each nest of loops by itself, how far what it stores is from exact. Raises BadInput."""
-    found = Bounds(loops).source()
-    return _OneText(found.title, found.helpers, found.nests, found.end)

@@ -12,6 +12,7 @@ from glenside.codegen.loops import (
     Convert,
     For,
     Load,
+    Local,
     Loops,
     Nest,
     Number,
@@ -42,7 +43,7 @@ class Plain(Printer):
         ]
         freed = [f"    free({name});" for name in scratch]
         registers = [
-            f"    {self.computed(b.dtype)} {b.name}[{b.dims.product()}];" for b in dict.fromkeys(_registers(nest.body))
+            f"    {self.variable(b)} {b.name}[{b.dims.product()}];" for b in dict.fromkeys(_registers(nest.body))
         ]
         head = f"int NAME({', '.join(parameters) or 'void'})\n{{"
         text = "\n".join([head, *taken, *registers, *lines, *freed, "    return 0;", "}"])
@@ -52,6 +53,10 @@ class Plain(Printer):
 
     def _for(self, loop: For, indent: str) -> Iterator[str]:
         yield from self._loop(loop, indent, "0", str(loop.axis.size))
+
+    def variable(self, held: Buffer | Local) -> str:
+        """The C type of a variable, or of a register."""
+        return self.computed(held.dtype)
 
     def register(self, access: Load | Store) -> str:
         return f"{access.buffer.name}[{self.index(access.place)}]"

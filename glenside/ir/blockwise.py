@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from glenside.ir.operand import Array
+from glenside.ir.threads import in_parallel
 
 Index = tuple[int | slice, ...]
 
@@ -22,6 +23,7 @@ PART = 1 << 14
 """Elements of one block: a few microseconds of numpy, as long as calling it takes."""
 BUFFER = 1 << 10
 """Elements that numpy converts or gathers at a time: its own 8192 of each operand are more than some programs hold."""
+_FEW = 64  # elements of each of more items: numpy is called for each, and not to go along them
 ERF_PART = 1 << 11
 """Elements of which the error function is taken at a time: each is an object of Python's for a while."""
 
@@ -89,6 +91,25 @@ def in_blocks(
     return out
 
 
+def as_they_lie(function: Callable[..., None], arrays: Sequence[Array], dtype: DTypeLike, part: int) -> Array:
+    """A new array that `function(out, *arrays)` fills, part by part, each in the cache; dims are broadcast. It lies in
+    memory as the first of the arrays does that is not repeated along any axis, and parts follow that.
+    """
+    alike = all(a.shape == arrays[0].shape for a in arrays)
+    operands = arrays if alike else np.broadcast_arrays(*arrays)
+    whole = next((a for a in operands if 0 not in a.strides), operands[0])
+    out = np.empty_like(whole, dtype, subok=False)
+    if out.size <= part:
+        function(out, *operands)
+        return out
+    order = sorted(range(out.ndim), key=lambda axis: -out.strides[axis])
+    views = [a.transpose(order) for a in (out, *operands)]
+    in_parallel(
+        lambda index, _: function(*[view[index] for view in views]), blocks(views[0].shape, part), lambda _: None
+    )
+    return out
+
+
 def store(part: Array, a: Array) -> None:
     """Copy an array into a part of a result, unless it is that part."""
     if _address(part) != _address(a):
@@ -107,5 +128,11 @@ def items_of(length: int) -> int:
 def reduced(ufunc: np.ufunc, a: Array, axes: tuple[int, ...], dtype: Any) -> Array:
     """The reduction over the last axes, into a new array in row-major order."""
     out = np.empty(a.shape[: a.ndim - len(axes)], dtype)
-    ufunc.reduce(a, axes, dtype=dtype, out=out)
+    if ufunc in (np.maximum, np.minimum) and 0 < prod(a.shape[out.ndim :]) <= _FEW < out.size:
+        first, *others = ((..., *position) for position in positions(a.shape[out.ndim :]))
+        out[...] = a[first]
+        for position in others:
+            ufunc(out, a[position], out=out)
+    else:
+        ufunc.reduce(a, axes, dtype=dtype, out=out)
     return out

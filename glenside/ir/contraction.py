@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from functools import cache
-from itertools import chain, islice
+from collections.abc import Callable, Iterator, Sequence
 from math import prod
-from threading import Lock
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import DTypeLike
-from threadpoolctl import ThreadpoolController
 
 from glenside.ir.blockwise import PART, blocks, positions
 from glenside.ir.dtypes import is_float
 from glenside.ir.operand import Array
+from glenside.ir.threads import cores, in_parallel
 
 # Elements per block. Smaller ones pay for Python and BLAS calls, larger ones for memory: a core has 1 MiB of cache.
 BLOCK = 1 << 17
 
 # A matrix product with fewer rows reads its weights more often than it uses them.
 _LEAST_ROWS = 128
+
+# As many elements copied side by side take little longer than fewer.
+_RUN = 8
 
 # Weights of one product that are converted at a time.
 _MOST_WEIGHTS = 1 << 22
@@ -60,12 +58,34 @@ class _Space(NamedTuple):
 
 
 def _matrices(block: Array, dims: tuple[int, int, int], dtype: DTypeLike, space: Array) -> Array:
-    """The block as (g, rows, k) of a dtype, copied once at most; a transposed matrix stays as it is for BLAS."""
+    """The block as (g, rows, k) of a dtype, copied once at most; a transposed matrix stays as it is for BLAS, and is
+    what is made of a block whose rows lie side by side.
+    """
     if not _copied(block, dims, dtype):
         return block.reshape(dims)
-    copy = _within(space, block.shape, dtype)
-    copy[...] = block
-    return copy.reshape(dims)
+    first, last = _cuts(block, dims)
+    if not _along_rows(block, first, last):
+        copy = _within(space, block.shape, dtype)
+        copy[...] = block
+        return copy.reshape(dims)
+    order = (*range(first), *range(last, block.ndim), *range(first, last))
+    turned = block.transpose(order)
+    copy = _within(space, turned.shape, dtype)
+    copy[...] = turned
+    return copy.reshape(dims[0], dims[2], dims[1]).swapaxes(1, 2)
+
+
+def _cuts(block: Array, dims: tuple[int, int, int]) -> tuple[int, int]:
+    """Before which axes of a block its rows begin and end."""
+    sizes = [prod(block.shape[:axis]) for axis in range(block.ndim + 1)]
+    first = sizes.index(dims[0]) if dims[0] in sizes else 0
+    return first, sizes.index(dims[0] * dims[1], first) if dims[0] * dims[1] in sizes[first:] else block.ndim
+
+
+def _along_rows(block: Array, first: int, last: int) -> bool:
+    """Whether the nearest neighbours of a block are many, and of different rows."""
+    steps = [(abs(step), -axis) for axis, step in enumerate(block.strides) if step and block.shape[axis] >= _RUN]
+    return bool(steps) and first <= -min(steps)[1] < last
 
 
 def _within(space: Array, dims: Sequence[int], dtype: DTypeLike) -> Array:
@@ -87,12 +107,17 @@ def contract_into(
     item: int,
     dtype: DTypeLike,
     multiply: Callable[[Array, Array, Array], Array],
+    any_order: bool = False,
 ) -> None:
     """Fill out (G, A, B) with the sums over I of a (G, A, I) times b (G, B, I), where |G| = shared and |I| = item.
 
     `multiply` takes blocks (g, m, k) and (g, n, k), converted to dtype, and a place (g, m, n) of that dtype for its
-    result, which it gives.
+    result, which it gives. `any_order` says that sums may be taken in the order that is copied fastest.
     """
+    block = BLOCK
+    if any_order:
+        a, b = _as_they_lie(a, b, item)
+        block *= 2  # what multiplies calls numpy more often, for which threads wait for each other
 
     def work(job: _Job, space: _Space) -> None:
         left = _matrices(job.left, job.left_dims, dtype, space.left)
@@ -103,10 +128,22 @@ def contract_into(
         if not direct:
             job.out[...] = result.reshape(job.out.shape)
 
-    _in_parallel(work, _jobs(out, a, b, shared, item, dtype), lambda largest: _Space.of(largest, dtype))
+    in_parallel(work, _jobs(out, a, b, shared, item, dtype, block), lambda largest: _Space.of(largest, dtype))
 
 
-def _jobs(out: Array, a: Array, b: Array, shared: int, item: int, dtype: DTypeLike) -> Iterator[_Job]:
+def _as_they_lie(a: Array, b: Array, item: int) -> tuple[Array, Array]:
+    """Both with the axes of an item in the order in which those of the larger one lie in memory."""
+    larger = a if a.size >= b.size else b
+    steps = larger.strides[larger.ndim - item :]
+    order = sorted(range(item), key=lambda axis: -abs(steps[axis]))
+
+    def turned(x: Array) -> Array:
+        return x.transpose(*range(x.ndim - item), *(x.ndim - item + axis for axis in order))
+
+    return turned(a), turned(b)
+
+
+def _jobs(out: Array, a: Array, b: Array, shared: int, item: int, dtype: DTypeLike, block: int) -> Iterator[_Job]:
     groups, rows = a.shape[:shared], a.shape[shared : a.ndim - item]
     m, n, k = prod(rows), prod(b.shape[shared : b.ndim - item]), prod(a.shape[a.ndim - item :])
     weight = m * (k + n) + n * k
@@ -114,14 +151,14 @@ def _jobs(out: Array, a: Array, b: Array, shared: int, item: int, dtype: DTypeLi
         before = (slice(None),) * shared
         for part in _cut(b.shape[shared], n * k):
             target = out[(*before, *(slice(None) for _ in rows), part)]
-            yield from _jobs(target, a, b[(*before, part)], shared, item, dtype)
-    elif weight <= BLOCK or not rows:
-        for index in blocks(groups, max(1, BLOCK // max(weight, 1))):
+            yield from _jobs(target, a, b[(*before, part)], shared, item, dtype, block)
+    elif weight <= block or not rows:
+        for index in blocks(groups, max(1, block // max(weight, 1))):
             target = out[(*index, ...)]  # the dots keep it a view, also of no axes
             g = prod(target.shape[: target.ndim - (out.ndim - shared)])
             yield _Job(target, a[index], (g, m, k), b[index], (g, n, k))
     else:
-        step = max(_LEAST_ROWS, BLOCK // max(k + n, 1))
+        step = max(_LEAST_ROWS, block // max(k + n, 1))
         for group in positions(groups):
             right = _matrices(b[group][np.newaxis], (1, n, k), dtype, np.empty(0))
             for index in blocks(rows, step):
@@ -158,13 +195,13 @@ def scratch(a: Array, b: Array, shared: int, item: int, dtype: DTypeLike, direct
         index = next(blocks(groups, max(1, BLOCK // max(weight, 1))))
         left, right = a[index], b[index]
         g = left.size // (m * k)
-        jobs = min(_cores(), -(-prod(groups) // g))
+        jobs = min(cores(), -(-prod(groups) // g))
         copied = _copied(left, (g, m, k), dtype) + _copied(right, (g, n, k), dtype)
         return Scratch(jobs * copied, 0 if direct else jobs * g * m * n, jobs)
     group = (0,) * shared
     left = a[group + next(blocks(rows, max(_LEAST_ROWS, BLOCK // max(k + n, 1))))]
     block = left.size // k
-    jobs = min(_cores(), prod(groups) * -(-m // block))
+    jobs = min(cores(), prod(groups) * -(-m // block))
     shared_weights = _copied(b[group][np.newaxis], (1, n, k), dtype) * min(jobs, prod(groups))
     multiplied = 0 if direct else jobs * block * n
     return Scratch(jobs * _copied(left, (1, block, k), dtype) + shared_weights, multiplied, jobs)
@@ -197,49 +234,3 @@ def _cut(size: int, weights: int) -> Iterator[slice]:
 def contracted_dims(a: Array, b: Array, shared: int, item: int) -> tuple[Any, ...]:
     """The dims (G, A, B) of a contraction."""
     return (*a.shape[: a.ndim - item], *b.shape[shared : b.ndim - item])
-
-
-@cache
-def _controller() -> Any:
-    return ThreadpoolController()
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def _in_parallel(work: Callable[[_Job, _Space], None], jobs: Iterable[_Job], space: Callable[[_Job], _Space]) -> None:
-    """Do all jobs, one per core at a time, with BLAS on one thread; each worker in a space for jobs like the first.
-
-    Threads of BLAS wait for each other by spinning: while anything else runs, small products were 10 times slower.
-    A job needs no other job, so here nothing waits.
-    """
-    remaining: Iterator[_Job] = iter(jobs)
-    lock = Lock()
-
-    def drain(space: _Space) -> None:
-        with np.errstate(all="ignore"):  # numpy's error state belongs to a thread
-            while True:
-                with lock:
-                    job = next(remaining, None)
-                if job is None:
-                    return
-                work(job, space)
-
-    with _controller().limit(limits=1, user_api="blas"):
-        first = list(islice(remaining, _cores()))
-        spaces = [space(first[0]) for _ in first]
-        remaining = chain(first, remaining)
-        del first
-        if len(spaces) < 2:
-            for own in spaces:
-                drain(own)
-            return
-        with ThreadPoolExecutor(len(spaces)) as pool:
-            futures = [pool.submit(drain, own) for own in spaces]
-            try:
-                for future in futures:
-                    future.result()
-            finally:
-                with lock:
-                    remaining = iter(())  # after an error or Ctrl-C, start no further job

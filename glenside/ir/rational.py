@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Sequence
 from fractions import Fraction
 from functools import lru_cache
 
@@ -36,6 +37,12 @@ def exact_numbers(text: str) -> tuple[Fraction, ...] | None:
     """The rationals that a text of words stands for, such as "1 0 -1/2"; None when one of them stands for none."""
     found = tuple(exact(word) for word in text.split())
     return None if None in found else tuple(value for value in found if value is not None)
+
+
+def over_one_denominator(values: Sequence[Fraction]) -> tuple[list[int], int]:
+    """Fractions as whole numbers, and what each is divided by."""
+    denominator = math.lcm(*[v.denominator for v in values])
+    return [int(v * denominator) for v in values], denominator
 
 
 def represents(text: str, dtype: str) -> bool:

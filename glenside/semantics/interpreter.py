@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -16,7 +17,7 @@ from glenside.ir.operators.requirements import spelled
 from glenside.ir.term import Term, weave
 from glenside.ir.types import AccessType, Tensor
 from glenside.semantics import Arithmetic, Native
-from glenside.semantics.placement import gathers, parts_of, placement
+from glenside.semantics.placement import Placement, gathers, parts_of, placement
 
 
 def evaluate(
@@ -45,7 +46,7 @@ def evaluate(
     return [in_memory(run.held[root]) for root in roots] if watch is None else []
 
 
-def needed(roots: Sequence[Term], given: Mapping[Term, Array]) -> Iterator[Term]:
+def needed(roots: Sequence[Term], given: Container[Term]) -> Iterator[Term]:
     """The terms to evaluate, operands first; nothing below a given term unless it is needed elsewhere."""
     done: set[Term] = set()
     for root in roots:
@@ -62,6 +63,23 @@ def needed(roots: Sequence[Term], given: Mapping[Term, Array]) -> Iterator[Term]
                 stack += [(child, False) for child in reversed(term.children) if child not in done]
 
 
+class _Plan(NamedTuple):
+    order: Sequence[Term]
+    reads: Counter[Term]
+    placement: Placement
+
+
+@lru_cache(maxsize=8)
+def _plan(roots: Sequence[Term], given: Container[Term], keep_roots: bool) -> _Plan:
+    """In which order terms are evaluated, how many reads each has, and where it lies: a check does so many times."""
+    order = list(needed(roots, given))
+    reads = Counter(roots if keep_roots else ())
+    for term in order:
+        if term not in given:
+            reads.update(term.children)
+    return _Plan(order, reads, placement(order, reads, given))
+
+
 class Run:
     """One evaluation: the values held, and how many reads of each are to come."""
 
@@ -75,13 +93,8 @@ class Run:
     ) -> None:
         self.values, self.arithmetic, self.given = values, arithmetic, given
         self.held: dict[Term, Value] = {}
-        self.order = list(needed(roots, given))
-        self.reads: Counter[Term] = Counter(roots if keep_roots else ())
-        for term in self.order:
-            if term not in given:
-                self.reads.update(term.children)
-        # Others keep numbers in dtypes of their own.
-        self.placement = placement(self.order, self.reads, given) if type(arithmetic) is Native else {}
+        plan = _plan(tuple(roots), frozenset(given), keep_roots)
+        self.order, self.placement, self.reads = plan.order, plan.placement, plan.reads.copy()
         self.results: dict[Term, Array] = {}
         """Of terms that are not computed yet, of which parts are."""
 
@@ -116,7 +129,8 @@ class Run:
         """Where a term is computed; None where that is an array of its own, or a view."""
         if term in self.results:
             return self.results.pop(term)
-        if term not in self.placement or not (gathers(term) or term.operator.stores is not None):
+        stores = type(self.arithmetic) is Native and term.operator.stores is not None  # others make arrays of their own
+        if term not in self.placement or not (gathers(term) or stores):
             return None
         return self._part(term)
 
@@ -137,7 +151,7 @@ class Run:
 
     def allocate(self, term: Term) -> Array:
         """The array of a result before it is computed."""
-        return np.empty(tuple(term.access.dims), term.access.dtype)
+        return np.empty(tuple(term.access.dims), self.arithmetic.kept(term.access.dtype))
 
     def _read(self, term: Term) -> Value:
         self.reads[term] -= 1

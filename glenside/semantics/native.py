@@ -13,13 +13,15 @@ from fractions import Fraction
 from typing import TypeAlias
 
 import numpy as np
+from numpy.typing import DTypeLike
 
-from glenside.ir.blockwise import PART, blocks, in_blocks, reduced, row_major
+from glenside.ir.blockwise import PART, Index, blocks, in_blocks, reduced, row_major
 from glenside.ir.contraction import contract_into, contracted_dims, summed_in
 from glenside.ir.dtypes import DTYPES, FLOATS, REALS, is_float, is_signed, limits, widen, wider
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
 from glenside.ir.primitives import PRIMITIVES
+from glenside.ir.rational import over_one_denominator
 from glenside.ir.rounding import rounded
 
 
@@ -37,6 +39,10 @@ class Native:
 
     opaque_below = 100
     """The whole numbers that a black box gives are from 0 to one less: an int8 holds them, and few axes are shorter."""
+
+    def kept(self, dtype: str) -> DTypeLike:
+        """What arrays of a dtype are in memory."""
+        return dtype
 
     def identity(self, a: Array) -> Array:
         """What equal arrays have alike, to the last bit."""
@@ -125,6 +131,39 @@ class Native:
         else:
             contract_into(out, a, b, shared, item, out.dtype, _matmul)
         return out
+
+    def linear_map(self, a: Array, axis: int, values: Sequence[Sequence[Fraction]], out: Array | None = None) -> Array:
+        """A constant matrix times an axis: one row of the result at a time, from the slices that have a part in it, in
+        blocks.
+        """
+        result = np.empty((*a.shape[:axis], len(values), *a.shape[axis + 1 :]), a.dtype) if out is None else out
+        if not result.size:
+            return result
+        slices, sums = np.moveaxis(a, axis, 0), np.moveaxis(result, axis, 0)
+        for index in blocks(sums.shape[1:], PART):
+            for number, row in enumerate(values):
+                sums[(number, *index)] = self._sum_of_multiples(slices, index, row)
+        return result
+
+    def _sum_of_multiples(self, slices: Array, index: Index, values: Sequence[Fraction]) -> Array:
+        """One block of a row: the slices, each times a whole number, and the sum over their denominator."""
+        dtype = slices.dtype.name
+        zero = self.constant(0, dtype)
+        whole, denominator = over_one_denominator(values)
+        total: Array | None = None
+        for i, value in enumerate(whole):
+            if value == 0:
+                continue
+            part = slices[(i, *index, ...)]
+            if abs(value) != 1:
+                part = self.multiply(part, self.constant(abs(value), dtype))
+            if total is None:
+                total = part if value > 0 else self.subtract(zero, part)
+            else:
+                total = self.add(total, part) if value > 0 else self.subtract(total, part)
+        if total is None:
+            return zero
+        return total if denominator == 1 else self.multiply(total, self.constant(Fraction(1, denominator), dtype))
 
     def opaque(self, key: str, operands: Sequence[Array], dims: Sequence[int], dtype: str) -> Array:
         """What stands for a function that nobody knows: pseudo-random, from the key and the operands' values alone."""

@@ -17,13 +17,18 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+from numpy.typing import DTypeLike
 
+from glenside.ir.blockwise import as_they_lie, row_major
+from glenside.ir.contraction import contract_into, contracted_dims
 from glenside.ir.dtypes import REALS, STORED, fraction_bits
 from glenside.ir.operand import Array, distinct
 from glenside.ir.primitives import PRIMITIVES
+from glenside.ir.rational import over_one_denominator
 from glenside.ir.rounding import rounded
+from glenside.semantics.linear_maps import map_axis, times
 from glenside.semantics.native import Native
-from glenside.semantics.prime_field import PrimeField
+from glenside.semantics.prime_field import PART, SUMMED, PrimeField
 
 LARGEST = 1e100
 """The magnitude to which numbers are cut: residues tell them apart, and sums and products of some stay finite."""
@@ -47,9 +52,12 @@ class OrderedField(Native):
         comparisons = {name: partial(_compare, name) for name in ("lt", "le", "gt", "ge", "eq", "ne")}
         self.own = {**comparisons, "select": _select, "abs": _abs, "sign": _sign}
 
+    def kept(self, dtype: str) -> DTypeLike:
+        return np.complex128 if dtype in REALS else dtype
+
     def identity(self, a: Array) -> Array:
-        """The residues."""
-        return np.asarray(_residue(a))
+        """The residues, which float32 holds exactly."""
+        return a.imag.astype(np.float32) if _is_number(a) else np.asarray(a)
 
     def encode(self, name: str, array: Array, dtype: str) -> Array:
         """The residues of floats, and the floats."""
@@ -74,16 +82,26 @@ class OrderedField(Native):
         return _number(real, getattr(self.field, method)(_residue(a), *map(_residue, arguments)))
 
     def add(self, a: Array, b: Array) -> Array:
-        return self._both("add", a, b)
+        return self._elementwise(np.add, a, b)
 
     def accumulate(self, total: Array, a: Array) -> None:
         total[...] = self.add(total, a)
 
     def subtract(self, a: Array, b: Array) -> Array:
-        return self._both("subtract", a, b)
+        return self._elementwise(np.subtract, a, b)
 
     def multiply(self, a: Array, b: Array) -> Array:
-        return self._both("multiply", a, b)
+        return self._elementwise(np.multiply, a, b)
+
+    def _elementwise(self, function: np.ufunc, a: Array, b: Array) -> Array:
+        if not _is_number(a):
+            return row_major(function, a, b)
+
+        def store(out: Array, x: Array, y: Array) -> None:
+            function(x.real, y.real, out=out.real)
+            out.imag = self.field.reduce(function(x.imag, y.imag))
+
+        return as_they_lie(store, (a, b), np.complex128, PART)
 
     def sum(self, a: Array, axes: tuple[int, ...]) -> Array:
         return self._both("sum", a, axes)
@@ -95,7 +113,26 @@ class OrderedField(Native):
         return self._both("product", a, axes)
 
     def contract(self, a: Array, b: Array, shared: int, item: int) -> Array:
-        return self._both("contract", a, b, shared, item)
+        if not _is_number(a):
+            return self._native.contract(a, b, shared, item)
+        out = np.empty(contracted_dims(a, b, shared, item), np.complex128)
+        contract_into(out.real, a.real, b.real, shared, item, np.float64, _matmul, any_order=True)
+        contract_into(out.imag, a.imag, b.imag, shared, item, np.float64, self.field.matmul, any_order=True)
+        return out
+
+    def linear_map(self, a: Array, axis: int, values: Sequence[Sequence[Fraction]], out: Array | None = None) -> Array:
+        """Places are sums of whole multiples over one denominator, as they round least."""
+        if not _is_number(a) or not 0 < a.shape[axis] <= SUMMED or not values:
+            return super().linear_map(a, axis, values, out)
+        rows = [over_one_denominator(row) for row in values]
+        whole, residues = np.array([row for row, _ in rows], np.float64), self.field.matrix(values)
+        share = np.array([1 / denominator for _, denominator in rows])
+
+        def store(sums: Array, slices: Array) -> None:
+            np.multiply(times(whole, slices.real), share.reshape(-1, *[1] * (slices.ndim - 1)), out=sums.real)
+            sums.imag = self.field.reduce(times(residues, slices.imag))
+
+        return map_axis(store, a, axis, len(values), np.complex128)
 
     def divide(self, a: Array, b: Array) -> Array:
         if not _is_number(a):
@@ -181,6 +218,11 @@ def _real(a: Any) -> Any:
 
 def _residue(a: Any) -> Any:
     return a.imag if _is_number(a) else a
+
+
+def _matmul(a: Array, b: Array, out: Array) -> Array:
+    np.matmul(a, b.swapaxes(1, 2), out=out)
+    return out
 
 
 def _number(real: Any, residue: Array) -> Array:

@@ -8,28 +8,35 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from functools import cached_property, lru_cache
 
 import numpy as np
+from numpy.typing import DTypeLike
 
-from glenside.ir.blockwise import blocks
+from glenside.ir.blockwise import as_they_lie, blocks
 from glenside.ir.contraction import contract_into, contracted_dims
 from glenside.ir.dtypes import REALS, STORED, is_float, wider
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array, distinct
+from glenside.semantics.linear_maps import map_axis, times
 from glenside.semantics.native import Native
 
 # The two largest primes below 2^22.
 PRIMES = (4194301, 4194287)
 
-# Products of representatives are below 2^42. Sums of 256 stay below 2^50: exact in float64, and so far below 2^51 that
-# the nearest multiple of p is found by one multiplication with 1/p (see PrimeField._reduce).
-_SUMMED = 256
+# Products of representatives are below 2^42. Sums of 512, and one more representative, stay below 2^51, so that the
+# nearest multiple of p is found by one multiplication with 1/p (see PrimeField.reduce). Sums of 2048 stay below 2^53:
+# they are exact in float64, and seldom as large as 2^51.
+SUMMED = 512
+_EXACT = 2048
+_REDUCED = 2.0**51
 
+PART = 1 << 14
+"""Elements that are computed at a time: all that is read and stored stays in the cache."""
 _BLOCK = 1 << 16
-_FINE, _SMALL = 2.0**20, 2.0**30  # what is drawn is a multiple of 1 / _FINE, and few numbers are larger
+_FINE = 2.0**20  # what is drawn is a multiple of 1 / _FINE
 
 _KEPT = np.float32
 
@@ -56,8 +63,11 @@ class PrimeField(Native):
         self.p = p
         self.half = (p - 1) // 2
 
-    def _reduce(self, x: Array) -> Array:
-        """Signed representatives of the integers in a float64 array below 2^51, in place.
+    def kept(self, dtype: str) -> DTypeLike:
+        return _KEPT if dtype in REALS else dtype
+
+    def reduce(self, x: Array) -> Array:
+        """Signed representatives of the integers below 2^51 in a float64 array, or 2^22 in a float32 one, in place.
 
         The nearest multiple q * p is exact: rounding moves x * (1/p) by less than 2^-23, and no x / p is nearer than
         1/2p > 2^-23 to where the nearest integer changes.
@@ -69,13 +79,12 @@ class PrimeField(Native):
         return np.asarray(np.subtract(x, q, out=x))
 
     def _blockwise(self, function: Callable[..., Array], *arrays: Array) -> Array:
-        """An elementwise function of float64 arrays, in blocks that stay in the cache."""
-        alike = all(array.shape == arrays[0].shape for array in arrays)
-        operands = arrays if alike else np.broadcast_arrays(*arrays)
-        out = np.empty(operands[0].shape, _KEPT)
-        for index in blocks(out.shape, _BLOCK):
-            out[index] = function(*(x[index].astype(np.float64) for x in operands))
-        return out
+        """An elementwise function of float64 arrays, in parts that stay in the cache."""
+
+        def store(out: Array, *parts: Array) -> None:
+            out[...] = function(*(x.astype(np.float64) for x in parts))
+
+        return as_they_lie(store, arrays, _KEPT, PART)
 
     def encode(self, name: str, array: Array, dtype: str) -> Array:
         """Residues of integers and of floats alike: a finite float is an integer times a power of 2."""
@@ -89,14 +98,20 @@ class PrimeField(Native):
             return self._integers(array)
         if not np.isfinite(array).all():
             raise BadInput(f"tensor {name} requires finite values for exact checking, got inf or nan")
-        if (np.abs(array) <= self.half).all() and (np.rint(array) == array).all():
-            return array.astype(_KEPT, copy=False)
-        if array.size and np.abs(array).max() < _SMALL and (np.rint(found := array * _FINE) == found).all():
-            inverse = float(self.constant(Fraction(1, int(_FINE)), dtype))
-            return self._blockwise(lambda x: self._reduce(self._reduce(x) * inverse), found)
-        mantissa, exponent = np.frexp(array.astype(np.float64))
+        return self._blockwise(self._of_floats, array)
+
+    def _of_floats(self, x: Array) -> Array:
+        """Residues of float64 numbers: mostly small multiples of a power of 2."""
+        scaled = x * _FINE
+        if np.abs(scaled).max(initial=0.0) < _REDUCED and (np.rint(scaled) == scaled).all():
+            return self.reduce(self.reduce(scaled) * self._fine)
+        mantissa, exponent = np.frexp(x)
         scale = self._powers_of_two[exponent - 53 - self._least_exponent]
-        return self.multiply(self._integers(np.ldexp(mantissa, 53).astype(np.int64)), scale)
+        return self.reduce(self._integers(np.ldexp(mantissa, 53).astype(np.int64)) * scale.astype(np.float64))
+
+    @cached_property
+    def _fine(self) -> float:
+        return float(self.constant(Fraction(1, int(_FINE)), "float32"))
 
     _least_exponent = -1074 - 53
 
@@ -125,28 +140,30 @@ class PrimeField(Native):
         return np.asarray(-self.half, _KEPT) if dtype in REALS else super().lowest(dtype)
 
     def add(self, a: Array, b: Array) -> Array:
-        if a.dtype.kind != "f":
-            return super().add(a, b)
-        return self._near(np.asarray(np.add(a, b)))
+        return super().add(a, b) if a.dtype.kind != "f" else self._near(np.add, a, b)
 
     def accumulate(self, total: Array, a: Array) -> None:
         total[...] = self.add(total, a)
 
     def subtract(self, a: Array, b: Array) -> Array:
-        if a.dtype.kind != "f":
-            return super().subtract(a, b)
-        return self._near(np.asarray(np.subtract(a, b)))
+        return super().subtract(a, b) if a.dtype.kind != "f" else self._near(np.subtract, a, b)
 
-    def _near(self, x: Array) -> Array:
-        """Representatives of sums of two of them, which float32 holds exactly; in place."""
-        p = _KEPT(self.p)
-        np.subtract(x, p * (x > self.half), out=x)
-        return np.add(x, p * (x < -self.half), out=x)
+    def _near(self, function: np.ufunc, a: Array, b: Array) -> Array:
+        """Representatives of sums of two of them, which float32 holds exactly."""
+
+        def store(out: Array, x: Array, y: Array) -> None:
+            self.reduce(function(x, y, out=out, casting="same_kind"))
+
+        return as_they_lie(store, (a, b), _KEPT, PART)
 
     def multiply(self, a: Array, b: Array) -> Array:
         if a.dtype.kind != "f":
             return super().multiply(a, b)
-        return self._blockwise(lambda x, y: self._reduce(x * y), a, b)
+
+        def store(out: Array, x: Array, y: Array) -> None:
+            out[...] = self.reduce(np.multiply(x, y, dtype=np.float64))
+
+        return as_they_lie(store, (a, b), _KEPT, PART)
 
     def divide(self, a: Array, b: Array) -> Array:
         if a.dtype.kind != "f":
@@ -209,7 +226,7 @@ class PrimeField(Native):
         out = np.empty(lead, _KEPT)
         trailing = tuple(range(-len(axes), 0))
         for index in blocks(lead, max(1, 4 * _BLOCK // max(length, 1))):
-            out[index] = self._reduce(np.asarray(a[index].sum(trailing, dtype=np.float64)))
+            out[index] = self.reduce(np.asarray(a[index].sum(trailing, dtype=np.float64)))
         return out
 
     def mean(self, a: Array, axes: tuple[int, ...]) -> Array:
@@ -231,18 +248,37 @@ class PrimeField(Native):
         if a.dtype.kind != "f":
             return super().contract(a, b, shared, item)
         out = np.empty(contracted_dims(a, b, shared, item), _KEPT)
-        contract_into(out, a, b, shared, item, np.float64, self._matmul)
+        contract_into(out, a, b, shared, item, np.float64, self.matmul, any_order=True)
         return out
 
-    def _matmul(self, a: Array, b: Array, total: Array) -> Array:
+    def matmul(self, a: Array, b: Array, total: Array) -> Array:
+        """(g, m, k) x (g, n, k) -> the representatives of the sums over k, in `total` (g, m, n); all of float64."""
         columns = b.swapaxes(1, 2)
-        np.matmul(a[..., :_SUMMED], columns[:, :_SUMMED], out=total)
-        self._reduce(total)
-        for start in range(_SUMMED, a.shape[2], _SUMMED):
-            part = slice(start, start + _SUMMED)
+        if a.shape[2] <= _EXACT:
+            np.matmul(a, columns, out=total)
+            if a.shape[2] <= SUMMED or max(total.max(initial=0), -total.min(initial=0)) < _REDUCED:
+                return self.reduce(total)
+        np.matmul(a[..., :SUMMED], columns[:, :SUMMED], out=total)
+        self.reduce(total)
+        for start in range(SUMMED, a.shape[2], SUMMED):
+            part = slice(start, start + SUMMED)
             total += np.matmul(a[..., part], columns[:, part])
-            self._reduce(total)
+            self.reduce(total)
         return total
+
+    def linear_map(self, a: Array, axis: int, values: Sequence[Sequence[Fraction]], out: Array | None = None) -> Array:
+        if a.dtype.kind != "f" or not 0 < a.shape[axis] <= SUMMED or not values:
+            return super().linear_map(a, axis, values, out)
+        matrix = self.matrix(values)
+
+        def store(sums: Array, slices: Array) -> None:
+            sums[...] = self.reduce(times(matrix, slices))
+
+        return map_axis(store, a, axis, len(values), _KEPT)
+
+    def matrix(self, values: Sequence[Sequence[Fraction]]) -> Array:
+        """The residues of exact numbers."""
+        return np.array([[float(self.constant(value, "float32")) for value in row] for row in values], np.float64)
 
     def drawn(self, drawn: Array, dtype: str) -> Array:
         if dtype not in REALS:

@@ -43,5 +43,5 @@ def test_an_allocation_that_fails_is_a_verdict(monkeypatch: pytest.MonkeyPatch) 
     def fail(*_: object, **__: object) -> None:
         raise MemoryError
 
-    monkeypatch.setattr("glenside.check.exact.draw_residues", fail)
+    monkeypatch.setattr("glenside.check.trials.draw_residues", fail)
     assert check(product(10), product(10)).result == "not checked: memory does not suffice"

@@ -88,6 +88,70 @@ def test_choices_that_rounding_may_decide_are_told() -> None:
     assert not report.ok
 
 
+def _levels(x: Term, dtype: str, factor: str = "1000/3") -> Term:
+    """What a number is rounded to, as quantization does: some are so near to a half that nobody knows."""
+    rounded = pointwise.compute("round", pointwise.multiply(x, pointwise.filled(x, factor)))
+    low, high = (0, 255) if dtype == "uint8" else (-30000, 30000)
+    return pointwise.cast(pointwise.compute(f"(clip {low} {high})", rounded), dtype)
+
+
+OF_LEVELS: tuple[Callable[[Term, str], Term], ...] = (
+    lambda x, by: _levels(x, "int16", by),
+    lambda x, by: pointwise.subtract(_levels(x, "uint8", by), pointwise.filled(_levels(x, "uint8", by), 123)),
+    lambda x, by: pointwise.cast(_levels(x, "uint8", by), "int32"),
+    lambda x, by: pointwise.multiply(_levels(x, "int16", by), pointwise.filled(_levels(x, "int16", by), -3)),
+    lambda x, by: pointwise.multiply(*[pointwise.cast(_levels(x, "int16", by), "int32")] * 2),
+    lambda x, by: pointwise.combine("maximum", _levels(x, "int16", by), pointwise.filled(_levels(x, "int16", by), 7)),
+    lambda x, by: pointwise.multiply(pointwise.cast(_levels(x, "int16", by), "float32"), x),
+    lambda x, by: _levels(pointwise.cast(_levels(x, "int16", by), "float32"), "int16", "1/7"),
+)
+
+
+def _nests_of_levels(*terms: Term) -> list[tuple[float, str]]:
+    """Of one nest for each of the terms, the bound and the verdict."""
+    report = gl.compile(Program(build("construct-tuple", *terms))).check()
+    assert report.residues == "exact"
+    assert len(report.nests) == len(terms)
+    return [(nest.bound, nest.verdict) for nest in report.nests.values()]
+
+
+def test_levels_that_rounding_may_decide_are_bounded() -> None:
+    """Each within those beside it, and what is computed of them within what follows."""
+    x = gl.Builder("p").input("x", (1 << 20,))
+    found = _nests_of_levels(*(of(x, f"{1000 + i}/3") for i, of in enumerate(OF_LEVELS)))
+    assert all(verdict == "within its bound" and bound > 1e-7 for bound, verdict in found), found
+
+
+def test_levels_that_are_read_as_more_than_numbers_are_told() -> None:
+    """A rest may be another one altogether; what is compared, another truth."""
+    x = gl.Builder("p").input("x", (1 << 20,))
+    cut = pointwise.cast(pointwise.multiply(x, pointwise.filled(x, "1001/3")), "int16")
+    levels = [_levels(x, "int16", f"{1000 + i}/3") for i in range(3)]
+    found = _nests_of_levels(
+        pointwise.combine("(mod floor)", levels[0], pointwise.filled(levels[0], 3)),
+        pointwise.cast(pointwise.compare("gt", levels[1], cut), "int32"),
+        pointwise.cast(levels[2], "int64"),
+    )
+    assert {verdict for _, verdict in found} == {"not bounded: what it chooses may depend on rounding"}
+
+
+@pytest.mark.parametrize("factor", [1.00001, 1.001])
+def test_levels_that_are_wrong(monkeypatch: pytest.MonkeyPatch, factor: float) -> None:
+    """Of a scale that is a little off, which moves few numbers to the next level."""
+    right = (1000 / 3).hex()
+    x = gl.Builder("p").input("x", (1 << 20,))
+
+    def changed(source: Source, machine: Machine | None) -> Loaded:
+        nests = tuple(text.replace(right, (float.fromhex(right) * factor).hex()) for text in source.nests)
+        assert nests != source.nests
+        return loaded(replace(source, nests=nests), machine)
+
+    monkeypatch.setattr(native, "loaded", changed)
+    report = gl.compile(Program(_levels(x, "int16"))).check()
+    (nest,) = report.nests.values()
+    assert "elements are off" in nest.verdict
+
+
 def test_loops_that_are_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
     """Those that read outside do not run; of others the residues differ, which is all that tells."""
     program = _convolution(3, 5, 7)

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
-from fractions import Fraction
 from typing import Any
 
-import numpy as np
-
-from glenside.ir.blockwise import PART, Index, block_size, blocks
+from glenside.ir.blockwise import PART, block_size
 from glenside.ir.operand import Array
 from glenside.ir.operator import Keeps, Kind, OperatorKind, example, fields, operator
 from glenside.ir.operators.requirements import require_axis, require_number, require_sizes, require_values
-from glenside.ir.rational import exact, exact_numbers
+from glenside.ir.rational import exact_numbers, over_one_denominator
 from glenside.ir.types import AccessType
 
 
@@ -26,46 +21,10 @@ def _check(a: AccessType, axis: int, rows: int, coefficients: str) -> None:
 
 
 def _evaluate(arithmetic: Any, a: Array, axis: int, rows: int, coefficients: str, out: Array | None = None) -> Array:
-    """One row of the result at a time, from the slices that have a part in it, in blocks."""
-    count = a.shape[axis]
-    result = np.empty((*a.shape[:axis], rows, *a.shape[axis + 1 :]), a.dtype) if out is None else out
-    if not result.size:
-        return result
-    values = exact_numbers(coefficients) or ()
-    slices, sums = np.moveaxis(a, axis, 0), np.moveaxis(result, axis, 0)
-    for index in blocks(sums.shape[1:], PART):
-        for row in range(rows):
-            sums[(row, *index)] = _sum(arithmetic, slices, index, values[row * count : (row + 1) * count])
+    values, count = exact_numbers(coefficients) or (), a.shape[axis]
+    matrix = [values[row * count : (row + 1) * count] for row in range(rows)]
+    result: Array = arithmetic.linear_map(a, axis, matrix, out)
     return result
-
-
-def _scaled(values: Sequence[Fraction]) -> tuple[list[int], int]:
-    """A row as whole numbers over one denominator."""
-    denominator = math.lcm(*[v.denominator for v in values])
-    return [int(v * denominator) for v in values], denominator
-
-
-def _sum(arithmetic: Any, slices: Array, index: Index, values: Sequence[Fraction]) -> Array:
-    """One block of a row: the slices, each times a whole number, and the sum over their denominator."""
-    dtype = slices.dtype.name
-    zero: Array = arithmetic.constant(exact("0"), dtype)
-    whole, denominator = _scaled(values)
-    total: Array | None = None
-    for i, value in enumerate(whole):
-        if value == 0:
-            continue
-        part = slices[(i, *index, ...)]
-        if abs(value) != 1:
-            part = arithmetic.multiply(part, arithmetic.constant(abs(value), dtype))
-        if total is None:
-            total = part if value > 0 else arithmetic.subtract(zero, part)
-        else:
-            total = arithmetic.add(total, part) if value > 0 else arithmetic.subtract(total, part)
-    if total is None:
-        return zero
-    if denominator != 1:
-        total = arithmetic.multiply(total, arithmetic.constant(Fraction(1, denominator), dtype))
-    return total
 
 
 def _operations(a: AccessType, axis: int, rows: int, coefficients: str) -> int:
@@ -73,7 +32,7 @@ def _operations(a: AccessType, axis: int, rows: int, coefficients: str) -> int:
     values, count = exact_numbers(coefficients) or (), a.dims[axis]
     spent = 0
     for row in range(rows):
-        whole, denominator = _scaled(values[row * count : (row + 1) * count])
+        whole, denominator = over_one_denominator(values[row * count : (row + 1) * count])
         used = [v for v in whole if v]
         spent += max(len(used) - 1, 0) + sum(abs(v) != 1 for v in used) + (bool(used) and used[0] < 0)
         spent += denominator != 1

@@ -1,0 +1,145 @@
+"""The numbers of each trial of a check: in which arithmetic, how they are drawn, and how often."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from functools import cached_property, partial
+from typing import NamedTuple
+from weakref import WeakValueDictionary
+
+from glenside.check.stimuli import (
+    Draw,
+    constants_of,
+    draw_integers,
+    draw_near,
+    draw_residues,
+    has_order,
+    is_real,
+    turns,
+)
+from glenside.ir.dtypes import REALS
+from glenside.ir.operand import Array
+from glenside.ir.operators.opaque import name_of
+from glenside.ir.program import Program
+from glenside.ir.term import Term, postorder
+from glenside.ir.threads import in_parallel
+from glenside.ir.types import AccessType, Tensor
+from glenside.semantics import Arithmetic, Native
+from glenside.semantics.ordered_field import OrderedField
+from glenside.semantics.prime_field import PRIMES, PrimeField
+
+_ELEMENTS = 1 << 20
+"""How many elements it takes to have drawn numbers often enough."""
+_CALL = 64  # elements that take as long as it takes to evaluate a term of none
+_MORE = 4  # times to draw anew, at least, where something was not reached
+_PATIENCE = 3  # of them in a row that reach little, at least
+_LITTLE = 15 / 16  # what is left then of what was not reached
+_AGAIN = 8  # times as many numbers where results say little
+_LONGEST = 1024
+
+
+class _Numbers(Native):
+    """Numbers that remember which functions a pseudo-random one stood for: numpy's integers as they are."""
+
+    @cached_property
+    def replaced(self) -> set[str]:
+        return set()
+
+    def opaque(self, key: str, operands: Sequence[Array], dims: Sequence[int], dtype: str) -> Array:
+        self.replaced.add(name_of(key))
+        return super().opaque(key, operands, dims, dtype)
+
+    def opaque_pointwise(self, key: str, a: Array, dtype: str, places: Array | None = None) -> Array:
+        self.replaced.add(name_of(key))
+        return super().opaque_pointwise(key, a, dtype, places)
+
+
+class Field(_Numbers, PrimeField):
+    """A prime field that remembers the same, of functions of reals too, and what was drawn as residues of its own."""
+
+    @cached_property
+    def _drawn(self) -> WeakValueDictionary[str, Array]:
+        return WeakValueDictionary()
+
+    def draw(self, tensor: Tensor, limit: int | None = None, *, seed: int) -> Array:
+        """See `draw_residues`."""
+        drawn = draw_residues(tensor, limit, seed=seed, p=self.p)
+        if tensor.dtype in REALS:
+            self._drawn[tensor.name] = drawn
+        return drawn
+
+    def encode(self, name: str, array: Array, dtype: str) -> Array:
+        return array if self._drawn.get(name) is array else super().encode(name, array, dtype)
+
+    def _scatter(self, function: str, x: Array) -> Array:
+        self.replaced.add(function)
+        return super()._scatter(function, x)
+
+
+class Turn(NamedTuple):
+    """Numbers to compare programs in: what remembers, the arithmetic, and how tensors are drawn."""
+
+    numbers: _Numbers
+    arithmetic: Arithmetic
+    draw: Draw
+
+    def values(self, tensors: Mapping[str, Tensor], limits: Mapping[str, int]) -> dict[str, Array]:
+        """A value of each tensor, with what its integers must be below: each is drawn of a stream of its own."""
+        drawn: dict[str, Array] = {}
+
+        def draw(name: str, _: None = None) -> None:
+            drawn[name] = self.draw(tensors[name], limits.get(name))
+
+        if sum(tensor.dims.product() for tensor in tensors.values()) < _ELEMENTS:
+            for name in tensors:
+                draw(name)
+        else:
+            in_parallel(draw, tensors, lambda _: None)
+        return {name: drawn[name] for name in tensors}
+
+
+class Trials:
+    """Two prime fields; where something depends on order, numbers that have it, drawn anew as long as that is cheap.
+    Integers are drawn over their full range, and small ones, since what wraps hides order and parity.
+
+    count    how often numbers are drawn at least
+    longest  the same where results repeat
+    more     how often they may be drawn after that, for what was not reached
+    """
+
+    def __init__(self, seed: int, original: Program, *roots: Term) -> None:
+        self.seed, self.weights, self.among = seed, frozenset(original.constants_declared), constants_of(*roots)
+        self.ordered, self.real = has_order(*roots), is_real(*roots)
+        self.fields = [Field(p) for p in PRIMES]
+        size = sum(_CALL + (t.access.size if isinstance(t.type, AccessType) else 0) for t in postorder(*roots))
+        self.count = max(1, min(turns(*roots), _ELEMENTS // max(1, size)))
+        self.more = max(_MORE, self.count // 2)
+        self.patience, self.in_vain, self.missing = max(_PATIENCE, self.more // 4), 0, math.inf
+        self.longest = min(_LONGEST, _AGAIN * self.count)
+        if not self.real:
+            self.count, self.longest = self.count + 1, self.longest + 1
+        elif not self.ordered:
+            self.count = self.longest = len(self.fields)
+            self.more = 0
+
+    def go_on(self, missing: int) -> bool:
+        """Whether to draw once more than numbers have to be, where so much was not reached; not after a few that
+        reached little of it.
+        """
+        self.in_vain = self.in_vain + 1 if missing > _LITTLE * self.missing else 0
+        self.missing = missing
+        self.more -= 1
+        return bool(missing) and self.more >= 0 and self.in_vain < self.patience
+
+    def at(self, turn: int) -> Turn:
+        """The numbers of a turn."""
+        near = partial(draw_near, seed=self.seed, among=self.among, weights=self.weights)
+        if not self.real:
+            numbers = _Numbers()
+            draw = partial(near, turn=turn - 1) if turn else partial(draw_integers, seed=self.seed)
+            return Turn(numbers, numbers, draw)
+        field = self.fields[turn % len(self.fields)]
+        if not self.ordered:
+            return Turn(field, field, partial(field.draw, seed=self.seed))
+        return Turn(field, OrderedField(field), partial(near, turn=turn))

@@ -1,0 +1,88 @@
+"""Jobs of numpy's that need no other job, done by all processors at a time: numpy lets go of Python's lock."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from itertools import chain, islice
+from threading import Lock
+from typing import Any, TypeVar
+
+import numpy as np
+from threadpoolctl import ThreadpoolController
+
+Job = TypeVar("Job")
+Space = TypeVar("Space")
+
+
+@cache
+def _controller() -> Any:
+    return ThreadpoolController()
+
+
+class _OneThread:
+    """BLAS on one thread, for as long as anybody asks for it: to say so takes longer than a small product."""
+
+    def __init__(self) -> None:
+        self._lock, self._asking = Lock(), 0
+        self._limit: Any = None
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if not self._asking:
+                self._limit = _controller().limit(limits=1, user_api="blas")
+            self._asking += 1
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._asking -= 1
+            if not self._asking and self._limit is not None:
+                self._limit.restore_original_limits()
+                self._limit = None
+
+
+BLAS_ON_ONE_THREAD = _OneThread()
+
+
+def cores() -> int:
+    """How many jobs run at a time."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def in_parallel(work: Callable[[Job, Space], None], jobs: Iterable[Job], space: Callable[[Job], Space]) -> None:
+    """Do all jobs, one per core at a time, with BLAS on one thread; each worker in a space for jobs like the first.
+
+    Threads of BLAS wait for each other by spinning: while anything else runs, small products were 10 times slower.
+    A job needs no other job, so here nothing waits.
+    """
+    remaining: Iterator[Job] = iter(jobs)
+    lock = Lock()
+
+    def drain(space: Space) -> None:
+        with np.errstate(all="ignore"):  # numpy's error state belongs to a thread
+            while True:
+                with lock:
+                    job = next(remaining, None)
+                if job is None:
+                    return
+                work(job, space)
+
+    with BLAS_ON_ONE_THREAD:
+        first = list(islice(remaining, cores()))
+        spaces = [space(first[0]) for _ in first]
+        remaining = chain(first, remaining)
+        del first
+        if len(spaces) < 2:
+            for own in spaces:
+                drain(own)
+            return
+        with ThreadPoolExecutor(len(spaces)) as pool:
+            futures = [pool.submit(drain, own) for own in spaces]
+            try:
+                for future in futures:
+                    future.result()
+            finally:
+                with lock:
+                    remaining = iter(())  # after an error or Ctrl-C, start no further job
