@@ -29,6 +29,7 @@ module dma #(
     output logic             [B-1:0]   request_bytes,     // which bytes of a write count
     input  logic                       request_ready,     // low: up to five more requests come, and then none
     input  logic                       response,
+    output logic                       response_ready,    // it is taken; always so when it comes after L cycles
     input  logic           [B*8-1:0]   response_data,
     // Lanes and sums to DRAM.
     output logic                [19:0] out_table_row,     // in t
@@ -222,6 +223,7 @@ module dma #(
   always_comb begin
     front = pending[oldest];
     reads = front.operation inside {npu_pkg::WEIGHTS, npu_pkg::LANES, npu_pkg::TABLES, npu_pkg::PARAMETERS};
+    response_ready = oldest != newest && reads;
     take = oldest != newest && (reads ? response : $signed(cycle - due[oldest]) >= 0);
     fill_table_row = 20'(front.lane_table);
     // Counted from the issue on, so that what is on its way has a place.

@@ -42,6 +42,7 @@ module npu #(
     output logic [B-1:0]   request_bytes,
     input  logic           request_ready,
     input  logic           response,
+    output logic           response_ready,
     input  logic [B*8-1:0] response_data
 );
   localparam int ENTRIES = R > C ? (R > B ? R : B) : (C > B ? C : B);
@@ -203,7 +204,7 @@ module npu #(
   dma #(R, C, B, L, ENTRIES) dma_unit (
       .clk, .reset, .valid(valid[DMA]), .head(dma_head), .ready(ready[DMA]), .pop(pop[DMA]), .done(completions[DMA]),
       .request, .request_write, .request_address, .request_data, .request_bytes, .request_ready, .response,
-      .response_data, .out_table_row(table_rows[2]), .out_entries, .out_read, .out_address, .out_data,
+      .response_ready, .response_data, .out_table_row(table_rows[2]), .out_entries, .out_read, .out_address, .out_data,
       .sums_read(dma_reads), .sums_row(dma_row), .sums(dma_sums), .fill_table_row(table_rows[3]), .fill_entries,
       .lane_write(fill_write), .lane_address(fill_address), .lane_data(fill_data), .weights_write, .tables_write,
       .parameters_write, .write_row, .write_beat, .write_data
