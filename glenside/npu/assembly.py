@@ -4,7 +4,7 @@
     machine {"rows": 4, ..}
     dram 4096
     input "x" {"address": 0, "shape": [1, 4], "dtype": "int8"}
-    stretch "conv1" dma=0:7 load=0:1 stream=0:1 store=0:1
+    stretch {"name": "conv1", "begin": {"dma": 0, ..}, "end": {"dma": 7, ..}, ..}
     weights dram=64 weights=0 rows=4
     stream counts=16,1,1 lanes=0+1,0,0 table=0 accumulators=0+1,0,0 accumulate=0 fresh=1 wait=dma:3
     bytes 64 00ff07..
@@ -42,9 +42,7 @@ def text(program: NpuProgram) -> str:
     lines += [f"predicted {program.predicted}"] if program.predicted is not None else []
     for word, places in (("input", head["inputs"]), ("output", head["outputs"])):
         lines += [f"{word} {json.dumps(name)} {json.dumps(place)}" for name, place in places.items()]
-    for stretch in head["stretches"]:
-        spans = " ".join(f"{unit}={stretch['begin'][unit]}:{stretch['end'][unit]}" for unit in UNITS)
-        lines.append(f"stretch {json.dumps(stretch['name'])} {spans}")
+    lines += [f"stretch {json.dumps(stretch)}" for stretch in head["stretches"]]
     for unit in UNITS:
         if program.queue(unit):
             lines += ["", f"; {unit}"]
@@ -107,7 +105,7 @@ class _Reader:
     dram: bytearray | None = None
     inputs: dict[str, Any] = field(default_factory=dict)
     outputs: dict[str, Any] = field(default_factory=dict)
-    stretches: list[dict[str, Any]] = field(default_factory=list)
+    stretches: list[Any] = field(default_factory=list)
     queues: dict[str, list[Instruction]] = field(default_factory=lambda: {unit: [] for unit in UNITS})
 
     def take(self, word: str, rest: str) -> None:
@@ -122,7 +120,7 @@ class _Reader:
             "dram": self._sized,
             "input": lambda given: self._place(self.inputs, given),
             "output": lambda given: self._place(self.outputs, given),
-            "stretch": self._stretch,
+            "stretch": lambda given: self.stretches.append(json.loads(given)),
             "bytes": self._filled,
         }
         if word not in words:
@@ -154,12 +152,6 @@ class _Reader:
             raise BadInput(f"a place has a name of its own, got {rest[:end]}")
         places[name] = json.loads(rest[end:])
 
-    def _stretch(self, rest: str) -> None:
-        name, end = json.JSONDecoder().raw_decode(rest)
-        spans = dict(word.split("=") for word in rest[end:].split())
-        begin, until = ({unit: _whole(spans[unit].split(":")[i]) for unit in UNITS} for i in range(2))
-        self.stretches.append({"name": name, "begin": begin, "end": until})
-
     def program(self) -> NpuProgram:
         """What was read, as a whole. Raises BadInput."""
         if "machine" not in self.head or self.dram is None:
@@ -171,7 +163,7 @@ class _Reader:
             np.frombuffer(bytes(self.dram), np.uint8),
             places_of(self.inputs, len(self.dram)),
             places_of(self.outputs, len(self.dram)),
-            stretches_of(self.stretches, {unit: len(own) for unit, own in queues.items()}),
+            stretches_of(self.stretches, {unit: len(own) for unit, own in queues.items()}, len(self.dram)),
             predicted_of(self.head.get("predicted")),
         )
 

@@ -94,7 +94,7 @@ def _read(found: bytes, machine: Machine | None) -> NpuProgram:
         dram,
         places_of(head.get("inputs"), size),
         places_of(head.get("outputs"), size),
-        stretches_of(head.get("stretches"), {unit: len(queue) for unit, queue in queues.items()}),
+        stretches_of(head.get("stretches"), {unit: len(queue) for unit, queue in queues.items()}, size),
         predicted_of(head.get("predicted")),
     )
 

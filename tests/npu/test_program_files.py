@@ -30,7 +30,10 @@ def _program(seed: int = 0) -> NpuProgram:
         program,
         inputs={"an input; \u00e9": Place(0, (2, 3))},
         outputs={"sums": Place(64, (2, 4), "int32")},
-        stretches=(Stretch("conv 1", dict.fromkeys(UNITS, 0), half), Stretch('"', half, whole)),
+        stretches=(
+            Stretch("conv 1", dict.fromkeys(UNITS, 0), half),
+            Stretch('"', half, whole, "", {"x": Place(0, (4,))}, Place.of(np.array([[3, -1], [2, 7]]), "int8")),
+        ),
         predicted=simulator.run(program).cycles,
     )
 
@@ -47,6 +50,7 @@ def _require_same(one: NpuProgram, two: NpuProgram) -> None:
 def test_a_file_holds_the_program(tmp_path: Path) -> None:
     for seed in range(4):
         program = _program(seed)
+        program = replace(program, stretches=(replace(program.stretches[1], meaning="a text"),))
         files.save(program, tmp_path / "p.bin")
         _require_same(files.load(tmp_path / "p.bin", MACHINE), program)
     costly = replace(MACHINE, clock=1e9, energy=Energy(0.2, 0.1, 0.1, 0.3, 20.0, "a table"))
@@ -88,6 +92,9 @@ def test_a_file_that_is_no_program_is_refused(tmp_path: Path) -> None:
         files.load(tmp_path / "bad.bin", small_machine(8, 8))
 
 
+_X = {"address": 0, "shape": [4], "dtype": "int8"}
+
+
 @pytest.mark.parametrize(
     ("key", "value", "match"),
     [
@@ -99,8 +106,14 @@ def test_a_file_that_is_no_program_is_refused(tmp_path: Path) -> None:
         ("inputs", {"x": {"address": -1, "shape": [1], "dtype": "int8"}}, "has no address or no shape"),
         ("inputs", {"x": {"address": 0, "shape": [1 << 40], "dtype": "int8"}}, "ends behind the"),
         ("inputs", {"x": {"address": 0, "shape": [1], "dtype": "object"}}, "a dtype of int8"),
-        ("outputs", [], "is not an address"),
+        ("inputs", {"x": {"address": 0, "shape": [4], "dtype": "int8", "nests": [[1, 1, 1]]}}, "is not three counts"),
+        ("inputs", {"x": {**_X, "nests": [[3, 1, 1, 0, 1, 0, 0]]}}, "has 4 elements, and addresses of 3"),
+        ("inputs", {"x": {**_X, "nests": [[4, 1, 1, 0, 1 << 30, 0, 0]]}}, "ends behind the"),
+        ("inputs", {"x": {**_X, "nests": [[4, 1, 1, 2, -1, 0, 0], [0, 1, 1, 0, 0, 0, 0]]}}, "is not three counts"),
+        ("inputs", {"x": {**_X, "nests": [[4, 1, 1, 1, -1, 0, 0]]}}, "ends behind the"),
+        ("outputs", [], "not places by name"),
         ("stretches", [{"name": "a", "begin": {}, "end": {}}], "is not within the"),
+        ("stretches", [{"name": "a", "begin": {}, "end": {}, "meaning": 3}], "is no text"),
         ("stretches", 3, "its stretches are not"),
         ("predicted", -1, "not a number of cycles"),
         ("layout", "", "the bits of another version"),
@@ -193,6 +206,21 @@ def test_a_prediction_that_is_wrong_is_status_1(tmp_path: Path) -> None:
     done = _glenside("run", "p.bin", "--on", "simulator", folder=tmp_path)
     assert done.returncode == 1
     assert "7 predicted" in done.stdout
+
+
+def test_a_layer_is_what_the_interpreter_says(tmp_path: Path) -> None:
+    """The text of its meaning, evaluated; and a result that it does not leave."""
+    program = _program()
+    place = Place(0, (2, 4))
+    same = replace(program.stretches[0], meaning="(access-tensor x)", operands={"x": place}, result=place)
+    same = replace(same, meaning=f"(input x (shape 2 4) int8)\n{same.meaning}")
+    files.save(replace(program, stretches=(same,)), tmp_path / "p.bin")
+    other = replace(same, result=Place(8, (2, 4)))
+    files.save(replace(program, stretches=(other,)), tmp_path / "q.bin")
+    for name, status in (("p.bin", 0), ("q.bin", 1)):
+        done = _glenside("run", name, "--on", "simulator", folder=tmp_path)
+        assert done.returncode == status, done.stderr + done.stdout
+        assert ("conv 1 is NOT what the interpreter says of it" in done.stdout) == bool(status)
 
 
 @pytest.mark.parametrize(

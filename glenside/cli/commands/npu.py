@@ -38,20 +38,23 @@ def run_on_npu(
         raise BadInput(f"the outputs of a program of an npu go to an .npz file, got {output}")
     program = with_values(loaded(source.source, target), source.inputs or ())
     from glenside.npu import simulator
+    from glenside.npu.meaning import wrong
 
     with status_line("npu: simulated") as show:
         simulated = simulator.run(program)
-        said = {"program": source.source, "machine": str(program.machine), "on": on, **_compared(program, simulated)}
+        said = {"program": source.source, "machine": str(program.machine), "on": on, **_told(program, simulated)}
         dram = simulated.dram
         if on == "rtl":
             show("npu: built and run in RTL")
             more, dram = _in_rtl(program, simulated)
             said |= more
+        show("npu: compared with the interpreter")
+        said["wrong"] = wrong(program, dram)
+        said["equal"] = said["equal"] and not said["wrong"]
     if output is not None:
         from glenside.ir.files import write_arrays
-        from glenside.npu.record import array_at
 
-        write_arrays(output, {name: array_at(program, place, dram) for name, place in program.outputs.items()})
+        write_arrays(output, {name: place.read(dram) for name, place in program.outputs.items()})
     if json_path != "-":
         _print(said)
     if json_path is not None:
@@ -76,7 +79,7 @@ def loaded(path: str, target: str | None) -> NpuProgram:
 def _machine(target: str) -> Any:
     from glenside.targets import parse_target
 
-    found = getattr(parse_target(target), "machine", None)
+    found = getattr(parse_target(target), "npu", None)
     if found is None:
         raise BadInput(f"--target of a program of an npu is an npu, got {target}")
     return found
@@ -95,16 +98,14 @@ def with_values(program: NpuProgram, inputs: Sequence[str]) -> NpuProgram:
         place = program.inputs[name]
         own = np.asarray(value)
         if own.shape != place.shape or not np.array_equal(own, own.astype(place.dtype)):
-            raise BadInput(
-                f"the input {spelled_name(name)} is {place.dtype} {place.shape}, got {own.dtype} {own.shape}"
-            )
-        content = own.astype(np.dtype(place.dtype).newbyteorder("<")).tobytes()
-        dram[place.address : place.address + place.size] = np.frombuffer(content, np.uint8)
+            wanted = f"{place.dtype} {place.shape}"
+            raise BadInput(f"the input {spelled_name(name)} is {wanted}, got {own.dtype} {own.shape}")
+        place.write(dram, own)
     return dataclasses.replace(program, dram=dram)
 
 
-def _compared(program: NpuProgram, run: Run) -> dict[str, Any]:
-    """What the simulator says: there is nothing to compare it with but a prediction."""
+def _told(program: NpuProgram, run: Run) -> dict[str, Any]:
+    """What the simulator says."""
     layers = [(own.name, run.times.between(own.begin, own.end)) for own in program.stretches]
     return {
         "equal": True,
@@ -146,6 +147,8 @@ def _print(said: Mapping[str, Any]) -> None:
         print(f"DRAM is {'equal' if said['equal'] else 'NOT equal'} to the simulator's, bit by bit")
         if said["starved"]:
             print(f"in {said['starved']:,} cycles a queue was empty: the host is not fast enough")
+    for name in said["wrong"]:
+        print(f"{one_line(name)} is NOT what the interpreter says of it")
     for layer in said["layers"]:
         cycles, predicted = layer["completed"], layer["predicted"]
         other = "" if cycles == predicted else f", predicted {predicted:,}"
