@@ -27,7 +27,7 @@ module dma #(
     output logic                [31:0] request_address,
     output logic           [B*8-1:0]   request_data,
     output logic             [B-1:0]   request_bytes,     // which bytes of a write count
-    input  logic                       request_ready,     // low: up to five more requests come, and then none
+    input  logic                       request_ready,     // low: those of three more cycles still come
     input  logic                       response,
     output logic                       response_ready,    // it is taken; always so when it comes after L cycles
     input  logic           [B*8-1:0]   response_data,

@@ -11,7 +11,7 @@ import pytest
 from npu_programs import drawn_for, small_machine
 
 from glenside.ir.errors import BadInput
-from glenside.npu import encoding, requantise, rtl, simulator
+from glenside.npu import encoding, reference, requantise, rtl, simulator
 from glenside.npu.addresses import ENTRY
 from glenside.npu.instructions import UNITS, Address, Instruction, Lanes, Out, Store, Stream, Tables, Wait, Zero
 from glenside.npu.machine import Machine
@@ -238,3 +238,8 @@ def test_instructions_are_what_their_words_say() -> None:
     with pytest.raises(BadInput, match="has bits that it does not use"):
         encoding.decoded("dma", [*words[:-1], words[-1] | 1 << 63])
     assert {type(i) for q in program.queues.values() for i in q} >= {Lanes, Out, Store}
+
+
+def test_the_documents_have_the_instructions() -> None:
+    text = (rtl.sources() / "README.md").read_text(encoding="utf-8")
+    assert text.split(reference.BEGIN)[1].split(reference.END)[0].strip() == reference.instructions()
