@@ -201,6 +201,20 @@ def test_the_command_runs_files(tmp_path: Path) -> None:
     assert f"p.asm: {program.predicted:,} cycles in the simulator, {program.predicted:,} predicted" in done.stdout
 
 
+def test_assemble_turns_one_into_the_other(tmp_path: Path) -> None:
+    program = _program()
+    files.save(program, tmp_path / "p.bin")
+    assert _glenside("assemble", "p.bin", folder=tmp_path).stdout == assembly.text(program)
+    for words in (("p.bin", "-o", "p.asm"), ("p.asm", "-o", "q.bin")):
+        done = _glenside("assemble", *words, folder=tmp_path)
+        assert done.returncode == 0, done.stderr
+    assert (tmp_path / "q.bin").read_bytes() == (tmp_path / "p.bin").read_bytes()
+    for words, said in ((("p.bin", "-o", "p.hex"), "as .bin or .asm"), (("p.hex",), "cannot read p.hex")):
+        done = _glenside("assemble", *words, folder=tmp_path)
+        assert done.returncode == 2
+        assert said in done.stderr
+
+
 def test_a_prediction_that_is_wrong_is_status_1(tmp_path: Path) -> None:
     files.save(replace(_program(), predicted=7), tmp_path / "p.bin")
     done = _glenside("run", "p.bin", "--on", "simulator", folder=tmp_path)

@@ -1,15 +1,18 @@
-"""`glenside run PROGRAM.bin --on simulator` and `--on rtl`: a program of an npu, with the cycles that it takes."""
+"""`glenside run PROGRAM.bin --on simulator` and `--on rtl`: a program of an npu, with the cycles that it takes; and
+`glenside assemble`.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
+import typer
 
-from glenside.cli.output import OK, WRONG, print_or_write, status_line
+from glenside.cli.output import OK, WRONG, print_or_write, status_line, writable
 from glenside.ir.errors import BadInput
 from glenside.ir.names import one_line, spelled_name, suggestion
 
@@ -153,3 +156,26 @@ def _print(said: Mapping[str, Any]) -> None:
         cycles, predicted = layer["completed"], layer["predicted"]
         other = "" if cycles == predicted else f", predicted {predicted:,}"
         print(f"  {one_line(layer['name'])}: from {layer['start']:,} to {cycles:,}{other}")
+
+
+def assemble(
+    source: Annotated[str, typer.Argument(help="A program of an npu: a .bin file, or .asm.")],
+    output: Annotated[
+        str | None,
+        typer.Option("-o", "--output", metavar="FILE", help="Where it goes, .bin or .asm; else printed as text."),
+    ] = None,
+) -> None:
+    """Write a program of an npu as text, or as the binary that the machine's host loads."""
+    from glenside.ir.files import write_text
+    from glenside.npu import assembly, files
+
+    writable(output)
+    program = loaded(source, None)
+    if output is None:
+        print(assembly.text(program), end="")
+    elif Path(output).suffix == ".asm":
+        write_text(output, assembly.text(program))
+    elif Path(output).suffix == ".bin":
+        files.save(program, output)
+    else:
+        raise BadInput(f"a program of an npu is written as .bin or .asm, got {output}")
