@@ -67,10 +67,9 @@ module array #(
   always_comb
     for (int r = 0; r < R; r++)
       for (int c = 0; c < C; c++) begin
-        automatic logic signed [7:0] activation, passing, own;
-        activation = c != 0 ? right[r][c-1] : r != 0 ? lane_delay[r][r-1] : lane[0];
-        passing = r != 0 ? down[r-1][c] : c != 0 ? weight_delay[c][c-1] : weight[0];
-        own = PIPELINED && swap_now[r][c] ? shadow[r][c] : active[r][c];
+        automatic logic signed [7:0] activation = c != 0 ? right[r][c-1] : r != 0 ? lane_delay[r][r-1] : lane[0];
+        automatic logic signed [7:0] passing = r != 0 ? down[r-1][c] : c != 0 ? weight_delay[c][c-1] : weight[0];
+        automatic logic signed [7:0] own = PIPELINED && swap_now[r][c] ? shadow[r][c] : active[r][c];
         right_next[r][c] = activation;
         down_next[r][c] = passing;
         below_next[r][c] = (r != 0 ? below[r-1][c] : 32'sd0) + 32'(activation) * 32'(own);

@@ -27,12 +27,13 @@ module dma #(
     output logic                [31:0] request_address,
     output logic           [B*8-1:0]   request_data,
     output logic             [B-1:0]   request_bytes,     // which bytes of a write count
-    input  logic                       request_ready,     // low: up to five more requests come, and then none
+    input  logic                       request_ready,     // low: those of three more cycles still come
     input  logic                       response,
+    output logic                       response_ready,    // it is taken; always so when it comes after L cycles
     input  logic           [B*8-1:0]   response_data,
     // Lanes and sums to DRAM.
     output logic                [19:0] out_table_row,     // in t
-    input  logic                [7:0]  out_entries[8*ENTRIES],
+    input  npu_pkg::entry_t [ENTRIES-1:0] out_entries,
     output logic                       out_read[R],       // in t+2
     output logic         signed [25:0] out_address[R],
     input  logic                [7:0]  out_data[R],       // in t+3
@@ -41,7 +42,7 @@ module dma #(
     input  logic signed         [31:0] sums[C],           // in t+3
     // From DRAM to lanes, and to the memories of rows.
     output logic                [19:0] fill_table_row,    // with the data
-    input  logic                [7:0]  fill_entries[8*ENTRIES],
+    input  npu_pkg::entry_t [ENTRIES-1:0] fill_entries,
     output logic                       lane_write[R],
     output logic         signed [25:0] lane_address[R],
     output logic                [7:0]  lane_data[R],
@@ -50,7 +51,7 @@ module dma #(
     output logic                       parameters_write,
     output logic                [19:0] write_row,
     output logic                [15:0] write_beat,
-    output logic                [7:0]  write_data[B]
+    output logic             [8*B-1:0] write_data
 );
   localparam int WEIGHT_BEATS = (C + B - 1) / B;
   localparam int TABLE_BEATS = (8 * ENTRIES + B - 1) / B;
@@ -138,8 +139,7 @@ module dma #(
 
   // t+1 .. t+4
   beat_t stage[4], issued;
-  logic [7:0] select2[B][2], select3[B][2];
-  logic enable2[B], enable3[B];
+  npu_pkg::entry_t [ENTRIES-1:0] entries2, entries3;
 
   always_comb begin
     issued.valid = go;
@@ -167,51 +167,44 @@ module dma #(
       out_address_next[l] = 26'sd0;
     end
     for (int j = 0; j < B; j++)
-      if (stage[0].valid && stage[0].operation == npu_pkg::OUT && out_entries[8*j+2][0]) begin
-        out_read_next[int'({out_entries[8*j+1], out_entries[8*j]})%R] = 1'b1;
-        out_address_next[int'({out_entries[8*j+1], out_entries[8*j]})%R] =
-            $signed({2'b0, stage[0].lanes}) +
-            26'($signed({out_entries[8*j+6], out_entries[8*j+5], out_entries[8*j+4]}));
+      if (stage[0].valid && stage[0].operation == npu_pkg::OUT && out_entries[j].enable) begin
+        out_read_next[int'(out_entries[j].select)%R] = 1'b1;
+        out_address_next[int'(out_entries[j].select)%R] =
+            $signed({2'b0, stage[0].lanes}) + 26'(out_entries[j].offset);
       end
   end
 
   always_ff @(posedge clk) begin
     out_read <= out_read_next;
     out_address <= out_address_next;
-    for (int j = 0; j < B; j++) begin
-      select2[j][0] <= out_entries[8*j];
-      select2[j][1] <= out_entries[8*j+1];
-      enable2[j] <= out_entries[8*j+2][0];
-    end
-    select3 <= select2;
-    enable3 <= enable2;
+    entries2 <= out_entries;
+    entries3 <= entries2;
   end
 
   assign sums_read = stage[1].valid && stage[1].operation == npu_pkg::SUMS;
   assign sums_row = stage[1].row[15:0];
 
   // In t+3 the bytes of a beat are chosen.
-  logic [7:0] bytes_next[B];
-  logic keep_next[B];
+  logic [8*B-1:0] data_next;
+  logic [B-1:0] bytes_next;
 
   always_comb
     for (int j = 0; j < B; j++) begin
       automatic int place;
       place = int'(stage[2].beat) * B + j;  // among the bytes of a row of sums
       if (stage[2].operation == npu_pkg::SUMS) begin
-        keep_next[j]  = place < 4 * C;
-        bytes_next[j] = 8'(sums[(place/4)%C] >> (8 * (place % 4)));
+        bytes_next[j] = place < 4 * C;
+        data_next[8*j+:8] = 8'(sums[(place/4)%C] >> (8 * (place % 4)));
       end else begin
-        keep_next[j]  = enable3[j];
-        bytes_next[j] = out_data[int'({select3[j][1], select3[j][0]})%R];
+        bytes_next[j] = entries3[j].enable;
+        data_next[8*j+:8] = out_data[int'(entries3[j].select)%R];
       end
     end
 
-  always_ff @(posedge clk)
-    for (int j = 0; j < B; j++) begin
-      request_data[8*j+:8] <= bytes_next[j];
-      request_bytes[j] <= keep_next[j];
-    end
+  always_ff @(posedge clk) begin
+    request_data <= data_next;
+    request_bytes <= bytes_next;
+  end
 
   always_comb begin
     request = stage[3].valid && stage[3].operation != npu_pkg::ZERO;
@@ -230,6 +223,7 @@ module dma #(
   always_comb begin
     front = pending[oldest];
     reads = front.operation inside {npu_pkg::WEIGHTS, npu_pkg::LANES, npu_pkg::TABLES, npu_pkg::PARAMETERS};
+    response_ready = oldest != newest && reads;
     take = oldest != newest && (reads ? response : $signed(cycle - due[oldest]) >= 0);
     fill_table_row = 20'(front.lane_table);
     // Counted from the issue on, so that what is on its way has a place.
@@ -237,7 +231,7 @@ module dma #(
         (PLACE + 1)'(stage[2].valid);
   end
 
-  logic [7:0] data[B];
+  logic [8*B-1:0] data;
 
   always_ff @(posedge clk) begin
     if (reset) begin
@@ -256,19 +250,27 @@ module dma #(
       back <= front;
       back.valid <= take;
     end
-    for (int j = 0; j < B; j++) data[j] <= reads ? response_data[8*j+:8] : 8'd0;
+    data <= reads ? response_data : '0;
   end
 
   // t+5+L: where it goes; t+6+L: written.
   always_comb fills = back.valid && (back.operation == npu_pkg::LANES || back.operation == npu_pkg::ZERO);
 
-  always_ff @(posedge clk) begin
+  logic write_next[R];
+  logic signed [25:0] address_next[R];
+  logic [7:0] lane_next[R];
+
+  always_comb
     for (int l = 0; l < R; l++) begin
-      lane_write[l] <= fills && fill_entries[8*l+2][0];
-      lane_address[l] <= $signed({2'b0, back.lanes}) +
-          26'($signed({fill_entries[8*l+6], fill_entries[8*l+5], fill_entries[8*l+4]}));
-      lane_data[l] <= data[int'({fill_entries[8*l+1], fill_entries[8*l]})%B];
+      write_next[l] = fills && fill_entries[l].enable;
+      address_next[l] = $signed({2'b0, back.lanes}) + 26'(fill_entries[l].offset);
+      lane_next[l] = data[8*(int'(fill_entries[l].select)%B)+:8];
     end
+
+  always_ff @(posedge clk) begin
+    lane_write <= write_next;
+    lane_address <= address_next;
+    lane_data <= lane_next;
     weights_write <= back.valid && back.operation == npu_pkg::WEIGHTS;
     tables_write <= back.valid && back.operation == npu_pkg::TABLES;
     parameters_write <= back.valid && back.operation == npu_pkg::PARAMETERS;

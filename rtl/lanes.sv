@@ -51,11 +51,20 @@ module lanes #(
     end
   end
 
-  always_ff @(posedge clk)
+  logic [7:0] stream_next[R], out_next[R];
+
+  always_comb
     for (int l = 0; l < R; l++) begin
-      stream_data[l] <= stream_read[l] && exists(stream_address[l]) ? memory[l][int'(stream_address[l])] : 8'd0;
-      out_data[l] <= out_read[l] && exists(out_address[l]) ? memory[l][int'(out_address[l])] : 8'd0;
+      stream_next[l] = stream_read[l] && exists(stream_address[l]) ? memory[l][int'(stream_address[l])] : 8'd0;
+      out_next[l] = out_read[l] && exists(out_address[l]) ? memory[l][int'(out_address[l])] : 8'd0;
+    end
+
+  always_ff @(posedge clk) begin
+    stream_data <= stream_next;
+    out_data <= out_next;
+    for (int l = 0; l < R; l++) begin
       if (store_write[l] && exists(store_address[l])) memory[l][int'(store_address[l])] <= store_data[l];
       if (dma_write[l] && exists(dma_address[l])) memory[l][int'(dma_address[l])] <= dma_data[l];
     end
+  end
 endmodule

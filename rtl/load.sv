@@ -16,7 +16,7 @@ module load #(
     output logic                    ended,
     output logic                    done,
     output logic             [19:0] read_row,  // of weight memory, whose data is there in the next cycle
-    input  logic             [7:0]  read_data[C],
+    input  logic         [8*C-1:0]  read_data,
     output logic             [7:0]  weight[C],
     output logic                    token
 );
@@ -35,6 +35,10 @@ module load #(
 
   // The stages behind the issue: which row is read, whether it is one of the instruction's, and what the array gets.
   logic first1, first2, real1, real2, last1, last2;
+
+  logic [7:0] weight_next[C];
+
+  always_comb for (int c = 0; c < C; c++) weight_next[c] = real2 ? read_data[8*c+:8] : 8'd0;
 
   always_ff @(posedge clk) begin
     if (reset) begin
@@ -57,7 +61,7 @@ module load #(
       first2 <= first1;
       last2 <= last1;
       token <= first2;
-      for (int c = 0; c < C; c++) weight[c] <= real2 ? read_data[c] : 8'd0;
+      weight <= weight_next;
     end
   end
 

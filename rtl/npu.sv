@@ -42,6 +42,7 @@ module npu #(
     output logic [B-1:0]   request_bytes,
     input  logic           request_ready,
     input  logic           response,
+    output logic           response_ready,
     input  logic [B*8-1:0] response_data
 );
   localparam int ENTRIES = R > C ? (R > B ? R : B) : (C > B ? C : B);
@@ -128,10 +129,10 @@ module npu #(
   // Memories.
   logic [19:0] weights_row[1], parameters_row[1], table_rows[4], write_row;
   logic [15:0] write_beat;
-  logic [7:0] write_data[B];
-  logic [7:0] weights_data[1][WEIGHT_BEATS*B];
-  logic [7:0] parameters_data[1][PARAMETER_BEATS*B];
-  logic [7:0] tables_data[4][TABLE_BEATS*B];
+  logic [8*B-1:0] write_data;
+  logic [8*WEIGHT_BEATS*B-1:0] weights_data[1];
+  logic [8*PARAMETER_BEATS*B-1:0] parameters_data[1];
+  logic [8*TABLE_BEATS*B-1:0] tables_data[4];
   logic weights_write, tables_write, parameters_write, weights_fault, tables_fault, parameters_fault;
 
   rows #(WEIGHT_ROWS, WEIGHT_BEATS, B, 1) weights (
@@ -171,24 +172,22 @@ module npu #(
   );
 
   // Units.
-  logic [7:0] weight[C], weights_bytes[C], parameters_bytes[16*C];
-  logic [7:0] stream_entries[8*ENTRIES], store_entries[8*ENTRIES], out_entries[8*ENTRIES], fill_entries[8*ENTRIES];
+  logic [7:0] weight[C];
+  npu_pkg::entry_t [ENTRIES-1:0] stream_entries, store_entries, out_entries, fill_entries;
   logic token, swap;
 
   // Rows without what fills their last beat.
-  assign weights_bytes = weights_data[0][0:C-1];
-  assign parameters_bytes = parameters_data[0][0:16*C-1];
-  assign stream_entries = tables_data[0][0:8*ENTRIES-1];
-  assign store_entries = tables_data[1][0:8*ENTRIES-1];
-  assign out_entries = tables_data[2][0:8*ENTRIES-1];
-  assign fill_entries = tables_data[3][0:8*ENTRIES-1];
+  assign stream_entries = tables_data[0][64*ENTRIES-1:0];
+  assign store_entries = tables_data[1][64*ENTRIES-1:0];
+  assign out_entries = tables_data[2][64*ENTRIES-1:0];
+  assign fill_entries = tables_data[3][64*ENTRIES-1:0];
 
   array #(R, C, PIPELINED) elements (.clk, .lane(stream_data), .swap, .weight, .token, .sum(column_sums));
 
   load #(R, C) load_unit (
       .clk, .reset, .valid(valid[LOAD]), .head(load_head), .ready(ready[LOAD]), .pop(pop[LOAD]),
       .started(load_started), .ended(load_ended), .done(completions[LOAD]), .read_row(weights_row[0]),
-      .read_data(weights_bytes), .weight, .token
+      .read_data(weights_data[0][8*C-1:0]), .weight, .token
   );
   stream #(R, ENTRIES) stream_unit (
       .clk, .reset, .valid(valid[STREAM]), .head(stream_head), .ready(ready[STREAM]), .pop(pop[STREAM]),
@@ -199,13 +198,13 @@ module npu #(
   store #(R, C, ENTRIES) store_unit (
       .clk, .reset, .valid(valid[STORE]), .head(store_head), .ready(ready[STORE]), .pop(pop[STORE]),
       .done(completions[STORE]), .sums_read(store_reads), .sums_row(store_row), .sums(store_sums),
-      .parameters_row(parameters_row[0]), .parameters(parameters_bytes), .table_row(table_rows[1]),
+      .parameters_row(parameters_row[0]), .parameters(parameters_data[0][128*C-1:0]), .table_row(table_rows[1]),
       .entries(store_entries), .lane_write(store_write), .lane_address(store_address), .lane_data(store_data)
   );
   dma #(R, C, B, L, ENTRIES) dma_unit (
       .clk, .reset, .valid(valid[DMA]), .head(dma_head), .ready(ready[DMA]), .pop(pop[DMA]), .done(completions[DMA]),
       .request, .request_write, .request_address, .request_data, .request_bytes, .request_ready, .response,
-      .response_data, .out_table_row(table_rows[2]), .out_entries, .out_read, .out_address, .out_data,
+      .response_ready, .response_data, .out_table_row(table_rows[2]), .out_entries, .out_read, .out_address, .out_data,
       .sums_read(dma_reads), .sums_row(dma_row), .sums(dma_sums), .fill_table_row(table_rows[3]), .fill_entries,
       .lane_write(fill_write), .lane_address(fill_address), .lane_data(fill_data), .weights_write, .tables_write,
       .parameters_write, .write_row, .write_beat, .write_data

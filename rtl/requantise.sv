@@ -1,104 +1,124 @@
-// From an int32 sum to an int8, for one column: clamp(round(float32(sum + bias) * scale) + zero point, low, high), as
-// ONNX's QLinear operators say: the sum becomes a float32, the product is one, and both are rounded half to even, and
+// From int32 sums to int8, a row of C columns a cycle: clamp(round(float32(sum + bias) * scale) + zero point, low, high),
+// as ONNX's QLinear operators say: the sum becomes a float32, the product is one, and both are rounded half to even, and
 // so is the last step to an integer. Scales are 0 or positive and normal, so no product is subnormal; one that is too
 // large for a float32 is beyond `low` or `high` long before. All in integers; one stage a cycle:
 //
 //   1 sum + bias -> 2 float32 -> 3 product of 24-bit significands -> 4 rounded -> 5 integer, zero point, clamp
-module requantise (
-    input  logic               clk,
-    input  logic signed [31:0] sum,
-    input  logic signed [31:0] bias,
-    input  logic        [31:0] scale,  // the bits of a float32
-    input  logic signed [7:0]  zero,
-    input  logic signed [7:0]  low,
-    input  logic signed [7:0]  high,
-    output logic signed [7:0]  value   // five cycles later
+module requantise #(
+    parameter int C = 4
+) (
+    input  logic                               clk,
+    input  logic signed                 [31:0] sums[C],
+    input  npu_pkg::parameters_t [C-1:0]       parameters,
+    output logic signed                 [7:0]  value[C]     // five cycles later
 );
-  // Stage 1. The sum of both is an int32, or the program is not legal.
-  logic signed [31:0] total1;
-  // Stage 2. significand * 2^exponent, the significand of 24 bits with its highest set, or 0.
-  logic negative2, negative3, negative4;
-  logic [23:0] significand2;
-  logic [5:0] exponent2, exponent3;
-  // Stage 3.
-  logic [47:0] product3;
-  // Stage 4. significand4 * 2^exponent4
-  logic [23:0] significand4;
-  logic signed [9:0] exponent4;
-  // The parameters on their way.
-  logic [31:0] scale1, scale2;
-  logic [7:0] power3;
-  logic signed [7:0] zero1, zero2, zero3, zero4, low1, low2, low3, low4, high1, high2, high3, high4;
+  // What the later stages need of a column's parameters.
+  typedef struct packed {
+    logic [7:0]  power;  // the scale is significand * 2^(power - 150)
+    logic [23:0] significand;
+    logic signed [7:0] zero;
+    logic signed [7:0] low;
+    logic signed [7:0] high;
+  } own_t;
+  // significand * 2^exponent; of a float32 the significand's highest bit is set, unless it is 0.
+  typedef struct packed {
+    logic negative;
+    logic signed [9:0] exponent;
+    logic [47:0] significand;
+    own_t own;
+  } number_t;
+  typedef struct packed {
+    logic signed [31:0] sum;
+    own_t own;
+  } sum_t;
 
-  // Stage 2: the 24 highest bits of the magnitude, rounded half to even by those below.
-  logic [31:0] magnitude;
-  logic [5:0] length;     // its bits
-  logic [31:0] aligned;   // shifted so that its highest bit is bit 31
-  logic [24:0] rounded2;
+  sum_t stage1[C], next1[C];
+  number_t stage2[C], next2[C], stage3[C], next3[C], stage4[C], next4[C];
+  logic signed [7:0] next5[C];
 
-  always_comb begin
-    magnitude = total1 < 0 ? -total1 : total1;
+  // The sum of both is an int32, or the program is not legal.
+  function automatic sum_t with_bias(input logic signed [31:0] sum, input npu_pkg::parameters_t given);
+    sum_t result;
+    result.sum = sum + given.bias;
+    result.own.power = given.scale[30:23];
+    result.own.significand = given.scale[30:23] == 0 ? 24'd0 : {1'b1, given.scale[22:0]};
+    result.own.zero = given.zero;
+    result.own.low = given.low;
+    result.own.high = given.high;
+    return result;
+  endfunction
+
+  // The 24 highest bits of the magnitude, rounded half to even by those below.
+  function automatic number_t as_float(input sum_t given);
+    number_t result;
+    logic [31:0] magnitude, aligned;
+    logic [5:0] length;
+    logic [24:0] rounded;
+    magnitude = given.sum < 0 ? -given.sum : given.sum;
     length = 6'd0;
     for (int i = 0; i < 32; i++) if (magnitude[i]) length = 6'(i + 1);
     aligned = magnitude << (6'd32 - length);
-    rounded2 = 25'(aligned[31:8]) + 25'(aligned[7] && (|aligned[6:0] || aligned[8]));
-  end
+    rounded = 25'(aligned[31:8]) + 25'(aligned[7] && (|aligned[6:0] || aligned[8]));
+    result.negative = given.sum < 0;
+    // Rounding up from all ones gives the next power of two.
+    result.significand = rounded[24] ? 48'h800000 : 48'(rounded[23:0]);
+    result.exponent = 10'(length) - 10'sd24 + 10'(rounded[24]);
+    result.own = given.own;
+    return result;
+  endfunction
 
-  // Stage 4: a product of two numbers of 24 bits has 47 or 48; again the 24 highest, rounded half to even.
-  logic high_bit;
-  logic [24:0] rounded4;
-  logic [47:0] shifted4;
+  function automatic number_t scaled(input number_t given);
+    number_t result;
+    result = given;
+    result.significand = given.significand * 48'(given.own.significand);
+    result.exponent = given.exponent + 10'(given.own.power) - 10'sd150;
+    return result;
+  endfunction
 
-  always_comb begin
-    high_bit = product3[47];
-    shifted4 = high_bit ? product3 : product3 << 1;
-    rounded4 = 25'(shifted4[47:24]) + 25'(shifted4[23] && (|shifted4[22:0] || shifted4[24]));
-  end
+  // A product of two numbers of 24 bits has 47 or 48; again the 24 highest, rounded half to even.
+  function automatic number_t rounded_product(input number_t given);
+    number_t result;
+    logic [47:0] aligned;
+    logic [24:0] rounded;
+    aligned = given.significand[47] ? given.significand : given.significand << 1;
+    rounded = 25'(aligned[47:24]) + 25'(aligned[23] && (|aligned[22:0] || aligned[24]));
+    result = given;
+    result.significand = rounded[24] ? 48'h800000 : 48'(rounded[23:0]);
+    result.exponent = given.exponent + 10'sd23 + 10'(given.significand[47]) + 10'(rounded[24]);
+    return result;
+  endfunction
 
-  // Stage 5: significand4 * 2^exponent4 as an integer, rounded half to even; from 1024 on it is 1024.
-  logic [5:0] right;
-  logic [23:0] whole;
-  logic [24:0] rest;     // what is shifted out, highest bit first
-  logic [11:0] near;
-  logic signed [12:0] moved;
-
-  always_comb begin
-    right = 6'd0;
-    whole = 24'd0;
-    rest = 25'd0;
+  // As an integer, rounded half to even, from 1024 on 1024; then the zero point, and the bounds.
+  function automatic logic signed [7:0] clamped(input number_t given);
+    logic [23:0] whole;
+    logic [24:0] rest;  // what is shifted out, highest bit first
+    logic [11:0] near;
+    logic signed [12:0] moved;
+    {whole, rest} = 49'd0;
     near = 12'd0;
-    if (exponent4 > -14) near = significand4 == 0 ? 12'd0 : 12'd1024;
-    else if (exponent4 >= -25) begin
-      right = 6'(-exponent4);
-      {whole, rest} = {significand4, 25'd0} >> right;
+    if (given.exponent > -10'sd14) near = given.significand == 0 ? 12'd0 : 12'd1024;
+    else if (given.exponent >= -10'sd25) begin
+      {whole, rest} = {given.significand[23:0], 25'd0} >> (-given.exponent);
       near = whole[11:0] + 12'(rest[24] && (|rest[23:0] || whole[0]));
     end
-    moved = (negative4 ? -13'(near) : 13'(near)) + 13'(zero4);
-  end
+    moved = (given.negative ? -13'(near) : 13'(near)) + 13'(given.own.zero);
+    return moved < 13'(given.own.low) ? given.own.low : moved > 13'(given.own.high) ? given.own.high : 8'(moved);
+  endfunction
+
+  always_comb
+    for (int c = 0; c < C; c++) begin
+      next1[c] = with_bias(sums[c], parameters[c]);
+      next2[c] = as_float(stage1[c]);
+      next3[c] = scaled(stage2[c]);
+      next4[c] = rounded_product(stage3[c]);
+      next5[c] = clamped(stage4[c]);
+    end
 
   always_ff @(posedge clk) begin
-    total1 <= sum + bias;
-    {scale1, zero1, low1, high1} <= {scale, zero, low, high};
-
-    negative2 <= total1 < 0;
-    // Rounding up from all ones gives the next power of two.
-    significand2 <= rounded2[24] ? 24'h800000 : rounded2[23:0];
-    exponent2 <= length + 6'(rounded2[24]);
-    {scale2, zero2, low2, high2} <= {scale1, zero1, low1, high1};
-
-    negative3 <= negative2;
-    product3 <= significand2 * (scale2[30:23] == 0 ? 48'd0 : {24'd0, 1'b1, scale2[22:0]});
-    exponent3 <= exponent2;
-    power3 <= scale2[30:23];
-    {zero3, low3, high3} <= {zero2, low2, high2};
-
-    negative4 <= negative3;
-    significand4 <= rounded4[24] ? 24'h800000 : rounded4[23:0];
-    // The sum is significand2 * 2^(exponent3 - 24), the scale's significand is times 2^(power3 - 150), and the
-    // product's 24 highest bits are times 2^23, or 2^24.
-    exponent4 <= 10'(exponent3) + 10'(power3) - 10'sd151 + 10'(high_bit) + 10'(rounded4[24]);
-    {zero4, low4, high4} <= {zero3, low3, high3};
-
-    value <= moved < 13'(low4) ? low4 : moved > 13'(high4) ? high4 : 8'(moved);
+    stage1 <= next1;
+    stage2 <= next2;
+    stage3 <= next3;
+    stage4 <= next4;
+    value <= next5;
   end
 endmodule

@@ -6,22 +6,22 @@ module rows #(
     parameter int B     = 1,  // bytes of a beat
     parameter int PORTS = 1
 ) (
-    input  logic        clk,
-    input  logic        write,
-    input  logic [19:0] write_row,
-    input  logic [15:0] write_beat,
-    input  logic [7:0]  write_data[B],
-    input  logic [19:0] read_row[PORTS],
-    output logic [7:0]  read_data[PORTS][BEATS*B],
-    output logic        fault  // a write outside
+    input  logic                 clk,
+    input  logic                 write,
+    input  logic [19:0]          write_row,
+    input  logic [15:0]          write_beat,
+    input  logic [8*B-1:0]       write_data,
+    input  logic [19:0]          read_row[PORTS],
+    output logic [8*BEATS*B-1:0] read_data[PORTS],
+    output logic                 fault  // a write outside
 );
-  logic [7:0] memory[ROWS][BEATS*B];
+  logic [8*BEATS*B-1:0] memory[ROWS];
 
   assign fault = write && int'(write_row) >= ROWS;
 
   always_ff @(posedge clk) begin
     if (write && int'(write_row) < ROWS)
-      for (int i = 0; i < B; i++) memory[int'(write_row)][int'(write_beat)*B+i] <= write_data[i];
+      memory[int'(write_row)][8*B*int'(write_beat)+:8*B] <= write_data;
     for (int p = 0; p < PORTS; p++)
       if (int'(read_row[p]) < ROWS) read_data[p] <= memory[int'(read_row[p])];
   end

@@ -18,9 +18,9 @@ module store #(
     output logic                [15:0] sums_row,
     input  logic signed         [31:0] sums[C],                 // in t+2
     output logic                [19:0] parameters_row,          // in t+1
-    input  logic                [7:0]  parameters[16*C],        // in t+2
+    input  npu_pkg::parameters_t [C-1:0] parameters,            // in t+2
     output logic                [19:0] table_row,               // in t+6
-    input  logic                [7:0]  entries[8*ENTRIES],      // in t+7
+    input  npu_pkg::entry_t [ENTRIES-1:0] entries,              // in t+7
     output logic                       lane_write[R],           // in t+8
     output logic         signed [25:0] lane_address[R],
     output logic                [7:0]  lane_data[R]
@@ -67,25 +67,23 @@ module store #(
   assign table_row = 20'(stage[5].lane_table);
   assign done = stage[7].valid && stage[7].last;
 
-  logic [7:0] value[C];
-  for (genvar c = 0; c < C; c++) begin : column
-    requantise requantise (
-        .clk(clk),
-        .sum(sums[c]),
-        .bias({parameters[16*c+3], parameters[16*c+2], parameters[16*c+1], parameters[16*c]}),
-        .scale({parameters[16*c+7], parameters[16*c+6], parameters[16*c+5], parameters[16*c+4]}),
-        .zero(parameters[16*c+8]),
-        .low(parameters[16*c+9]),
-        .high(parameters[16*c+10]),
-        .value(value[c])
-    );
-  end
+  logic signed [7:0] value[C];
+  requantise #(C) requantise (.clk, .sums, .parameters, .value);
 
-  always_ff @(posedge clk)
+  logic write_next[R];
+  logic signed [25:0] address_next[R];
+  logic [7:0] data_next[R];
+
+  always_comb
     for (int l = 0; l < R; l++) begin
-      lane_write[l] <= stage[6].valid && entries[8*l+2][0];
-      lane_address[l] <=
-          $signed({2'b0, stage[6].lanes}) + 26'($signed({entries[8*l+6], entries[8*l+5], entries[8*l+4]}));
-      lane_data[l] <= value[int'({entries[8*l+1], entries[8*l]}) % C];
+      write_next[l] = stage[6].valid && entries[l].enable;
+      address_next[l] = $signed({2'b0, stage[6].lanes}) + 26'(entries[l].offset);
+      data_next[l] = value[int'(entries[l].select)%C];
     end
+
+  always_ff @(posedge clk) begin
+    lane_write <= write_next;
+    lane_address <= address_next;
+    lane_data <= data_next;
+  end
 endmodule

@@ -14,7 +14,7 @@ module stream #(
     output logic                       pop,
     output logic                       fresh_started,
     output logic                [19:0] table_row,           // whose entries are there in the next cycle
-    input  logic                [7:0]  entries[8*ENTRIES],
+    input  npu_pkg::entry_t [ENTRIES-1:0] entries,
     output logic                       lane_read[R],        // in t+2
     output logic         signed [25:0] lane_address[R],
     output logic                       swap,                // in t+3
@@ -49,6 +49,15 @@ module stream #(
   logic [23:0] lanes1;
   logic swap1, swap2;
 
+  logic read_next[R];
+  logic signed [25:0] address_next[R];
+
+  always_comb
+    for (int l = 0; l < R; l++) begin
+      read_next[l] = sums && entries[l].enable;
+      address_next[l] = $signed({2'b0, lanes1}) + 26'(entries[l].offset);
+    end
+
   always_ff @(posedge clk) begin
     if (reset) begin
       busy  <= 1'b0;
@@ -68,10 +77,7 @@ module stream #(
     sums_add <= head.accumulate;
     sums_last <= last;
     sums_fresh <= head.fresh;
-    for (int l = 0; l < R; l++) begin
-      lane_read[l] <= sums && entries[8*l+2][0];
-      lane_address[l] <=
-          $signed({2'b0, lanes1}) + 26'($signed({entries[8*l+6], entries[8*l+5], entries[8*l+4]}));
-    end
+    lane_read <= read_next;
+    lane_address <= address_next;
   end
 endmodule

@@ -115,6 +115,7 @@ private:
         npu->clk = 0;
         serve();
         npu->eval();
+        if (npu->response && npu->response_ready) responses.pop_front();
     }
 
     void edge() {
@@ -143,10 +144,7 @@ private:
             }
         }
         npu->response = !responses.empty() && responses.front().due <= cycle;
-        if (npu->response) {
-            set_bytes(npu->response_data, responses.front().data.data(), job.beat);
-            responses.pop_front();
-        }
+        if (npu->response) set_bytes(npu->response_data, responses.front().data.data(), job.beat);
     }
 
     void write(int address, Word data) {

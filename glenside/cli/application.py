@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from glenside import __version__
-from glenside.cli.commands import bench, listings, native, programs
+from glenside.cli.commands import bench, listings, native, npu, programs
 from glenside.cli.commands.calibration import calibrate
 from glenside.cli.commands.extract import extract
 from glenside.cli.commands.optimize import compare, layout, optimize, tensorize
@@ -39,6 +39,7 @@ for _command in (
     extract,
     winograd,
     calibrate,
+    npu.assemble,
     native.compile,
     bench.bench,
     programs.run,

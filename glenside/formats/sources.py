@@ -77,7 +77,7 @@ def loader(
             values.setdefault("seed", seed)
         if weights:
             values["weights"] = weights
-        return built_in.load(name, **values).with_values(_arrays(inputs or ()))
+        return built_in.load(name, **values).with_values(arrays_given(inputs or ()))
 
     if name not in built_in.models():
         try:
@@ -105,7 +105,7 @@ def _of_file(
         raise BadInput(f"--set gives a parameter of a built-in model, and {source} is a file")
     known: dict[str, tuple[int, ...]] = dict(read_shapes(shapes)) if shapes else {}
     known |= {name: _dims(name, text) for name, text in (pair(text, "--shape") for text in shape or ())}
-    values = _arrays(inputs)
+    values = arrays_given(inputs)
     arrays = {name: value for name, value in values.items() if isinstance(value, np.ndarray)}
     if ending(source) not in (".json", ".onnx"):  # which have them all, or take them of the values
         known |= {name: array.shape for name, array in arrays.items()}
@@ -121,7 +121,7 @@ def _of_file(
     )
 
 
-def _arrays(inputs: Sequence[str]) -> dict[str, Any]:
+def arrays_given(inputs: Sequence[str]) -> dict[str, Any]:
     """--input NAME=VALUE, as often as it is given: arrays of files, numbers and lists of them. Raises BadInput."""
     values: dict[str, Any] = {}
     for name, text in (pair(text, "--input") for text in inputs):

@@ -97,4 +97,23 @@ def package() -> str:
             sign = "signed " if part.signed else ""
             lines.append(f"    logic {sign}[{part.bits - 1}:0] {_SPELLED.get(part.name, part.name)};")
         lines.append(f"  }} {unit}_t;")
-    return "\n".join([*lines, "", "endpackage", ""])
+    return "\n".join([*lines, *_RECORDS, "", "endpackage", ""])
+
+
+_RECORDS = """
+  // An entry of a lane table, and a column's parameters, as they are in DRAM.
+  typedef struct packed {
+    logic [7:0] sign;  // of the offset, once more
+    logic signed [23:0] offset;
+    logic [14:0] unused;
+    logic enable;
+    logic [15:0] select;
+  } entry_t;
+  typedef struct packed {
+    logic [39:0] unused;
+    logic signed [7:0] high;
+    logic signed [7:0] low;
+    logic signed [7:0] zero;
+    logic [31:0] scale;
+    logic signed [31:0] bias;
+  } parameters_t;""".splitlines()

@@ -34,11 +34,11 @@ def known(program: NpuProgram, times: Times) -> Mapping[str, Sequence[Known]]:
             own += [found[other][count - 1]] if count else []
         found[unit].append(tuple(map(max, instruction.wait, *own)) if own else tuple(instruction.wait))
         if isinstance(instruction, Stream) and instruction.fresh:
-            fresh.append(found[unit][-1] if program.machine.pipelined else _after(found[unit][-1], unit, number))
+            fresh.append(found[unit][-1] if program.machine.pipelined else after(found[unit][-1], unit, number))
     return found
 
 
-def _after(known: Known, unit: str, number: int) -> Known:
+def after(known: Known, unit: str, number: int) -> Known:
     """What is known once that instruction is completed: a serial array loads no sooner."""
     return tuple(max(count, number + 1) if other == unit else count for other, count in zip(UNITS, known, strict=True))
 

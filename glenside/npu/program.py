@@ -83,7 +83,7 @@ class Stretch:
         return program.queue(unit)[self.begin.get(unit, 0) : self.end.get(unit, 0)]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class NpuProgram:
     """Queues by unit, a DRAM image (uint8), inputs and outputs by name, and the instructions of each layer.
 

@@ -106,7 +106,7 @@ def _environment(root: Path | None) -> dict[str, str]:
 def sources() -> Path:
     """The folder of the machine's SystemVerilog: beside the package, or within it where it is installed."""
     here = Path(__file__).parent
-    for folder in (here / "rtl", here.parent.parent / "rtl"):
+    for folder in (here / "rtl_sources", here.parent.parent / "rtl"):
         if (folder / "npu.sv").is_file():
             return folder
     raise BadInput("the machine's SystemVerilog is not installed: there is no rtl/npu.sv")
@@ -204,7 +204,8 @@ def _built(by: Verilator, files: list[Path], bench: Path, given: Mapping[str, in
     make = "CFG_CXXFLAGS_PCH_I=-include CFG_CXXFLAGS_STD=-std=gnu++20 CXX=g++ OPT_FAST=-O3 OPT_SLOW=-O1"
     how = [
         by.program, *_flags(), "-MAKEFLAGS", make, "-CFLAGS", "-march=native", "--top-module", "npu",
-        "--prefix", "Vnpu", "--Mdir", own, "-o", "npu", *(f"-G{name}={value}" for name, value in given.items()), *files, bench,
+        "--prefix", "Vnpu", "--Mdir", own, "-o", "npu", *(f"-G{name}={value}" for name, value in given.items()),
+        *files, bench,
     ]  # fmt: skip
     done = subprocess.run([str(word) for word in how], capture_output=True, text=True, env=_environment(by.root))
     if done.returncode:

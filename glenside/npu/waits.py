@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from glenside.npu.instructions import UNITS, Instruction, Load, Stream, Wait
 from glenside.npu.machine import HALVES
-from glenside.npu.order import Known, Now
+from glenside.npu.order import Known, Now, after
 from glenside.npu.ports import Ports
 from glenside.npu.program import NpuProgram
 from glenside.npu.simulator import State
@@ -23,13 +23,16 @@ from glenside.npu.simulator import State
 _Any = TypeVar("_Any", bound=Instruction)
 
 
-def waiting(program: NpuProgram, written: Sequence[Instruction]) -> Mapping[str, tuple[Instruction, ...]]:
+def waiting(
+    program: NpuProgram, written: Sequence[Instruction], *, ports: bool = True
+) -> Mapping[str, tuple[Instruction, ...]]:
     """The queues of instructions in the order in which they were written, with the waits that they need.
 
-    Waits that an instruction has are kept. Of the program the machine, DRAM and stretches count. Raises BadInput: an
-    instruction reads what nothing wrote, or what is not there.
+    Waits that an instruction has are kept, unless others imply them. Without `ports`, two may meet at a port, which the
+    simulator then refuses. Of the program the machine, DRAM and stretches count. Raises BadInput: an instruction reads
+    what nothing wrote, or what is not there.
     """
-    return _Inferred(program).queues_of(written)
+    return _Inferred(program, ports).queues_of(written)
 
 
 @dataclass
@@ -46,15 +49,32 @@ class _Asking(Now):
         """Wait for so many, and know what they waited for."""
         self.waits[other] = max(count, self.waits.get(other, 0))
         theirs = self.knows[other][count - 1]
-        counts = dict(zip(UNITS, map(max, self.known, theirs), strict=True))
-        self.known = tuple(max(counts[unit], count if unit == other else 0) for unit in UNITS)
+        self.known = _both(self.known, theirs, other, count)
+
+    def needed(self, before: Known) -> Wait:
+        """The waits that none of the others implies, for what knows that much before."""
+        for unit in list(self.waits):
+            known = before
+            for other, count in self.waits.items():
+                if other != unit:
+                    known = _both(known, self.knows[other][count - 1], other, count)
+            if known[UNITS.index(unit)] >= self.waits[unit]:
+                del self.waits[unit]
+        return Wait(**self.waits)
+
+
+def _both(known: Known, theirs: Known, other: str, count: int) -> Known:
+    """What is known after waiting for so many of a unit, of which the last knew that."""
+    counts = zip(UNITS, known, theirs, strict=True)
+    return tuple(max(own, more, count if unit == other else 0) for unit, own, more in counts)
 
 
 class _Halves(Ports):
     """A port that knows who used which half last."""
 
-    def __init__(self, what: str) -> None:
-        super().__init__(what)
+    def __init__(self, counts: bool) -> None:
+        super().__init__("")
+        self.counts = counts
         self.last: dict[tuple[str, int], int] = {}
         self.now: _Asking | None = None
 
@@ -62,7 +82,7 @@ class _Halves(Ports):
         self, unit: str, number: int, start: int, begin: int, halves: npt.NDArray[np.int8], *, skew: int = 0
     ) -> None:
         assert self.now is not None
-        present = [half for half in range(HALVES) if (halves == half).any()]
+        present = [half for half in range(HALVES) if (halves == half).any()] if self.counts else []
         for (other, half), last in self.last.items():
             if other != unit and half in present and last >= self.now.known[UNITS.index(other)]:
                 self.now.learn(other, last + 1)
@@ -70,9 +90,9 @@ class _Halves(Ports):
 
 
 class _Inferred(State):
-    def __init__(self, program: NpuProgram) -> None:
+    def __init__(self, program: NpuProgram, ports: bool) -> None:
         super().__init__(program)
-        self.readers, self.writers, self.adders = (_Halves("") for _ in range(3))
+        self.readers, self.writers, self.adders = (_Halves(ports) for _ in range(3))
         self.queues: dict[str, list[Instruction]] = {unit: [] for unit in UNITS}
         self.knows: dict[str, list[Known]] = {unit: [] for unit in UNITS}
         self.fresh: list[Known] = []
@@ -86,7 +106,8 @@ class _Inferred(State):
         unit = instruction.unit
         number = len(self.queues[unit])
         instruction.require_fit()
-        now = _Asking(unit, number, 0, self._before(instruction, number), {}, self.knows)
+        before = self._before(instruction, number)
+        now = _Asking(unit, number, 0, before, {}, self.knows)
         for other, count in zip(UNITS, instruction.wait, strict=True):
             if count:
                 now.learn(other, count)
@@ -94,10 +115,10 @@ class _Inferred(State):
             assert isinstance(port, _Halves)
             port.now = now
         self.do(now, instruction)
-        self.queues[unit].append(replaced(instruction, Wait(**now.waits)))
+        self.queues[unit].append(replaced(instruction, now.needed(before)))
         self.knows[unit].append(now.known)
         if isinstance(instruction, Stream) and instruction.fresh:
-            self.fresh.append(now.known)
+            self.fresh.append(now.known if self.machine.pipelined else after(now.known, unit, number))
 
     def _before(self, instruction: Instruction, number: int) -> Known:
         """What it knows without waiting for more: what the one before it knew, and the array's interlocks."""

@@ -235,7 +235,7 @@ class Drawn:
         if self.roles[role]:
             self.new_table(role, self.pick(role))
 
-    def draw(self, steps: int) -> NpuProgram:
+    def draw(self, steps: int, ports: bool = True) -> NpuProgram:
         """So many steps, and then all that is in the machine goes to DRAM."""
         for own in (self.weights, self.load, self.parameters):
             own()
@@ -247,7 +247,7 @@ class Drawn:
             kinds[kind]()
         self.finish()
         program = NpuProgram(self.machine, {}, self.memory.array)
-        return NpuProgram(self.machine, waiting(program, self.written), self.memory.array)
+        return NpuProgram(self.machine, waiting(program, self.written, ports=ports), self.memory.array)
 
     def finish(self) -> None:
         machine = self.machine
@@ -266,3 +266,27 @@ def drawn(seed: int, rows: int, columns: int, steps: int = 40, **more: object) -
     """A random legal program for a random machine of that array."""
     rng = np.random.default_rng(seed)
     return Drawn(rng, random_machine(rng, rows, columns, **more)).draw(steps)
+
+
+def small_machine(rows: int, columns: int, **more: object) -> Machine:
+    """One machine for many programs: to build it in RTL takes a while."""
+    return Machine(
+        rows,
+        columns,
+        **{  # type: ignore[arg-type]
+            "scratchpad": 3 * rows * columns + rows * 24,
+            "weights": 3 * rows * columns,
+            "accumulators": 14,
+            "parameters": 3,
+            "tables": 10,
+            "instructions": 64,
+            "bandwidth": 8,
+            "latency": 3,
+            **more,
+        },
+    )
+
+
+def drawn_for(machine: Machine, seed: int, steps: int = 40, *, ports: bool = True) -> NpuProgram:
+    """A random program for that machine; legal, unless without `ports` two meet at one."""
+    return Drawn(np.random.default_rng(seed), machine).draw(steps, ports)

@@ -32,11 +32,15 @@ def run(
             "--on",
             metavar="MACHINE",
             help="native, or a machine of `glenside compile`: as C. spu: between two local processes, and say what it"
-            " takes.",
+            " takes. simulator or rtl: a program of an npu, and its cycles.",
         ),
     ] = None,
     target: Annotated[
-        str | None, typer.Option("--target", help="The protocol of two parties, mpc:semi2k by default.")
+        str | None,
+        typer.Option(
+            "--target",
+            help="The protocol of two parties, mpc:semi2k by default; or the npu that a program must be for.",
+        ),
     ] = None,
     link: Annotated[
         str | None, typer.Option("--link", metavar="LINK", help="The link of two parties, lan by default.")
@@ -47,13 +51,17 @@ def run(
     ] = None,
 ) -> None:
     """Run a program on arrays with the interpreter; or as C; or on SPU, with bytes, messages and seconds told and
-    measured.
+    measured; or a program of an npu, with its cycles told and measured.
     """
     from glenside.ir.operators.opaque import require_meaning
     from glenside.semantics.interpreter import evaluate
 
     writable(output)
     writable(json_path)
+    if on in ("simulator", "rtl"):
+        from glenside.cli.commands.npu import run_on_npu
+
+        raise typer.Exit(run_on_npu(source, on, target, {"link": link, "runs": runs}, output, json_path))
     of_machine = (("target", target), ("link", link), ("runs", runs), ("json", json_path))
     given = [name for name, value in of_machine if value is not None]
     if on != "spu" and given:

@@ -1,0 +1,181 @@
+"""`glenside run PROGRAM.bin --on simulator` and `--on rtl`: a program of an npu, with the cycles that it takes; and
+`glenside assemble`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import numpy as np
+import typer
+
+from glenside.cli.output import OK, WRONG, print_or_write, status_line, writable
+from glenside.ir.errors import BadInput
+from glenside.ir.names import one_line, spelled_name, suggestion
+
+if TYPE_CHECKING:
+    from glenside.cli.options import Valued
+    from glenside.ir.operand import Array
+    from glenside.npu.program import NpuProgram
+    from glenside.npu.simulator import Run
+
+
+def run_on_npu(
+    source: Valued,
+    on: str,
+    target: str | None,
+    others: Mapping[str, object],
+    output: str | None,
+    json_path: str | None,
+) -> int:
+    """Run a program and tell what it took; the exit status is 1 where the RTL and the simulator, or a prediction within
+    the program, disagree. Raises BadInput.
+    """
+    given = [name for name, value in others.items() if value is not None]
+    if given:
+        raise BadInput(f"--{given[0]} is for programs that run on SPU: give --on spu")
+    if output is not None and Path(output).suffix != ".npz":
+        raise BadInput(f"the outputs of a program of an npu go to an .npz file, got {output}")
+    program = with_values(loaded(source.source, target), source.inputs or ())
+    from glenside.npu import simulator
+    from glenside.npu.meaning import wrong
+
+    with status_line("npu: simulated") as show:
+        simulated = simulator.run(program)
+        said = {"program": source.source, "machine": str(program.machine), "on": on, **_told(program, simulated)}
+        dram = simulated.dram
+        if on == "rtl":
+            show("npu: built and run in RTL")
+            more, dram = _in_rtl(program, simulated)
+            said |= more
+        show("npu: compared with the interpreter")
+        said["wrong"] = wrong(program, dram)
+        said["equal"] = said["equal"] and not said["wrong"]
+    if output is not None:
+        from glenside.ir.files import write_arrays
+
+        write_arrays(output, {name: place.read(dram) for name, place in program.outputs.items()})
+    if json_path != "-":
+        _print(said)
+    if json_path is not None:
+        print_or_write(json.dumps(said, indent=2) + "\n", json_path)
+    return OK if said["equal"] and said["cycles"] == said["predicted"] else WRONG
+
+
+def loaded(path: str, target: str | None) -> NpuProgram:
+    """The program of a .bin or .asm file, for the machine of a target where one is given. Raises BadInput."""
+    from glenside.ir.files import read_text
+    from glenside.npu import assembly, files
+
+    machine = None if target is None else _machine(target)
+    if Path(path).suffix != ".asm":
+        return files.load(path, machine)
+    program = assembly.parse(read_text(path), path)
+    if machine is not None and program.machine != machine:
+        raise BadInput(f"{path}: it is for another machine, {program.machine}, and not for {machine}")
+    return program
+
+
+def _machine(target: str) -> Any:
+    from glenside.targets import parse_target
+
+    found = getattr(parse_target(target), "npu", None)
+    if found is None:
+        raise BadInput(f"--target of a program of an npu is an npu, got {target}")
+    return found
+
+
+def with_values(program: NpuProgram, inputs: Sequence[str]) -> NpuProgram:
+    """The program with values of inputs, NAME=VALUE, in its DRAM. Raises BadInput."""
+    import dataclasses
+
+    from glenside.formats.sources import arrays_given
+
+    dram = program.dram.copy()
+    for name, value in arrays_given(inputs).items():
+        if name not in program.inputs:
+            raise BadInput(f"the program has no input {spelled_name(name)}{suggestion(name, program.inputs)}")
+        place = program.inputs[name]
+        own = np.asarray(value)
+        if own.shape != place.shape or not np.array_equal(own, own.astype(place.dtype)):
+            wanted = f"{place.dtype} {place.shape}"
+            raise BadInput(f"the input {spelled_name(name)} is {wanted}, got {own.dtype} {own.shape}")
+        place.write(dram, own)
+    return dataclasses.replace(program, dram=dram)
+
+
+def _told(program: NpuProgram, run: Run) -> dict[str, Any]:
+    """What the simulator says."""
+    layers = [(own.name, run.times.between(own.begin, own.end)) for own in program.stretches]
+    return {
+        "equal": True,
+        "cycles": run.cycles,
+        "predicted": run.cycles if program.predicted is None else program.predicted,
+        "read": run.read,
+        "written": run.written,
+        "busy": dict(run.times.busy),
+        "layers": [{"name": name, "start": start, "completed": end, "predicted": end} for name, (start, end) in layers],
+    }
+
+
+def _in_rtl(program: NpuProgram, simulated: Run) -> tuple[dict[str, Any], Array]:
+    """What the RTL says: equal is DRAM, bit by bit, and predicted what the simulator says of the cycles."""
+    from glenside.npu import rtl
+    from glenside.npu.instructions import UNITS
+
+    found = rtl.run(program)
+    equal = bool(np.array_equal(found.dram, simulated.dram))
+    layers = []
+    for own in program.stretches:
+        start, end = simulated.times.between(own.begin, own.end)
+        ends = (int(found.completed[u][own.begin.get(u, 0) : own.end.get(u, 0)].max(initial=0)) for u in UNITS)
+        layers.append({"name": own.name, "start": start, "completed": max(ends), "predicted": end})
+    return {
+        "equal": equal,
+        "cycles": found.cycles,
+        "predicted": simulated.cycles if program.predicted is None else program.predicted,
+        "starved": found.starved,
+        "layers": layers,
+    }, found.dram
+
+
+def _print(said: Mapping[str, Any]) -> None:
+    where = "its RTL" if said["on"] == "rtl" else "the simulator"
+    print(f"{one_line(said['program'])}: {said['cycles']:,} cycles in {where}, {said['predicted']:,} predicted")
+    print(f"{said['machine']}: {said['read']:,} bytes read, {said['written']:,} written")
+    if said["on"] == "rtl":
+        print(f"DRAM is {'equal' if said['equal'] else 'NOT equal'} to the simulator's, bit by bit")
+        if said["starved"]:
+            print(f"in {said['starved']:,} cycles a queue was empty: the host is not fast enough")
+    for name in said["wrong"]:
+        print(f"{one_line(name)} is NOT what the interpreter says of it")
+    for layer in said["layers"]:
+        cycles, predicted = layer["completed"], layer["predicted"]
+        other = "" if cycles == predicted else f", predicted {predicted:,}"
+        print(f"  {one_line(layer['name'])}: from {layer['start']:,} to {cycles:,}{other}")
+
+
+def assemble(
+    source: Annotated[str, typer.Argument(help="A program of an npu: a .bin file, or .asm.")],
+    output: Annotated[
+        str | None,
+        typer.Option("-o", "--output", metavar="FILE", help="Where it goes, .bin or .asm; else printed as text."),
+    ] = None,
+) -> None:
+    """Write a program of an npu as text, or as the binary that the machine's host loads."""
+    from glenside.ir.files import write_text
+    from glenside.npu import assembly, files
+
+    writable(output)
+    program = loaded(source, None)
+    if output is None:
+        print(assembly.text(program), end="")
+    elif Path(output).suffix == ".asm":
+        write_text(output, assembly.text(program))
+    elif Path(output).suffix == ".bin":
+        files.save(program, output)
+    else:
+        raise BadInput(f"a program of an npu is written as .bin or .asm, got {output}")

@@ -1,0 +1,156 @@
+"""What a program has beside instructions and bytes, as plain values for the header of a file, and checked again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, fields
+from math import prod
+from typing import Any, TypeGuard
+
+from glenside.ir.errors import BadInput
+from glenside.npu.instructions import UNITS
+from glenside.npu.machine import Energy, Machine
+from glenside.npu.nests import Nest
+from glenside.npu.program import NpuProgram, Place, Stretch
+
+DTYPES = ("int8", "uint8", "int32", "float32")
+"""What a place in DRAM may hold."""
+_ENDS = ("begin", "end")
+_MEANT = ("meaning", "operands", "result")
+_MOST_BYTES = 1 << 40
+_SIZES = {f.name for f in fields(Machine)} - {"pipelined", "clock", "energy"}
+
+
+def header(program: NpuProgram) -> dict[str, Any]:
+    """Machine, places, stretches and the prediction, of which JSON can be made."""
+    return {
+        "machine": asdict(program.machine),
+        "inputs": _places(program.inputs),
+        "outputs": _places(program.outputs),
+        "stretches": [
+            {
+                "name": own.name,
+                **{end: {unit: getattr(own, end).get(unit, 0) for unit in UNITS} for end in _ENDS},
+                "meaning": own.meaning,
+                "operands": _places(own.operands),
+                "result": None if own.result is None else _place(own.result),
+            }
+            for own in program.stretches
+        ],
+        "predicted": program.predicted,
+    }
+
+
+def _places(places: Mapping[str, Place]) -> dict[str, Any]:
+    return {name: _place(place) for name, place in places.items()}
+
+
+def _place(place: Place) -> dict[str, Any]:
+    """A nest is its three counts, its base, and its three strides."""
+    nests = [[*nest.counts, *nest.bases, *nest.strides[0]] for nest in place.nests]
+    return {"address": place.address, "shape": list(place.shape), "dtype": place.dtype, "nests": nests}
+
+
+def machine_of(given: Any) -> Machine:
+    """The machine of a header. Raises BadInput."""
+    if not isinstance(given, dict) or not given.keys() <= {f.name for f in fields(Machine)}:
+        raise BadInput("its machine is not one that this version knows")
+    values = dict(given)
+    for name, value in given.items():
+        whole = type(value) is int or (name == "weights" and value is None)
+        number = value is None or type(value) in (int, float)
+        kind = bool if name == "pipelined" else dict
+        good = whole if name in _SIZES else number if name == "clock" else value is None or type(value) is kind
+        if not good:
+            raise BadInput(f"its machine has {name} {value!r}")
+    if values.get("energy") is not None:
+        values["energy"] = _energy(values["energy"])
+    if not {"rows", "columns"} <= values.keys():
+        raise BadInput("its machine has no rows or columns")
+    return Machine(**values)
+
+
+def _energy(given: Mapping[str, Any]) -> Energy:
+    names = {f.name for f in fields(Energy)}
+    numbers = [value for name, value in given.items() if name != "source"]
+    if set(given) != names or not all(type(n) in (int, float) for n in numbers) or type(given["source"]) is not str:
+        raise BadInput("the energy of its machine is not numbers and a source")
+    return Energy(**given)
+
+
+def places_of(given: Any, size: int) -> dict[str, Place]:
+    """Places in DRAM of that many bytes. Raises BadInput."""
+    if not isinstance(given, dict):
+        raise BadInput("its places are not places by name")
+    return {name: _place_of(name, own, size) for name, own in given.items()}
+
+
+def _place_of(name: str, own: Any, size: int) -> Place:
+    known = {"address", "shape", "dtype", "nests"}
+    if not isinstance(own, dict) or not known - {"nests"} <= set(own) <= known or own["dtype"] not in DTYPES:
+        raise BadInput(f"its place {name!r} is not an address, a shape and a dtype of {', '.join(DTYPES)}")
+    shape = own["shape"]
+    if not isinstance(shape, list) or not all(map(_is_size, (own["address"], *shape))):
+        raise BadInput(f"its place {name!r} has no address or no shape")
+    nests = own.get("nests", [])
+    if not isinstance(nests, list) or not all(map(_is_nest, nests)):
+        raise BadInput(f"a nest of its place {name!r} is not three counts, a base and three strides")
+    made = tuple(Nest((a, b, c), (base,), ((x, y, z),)) for a, b, c, base, x, y, z in nests)
+    found = Place(own["address"], tuple(shape), own["dtype"], made)
+    counted = sum(prod(nest.counts) for nest in made)
+    if made and counted != prod(shape):
+        raise BadInput(f"its place {name!r} has {prod(shape):,} elements, and addresses of {counted:,}")
+    if found.size > _MOST_BYTES or _end(found) > size:
+        raise BadInput(f"its place {name!r} ends behind the {size:,} bytes of DRAM")
+    return found
+
+
+def _is_nest(own: Any) -> bool:
+    numbers = isinstance(own, list) and len(own) == 7 and all(type(n) is int and abs(n) < 1 << 48 for n in own)
+    return numbers and all(1 <= n < 1 << 16 for n in own[:3]) and own[3] >= -1
+
+
+def _end(place: Place) -> int:
+    """The last byte's address and one; of a nest that begins before DRAM one that no DRAM has."""
+    item = place.size // max(1, prod(place.shape))
+    if not place.nests:
+        return place.address + place.size
+    last = 0
+    for nest in place.nests:
+        ways = [s * (n - 1) for s, n in zip(nest.strides[0], nest.counts, strict=True)]
+        first = nest.bases[0] + sum(min(0, way) for way in ways)
+        last = max(last, nest.bases[0] + sum(max(0, way) for way in ways) + item)
+        if first < -1:
+            return _MOST_BYTES
+    return last
+
+
+def stretches_of(given: Any, lengths: Mapping[str, int], size: int) -> tuple[Stretch, ...]:
+    """Stretches of queues that have those lengths, with places in so many bytes. Raises BadInput."""
+    found: list[Stretch] = []
+    for own in given if isinstance(given, list) else [None]:
+        if not isinstance(own, dict) or not {"name", *_ENDS} <= set(own) <= {"name", *_ENDS, *_MEANT}:
+            raise BadInput("its stretches are not a name, begins and ends each")
+        begin, end, meaning = own["begin"], own["end"], own.get("meaning", "")
+        if type(own["name"]) is not str or type(meaning) is not str:
+            raise BadInput("a name or a meaning of its stretches is no text")
+        for unit in UNITS:
+            one, two = (part.get(unit) if isinstance(part, dict) else None for part in (begin, end))
+            if not (_is_size(one) and _is_size(two) and one <= two <= lengths[unit]):
+                raise BadInput(f"its stretch {own['name']!r} is not within the {lengths[unit]:,} of {unit}")
+        operands = places_of(own.get("operands", {}), size)
+        result = None if own.get("result") is None else _place_of(own["name"], own["result"], size)
+        found.append(Stretch(own["name"], dict(begin), dict(end), meaning, operands, result))
+    return tuple(found)
+
+
+def predicted_of(given: Any) -> int | None:
+    """Raises BadInput."""
+    if given is not None and not _is_size(given):
+        raise BadInput(f"its prediction is not a number of cycles, got {given!r}")
+    found: int | None = given
+    return found
+
+
+def _is_size(value: Any) -> TypeGuard[int]:
+    return type(value) is int and 0 <= value < 1 << 48

