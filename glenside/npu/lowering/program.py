@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from glenside.analysis.places import leaves_of
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
 from glenside.ir.program import Program, is_product
@@ -17,7 +18,6 @@ from glenside.ir.types import Tensor
 from glenside.npu.instructions import UNITS, Instruction, Wait
 from glenside.npu.lowering.filling import steps
 from glenside.npu.lowering.layers import Writer
-from glenside.npu.lowering.places import leaves_of
 from glenside.npu.lowering.runs import Rows
 from glenside.npu.lowering.tiles import Layer
 from glenside.npu.machine import Machine

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from glenside.analysis.places import Places, places
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
 from glenside.ir.term import Term
-from glenside.npu.lowering.places import Places, places, summands, sums
+from glenside.npu.lowering.sums import summands, sums
 from glenside.npu.machine import Machine
 
 _UNIT = "systolic-array"

@@ -6,8 +6,8 @@ from dataclasses import asdict, dataclass
 from math import prod
 from typing import Any
 
-from glenside.analysis.distinct_elements import distinct_elements
 from glenside.analysis.layers import ProductSizes
+from glenside.analysis.places import distinct_elements
 from glenside.ir.term import Term, constants_under
 from glenside.targets.npu.array import NpuArray
 from glenside.targets.systolic_array.plan import Plan

@@ -1,0 +1,95 @@
+"""Where the elements of a term come from: those of other terms, moved about.
+
+What moves them is evaluated on numbers of elements, so it holds for every operator that moves elements to places that
+are known: windows, paddings, transposes, regroupings. What computes ends it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from glenside.analysis.layers import ends_layer
+from glenside.ir.index_map import Fill
+from glenside.ir.operand import Array
+from glenside.ir.term import Term, build, rebuild_all
+from glenside.ir.types import Tensor
+from glenside.semantics.interpreter import evaluate
+
+_AT_ONCE = 1 << 22
+"""Elements that are looked at at once."""
+
+
+@dataclass(frozen=True)
+class Places:
+    """Numbers of elements, in the dims of a term: those of each leaf from its first number on; 0 is a zero."""
+
+    numbers: Array
+    first: Mapping[Term, int]
+
+    def values(self, given: Mapping[Term, Array], dtype: str) -> Array:
+        """The elements themselves, from those of each leaf."""
+        every = [np.zeros(1, dtype), *(np.asarray(given[leaf], dtype).ravel() for leaf in self.first)]
+        found: Array = np.concatenate(every)[self.numbers]
+        return found
+
+
+def moves(term: Term) -> bool:
+    """Whether every element of a term is one of its operands', or a zero."""
+    if not term.children or ends_layer(term):
+        return False
+    map_ = term.index_map
+    return map_ is not None and map_.fill is not Fill.LOWEST
+
+
+def places(term: Term, ends: Container[Term] = ()) -> Places:
+    """The elements of a term, by what computes or holds them, or by those of `ends` that it reads."""
+    first, count, numbers, stand_ins = dict[Term, int](), 1, dict[str, Array](), dict[Term, Term]()
+    for leaf in leaves_of(term, ends):
+        first[leaf], of = count, leaf.access
+        tensor = Tensor(f"leaf {len(first)}", of.dims, "int64")
+        stand_ins[leaf] = build("access", build("access-tensor", tensor), of.split)
+        numbers[tensor.name] = np.arange(count, count + of.size, dtype=np.int64).reshape(tuple(of.dims))
+        count += of.size
+    (moved,) = rebuild_all([term], lambda _, __: None, stand_ins)
+    (found,) = evaluate([moved], numbers)
+    return Places(np.asarray(found).reshape(tuple(term.access.dims)), first)
+
+
+def leaves_of(term: Term, ends: Container[Term] = ()) -> list[Term]:
+    """The first terms below one, itself included, that are not its elements moved about, or are among `ends`; in order
+    of appearance.
+    """
+    found, stack, seen = list[Term](), [term], set[Term]()
+    while stack:
+        top = stack.pop()
+        if top in seen:
+            continue
+        seen.add(top)
+        if top not in ends and moves(top):
+            stack += reversed(top.children)
+        else:
+            found.append(top)
+    return found
+
+
+def distinct_elements(term: Term) -> int:
+    """How many elements `term`, an operand of a layer, reads: each once, however often it stands there, and none of
+    those that fill borders.
+    """
+    found = places(term)
+    seen = np.zeros(1 + sum(leaf.access.size for leaf in found.first), bool)
+    for part in _parts(found.numbers):
+        seen[part] = True
+    return int(seen[1:].sum())
+
+
+def _parts(moved: Array) -> Iterator[Array]:
+    """The array in parts that are small enough to be copied: windows are views."""
+    if moved.size <= _AT_ONCE or moved.ndim == 0:
+        yield moved
+        return
+    for part in moved:
+        yield from _parts(part)

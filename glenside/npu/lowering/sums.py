@@ -1,0 +1,70 @@
+"""Elements of a mapped layer as sums of elements of products of the array."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from glenside.analysis.places import leaves_of, moves, places
+from glenside.ir.errors import BadInput
+from glenside.ir.operand import Array
+from glenside.ir.term import Term, weave
+
+
+def summands(term: Term) -> list[Term]:
+    """What a term adds up and moves about; the term itself where it does neither."""
+    found = list[Term]()
+    for leaf in leaves_of(term):
+        found += summands(leaf.children[0]) if _adds(leaf) else [leaf]
+    return [*dict.fromkeys(found)]
+
+
+def _adds(term: Term) -> bool:
+    return term.operator.name == "compute" and term.attributes[0] == "reduce-sum"
+
+
+@dataclass(frozen=True)
+class Sums:
+    """Each element of a term as a sum of elements of products: their numbers, (dims)(terms); 0 where there are fewer.
+
+    first  product -> the number of its first element
+    """
+
+    numbers: Array
+    first: Mapping[Term, int]
+
+
+def sums(term: Term, products: Sequence[Term]) -> Sums:
+    """The elements of a term as sums of those of products. Raises BadInput where it computes anything else."""
+    first, count = {}, 1
+    for product in products:
+        first[product] = count
+        count += product.access.size
+    return Sums(_added(term, first), first)
+
+
+def _added(term: Term, first: Mapping[Term, int]) -> Array:
+    if term in first:
+        begin, dims = first[term], tuple(term.access.dims)
+        return np.arange(begin, begin + term.access.size, dtype=np.int64).reshape((*dims, 1))
+    if moves(term):
+        return _moved(term, first)
+    if _adds(term):
+        below, shape = _added(term.children[0], first), tuple(term.children[0].access.shape)
+        return below.reshape((*shape, -1))
+    words = weave(term.operator, ["..."] * len(term.children), term.attributes)
+    raise BadInput(f"the machine adds up sums, and moves them, and has nothing for {term.operator.name} {words}")
+
+
+def _moved(term: Term, first: Mapping[Term, int]) -> Array:
+    found = places(term)
+    below = [_added(leaf, first) for leaf in found.first]
+    most = max(each.shape[-1] for each in below)
+    rows = [np.zeros((1, most), np.int64)]
+    for each in below:
+        row = each.reshape(-1, each.shape[-1])
+        rows.append(np.pad(row, ((0, 0), (0, most - row.shape[1]))))
+    added: Array = np.concatenate(rows)[found.numbers]
+    return added
