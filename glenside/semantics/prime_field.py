@@ -33,8 +33,8 @@ SUMMED = 512
 _EXACT = 2048
 _REDUCED = 2.0**51
 
-PART = 1 << 14
-"""Elements that are computed at a time: all that is read and stored stays in the cache."""
+PART = 1 << 17
+"""Elements that are computed at a time: few enough to stay in the cache, so many that threads seldom wait."""
 _BLOCK = 1 << 16
 _FINE = 2.0**20  # what is drawn is a multiple of 1 / _FINE
 

@@ -19,7 +19,7 @@ from glenside.semantics.ordered_field import OrderedField
 
 FIELD = PrimeField(PRIMES[1])
 ORDERED = OrderedField(FIELD)
-DIMS = (3, 70, 90, 4)
+DIMS = (3, 70, 90, 8)
 """More elements than are computed at a time."""
 LAYOUTS: dict[str, Callable[[Array], Array]] = {
     "as it is": lambda a: a,
