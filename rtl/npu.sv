@@ -30,7 +30,7 @@ module npu #(
     // The host port: a register in a cycle.
     input  logic           host_write,
     input  logic [9:0]     host_address,
-    input  logic [63:0]    host_data,
+    input  logic [511:0]   host_data,        // an instruction; of a register the lowest 64 bits
     output logic [63:0]    host_value,       // of the register at the address, in the same cycle
     output logic           done,             // for an interrupt
     output logic [3:0]     completions,      // of dma, load, stream, store: a pulse for each instruction
@@ -82,25 +82,25 @@ module npu #(
   logic [3:0] queue_write;
   logic [31:0] queue_free[4];
 
-  // A window of 8 words for each queue from 0x200 on.
+  // A window of 64 bytes for each queue from 0x200 on.
   for (genvar u = 0; u < 4; u++) begin : window
     assign queue_write[u] = host_write && host_address[9] && host_address[7:6] == u;
   end
 
   queue #(npu_pkg::DMA_WORDS, INSTRUCTIONS) dma_queue (
-      .clk, .reset, .write(queue_write[DMA]), .word(host_address[5:3]), .data(host_data), .free(queue_free[DMA]),
+      .clk, .reset, .write(queue_write[DMA]), .data(host_data[64*npu_pkg::DMA_WORDS-1:0]), .free(queue_free[DMA]),
       .pop(pop[DMA]), .valid(valid[DMA]), .head(dma_words)
   );
   queue #(npu_pkg::LOAD_WORDS, INSTRUCTIONS) load_queue (
-      .clk, .reset, .write(queue_write[LOAD]), .word(host_address[5:3]), .data(host_data), .free(queue_free[LOAD]),
+      .clk, .reset, .write(queue_write[LOAD]), .data(host_data[64*npu_pkg::LOAD_WORDS-1:0]), .free(queue_free[LOAD]),
       .pop(pop[LOAD]), .valid(valid[LOAD]), .head(load_words)
   );
   queue #(npu_pkg::STREAM_WORDS, INSTRUCTIONS) stream_queue (
-      .clk, .reset, .write(queue_write[STREAM]), .word(host_address[5:3]), .data(host_data),
+      .clk, .reset, .write(queue_write[STREAM]), .data(host_data[64*npu_pkg::STREAM_WORDS-1:0]),
       .free(queue_free[STREAM]), .pop(pop[STREAM]), .valid(valid[STREAM]), .head(stream_words)
   );
   queue #(npu_pkg::STORE_WORDS, INSTRUCTIONS) store_queue (
-      .clk, .reset, .write(queue_write[STORE]), .word(host_address[5:3]), .data(host_data), .free(queue_free[STORE]),
+      .clk, .reset, .write(queue_write[STORE]), .data(host_data[64*npu_pkg::STORE_WORDS-1:0]), .free(queue_free[STORE]),
       .pop(pop[STORE]), .valid(valid[STORE]), .head(store_words)
   );
 

@@ -1,5 +1,4 @@
-// The instructions of one unit, in order. The host writes an instruction word by word; its last word puts it in the
-// queue. The unit sees the oldest one until it pops it, and in the next cycle the one behind it, so that instructions
+// The instructions of one unit, in order. The host writes a whole one in a cycle. The unit sees the oldest one until it pops it, and in the next cycle the one behind it, so that instructions
 // of a single cycle follow each other without a gap. The memory is read without a clock: a register file.
 module queue #(
     parameter int WORDS = 1,
@@ -9,8 +8,7 @@ module queue #(
     input  logic                     reset,
     // The host's side.
     input  logic                     write,
-    input  logic [2:0]               word,   // which word of the instruction
-    input  logic [63:0]              data,
+    input  logic [64*WORDS-1:0]      data,
     output logic [31:0]              free,   // instructions that still fit
     // The unit's side.
     input  logic                     pop,
@@ -20,17 +18,9 @@ module queue #(
   localparam int BITS = DEPTH > 1 ? $clog2(DEPTH) : 1;
 
   logic [64*WORDS-1:0] memory[DEPTH];
-  logic [64*WORDS-1:0] written;  // the words so far
-  logic [64*WORDS-1:0] whole;    // with the one that comes now
   logic [BITS-1:0] first, next;
   logic [BITS:0] used;
-  logic push;
 
-  always_comb begin
-    whole = written;
-    whole[64*int'(word)+:64] = data;
-  end
-  assign push = write && int'(word) == WORDS - 1;
   assign valid = used != 0;
   assign head = memory[first];
   assign free = 32'(DEPTH) - 32'(used);
@@ -45,13 +35,12 @@ module queue #(
       next  <= '0;
       used  <= '0;
     end else begin
-      if (write) written <= whole;
-      if (push) begin
-        memory[next] <= whole;
+      if (write) begin
+        memory[next] <= data;
         next <= after(next);
       end
       if (pop) first <= after(first);
-      used <= used + (BITS + 1)'(push) - (BITS + 1)'(pop);
+      used <= used + (BITS + 1)'(write) - (BITS + 1)'(pop);
     end
   end
 endmodule

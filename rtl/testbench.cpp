@@ -147,10 +147,20 @@ private:
         if (npu->response) set_bytes(npu->response_data, responses.front().data.data(), job.beat);
     }
 
-    void write(int address, Word data) {
+    void write(int address, const Word* words, Word count) {
         npu->host_write = 1;
         npu->host_address = address;
-        npu->host_data = data;
+        for (Word i = 0; i < 8; i++) {
+            const Word word = i < count ? words[i] : 0;
+            npu->host_data.at(2 * i) = std::uint32_t(word);
+            npu->host_data.at(2 * i + 1) = std::uint32_t(word >> 32);
+        }
+    }
+
+    // The next instruction of a unit.
+    void push(int u) {
+        write(0x200 + 0x40 * u, &job.queue[u][pushed[u] * job.words[u]], job.words[u]);
+        pushed[u]++;
     }
 
     Word value_of(int address) {
@@ -170,36 +180,36 @@ private:
             edge();
         }
         npu->reset = 0;
-        auto clocked = [&](int address, Word data) {
+        auto clock = [&] {
             npu->clk = 0;
-            write(address, data);
             npu->eval();
             edge();
         };
         for (int u = 0; u < UNITS; u++) {
-            clocked(0x40 + 8 * u, job.count[u]);
+            write(0x40 + 8 * u, &job.count[u], 1);
+            clock();
             const Word places = value_of(0xc0 + 8 * u);
-            for (Word i = 0; i < places && i < job.count[u]; i++)
-                for (Word w = 0; w < job.words[u]; w++)
-                    clocked(0x200 + 0x40 * u + 8 * int(w), job.queue[u][pushed[u]++]);
+            while (pushed[u] < places && pushed[u] < job.count[u]) {
+                push(u);
+                clock();
+            }
         }
-        clocked(0x00, 1);
+        const Word one = 1;
+        write(0x00, &one, 1);
+        clock();
     }
 
-    // A word a cycle to the queues that have room, in turn; where none is known to, it looks.
+    // An instruction a cycle to the queues that have room, in turn; where none is known to, it looks.
     void refill() {
         for (int i = 0; i < UNITS; i++) {
-            if (pushed[unit] < job.queue[unit].size()) {
-                const Word word = pushed[unit] % job.words[unit];
-                if (word == 0 && room[unit] == 0) room[unit] = value_of(0xc0 + 8 * unit);
-                if (word != 0 || room[unit] != 0) {
-                    room[unit] -= word == 0;
-                    write(0x200 + 0x40 * unit + 8 * int(word), job.queue[unit][pushed[unit]++]);
-                    if (word + 1 == job.words[unit]) unit = (unit + 1) % UNITS;
-                    return;
-                }
-            }
+            const int own = unit;
             unit = (unit + 1) % UNITS;
+            if (pushed[own] == job.count[own]) continue;
+            if (room[own] == 0) room[own] = value_of(0xc0 + 8 * own);
+            if (room[own] == 0) continue;
+            room[own]--;
+            push(own);
+            return;
         }
     }
 
