@@ -271,3 +271,27 @@ def test_the_command_runs_the_rtl(tmp_path: Path) -> None:
     assert said["equal"]
     assert said["cycles"] == said["predicted"]
     assert all(layer["completed"] == layer["predicted"] for layer in said["layers"])
+
+
+def test_layers_become_a_file_of_instructions(tmp_path: Path) -> None:
+    """From a network to what the machine leaves in DRAM; other targets have no instructions."""
+    (tmp_path / "net.glenside").write_text(
+        "(input x (shape 1 6 9 7) float32) (constant w (shape 5 6 3 3) float32)\n"
+        "(let ((own (compute dot-product (access-cartesian-product (access-squeeze (access-windows\n"
+        "  (access (access-tensor x) 1) (shape 6 3 3) (shape 1 1 1)) 1) (access (access-tensor w) 1)))))\n"
+        "  (access-transpose (access own 0) (list 0 3 1 2)))\n"
+    )
+    network = ("tensorize", "net.glenside", "--no-cache")
+    done = _glenside(*network, "--target", "npu:4x4,scratchpad=4KB", "-o", "net.bin", folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    ran = _glenside("run", "net.bin", "--on", "simulator", folder=tmp_path)
+    assert ran.returncode == 0, ran.stderr
+    assert "own: from 0 to" in ran.stdout
+    for words, said in (
+        (("run", "net.bin"), "net.bin is a program of an npu, which runs --on simulator or --on rtl"),
+        ((*network, "--array", "4x4", "-o", "other.bin"), "has no instructions: a .bin file is for the target npu:RxC"),
+    ):
+        refused = _glenside(*words, folder=tmp_path)
+        assert refused.returncode == 2
+        assert said in refused.stderr
+    assert not (tmp_path / "other.bin").exists()

@@ -62,6 +62,8 @@ def run(
         from glenside.cli.commands.npu import run_on_npu
 
         raise typer.Exit(run_on_npu(source, on, target, {"link": link, "runs": runs}, output, json_path))
+    if Path(source.source).suffix in (".bin", ".asm"):
+        raise BadInput(f"{source.source} is a program of an npu, which runs --on simulator or --on rtl")
     of_machine = (("target", target), ("link", link), ("runs", runs), ("json", json_path))
     given = [name for name, value in of_machine if value is not None]
     if on != "spu" and given:
