@@ -73,12 +73,14 @@ def _shared(operator: Operator, children: tuple[Term, ...], attributes: tuple[At
     key = (operator.name, attributes, tuple(map(id, children)))
     known = _terms.get(key)
     if known is None:
-        type_ = _type_of(operator, attributes, tuple([c.type for c in children]))
+        operands = tuple([c.type for c in children])
+        # What is hashed recurses, and tuples may be nested deep.
+        flat = not any(isinstance(type_, TupleType) for type_ in operands)
+        type_ = (_known_type_of if flat else _type_of)(operator, attributes, operands)
         known = _terms[key] = Term(operator, attributes, children, type_)
     return known
 
 
-@lru_cache(maxsize=1 << 14)  # a network has few types
 def _type_of(operator: Operator, attributes: tuple[Attribute, ...], operands: tuple[Type, ...]) -> Type:
     """What an operator gives of operands of these types. Raises TypeMismatch."""
     typed = weave(operator, operands, attributes)
@@ -88,6 +90,9 @@ def _type_of(operator: Operator, attributes: tuple[Attribute, ...], operands: tu
     operator.check(*typed)
     result: Type = operator.result(*typed)
     return result
+
+
+_known_type_of = lru_cache(maxsize=1 << 14)(_type_of)  # a network has few types
 
 
 def unweave(operator: Operator, arguments: Sequence[Any]) -> tuple[tuple[Term, ...], tuple[Attribute, ...]]:

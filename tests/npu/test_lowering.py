@@ -16,12 +16,12 @@ from glenside.ir.errors import BadInput
 from glenside.ir.program import Program
 from glenside.ir.term import Term
 from glenside.npu import rtl
-from glenside.npu.lowering.program import lowered, values, without_dma
+from glenside.npu.lowering.program import lowered, without_dma
 from glenside.npu.machine import Machine
+from glenside.npu.meaning import wrong
 from glenside.npu.nests import Nest, nests
 from glenside.npu.program import NpuProgram
 from glenside.npu.simulator import run
-from glenside.semantics.interpreter import evaluate
 
 
 def _mapped(program: Program, machine: Machine, which: int = 0) -> tuple[Program, gl.Result]:
@@ -38,24 +38,12 @@ def _lowered(program: Program, machine: Machine, which: int = 0, seed: int = 0) 
     return lowered(mapped, result.prepared, machine, seed)
 
 
-def _wrong(program: NpuProgram, dram: np.ndarray) -> list[str]:
-    """The layers that are not what they mean."""
-    found = []
-    for stretch in program.stretches:
-        assert stretch.result is not None
-        (want,) = evaluate([gl.parse(stretch.meaning).term], values(stretch, program.dram))
-        got = stretch.result.read(dram)
-        if not np.array_equal(np.asarray(want).reshape(got.shape), got):
-            found.append(stretch.name)
-    return found
-
-
 @pytest.mark.parametrize("seed", range(12))
 def test_layers_drawn_at_random(seed: int) -> None:
     pick = random.Random(seed)
     program = _lowered(layer(pick), MACHINES[seed % len(MACHINES)], pick.randrange(8), seed)
     done = run(program)
-    assert _wrong(program, done.dram) == []
+    assert wrong(program, done.dram) == []
     assert done.cycles == program.predicted
 
 
@@ -69,7 +57,7 @@ def test_a_network_is_a_program_of_its_layers() -> None:
     program = lowered(result.program, result.prepared, machine)
     done = run(program)
     assert [stretch.name for stretch in program.stretches] == ["stem", "dw", "pw"]
-    assert _wrong(program, done.dram) == []
+    assert wrong(program, done.dram) == []
     for stretch in program.stretches:
         begin, end = done.times.between(stretch.begin, stretch.end)
         told = next(row for row in result.report.layers if row.name == stretch.name).variants["chosen"]
@@ -84,7 +72,7 @@ def test_a_sum_that_is_wrong_is_seen() -> None:
     place = program.stretches[0].result
     assert place is not None
     dram[place.addresses.ravel()[-1]] ^= 1
-    assert _wrong(program, dram) == ["own"]
+    assert wrong(program, dram) == ["own"]
 
 
 def test_what_the_machine_cannot_do_is_a_sentence() -> None:
@@ -122,6 +110,6 @@ def test_many_layers_in_rtl(number: int) -> None:
         pick = random.Random(1000 * number + seed)
         program = _lowered(layer(pick), MACHINES[number], pick.randrange(8), seed)
         done, hardware = run(program), rtl.run(program)
-        assert _wrong(program, hardware.dram) == [], seed
+        assert wrong(program, hardware.dram) == [], seed
         assert np.array_equal(done.dram, hardware.dram), seed
         assert done.cycles == hardware.cycles == program.predicted, seed

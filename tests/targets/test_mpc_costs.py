@@ -130,7 +130,7 @@ def test_a_file_of_costs_is_a_target(tmp_path: Path) -> None:
         (FILE.replace("opened = 1.5", "opened = nan"), "opened in [nanoseconds] is a number from 0"),
         (FILE.replace("opened = 1.5", 'opened = "many"'), "opened in [nanoseconds] is a number from 0"),
         (FILE.replace("opened = 1.5", ""), "opened in [nanoseconds] is a number from 0 to 1e+15, got None"),
-        (FILE.replace('"mpc"', '"cpu"'), "the target cpu is not described by a file"),
+        (FILE.replace('"mpc"', '"convolution-unit"'), "the target convolution-unit is not described by a file"),
         (FILE.replace('"mpc"', '"tpu"'), "there is no target 'tpu'"),
         (FILE.replace('"mpc"', "7"), "target is a name, such as 'systolic-array', got 7"),
     ],

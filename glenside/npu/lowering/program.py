@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Container
 from dataclasses import replace
 from typing import Any
 
@@ -156,8 +156,3 @@ def without_dma(program: NpuProgram, stretch: Stretch) -> int:
 
 def _alone(instruction: Any) -> Instruction:
     return replace(instruction, wait=Wait())  # type: ignore[no-any-return]
-
-
-def values(stretch: Stretch, dram: Array) -> Mapping[str, Array]:
-    """The operands of a layer."""
-    return {name: place.read(dram) for name, place in stretch.operands.items()}
