@@ -1,11 +1,11 @@
 // The layouts of instructions. Written by glenside.npu.encoding.package(): do not edit.
 package npu_pkg;
 
-  localparam int DMA_BITS = 491;
+  localparam int DMA_BITS = 505;
   localparam int DMA_WORDS = 8;
   localparam logic [2:0] WEIGHTS = 3'd0;
   localparam logic [2:0] LANES = 3'd1;
-  localparam logic [2:0] ZERO = 3'd2;
+  localparam logic [2:0] FILL = 3'd2;
   localparam logic [2:0] TABLES = 3'd3;
   localparam logic [2:0] PARAMETERS = 3'd4;
   localparam logic [2:0] OUT = 3'd5;
@@ -15,8 +15,10 @@ package npu_pkg;
     logic signed [15:0] accumulators_stride1;
     logic signed [15:0] accumulators_stride0;
     logic [15:0] accumulators_base;
-    logic [15:0] parameters;
-    logic [9:0] number;
+    logic [9:0] turn_stride2;
+    logic [9:0] turn_stride1;
+    logic [9:0] turn_stride0;
+    logic [9:0] turn_base;
     logic [9:0] lane_table;
     logic signed [23:0] lanes_stride2;
     logic signed [23:0] lanes_stride1;
@@ -29,7 +31,7 @@ package npu_pkg;
     logic [15:0] count1;
     logic [15:0] count0;
     logic [15:0] rows;
-    logic [19:0] weights;
+    logic [19:0] row;
     logic [31:0] dram_base;
     logic [19:0] wait_store;
     logic [19:0] wait_stream;
@@ -42,7 +44,7 @@ package npu_pkg;
   localparam int LOAD_WORDS = 2;
   typedef struct packed {  // the last field begins at bit 0
     logic [15:0] rows;
-    logic [19:0] weights;
+    logic [19:0] row;
     logic [19:0] wait_store;
     logic [19:0] wait_stream;
     logic [19:0] wait_load;
@@ -72,10 +74,17 @@ package npu_pkg;
     logic [19:0] wait_dma;
   } stream_t;
 
-  localparam int STORE_BITS = 314;
-  localparam int STORE_WORDS = 5;
+  localparam int STORE_BITS = 402;
+  localparam int STORE_WORDS = 7;
   typedef struct packed {  // the last field begins at bit 0
-    logic [15:0] parameters;
+    logic [9:0] turn_stride2;
+    logic [9:0] turn_stride1;
+    logic [9:0] turn_stride0;
+    logic [9:0] turn_base;
+    logic signed [15:0] parameters_stride2;
+    logic signed [15:0] parameters_stride1;
+    logic signed [15:0] parameters_stride0;
+    logic [15:0] parameters_base;
     logic [9:0] lane_table;
     logic signed [23:0] lanes_stride2;
     logic signed [23:0] lanes_stride1;

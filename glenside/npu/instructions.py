@@ -73,13 +73,17 @@ class Part:
 
 @dataclass(frozen=True)
 class Kind:
-    """What a field holds, in bits and in words. `place` is where its first number is: DRAM bases are at one place."""
+    """What a field holds, in bits and in words. `place` is where its first number is: DRAM bases are at one place.
+
+    cyclic  an address counts modulo the lanes, so its strides have no sign
+    """
 
     form: Form
     doc: str
     bits: int = 0
     least: int | None = None
     place: str = ""
+    cyclic: bool = False
 
     def parts(self, name: str) -> tuple[Part, ...]:
         """The numbers of a field of that name, in the order of `numbers`."""
@@ -89,7 +93,7 @@ class Kind:
         if self.form is Form.COUNTS:
             return tuple(Part(f"count{i}", self.bits, least=1) for i in range(LOOPS))
         if self.form is Form.ADDRESS:
-            strides = (Part(f"{name}_stride{i}", self.bits, signed=True) for i in range(LOOPS))
+            strides = (Part(f"{name}_stride{i}", self.bits, signed=not self.cyclic) for i in range(LOOPS))
             return (Part(f"{name}_base", self.bits), *strides)
         return (Part(place, self.bits or 1, least=self.least),)
 
@@ -113,6 +117,7 @@ class Kind:
 _Loops = Annotated[Counts, Kind(Form.COUNTS, "how often each of the three loops runs, the innermost first", 16)]
 _Waits = Annotated[Wait, Kind(Form.WAIT, "completed instructions of each unit before this one starts", 20)]
 _NOW = Wait()
+_STILL = Address(0)
 
 
 def _flag(doc: str) -> Kind:
@@ -140,15 +145,19 @@ def _table(doc: str) -> Kind:
 
 
 def _tables(doc: str) -> Kind:
-    return Kind(Form.NUMBER, doc, 10, least=1)
+    return Kind(Form.NUMBER, doc, 16, least=1, place="rows")
 
 
 def _row(doc: str) -> Kind:
-    return Kind(Form.NUMBER, doc, 20)
+    return Kind(Form.NUMBER, doc, 20, place="row")
 
 
 def _parameters(doc: str) -> Kind:
-    return Kind(Form.NUMBER, doc, 16)
+    return Kind(Form.ADDRESS, doc, 16)
+
+
+def _turn(doc: str) -> Kind:
+    return Kind(Form.ADDRESS, doc, 10, cyclic=True)
 
 
 def _rows(doc: str) -> Kind:
@@ -240,8 +249,10 @@ class Stream(Instruction):
 
 @dataclass(frozen=True)
 class Store(Instruction):
-    """v[c] = requantised(accumulators[address][c] + bias[c]); each enabled lane l takes v[select[l]] at
-    address + offset[l].
+    """v[c] = requantised(accumulators[address][c] + bias[c]); for each enabled entry l of the table, lane
+    (l + turn) mod R takes v[select[l]] at address + offset[l].
+
+    The turn is less than R in every iteration, counted modulo R.
     """
 
     unit = "store"
@@ -251,7 +262,8 @@ class Store(Instruction):
     accumulators: Annotated[Address, _accumulators("the row of sums")]
     lanes: Annotated[Address, _lanes("where lanes are written")]
     table: Annotated[int, _table("the lane table: which lanes are enabled, the column each takes, and their offsets")]
-    parameters: Annotated[int, _parameters("the row of parameters")]
+    parameters: Annotated[Address, _parameters("the row of parameters")]
+    turn: Annotated[Address, _turn("by how many lanes the table is turned, modulo R")] = _STILL
     wait: _Waits = _NOW
 
 
@@ -286,15 +298,15 @@ class Lanes(Instruction):
 
 
 @dataclass(frozen=True)
-class Zero(Instruction):
-    """Each enabled lane l takes 0 at address + offset[l]; nothing is read."""
+class Fill(Instruction):
+    """Each enabled lane l takes the byte select[l] itself at address + offset[l]; nothing is read."""
 
     unit = "dma"
     operation = 2
 
     counts: _Loops
     lanes: Annotated[Address, _lanes("where lanes are written")]
-    table: Annotated[int, _table("the lane table: which lanes are enabled, and their offsets")]
+    table: Annotated[int, _table("the lane table: which lanes are enabled, the byte of each, and their offsets")]
     wait: _Waits = _NOW
 
 
@@ -322,7 +334,7 @@ class Parameters(Instruction):
     operation = 4
 
     dram: Annotated[int, _from("where the first row is, aligned to beats")]
-    parameters: Annotated[int, _parameters("the first row of parameters that is written")]
+    parameters: Annotated[int, _row("the first row of parameters that is written")]
     rows: Annotated[int, _rows("how many rows")]
     wait: _Waits = _NOW
 
@@ -332,7 +344,9 @@ class Parameters(Instruction):
 
 @dataclass(frozen=True)
 class Out(Instruction):
-    """A beat to DRAM per cycle: byte j, where enabled, is lanes[select[j]][address + offset[j]]; others stay."""
+    """A beat to DRAM per cycle: byte j, where enabled, is lanes[(select[j] + turn) mod R][address + offset[j]]; others
+    stay. The turn counts as that of a store does.
+    """
 
     unit = "dma"
     operation = 5
@@ -341,6 +355,7 @@ class Out(Instruction):
     dram: Annotated[Address, _dram("the beats, aligned")]
     lanes: Annotated[Address, _lanes("where lanes are read")]
     table: Annotated[int, _table("the lane table, by bytes of a beat: which are written, of which lane, and offsets")]
+    turn: Annotated[Address, _turn("by how many lanes the table is turned, modulo R")] = _STILL
     wait: _Waits = _NOW
 
 
@@ -361,5 +376,5 @@ class Sums(Instruction):
 
 
 INSTRUCTIONS: tuple[type[Instruction], ...] = (
-    Load, Stream, Store, Weights, Lanes, Zero, Tables, Parameters, Out, Sums
+    Load, Stream, Store, Weights, Lanes, Fill, Tables, Parameters, Out, Sums
 )  # fmt: skip

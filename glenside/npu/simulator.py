@@ -21,6 +21,7 @@ from glenside.npu.instructions import (
     MOST,
     UNITS,
     Address,
+    Fill,
     Instruction,
     Lanes,
     Load,
@@ -31,7 +32,6 @@ from glenside.npu.instructions import (
     Sums,
     Tables,
     Weights,
-    Zero,
 )
 from glenside.npu.order import Known, Now, Places, known
 from glenside.npu.ports import Ports
@@ -104,7 +104,7 @@ class State:
             Store: self._store,
             Weights: self._weights,
             Lanes: self._fill,
-            Zero: self._fill,
+            Fill: self._fill,
             Tables: self._tables,
             Parameters: self._parameters,
             Out: self._out,
@@ -129,12 +129,19 @@ class State:
         return Table.of(self.tables[number], used)
 
     def _lane_places(
-        self, address: Address, instruction: Stream | Store | Lanes | Zero | Out, table: Table
+        self, address: Address, instruction: Stream | Store | Lanes | Fill | Out, table: Table
     ) -> Integers:
         """Addresses within enabled lanes, (n)(enabled)."""
         at = generated(address, instruction.counts)[:, None] + table.offset
         _require_within("lane address", at, self.machine.depth)
         return at
+
+    def _turned(self, own: Store | Out, lanes: Integers) -> Integers:
+        """The lanes that those of a table become in each iteration, (n)(enabled). Raises BadInput."""
+        rows = self.machine.rows
+        _require_within("turn", np.array([own.turn.base, *own.turn.strides]), rows)
+        found: Integers = (lanes + generated(own.turn, own.counts)[:, None]) % rows
+        return found
 
     def _flat(self, lanes: Integers, at: Integers) -> Integers:
         return lanes * self.machine.depth + at
@@ -218,17 +225,17 @@ class State:
         machine = self.machine
         table = self._table(now, own.table, machine.rows)
         table.require_selects(machine.columns, "column")
-        _require_within("row of parameters", np.array([own.parameters]), machine.parameters)
-        self.of_parameters.read(np.array([own.parameters]), now)
-        parameters = self.parameters[own.parameters]
+        whose = generated(own.parameters, own.counts)
+        _require_within("row of parameters", whose, machine.parameters)
+        distinct, which = np.unique(whose, return_inverse=True)
+        self.of_parameters.read(distinct, now)
+        parameters = np.stack([self.parameters[row][table.select] for row in distinct])[which]
         rows = self._sum_rows(now, own.accumulators, own.counts, STORE_READS_SUMS)
         self.of_sums.read(rows, now)
-        sums = self.sums[rows] + parameters["bias"]
-        used = sums[:, np.unique(table.select)]
-        _require_int32(used)
-        at = self._lane_places(own.lanes, own, table)
-        values = requantise.requantised(sums[:, table.select], parameters[table.select])
-        self._write_lanes(now, STORE_WRITES_LANES, table.lanes, at, values)
+        sums = self.sums[rows][:, table.select] + parameters["bias"]
+        _require_int32(sums)
+        lanes, at = self._turned(own, table.lanes), self._lane_places(own.lanes, own, table)
+        self._write_lanes(now, STORE_WRITES_LANES, lanes, at, requantise.requantised(sums, parameters))
 
     def _weights(self, now: Now, own: Weights) -> None:
         rows = own.weights + np.arange(own.rows)
@@ -237,11 +244,11 @@ class State:
         self.of_weights.write(rows, now)
         self.weights[rows] = content.reshape(own.rows, -1)[:, : self.machine.columns].view(np.int8)
 
-    def _fill(self, now: Now, own: Lanes | Zero) -> None:
-        """Beats, or zeros, to lanes."""
+    def _fill(self, now: Now, own: Lanes | Fill) -> None:
+        """Beats, or what the table says, to lanes."""
         table = self._table(now, own.table, self.machine.rows)
         at = self._lane_places(own.lanes, own, table)
-        values = np.zeros(at.shape, np.int8)
+        values = np.broadcast_to(table.select.astype(np.uint8).view(np.int8), at.shape)
         if isinstance(own, Lanes):
             table.require_selects(self.machine.bandwidth, "byte")
             values = self._fetched(now, generated(own.dram, own.counts))[:, table.select].view(np.int8)
@@ -268,9 +275,10 @@ class State:
         table.require_selects(self.machine.rows, "lane")
         at = self._lane_places(own.lanes, own, table)
         _require_one_address(table)
-        flat = self._flat(table.select, at)
+        lanes = self._turned(own, table.select)
+        flat = self._flat(lanes, at)
         self.of_lanes.read(flat, now, own=False)
-        self._use(self.readers, now, OUT_READS_LANES, table.select, at)
+        self._use(self.readers, now, OUT_READS_LANES, lanes, at)
         self._put(now, self._beats(generated(own.dram, own.counts)), table.lanes, self.lanes.reshape(-1)[flat])
 
     def _sums(self, now: Now, own: Sums) -> None:

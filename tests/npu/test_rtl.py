@@ -13,7 +13,7 @@ from npu_programs import drawn_for, small_machine
 from glenside.ir.errors import BadInput
 from glenside.npu import encoding, reference, requantise, rtl, simulator
 from glenside.npu.addresses import ENTRY
-from glenside.npu.instructions import UNITS, Address, Instruction, Lanes, Out, Store, Stream, Tables, Wait, Zero
+from glenside.npu.instructions import UNITS, Address, Fill, Instruction, Lanes, Out, Store, Stream, Tables, Wait
 from glenside.npu.machine import Machine
 from glenside.npu.program import NpuProgram
 
@@ -108,7 +108,7 @@ def test_the_store_unit_rounds_as_numpy_does() -> None:
 @needs_verilator
 def test_a_fault_is_reported_by_the_machine_itself() -> None:
     program = drawn_for(FEW[0], 3)
-    number, own = next((n, i) for n, i in enumerate(program.queue("dma")) if isinstance(i, Zero))
+    number, own = next((n, i) for n, i in enumerate(program.queue("dma")) if isinstance(i, Fill))
     far = replace(own, lanes=Address(1 << 20))
     with pytest.raises(BadInput, match="the machine reports a lane's address outside"):
         rtl.run(_with(program, "dma", number, far))
@@ -234,7 +234,7 @@ def test_instructions_are_what_their_words_say() -> None:
             assert encoding.decoded(unit, encoding.encoded(own)) == own
     with pytest.raises(BadInput, match="dma has no operation 7"):
         encoding.decoded("dma", [7, *[0] * (encoding.words("dma") - 1)])
-    words = encoding.encoded(next(i for i in program.queue("dma") if isinstance(i, Zero)))
+    words = encoding.encoded(next(i for i in program.queue("dma") if isinstance(i, Fill)))
     with pytest.raises(BadInput, match="has bits that it does not use"):
         encoding.decoded("dma", [*words[:-1], words[-1] | 1 << 63])
     assert {type(i) for q in program.queues.values() for i in q} >= {Lanes, Out, Store}

@@ -12,6 +12,7 @@ from glenside.ir.errors import BadInput
 from glenside.npu import requantise
 from glenside.npu.instructions import (
     Address,
+    Fill,
     Instruction,
     Lanes,
     Load,
@@ -23,7 +24,6 @@ from glenside.npu.instructions import (
     Tables,
     Wait,
     Weights,
-    Zero,
 )
 from glenside.npu.machine import Machine
 from glenside.npu.program import NpuProgram
@@ -103,7 +103,7 @@ def _tiles(machine: Machine, sizes: list[int]) -> tuple[NpuProgram, int]:
     every = np.arange(machine.rows)
     written: list[Instruction] = [
         Tables(memory.table(0 * every, 0 * every + 1, 0 * every), 0, 1),
-        Zero((max(sizes), 1, 1), Address(0, (1, 0, 0)), 0),
+        Fill((max(sizes), 1, 1), Address(0, (1, 0, 0)), 0),
         Weights(memory.put(bytes(machine.rows * machine.columns), machine.columns), 0, machine.rows),
     ]
     ready = Wait(dma=len(written))
@@ -180,12 +180,12 @@ def _stored(*, high: int = 127, parameters: int = 0) -> tuple[Memory, list[Instr
     own = requantise.encoded(every, np.float32(0.5), 0 * every, 0 * every - 128, 0 * every + high)
     return memory, [
         Tables(memory.table(every, ones, 0 * ones), 0, 1),
-        Zero((8, 1, 1), Address(0, (1, 0, 0)), 0),
+        Fill((8, 1, 1), Address(0, (1, 0, 0)), 0),
         Weights(memory.put(bytes(16), 4), 0, 4),
         Parameters(memory.put(own.tobytes()), parameters, 1),
         Load(0, 4),
         Stream((8, 1, 1), Address(0, (1, 0, 0)), 0, Address(0, (1, 0, 0)), False, True),
-        Store((8, 1, 1), Address(0, (1, 0, 0)), Address(8, (1, 0, 0)), 0, 0),
+        Store((8, 1, 1), Address(0, (1, 0, 0)), Address(8, (1, 0, 0)), 0, Address(parameters)),
         Out((8, 1, 1), Address(memory.put(bytes(64)), (8, 0, 0)), Address(8, (1, 0, 0)), 0),
     ]
 
@@ -206,13 +206,13 @@ def test_what_is_outside_is_refused_by_name() -> None:
     memory, written = _stored()
     far = memory.machine.depth
     _refused(
-        memory, [*written, Zero(ONCE, Address(far), 0)], rf"dma instruction 5: lane address {far:,} is outside.*zero"
+        memory, [*written, Fill(ONCE, Address(far), 0)], rf"dma instruction 5: lane address {far:,} is outside.*fill"
     )
     _refused(memory, [*written, Load(memory.machine.weight_rows - 1, 2)], "row of weights .* is outside")
     _refused(memory, [*written, Load(0, 5)], "it loads 5 rows into an array of 4")
     _refused(memory, [*written, Sums(ONCE, Address(4), Address(0))], "in beats of 8 bytes, got address 4")
     _refused(memory, [*written, Sums(ONCE, Address(1 << 20), Address(0))], "beat .* is outside")
-    _refused(memory, [*written, Zero(ONCE, Address(0), 64)], "table 64 is outside of the 64")
+    _refused(memory, [*written, Fill(ONCE, Address(0), 64)], "table 64 is outside of the 64")
     _refused(memory, [*written, Stream(ONCE, Address(0), 0, Address(32), False, False)], "accumulator 32 is outside")
 
 
@@ -224,8 +224,12 @@ def test_what_was_never_written_is_not_read() -> None:
     _refused(
         memory, [*written, Stream(ONCE, Address(0), 0, Address(9), True, False)], "reads accumulator 9, which noth"
     )
-    _refused(memory, [*written, Store(ONCE, Address(0), Address(0), 0, 1)], "reads row of parameters 1, which nothing")
-    _refused(memory, [*written, Zero(ONCE, Address(0), 3)], "reads table 3, which nothing")
+    _refused(
+        memory,
+        [*written, Store(ONCE, Address(0), Address(0), 0, Address(1))],
+        "reads row of parameters 1, which nothing",
+    )
+    _refused(memory, [*written, Fill(ONCE, Address(0), 3)], "reads table 3, which nothing")
     _refused(memory, [*written, Load(4, 1)], "reads row of weights 4, which nothing")
     _refused(memory, written[4:], "reads row of weights 0, which nothing")
 
@@ -250,7 +254,7 @@ def test_a_wait_that_is_missing_is_refused_even_where_it_is_lucky() -> None:
         (
             "dma",
             1,
-            r"dma instruction 1 reads table 0 without waiting for dma instruction 0, .* needs wait.dma of 1 \(zer",
+            r"dma instruction 1 reads table 0 without waiting for dma instruction 0, .* needs wait.dma of 1 \(fil",
         ),
     ):
         with pytest.raises(BadInput, match=match):
@@ -281,7 +285,7 @@ def test_two_readers_of_a_bank_in_one_cycle_are_refused() -> None:
         run(replace(program, queues=queues))
     assert f"cycle {end + 2}" in str(found.value)
     other = replace(more, lanes=Address(memory.machine.half_depth))
-    zeros = Zero(ONCE, Address(memory.machine.half_depth), 0, wait=Wait(dma=1))
+    zeros = Fill(ONCE, Address(memory.machine.half_depth), 0, wait=Wait(dma=1))
     dma = (*program.queue("dma")[:4], zeros, *program.queue("dma")[4:])
     other = replace(other, wait=Wait(dma=5, store=1))
     run(replace(program, queues={**queues, "dma": dma, "stream": (*program.queue("stream"), other)}))

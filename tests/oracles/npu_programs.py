@@ -12,6 +12,7 @@ from glenside.npu.addresses import encoded, generated
 from glenside.npu.instructions import (
     Address,
     Counts,
+    Fill,
     Instruction,
     Lanes,
     Load,
@@ -22,7 +23,6 @@ from glenside.npu.instructions import (
     Sums,
     Tables,
     Weights,
-    Zero,
 )
 from glenside.npu.machine import Machine
 from glenside.npu.program import NpuProgram
@@ -99,7 +99,7 @@ class Drawn:
             self.new_table(role, next(self.numbers))
         self.dense = next(self.numbers)
         self._table_to(self.dense, np.zeros(machine.rows), np.ones(machine.rows), np.zeros(machine.rows))
-        self.written.append(Zero((machine.depth, 1, 1), Address(0, (1, 0, 0)), self.dense))
+        self.written.append(Fill((machine.depth, 1, 1), Address(0, (1, 0, 0)), self.dense))
         self.fill(whole=True)
 
     def _table_to(self, number: int, select: object, enable: object, offset: object) -> None:
@@ -154,13 +154,19 @@ class Drawn:
             dram = Address(self.input, (size if counts[0] <= 40 else 0, 0, 0))
         self.written.append(Lanes(counts, dram, lanes, self.pick("lanes")))
 
-    def zero(self) -> None:
+    def constants(self) -> None:
         counts = self.counts(12)
-        self.written.append(Zero(counts, self.lanes(counts), self.pick("lanes")))
+        self.written.append(Fill(counts, self.lanes(counts), self.pick("lanes")))
 
     def out(self) -> None:
         counts = self.counts()
-        self.written.append(Out(counts, self.beats(counts, self.output), self.lanes(counts), self.pick("out")))
+        beats = self.beats(counts, self.output)
+        self.written.append(Out(counts, beats, self.lanes(counts), self.pick("out"), self.turn()))
+
+    def turn(self) -> Address:
+        """Any modulo the lanes, often none."""
+        base, *strides = (int(n) for n in self.rng.integers(0, self.machine.rows, 4) * self.rng.integers(0, 2, 4))
+        return Address(base, tuple(strides))  # type: ignore[arg-type]
 
     def weights(self) -> None:
         machine = self.machine
@@ -218,8 +224,16 @@ class Drawn:
         found = self._sums()
         if found and self.parameter_rows:
             counts, sums = found
-            row = int(self.rng.choice(sorted(self.parameter_rows)))
-            self.written.append(Store(counts, sums, self.lanes(counts), self.pick("store"), row))
+            own = self._parameter_rows(counts)
+            self.written.append(Store(counts, sums, self.lanes(counts), self.pick("store"), own, self.turn()))
+
+    def _parameter_rows(self, counts: Counts) -> Address:
+        """Of each iteration one that was written."""
+        for _ in range(8):
+            address = self.address(counts, self.machine.parameters)
+            if set(generated(address, counts).tolist()) <= self.parameter_rows:
+                return address
+        return Address(int(self.rng.choice(sorted(self.parameter_rows))))
 
     def sums(self) -> None:
         found = self._sums()
@@ -241,7 +255,7 @@ class Drawn:
             own()
         kinds: list[Callable[[], None]] = [
             self.weights, self.load, self.load, self.stream, self.stream, self.store, self.store, self.fill,
-            self.zero, self.out, self.sums, self.parameters, self.table,
+            self.constants, self.out, self.sums, self.parameters, self.table,
         ]  # fmt: skip
         for kind in self.rng.integers(0, len(kinds), steps):
             kinds[kind]()

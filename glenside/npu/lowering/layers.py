@@ -13,7 +13,7 @@ import numpy as np
 
 from glenside.ir.operand import Array
 from glenside.ir.term import Term
-from glenside.npu.instructions import Address, Instruction, Lanes, Load, Stream, Sums, Tables, Weights, Zero
+from glenside.npu.instructions import Address, Fill, Instruction, Lanes, Load, Stream, Sums, Tables, Weights
 from glenside.npu.lowering.filling import Table, spread
 from glenside.npu.lowering.image import Image
 from glenside.npu.lowering.runs import Order, Run
@@ -241,7 +241,7 @@ class _Work:
             writer = self.writer
             table = writer.table(writer.every)
             for nest in nests(first + rows[:, None]):
-                instruction = Zero(nest.counts, nest.address(0), table)
+                instruction = Fill(nest.counts, nest.address(0), table)
                 writer.add(instruction)
 
     def _stream(self, number: int, run: Run) -> None:
