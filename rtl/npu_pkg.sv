@@ -74,13 +74,18 @@ package npu_pkg;
     logic [19:0] wait_dma;
   } stream_t;
 
-  localparam int STORE_BITS = 402;
+  localparam int STORE_BITS = 443;
   localparam int STORE_WORDS = 7;
   typedef struct packed {  // the last field begins at bit 0
     logic [9:0] turn_stride2;
     logic [9:0] turn_stride1;
     logic [9:0] turn_stride0;
     logic [9:0] turn_base;
+    logic signed [9:0] column_stride2;
+    logic signed [9:0] column_stride1;
+    logic signed [9:0] column_stride0;
+    logic [9:0] column_base;
+    logic [0:0] alike;
     logic signed [15:0] parameters_stride2;
     logic signed [15:0] parameters_stride1;
     logic signed [15:0] parameters_stride0;

@@ -160,6 +160,10 @@ def _turn(doc: str) -> Kind:
     return Kind(Form.ADDRESS, doc, 10, cyclic=True)
 
 
+def _column(doc: str) -> Kind:
+    return Kind(Form.ADDRESS, doc, 10)
+
+
 def _rows(doc: str) -> Kind:
     return Kind(Form.NUMBER, doc, 16, least=1)
 
@@ -252,7 +256,9 @@ class Store(Instruction):
     """v[c] = requantised(accumulators[address][c] + bias[c]); for each enabled entry l of the table, lane
     (l + turn) mod R takes v[select[l]] at address + offset[l].
 
-    The turn is less than R in every iteration, counted modulo R.
+    The turn is less than R in every iteration, counted modulo R. Column c has its own entry of the row of parameters,
+    or, where they are alike, every column that of one: then sums of one channel, whose parameters are one entry, may
+    lie in any columns.
     """
 
     unit = "store"
@@ -263,6 +269,8 @@ class Store(Instruction):
     lanes: Annotated[Address, _lanes("where lanes are written")]
     table: Annotated[int, _table("the lane table: which lanes are enabled, the column each takes, and their offsets")]
     parameters: Annotated[Address, _parameters("the row of parameters")]
+    alike: Annotated[bool, _flag("every column takes one entry of that row")] = False
+    column: Annotated[Address, _column("which one that is; 0 where they are not alike")] = _STILL
     turn: Annotated[Address, _turn("by how many lanes the table is turned, modulo R")] = _STILL
     wait: _Waits = _NOW
 

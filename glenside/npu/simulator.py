@@ -225,17 +225,23 @@ class State:
         machine = self.machine
         table = self._table(now, own.table, machine.rows)
         table.require_selects(machine.columns, "column")
-        whose = generated(own.parameters, own.counts)
-        _require_within("row of parameters", whose, machine.parameters)
-        distinct, which = np.unique(whose, return_inverse=True)
-        self.of_parameters.read(distinct, now)
-        parameters = np.stack([self.parameters[row][table.select] for row in distinct])[which]
+        parameters = self._parameters_of(now, own, table)
         rows = self._sum_rows(now, own.accumulators, own.counts, STORE_READS_SUMS)
         self.of_sums.read(rows, now)
         sums = self.sums[rows][:, table.select] + parameters["bias"]
         _require_int32(sums)
         lanes, at = self._turned(own, table.lanes), self._lane_places(own.lanes, own, table)
         self._write_lanes(now, STORE_WRITES_LANES, lanes, at, requantise.requantised(sums, parameters))
+
+    def _parameters_of(self, now: Now, own: Store, table: Table) -> npt.NDArray[np.void]:
+        """Those of each column that is selected in each iteration, (n)(enabled). Raises BadInput."""
+        rows, columns = generated(own.parameters, own.counts), generated(own.column, own.counts)
+        _require_within("row of parameters", rows, self.machine.parameters)
+        _require_within("column", columns, self.machine.columns)
+        distinct, which = np.unique(rows, return_inverse=True)
+        self.of_parameters.read(distinct, now)
+        every = np.stack([self.parameters[row] for row in distinct])
+        return every[which[:, None], columns[:, None] + 0 * table.select if own.alike else table.select]
 
     def _weights(self, now: Now, own: Weights) -> None:
         rows = own.weights + np.arange(own.rows)

@@ -224,8 +224,10 @@ class Drawn:
         found = self._sums()
         if found and self.parameter_rows:
             counts, sums = found
+            alike = bool(self.rng.integers(2))
+            more = (alike, self.address(counts, self.machine.columns) if alike else Address(0), self.turn())
             own = self._parameter_rows(counts)
-            self.written.append(Store(counts, sums, self.lanes(counts), self.pick("store"), own, self.turn()))
+            self.written.append(Store(counts, sums, self.lanes(counts), self.pick("store"), own, *more))
 
     def _parameter_rows(self, counts: Counts) -> Address:
         """Of each iteration one that was written."""
