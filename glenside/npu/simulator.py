@@ -241,7 +241,10 @@ class State:
         distinct, which = np.unique(rows, return_inverse=True)
         self.of_parameters.read(distinct, now)
         every = np.stack([self.parameters[row] for row in distinct])
-        return every[which[:, None], columns[:, None] + 0 * table.select if own.alike else table.select]
+        found: npt.NDArray[np.void] = every[
+            which[:, None], columns[:, None] + 0 * table.select if own.alike else table.select
+        ]
+        return found
 
     def _weights(self, now: Now, own: Weights) -> None:
         rows = own.weights + np.arange(own.rows)
