@@ -29,6 +29,7 @@ STOREYS = (
     ("glenside.models",),
     ("glenside.analysis",),
     ("glenside.passes",),
+    ("glenside.quantization",),
     ("glenside.codegen",),
     ("glenside.npu",),
     ("glenside.targets",),

@@ -1,0 +1,82 @@
+"""What an integer network is: layers of products of bytes, whose sums become bytes again, or are the result."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from glenside.ir.errors import BadInput
+from glenside.ir.operand import Array
+from glenside.ir.program import Program
+from glenside.ir.term import Term
+
+
+@dataclass(frozen=True)
+class Requantised:
+    """bytes = clip(round_half_even(float32(sums + bias) * scale) + zero, low, high), element by element.
+
+    bias   int32, broadcasts to the dims of the sums
+    scale  float32, positive and normal, broadcasts to the dims of the sums
+    zero, low, high  of int8; a relu or another clip is in low and high
+    """
+
+    bias: Array
+    scale: Array
+    zero: int
+    low: int
+    high: int
+
+
+@dataclass(frozen=True)
+class IntegerLayer:
+    """A product of bytes, and what becomes of its sums.
+
+    sums         ()(dims), int32: the product `program.layers[name]` of the network. Its operands are made of moves
+                 (`glenside.analysis.places.moves`) of leaves that `leaf_of` reads
+    requantised  None: the network's result is sums + bias in int32
+    bias         int32 for that case, broadcasts to the dims of the sums; None where it is 0
+    result       the int8 term, or the int32 one, ()(dims), that later layers and the program's result are made of
+    """
+
+    name: str
+    sums: Term
+    requantised: Requantised | None
+    bias: Array | None
+    result: Term
+
+
+@dataclass(frozen=True)
+class IntegerNetwork:
+    """A program of integers alone, and what its numbers stand for.
+
+    program    inputs are int8, results int8 or int32; its layers are the products, by name; with values of constants
+    constants  tensor name -> int8 weights, int32 biases, float32 scales
+    layers     in topological order
+    inputs     name -> scale, zero point: the real input, or the integer of the file, is scale * (byte - zero point)
+    outputs    the same of each result; a scale may be an array that broadcasts to the result
+    rest       what is left to do to the results, in words; empty where that is nothing
+    """
+
+    program: Program
+    constants: Mapping[str, Array]
+    layers: tuple[IntegerLayer, ...]
+    inputs: Mapping[str, tuple[float, int]]
+    outputs: tuple[tuple[float | Array, int], ...]
+    rest: str = ""
+
+
+def leaf_of(term: Term) -> tuple[Term, int]:
+    """The int8 term X and the zero point z of a leaf of an operand: X, or in int32 cast(X) or cast(X) - z.
+
+    Types of both operands of a product agree: where one of them has a zero point, both have int32 leaves.
+    Raises BadInput for anything else.
+    """
+    zero = 0
+    if term.operator.name == "compute" and term.attributes[0] == "subtract":
+        term, constant = term.children[0].children
+        zero = int(str(constant.attributes[1]))
+    if term.operator.name == "cast" and term.access.dtype == "int32":
+        (term,) = term.children
+    if term.access.dtype != "int8":
+        raise BadInput(f"a leaf of a product of bytes requires int8, got {term.access}")
+    return term, zero

@@ -1,0 +1,146 @@
+"""Integers that are moved about, and numbers that are those scaled and shifted, element by element."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from glenside.analysis.places import places
+from glenside.builder.layout import split_at
+from glenside.ir.errors import BadInput
+from glenside.ir.operand import Array
+from glenside.ir.term import Term, build, make, weave
+from glenside.ir.types import Tensor
+from glenside.semantics.interpreter import evaluate
+
+BYTES = ("int8", "uint8")
+INTEGERS = ("int32", "int64")
+FLOATS = ("float16", "bfloat16", "float32", "float64")
+NONE, INFINITE = np.float64(0), np.float64(np.inf)
+
+
+@dataclass(frozen=True, eq=False)
+class Bytes:
+    """int8 of the network less a zero point, which lie between low and high; `source` is the term that they were."""
+
+    term: Term
+    zero: int = 0
+    low: int = -128
+    high: int = 127
+
+
+@dataclass(frozen=True, eq=False)
+class Known:
+    """Integers that are known: weights, and the name of the tensor that holds them."""
+
+    values: Array
+    name: str
+
+
+@dataclass(frozen=True, eq=False)
+class Real:
+    """An input of floats, before it is quantized."""
+
+    tensor: Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class Moved:
+    """Elements moved about: a term of moves over stand-ins, each for a leaf; `filled` where zeros stand among them."""
+
+    term: Term
+    leaves: Mapping[Term, Bytes | Known | Real | Product]
+    filled: bool = False
+
+    @property
+    def dims(self) -> tuple[int, ...]:
+        return tuple(self.term.access.dims)
+
+    def under(self, by: Term) -> Moved:
+        """The same under a term that moves one operand."""
+        return joined(by, [self])
+
+    def with_leaves(self, leaves: Mapping[Term, Bytes | Known | Real | Product]) -> Moved:
+        """The same places of other leaves."""
+        return replace(self, leaves=leaves)
+
+
+@dataclass(frozen=True, eq=False)
+class Product:
+    """Sums of products of two operands; `summed` where the second one is ones, and `name` is that of the layer."""
+
+    a: Moved
+    b: Moved
+    shared: int
+    name: str
+    summed: bool = False
+
+
+_count = iter(range(1 << 62))
+
+
+def standing_for(leaf: Bytes | Known | Real | Product, dims: Sequence[int]) -> Moved:
+    """A leaf as it stands, ()(dims)."""
+    term = build("access-tensor", Tensor(f"leaf {next(_count)}", dims, "int32"))  # type: ignore[arg-type]
+    return Moved(term, {term: leaf})
+
+
+def joined(by: Term, parts: Sequence[Moved]) -> Moved:
+    """What a term that moves its operands makes of them."""
+    children = [split_at(part.term, c.access.split) for part, c in zip(parts, by.children, strict=True)]
+    term = make(by.operator, weave(by.operator, children, by.attributes))
+    map_ = by.index_map
+    filled = any(part.filled for part in parts) or (map_ is not None and map_.fill is not None)
+    return Moved(term, {stand_in: leaf for part in parts for stand_in, leaf in part.leaves.items()}, filled)
+
+
+def narrow(numbers: Array) -> Array:
+    """The same numbers, with size 1 along each axis along which they do not change; ()() where they are one."""
+    for axis in range(numbers.ndim):
+        first = numbers.take([0], axis)
+        if numbers.strides[axis] == 0 or (numbers.shape[axis] and bool((numbers == first).all())):
+            numbers = first
+    return numbers.reshape(()) if numbers.size == 1 else numbers
+
+
+def moved_numbers(by: Term, parts: Sequence[tuple[Array, Sequence[int]]], fill: float | None) -> Array:
+    """Numbers of elements as a term moves those; `fill` where it has zeros among them."""
+    map_ = by.index_map
+    fills = map_ is not None and map_.fill is not None
+    first = parts[0][0]
+    if all(x.ndim == 0 and x == first for x, _ in parts) and (not fills or fill is None or first == fill):
+        return first
+    whole = {c: np.broadcast_to(x, tuple(dims)) for c, (x, dims) in zip(by.children, parts, strict=True)}
+    (found,) = evaluate([by], {}, given=whole)
+    found = np.asarray(found)
+    if fills and fill is not None:
+        (real,) = evaluate([by], {}, given={c: np.ones(x.shape, np.int8) for c, x in whole.items()})
+        found = np.where(np.asarray(real) == 0, fill, found)
+    return narrow(found)
+
+
+def pulled_back(moved: Moved, numbers: Sequence[Array], what: str) -> list[dict[Term, Array]]:
+    """Numbers of elements as numbers of those of the leaves. Raises BadInput where one element has several."""
+    if all(x.ndim == 0 for x in numbers):
+        return [dict.fromkeys(moved.leaves, x) for x in numbers]
+    found = places(moved.term)
+    made: list[dict[Term, Array]] = []
+    for x in numbers:
+        wanted = np.broadcast_to(x, moved.dims)
+        own = np.full(1 + sum(leaf.access.size for leaf in found.first), np.nan)
+        own[found.numbers] = wanted
+        own[0] = 0
+        same = (own[found.numbers] == wanted) | (found.numbers == 0)
+        if not same.all():
+            raise BadInput(f"{what} of one element differ from place to place")
+        if np.isnan(own).any():
+            own[np.isnan(own)] = wanted.flat[0]
+        made.append(
+            {
+                leaf: narrow(own[first : first + leaf.access.size].reshape(tuple(leaf.access.dims)))
+                for leaf, first in found.first.items()
+            }
+        )
+    return made
