@@ -2,26 +2,44 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 
 from glenside.ir.operand import Array
 from glenside.ir.text import parse
-from glenside.npu.program import NpuProgram, Stretch
+from glenside.npu.program import NpuProgram, Place, Stretch
 from glenside.semantics.interpreter import evaluate
 
 
 def wrong(program: NpuProgram, dram: Array) -> list[str]:
-    """The layers whose results in that DRAM are not what the interpreter says of what they read in the program's.
+    """The layers whose results in that DRAM are not what the interpreter says of what they read in it, or that read
+    what is no layer's result and has changed.
 
     Raises GlensideError: the text of a layer's meaning is none.
     """
-    return [own.name for own in program.stretches if not _is_right(own, program.dram, dram)]
+    computed = np.zeros(len(dram), bool)
+    for own in program.stretches:
+        computed[_bytes([own.result] if own.result is not None else [])] = True
+    changed = (program.dram != dram) & ~computed
+    return [own.name for own in program.stretches if not _is_right(own, dram, changed)]
 
 
-def _is_right(own: Stretch, before: Array, after: Array) -> bool:
+def _bytes(places: Iterable[Place]) -> Array:
+    """The addresses of all that places have."""
+    found = [np.zeros(0, np.int64)]
+    for place in places:
+        at = place.addresses.reshape(-1, 1)
+        found.append((at[at[:, 0] >= 0] + np.arange(np.dtype(place.dtype).itemsize)).reshape(-1))
+    return np.concatenate(found)
+
+
+def _is_right(own: Stretch, dram: Array, changed: Array) -> bool:
     if own.result is None or not own.meaning:
         return True
-    operands = {name: place.read(before) for name, place in own.operands.items()}
+    if changed[_bytes(own.operands.values())].any():
+        return False
+    operands = {name: place.read(dram) for name, place in own.operands.items()}
     (wanted,) = evaluate([parse(own.meaning).term], operands)
-    got = own.result.read(after)
+    got = own.result.read(dram)
     return bool(np.array_equal(np.asarray(wanted).reshape(got.shape), got))

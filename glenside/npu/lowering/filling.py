@@ -47,7 +47,7 @@ def spread(sources: Array, lanes: Array, rows: Array, width: int) -> list[Spread
     sizes = np.diff(np.append(begins, len(beats)))
     offsets = rows - np.repeat(bases, sizes)
     entries, places = np.stack([lanes, bytes_, offsets], axis=1), np.stack([beats[begins], bases], axis=1)
-    return _by_table(begins, sizes, entries, places)
+    return [Spread(table, tuple(nests(places[steps]))) for table, steps in by_table(begins, sizes, entries)]
 
 
 def steps(sources: Array, lanes: Array, rows: Array, width: int) -> int:
@@ -69,14 +69,13 @@ def _steps(sources: Array, lanes: Array, rows: Array, width: int) -> tuple[Array
     return order[by_time], begins
 
 
-def _by_table(begins: Array, sizes: Array, entries: Array, places: Array) -> list[Spread]:
-    """Steps of the same entries, in the order of their first one."""
+def by_table(begins: Array, sizes: Array, entries: Array) -> list[tuple[Table, list[int]]]:
+    """Steps of the same entries, (n)(3), with their table, in the order of their first one."""
     found: dict[bytes, list[int]] = {}
     for step, (begin, size) in enumerate(zip(begins.tolist(), sizes.tolist(), strict=True)):
         found.setdefault(entries[begin : begin + size].tobytes(), []).append(step)
     made = []
     for steps in found.values():
         begin, size = begins[steps[0]], sizes[steps[0]]
-        table = Table(tuple(map(tuple, entries[begin : begin + size].tolist())))
-        made.append(Spread(table, tuple(nests(places[steps]))))
+        made.append((Table(tuple(map(tuple, entries[begin : begin + size].tolist()))), steps))
     return made

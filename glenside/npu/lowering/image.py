@@ -38,6 +38,10 @@ class Image:
         """A lane table, of whole beats."""
         return self._once("table", table.array(self.machine.entries))
 
+    def parameters(self, row: Array) -> int:
+        """The bytes of a row of parameters, of whole beats."""
+        return self._once("parameters", row)
+
     def _once(self, what: str, content: Array) -> int:
         key = what, content.tobytes()
         if key not in self._known:

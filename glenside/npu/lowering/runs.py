@@ -57,10 +57,13 @@ class Order:
 
     Groups stream strip by strip: as many rows as half of the lanes hold of all their tiles, for each group, then the
     next rows. So a beat is read for all of them, and what several tiles read is there once.
+
+    depth  rows of half of the lanes that there are for them
     """
 
     layer: Layer
     machine: Machine
+    depth: int
 
     @cached_property
     def rows(self) -> Rows:
@@ -71,7 +74,7 @@ class Order:
         m = int(self.rows.of_tile.shape[1])
         for groups in self._together():
             depth = len({tile.tobytes() for number in groups for tile in self._tiles(number)})
-            for begin, end in _parts(0, m, max(1, self.machine.half_depth // depth)):
+            for begin, end in _parts(0, m, max(1, self.depth // depth)):
                 for number in groups:
                     yield from self._of_group(number, begin, end)
 
@@ -84,7 +87,7 @@ class Order:
         """Groups that stream strip by strip: all for which lanes hold as many rows as make weights load unseen."""
         m = int(self.rows.of_tile.shape[1])
         rows = -(-m // max(1, m // self.machine.rows))  # the shortest part of all rows that no weights wait for
-        most = max(1, self.machine.half_depth // max(1, rows))
+        most = max(1, self.depth // max(1, rows))
         groups, held = list[int](), set[bytes]()
         for number in range(len(self.layer.groups)):
             own = {tile.tobytes() for tile in self._tiles(number)}
@@ -97,7 +100,7 @@ class Order:
 
     def _of_group(self, number: int, begin: int, end: int) -> Iterator[Run]:
         group: Group = self.layer.groups[number]
-        for first, after in _parts(begin, end, min(self.machine.half_accumulators, self.machine.half_depth)):
+        for first, after in _parts(begin, end, min(self.machine.half_accumulators, self.depth)):
             for place, tile in enumerate(group.tiles):
                 yield Run(number, tile, first, after, place == 0, place == len(group.tiles) - 1)
 

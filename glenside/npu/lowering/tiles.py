@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Container
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -68,6 +69,29 @@ class Layer:
     product: Product
     groups: tuple[Group, ...]
     elements: Array
+
+    @cached_property
+    def enabled(self) -> Array:
+        """The lanes that rows of each tile have elements in, (tiles)(R)."""
+        found: Array = np.any(self.product.rows.numbers > 0, axis=1)
+        return found
+
+    @cached_property
+    def loaded(self) -> list[int]:
+        """How many rows of weights each tile needs: up to the last lane that is enabled."""
+        width = self.enabled.shape[1]
+        last = width - np.argmax(self.enabled[:, ::-1], axis=1)
+        return np.where(self.enabled.any(axis=1), last, 1).tolist()  # type: ignore[no-any-return]
+
+    def lines(self, machine: Machine) -> tuple[Array, Array]:
+        """Of each element the row of sums, among those of all groups, and its column: (dims) each."""
+        m = self.product.rows.numbers.shape[1]
+        tile, place = np.divmod(self.elements - 1, m * machine.columns)
+        row, column = np.divmod(place, machine.columns)
+        group = np.zeros(len(self.product.rows.numbers), np.int64)
+        for number, each in enumerate(self.groups):
+            group[each.tiles[0]] = number
+        return group[tile] * m + row, column
 
     @staticmethod
     def of(term: Term, machine: Machine, others: Container[Term] = ()) -> Layer:

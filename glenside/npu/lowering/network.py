@@ -1,0 +1,336 @@
+"""Networks of integer layers as one program, input to result: what a layer leaves in DRAM the next one reads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+import numpy as np
+
+from glenside.analysis.places import leaves_of
+from glenside.ir.errors import BadInput
+from glenside.ir.operand import Array
+from glenside.ir.program import Program
+from glenside.ir.term import Term, build, postorder, rebuild_all
+from glenside.ir.types import Tensor
+from glenside.npu import requantise
+from glenside.npu.lowering.layers import Feed, Sink, SumsOut, Writer
+from glenside.npu.lowering.operands import Tiles, arranged
+from glenside.npu.lowering.program import Filled, counted, finished, stand_in
+from glenside.npu.lowering.runs import Order
+from glenside.npu.lowering.storing import Bytes, BytesOut, rows_needed
+from glenside.npu.lowering.tiles import Layer
+from glenside.npu.machine import Machine
+from glenside.npu.program import NpuProgram, Place, Stretch
+from glenside.quantization.layers import IntegerLayer, IntegerNetwork, leaf_of
+
+
+@dataclass(frozen=True)
+class Mapped:
+    """A layer's product as it is mapped: of tensors that stand for its operands, or of those themselves."""
+
+    term: Term
+    operands: Mapping[Term, Term]
+
+
+def chained(
+    network: IntegerNetwork,
+    mapped: Mapping[str, Mapped],
+    machine: Machine,
+    given: Mapping[str, Array] | None = None,
+    seed: int = 0,
+    show: Callable[[str, int, int], None] = lambda *_: None,
+) -> NpuProgram:
+    """A network as one program, its layers as they are mapped, by name.
+
+    given  int8 values of inputs that DRAM holds; others are drawn by the seed
+
+    Raises BadInput: a layer that the machine does not run, by its name and why.
+    """
+    return _Chain(network, mapped, machine, show).program(given or {}, seed)
+
+
+@dataclass
+class _Tensor:
+    """An int8 tensor between layers.
+
+    place   where its elements are, one address each
+    pairs   all that is to be written: elements and addresses, (n)(2)
+    streams whether it is there for those who stream it
+    """
+
+    place: Array | None = None
+    pairs: list[Array] = field(default_factory=list)
+    streams: bool = False
+
+
+@dataclass
+class _Own:
+    """A layer, with what its operands are: leaves of the mapped product -> the int8 tensor, and its zero point."""
+
+    layer: Layer
+    order: Order
+    operands: Mapping[Term, tuple[Term, int]]
+    written: Mapping[Term, Term]
+
+    def zero(self, leaves: Sequence[Term]) -> int:
+        """That of an operand. Raises BadInput: there are several."""
+        found = {self.operands[leaf][1] for leaf in leaves}
+        if len(found) > 1:
+            raise BadInput(
+                f"an operand is made of tensors of several zero points, {', '.join(map(str, sorted(found)))}"
+            )
+        return found.pop() if found else 0
+
+    @cached_property
+    def zeros(self) -> tuple[int, int]:
+        """Of what streams, and of what stays."""
+        product = self.layer.product
+        return self.zero([*product.rows.first]), self.zero([*product.weights.first])
+
+
+def _name(tensor: Term) -> str:
+    """Of an access-tensor."""
+    own = tensor.attributes[0]
+    assert isinstance(own, Tensor), "it is a tensor"
+    return own.name
+
+
+class _Chain:
+    def __init__(
+        self,
+        network: IntegerNetwork,
+        mapped: Mapping[str, Mapped],
+        machine: Machine,
+        show: Callable[[str, int, int], None],
+    ) -> None:
+        self.network, self.mapped, self.machine, self.show = network, mapped, machine, show
+        self.writer = Writer(machine)
+        self.results = {layer.result for layer in network.layers}
+        self.known: dict[str, _Own] = {}
+        self.tiles: dict[str, Tiles] = {}
+        self.tensors: dict[Term, _Tensor] = {}
+        self.filled = Filled()
+        self.stretches = list[Stretch]()
+
+    def program(self, given: Mapping[str, Array], seed: int) -> NpuProgram:
+        network, draw = self.network, np.random.default_rng(seed)
+        inputs = dict[str, Place]()
+        for term in self._inputs():
+            name = _name(term)
+            tensor = self._tensor(term)
+            if any(len(pairs) != term.access.size for pairs in tensor.pairs) or len(tensor.pairs) > 1:
+                raise BadInput(f"the input {name} is needed at several places at once, and a host puts it at one")
+            inputs[name] = self._place(term)
+            values = given.get(name)
+            if values is None:
+                values = draw.integers(-128, 128, tuple(term.access.dims)).astype(np.int8)
+            self.filled.append((inputs[name], values))
+        for number, layer in enumerate(network.layers):
+            self.show(layer.name, number, len(network.layers))
+            begin = counted(self.writer)
+            try:
+                stretch = self._layer(layer)
+            except BadInput as error:
+                raise BadInput(f"the layer {layer.name}: {error}") from error
+            self.stretches.append(replace(stretch, name=layer.name, begin=begin, end=counted(self.writer)))
+            del self.known[layer.name]
+        return finished(self.writer, self.stretches, self.filled, inputs, self._outputs())
+
+    def _inputs(self) -> list[Term]:
+        """The tensors that the host brings."""
+        network = self.network
+        tensors = [term for term in postorder(network.program.term) if term.operator.name == "access-tensor"]
+        return [term for term in tensors if _name(term) not in network.constants]
+
+    def _outputs(self) -> dict[str, Place]:
+        found = {stretch.name: stretch.result for stretch in self.stretches}
+        last = self.network.layers[-1].name
+        result = found[last]
+        assert result is not None, "every layer has one"
+        return {last: result}
+
+    # What each layer is made of.
+
+    def _own(self, layer: IntegerLayer) -> _Own:
+        if layer.name not in self.known:
+            self.known[layer.name] = self._found(layer)
+        return self.known[layer.name]
+
+    def _found(self, layer: IntegerLayer) -> _Own:
+        mapped = self.mapped[layer.name]
+        found = Layer.of(mapped.term, self.machine)
+        reserved = rows_needed(self.machine) if layer.requantised is not None else 0
+        order = Order(found, self.machine, self.machine.half_depth - reserved)
+        leaves = dict.fromkeys((*found.product.rows.first, *found.product.weights.first))
+        written = {leaf: mapped.operands.get(leaf, leaf) for leaf in leaves}
+        operands = {leaf: leaf_of(own) for leaf, own in written.items()}
+        for tensor, _ in operands.values():
+            if tensor not in self.results and tensor.operator.name != "access-tensor":
+                raise BadInput(f"an operand is neither a result nor an input, but {tensor.operator.name}")
+        return _Own(found, order, operands, written)
+
+    # Tensors between layers.
+
+    def _is_constant(self, tensor: Term) -> bool:
+        return tensor.operator.name == "access-tensor" and _name(tensor) in self.network.constants
+
+    def _values(self, tensor: Term, zero: int) -> Array:
+        """A constant less its zero point. Raises BadInput."""
+        name = _name(tensor)
+        found = np.asarray(self.network.constants[name]).astype(np.int64) - zero
+        if found.min(initial=0) < -128 or found.max(initial=0) > 127:
+            raise BadInput(f"the constant {name} less its zero point {zero} is not of 8 bits")
+        return found.astype(np.int8)
+
+    def _tensor(self, term: Term) -> _Tensor:
+        """Where a tensor belongs, as those want it that read it."""
+        if term in self.tensors:
+            return self.tensors[term]
+        found = self.tensors[term] = _Tensor()
+        for layer in self.network.layers:
+            own = self._own(layer) if self._reads(layer, term) else None
+            for leaf, (tensor, zero) in own.operands.items() if own is not None else ():
+                if tensor == term and own is not None:
+                    self._demand(found, layer.name, own, leaf, zero)
+        if not found.pairs:
+            self._stream_from(found, np.arange(term.access.size).reshape(tuple(term.access.dims)))
+        return found
+
+    def _reads(self, layer: IntegerLayer, term: Term) -> bool:
+        return any(leaf_of(leaf)[0] == term for leaf in leaves_of(layer.sums.children[0], self.results))
+
+    def _demand(self, found: _Tensor, name: str, own: _Own, leaf: Term, zero: int) -> None:
+        if leaf in own.layer.product.weights.first:
+            tiles = self._computed_tiles(name, own, zero)
+            found.pairs.append(tiles.elements[leaf])
+            found.place = tiles.of(leaf) if found.place is None else found.place
+        if leaf in own.layer.product.rows.first and not found.streams:
+            self._stream_from(found, arranged(own.order, leaf))
+
+    def _stream_from(self, found: _Tensor, places: Array) -> None:
+        found.place = self.writer.image.room(places.size) + places
+        found.pairs.append(np.stack([np.arange(places.size), found.place.ravel()], axis=1))
+        found.streams = True
+
+    def _computed_tiles(self, name: str, own: _Own, zero: int) -> Tiles:
+        if name not in self.tiles:
+            if any(self._is_constant(own.operands[leaf][0]) for leaf in own.layer.product.weights.first):
+                raise BadInput("what stays in the array is made of constants and of what was computed")
+            self.tiles[name] = Tiles.computed(self.writer.image, own.layer, zero)
+        return self.tiles[name]
+
+    def _place(self, term: Term) -> Place:
+        found = self._tensor(term).place
+        assert found is not None, "it is somewhere"
+        return Place.of(found, "int8")
+
+    # Layers.
+
+    def _layer(self, layer: IntegerLayer) -> Stretch:
+        own = self._own(layer)
+        product = own.layer.product
+        operands = dict[Term, Place]()
+        addresses = np.full(1 + sum(leaf.access.size for leaf in product.rows.first), -1)
+        for leaf, first in product.rows.first.items():
+            operands[leaf] = self._streamed(own, leaf)
+            addresses[first : first + leaf.access.size] = operands[leaf].addresses.ravel()
+        tiles = self._stays(layer.name, own, operands)
+        feed = Feed(addresses, tiles.addresses, own.zeros[0])
+        if layer.requantised is None:
+            sums = SumsOut(self.writer, own.layer)
+            self.writer.layer(own.order, feed, sums)
+            result = Place.of(sums.addresses, "int32")
+        else:
+            self.writer.layer(own.order, feed, self._bytes_out(layer, own))
+            result = self._place(layer.result)
+        return self._stretch(layer, own, operands, result)
+
+    def _streamed(self, own: _Own, leaf: Term) -> Place:
+        tensor, zero = own.operands[leaf]
+        if not self._is_constant(tensor):
+            return self._place(tensor)
+        found = Place.of(self.writer.image.room(leaf.access.size) + arranged(own.order, leaf), "int8")
+        self.filled.append((found, self._values(tensor, zero).reshape(tuple(leaf.access.dims))))
+        return found
+
+    def _stays(self, name: str, own: _Own, operands: dict[Term, Place]) -> Tiles:
+        weights = own.layer.product.weights.first
+        constant = {leaf: self._is_constant(own.operands[leaf][0]) for leaf in weights}
+        if all(constant.values()):
+            values = {leaf: self._values(*own.operands[leaf]) for leaf in weights}
+            tiles = Tiles.known(self.writer.image, own.layer, values)
+        else:
+            tiles = self._computed_tiles(name, own, own.zeros[1])
+        for leaf in weights:
+            if leaf not in operands:
+                operands[leaf] = Place.of(tiles.of(leaf), "int8")
+        return tiles
+
+    def _bytes_out(self, layer: IntegerLayer, own: _Own) -> Sink:
+        asked = layer.requantised
+        assert asked is not None, "it becomes bytes"
+        dims = tuple(layer.sums.access.dims)
+        every = np.zeros(dims, requantise.PARAMETER)
+        bias = np.broadcast_to(asked.bias, dims).astype(np.int64) + self._corrected(layer, own)
+        if bias.min() < -(1 << 31) or bias.max() >= 1 << 31:
+            raise BadInput("its bias, with what zero points add up to, is not of 32 bits")
+        every["bias"], every["scale"] = bias, np.broadcast_to(asked.scale, dims)
+        every["zero"], every["low"], every["high"] = asked.zero, asked.low, asked.high
+        pairs = np.concatenate(self._tensor(layer.result).pairs)
+        self._fill_zeros(own.layer, every, pairs)
+        return BytesOut(self.writer, own.layer, Bytes(every.reshape(-1), pairs[:, 0], pairs[:, 1]))
+
+    def _fill_zeros(self, layer: Layer, every: Array, pairs: Array) -> None:
+        """Elements that are sums of nothing are there from the begin on."""
+        nothing = layer.elements.reshape(-1) <= 0
+        own = pairs[nothing[pairs[:, 0]]]
+        if len(own):
+            parameters = every.reshape(-1)[own[:, 0]]
+            values = requantise.requantised(parameters["bias"].astype(np.int64), parameters)
+            self.filled.append((Place.of(own[:, 1], "int8"), values))
+
+    def _corrected(self, layer: IntegerLayer, own: _Own) -> Array:
+        """What sums of (r - y) (s - z) are above those of r s: of each element, (dims)."""
+        y, z = own.zeros
+        product, enabled = own.layer.product, own.layer.enabled
+        if not y and not z:
+            return np.zeros((), np.int64)
+        if y and z:
+            raise BadInput("both operands have zero points, and sums of what is computed are not known beforehand")
+        stays = product.weights if y else product.rows
+        values = {leaf: own.operands[leaf] for leaf in stays.first}
+        if not all(self._is_constant(tensor) for tensor, _ in values.values()):
+            raise BadInput("an operand has a zero point, and the other one is no constant whose sums are known")
+        every = stays.values({leaf: self._values(*given) for leaf, given in values.items()}, "int8").astype(np.int64)
+        if y:
+            of_tile = -y * (every * enabled[:, :, None]).sum(axis=1)  # (tiles)(C)
+        else:
+            of_tile = -z * every.sum(axis=2)  # (tiles)(m): lanes that are not enabled hold zeros
+        of_group = np.stack([of_tile[list(group.tiles)].sum(axis=0) for group in own.layer.groups])
+        line, column = own.layer.lines(self.machine)
+        group, row = np.divmod(line, product.rows.numbers.shape[1])
+        found: Array = np.where(own.layer.elements > 0, of_group[group, column if y else row], 0)
+        return found
+
+    def _stretch(self, layer: IntegerLayer, own: _Own, operands: Mapping[Term, Place], result: Place) -> Stretch:
+        """What it means: its term of the network, of tensors in DRAM."""
+        whole = layer.result if layer.requantised is not None else layer.sums
+        places, stand_ins = dict[str, Place](), dict[Term, Term]()
+        for leaf, place in operands.items():
+            tensor, zero = own.operands[leaf]
+            name, written = f"operand{len(places)}", own.written[leaf]
+            if self._is_constant(tensor) and zero:
+                stand_ins[written] = build("cast", stand_in(name, written), written.access.dtype)
+            else:
+                stand_ins[tensor] = stand_in(name, tensor)
+            places[name] = place
+        (inner,) = rebuild_all([whole], lambda _, __: None, stand_ins)
+        for term in postorder(inner):
+            if self._is_constant(term):
+                size, dtype = term.access.size, term.access.dtype
+                room = self.writer.image.room(size * np.dtype(dtype).itemsize)
+                places[_name(term)] = Place(room, tuple(term.access.dims), dtype)
+                self.filled.append((places[_name(term)], self.network.constants[_name(term)]))
+        return Stretch("", {}, {}, str(Program(inner)), places, result)

@@ -1,0 +1,38 @@
+"""Places on chip that are taken again when what they hold is not needed any more."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass
+class Slots:
+    """Places of one size that are taken again when what they hold is not needed any more."""
+
+    count: int
+    held: dict[bytes, int] = field(default_factory=dict)
+    until: dict[int, int] = field(default_factory=dict)
+    """Slot -> the last run that needs what it holds."""
+
+    def take(self, key: bytes, run: int, now: int) -> tuple[int, bool] | None:
+        """A slot for what a run needs, and whether it must be filled; None where all are needed from run `now` on."""
+        if key in self.held:
+            slot = self.held.pop(key)
+            self.held[key] = slot  # the one that was needed last
+            self.until[slot] = max(self.until[slot], run)
+            return slot, False
+        if len(self.held) < self.count:
+            slot = len(self.held)
+        else:
+            old = next((k for k, s in self.held.items() if self.until[s] < now), None)
+            if old is None:
+                return None
+            slot = self.held.pop(old)
+        self.held[key], self.until[slot] = slot, run
+        return slot, True
+
+    def any(self, key: bytes) -> tuple[int, bool]:
+        """The same where whoever needs what was there is queued already: there always is one."""
+        found = self.take(key, 0, 1)
+        assert found is not None, "nothing is needed later"
+        return found

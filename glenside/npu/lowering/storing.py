@@ -1,0 +1,290 @@
+"""Sums as bytes on their way to DRAM: requantised into rows of lanes, from which beats are made.
+
+A byte has a lane and a row of lanes in between. A store writes a row of sums to distinct lanes; a beat takes one byte
+of a lane a cycle. So the bytes of a beat should be in distinct lanes too: each row of sums is turned around the lanes
+by as much as makes them so: lanes colour the edges between rows of sums and beats, and do so regularly where those are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+import numpy as np
+
+from glenside.ir.errors import BadInput
+from glenside.ir.operand import Array
+from glenside.npu import requantise
+from glenside.npu.instructions import Address, Out, Store
+from glenside.npu.lowering.filling import Table, by_table
+from glenside.npu.lowering.layers import Writer
+from glenside.npu.lowering.runs import Run
+from glenside.npu.lowering.tiles import Layer
+from glenside.npu.machine import Machine
+from glenside.npu.nests import Nest, nests
+
+
+@dataclass(frozen=True)
+class Bytes:
+    """What a layer's elements become: the parameters of each, (elements), and where their bytes belong in DRAM, as
+    pairs (n) of elements and addresses; an element may have several.
+    """
+
+    parameters: Array
+    elements: Array
+    addresses: Array
+
+
+def rows_needed(machine: Machine) -> int:
+    """Rows of half of the lanes that bytes pass through: as half of the accumulators has, or a quarter of them."""
+    passes = -(-machine.columns // machine.rows)
+    return max(1, min(machine.half_accumulators * passes, machine.half_depth // 4))
+
+
+class BytesOut:
+    """A layer's results as bytes: a row of sums and those lanes that take it in one cycle are an item.
+
+    Raises BadInput: lanes are too few, or a sum is needed twice.
+    """
+
+    def __init__(self, writer: Writer, layer: Layer, result: Bytes) -> None:
+        self.writer, self.layer, self.machine = writer, layer, writer.machine
+        self.m = layer.product.rows.numbers.shape[1]
+        self.lanes = rows_needed(self.machine)
+        if self.lanes >= self.machine.half_depth:
+            raise BadInput(
+                f"scratchpad of {self.machine}: half of a lane is {self.machine.half_depth} bytes, and results pass"
+                " through one of them: at least 2 are needed"
+            )
+        self.entries, entry = np.unique(result.parameters, return_inverse=True)
+        self._sort(result, entry)
+        self._describe()
+        self.turns: dict[bytes, Array] = {}
+
+    def _sort(self, result: Bytes, entry: Array) -> None:
+        """What becomes of each column of each row of sums, by rows: its item, and where its byte belongs."""
+        line, column = (own.reshape(-1) for own in self.layer.lines(self.machine))
+        there = np.flatnonzero(self.layer.elements.reshape(-1) > 0)
+        key = line * self.machine.columns + column
+        order = there[np.argsort(key[there], kind="stable")]
+        if (np.diff(key[order]) == 0).any():
+            raise BadInput("a sum is two elements of its layer: one is the other moved")
+        self.line, self.column, self.entry = line[order], column[order], entry[order]
+        place = np.full(len(line), -1)
+        place[order] = np.arange(len(order))
+        owner = place[result.elements]
+        by_owner = np.argsort(owner, kind="stable")
+        first = np.searchsorted(owner[by_owner], 0)  # zeros have no sum
+        self.owner, self.address = owner[by_owner][first:], result.addresses[by_owner][first:]
+
+    def _describe(self) -> None:
+        """Of each item its row of parameters, and the column of the entry that all its columns take, -1 for none."""
+        width = self.machine.columns
+        self.passes = -(-width // self.machine.rows)
+        key = self.line * self.passes + self.column // self.machine.rows
+        self.items, begins = np.unique(key, return_index=True)
+        low, high = np.minimum.reduceat(self.entry, begins), np.maximum.reduceat(self.entry, begins)
+        self.alike = np.where(low == high, low % width, -1)
+        found: dict[bytes, int] = {}
+        self.contents, self.content = list[Array](), np.zeros(len(begins), int)
+        for item, (begin, end) in enumerate(pairwise([*begins.tolist(), len(key)])):
+            own = np.zeros(width, requantise.PARAMETER)
+            if self.alike[item] < 0:
+                own["scale"] = self.entries["scale"][0]
+                own[self.column[begin:end]] = self.entries[self.entry[begin:end]]
+            else:
+                first = low[item] // width * width
+                own[: len(self.entries) - first] = self.entries[first : first + width]
+            self.content[item] = found.setdefault(own.tobytes(), len(found))
+            if len(found) > len(self.contents):
+                self.contents.append(own.view(np.uint8))
+
+    def send(self, done: Sequence[tuple[Run, int]], half: int) -> None:
+        for batch in self._batches(done):
+            if len(batch.items):
+                self._send(batch, (half + 1) * self.machine.half_depth - self.lanes)
+
+    def _batches(self, done: Sequence[tuple[Run, int]]) -> Iterator[_Batch]:
+        """As many rows of sums at a time as there are rows of lanes, and rows of parameters."""
+        machine = self.machine
+        room = self.lanes if len(self.contents) <= machine.parameters else min(self.lanes, machine.parameters)
+        if self.passes > room:
+            raise BadInput(
+                f"rows of {machine.columns} sums pass through {self.passes} rows of lanes and of parameters, and"
+                f" {machine} has {self.lanes} and {machine.parameters} for them"
+            )
+        lines = np.concatenate([run.group * self.m + np.arange(run.begin, run.end) for run, _ in done])
+        sums = np.concatenate([base + np.arange(run.end - run.begin) for run, base in done])
+        for begin in range(0, len(lines), room // self.passes):
+            part = slice(begin, begin + room // self.passes)
+            yield self._batch(lines[part], sums[part])
+
+    def _batch(self, lines: Array, sums: Array) -> _Batch:
+        begin, end = np.searchsorted(self.line, lines), np.searchsorted(self.line, lines + 1)
+        first, last = np.searchsorted(self.owner, begin), np.searchsorted(self.owner, end)
+        sizes, pairs = end - begin, _ranges(first, last)
+        which = np.repeat(np.arange(len(lines)), last - first)
+        column = self.column[_ranges(begin, end)]
+        part, lane = np.divmod(column, self.machine.rows)
+        key = np.repeat(lines, sizes) * self.passes + part
+        items, item = np.unique(np.repeat(np.arange(len(lines)), sizes) * self.passes + part, return_inverse=True)
+        first_of = np.unique(item, return_index=True)[1]
+        return _Batch(
+            np.searchsorted(self.items, key[first_of]),
+            sums[items // self.passes],
+            item,
+            lane,
+            column,
+            self.owner[pairs] - begin[which] + (np.cumsum(sizes) - sizes)[which],
+            self.address[pairs],
+        )
+
+    def _send(self, batch: _Batch, base: int) -> None:
+        turns = self._turned(batch)
+        self._store(batch, turns, base)
+        self._out(batch, turns, base)
+
+    def _turned(self, batch: _Batch) -> Array:
+        """How far each item is turned, (items)."""
+        _, local = np.unique(batch.address // self.machine.bandwidth, return_inverse=True)
+        key = b"".join(own.tobytes() for own in (batch.item, batch.lane, batch.owner, local))
+        if key not in self.turns:
+            owner_item, owner_lane = batch.item[batch.owner], batch.lane[batch.owner]
+            self.turns[key] = turned(owner_item, owner_lane, local, len(batch.items), self.machine.rows)
+        return self.turns[key]
+
+    def _store(self, batch: _Batch, turns: Array, base: int) -> None:
+        """The items to rows of lanes, from a first one on; those of the same columns by one table."""
+        begins = np.searchsorted(batch.item, np.arange(len(batch.items) + 1))
+        rows = np.array([self.writer.parameter_row(self.contents[self.content[item]]) for item in batch.items])
+        alike = self.alike[batch.items]
+        places = np.stack(
+            [
+                batch.sums,
+                base + np.arange(len(batch.items)),
+                rows,
+                np.maximum(alike, 0),
+                _unwrapped(turns, self.machine.rows),
+            ],
+            axis=1,
+        )
+        found: dict[tuple[bool, bytes], list[int]] = {}
+        for item, (begin, end) in enumerate(pairwise(begins.tolist())):
+            found.setdefault((bool(alike[item] >= 0), batch.column[begin:end].tobytes()), []).append(item)
+        for (same, _), items in found.items():
+            own = slice(begins[items[0]], begins[items[0] + 1])
+            entries = zip(batch.lane[own].tolist(), batch.column[own].tolist(), strict=True)
+            table = self.writer.table(Table(tuple((lane, column, 0) for lane, column in entries)))
+            for nest in nests(places[items]):
+                sums, lanes, row, column, turn = (nest.address(which) for which in range(5))
+                turn = _modulo(turn, self.machine.rows)
+                self.writer.add(Store(nest.counts, sums, lanes, table, row, same, column, turn))
+
+    def _out(self, batch: _Batch, turns: Array, base: int) -> None:
+        """Beats of the bytes that are in lanes."""
+        machine = self.machine
+        item = batch.item[batch.owner]
+        lane = (batch.lane[batch.owner] + turns[item]) % machine.rows
+        for own in beats_of(batch.address, lane, base + item, machine):
+            table = self.writer.table(own.table)
+            for nest in own.nests:
+                turn = _modulo(nest.address(2), machine.rows)
+                self.writer.add(Out(nest.counts, nest.address(0, machine.bandwidth), nest.address(1), table, turn))
+
+
+@dataclass(frozen=True)
+class _Batch:
+    """Rows of sums that are in lanes at once.
+
+    items, sums         which items of the layer, and the accumulator of each, (items)
+    item, lane, column  of each byte which of these it is in, its lane before turns, and its column of sums, (bytes)
+    owner, address      which byte belongs where in DRAM, (n)
+    """
+
+    items: Array
+    sums: Array
+    item: Array
+    lane: Array
+    column: Array
+    owner: Array
+    address: Array
+
+
+@dataclass(frozen=True)
+class _Beats:
+    table: Table
+    nests: tuple[Nest, ...] = field(default=())
+
+
+def turned(item: Array, lane: Array, beat: Array, items: int, lanes: int) -> Array:
+    """How far to turn each item so that few bytes of a beat are of one lane: greedily, and by as much as from the item
+    before to the last one where that is no worse, (items).
+    """
+    order = np.argsort(item, kind="stable")
+    item, lane, beat = item[order], lane[order], beat[order]
+    begins = np.searchsorted(item, np.arange(items + 1))
+    used = np.zeros((int(beat.max(initial=0)) + 1, lanes), np.int32)
+    found, every = np.zeros(items, np.int64), np.arange(lanes)[:, None]
+    step = 0
+    for number in range(items):
+        begin, end = begins[number], begins[number + 1]
+        beats, own = beat[begin:end], lane[begin:end]
+        likely = (found[number - 1] + step) % lanes if number else 0
+        at = (own + likely) % lanes
+        if used[beats, at].any():
+            clashes = used[beats, (own + every) % lanes].sum(axis=1)
+            best = int(clashes.argmin())
+            if clashes[best] < clashes[likely]:
+                step = (best - found[number - 1]) % lanes if number else 0
+                likely, at = best, (own + best) % lanes
+        np.add.at(used, (beats, at), 1)
+        found[number] = likely
+    return found
+
+
+def beats_of(address: Array, lane: Array, row: Array, machine: Machine) -> list[_Beats]:
+    """Bytes in lanes and rows, (n) each, as beats to those addresses: loops of beats, rows and turns.
+
+    A lane gives a beat one byte a cycle: a beat is written as often as the lane that gives most of its bytes needs.
+    """
+    beat, byte = np.divmod(address, machine.bandwidth)
+    order = np.lexsort((row, lane, beat))
+    beat, byte, lane, row = beat[order], byte[order], lane[order], row[order]
+    fresh = np.append(True, (beat[1:] != beat[:-1]) | (lane[1:] != lane[:-1]))
+    starts = np.flatnonzero(fresh)
+    times = np.arange(len(beat)) - starts[np.cumsum(fresh) - 1]
+    order = np.lexsort((byte, times, beat))
+    beat, byte, lane, row, times = beat[order], byte[order], lane[order], row[order], times[order]
+    begins = np.flatnonzero(np.append(True, (beat[1:] != beat[:-1]) | (times[1:] != times[:-1])))
+    sizes = np.diff(np.append(begins, len(beat)))
+    bases, turns = np.minimum.reduceat(row, begins), lane[begins]
+    select = (lane - np.repeat(turns, sizes)) % machine.rows
+    entries = np.stack([byte, select, row - np.repeat(bases, sizes)], axis=1)
+    places = np.stack([beat[begins], bases, turns], axis=1)
+    found = []
+    for table, steps in by_table(begins, sizes, entries):
+        own = places[steps]
+        own[:, 2] = _unwrapped(own[:, 2], machine.rows)
+        found.append(_Beats(table, tuple(nests(own))))
+    return found
+
+
+def _unwrapped(turns: Array, lanes: int) -> Array:
+    """Numbers modulo the lanes as ones that go on, so that equal steps are equal."""
+    steps = np.diff(turns, prepend=0) % lanes
+    found: Array = np.cumsum(steps)
+    return found
+
+
+def _modulo(turn: Address, lanes: int) -> Address:
+    first, second, third = (stride % lanes for stride in turn.strides)
+    return Address(turn.base % lanes, (first, second, third))
+
+
+def _ranges(begin: Array, end: Array) -> Array:
+    """All numbers from each begin until before its end, one range after the other."""
+    sizes = end - begin
+    first = np.cumsum(sizes) - sizes
+    found: Array = np.arange(int(sizes.sum())) - np.repeat(first - begin, sizes)
+    return found
