@@ -4,8 +4,8 @@
 // and each is completed a constant time after its end.
 //
 //   cycle        t       t+1           t+2          t+3      t+4       t+4+L   t+5+L             t+6+L
-//   a fill       issue                                       request   data    table, offsets    written
-//   out          issue   table,        lanes read   bytes    request
+//   lanes, fill  issue                                       request   data    table, offsets    written
+//   out          issue   table, turn,  lanes read   bytes    request
 //   sums         issue   offsets       sums read    bytes    request
 module dma #(
     parameter int R       = 4,
@@ -59,6 +59,9 @@ module dma #(
   localparam int SUM_BEATS = (4 * C + B - 1) / B;
   localparam int PLACES = 1 << $clog2(L + 16);  // of `pending`: as many as there may be
   localparam int PLACE = $clog2(PLACES);
+  localparam int LANE = R > 1 ? $clog2(R) : 1;  // bits that select one
+  localparam int COLUMN = C > 1 ? $clog2(C) : 1;
+  localparam int BYTE = B > 1 ? $clog2(B) : 1;
 
   // What a beat is for.
   typedef struct packed {
@@ -80,14 +83,15 @@ module dma #(
   logic [19:0] row_base, row_now;
   logic [23:0] lanes_now;
   logic [15:0] sums_now;
+  logic [9:0] turn_now;
   logic [PLACE:0] used;
 
   always_comb begin
     whole_rows = head.operation inside {npu_pkg::WEIGHTS, npu_pkg::TABLES, npu_pkg::PARAMETERS};
     case (head.operation)
-      npu_pkg::WEIGHTS: {beats, count0, row_base} = {16'(WEIGHT_BEATS), head.rows, head.weights};
-      npu_pkg::TABLES: {beats, count0, row_base} = {16'(TABLE_BEATS), 16'(head.number), 20'(head.lane_table)};
-      npu_pkg::PARAMETERS: {beats, count0, row_base} = {16'(PARAMETER_BEATS), head.rows, 20'(head.parameters)};
+      npu_pkg::WEIGHTS: {beats, count0, row_base} = {16'(WEIGHT_BEATS), head.rows, head.row};
+      npu_pkg::TABLES: {beats, count0, row_base} = {16'(TABLE_BEATS), head.rows, 20'(head.lane_table)};
+      npu_pkg::PARAMETERS: {beats, count0, row_base} = {16'(PARAMETER_BEATS), head.rows, head.row};
       npu_pkg::SUMS: {beats, count0, row_base} = {16'(SUM_BEATS), head.count0, 20'd0};
       default: {beats, count0, row_base} = {16'd1, head.count0, 20'd0};
     endcase
@@ -122,6 +126,10 @@ module dma #(
       .stride0(head.accumulators_stride0), .stride1(head.accumulators_stride1), .stride2(head.accumulators_stride2),
       .now(sums_now)
   );
+  address #(10, R) turn_address (
+      .clk(clk), .step(step), .first(first_row), .wrap0(wrap0), .wrap1(wrap1), .base(head.turn_base),
+      .stride0(head.turn_stride0), .stride1(head.turn_stride1), .stride2(head.turn_stride2), .now(turn_now)
+  );
   address #(20) row_address (
       .clk(clk), .step(step), .first(first_row), .wrap0(wrap0), .wrap1(wrap1), .base(row_base), .stride0(20'sd1),
       .stride1(20'sd0), .stride2(20'sd0), .now(row_now)
@@ -139,7 +147,9 @@ module dma #(
 
   // t+1 .. t+4
   beat_t stage[4], issued;
-  npu_pkg::entry_t [ENTRIES-1:0] entries2, entries3;
+  logic [9:0] turn1;
+  logic [LANE-1:0] byte_lane[B], byte_lane2[B], byte_lane3[B];  // of each byte of a beat, in t+1 .. t+3
+  logic [B-1:0] byte_enable, byte_enable2, byte_enable3;
 
   always_comb begin
     issued.valid = go;
@@ -161,24 +171,35 @@ module dma #(
   logic out_read_next[R];
   logic signed [25:0] out_address_next[R];
 
+  function automatic logic [LANE-1:0] turned(input logic [15:0] select, input logic [9:0] turn);
+    logic [LANE:0] sum;
+    sum = {1'b0, LANE'(select)} + {1'b0, LANE'(turn)};
+    return LANE'(sum >= (LANE + 1)'(R) ? sum - (LANE + 1)'(R) : sum);
+  endfunction
+
   always_comb begin
     for (int l = 0; l < R; l++) begin
       out_read_next[l] = 1'b0;
       out_address_next[l] = 26'sd0;
     end
-    for (int j = 0; j < B; j++)
-      if (stage[0].valid && stage[0].operation == npu_pkg::OUT && out_entries[j].enable) begin
-        out_read_next[int'(out_entries[j].select)%R] = 1'b1;
-        out_address_next[int'(out_entries[j].select)%R] =
-            $signed({2'b0, stage[0].lanes}) + 26'(out_entries[j].offset);
+    for (int j = 0; j < B; j++) begin
+      byte_lane[j] = turned(out_entries[j].select, turn1);
+      byte_enable[j] = out_entries[j].enable;
+      if (stage[0].valid && stage[0].operation == npu_pkg::OUT && byte_enable[j]) begin
+        out_read_next[byte_lane[j]] = 1'b1;
+        out_address_next[byte_lane[j]] = $signed({2'b0, stage[0].lanes}) + 26'(out_entries[j].offset);
       end
+    end
   end
 
   always_ff @(posedge clk) begin
+    turn1 <= turn_now;
     out_read <= out_read_next;
     out_address <= out_address_next;
-    entries2 <= out_entries;
-    entries3 <= entries2;
+    byte_lane2 <= byte_lane;
+    byte_lane3 <= byte_lane2;
+    byte_enable2 <= byte_enable;
+    byte_enable3 <= byte_enable2;
   end
 
   assign sums_read = stage[1].valid && stage[1].operation == npu_pkg::SUMS;
@@ -194,10 +215,10 @@ module dma #(
       place = int'(stage[2].beat) * B + j;  // among the bytes of a row of sums
       if (stage[2].operation == npu_pkg::SUMS) begin
         bytes_next[j] = place < 4 * C;
-        data_next[8*j+:8] = 8'(sums[(place/4)%C] >> (8 * (place % 4)));
+        data_next[8*j+:8] = 8'(sums[COLUMN'(place/4)] >> (8 * (place % 4)));
       end else begin
-        bytes_next[j] = entries3[j].enable;
-        data_next[8*j+:8] = out_data[int'(entries3[j].select)%R];
+        bytes_next[j] = byte_enable3[j];
+        data_next[8*j+:8] = out_data[byte_lane3[j]];
       end
     end
 
@@ -207,7 +228,7 @@ module dma #(
   end
 
   always_comb begin
-    request = stage[3].valid && stage[3].operation != npu_pkg::ZERO;
+    request = stage[3].valid && stage[3].operation != npu_pkg::FILL;
     request_write = stage[3].operation == npu_pkg::OUT || stage[3].operation == npu_pkg::SUMS;
     request_address = stage[3].dram;
   end
@@ -254,7 +275,7 @@ module dma #(
   end
 
   // t+5+L: where it goes; t+6+L: written.
-  always_comb fills = back.valid && (back.operation == npu_pkg::LANES || back.operation == npu_pkg::ZERO);
+  always_comb fills = back.valid && (back.operation == npu_pkg::LANES || back.operation == npu_pkg::FILL);
 
   logic write_next[R];
   logic signed [25:0] address_next[R];
@@ -264,7 +285,8 @@ module dma #(
     for (int l = 0; l < R; l++) begin
       write_next[l] = fills && fill_entries[l].enable;
       address_next[l] = $signed({2'b0, back.lanes}) + 26'(fill_entries[l].offset);
-      lane_next[l] = data[8*(int'(fill_entries[l].select)%B)+:8];
+      lane_next[l] = back.operation == npu_pkg::FILL ? fill_entries[l].select[7:0] :
+          data[8*int'(BYTE'(fill_entries[l].select))+:8];
     end
 
   always_ff @(posedge clk) begin

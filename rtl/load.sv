@@ -53,7 +53,7 @@ module load #(
         busy <= !last;
         kept <= now + 16'd1;
       end
-      read_row <= head.weights + 20'(now);
+      read_row <= head.row + 20'(now);
       real1 <= go && now < head.rows;
       first1 <= started;
       last1 <= ended;

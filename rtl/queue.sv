@@ -1,5 +1,6 @@
-// The instructions of one unit, in order. The host writes a whole one in a cycle. The unit sees the oldest one until it pops it, and in the next cycle the one behind it, so that instructions
-// of a single cycle follow each other without a gap. The memory is read without a clock: a register file.
+// The instructions of one unit, in order. The host writes a whole one in a cycle. The unit sees the oldest one until it
+// pops it, and in the next cycle the one behind it, so that instructions of a single cycle follow each other without a
+// gap. The memory is read without a clock: a register file.
 module queue #(
     parameter int WORDS = 1,
     parameter int DEPTH = 16

@@ -1,7 +1,9 @@
-// Sums become bytes and go to lanes: a row of accumulators a cycle, all columns at once.
+// Sums become bytes and go to lanes: a row of accumulators a cycle, all columns at once. Beside them the row's table is
+// turned: the entry of lane l goes to lane (l + turn) mod R.
 //
-//   cycle   t       t+1         t+2 .. t+6    t+7                 t+8
-//   row     issue   sums read   requantised   columns to lanes    lanes written
+//   cycle   t       t+1         t+2 .. t+5    t+6            t+7                 t+8
+//   row     issue   sums read   requantised   .. done        columns to lanes    lanes written
+//   table                       read in t+5   turned
 module store #(
     parameter int R       = 4,
     parameter int C       = 4,
@@ -19,15 +21,18 @@ module store #(
     input  logic signed         [31:0] sums[C],                 // in t+2
     output logic                [19:0] parameters_row,          // in t+1
     input  npu_pkg::parameters_t [C-1:0] parameters,            // in t+2
-    output logic                [19:0] table_row,               // in t+6
-    input  npu_pkg::entry_t [ENTRIES-1:0] entries,              // in t+7
+    output logic                [19:0] table_row,               // in t+5
+    input  npu_pkg::entry_t [ENTRIES-1:0] entries,              // in t+6
     output logic                       lane_write[R],           // in t+8
     output logic         signed [25:0] lane_address[R],
     output logic                [7:0]  lane_data[R]
 );
+  localparam int COLUMN = C > 1 ? $clog2(C) : 1;  // bits that select one
+
   logic busy, go, first, wrap0, wrap1, last;
   logic [23:0] lanes_now;
-  logic [15:0] sums_now;
+  logic [15:0] sums_now, parameters_now;
+  logic [9:0] turn_now;
 
   always_comb begin
     go = busy || valid && ready;
@@ -44,6 +49,14 @@ module store #(
       .step(go), .base(head.lanes_base), .stride0(head.lanes_stride0), .stride1(head.lanes_stride1),
       .stride2(head.lanes_stride2), .now(lanes_now), .*
   );
+  address #(16) parameters_address (
+      .step(go), .base(head.parameters_base), .stride0(head.parameters_stride0), .stride1(head.parameters_stride1),
+      .stride2(head.parameters_stride2), .now(parameters_now), .*
+  );
+  address #(10, R) turn_address (
+      .step(go), .base(head.turn_base), .stride0(head.turn_stride0), .stride1(head.turn_stride1),
+      .stride2(head.turn_stride2), .now(turn_now), .*
+  );
 
   // What goes along with a row from t+1 on.
   typedef struct packed {
@@ -51,6 +64,7 @@ module store #(
     logic        last;
     logic [9:0]  lane_table;
     logic [23:0] lanes;
+    logic [9:0]  turn;
   } stage_t;
   stage_t stage[8];
 
@@ -58,30 +72,45 @@ module store #(
     busy <= !reset && go && !last;
     sums_read <= !reset && go;
     sums_row <= sums_now;
-    parameters_row <= 20'(head.parameters);
-    stage[0] <= '{valid: go, last: last, lane_table: head.lane_table, lanes: lanes_now};
+    parameters_row <= 20'(parameters_now);
+    stage[0] <= '{valid: go, last: last, lane_table: head.lane_table, lanes: lanes_now, turn: turn_now};
     for (int i = 1; i < 8; i++) stage[i] <= stage[i-1];
     if (reset) for (int i = 0; i < 8; i++) stage[i].valid <= 1'b0;
   end
 
-  assign table_row = 20'(stage[5].lane_table);
+  assign table_row = 20'(stage[4].lane_table);
   assign done = stage[7].valid && stage[7].last;
 
   logic signed [7:0] value[C];
   requantise #(C) requantise (.clk, .sums, .parameters, .value);
 
+  // t+6: the table is turned by 1, 2, 4 .. lanes, modulo R, as the bits of the turn say.
+  npu_pkg::entry_t [R-1:0] entry, turned, halfway;
+
+  always_comb begin
+    turned = entries[R-1:0];
+    halfway = turned;
+    for (int k = 0; k < $clog2(R); k++)
+      if (stage[5].turn[k]) begin
+        halfway = turned;
+        for (int l = 0; l < R; l++) turned[l] = halfway[l<(1<<k)?l+R-(1<<k) : l-(1<<k)];
+      end
+  end
+
+  // t+7
   logic write_next[R];
   logic signed [25:0] address_next[R];
   logic [7:0] data_next[R];
 
   always_comb
     for (int l = 0; l < R; l++) begin
-      write_next[l] = stage[6].valid && entries[l].enable;
-      address_next[l] = $signed({2'b0, stage[6].lanes}) + 26'(entries[l].offset);
-      data_next[l] = value[int'(entries[l].select)%C];
+      write_next[l] = stage[6].valid && entry[l].enable;
+      address_next[l] = $signed({2'b0, stage[6].lanes}) + 26'(entry[l].offset);
+      data_next[l] = value[COLUMN'(entry[l].select)];
     end
 
   always_ff @(posedge clk) begin
+    entry <= turned;
     lane_write <= write_next;
     lane_address <= address_next;
     lane_data <= data_next;

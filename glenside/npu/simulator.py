@@ -205,6 +205,11 @@ class State:
         self.last_stream = now.number
         if self.active < 0:
             raise BadInput("no fresh stream before it has taken weights")
+        if not machine.pipelined and len(self.tiles) > self.active + 1:
+            raise BadInput(
+                f"it goes on with weights that load instruction {len(self.tiles) - 1} has replaced by then: that load"
+                f" needs wait.stream of {now.number + 1}"
+            )
         table = self._table(now, own.table, machine.rows)
         at = self._lane_places(own.lanes, own, table)
         flat = self._flat(table.lanes, at)
@@ -295,10 +300,12 @@ class State:
         rows = self._sum_rows(now, own.accumulators, own.counts, SUMS_READS_SUMS, every=machine.sum_beats)
         self.of_sums.read(rows, now)
         beats = self._beats(generated(own.dram, own.counts), machine.sum_beats).reshape(len(rows), -1)
-        content = self.sums[rows].astype("<i4").view(np.int8)
-        for beat in range(machine.sum_beats):
-            part = content[:, beat * machine.bandwidth : (beat + 1) * machine.bandwidth]
-            self._put(now, beats[:, beat], np.arange(part.shape[1]), part)
+        content = self.sums[rows].astype("<i4").view(np.uint8)
+        self.of_dram.write(beats, now)
+        self.written += beats.size * machine.bandwidth
+        # Row by row, as rows may meet in DRAM.
+        at = (machine.bandwidth * beats[:, :, None] + np.arange(machine.bandwidth)).reshape(len(rows), -1)
+        self.dram[at[:, : content.shape[1]]] = content
 
     def _put(self, now: Now, beats: Integers, lanes: Integers, values: npt.NDArray[np.int8]) -> None:
         """Bytes of beats to DRAM, (n)(bytes); a beat that comes twice keeps the last."""

@@ -127,23 +127,33 @@ def _with(program: NpuProgram, unit: str, number: int, instruction: Instruction)
 
 
 def _mutants(program: NpuProgram, rng: np.random.Generator) -> Iterator[tuple[str, NpuProgram]]:
-    """A good program with one thing changed: a wait, a stride that is used, a base, a table's entry, accumulate."""
+    """A good program with one thing changed: a wait, an address, accumulate, an entry of a table, a byte of a fill."""
     for unit in UNITS:
         for number, own in enumerate(program.queue(unit)):
-            for other in UNITS:
-                if count := getattr(own.wait, other):
-                    wait: Wait = replace(own.wait, **{other: count - 1})
-                    yield f"{unit} {number} wait.{other}", _with(program, unit, number, replace(own, wait=wait))  # type: ignore[type-var]
-            for name in ("lanes", "accumulators", "dram"):
-                address = getattr(own, name, None)
-                if isinstance(address, Address):
-                    yield f"{unit} {number} {name}", _with(program, unit, number, _moved(own, name, address, rng))
-            if isinstance(own, Stream):
-                changed = replace(own, accumulate=not own.accumulate)
-                yield f"{unit} {number} accumulate", _with(program, unit, number, changed)
+            for name, changed in _changed(own, program.machine, rng):
+                yield f"{unit} {number} {name}", _with(program, unit, number, changed)
+    tables: dict[int, Tables] = {}
     for number, own in enumerate(program.queue("dma")):
         if isinstance(own, Tables):
+            tables[own.table] = own
             yield f"dma {number} entry", replace(program, dram=_other_entry(program, own, rng))
+        if isinstance(own, Fill):
+            yield f"dma {number} select", replace(program, dram=_other_byte(program, tables[own.table], rng))
+
+
+def _changed(own: Instruction, machine: Machine, rng: np.random.Generator) -> Iterator[tuple[str, Instruction]]:
+    for other in UNITS:
+        if count := getattr(own.wait, other):
+            wait: Wait = replace(own.wait, **{other: count - 1})
+            yield f"wait.{other}", replace(own, wait=wait)  # type: ignore[type-var]
+    for name in own.kinds():
+        address = getattr(own, name)
+        if isinstance(address, Address) and name in ("turn", "parameters"):
+            yield from _moves(own, name, address, machine)
+        elif isinstance(address, Address):
+            yield name, _moved(own, name, address, rng)
+    if isinstance(own, Stream):
+        yield "accumulate", replace(own, accumulate=not own.accumulate)
 
 
 def _moved(own: Instruction, name: str, address: Address, rng: np.random.Generator) -> Instruction:
@@ -154,6 +164,29 @@ def _moved(own: Instruction, name: str, address: Address, rng: np.random.Generat
         strides[int(rng.choice(loops))] += step
         return replace(own, **{name: replace(address, strides=tuple(strides))})  # type: ignore[type-var]
     return replace(own, **{name: replace(address, base=address.base + step)})  # type: ignore[type-var]
+
+
+def _moves(own: Instruction, name: str, address: Address, machine: Machine) -> Iterator[tuple[str, Instruction]]:
+    """The instruction with the base, and with each stride that is used, one more: of a turn modulo the lanes."""
+
+    def more(number: int) -> int:
+        return (number + 1) % machine.rows if name == "turn" else number + 1
+
+    yield f"{name}.base", replace(own, **{name: replace(address, base=more(address.base))})  # type: ignore[type-var]
+    for i, count in enumerate(own.counts):  # type: ignore[attr-defined]
+        if count > 1:
+            strides = tuple(more(s) if j == i else s for j, s in enumerate(address.strides))
+            yield f"{name}.stride", replace(own, **{name: replace(address, strides=strides)})  # type: ignore[type-var]
+
+
+def _other_byte(program: NpuProgram, own: Tables, rng: np.random.Generator) -> np.ndarray:
+    """Another bit of what a lane is filled with."""
+    dram = program.dram.copy()
+    entries = dram[own.dram : own.dram + 8 * program.machine.rows].view(ENTRY)
+    enabled = np.flatnonzero(entries["enable"])
+    if len(enabled):
+        entries["select"][rng.choice(enabled)] ^= 1 << rng.integers(8)
+    return dram
 
 
 def _other_entry(program: NpuProgram, own: Tables, rng: np.random.Generator) -> np.ndarray:
@@ -206,7 +239,10 @@ def test_changed_programs_are_caught() -> None:
             if "wait" not in name:
                 kind = name.split()[-1]
                 caught.setdefault(kind, []).append(_differs(program, expected, mutant))
-    assert set(caught) == {"lanes", "accumulators", "dram", "accumulate", "entry"}
+    assert set(caught) == {
+        "lanes", "accumulators", "dram", "accumulate", "entry", "select", "turn.base", "turn.stride",
+        "parameters.base", "parameters.stride",
+    }  # fmt: skip
     # Of a random program some results are overwritten before anything sees them.
     rates = {kind: sum(found) / len(found) for kind, found in caught.items()}
     assert min(rates.values()) > 0.5, rates

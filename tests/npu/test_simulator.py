@@ -197,6 +197,73 @@ def test_a_stored_bias_comes_out_of_memory() -> None:
     assert not found[:, 4:].any()
 
 
+def test_a_store_turns_its_table_and_steps_through_parameters() -> None:
+    """Against loops over iterations, entries and lanes: a row's columns begin at any lane, with biases of its own."""
+    rng = np.random.default_rng(3)
+    counts, turn, own = (3, 2, 2), Address(4, (2, 3, 1)), Address(1, (1, -1, 2))
+    machine = _machine(5, 3)
+    memory, every = Memory(machine), np.arange(5)
+    select, enable, offset = rng.integers(0, 3, 5), np.array([1, 0, 1, 1, 1]), rng.integers(0, 4, 5)
+    bias = rng.integers(-60, 60, (6, 3))
+    row = [requantise.encoded(b, np.float32(1), 0 * b, 0 * b - 128, 0 * b + 127).tobytes() for b in bias]
+    written: list[Instruction] = [
+        Tables(memory.table(0 * every, 0 * every + 1, 0 * every), 0, 1),
+        Tables(memory.table(select, enable, offset), 1, 1),
+        Fill((64, 1, 1), Address(0, (1, 0, 0)), 0),
+        Weights(memory.put(bytes(15), 3), 0, 5),
+        Parameters(memory.put(b"".join(row), 48), 0, 6),
+        Load(0, 5),
+        Stream(ONCE, Address(0), 0, Address(0), False, True),
+        Store(counts, Address(0), Address(0, (1, 3, 6)), 1, own, turn),
+    ]
+    got = _every_lane(memory, written, 64)
+    expected = np.zeros((64, 5), np.int8)
+    for i2, i1, i0 in np.ndindex(*counts[::-1]):
+        turned = turn.base + i0 * turn.strides[0] + i1 * turn.strides[1] + i2 * turn.strides[2]
+        line = own.base + i0 * own.strides[0] + i1 * own.strides[1] + i2 * own.strides[2]
+        for entry in every[enable == 1]:
+            at = i0 + 3 * i1 + 6 * i2 + offset[entry]
+            expected[at, (entry + turned) % 5] = bias[line, select[entry]]
+    assert np.array_equal(got, expected)
+
+
+def test_out_turns_the_lanes_that_it_takes_and_fill_writes_any_byte() -> None:
+    machine = _machine(6, 2)
+    memory, every = Memory(machine), np.arange(6)
+    byte = np.array([0, 255, 128, 127, 0x1234, 7])
+    select, enable = np.array([5, 0, 1, 4, 4, 2, 3, 0]), np.array([1, 1, 0, 1, 1, 1, 1, 1])
+    place = memory.put(bytes([9] * 8 * 12))
+    written: list[Instruction] = [
+        Tables(memory.table(byte, 0 * every + 1, 2 * every), 0, 1),
+        Tables(memory.table(select, enable, 0 * select), 1, 1),
+        Fill((24, 1, 1), Address(0, (1, 0, 0)), 0),
+        Out((4, 3, 1), Address(place, (8, 32, 0)), Address(10), 1, Address(3, (5, 1, 0))),
+    ]
+    got = _done(memory, written).dram[place : place + 96].reshape(3, 4, 8)
+    for i1, i0, j in np.ndindex(3, 4, 8):
+        lane = (select[j] + 3 + 5 * i0 + i1) % 6
+        assert got[i1, i0, j] == (byte[lane] % 256 if enable[j] else 9)
+
+
+def test_a_turn_is_less_than_the_lanes() -> None:
+    memory, written = _stored()
+    for turn in (Address(4), Address(0, (0, 5, 0))):
+        own = Store(ONCE, Address(0), Address(8), 0, Address(0), turn)
+        _refused(memory, [*written, own], f"turn {max(turn.base, *turn.strides)} is outside of the 4")
+    with pytest.raises(BadInput, match="turn_stride0 of out is from 0 to 1,023, got -1"):
+        Out(ONCE, Address(0), Address(0), 0, Address(0, (-1, 0, 0))).require_fit()
+
+
+def _every_lane(memory: Memory, written: list[Instruction], depth: int) -> np.ndarray:
+    """What lanes hold at the end, (depth)(R), of no more lanes than bytes of a beat."""
+    every, size = np.arange(memory.machine.rows), memory.machine.bandwidth
+    place = memory.put(bytes(size * depth))
+    out = Out((depth, 1, 1), Address(place, (size, 0, 0)), Address(0, (1, 0, 0)), 63)
+    table = Tables(memory.table(every, 0 * every + 1, 0 * every), 63, 1)
+    found = _done(memory, [*written, table, out])
+    return found.dram[place : place + size * depth].view(np.int8).reshape(depth, size)[:, : len(every)]
+
+
 def _refused(memory: Memory, written: list[Instruction], match: str) -> None:
     with pytest.raises(BadInput, match=match):
         _done(memory, written)

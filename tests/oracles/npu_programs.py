@@ -92,7 +92,7 @@ class Drawn:
         self.loaded = 0
         self.input = self.memory.put(rng.integers(0, 256, 40 * machine.bandwidth, np.uint8).tobytes())
         self.output = self.memory.put(bytes(40 * machine.bandwidth))
-        self.roles: dict[str, list[int]] = {"stream": [], "store": [], "lanes": [], "out": []}
+        self.roles: dict[str, list[int]] = {"stream": [], "store": [], "lanes": [], "out": [], "fill": []}
         self.offset = machine.depth // 4
         self.numbers = count()
         for role in (*self.roles, "stream", "lanes")[: machine.tables - 1]:
@@ -108,7 +108,13 @@ class Drawn:
     def new_table(self, role: str, number: int) -> None:
         machine, rng = self.machine, self.rng
         size = machine.bandwidth if role == "out" else machine.rows
-        most = {"stream": 4, "store": machine.columns, "lanes": machine.bandwidth, "out": machine.rows}[role]
+        most = {
+            "stream": 4,
+            "store": machine.columns,
+            "lanes": machine.bandwidth,
+            "out": machine.rows,
+            "fill": 1 << 16,
+        }[role]
         offsets = rng.integers(-self.offset, self.offset + 1, machine.rows if role == "out" else size)
         select = rng.integers(0, most, size)
         offset = offsets[select] if role == "out" else offsets
@@ -156,7 +162,7 @@ class Drawn:
 
     def constants(self) -> None:
         counts = self.counts(12)
-        self.written.append(Fill(counts, self.lanes(counts), self.pick("lanes")))
+        self.written.append(Fill(counts, self.lanes(counts), self.pick("fill")))
 
     def out(self) -> None:
         counts = self.counts()
@@ -207,18 +213,20 @@ class Drawn:
     def parameters(self) -> None:
         machine, rng = self.machine, self.rng
         row = int(rng.integers(0, machine.parameters))
-        scale = np.float32(2.0) ** rng.uniform(-14, 2, machine.columns).astype(np.float32)
-        scale = np.where(rng.integers(3, size=machine.columns) > 0, scale, np.float32(2.0) ** rng.integers(-9, 2))
-        low = rng.integers(-128, 1, machine.columns)
+        rows = int(rng.integers(1, machine.parameters - row + 1))
+        size = rows * machine.columns
+        scale = np.float32(2.0) ** rng.uniform(-14, 2, size).astype(np.float32)
+        scale = np.where(rng.integers(3, size=size) > 0, scale, np.float32(2.0) ** rng.integers(-9, 2))
+        low = rng.integers(-128, 1, size)
         content = requantise.encoded(
-            rng.integers(-(2**20), 2**20, machine.columns) // rng.choice([1, 2**8, 2**16]),
+            rng.integers(-(2**20), 2**20, size) // rng.choice([1, 2**8, 2**16]),
             scale.astype(np.float32),
-            rng.integers(-128, 128, machine.columns),
+            rng.integers(-128, 128, size),
             low,
             rng.integers(low, 128),
         )
-        self.written.append(Parameters(self.memory.put(content.tobytes()), row, 1))
-        self.parameter_rows.add(row)
+        self.written.append(Parameters(self.memory.put(content.tobytes(), 16 * machine.columns), row, rows))
+        self.parameter_rows |= set(range(row, row + rows))
 
     def store(self) -> None:
         found = self._sums()
