@@ -31,7 +31,7 @@ class Requantised:
 class IntegerLayer:
     """A product of bytes, and what becomes of its sums.
 
-    sums         ()(dims), int32: the product `program.layers[name]` of the network. Its operands are made of moves
+    sums         (dims)(), int32: the product `program.layers[name]` of the network. Its operands are made of moves
                  (`glenside.analysis.places.moves`) of leaves that `leaf_of` reads
     requantised  None: the network's result is sums + bias in int32
     bias         int32 for that case, broadcasts to the dims of the sums; None where it is 0

@@ -12,18 +12,15 @@ from glenside.builder.layout import split_at
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
 from glenside.ir.term import Term, build, make, weave
-from glenside.ir.types import Tensor
+from glenside.ir.types import Dims, Tensor
 from glenside.semantics.interpreter import evaluate
 
 BYTES = ("int8", "uint8")
-INTEGERS = ("int32", "int64")
-FLOATS = ("float16", "bfloat16", "float32", "float64")
-NONE, INFINITE = np.float64(0), np.float64(np.inf)
 
 
 @dataclass(frozen=True, eq=False)
 class Bytes:
-    """int8 of the network less a zero point, which lie between low and high; `source` is the term that they were."""
+    """int8 of the network less a zero point, which lie between low and high."""
 
     term: Term
     zero: int = 0
@@ -51,7 +48,7 @@ class Moved:
     """Elements moved about: a term of moves over stand-ins, each for a leaf; `filled` where zeros stand among them."""
 
     term: Term
-    leaves: Mapping[Term, Bytes | Known | Real | Product]
+    leaves: Mapping[Term, Leaf]
     filled: bool = False
 
     @property
@@ -62,7 +59,7 @@ class Moved:
         """The same under a term that moves one operand."""
         return joined(by, [self])
 
-    def with_leaves(self, leaves: Mapping[Term, Bytes | Known | Real | Product]) -> Moved:
+    def with_leaves(self, leaves: Mapping[Term, Leaf]) -> Moved:
         """The same places of other leaves."""
         return replace(self, leaves=leaves)
 
@@ -77,14 +74,43 @@ class Product:
     name: str
     summed: bool = False
 
+    @property
+    def bytes(self) -> Mapping[Term, Leaf]:
+        """The leaves of what is summed."""
+        return self.a.leaves
+
+    @property
+    def count(self) -> int:
+        """Of products in each sum."""
+        return self.a.term.access.item.product()
+
+
+@dataclass(frozen=True, eq=False)
+class Summed:
+    """Sums of sums of bytes, each of so many elements."""
+
+    bytes: Mapping[Term, Leaf]
+    count: int
+    summed: bool = True
+
+
+Leaf = Bytes | Known | Real | Product | Summed
+
 
 _count = iter(range(1 << 62))
 
 
-def standing_for(leaf: Bytes | Known | Real | Product, dims: Sequence[int]) -> Moved:
+def standing_for(leaf: Leaf, dims: Sequence[int]) -> Moved:
     """A leaf as it stands, ()(dims)."""
-    term = build("access-tensor", Tensor(f"leaf {next(_count)}", dims, "int32"))  # type: ignore[arg-type]
+    term = build("access-tensor", Tensor(f"leaf {next(_count)}", Dims(dims), "int32"))
     return Moved(term, {term: leaf})
+
+
+def name_in(stand_in: Term) -> str:
+    """The name of a stand-in, or of another tensor."""
+    (tensor,) = stand_in.attributes
+    assert isinstance(tensor, Tensor)
+    return tensor.name
 
 
 def joined(by: Term, parts: Sequence[Moved]) -> Moved:

@@ -1,0 +1,176 @@
+"""What a term computes of integers that are moved about: scaled, shifted, clipped and rounded, element by element."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+import numpy as np
+
+from glenside.ir.dtypes import limits
+from glenside.ir.errors import BadInput
+from glenside.ir.operand import Array
+from glenside.ir.term import Term
+from glenside.quantization.values import BYTES, Bytes, Moved, Product, joined, moved_numbers, narrow
+
+
+def one_number(value: float) -> Array:
+    """A number for all elements, ()."""
+    return np.asarray(value, np.float64)
+
+
+@dataclass(frozen=True, eq=False)
+class Affine:
+    """clip((integers + shift) * scale, low, high), rounded where `offset` is a number, which is added then.
+
+    Numbers are float64, and broadcast to the dims of the integers. Bytes, as the program stores them, are the sum of
+    integer and shift modulo 256.
+    """
+
+    moved: Moved
+    dtype: str
+    shift: Array = field(default_factory=partial(one_number, 0))
+    scale: Array = field(default_factory=partial(one_number, 1))
+    low: Array = field(default_factory=partial(one_number, -np.inf))
+    high: Array = field(default_factory=partial(one_number, np.inf))
+    offset: float | None = None
+
+    @property
+    def dims(self) -> tuple[int, ...]:
+        return self.moved.dims
+
+    @property
+    def products(self) -> list[Product]:
+        return [leaf for leaf in self.moved.leaves.values() if isinstance(leaf, Product)]
+
+    @property
+    def bytes(self) -> list[Bytes]:
+        return [leaf for leaf in self.moved.leaves.values() if isinstance(leaf, Bytes)]
+
+    @property
+    def whole(self) -> bool:
+        """Whether it is integers of the network, and a number that is added to all of them."""
+        return len(self.bytes) == len(self.moved.leaves) and self._plain
+
+    @property
+    def _plain(self) -> bool:
+        alone = self.scale.ndim == self.shift.ndim == 0 and self.scale == 1 and self.offset is None
+        return bool(alone and self.shift == np.rint(self.shift) and self._fits())
+
+    def _fits(self) -> bool:
+        least, most = self.ends
+        return bool(self.low.max() <= least and self.high.min() >= most)
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        """Bounds of what is clipped."""
+        if len(self.bytes) != len(self.moved.leaves):
+            return -np.inf, np.inf
+        zero = [0] * self.moved.filled
+        least = min([leaf.low - leaf.zero for leaf in self.bytes] + zero)
+        most = max([leaf.high - leaf.zero for leaf in self.bytes] + zero)
+        every = [(end + self.shift) * self.scale for end in (least, most)]
+        return float(min(map(np.min, every))), float(max(map(np.max, every)))
+
+    def plus(self, by: Array) -> Affine:
+        """A constant added."""
+        if self.dtype in BYTES or self.offset is not None:
+            if by.ndim or by != np.rint(by):
+                raise BadInput("what is added to integers of 8 bits is one integer")
+            if self.offset is not None:
+                return replace(self, offset=self.offset + float(by))
+            return replace(self, shift=self.shift + by)
+        return replace(
+            self, shift=narrow(self.shift + by / self.scale), low=narrow(self.low + by), high=narrow(self.high + by)
+        )
+
+    def times(self, by: Array) -> Affine:
+        """Multiplied by a constant."""
+        if not (np.isfinite(by).all() and by.all()):
+            raise BadInput("what sums are multiplied by is a finite number that is not 0")
+        if self.dtype in BYTES or self.offset is not None:
+            raise BadInput("integers that were rounded are multiplied by nothing")
+        ends = self.low * by, self.high * by
+        low, high = np.where(by < 0, ends[1], ends[0]), np.where(by < 0, ends[0], ends[1])
+        return replace(self, scale=narrow(self.scale * by), low=narrow(low), high=narrow(high))
+
+    def between(self, low: Array, high: Array) -> Affine:
+        """Clipped."""
+        own = 0 if self.offset is None else self.offset
+        least, most = (np.clip(end, low - own, high - own) for end in (self.low, self.high))
+        return replace(self, low=narrow(np.asarray(least)), high=narrow(np.asarray(most)))
+
+    def rounded(self) -> Affine:
+        """The nearest integers, of two the even one."""
+        if self.offset is not None or self.whole:
+            return self
+        return replace(self, low=np.rint(self.low), high=np.rint(self.high), offset=0.0)
+
+    def widened(self) -> Affine:
+        """Bytes as the integers that they are. Raises BadInput where they were wrapped."""
+        if self.dtype not in BYTES:
+            return self
+        least, most = limits(self.dtype)
+        lowest, highest = replace(self, shift=one_number(0)).ends
+        by = self.shift + 256 * np.ceil((least - lowest - self.shift) / 256)
+        if highest + by > most:
+            raise BadInput(f"what is added to {self.dtype} wraps")
+        return replace(self, shift=np.asarray(by), dtype="int32")
+
+    def centred(self) -> Affine:
+        """The same with a shift of 0, which goes into the zero point of the bytes; itself where it cannot."""
+        zeros = {leaf.zero for leaf in self.bytes}
+        if self.moved.filled or self.shift.ndim or not self.shift or len(zeros) != 1 or not self._integral:
+            return self
+        zero = int(zeros.pop() - self.shift)
+        if self.dtype in BYTES:
+            zero = (zero + 128) % 256 - 128
+        return replace(self, moved=with_zero(self.moved, zero), shift=one_number(0))
+
+    @property
+    def _integral(self) -> bool:
+        return len(self.bytes) == len(self.moved.leaves) and bool(self.shift == np.rint(self.shift))
+
+    def raw(self) -> Affine:
+        """The same with a zero point of 0, which goes into the shift; itself where zeros stand among the bytes."""
+        zeros = {leaf.zero for leaf in self.bytes}
+        if self.moved.filled or len(zeros) != 1 or len(self.bytes) != len(self.moved.leaves):
+            return self
+        return replace(self, moved=with_zero(self.moved, 0), shift=self.shift - zeros.pop())
+
+
+def with_zero(moved: Moved, zero: int) -> Moved:
+    """Bytes with another zero point."""
+    leaves = {stand_in: replace(leaf, zero=zero) for stand_in, leaf in moved.leaves.items() if isinstance(leaf, Bytes)}
+    return moved.with_leaves(leaves)
+
+
+def moved_by(by: Term, parts: list[Affine]) -> Affine:
+    """What a term that moves its operands makes of them. Raises BadInput where they are no bytes, or sums, alike."""
+    map_ = by.index_map
+    fills = map_ is not None and map_.fill is not None
+    if fills:
+        parts = [part.centred() for part in parts]
+    first = parts[0]
+    if len({(part.dtype, part.offset) for part in parts}) > 1 or len({_kinds(part) for part in parts}) > 1:
+        raise BadInput("what is joined is of one kind: bytes that were rounded alike, or sums")
+    if fills and any((part.low > 0).any() or (part.high < 0).any() for part in parts):
+        raise BadInput("0 stands around numbers that are clipped to a range without it")
+    dims = [part.dims for part in parts]
+
+    def along(numbers: list[Array], fill: float | None) -> Array:
+        return moved_numbers(by, list(zip(numbers, dims, strict=True)), fill)
+
+    return Affine(
+        joined(by, [part.moved for part in parts]),
+        first.dtype,
+        along([part.shift for part in parts], 0.0),
+        along([part.scale for part in parts], 1.0 if any(part.scale.ndim for part in parts) else None),
+        along([part.low for part in parts], None),
+        along([part.high for part in parts], None),
+        first.offset,
+    )
+
+
+def _kinds(part: Affine) -> frozenset[type]:
+    return frozenset(map(type, part.moved.leaves.values()))

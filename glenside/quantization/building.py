@@ -1,0 +1,220 @@
+"""The integer network as it grows: bytes of inputs, weights, and layers of sums that become bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from glenside.builder.layout import broadcast, reshape, split_at
+from glenside.builder.pointwise import add, cast, compute, multiply
+from glenside.ir.dtypes import limits
+from glenside.ir.errors import BadInput
+from glenside.ir.operand import Array
+from glenside.ir.term import Term, build, rebuild_all
+from glenside.ir.types import Dims, Tensor
+from glenside.quantization.affine import Affine, one_number
+from glenside.quantization.layers import IntegerLayer, Requantised
+from glenside.quantization.products import with_weights
+from glenside.quantization.values import Bytes, Known, Moved, Product, Real, pulled_back, standing_for
+
+_INT8, _INT32 = limits("int8"), limits("int32")
+_NEAR = 1e-3
+"""Scales are floats: what is rounded to the same byte again is nearer to an integer than that."""
+
+
+@dataclass
+class Network:
+    """The layers so far. Names of tensors and of layers are each taken once."""
+
+    taken: set[str]
+    constants: dict[str, Array] = field(default_factory=dict)
+    layers: list[IntegerLayer] = field(default_factory=list)
+    inputs: dict[str, tuple[float, int]] = field(default_factory=dict)
+    _bytes: dict[str, Bytes] = field(default_factory=dict)
+
+    def fresh(self, name: str, taken: Iterable[str] = ()) -> str:
+        """The name, or the first of name-2, name-3 .. that is not taken; it is taken then."""
+        found, count = name, 1
+        while found in self.taken or found in taken:
+            count += 1
+            found = f"{name}-{count}"
+        self.taken.add(found)
+        return found
+
+    def input(self, tensor: Tensor, scale: float, zero: int) -> Bytes:
+        """The bytes of an input. Raises BadInput where it is quantized in two ways."""
+        known = self.inputs.setdefault(tensor.name, (scale, zero))
+        if known != (scale, zero):
+            raise BadInput(f"it is quantized in two ways: by {known[0]:.6g} {known[1]:+} and by {scale:.6g} {zero:+}")
+        if tensor.name not in self._bytes:
+            self._bytes[tensor.name] = Bytes(build("access-tensor", replace(tensor, dtype="int8")))
+        return self._bytes[tensor.name]
+
+    def constant(self, name: str, values: Array) -> Term:
+        """A constant of that name, or of the next one that is free; the same values are there once."""
+        known = self.constants.get(name)
+        if known is None or known.dtype != values.dtype or not np.array_equal(known, values):
+            name = name if known is None and name not in self.taken else self.fresh(name)
+            self.constants[name] = values
+            self.taken.add(name)
+        dims = Dims(values.shape)
+        return build("access-tensor", Tensor(name, dims, values.dtype.name, constant=True))
+
+    def quantized(self, value: Affine, dtype: str) -> Affine:
+        """What was rounded, in 8 bits. Raises BadInput for what the machine has nothing for."""
+        if value.offset is None:
+            raise BadInput(f"a cast to {dtype} cuts numbers towards zero; a machine rounds them to the nearest integer")
+        own = 128 if dtype == "uint8" else 0
+        low, high = (_one_integer(end + value.offset - own) for end in (value.low, value.high))
+        if low < _INT8[0] or high > _INT8[1]:
+            raise BadInput(f"what is stored in {dtype} is clipped to its range first, else it wraps")
+        zero = int(value.offset) - own
+        if not _INT8[0] <= zero <= _INT8[1]:
+            raise BadInput(f"a zero point lies within the range of {dtype}, got {int(value.offset)}")
+        kinds = {type(leaf) for leaf in value.moved.leaves.values()}
+        if kinds == {Bytes}:
+            same = _same_bytes(value, low, high, zero, own)
+            if same is not None:
+                return replace(same, dtype=dtype)
+            value = _rescaled(value, self.fresh("rescale"))
+        elif kinds == {Real}:
+            return self._of_input(value, dtype, zero, own)
+        elif kinds != {Product}:
+            raise BadInput("sums of sums become no bytes")
+        scales, shifts = pulled_back(value.moved, [value.scale, value.shift], "scales")
+        leaves: dict[Term, Bytes] = {}
+        for stand_in, leaf in value.moved.leaves.items():
+            assert isinstance(leaf, Product)
+            own_zero = zero if value.moved.filled else 0
+            term = self._layer(leaf, scales[stand_in], shifts[stand_in], zero, low, high)
+            leaves[stand_in] = Bytes(term, own_zero, low, high)
+        return _stored(value.moved, leaves, dtype, zero, own)
+
+    def _of_input(self, value: Affine, dtype: str, zero: int, own: int) -> Affine:
+        if value.shift.ndim or value.scale.ndim or value.shift or value.scale <= 0:
+            raise BadInput("an input is quantized by one positive scale, and nothing is added to it before")
+        leaves: dict[Term, Bytes] = {}
+        for stand_in, leaf in value.moved.leaves.items():
+            assert isinstance(leaf, Real)
+            made = self.input(leaf.tensor, float(np.float32(1 / value.scale)), zero)
+            leaves[stand_in] = replace(made, zero=zero if value.moved.filled else 0)
+        return _stored(value.moved, leaves, dtype, zero, own)
+
+    def _layer(self, product: Product, scale: Array, shift: Array, zero: int, low: int, high: int) -> Term:
+        product, scale, shift = _with_positive_scale(product, scale, shift)
+        sums, bias = self.sums(product), _bias(shift)
+        by = scale.astype(np.float32)
+        if not (np.isfinite(by).all() and (by >= np.finfo(np.float32).tiny).all()):
+            raise BadInput(f"the scale of its sums is a positive normal float32, got {by.min()!s}")
+        made = cast(self._biased(product, sums, bias), "float32")
+        scales = self.constant(f"{product.name}.scale", by)
+        made = compute("round", multiply(made, broadcast(scales, made.access.dims)))
+        made = add(made, build("full", made.access.dims, zero, "float32")) if zero else made
+        made = cast(compute(f"(clip {low} {high})", made), "int8")
+        requantised = Requantised(bias, by, zero, low, high)
+        self.layers.append(IntegerLayer(self._named(product.name), sums, requantised, None, made))
+        return made
+
+    def result(self, product: Product, shift: Array) -> Term:
+        """A layer of which sums with a bias are the result, ()(dims) int32."""
+        sums, bias = self.sums(product), _bias(shift)
+        if not bias.any():
+            made, given = split_at(sums, 0), None
+        else:
+            made, given = self._biased(product, sums, bias), bias
+        self.layers.append(IntegerLayer(self._named(product.name), sums, None, given, made))
+        return made
+
+    def _named(self, name: str) -> str:
+        """A product whose sums become several tensors of bytes is several layers."""
+        taken = {layer.name for layer in self.layers}
+        return self.fresh(name, taken) if name in taken else name
+
+    def _biased(self, product: Product, sums: Term, bias: Array) -> Term:
+        whole = split_at(sums, 0)
+        if not bias.any():
+            return whole
+        return add(whole, broadcast(self.constant(f"{product.name}.bias", bias), whole.access.dims))
+
+    def sums(self, product: Product) -> Term:
+        """The product of two operands, of int8 where none has a zero point, else of int32."""
+        leaves = [*product.a.leaves.values(), *product.b.leaves.values()]
+        wide = any(isinstance(leaf, Bytes) and leaf.zero for leaf in leaves)
+        a, b = (self._operand(moved, wide) for moved in (product.a, product.b))
+        return build("compute", "dot-product", build("access-product", a, b, product.shared))
+
+    def _operand(self, moved: Moved, wide: bool) -> Term:
+        done: dict[Term, Term] = {}
+        for stand_in, leaf in moved.leaves.items():
+            if isinstance(leaf, Known):
+                if leaf.values.min(initial=0) < _INT8[0] or leaf.values.max(initial=0) > _INT8[1]:
+                    ends = f"{leaf.values.min()} to {leaf.values.max()}"
+                    raise BadInput(f"its weights, less their zero point, fit int8; {leaf.name} has {ends}")
+                made = self.constant(leaf.name, leaf.values.astype(np.int8))
+            else:
+                assert isinstance(leaf, Bytes)
+                made = leaf.term
+            if wide:
+                made = cast(made, "int32")
+            if isinstance(leaf, Bytes) and leaf.zero:
+                zero = build("full", made.access.dims, leaf.zero, "int32")
+                made = build("compute", "subtract", build("access-product", made, zero, 0))
+            done[stand_in] = made
+        (found,) = rebuild_all([moved.term], lambda *_: None, done)
+        return found
+
+
+def _one_integer(numbers: Array) -> int:
+    least, most = np.clip([numbers.min(), numbers.max()], *_INT8) if np.isfinite(numbers).all() else (0, 1)
+    if not np.isfinite(numbers).all():
+        return _INT8[0] - 1
+    if least != most:
+        raise BadInput(f"bytes of a layer are clipped to one range, got ends from {least:.6g} to {most:.6g}")
+    return int(least)
+
+
+def _bias(shift: Array) -> Array:
+    found = np.rint(shift)
+    if (np.abs(found) > _INT32[1]).any():
+        raise BadInput(f"its bias fits int32, got {float(found.flat[np.abs(found).argmax()]):.6g}")
+    made: Array = found.astype(np.int32)
+    return made
+
+
+def _stored(moved: Moved, leaves: dict[Term, Bytes], dtype: str, zero: int, own: int) -> Affine:
+    """Bytes as the program stores them."""
+    return Affine(moved.with_leaves(leaves), dtype, one_number(own + (zero if moved.filled else 0)))
+
+
+def _same_bytes(value: Affine, low: int, high: int, zero: int, own: int) -> Affine | None:
+    """The same bytes, where quantizing dequantized ones changes none."""
+    if value.scale.ndim or value.shift.ndim or abs(value.scale - 1) > _NEAR / 256:
+        return None
+    shift = np.rint(value.shift)
+    found = replace(value, shift=np.asarray(shift + zero + own), scale=one_number(1), offset=None)
+    found = replace(found, low=one_number(-np.inf), high=one_number(np.inf))
+    least, most = found.ends
+    if abs(value.shift - shift) > _NEAR or least < low + own or most > high + own:
+        return None
+    return found
+
+
+def _rescaled(value: Affine, name: str) -> Affine:
+    """Bytes times 1: sums of one product each."""
+    raw = value.raw()
+    dims = raw.dims
+    a = Moved(split_at(reshape(raw.moved.term, (*dims, 1)), len(dims)), raw.moved.leaves, raw.moved.filled)
+    ones = standing_for(Known(np.ones((1, 1), np.int64), f"{name}.weight"), (1, 1))
+    product = Product(a, replace(ones, term=split_at(ones.term, 1)), 0, name)
+    sums = standing_for(product, (*dims, 1))
+    return replace(raw, moved=replace(sums, term=reshape(sums.term, dims)))
+
+
+def _with_positive_scale(product: Product, scale: Array, shift: Array) -> tuple[Product, Array, Array]:
+    """(s + b) c = (-s - b) (-c): the sign of a scale in the weights."""
+    if (scale > 0).all():
+        return product, scale, shift
+    signs = np.sign(scale)
+    return with_weights(product, signs, np.multiply), np.abs(scale), shift * signs

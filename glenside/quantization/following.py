@@ -1,0 +1,354 @@
+"""Following the terms of a program from its inputs on: which integers each is made of, and by which numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from math import prod
+
+import numpy as np
+
+from glenside.analysis.places import leaves_of, moves
+from glenside.builder.layout import reshape, split_at
+from glenside.ir.dtypes import FLOATS
+from glenside.ir.errors import BadInput
+from glenside.ir.operand import Array
+from glenside.ir.operators.compute import name_of, parse_compute
+from glenside.ir.program import Program, is_product
+from glenside.ir.rational import exact
+from glenside.ir.term import Term, build, constants_under, postorder, rebuild_all, tensors
+from glenside.ir.types import Tensor
+from glenside.quantization.affine import Affine, moved_by, one_number
+from glenside.quantization.building import Network
+from glenside.quantization.merging import merged
+from glenside.quantization.products import known_values, value_of
+from glenside.quantization.values import (
+    BYTES,
+    Bytes,
+    Known,
+    Leaf,
+    Moved,
+    Product,
+    Real,
+    Summed,
+    name_in,
+    narrow,
+    standing_for,
+)
+from glenside.semantics.interpreter import evaluate
+
+
+@dataclass(frozen=True, eq=False)
+class Refused:
+    """What the machine has nothing for, and why."""
+
+    why: str
+
+
+class Follower:
+    """The values of the terms of a program, and the network of integers that they need.
+
+    found  term -> what it is; of those that are no constants
+    """
+
+    def __init__(self, program: Program, constants: Mapping[str, Array], network: Network) -> None:
+        self.program, self.constants, self.network = program, constants, network
+        self.roots = [program.term, *program.layers.values()]
+        self.constant = constants_under(*self.roots)
+        self.names = {self._product_of(term): name for name, term in reversed(list(program.layers.items()))}
+        self.found: dict[Term, Affine | Refused] = {}
+        self._known: dict[Term, Array] = {}
+        self._sources: dict[Term, tuple[Term, Affine]] = {}
+
+    def follow(self) -> None:
+        """Look at every term, operands first."""
+        for term in postorder(*self.roots):
+            if self.constant[term] or term.operator.name in ("access-product", "construct-tuple"):
+                continue
+            self.found[term] = self._followed(term)
+
+    def _followed(self, term: Term) -> Affine | Refused:
+        below = [self.found.get(c) for c in _operands(term)]
+        refused = next((value for value in below if isinstance(value, Refused)), None)
+        if refused is not None:
+            return refused
+        try:
+            value = self._step(term)
+        except BadInput as error:
+            return Refused(f"{self._where(term)}: {error.message}")
+        if value.dtype in BYTES and value.whole:
+            for leaf in value.bytes:
+                if leaf.term.access.size == term.access.size:
+                    self._sources.setdefault(leaf.term, (term, value))
+        return value
+
+    def _product_of(self, term: Term) -> Term:
+        """The product of a layer, which integers made a scaled one."""
+        while not is_product(term):
+            below = [c for c in _operands(term) if not self.constant[c]]
+            if len(below) != 1:
+                break
+            (term,) = below
+        return term
+
+    def _where(self, term: Term) -> str:
+        """The layer whose operand or result a term is."""
+        names = [self.names[t] for t in postorder(term) if t in self.names]
+        if term in self.names:
+            return f"the layer {self.names[term]}"
+        if names:
+            return f"{name_of(term)} behind the layer {names[-1]}"
+        inputs = [name_in(t) for t in tensors(term) if not self.constant[t]]
+        return f"{name_of(term)} of the input {', '.join(inputs)}"
+
+    def _step(self, term: Term) -> Affine:
+        operator = term.operator.name
+        if operator == "access-tensor":
+            return self._input(term)
+        if is_product(term):
+            return self._product(term)
+        if operator == "cast":
+            return self.cast(self.value(term.children[0]), term.access.dtype)
+        if operator == "compute":
+            kind, parameters = parse_compute(str(term.attributes[0]))
+            if kind.name in _REDUCTIONS:
+                return self._sum(term, kind.name == "reduce-mean")
+            pair = _pair(term)
+            if pair is not None and kind.name in _PAIRS:
+                return self._pair(term, kind.name, pair)
+            if kind.name in _FUNCTIONS:
+                return _FUNCTIONS[kind.name](self.value(term.children[0]), [float(exact(p) or 0) for p in parameters])
+            raise BadInput(_MISSING.get(kind.name, _NOTHING).format(kind.name))
+        if not moves(term):
+            raise BadInput(_MISSING.get(operator, _NOTHING).format(operator))
+        if any(self.constant[c] for c in term.children):
+            raise BadInput("constants are joined with bytes")
+        return moved_by(term, [self.value(c) for c in term.children])
+
+    def value(self, term: Term) -> Affine:
+        """What is known of a term that is no constant."""
+        value = self.found[term]
+        assert isinstance(value, Affine), "what is refused is not asked for"
+        return value
+
+    def known(self, term: Term) -> Array:
+        """The value of a constant. Raises BadInput."""
+        if term not in self._known:
+            (found,) = evaluate([term], self.constants)
+            self._known[term] = np.asarray(found)
+        return self._known[term]
+
+    def _input(self, term: Term) -> Affine:
+        (tensor,) = term.attributes
+        assert isinstance(tensor, Tensor)
+        if tensor.dtype in FLOATS:
+            return Affine(standing_for(Real(tensor), tensor.dims), tensor.dtype)
+        if tensor.dtype not in BYTES:
+            raise BadInput(f"inputs are bytes, or floats that are quantized, got {tensor.dtype}")
+        own = 128 if tensor.dtype == "uint8" else 0
+        moved = standing_for(self.network.input(tensor, 1.0, -own), tensor.dims)
+        return Affine(moved, tensor.dtype, one_number(own))
+
+    def cast(self, value: Affine, dtype: str) -> Affine:
+        """In another dtype: rounded numbers in 8 bits are bytes of the network."""
+        if value.dtype in BYTES:
+            return replace(value, dtype=dtype) if dtype in BYTES else replace(value.widened(), dtype=dtype)
+        if dtype in BYTES:
+            return replace(value, dtype=dtype) if value.whole else self.network.quantized(value, dtype)
+        integral = value.offset is not None or value.dtype not in FLOATS or value.whole
+        if dtype in FLOATS or integral:
+            return replace(value, dtype=dtype)
+        raise BadInput(f"a cast to {dtype} cuts numbers towards zero; a machine rounds them to the nearest integer")
+
+    def _pair(self, term: Term, kind: str, pair: tuple[Term, Term]) -> Affine:
+        first, second = pair
+        if not self.constant[first] and not self.constant[second]:
+            return self._both(term, kind, self.value(first), self.value(second))
+        x, by = (second, first) if self.constant[first] else (first, second)
+        numbers = narrow(self.known(by).astype(np.float64))
+        value = self.value(x)
+        if kind in ("elementwise-mul", "elementwise-div") and value.offset is not None:
+            value = self._fake(value)
+        return _PAIRS[kind](value, numbers, self.constant[first])
+
+    def _fake(self, value: Affine) -> Affine:
+        """Rounded floats that are scaled again, without having been bytes, as bytes."""
+        low = float(value.low.max()) + (value.offset or 0)
+        return replace(self.network.quantized(value, "uint8" if low >= 0 else "int8").widened(), dtype=value.dtype)
+
+    def _both(self, term: Term, kind: str, first: Affine, second: Affine) -> Affine:
+        if kind in ("elementwise-add", "subtract") and first.dtype == "int32":
+            by = -1 if kind == "subtract" else 1
+            found = merged(first, second, by, self._agrees(term))
+            if found is not None:
+                return found
+        if kind in ("elementwise-add", "subtract"):
+            raise BadInput(
+                "two tensors are added, as residual connections do, which needs a vector unit; a machine adds constants"
+            )
+        raise BadInput(f"{kind} of two tensors needs a vector unit; a machine takes a tensor and a constant")
+
+    def _agrees(self, term: Term) -> Callable[[Affine, Mapping[Term, Bytes]], bool]:
+        """Whether a value is that of a term of int32, on bytes drawn at random."""
+
+        def agrees(value: Affine, leaves: Mapping[Term, Bytes]) -> bool:
+            draw = np.random.default_rng(0)
+            drawn = {leaf.term: draw.integers(-128, 128, leaf.term.access.dims) for leaf in leaves.values()}
+            if any(x not in self._sources for x in drawn):
+                return False
+            given: dict[Term, Array] = {}
+            for x in drawn:
+                source, stored = self._sources[x]
+                given[source] = value_of(stored, _integers(stored.moved.leaves, drawn)).astype(source.access.dtype)
+            (wanted,) = evaluate([term], self.constants, given=given)
+            return bool((np.asarray(wanted) == value_of(value, _integers(leaves, drawn))).all())
+
+        return agrees
+
+    def _sum(self, term: Term, mean: bool) -> Affine:
+        value = self.value(term.children[0])
+        split, item = term.children[0].access.split, term.children[0].access.item
+        if value.dtype in BYTES or term.access.dtype in BYTES:
+            raise BadInput("sums of bytes in 8 bits wrap")
+        if np.isfinite(value.low).any() or np.isfinite(value.high).any() or value.offset is not None:
+            raise BadInput("an average pool is one of bytes: quantize what is clipped before it")
+        over = tuple(range(split, len(value.dims)))
+        counts, name = prod(item), self.network.fresh("average-pool" if mean else "sum", self.program.layers)
+        scale, shift = value.scale, np.broadcast_to(value.shift, value.dims).sum(over)
+        if scale.ndim and any(scale.shape[axis] != 1 for axis in over):
+            raise BadInput("the scale of what an average pool adds up changes along the sum")
+        scale = scale.reshape(scale.shape[:split]) if scale.ndim else scale
+        leaf: Product | Summed
+        if value.bytes and len(value.bytes) == len(value.moved.leaves):
+            a = replace(value.moved, term=split_at(value.moved.term, split))
+            ones = standing_for(Known(np.ones((1, *item), np.int64), f"{name}.weight"), (1, *item))
+            leaf = Product(a, replace(ones, term=split_at(ones.term, 1)), 0, name, True)
+            sums = standing_for(leaf, (*value.dims[:split], 1))
+            moved = replace(sums, term=reshape(sums.term, value.dims[:split]))
+        else:
+            inner = [leaf for leaf in value.moved.leaves.values() if isinstance(leaf, Product | Summed)]
+            if len(inner) != 1 or not inner[0].summed:
+                raise BadInput("an average pool of sums of products: quantize them to bytes before it")
+            moved = standing_for(Summed(inner[0].bytes, inner[0].count * counts), value.dims[:split])
+        moved = replace(moved, term=split_at(moved.term, term.access.split))
+        return Affine(moved, term.access.dtype, narrow(shift), narrow(scale / (counts if mean else 1)))
+
+    def _product(self, term: Term) -> Affine:
+        pair = term.children[0]
+        if pair.operator.name != "access-product":
+            raise BadInput("a product of the two halves of one tensor: a machine takes two operands")
+        (shared,) = pair.attributes
+        assert isinstance(shared, int), "axes are counted"
+        (a, by_a), (b, by_b) = self._operands(pair.children)
+        product = Product(a, b, shared, self.names.get(term, "product"))
+        shift = np.asarray(0.0)
+        for by, other, first in ((by_a, b, False), (by_b, a, True)):
+            if by:
+                shift = shift + by * self._sums_of(other, product, first)
+        moved = standing_for(product, term.access.dims)
+        return Affine(replace(moved, term=split_at(moved.term, term.access.split)), term.access.dtype, narrow(shift))
+
+    def _operands(self, children: tuple[Term, ...]) -> list[tuple[Moved, float]]:
+        """Both operands, and the number that is added to each element of them."""
+        found: list[tuple[Moved, float]] = []
+        known = [self.constant[c] for c in children]
+        for child, own, other in zip(children, known, reversed(known), strict=True):
+            if own:
+                found.append((self._weights(child), 0.0))
+                continue
+            value = self.value(child).widened()
+            if not value.whole:
+                raise BadInput(
+                    f"an operand is {value.dtype}: a machine multiplies bytes, or bytes less a zero point; "
+                    "dequantized bytes have one scale along each sum"
+                )
+            value = value.raw() if other else value.centred()
+            if value.shift and not other:
+                raise BadInput("zeros that are no real 0 stand among the bytes of an operand")
+            found.append((value.moved, float(value.shift)))
+        return found
+
+    def _weights(self, term: Term) -> Moved:
+        """A constant operand: moves over integers."""
+        done: dict[Term, Term] = {}
+        leaves: dict[Term, Leaf] = {}
+        for leaf in leaves_of(term):
+            values = self.known(leaf)
+            if values.dtype.kind not in "iu":
+                raise BadInput(f"its weights are {values.dtype}: a machine multiplies bytes, which quantizing gives")
+            held = [name_in(t) for t in tensors(leaf)]
+            name = held[0] if held else "weight"
+            moved = standing_for(Known(values.astype(np.int64), name), values.shape)
+            done[leaf] = split_at(moved.term, leaf.access.split)
+            leaves |= moved.leaves
+        (found,) = rebuild_all([term], lambda *_: None, done)
+        return Moved(found, leaves)
+
+    def _sums_of(self, operand: Moved, product: Product, first: bool) -> Array:
+        """The sums of the items of a known operand, for each sum of a product."""
+        (sums,) = evaluate([build("compute", "reduce-sum", operand.term)], known_values(operand))
+        own = np.asarray(sums).astype(np.float64)
+        others = len((product.b if first else product.a).term.access.shape) - product.shared
+        at = own.ndim if first else product.shared
+        return own.reshape((*own.shape[:at], *(1 for _ in range(others)), *own.shape[at:]))
+
+
+_REDUCTIONS = ("reduce-sum", "reduce-mean")
+_NOTHING = "{} needs a vector unit; a machine scales, shifts, clips and rounds sums of products"
+_MISSING = {
+    "reduce-max": "a max-pool of bytes ({}) needs a vector unit; an average pool is a product with ones",
+    "softmax": "softmax within a network needs a vector unit; behind the last layer the host takes it",
+}
+_Step = Callable[[Affine, Array, bool], Affine]
+
+
+def _subtracted(value: Affine, by: Array, flipped: bool) -> Affine:
+    return value.times(one_number(-1)).plus(by) if flipped else value.plus(-by)
+
+
+def _divided(value: Affine, by: Array, flipped: bool) -> Affine:
+    if flipped or value.dtype not in FLOATS:
+        raise BadInput("a constant is divided by sums, or integers by one; a machine scales by a constant")
+    return value.times(1 / by)
+
+
+_PAIRS: dict[str, _Step] = {
+    "elementwise-add": lambda value, by, _: value.plus(by),
+    "subtract": _subtracted,
+    "elementwise-mul": lambda value, by, _: value.times(by),
+    "elementwise-div": _divided,
+    "maximum": lambda value, by, _: value.between(by, one_number(np.inf)),
+    "minimum": lambda value, by, _: value.between(one_number(-np.inf), by),
+}
+_FUNCTIONS: dict[str, Callable[[Affine, list[float]], Affine]] = {
+    "relu": lambda value, _: value.between(one_number(0), one_number(np.inf)),
+    "clip": lambda value, ends: value.between(*map(one_number, ends)),
+    "round": lambda value, _: value.rounded(),
+    "negative": lambda value, _: value.times(one_number(-1)),
+}
+
+
+def _integers(leaves: Mapping[Term, Leaf], drawn: Mapping[Term, Array]) -> dict[str, Array]:
+    """Bytes less their zero point, by the names of their stand-ins."""
+    return {
+        name_in(stand_in): (drawn[leaf.term] - leaf.zero).astype(np.int32)
+        for stand_in, leaf in leaves.items()
+        if isinstance(leaf, Bytes)
+    }
+
+
+def _operands(term: Term) -> tuple[Term, ...]:
+    """What a term reads, through pairs."""
+    return tuple(
+        below for c in term.children for below in (c.children if c.operator.name == "access-product" else (c,))
+    )
+
+
+def _pair(term: Term) -> tuple[Term, Term] | None:
+    """The two tensors of which a fold takes the elements, one by one."""
+    pair = term.children[0]
+    if pair.operator.name != "access-product":
+        return None
+    a, b = pair.children
+    same = a.access.dims == b.access.dims and a.access.split == b.access.split == pair.attributes[0]
+    return (a, b) if same and term.access.dims == a.access.dims else None
