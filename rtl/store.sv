@@ -32,7 +32,7 @@ module store #(
   logic busy, go, first, wrap0, wrap1, last;
   logic [23:0] lanes_now;
   logic [15:0] sums_now, parameters_now;
-  logic [9:0] turn_now;
+  logic [9:0] turn_now, column_now;
 
   always_comb begin
     go = busy || valid && ready;
@@ -53,6 +53,10 @@ module store #(
       .step(go), .base(head.parameters_base), .stride0(head.parameters_stride0), .stride1(head.parameters_stride1),
       .stride2(head.parameters_stride2), .now(parameters_now), .*
   );
+  address #(10) column_address (
+      .step(go), .base(head.column_base), .stride0(head.column_stride0), .stride1(head.column_stride1),
+      .stride2(head.column_stride2), .now(column_now), .*
+  );
   address #(10, R) turn_address (
       .step(go), .base(head.turn_base), .stride0(head.turn_stride0), .stride1(head.turn_stride1),
       .stride2(head.turn_stride2), .now(turn_now), .*
@@ -65,6 +69,8 @@ module store #(
     logic [9:0]  lane_table;
     logic [23:0] lanes;
     logic [9:0]  turn;
+    logic        alike;
+    logic [9:0]  column;
   } stage_t;
   stage_t stage[8];
 
@@ -73,7 +79,10 @@ module store #(
     sums_read <= !reset && go;
     sums_row <= sums_now;
     parameters_row <= 20'(parameters_now);
-    stage[0] <= '{valid: go, last: last, lane_table: head.lane_table, lanes: lanes_now, turn: turn_now};
+    stage[0] <= '{
+        valid: go, last: last, lane_table: head.lane_table, lanes: lanes_now, turn: turn_now, alike: head.alike,
+        column: column_now
+    };
     for (int i = 1; i < 8; i++) stage[i] <= stage[i-1];
     if (reset) for (int i = 0; i < 8; i++) stage[i].valid <= 1'b0;
   end
@@ -81,8 +90,14 @@ module store #(
   assign table_row = 20'(stage[4].lane_table);
   assign done = stage[7].valid && stage[7].last;
 
+  // t+2: each column has its own parameters, or all those of one.
+  npu_pkg::parameters_t [C-1:0] own;
+
+  always_comb
+    for (int c = 0; c < C; c++) own[c] = stage[1].alike ? parameters[COLUMN'(stage[1].column)] : parameters[c];
+
   logic signed [7:0] value[C];
-  requantise #(C) requantise (.clk, .sums, .parameters, .value);
+  requantise #(C) requantise (.clk, .sums, .parameters(own), .value);
 
   // t+6: the table is turned by 1, 2, 4 .. lanes, modulo R, as the bits of the turn say.
   npu_pkg::entry_t [R-1:0] entry, turned, halfway;
