@@ -44,7 +44,6 @@ module accumulators #(
     logic [15:0] row;
   } stage_t;
 
-  logic signed [31:0] memory[ROWS][C];
   stage_t stage[STAGES];
 
   always_ff @(posedge clk)
@@ -72,12 +71,40 @@ module accumulators #(
       end
   end
 
+  // A bank serves whoever asks for its half; two at once are a fault, and a stream is served.
+  logic [15:0] place[C][2];
+  logic adds[C][2];
+  logic signed [31:0] read[C][2], added[C], store_next[C], dma_next[C];
+
+  function automatic logic [15:0] of_half(input logic [15:0] row, input logic half);
+    return half ? row - 16'(HALF) : row;
+  endfunction
+
+  always_comb
+    for (int c = 0; c < C; c++) begin
+      for (int h = 0; h < 2; h++) begin
+        adds[c][h] = stage[COLUMN+c].valid && upper(stage[COLUMN+c].row) == h[0];
+        place[c][h] = of_half(adds[c][h] ? stage[COLUMN+c].row :
+                             store_read && upper(store_row) == h[0] ? store_row : dma_row, h[0]);
+      end
+      added[c] = sum[c] + (stage[COLUMN+c].adds ? read[c][upper(stage[COLUMN+c].row)] : 32'sd0);
+      store_next[c] = read[c][upper(store_row)];
+      dma_next[c] = read[c][upper(dma_row)];
+    end
+
+  for (genvar c = 0; c < C; c++) begin : column
+    for (genvar h = 0; h < 2; h++) begin : bank
+      (* ram_style = "distributed" *) logic signed [31:0] memory[HALF];
+
+      assign read[c][h] = memory[int'(place[c][h])];
+
+      always_ff @(posedge clk)
+        if (adds[c][h] && int'(place[c][h]) < HALF) memory[int'(place[c][h])] <= added[c];
+    end
+  end
+
   always_ff @(posedge clk) begin
-    for (int c = 0; c < C; c++)
-      if (stage[COLUMN+c].valid && int'(stage[COLUMN+c].row) < ROWS)
-        memory[int'(stage[COLUMN+c].row)][c] <=
-            sum[c] + (stage[COLUMN+c].adds ? memory[int'(stage[COLUMN+c].row)][c] : 32'sd0);
-    if (store_read && int'(store_row) < ROWS) store_sums <= memory[int'(store_row)];
-    if (dma_read && int'(dma_row) < ROWS) dma_sums <= memory[int'(dma_row)];
+    if (store_read) store_sums <= store_next;
+    if (dma_read) dma_sums <= dma_next;
   end
 endmodule

@@ -211,11 +211,10 @@ module dma #(
 
   always_comb
     for (int j = 0; j < B; j++) begin
-      automatic int place;
-      place = int'(stage[2].beat) * B + j;  // among the bytes of a row of sums
+      automatic logic [15:0] place = stage[2].beat * 16'(B) + 16'(j);  // among the bytes of a row of sums
       if (stage[2].operation == npu_pkg::SUMS) begin
-        bytes_next[j] = place < 4 * C;
-        data_next[8*j+:8] = 8'(sums[COLUMN'(place/4)] >> (8 * (place % 4)));
+        bytes_next[j] = int'(place) < 4 * C;
+        data_next[8*j+:8] = sums[COLUMN'(place>>2)][8*int'(place[1:0])+:8];
       end else begin
         bytes_next[j] = byte_enable3[j];
         data_next[8*j+:8] = out_data[byte_lane3[j]];
@@ -234,8 +233,8 @@ module dma #(
   end
 
   // Behind the port: a queue of what was asked for, written in t+3 so that it is there in t+4, when L may be 0.
-  beat_t pending[PLACES];
-  logic [15:0] due[PLACES];  // the cycle in which what reads nothing goes on
+  (* ram_style = "distributed" *) beat_t pending[PLACES];
+  (* ram_style = "distributed" *) logic [15:0] due[PLACES];  // the cycle in which what reads nothing goes on
   logic [15:0] cycle;
   logic [PLACE-1:0] oldest, newest;
   beat_t front, back;

@@ -29,8 +29,6 @@ module lanes #(
 );
   localparam int HALF = DEPTH / 2;
 
-  logic [7:0] memory[R][DEPTH];
-
   function automatic logic exists(input logic signed [25:0] place);
     return place >= 0 && place < 26'(DEPTH);
   endfunction
@@ -51,20 +49,48 @@ module lanes #(
     end
   end
 
-  logic [7:0] stream_next[R], out_next[R];
+  // A bank serves whoever asks for its half; two at once are a fault, and the first is served.
+  logic [23:0] read_row[R][2], write_row[R][2];
+  logic [7:0] read_data[R][2], write_data[R][2];
+  logic write[R][2], stream_there[R], out_there[R], stream_upper[R], out_upper[R];
+
+  function automatic logic at(input logic asks, input logic signed [25:0] place, input logic half);
+    return asks && exists(place) && upper(place) == half;
+  endfunction
+
+  function automatic logic [23:0] row(input logic signed [25:0] place, input logic half);
+    return 24'(place) - (half ? 24'(HALF) : 24'd0);
+  endfunction
+
+  always_comb
+    for (int l = 0; l < R; l++)
+      for (int h = 0; h < 2; h++) begin
+        read_row[l][h] = row(at(stream_read[l], stream_address[l], h[0]) ? stream_address[l] : out_address[l], h[0]);
+        write[l][h] = at(store_write[l], store_address[l], h[0]) || at(dma_write[l], dma_address[l], h[0]);
+        write_row[l][h] = row(at(store_write[l], store_address[l], h[0]) ? store_address[l] : dma_address[l], h[0]);
+        write_data[l][h] = at(store_write[l], store_address[l], h[0]) ? store_data[l] : dma_data[l];
+      end
+
+  for (genvar l = 0; l < R; l++) begin : lane
+    for (genvar h = 0; h < 2; h++) begin : bank
+      ram #(HALF, 8) held (
+          .clk, .read_row(read_row[l][h]), .read_data(read_data[l][h]), .write(write[l][h]),
+          .write_row(write_row[l][h]), .write_data(write_data[l][h])
+      );
+    end
+  end
+
+  always_ff @(posedge clk)
+    for (int l = 0; l < R; l++) begin
+      stream_there[l] <= stream_read[l] && exists(stream_address[l]);
+      stream_upper[l] <= upper(stream_address[l]);
+      out_there[l] <= out_read[l] && exists(out_address[l]);
+      out_upper[l] <= upper(out_address[l]);
+    end
 
   always_comb
     for (int l = 0; l < R; l++) begin
-      stream_next[l] = stream_read[l] && exists(stream_address[l]) ? memory[l][int'(stream_address[l])] : 8'd0;
-      out_next[l] = out_read[l] && exists(out_address[l]) ? memory[l][int'(out_address[l])] : 8'd0;
+      stream_data[l] = stream_there[l] ? read_data[l][stream_upper[l]] : 8'd0;
+      out_data[l] = out_there[l] ? read_data[l][out_upper[l]] : 8'd0;
     end
-
-  always_ff @(posedge clk) begin
-    stream_data <= stream_next;
-    out_data <= out_next;
-    for (int l = 0; l < R; l++) begin
-      if (store_write[l] && exists(store_address[l])) memory[l][int'(store_address[l])] <= store_data[l];
-      if (dma_write[l] && exists(dma_address[l])) memory[l][int'(dma_address[l])] <= dma_data[l];
-    end
-  end
 endmodule

@@ -18,7 +18,7 @@ module queue #(
 );
   localparam int BITS = DEPTH > 1 ? $clog2(DEPTH) : 1;
 
-  logic [64*WORDS-1:0] memory[DEPTH];
+  (* ram_style = "distributed" *) logic [64*WORDS-1:0] memory[DEPTH];
   logic [BITS-1:0] first, next;
   logic [BITS:0] used;
 

@@ -1,5 +1,5 @@
 // A memory of wide rows, read as a whole and written by beats from DRAM: weights, lane tables and parameters. A read
-// port gives its row in the next cycle. Ports are copies of the memory where it is made of RAM with one of them.
+// port gives its row in the next cycle. Ports are copies of the memory, and each beat of a row is a RAM.
 module rows #(
     parameter int ROWS  = 1,
     parameter int BEATS = 1,  // of a row
@@ -15,14 +15,14 @@ module rows #(
     output logic [8*BEATS*B-1:0] read_data[PORTS],
     output logic                 fault  // a write outside
 );
-  logic [8*BEATS*B-1:0] memory[ROWS];
-
   assign fault = write && int'(write_row) >= ROWS;
 
-  always_ff @(posedge clk) begin
-    if (write && int'(write_row) < ROWS)
-      memory[int'(write_row)][8*B*int'(write_beat)+:8*B] <= write_data;
-    for (int p = 0; p < PORTS; p++)
-      if (int'(read_row[p]) < ROWS) read_data[p] <= memory[int'(read_row[p])];
+  for (genvar p = 0; p < PORTS; p++) begin : copies
+    for (genvar b = 0; b < BEATS; b++) begin : beats
+      ram #(ROWS, 8 * B) held (
+          .clk, .read_row(24'(read_row[p])), .read_data(read_data[p][8*B*b+:8*B]),
+          .write(write && !fault && int'(write_beat) == b), .write_row(24'(write_row)), .write_data
+      );
+    end
   end
 endmodule

@@ -27,7 +27,7 @@ from glenside.npu.program import NpuProgram
 from glenside.npu.timing import times
 
 SOURCES = (
-    "npu_pkg", "queue", "loops", "address", "rows", "lanes", "array", "accumulators", "load", "stream", "requantise",
+    "npu_pkg", "queue", "loops", "address", "ram", "rows", "lanes", "array", "accumulators", "load", "stream", "requantise",
     "store", "dma", "npu",
 )  # fmt: skip
 _NONE = (
