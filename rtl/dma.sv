@@ -73,6 +73,7 @@ module dma #(
     logic [15:0] beat;    // of that row
     logic [23:0] lanes;
     logic [9:0]  lane_table;
+    logic [9:0]  turn;
   } beat_t;
 
   // Issue: the beats of a row are a loop within the three of the instruction.
@@ -147,7 +148,6 @@ module dma #(
 
   // t+1 .. t+4
   beat_t stage[4], issued;
-  logic [9:0] turn1;
   logic [LANE-1:0] byte_lane[B], byte_lane2[B], byte_lane3[B];  // of each byte of a beat, in t+1 .. t+3
   logic [B-1:0] byte_enable, byte_enable2, byte_enable3;
 
@@ -160,6 +160,7 @@ module dma #(
     issued.beat = beat_now;
     issued.lanes = lanes_now;
     issued.lane_table = head.lane_table;
+    issued.turn = turn_now;
   end
 
   always_ff @(posedge clk)
@@ -183,7 +184,7 @@ module dma #(
       out_address_next[l] = 26'sd0;
     end
     for (int j = 0; j < B; j++) begin
-      byte_lane[j] = turned(out_entries[j].select, turn1);
+      byte_lane[j] = turned(out_entries[j].select, stage[0].turn);
       byte_enable[j] = out_entries[j].enable;
       if (stage[0].valid && stage[0].operation == npu_pkg::OUT && byte_enable[j]) begin
         out_read_next[byte_lane[j]] = 1'b1;
@@ -193,7 +194,6 @@ module dma #(
   end
 
   always_ff @(posedge clk) begin
-    turn1 <= turn_now;
     out_read <= out_read_next;
     out_address <= out_address_next;
     byte_lane2 <= byte_lane;
@@ -276,16 +276,19 @@ module dma #(
   // t+5+L: where it goes; t+6+L: written.
   always_comb fills = back.valid && (back.operation == npu_pkg::LANES || back.operation == npu_pkg::FILL);
 
+  npu_pkg::entry_t [R-1:0] entry;
+  turn #(R) turn (.entries(fill_entries[R-1:0]), .by(back.turn), .turned(entry));
+
   logic write_next[R];
   logic signed [25:0] address_next[R];
   logic [7:0] lane_next[R];
 
   always_comb
     for (int l = 0; l < R; l++) begin
-      write_next[l] = fills && fill_entries[l].enable;
-      address_next[l] = $signed({2'b0, back.lanes}) + 26'(fill_entries[l].offset);
-      lane_next[l] = back.operation == npu_pkg::FILL ? fill_entries[l].select[7:0] :
-          data[8*int'(BYTE'(fill_entries[l].select))+:8];
+      write_next[l] = fills && entry[l].enable;
+      address_next[l] = $signed({2'b0, back.lanes}) + 26'(entry[l].offset);
+      lane_next[l] = back.operation == npu_pkg::FILL ? entry[l].select[7:0] :
+          data[8*int'(BYTE'(entry[l].select))+:8];
     end
 
   always_ff @(posedge clk) begin

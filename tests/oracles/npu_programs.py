@@ -158,7 +158,8 @@ class Drawn:
         dram = Address(self.input, (0, 0, 0)) if whole and counts[0] > 40 else self.beats(counts, self.input)
         if whole:
             dram = Address(self.input, (size if counts[0] <= 40 else 0, 0, 0))
-        self.written.append(Lanes(counts, dram, lanes, self.pick("lanes")))
+        turn = Address(0) if whole else self.turn()
+        self.written.append(Lanes(counts, dram, lanes, self.pick("lanes"), turn))
 
     def constants(self) -> None:
         counts = self.counts(12)

@@ -1,13 +1,16 @@
-"""Bytes of DRAM to rows of lanes: beats, the lane tables that spread them, and the loops of both."""
+"""Bytes between beats and rows of lanes: the lane tables that say which is where, and the loops of both."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
 from glenside.ir.operand import Array
 from glenside.npu.addresses import encoded
+from glenside.npu.instructions import Address
+from glenside.npu.machine import Machine
 from glenside.npu.nests import Nest, nests
 
 
@@ -16,6 +19,10 @@ class Table:
     """A lane table: of each entry that is enabled what it selects, and its offset; sorted by entries."""
 
     entries: tuple[tuple[int, int, int], ...]
+
+    @property
+    def key(self) -> bytes:
+        return repr(self.entries).encode()
 
     def array(self, entries: int) -> Array:
         """As it is in DRAM: select, enabled, offset; 8 bytes an entry."""
@@ -26,56 +33,87 @@ class Table:
 
 
 @dataclass(frozen=True)
-class Spread:
-    """Beats that one table spreads: the loops of beats (the first sequence, by number) and of rows of lanes."""
+class Transfer:
+    """Beats whose bytes are in the same lanes, but for a turn, and rows apart.
 
-    table: Table
+    bytes  (byte of the beat, lane before turns, row above the first one) of each
+    nests  the loops of beats, of rows of lanes, and of turns
+    """
+
+    bytes: tuple[tuple[int, int, int], ...]
     nests: tuple[Nest, ...]
 
+    def fills(self) -> Table:
+        """By lanes: which byte each takes."""
+        return Table(tuple(sorted((lane, byte, row) for byte, lane, row in self.bytes)))
 
-def spread(sources: Array, lanes: Array, rows: Array, width: int) -> list[Spread]:
-    """Each byte at `sources` of DRAM to its lane and row, (n) each, by beats of `width` bytes.
+    def empties(self) -> Table:
+        """By bytes: which lane gives each."""
+        return Table(self.bytes)
 
-    A lane takes one byte of a beat at a time: a beat is read as often as the lane that takes the most needs it.
+
+def transfers(addresses: Array, lanes: Array, rows: Array, machine: Machine) -> list[Transfer]:
+    """Bytes at those addresses of DRAM, each of a lane and a row, (n) each, beat by beat.
+
+    A lane takes or gives one byte a cycle: a beat comes as often as the lane that has most of its bytes needs.
     """
-    if not len(sources):
+    if not len(addresses):
         return []
-    order, begins = _steps(sources, lanes, rows, width)
-    beats, bytes_ = np.divmod(sources[order], width)
+    order, begins = _steps(addresses, lanes, rows, machine.bandwidth)
+    beats, bytes_ = np.divmod(addresses[order], machine.bandwidth)
     lanes, rows = lanes[order], rows[order]
-    bases = np.minimum.reduceat(rows, begins)
     sizes = np.diff(np.append(begins, len(beats)))
-    offsets = rows - np.repeat(bases, sizes)
-    entries, places = np.stack([lanes, bytes_, offsets], axis=1), np.stack([beats[begins], bases], axis=1)
-    return [Spread(table, tuple(nests(places[steps]))) for table, steps in by_table(begins, sizes, entries)]
-
-
-def steps(sources: Array, lanes: Array, rows: Array, width: int) -> int:
-    """How many beats `spread` reads."""
-    return len(_steps(sources, lanes, rows, width)[1]) if len(sources) else 0
-
-
-def _steps(sources: Array, lanes: Array, rows: Array, width: int) -> tuple[Array, Array]:
-    """The order in which bytes are taken, (n), and where in it each reading of a beat begins."""
-    beats = sources // width
-    order = np.lexsort((rows, lanes, beats))
-    beats, taken = beats[order], lanes[order]
-    fresh = np.append(True, (beats[1:] != beats[:-1]) | (taken[1:] != taken[:-1]))
-    starts = np.flatnonzero(fresh)
-    times = np.arange(len(beats)) - starts[np.cumsum(fresh) - 1]  # how often the lane took of this beat before
-    by_time = np.lexsort((taken, times, beats))
-    beats, times = beats[by_time], times[by_time]
-    begins = np.flatnonzero(np.append(True, (beats[1:] != beats[:-1]) | (times[1:] != times[:-1])))
-    return order[by_time], begins
-
-
-def by_table(begins: Array, sizes: Array, entries: Array) -> list[tuple[Table, list[int]]]:
-    """Steps of the same entries, (n)(3), with their table, in the order of their first one."""
+    bases, turns = np.minimum.reduceat(rows, begins), lanes[begins]
+    turned = (lanes - np.repeat(turns, sizes)) % machine.rows
+    entries = np.stack([bytes_, turned, rows - np.repeat(bases, sizes)], axis=1)
+    places = np.stack([beats[begins], bases, turns], axis=1)
     found: dict[bytes, list[int]] = {}
     for step, (begin, size) in enumerate(zip(begins.tolist(), sizes.tolist(), strict=True)):
         found.setdefault(entries[begin : begin + size].tobytes(), []).append(step)
     made = []
     for steps in found.values():
-        begin, size = begins[steps[0]], sizes[steps[0]]
-        made.append((Table(tuple(map(tuple, entries[begin : begin + size].tolist()))), steps))
+        own, begin = places[steps], begins[steps[0]]
+        own[:, 2] = unwrapped(own[:, 2], machine.rows)
+        alike = tuple(map(tuple, entries[begin : begin + sizes[steps[0]]].tolist()))
+        made.append(Transfer(alike, tuple(nests(own))))
     return made
+
+
+def _steps(addresses: Array, lanes: Array, rows: Array, width: int) -> tuple[Array, Array]:
+    """The order in which bytes are moved, (n), those of a beat by their places in it, and where each cycle begins."""
+    beats = addresses // width
+    order = np.lexsort((rows, lanes, beats))
+    beats, taken = beats[order], lanes[order]
+    fresh = np.append(True, (beats[1:] != beats[:-1]) | (taken[1:] != taken[:-1]))
+    starts = np.flatnonzero(fresh)
+    times = np.arange(len(beats)) - starts[np.cumsum(fresh) - 1]  # how often the lane took of this beat before
+    by_time = np.lexsort((taken, addresses[order], times, beats))
+    beats, times = beats[by_time], times[by_time]
+    begins = np.flatnonzero(np.append(True, (beats[1:] != beats[:-1]) | (times[1:] != times[:-1])))
+    return order[by_time], begins
+
+
+def batches(parts: Iterable[tuple[Table, Nest]], most: int) -> Iterator[list[tuple[Table, Nest]]]:
+    """Parts in order, with as many tables at once as there is room for: all of them are fetched before any is used."""
+    held, known = list[tuple[Table, Nest]](), set[Table]()
+    for table, nest in parts:
+        if table not in known and len(known) == most:
+            yield held
+            held, known = [], set()
+        held.append((table, nest))
+        known.add(table)
+    if held:
+        yield held
+
+
+def unwrapped(turns: Array, lanes: int) -> Array:
+    """Numbers modulo the lanes as ones that go on, so that equal steps are equal."""
+    steps = np.diff(turns, prepend=0) % lanes
+    found: Array = np.cumsum(steps)
+    return found
+
+
+def modulo(turn: Address, lanes: int) -> Address:
+    """A turn's numbers, each less than the lanes."""
+    first, second, third = (stride % lanes for stride in turn.strides)
+    return Address(turn.base % lanes, (first, second, third))

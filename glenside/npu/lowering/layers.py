@@ -6,7 +6,7 @@ comes next as soon as there is room for it, in the order in which it is needed.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -14,14 +14,14 @@ import numpy as np
 
 from glenside.ir.operand import Array
 from glenside.npu.instructions import Address, Fill, Instruction, Lanes, Load, Parameters, Stream, Sums, Tables, Weights
-from glenside.npu.lowering.filling import Table, spread
+from glenside.npu.lowering.filling import Table, batches, modulo, transfers
 from glenside.npu.lowering.image import Image
 from glenside.npu.lowering.plan import Chunk, Plan
 from glenside.npu.lowering.runs import Order, Run
 from glenside.npu.lowering.slots import Slots
 from glenside.npu.lowering.tiles import Layer
 from glenside.npu.machine import HALVES, Machine
-from glenside.npu.nests import nests
+from glenside.npu.nests import Nest, nests
 
 _BYTE = 0xFF
 
@@ -78,9 +78,17 @@ class Writer:
         """One more: those of other units that it needs or that need it come before or after it."""
         self.written.append(instruction)
 
+    def with_tables(self, parts: Iterable[tuple[Table, Nest]]) -> Iterator[tuple[int, Nest]]:
+        """What is done with a table each, with the slot of that instead: DRAM takes a while, so tables are asked for
+        before, half of all there are at once.
+        """
+        for batch in batches(parts, max(1, self.machine.tables // 2)):
+            slots = {table: self.table(table) for table, _ in batch}
+            yield from ((slots[table], nest) for table, nest in batch)
+
     def table(self, table: Table) -> int:
         """The slot of a lane table, filled before."""
-        slot, is_new = self.tables.any(repr(table.entries).encode())
+        slot, is_new = self.tables.any(table.key)
         if is_new:
             self.add(Tables(self.image.table(table), slot, 1))
         return slot
@@ -174,10 +182,15 @@ class _Work:
         row, lane = np.nonzero(elements)
         first = chunk.half * machine.half_depth
         self._fill_empty(first, elements)
-        for part in spread(self.feed.elements[elements[row, lane]], lane, first + row, machine.bandwidth):
-            table = writer.table(part.table)
-            for nest in part.nests:
-                writer.add(Lanes(nest.counts, nest.address(0, machine.bandwidth), nest.address(1), table))
+        found = transfers(self.feed.elements[elements[row, lane]], lane, first + row, machine)
+        parts = ((table, nest) for part in found for table in [part.fills()] for nest in part.nests)
+        for table, slot, nest in writer.with_tables(parts):
+            beats, rows, turn = (
+                nest.address(0, machine.bandwidth),
+                nest.address(1),
+                modulo(nest.address(2), machine.rows),
+            )
+            writer.add(Lanes(nest.counts, beats, rows, slot, turn))
 
     def _fill_empty(self, first: int, elements: Array) -> None:
         """Zeros where lanes that are enabled hold none of the elements."""

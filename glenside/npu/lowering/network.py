@@ -210,7 +210,7 @@ class _Chain:
             self._stream_from(found, arranged(own.order, leaf))
 
     def _stream_from(self, found: _Tensor, places: Array) -> None:
-        found.place = self.writer.image.room(places.size) + places
+        found.place = self.writer.image.room(int(places.max(initial=-1)) + 1) + places
         found.pairs.append(np.stack([np.arange(places.size), found.place.ravel()], axis=1))
         found.streams = True
 
@@ -251,7 +251,8 @@ class _Chain:
         tensor, zero = own.operands[leaf]
         if not self._is_constant(tensor):
             return self._place(tensor)
-        found = Place.of(self.writer.image.room(leaf.access.size) + arranged(own.order, leaf), "int8")
+        places = arranged(own.order, leaf)
+        found = Place.of(self.writer.image.room(int(places.max(initial=-1)) + 1) + places, "int8")
         self.filled.append((found, self._values(tensor, zero).reshape(tuple(leaf.access.dims))))
         return found
 

@@ -2,43 +2,60 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 
 import numpy as np
 
 from glenside.ir.operand import Array
 from glenside.ir.term import Term
-from glenside.npu.lowering.filling import steps
+from glenside.npu.lowering.filling import transfers
 from glenside.npu.lowering.image import Image
 from glenside.npu.lowering.runs import Order
 from glenside.npu.lowering.tiles import Layer
 
 _SOME = 1 << 16
 """Elements of rows by which the order of an operand in DRAM is chosen."""
+_PADDING_OF = 4
+"""Of how many bytes one may be padding."""
 
 
 def arranged(order: Order, leaf: Term) -> Array:
-    """The places of the elements of an operand that streams, (dims), one after the other, with that axis innermost for
-    which lanes fill soonest.
+    """The places of the elements of an operand that streams, (dims), from 0 on, with that axis innermost for which
+    lanes fill soonest, tables included.
     """
     dims = tuple(leaf.access.dims)
-    product = order.layer.product
+    product, machine = order.layer.product, order.machine
     first = product.rows.first[leaf]
     some = order.rows.numbers[: max(1, _SOME // product.rows.numbers.shape[-1])]
     row, lane = np.nonzero((some >= first) & (some < first + leaf.access.size))
     wanted = some[row, lane] - first
 
-    def ordered(axis: int) -> Array:
-        own = [*(other for other in range(len(dims)) if other != axis), axis]
-        found = np.arange(leaf.access.size).reshape([dims[each] for each in own])
-        return found.transpose(np.argsort(own))
-
     def taken(axis: int) -> int:
-        return steps(ordered(axis).ravel()[wanted], lane, row, order.machine.bandwidth)
+        parts = transfers(laid_out(dims, axis, machine.bandwidth).ravel()[wanted], lane, row, machine)
+        return sum(prod(nest.counts) for part in parts for nest in part.nests) + len(parts) * machine.table_beats
 
     axes = [axis for axis, size in enumerate(dims) if size > 1]
-    return ordered(min(reversed(axes), key=taken)) if axes else np.zeros(dims, np.int64)
+    return laid_out(dims, min(reversed(axes), key=taken), machine.bandwidth) if axes else np.zeros(dims, np.int64)
+
+
+def laid_out(dims: Sequence[int], axis: int, beat: int) -> Array:
+    """The places of elements, (dims), one after the other with that axis innermost; the innermost axes begin at beats
+    where that takes a quarter more at most: then beats are filled and made in few ways.
+    """
+    order = [*(other for other in range(len(dims)) if other != axis), axis]
+    strides, stride, padded = [0] * len(dims), 1, False
+    for each in reversed(order):
+        strides[each] = stride
+        stride *= dims[each]
+        whole = -(-stride // beat) * beat
+        if not padded and stride >= beat and whole * _PADDING_OF <= stride * (_PADDING_OF + 1):
+            stride, padded = whole, True
+    found = np.zeros(tuple(dims), np.int64)
+    for each, size in enumerate(dims):
+        found += (np.arange(size) * strides[each]).reshape([-1 if other == each else 1 for other in range(len(dims))])
+    return found
 
 
 @dataclass(frozen=True)

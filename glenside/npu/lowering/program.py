@@ -90,7 +90,8 @@ def _alone(
     addresses = np.full(1 + sum(leaf.access.size for leaf in rows.first), -1)
     places, filled = {leaf: Place.of(tiles.of(leaf), "int8") for leaf in weights.first}, Filled()
     for leaf, first in rows.first.items():
-        own = writer.image.room(leaf.access.size) + arranged(order, leaf)
+        own = arranged(order, leaf)
+        own = writer.image.room(int(own.max(initial=-1)) + 1) + own
         addresses[first : first + leaf.access.size] = own.ravel()
         places[leaf] = Place.of(own, "int8")
         filled.append((places[leaf], values[leaf]))

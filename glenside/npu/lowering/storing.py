@@ -8,7 +8,7 @@ by as much as makes them so: lanes colour the edges between rows of sums and bea
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
@@ -16,8 +16,8 @@ import numpy as np
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
 from glenside.npu import requantise
-from glenside.npu.instructions import Address, Out, Store
-from glenside.npu.lowering.filling import Table, by_table
+from glenside.npu.instructions import Out, Store
+from glenside.npu.lowering.filling import Table, modulo, transfers, unwrapped
 from glenside.npu.lowering.layers import Writer
 from glenside.npu.lowering.runs import Run
 from glenside.npu.lowering.tiles import Layer
@@ -165,32 +165,39 @@ class BytesOut:
                 base + np.arange(len(batch.items)),
                 rows,
                 np.maximum(alike, 0),
-                _unwrapped(turns, self.machine.rows),
+                unwrapped(turns, self.machine.rows),
+                alike >= 0,
             ],
             axis=1,
         )
         found: dict[tuple[bool, bytes], list[int]] = {}
         for item, (begin, end) in enumerate(pairwise(begins.tolist())):
             found.setdefault((bool(alike[item] >= 0), batch.column[begin:end].tobytes()), []).append(item)
-        for (same, _), items in found.items():
+        parts = list[tuple[Table, Nest]]()
+        for items in found.values():
             own = slice(begins[items[0]], begins[items[0] + 1])
             entries = zip(batch.lane[own].tolist(), batch.column[own].tolist(), strict=True)
-            table = self.writer.table(Table(tuple((lane, column, 0) for lane, column in entries)))
-            for nest in nests(places[items]):
-                sums, lanes, row, column, turn = (nest.address(which) for which in range(5))
-                turn = _modulo(turn, self.machine.rows)
-                self.writer.add(Store(nest.counts, sums, lanes, table, row, same, column, turn))
+            table = Table(tuple((lane, column, 0) for lane, column in entries))
+            parts += [(table, nest) for nest in nests(places[items])]
+        for slot, nest in self.writer.with_tables(parts):
+            sums, lanes, row, column, turn, same = (nest.address(which) for which in range(6))
+            turn = modulo(turn, self.machine.rows)
+            self.writer.add(Store(nest.counts, sums, lanes, slot, row, same.base > 0, column, turn))
 
     def _out(self, batch: _Batch, turns: Array, base: int) -> None:
         """Beats of the bytes that are in lanes."""
         machine = self.machine
         item = batch.item[batch.owner]
         lane = (batch.lane[batch.owner] + turns[item]) % machine.rows
-        for own in beats_of(batch.address, lane, base + item, machine):
-            table = self.writer.table(own.table)
-            for nest in own.nests:
-                turn = _modulo(nest.address(2), machine.rows)
-                self.writer.add(Out(nest.counts, nest.address(0, machine.bandwidth), nest.address(1), table, turn))
+        found = transfers(batch.address, lane, base + item, machine)
+        parts = ((table, nest) for part in found for table in [part.empties()] for nest in part.nests)
+        for slot, nest in self.writer.with_tables(parts):
+            beats, rows, turn = (
+                nest.address(0, machine.bandwidth),
+                nest.address(1),
+                modulo(nest.address(2), machine.rows),
+            )
+            self.writer.add(Out(nest.counts, beats, rows, slot, turn))
 
 
 @dataclass(frozen=True)
@@ -209,12 +216,6 @@ class _Batch:
     column: Array
     owner: Array
     address: Array
-
-
-@dataclass(frozen=True)
-class _Beats:
-    table: Table
-    nests: tuple[Nest, ...] = field(default=())
 
 
 def turned(item: Array, lane: Array, beat: Array, items: int, lanes: int) -> Array:
@@ -241,45 +242,6 @@ def turned(item: Array, lane: Array, beat: Array, items: int, lanes: int) -> Arr
         np.add.at(used, (beats, at), 1)
         found[number] = likely
     return found
-
-
-def beats_of(address: Array, lane: Array, row: Array, machine: Machine) -> list[_Beats]:
-    """Bytes in lanes and rows, (n) each, as beats to those addresses: loops of beats, rows and turns.
-
-    A lane gives a beat one byte a cycle: a beat is written as often as the lane that gives most of its bytes needs.
-    """
-    beat, byte = np.divmod(address, machine.bandwidth)
-    order = np.lexsort((row, lane, beat))
-    beat, byte, lane, row = beat[order], byte[order], lane[order], row[order]
-    fresh = np.append(True, (beat[1:] != beat[:-1]) | (lane[1:] != lane[:-1]))
-    starts = np.flatnonzero(fresh)
-    times = np.arange(len(beat)) - starts[np.cumsum(fresh) - 1]
-    order = np.lexsort((byte, times, beat))
-    beat, byte, lane, row, times = beat[order], byte[order], lane[order], row[order], times[order]
-    begins = np.flatnonzero(np.append(True, (beat[1:] != beat[:-1]) | (times[1:] != times[:-1])))
-    sizes = np.diff(np.append(begins, len(beat)))
-    bases, turns = np.minimum.reduceat(row, begins), lane[begins]
-    select = (lane - np.repeat(turns, sizes)) % machine.rows
-    entries = np.stack([byte, select, row - np.repeat(bases, sizes)], axis=1)
-    places = np.stack([beat[begins], bases, turns], axis=1)
-    found = []
-    for table, steps in by_table(begins, sizes, entries):
-        own = places[steps]
-        own[:, 2] = _unwrapped(own[:, 2], machine.rows)
-        found.append(_Beats(table, tuple(nests(own))))
-    return found
-
-
-def _unwrapped(turns: Array, lanes: int) -> Array:
-    """Numbers modulo the lanes as ones that go on, so that equal steps are equal."""
-    steps = np.diff(turns, prepend=0) % lanes
-    found: Array = np.cumsum(steps)
-    return found
-
-
-def _modulo(turn: Address, lanes: int) -> Address:
-    first, second, third = (stride % lanes for stride in turn.strides)
-    return Address(turn.base % lanes, (first, second, third))
 
 
 def _ranges(begin: Array, end: Array) -> Array:
