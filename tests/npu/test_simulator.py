@@ -214,7 +214,7 @@ def test_a_store_turns_its_table_and_steps_through_parameters() -> None:
         Parameters(memory.put(b"".join(row), 48), 0, 6),
         Load(0, 5),
         Stream(ONCE, Address(0), 0, Address(0), False, True),
-        Store(counts, Address(0), Address(0, (1, 3, 6)), 1, own, turn),
+        Store(counts, Address(0), Address(0, (1, 3, 6)), 1, own, turn=turn),
     ]
     got = _every_lane(memory, written, 64)
     expected = np.zeros((64, 5), np.int8)
@@ -248,7 +248,7 @@ def test_out_turns_the_lanes_that_it_takes_and_fill_writes_any_byte() -> None:
 def test_a_turn_is_less_than_the_lanes() -> None:
     memory, written = _stored()
     for turn in (Address(4), Address(0, (0, 5, 0))):
-        own = Store(ONCE, Address(0), Address(8), 0, Address(0), turn)
+        own = Store(ONCE, Address(0), Address(8), 0, Address(0), turn=turn)
         _refused(memory, [*written, own], f"turn {max(turn.base, *turn.strides)} is outside of the 4")
     with pytest.raises(BadInput, match="turn_stride0 of out is from 0 to 1,023, got -1"):
         Out(ONCE, Address(0), Address(0), 0, Address(0, (-1, 0, 0))).require_fit()

@@ -184,13 +184,9 @@ class _Work:
         self._fill_empty(first, elements)
         found = transfers(self.feed.elements[elements[row, lane]], lane, first + row, machine)
         parts = ((table, nest) for part in found for table in [part.fills()] for nest in part.nests)
-        for table, slot, nest in writer.with_tables(parts):
-            beats, rows, turn = (
-                nest.address(0, machine.bandwidth),
-                nest.address(1),
-                modulo(nest.address(2), machine.rows),
-            )
-            writer.add(Lanes(nest.counts, beats, rows, slot, turn))
+        for slot, nest in writer.with_tables(parts):
+            beats, turn = nest.address(0, machine.bandwidth), modulo(nest.address(2), machine.rows)
+            writer.add(Lanes(nest.counts, beats, nest.address(1), slot, turn))
 
     def _fill_empty(self, first: int, elements: Array) -> None:
         """Zeros where lanes that are enabled hold none of the elements."""

@@ -192,12 +192,8 @@ class BytesOut:
         found = transfers(batch.address, lane, base + item, machine)
         parts = ((table, nest) for part in found for table in [part.empties()] for nest in part.nests)
         for slot, nest in self.writer.with_tables(parts):
-            beats, rows, turn = (
-                nest.address(0, machine.bandwidth),
-                nest.address(1),
-                modulo(nest.address(2), machine.rows),
-            )
-            self.writer.add(Out(nest.counts, beats, rows, slot, turn))
+            beats, turn = nest.address(0, machine.bandwidth), modulo(nest.address(2), machine.rows)
+            self.writer.add(Out(nest.counts, beats, nest.address(1), slot, turn))
 
 
 @dataclass(frozen=True)
