@@ -31,6 +31,7 @@ from glenside.quantization.values import (
     Product,
     Real,
     Summed,
+    largest_tensor,
     name_in,
     narrow,
     standing_for,
@@ -276,9 +277,7 @@ class Follower:
             values = self.known(leaf)
             if values.dtype.kind not in "iu":
                 raise BadInput(f"its weights are {values.dtype}: a machine multiplies bytes, which quantizing gives")
-            held = [name_in(t) for t in tensors(leaf)]
-            name = held[0] if held else "weight"
-            moved = standing_for(Known(values.astype(np.int64), name), values.shape)
+            moved = standing_for(Known(values.astype(np.int64), largest_tensor(leaf)), values.shape)
             done[leaf] = split_at(moved.term, leaf.access.split)
             leaves |= moved.leaves
         (found,) = rebuild_all([term], lambda *_: None, done)

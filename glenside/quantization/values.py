@@ -11,7 +11,7 @@ from glenside.analysis.places import places
 from glenside.builder.layout import split_at
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
-from glenside.ir.term import Term, build, make, weave
+from glenside.ir.term import Term, build, make, tensors, weave
 from glenside.ir.types import Dims, Tensor
 from glenside.semantics.interpreter import evaluate
 
@@ -111,6 +111,12 @@ def name_in(stand_in: Term) -> str:
     (tensor,) = stand_in.attributes
     assert isinstance(tensor, Tensor)
     return tensor.name
+
+
+def largest_tensor(term: Term) -> str:
+    """The name of the largest tensor that a term is made of; weight where there is none."""
+    leaves = sorted(tensors(term), key=lambda leaf: -leaf.access.size)
+    return name_in(leaves[0]) if leaves else "weight"
 
 
 def joined(by: Term, parts: Sequence[Moved]) -> Moved:

@@ -1,0 +1,185 @@
+"""Networks of floats as networks of bytes: weights by their largest element, activations by what data makes of them.
+
+Weights have a scale for each output channel, and no zero point; activations one scale and zero point for each tensor,
+from the least to the greatest value seen, as in https://arxiv.org/abs/1712.05877.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from glenside.analysis.places import leaves_of
+from glenside.builder.layout import split_at
+from glenside.builder.pointwise import cast
+from glenside.builder.quantization import dequantize, quantize
+from glenside.ir.dtypes import FLOATS
+from glenside.ir.errors import BadInput
+from glenside.ir.names import spelled_name
+from glenside.ir.operand import Array
+from glenside.ir.operators.requirements import spelled
+from glenside.ir.program import Program, is_product
+from glenside.ir.term import Term, build, constants_under, make, postorder, rebuild_all, weave
+from glenside.ir.types import Dims, Tensor
+from glenside.passes.network import fold_batch_norms
+from glenside.quantization.layers import IntegerNetwork
+from glenside.quantization.network import integer_network
+from glenside.quantization.values import largest_tensor, name_in
+from glenside.semantics.interpreter import evaluate
+
+_LEVELS, _LOWEST, _LARGEST = 255, -128, 127
+_POOLS = ("reduce-mean", "reduce-sum")
+
+
+def quantized(
+    program: Program,
+    constants: Mapping[str, Array] | None = None,
+    data: Mapping[str, Array] | None = None,
+    seed: int = 0,
+) -> IntegerNetwork:
+    """A network of floats as integer layers: batch norms are folded, and what products and average pools read is bytes.
+
+    data  input -> samples, (samples ..) where the input is (batch ..), whole batches. Those that are not given are
+          normal random numbers of that seed, one batch: enough to try a machine, and too little to trust its answers
+
+    Raises BadInput: data that does not fit, constants without a value, and what `integer_network` refuses.
+    """
+    known = {**program.constants, **(constants or {})}
+    if any(name not in known for name in program.constants_declared):
+        missing = next(name for name in program.constants_declared if name not in known)
+        raise BadInput(f"quantizing requires the value of the constant {spelled_name(missing)}")
+    folded, _ = fold_batch_norms(program.as_written())
+    made = _Quantizing(folded, known)
+    made.calibrate(_batches(folded, data or {}, seed))
+    return integer_network(*made.program())
+
+
+def _batches(program: Program, data: Mapping[str, Array], seed: int) -> Iterator[dict[str, Array]]:
+    """The inputs of each run: the data in batches."""
+    draw, given = np.random.default_rng(seed), dict[str, Array]()
+    for name in data:
+        if name not in program.inputs:
+            raise BadInput(f"data is given for {spelled_name(name)}, which is no input of the program")
+    for name, tensor in program.inputs.items():
+        dims = tuple(tensor.dims)
+        if name not in data:
+            given[name] = draw.standard_normal(dims).astype(tensor.dtype)
+            continue
+        array = np.asarray(data[name])
+        whole = array.ndim == len(dims) and array.shape[1:] == dims[1:] and array.size
+        if not whole or (dims and array.shape[0] % dims[0]):
+            need = f"(samples {' '.join(map(str, dims[1:]))}), whole batches of {dims[0] if dims else 1}"
+            raise BadInput(f"data for {spelled_name(name)} requires shape {need}, got {spelled(array.shape)}")
+        if not np.isfinite(array).all():
+            raise BadInput(f"data for {spelled_name(name)} requires finite numbers")
+        given[name] = array.astype(tensor.dtype)
+    count = max((len(given[name]) // program.inputs[name].dims[0] for name in data if given[name].ndim), default=1)
+    for run in range(count):
+        yield {name: _batch(array, program.inputs[name], run) for name, array in given.items()}
+
+
+def _batch(array: Array, tensor: Tensor, run: int) -> Array:
+    """One batch of the samples, which begin again at their end."""
+    if not array.ndim:
+        return array
+    size = tensor.dims[0]
+    begin = run % (len(array) // size) * size
+    return array[begin : begin + size]
+
+
+@dataclass
+class _Quantizing:
+    """A network, and the least and the greatest value of each tensor that is to be bytes."""
+
+    folded: Program
+    known: Mapping[str, Array]
+    ranges: dict[Term, tuple[float, float]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.roots = [self.folded.term, *self.folded.layers.values()]
+        self.constant = constants_under(*self.roots)
+        for operand in self._operands():
+            if not self.constant[operand]:
+                self.ranges |= {x: (0.0, 0.0) for x in leaves_of(operand) if not self.constant[x]}
+        self.ranges = {x: ends for x, ends in self.ranges.items() if x.access.dtype in FLOATS}
+
+    def _operands(self) -> Iterator[Term]:
+        """What products and average pools read."""
+        for term in postorder(*self.roots):
+            if is_product(term) and term.children[0].operator.name == "access-product":
+                yield from term.children[0].children
+            elif term.operator.name == "compute" and term.attributes[0] in _POOLS:
+                yield term.children[0]
+
+    def calibrate(self, runs: Iterator[dict[str, Array]]) -> None:
+        """See what values tensors take."""
+
+        def see(term: Term, value: Array) -> None:
+            low, high = self.ranges[term]
+            least, most = float(np.min(value)), float(np.max(value))
+            if not np.isfinite([least, most]).all():
+                raise BadInput("a network whose values are not finite is not quantized")
+            self.ranges[term] = min(low, least), max(high, most)
+
+        for values in runs:
+            evaluate([*self.ranges], {**self.known, **values}, watch=see)
+
+    def program(self) -> tuple[Program, Mapping[str, Array]]:
+        """The network with what is to be bytes quantized and dequantized, and all its constants."""
+        weights = dict.fromkeys(x for x in self._operands() if self.constant[x] and x.access.dtype in FLOATS)
+        kept = postorder(*self.roots, without=weights)
+        taken = {name_in(term) for term in kept if term.operator.name == "access-tensor"}
+        known, done = dict(self.known), dict[Term, Term]()
+        for operand in weights:
+            done[operand] = _by_channel(operand, known, taken)
+
+        def changed(term: Term, children: tuple[Term, ...]) -> Term | None:
+            if term not in self.ranges:
+                return None
+            own = make(term.operator, weave(term.operator, children, term.attributes))
+            return _dequantized(own, *self.ranges[term])
+
+        found = rebuild_all(self.roots, changed, done)
+        layers = dict(zip(self.folded.layers, found[1:], strict=True))
+        program = replace(self.folded, term=found[0], layers=layers, names={}, constants={})
+        return program, {name: known[name] for name in program.constants_declared}
+
+
+def _by_channel(operand: Term, known: dict[str, Array], taken: set[str]) -> Term:
+    """Constant weights, (channels)(item), as int8 and a scale of each channel; their values are `known` then."""
+    (found,) = evaluate([operand], known)
+    values, split = np.asarray(found, np.float64), operand.access.split
+    if not np.isfinite(values).all():
+        raise BadInput(f"weights are finite numbers, which {spelled_name(largest_tensor(operand))} are not")
+    largest = np.abs(values).max(tuple(range(split, values.ndim)), keepdims=True, initial=0)
+    scale = np.where(largest > 0, largest / _LARGEST, 1).astype(np.float32)
+    scale = np.maximum(scale, np.finfo(np.float32).tiny)
+    name = _fresh(largest_tensor(operand), taken)
+    whole = _constant(name, np.clip(np.rint(values / scale), -_LARGEST, _LARGEST).astype(np.int8), known)
+    by = _constant(_fresh(f"{name}.scale", taken), scale, known)
+    return split_at(cast(dequantize(whole, by, None), operand.access.dtype), split)
+
+
+def _constant(name: str, values: Array, known: dict[str, Array]) -> Term:
+    known[name] = values
+    return build("access-tensor", Tensor(name, Dims(values.shape), values.dtype.name, constant=True))
+
+
+def _fresh(name: str, taken: set[str]) -> str:
+    while name in taken:
+        name += "'"
+    taken.add(name)
+    return name
+
+
+def _dequantized(x: Term, low: float, high: float) -> Term:
+    """A tensor of bytes over that range, and 0, with what they stand for."""
+    low, high = min(low, 0.0), max(high, 0.0)
+    step = np.float32((high - low) / _LEVELS)
+    step = step if step >= np.finfo(np.float32).tiny else np.float32(1)
+    zero = int(np.clip(np.rint(_LOWEST - low / step), _LOWEST, _LARGEST))
+    scale, point = build("full", (), repr(float(step)), "float32"), build("full", (), zero, "int8")
+    real = dequantize(quantize(cast(x, "float32"), scale, point, "int8"), scale, point)
+    return split_at(cast(real, x.access.dtype), x.access.split)
