@@ -45,12 +45,18 @@ class Graph:
         both = self.constant(scale, "float32"), self.constant(zero, dtype)
         return self.node("DequantizeLinear", self.node("QuantizeLinear", x, *both), *both)
 
-    def weights(self, dims: Sequence[int], axis: int = 0, dtype: str = "int8", zero: int = 0) -> str:
+    def weights(self, dims: Sequence[int], axis: int = 0) -> str:
         """Dequantized weights, with a scale for each channel."""
-        low, high = (zero - 127, zero + 128) if dtype == "int8" else (zero - 100, zero + 100)
-        values, scales = self.bytes(dims, dtype, max(low, -128), high), self.scales((dims[axis],))
-        zeros = self.constant(np.full(dims[axis], zero), dtype)
-        return self.node("DequantizeLinear", values, scales, zeros, axis=axis)
+        zeros = self.constant(np.zeros(dims[axis]), "int8")
+        return self.node("DequantizeLinear", self.bytes(dims), self.scales((dims[axis],)), zeros, axis=axis)
+
+    def with_bias(self, dims: Sequence[int], scale: float) -> list[str]:
+        """The same, and a dequantized bias, whose scales are those of the weights times that of what they multiply."""
+        scales, zeros = self.draw.uniform(0.002, 0.01, dims[0]), self.constant(np.zeros(dims[0]), "int8")
+        whole = self.constant(self.draw.integers(-2000, 2000, dims[0]), "int32")
+        both = self.constant(scales, "float32"), self.constant(scales * scale, "float32")
+        weights = self.node("DequantizeLinear", self.bytes(dims), both[0], zeros, axis=0)
+        return [weights, self.node("DequantizeLinear", whole, both[1], axis=0)]
 
     def program(self, inputs: Mapping[str, tuple[Sequence[int], str]], *outputs: str) -> Program:
         formals = [
