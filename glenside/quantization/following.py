@@ -10,7 +10,7 @@ import numpy as np
 
 from glenside.analysis.places import leaves_of, moves
 from glenside.builder.layout import reshape, split_at
-from glenside.ir.dtypes import FLOATS
+from glenside.ir.dtypes import FLOATS, INTEGERS
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
 from glenside.ir.operators.compute import name_of, parse_compute
@@ -156,6 +156,8 @@ class Follower:
             return replace(value, dtype=dtype) if dtype in BYTES else replace(value.widened(), dtype=dtype)
         if dtype in BYTES:
             return replace(value, dtype=dtype) if value.whole else self.network.quantized(value, dtype)
+        if value.offset is not None and dtype in _OTHERS:
+            raise BadInput(f"numbers are quantized to {dtype}; a machine has bytes")
         integral = value.offset is not None or value.dtype not in FLOATS or value.whole
         if dtype in FLOATS or integral:
             return replace(value, dtype=dtype)
@@ -258,16 +260,30 @@ class Follower:
                 found.append((self._weights(child), 0.0))
                 continue
             value = self.value(child).widened()
-            if not value.whole:
-                raise BadInput(
-                    f"an operand is {value.dtype}: a machine multiplies bytes, or bytes less a zero point; "
-                    "dequantized bytes have one scale along each sum"
-                )
+            if not value.whole or child.access.dtype in FLOATS:
+                raise BadInput(self._no_product(value, [c for c in children if self.constant[c]]))
             value = value.raw() if other else value.centred()
             if value.shift and not other:
                 raise BadInput("zeros that are no real 0 stand among the bytes of an operand")
             found.append((value.moved, float(value.shift)))
         return found
+
+    def _no_product(self, value: Affine, weights: list[Term]) -> str:
+        """Why a machine does not multiply these numbers."""
+        unsums = [leaf.name for leaf in value.products]
+        inputs = [leaf.tensor.name for leaf in value.moved.leaves.values() if isinstance(leaf, Real)]
+        if inputs:
+            return f"a machine multiplies bytes: quantize the input {inputs[0]} before it"
+        if unsums:
+            return f"a machine multiplies bytes: quantize the result of the layer {unsums[0]} before it"
+        if not value.bytes or value.offset is not None or value.shift.ndim or not value.fits:
+            return "a machine multiplies bytes: quantize again what was added to dequantized ones, or clipped"
+        held = [leaf.attributes[0] for operand in weights for leaf in tensors(operand)]
+        if weights and not any(isinstance(t, Tensor) and t.dtype in BYTES for t in held):
+            return f"its weights are {weights[0].access.dtype}: a machine multiplies bytes, which quantizing gives"
+        if value.scale.ndim or not weights or weights[0].access.dtype in FLOATS:
+            return "sums of dequantized bytes are those of bytes, scaled, where scales are one along each sum, in int32"
+        return f"an operand is {value.dtype}: a machine multiplies bytes, or bytes less one zero point"
 
     def _weights(self, term: Term) -> Moved:
         """A constant operand: moves over integers."""
@@ -292,10 +308,12 @@ class Follower:
         return own.reshape((*own.shape[:at], *(1 for _ in range(others)), *own.shape[at:]))
 
 
+_OTHERS = tuple(dtype for dtype in INTEGERS if dtype not in (*BYTES, "int32", "int64"))
 _REDUCTIONS = ("reduce-sum", "reduce-mean")
 _NOTHING = "{} needs a vector unit; a machine scales, shifts, clips and rounds sums of products"
 _MISSING = {
-    "reduce-max": "a max-pool of bytes ({}) needs a vector unit; an average pool is a product with ones",
+    "reduce-max": "the largest of several bytes ({}), as in a max-pool, needs a vector unit; an average pool is a "
+    "product with ones",
     "softmax": "softmax within a network needs a vector unit; behind the last layer the host takes it",
 }
 _Step = Callable[[Affine, Array, bool], Affine]
