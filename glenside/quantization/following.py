@@ -18,6 +18,7 @@ from glenside.ir.program import Program, is_product
 from glenside.ir.rational import exact
 from glenside.ir.term import Term, build, constants_under, postorder, rebuild_all, tensors
 from glenside.ir.types import Tensor
+from glenside.quantization.additions import added
 from glenside.quantization.affine import Affine, moved_by, one_number
 from glenside.quantization.building import Network
 from glenside.quantization.merging import merged
@@ -186,9 +187,8 @@ class Follower:
             if found is not None:
                 return found
         if kind in ("elementwise-add", "subtract"):
-            raise BadInput(
-                "two tensors are added, as residual connections do, which needs a vector unit; a machine adds constants"
-            )
+            name = self.network.fresh("addition", self.program.layers)
+            return added(first, second.times(one_number(-1)) if kind == "subtract" else second, name)
         raise BadInput(f"{kind} of two tensors needs a vector unit; a machine takes a tensor and a constant")
 
     def _agrees(self, term: Term) -> Callable[[Affine, Mapping[Term, Bytes]], bool]:
