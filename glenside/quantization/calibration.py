@@ -27,13 +27,14 @@ from glenside.passes.element_functions import pair_of
 from glenside.passes.network import fold_batch_norms
 from glenside.quantization.additions import in_ratio
 from glenside.quantization.layers import IntegerNetwork
+from glenside.quantization.maxima import fills_with_least
 from glenside.quantization.network import integer_network
 from glenside.quantization.values import largest_tensor, name_in
 from glenside.semantics.interpreter import evaluate
 
 _LEVELS, _LOWEST, _LARGEST = 255, -128, 127
 _SUMS = ("elementwise-add", "subtract")
-_POOLS = ("reduce-mean", "reduce-sum")
+_POOLS = ("reduce-mean", "reduce-sum", "reduce-max")
 
 
 def quantized(
@@ -105,7 +106,7 @@ class _Quantizing:
         self.constant = constants_under(*self.roots)
         for operand in self._operands():
             if not self.constant[operand]:
-                self.ranges |= {x: (0.0, 0.0) for x in leaves_of(operand) if not self.constant[x]}
+                self.ranges |= {x: (0.0, 0.0) for x in _leaves(operand) if not self.constant[x]}
         self.ranges = {x: ends for x, ends in self.ranges.items() if x.access.dtype in FLOATS}
 
     def _operands(self) -> Iterator[Term]:
@@ -143,7 +144,7 @@ class _Quantizing:
                  self.ranges.items()}  # fmt: skip
         fixed: set[Term] = set()
         for term in postorder(*self.roots):
-            leaves = [leaf for operand in self._added(term) for leaf in leaves_of(operand) if leaf in found]
+            leaves = [leaf for operand in self._added(term) for leaf in _leaves(operand) if leaf in found]
             for leaf in leaves[1:]:
                 if leaf not in fixed:
                     found[leaf] = in_ratio(found[leaf], found[leaves[0]])
@@ -171,6 +172,15 @@ class _Quantizing:
         layers = dict(zip(self.folded.layers, found[1:], strict=True))
         program = replace(self.folded, term=found[0], layers=layers, names={}, constants={})
         return program, {name: known[name] for name in program.constants_declared}
+
+
+def _leaves(operand: Term) -> Iterator[Term]:
+    """What an operand is made of by moves, also those of max-pools."""
+    for leaf in leaves_of(operand):
+        if fills_with_least(leaf):
+            yield from _leaves(leaf.children[0])
+        else:
+            yield leaf
 
 
 def _by_channel(operand: Term, known: dict[str, Array], taken: set[str]) -> Term:

@@ -16,11 +16,12 @@ from glenside.ir.operand import Array
 from glenside.ir.operators.compute import name_of, parse_compute
 from glenside.ir.program import Program, is_product
 from glenside.ir.rational import exact
-from glenside.ir.term import Term, build, constants_under, postorder, rebuild_all, tensors
+from glenside.ir.term import Term, build, constants_under, make, postorder, rebuild_all, tensors, weave
 from glenside.ir.types import Tensor
 from glenside.quantization.additions import added
 from glenside.quantization.affine import Affine, moved_by, one_number
 from glenside.quantization.building import Network
+from glenside.quantization.maxima import fills_with_least, maximum, with_least
 from glenside.quantization.merging import merged
 from glenside.quantization.products import known_values, value_of
 from glenside.quantization.values import (
@@ -60,6 +61,7 @@ class Follower:
         self.names = {self._product_of(term): name for name, term in reversed(list(program.layers.items()))}
         self.found: dict[Term, Affine | Refused] = {}
         self._known: dict[Term, Array] = {}
+        self._with_least: set[Term] = set()
         self._sources: dict[Term, tuple[Term, Affine]] = {}
 
     def follow(self) -> None:
@@ -107,31 +109,60 @@ class Follower:
         operator = term.operator.name
         if operator == "access-tensor":
             return self._input(term)
-        if is_product(term):
-            return self._product(term)
         if operator == "cast":
             return self.cast(self.value(term.children[0]), term.access.dtype)
         if operator == "compute":
-            kind, parameters = parse_compute(str(term.attributes[0]))
-            if kind.name in _REDUCTIONS:
-                return self._sum(term, kind.name == "reduce-mean")
-            pair = _pair(term)
-            if pair is not None and kind.name in _PAIRS:
-                return self._pair(term, kind.name, pair)
-            if kind.name in _FUNCTIONS:
-                return _FUNCTIONS[kind.name](self.value(term.children[0]), [float(exact(p) or 0) for p in parameters])
-            raise BadInput(_MISSING.get(kind.name, _NOTHING).format(kind.name))
+            return self._computed(term)
+        if fills_with_least(term):
+            return self._least(term)
         if not moves(term):
             raise BadInput(_MISSING.get(operator, _NOTHING).format(operator))
         if any(self.constant[c] for c in term.children):
             raise BadInput("constants are joined with bytes")
-        return moved_by(term, [self.value(c) for c in term.children])
+        least = any(c in self._with_least for c in term.children)
+        found = moved_by(term, [self.value(c, least) for c in term.children])
+        if least:
+            self._with_least.add(term)
+        return found
 
-    def value(self, term: Term) -> Affine:
-        """What is known of a term that is no constant."""
+    def _computed(self, term: Term) -> Affine:
+        if is_product(term):
+            return self._product(term)
+        kind, parameters = parse_compute(str(term.attributes[0]))
+        if kind.name in ("reduce-sum", "reduce-mean"):
+            return self._sum(term, kind.name == "reduce-mean")
+        if kind.name == "reduce-max":
+            return self._maximum(term)
+        pair = _pair(term)
+        if pair is not None and kind.name in _PAIRS:
+            return self._pair(term, kind.name, pair)
+        if kind.name in _FUNCTIONS:
+            return _FUNCTIONS[kind.name](self.value(term.children[0]), [float(exact(p) or 0) for p in parameters])
+        raise BadInput(_MISSING.get(kind.name, _NOTHING).format(kind.name))
+
+    def value(self, term: Term, least: bool = False) -> Affine:
+        """What is known of a term that is no constant. Raises BadInput for one with least numbers, if not told to."""
         value = self.found[term]
         assert isinstance(value, Affine), "what is refused is not asked for"
+        if term in self._with_least and not least:
+            raise BadInput("least numbers stand around bytes of which no maximum is taken")
         return value
+
+    def _least(self, term: Term) -> Affine:
+        """Bytes with the least one around them: with zeros, where it is what they stand for."""
+        self._with_least.add(term)
+        value = with_least(self.value(term.children[0], True).widened())
+        value = replace(value, dtype=term.access.dtype)
+        words = weave(term.operator, term.children, term.attributes)
+        zeros = ["zero-padding" if word == "min-padding" else word for word in words]
+        return moved_by(make(term.operator, zeros), [value])
+
+    def _maximum(self, term: Term) -> Affine:
+        child, name = term.children[0], self.network.fresh("max-pool", self.program.layers)
+        value = self.value(child, True).widened()
+        found = maximum(value, child.access.split, name, lambda x: self.network.quantized(x, "int8"))
+        moved = replace(found.moved, term=split_at(found.moved.term, term.access.split))
+        return replace(found, moved=moved, dtype=term.access.dtype)
 
     def known(self, term: Term) -> Array:
         """The value of a constant. Raises BadInput."""
@@ -309,11 +340,8 @@ class Follower:
 
 
 _OTHERS = tuple(dtype for dtype in INTEGERS if dtype not in (*BYTES, "int32", "int64"))
-_REDUCTIONS = ("reduce-sum", "reduce-mean")
 _NOTHING = "{} needs a vector unit; a machine scales, shifts, clips and rounds sums of products"
 _MISSING = {
-    "reduce-max": "the largest of several bytes ({}), as in a max-pool, needs a vector unit; an average pool is a "
-    "product with ones",
     "softmax": "softmax within a network needs a vector unit; behind the last layer the host takes it",
 }
 _Step = Callable[[Affine, Array, bool], Affine]
