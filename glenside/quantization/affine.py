@@ -55,9 +55,11 @@ class Affine:
     @property
     def _plain(self) -> bool:
         alone = self.scale.ndim == self.shift.ndim == 0 and self.scale == 1 and self.offset is None
-        return bool(alone and self.shift == np.rint(self.shift) and self._fits())
+        return bool(alone and self.shift == np.rint(self.shift) and self.fits)
 
-    def _fits(self) -> bool:
+    @property
+    def fits(self) -> bool:
+        """Whether nothing is clipped."""
         least, most = self.ends
         return bool(self.low.max() <= least and self.high.min() >= most)
 

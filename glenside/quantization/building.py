@@ -7,17 +7,18 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from glenside.builder.layout import broadcast, reshape, split_at
+from glenside.builder.layout import broadcast, split_at
 from glenside.builder.pointwise import add, cast, compute, multiply
 from glenside.ir.dtypes import limits
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
 from glenside.ir.term import Term, build, rebuild_all
 from glenside.ir.types import Dims, Tensor
+from glenside.quantization.additions import weighted
 from glenside.quantization.affine import Affine, one_number
 from glenside.quantization.layers import IntegerLayer, Requantised
 from glenside.quantization.products import with_weights
-from glenside.quantization.values import Bytes, Known, Moved, Product, Real, pulled_back, standing_for
+from glenside.quantization.values import Bytes, Known, Moved, Product, Real, pulled_back
 
 _INT8, _INT32 = limits("int8"), limits("int32")
 _NEAR = 1e-3
@@ -204,12 +205,7 @@ def _same_bytes(value: Affine, low: int, high: int, zero: int, own: int) -> Affi
 def _rescaled(value: Affine, name: str) -> Affine:
     """Bytes times 1: sums of one product each."""
     raw = value.raw()
-    dims = raw.dims
-    a = Moved(split_at(reshape(raw.moved.term, (*dims, 1)), len(dims)), raw.moved.leaves, raw.moved.filled)
-    ones = standing_for(Known(np.ones((1, 1), np.int64), f"{name}.weight"), (1, 1))
-    product = Product(a, replace(ones, term=split_at(ones.term, 1)), 0, name)
-    sums = standing_for(product, (*dims, 1))
-    return replace(raw, moved=replace(sums, term=reshape(sums.term, dims)))
+    return replace(raw, moved=weighted([raw.moved], [[1]], name))
 
 
 def _with_positive_scale(product: Product, scale: Array, shift: Array) -> tuple[Product, Array, Array]:

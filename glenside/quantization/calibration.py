@@ -23,14 +23,18 @@ from glenside.ir.operators.requirements import spelled
 from glenside.ir.program import Program, is_product
 from glenside.ir.term import Term, build, constants_under, make, postorder, rebuild_all, weave
 from glenside.ir.types import Dims, Tensor
+from glenside.passes.element_functions import pair_of
 from glenside.passes.network import fold_batch_norms
+from glenside.quantization.additions import in_ratio
 from glenside.quantization.layers import IntegerNetwork
+from glenside.quantization.maxima import fills_with_least
 from glenside.quantization.network import integer_network
 from glenside.quantization.values import largest_tensor, name_in
 from glenside.semantics.interpreter import evaluate
 
 _LEVELS, _LOWEST, _LARGEST = 255, -128, 127
-_POOLS = ("reduce-mean", "reduce-sum")
+_SUMS = ("elementwise-add", "subtract")
+_POOLS = ("reduce-mean", "reduce-sum", "reduce-max")
 
 
 def quantized(
@@ -102,7 +106,7 @@ class _Quantizing:
         self.constant = constants_under(*self.roots)
         for operand in self._operands():
             if not self.constant[operand]:
-                self.ranges |= {x: (0.0, 0.0) for x in leaves_of(operand) if not self.constant[x]}
+                self.ranges |= {x: (0.0, 0.0) for x in _leaves(operand) if not self.constant[x]}
         self.ranges = {x: ends for x, ends in self.ranges.items() if x.access.dtype in FLOATS}
 
     def _operands(self) -> Iterator[Term]:
@@ -112,6 +116,14 @@ class _Quantizing:
                 yield from term.children[0].children
             elif term.operator.name == "compute" and term.attributes[0] in _POOLS:
                 yield term.children[0]
+            else:
+                yield from self._added(term)
+
+    def _added(self, term: Term) -> tuple[Term, ...]:
+        """Two tensors that are added, as residual connections do."""
+        pair = pair_of(term) if term.operator.name == "compute" and term.attributes[0] in _SUMS else None
+        both = pair is not None and not any(self.constant[c] for c in pair.children)
+        return pair.children if pair is not None and both else ()
 
     def calibrate(self, runs: Iterator[dict[str, Array]]) -> None:
         """See what values tensors take."""
@@ -126,6 +138,19 @@ class _Quantizing:
         for values in runs:
             evaluate([*self.ranges], {**self.known, **values}, watch=see)
 
+    def _steps(self) -> dict[Term, float]:
+        """The scale of each tensor. What is added to another one has a scale in a ratio of small numbers to its."""
+        found = {x: max((high - low) / _LEVELS, float(np.finfo(np.float32).tiny)) for x, (low, high) in
+                 self.ranges.items()}  # fmt: skip
+        fixed: set[Term] = set()
+        for term in postorder(*self.roots):
+            leaves = [leaf for operand in self._added(term) for leaf in _leaves(operand) if leaf in found]
+            for leaf in leaves[1:]:
+                if leaf not in fixed:
+                    found[leaf] = in_ratio(found[leaf], found[leaves[0]])
+            fixed |= {*leaves}
+        return found
+
     def program(self) -> tuple[Program, Mapping[str, Array]]:
         """The network with what is to be bytes quantized and dequantized, and all its constants."""
         weights = dict.fromkeys(x for x in self._operands() if self.constant[x] and x.access.dtype in FLOATS)
@@ -135,16 +160,27 @@ class _Quantizing:
         for operand in weights:
             done[operand] = _by_channel(operand, known, taken)
 
+        steps = self._steps()
+
         def changed(term: Term, children: tuple[Term, ...]) -> Term | None:
             if term not in self.ranges:
                 return None
             own = make(term.operator, weave(term.operator, children, term.attributes))
-            return _dequantized(own, *self.ranges[term])
+            return _dequantized(own, self.ranges[term][0], steps[term])
 
         found = rebuild_all(self.roots, changed, done)
         layers = dict(zip(self.folded.layers, found[1:], strict=True))
         program = replace(self.folded, term=found[0], layers=layers, names={}, constants={})
         return program, {name: known[name] for name in program.constants_declared}
+
+
+def _leaves(operand: Term) -> Iterator[Term]:
+    """What an operand is made of by moves, also those of max-pools."""
+    for leaf in leaves_of(operand):
+        if fills_with_least(leaf):
+            yield from _leaves(leaf.children[0])
+        else:
+            yield leaf
 
 
 def _by_channel(operand: Term, known: dict[str, Array], taken: set[str]) -> Term:
@@ -174,12 +210,9 @@ def _fresh(name: str, taken: set[str]) -> str:
     return name
 
 
-def _dequantized(x: Term, low: float, high: float) -> Term:
-    """A tensor of bytes over that range, and 0, with what they stand for."""
-    low, high = min(low, 0.0), max(high, 0.0)
-    step = np.float32((high - low) / _LEVELS)
-    step = step if step >= np.finfo(np.float32).tiny else np.float32(1)
+def _dequantized(x: Term, low: float, step: float) -> Term:
+    """A tensor of bytes from about that number on, and what they stand for."""
     zero = int(np.clip(np.rint(_LOWEST - low / step), _LOWEST, _LARGEST))
-    scale, point = build("full", (), repr(float(step)), "float32"), build("full", (), zero, "int8")
+    scale, point = build("full", (), repr(float(np.float32(step))), "float32"), build("full", (), zero, "int8")
     real = dequantize(quantize(cast(x, "float32"), scale, point, "int8"), scale, point)
     return split_at(cast(real, x.access.dtype), x.access.split)

@@ -10,16 +10,18 @@ import numpy as np
 
 from glenside.analysis.places import leaves_of, moves
 from glenside.builder.layout import reshape, split_at
-from glenside.ir.dtypes import FLOATS
+from glenside.ir.dtypes import FLOATS, INTEGERS
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
 from glenside.ir.operators.compute import name_of, parse_compute
 from glenside.ir.program import Program, is_product
 from glenside.ir.rational import exact
-from glenside.ir.term import Term, build, constants_under, postorder, rebuild_all, tensors
+from glenside.ir.term import Term, build, constants_under, make, postorder, rebuild_all, tensors, weave
 from glenside.ir.types import Tensor
+from glenside.quantization.additions import added
 from glenside.quantization.affine import Affine, moved_by, one_number
 from glenside.quantization.building import Network
+from glenside.quantization.maxima import fills_with_least, maximum, with_least
 from glenside.quantization.merging import merged
 from glenside.quantization.products import known_values, value_of
 from glenside.quantization.values import (
@@ -59,6 +61,7 @@ class Follower:
         self.names = {self._product_of(term): name for name, term in reversed(list(program.layers.items()))}
         self.found: dict[Term, Affine | Refused] = {}
         self._known: dict[Term, Array] = {}
+        self._with_least: set[Term] = set()
         self._sources: dict[Term, tuple[Term, Affine]] = {}
 
     def follow(self) -> None:
@@ -106,31 +109,60 @@ class Follower:
         operator = term.operator.name
         if operator == "access-tensor":
             return self._input(term)
-        if is_product(term):
-            return self._product(term)
         if operator == "cast":
             return self.cast(self.value(term.children[0]), term.access.dtype)
         if operator == "compute":
-            kind, parameters = parse_compute(str(term.attributes[0]))
-            if kind.name in _REDUCTIONS:
-                return self._sum(term, kind.name == "reduce-mean")
-            pair = _pair(term)
-            if pair is not None and kind.name in _PAIRS:
-                return self._pair(term, kind.name, pair)
-            if kind.name in _FUNCTIONS:
-                return _FUNCTIONS[kind.name](self.value(term.children[0]), [float(exact(p) or 0) for p in parameters])
-            raise BadInput(_MISSING.get(kind.name, _NOTHING).format(kind.name))
+            return self._computed(term)
+        if fills_with_least(term):
+            return self._least(term)
         if not moves(term):
             raise BadInput(_MISSING.get(operator, _NOTHING).format(operator))
         if any(self.constant[c] for c in term.children):
             raise BadInput("constants are joined with bytes")
-        return moved_by(term, [self.value(c) for c in term.children])
+        least = any(c in self._with_least for c in term.children)
+        found = moved_by(term, [self.value(c, least) for c in term.children])
+        if least:
+            self._with_least.add(term)
+        return found
 
-    def value(self, term: Term) -> Affine:
-        """What is known of a term that is no constant."""
+    def _computed(self, term: Term) -> Affine:
+        if is_product(term):
+            return self._product(term)
+        kind, parameters = parse_compute(str(term.attributes[0]))
+        if kind.name in ("reduce-sum", "reduce-mean"):
+            return self._sum(term, kind.name == "reduce-mean")
+        if kind.name == "reduce-max":
+            return self._maximum(term)
+        pair = _pair(term)
+        if pair is not None and kind.name in _PAIRS:
+            return self._pair(term, kind.name, pair)
+        if kind.name in _FUNCTIONS:
+            return _FUNCTIONS[kind.name](self.value(term.children[0]), [float(exact(p) or 0) for p in parameters])
+        raise BadInput(_MISSING.get(kind.name, _NOTHING).format(kind.name))
+
+    def value(self, term: Term, least: bool = False) -> Affine:
+        """What is known of a term that is no constant. Raises BadInput for one with least numbers, if not told to."""
         value = self.found[term]
         assert isinstance(value, Affine), "what is refused is not asked for"
+        if term in self._with_least and not least:
+            raise BadInput("least numbers stand around bytes of which no maximum is taken")
         return value
+
+    def _least(self, term: Term) -> Affine:
+        """Bytes with the least one around them: with zeros, where it is what they stand for."""
+        self._with_least.add(term)
+        value = with_least(self.value(term.children[0], True).widened())
+        value = replace(value, dtype=term.access.dtype)
+        words = weave(term.operator, term.children, term.attributes)
+        zeros = ["zero-padding" if word == "min-padding" else word for word in words]
+        return moved_by(make(term.operator, zeros), [value])
+
+    def _maximum(self, term: Term) -> Affine:
+        child, name = term.children[0], self.network.fresh("max-pool", self.program.layers)
+        value = self.value(child, True).widened()
+        found = maximum(value, child.access.split, name, lambda x: self.network.quantized(x, "int8"))
+        moved = replace(found.moved, term=split_at(found.moved.term, term.access.split))
+        return replace(found, moved=moved, dtype=term.access.dtype)
 
     def known(self, term: Term) -> Array:
         """The value of a constant. Raises BadInput."""
@@ -156,6 +188,8 @@ class Follower:
             return replace(value, dtype=dtype) if dtype in BYTES else replace(value.widened(), dtype=dtype)
         if dtype in BYTES:
             return replace(value, dtype=dtype) if value.whole else self.network.quantized(value, dtype)
+        if value.offset is not None and dtype in _OTHERS:
+            raise BadInput(f"numbers are quantized to {dtype}; a machine has bytes")
         integral = value.offset is not None or value.dtype not in FLOATS or value.whole
         if dtype in FLOATS or integral:
             return replace(value, dtype=dtype)
@@ -184,9 +218,8 @@ class Follower:
             if found is not None:
                 return found
         if kind in ("elementwise-add", "subtract"):
-            raise BadInput(
-                "two tensors are added, as residual connections do, which needs a vector unit; a machine adds constants"
-            )
+            name = self.network.fresh("addition", self.program.layers)
+            return added(first, second.times(one_number(-1)) if kind == "subtract" else second, name)
         raise BadInput(f"{kind} of two tensors needs a vector unit; a machine takes a tensor and a constant")
 
     def _agrees(self, term: Term) -> Callable[[Affine, Mapping[Term, Bytes]], bool]:
@@ -258,16 +291,30 @@ class Follower:
                 found.append((self._weights(child), 0.0))
                 continue
             value = self.value(child).widened()
-            if not value.whole:
-                raise BadInput(
-                    f"an operand is {value.dtype}: a machine multiplies bytes, or bytes less a zero point; "
-                    "dequantized bytes have one scale along each sum"
-                )
+            if not value.whole or child.access.dtype in FLOATS:
+                raise BadInput(self._no_product(value, [c for c in children if self.constant[c]]))
             value = value.raw() if other else value.centred()
             if value.shift and not other:
                 raise BadInput("zeros that are no real 0 stand among the bytes of an operand")
             found.append((value.moved, float(value.shift)))
         return found
+
+    def _no_product(self, value: Affine, weights: list[Term]) -> str:
+        """Why a machine does not multiply these numbers."""
+        unsums = [leaf.name for leaf in value.products]
+        inputs = [leaf.tensor.name for leaf in value.moved.leaves.values() if isinstance(leaf, Real)]
+        if inputs:
+            return f"a machine multiplies bytes: quantize the input {inputs[0]} before it"
+        if unsums:
+            return f"a machine multiplies bytes: quantize the result of the layer {unsums[0]} before it"
+        if not value.bytes or value.offset is not None or value.shift.ndim or not value.fits:
+            return "a machine multiplies bytes: quantize again what was added to dequantized ones, or clipped"
+        held = [leaf.attributes[0] for operand in weights for leaf in tensors(operand)]
+        if weights and not any(isinstance(t, Tensor) and t.dtype in BYTES for t in held):
+            return f"its weights are {weights[0].access.dtype}: a machine multiplies bytes, which quantizing gives"
+        if value.scale.ndim or not weights or weights[0].access.dtype in FLOATS:
+            return "sums of dequantized bytes are those of bytes, scaled, where scales are one along each sum, in int32"
+        return f"an operand is {value.dtype}: a machine multiplies bytes, or bytes less one zero point"
 
     def _weights(self, term: Term) -> Moved:
         """A constant operand: moves over integers."""
@@ -292,10 +339,9 @@ class Follower:
         return own.reshape((*own.shape[:at], *(1 for _ in range(others)), *own.shape[at:]))
 
 
-_REDUCTIONS = ("reduce-sum", "reduce-mean")
+_OTHERS = tuple(dtype for dtype in INTEGERS if dtype not in (*BYTES, "int32", "int64"))
 _NOTHING = "{} needs a vector unit; a machine scales, shifts, clips and rounds sums of products"
 _MISSING = {
-    "reduce-max": "a max-pool of bytes ({}) needs a vector unit; an average pool is a product with ones",
     "softmax": "softmax within a network needs a vector unit; behind the last layer the host takes it",
 }
 _Step = Callable[[Affine, Array, bool], Affine]

@@ -19,7 +19,7 @@ from glenside.quantization.affine import Affine
 from glenside.quantization.building import Network
 from glenside.quantization.following import Follower, Refused
 from glenside.quantization.layers import IntegerLayer, IntegerNetwork, Requantised, leaf_of
-from glenside.quantization.values import Bytes, Product, pulled_back
+from glenside.quantization.values import BYTES, Bytes, Product, Real, pulled_back
 
 __all__ = ["IntegerLayer", "IntegerNetwork", "Requantised", "integer_network", "leaf_of"]
 
@@ -83,11 +83,14 @@ class _Result:
             return value
         steps = [t for t in postorder(root) if isinstance(follower.found.get(t), Refused)]
         below = {c for t in steps for c in _read(t) if isinstance(follower.found.get(c), Affine)}
-        if any(is_product(t) for t in steps) or len(below) != 1:
+        more = any(is_product(t) or (t.operator.name == "cast" and t.access.dtype in BYTES) for t in steps)
+        if more or len(below) != 1:
             raise BadInput(value.why)
         self.left = [name_of(t) for t in steps if t.operator.index_map is None]
-        (last,) = below
-        return follower.value(last)
+        (last,) = (follower.value(c) for c in below)
+        if any(isinstance(leaf, Real) for leaf in last.moved.leaves.values()):
+            raise BadInput(value.why)
+        return last
 
     def _of_bytes(self, value: Affine) -> Term:
         """Bytes, where one scale and zero point says what they are."""

@@ -1,0 +1,100 @@
+"""Additions of bytes, as residual connections have them, as layers: products with few weights.
+
+s a + t b = c (k a + l b), where whole numbers k and l have the ratio of the scales s and t. Weights are of 8 bits, so
+that a larger number is the sum of several, each for the same element once more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from math import ceil
+
+import numpy as np
+
+from glenside.builder.layout import concatenate, reshape, split_at, transpose
+from glenside.ir.errors import BadInput
+from glenside.ir.term import Term
+from glenside.quantization.affine import Affine, one_number
+from glenside.quantization.values import Known, Leaf, Moved, Product, narrow, standing_for
+
+WEIGHT = 127
+"""The largest weight."""
+_COPIES = 16
+_NEAR = 1e-4
+"""A ratio is found when it is off by less: a 40th of a byte at most."""
+
+
+def ratio(first: float, second: float) -> tuple[int, int]:
+    """The least whole numbers in the ratio of two positive ones, nearly; the largest are the nearest there are."""
+    best = (1, 1)
+    for copies in range(1, _COPIES + 1):
+        most = WEIGHT * copies
+        k, n = _within(first / second, most)
+        best = k, n
+        if abs(k / n * second / first - 1) <= _NEAR:
+            break
+    return best
+
+
+def in_ratio(scale: float, other: float) -> float:
+    """The least scale, from one on, that is in a ratio of weights to another one; itself where none is near."""
+    found = [other * n / k for k in range(1, WEIGHT + 1) if 0 < (n := ceil(scale / other * k - _NEAR)) <= WEIGHT]
+    return min((s for s in found if s >= scale * (1 - _NEAR)), default=scale)
+
+
+def _within(wanted: float, most: int) -> tuple[int, int]:
+    """The nearest ratio of whole numbers up to `most`."""
+    if wanted > 1:
+        n, k = _within(1 / wanted, most)
+        return k, n
+    found = Fraction(wanted).limit_denominator(most)
+    if found.numerator == 0:
+        return 1, most
+    return found.numerator, found.denominator
+
+
+def added(first: Affine, second: Affine, name: str) -> Affine:
+    """The sum of two tensors of dequantized bytes, as sums of a product. Raises BadInput for anything else."""
+    for value in (first, second):
+        if value.products:
+            raise BadInput(
+                "two tensors are added, as residual connections do, one of which is sums: quantize the result of the "
+                f"layer {value.products[0].name} before it is added"
+            )
+        alone = len(value.bytes) == len(value.moved.leaves) and value.offset is None and value.fits
+        if not alone or value.scale.ndim:
+            raise BadInput("two tensors are added: both are dequantized bytes of one scale, or it needs a vector unit")
+    a, b = first.raw(), second.raw()
+    k, n = ratio(abs(float(a.scale)), abs(float(b.scale)))
+    by = float(a.scale) / k
+    weights = [[int(np.sign(x.scale * by)) * part for part in _parts(w)] for x, w in ((a, k), (b, n))]
+    moved = weighted([a.moved, b.moved], weights, name)
+    shift = narrow(np.asarray((a.shift * a.scale + b.shift * b.scale) / by))
+    return Affine(moved, first.dtype, shift, one_number(by))
+
+
+def _parts(weight: int) -> list[int]:
+    """Weights of 8 bits that add up to one."""
+    count = -(-weight // WEIGHT)
+    return [weight // count + (part < weight % count) for part in range(count)]
+
+
+def weighted(parts: Sequence[Moved], weights: Sequence[Sequence[int]], name: str) -> Moved:
+    """Sums of weighted elements, each with those at the same place: a product in as many groups as there are channels,
+    which arrays run as they run depthwise convolutions.
+    """
+    dims = parts[0].dims
+    columns = [reshape(part.term, (*dims, 1)) for part, own in zip(parts, weights, strict=True) for _ in own]
+    term, rank = concatenate(columns, len(dims)), len(dims)
+    grouped = rank > 2
+    order = [1, 0, *range(2, rank)] if grouped else [*range(rank)]
+    leaves: dict[Term, Leaf] = {stand_in: leaf for part in parts for stand_in, leaf in part.leaves.items()}
+    a = Moved(split_at(transpose(term, (*order, rank)), rank), leaves, any(part.filled for part in parts))
+    values = np.asarray([weight for own in weights for weight in own], np.int64)
+    shape = (dims[1], 1, len(values)) if grouped else (1, len(values))
+    b = standing_for(Known(np.broadcast_to(values, shape), f"{name}.weight"), shape)
+    b = Moved(split_at(b.term, len(shape) - 1), b.leaves)
+    sums = standing_for(Product(a, b, int(grouped), name), (*(dims[axis] for axis in order), 1))
+    back = transpose(reshape(sums.term, [dims[axis] for axis in order]), order)
+    return Moved(back, sums.leaves)

@@ -1,0 +1,78 @@
+"""ONNX's operators of integers as integer layers: bit for bit."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from onnx_integer_networks import Graph, by_layers, computed, drawn, results
+
+from glenside.ir.program import Program
+from glenside.quantization.network import IntegerNetwork, integer_network
+
+
+def equal(program: Program) -> IntegerNetwork:
+    """The network of a program, which computes the same integers."""
+    network = integer_network(program)
+    for seed in range(3):
+        inputs = drawn(program, seed)
+        wanted = results(program, program.constants, inputs)
+        for want, got in zip(wanted, computed(network, inputs), strict=True):
+            assert np.array_equal(want, got)
+            assert np.unique(want).size > 8
+    by_layers(network, drawn(program, 9))
+    return network
+
+
+@pytest.mark.parametrize("activation", ["uint8", "int8"])
+@pytest.mark.parametrize("weight", ["uint8", "int8"])
+@pytest.mark.parametrize("zero", [0, 3])
+@pytest.mark.parametrize("pads", [0, 1])
+def test_convolutions(activation: str, weight: str, zero: int, pads: int) -> None:
+    """Two QLinearConv, the second one with channels of their own scales, in groups and steps."""
+    g, zero = Graph(), zero + 90 * (weight == "uint8")
+    scale, other = g.scales(), g.constant(0.01, "float32")
+    low = (zero - 90, zero + 90)
+    w, v = g.bytes((8, 4, 3, 3), weight, *low), g.bytes((6, 4, 2, 3), weight, *low)
+    point = g.constant(70 if activation == "uint8" else -5, activation)
+    zeros = g.constant(zero, weight), g.constant(np.full(6, zero), weight)
+    bias = g.constant(g.draw.integers(-3000, 3000, 8), "int32")
+    y = g.node(
+        "QLinearConv", "x", scale, point, w, scale, zeros[0], other, point, bias, pads=[pads] * 4, strides=[2, 1]
+    )
+    z = g.node("QLinearConv", y, other, point, v, g.scales((6,)), zeros[1], other, point, pads=[0, pads, 1, 0], group=2)
+    equal(g.program({"x": ((2, 4, 9, 7), activation)}, z, y))
+
+
+@pytest.mark.parametrize("operands", [("uint8", "uint8"), ("uint8", "int8"), ("int8", "int8")])
+@pytest.mark.parametrize("zeros", [(0, 0), (7, 2)])
+def test_matrices(operands: tuple[str, str], zeros: tuple[int, int]) -> None:
+    g = Graph()
+    zeros = (zeros[0], zeros[1] + 60 * (operands[1] == "uint8"))
+    ends = (zeros[1] - 128, 127) if operands[1] == "int8" else (0, zeros[1] + 67)
+    b = g.constant(g.draw.integers(max(ends[0], -128), ends[1], (12, 5)), operands[1])
+    scale, other = g.scales(), g.constant(0.03, "float32")
+    points = g.constant(zeros[0], operands[0]), g.constant(zeros[1], operands[1])
+    y = g.node("QLinearMatMul", "x", scale, points[0], b, g.scales((5,)), g.constant([zeros[1]] * 5, operands[1]),
+               other, g.constant(90, operands[0]))  # fmt: skip
+    sums = g.node("MatMulInteger", "x", b, *points)
+    network = equal(g.program({"x": ((3, 12), operands[0])}, y, sums))
+    assert [layer.requantised is None for layer in network.layers] == [False, True]
+
+
+def test_two_inputs() -> None:
+    """A product of activations, both with zero points."""
+    g = Graph()
+    scale, other = g.scales(), g.constant(0.02, "float32")
+    points = g.constant(100, "uint8"), g.constant(-20, "int8")
+    y = g.node("QLinearMatMul", "a b", scale, points[0], "c/d", scale, points[1], other, points[1])
+    network = equal(g.program({"a b": ((2, 4, 12), "uint8"), "c/d": ((2, 12, 5), "int8")}, y))
+    assert set(network.inputs) == {"a b", "c/d"}
+
+
+@pytest.mark.parametrize("zero", [0, 9])
+def test_sums_are_a_result(zero: int) -> None:
+    g = Graph()
+    w, point = g.bytes((5, 3, 3, 3)), g.constant(zero, "uint8")
+    y = g.node("ConvInteger", "x", w, point, pads=[1, 2, 0, 1], dilations=[2, 1])
+    (layer,) = equal(g.program({"x": ((1, 3, 8, 8), "uint8")}, y)).layers
+    assert layer.requantised is None

@@ -1,0 +1,118 @@
+"""Networks of floats as integer layers: how near they are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import pytest
+from onnx_integer_networks import by_layers, computed
+
+import glenside as gl
+from glenside.ir.errors import BadInput
+from glenside.ir.operand import Array
+from glenside.ir.program import Program
+from glenside.ir.term import Term, postorder
+from glenside.models import load
+from glenside.quantization.calibration import quantized
+from glenside.quantization.network import IntegerNetwork
+
+
+def decibels(program: Program, network: IntegerNetwork, logits: Term, seeds: range) -> float:
+    """Signal to noise of the logits, on inputs that calibration did not see."""
+    signal = noise = 0.0
+    for seed in seeds:
+        draw = np.random.default_rng(1000 + seed)
+        inputs = {name: draw.standard_normal(t.dims).astype(t.dtype) for name, t in program.inputs.items()}
+        (want,) = gl.evaluate([logits], {**program.constants, **inputs})
+        (got,) = computed(network, inputs)
+        signal, noise = signal + np.square(want).sum(), noise + np.square(got - want).sum()
+    return float(10 * np.log10(signal / noise))
+
+
+def logits_of(program: Program) -> Term:
+    """What softmax is taken of, of a classifier."""
+    (softmax,) = (t for t in postorder(program.term) if t.attributes[:1] == ("softmax",))
+    return softmax.children[0]
+
+
+@pytest.mark.parametrize(
+    ("name", "sizes", "least", "layers"),
+    [
+        ("mobilenet-v1", {"width": 0.25, "resolution": 32, "batch": 2}, 30, 29),
+        ("mobilenet-v2", {"width": 0.25, "resolution": 32, "classes": 10}, 18, 65),
+    ],
+)
+def test_small_classifiers(name: str, sizes: Mapping[str, float], least: float, layers: int) -> None:
+    program = load(name, **sizes)
+    network = quantized(program)
+    assert len(network.layers) == layers
+    assert network.rest == "scale, softmax"
+    assert decibels(program, network, logits_of(program), range(3)) > least
+    assert set(network.program.layers) >= set(program.layers)
+    (tensor,) = program.inputs.values()
+    by_layers(network, {tensor.name: np.random.default_rng(0).standard_normal(tensor.dims).astype(np.float32)})
+
+
+@pytest.mark.slow
+def test_mobilenets_as_they_are() -> None:
+    for name, least in (("mobilenet-v1", 32), ("mobilenet-v2", 31)):
+        program = load(name)
+        assert decibels(program, quantized(program), logits_of(program), range(4)) > least
+
+
+def small(groups: int = 1) -> tuple[Program, dict[str, Array]]:
+    b, draw = gl.Builder("odd 'name"), np.random.default_rng(3)
+    x, y = b.input("x y", (2, 4, 6, 6)), b.input('"', (2, 4, 6, 6))
+    first = b.relu(
+        b.conv(x, b.constant("w 1", (8, 4 // groups, 3, 3)), b.constant("b'", (8,)), padding=1, groups=groups)
+    )
+    second = b.conv(y, b.constant("w/2", (8, 4, 3, 3)), padding=1)
+    pooled = b.average_pool(b.add(first, second), 2)
+    program = b.finish(b.conv(pooled, b.constant("w", (3, 8, 1, 1)), name="last layer"))
+    values = {n: draw.standard_normal(t.dims).astype(np.float32) for n, t in program.constants_declared.items()}
+    return program, values
+
+
+@pytest.mark.parametrize("groups", [1, 4])
+def test_two_inputs_with_odd_names_that_are_added(groups: int) -> None:
+    program, values = small(groups)
+    data = {name: np.random.default_rng(0).standard_normal((64, 4, 6, 6)) for name in program.inputs}
+    network = quantized(program, values, data)
+    assert set(network.inputs) == {"x y", '"'}
+    assert "last layer" in network.program.layers
+    program = program.with_constants(values)
+    assert decibels(program, network, program.term, range(3)) > 30
+    assert "addition" in network.program.layers
+
+
+def test_data_decides_ranges() -> None:
+    program, values = small()
+    data = {"x y": 5 * np.ones((6, 4, 6, 6), np.float32), '"': np.zeros((2, 4, 6, 6), np.float32)}
+    scale, zero = quantized(program, values, data).inputs["x y"]
+    assert scale == pytest.approx(5 / 255)
+    assert zero == -128
+    again, seeded = (quantized(program, values, seed=seed).inputs["x y"] for seed in (0, 1))
+    assert quantized(program, values).inputs["x y"] == again != seeded
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        ({"z": np.zeros(3)}, "which is no input"),
+        ({"x y": np.zeros((3, 4, 6, 6))}, "whole batches of 2, got (3 4 6 6)"),
+        ({"x y": np.zeros((2, 4, 6))}, "requires shape (samples 4 6 6)"),
+        ({"x y": np.full((2, 4, 6, 6), np.nan)}, "finite numbers"),
+    ],
+)
+def test_data_that_does_not_fit(data: Mapping[str, Array], words: str) -> None:
+    program, values = small()
+    with pytest.raises(BadInput) as error:
+        quantized(program, values, data)
+    assert words in str(error.value)
+
+
+def test_weights_are_given() -> None:
+    program, values = small()
+    with pytest.raises(BadInput, match="requires the value of the constant w"):
+        quantized(program, {name: value for name, value in values.items() if name != "w"})

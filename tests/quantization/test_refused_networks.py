@@ -1,0 +1,111 @@
+"""What a machine of products has nothing for is refused: which operator of which layer, and what would do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import pytest
+from onnx_integer_networks import Graph
+
+from glenside.ir.errors import BadInput
+from glenside.models import load
+from glenside.quantization.calibration import quantized
+from glenside.quantization.network import integer_network
+
+Case = Callable[[Graph], str]
+
+
+def between(*steps: str, dims: Sequence[int] = (4, 4, 1, 1), **attributes: object) -> Case:
+    """A product, these operators, and another product; the first of them may read the product twice."""
+
+    def build(g: Graph) -> str:
+        op = "Conv" if len(dims) == 4 else "MatMul"
+        y = first = g.node(op, g.quantized("x", 0.03, 100), g.weights(dims, len(dims) % 4 // 2))
+        for step in steps:
+            y = g.node(step, y, **attributes)
+        y = g.node("Mul", y, first) if steps == ("Sigmoid",) else y
+        return g.node(op, g.quantized(y, 0.02, 100), g.weights(dims, len(dims) % 4 // 2))
+
+    return build
+
+
+def sums_added(g: Graph) -> str:
+    x = g.quantized("x", 0.03, 100)
+    y = g.node("Add", g.node("Conv", x, g.weights((4, 4, 1, 1))), x)
+    return g.node("Conv", g.quantized(y, 0.02, 100), g.weights((4, 4, 1, 1)))
+
+
+def scales_along_sums(g: Graph) -> str:
+    return g.node("MatMul", g.quantized("x", 0.03, 100), g.weights((5, 4), 0))
+
+
+def weights_of_floats(g: Graph) -> str:
+    return g.node("MatMul", g.quantized("x", 0.03, 100), g.constant(np.ones((5, 4)), "float32"))
+
+
+def wide_weights(g: Graph) -> str:
+    s, z, w = g.scales(), g.constant(30, "uint8"), g.constant(np.arange(20).reshape(5, 4) * 13, "uint8")
+    q = g.node("QuantizeLinear", "x", s, z)
+    return g.node("QLinearMatMul", q, s, z, w, s, z, s, z)
+
+
+def two_quantizations(g: Graph) -> str:
+    parts = [g.node("MatMul", g.quantized("x", scale, 9), g.weights((5, 4), 1)) for scale in (0.02, 0.03)]
+    return g.node("Concat", *parts, axis=0)
+
+
+def a_scale_of_zero(g: Graph) -> str:
+    w = g.node("DequantizeLinear", g.bytes((5, 4)), g.constant([1, 0, 1, 1], "float32"), axis=1)
+    return g.quantized(g.node("MatMul", g.quantized("x", 0.03, 100), w), 0.2, 9)
+
+
+def words(g: Graph) -> str:
+    return g.quantized("x", 0.03, 100, "int16")
+
+
+CASES: list[tuple[Case, str, str]] = [
+    (between("Tanh"), "tanh behind the layer Conv", "needs a vector unit"),
+    (between("Sigmoid"), "sigmoid behind the layer Conv", "needs a vector unit"),
+    (between("LeakyRelu"), "leaky-relu", "scales, shifts, clips and rounds"),
+    (between("Softmax", axis=1), "softmax behind the layer Conv", "behind the last layer the host takes it"),
+    (between("Floor"), "floor", "needs a vector unit"),
+    (sums_added, "elementwise-add behind the layer Conv", "quantize the result of the layer Conv"),
+    (between("Relu"), "", ""),
+    (lambda g: g.node("MatMul", "x", g.weights((5, 4), 1)), "the layer MatMul", "quantize the input x before it"),
+    (scales_along_sums, "the layer MatMul", "where scales are one along each sum"),
+    (weights_of_floats, "the layer MatMul", "its weights are float32"),
+    (wide_weights, "QLinearMatMul", "less their zero point, fit int8"),
+    (two_quantizations, "of the input x", "quantized in two ways"),
+    (a_scale_of_zero, "behind the layer MatMul", "a finite number that is not 0"),
+    (words, "of the input x", "numbers are quantized to int16; a machine has bytes"),
+    (lambda g: g.quantized("x", 0.03, 100), "", "no product of bytes"),
+]
+
+
+@pytest.mark.parametrize(("case", "place", "reason"), CASES)
+def test_refused(case: Case, place: str, reason: str) -> None:
+    g = Graph()
+    result = case(g)
+    image = any(node.op_type == "Conv" for node in g.nodes)
+    program = g.program({"x": ((1, 4, 6, 6) if image else (3, 5), "float32")}, result)
+    if not reason:
+        assert integer_network(program).layers
+        return
+    with pytest.raises(BadInput) as error:
+        integer_network(program)
+    assert place in str(error.value)
+    assert reason in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "sizes", "sentence"),
+    [
+        ("mobilenet-v3-large", {"resolution": 32, "width": 0.25}, "elementwise-mul"),
+        ("vit-s-16", {"layers": 1, "resolution": 32}, "constants are joined with bytes"),
+    ],
+)
+def test_networks_that_need_a_vector_unit(name: str, sizes: dict[str, float], sentence: str) -> None:
+    with pytest.raises(BadInput, match=sentence):
+        quantized(load(name, **sizes))
