@@ -59,14 +59,8 @@ def transfers(addresses: Array, lanes: Array, rows: Array, machine: Machine) -> 
     """
     if not len(addresses):
         return []
-    order, begins = _steps(addresses, lanes, rows, machine.bandwidth)
-    beats, bytes_ = np.divmod(addresses[order], machine.bandwidth)
-    lanes, rows = lanes[order], rows[order]
-    sizes = np.diff(np.append(begins, len(beats)))
-    bases, turns = np.minimum.reduceat(rows, begins), lanes[begins]
-    turned = (lanes - np.repeat(turns, sizes)) % machine.rows
-    entries = np.stack([bytes_, turned, rows - np.repeat(bases, sizes)], axis=1)
-    places = np.stack([beats[begins], bases, turns], axis=1)
+    begins, entries, places = _cycles(addresses, lanes, rows, machine)
+    sizes = np.diff(np.append(begins, len(entries)))
     found: dict[bytes, list[int]] = {}
     for step, (begin, size) in enumerate(zip(begins.tolist(), sizes.tolist(), strict=True)):
         found.setdefault(entries[begin : begin + size].tobytes(), []).append(step)
@@ -77,6 +71,34 @@ def transfers(addresses: Array, lanes: Array, rows: Array, machine: Machine) -> 
         alike = tuple(map(tuple, entries[begin : begin + sizes[steps[0]]].tolist()))
         made.append(Transfer(alike, tuple(nests(own))))
     return made
+
+
+def beats_and_tables(addresses: Array, lanes: Array, rows: Array, machine: Machine) -> tuple[int, int]:
+    """How many beats `transfers` has, and how many tables."""
+    if not len(addresses):
+        return 0, 0
+    begins, entries, _ = _cycles(addresses, lanes, rows, machine)
+    mixed = (entries * _MIXERS).sum(axis=1)  # wraps around
+    mixed = (mixed ^ (mixed >> 31)) * _MIXERS[1]
+    sums = np.add.reduceat(mixed ^ (mixed >> 29), begins)
+    return len(begins), len(np.unique(sums))
+
+
+_MIXERS = np.random.default_rng(0).integers(1, 1 << 62, 3) | 1
+
+
+def _cycles(addresses: Array, lanes: Array, rows: Array, machine: Machine) -> tuple[Array, Array, Array]:
+    """Where each cycle begins among the bytes, (cycles); of each byte its place in the beat, its lane before the turn
+    and its row above the first, (n)(3); and the beat, the first row and the turn of each cycle, (cycles)(3).
+    """
+    order, begins = _steps(addresses, lanes, rows, machine.bandwidth)
+    beats, bytes_ = np.divmod(addresses[order], machine.bandwidth)
+    lanes, rows = lanes[order], rows[order]
+    sizes = np.diff(np.append(begins, len(beats)))
+    bases, turns = np.minimum.reduceat(rows, begins), lanes[begins]
+    turned = (lanes - np.repeat(turns, sizes)) % machine.rows
+    entries = np.stack([bytes_, turned, rows - np.repeat(bases, sizes)], axis=1)
+    return begins, entries, np.stack([beats[begins], bases, turns], axis=1)
 
 
 def _steps(addresses: Array, lanes: Array, rows: Array, width: int) -> tuple[Array, Array]:

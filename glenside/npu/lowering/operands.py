@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import prod
 
 import numpy as np
 
 from glenside.ir.operand import Array
 from glenside.ir.term import Term
-from glenside.npu.lowering.filling import transfers
+from glenside.npu.lowering.filling import beats_and_tables
 from glenside.npu.lowering.image import Image
 from glenside.npu.lowering.runs import Order
 from glenside.npu.lowering.tiles import Layer
@@ -33,8 +32,9 @@ def arranged(order: Order, leaf: Term) -> Array:
     wanted = some[row, lane] - first
 
     def taken(axis: int) -> int:
-        parts = transfers(laid_out(dims, axis, machine.bandwidth).ravel()[wanted], lane, row, machine)
-        return sum(prod(nest.counts) for part in parts for nest in part.nests) + len(parts) * machine.table_beats
+        where = laid_out(dims, axis, machine.bandwidth).ravel()[wanted]
+        beats, tables = beats_and_tables(where, lane, row, machine)
+        return beats + tables * machine.table_beats
 
     axes = [axis for axis, size in enumerate(dims) if size > 1]
     return laid_out(dims, min(reversed(axes), key=taken), machine.bandwidth) if axes else np.zeros(dims, np.int64)

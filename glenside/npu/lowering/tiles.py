@@ -114,15 +114,23 @@ def _groups(added: Array, tiles: int, size: int) -> tuple[list[tuple[int, ...]],
     """
     none = np.iinfo(np.int64).max
     flat = added.reshape(-1, added.shape[-1])
-    flat = np.sort(np.where(flat > 0, flat, none), axis=1)
-    used = flat[flat[:, 0] < none]
+    flat = np.where(flat > 0, flat, none)
+    if flat.shape[1] > 1:
+        flat = np.sort(flat, axis=1)
+    some = flat[:, 0] < none
+    used = flat if some.all() else flat[some]
     tile, place = np.divmod(np.where(used < none, used - 1, -1), size)
-    place = np.where(used < none, place, place[:, :1])
-    if (place != place[:, :1]).any():
+    if ((place != place[:, :1]) & (used < none)).any():
         raise BadInput("sums of different places of tiles are added up: accumulators add up those of one place")
-    distinct = np.unique(tile, axis=0)
-    groups = [tuple(int(t) for t in row if t >= 0) for row in distinct]
+    example = np.zeros(tiles, np.int64)  # of each first tile, an element
+    example[tile[:, 0]] = np.arange(len(tile))
+    if (tile != tile[example[tile[:, 0]]]).any():
+        raise BadInput(_SEVERAL)
+    groups = [tuple(int(t) for t in row if t >= 0) for row in np.unique(tile[np.unique(example[tile[:, 0]])], axis=0)]
     every = [t for group in groups for t in group]
     if len(every) != len({*every}):
-        raise BadInput("a tile is added to several sums: accumulators keep one")
-    return groups, np.where(flat[:, 0] < none, flat[:, 0], 0).reshape(added.shape[:-1])
+        raise BadInput(_SEVERAL)
+    return groups, np.where(some, flat[:, 0], 0).reshape(added.shape[:-1])
+
+
+_SEVERAL = "a tile is added to several sums: accumulators keep one"
