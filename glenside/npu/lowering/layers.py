@@ -6,7 +6,7 @@ comes next as soon as there is room for it, in the order in which it is needed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -33,11 +33,13 @@ class Feed:
     elements  the address of each element that rows are made of, by number; element 0 is none
     tiles     the address of the first row of weights of each tile, (tiles)
     zero      the byte in lanes where a row has no element
+    made      whether layers before it make rows, and whether they make weights
     """
 
     elements: Array
     tiles: Sequence[int]
     zero: int = 0
+    made: tuple[bool, bool] = (False, False)
 
 
 class Sink(Protocol):
@@ -57,6 +59,7 @@ class Writer:
     """A program of layers as it grows: its instructions one after the other, DRAM, and what memories hold.
 
     active  the weights that are in the array
+    later   what is to be written down before anybody reads what it makes
     """
 
     def __init__(self, machine: Machine) -> None:
@@ -66,6 +69,7 @@ class Writer:
         self.tables, self.parameters = Slots(machine.tables), Slots(machine.parameters)
         self.run = self.chunk = self.half = 0
         self.active = b""
+        self.later: Callable[[], None] | None = None
 
     def layer(self, order: Order, feed: Feed, sink: Sink) -> None:
         """The instructions of a layer, whose results go to a sink."""
@@ -73,6 +77,12 @@ class Writer:
         work.write()
         self.run += len(work.plan.runs)
         self.chunk += len(work.plan.chunks)
+
+    def settle(self) -> None:
+        """Write down what was put off."""
+        later, self.later = self.later, None
+        if later is not None:
+            later()
 
     def add(self, instruction: Instruction) -> None:
         """One more: those of other units that it needs or that need it come before or after it."""
@@ -138,6 +148,7 @@ class _Work:
         self.tables = [Table(tuple((int(lane), 0, 0) for lane in np.flatnonzero(own))) for own in enabled]
         self.empty = Table(tuple((lane, feed.zero & _BYTE, 0) for lane in range(self.machine.rows)))
         self.filled = self.used = 0
+        self.settled = False
         self.done: list[tuple[Run, int]] = []
 
     def write(self) -> None:
@@ -173,11 +184,19 @@ class _Work:
             return False
         slot, is_new = found
         if is_new:
+            self._settle(self.feed.made[1])
             self.writer.add(Weights(address, slot * self.machine.rows, rows))
         return True
 
+    def _settle(self, made: bool) -> None:
+        """What the layer before put off comes before what reads it."""
+        if made and not self.settled:
+            self.writer.settle()
+            self.settled = True
+
     def _fill_lanes(self, chunk: Chunk) -> None:
         machine, writer = self.machine, self.writer
+        self._settle(self.feed.made[0])
         elements = self.order.rows.numbers[chunk.rows]
         row, lane = np.nonzero(elements)
         first = chunk.half * machine.half_depth

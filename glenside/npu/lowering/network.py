@@ -16,7 +16,7 @@ from glenside.ir.term import Term, build, postorder, rebuild_all
 from glenside.ir.types import Tensor
 from glenside.npu import requantise
 from glenside.npu.lowering.layers import Feed, Sink, SumsOut, Writer
-from glenside.npu.lowering.operands import Tiles, arranged
+from glenside.npu.lowering.operands import Tiles, arranged, laid_out
 from glenside.npu.lowering.program import Filled, counted, finished, stand_in
 from glenside.npu.lowering.runs import Order
 from glenside.npu.lowering.storing import Bytes, BytesOut, rows_needed
@@ -40,15 +40,17 @@ def chained(
     machine: Machine,
     given: Mapping[str, Array] | None = None,
     seed: int = 0,
+    axes: Mapping[Term, int] | None = None,
     show: Callable[[str, int, int], None] = lambda *_: None,
 ) -> NpuProgram:
     """A network as one program, its layers as they are mapped, by name.
 
+    axes   of tensors that stream, which is innermost in DRAM; of others it is what the first reader wants
     given  int8 values of inputs that DRAM holds; others are drawn by the seed
 
     Raises BadInput: a layer that the machine does not run, by its name and why.
     """
-    return _Chain(network, mapped, machine, show).program(given or {}, seed)
+    return _Chain(network, mapped, machine, axes or {}, show).program(given or {}, seed)
 
 
 @dataclass
@@ -103,9 +105,10 @@ class _Chain:
         network: IntegerNetwork,
         mapped: Mapping[str, Mapped],
         machine: Machine,
+        axes: Mapping[Term, int],
         show: Callable[[str, int, int], None],
     ) -> None:
-        self.network, self.mapped, self.machine, self.show = network, mapped, machine, show
+        self.network, self.mapped, self.machine, self.axes, self.show = network, mapped, machine, axes, show
         self.writer = Writer(machine)
         self.results = {layer.result for layer in network.layers}
         self.known: dict[str, _Own] = {}
@@ -207,7 +210,11 @@ class _Chain:
             found.pairs.append(tiles.elements[leaf])
             found.place = tiles.of(leaf) if found.place is None else found.place
         if leaf in own.layer.product.rows.first and not found.streams:
-            self._stream_from(found, arranged(own.order, leaf))
+            tensor, _ = own.operands[leaf]
+            if tensor in self.axes:
+                self._stream_from(found, laid_out(tuple(leaf.access.dims), self.axes[tensor], self.machine.bandwidth))
+            else:
+                self._stream_from(found, arranged(own.order, leaf))
 
     def _stream_from(self, found: _Tensor, places: Array) -> None:
         found.place = self.writer.image.room(int(places.max(initial=-1)) + 1) + places
@@ -237,7 +244,11 @@ class _Chain:
             operands[leaf] = self._streamed(own, leaf)
             addresses[first : first + leaf.access.size] = operands[leaf].addresses.ravel()
         tiles = self._stays(layer.name, own, operands)
-        feed = Feed(addresses, tiles.addresses, own.zeros[0])
+        rows, weights = (
+            any(own.operands[leaf][0] in self.results for leaf in places.first)
+            for places in (product.rows, product.weights)
+        )
+        feed = Feed(addresses, tiles.addresses, own.zeros[0], (rows, weights))
         if layer.requantised is None:
             sums = SumsOut(self.writer, own.layer)
             self.writer.layer(own.order, feed, sums)

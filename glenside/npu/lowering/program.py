@@ -64,6 +64,7 @@ def finished(
     outputs: Mapping[str, Place] | None = None,
 ) -> NpuProgram:
     """What was written, with its waits and its cycles."""
+    writer.settle()
     dram = writer.image.bytes()
     for place, values in filled:
         place.write(dram, values)

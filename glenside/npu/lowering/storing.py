@@ -37,9 +37,14 @@ class Bytes:
 
 
 def rows_needed(machine: Machine) -> int:
-    """Rows of half of the lanes that bytes pass through: as half of the accumulators has, or a quarter of them."""
+    """Rows of half of the lanes that bytes pass through: twice as many as half of the accumulators has, of which DMA
+    empties one while the other is filled; or a quarter of them.
+    """
     passes = -(-machine.columns // machine.rows)
-    return max(1, min(machine.half_accumulators * passes, machine.half_depth // 4))
+    return _SIDES * max(1, min(machine.half_accumulators * passes, machine.half_depth // (4 * _SIDES)))
+
+
+_SIDES = 2
 
 
 class BytesOut:
@@ -52,10 +57,11 @@ class BytesOut:
         self.writer, self.layer, self.machine = writer, layer, writer.machine
         self.m = layer.product.rows.numbers.shape[1]
         self.lanes = rows_needed(self.machine)
+        self.depth, self.side = self.lanes // _SIDES, 0
         if self.lanes >= self.machine.half_depth:
             raise BadInput(
                 f"scratchpad of {self.machine}: half of a lane is {self.machine.half_depth} bytes, and results pass"
-                " through one of them: at least 2 are needed"
+                f" through {self.lanes} of them"
             )
         self.entries, entry = np.unique(result.parameters, return_inverse=True)
         self._sort(result, entry)
@@ -103,16 +109,24 @@ class BytesOut:
     def send(self, done: Sequence[tuple[Run, int]], half: int) -> None:
         for batch in self._batches(done):
             if len(batch.items):
-                self._send(batch, (half + 1) * self.machine.half_depth - self.lanes)
+                self.side = (self.side + 1) % _SIDES
+                self._send(batch, (half + 1) * self.machine.half_depth - self.lanes + self.side * self.depth)
+
+    def _send(self, batch: _Batch, base: int) -> None:
+        """Stores now, and beats when others are stored: DMA would wait for them until then."""
+        self.writer.settle()
+        turns = self._turned(batch)
+        self._store(batch, turns, base)
+        self.writer.later = lambda: self._out(batch, turns, base)
 
     def _batches(self, done: Sequence[tuple[Run, int]]) -> Iterator[_Batch]:
         """As many rows of sums at a time as there are rows of lanes, and rows of parameters."""
         machine = self.machine
-        room = self.lanes if len(self.contents) <= machine.parameters else min(self.lanes, machine.parameters)
+        room = self.depth if len(self.contents) <= machine.parameters else min(self.depth, machine.parameters)
         if self.passes > room:
             raise BadInput(
                 f"rows of {machine.columns} sums pass through {self.passes} rows of lanes and of parameters, and"
-                f" {machine} has {self.lanes} and {machine.parameters} for them"
+                f" {machine} has {self.depth} and {machine.parameters} for them"
             )
         lines = np.concatenate([run.group * self.m + np.arange(run.begin, run.end) for run, _ in done])
         sums = np.concatenate([base + np.arange(run.end - run.begin) for run, base in done])
@@ -139,11 +153,6 @@ class BytesOut:
             self.owner[pairs] - begin[which] + (np.cumsum(sizes) - sizes)[which],
             self.address[pairs],
         )
-
-    def _send(self, batch: _Batch, base: int) -> None:
-        turns = self._turned(batch)
-        self._store(batch, turns, base)
-        self._out(batch, turns, base)
 
     def _turned(self, batch: _Batch) -> Array:
         """How far each item is turned, (items)."""

@@ -1,0 +1,257 @@
+"""Which mapping each layer of a network takes, and in which order tensors are in DRAM between them: together.
+
+What is quick for one layer may be slow for the next: sums of pixels side by side are few beats where the next layer
+wants pixels side by side, and a beat for each byte where it wants channels. The choice is an integer program:
+
+    least sum of t over layers, where t >= cycles of the array, and t >= cycles of DMA: weights, fills and results
+
+Each layer takes one mapping and each tensor one axis innermost; what they take together is priced for every pair.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import highspy
+import numpy as np
+
+from glenside.ir.errors import BadInput
+from glenside.ir.operand import Array
+from glenside.ir.term import Term
+from glenside.ir.types import Tensor
+from glenside.npu.lowering.image import Image
+from glenside.npu.lowering.network import Mapped
+from glenside.npu.lowering.operands import Tiles, laid_out
+from glenside.npu.lowering.price import Priced
+from glenside.npu.lowering.storing import rows_needed
+from glenside.npu.lowering.tiles import Layer
+from glenside.npu.machine import Machine
+from glenside.quantization.layers import IntegerNetwork, leaf_of
+
+_LATENCY = 2
+"""Latencies of a layer that nothing hides."""
+
+
+@dataclass(frozen=True)
+class Option:
+    """A mapping that a layer may take.
+
+    price     what it takes
+    operands  its leaves -> the tensor that each is; None of constants
+    """
+
+    price: Priced
+    operands: Mapping[Term, Term | None]
+
+    @property
+    def streams(self) -> dict[Term, Term | None]:
+        return {leaf: self.operands[leaf] for leaf in self.price.layer.product.rows.first}
+
+    @property
+    def stays(self) -> dict[Term, Term | None]:
+        return {leaf: self.operands[leaf] for leaf in self.price.layer.product.weights.first}
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A mapping for each layer, by number, and the axis that is innermost of each tensor that streams.
+
+    cycles  what that takes by these prices; bound  what none takes less than
+    """
+
+    mappings: Mapping[str, int]
+    axes: Mapping[Term, int]
+    cycles: float
+    bound: float
+
+
+def chosen(
+    options: Mapping[str, Sequence[Option]], results: Mapping[Term, str], machine: Machine, seconds: float = 10.0
+) -> Choice:
+    """The best choice; `results` are the tensors that layers make, of which each is one's, by name."""
+    return _Model(options, results, machine).solved(seconds)
+
+
+def best(
+    network: IntegerNetwork, variants: Mapping[str, Sequence[tuple[Mapped, int]]], machine: Machine
+) -> tuple[dict[str, Mapped], Choice]:
+    """For each layer of a network one of its mappings, each with its cycles of the array; and the whole choice.
+
+    Raises BadInput: a layer of which the machine runs no mapping, by name, with the reason of the first.
+    """
+    known: dict[tuple[Term, bool], Priced] = {}
+    options: dict[str, list[Option]] = {}
+    kept: dict[str, list[Mapped]] = {}
+    for layer in network.layers:
+        options[layer.name], kept[layer.name], refused = [], [], list[BadInput]()
+        for mapped, cycles in variants[layer.name]:
+            key = mapped.term, layer.requantised is None
+            try:
+                if key not in known:
+                    reserved = 0 if layer.requantised is None else rows_needed(machine)
+                    known[key] = Priced(Layer.of(mapped.term, machine), machine, cycles, reserved)
+                options[layer.name].append(Option(known[key], _operands(network, known[key].layer, mapped)))
+                kept[layer.name].append(mapped)
+            except BadInput as error:
+                refused.append(error)
+        if not options[layer.name]:
+            raise BadInput(f"the layer {layer.name}: {refused[0] if refused else 'it has no mapping'}")
+    results = {layer.result: layer.name for layer in network.layers}
+    found = chosen(options, results, machine)
+    return {name: own[found.mappings[name]] for name, own in kept.items()}, found
+
+
+def _operands(network: IntegerNetwork, layer: Layer, mapped: Mapped) -> dict[Term, Term | None]:
+    found: dict[Term, Term | None] = {}
+    for leaf in (*layer.product.rows.first, *layer.product.weights.first):
+        tensor, _ = leaf_of(mapped.operands.get(leaf, leaf))
+        own = tensor.attributes[0] if tensor.operator.name == "access-tensor" else None
+        found[leaf] = None if isinstance(own, Tensor) and own.name in network.constants else tensor
+    return found
+
+
+def axes_of(tensor: Term) -> list[int]:
+    """Those that may be innermost."""
+    return [axis for axis, size in enumerate(tensor.access.dims) if size > 1] or [0]
+
+
+@dataclass
+class _Model:
+    options: Mapping[str, Sequence[Option]]
+    results: Mapping[Term, str]
+    machine: Machine
+    solver: highspy.Highs = field(default_factory=highspy.Highs)
+    known: dict[tuple[int, str, object], float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name, value in (("output_flag", False), ("threads", 1), ("random_seed", 0), ("mip_rel_gap", 1e-3)):
+            self.solver.setOptionValue(name, value)
+        self.dma: dict[str, list[tuple[int, float]]] = {name: [] for name in self.options}
+        self.count = 0
+
+    def _column(self, cost: float = 0.0, whole: bool = False, most: float = 1.0) -> int:
+        self.solver.addVar(0.0, most)
+        if cost:
+            self.solver.changeColCost(self.count, cost)
+        if whole:
+            self.solver.changeColIntegrality(self.count, highspy.HighsVarType.kInteger)
+        self.count += 1
+        return self.count - 1
+
+    def _row(self, least: float, most: float, terms: Sequence[tuple[int, float]]) -> None:
+        columns = np.array([column for column, _ in terms], np.int32)
+        self.solver.addRow(least, most, len(terms), columns, np.array([value for _, value in terms]))
+
+    def solved(self, seconds: float) -> Choice:
+        take = {name: [self._column(whole=True) for _ in own] for name, own in self.options.items()}
+        for columns in take.values():
+            self._row(1, 1, [(column, 1.0) for column in columns])
+        tensors = {
+            tensor: None
+            for own in self.options.values()
+            for option in own
+            for tensor in option.operands.values()
+            if tensor is not None
+        }
+        inner = {tensor: [self._column(whole=True) for _ in axes_of(tensor)] for tensor in tensors}
+        for tensor, columns in inner.items():
+            self._row(1, 1, [(column, 1.0) for column in columns])
+            self._add_tensor(tensor, columns, take)
+        for name, own in self.options.items():
+            self._add_time(name, own, take[name])
+        self.solver.setOptionValue("time_limit", seconds)
+        self.solver.run()
+        values = np.array(self.solver.getSolution().col_value)
+        mappings = {name: int(np.argmax(values[columns])) for name, columns in take.items()}
+        axes = {tensor: axes_of(tensor)[int(np.argmax(values[columns]))] for tensor, columns in inner.items()}
+        found = self.solver.getInfo()
+        return Choice(mappings, axes, found.objective_function_value, found.mip_dual_bound)
+
+    def _add_time(self, name: str, own: Sequence[Option], take: Sequence[int]) -> None:
+        """The time of a layer: of the array, or of DMA."""
+        time = self._column(1.0, most=highspy.kHighsInf)
+        infinite = highspy.kHighsInf
+        self._row(0, infinite, [(time, 1.0), *((c, -float(o.price.cycles)) for c, o in zip(take, own, strict=True))])
+        always = [(c, -float(self._constant(o))) for c, o in zip(take, own, strict=True)]
+        moved = [(column, -cost) for column, cost in self.dma[name]]
+        self._row(_LATENCY * self.machine.latency, infinite, [(time, 1.0), *always, *moved])
+
+    def _constant(self, option: Option) -> float:
+        """DMA that no other layer has a part in: weights, and constants that stream, as they stream best."""
+        leaves = [leaf for leaf, tensor in option.streams.items() if tensor is None]
+        fills = (min(self._filled(option, leaf, axis) for axis in axes_of(leaf)) for leaf in leaves)
+        return option.price.weights + sum(fills)
+
+    def _filled(self, option: Option, leaf: Term, axis: int) -> float:
+        key = id(option.price), "fill", (leaf, axis)
+        if key not in self.known:
+            self.known[key] = option.price.filled(leaf, axis)
+        return self.known[key]
+
+    def _add_tensor(self, tensor: Term, inner: Sequence[int], take: Mapping[str, Sequence[int]]) -> None:
+        """What it takes to write a tensor as its readers want it, and to read it."""
+        maker = self.results.get(tensor)
+        asked = list[list[int]]()
+        for name, own in self.options.items():
+            if any(tensor in option.operands.values() for option in own):
+                streamed = self._add_reader(tensor, name, inner, take)
+                asked.append(streamed)
+        if maker is None:
+            return
+        dims = tuple(tensor.access.dims)
+        for number, axis in enumerate(axes_of(tensor)):
+            pairs = self._pairs(laid_out(dims, axis, self.machine.bandwidth))
+            written = [self._column() for _ in take[maker]]
+            for taken, column, option in zip(take[maker], written, self.options[maker], strict=True):
+                self._row(-1, 0, [(column, 1.0), (taken, -1.0)])
+                self.dma[maker].append((column, self._emptied(option, ("axis", axis, dims), pairs)))
+            for streamed in asked:
+                self._row(0, 1, [*((column, 1.0) for column in written), (streamed[number], -1.0)])
+
+    def _add_reader(
+        self, tensor: Term, name: str, inner: Sequence[int], take: Mapping[str, Sequence[int]]
+    ) -> list[int]:
+        """For each axis a column that says whether it streams to that layer so."""
+        streamed = [self._column() for _ in inner]
+        for column, axis in zip(streamed, inner, strict=True):
+            self._row(-1, 0, [(column, 1.0), (axis, -1.0)])
+        streams = list[int]()
+        for option, own in zip(self.options[name], take[name], strict=True):
+            leaves = [leaf for leaf, other in option.streams.items() if other == tensor]
+            if leaves:
+                streams.append(own)
+                parts = [self._column() for _ in inner]
+                self._row(0, 0, [*((part, 1.0) for part in parts), (own, -1.0)])
+                for part, column, axis in zip(parts, streamed, axes_of(tensor), strict=True):
+                    self._row(-1, 0, [(part, 1.0), (column, -1.0)])
+                    self.dma[name].append((part, sum(self._filled(option, leaf, axis) for leaf in leaves)))
+            if tensor in option.stays.values():
+                self._add_tiles(tensor, name, option, own, take)
+        self._row(0, 0, [*((column, 1.0) for column in streamed), *((own, -1.0) for own in streams)])
+        return streamed
+
+    def _add_tiles(self, tensor: Term, name: str, option: Option, own: int, take: Mapping[str, Sequence[int]]) -> None:
+        """A tensor that stays is written as tiles."""
+        maker = self.results.get(tensor)
+        if maker is None:
+            self._row(0, 0, [(own, 1.0)])  # a host puts it at one place
+            return
+        tiles = Tiles.computed(Image(self.machine), option.price.layer, 0)
+        pairs = np.concatenate([tiles.elements[leaf] for leaf, other in option.stays.items() if other == tensor])
+        pairs = pairs[np.argsort(pairs[:, 0], kind="stable")]
+        written = [self._column() for _ in take[maker]]
+        self._row(0, 0, [*((column, 1.0) for column in written), (own, -1.0)])
+        for other, column, by in zip(self.options[maker], written, take[maker], strict=True):
+            self._row(-1, 0, [(column, 1.0), (by, -1.0)])
+            self.dma[maker].append((column, self._emptied(other, ("tiles", id(option.price)), pairs)))
+
+    def _emptied(self, option: Option, what: object, pairs: Array) -> float:
+        key = id(option.price), "empty", what
+        if key not in self.known:
+            self.known[key] = option.price.emptied(pairs)
+        return self.known[key]
+
+    @staticmethod
+    def _pairs(places: Array) -> Array:
+        return np.stack([np.arange(places.size), places.ravel()], axis=1)

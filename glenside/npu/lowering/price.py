@@ -1,0 +1,122 @@
+"""What a mapping of a layer would take of the machine, from a part of it: cycles of the array, and beats of DMA.
+
+The part is what is in half of the lanes at first, and the first sums that leave the accumulators; the whole is as many
+times that as it has rows. So a price is near and not exact: exact are the cycles of the program that is written then.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from glenside.ir.operand import Array
+from glenside.ir.term import Term
+from glenside.npu.lowering.filling import beats_and_tables
+from glenside.npu.lowering.operands import laid_out
+from glenside.npu.lowering.plan import Plan
+from glenside.npu.lowering.runs import Order
+from glenside.npu.lowering.slots import Slots
+from glenside.npu.lowering.storing import turned
+from glenside.npu.lowering.tiles import Layer
+from glenside.npu.machine import Machine
+
+_SOME = 1 << 15
+"""Bytes of lanes that are looked at."""
+
+
+@dataclass
+class Priced:
+    """A mapping, and the cycles that its tiles take the array.
+
+    reserved  rows of each half of the lanes that results pass through
+    """
+
+    layer: Layer
+    machine: Machine
+    cycles: int
+    reserved: int
+
+    @cached_property
+    def order(self) -> Order:
+        return Order(self.layer, self.machine, self.machine.half_depth - self.reserved)
+
+    @cached_property
+    def plan(self) -> Plan:
+        return Plan.of(self.order, 0)
+
+    @cached_property
+    def weights(self) -> int:
+        """Beats of weights: of each tile as often as others took its place."""
+        slots, beats = Slots(self.machine.weight_rows // self.machine.rows), 0
+        key = ""
+        for run in self.plan.runs:
+            numbers = self.layer.product.weights.numbers[run.tile, : self.layer.loaded[run.tile]]
+            key = f"{run.tile} {numbers.shape}"
+            _, is_new = slots.any(key.encode())
+            beats += is_new * self.layer.loaded[run.tile] * self.machine.weight_beats
+        return beats
+
+    @cached_property
+    def _sample(self) -> tuple[Array, Array, Array, float]:
+        """Elements that some rows of lanes hold, their lanes and rows, and how many times that all rows are."""
+        rows = self.plan.chunks[0].rows[: max(1, _SOME // self.machine.rows)]
+        every = sum(len(chunk.rows) for chunk in self.plan.chunks)
+        numbers = self.order.rows.numbers[rows]
+        row, lane = np.nonzero(numbers)
+        return numbers[row, lane], lane, row, every / max(1, len(rows))
+
+    def filled(self, leaf: Term, axis: int) -> float:
+        """Cycles of DMA that bring an operand which streams, with that axis innermost."""
+        elements, lane, row, times = self._sample
+        first = self.layer.product.rows.first[leaf]
+        own = (elements >= first) & (elements < first + leaf.access.size)
+        where = laid_out(tuple(leaf.access.dims), axis, self.machine.bandwidth).ravel()[elements[own] - first]
+        return self._taken(*beats_and_tables(where, lane[own], row[own], self.machine), times)
+
+    @cached_property
+    def _sums(self) -> tuple[Array, Array, Array, float]:
+        """Elements whose sums leave the accumulators first, by number; their items and lanes; and how many times."""
+        lines, m = list[Array](), self.layer.product.rows.numbers.shape[1]
+        count = 0
+        for run in self.plan.runs:
+            if run.last:
+                if count + run.end - run.begin > self.machine.half_accumulators and count:
+                    break
+                lines.append(run.group * m + np.arange(run.begin, run.end))
+                count += run.end - run.begin
+        own = np.concatenate(lines)
+        place = np.full(len(self.layer.groups) * m, -1)
+        place[own] = np.arange(len(own))
+        line, column = self._lines
+        elements = np.flatnonzero(place[line] >= 0)
+        item, lane = place[line[elements]], column[elements]
+        passes = -(-self.machine.columns // self.machine.rows)
+        item, lane = item * passes + lane // self.machine.rows, lane % self.machine.rows
+        order = np.argsort(item, kind="stable")
+        return elements[order], item[order], lane[order], len(place) / len(own)
+
+    @cached_property
+    def _lines(self) -> tuple[Array, Array]:
+        line, column = self.layer.lines(self.machine)
+        nothing = self.layer.elements.reshape(-1) <= 0
+        return np.where(nothing, 0, line.reshape(-1)), column.reshape(-1)
+
+    def emptied(self, addresses: Array) -> float:
+        """Cycles of DMA that take results away, to the addresses of elements, sorted pairs (n)(2)."""
+        elements, item, lane, times = self._sums
+        first, last = (np.searchsorted(addresses[:, 0], elements, side=side) for side in ("left", "right"))
+        sizes = last - first
+        owner = np.repeat(np.arange(len(elements)), sizes)
+        at = np.arange(int(sizes.sum())) - np.repeat(np.cumsum(sizes) - sizes, sizes) + np.repeat(first, sizes)
+        where = addresses[at, 1]
+        _, beat = np.unique(where // self.machine.bandwidth, return_inverse=True)
+        turns = turned(item[owner], lane[owner], beat, int(item.max(initial=-1)) + 1, self.machine.rows)
+        lanes = (lane[owner] + turns[item[owner]]) % self.machine.rows
+        return self._taken(*beats_and_tables(where, lanes, item[owner], self.machine), times)
+
+    def _taken(self, beats: int, tables: int, times: float) -> float:
+        """Of a part that comes so often: tables stay where half of them is enough."""
+        again = times if tables > self.machine.tables // 2 else 1
+        return beats * times + tables * self.machine.table_beats * again
