@@ -47,11 +47,13 @@ def moves(term: Term) -> bool:
 def places(term: Term, ends: Container[Term] = ()) -> Places:
     """The elements of a term, by what computes or holds them, or by those of `ends` that it reads."""
     first, count, numbers, stand_ins = dict[Term, int](), 1, dict[str, Array](), dict[Term, Term]()
-    for leaf in leaves_of(term, ends):
+    leaves = leaves_of(term, ends)
+    dtype = "int32" if sum(leaf.access.size for leaf in leaves) < (1 << 31) - 1 else "int64"
+    for leaf in leaves:
         first[leaf], of = count, leaf.access
-        tensor = Tensor(f"leaf {len(first)}", of.dims, "int64")
+        tensor = Tensor(f"leaf {len(first)}", of.dims, dtype)
         stand_ins[leaf] = build("access", build("access-tensor", tensor), of.split)
-        numbers[tensor.name] = np.arange(count, count + of.size, dtype=np.int64).reshape(tuple(of.dims))
+        numbers[tensor.name] = np.arange(count, count + of.size, dtype=dtype).reshape(tuple(of.dims))
         count += of.size
     (moved,) = rebuild_all([term], lambda _, __: None, stand_ins)
     (found,) = evaluate([moved], numbers)

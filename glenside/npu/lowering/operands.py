@@ -99,9 +99,12 @@ class Tiles:
     @staticmethod
     def _placed(image: Image, layer: Layer, addresses: list[int]) -> Tiles:
         weights, width = layer.product.weights, image.machine.weight_beats * image.machine.bandwidth
-        pairs = list[Array]()
-        for base, tile in {base: tile for tile, base in reversed([*enumerate(addresses)])}.items():
+        pairs, known = list[Array](), set[tuple[int, bytes]]()
+        for tile, base in enumerate(addresses):  # tiles of other elements may have the same bytes
             rows = weights.numbers[tile, : layer.loaded[tile]]
+            if (base, rows.tobytes()) in known:
+                continue
+            known.add((base, rows.tobytes()))
             row, column = np.nonzero(rows)
             pairs.append(np.stack([rows[row, column], base + row * width + column], axis=1))
         every = np.concatenate(pairs)

@@ -42,27 +42,27 @@ def sums(term: Term, products: Sequence[Term]) -> Sums:
     for product in products:
         first[product] = count
         count += product.access.size
-    return Sums(_added(term, first), first)
+    return Sums(_added(term, first, np.dtype(np.int32 if count < 1 << 31 else np.int64)), first)
 
 
-def _added(term: Term, first: Mapping[Term, int]) -> Array:
+def _added(term: Term, first: Mapping[Term, int], dtype: np.dtype[np.signedinteger]) -> Array:
     if term in first:
         begin, dims = first[term], tuple(term.access.dims)
-        return np.arange(begin, begin + term.access.size, dtype=np.int64).reshape((*dims, 1))
+        return np.arange(begin, begin + term.access.size, dtype=dtype).reshape((*dims, 1))
     if moves(term):
-        return _moved(term, first)
+        return _moved(term, first, dtype)
     if _adds(term):
-        below, shape = _added(term.children[0], first), tuple(term.children[0].access.shape)
+        below, shape = _added(term.children[0], first, dtype), tuple(term.children[0].access.shape)
         return below.reshape((*shape, -1))
     words = weave(term.operator, ["..."] * len(term.children), term.attributes)
     raise BadInput(f"the machine adds up sums, and moves them, and has nothing for {term.operator.name} {words}")
 
 
-def _moved(term: Term, first: Mapping[Term, int]) -> Array:
+def _moved(term: Term, first: Mapping[Term, int], dtype: np.dtype[np.signedinteger]) -> Array:
     found = places(term)
-    below = [_added(leaf, first) for leaf in found.first]
+    below = [_added(leaf, first, dtype) for leaf in found.first]
     most = max(each.shape[-1] for each in below)
-    rows = [np.zeros((1, most), np.int64)]
+    rows = [np.zeros((1, most), dtype)]
     for each in below:
         row = each.reshape(-1, each.shape[-1])
         rows.append(np.pad(row, ((0, 0), (0, most - row.shape[1]))))
