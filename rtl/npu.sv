@@ -82,9 +82,9 @@ module npu #(
   logic [3:0] queue_write;
   logic [31:0] queue_free[4];
 
-  // A window of 64 bytes for each queue from 0x200 on.
+  // A window of 64 bytes for each queue.
   for (genvar u = 0; u < 4; u++) begin : window
-    assign queue_write[u] = host_write && host_address[9] && host_address[7:6] == u;
+    assign queue_write[u] = host_write && int'(host_address) == int'(npu_pkg::AT_INSTRUCTION) + 64 * u;
   end
 
   queue #(npu_pkg::DMA_WORDS, INSTRUCTIONS) dma_queue (
@@ -182,7 +182,7 @@ module npu #(
   assign out_entries = tables_data[2][64*ENTRIES-1:0];
   assign fill_entries = tables_data[3][64*ENTRIES-1:0];
 
-  array #(R, C, PIPELINED) elements (.clk, .lane(stream_data), .swap, .weight, .token, .sum(column_sums));
+  array #(R, C, PIPELINED) array_unit (.clk, .lane(stream_data), .swap, .weight, .token, .sum(column_sums));
 
   load #(R, C) load_unit (
       .clk, .reset, .valid(valid[LOAD]), .head(load_head), .ready(ready[LOAD]), .pop(pop[LOAD]),
@@ -227,9 +227,9 @@ module npu #(
       fresh_started <= '0;
       fresh_completed <= '0;
     end else begin
-      if (host_write && host_address == 10'h000) running <= host_data[0];
+      if (host_write && host_address == npu_pkg::AT_CONTROL) running <= host_data[0];
       for (int u = 0; u < 4; u++) begin
-        if (host_write && int'(host_address) == 'h40 + 8 * u) total[u] <= host_data[19:0];
+        if (host_write && int'(host_address) == int'(npu_pkg::AT_TOTAL) + 8 * u) total[u] <= host_data[19:0];
         completed[u] <= completed[u] + 20'(completions[u]);
         taken[u] <= taken[u] + 20'(pop[u]);
       end
@@ -247,15 +247,19 @@ module npu #(
       fresh_completed <= fresh_completed + 20'(stream_fresh_done);
     end
 
-  always_comb
-    case (host_address[7:3])
-      5'd0: host_value = {62'd0, done, running};
-      5'd1: host_value = cycles;
-      5'd2: host_value = starved;
-      5'd3: host_value = 64'(faults);
-      5'd8, 5'd9, 5'd10, 5'd11: host_value = 64'(total[host_address[4:3]]);
-      5'd16, 5'd17, 5'd18, 5'd19: host_value = 64'(completed[host_address[4:3]]);
-      5'd24, 5'd25, 5'd26, 5'd27: host_value = 64'(queue_free[host_address[4:3]]);
-      default: host_value = 64'd0;
+  always_comb begin
+    host_value = 64'd0;
+    case (host_address)
+      npu_pkg::AT_CONTROL: host_value = {62'd0, done, running};
+      npu_pkg::AT_CYCLES: host_value = cycles;
+      npu_pkg::AT_STARVED: host_value = starved;
+      npu_pkg::AT_FAULTS: host_value = 64'(faults);
+      default: ;
     endcase
+    for (int u = 0; u < 4; u++) begin
+      if (int'(host_address) == int'(npu_pkg::AT_TOTAL) + 8 * u) host_value = 64'(total[u]);
+      if (int'(host_address) == int'(npu_pkg::AT_COMPLETED) + 8 * u) host_value = 64'(completed[u]);
+      if (int'(host_address) == int'(npu_pkg::AT_FREE) + 8 * u) host_value = 64'(queue_free[u]);
+    end
+  end
 endmodule

