@@ -26,3 +26,17 @@
 #define NPU_AT_FREE(unit) (0x0c0 + 8 * (unit))
 // the next instruction of unit u, which goes to its queue
 #define NPU_AT_INSTRUCTION(unit) (0x200 + 64 * (unit))
+#define NPU_UNIT_NAMES {"dma", "load", "stream", "store"}
+#define NPU_START 1
+#define NPU_RUNNING 1
+#define NPU_DONE 2
+// Of the bits of faults, from the lowest on.
+#define NPU_FAULTS \
+    "two readers at one port of a lane's bank", \
+    "two writers at one port of a lane's bank", \
+    "a lane's address outside", \
+    "two at one port of the accumulators", \
+    "an accumulator outside", \
+    "a row of weights outside", \
+    "a row of parameters outside", \
+    "a table outside"

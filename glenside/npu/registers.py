@@ -20,6 +20,8 @@ FAULTS = (
 """Bits of the register of faults, from the lowest on."""
 WINDOW = 64
 """Bytes of the window in which an instruction is written."""
+BITS = {"start": 1, "running": 1, "done": 2}
+"""Of the register `control`: what is written to it, and what is read."""
 _UNITS = ", ".join(UNITS)
 
 
@@ -71,6 +73,13 @@ def in_c() -> str:
         value = f"(0x{register.address:03x}{each})" if each else f"0x{register.address:03x}"
         lines += textwrap.wrap(register.doc, 116, initial_indent="// ", subsequent_indent="// ")
         lines.append(f"#define NPU_AT_{register.name.upper()}{'(unit)' if each else ''} {value}")
+    units = ", ".join(f'"{unit}"' for unit in UNITS)
+    lines += [
+        f"#define NPU_UNIT_NAMES {{{units}}}",
+        *(f"#define NPU_{name.upper()} {bit}" for name, bit in BITS.items()),
+    ]
+    lines += ["// Of the bits of faults, from the lowest on.", "#define NPU_FAULTS \\"]
+    lines.append(", \\\n".join(f'    "{name}"' for name in FAULTS))
     return "\n".join([*lines, ""])
 
 
