@@ -1,7 +1,8 @@
-"""The driver in C: that it compiles without a warning, and runs a program on the RTL as the simulator does."""
+"""The driver in C: no warning, every step told to a model of the host port, and on the RTL what the simulator says."""
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from dataclasses import replace
@@ -14,6 +15,8 @@ from npu_programs import Drawn, small_machine
 from glenside.codegen.compilers import compiler
 from glenside.ir.errors import BadInput
 from glenside.npu import driver, files, registers, rtl, simulator
+from glenside.npu.encoding import encoded
+from glenside.npu.instructions import UNITS
 from glenside.npu.program import NpuProgram, Place
 
 needs_compiler = pytest.mark.skipif(not compiler(), reason="there is no C compiler")
@@ -69,20 +72,28 @@ def built(program: NpuProgram, tmp_path_factory: pytest.TempPathFactory) -> Path
 
 
 def _run(built: Path, folder: Path, *words: str | Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([built, *map(str, words)], cwd=folder, capture_output=True, text=True)
+    """With memory that is not zeros by itself, where the library does that."""
+    own = {**os.environ, "MALLOC_PERTURB_": "165"}
+    return subprocess.run([built, *map(str, words)], cwd=folder, env=own, capture_output=True, text=True, timeout=300)
 
 
-@needs_compiler
-@needs_verilator
-def test_it_runs_a_program_as_the_simulator_does(program: NpuProgram, built: Path, tmp_path: Path) -> None:
+def _inputs(program: NpuProgram, folder: Path) -> tuple[np.ndarray, list[str]]:
+    """DRAM with values of the inputs, written to files too, and the words that name those and a file of each output."""
     rng = np.random.default_rng(2)
     dram, words = program.dram.copy(), []
     for number, (name, place) in enumerate(program.inputs.items()):
         value = rng.integers(-128, 128, place.shape).astype(place.dtype)
         place.write(dram, value)
-        value.tofile(tmp_path / f"{number}.raw")
+        value.tofile(folder / f"{number}.raw")
         words.append(f"in:{name}={number}.raw")
-    words += [f"out:{name}={name}.raw" for name in program.outputs]
+    return dram, words + [f"out:{name}={name}.raw" for name in program.outputs]
+
+
+@needs_compiler
+@needs_verilator
+@pytest.mark.slow
+def test_it_runs_a_program_as_the_simulator_does(program: NpuProgram, built: Path, tmp_path: Path) -> None:
+    dram, words = _inputs(program, tmp_path)
     done = _run(built, tmp_path, built.parent.parent / "program.bin", "port", "dram", *words)
     assert done.returncode == 0, done.stderr
     expected = simulator.run(replace(program, dram=dram))
@@ -92,10 +103,47 @@ def test_it_runs_a_program_as_the_simulator_does(program: NpuProgram, built: Pat
     assert int(done.stdout.split()[0]) >= expected.cycles
 
 
+@pytest.fixture(scope="module")
+def modelled(program: NpuProgram, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The driver with a model of the host port in place of a device, and beside it program.bin."""
+    folder = tmp_path_factory.mktemp("model")
+    content = files.content(program)
+    (folder / "program.bin").write_bytes(content)
+    (folder / "driver.c").write_text(driver.driver(program, content))
+    model = Path(__file__).parent / "port_model.c"
+    words = [*compiler(), *WARNINGS, "-DNPU_ELSEWHERE", f"-I{rtl.sources()}", "driver.c", model, "-o", "driver"]
+    done = subprocess.run(words, cwd=folder, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return folder / "driver"
+
+
 @needs_compiler
-@needs_verilator
-def test_what_is_not_its_own_is_refused(program: NpuProgram, built: Path, tmp_path: Path) -> None:
-    own = built.parent.parent / "program.bin"
+def test_it_tells_the_machine_every_instruction_and_moves_tensors(
+    program: NpuProgram, modelled: Path, tmp_path: Path
+) -> None:
+    dram, words = _inputs(program, tmp_path)
+    done = _run(modelled, tmp_path, modelled.parent / "program.bin", "told", "dram", *words)
+    assert (done.returncode, done.stdout) == (0, "123 cycles, in 45 of which a queue was empty\n"), done.stderr
+    told = np.fromfile(tmp_path / "told", "<u8").reshape(-1, 9)
+    for number, unit in enumerate(UNITS):
+        expected = [np.pad(np.array(encoded(own), "<u8"), (0, 8))[:8] for own in program.queue(unit)]
+        assert np.array_equal(told[told[:, 0] == number][:, 1:], np.array(expected)), unit
+    for name, place in program.outputs.items():
+        got = np.fromfile(tmp_path / f"{name}.raw", place.dtype).reshape(place.shape)
+        assert np.array_equal(got, place.read(~dram)), name
+
+
+@needs_compiler
+def test_a_fault_of_the_machine_is_named(modelled: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MODEL_FAULTS", "0x84")
+    done = _run(modelled, tmp_path, modelled.parent / "program.bin", "told", "dram")
+    assert done.returncode == 1
+    assert done.stderr == f"driver: machine: {registers.FAULTS[2]}\ndriver: machine: {registers.FAULTS[7]}\n"
+
+
+@needs_compiler
+def test_what_is_not_its_own_is_refused(modelled: Path, tmp_path: Path) -> None:
+    own = modelled.parent / "program.bin"
     other = tmp_path / "other.bin"
     other.write_bytes(own.read_bytes()[:-1] + bytes([own.read_bytes()[-1] ^ 1]))
     (tmp_path / "short.raw").write_bytes(bytes(5))
@@ -107,7 +155,7 @@ def test_what_is_not_its_own_is_refused(program: NpuProgram, built: Path, tmp_pa
         ((own, "p", "d", "in:x=short.raw"), "short.raw: it is not a file with as many bytes as the input"),
         ((own, "p", "d", "out:all=no/all.raw"), "no/all.raw: it cannot be written"),
     ):
-        done = _run(built, tmp_path, *words)
+        done = _run(modelled, tmp_path, *words)
         assert (done.returncode, said in done.stderr) == (2, True), done.stderr
 
 
