@@ -66,12 +66,11 @@ def test_only_an_npu_has_an_area(tmp_path: Path) -> None:
 def test_memories_are_as_large_as_the_machine_says() -> None:
     machine = small_machine(5, 3)
     bits = area.memories("npu", parameters(machine))
-    beat = 8 * machine.bandwidth
     assert bits["lanes"] == {"ram": 8 * machine.rows * machine.depth}
-    assert bits["weights"] == {"ram": beat * machine.weight_beats * machine.weight_rows}
+    assert bits["weights"] == {"ram": 8 * machine.columns * machine.weight_rows}
     assert bits["accumulators"] == {"registers": 32 * machine.columns * machine.accumulators}
-    assert bits["tables"] == {"ram": 4 * beat * machine.table_beats * machine.tables}
-    assert bits["parameters"] == {"ram": beat * machine.parameter_beats * machine.parameters}
+    assert bits["tables"] == {"ram": 4 * 64 * machine.entries * machine.tables}
+    assert bits["parameters"] == {"ram": 128 * machine.columns * machine.parameters}
     assert bits["queues"] == {"registers": 64 * (8 + 2 + 5 + 7) * machine.instructions}
 
 
