@@ -82,9 +82,9 @@ module npu #(
   logic [3:0] queue_write;
   logic [31:0] queue_free[4];
 
-  // A window of 64 bytes for each queue from 0x200 on.
+  // A window of 64 bytes for each queue.
   for (genvar u = 0; u < 4; u++) begin : window
-    assign queue_write[u] = host_write && host_address[9] && host_address[7:6] == u;
+    assign queue_write[u] = host_write && int'(host_address) == int'(npu_pkg::AT_INSTRUCTION) + 64 * u;
   end
 
   queue #(npu_pkg::DMA_WORDS, INSTRUCTIONS) dma_queue (
@@ -130,21 +130,21 @@ module npu #(
   logic [19:0] weights_row[1], parameters_row[1], table_rows[4], write_row;
   logic [15:0] write_beat;
   logic [8*B-1:0] write_data;
-  logic [8*WEIGHT_BEATS*B-1:0] weights_data[1];
-  logic [8*PARAMETER_BEATS*B-1:0] parameters_data[1];
-  logic [8*TABLE_BEATS*B-1:0] tables_data[4];
+  logic [8*C-1:0] weights_data[1];
+  logic [128*C-1:0] parameters_data[1];
+  logic [64*ENTRIES-1:0] tables_data[4];
   logic weights_write, tables_write, parameters_write, weights_fault, tables_fault, parameters_fault;
 
-  rows #(WEIGHT_ROWS, WEIGHT_BEATS, B, 1) weights (
+  rows #(WEIGHT_ROWS, WEIGHT_BEATS, B, 1, 8 * C) weights (
       .clk, .write(weights_write), .write_row, .write_beat, .write_data, .read_row(weights_row),
       .read_data(weights_data), .fault(weights_fault)
   );
-  rows #(PARAMETERS, PARAMETER_BEATS, B, 1) parameters (
+  rows #(PARAMETERS, PARAMETER_BEATS, B, 1, 128 * C) parameters (
       .clk, .write(parameters_write), .write_row, .write_beat, .write_data, .read_row(parameters_row),
       .read_data(parameters_data), .fault(parameters_fault)
   );
   // Read by stream, store, and DMA twice: for what goes out and what comes in.
-  rows #(TABLES, TABLE_BEATS, B, 4) tables (
+  rows #(TABLES, TABLE_BEATS, B, 4, 64 * ENTRIES) tables (
       .clk, .write(tables_write), .write_row, .write_beat, .write_data, .read_row(table_rows),
       .read_data(tables_data), .fault(tables_fault)
   );
@@ -176,18 +176,17 @@ module npu #(
   npu_pkg::entry_t [ENTRIES-1:0] stream_entries, store_entries, out_entries, fill_entries;
   logic token, swap;
 
-  // Rows without what fills their last beat.
-  assign stream_entries = tables_data[0][64*ENTRIES-1:0];
-  assign store_entries = tables_data[1][64*ENTRIES-1:0];
-  assign out_entries = tables_data[2][64*ENTRIES-1:0];
-  assign fill_entries = tables_data[3][64*ENTRIES-1:0];
+  assign stream_entries = tables_data[0];
+  assign store_entries = tables_data[1];
+  assign out_entries = tables_data[2];
+  assign fill_entries = tables_data[3];
 
-  array #(R, C, PIPELINED) elements (.clk, .lane(stream_data), .swap, .weight, .token, .sum(column_sums));
+  array #(R, C, PIPELINED) array_unit (.clk, .lane(stream_data), .swap, .weight, .token, .sum(column_sums));
 
   load #(R, C) load_unit (
       .clk, .reset, .valid(valid[LOAD]), .head(load_head), .ready(ready[LOAD]), .pop(pop[LOAD]),
       .started(load_started), .ended(load_ended), .done(completions[LOAD]), .read_row(weights_row[0]),
-      .read_data(weights_data[0][8*C-1:0]), .weight, .token
+      .read_data(weights_data[0]), .weight, .token
   );
   stream #(R, ENTRIES) stream_unit (
       .clk, .reset, .valid(valid[STREAM]), .head(stream_head), .ready(ready[STREAM]), .pop(pop[STREAM]),
@@ -198,7 +197,7 @@ module npu #(
   store #(R, C, ENTRIES) store_unit (
       .clk, .reset, .valid(valid[STORE]), .head(store_head), .ready(ready[STORE]), .pop(pop[STORE]),
       .done(completions[STORE]), .sums_read(store_reads), .sums_row(store_row), .sums(store_sums),
-      .parameters_row(parameters_row[0]), .parameters(parameters_data[0][128*C-1:0]), .table_row(table_rows[1]),
+      .parameters_row(parameters_row[0]), .parameters(parameters_data[0]), .table_row(table_rows[1]),
       .entries(store_entries), .lane_write(store_write), .lane_address(store_address), .lane_data(store_data)
   );
   dma #(R, C, B, L, ENTRIES) dma_unit (
@@ -227,9 +226,9 @@ module npu #(
       fresh_started <= '0;
       fresh_completed <= '0;
     end else begin
-      if (host_write && host_address == 10'h000) running <= host_data[0];
+      if (host_write && host_address == npu_pkg::AT_CONTROL) running <= host_data[0];
       for (int u = 0; u < 4; u++) begin
-        if (host_write && int'(host_address) == 'h40 + 8 * u) total[u] <= host_data[19:0];
+        if (host_write && int'(host_address) == int'(npu_pkg::AT_TOTAL) + 8 * u) total[u] <= host_data[19:0];
         completed[u] <= completed[u] + 20'(completions[u]);
         taken[u] <= taken[u] + 20'(pop[u]);
       end
@@ -247,15 +246,19 @@ module npu #(
       fresh_completed <= fresh_completed + 20'(stream_fresh_done);
     end
 
-  always_comb
-    case (host_address[7:3])
-      5'd0: host_value = {62'd0, done, running};
-      5'd1: host_value = cycles;
-      5'd2: host_value = starved;
-      5'd3: host_value = 64'(faults);
-      5'd8, 5'd9, 5'd10, 5'd11: host_value = 64'(total[host_address[4:3]]);
-      5'd16, 5'd17, 5'd18, 5'd19: host_value = 64'(completed[host_address[4:3]]);
-      5'd24, 5'd25, 5'd26, 5'd27: host_value = 64'(queue_free[host_address[4:3]]);
-      default: host_value = 64'd0;
+  always_comb begin
+    host_value = 64'd0;
+    case (host_address)
+      npu_pkg::AT_CONTROL: host_value = {62'd0, done, running};
+      npu_pkg::AT_CYCLES: host_value = cycles;
+      npu_pkg::AT_STARVED: host_value = starved;
+      npu_pkg::AT_FAULTS: host_value = 64'(faults);
+      default: ;
     endcase
+    for (int u = 0; u < 4; u++) begin
+      if (int'(host_address) == int'(npu_pkg::AT_TOTAL) + 8 * u) host_value = 64'(total[u]);
+      if (int'(host_address) == int'(npu_pkg::AT_COMPLETED) + 8 * u) host_value = 64'(completed[u]);
+      if (int'(host_address) == int'(npu_pkg::AT_FREE) + 8 * u) host_value = 64'(queue_free[u]);
+    end
+  end
 endmodule

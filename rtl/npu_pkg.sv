@@ -1,5 +1,15 @@
-// The layouts of instructions. Written by glenside.npu.encoding.package(): do not edit.
+// Registers and the layouts of instructions. Written by glenside.npu.encoding.package(): do not edit.
 package npu_pkg;
+
+  // Addresses of the host port; of those that each unit has, the first.
+  localparam logic [9:0] AT_CONTROL = 10'h000;
+  localparam logic [9:0] AT_CYCLES = 10'h008;
+  localparam logic [9:0] AT_STARVED = 10'h010;
+  localparam logic [9:0] AT_FAULTS = 10'h018;
+  localparam logic [9:0] AT_TOTAL = 10'h040;
+  localparam logic [9:0] AT_COMPLETED = 10'h080;
+  localparam logic [9:0] AT_FREE = 10'h0c0;
+  localparam logic [9:0] AT_INSTRUCTION = 10'h200;
 
   localparam int DMA_BITS = 505;
   localparam int DMA_WORDS = 8;

@@ -12,6 +12,7 @@ import typer
 
 from glenside import __version__
 from glenside.cli.commands import bench, listings, native, npu, programs
+from glenside.cli.commands.area import area
 from glenside.cli.commands.calibration import calibrate
 from glenside.cli.commands.extract import extract
 from glenside.cli.commands.optimize import compare, layout, optimize, tensorize
@@ -40,6 +41,7 @@ for _command in (
     winograd,
     calibrate,
     npu.assemble,
+    area,
     native.compile,
     bench.bench,
     programs.run,

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 
 from glenside.ir.errors import BadInput
+from glenside.npu import registers
 from glenside.npu.instructions import INSTRUCTIONS, UNITS, Instruction, Part
 
 WORD = 64
@@ -80,10 +81,12 @@ def decoded(unit: str, content: Sequence[int]) -> Instruction:
 
 
 def package() -> str:
-    """The layouts as a SystemVerilog package: `rtl/npu_pkg.sv`, which a test holds equal to this."""
+    """Registers and layouts as a SystemVerilog package: `rtl/npu_pkg.sv`, which a test holds equal to this."""
     lines = [
-        "// The layouts of instructions. Written by glenside.npu.encoding.package(): do not edit.",
+        "// Registers and the layouts of instructions. Written by glenside.npu.encoding.package(): do not edit.",
         "package npu_pkg;",
+        "",
+        *registers.in_systemverilog(),
     ]
     for unit in UNITS:
         lines += ["", f"  localparam int {unit.upper()}_BITS = {bits(unit)};"]

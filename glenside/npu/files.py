@@ -26,7 +26,8 @@ from glenside.npu.record import header, machine_of, places_of, predicted_of, str
 
 MAGIC = b"GLNPU 1\n"
 _LENGTH = 4
-_DIGEST = 32
+DIGEST = 32
+"""Bytes of the digest, the last of a file."""
 
 
 def layout() -> str:
@@ -54,6 +55,12 @@ def content(program: NpuProgram) -> bytes:
     return body + hashlib.sha256(body).digest()
 
 
+def queues_of(content: bytes) -> list[int]:
+    """Where each unit's queue begins in a program's bytes, and behind them DRAM. Raises BadInput."""
+    head, at = _header(content)
+    return [at + 8 * sum(head["words"][:unit]) for unit in range(len(UNITS) + 1)]
+
+
 def load(path: PathLike, machine: Machine | None = None) -> NpuProgram:
     """Read a program, of that machine where one is given. Raises BadInput, which names the file and what is wrong."""
     found = read_bytes(path)
@@ -73,10 +80,10 @@ def _read(found: bytes, machine: Machine | None) -> NpuProgram:
     known = isinstance(counts, list) and len(counts) == len(UNITS) and all(map(_is_count, counts))
     if not known or not _is_count(size) or counts is None:
         raise BadInput("its header does not say how long it is")
-    total = at + 8 * sum(counts) + size + _DIGEST
+    total = at + 8 * sum(counts) + size + DIGEST
     if len(found) != total:
         raise BadInput(f"it has {len(found):,} bytes of {total:,}: it is cut short, or was added to")
-    if hashlib.sha256(found[:-_DIGEST]).digest() != found[-_DIGEST:]:
+    if hashlib.sha256(found[:-DIGEST]).digest() != found[-DIGEST:]:
         raise BadInput("it is damaged: its digest is another one")
     if head.get("layout") != layout():
         raise BadInput("its instructions have the bits of another version of Glenside")

@@ -1,11 +1,23 @@
-"""The instructions in words, for `rtl/README.md`: a table of them, and the bits of each unit's."""
+"""Instructions and registers in words, for `rtl/README.md`: tables of them, and the bits of each unit's."""
 
 from __future__ import annotations
 
 from glenside.npu.encoding import bits, layout, operations, words
 from glenside.npu.instructions import UNITS, Instruction
+from glenside.npu.registers import in_markdown
 
-BEGIN, END = "<!-- instructions: written by glenside.npu.reference -->", "<!-- end of instructions -->"
+SECTIONS = ("instructions", "registers")
+"""What is written into the document, each by the function of its name, between `marks`."""
+
+
+def marks(section: str) -> tuple[str, str]:
+    """What stands before and behind a section."""
+    return f"<!-- {section}: written by glenside.npu.reference -->", f"<!-- end of {section} -->"
+
+
+def section(name: str) -> str:
+    """What the document says there."""
+    return {"instructions": instructions, "registers": in_markdown}[name]()
 
 
 def instructions() -> str:

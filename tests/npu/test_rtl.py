@@ -11,7 +11,7 @@ import pytest
 from npu_programs import drawn_for, small_machine
 
 from glenside.ir.errors import BadInput
-from glenside.npu import encoding, reference, requantise, rtl, simulator
+from glenside.npu import encoding, reference, registers, requantise, rtl, simulator
 from glenside.npu.addresses import ENTRY
 from glenside.npu.instructions import UNITS, Address, Fill, Instruction, Lanes, Out, Store, Stream, Tables, Wait
 from glenside.npu.machine import Machine
@@ -43,8 +43,9 @@ def own_cache(built: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return built
 
 
-def test_the_package_of_layouts_is_what_the_instructions_say() -> None:
+def test_the_package_and_the_header_are_what_the_records_say() -> None:
     assert (rtl.sources() / "npu_pkg.sv").read_text(encoding="utf-8") == encoding.package()
+    assert (rtl.sources() / "registers.h").read_text(encoding="utf-8") == registers.in_c()
 
 
 def _require_equal(program: NpuProgram) -> None:
@@ -280,6 +281,8 @@ def test_instructions_are_what_their_words_say() -> None:
     assert {type(i) for q in program.queues.values() for i in q} >= {Lanes, Out, Store}
 
 
-def test_the_documents_have_the_instructions() -> None:
+@pytest.mark.parametrize("section", reference.SECTIONS)
+def test_the_documents_have_instructions_and_registers(section: str) -> None:
     text = (rtl.sources() / "README.md").read_text(encoding="utf-8")
-    assert text.split(reference.BEGIN)[1].split(reference.END)[0].strip() == reference.instructions()
+    begin, end = reference.marks(section)
+    assert text.split(begin)[1].split(end)[0].strip() == reference.section(section)

@@ -164,14 +164,20 @@ def assemble(
         str | None,
         typer.Option("-o", "--output", metavar="FILE", help="Where it goes, .bin or .asm; else printed as text."),
     ] = None,
+    emit: Annotated[
+        str | None,
+        typer.Option("--emit", metavar="DRIVER.c", help="Where a driver in C goes, which runs the .bin from a host."),
+    ] = None,
 ) -> None:
-    """Write a program of an npu as text, or as the binary that the machine's host loads."""
+    """Write a program of an npu as text, or as the binary that the machine's host loads, or a driver that loads it."""
     from glenside.ir.files import write_text
     from glenside.npu import assembly, files
 
-    writable(output)
+    writable(output, emit)
     program = loaded(source, None)
-    if output is None:
+    if emit is not None:
+        _emit(program, source, output, emit)
+    elif output is None:
         print(assembly.text(program), end="")
     elif Path(output).suffix == ".asm":
         write_text(output, assembly.text(program))
@@ -179,3 +185,18 @@ def assemble(
         files.save(program, output)
     else:
         raise BadInput(f"a program of an npu is written as .bin or .asm, got {output}")
+
+
+def _emit(program: NpuProgram, source: str, output: str | None, emit: str) -> None:
+    """The driver of the .bin that was given or is written, both or neither. Raises BadInput."""
+    from glenside.ir.files import read_bytes, write_together
+    from glenside.npu import driver, files
+
+    if Path(emit).suffix != ".c":
+        raise BadInput(f"a driver of a program of an npu is written as .c, got {emit}")
+    binary = source if output is None else output
+    if Path(binary).suffix != ".bin":
+        raise BadInput(f"a driver runs a program from its .bin, got {binary}: say with -o where that goes")
+    content = read_bytes(source) if output is None else files.content(program)
+    written = {} if output is None else {Path(output): content}
+    write_together({**written, Path(emit): driver.driver(program, content).encode()})

@@ -1,0 +1,59 @@
+"""`glenside area npu:8x8`: the gates that Yosys makes of a machine's SystemVerilog, and the bits of its memories."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from glenside.cli.options import Json
+from glenside.cli.output import status_line
+from glenside.ir.errors import BadInput
+
+if TYPE_CHECKING:
+    from glenside.npu.area import Area
+
+
+def area(
+    target: Annotated[str, typer.Argument(help="An npu, such as npu:8x8, or a .toml file that describes one.")],
+    as_json: Json = False,
+) -> None:
+    """Synthesise the npu with Yosys, and print the area of its parts: gates, flip-flops and bits of memory."""
+    from glenside.npu.area import area as measured
+    from glenside.targets import parse_target
+
+    machine = getattr(parse_target(target), "npu", None)
+    if machine is None:
+        raise BadInput(f"an npu has SystemVerilog to measure, such as npu:8x8, got {target}")
+    with status_line("npu: synthesised by Yosys, minutes the first time"):
+        found = measured(machine)
+    if as_json:
+        print(json.dumps(_content(found), indent=2))
+    else:
+        _print(found)
+
+
+def _content(found: Area) -> dict[str, object]:
+    return {
+        "machine": str(found.machine),
+        "told": found.growth is not None,
+        "element": asdict(found.element),
+        "parts": {name: asdict(part) for name, part in found.parts.items()},
+        "growth": None if found.growth is None else {name: asdict(own) for name, own in found.growth.items()},
+        "total": asdict(found.total),
+    }
+
+
+def _print(found: Area) -> None:
+    print(f"{found.machine}: gates are NANDs of two inputs, flip-flops among them; memories are bits")
+    rows: list[tuple[str, ...]] = [("", "gates", "flip-flops", "bits of RAM", "bits of registers")]
+    every = sorted(found.parts.items(), key=lambda named: -named[1].gates)
+    for name, part in [*every, ("all", found.total), ("an element of the array", found.element)]:
+        rows.append((name, *(f"{number:,.0f}" for number in asdict(part).values())))
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for first, *rest in rows:
+        print("  ".join([f"{first:<{widths[0]}}", *(f"{w:>{n}}" for w, n in zip(rest, widths[1:], strict=True))]))
+    if found.growth is not None:
+        print("Gates and flip-flops are told from arrays of 8 and 16 lanes by 8 and 16 columns; bits are counted.")
