@@ -287,8 +287,10 @@ class Follower:
         inner = _Weights(Program(term), self.constants, self.network)
         inner.follow()
         value = inner.found.get(term)
-        if not isinstance(value, Affine):
+        if value is None:
             raise BadInput(f"its weights are {term.access.dtype}: a machine multiplies bytes, which quantizing gives")
+        if isinstance(value, Refused):
+            raise BadInput(f"in its weights, {value.why}")
         return value
 
 

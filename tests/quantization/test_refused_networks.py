@@ -77,7 +77,7 @@ CASES: list[tuple[Case, str, str]] = [
     (weights_of_floats, "the layer MatMul", "its weights are float32"),
     (wide_weights, "QLinearMatMul", "less their zero point, fit int8"),
     (two_quantizations, "of the input x", "quantized in two ways"),
-    (a_scale_of_zero, "behind the layer MatMul", "a finite number that is not 0"),
+    (a_scale_of_zero, "the layer MatMul", "a finite number that is not 0"),
     (words, "of the input x", "numbers are quantized to int16; a machine has bytes"),
     (lambda g: g.quantized("x", 0.03, 100), "", "no product of bytes"),
 ]
