@@ -138,7 +138,14 @@ class Affine:
         zeros = {leaf.zero for leaf in self.bytes}
         if self.moved.filled or len(zeros) != 1 or len(self.bytes) != len(self.moved.leaves):
             return self
-        return replace(self, moved=with_zero(self.moved, 0), shift=self.shift - zeros.pop())
+        return self.centred_at(0)
+
+    def centred_at(self, zero: int) -> Affine:
+        """The same with that zero point, less which goes into the shift. Raises BadInput for several zero points."""
+        zeros = {leaf.zero for leaf in self.bytes}
+        if len(zeros) != 1 or len(self.bytes) != len(self.moved.leaves):
+            raise BadInput("bytes of one zero point are wanted here, and none but those")
+        return replace(self, moved=with_zero(self.moved, zero), shift=self.shift + (zero - zeros.pop()))
 
 
 def with_zero(moved: Moved, zero: int) -> Moved:
@@ -147,10 +154,13 @@ def with_zero(moved: Moved, zero: int) -> Moved:
     return moved.with_leaves(leaves)
 
 
-def moved_by(by: Term, parts: list[Affine]) -> Affine:
-    """What a term that moves its operands makes of them. Raises BadInput where they are no bytes, or sums, alike."""
+def moved_by(by: Term, parts: list[Affine], least: bool = False) -> Affine:
+    """What a term that moves its operands makes of them; zeros among bytes stand for 0, or for the least number.
+
+    Raises BadInput where they are no bytes, or sums, alike.
+    """
     map_ = by.index_map
-    fills = map_ is not None and map_.fill is not None
+    fills = map_ is not None and map_.fill is not None and not least
     if fills:
         parts = [part.centred() for part in parts]
     first = parts[0]
@@ -166,7 +176,7 @@ def moved_by(by: Term, parts: list[Affine]) -> Affine:
     return Affine(
         joined(by, [part.moved for part in parts]),
         first.dtype,
-        along([part.shift for part in parts], 0.0),
+        along([part.shift for part in parts], None if least else 0.0),
         along([part.scale for part in parts], 1.0 if any(part.scale.ndim for part in parts) else None),
         along([part.low for part in parts], None),
         along([part.high for part in parts], None),

@@ -113,6 +113,14 @@ class _Quantizing:
             if term in self.alike and term.attributes[:1] == ("reduce-max",):
                 self._join([term, *_leaves(term.children[0])])
         self.ranges = {first: (0.0, 0.0) for first in self.alike.values()}
+        self.balanced = {self.alike[x] for x in self._multiplied() if x in self.alike}
+
+    def _multiplied(self) -> Iterator[Term]:
+        """What is multiplied by what changes too: zero points of both would take sums that are not known before."""
+        for term in postorder(*self.roots):
+            both = term.children[0].children if is_product(term) else ()
+            if both and not any(self.constant[c] for c in both):
+                yield from (leaf for c in both for leaf in _leaves(c))
 
     def _join(self, leaves: Iterable[Term]) -> None:
         """These have one scale, and those that have one with any of them."""
@@ -150,6 +158,9 @@ class _Quantizing:
 
         for values in runs:
             evaluate([*self.alike], {**self.known, **values}, watch=see)
+        for first in self.balanced:
+            most = max(map(abs, self.ranges[first])) / _LARGEST
+            self.ranges[first] = _LOWEST * most, _LARGEST * most
 
     def _steps(self) -> dict[Term, float]:
         """The scale of each tensor. What is added to another one has a scale in a ratio of small numbers to its."""

@@ -119,6 +119,8 @@ class Follower:
         if any(self.constant[c] for c in term.children):
             raise BadInput("constants are joined with bytes")
         least = any(c in self._with_least for c in term.children)
+        if least and (term.index_map is None or term.index_map.fill is not None):
+            raise BadInput("zeros, and least numbers around them, stand in the windows of a max-pool")
         found = moved_by(term, [self.value(c, least) for c in term.children])
         if least:
             self._with_least.add(term)
@@ -154,7 +156,7 @@ class Follower:
         value = replace(value, dtype=term.access.dtype)
         words = weave(term.operator, term.children, term.attributes)
         zeros = ["zero-padding" if word == "min-padding" else word for word in words]
-        return moved_by(make(term.operator, zeros), [value])
+        return moved_by(make(term.operator, zeros), [value], least=True)
 
     def _maximum(self, term: Term) -> Affine:
         child, name = term.children[0], self.network.fresh("max-pool", self.program.layers)

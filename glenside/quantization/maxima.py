@@ -28,13 +28,9 @@ def fills_with_least(term: Term) -> bool:
 
 def with_least(value: Affine) -> Affine:
     """Bytes for which zeros among them stand for the least one. Raises BadInput where others stand there already."""
-    zeros = {leaf.zero for leaf in value.bytes}
-    if value.moved.filled and zeros != {_LOWEST}:
+    if value.moved.filled and {leaf.zero for leaf in value.bytes} != {_LOWEST}:
         raise BadInput("zeros, and least numbers around them, stand in the windows of a max-pool")
-    if len(zeros) != 1:
-        raise BadInput("a max-pool is one of bytes with one zero point")
-    moved = with_zero(value.moved, _LOWEST)
-    return replace(value, moved=moved, shift=value.shift + (_LOWEST - zeros.pop()))
+    return value.centred_at(_LOWEST)
 
 
 def maximum(value: Affine, split: int, name: str, quantized: Quantized) -> Affine:
@@ -61,10 +57,11 @@ def _halved(moved: Moved, zero: int, name: str, quantized: Quantized) -> Moved:
     a, b = (replace(moved, term=reshape(slice_axis(pairs, len(shape) + 1, k, k + 1), (*shape, half))) for k in (0, 1))
     above = Affine(weighted([a, b], [[1], [-1]], name), "float32", low=one_number(0), high=one_number(255))
     above = quantized(replace(above, offset=float(_LOWEST)))
+    above = above.centred_at(zero) if zero == _LOWEST else above
     larger = Affine(
         weighted([b, above.moved], [[1], [1]], name),
         "float32",
-        one_number(-_LOWEST),
+        above.shift - _LOWEST,
         low=one_number(_LOWEST - zero),
         high=one_number(_HIGHEST - zero),
         offset=float(zero),
