@@ -13,6 +13,10 @@ from glenside.ir.operand import Array
 from glenside.ir.term import Term
 from glenside.quantization.values import BYTES, Bytes, Moved, Product, joined, moved_numbers, narrow
 
+_MANY = 1 << 13
+_NEAR = 2e-3
+"""Of a byte: what rounding a bias may change."""
+
 
 def one_number(value: float) -> Array:
     """A number for all elements, ()."""
@@ -100,13 +104,34 @@ class Affine:
         """Clipped."""
         own = 0 if self.offset is None else self.offset
         least, most = (np.clip(end, low - own, high - own) for end in (self.low, self.high))
-        return replace(self, low=narrow(np.asarray(least)), high=narrow(np.asarray(most)))
+        found = replace(self, low=narrow(np.asarray(least)), high=narrow(np.asarray(most)))
+        return self if self.offset is None and found.fits else found
 
     def rounded(self) -> Affine:
         """The nearest integers, of two the even one."""
         if self.offset is not None or self.whole:
             return self
         return replace(self, low=np.rint(self.low), high=np.rint(self.high), offset=0.0)
+
+    def with_nearest_bias(self, least: int, most: int) -> Affine:
+        """The same, rounded, with a part of the shift added after that, where the rest is nearer to integers: a zero
+        point that was added before. All that is added after it stays between two numbers.
+        """
+        if self.offset is None or self.moved.filled or max(self.shift.size, self.scale.size) > _MANY:
+            return self
+
+        def off(by: int) -> float:
+            shift = self.shift - by / self.scale
+            return float(np.abs((shift - np.rint(shift)) * self.scale).max())
+
+        own = round(self.offset)
+        if off(0) < _NEAR or not least <= own <= most:
+            return self
+        by = min(range(least - own, most - own + 1), key=lambda by: (round(off(by), 4), abs(by)))
+        if off(by) > min(_NEAR, off(0) / 8):
+            return self
+        shift = narrow(self.shift - by / self.scale)
+        return replace(self, shift=shift, low=self.low - by, high=self.high - by, offset=self.offset + by)
 
     def widened(self) -> Affine:
         """Bytes as the integers that they are. Raises BadInput where they were wrapped."""

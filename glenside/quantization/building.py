@@ -68,6 +68,8 @@ class Network:
         if value.offset is None:
             raise BadInput(f"a cast to {dtype} cuts numbers towards zero; a machine rounds them to the nearest integer")
         own = 128 if dtype == "uint8" else 0
+        value = value.with_nearest_bias(_INT8[0] + own, _INT8[1] + own)
+        assert value.offset is not None, "it is rounded"
         low, high = (_one_integer(end + value.offset - own) for end in (value.low, value.high))
         if low < _INT8[0] or high > _INT8[1]:
             raise BadInput(f"what is stored in {dtype} is clipped to its range first, else it wraps")
