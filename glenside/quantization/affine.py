@@ -54,12 +54,13 @@ class Affine:
     @property
     def whole(self) -> bool:
         """Whether it is integers of the network, and a number that is added to all of them."""
-        return len(self.bytes) == len(self.moved.leaves) and self._plain
+        return self.integral and self.shift.ndim == 0 and self.fits
 
     @property
-    def _plain(self) -> bool:
-        alone = self.scale.ndim == self.shift.ndim == 0 and self.scale == 1 and self.offset is None
-        return bool(alone and self.shift == np.rint(self.shift) and self.fits)
+    def integral(self) -> bool:
+        """Whether it is bytes to which integers are added, if it is clipped to integers."""
+        alone = len(self.bytes) == len(self.moved.leaves) and self.scale.ndim == 0 and self.offset is None
+        return bool(alone and self.scale == 1 and (self.shift == np.rint(self.shift)).all())
 
     @property
     def fits(self) -> bool:
@@ -147,16 +148,19 @@ class Affine:
     def centred(self) -> Affine:
         """The same with a shift of 0, which goes into the zero point of the bytes; itself where it cannot."""
         zeros = {leaf.zero for leaf in self.bytes}
-        if self.moved.filled or self.shift.ndim or not self.shift or len(zeros) != 1 or not self._integral:
+        near = self.shift.ndim == 0 and self.shift == np.rint(self.shift)
+        if (
+            self.moved.filled
+            or not near
+            or not self.shift
+            or len(zeros) != 1
+            or len(self.bytes) != len(self.moved.leaves)
+        ):
             return self
         zero = int(zeros.pop() - self.shift)
         if self.dtype in BYTES:
             zero = (zero + 128) % 256 - 128
         return replace(self, moved=with_zero(self.moved, zero), shift=one_number(0))
-
-    @property
-    def _integral(self) -> bool:
-        return len(self.bytes) == len(self.moved.leaves) and bool(self.shift == np.rint(self.shift))
 
     def raw(self) -> Affine:
         """The same with a zero point of 0, which goes into the shift; itself where zeros stand among the bytes."""

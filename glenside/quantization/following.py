@@ -152,16 +152,20 @@ class Follower:
     def _least(self, term: Term) -> Affine:
         """Bytes with the least one around them: with zeros, where it is what they stand for."""
         self._with_least.add(term)
-        value = with_least(self.value(term.children[0], True).widened())
+        name = self.network.kind("max-pool")
+        value = with_least(self.value(term.children[0], True).widened(), name, self._bytes)
         value = replace(value, dtype=term.access.dtype)
         words = weave(term.operator, term.children, term.attributes)
         zeros = ["zero-padding" if word == "min-padding" else word for word in words]
         return moved_by(make(term.operator, zeros), [value], least=True)
 
+    def _bytes(self, value: Affine) -> Affine:
+        return self.network.quantized(value, "int8")
+
     def _maximum(self, term: Term) -> Affine:
-        child, name = term.children[0], self.network.fresh("max-pool", self.program.layers)
+        child, name = term.children[0], self.network.kind("max-pool")
         value = self.value(child, True).widened()
-        found = maximum(value, child.access.split, name, lambda x: self.network.quantized(x, "int8"))
+        found = maximum(value, child.access.split, name, self._bytes)
         moved = replace(found.moved, term=split_at(found.moved.term, term.access.split))
         return replace(found, moved=moved, dtype=term.access.dtype)
 
@@ -188,7 +192,9 @@ class Follower:
         if value.dtype in BYTES:
             return replace(value, dtype=dtype) if dtype in BYTES else replace(value.widened(), dtype=dtype)
         if dtype in BYTES:
-            return replace(value, dtype=dtype) if value.whole else self.network.quantized(value, dtype)
+            if value.whole:
+                return replace(value, dtype=dtype)
+            return self.network.quantized(replace(value, offset=0.0) if value.integral else value, dtype)
         if value.offset is not None and dtype in _OTHERS:
             raise BadInput(f"numbers are quantized to {dtype}; a machine has bytes")
         integral = value.offset is not None or value.dtype not in FLOATS or value.whole
@@ -219,7 +225,7 @@ class Follower:
             if found is not None:
                 return found
         if kind in ("elementwise-add", "subtract"):
-            name = self.network.fresh("addition", self.program.layers)
+            name = self.network.kind("addition")
             return added(first, second.times(one_number(-1)) if kind == "subtract" else second, name)
         raise BadInput(f"{kind} of two tensors needs a vector unit; a machine takes a tensor and a constant")
 
@@ -248,7 +254,7 @@ class Follower:
         if np.isfinite(value.low).any() or np.isfinite(value.high).any() or value.offset is not None:
             raise BadInput("an average pool is one of bytes: quantize what is clipped before it")
         over = tuple(range(split, len(value.dims)))
-        counts, name = prod(item), self.network.fresh("average-pool" if mean else "sum", self.program.layers)
+        counts, name = prod(item), self.network.kind("average-pool" if mean else "sum")
         scale, shift = value.scale, np.broadcast_to(value.shift, value.dims).sum(over)
         if scale.ndim and any(scale.shape[axis] != 1 for axis in over):
             raise BadInput("the scale of what an average pool adds up changes along the sum")

@@ -36,7 +36,7 @@ def integer_network(program: Program, constants: Mapping[str, Array] | None = No
     """
     values = {**program.constants, **(constants or {})}
     program = program.as_written()
-    network = Network({*program.inputs})
+    network = Network({*program.inputs}, frozenset(program.layers))
     follower = Follower(program, values, network)
     follower.follow()
     roots = _results(program.term)

@@ -16,7 +16,6 @@ from glenside.ir.program import Program
 from glenside.ir.types import TupleType
 from glenside.quantization.layers import IntegerNetwork
 
-
 MICROSOFT = "com.microsoft"
 
 

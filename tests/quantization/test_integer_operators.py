@@ -100,7 +100,6 @@ def test_largest_bytes(activation: str, pads: int, window: list[int]) -> None:
 def test_a_block_of_onnxruntime() -> None:
     """Its additions, average pools and concatenations of bytes: what they scale may become the next byte."""
     g = Graph(1)
-    zero = g.constant(0, "int8")
     one = (g.constant(0.031, "float32"), g.constant(100, "uint8"))
     two, three = (g.constant(0.043, "float32"), g.constant(90, "uint8")), (g.constant(0.017, "float32"), one[1])
     y = g.node("QLinearConv", "x", *one, g.bytes((4, 4, 3, 3)), g.scales((4,)), g.constant([0] * 4, "int8"), *two,
