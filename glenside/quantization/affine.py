@@ -13,6 +13,10 @@ from glenside.ir.operand import Array
 from glenside.ir.term import Term
 from glenside.quantization.values import BYTES, Bytes, Moved, Product, joined, moved_numbers, narrow
 
+_MANY = 1 << 13
+_NEAR = 2e-3
+"""Of a byte: what rounding a bias may change."""
+
 
 def one_number(value: float) -> Array:
     """A number for all elements, ()."""
@@ -50,12 +54,13 @@ class Affine:
     @property
     def whole(self) -> bool:
         """Whether it is integers of the network, and a number that is added to all of them."""
-        return len(self.bytes) == len(self.moved.leaves) and self._plain
+        return self.integral and self.shift.ndim == 0 and self.fits
 
     @property
-    def _plain(self) -> bool:
-        alone = self.scale.ndim == self.shift.ndim == 0 and self.scale == 1 and self.offset is None
-        return bool(alone and self.shift == np.rint(self.shift) and self.fits)
+    def integral(self) -> bool:
+        """Whether it is bytes to which integers are added, if it is clipped to integers."""
+        alone = len(self.bytes) == len(self.moved.leaves) and self.scale.ndim == 0 and self.offset is None
+        return bool(alone and self.scale == 1 and (self.shift == np.rint(self.shift)).all())
 
     @property
     def fits(self) -> bool:
@@ -100,13 +105,34 @@ class Affine:
         """Clipped."""
         own = 0 if self.offset is None else self.offset
         least, most = (np.clip(end, low - own, high - own) for end in (self.low, self.high))
-        return replace(self, low=narrow(np.asarray(least)), high=narrow(np.asarray(most)))
+        found = replace(self, low=narrow(np.asarray(least)), high=narrow(np.asarray(most)))
+        return self if self.offset is None and found.fits else found
 
     def rounded(self) -> Affine:
         """The nearest integers, of two the even one."""
         if self.offset is not None or self.whole:
             return self
         return replace(self, low=np.rint(self.low), high=np.rint(self.high), offset=0.0)
+
+    def with_nearest_bias(self, least: int, most: int) -> Affine:
+        """The same, rounded, with a part of the shift added after that, where the rest is nearer to integers: a zero
+        point that was added before. All that is added after it stays between two numbers.
+        """
+        if self.offset is None or self.moved.filled or max(self.shift.size, self.scale.size) > _MANY:
+            return self
+
+        def off(by: int) -> float:
+            shift = self.shift - by / self.scale
+            return float(np.abs((shift - np.rint(shift)) * self.scale).max())
+
+        own = round(self.offset)
+        if off(0) < _NEAR or not least <= own <= most:
+            return self
+        by = min(range(least - own, most - own + 1), key=lambda by: (round(off(by), 4), abs(by)))
+        if off(by) > min(_NEAR, off(0) / 8):
+            return self
+        shift = narrow(self.shift - by / self.scale)
+        return replace(self, shift=shift, low=self.low - by, high=self.high - by, offset=self.offset + by)
 
     def widened(self) -> Affine:
         """Bytes as the integers that they are. Raises BadInput where they were wrapped."""
@@ -122,23 +148,33 @@ class Affine:
     def centred(self) -> Affine:
         """The same with a shift of 0, which goes into the zero point of the bytes; itself where it cannot."""
         zeros = {leaf.zero for leaf in self.bytes}
-        if self.moved.filled or self.shift.ndim or not self.shift or len(zeros) != 1 or not self._integral:
+        near = self.shift.ndim == 0 and self.shift == np.rint(self.shift)
+        if (
+            self.moved.filled
+            or not near
+            or not self.shift
+            or len(zeros) != 1
+            or len(self.bytes) != len(self.moved.leaves)
+        ):
             return self
         zero = int(zeros.pop() - self.shift)
         if self.dtype in BYTES:
             zero = (zero + 128) % 256 - 128
         return replace(self, moved=with_zero(self.moved, zero), shift=one_number(0))
 
-    @property
-    def _integral(self) -> bool:
-        return len(self.bytes) == len(self.moved.leaves) and bool(self.shift == np.rint(self.shift))
-
     def raw(self) -> Affine:
         """The same with a zero point of 0, which goes into the shift; itself where zeros stand among the bytes."""
         zeros = {leaf.zero for leaf in self.bytes}
         if self.moved.filled or len(zeros) != 1 or len(self.bytes) != len(self.moved.leaves):
             return self
-        return replace(self, moved=with_zero(self.moved, 0), shift=self.shift - zeros.pop())
+        return self.centred_at(0)
+
+    def centred_at(self, zero: int) -> Affine:
+        """The same with that zero point, less which goes into the shift. Raises BadInput for several zero points."""
+        zeros = {leaf.zero for leaf in self.bytes}
+        if len(zeros) != 1 or len(self.bytes) != len(self.moved.leaves):
+            raise BadInput("bytes of one zero point are wanted here, and none but those")
+        return replace(self, moved=with_zero(self.moved, zero), shift=self.shift + (zero - zeros.pop()))
 
 
 def with_zero(moved: Moved, zero: int) -> Moved:
@@ -147,10 +183,13 @@ def with_zero(moved: Moved, zero: int) -> Moved:
     return moved.with_leaves(leaves)
 
 
-def moved_by(by: Term, parts: list[Affine]) -> Affine:
-    """What a term that moves its operands makes of them. Raises BadInput where they are no bytes, or sums, alike."""
+def moved_by(by: Term, parts: list[Affine], least: bool = False) -> Affine:
+    """What a term that moves its operands makes of them; zeros among bytes stand for 0, or for the least number.
+
+    Raises BadInput where they are no bytes, or sums, alike.
+    """
     map_ = by.index_map
-    fills = map_ is not None and map_.fill is not None
+    fills = map_ is not None and map_.fill is not None and not least
     if fills:
         parts = [part.centred() for part in parts]
     first = parts[0]
@@ -166,7 +205,7 @@ def moved_by(by: Term, parts: list[Affine]) -> Affine:
     return Affine(
         joined(by, [part.moved for part in parts]),
         first.dtype,
-        along([part.shift for part in parts], 0.0),
+        along([part.shift for part in parts], None if least else 0.0),
         along([part.scale for part in parts], 1.0 if any(part.scale.ndim for part in parts) else None),
         along([part.low for part in parts], None),
         along([part.high for part in parts], None),

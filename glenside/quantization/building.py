@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -27,22 +27,22 @@ _NEAR = 1e-3
 
 @dataclass
 class Network:
-    """The layers so far. Names of tensors and of layers are each taken once."""
+    """The layers so far.
+
+    taken     names of tensors
+    reserved  names of the layers of the program; others are those with a number, or of a kind that is none of them
+    """
 
     taken: set[str]
+    reserved: frozenset[str]
     constants: dict[str, Array] = field(default_factory=dict)
     layers: list[IntegerLayer] = field(default_factory=list)
     inputs: dict[str, tuple[float, int]] = field(default_factory=dict)
     _bytes: dict[str, Bytes] = field(default_factory=dict)
 
-    def fresh(self, name: str, taken: Iterable[str] = ()) -> str:
-        """The name, or the first of name-2, name-3 .. that is not taken; it is taken then."""
-        found, count = name, 1
-        while found in self.taken or found in taken:
-            count += 1
-            found = f"{name}-{count}"
-        self.taken.add(found)
-        return found
+    def kind(self, name: str) -> str:
+        """What layers of a kind are called that the program has not."""
+        return _free(name, self.reserved)
 
     def input(self, tensor: Tensor, scale: float, zero: int) -> Bytes:
         """The bytes of an input. Raises BadInput where it is quantized in two ways."""
@@ -57,7 +57,7 @@ class Network:
         """A constant of that name, or of the next one that is free; the same values are there once."""
         known = self.constants.get(name)
         if known is None or known.dtype != values.dtype or not np.array_equal(known, values):
-            name = name if known is None and name not in self.taken else self.fresh(name)
+            name = _free(name, self.taken)
             self.constants[name] = values
             self.taken.add(name)
         dims = Dims(values.shape)
@@ -68,6 +68,8 @@ class Network:
         if value.offset is None:
             raise BadInput(f"a cast to {dtype} cuts numbers towards zero; a machine rounds them to the nearest integer")
         own = 128 if dtype == "uint8" else 0
+        value = value.with_nearest_bias(_INT8[0] + own, _INT8[1] + own)
+        assert value.offset is not None, "it is rounded"
         low, high = (_one_integer(end + value.offset - own) for end in (value.low, value.high))
         if low < _INT8[0] or high > _INT8[1]:
             raise BadInput(f"what is stored in {dtype} is clipped to its range first, else it wraps")
@@ -79,7 +81,7 @@ class Network:
             same = _same_bytes(value, low, high, zero, own)
             if same is not None:
                 return replace(same, dtype=dtype)
-            value = _rescaled(value, self.fresh("rescale"))
+            value = _rescaled(value, self.kind("rescale"))
         elif kinds == {Real}:
             return self._of_input(value, dtype, zero, own)
         elif kinds != {Product}:
@@ -131,7 +133,7 @@ class Network:
     def _named(self, name: str) -> str:
         """A product whose sums become several tensors of bytes is several layers."""
         taken = {layer.name for layer in self.layers}
-        return self.fresh(name, taken) if name in taken else name
+        return _free(name, self.reserved | taken) if name in taken else name
 
     def _biased(self, product: Product, sums: Term, bias: Array) -> Term:
         whole = split_at(sums, 0)
@@ -165,6 +167,15 @@ class Network:
             done[stand_in] = made
         (found,) = rebuild_all([moved.term], lambda *_: None, done)
         return found
+
+
+def _free(name: str, taken: Collection[str]) -> str:
+    """The name, or the first of name-2, name-3 .. that is not taken."""
+    found, count = name, 1
+    while found in taken:
+        count += 1
+        found = f"{name}-{count}"
+    return found
 
 
 def _one_integer(numbers: Array) -> int:

@@ -6,7 +6,7 @@ from the least to the greatest value seen, as in https://arxiv.org/abs/1712.0587
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -100,14 +100,34 @@ class _Quantizing:
     folded: Program
     known: Mapping[str, Array]
     ranges: dict[Term, tuple[float, float]] = field(default_factory=dict)
+    """Of one of those tensors that have one scale: they are joined, or a maximum is taken of one."""
+    alike: dict[Term, Term] = field(default_factory=dict)
+    """Tensor -> that one."""
 
     def __post_init__(self) -> None:
         self.roots = [self.folded.term, *self.folded.layers.values()]
         self.constant = constants_under(*self.roots)
         for operand in self._operands():
-            if not self.constant[operand]:
-                self.ranges |= {x: (0.0, 0.0) for x in _leaves(operand) if not self.constant[x]}
-        self.ranges = {x: ends for x, ends in self.ranges.items() if x.access.dtype in FLOATS}
+            self._join(_leaves(operand))
+        for term in postorder(*self.roots):
+            if term in self.alike and term.attributes[:1] == ("reduce-max",):
+                self._join([term, *_leaves(term.children[0])])
+        self.ranges = {first: (0.0, 0.0) for first in self.alike.values()}
+        self.balanced = {self.alike[x] for x in self._multiplied() if x in self.alike}
+
+    def _multiplied(self) -> Iterator[Term]:
+        """What is multiplied by what changes too: zero points of both would take sums that are not known before."""
+        for term in postorder(*self.roots):
+            both = term.children[0].children if is_product(term) else ()
+            if both and not any(self.constant[c] for c in both):
+                yield from (leaf for c in both for leaf in _leaves(c))
+
+    def _join(self, leaves: Iterable[Term]) -> None:
+        """These have one scale, and those that have one with any of them."""
+        changing = [x for x in leaves if not self.constant[x] and x.access.dtype in FLOATS]
+        firsts = {self.alike.setdefault(x, x) for x in changing}
+        for x in [x for x, first in self.alike.items() if first in firsts]:
+            self.alike[x] = changing[0]
 
     def _operands(self) -> Iterator[Term]:
         """What products and average pools read."""
@@ -129,25 +149,29 @@ class _Quantizing:
         """See what values tensors take."""
 
         def see(term: Term, value: Array) -> None:
-            low, high = self.ranges[term]
+            first = self.alike[term]
+            low, high = self.ranges[first]
             least, most = float(np.min(value)), float(np.max(value))
             if not np.isfinite([least, most]).all():
                 raise BadInput("a network whose values are not finite is not quantized")
-            self.ranges[term] = min(low, least), max(high, most)
+            self.ranges[first] = min(low, least), max(high, most)
 
         for values in runs:
-            evaluate([*self.ranges], {**self.known, **values}, watch=see)
+            evaluate([*self.alike], {**self.known, **values}, watch=see)
+        for first in self.balanced:
+            most = max(map(abs, self.ranges[first])) / _LARGEST
+            self.ranges[first] = _LOWEST * most, _LARGEST * most
 
     def _steps(self) -> dict[Term, float]:
         """The scale of each tensor. What is added to another one has a scale in a ratio of small numbers to its."""
-        found = {x: max((high - low) / _LEVELS, float(np.finfo(np.float32).tiny)) for x, (low, high) in
-                 self.ranges.items()}  # fmt: skip
+        tiny = float(np.finfo(np.float32).tiny)
+        found = {first: max((high - low) / _LEVELS, tiny) for first, (low, high) in self.ranges.items()}
         fixed: set[Term] = set()
         for term in postorder(*self.roots):
-            leaves = [leaf for operand in self._added(term) for leaf in _leaves(operand) if leaf in found]
-            for leaf in leaves[1:]:
-                if leaf not in fixed:
-                    found[leaf] = in_ratio(found[leaf], found[leaves[0]])
+            leaves = [self.alike[x] for operand in self._added(term) for x in _leaves(operand) if x in self.alike]
+            for first in leaves[1:]:
+                if first not in fixed:
+                    found[first] = in_ratio(found[first], found[leaves[0]])
             fixed |= {*leaves}
         return found
 
@@ -163,10 +187,11 @@ class _Quantizing:
         steps = self._steps()
 
         def changed(term: Term, children: tuple[Term, ...]) -> Term | None:
-            if term not in self.ranges:
+            first = self.alike.get(term)
+            if first is None:
                 return None
             own = make(term.operator, weave(term.operator, children, term.attributes))
-            return _dequantized(own, self.ranges[term][0], steps[term])
+            return _dequantized(own, self.ranges[first][0], steps[first])
 
         found = rebuild_all(self.roots, changed, done)
         layers = dict(zip(self.folded.layers, found[1:], strict=True))

@@ -8,7 +8,7 @@ from math import prod
 
 import numpy as np
 
-from glenside.analysis.places import leaves_of, moves
+from glenside.analysis.places import moves
 from glenside.builder.layout import reshape, split_at
 from glenside.ir.dtypes import FLOATS, INTEGERS
 from glenside.ir.errors import BadInput
@@ -16,24 +16,23 @@ from glenside.ir.operand import Array
 from glenside.ir.operators.compute import name_of, parse_compute
 from glenside.ir.program import Program, is_product
 from glenside.ir.rational import exact
-from glenside.ir.term import Term, build, constants_under, make, postorder, rebuild_all, tensors, weave
+from glenside.ir.term import Term, constants_under, make, postorder, tensors, weave
 from glenside.ir.types import Tensor
 from glenside.quantization.additions import added
 from glenside.quantization.affine import Affine, moved_by, one_number
 from glenside.quantization.building import Network
 from glenside.quantization.maxima import fills_with_least, maximum, with_least
 from glenside.quantization.merging import merged
-from glenside.quantization.products import known_values, value_of
+from glenside.quantization.multiplying import multiplied, operand, weights
+from glenside.quantization.products import value_of
 from glenside.quantization.values import (
     BYTES,
     Bytes,
     Known,
     Leaf,
-    Moved,
     Product,
     Real,
     Summed,
-    largest_tensor,
     name_in,
     narrow,
     standing_for,
@@ -120,6 +119,8 @@ class Follower:
         if any(self.constant[c] for c in term.children):
             raise BadInput("constants are joined with bytes")
         least = any(c in self._with_least for c in term.children)
+        if least and (term.index_map is None or term.index_map.fill is not None):
+            raise BadInput("zeros, and least numbers around them, stand in the windows of a max-pool")
         found = moved_by(term, [self.value(c, least) for c in term.children])
         if least:
             self._with_least.add(term)
@@ -151,16 +152,20 @@ class Follower:
     def _least(self, term: Term) -> Affine:
         """Bytes with the least one around them: with zeros, where it is what they stand for."""
         self._with_least.add(term)
-        value = with_least(self.value(term.children[0], True).widened())
+        name = self.network.kind("max-pool")
+        value = with_least(self.value(term.children[0], True).widened(), name, self._bytes)
         value = replace(value, dtype=term.access.dtype)
         words = weave(term.operator, term.children, term.attributes)
         zeros = ["zero-padding" if word == "min-padding" else word for word in words]
-        return moved_by(make(term.operator, zeros), [value])
+        return moved_by(make(term.operator, zeros), [value], least=True)
+
+    def _bytes(self, value: Affine) -> Affine:
+        return self.network.quantized(value, "int8")
 
     def _maximum(self, term: Term) -> Affine:
-        child, name = term.children[0], self.network.fresh("max-pool", self.program.layers)
+        child, name = term.children[0], self.network.kind("max-pool")
         value = self.value(child, True).widened()
-        found = maximum(value, child.access.split, name, lambda x: self.network.quantized(x, "int8"))
+        found = maximum(value, child.access.split, name, self._bytes)
         moved = replace(found.moved, term=split_at(found.moved.term, term.access.split))
         return replace(found, moved=moved, dtype=term.access.dtype)
 
@@ -187,7 +192,9 @@ class Follower:
         if value.dtype in BYTES:
             return replace(value, dtype=dtype) if dtype in BYTES else replace(value.widened(), dtype=dtype)
         if dtype in BYTES:
-            return replace(value, dtype=dtype) if value.whole else self.network.quantized(value, dtype)
+            if value.whole:
+                return replace(value, dtype=dtype)
+            return self.network.quantized(replace(value, offset=0.0) if value.integral else value, dtype)
         if value.offset is not None and dtype in _OTHERS:
             raise BadInput(f"numbers are quantized to {dtype}; a machine has bytes")
         integral = value.offset is not None or value.dtype not in FLOATS or value.whole
@@ -218,7 +225,7 @@ class Follower:
             if found is not None:
                 return found
         if kind in ("elementwise-add", "subtract"):
-            name = self.network.fresh("addition", self.program.layers)
+            name = self.network.kind("addition")
             return added(first, second.times(one_number(-1)) if kind == "subtract" else second, name)
         raise BadInput(f"{kind} of two tensors needs a vector unit; a machine takes a tensor and a constant")
 
@@ -247,7 +254,7 @@ class Follower:
         if np.isfinite(value.low).any() or np.isfinite(value.high).any() or value.offset is not None:
             raise BadInput("an average pool is one of bytes: quantize what is clipped before it")
         over = tuple(range(split, len(value.dims)))
-        counts, name = prod(item), self.network.fresh("average-pool" if mean else "sum", self.program.layers)
+        counts, name = prod(item), self.network.kind("average-pool" if mean else "sum")
         scale, shift = value.scale, np.broadcast_to(value.shift, value.dims).sum(over)
         if scale.ndim and any(scale.shape[axis] != 1 for axis in over):
             raise BadInput("the scale of what an average pool adds up changes along the sum")
@@ -273,70 +280,41 @@ class Follower:
             raise BadInput("a product of the two halves of one tensor: a machine takes two operands")
         (shared,) = pair.attributes
         assert isinstance(shared, int), "axes are counted"
-        (a, by_a), (b, by_b) = self._operands(pair.children)
-        product = Product(a, b, shared, self.names.get(term, "product"))
-        shift = np.asarray(0.0)
-        for by, other, first in ((by_a, b, False), (by_b, a, True)):
-            if by:
-                shift = shift + by * self._sums_of(other, product, first)
-        moved = standing_for(product, term.access.dims)
-        return Affine(replace(moved, term=split_at(moved.term, term.access.split)), term.access.dtype, narrow(shift))
+        known = [self.constant[c] for c in pair.children]
+        a, b = (
+            weights(self.known, c, self._dequantized)
+            if own
+            else operand(self.value(c), c.access.split, alone=not other)
+            for c, own, other in zip(pair.children, known, reversed(known), strict=True)
+        )
+        value = multiplied(a, b, shared, self.names.get(term, "product"), term.access.dtype)
+        return replace(value, moved=replace(value.moved, term=split_at(value.moved.term, term.access.split)))
 
-    def _operands(self, children: tuple[Term, ...]) -> list[tuple[Moved, float]]:
-        """Both operands, and the number that is added to each element of them."""
-        found: list[tuple[Moved, float]] = []
-        known = [self.constant[c] for c in children]
-        for child, own, other in zip(children, known, reversed(known), strict=True):
-            if own:
-                found.append((self._weights(child), 0.0))
-                continue
-            value = self.value(child).widened()
-            if not value.whole or child.access.dtype in FLOATS:
-                raise BadInput(self._no_product(value, [c for c in children if self.constant[c]]))
-            value = value.raw() if other else value.centred()
-            if value.shift and not other:
-                raise BadInput("zeros that are no real 0 stand among the bytes of an operand")
-            found.append((value.moved, float(value.shift)))
-        return found
+    def _dequantized(self, term: Term) -> Affine:
+        """Weights of floats: what is dequantized by constants. Raises BadInput where they are not made of bytes."""
+        inner = _Weights(Program(term), self.constants, self.network)
+        inner.follow()
+        value = inner.found.get(term)
+        if value is None:
+            raise BadInput(f"its weights are {term.access.dtype}: a machine multiplies bytes, which quantizing gives")
+        if isinstance(value, Refused):
+            raise BadInput(f"in its weights, {value.why}")
+        return value
 
-    def _no_product(self, value: Affine, weights: list[Term]) -> str:
-        """Why a machine does not multiply these numbers."""
-        unsums = [leaf.name for leaf in value.products]
-        inputs = [leaf.tensor.name for leaf in value.moved.leaves.values() if isinstance(leaf, Real)]
-        if inputs:
-            return f"a machine multiplies bytes: quantize the input {inputs[0]} before it"
-        if unsums:
-            return f"a machine multiplies bytes: quantize the result of the layer {unsums[0]} before it"
-        if not value.bytes or value.offset is not None or value.shift.ndim or not value.fits:
-            return "a machine multiplies bytes: quantize again what was added to dequantized ones, or clipped"
-        held = [leaf.attributes[0] for operand in weights for leaf in tensors(operand)]
-        if weights and not any(isinstance(t, Tensor) and t.dtype in BYTES for t in held):
-            return f"its weights are {weights[0].access.dtype}: a machine multiplies bytes, which quantizing gives"
-        if value.scale.ndim or not weights or weights[0].access.dtype in FLOATS:
-            return "sums of dequantized bytes are those of bytes, scaled, where scales are one along each sum, in int32"
-        return f"an operand is {value.dtype}: a machine multiplies bytes, or bytes less one zero point"
 
-    def _weights(self, term: Term) -> Moved:
-        """A constant operand: moves over integers."""
-        done: dict[Term, Term] = {}
-        leaves: dict[Term, Leaf] = {}
-        for leaf in leaves_of(term):
-            values = self.known(leaf)
-            if values.dtype.kind not in "iu":
-                raise BadInput(f"its weights are {values.dtype}: a machine multiplies bytes, which quantizing gives")
-            moved = standing_for(Known(values.astype(np.int64), largest_tensor(leaf)), values.shape)
-            done[leaf] = split_at(moved.term, leaf.access.split)
-            leaves |= moved.leaves
-        (found,) = rebuild_all([term], lambda *_: None, done)
-        return Moved(found, leaves)
+class _Weights(Follower):
+    """Weights as they follow from constants that hold bytes."""
 
-    def _sums_of(self, operand: Moved, product: Product, first: bool) -> Array:
-        """The sums of the items of a known operand, for each sum of a product."""
-        (sums,) = evaluate([build("compute", "reduce-sum", operand.term)], known_values(operand))
-        own = np.asarray(sums).astype(np.float64)
-        others = len((product.b if first else product.a).term.access.shape) - product.shared
-        at = own.ndim if first else product.shared
-        return own.reshape((*own.shape[:at], *(1 for _ in range(others)), *own.shape[at:]))
+    def __init__(self, program: Program, constants: Mapping[str, Array], network: Network) -> None:
+        super().__init__(program, constants, network)
+        for term in postorder(program.term):
+            held = any(isinstance(a, Tensor) and a.dtype in BYTES for a in term.attributes) and term.access.rank > 0
+            self.constant[term] = not held and all(self.constant[c] for c in term.children)
+
+    def _input(self, term: Term) -> Affine:
+        values = self.known(term)
+        known = Known(values.astype(np.int64), name_in(term))
+        return Affine(standing_for(known, values.shape), "int32")
 
 
 _OTHERS = tuple(dtype for dtype in INTEGERS if dtype not in (*BYTES, "int32", "int64"))

@@ -26,15 +26,20 @@ def fills_with_least(term: Term) -> bool:
     return term.operator.name == "access-pad" and "min-padding" in term.attributes
 
 
-def with_least(value: Affine) -> Affine:
-    """Bytes for which zeros among them stand for the least one. Raises BadInput where others stand there already."""
-    zeros = {leaf.zero for leaf in value.bytes}
-    if value.moved.filled and zeros != {_LOWEST}:
-        raise BadInput("zeros, and least numbers around them, stand in the windows of a max-pool")
-    if len(zeros) != 1:
-        raise BadInput("a max-pool is one of bytes with one zero point")
-    moved = with_zero(value.moved, _LOWEST)
-    return replace(value, moved=moved, shift=value.shift + (_LOWEST - zeros.pop()))
+def with_least(value: Affine, name: str, quantized: Quantized) -> Affine:
+    """Bytes for which zeros among them stand for the least one; those that stand for 0 are bytes of a layer before."""
+    return _apart(value, name, quantized, {_LOWEST}).centred_at(_LOWEST)
+
+
+def _apart(value: Affine, name: str, quantized: Quantized, zeros: set[int]) -> Affine:
+    """The same with no zeros among bytes of another zero point: as bytes that a layer of products with 1 writes."""
+    own = {leaf.zero for leaf in value.bytes}
+    if not value.moved.filled or own <= zeros or len(own) != 1:
+        return value
+    (zero,) = own
+    ends = one_number(_LOWEST - zero), one_number(_HIGHEST - zero)
+    copied = Affine(weighted([value.moved], [[1]], name), "float32", low=ends[0], high=ends[1], offset=float(zero))
+    return replace(value, moved=quantized(copied).moved, shift=value.shift - zero)
 
 
 def maximum(value: Affine, split: int, name: str, quantized: Quantized) -> Affine:
@@ -42,7 +47,7 @@ def maximum(value: Affine, split: int, name: str, quantized: Quantized) -> Affin
     alone = len(value.bytes) == len(value.moved.leaves) and value.offset is None and value.fits
     if not alone or value.scale.ndim or value.shift.ndim or value.scale < 0:
         raise BadInput("a max-pool is one of bytes of one positive scale: quantize what it is taken of before it")
-    value = value.raw()
+    value = _apart(value, name, quantized, {0, _LOWEST}).raw()
     zeros = {leaf.zero for leaf in value.bytes}
     if len(zeros) != 1:
         raise BadInput("a max-pool is one of bytes with one zero point")
@@ -61,10 +66,11 @@ def _halved(moved: Moved, zero: int, name: str, quantized: Quantized) -> Moved:
     a, b = (replace(moved, term=reshape(slice_axis(pairs, len(shape) + 1, k, k + 1), (*shape, half))) for k in (0, 1))
     above = Affine(weighted([a, b], [[1], [-1]], name), "float32", low=one_number(0), high=one_number(255))
     above = quantized(replace(above, offset=float(_LOWEST)))
+    above = above.centred_at(zero) if zero == _LOWEST else above
     larger = Affine(
         weighted([b, above.moved], [[1], [1]], name),
         "float32",
-        one_number(-_LOWEST),
+        above.shift - _LOWEST,
         low=one_number(_LOWEST - zero),
         high=one_number(_HIGHEST - zero),
         offset=float(zero),

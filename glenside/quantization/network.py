@@ -14,7 +14,6 @@ from glenside.ir.operand import Array
 from glenside.ir.operators.compute import name_of
 from glenside.ir.program import Program, is_product
 from glenside.ir.term import Term, build, postorder, rebuild_all
-from glenside.passes.integer_sums import integer_sums
 from glenside.quantization.affine import Affine
 from glenside.quantization.building import Network
 from glenside.quantization.following import Follower, Refused
@@ -36,14 +35,14 @@ def integer_network(program: Program, constants: Mapping[str, Array] | None = No
     value.
     """
     values = {**program.constants, **(constants or {})}
-    changed = integer_sums(program.as_written())
-    network = Network({*program.inputs})
-    follower = Follower(changed, values, network)
+    program = program.as_written()
+    network = Network({*program.inputs}, frozenset(program.layers))
+    follower = Follower(program, values, network)
     follower.follow()
-    roots = _results(changed.term)
+    roots = _results(program.term)
     results = [_Result(follower, root) for root in roots]
     terms = [result.term for result in results]
-    term = terms[0] if changed.term.operator.name != "construct-tuple" else build("construct-tuple", *terms)
+    term = terms[0] if program.term.operator.name != "construct-tuple" else build("construct-tuple", *terms)
     found = Program(term, name=program.name)
     used = {*postorder(term)}
     layers = tuple(layer for layer in network.layers if layer.result in used)

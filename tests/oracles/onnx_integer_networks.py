@@ -16,6 +16,8 @@ from glenside.ir.program import Program
 from glenside.ir.types import TupleType
 from glenside.quantization.layers import IntegerNetwork
 
+MICROSOFT = "com.microsoft"
+
 
 class Graph:
     """A model as it grows: nodes, and constants under names of their own."""
@@ -65,7 +67,9 @@ class Graph:
         ]
         results = [helper.make_empty_tensor_value_info(name) for name in outputs]
         graph = helper.make_graph(self.nodes, "g", formals, results, self.constants)
-        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+        model = helper.make_model(
+            graph, opset_imports=[helper.make_opsetid("", 21), helper.make_opsetid(MICROSOFT, 1)], ir_version=10
+        )
         model = onnx.shape_inference.infer_shapes(model)
         program: Program = program_of_model(model)
         return program

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from onnx_integer_networks import Graph, by_layers, computed, drawn, results
+from onnx_integer_networks import MICROSOFT, Graph, by_layers, computed, drawn, results
 
+from glenside.analysis.places import leaves_of
 from glenside.ir.program import Program
-from glenside.quantization.network import IntegerNetwork, integer_network
+from glenside.quantization.network import IntegerNetwork, integer_network, leaf_of
 
 
 def equal(program: Program) -> IntegerNetwork:
@@ -76,3 +77,43 @@ def test_sums_are_a_result(zero: int) -> None:
     y = g.node("ConvInteger", "x", w, point, pads=[1, 2, 0, 1], dilations=[2, 1])
     (layer,) = equal(g.program({"x": ((1, 3, 8, 8), "uint8")}, y)).layers
     assert layer.requantised is None
+
+
+@pytest.mark.parametrize("activation", ["uint8", "int8"])
+@pytest.mark.parametrize("pads", [0, 1])
+@pytest.mark.parametrize("window", [[2, 3], [3, 3], [1, 1]])
+def test_largest_bytes(activation: str, pads: int, window: list[int]) -> None:
+    """Max-pools with least numbers around them, of what comes in and of what was computed."""
+    g = Graph()
+    scale, point = g.constant(0.01, "float32"), g.constant(70 if activation == "uint8" else -5, activation)
+    pads = min(pads, window[0] - 1)
+    pool = {"kernel_shape": window, "strides": [2, 1], "pads": [pads, 0, pads, pads]}
+    y = g.node("MaxPool", "x", **pool)
+    z = g.node("QLinearConv", y, scale, point, g.bytes((8, 4, 1, 1)), scale, g.constant(0, "int8"), scale, point)
+    found = equal(g.program({"x": ((2, 4, 9, 7), activation)}, g.node("MaxPool", z, **pool), y))
+    ends = {layer.result for layer in found.layers}
+    for layer in found.layers:
+        zeros = {leaf_of(leaf)[1] for leaf in leaves_of(layer.sums.children[0].children[0], ends)}
+        assert zeros in ({0}, {-128})
+
+
+def test_a_block_of_onnxruntime() -> None:
+    """Its additions, average pools and concatenations of bytes: what they scale may become the next byte."""
+    g = Graph(1)
+    one = (g.constant(0.031, "float32"), g.constant(100, "uint8"))
+    two, three = (g.constant(0.043, "float32"), g.constant(90, "uint8")), (g.constant(0.017, "float32"), one[1])
+    y = g.node("QLinearConv", "x", *one, g.bytes((4, 4, 3, 3)), g.scales((4,)), g.constant([0] * 4, "int8"), *two,
+               pads=[1] * 4)  # fmt: skip
+    y = g.node("QLinearAdd", "x", *one, y, *two, *three, domain=MICROSOFT)
+    z = g.node("QLinearAveragePool", y, *three, *two, kernel_shape=[2, 2], domain=MICROSOFT)
+    y = g.node("QLinearConcat", *one, y, *three, "x", *one, domain=MICROSOFT, axis=1)
+    y = g.node("QLinearGlobalAveragePool", y, *one, *three, channels_last=0, domain=MICROSOFT)
+    program = g.program({"x": ((2, 4, 6, 6), "uint8")}, y, z)
+    network = integer_network(program)
+    assert len(network.layers) == 5
+    inputs = drawn(program, 0)
+    for want, got in zip(results(program, program.constants, inputs), computed(network, inputs), strict=True):
+        apart = np.abs(want - got)
+        assert apart.max() <= 1
+        assert apart.mean() <= 0.01
+        assert np.unique(want).size > 8
