@@ -45,47 +45,47 @@ class Branches:
 
     def __init__(self, roots: Sequence[Term]) -> None:
         self.roots = roots
-        self.taken: dict[tuple[Term, str], Sides] = {}
-        self._now: dict[str, Sides] = {}
-        """Of the term that is being evaluated."""
+        self._settled: dict[tuple[Term, str], Sides] = {}
+        """Which sides were taken, or cannot be, as far as that is known: they need not be looked for again."""
+        self._term: Term | None = None
 
     def watched(self, arithmetic: Arithmetic) -> None:
         """Let an arithmetic's primitives, and its casts, tell which sides they take."""
         functions = {name: _function(arithmetic, name) for name in WATCHED}
         arithmetic.own = {**arithmetic.own, **{n: partial(self._run, n, f) for n, f in functions.items()}}
         vars(arithmetic)["cast"] = partial(self._cast, arithmetic.cast)
+        arithmetic.meanings.clear()  # which are those of others
+
+    def begin(self, term: Term | None) -> None:
+        """What is taken from now on is taken by this term; by None, it does not count."""
+        self._term = term
 
     def _run(self, name: str, function: Function, *operands: Array) -> Array:
-        if all(operand.size for operand in operands):
-            sides = self._now.setdefault(name, [False] * len(WATCHED[name].words))
+        if self._term is not None and all(operand.size for operand in operands):
+            sides = self._settled.setdefault((self._term, name), [False] * len(WATCHED[name].words))
             if not all(sides):
                 _look(sides, partial(WATCHED[name].taken, function), *operands)
         return function(*operands)
 
     def _cast(self, function: Function, a: Array, dtype: str) -> Array:
-        if dtype not in REALS and a.size:
-            sides = self._now.setdefault("cast", [False] * len(CAST))
-            _look(sides, partial(cast_taken, dtype=dtype), a)
+        if dtype not in REALS and a.size and self._term is not None and self._term.operator is cast:
+            sides = self._settled.setdefault((self._term, "cast"), [False] * len(CAST))  # others cast what they add up
+            if not all(sides):
+                _look(sides, partial(cast_taken, dtype=dtype), a)
         return function(a, dtype)
-
-    def claim(self, term: Term | None) -> None:
-        """What was taken since the last claim was taken by this term; by None, it does not count."""
-        now, self._now = self._now, {}
-        if term is None:
-            return
-        for name, sides in now.items():
-            if name != "cast" or term.operator is cast:  # others cast what they add up
-                _add(self.taken.setdefault((term, name), [False] * len(sides)), sides)
 
     def missing(self) -> list[Missing]:
         """What was never taken, but for what no input can take."""
-        if all(all(sides) for sides in self.taken.values()):
+        if all(all(sides) for sides in self._settled.values()):
             return []
+        for place, sides in self._settled.items():
+            if not all(sides):
+                _add(sides, [not possible for possible in self._possible.get(place, [True] * len(sides))])
         return [
             Missing(term, primitive, side)
-            for (term, primitive), sides in self.taken.items()
-            for side, taken in enumerate(sides)
-            if not taken and self._possible.get((term, primitive), [True] * len(sides))[side]
+            for (term, primitive), sides in self._settled.items()
+            for side, settled in enumerate(sides)
+            if not settled
         ]
 
     @cached_property

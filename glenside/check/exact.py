@@ -133,7 +133,7 @@ def check(
             values |= {name: from_end(values[name], limits[name], turn) for name in ends & values.keys()} | known
             branches.watched(trial.arithmetic)
             with BLAS_ON_ONE_THREAD:
-                comparison.run(Trial(trial.arithmetic, values, branches.claim))
+                comparison.run(Trial(trial.arithmetic, values, branches.begin))
             done.append(trial)
     except OutOfTime:
         stopped, reason = "time-limit", "time ran out"
@@ -287,8 +287,8 @@ class _Comparison:
                 self.clock.look()
                 layer, below = self.optimized.layers[name], reads.pop(name)
                 given = {self.optimized.layers[other]: held[other] for other in below}
+                trial.begin(None)  # what it takes is of several terms
                 value = evaluate([layer], trial.values, trial.arithmetic, given=given)[0]
-                trial.claim(None)  # of several terms
                 self._conclude(name, difference(held[name], value, trial.arithmetic))
                 to_come.subtract([name, *below])
                 for done in [n for n in (name, *below) if not to_come[n]]:

@@ -10,7 +10,8 @@ import hashlib
 import math
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
-from typing import TypeAlias
+from functools import cached_property
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -33,6 +34,11 @@ class Native:
 
     own: Mapping[str, Callable[..., Array]] = {}
     """The primitives, of those that numpy has for every arithmetic, that are something else here."""
+
+    @cached_property
+    def meanings(self) -> dict[Any, Any]:
+        """What compute types do to arrays of these numbers, so that it is found out once."""
+        return {}
 
     has_blas = True
     """Whether numpy multiplies its matrices of floats as they are."""
