@@ -23,6 +23,7 @@ from glenside.ir.term import Term, postorder
 from glenside.semantics import Arithmetic
 
 _SAMPLE = 6  # elements of each axis to look at first
+_MANY = 1 << 12  # of fewer, all take no longer
 Sides = list[bool]
 
 
@@ -142,14 +143,13 @@ def _select(condition: Array, then: Array, otherwise: Array) -> Array:
 
 
 def _look(sides: Sides, taken: Callable[..., Sequence[Any]], *operands: Array) -> None:
-    """Note which sides elements take: a few of them first, and all where those take not all."""
-    alike = all(operand.shape == operands[0].shape for operand in operands)
-    arrays = operands if alike else np.broadcast_arrays(*operands)
-    if arrays[0].size > _SAMPLE**2:
+    """Note which sides elements take: of many, a few of them first, and all where those take not all."""
+    if max(operand.size for operand in operands) > _MANY:
+        arrays = np.broadcast_arrays(*operands)
         steps = tuple(slice(None, None, max(1, size // _SAMPLE)) for size in arrays[0].shape)
         _add(sides, taken(*(a[steps] for a in arrays)))
     if not all(sides):
-        _add(sides, taken(*arrays))
+        _add(sides, taken(*operands))
 
 
 def _add(known: Sides, taken: Sequence[Any]) -> None:

@@ -72,12 +72,17 @@ def _unordered_hash(residues: Array) -> int:
         mixed ^= mixed >> np.uint64(29)
         sums.append(int((mixed * _MIX).sum(dtype=np.uint64)))
 
-    in_parallel(add_up, blocks(lying.shape, _PART), lambda _: None)
+    if lying.size <= _PART:
+        add_up((), None)
+    else:
+        in_parallel(add_up, blocks(lying.shape, _PART), lambda _: None)
     return sum(sums) % (1 << 64)
 
 
 def _alike(a: Array, b: Array) -> bool:
     """Whether two arrays of the same dims are equal: part by part, so that the first difference ends it."""
+    if a.size <= _PART:
+        return bool((a == b).all())
     order = sorted(range(a.ndim), key=lambda axis: -a.strides[axis])
     a, b = a.transpose(order), b.transpose(order)
     return all(np.array_equal(a[index], b[index]) for index in blocks(a.shape, _PART))

@@ -138,10 +138,12 @@ class OrderedField(Native):
         if not _is_number(a):
             return self._native.divide(a, b)
         b = distinct(b) if b.shape == a.shape else b  # what is repeated is inverted once
-        none = b.imag == 0
-        divisor = np.where(none, _number(1 / LARGEST, np.asarray(_OF_NOTHING)), b)
-        quotient = a.real / np.where(divisor.real == 0, 1 / LARGEST, divisor.real)
-        return _number(_finite(quotient), self.field.divide(a.imag, divisor.imag))
+        none, real, residue = b.imag == 0, b.real, b.imag
+        if none.any():
+            real, residue = np.where(none, 1 / LARGEST, real), np.where(none, _OF_NOTHING, residue)
+        if not real.all():
+            real = np.where(real == 0, 1 / LARGEST, real)
+        return _number(_finite(a.real / real), self.field.divide(a.imag, residue))
 
     def power(self, a: Array, b: Array) -> Array:
         if not _is_number(a):
@@ -255,13 +257,18 @@ def _settled(x: Array, bits: int | None = None) -> Array:
     """Numbers that are as good as whole, or halves, as such: what they are equal to may have rounded otherwise. With
     `bits`, those that are as good as floats with so many of a fraction, or between two of them.
     """
-    least = -1 if bits is None else np.frexp(x)[1] - bits - 2
-    halves = np.ldexp(np.rint(np.ldexp(x, -least)), least)
+    if bits is None:
+        halves = np.asarray(np.rint(x * 2)) * 0.5
+    else:
+        least = np.frexp(x)[1] - bits - 2
+        halves = np.ldexp(np.rint(np.ldexp(x, -least)), least)
     return np.where(np.abs(x - halves) <= 1e-9 * np.maximum(1.0, np.abs(x)), halves, x)
 
 
 def _finite(x: Array) -> Array:
-    return np.asarray(np.nan_to_num(np.clip(x, -LARGEST, LARGEST)))
+    cut = np.asarray(np.minimum(np.maximum(x, -LARGEST), LARGEST))
+    none = np.isnan(cut)
+    return np.where(none, 0.0, cut) if none.any() else cut
 
 
 def _domain(function: str, x: Array) -> Array:

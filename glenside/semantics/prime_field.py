@@ -125,6 +125,8 @@ class PrimeField(Native):
         return residue - self.p if residue > self.half else residue
 
     def _integers(self, array: Array) -> Array:
+        if array.dtype.itemsize <= 4:
+            return self.reduce(array.astype(np.float64)).astype(_KEPT)
         residues = np.mod(array, np.asarray(self.p, array.dtype if array.dtype.itemsize > 4 else np.int64))
         signed = residues.astype(np.int64)
         return np.asarray(np.where(signed > self.half, signed - self.p, signed), _KEPT)
