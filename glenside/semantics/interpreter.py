@@ -32,8 +32,8 @@ def evaluate(
     """The arrays of the roots (tuples for tuples), from the arrays of tensors by name.
 
     `given` holds values of inner terms: what stands below them is evaluated only if something else needs it.
-    With `watch`, each root is handed over as soon as it is computed, none is kept, and the result is []; `begin` is told
-    of it before.
+    With `watch`, each root is handed over as soon as it is computed, none is kept, and the result is []; `begin` is
+    told of it before.
     Raises BadInput when a tensor has no value, or one of another shape or dtype.
     """
     run = Run(roots, values, arithmetic or Native(), given or {}, keep_roots=watch is None)

@@ -18,7 +18,7 @@ from numpy.typing import DTypeLike
 
 from glenside.ir.blockwise import PART, Index, blocks, in_blocks, reduced, row_major
 from glenside.ir.contraction import contract_into, contracted_dims, summed_in
-from glenside.ir.dtypes import DTYPES, FLOATS, REALS, is_float, is_signed, limits, widen, wider
+from glenside.ir.dtypes import DTYPES, FLOATS, REALS, is_float, is_signed, limits, name_of, widen, wider
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
 from glenside.ir.primitives import PRIMITIVES
@@ -56,7 +56,7 @@ class Native:
 
     def encode(self, name: str, array: Array, dtype: str) -> Array:
         """The value of a tensor as this arithmetic keeps it. Raises BadInput when it is not of that dtype."""
-        if array.dtype.name != dtype:
+        if name_of(array.dtype) != dtype:
             raise BadInput(f"tensor {name} requires dtype {dtype}, got {array.dtype}")
         return array
 

@@ -28,7 +28,7 @@ from glenside.ir.rational import over_one_denominator
 from glenside.ir.rounding import rounded
 from glenside.semantics.linear_maps import map_axis, times
 from glenside.semantics.native import Native
-from glenside.semantics.prime_field import PART, SUMMED, PrimeField
+from glenside.semantics.prime_field import PART, REDUCED, SUMMED, PrimeField
 
 LARGEST = 1e100
 """The magnitude to which numbers are cut: residues tell them apart, and sums and products of some stay finite."""
@@ -167,8 +167,10 @@ class OrderedField(Native):
         return _number(_finite(real), self.field.apply(function, a.imag, keeps_zero))
 
     def _whole(self, rounding: Callable[[Array], Array], a: Array) -> Array:
-        whole = np.clip(rounding(_settled(a.real)), -(2.0**52), 2.0**52)
-        return self.encode("", whole, "float64")
+        whole = np.asarray(rounding(_settled(a.real)))
+        if np.abs(whole).max(initial=0.0) < REDUCED:  # as nearly always
+            return _number(whole, self.field.reduce(whole.copy()))
+        return self.encode("", np.clip(whole, -(2.0**52), 2.0**52), "float64")
 
     def below_maximum(self, a: Array, axes: tuple[int, ...]) -> Array:
         """Nothing overflows here, and exp of a difference is no quotient."""
@@ -192,7 +194,8 @@ class OrderedField(Native):
             return self._native.cast(a, dtype)
         if dtype == "bool":
             return np.asarray(a.imag != 0)
-        return self._native.cast(np.trunc(_settled(np.clip(a.real, -(2.0**62), 2.0**62))).astype(np.int64), dtype)
+        cut = np.asarray(np.minimum(np.maximum(a.real, -(2.0**62)), 2.0**62))
+        return self._native.cast(np.trunc(_settled(cut)).astype(np.int64), dtype)
 
     def _stored(self, a: Array, dtype: str) -> Array:
         """The float of a few bits that is nearest, of numbers as near as to be equal to one between two the same."""
