@@ -94,8 +94,8 @@ def _plan(roots: Sequence[Term], given: Container[Term], keep_roots: bool) -> _P
     order = list(needed(roots, given))
     reads = Counter(roots if keep_roots else ())
     for term in order:
-        if term not in given:
-            reads.update(term.children)
+        for child in term.children if term not in given else ():
+            reads[child] += 1
     placed = placement(order, reads, given)
     places = {*placed, *(above for above, _ in placed.values())}
     steps: dict[Term, _Step] = {}

@@ -195,7 +195,9 @@ class OrderedField(Native):
         if dtype == "bool":
             return np.asarray(a.imag != 0)
         cut = np.asarray(np.minimum(np.maximum(a.real, -(2.0**62)), 2.0**62))
-        return self._native.cast(np.trunc(_settled(cut)).astype(np.int64), dtype)
+        whole = np.asarray(np.rint(cut))
+        whole = whole if (whole == cut).all() else np.trunc(_settled(cut))
+        return self._native.cast(whole.astype(np.int64), dtype)
 
     def _stored(self, a: Array, dtype: str) -> Array:
         """The float of a few bits that is nearest, of numbers as near as to be equal to one between two the same."""
@@ -269,9 +271,9 @@ def _settled(x: Array, bits: int | None = None) -> Array:
 
 
 def _finite(x: Array) -> Array:
-    cut = np.asarray(np.minimum(np.maximum(x, -LARGEST), LARGEST))
-    none = np.isnan(cut)
-    return np.where(none, 0.0, cut) if none.any() else cut
+    if np.abs(x).max(initial=0.0) <= LARGEST:  # as nearly always
+        return x
+    return np.asarray(np.nan_to_num(np.clip(x, -LARGEST, LARGEST)))
 
 
 def _domain(function: str, x: Array) -> Array:

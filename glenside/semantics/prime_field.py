@@ -125,6 +125,8 @@ class PrimeField(Native):
         return residue - self.p if residue > self.half else residue
 
     def _integers(self, array: Array) -> Array:
+        if array.dtype.itemsize <= 2:  # representatives as they are
+            return array.astype(_KEPT)
         if array.dtype.itemsize <= 4:
             return self.reduce(array.astype(np.float64)).astype(_KEPT)
         residues = np.mod(array, np.asarray(self.p, array.dtype if array.dtype.itemsize > 4 else np.int64))
@@ -174,6 +176,9 @@ class PrimeField(Native):
 
     def inverse(self, a: Array) -> Array:
         """1 / a, and 0 where a is 0: halves are multiplied until one number is left: 3 products for each element."""
+        if a.size == 1:
+            x = int(a.item()) % self.p
+            return np.full(a.shape, self._signed(pow(x, -1, self.p)) if x else 0, _KEPT)
         levels = [np.where(a == 0, _KEPT(1), a).ravel()]
         while levels[-1].size > 1:
             x = levels[-1]
