@@ -36,6 +36,7 @@ REDUCED = 2.0**51
 PART = 1 << 17
 """Elements that are computed at a time: few enough to stay in the cache, so many that threads seldom wait."""
 _BLOCK = 1 << 16
+_FEW = 100  # elements of which one inverse each takes no longer than three products
 _FINE = 2.0**20  # what is drawn is a multiple of 1 / _FINE
 
 _KEPT = np.float32
@@ -176,9 +177,9 @@ class PrimeField(Native):
 
     def inverse(self, a: Array) -> Array:
         """1 / a, and 0 where a is 0: halves are multiplied until one number is left: 3 products for each element."""
-        if a.size == 1:
-            x = int(a.item()) % self.p
-            return np.full(a.shape, self._signed(pow(x, -1, self.p)) if x else 0, _KEPT)
+        if a.size <= _FEW:
+            inverses = [self._signed(pow(x, -1, self.p)) if x else 0 for x in map(int, a.ravel().tolist())]
+            return np.array(inverses, _KEPT).reshape(a.shape)
         levels = [np.where(a == 0, _KEPT(1), a).ravel()]
         while levels[-1].size > 1:
             x = levels[-1]
