@@ -75,6 +75,21 @@ class Branches:
                 _look(sides, partial(cast_taken, dtype=dtype), a)
         return function(a, dtype)
 
+    def told(self) -> list[tuple[int, str, Sides]]:
+        """What is known of sides, for another process that has the same roots."""
+        place = {term: i for i, term in enumerate(self.order)}
+        return [(place[term], name, sides) for (term, name), sides in self._settled.items()]
+
+    def add(self, told: Sequence[tuple[int, str, Sides]]) -> None:
+        """What another process has told."""
+        for place, name, sides in told:
+            _add(self._settled.setdefault((self.order[place], name), [False] * len(sides)), sides)
+
+    @cached_property
+    def order(self) -> list[Term]:
+        """All terms."""
+        return list(postorder(*self.roots))
+
     def missing(self) -> list[Missing]:
         """What was never taken, but for what no input can take."""
         if all(all(sides) for sides in self._settled.values()):
