@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -74,7 +75,7 @@ def optimize(
     try:
         on_answer(result)
         if verify and result.stopped != INTERRUPTED:  # whoever pressed Ctrl-C wants the answer now
-            result.check(lambda done, total: listener(Event("check", f"{done} of {total}", done / max(total, 1))))
+            result.check(_told(listener))
     except KeyboardInterrupt:
         answered()
         result.interrupted = True
@@ -115,6 +116,22 @@ def compile(program: Program, target: Target | None = None, *, machine: str = "n
     if of is not None:
         program, _ = for_processors(program, Search())
     return Function(program, of)
+
+
+def _told(listener: Listener) -> Callable[[int, int], None]:
+    """What tells a listener how far a check is, as often as anybody sees."""
+    last = -_SEEN
+
+    def tell(done: int, total: int) -> None:
+        nonlocal last
+        if done == total or time.monotonic() >= last + _SEEN:
+            last = time.monotonic()
+            listener(Event("check", f"{done} of {total}", done / max(total, 1)))
+
+    return tell
+
+
+_SEEN = 0.05  # seconds
 
 
 def way_of(

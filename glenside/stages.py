@@ -9,7 +9,7 @@ from functools import partial
 
 from glenside.egraph.rule import Parameters, Rule
 from glenside.egraph.saturation import INTERRUPTED, SATURATED, Limits, Progress
-from glenside.egraph.search import SearchResult, program_snapshot, search, search_here
+from glenside.egraph.search import SearchResult, ahead, program_snapshot, search, search_here
 from glenside.ir.interrupts import undisturbed
 from glenside.ir.program import Program
 from glenside.ir.term import Term
@@ -69,6 +69,7 @@ class Stages:
         """The best answer, or the baseline mapping where the search stopped before it had mapped as much. Raises
         KeyboardInterrupt: then there is still one at once.
         """
+        ahead(self.search.limits)
         self.prepared = self._prepare()
         self.clock.lap("fold")
         if self.stopped == INTERRUPTED:

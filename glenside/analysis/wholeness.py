@@ -40,7 +40,7 @@ def _is_whole(term: Term, known: Container[Term]) -> bool:
     if term.operator.kind is OperatorKind.LEAF:
         numbers = numbers_of(term)
         return numbers is not None and bool((np.rint(whole := numbers.astype(np.float64)) == whole).all())
-    return of_whole and (term.operator is cast or term.index_map is not None)
+    return of_whole and (term.operator is cast or term.operator.index_map is not None)
 
 
 def _gives_whole(expression: Scalar, of_whole: bool) -> bool:

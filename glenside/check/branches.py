@@ -23,6 +23,7 @@ from glenside.ir.term import Term, postorder
 from glenside.semantics import Arithmetic
 
 _SAMPLE = 6  # elements of each axis to look at first
+_MANY = 1 << 12  # of fewer, all take no longer
 Sides = list[bool]
 
 
@@ -45,47 +46,62 @@ class Branches:
 
     def __init__(self, roots: Sequence[Term]) -> None:
         self.roots = roots
-        self.taken: dict[tuple[Term, str], Sides] = {}
-        self._now: dict[str, Sides] = {}
-        """Of the term that is being evaluated."""
+        self._settled: dict[tuple[Term, str], Sides] = {}
+        """Which sides were taken, or cannot be, as far as that is known: they need not be looked for again."""
+        self._term: Term | None = None
 
     def watched(self, arithmetic: Arithmetic) -> None:
         """Let an arithmetic's primitives, and its casts, tell which sides they take."""
         functions = {name: _function(arithmetic, name) for name in WATCHED}
         arithmetic.own = {**arithmetic.own, **{n: partial(self._run, n, f) for n, f in functions.items()}}
         vars(arithmetic)["cast"] = partial(self._cast, arithmetic.cast)
+        arithmetic.meanings.clear()  # which are those of others
+
+    def begin(self, term: Term | None) -> None:
+        """What is taken from now on is taken by this term; by None, it does not count."""
+        self._term = term
 
     def _run(self, name: str, function: Function, *operands: Array) -> Array:
-        if all(operand.size for operand in operands):
-            sides = self._now.setdefault(name, [False] * len(WATCHED[name].words))
+        if self._term is not None and all(operand.size for operand in operands):
+            sides = self._settled.setdefault((self._term, name), [False] * len(WATCHED[name].words))
             if not all(sides):
                 _look(sides, partial(WATCHED[name].taken, function), *operands)
         return function(*operands)
 
     def _cast(self, function: Function, a: Array, dtype: str) -> Array:
-        if dtype not in REALS and a.size:
-            sides = self._now.setdefault("cast", [False] * len(CAST))
-            _look(sides, partial(cast_taken, dtype=dtype), a)
+        if dtype not in REALS and a.size and self._term is not None and self._term.operator is cast:
+            sides = self._settled.setdefault((self._term, "cast"), [False] * len(CAST))  # others cast what they add up
+            if not all(sides):
+                _look(sides, partial(cast_taken, dtype=dtype), a)
         return function(a, dtype)
 
-    def claim(self, term: Term | None) -> None:
-        """What was taken since the last claim was taken by this term; by None, it does not count."""
-        now, self._now = self._now, {}
-        if term is None:
-            return
-        for name, sides in now.items():
-            if name != "cast" or term.operator is cast:  # others cast what they add up
-                _add(self.taken.setdefault((term, name), [False] * len(sides)), sides)
+    def told(self) -> list[tuple[int, str, Sides]]:
+        """What is known of sides, for another process that has the same roots."""
+        place = {term: i for i, term in enumerate(self.order)}
+        return [(place[term], name, sides) for (term, name), sides in self._settled.items()]
+
+    def add(self, told: Sequence[tuple[int, str, Sides]]) -> None:
+        """What another process has told."""
+        for place, name, sides in told:
+            _add(self._settled.setdefault((self.order[place], name), [False] * len(sides)), sides)
+
+    @cached_property
+    def order(self) -> list[Term]:
+        """All terms."""
+        return list(postorder(*self.roots))
 
     def missing(self) -> list[Missing]:
         """What was never taken, but for what no input can take."""
-        if all(all(sides) for sides in self.taken.values()):
+        if all(all(sides) for sides in self._settled.values()):
             return []
+        for place, sides in self._settled.items():
+            if not all(sides):
+                _add(sides, [not possible for possible in self._possible.get(place, [True] * len(sides))])
         return [
             Missing(term, primitive, side)
-            for (term, primitive), sides in self.taken.items()
-            for side, taken in enumerate(sides)
-            if not taken and self._possible.get((term, primitive), [True] * len(sides))[side]
+            for (term, primitive), sides in self._settled.items()
+            for side, settled in enumerate(sides)
+            if not settled
         ]
 
     @cached_property
@@ -142,14 +158,13 @@ def _select(condition: Array, then: Array, otherwise: Array) -> Array:
 
 
 def _look(sides: Sides, taken: Callable[..., Sequence[Any]], *operands: Array) -> None:
-    """Note which sides elements take: a few of them first, and all where those take not all."""
-    alike = all(operand.shape == operands[0].shape for operand in operands)
-    arrays = operands if alike else np.broadcast_arrays(*operands)
-    if arrays[0].size > _SAMPLE**2:
+    """Note which sides elements take: of many, a few of them first, and all where those take not all."""
+    if max(operand.size for operand in operands) > _MANY:
+        arrays = np.broadcast_arrays(*operands)
         steps = tuple(slice(None, None, max(1, size // _SAMPLE)) for size in arrays[0].shape)
         _add(sides, taken(*(a[steps] for a in arrays)))
     if not all(sides):
-        _add(sides, taken(*arrays))
+        _add(sides, taken(*operands))
 
 
 def _add(known: Sides, taken: Sequence[Any]) -> None:

@@ -6,8 +6,9 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import accumulate
 from typing import Any
 
@@ -38,7 +39,7 @@ class Trial:
 
     arithmetic: Arithmetic
     values: Mapping[str, Array]
-    claim: Callable[[Term | None], None] = lambda term: None  # is told of each term that was evaluated
+    begin: Callable[[Term | None], None] = lambda term: None  # is told of each term before it is evaluated
     places: Places = field(default_factory=Places)
 
 
@@ -63,8 +64,14 @@ class Clock:
 
 def steps(roots: Sequence[Term], given: Mapping[Term, Any] | None = None) -> list[Term]:
     """The terms between which a run may stop: those that compute, and are not given."""
-    given = given or {}
-    return [term for term in needed(roots, given) if term not in given and not term.operator.moves]
+    return [*_computed(tuple(roots), frozenset(given or ()))]
+
+
+@lru_cache(maxsize=8)
+def _computed(roots: Sequence[Term], given: Container[Term]) -> Mapping[Term, bool]:
+    """The same, and of each whether it depends on order: a check asks for each set of numbers."""
+    terms = (term for term in needed(roots, given) if term not in given and not term.operator.moves)
+    return {term: depends_on_order(term) for term in terms}
 
 
 def observe(
@@ -84,8 +91,7 @@ def observe(
     def watch(term: Term, value: Any) -> None:
         if term in computed:
             clock.tick()
-        trial.claim(term)
-        if depends_on_order(term) and term in computed:
+        if computed.get(term):
             for array in (a for a in arrays(value) if a.dtype.kind == "c" and a.flags.writeable):
                 trial.places.settle(array)
         if term in kept:
@@ -94,8 +100,8 @@ def observe(
             look(term, value)
 
     clock.look()
-    computed = dict.fromkeys(steps(roots, given))
-    evaluate([*computed, *roots, *kept], trial.values, trial.arithmetic, given=given, watch=watch)
+    computed = _computed(tuple(roots), frozenset(given))
+    evaluate([*computed, *roots, *kept], trial.values, trial.arithmetic, given=given, watch=watch, begin=trial.begin)
     return kept
 
 

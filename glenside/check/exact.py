@@ -16,10 +16,11 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from glenside.check.ahead import LEAST_SECONDS, Ahead, possible
 from glenside.check.branches import Branches, Missing, places
 from glenside.check.comparison import Clock, OutOfTime, Progress, Trial, difference, digest, observe, shared, steps
 from glenside.check.memory import least_bytes, shortage
@@ -112,29 +113,27 @@ def check(
     declarations, limits, below = declared(*roots), index_limits(*roots), opaque_limit(*roots)
     ends = counted_from_ends(original.term, *(original.layers[name] for name in names))
     trials = Trials(seed, original, *roots)
-    count = trials.count
     branches, clock = Branches(roots), Clock(0, deadline, progress)
     comparison = _Comparison(original, optimized, source, names, clock)
-    clock.total = comparison.steps * count
+    clock.total = comparison.steps * trials.count
     known = dict(given or {})
     drawn = {name: tensor for name, tensor in declarations.items() if name not in known}
-    done: list[Turn] = []
+
+    def compare(trial: Turn, turn: int) -> None:
+        trial.arithmetic.opaque_below = below
+        values = trial.values(drawn, limits)
+        values |= {name: from_end(values[name], limits[name], turn) for name in ends & values.keys()} | known
+        branches.watched(trial.arithmetic)
+        with BLAS_ON_ONE_THREAD:
+            comparison.run(Trial(trial.arithmetic, values, branches.begin))
+
+    turns = _Turns(trials, comparison, branches, compare)
     stopped, reason = "", shortage(least_bytes(declarations.values(), 16 if has_order(*roots) else 4, *roots))
     try:
         while not (reason or comparison.settled):
-            turn = len(done)
-            if turn >= count and not (turn < trials.longest and comparison.says_little(turn)):
-                if not trials.go_on(len(branches.missing())):
-                    break
-                turn = further(turn)
-            trial = trials.at(turn)
-            trial.arithmetic.opaque_below = below
-            values = trial.values(drawn, limits)
-            values |= {name: from_end(values[name], limits[name], turn) for name in ends & values.keys()} | known
-            branches.watched(trial.arithmetic)
-            with BLAS_ON_ONE_THREAD:
-                comparison.run(Trial(trial.arithmetic, values, branches.claim))
-            done.append(trial)
+            if turns.enough and not trials.go_on(len(branches.missing())):
+                break
+            turns.take()
     except OutOfTime:
         stopped, reason = "time-limit", "time ran out"
     except KeyboardInterrupt:
@@ -144,7 +143,10 @@ def check(
         reason = "memory does not suffice"
     except GlensideError as error:
         reason = str(error)
-    verdicts, result = comparison.verdicts(max(count, len(done)), reason, branches.missing())
+    finally:
+        turns.end()
+    done = turns.done
+    verdicts, result = comparison.verdicts(max(trials.count, len(done)), reason, branches.missing())
     return CheckReport(verdicts, result, _how(done or [trials.at(0)], seed), time.perf_counter() - started, stopped)
 
 
@@ -161,6 +163,85 @@ def _how(trials: Sequence[Turn], seed: int) -> str:
 
 _INTEGERS = "random integers, large and small"
 _RESULT = None  # stands for the programs' results where layers have their names
+
+
+class _Turns:
+    """The turns of a check one after the other, every second one in a process that is ahead where that is worth it.
+
+    done  their numbers so far
+    """
+
+    def __init__(
+        self, trials: Trials, comparison: _Comparison, branches: Branches, compare: Callable[[Turn, int], None]
+    ) -> None:
+        self.trials, self.comparison, self.branches, self.compare = trials, comparison, branches, compare
+        self.done: list[Turn] = []
+        self._ahead: Ahead | None = None
+        self._alone = False
+        """Whether there is to be no process that is ahead."""
+
+    @property
+    def enough(self) -> bool:
+        """Whether numbers were drawn as often as they have to be."""
+        return self._are_enough(len(self.done))
+
+    def _are_enough(self, turns: int) -> bool:
+        trials = self.trials
+        return turns >= trials.count and not (turns < trials.longest and self.comparison.says_little(turns))
+
+    def _number(self, turns: int) -> int:
+        """The turn after so many."""
+        return further(turns) if self._are_enough(turns) else turns
+
+    def take(self) -> None:
+        """The next turn: what was told of it, or by this process."""
+        turn, started = self._number(len(self.done)), time.perf_counter()
+        trial, told = self.trials.at(turn), self._told(turn)
+        if told is None:
+            self._let_begin()
+            self.compare(trial, turn)
+            self._alone = self._alone or not (self._ahead or time.perf_counter() - started > LEAST_SECONDS)
+        else:
+            results, sides, replaced = told
+            self.comparison.add_equal(map(bytes.fromhex, results))
+            self.branches.add(sides)
+            trial.numbers.replaced.update(replaced)
+        self.done.append(trial)
+
+    def end(self) -> None:
+        """End the process that is ahead."""
+        ahead, self._ahead, self._alone = self._ahead, None, True
+        if ahead is not None:
+            ahead.end()
+
+    def _told(self, turn: int) -> Any:
+        if self._ahead is None or self._ahead.turn is None:
+            return None
+        if self._ahead.turn == turn and (told := self._ahead.answer(self.comparison.clock.look)) is not None:
+            return told
+        self.end()
+        return None
+
+    def _let_begin(self) -> None:
+        """Let a process that is ahead begin with the turn after the next, where there may be one."""
+        after = len(self.done) + 1
+        if self._alone or after < 2 or (after >= self.trials.count and self.trials.more <= 0):
+            return
+        if self._ahead is None:
+            if not possible(*self.branches.roots):
+                self._alone = True
+                return
+            self._ahead = Ahead(self._tell)
+        self._ahead.ask(self._number(after))
+
+    def _tell(self, turn: int, look: Callable[[], None]) -> Any:
+        """In the process that is ahead: what is found by a turn in which everything is equal."""
+        comparison, trial = self.comparison, self.trials.at(turn)
+        comparison.clock, comparison.results, before = Clock(0, None, lambda *_: look()), set(), comparison.marked()
+        self.compare(trial, turn)
+        if not comparison.equal_since(before):
+            return None
+        return [mark.hex() for mark in comparison.results], self.branches.told(), [*trial.numbers.replaced]
 
 
 class _Comparison:
@@ -202,6 +283,26 @@ class _Comparison:
     def says_little(self, trials: int) -> bool:
         """Whether most results were those of other numbers too: what leads to a result is then seldom told from it."""
         return 0 < len(self.results) < _DISTINCT * trials
+
+    def marked(self) -> tuple[Counter[str | None], int, str | None]:
+        """What changes with a turn."""
+        return self.equal.copy(), len(self.differs), self.source_differs
+
+    def equal_since(self, mark: tuple[Counter[str | None], int, str | None]) -> bool:
+        """Whether everything was equal in the one turn since, but for what had differed before."""
+        equal = mark[0] + Counter(self._compared())
+        return (len(self.differs), self.source_differs) == mark[1:] and all(
+            self.equal[name] == equal[name] for name in self._compared()
+        )
+
+    def add_equal(self, results: Iterable[bytes]) -> None:
+        """A turn of another process, in which everything was equal."""
+        self.equal.update(self._compared())
+        self.results.update(results)
+        self.clock.done += self.steps
+
+    def _compared(self) -> list[str | None]:
+        return [name for name in (*self.names, _RESULT) if name not in self.differs]
 
     @staticmethod
     def _term(program: Program, name: str | None) -> Term:
@@ -287,8 +388,8 @@ class _Comparison:
                 self.clock.look()
                 layer, below = self.optimized.layers[name], reads.pop(name)
                 given = {self.optimized.layers[other]: held[other] for other in below}
+                trial.begin(None)  # what it takes is of several terms
                 value = evaluate([layer], trial.values, trial.arithmetic, given=given)[0]
-                trial.claim(None)  # of several terms
                 self._conclude(name, difference(held[name], value, trial.arithmetic))
                 to_come.subtract([name, *below])
                 for done in [n for n in (name, *below) if not to_come[n]]:

@@ -8,6 +8,7 @@ equal numbers of the first one had, wherever something depended on their order.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from itertools import accumulate, combinations
 from math import prod
 from operator import mul
@@ -15,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from glenside.ir.blockwise import Index, blocks
+from glenside.ir.blockwise import blocks
 from glenside.ir.operand import Array
 from glenside.ir.threads import in_parallel
 
@@ -64,20 +65,24 @@ class _Seen(NamedTuple):
 
 def _unordered_hash(residues: Array) -> int:
     """The same for the same numbers in any order."""
+    if residues.size <= _PART:
+        return _hash(residues)
     lying = residues.transpose(sorted(range(residues.ndim), key=lambda axis: -residues.strides[axis]))
     sums: list[int] = []
-
-    def add_up(index: Index, _: None) -> None:
-        mixed = lying[index].astype(np.int64).view(np.uint64) * _MIX
-        mixed ^= mixed >> np.uint64(29)
-        sums.append(int((mixed * _MIX).sum(dtype=np.uint64)))
-
-    in_parallel(add_up, blocks(lying.shape, _PART), lambda _: None)
+    in_parallel(lambda index, _: sums.append(_hash(lying[index])), blocks(lying.shape, _PART), lambda _: None)
     return sum(sums) % (1 << 64)
+
+
+def _hash(residues: Array) -> int:
+    mixed = residues.astype(np.int64).view(np.uint64) * _MIX
+    mixed ^= mixed >> np.uint64(29)
+    return int((mixed * _MIX).sum(dtype=np.uint64))
 
 
 def _alike(a: Array, b: Array) -> bool:
     """Whether two arrays of the same dims are equal: part by part, so that the first difference ends it."""
+    if a.size <= _PART:
+        return bool((a == b).all())
     order = sorted(range(a.ndim), key=lambda axis: -a.strides[axis])
     a, b = a.transpose(order), b.transpose(order)
     return all(np.array_equal(a[index], b[index]) for index in blocks(a.shape, _PART))
@@ -87,7 +92,7 @@ def _turned(seen: _Seen, residues: Array, dims: Sequence[int]) -> Array | None:
     """The places seen, where neighbouring axes changed places or none did: another layout. Else None."""
     if np.array_equal(seen.residues, residues):
         return seen.places
-    some = np.random.default_rng(0).integers(0, residues.size, _SAMPLE)
+    some = _sample(residues.size)
     for cut in _exchanges(seen.dims, dims):
         turned = seen.residues.reshape(cut).transpose(_EXCHANGED)
         places = np.unravel_index(some, turned.shape)
@@ -96,9 +101,15 @@ def _turned(seen: _Seen, residues: Array, dims: Sequence[int]) -> Array | None:
     return None
 
 
+@lru_cache(maxsize=1 << 8)
+def _sample(size: int) -> Array:
+    return np.random.default_rng(0).integers(0, size, _SAMPLE)
+
+
 _EXCHANGED = (0, 2, 1, 3)
 
 
+@lru_cache(maxsize=1 << 10)
 def _exchanges(dims: Sequence[int], other: Sequence[int]) -> Iterable[tuple[int, ...]]:
     """Ways to cut an array into four axes of which the middle ones are exchanged: between axes of either dims."""
     found: dict[tuple[int, ...], None] = {}
@@ -107,7 +118,7 @@ def _exchanges(dims: Sequence[int], other: Sequence[int]) -> Iterable[tuple[int,
         for before, middle, after in combinations(ends, 3):
             first, second = middle // before, after // middle
             found[before, *((second, first) if turned else (first, second)), total // after] = None
-    return found
+    return [*found]
 
 
 def _sorted_alike(seen: _Seen, residues: Array, places: Array) -> Array:

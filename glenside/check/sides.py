@@ -60,8 +60,12 @@ def _fraction(a: Array) -> Array:
 
 
 def _halves(a: Array) -> tuple[Any, Any]:
-    half, odd = np.abs(_fraction(a) - 0.5) < _NEAR, np.floor(a.real) % 2 == 1
-    return (half & ~odd).any(), (half & odd).any()
+    below = np.floor(a.real)
+    half = np.abs(a.real - below - 0.5) < _NEAR
+    if not half.any():  # as of most numbers
+        return False, False
+    odd = below[half] % 2 == 1
+    return not odd.all(), odd.any()
 
 
 def _unlike(function: Function, a: Array, b: Array) -> tuple[Any]:
@@ -162,10 +166,12 @@ def cast_taken(a: Array, dtype: str) -> Sequence[Any]:
     """The sides of `CAST` on which some elements are that are made integers or bool."""
     if dtype == "bool":
         return (_equal(a, np.zeros((), a.dtype)).any(), (~_equal(a, np.zeros((), a.dtype))).any(), *(False,) * 4)
-    cut = _fraction(a) > _NEAR if a.dtype.kind == "c" else np.zeros(a.shape, np.bool_)
     least, most = limits(dtype)
-    negative = a.real < 0
-    return False, False, (cut & negative).any(), (cut & ~negative).any(), (a.real < least).any(), (a.real > most).any()
+    wraps = (a.real < least).any(), (a.real > most).any()
+    if a.dtype.kind != "c":
+        return False, False, False, False, *wraps
+    cut, negative = _fraction(a) > _NEAR, a.real < 0
+    return False, False, (cut & negative).any(), (cut & ~negative).any(), *wraps
 
 
 def cast_possible(a: Range, dtype: str, other: str, whole: bool) -> Sequence[bool]:

@@ -162,7 +162,7 @@ def draw_near(
     *,
     seed: int,
     turn: int,
-    among: Sequence[Fraction],
+    among: Sequence[Fraction | float],
     weights: Collection[str] = (),
 ) -> Array:
     """Small numbers in which order shows: floats are multiples of 1/64, integers are whole.
@@ -245,7 +245,7 @@ _FEW_VALUES = ("int8", "uint8")
 
 
 def _pattern(
-    tensor: Tensor, normal: Array, rng: np.random.Generator, seed: int, turn: int, among: Sequence[Fraction]
+    tensor: Tensor, normal: Array, rng: np.random.Generator, seed: int, turn: int, among: Sequence[Fraction | float]
 ) -> Array:
     dims, constants = tensor.dims, np.array([0.0, *map(float, among)])
     kind, times = turn % 4, turn // 4

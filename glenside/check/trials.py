@@ -109,7 +109,8 @@ class Trials:
     """
 
     def __init__(self, seed: int, original: Program, *roots: Term) -> None:
-        self.seed, self.weights, self.among = seed, frozenset(original.constants_declared), constants_of(*roots)
+        self.seed, self.weights = seed, frozenset(original.constants_declared)
+        self.among = [*map(float, constants_of(*roots))]
         self.ordered, self.real = has_order(*roots), is_real(*roots)
         self.fields = [Field(p) for p in PRIMES]
         size = sum(_CALL + (t.access.size if isinstance(t.type, AccessType) else 0) for t in postorder(*roots))

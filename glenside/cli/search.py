@@ -78,11 +78,15 @@ def search(
     """
     from glenside.cache import Cache
     from glenside.driver import optimize
+    from glenside.egraph.search import ahead
 
     limits, load = bounds.limits(), source.loader()
     how: dict[str, Any] = {} if way is None else way.choices()
     with ExitStack() as open_:
         show = open_.enter_context(status_line("loading"))
+        keeps = target.repeatable and not bounds.no_cache
+        if not keeps:  # else there may be nothing to search for
+            ahead(limits)
         started = time.perf_counter()
         program = load().seeded_constants(source.seed) if drawn else load()
         how["load_seconds"] = time.perf_counter() - started
@@ -91,7 +95,7 @@ def search(
             share = "" if event.fraction is None else f" ({100 * event.fraction:.0f} %)"
             show(f"{event.stage}: {event.detail}{share}")
 
-        cache = open_.enter_context(Cache()) if target.repeatable and not bounds.no_cache else None
+        cache = open_.enter_context(Cache()) if keeps else None
         how |= {"cache": cache, "listener": listener, "limits": limits, "seed": source.seed, "on_answer": on_answer}
         return optimize(program, target, verify=verify, **how)
 

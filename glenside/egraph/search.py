@@ -201,7 +201,17 @@ _IDLE: list[Worker] = []
 def _again(request: Request) -> bool:
     """Whether a process may serve more than this request: its modules do not change, and its memory is not scarce."""
     ours = all(module.split(".")[0] in ("glenside", "rewrites") for module, _ in request.tables)
-    return ours and (request.limits.memory is None or request.limits.memory >= _LARGE)
+    return ours and _spares(request.limits)
+
+
+def _spares(limits: Limits) -> bool:
+    return limits.memory is None or limits.memory >= _LARGE
+
+
+def ahead(limits: Limits) -> None:
+    """Start the process of the next search, unless one waits for it: while it starts there is other work."""
+    if not _IDLE and _spares(limits):
+        _IDLE.append(Worker())
 
 
 def _worker(request: Request) -> Worker:

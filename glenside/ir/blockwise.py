@@ -68,9 +68,15 @@ def block_size(dims: Sequence[int], count: int) -> int:
 
 def row_major(function: Callable[..., Any], *arrays: Array, dtype: DTypeLike | None = None) -> Array:
     """An elementwise numpy function of arrays of one dtype, straight into a new array, of that dtype unless given."""
-    out = np.empty(np.broadcast_shapes(*[x.shape for x in arrays]), arrays[0].dtype if dtype is None else dtype)
+    out = np.empty(_broadcast_dims(arrays), arrays[0].dtype if dtype is None else dtype)
     function(*arrays, out=out)
     return out
+
+
+def _broadcast_dims(arrays: Sequence[Array]) -> Sequence[int]:
+    """As `np.broadcast_shapes` has them, which takes as long as a small array."""
+    first = arrays[0].shape
+    return first if all(x.shape == first for x in arrays[1:]) else np.broadcast(*arrays).shape
 
 
 def in_blocks(
@@ -95,13 +101,13 @@ def as_they_lie(function: Callable[..., None], arrays: Sequence[Array], dtype: D
     """A new array that `function(out, *arrays)` fills, part by part, each in the cache; dims are broadcast. It lies in
     memory as the first of the arrays does that is not repeated along any axis, and parts follow that.
     """
-    alike = all(a.shape == arrays[0].shape for a in arrays)
-    operands = arrays if alike else np.broadcast_arrays(*arrays)
-    whole = next((a for a in operands if 0 not in a.strides), operands[0])
-    out = np.empty_like(whole, dtype, subok=False)
+    dims = _broadcast_dims(arrays)
+    whole = next((a for a in arrays if a.shape == dims and 0 not in a.strides), None)
+    out = np.empty(dims, dtype) if whole is None else np.empty_like(whole, dtype, subok=False)
     if out.size <= part:
-        function(out, *operands)
+        function(out, *arrays)
         return out
+    operands = [a if a.shape == dims else np.broadcast_to(a, dims) for a in arrays]
     order = sorted(range(out.ndim), key=lambda axis: -out.strides[axis])
     views = [a.transpose(order) for a in (out, *operands)]
     in_parallel(

@@ -7,6 +7,7 @@ sums and products nobody wants in that dtype. Those are moved, and cast to what 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import ml_dtypes
@@ -110,9 +111,15 @@ def wider(dtype: str) -> str:
     return RECORDS[dtype].wider or dtype
 
 
+@cache
+def name_of(dtype: np.dtype[Any]) -> str:
+    """What numpy calls a dtype, which it spells anew each time."""
+    return dtype.name
+
+
 def is_float(dtype: np.dtype[Any]) -> bool:
     """Whether arrays of a numpy dtype have floats: those that numpy does not know have no kind there."""
-    return (dtype.kind == "f" or dtype.kind == "V") and dtype.name in REALS
+    return (dtype.kind == "f" or dtype.kind == "V") and name_of(dtype) in REALS
 
 
 def is_integer(dtype: np.dtype[Any]) -> bool:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial, reduce
 from itertools import product
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -79,25 +79,52 @@ def _parts(record: Compute, a: Operand) -> list[Array]:
 
 def _direct(expression: Scalar, parts: Sequence[Array]) -> bool:
     """Whether it is one primitive of whole operands."""
+    return len(parts) == _whole_operands(expression)
+
+
+def _whole_operands(expression: Scalar) -> int:
+    """Of how many whole operands it is one primitive; 0 where it is more than one."""
     arguments = expression.arguments if isinstance(expression, Applied) else ()
     plain = not any(isinstance(argument, Applied) for argument in arguments)
-    return plain and any(isinstance(a, Element) for a in arguments) and len(parts) == arity(expression)
+    return arity(expression) if plain and any(isinstance(a, Element) for a in arguments) else 0
+
+
+class _Meaning(NamedTuple):
+    """A scalar expression as a function of arrays: see `_compiled`. It is kept with the arithmetic of those."""
+
+    value: Callable[[Sequence[Array], Array | None], Array]
+    whole_operands: int
+    truth: bool
+    folds: bool
+
+
+def _meaning(record: Compute, arithmetic: Any, parameters: tuple[str, ...], dtype: str) -> _Meaning:
+    known: dict[Any, _Meaning] = arithmetic.meanings
+    key = record, parameters, dtype
+    if key not in known:
+        expression = record.expression(*parameters)
+        value, folded = _compiled(expression, arithmetic, dtype), record.category is Category.FOLD and folds(expression)
+        known[key] = _Meaning(value, _whole_operands(expression), gives(expression) == "bool", folded)
+    return known[key]
 
 
 def _evaluate(record: Compute, arithmetic: Any, a: Operand, *parameters: str, out: Array | None = None) -> Array:
-    expression, parts = record.expression(*parameters), _parts(record, a)
-    value = _compiled(expression, arithmetic, a.access.dtype)
+    meaning, parts = _meaning(record, arithmetic, parameters, a.access.dtype), _parts(record, a)
+    value = meaning.value
     if out is None:
-        if _direct(expression, parts):
+        if len(parts) == meaning.whole_operands:
             return value(parts, None)
-        out = np.empty(parts[0].shape, _dtype(expression, parts[0].dtype))
-    folded = record.category is Category.FOLD and folds(expression) and len(parts) != 2
+        out = np.empty(parts[0].shape, np.bool_ if meaning.truth else parts[0].dtype)
+    folded = meaning.folds and len(parts) != 2
 
     def compute(block: list[Array], target: Array) -> None:
         result = reduce(lambda left, right: value([left, right], None), block) if folded else value(block, target)
         if result is not target:
             target[...] = result
 
+    if 0 < out.size <= PART:
+        compute(parts, out)
+        return out
     for index in blocks(out.shape, PART):
         compute([part[(*index, ...)] for part in parts], out[(*index, ...)])
     return out

@@ -19,7 +19,7 @@ def distinct(a: Array) -> Array:
     return a[tuple(slice(0, 1) if stride == 0 else slice(None) for stride in a.strides)]
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class Product:
     """The value of a product, not yet in memory: (G, A)(I) x (G, B)(I) with `shared` = |G| and `item` = |I| axes.
 
@@ -66,7 +66,7 @@ def arrays(value: Any) -> list[Array]:
     return [array for item in value for array in arrays(item)]
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True, eq=False)  # not frozen: that takes as long as some operators
 class Operand:
     """A value with its type."""
 

@@ -58,6 +58,13 @@ def in_parallel(work: Callable[[Job, Space], None], jobs: Iterable[Job], space: 
     A job needs no other job, so here nothing waits.
     """
     remaining: Iterator[Job] = iter(jobs)
+    first = list(islice(remaining, 2))
+    if len(first) < 2:
+        for job in first:
+            with np.errstate(all="ignore"), BLAS_ON_ONE_THREAD:
+                work(job, space(job))
+        return
+    remaining = chain(first, remaining)
     lock = Lock()
 
     def drain(space: Space) -> None:

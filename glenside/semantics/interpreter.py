@@ -12,7 +12,7 @@ import numpy as np
 from glenside.ir.blockwise import BUFFER
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array, Operand, Value, in_memory
-from glenside.ir.operator import Kind
+from glenside.ir.operator import Operator
 from glenside.ir.operators.requirements import spelled
 from glenside.ir.term import Term, weave
 from glenside.ir.types import AccessType, Tensor
@@ -27,20 +27,26 @@ def evaluate(
     *,
     given: Mapping[Term, Array] | None = None,
     watch: Callable[[Term, Any], None] | None = None,
+    begin: Callable[[Term], None] = lambda term: None,
 ) -> list[Any]:
     """The arrays of the roots (tuples for tuples), from the arrays of tensors by name.
 
     `given` holds values of inner terms: what stands below them is evaluated only if something else needs it.
-    With `watch`, each root is handed over as soon as it is computed, none is kept, and the result is [].
+    With `watch`, each root is handed over as soon as it is computed, none is kept, and the result is []; `begin` is
+    told of it before.
     Raises BadInput when a tensor has no value, or one of another shape or dtype.
     """
     run = Run(roots, values, arithmetic or Native(), given or {}, keep_roots=watch is None)
-    wanted = set(roots)
+    wanted = set(roots) if watch is not None else set()
     with np.errstate(all="ignore"):  # 1/0 is inf and sqrt(-1) is nan here, not a warning
         np.setbufsize(BUFFER)  # as the error state, until the end of this block
         for term in run.order:
+            if term not in wanted:
+                run.step(term)
+                continue
+            begin(term)
             value = run.step(term)
-            if watch is not None and term in wanted:
+            if watch is not None:
                 watch(term, in_memory(value))
             del value  # the last consumer frees it, not the end of the next step
     return [in_memory(run.held[root]) for root in roots] if watch is None else []
@@ -63,25 +69,58 @@ def needed(roots: Sequence[Term], given: Container[Term]) -> Iterator[Term]:
                 stack += [(child, False) for child in reversed(term.children) if child not in done]
 
 
+class _Step(NamedTuple):
+    """How a term is evaluated: its arguments but for its operands, where those have their places among them, and which
+    of them nothing reads after it.
+    """
+
+    arguments: Sequence[Any]
+    reads: Sequence[tuple[int, Term, bool]]
+    read: bool
+    """Whether something reads the term itself."""
+    placed: bool
+    """Whether it is computed in a part of another one's result, or others in parts of its own."""
+
+
 class _Plan(NamedTuple):
     order: Sequence[Term]
-    reads: Counter[Term]
+    steps: Mapping[Term, _Step]
     placement: Placement
 
 
 @lru_cache(maxsize=8)
 def _plan(roots: Sequence[Term], given: Container[Term], keep_roots: bool) -> _Plan:
-    """In which order terms are evaluated, how many reads each has, and where it lies: a check does so many times."""
+    """In which order terms are evaluated, how, and where each lies: a check does so many times."""
     order = list(needed(roots, given))
     reads = Counter(roots if keep_roots else ())
     for term in order:
-        if term not in given:
-            reads.update(term.children)
-    return _Plan(order, reads, placement(order, reads, given))
+        for child in term.children if term not in given else ():
+            reads[child] += 1
+    placed = placement(order, reads, given)
+    places = {*placed, *(above for above, _ in placed.values())}
+    steps: dict[Term, _Step] = {}
+    left = reads.copy()
+    for term in order:
+        if term in given:
+            steps[term] = _Step((), (), term in reads, False)
+            continue
+        operands: list[tuple[int, Term, bool]] = []
+        for place, child in zip(_places(term.operator, len(term.children)), term.children, strict=True):
+            left[child] -= 1
+            operands.append((place, child, not left[child]))
+        steps[term] = _Step(term.arguments(), operands, term in reads, term in places)
+    return _Plan(order, steps, placed)
+
+
+@lru_cache(maxsize=1 << 10)
+def _places(operator: Operator, operands: int) -> Sequence[int]:
+    """Where so many operands are among the arguments."""
+    woven = weave(operator, [None] * operands, [0] * (2 * len(operator.fields)))
+    return [place for place, argument in enumerate(woven) if argument is None]
 
 
 class Run:
-    """One evaluation: the values held, and how many reads of each are to come."""
+    """One evaluation: the values held, of which each goes with its last read."""
 
     def __init__(
         self,
@@ -93,36 +132,36 @@ class Run:
     ) -> None:
         self.values, self.arithmetic, self.given = values, arithmetic, given
         self.held: dict[Term, Value] = {}
-        plan = _plan(tuple(roots), frozenset(given), keep_roots)
-        self.order, self.placement, self.reads = plan.order, plan.placement, plan.reads.copy()
+        self.order, self._steps, self.placement = _plan(tuple(roots), frozenset(given), keep_roots)
         self.results: dict[Term, Array] = {}
         """Of terms that are not computed yet, of which parts are."""
 
     def step(self, term: Term) -> Value:
         """Evaluate one term whose operands are held, and free those that nothing reads after it."""
-        value = self.known(term) if term in self.given else self._evaluate(term)
-        if self.reads[term]:
+        step = self._steps[term]
+        value = self.known(term) if term in self.given else self._evaluate(term, step)
+        if step.read:
             self.held[term] = value
         return value
 
-    def _evaluate(self, term: Term) -> Value:
-        operator = term.operator
-        operands: list[Any] = [self._read(child) for child in term.children]
-        if operator.typed:
-            operands = [Operand(c.type, v) for c, v in zip(term.children, operands, strict=True)]
-        else:
-            operands = [in_memory(v) for v in operands]
-        attributes: list[Any] = list(term.attributes)
-        if term.children == () and any(field.kind is Kind.TENSOR for field in operator.fields):
-            attributes = [self.tensor(a) if isinstance(a, Tensor) else a for a in attributes]
-        arguments = weave(operator, operands, attributes)
-        del operands
-        return self.apply(term, arguments, self._destination(term))
+    def _evaluate(self, term: Term, step: _Step) -> Value:
+        arguments, held, typed = [*step.arguments], self.held, term.operator.typed
+        for place, child, last in step.reads:
+            value = held.pop(child) if last else held[child]
+            arguments[place] = Operand(child.type, value) if typed else in_memory(value)
+            del value
+        if not step.reads:
+            arguments = [self.tensor(a) if isinstance(a, Tensor) else a for a in arguments]
+        return self.apply(term, arguments, self._destination(term) if step.placed else None)
 
     def apply(self, term: Term, arguments: Sequence[Any], out: Array | None) -> Value:
         """The value of one term from its arguments in field order, with operands in place of its children; in `out`."""
-        into = {} if out is None else {"out": out}
-        value: Value = term.operator.evaluate(self.arithmetic, *arguments, **into)
+        evaluate = term.operator.evaluate
+        value: Value
+        if out is None:
+            value = evaluate(self.arithmetic, *arguments)
+        else:
+            value = evaluate(self.arithmetic, *arguments, out=out)
         return np.asarray(value) if isinstance(value, np.generic) else value
 
     def _destination(self, term: Term) -> Array | None:
@@ -152,10 +191,6 @@ class Run:
     def allocate(self, term: Term) -> Array:
         """The array of a result before it is computed."""
         return np.empty(tuple(term.access.dims), self.arithmetic.kept(term.access.dtype))
-
-    def _read(self, term: Term) -> Value:
-        self.reads[term] -= 1
-        return self.held[term] if self.reads[term] else self.held.pop(term)
 
     def tensor(self, tensor: Tensor) -> Array:
         """The value of an input or a constant, as the arithmetic keeps it. Raises BadInput."""

@@ -10,14 +10,15 @@ import hashlib
 import math
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
-from typing import TypeAlias
+from functools import cached_property
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import DTypeLike
 
 from glenside.ir.blockwise import PART, Index, blocks, in_blocks, reduced, row_major
 from glenside.ir.contraction import contract_into, contracted_dims, summed_in
-from glenside.ir.dtypes import DTYPES, FLOATS, REALS, is_float, is_signed, limits, widen, wider
+from glenside.ir.dtypes import DTYPES, FLOATS, REALS, is_float, is_signed, limits, name_of, widen, wider
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
 from glenside.ir.primitives import PRIMITIVES
@@ -33,6 +34,11 @@ class Native:
 
     own: Mapping[str, Callable[..., Array]] = {}
     """The primitives, of those that numpy has for every arithmetic, that are something else here."""
+
+    @cached_property
+    def meanings(self) -> dict[Any, Any]:
+        """What compute types do to arrays of these numbers, so that it is found out once."""
+        return {}
 
     has_blas = True
     """Whether numpy multiplies its matrices of floats as they are."""
@@ -50,7 +56,7 @@ class Native:
 
     def encode(self, name: str, array: Array, dtype: str) -> Array:
         """The value of a tensor as this arithmetic keeps it. Raises BadInput when it is not of that dtype."""
-        if array.dtype.name != dtype:
+        if name_of(array.dtype) != dtype:
             raise BadInput(f"tensor {name} requires dtype {dtype}, got {array.dtype}")
         return array
 

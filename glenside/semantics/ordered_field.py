@@ -28,7 +28,7 @@ from glenside.ir.rational import over_one_denominator
 from glenside.ir.rounding import rounded
 from glenside.semantics.linear_maps import map_axis, times
 from glenside.semantics.native import Native
-from glenside.semantics.prime_field import PART, SUMMED, PrimeField
+from glenside.semantics.prime_field import PART, REDUCED, SUMMED, PrimeField
 
 LARGEST = 1e100
 """The magnitude to which numbers are cut: residues tell them apart, and sums and products of some stay finite."""
@@ -138,10 +138,12 @@ class OrderedField(Native):
         if not _is_number(a):
             return self._native.divide(a, b)
         b = distinct(b) if b.shape == a.shape else b  # what is repeated is inverted once
-        none = b.imag == 0
-        divisor = np.where(none, _number(1 / LARGEST, np.asarray(_OF_NOTHING)), b)
-        quotient = a.real / np.where(divisor.real == 0, 1 / LARGEST, divisor.real)
-        return _number(_finite(quotient), self.field.divide(a.imag, divisor.imag))
+        none, real, residue = b.imag == 0, b.real, b.imag
+        if none.any():
+            real, residue = np.where(none, 1 / LARGEST, real), np.where(none, _OF_NOTHING, residue)
+        if not real.all():
+            real = np.where(real == 0, 1 / LARGEST, real)
+        return _number(_finite(a.real / real), self.field.divide(a.imag, residue))
 
     def power(self, a: Array, b: Array) -> Array:
         if not _is_number(a):
@@ -165,8 +167,10 @@ class OrderedField(Native):
         return _number(_finite(real), self.field.apply(function, a.imag, keeps_zero))
 
     def _whole(self, rounding: Callable[[Array], Array], a: Array) -> Array:
-        whole = np.clip(rounding(_settled(a.real)), -(2.0**52), 2.0**52)
-        return self.encode("", whole, "float64")
+        whole = np.asarray(rounding(_settled(a.real)))
+        if np.abs(whole).max(initial=0.0) < REDUCED:  # as nearly always
+            return _number(whole, self.field.reduce(whole.copy()))
+        return self.encode("", np.clip(whole, -(2.0**52), 2.0**52), "float64")
 
     def below_maximum(self, a: Array, axes: tuple[int, ...]) -> Array:
         """Nothing overflows here, and exp of a difference is no quotient."""
@@ -190,7 +194,10 @@ class OrderedField(Native):
             return self._native.cast(a, dtype)
         if dtype == "bool":
             return np.asarray(a.imag != 0)
-        return self._native.cast(np.trunc(_settled(np.clip(a.real, -(2.0**62), 2.0**62))).astype(np.int64), dtype)
+        cut = np.asarray(np.minimum(np.maximum(a.real, -(2.0**62)), 2.0**62))
+        whole = np.asarray(np.rint(cut))
+        whole = whole if (whole == cut).all() else np.trunc(_settled(cut))
+        return self._native.cast(whole.astype(np.int64), dtype)
 
     def _stored(self, a: Array, dtype: str) -> Array:
         """The float of a few bits that is nearest, of numbers as near as to be equal to one between two the same."""
@@ -255,12 +262,17 @@ def _settled(x: Array, bits: int | None = None) -> Array:
     """Numbers that are as good as whole, or halves, as such: what they are equal to may have rounded otherwise. With
     `bits`, those that are as good as floats with so many of a fraction, or between two of them.
     """
-    least = -1 if bits is None else np.frexp(x)[1] - bits - 2
-    halves = np.ldexp(np.rint(np.ldexp(x, -least)), least)
+    if bits is None:
+        halves = np.asarray(np.rint(x * 2)) * 0.5
+    else:
+        least = np.frexp(x)[1] - bits - 2
+        halves = np.ldexp(np.rint(np.ldexp(x, -least)), least)
     return np.where(np.abs(x - halves) <= 1e-9 * np.maximum(1.0, np.abs(x)), halves, x)
 
 
 def _finite(x: Array) -> Array:
+    if np.abs(x).max(initial=0.0) <= LARGEST:  # as nearly always
+        return x
     return np.asarray(np.nan_to_num(np.clip(x, -LARGEST, LARGEST)))
 
 

@@ -17,7 +17,7 @@ from numpy.typing import DTypeLike
 
 from glenside.ir.blockwise import as_they_lie, blocks
 from glenside.ir.contraction import contract_into, contracted_dims
-from glenside.ir.dtypes import REALS, STORED, is_float, wider
+from glenside.ir.dtypes import REALS, STORED, is_float, name_of, wider
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array, distinct
 from glenside.semantics.linear_maps import map_axis, times
@@ -31,11 +31,12 @@ PRIMES = (4194301, 4194287)
 # they are exact in float64, and seldom as large as 2^51.
 SUMMED = 512
 _EXACT = 2048
-_REDUCED = 2.0**51
+REDUCED = 2.0**51
 
 PART = 1 << 17
 """Elements that are computed at a time: few enough to stay in the cache, so many that threads seldom wait."""
 _BLOCK = 1 << 16
+_FEW = 100  # elements of which one inverse each takes no longer than three products
 _FINE = 2.0**20  # what is drawn is a multiple of 1 / _FINE
 
 _KEPT = np.float32
@@ -91,7 +92,7 @@ class PrimeField(Native):
         if dtype not in REALS:
             return super().encode(name, array, dtype)
         if is_float(array.dtype):
-            array = array.astype(wider(array.dtype.name), copy=False)
+            array = array.astype(wider(name_of(array.dtype)), copy=False)
         elif array.dtype.kind not in "iu":
             raise BadInput(f"tensor {name} requires dtype {dtype}, got {array.dtype}")
         if array.dtype.kind != "f":
@@ -103,7 +104,7 @@ class PrimeField(Native):
     def _of_floats(self, x: Array) -> Array:
         """Residues of float64 numbers: mostly small multiples of a power of 2."""
         scaled = x * _FINE
-        if np.abs(scaled).max(initial=0.0) < _REDUCED and (np.rint(scaled) == scaled).all():
+        if np.abs(scaled).max(initial=0.0) < REDUCED and (np.rint(scaled) == scaled).all():
             return self.reduce(self.reduce(scaled) * self._fine)
         mantissa, exponent = np.frexp(x)
         scale = self._powers_of_two[exponent - 53 - self._least_exponent]
@@ -125,6 +126,10 @@ class PrimeField(Native):
         return residue - self.p if residue > self.half else residue
 
     def _integers(self, array: Array) -> Array:
+        if array.dtype.itemsize <= 2:  # representatives as they are
+            return array.astype(_KEPT)
+        if array.dtype.itemsize <= 4:
+            return self.reduce(array.astype(np.float64)).astype(_KEPT)
         residues = np.mod(array, np.asarray(self.p, array.dtype if array.dtype.itemsize > 4 else np.int64))
         signed = residues.astype(np.int64)
         return np.asarray(np.where(signed > self.half, signed - self.p, signed), _KEPT)
@@ -172,6 +177,9 @@ class PrimeField(Native):
 
     def inverse(self, a: Array) -> Array:
         """1 / a, and 0 where a is 0: halves are multiplied until one number is left: 3 products for each element."""
+        if a.size <= _FEW:
+            inverses = [self._signed(pow(x, -1, self.p)) if x else 0 for x in map(int, a.ravel().tolist())]
+            return np.array(inverses, _KEPT).reshape(a.shape)
         levels = [np.where(a == 0, _KEPT(1), a).ravel()]
         while levels[-1].size > 1:
             x = levels[-1]
@@ -256,7 +264,7 @@ class PrimeField(Native):
         columns = b.swapaxes(1, 2)
         if a.shape[2] <= _EXACT:
             np.matmul(a, columns, out=total)
-            if a.shape[2] <= SUMMED or max(total.max(initial=0), -total.min(initial=0)) < _REDUCED:
+            if a.shape[2] <= SUMMED or max(total.max(initial=0), -total.min(initial=0)) < REDUCED:
                 return self.reduce(total)
         np.matmul(a[..., :SUMMED], columns[:, :SUMMED], out=total)
         self.reduce(total)

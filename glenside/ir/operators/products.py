@@ -42,7 +42,7 @@ access_product = operator(
         a.split + b.split - n
     ),
     index_map=_map_product,
-    evaluate=lambda _, a, b, n: Product(a.array, b.array, n, len(a.item_axes)),
+    evaluate=lambda _, a, b, n: Product(a.array, b.array, n, a.access.rank - a.split),
     doc="Pairs of items with n leading shared axes: (G, A)(I) x (G, B)(I) -> (G, A, B)(2, I). "
     "n = 0 is written access-cartesian-product, n = the whole shape access-pair.",
     typed=True,

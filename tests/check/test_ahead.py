@@ -1,0 +1,171 @@
+"""A check whose turns two processes share says what one says that takes all of them by itself."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pytest
+from equal_rewrites import equals
+from mutations import mutants, network
+
+from glenside.check import ahead, check, exact
+from glenside.check.ahead import Ahead
+from glenside.check.comparison import OutOfTime
+from glenside.ir.program import Program
+from glenside.ir.term import Term
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="there is no second process elsewhere")
+
+
+class Watched(Ahead):
+    """Notes each process, and what it told."""
+
+    processes: list[int]
+    told: list[bool]
+
+    def __init__(self, work: Any) -> None:
+        super().__init__(work)
+        self.processes.append(self._process)
+
+    def answer(self, look: Callable[[], None]) -> Any:
+        answer = super().answer(look)
+        self.told.append(answer is not None)
+        return answer
+
+
+@pytest.fixture
+def shared(monkeypatch: pytest.MonkeyPatch) -> type[Watched]:
+    """Every check is shared, however short its turns are."""
+    monkeypatch.setattr(exact, "LEAST_SECONDS", -1.0)
+    monkeypatch.setattr(exact, "possible", lambda *_: True)
+    monkeypatch.setattr(exact, "Ahead", Watched)
+    monkeypatch.setattr(Watched, "processes", [], raising=False)
+    monkeypatch.setattr(Watched, "told", [], raising=False)
+    return Watched
+
+
+def pairs(seed: int) -> list[tuple[Term, Term]]:
+    pick = random.Random(seed)
+    term = network(pick)
+    return [
+        (term, other) for other in (*islice(mutants(term, pick), 3), *(t for _, t in islice(equals(term, pick), 2)))
+    ]
+
+
+def said(term: Term, other: Term, **how: Any) -> tuple[object, ...]:
+    report = check(Program(term), Program(other), **how)
+    return report.layers, report.result, report.how, report.stopped
+
+
+def exists(process: int) -> bool:
+    try:
+        return (Path("/proc") / str(process) / "stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_verdicts_are_those_of_one_process(seed: int, shared: type[Watched], monkeypatch: pytest.MonkeyPatch) -> None:
+    two = [said(*pair) for pair in pairs(seed)]
+    assert any(shared.told)
+    assert not any(map(exists, shared.processes))
+    monkeypatch.setattr(exact, "possible", lambda *_: False)
+    assert two == [said(*pair) for pair in pairs(seed)]
+
+
+def test_a_process_that_ends_is_done_without(shared: type[Watched], monkeypatch: pytest.MonkeyPatch) -> None:
+    term, other = pairs(0)[-1]
+    alone = said(term, other)
+
+    def ask(self: Watched, turn: int) -> None:
+        Ahead.ask(self, turn)
+        os.kill(self._process, signal.SIGKILL)
+
+    monkeypatch.setattr(shared, "ask", ask, raising=False)
+    assert said(term, other) == alone
+    assert shared.told[-1] is False
+
+
+def test_ctrl_c_leaves_no_process(shared: type[Watched]) -> None:
+    term, other = pairs(0)[-1]
+
+    def interrupt(done: int, total: int) -> None:
+        if shared.processes:
+            raise KeyboardInterrupt
+
+    assert said(term, other, progress=interrupt)[-1] == "interrupted"
+    assert len(shared.processes) == 1
+    assert not exists(shared.processes[0])
+
+
+def test_what_is_waited_for_is_not_waited_for_beyond_a_limit() -> None:
+    def out_of_time() -> None:
+        raise OutOfTime
+
+    slow = Ahead(lambda turn, look: time.sleep(60))
+    started = time.monotonic()
+    try:
+        slow.ask(0)
+        with pytest.raises(OutOfTime):
+            slow.answer(out_of_time)
+    finally:
+        slow.end()
+    assert time.monotonic() < started + 2
+
+
+def test_what_it_fails_at_is_nothing() -> None:
+    failing = Ahead(lambda turn, look: 1 // turn)
+    try:
+        failing.ask(1)
+        assert failing.answer(lambda: None) == 1
+        failing.ask(0)
+        assert failing.answer(lambda: None) is None
+        failing.ask(1)
+        assert failing.answer(lambda: None) is None
+    finally:
+        failing.end()
+
+
+_KILLED = """
+import os, signal, time
+from glenside.check.ahead import Ahead
+
+def work(turn, look):
+    while True:
+        time.sleep(0.01)
+        look()
+
+ahead = Ahead(work)
+ahead.ask(0)
+print(ahead._process, flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_it_ends_with_the_process_that_it_is_a_copy_of() -> None:
+    found = subprocess.run([sys.executable, "-c", _KILLED], stdout=subprocess.PIPE, text=True, timeout=60, check=False)
+    until = time.monotonic() + 2
+    while exists(int(found.stdout)) and time.monotonic() < until:
+        time.sleep(0.02)
+    assert not exists(int(found.stdout))
+
+
+def test_large_arrays_are_left_to_all_processors(monkeypatch: pytest.MonkeyPatch) -> None:
+    term, _ = pairs(0)[0]
+    monkeypatch.setattr(ahead, "cores", lambda: 2)
+    monkeypatch.setattr(ahead.threading, "enumerate", lambda: [ahead.threading.current_thread()])
+    assert ahead.possible(term)
+    monkeypatch.setattr(ahead, "_LARGEST", 1)
+    assert not ahead.possible(term)
+    monkeypatch.undo()
+    monkeypatch.setattr(ahead, "cores", lambda: 1)
+    assert not ahead.possible(term)
