@@ -34,6 +34,7 @@ _EXPORTS = {
     "load": "glenside.formats",
     "load_onnx": "glenside.importers.onnx",
     "models": "glenside.models",
+    "npu_program": "glenside.driver",
     "optimize": "glenside.driver",
     "parse": "glenside.ir.text",
     "parse_target": "glenside.targets",
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from glenside.check import CheckReport as CheckReport
     from glenside.check.onnxruntime import check_onnxruntime as check_onnxruntime
     from glenside.driver import compile as compile
+    from glenside.driver import npu_program as npu_program
     from glenside.driver import optimize as optimize
     from glenside.egraph.saturation import Limits as Limits
     from glenside.egraph.snapshot import Snapshot as Snapshot

@@ -21,6 +21,8 @@ from glenside.targets.base import Target, Way
 
 if TYPE_CHECKING:
     from glenside.check.compiled import Function
+    from glenside.ir.operand import Array
+    from glenside.npu.program import NpuProgram
 
 REPEATABLE = (SATURATED, NODE_LIMIT, ITERATION_LIMIT)
 """Why a search stopped when every machine stops it at the same place: such an answer may be kept."""
@@ -132,6 +134,41 @@ def _told(listener: Listener) -> Callable[[int, int], None]:
 
 
 _SEEN = 0.05  # seconds
+
+
+def npu_program(
+    program: Program,
+    target: Target,
+    *,
+    quantize: str | Mapping[str, Array] | None = None,
+    seed: int = 0,
+    **how: Any,
+) -> NpuProgram:
+    """The instructions of a program on a machine, `gl.npu_program(p, gl.NPU(64), quantize="random")`: of a quantized
+    network, or of one that is quantized here, input to result in one program; of another one each layer apart, on int8
+    operands that are drawn.
+
+    quantize  "random", or samples by input, (samples ..) in whole batches: weights are quantized by output channel,
+              activations by tensor
+    seed      of constants without a value, random samples, and what DRAM holds of inputs
+    how       see `optimize`; nothing is checked but by running it: `glenside.npu.simulator.run`,
+              `glenside.npu.rtl.run`, and `glenside.npu.meaning.wrong` of the DRAM that they leave
+
+    Raises BadInput: a target without instructions, a layer that the machine does not run, and what is not quantized.
+    """
+    from glenside.quantization.asked import integers
+
+    if not target.has_code:
+        raise BadInput(f"{target.name} has no instructions: a program of an npu is for the target npu:RxC")
+    asked = integers(program, quantize, seed)
+    how = {"verify": False, **how}
+    if asked is None:
+        result = optimize(program, target, seed=seed, **how)
+        apart: NpuProgram = target.machine_code(result.program, result.prepared, seed)
+        return apart
+    result = optimize(asked.network.program, target, seed=seed, **how)
+    whole: NpuProgram = target.network_code(result, asked.network, seed)
+    return whole
 
 
 def way_of(

@@ -16,6 +16,7 @@ from glenside.egraph.snapshot import Snapshot
 from glenside.ir.errors import GlensideError
 from glenside.ir.program import Program
 from glenside.ir.text import parse
+from glenside.passes.variants import Extracted
 from glenside.report.report import Report
 from glenside.report.result import Result
 from glenside.targets.base import Target, Way
@@ -78,6 +79,10 @@ class Remembered:
     @property
     def programs(self) -> Mapping[str, Program]:
         return self._searched.answer.programs
+
+    @property
+    def layers(self) -> Mapping[str, Extracted]:
+        return self._searched.answer.layers
 
 
 def recall(

@@ -6,12 +6,13 @@ import os
 import time
 from collections.abc import Callable
 from contextlib import ExitStack, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import typer
 
 from glenside.check import is_equal
+from glenside.cli.instructions import Instructions, is_code, require_code
 from glenside.cli.output import OK, WRONG, save_program, status_line, writable, write_json
 from glenside.ir.errors import BadInput
 from glenside.ir.interrupts import INTERRUPTED, undisturbed
@@ -25,8 +26,6 @@ if TYPE_CHECKING:
     from glenside.targets.base import Target, Way
 
 CHECKS = ("exact", "onnxruntime")
-CODE = ".bin"
-"""Of files of instructions."""
 
 
 def refuse(target: Target, *, pareto: bool, plot: str | None, compare: bool) -> None:
@@ -41,14 +40,6 @@ def refuse(target: Target, *, pareto: bool, plot: str | None, compare: bool) -> 
         if wanted:
             other = f"; use compare --plot for {target.name}" if target.peak is not None else ""
             raise BadInput(f"{flag} is for targets whose variants trade one measure for another, as cpu:8MB{other}")
-
-
-def require_code(target: Target, output: str | None) -> None:
-    """Raise BadInput for a file of instructions of a machine that has none."""
-    from glenside.formats import ending
-
-    if output is not None and ending(output) == CODE and not target.has_code:
-        raise BadInput(f"{target.name} has no instructions: a {CODE} file is for the target npu:RxC")
 
 
 def in_runtime(check: str) -> bool:
@@ -72,9 +63,10 @@ def search(
     way: Way | None = None,
     on_answer: Callable[[Result], None] = lambda _: None,
     drawn: bool = False,
+    code: Instructions | None = None,
 ) -> Result:
     """Load a program and optimize it, with progress on a terminal and the cache unless it is refused; with values that
-    are `drawn` for constants that have none, where they are needed.
+    are `drawn` for constants that have none, where they are needed. For `code` it is what that is made of.
     """
     from glenside.cache import Cache
     from glenside.driver import optimize
@@ -89,6 +81,7 @@ def search(
             ahead(limits)
         started = time.perf_counter()
         program = load().seeded_constants(source.seed) if drawn else load()
+        program = program if code is None else code.prepared(program, show)
         how["load_seconds"] = time.perf_counter() - started
 
         def listener(event: Event) -> None:
@@ -102,12 +95,13 @@ def search(
 
 @dataclass
 class Outcome:
-    """A result, the program made of it, and what onnxruntime found of that, where it was asked."""
+    """A result, the program made of it, its instructions, and what onnxruntime found of it, where it was asked."""
 
     source: Valued
     result: Result
     program: Program
     runtime: RuntimeReport | None = None
+    code: Instructions = field(default_factory=Instructions)
 
     def save(self, path: str) -> None:
         """Write the program; a function that a machine runs is made of `Target.ready`, a file of standard operators of
@@ -116,24 +110,14 @@ class Outcome:
         from glenside.formats import ending
 
         program, seed = self.program, self.source.seed
-        if ending(path) == CODE:
-            self._save_code(path)
+        if is_code(path):
+            self.code.save(self.result, program, path)
             return
         if ending(path) == ".py":
             program = self.result.target.ready(program, seed)
         elif ending(path) == ".onnx" and program is self.result.program:
             program = self.result.standard
         save_program(program, path, seed)
-
-    def _save_code(self, path: str) -> None:
-        from glenside.npu.files import save
-
-        result = self.result
-        with status_line("lower") as show:
-            made = result.target.machine_code(
-                self.program, result.prepared, self.source.seed, lambda name, part: show(f"lower: {name}, {part:.0%}")
-            )
-        save(made, path)
 
     def run_in_onnxruntime(self, output: str | None) -> str:
         """Compare what went in with what came out, unless Ctrl-C ended the search; what was found, in words.
@@ -147,7 +131,7 @@ class Outcome:
 
         path, result = self.source.source, self.result
         exported = output if output is not None and ending(output) == ".onnx" else None
-        whole = ending(path) == ".onnx" and self.source.weights is None
+        whole = ending(path) == ".onnx" and self.source.weights is None and self.code.integers is None
         replaced = exported is not None and os.path.realpath(path) == os.path.realpath(exported)
         original = path if whole and not replaced else result.original
         self.runtime = check_onnxruntime(original, self.program, seed=self.source.seed, exported=exported)
@@ -158,7 +142,7 @@ class Outcome:
 
     def write_json(self, path: str) -> None:
         """Write the report, with what onnxruntime found."""
-        content = self.result.report.as_dict()
+        content = {**self.result.report.as_dict(), **self.code.as_dict()}
         write_json(content if self.runtime is None else {**content, "onnxruntime": self.runtime.as_dict()}, path)
 
     def exit_status(self, checked: bool) -> int:
@@ -176,14 +160,14 @@ class Outcome:
         raise typer.Exit(self.exit_status(checked))
 
 
-def saver(source: Valued, output: str | None) -> Callable[[Result], None]:
+def saver(source: Valued, output: str | None, code: Instructions | None = None) -> Callable[[Result], None]:
     """What writes an answer to a file, before anything else takes time."""
-    from glenside.formats import ending
+    made = Instructions(seed=source.seed) if code is None else code
 
     def save(result: Result) -> None:
         if output is not None and output != "-":
-            outcome = Outcome(source, result, result.program)
-            with nullcontext() if ending(output) == CODE else undisturbed(then=True):  # instructions take long to make
+            outcome = Outcome(source, result, result.program, code=made)
+            with nullcontext() if is_code(output) else undisturbed(then=True):  # instructions take long to make
                 outcome.save(output)
 
     return save
@@ -199,15 +183,18 @@ def report(
     plot: str | None = None,
     pareto: bool = False,
     compare: bool = False,
+    quantize: str | None = None,
 ) -> NoReturn:
     """Optimize, print the table, write what was asked for, and leave."""
     refuse(target, pareto=pareto, plot=plot, compare=compare)
     writable(out.json_path, out.output)
-    require_code(target, out.output)
+    require_code(target, out.output, quantize)
     twice = in_runtime(out.check)
+    code = Instructions.of(quantize, out.output, source.seed)
 
-    result = search(source, target, bounds, verify=not out.no_check, way=way, on_answer=saver(source, out.output))
-    outcome = Outcome(source, result, result.program)
+    on_answer = saver(source, out.output, code)
+    result = search(source, target, bounds, verify=not out.no_check, way=way, on_answer=on_answer, code=code)
+    outcome = Outcome(source, result, result.program, code=code)
     words = outcome.run_in_onnxruntime(out.output) if twice else ""
     with undisturbed():
         if out.json_path != "-":
@@ -217,7 +204,8 @@ def report(
                 print_front(result.report)
             explain = way is not None and way.explain
             print_report(result.report, compare=compare, explain=explain, every=out.every)
-            print(words, end="\n" if words else "")
+            for said in (code.words(), words):
+                print(said, end="\n" if said else "")
         if out.output == "-":
             outcome.save(out.output)
         if plot is not None:

@@ -13,20 +13,23 @@ from glenside.ir.operand import Array
 from glenside.npu.instructions import UNITS, Instruction
 from glenside.npu.machine import Machine
 from glenside.npu.nests import Nest, nests
+from glenside.npu.numbers import StandsFor
 
 
 @dataclass(frozen=True)
 class Place:
     """A tensor in DRAM: where its first byte is, and what it is.
 
-    nests  the address of each element in row-major order; -1 is a zero that is not there. Without them one follows the
-           other in that order.
+    nests       the address of each element in row-major order; -1 is a zero that is not there. Without them one follows
+                the other in that order.
+    stands_for  the real numbers that its integers are; None where that is not known
     """
 
     address: int
     shape: tuple[int, ...]
     dtype: str = "int8"
     nests: tuple[Nest, ...] = ()
+    stands_for: StandsFor | None = None
 
     @staticmethod
     def of(addresses: Array, dtype: str) -> Place:

@@ -11,12 +11,15 @@ from glenside.ir.errors import BadInput
 from glenside.npu.instructions import UNITS
 from glenside.npu.machine import Energy, Machine
 from glenside.npu.nests import Nest
+from glenside.npu.numbers import StandsFor
 from glenside.npu.program import NpuProgram, Place, Stretch
 
 DTYPES = ("int8", "uint8", "int32", "float32")
 """What a place in DRAM may hold."""
 _ENDS = ("begin", "end")
 _MEANT = ("meaning", "operands", "result")
+_NUMBERS = ("scale", "zero")
+"""What a place may have, both or none: real = scale * (integer - zero)."""
 _MOST_BYTES = 1 << 40
 _SIZES = {f.name for f in fields(Machine)} - {"pipelined", "clock", "energy"}
 
@@ -48,7 +51,10 @@ def _places(places: Mapping[str, Place]) -> dict[str, Any]:
 def _place(place: Place) -> dict[str, Any]:
     """A nest is its three counts, its base, and its three strides."""
     nests = [[*nest.counts, *nest.bases, *nest.strides[0]] for nest in place.nests]
-    return {"address": place.address, "shape": list(place.shape), "dtype": place.dtype, "nests": nests}
+    found = {"address": place.address, "shape": list(place.shape), "dtype": place.dtype, "nests": nests}
+    if place.stands_for is not None:
+        found |= {name: getattr(place.stands_for, name).plain for name in _NUMBERS}
+    return found
 
 
 def machine_of(given: Any) -> Machine:
@@ -86,8 +92,9 @@ def places_of(given: Any, size: int) -> dict[str, Place]:
 
 
 def _place_of(name: str, own: Any, size: int) -> Place:
-    known = {"address", "shape", "dtype", "nests"}
-    if not isinstance(own, dict) or not known - {"nests"} <= set(own) <= known or own["dtype"] not in DTYPES:
+    known = {"address", "shape", "dtype"}
+    more = {"nests", *_NUMBERS}
+    if not isinstance(own, dict) or not known <= set(own) <= known | more or own["dtype"] not in DTYPES:
         raise BadInput(f"its place {name!r} is not an address, a shape and a dtype of {', '.join(DTYPES)}")
     shape = own["shape"]
     if not isinstance(shape, list) or not all(map(_is_size, (own["address"], *shape))):
@@ -96,12 +103,25 @@ def _place_of(name: str, own: Any, size: int) -> Place:
     if not isinstance(nests, list) or not all(map(_is_nest, nests)):
         raise BadInput(f"a nest of its place {name!r} is not three counts, a base and three strides")
     made = tuple(Nest((a, b, c), (base,), ((x, y, z),)) for a, b, c, base, x, y, z in nests)
-    found = Place(own["address"], tuple(shape), own["dtype"], made)
+    found = Place(own["address"], tuple(shape), own["dtype"], made, _stands_for(name, own))
     counted = sum(prod(nest.counts) for nest in made)
     if made and counted != prod(shape):
         raise BadInput(f"its place {name!r} has {prod(shape):,} elements, and addresses of {counted:,}")
     if found.size > _MOST_BYTES or _end(found) > size:
         raise BadInput(f"its place {name!r} ends behind the {size:,} bytes of DRAM")
+    return found
+
+
+def _stands_for(name: str, own: Mapping[str, Any]) -> StandsFor | None:
+    given = [own[each] for each in _NUMBERS if each in own]
+    if not given:
+        return None
+    try:
+        found = StandsFor.of(*given) if len(given) == len(_NUMBERS) else None
+    except BadInput:
+        found = None
+    if found is None or not (found.scale.fit(tuple(own["shape"])) and found.zero.fit(tuple(own["shape"]))):
+        raise BadInput(f"its place {name!r} has no scale and zero, positive and finite, that broadcast to its shape")
     return found
 
 

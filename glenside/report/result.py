@@ -14,6 +14,7 @@ from glenside.egraph.snapshot import Snapshot
 from glenside.ir.errors import GlensideError
 from glenside.ir.program import Program
 from glenside.passes.answer import CHOSEN, Answer
+from glenside.passes.variants import Extracted
 from glenside.report.deprecated import OldResultNames, with_old_parts
 from glenside.report.report import Report
 from glenside.targets.base import Amounts, Target
@@ -34,6 +35,8 @@ class Found(Protocol):
     def choice(self) -> Mapping[int, int]: ...
     @property
     def programs(self) -> Mapping[str, Program]: ...
+    @property
+    def layers(self) -> Mapping[str, Extracted]: ...
 
 
 @dataclass(repr=False)

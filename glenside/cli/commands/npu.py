@@ -19,8 +19,11 @@ from glenside.ir.names import one_line, spelled_name, suggestion
 if TYPE_CHECKING:
     from glenside.cli.options import Valued
     from glenside.ir.operand import Array
-    from glenside.npu.program import NpuProgram
+    from glenside.npu.program import NpuProgram, Place
     from glenside.npu.simulator import Run
+
+_SHOWN = 64
+"""Results that are printed whole."""
 
 
 def run_on_npu(
@@ -57,9 +60,12 @@ def run_on_npu(
     if output is not None:
         from glenside.ir.files import write_arrays
 
-        write_arrays(output, {name: place.read(dram) for name, place in program.outputs.items()})
+        write_arrays(output, _results(program, dram))
     if json_path != "-":
         _print(said)
+        if output is None:
+            for name, own in _results(program, dram).items():
+                print(f"{one_line(name)}: {np.array2string(own, threshold=_SHOWN, edgeitems=2)}")
     if json_path is not None:
         print_or_write(json.dumps(said, indent=2) + "\n", json_path)
     return OK if said["equal"] and said["cycles"] == said["predicted"] else WRONG
@@ -89,7 +95,9 @@ def _machine(target: str) -> Any:
 
 
 def with_values(program: NpuProgram, inputs: Sequence[str]) -> NpuProgram:
-    """The program with values of inputs, NAME=VALUE, in its DRAM. Raises BadInput."""
+    """The program with values of inputs, NAME=VALUE, in its DRAM: int8 as they are, other numbers as what the integers
+    of the input stand for. Raises BadInput.
+    """
     import dataclasses
 
     from glenside.formats.sources import arrays_given
@@ -99,12 +107,29 @@ def with_values(program: NpuProgram, inputs: Sequence[str]) -> NpuProgram:
         if name not in program.inputs:
             raise BadInput(f"the program has no input {spelled_name(name)}{suggestion(name, program.inputs)}")
         place = program.inputs[name]
-        own = np.asarray(value)
-        if own.shape != place.shape or not np.array_equal(own, own.astype(place.dtype)):
-            wanted = f"{place.dtype} {place.shape}"
-            raise BadInput(f"the input {spelled_name(name)} is {wanted}, got {own.dtype} {own.shape}")
-        place.write(dram, own)
+        place.write(dram, _integers(name, place, np.asarray(value)))
     return dataclasses.replace(program, dram=dram)
+
+
+def _integers(name: str, place: Place, own: Array) -> Array:
+    """A value as the integers of a place. Raises BadInput."""
+    stands_for = place.stands_for
+    if own.shape == place.shape and own.dtype.kind in "iuf" and np.isfinite(own).all():
+        if stands_for is not None and own.dtype != place.dtype:
+            return stands_for.integers(own, place.dtype)
+        if np.array_equal(own, own.astype(place.dtype)):
+            return own
+    more = "" if stands_for is None else ", or finite numbers, of which those are made"
+    raise BadInput(f"the input {spelled_name(name)} is {place.dtype} {place.shape}{more}, got {own.dtype} {own.shape}")
+
+
+def _results(program: NpuProgram, dram: Array) -> dict[str, Array]:
+    """The outputs by name, as the numbers that they stand for where that is known."""
+    found = {name: place.read(dram) for name, place in program.outputs.items()}
+    return {
+        name: own if (stands_for := program.outputs[name].stands_for) is None else stands_for.real(own)
+        for name, own in found.items()
+    }
 
 
 def _told(program: NpuProgram, run: Run) -> dict[str, Any]:
@@ -152,6 +177,8 @@ def _print(said: Mapping[str, Any]) -> None:
             print(f"in {said['starved']:,} cycles a queue was empty: the host is not fast enough")
     for name in said["wrong"]:
         print(f"{one_line(name)} is NOT what the interpreter says of it")
+    if said["layers"]:
+        print("layers, each from its first instruction's start to its last one's end, while neighbours work too:")
     for layer in said["layers"]:
         cycles, predicted = layer["completed"], layer["predicted"]
         other = "" if cycles == predicted else f", predicted {predicted:,}"

@@ -7,9 +7,10 @@ from typing import Annotated
 
 import typer
 
+from glenside.cli.instructions import Instructions, require_code
 from glenside.cli.options import Bounds, CheckIn, Machine, Output, Plot, Results, Valued, Ways, command
 from glenside.cli.output import emit_egraph, print_or_write, typed_text, writable
-from glenside.cli.search import Outcome, in_runtime, report, require_code, saver, search
+from glenside.cli.search import Outcome, in_runtime, report, saver, search
 from glenside.ir.errors import BadInput
 
 STAGES = ("typed", "egraph", "extracted", "folded", "report")
@@ -28,11 +29,20 @@ def tensorize(
         bool, typer.Option("--pareto", help="List what the variants of each layer trade, such as time for memory.")
     ] = False,
     plot: Plot = None,
+    quantize: Annotated[
+        str | None,
+        typer.Option(
+            "--quantize",
+            metavar="random|FILE.npz",
+            help="For an npu: a network of floats as one of integers, calibrated on random numbers or on samples by "
+            "input; -o NAME.bin is then one program, input to result.",
+        ),
+    ] = None,
 ) -> None:
     """Find the best variant of every layer on a target, such as its mapping onto an array, and print a row for each."""
     target = machine.parsed()
     way = ways.way(target, explain=explain)
-    report(source, target, bounds, out, way=way, plot=plot, pareto=pareto)
+    report(source, target, bounds, out, way=way, plot=plot, pareto=pareto, quantize=quantize)
 
 
 @command
@@ -81,8 +91,9 @@ def optimize(
         print_or_write(typed_text(source.loader()()), output)
         return
     early = output if emit == "extracted" else None
-    result = search(source, target, bounds, verify=verify, way=way, on_answer=saver(source, early))
-    outcome = Outcome(source, result, result.program)
+    code = Instructions.of(None, early, source.seed)
+    result = search(source, target, bounds, verify=verify, way=way, on_answer=saver(source, early, code), code=code)
+    outcome = Outcome(source, result, result.program, code=code)
     if emit == "egraph":
         emit_egraph(result.egraph, result.choice, output)
         outcome.leave(checked=False)

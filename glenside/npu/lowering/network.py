@@ -48,9 +48,22 @@ def chained(
     axes   of tensors that stream, which is innermost in DRAM; of others it is what the first reader wants
     given  int8 values of inputs that DRAM holds; others are drawn by the seed
 
-    Raises BadInput: a layer that the machine does not run, by its name and why.
+    Raises Unlowered: a layer that the machine does not run, by its name and why.
     """
     return _Chain(network, mapped, machine, axes or {}, show).program(given or {}, seed)
+
+
+class Unlowered(BadInput):
+    """What the machine does not run as it is mapped; `layers` are those of which another mapping may do."""
+
+    layers: tuple[str, ...] = ()
+
+    @staticmethod
+    def of(message: str, *layers: str) -> Unlowered:
+        """With its layers."""
+        found = Unlowered(message)
+        found.layers = layers
+        return found
 
 
 @dataclass
@@ -124,7 +137,9 @@ class _Chain:
             name = _name(term)
             tensor = self._tensor(term)
             if any(len(pairs) != term.access.size for pairs in tensor.pairs) or len(tensor.pairs) > 1:
-                raise BadInput(f"the input {name} is needed at several places at once, and a host puts it at one")
+                readers = [layer.name for layer in network.layers if self._reads(layer, term)]
+                said = f"the input {name} is needed at several places at once, and a host puts it at one"
+                raise Unlowered.of(said, *readers)
             inputs[name] = self._place(term)
             values = given.get(name)
             if values is None:
@@ -135,8 +150,10 @@ class _Chain:
             begin = counted(self.writer)
             try:
                 stretch = self._layer(layer)
+            except Unlowered:
+                raise
             except BadInput as error:
-                raise BadInput(f"the layer {layer.name}: {error}") from error
+                raise Unlowered.of(f"the layer {layer.name}: {error}", layer.name) from error
             self.stretches.append(replace(stretch, name=layer.name, begin=begin, end=counted(self.writer)))
             del self.known[layer.name]
         return finished(self.writer, self.stretches, self.filled, inputs, self._outputs())
@@ -158,7 +175,10 @@ class _Chain:
 
     def _own(self, layer: IntegerLayer) -> _Own:
         if layer.name not in self.known:
-            self.known[layer.name] = self._found(layer)
+            try:
+                self.known[layer.name] = self._found(layer)
+            except BadInput as error:
+                raise Unlowered.of(f"the layer {layer.name}: {error}", layer.name) from error
         return self.known[layer.name]
 
     def _found(self, layer: IntegerLayer) -> _Own:

@@ -272,6 +272,14 @@ class Target(ABC):
         """
         raise BadInput(f"{self.name} has no instructions")
 
+    def network_code(
+        self, result: Any, network: Any, seed: int = 0, show: Callable[[str, float], None] = lambda *_: None
+    ) -> Any:
+        """The result of optimizing the program of a `glenside.quantization.layers.IntegerNetwork` as instructions, from
+        its inputs to its results. Raises BadInput: a layer that the machine does not run.
+        """
+        raise BadInput(f"{self.name} has no instructions")
+
     def ready(self, program: Program, seed: int) -> Program:
         """What the machine is given to run: with whatever is computed beforehand, where that is not the same to it.
         Constants without a value are drawn by the seed.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from glenside.analysis.layers import product_sizes
 from glenside.egraph.search import SearchResult
@@ -13,6 +13,7 @@ from glenside.ir.errors import BadInput
 from glenside.ir.program import Program
 from glenside.ir.term import Term
 from glenside.npu.description import NAME, read_machine, read_options
+from glenside.npu.lowering.integers import integer_program
 from glenside.npu.lowering.program import lowered
 from glenside.npu.machine import Machine
 from glenside.npu.program import NpuProgram
@@ -25,6 +26,10 @@ from glenside.targets.npu.holding import Holding, Operands
 from glenside.targets.registry import target
 from glenside.targets.systolic_array.plan import Plan
 from glenside.targets.systolic_array.target import BASELINE, SystolicArray
+
+if TYPE_CHECKING:
+    from glenside.quantization.layers import IntegerNetwork
+    from glenside.report.result import Result
 
 OBJECTIVES = ("cycles", "bytes")
 SLACK = 2
@@ -131,6 +136,15 @@ class NPU(SystolicArray):
         self, mapped: Program, written: Program, seed: int = 0, show: Callable[[str, float], None] = lambda *_: None
     ) -> NpuProgram:
         return lowered(mapped, written, self.npu, seed, lambda name, done, of: show(name, done / of))
+
+    def network_code(
+        self,
+        result: Result,
+        network: IntegerNetwork,
+        seed: int = 0,
+        show: Callable[[str, float], None] = lambda *_: None,
+    ) -> NpuProgram:
+        return integer_program(result, network, self.npu, seed, lambda name, done, of: show(name, done / of))
 
     def best(self, variants: Sequence[Variant]) -> Variant:
         """The variant that is chosen, with all that there was to choose from."""

@@ -1,0 +1,125 @@
+"""What `tensorize -o NAME.bin` makes instructions of: a network of integers, input to result, or layers apart."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from glenside.cli.output import status_line
+from glenside.ir.errors import BadInput
+from glenside.ir.names import one_line
+
+if TYPE_CHECKING:
+    from glenside.ir.operand import Array
+    from glenside.ir.program import Program
+    from glenside.npu.program import NpuProgram
+    from glenside.quantization.asked import Integers
+    from glenside.report.result import Result
+    from glenside.targets.base import Target
+
+CODE = ".bin"
+"""Of files of instructions."""
+
+
+def is_code(path: str | None) -> bool:
+    """Whether a file is one of instructions."""
+    from glenside.formats import ending
+
+    return path is not None and ending(path) == CODE
+
+
+def require_code(target: Target, output: str | None, quantize: str | None = None) -> None:
+    """Raise BadInput for a file of instructions of a machine that has none, or a network quantized for it."""
+    if is_code(output) and not target.has_code:
+        raise BadInput(f"{target.name} has no instructions: a {CODE} file is for the target npu:RxC")
+    if quantize is not None and not target.has_code:
+        raise BadInput(f"--quantize is for a machine of bytes, as --target npu:64x64, and {target.name} is none")
+
+
+@dataclass
+class Instructions:
+    """Instructions of a program, as they come to be.
+
+    quantize  --quantize
+    wanted    whether there will be some, or the network is to be quantized
+    """
+
+    quantize: str | None = None
+    seed: int = 0
+    wanted: bool = False
+    integers: Integers | None = None
+    made: NpuProgram | None = None
+    _samples: str | Mapping[str, Array] | None = field(default=None, repr=False)
+
+    @staticmethod
+    def of(quantize: str | None, output: str | None, seed: int) -> Instructions:
+        """With the samples that it names. Raises BadInput."""
+        from glenside.formats import ending
+
+        found = Instructions(quantize, seed, quantize is not None or is_code(output), None, None, quantize)
+        if quantize is not None and quantize != "random":
+            if ending(quantize) != ".npz":
+                raise BadInput(f"--quantize is random, or an .npz file with samples by input, got {quantize}")
+            from glenside.ir.files import read_arrays
+
+            found._samples = read_arrays(quantize)
+        return found
+
+    def prepared(self, program: Program, show: Callable[[str], None]) -> Program:
+        """What is searched: the program of integers where instructions are of that. Raises BadInput."""
+        if not self.wanted:
+            return program
+        from glenside.quantization.asked import integers
+
+        show("integers")
+        self.integers = integers(program, self._samples, self.seed)
+        return program if self.integers is None else self.integers.network.program
+
+    def save(self, result: Result, mapped: Program, path: str) -> None:
+        """Make them, and write them whole or not at all. Raises BadInput."""
+        from glenside.npu.files import save
+
+        target, written = result.target, result.prepared
+        with status_line("lower") as show:
+
+            def told(name: str, part: float) -> None:
+                show(f"lower: {name}, {part:.0%}")
+
+            if self.integers is not None:
+                self.made = target.network_code(result, self.integers.network, self.seed, told)
+            else:
+                self.made = target.machine_code(mapped, written, self.seed, told)
+        save(self.made, path)
+
+    def words(self) -> str:
+        """What a user must know of them; nothing where there are none."""
+        lines = [] if self.integers is None else [self.integers.said]
+        made = self.made
+        if made is not None and self.integers is None:
+            lines.append(
+                f"The layers are apart: each reads int8 operands of its own, drawn at random (seed {self.seed}). "
+                "--quantize random, or --quantize SAMPLES.npz, makes the network of integers, input to result."
+            )
+        if made is not None and self.integers is not None:
+            lines.append(f"One program, input to result: {made.size:,} instructions, {made.predicted:,} cycles.")
+            for word, places in (("input", made.inputs), ("output", made.outputs)):
+                for name, place in places.items():
+                    dims = " ".join(map(str, place.shape))
+                    lines.append(f"  {word} {one_line(name)}: {place.dtype} ({dims}), {place.stands_for}")
+            if self.rest:
+                lines.append(f"Left to the host: {self.rest}; `glenside run` does the scale.")
+        return "\n".join(lines)
+
+    @property
+    def rest(self) -> str:
+        """What the host goes on with."""
+        return "" if self.integers is None else self.integers.network.rest
+
+    def as_dict(self) -> dict[str, Any]:
+        """The same for JSON; empty where there are none."""
+        found: dict[str, Any] = {} if self.integers is None else {"quantized": self.integers.said}
+        if self.made is not None:
+            chained = self.integers is not None
+            found |= {"chained": chained, "count": self.made.size, "predicted": self.made.predicted, "rest": self.rest}
+        return {"instructions": found} if found else {}

@@ -1,0 +1,113 @@
+"""Integer networks as programs: of the mappings that were found, with what inputs and outputs stand for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from glenside.analysis.places import places
+from glenside.ir.errors import BadInput
+from glenside.ir.operand import Array
+from glenside.ir.term import Term
+from glenside.npu.lowering.choice import best
+from glenside.npu.lowering.network import Mapped, Unlowered, chained
+from glenside.npu.machine import Machine
+from glenside.npu.numbers import StandsFor
+from glenside.npu.program import NpuProgram, Place
+from glenside.passes.distinct_layers import distinct_layers
+from glenside.quantization.layers import IntegerNetwork
+
+if TYPE_CHECKING:
+    from glenside.report.result import Result
+
+
+def integer_program(
+    result: Result,
+    network: IntegerNetwork,
+    machine: Machine,
+    seed: int = 0,
+    show: Callable[[str, int, int], None] = lambda *_: None,
+) -> NpuProgram:
+    """An integer network as one program, from what was found for its program; inputs are drawn by the seed. Inputs and
+    outputs say what they stand for. Raises BadInput: a layer that the machine does not run, and why.
+    """
+    fronts = {name: [*front] for name, front in mappings(result, network).items()}
+    first: BadInput | None = None
+    while True:
+        taken, choice = best(network, fronts, machine)
+        try:
+            return _told(chained(network, taken, machine, None, seed, choice.axes, show), network)
+        except Unlowered as error:
+            first = first or error
+            name = next((name for name in error.layers if len(fronts[name]) > 1), None)
+            if name is None:
+                raise first from error
+            fronts[name] = [own for own in fronts[name] if own[0] is not taken[name]]
+
+
+def mappings(result: Result, network: IntegerNetwork) -> Mapping[str, Sequence[tuple[Mapped, int]]]:
+    """The mappings that were found for each layer, with their cycles, the one that was chosen first.
+
+    Raises BadInput: a layer without a mapping.
+    """
+    layers = distinct_layers(network.program, result.target.leaf_kind(network.program))
+    found = dict[str, list[tuple[Mapped, int]]]()
+    for name, extracted in result.answer.layers.items():
+        own = [(variant.term, variant) for variant in extracted.variants if variant.term is not None]
+        if not own:
+            raise BadInput(f"the layer {name}: it has no mapping onto {result.target.name}")
+        chosen = result.target.best([variant for _, variant in own]).term
+        number, arguments = layers.places[name]
+        operands = dict(zip(layers.formals[number], arguments, strict=True))
+        own.sort(key=lambda pair: pair[0] != chosen)
+        found[name] = [(Mapped(term, operands), int(variant.measures["cycles"] or 0)) for term, variant in own]
+    return found
+
+
+def _told(program: NpuProgram, network: IntegerNetwork) -> NpuProgram:
+    """With what inputs and outputs stand for, and the outputs as the network's program has them."""
+    inputs = {
+        name: replace(place, stands_for=StandsFor.of(*network.inputs.get(name, (1.0, 0))))
+        for name, place in program.inputs.items()
+    }
+    return replace(program, inputs=inputs, outputs=_outputs(program, network))
+
+
+def _outputs(program: NpuProgram, network: IntegerNetwork) -> dict[str, Place]:
+    whole = network.program
+    roots = whole.term.children if whole.term.operator.name == "construct-tuple" else (whole.term,)
+    return {
+        name: _output(program, network, root, *stands_for)
+        for name, root, stands_for in zip(whole.result_names(), roots, network.outputs, strict=True)
+    }
+
+
+def _output(program: NpuProgram, network: IntegerNetwork, root: Term, scale: float | Array, zero: int) -> Place:
+    """A result: elements of results of layers, moved about. Raises BadInput."""
+    done = {stretch.name: stretch.result for stretch in program.stretches}
+    held = {layer.result: done[layer.name] for layer in network.layers}
+    biases = {layer.result: layer.bias for layer in network.layers}
+    own = places(root, held)
+    addresses, bias = [np.full(1, -1)], [np.zeros(1, np.int64)]
+    for leaf in own.first:
+        place = held.get(leaf) or next((p for name, p in program.inputs.items() if _is_tensor(leaf, name)), None)
+        if place is None:
+            raise BadInput(f"a result is neither of layers nor of inputs, but {leaf.operator.name}")
+        addresses.append(place.addresses.ravel())
+        given = biases.get(leaf)
+        bias.append(np.broadcast_to(0 if given is None else given, tuple(leaf.access.dims)).astype(np.int64).ravel())
+    at = np.concatenate(addresses)[own.numbers]
+    lacking = np.concatenate(bias)[own.numbers]
+    found = Place.of(at, root.access.dtype)
+    return replace(found, stands_for=StandsFor.of(scale, _narrow(zero - lacking)))
+
+
+def _narrow(numbers: Array) -> Array:
+    return numbers.reshape(-1)[0] if (numbers == numbers.reshape(-1)[0]).all() else numbers
+
+
+def _is_tensor(leaf: Term, name: str) -> bool:
+    return leaf.operator.name == "access-tensor" and getattr(leaf.attributes[0], "name", None) == name

@@ -1,0 +1,77 @@
+"""Programs as integer networks: those of quantized files as they stand, those of floats where a user asks for it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from glenside.ir.errors import BadInput
+from glenside.ir.names import spelled_name
+from glenside.ir.operand import Array
+from glenside.ir.program import Program, is_product
+from glenside.ir.term import Term
+from glenside.ir.types import AccessType
+from glenside.quantization.calibration import quantized
+from glenside.quantization.layers import IntegerNetwork
+from glenside.quantization.network import integer_network
+from glenside.quantization.values import BYTES
+
+RANDOM = "random"
+_HOW = "weights by output channel, activations by tensor"
+
+
+@dataclass(frozen=True)
+class Integers:
+    """An integer network, and in a sentence how it came to be."""
+
+    network: IntegerNetwork
+    said: str
+
+
+def integers(program: Program, quantize: str | Mapping[str, Array] | None, seed: int = 0) -> Integers | None:
+    """The integer network of a program; None for one of floats that nobody wants quantized.
+
+    quantize  "random", or samples by input, of which activations get their ranges; None for a quantized program
+    seed      of constants without a value, and of random samples
+
+    Raises BadInput: a quantized program that is to be quantized, and what `integer_network` and `quantized` refuse.
+    """
+    if isinstance(quantize, str) and quantize != RANDOM:
+        raise BadInput(f"a network is quantized on samples by input, or {RANDOM}, got {quantize!r}")
+    whole = program.seeded_constants(seed)
+    drawn = len(whole.constants) > len(program.constants)
+    weights = " Weights without a value are random too." if drawn else ""
+    if of_bytes(program):
+        if quantize is not None:
+            raise BadInput("the network is quantized already: its products are of bytes")
+        return Integers(integer_network(whole), f"The network is quantized: its integers stand as they are.{weights}")
+    if quantize is None:
+        return None
+    if quantize == RANDOM:
+        said = f"on one batch of normal random numbers (seed {seed}): enough to try a machine, no measure of accuracy"
+        return Integers(quantized(whole, None, None, seed), f"Quantized ({_HOW}) {said}.{weights}")
+    assert not isinstance(quantize, str), "it is samples"
+    network = quantized(whole, None, quantize, seed)
+    others = [spelled_name(name) for name in program.inputs if name not in quantize]
+    samples = " and ".join(f"{len(array):,} samples of {spelled_name(name)}" for name, array in quantize.items())
+    more = f", and on normal random numbers for {', '.join(others)}" if others else ""
+    return Integers(network, f"Quantized ({_HOW}) on {samples or 'no samples'}{more}.{weights}")
+
+
+def of_bytes(program: Program) -> bool:
+    """Whether a product of the program has bytes in both operands, quantized or as they stand."""
+    return any(all(map(_has_bytes, product.children[0].children)) for product in program.as_written().layers.values())
+
+
+def _has_bytes(operand: Term) -> bool:
+    """Whether bytes are in an operand, down to other products."""
+    stack, seen = [operand], set[Term]()
+    while stack:
+        term = stack.pop()
+        if term in seen or is_product(term):
+            continue
+        seen.add(term)
+        if isinstance(term.type, AccessType) and term.type.dtype in BYTES:
+            return True
+        stack += term.children
+    return False
