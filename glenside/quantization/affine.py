@@ -190,7 +190,8 @@ def moved_by(by: Term, parts: list[Affine], least: bool = False) -> Affine:
     """
     map_ = by.index_map
     fills = map_ is not None and map_.fill is not None and not least
-    if fills:
+    alike = all(part.shift.ndim == 0 and part.shift == parts[0].shift for part in parts)
+    if fills or not alike:
         parts = [part.centred() for part in parts]
     first = parts[0]
     if len({(part.dtype, part.offset) for part in parts}) > 1 or len({_kinds(part) for part in parts}) > 1:
