@@ -7,11 +7,12 @@ from functools import partial
 
 import numpy as np
 
+from glenside.analysis.places import places
 from glenside.ir.dtypes import limits
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
 from glenside.ir.term import Term
-from glenside.quantization.values import BYTES, Bytes, Moved, Product, joined, moved_numbers, narrow
+from glenside.quantization.values import BYTES, Bytes, Leaf, Moved, Product, joined, moved_numbers, narrow, pulled_back
 
 _MANY = 1 << 13
 _NEAR = 2e-3
@@ -146,28 +147,38 @@ class Affine:
         return replace(self, shift=np.asarray(by), dtype="int32")
 
     def centred(self) -> Affine:
-        """The same with a shift of 0, which goes into the zero point of the bytes; itself where it cannot."""
-        zeros = {leaf.zero for leaf in self.bytes}
-        near = self.shift.ndim == 0 and self.shift == np.rint(self.shift)
-        if (
-            self.moved.filled
-            or not near
-            or not self.shift
-            or len(zeros) != 1
-            or len(self.bytes) != len(self.moved.leaves)
-        ):
+        """The same with a shift of 0, which goes into the zero points of the bytes; itself where it cannot."""
+        if len(self.bytes) != len(self.moved.leaves) or not self.shift.any():
             return self
-        zero = int(zeros.pop() - self.shift)
-        if self.dtype in BYTES:
-            zero = (zero + 128) % 256 - 128
-        return replace(self, moved=with_zero(self.moved, zero), shift=one_number(0))
+        if self.moved.filled and np.broadcast_to(self.shift, self.dims)[places(self.moved.term).numbers == 0].any():
+            return self
+        try:
+            (shifts,) = pulled_back(self.moved, [self.shift], "zero points")
+        except BadInput:
+            return self
+        if any(shift.ndim or shift != np.rint(shift) for shift in shifts.values()):
+            return self
+        leaves: dict[Term, Leaf] = {}
+        for stand_in, leaf in self.moved.leaves.items():
+            assert isinstance(leaf, Bytes), "there are no others"
+            zero = leaf.zero - int(shifts[stand_in])
+            leaves[stand_in] = replace(leaf, zero=(zero + 128) % 256 - 128 if self.dtype in BYTES else zero)
+        return replace(self, moved=self.moved.with_leaves(leaves), shift=one_number(0))
 
     def raw(self) -> Affine:
-        """The same with a zero point of 0, which goes into the shift; itself where zeros stand among the bytes."""
+        """The same with zero points of 0, which go into the shift; itself where zeros stand among the bytes."""
         zeros = {leaf.zero for leaf in self.bytes}
-        if self.moved.filled or len(zeros) != 1 or len(self.bytes) != len(self.moved.leaves):
+        if self.moved.filled or zeros == {0} or len(self.bytes) != len(self.moved.leaves):
             return self
-        return self.centred_at(0)
+        if len(zeros) == 1:
+            return self.centred_at(0)
+        found = places(self.moved.term)
+        every = np.zeros(1 + sum(leaf.access.size for leaf in found.first))
+        for stand_in, first in found.first.items():
+            leaf = self.moved.leaves[stand_in]
+            assert isinstance(leaf, Bytes), "there are no others"
+            every[first : first + stand_in.access.size] = leaf.zero
+        return replace(self, moved=with_zero(self.moved, 0), shift=narrow(self.shift - every[found.numbers]))
 
     def centred_at(self, zero: int) -> Affine:
         """The same with that zero point, less which goes into the shift. Raises BadInput for several zero points."""
@@ -190,8 +201,7 @@ def moved_by(by: Term, parts: list[Affine], least: bool = False) -> Affine:
     """
     map_ = by.index_map
     fills = map_ is not None and map_.fill is not None and not least
-    alike = all(part.shift.ndim == 0 and part.shift == parts[0].shift for part in parts)
-    if fills or not alike:
+    if fills:
         parts = [part.centred() for part in parts]
     first = parts[0]
     if len({(part.dtype, part.offset) for part in parts}) > 1 or len({_kinds(part) for part in parts}) > 1:
