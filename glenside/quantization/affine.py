@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -167,25 +168,30 @@ class Affine:
 
     def raw(self) -> Affine:
         """The same with zero points of 0, which go into the shift; itself where zeros stand among the bytes."""
-        zeros = {leaf.zero for leaf in self.bytes}
-        if self.moved.filled or zeros == {0} or len(self.bytes) != len(self.moved.leaves):
+        alone = len(self.bytes) == len(self.moved.leaves)
+        return self.centred_at(0) if alone and not self.moved.filled else self
+
+    def centred_at(self, zero: int) -> Affine:
+        """Bytes with that zero point, less which goes into the shift: of each, where there are several."""
+        before = {stand_in: leaf.zero for stand_in, leaf in self.moved.leaves.items() if isinstance(leaf, Bytes)}
+        apart = {zero - own for own in before.values()}
+        if apart == {0}:
             return self
-        if len(zeros) == 1:
-            return self.centred_at(0)
+        moved = with_zero(self.moved, zero)
+        if len(apart) == 1 and not self.moved.filled:
+            return replace(self, moved=moved, shift=self.shift + apart.pop())
         found = places(self.moved.term)
         every = np.zeros(1 + sum(leaf.access.size for leaf in found.first))
         for stand_in, first in found.first.items():
-            leaf = self.moved.leaves[stand_in]
-            assert isinstance(leaf, Bytes), "there are no others"
-            every[first : first + stand_in.access.size] = leaf.zero
-        return replace(self, moved=with_zero(self.moved, 0), shift=narrow(self.shift - every[found.numbers]))
+            every[first : first + stand_in.access.size] = zero - before[stand_in]
+        return replace(self, moved=moved, shift=narrow(self.shift + every[found.numbers]))
 
-    def centred_at(self, zero: int) -> Affine:
-        """The same with that zero point, less which goes into the shift. Raises BadInput for several zero points."""
-        zeros = {leaf.zero for leaf in self.bytes}
-        if len(zeros) != 1 or len(self.bytes) != len(self.moved.leaves):
-            raise BadInput("bytes of one zero point are wanted here, and none but those")
-        return replace(self, moved=with_zero(self.moved, zero), shift=self.shift + (zero - zeros.pop()))
+
+def alike(values: Sequence[Affine]) -> list[Affine]:
+    """Bytes with one zero point for all: 0, or that of some among which zeros stand."""
+    raw = [value.raw() for value in values]
+    filled = [leaf.zero for value in raw if value.moved.filled for leaf in value.bytes]
+    return [value.centred_at(filled[0] if filled else 0) for value in raw]
 
 
 def with_zero(moved: Moved, zero: int) -> Moved:

@@ -15,7 +15,7 @@ from glenside.ir.operand import Array
 from glenside.ir.term import Term, build, rebuild_all
 from glenside.ir.types import Dims, Tensor
 from glenside.quantization.additions import weighted
-from glenside.quantization.affine import Affine, one_number
+from glenside.quantization.affine import Affine, alike, one_number
 from glenside.quantization.layers import IntegerLayer, Requantised
 from glenside.quantization.products import with_weights
 from glenside.quantization.values import Bytes, Known, Moved, Product, Real, pulled_back
@@ -215,7 +215,7 @@ def _same_bytes(value: Affine, low: int, high: int, zero: int, own: int) -> Affi
 
 def _rescaled(value: Affine, name: str) -> Affine:
     """Bytes times 1: sums of one product each."""
-    raw = value.raw()
+    (raw,) = alike([value])
     return replace(raw, moved=weighted([raw.moved], [[1]], name))
 
 
