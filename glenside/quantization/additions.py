@@ -15,7 +15,7 @@ import numpy as np
 from glenside.builder.layout import concatenate, reshape, split_at, transpose
 from glenside.ir.errors import BadInput
 from glenside.ir.term import Term
-from glenside.quantization.affine import Affine, one_number
+from glenside.quantization.affine import Affine, alike, one_number
 from glenside.quantization.values import Known, Leaf, Moved, Product, narrow, standing_for
 
 WEIGHT = 127
@@ -65,7 +65,7 @@ def added(first: Affine, second: Affine, name: str) -> Affine:
         alone = len(value.bytes) == len(value.moved.leaves) and value.offset is None and value.fits
         if not alone or value.scale.ndim:
             raise BadInput("two tensors are added: both are dequantized bytes of one scale, or it needs a vector unit")
-    a, b = first.raw(), second.raw()
+    a, b = alike([first, second])
     k, n = ratio(abs(float(a.scale)), abs(float(b.scale)))
     by = float(a.scale) / k
     weights = [[int(np.sign(x.scale * by)) * part for part in _parts(w)] for x, w in ((a, k), (b, n))]

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
 import numpy as np
 
+from glenside.analysis.places import places
 from glenside.ir.dtypes import limits
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
 from glenside.ir.term import Term
-from glenside.quantization.values import BYTES, Bytes, Moved, Product, joined, moved_numbers, narrow
+from glenside.quantization.values import BYTES, Bytes, Leaf, Moved, Product, joined, moved_numbers, narrow, pulled_back
 
 _MANY = 1 << 13
 _NEAR = 2e-3
@@ -146,35 +148,50 @@ class Affine:
         return replace(self, shift=np.asarray(by), dtype="int32")
 
     def centred(self) -> Affine:
-        """The same with a shift of 0, which goes into the zero point of the bytes; itself where it cannot."""
-        zeros = {leaf.zero for leaf in self.bytes}
-        near = self.shift.ndim == 0 and self.shift == np.rint(self.shift)
-        if (
-            self.moved.filled
-            or not near
-            or not self.shift
-            or len(zeros) != 1
-            or len(self.bytes) != len(self.moved.leaves)
-        ):
+        """The same with a shift of 0, which goes into the zero points of the bytes; itself where it cannot."""
+        if len(self.bytes) != len(self.moved.leaves) or not self.shift.any():
             return self
-        zero = int(zeros.pop() - self.shift)
-        if self.dtype in BYTES:
-            zero = (zero + 128) % 256 - 128
-        return replace(self, moved=with_zero(self.moved, zero), shift=one_number(0))
+        if self.moved.filled and np.broadcast_to(self.shift, self.dims)[places(self.moved.term).numbers == 0].any():
+            return self
+        try:
+            (shifts,) = pulled_back(self.moved, [self.shift], "zero points")
+        except BadInput:
+            return self
+        if any(shift.ndim or shift != np.rint(shift) for shift in shifts.values()):
+            return self
+        leaves: dict[Term, Leaf] = {}
+        for stand_in, leaf in self.moved.leaves.items():
+            assert isinstance(leaf, Bytes), "there are no others"
+            zero = leaf.zero - int(shifts[stand_in])
+            leaves[stand_in] = replace(leaf, zero=(zero + 128) % 256 - 128 if self.dtype in BYTES else zero)
+        return replace(self, moved=self.moved.with_leaves(leaves), shift=one_number(0))
 
     def raw(self) -> Affine:
-        """The same with a zero point of 0, which goes into the shift; itself where zeros stand among the bytes."""
-        zeros = {leaf.zero for leaf in self.bytes}
-        if self.moved.filled or len(zeros) != 1 or len(self.bytes) != len(self.moved.leaves):
-            return self
-        return self.centred_at(0)
+        """The same with zero points of 0, which go into the shift; itself where zeros stand among the bytes."""
+        alone = len(self.bytes) == len(self.moved.leaves)
+        return self.centred_at(0) if alone and not self.moved.filled else self
 
     def centred_at(self, zero: int) -> Affine:
-        """The same with that zero point, less which goes into the shift. Raises BadInput for several zero points."""
-        zeros = {leaf.zero for leaf in self.bytes}
-        if len(zeros) != 1 or len(self.bytes) != len(self.moved.leaves):
-            raise BadInput("bytes of one zero point are wanted here, and none but those")
-        return replace(self, moved=with_zero(self.moved, zero), shift=self.shift + (zero - zeros.pop()))
+        """Bytes with that zero point, less which goes into the shift: of each, where there are several."""
+        before = {stand_in: leaf.zero for stand_in, leaf in self.moved.leaves.items() if isinstance(leaf, Bytes)}
+        apart = {zero - own for own in before.values()}
+        if apart == {0}:
+            return self
+        moved = with_zero(self.moved, zero)
+        if len(apart) == 1 and not self.moved.filled:
+            return replace(self, moved=moved, shift=self.shift + apart.pop())
+        found = places(self.moved.term)
+        every = np.zeros(1 + sum(leaf.access.size for leaf in found.first))
+        for stand_in, first in found.first.items():
+            every[first : first + stand_in.access.size] = zero - before[stand_in]
+        return replace(self, moved=moved, shift=narrow(self.shift + every[found.numbers]))
+
+
+def alike(values: Sequence[Affine]) -> list[Affine]:
+    """Bytes with one zero point for all: 0, or that of some among which zeros stand."""
+    raw = [value.raw() for value in values]
+    filled = [leaf.zero for value in raw if value.moved.filled for leaf in value.bytes]
+    return [value.centred_at(filled[0] if filled else 0) for value in raw]
 
 
 def with_zero(moved: Moved, zero: int) -> Moved:

@@ -15,7 +15,7 @@ from glenside.ir.operand import Array
 from glenside.ir.term import Term, build, rebuild_all
 from glenside.ir.types import Dims, Tensor
 from glenside.quantization.additions import weighted
-from glenside.quantization.affine import Affine, one_number
+from glenside.quantization.affine import Affine, alike, one_number
 from glenside.quantization.layers import IntegerLayer, Requantised
 from glenside.quantization.products import with_weights
 from glenside.quantization.values import Bytes, Known, Moved, Product, Real, pulled_back
@@ -117,8 +117,7 @@ class Network:
         made = add(made, build("full", made.access.dims, zero, "float32")) if zero else made
         made = cast(compute(f"(clip {low} {high})", made), "int8")
         requantised = Requantised(bias, by, zero, low, high)
-        self.layers.append(IntegerLayer(self._named(product.name), sums, requantised, None, made))
-        return made
+        return self._once(product.name, sums, requantised, None, made)
 
     def result(self, product: Product, shift: Array) -> Term:
         """A layer of which sums with a bias are the result, ()(dims) int32."""
@@ -127,13 +126,15 @@ class Network:
             made, given = split_at(sums, 0), None
         else:
             made, given = self._biased(product, sums, bias), bias
-        self.layers.append(IntegerLayer(self._named(product.name), sums, None, given, made))
-        return made
+        return self._once(product.name, sums, None, given, made)
 
-    def _named(self, name: str) -> str:
-        """A product whose sums become several tensors of bytes is several layers."""
+    def _once(self, name: str, sums: Term, requantised: Requantised | None, bias: Array | None, made: Term) -> Term:
+        """A layer, once; a product whose sums become several tensors is several layers."""
         taken = {layer.name for layer in self.layers}
-        return _free(name, self.reserved | taken) if name in taken else name
+        if all(layer.result is not made for layer in self.layers):
+            name = _free(name, self.reserved | taken) if name in taken else name
+            self.layers.append(IntegerLayer(name, sums, requantised, bias, made))
+        return made
 
     def _biased(self, product: Product, sums: Term, bias: Array) -> Term:
         whole = split_at(sums, 0)
@@ -215,7 +216,7 @@ def _same_bytes(value: Affine, low: int, high: int, zero: int, own: int) -> Affi
 
 def _rescaled(value: Affine, name: str) -> Affine:
     """Bytes times 1: sums of one product each."""
-    raw = value.raw()
+    (raw,) = alike([value])
     return replace(raw, moved=weighted([raw.moved], [[1]], name))
 
 

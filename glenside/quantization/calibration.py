@@ -33,6 +33,8 @@ from glenside.quantization.values import largest_tensor, name_in
 from glenside.semantics.interpreter import evaluate
 
 _LEVELS, _LOWEST, _LARGEST = 255, -128, 127
+_LEAST = 1e-12
+"""What is smaller than the largest tensor by that is 0."""
 _SUMS = ("elementwise-add", "subtract")
 _POOLS = ("reduce-mean", "reduce-sum", "reduce-max")
 
@@ -45,8 +47,8 @@ def quantized(
 ) -> IntegerNetwork:
     """A network of floats as integer layers: batch norms are folded, and what products and average pools read is bytes.
 
-    data  input -> samples, (samples ..) where the input is (batch ..), whole batches. Those that are not given are
-          normal random numbers of that seed, one batch: enough to try a machine, and too little to trust its answers
+    data  input -> samples, (samples ..) where the input is (batch ..), whole batches. Those that are not given are one
+          batch of normal random numbers of that seed, or of integers 0: enough to try a machine, too little to trust it
 
     Raises BadInput: data that does not fit, constants without a value, and what `integer_network` refuses.
     """
@@ -69,7 +71,8 @@ def _batches(program: Program, data: Mapping[str, Array], seed: int) -> Iterator
     for name, tensor in program.inputs.items():
         dims = tuple(tensor.dims)
         if name not in data:
-            given[name] = draw.standard_normal(dims).astype(tensor.dtype)
+            own = draw.standard_normal(dims) if tensor.dtype in FLOATS else np.zeros(dims)
+            given[name] = own.astype(tensor.dtype)
             continue
         array = np.asarray(data[name])
         whole = array.ndim == len(dims) and array.shape[1:] == dims[1:] and array.size
@@ -164,8 +167,9 @@ class _Quantizing:
 
     def _steps(self) -> dict[Term, float]:
         """The scale of each tensor. What is added to another one has a scale in a ratio of small numbers to its."""
-        tiny = float(np.finfo(np.float32).tiny)
-        found = {first: max((high - low) / _LEVELS, tiny) for first, (low, high) in self.ranges.items()}
+        found = {first: (high - low) / _LEVELS for first, (low, high) in self.ranges.items()}
+        largest = max(found.values(), default=0) or 1
+        found = {first: step if step > _LEAST * largest else largest for first, step in found.items()}
         fixed: set[Term] = set()
         for term in postorder(*self.roots):
             leaves = [self.alike[x] for operand in self._added(term) for x in _leaves(operand) if x in self.alike]

@@ -11,7 +11,7 @@ import numpy as np
 from glenside.analysis.places import moves
 from glenside.builder.layout import reshape, split_at
 from glenside.ir.dtypes import FLOATS, INTEGERS
-from glenside.ir.errors import BadInput
+from glenside.ir.errors import BadInput, TypeMismatch
 from glenside.ir.operand import Array
 from glenside.ir.operators.compute import name_of, parse_compute
 from glenside.ir.program import Program, is_product
@@ -57,7 +57,7 @@ class Follower:
         self.program, self.constants, self.network = program, constants, network
         self.roots = [program.term, *program.layers.values()]
         self.constant = constants_under(*self.roots)
-        self.names = {self._product_of(term): name for name, term in reversed(list(program.layers.items()))}
+        self.names = {term: name for name, term in reversed(list(program.layers.items()))}
         self.found: dict[Term, Affine | Refused] = {}
         self._known: dict[Term, Array] = {}
         self._with_least: set[Term] = set()
@@ -77,22 +77,13 @@ class Follower:
             return refused
         try:
             value = self._step(term)
-        except BadInput as error:
+        except (BadInput, TypeMismatch) as error:
             return Refused(f"{self._where(term)}: {error.message}")
         if value.dtype in BYTES and value.whole:
             for leaf in value.bytes:
                 if leaf.term.access.size == term.access.size:
                     self._sources.setdefault(leaf.term, (term, value))
         return value
-
-    def _product_of(self, term: Term) -> Term:
-        """The product of a layer, which integers made a scaled one."""
-        while not is_product(term):
-            below = [c for c in _operands(term) if not self.constant[c]]
-            if len(below) != 1:
-                break
-            (term,) = below
-        return term
 
     def _where(self, term: Term) -> str:
         """The layer whose operand or result a term is."""
@@ -114,6 +105,8 @@ class Follower:
             return self._computed(term)
         if fills_with_least(term):
             return self._least(term)
+        if operator == "tuple-get-item":
+            return self.value(term)
         if not moves(term):
             raise BadInput(_MISSING.get(operator, _NOTHING).format(operator))
         if any(self.constant[c] for c in term.children):
@@ -143,8 +136,11 @@ class Follower:
 
     def value(self, term: Term, least: bool = False) -> Affine:
         """What is known of a term that is no constant. Raises BadInput for one with least numbers, if not told to."""
-        value = self.found[term]
-        assert isinstance(value, Affine), "what is refused is not asked for"
+        if term.operator.name == "tuple-get-item" and term.children[0].operator.name == "construct-tuple":
+            term = term.children[0].children[int(str(term.attributes[0]))]
+        value = self.found.get(term)
+        if not isinstance(value, Affine):
+            raise BadInput("tuples have no bytes" if value is None else value.why)
         if term in self._with_least and not least:
             raise BadInput("least numbers stand around bytes of which no maximum is taken")
         return value

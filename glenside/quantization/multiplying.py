@@ -54,9 +54,10 @@ def operand(value: Affine, split: int, alone: bool) -> Operand:
     if reason:
         raise BadInput(f"a machine multiplies bytes: {reason}")
     value = replace(value, shift=np.rint(value.shift))
-    value = value.centred() if alone else value.raw()
-    if value.shift and alone:
-        raise BadInput("zeros that are no real 0 stand among the bytes of an operand")
+    raw = value if alone else value.raw()
+    value = value.centred() if alone or raw.shift.ndim else raw
+    if value.shift.ndim or (value.shift and alone):
+        raise BadInput("zeros that are no real 0 stand among the bytes of an operand, or bytes that are shifted apart")
     least, most = replace(value, scale=np.asarray(1.0), shift=np.asarray(0.0)).ends
     return Operand(value.moved, float(value.shift), _of_items(value.scale, split), max(-least, most))
 
@@ -68,7 +69,7 @@ def _reason(value: Affine) -> str:
         return f"quantize the input {inputs[0]} before it"
     if value.products:
         return f"quantize the result of the layer {value.products[0].name} before it"
-    near = value.shift.ndim == 0 and abs(value.shift - np.rint(value.shift)) < 1e-4
+    near = np.abs(value.shift - np.rint(value.shift)).max() < 1e-4
     if not value.bytes or value.offset is not None or not near or not value.fits:
         return "quantize again what was added to dequantized ones, or clipped"
     return ""

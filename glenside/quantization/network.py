@@ -77,7 +77,9 @@ class _Result:
         follower = self.follower
         if follower.constant[root]:
             raise BadInput("a result is made of constants alone: there is nothing to compute")
-        value = follower.found[root]
+        value = follower.found.get(root)
+        if value is None:
+            raise BadInput("a result is a tensor, not a tuple of them")
         if isinstance(value, Affine):
             return value
         steps = [t for t in postorder(root) if isinstance(follower.found.get(t), Refused)]

@@ -55,10 +55,6 @@ class Moved:
     def dims(self) -> tuple[int, ...]:
         return tuple(self.term.access.dims)
 
-    def under(self, by: Term) -> Moved:
-        """The same under a term that moves one operand."""
-        return joined(by, [self])
-
     def with_leaves(self, leaves: Mapping[Term, Leaf]) -> Moved:
         """The same places of other leaves."""
         return replace(self, leaves=leaves)

@@ -111,3 +111,13 @@ def test_a_result_of_bytes_and_one_of_sums() -> None:
     assert network.rest == "scale"
     assert len({layer.name for layer in network.layers}) == 2
     assert len({layer.sums for layer in network.layers}) == 1
+
+
+def test_what_is_the_same_is_one_layer() -> None:
+    g = Graph()
+    x = g.quantized("x", 0.03, 100)
+    w = g.weights((8, 5), 1)
+    sums = [g.node("MatMul", x, w) for _ in range(2)]
+    network = integer_network(g.program({"x": ((3, 8), "float32")}, *sums, g.quantized(sums[0], 0.01, 90)))
+    assert [layer.requantised is None for layer in network.layers] in ([True, False], [False, True])
+    assert len(network.outputs) == 3
