@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -14,33 +14,24 @@ from glenside.semantics.interpreter import evaluate
 
 def wrong(program: NpuProgram, dram: Array) -> list[str]:
     """The layers whose results in that DRAM are not what the interpreter says of what they read in it, or that read
-    what is no layer's result and has changed. Bytes without an address are those that no layer reads.
+    anything but what the layers before them made, and what the program's own DRAM holds.
 
     Raises GlensideError: the text of a layer's meaning is none.
     """
-    computed = np.zeros(len(dram), bool)
-    for own in program.stretches:
-        computed[_bytes([own.result] if own.result is not None else [])] = True
-    changed = (program.dram != dram) & ~computed
-    return [own.name for own in program.stretches if not _is_right(own, dram, changed)]
+    results = {own.name: own.result for own in program.stretches}
+    return [own.name for own in program.stretches if not _is_right(own, results, program.dram, dram)]
 
 
-def _bytes(places: Iterable[Place]) -> Array:
-    """The addresses of all that places have."""
-    found = [np.zeros(0, np.int64)]
-    for place in places:
-        at = place.addresses.reshape(-1, 1)
-        found.append((at[at[:, 0] >= 0] + np.arange(np.dtype(place.dtype).itemsize)).reshape(-1))
-    return np.concatenate(found)
-
-
-def _is_right(own: Stretch, dram: Array, changed: Array) -> bool:
+def _is_right(own: Stretch, results: Mapping[str, Place | None], before: Array, after: Array) -> bool:
     if own.result is None or not own.meaning:
         return True
-    if changed[_bytes(own.operands.values())].any():
-        return False
-    operands = {name: place.read(dram) for name, place in own.operands.items()}
+    operands = {}
+    for name, place in own.operands.items():
+        maker = results.get(own.made.get(name, ""))
+        operands[name] = place.read(before) if maker is None else maker.read(after)
+        there = place.addresses >= 0
+        if not np.array_equal(place.read(after)[there], operands[name][there]):
+            return False
     (wanted,) = evaluate([parse(own.meaning).term], operands)
-    got = own.result.read(dram)
-    kept = own.result.addresses >= 0 if own.result.dtype == "int8" else np.ones(got.shape, bool)
-    return bool(np.array_equal(np.asarray(wanted).reshape(got.shape)[kept], got[kept]))
+    there, got = own.result.addresses >= 0, own.result.read(after)
+    return bool(np.array_equal(np.asarray(wanted).reshape(got.shape)[there], got[there]))

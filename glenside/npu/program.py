@@ -80,6 +80,7 @@ class Stretch:
     meaning: str = ""
     operands: Mapping[str, Place] = field(default_factory=dict)
     result: Place | None = None
+    made: Mapping[str, str] = field(default_factory=dict)
 
     def of(self, program: NpuProgram, unit: str) -> tuple[Instruction, ...]:
         """Its instructions of a unit."""

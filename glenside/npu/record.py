@@ -17,7 +17,7 @@ from glenside.npu.program import NpuProgram, Place, Stretch
 DTYPES = ("int8", "uint8", "int32", "float32")
 """What a place in DRAM may hold."""
 _ENDS = ("begin", "end")
-_MEANT = ("meaning", "operands", "result")
+_MEANT = ("meaning", "operands", "result", "made")
 _NUMBERS = ("scale", "zero")
 """What a place may have, both or none: real = scale * (integer - zero)."""
 _MOST_BYTES = 1 << 40
@@ -37,6 +37,7 @@ def header(program: NpuProgram) -> dict[str, Any]:
                 "meaning": own.meaning,
                 "operands": _places(own.operands),
                 "result": None if own.result is None else _place(own.result),
+                "made": dict(own.made),
             }
             for own in program.stretches
         ],
@@ -160,7 +161,10 @@ def stretches_of(given: Any, lengths: Mapping[str, int], size: int) -> tuple[Str
                 raise BadInput(f"its stretch {own['name']!r} is not within the {lengths[unit]:,} of {unit}")
         operands = places_of(own.get("operands", {}), size)
         result = None if own.get("result") is None else _place_of(own["name"], own["result"], size)
-        found.append(Stretch(own["name"], dict(begin), dict(end), meaning, operands, result))
+        made = own.get("made", {})
+        if not isinstance(made, dict) or not made.keys() <= operands.keys() or not all(map(_is_text, made.values())):
+            raise BadInput(f"its stretch {own['name']!r} does not say who makes its operands by name")
+        found.append(Stretch(own["name"], dict(begin), dict(end), meaning, operands, result, made))
     return tuple(found)
 
 
@@ -170,6 +174,10 @@ def predicted_of(given: Any) -> int | None:
         raise BadInput(f"its prediction is not a number of cycles, got {given!r}")
     found: int | None = given
     return found
+
+
+def _is_text(value: Any) -> bool:
+    return type(value) is str
 
 
 def _is_size(value: Any) -> TypeGuard[int]:

@@ -123,7 +123,7 @@ class _Chain:
     ) -> None:
         self.network, self.mapped, self.machine, self.axes, self.show = network, mapped, machine, axes, show
         self.writer = Writer(machine)
-        self.results = {layer.result for layer in network.layers}
+        self.makers = {layer.result: layer.name for layer in network.layers}
         self.known: dict[str, _Own] = {}
         self.tiles: dict[str, Tiles] = {}
         self.tensors: dict[Term, _Tensor] = {}
@@ -190,7 +190,7 @@ class _Chain:
         written = {leaf: mapped.operands.get(leaf, leaf) for leaf in leaves}
         operands = {leaf: leaf_of(own) for leaf, own in written.items()}
         for tensor, _ in operands.values():
-            if tensor not in self.results and tensor.operator.name != "access-tensor":
+            if tensor not in self.makers and tensor.operator.name != "access-tensor":
                 raise BadInput(f"an operand is neither a result nor an input, but {tensor.operator.name}")
         return _Own(found, order, operands, written)
 
@@ -222,7 +222,7 @@ class _Chain:
         return found
 
     def _reads(self, layer: IntegerLayer, term: Term) -> bool:
-        return any(leaf_of(leaf)[0] == term for leaf in leaves_of(layer.sums.children[0], self.results))
+        return any(leaf_of(leaf)[0] == term for leaf in leaves_of(layer.sums.children[0], self.makers))
 
     def _demand(self, found: _Tensor, name: str, own: _Own, leaf: Term, zero: int) -> None:
         if leaf in own.layer.product.weights.first:
@@ -265,7 +265,7 @@ class _Chain:
             addresses[first : first + leaf.access.size] = operands[leaf].addresses.ravel()
         tiles = self._stays(layer.name, own, operands)
         rows, weights = (
-            any(own.operands[leaf][0] in self.results for leaf in places.first)
+            any(own.operands[leaf][0] in self.makers for leaf in places.first)
             for places in (product.rows, product.weights)
         )
         feed = Feed(addresses, tiles.addresses, own.zeros[0], (rows, weights))
@@ -349,7 +349,7 @@ class _Chain:
     def _stretch(self, layer: IntegerLayer, own: _Own, operands: Mapping[Term, Place], result: Place) -> Stretch:
         """What it means: its term of the network, of tensors in DRAM."""
         whole = layer.result if layer.requantised is not None else layer.sums
-        places, stand_ins = dict[str, Place](), dict[Term, Term]()
+        places, stand_ins, made = dict[str, Place](), dict[Term, Term](), dict[str, str]()
         for leaf, place in operands.items():
             tensor, zero = own.operands[leaf]
             name, written = f"operand{len(places)}", own.written[leaf]
@@ -358,6 +358,8 @@ class _Chain:
             else:
                 stand_ins[tensor] = stand_in(name, tensor)
             places[name] = place
+            if tensor in self.makers:
+                made[name] = self.makers[tensor]
         (inner,) = rebuild_all([whole], lambda _, __: None, stand_ins)
         for term in postorder(inner):
             if self._is_constant(term):
@@ -365,4 +367,4 @@ class _Chain:
                 room = self.writer.image.room(size * np.dtype(dtype).itemsize)
                 places[_name(term)] = Place(room, tuple(term.access.dims), dtype)
                 self.filled.append((places[_name(term)], self.network.constants[_name(term)]))
-        return Stretch("", {}, {}, str(Program(inner)), places, result)
+        return Stretch("", {}, {}, str(Program(inner)), places, result, made)
