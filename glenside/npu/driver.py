@@ -58,6 +58,7 @@ def _places(name: str, places: Mapping[str, Place]) -> Iterator[str]:
         nests = [(n.counts, n.bases[0], n.strides[0]) for n in place.nests]
         if not nests:
             nests = [((prod(place.shape), 1, 1), place.address, (size, 0, 0))]
+        yield f"// {_text(tensor)}: {place.dtype} ({', '.join(map(str, place.shape))})"
         yield f"static const struct nest {name}_{number}[] = {{"
         for counts, base, strides in nests:
             yield f"    {{{{{', '.join(map(str, counts))}}}, {base}, {{{', '.join(map(str, strides))}}}}},"
