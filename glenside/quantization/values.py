@@ -163,12 +163,15 @@ def pulled_back(moved: Moved, numbers: Sequence[Array], what: str) -> list[dict[
         same = (own[found.numbers] == wanted) | (found.numbers == 0)
         if not same.all():
             raise BadInput(f"{what} of one element differ from place to place")
-        if np.isnan(own).any():
-            own[np.isnan(own)] = wanted.flat[0]
-        made.append(
-            {
-                leaf: narrow(own[first : first + leaf.access.size].reshape(tuple(leaf.access.dims)))
-                for leaf, first in found.first.items()
-            }
-        )
+        made.append({leaf: _of_leaf(own, leaf, first, wanted) for leaf, first in found.first.items()})
     return made
+
+
+def _of_leaf(every: Array, leaf: Term, first: int, wanted: Array) -> Array:
+    """The numbers of a leaf; what nobody reads is as another element of it."""
+    own = every[first : first + leaf.access.size]
+    unread = np.isnan(own)
+    if unread.any():
+        read = own[~unread]
+        own = np.where(unread, read[0] if read.size else wanted.flat[0], own)
+    return narrow(own.reshape(tuple(leaf.access.dims)))

@@ -141,7 +141,7 @@ def test_near_what_floats_say(seed: int) -> None:
     by_layers(found, inputs)
 
 
-@pytest.mark.parametrize("seed", [*range(8), 19, 43])
+@pytest.mark.parametrize("seed", [*range(8), 43, 245])
 def test_networks_of_floats(seed: int) -> None:
     """Calibrated on what they are tried on: elsewhere, values beyond the ranges seen are cut."""
     program = network(Floats(seed))
