@@ -16,6 +16,7 @@ import signal
 import struct
 import sys
 import threading
+import time
 import warnings
 from collections.abc import Callable
 from contextlib import suppress
@@ -82,11 +83,15 @@ class Ahead:
                 os.write(self._ask, _TURN.pack(turn))
                 self.turn = turn
 
-    def answer(self, look: Callable[[], None]) -> Any:
-        """What it tells of its turn, with `look` called now and then until it does; None where that is nothing."""
-        self.turn, data = None, bytearray()
+    def answer(self, look: Callable[[], None], seconds: float) -> Any:
+        """What it tells of its turn, with `look` called now and then until it does; None where that is nothing, or
+        takes longer.
+        """
+        self.turn, data, until = None, bytearray(), time.monotonic() + seconds
         while len(data) < _TURN.size or len(data) < _TURN.size + _TURN.unpack_from(data)[0]:
             look()
+            if time.monotonic() > until:
+                return None
             if select.select([self._hear], [], [], _POLL)[0]:
                 part = os.read(self._hear, 1 << 20)
                 if not part:
