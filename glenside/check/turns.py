@@ -106,6 +106,11 @@ class Turns:
                 self._alone = True
                 return
             self._ahead = Ahead(self._tell)
+            try:
+                self._ahead.start()
+            except OSError:  # of processes, memory or files there are no more
+                self.end()
+                return
         self._ahead.ask(self._number(after))
 
     def _tell(self, turn: int, look: Callable[[], None]) -> Any:

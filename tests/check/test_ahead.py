@@ -32,8 +32,8 @@ class Watched(Ahead):
     processes: list[int]
     told: list[bool]
 
-    def __init__(self, work: Any) -> None:
-        super().__init__(work)
+    def start(self) -> None:
+        super().start()
         self.processes.append(self._process)
 
     def answer(self, look: Callable[[], None], seconds: float) -> Any:
@@ -95,6 +95,19 @@ def test_a_process_that_ends_is_done_without(shared: type[Watched], monkeypatch:
     assert shared.told[-1] is False
 
 
+def test_no_process_may_be_had(shared: type[Watched], monkeypatch: pytest.MonkeyPatch) -> None:
+    term, other = pairs(0)[-1]
+    alone = said(term, other)
+    before = len(os.listdir("/proc/self/fd"))
+
+    def fork() -> int:
+        raise BlockingIOError
+
+    monkeypatch.setattr(os, "fork", fork)
+    assert said(term, other) == alone
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
 def test_ctrl_c_leaves_no_process(shared: type[Watched]) -> None:
     term, other = pairs(0)[-1]
 
@@ -114,6 +127,7 @@ def test_what_is_waited_for_is_not_waited_for_beyond_a_limit() -> None:
     slow = Ahead(lambda turn, look: time.sleep(60))
     started = time.monotonic()
     try:
+        slow.start()
         slow.ask(0)
         with pytest.raises(OutOfTime):
             slow.answer(out_of_time, 60)
@@ -125,6 +139,7 @@ def test_what_is_waited_for_is_not_waited_for_beyond_a_limit() -> None:
 def test_what_takes_too_long_is_nothing() -> None:
     slow = Ahead(lambda turn, look: time.sleep(60))
     try:
+        slow.start()
         slow.ask(0)
         assert slow.answer(lambda: None, 0.1) is None
     finally:
@@ -134,6 +149,7 @@ def test_what_takes_too_long_is_nothing() -> None:
 def test_what_it_fails_at_is_nothing() -> None:
     failing = Ahead(lambda turn, look: 1 // turn)
     try:
+        failing.start()
         failing.ask(1)
         assert failing.answer(lambda: None, 60) == 1
         failing.ask(0)
@@ -154,6 +170,7 @@ def work(turn, look):
         look()
 
 ahead = Ahead(work)
+ahead.start()
 ahead.ask(0)
 print(ahead._process, flush=True)
 os.kill(os.getpid(), signal.SIGKILL)
