@@ -16,6 +16,7 @@ import signal
 import struct
 import sys
 import threading
+import time
 import warnings
 from collections.abc import Callable
 from contextlib import suppress
@@ -56,24 +57,32 @@ def possible(*roots: Term) -> bool:
 
 
 class Ahead:
-    """A copy of this process, from now on, that does `work` for the turns that it is asked for, one at a time."""
+    """A copy of this process as it is at `start`, that does `work` for turns that it is asked for, one at a time."""
 
     def __init__(self, work: Work) -> None:
-        questions, self._ask = os.pipe()
-        self._hear, answers = os.pipe()
+        self._work = work
+        self._process = 0
+        self._ends: list[int] = []
         self.turn: int | None = None
         """What it was asked for last, and has not told."""
-        signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)  # until this process knows whom to end
+
+    def start(self) -> None:
+        """Make the copy. Raises OSError."""
+        self._ends += os.pipe()
+        self._ends += os.pipe()
+        questions, self._ask, self._hear, answers = self._ends
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)  # until this process knows whom to end
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", DeprecationWarning)  # of threads: they only show something
                 parent, self._process = os.getpid(), os.fork()
             if not self._process:
-                _serve(work, questions, answers, (self._ask, self._hear), parent)
+                _serve(self._work, questions, answers, (self._ask, self._hear), parent)
+            self._ends = [self._ask, self._hear]
+            os.close(questions)
+            os.close(answers)
         finally:
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPS)
-        os.close(questions)
-        os.close(answers)
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
     def ask(self, turn: int) -> None:
         """Let it begin with a turn, where it has told what it was asked for."""
@@ -82,11 +91,15 @@ class Ahead:
                 os.write(self._ask, _TURN.pack(turn))
                 self.turn = turn
 
-    def answer(self, look: Callable[[], None]) -> Any:
-        """What it tells of its turn, with `look` called now and then until it does; None where that is nothing."""
-        self.turn, data = None, bytearray()
+    def answer(self, look: Callable[[], None], seconds: float) -> Any:
+        """What it tells of its turn, with `look` called now and then until it does; None where that is nothing, or
+        takes longer.
+        """
+        self.turn, data, until = None, bytearray(), time.monotonic() + seconds
         while len(data) < _TURN.size or len(data) < _TURN.size + _TURN.unpack_from(data)[0]:
             look()
+            if time.monotonic() > until:
+                return None
             if select.select([self._hear], [], [], _POLL)[0]:
                 part = os.read(self._hear, 1 << 20)
                 if not part:
@@ -96,10 +109,12 @@ class Ahead:
 
     def end(self) -> None:
         """End it, whatever it does."""
-        os.kill(self._process, signal.SIGKILL)
-        os.waitpid(self._process, 0)
-        os.close(self._ask)
-        os.close(self._hear)
+        process, self._process = self._process, 0
+        if process:
+            os.kill(process, signal.SIGKILL)
+            os.waitpid(process, 0)
+        while self._ends:
+            os.close(self._ends.pop())
 
 
 def _serve(work: Work, questions: int, answers: int, others: tuple[int, ...], parent: int) -> NoReturn:

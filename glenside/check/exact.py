@@ -16,11 +16,10 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from glenside.check.ahead import LEAST_SECONDS, Ahead, possible
 from glenside.check.branches import Branches, Missing, places
 from glenside.check.comparison import Clock, OutOfTime, Progress, Trial, difference, digest, observe, shared, steps
 from glenside.check.memory import least_bytes, shortage
@@ -28,12 +27,12 @@ from glenside.check.stimuli import (
     counted_from_ends,
     declared,
     from_end,
-    further,
     has_order,
     index_limits,
     opaque_limit,
 )
 from glenside.check.trials import Field, Trials, Turn
+from glenside.check.turns import Turns
 from glenside.ir.errors import GlensideError
 from glenside.ir.interrupts import answered
 from glenside.ir.operand import Array, arrays
@@ -127,7 +126,7 @@ def check(
         with BLAS_ON_ONE_THREAD:
             comparison.run(Trial(trial.arithmetic, values, branches.begin))
 
-    turns = _Turns(trials, comparison, branches, compare)
+    turns = Turns(trials, comparison, branches, compare)
     stopped, reason = "", shortage(least_bytes(declarations.values(), 16 if has_order(*roots) else 4, *roots))
     try:
         while not (reason or comparison.settled):
@@ -163,85 +162,6 @@ def _how(trials: Sequence[Turn], seed: int) -> str:
 
 _INTEGERS = "random integers, large and small"
 _RESULT = None  # stands for the programs' results where layers have their names
-
-
-class _Turns:
-    """The turns of a check one after the other, every second one in a process that is ahead where that is worth it.
-
-    done  their numbers so far
-    """
-
-    def __init__(
-        self, trials: Trials, comparison: _Comparison, branches: Branches, compare: Callable[[Turn, int], None]
-    ) -> None:
-        self.trials, self.comparison, self.branches, self.compare = trials, comparison, branches, compare
-        self.done: list[Turn] = []
-        self._ahead: Ahead | None = None
-        self._alone = False
-        """Whether there is to be no process that is ahead."""
-
-    @property
-    def enough(self) -> bool:
-        """Whether numbers were drawn as often as they have to be."""
-        return self._are_enough(len(self.done))
-
-    def _are_enough(self, turns: int) -> bool:
-        trials = self.trials
-        return turns >= trials.count and not (turns < trials.longest and self.comparison.says_little(turns))
-
-    def _number(self, turns: int) -> int:
-        """The turn after so many."""
-        return further(turns) if self._are_enough(turns) else turns
-
-    def take(self) -> None:
-        """The next turn: what was told of it, or by this process."""
-        turn, started = self._number(len(self.done)), time.perf_counter()
-        trial, told = self.trials.at(turn), self._told(turn)
-        if told is None:
-            self._let_begin()
-            self.compare(trial, turn)
-            self._alone = self._alone or not (self._ahead or time.perf_counter() - started > LEAST_SECONDS)
-        else:
-            results, sides, replaced = told
-            self.comparison.add_equal(map(bytes.fromhex, results))
-            self.branches.add(sides)
-            trial.numbers.replaced.update(replaced)
-        self.done.append(trial)
-
-    def end(self) -> None:
-        """End the process that is ahead."""
-        ahead, self._ahead, self._alone = self._ahead, None, True
-        if ahead is not None:
-            ahead.end()
-
-    def _told(self, turn: int) -> Any:
-        if self._ahead is None or self._ahead.turn is None:
-            return None
-        if self._ahead.turn == turn and (told := self._ahead.answer(self.comparison.clock.look)) is not None:
-            return told
-        self.end()
-        return None
-
-    def _let_begin(self) -> None:
-        """Let a process that is ahead begin with the turn after the next, where there may be one."""
-        after = len(self.done) + 1
-        if self._alone or after < 2 or (after >= self.trials.count and self.trials.more <= 0):
-            return
-        if self._ahead is None:
-            if not possible(*self.branches.roots):
-                self._alone = True
-                return
-            self._ahead = Ahead(self._tell)
-        self._ahead.ask(self._number(after))
-
-    def _tell(self, turn: int, look: Callable[[], None]) -> Any:
-        """In the process that is ahead: what is found by a turn in which everything is equal."""
-        comparison, trial = self.comparison, self.trials.at(turn)
-        comparison.clock, comparison.results, before = Clock(0, None, lambda *_: look()), set(), comparison.marked()
-        self.compare(trial, turn)
-        if not comparison.equal_since(before):
-            return None
-        return [mark.hex() for mark in comparison.results], self.branches.told(), [*trial.numbers.replaced]
 
 
 class _Comparison:
@@ -284,11 +204,11 @@ class _Comparison:
         """Whether most results were those of other numbers too: what leads to a result is then seldom told from it."""
         return 0 < len(self.results) < _DISTINCT * trials
 
-    def marked(self) -> tuple[Counter[str | None], int, str | None]:
+    def marked(self) -> Any:
         """What changes with a turn."""
         return self.equal.copy(), len(self.differs), self.source_differs
 
-    def equal_since(self, mark: tuple[Counter[str | None], int, str | None]) -> bool:
+    def equal_since(self, mark: Any) -> bool:
         """Whether everything was equal in the one turn since, but for what had differed before."""
         equal = mark[0] + Counter(self._compared())
         return (len(self.differs), self.source_differs) == mark[1:] and all(

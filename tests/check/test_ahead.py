@@ -17,7 +17,7 @@ import pytest
 from equal_rewrites import equals
 from mutations import mutants, network
 
-from glenside.check import ahead, check, exact
+from glenside.check import ahead, check, turns
 from glenside.check.ahead import Ahead
 from glenside.check.comparison import OutOfTime
 from glenside.ir.program import Program
@@ -32,12 +32,12 @@ class Watched(Ahead):
     processes: list[int]
     told: list[bool]
 
-    def __init__(self, work: Any) -> None:
-        super().__init__(work)
+    def start(self) -> None:
+        super().start()
         self.processes.append(self._process)
 
-    def answer(self, look: Callable[[], None]) -> Any:
-        answer = super().answer(look)
+    def answer(self, look: Callable[[], None], seconds: float) -> Any:
+        answer = super().answer(look, seconds + 1)  # other tests run beside
         self.told.append(answer is not None)
         return answer
 
@@ -45,9 +45,9 @@ class Watched(Ahead):
 @pytest.fixture
 def shared(monkeypatch: pytest.MonkeyPatch) -> type[Watched]:
     """Every check is shared, however short its turns are."""
-    monkeypatch.setattr(exact, "LEAST_SECONDS", -1.0)
-    monkeypatch.setattr(exact, "possible", lambda *_: True)
-    monkeypatch.setattr(exact, "Ahead", Watched)
+    monkeypatch.setattr(turns, "LEAST_SECONDS", -1.0)
+    monkeypatch.setattr(turns, "possible", lambda *_: True)
+    monkeypatch.setattr(turns, "Ahead", Watched)
     monkeypatch.setattr(Watched, "processes", [], raising=False)
     monkeypatch.setattr(Watched, "told", [], raising=False)
     return Watched
@@ -78,7 +78,7 @@ def test_verdicts_are_those_of_one_process(seed: int, shared: type[Watched], mon
     two = [said(*pair) for pair in pairs(seed)]
     assert any(shared.told)
     assert not any(map(exists, shared.processes))
-    monkeypatch.setattr(exact, "possible", lambda *_: False)
+    monkeypatch.setattr(turns, "possible", lambda *_: False)
     assert two == [said(*pair) for pair in pairs(seed)]
 
 
@@ -93,6 +93,19 @@ def test_a_process_that_ends_is_done_without(shared: type[Watched], monkeypatch:
     monkeypatch.setattr(shared, "ask", ask, raising=False)
     assert said(term, other) == alone
     assert shared.told[-1] is False
+
+
+def test_no_process_may_be_had(shared: type[Watched], monkeypatch: pytest.MonkeyPatch) -> None:
+    term, other = pairs(0)[-1]
+    alone = said(term, other)
+    before = len(os.listdir("/proc/self/fd"))
+
+    def fork() -> int:
+        raise BlockingIOError
+
+    monkeypatch.setattr(os, "fork", fork)
+    assert said(term, other) == alone
+    assert len(os.listdir("/proc/self/fd")) == before
 
 
 def test_ctrl_c_leaves_no_process(shared: type[Watched]) -> None:
@@ -114,23 +127,35 @@ def test_what_is_waited_for_is_not_waited_for_beyond_a_limit() -> None:
     slow = Ahead(lambda turn, look: time.sleep(60))
     started = time.monotonic()
     try:
+        slow.start()
         slow.ask(0)
         with pytest.raises(OutOfTime):
-            slow.answer(out_of_time)
+            slow.answer(out_of_time, 60)
     finally:
         slow.end()
     assert time.monotonic() < started + 2
 
 
+def test_what_takes_too_long_is_nothing() -> None:
+    slow = Ahead(lambda turn, look: time.sleep(60))
+    try:
+        slow.start()
+        slow.ask(0)
+        assert slow.answer(lambda: None, 0.1) is None
+    finally:
+        slow.end()
+
+
 def test_what_it_fails_at_is_nothing() -> None:
     failing = Ahead(lambda turn, look: 1 // turn)
     try:
+        failing.start()
         failing.ask(1)
-        assert failing.answer(lambda: None) == 1
+        assert failing.answer(lambda: None, 60) == 1
         failing.ask(0)
-        assert failing.answer(lambda: None) is None
+        assert failing.answer(lambda: None, 60) is None
         failing.ask(1)
-        assert failing.answer(lambda: None) is None
+        assert failing.answer(lambda: None, 60) is None
     finally:
         failing.end()
 
@@ -145,6 +170,7 @@ def work(turn, look):
         look()
 
 ahead = Ahead(work)
+ahead.start()
 ahead.ask(0)
 print(ahead._process, flush=True)
 os.kill(os.getpid(), signal.SIGKILL)

@@ -1,0 +1,123 @@
+"""The turns of a check, which two processes may share."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from typing import Any, Protocol
+
+from glenside.check.ahead import LEAST_SECONDS, Ahead, possible
+from glenside.check.branches import Branches
+from glenside.check.comparison import Clock
+from glenside.check.stimuli import further
+from glenside.check.trials import Trials, Turn
+
+_PATIENCE = 8  # times as long as this process takes, the other one may take
+
+
+class Compared(Protocol):
+    """What is known of programs that are compared."""
+
+    clock: Clock
+    results: set[bytes]
+
+    def says_little(self, trials: int) -> bool:
+        """Whether results repeat."""
+
+    def marked(self) -> Any:
+        """What changes with a turn."""
+
+    def equal_since(self, mark: Any) -> bool:
+        """Whether everything was equal in the one turn since."""
+
+    def add_equal(self, results: Iterable[bytes]) -> None:
+        """A turn of another process, in which everything was equal."""
+
+
+class Turns:
+    """The turns of a check one after the other, every second one in a process that is ahead where that is worth it.
+
+    done  their numbers so far
+    """
+
+    def __init__(
+        self, trials: Trials, comparison: Compared, branches: Branches, compare: Callable[[Turn, int], None]
+    ) -> None:
+        self.trials, self.comparison, self.branches, self.compare = trials, comparison, branches, compare
+        self.done: list[Turn] = []
+        self._ahead: Ahead | None = None
+        self._seconds = 0.0
+        """Of the longest turn of this process."""
+        self._alone = False
+        """Whether there is to be no process that is ahead."""
+
+    @property
+    def enough(self) -> bool:
+        """Whether numbers were drawn as often as they have to be."""
+        return self._are_enough(len(self.done))
+
+    def _are_enough(self, turns: int) -> bool:
+        trials = self.trials
+        return turns >= trials.count and not (turns < trials.longest and self.comparison.says_little(turns))
+
+    def _number(self, turns: int) -> int:
+        """The turn after so many."""
+        return further(turns) if self._are_enough(turns) else turns
+
+    def take(self) -> None:
+        """The next turn: what was told of it, or by this process."""
+        turn, started = self._number(len(self.done)), time.perf_counter()
+        trial, told = self.trials.at(turn), self._told(turn)
+        if told is None:
+            self._let_begin()
+            self.compare(trial, turn)
+            self._seconds = max(self._seconds, time.perf_counter() - started)
+            self._alone = self._alone or self._seconds < LEAST_SECONDS
+        else:
+            results, sides, replaced = told
+            self.comparison.add_equal(map(bytes.fromhex, results))
+            self.branches.add(sides)
+            trial.numbers.replaced.update(replaced)
+        self.done.append(trial)
+
+    def end(self) -> None:
+        """End the process that is ahead."""
+        ahead, self._ahead, self._alone = self._ahead, None, True
+        if ahead is not None:
+            ahead.end()
+
+    def _told(self, turn: int) -> Any:
+        if self._ahead is None or self._ahead.turn is None:
+            return None
+        if self._ahead.turn == turn:
+            told = self._ahead.answer(self.comparison.clock.look, _PATIENCE * self._seconds)
+            if told is not None:
+                return told
+        self.end()
+        return None
+
+    def _let_begin(self) -> None:
+        """Let a process that is ahead begin with the turn after the next, where there may be one."""
+        after = len(self.done) + 1
+        if self._alone or after < 2 or (after >= self.trials.count and self.trials.more <= 0):
+            return
+        if self._ahead is None:
+            if not possible(*self.branches.roots):
+                self._alone = True
+                return
+            self._ahead = Ahead(self._tell)
+            try:
+                self._ahead.start()
+            except OSError:  # of processes, memory or files there are no more
+                self.end()
+                return
+        self._ahead.ask(self._number(after))
+
+    def _tell(self, turn: int, look: Callable[[], None]) -> Any:
+        """In the process that is ahead: what is found by a turn in which everything is equal."""
+        comparison, trial = self.comparison, self.trials.at(turn)
+        comparison.clock, comparison.results, before = Clock(0, None, lambda *_: look()), set(), comparison.marked()
+        self.compare(trial, turn)
+        if not comparison.equal_since(before):
+            return None
+        return [mark.hex() for mark in comparison.results], self.branches.told(), [*trial.numbers.replaced]
