@@ -285,7 +285,9 @@ def test_what_cannot_be_quantized_is_refused(tmp_path: Path, capsys: pytest.Capt
     assert "its integers stand as they are" in capsys.readouterr().out
 
 
-def test_ctrl_c_while_it_is_lowered_keeps_what_was_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ctrl_c_while_it_is_lowered_keeps_what_was_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     from glenside.npu.lowering import program as lowering
 
     def interrupted(*_: object, **__: object) -> None:
@@ -296,6 +298,7 @@ def test_ctrl_c_while_it_is_lowered_keeps_what_was_there(tmp_path: Path, monkeyp
     out.write_text("kept")
     monkeypatch.setattr(lowering, "waiting", interrupted)
     assert run("tensorize", source, "--target", "npu:4x4", "-o", out, "--quantize", "random", "--no-cache") == 130
+    assert "interrupted before its instructions were made" in capsys.readouterr().out
     assert out.read_text() == "kept"
 
 
