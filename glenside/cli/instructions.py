@@ -101,7 +101,7 @@ class Instructions:
         if made is not None and self.integers is None:
             lines.append(
                 f"The layers are apart: each reads int8 operands of its own, drawn at random (seed {self.seed}). "
-                "--quantize random, or --quantize SAMPLES.npz, makes the network of integers, input to result."
+                "`tensorize --quantize random`, or `SAMPLES.npz`, makes one program of the network, input to result."
             )
         if made is not None and self.integers is not None:
             lines.append(f"One program, input to result: {made.size:,} instructions, {made.predicted:,} cycles.")
