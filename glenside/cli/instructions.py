@@ -42,12 +42,12 @@ class Instructions:
     """Instructions of a program, as they come to be.
 
     quantize  --quantize
-    wanted    whether there will be some, or the network is to be quantized
+    output    where they go; None where none are wanted
     """
 
     quantize: str | None = None
     seed: int = 0
-    wanted: bool = False
+    output: str | None = None
     integers: Integers | None = None
     made: NpuProgram | None = None
     _samples: str | Mapping[str, Array] | None = field(default=None, repr=False)
@@ -57,7 +57,7 @@ class Instructions:
         """With the samples that it names. Raises BadInput."""
         from glenside.formats import ending
 
-        found = Instructions(quantize, seed, quantize is not None or is_code(output), None, None, quantize)
+        found = Instructions(quantize, seed, output if is_code(output) else None, None, None, quantize)
         if quantize is not None and quantize != "random":
             if ending(quantize) != ".npz":
                 raise BadInput(f"--quantize is random, or an .npz file with samples by input, got {quantize}")
@@ -68,7 +68,7 @@ class Instructions:
 
     def prepared(self, program: Program, show: Callable[[str], None]) -> Program:
         """What is searched: the program of integers where instructions are of that. Raises BadInput."""
-        if not self.wanted:
+        if self.output is None and self.quantize is None:
             return program
         from glenside.quantization.asked import integers
 
@@ -96,10 +96,12 @@ class Instructions:
         """What a user must know of them; nothing where there are none."""
         lines = [] if self.integers is None else [self.integers.said]
         made = self.made
+        if made is None and self.output is not None:
+            lines.append(f"It was interrupted before its instructions were made: {self.output} is as it was.")
         if made is not None and self.integers is None:
             lines.append(
                 f"The layers are apart: each reads int8 operands of its own, drawn at random (seed {self.seed}). "
-                "--quantize random, or --quantize SAMPLES.npz, makes the network of integers, input to result."
+                "`tensorize --quantize random`, or `SAMPLES.npz`, makes one program of the network, input to result."
             )
         if made is not None and self.integers is not None:
             lines.append(f"One program, input to result: {made.size:,} instructions, {made.predicted:,} cycles.")

@@ -106,8 +106,9 @@ def optimize(
     words = outcome.run_in_onnxruntime(output if emit != "report" else None) if twice else ""
     if emit == "report":
         outcome.write_json(output or "-")
-    elif words:
-        print(words, file=sys.stderr)
+    else:
+        for said in (code.words(), words):
+            print(said, file=sys.stderr, end="\n" if said else "")
     outcome.leave(checked=True)
 
 

@@ -38,10 +38,16 @@ class Bytes:
 
 def rows_needed(machine: Machine) -> int:
     """Rows of half of the lanes that bytes pass through: twice as many as half of the accumulators has, of which DMA
-    empties one while the other is filled; or a quarter of them.
+    empties one while the other is filled; or a quarter of them. Raises BadInput: there are not so many.
     """
     passes = -(-machine.columns // machine.rows)
-    return _SIDES * max(1, min(machine.half_accumulators * passes, machine.half_depth // (4 * _SIDES)))
+    found = _SIDES * max(1, min(machine.half_accumulators * passes, machine.half_depth // (4 * _SIDES)))
+    if found >= machine.half_depth:
+        raise BadInput(
+            f"scratchpad of {machine}: half of a lane is {machine.half_depth} bytes, and results pass through {found}"
+            " of them"
+        )
+    return found
 
 
 _SIDES = 2
@@ -58,11 +64,6 @@ class BytesOut:
         self.m = layer.product.rows.numbers.shape[1]
         self.lanes = rows_needed(self.machine)
         self.depth, self.side = self.lanes // _SIDES, 0
-        if self.lanes >= self.machine.half_depth:
-            raise BadInput(
-                f"scratchpad of {self.machine}: half of a lane is {self.machine.half_depth} bytes, and results pass"
-                f" through {self.lanes} of them"
-            )
         self.entries, entry = np.unique(result.parameters, return_inverse=True)
         self._sort(result, entry)
         self._describe()
