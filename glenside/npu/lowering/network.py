@@ -360,6 +360,13 @@ class _Chain:
             places[name] = place
             if tensor in self.makers:
                 made[name] = self.makers[tensor]
+        for written in leaves_of(layer.sums.children[0], self.makers):  # those that the mapping needs nothing of, too
+            tensor, _ = leaf_of(written)
+            if written not in stand_ins and tensor not in stand_ins and not self._is_constant(tensor):
+                name = f"operand{len(places)}"
+                stand_ins[tensor], places[name] = stand_in(name, tensor), self._place(tensor)
+                if tensor in self.makers:
+                    made[name] = self.makers[tensor]
         (inner,) = rebuild_all([whole], lambda _, __: None, stand_ins)
         for term in postorder(inner):
             if self._is_constant(term):
