@@ -112,6 +112,11 @@ def _name(tensor: Term) -> str:
     return own.name
 
 
+def _leaves(layer: IntegerLayer) -> list[Term]:
+    """What the operands of a layer are made of."""
+    return [leaf for operand in layer.sums.children[0].children for leaf in leaves_of(operand)]
+
+
 class _Chain:
     def __init__(
         self,
@@ -360,6 +365,10 @@ class _Chain:
             places[name] = place
             if tensor in self.makers:
                 made[name] = self.makers[tensor]
+        for tensor, _ in map(leaf_of, _leaves(layer)):  # what the mapping reads nothing of may be anything
+            if tensor not in stand_ins and not self._is_constant(tensor):
+                dims, dtype, split = tensor.access.dims, tensor.access.dtype, tensor.access.split
+                stand_ins[tensor] = build("access", build("full", tuple(dims), 0, dtype), split)
         (inner,) = rebuild_all([whole], lambda _, __: None, stand_ins)
         for term in postorder(inner):
             if self._is_constant(term):
