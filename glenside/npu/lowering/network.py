@@ -112,6 +112,11 @@ def _name(tensor: Term) -> str:
     return own.name
 
 
+def _leaves(layer: IntegerLayer) -> list[Term]:
+    """What the operands of a layer are made of."""
+    return [leaf for operand in layer.sums.children[0].children for leaf in leaves_of(operand)]
+
+
 class _Chain:
     def __init__(
         self,
@@ -360,7 +365,7 @@ class _Chain:
             places[name] = place
             if tensor in self.makers:
                 made[name] = self.makers[tensor]
-        for written in leaves_of(layer.sums.children[0], self.makers):  # those that the mapping needs nothing of, too
+        for written in _leaves(layer):  # those that the mapping needs nothing of, too
             tensor, _ = leaf_of(written)
             if written not in stand_ins and tensor not in stand_ins and not self._is_constant(tensor):
                 name = f"operand{len(places)}"
