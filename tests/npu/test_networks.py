@@ -104,6 +104,30 @@ def test_many_networks_in_rtl(number: int) -> None:
     _many(number, range(5000 * (number + 1), 5000 * (number + 1) + 30), in_rtl=True)
 
 
+def test_max_pools_and_what_is_added() -> None:
+    """They become products of bytes: some of them read but a part of what they are joined of."""
+    b = gl.Builder("residual")
+    y = b.relu(b.conv(b.input("x", (1, 3, 9, 9)), b.constant("a", (4, 3, 3, 3)), padding=1))
+    y = b.max_pool(y, 3, strides=2, padding=1)
+    y = b.add(y, b.conv(y, b.constant("b", (4, 4, 1, 1))))
+    program = b.finish(b.conv(y, b.constant("c", (6, 4, 1, 1)))).seeded_constants(0)
+    made = gl.npu_program(program, gl.NPU(8), quantize="random")
+    (given,), (place,) = made.inputs.values(), made.outputs.values()
+    assert given.stands_for is not None
+    assert place.stands_for is not None
+    x = np.random.default_rng(1).standard_normal((1, 3, 9, 9)).astype(np.float32)
+    dram = made.dram.copy()
+    given.write(dram, given.stands_for.integers(x, "int8"))
+    made = replace(made, dram=dram)
+    done = simulator.run(made)
+    assert wrong(made, done.dram) == []
+    assert done.cycles == made.predicted
+    got = place.stands_for.real(place.read(done.dram))
+    (want,) = gl.evaluate([program.term], {**program.constants, "x": x})
+    noise, signal = np.square(got - want).mean(), np.square(want).mean()
+    assert noise < 0.02 * signal
+
+
 # Programs that are changed.
 
 
