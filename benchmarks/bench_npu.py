@@ -1,0 +1,108 @@
+"""Quantized networks as programs of the npu, input to result: mappings and orders of tensors chosen together, beside
+each layer's quickest mapping of the array with tensors as the next layer fills lanes soonest.
+
+Run from the root of the repository: python -m benchmarks.bench_npu [--machines npu:..] [NETWORK[,set=value] ..]. Writes
+results/bench_npu.csv. Networks are built in, quantized on one random sample; cycles are the simulator's, which are the
+RTL's (`tests/npu/test_networks.py`), and every layer's bytes are held to the interpreter's. `array` are the cycles of
+the tiles alone. Seconds are of a shared machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import glenside as gl
+from glenside import models
+from glenside.npu.lowering.choice import best
+from glenside.npu.lowering.integers import mappings
+from glenside.npu.lowering.network import Mapped, Unlowered, chained
+from glenside.npu.lowering.program import without_dma
+from glenside.npu.machine import Machine
+from glenside.npu.meaning import wrong
+from glenside.npu.program import NpuProgram
+from glenside.npu.simulator import run
+from glenside.quantization.calibration import quantized
+from glenside.quantization.layers import IntegerNetwork
+
+RESULTS = Path(__file__).parent / "results"
+MACHINES = ("npu:64x64,bandwidth=16", "npu:64x64", "npu:64x64,bandwidth=64")
+NETWORKS = ("mobilenet-v1",)
+Front = Mapping[str, Sequence[tuple[Mapped, int]]]
+
+
+def measure(name: str, machine: Machine) -> Iterator[dict[str, Any]]:
+    """A row for each way to choose."""
+    model, _, settings = name.partition(",")
+    own = {key: int(value) for key, _, value in (s.partition("=") for s in settings.split(",") if s)}
+    program = models.load(model, **own).seeded_constants(0)
+    network = quantized(program, program.constants)
+    begin = time.perf_counter()
+    result = gl.optimize(network.program, gl.NPU(machine), verify=False)
+    front = mappings(result, network)
+    searched = time.perf_counter() - begin
+    for how, choose in (("apart", _apart), ("together", _together)):
+        begin = time.perf_counter()
+        made = choose(network, front, machine)
+        lowered = time.perf_counter() - begin
+        begin = time.perf_counter()
+        done = run(made)
+        simulated = time.perf_counter() - begin
+        bad = wrong(made, done.dram)
+        if bad or done.cycles != made.predicted:
+            raise SystemExit(f"{name} on {machine}: {', '.join(bad) or 'cycles'} wrong")
+        yield {
+            "network": name,
+            "machine": str(machine),
+            "chosen": how,
+            "layers": len(made.stretches),
+            "cycles": done.cycles,
+            "array": sum(without_dma(made, stretch) for stretch in made.stretches),
+            "read": done.read,
+            "written": done.written,
+            "instructions": made.size,
+            "search": round(searched, 1),
+            "choose and lower": round(lowered, 1),
+            "simulate": round(simulated, 1),
+        }
+
+
+def _together(network: IntegerNetwork, front: Front, machine: Machine) -> NpuProgram:
+    taken, choice = best(network, front, machine)
+    return chained(network, taken, machine, axes=choice.axes)
+
+
+def _apart(network: IntegerNetwork, front: Front, machine: Machine) -> NpuProgram:
+    """Each layer's quickest mapping; where the machine does not run it there, its next."""
+    left = {name: sorted(own, key=lambda pair: pair[1]) for name, own in front.items()}
+    while True:
+        try:
+            return chained(network, {name: own[0][0] for name, own in left.items()}, machine)
+        except Unlowered as error:
+            name = next(name for name in error.layers if len(left[name]) > 1)
+            left[name] = left[name][1:]
+
+
+def main() -> None:
+    options = argparse.ArgumentParser(description=__doc__)
+    options.add_argument("networks", nargs="*", default=NETWORKS)
+    options.add_argument("--machines", nargs="+", default=MACHINES)
+    given = options.parse_args()
+    rows = list[dict[str, Any]]()
+    for name in given.networks:
+        for spelled in given.machines:
+            for row in measure(name, gl.parse_target(spelled).npu):  # type: ignore[attr-defined]
+                rows.append(row)
+                print(row, flush=True)
+                with (RESULTS / "bench_npu.csv").open("w", newline="", encoding="utf-8") as file:
+                    writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
+                    writer.writeheader()
+                    writer.writerows(rows)
+
+
+if __name__ == "__main__":
+    main()
