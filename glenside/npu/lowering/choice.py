@@ -10,7 +10,7 @@ Each layer takes one mapping and each tensor one axis innermost; what they take 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import highspy
@@ -67,23 +67,48 @@ class Choice:
 
 
 def chosen(
-    options: Mapping[str, Sequence[Option]], results: Mapping[Term, str], machine: Machine, seconds: float = 10.0
+    options: Mapping[str, Sequence[Option]],
+    results: Mapping[Term, str],
+    machine: Machine,
+    show: Callable[[str, int, int], None] = lambda *_: None,
+    seconds: float = 10.0,
+    gap: float = 1e-3,
 ) -> Choice:
-    """The best choice; `results` are the tensors that layers make, of which each is one's, by name."""
-    return _Model(options, results, machine).solved(seconds)
+    """The best choice, within a gap of it, or the best that was found in time; `results` are the tensors that layers
+    make, of which each is one's, by name. Raises BadInput: there is none.
+    """
+    return _Model(options, results, machine).solved(show, seconds, gap)
 
 
 def best(
-    network: IntegerNetwork, variants: Mapping[str, Sequence[tuple[Mapped, int]]], machine: Machine
+    network: IntegerNetwork,
+    variants: Mapping[str, Sequence[tuple[Mapped, int]]],
+    machine: Machine,
+    show: Callable[[str, int, int], None] = lambda *_: None,
 ) -> tuple[dict[str, Mapped], Choice]:
     """For each layer of a network one of its mappings, each with its cycles of the array; and the whole choice.
 
-    Raises BadInput: a layer of which the machine runs no mapping, by name, with the reason of the first.
+    Raises BadInput: a layer of which the machine runs no mapping, by name, with the reason of the first; or no mappings
+    fit together.
     """
+    options, kept = options_of(network, variants, machine, show)
+    results = {layer.result: layer.name for layer in network.layers}
+    found = chosen(options, results, machine, show)
+    return {name: own[found.mappings[name]] for name, own in kept.items()}, found
+
+
+def options_of(
+    network: IntegerNetwork,
+    variants: Mapping[str, Sequence[tuple[Mapped, int]]],
+    machine: Machine,
+    show: Callable[[str, int, int], None] = lambda *_: None,
+) -> tuple[dict[str, list[Option]], dict[str, list[Mapped]]]:
+    """What each layer may take, with prices; and the mappings of these. Raises BadInput: nothing, by its name."""
     known: dict[tuple[Term, bool], Priced] = {}
     options: dict[str, list[Option]] = {}
     kept: dict[str, list[Mapped]] = {}
-    for layer in network.layers:
+    for number, layer in enumerate(network.layers):
+        show(f"mappings of {layer.name}", number, 2 * len(network.layers))
         options[layer.name], kept[layer.name], refused = [], [], list[BadInput]()
         for mapped, cycles in variants[layer.name]:
             key = mapped.term, layer.requantised is None
@@ -97,9 +122,7 @@ def best(
                 refused.append(error)
         if not options[layer.name]:
             raise BadInput(f"the layer {layer.name}: {refused[0] if refused else 'it has no mapping'}")
-    results = {layer.result: layer.name for layer in network.layers}
-    found = chosen(options, results, machine)
-    return {name: own[found.mappings[name]] for name, own in kept.items()}, found
+    return options, kept
 
 
 def _operands(network: IntegerNetwork, layer: Layer, mapped: Mapped) -> dict[Term, Term | None]:
@@ -125,7 +148,7 @@ class _Model:
     known: dict[tuple[int, str, object], float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for name, value in (("output_flag", False), ("threads", 1), ("random_seed", 0), ("mip_rel_gap", 1e-3)):
+        for name, value in (("output_flag", False), ("threads", 1), ("random_seed", 0)):
             self.solver.setOptionValue(name, value)
         self.dma: dict[str, list[tuple[int, float]]] = {name: [] for name in self.options}
         self.count = 0
@@ -143,7 +166,7 @@ class _Model:
         columns = np.array([column for column, _ in terms], np.int32)
         self.solver.addRow(least, most, len(terms), columns, np.array([value for _, value in terms]))
 
-    def solved(self, seconds: float) -> Choice:
+    def solved(self, show: Callable[[str, int, int], None], seconds: float, gap: float) -> Choice:
         take = {name: [self._column(whole=True) for _ in own] for name, own in self.options.items()}
         for columns in take.values():
             self._row(1, 1, [(column, 1.0) for column in columns])
@@ -155,17 +178,24 @@ class _Model:
             if tensor is not None
         }
         inner = {tensor: [self._column(whole=True) for _ in axes_of(tensor)] for tensor in tensors}
-        for tensor, columns in inner.items():
+        for number, (tensor, columns) in enumerate(inner.items()):
+            show(f"tensor {number + 1}", len(inner) + number, 2 * len(inner))
             self._row(1, 1, [(column, 1.0) for column in columns])
             self._add_tensor(tensor, columns, take)
         for name, own in self.options.items():
             self._add_time(name, own, take[name])
         self.solver.setOptionValue("time_limit", seconds)
+        self.solver.setOptionValue("mip_rel_gap", gap)
         self.solver.run()
+        found = self.solver.getInfo()
+        if found.primal_solution_status != highspy.SolutionStatus.kSolutionStatusFeasible:
+            raise BadInput(
+                "no mappings of the layers fit together: each of some layer keeps an input in the array, which a host"
+                " puts at one place"
+            )
         values = np.array(self.solver.getSolution().col_value)
         mappings = {name: int(np.argmax(values[columns])) for name, columns in take.items()}
         axes = {tensor: axes_of(tensor)[int(np.argmax(values[columns]))] for tensor, columns in inner.items()}
-        found = self.solver.getInfo()
         return Choice(mappings, axes, found.objective_function_value, found.mip_dual_bound)
 
     def _add_time(self, name: str, own: Sequence[Option], take: Sequence[int]) -> None:

@@ -37,7 +37,7 @@ def integer_program(
     fronts = {name: [*front] for name, front in mappings(result, network).items()}
     first: BadInput | None = None
     while True:
-        taken, choice = best(network, fronts, machine)
+        taken, choice = best(network, fronts, machine, show)
         try:
             return as_mapped(network, taken, machine, seed, choice.axes, show)
         except Unlowered as error:

@@ -1,0 +1,94 @@
+"""Mappings and orders of tensors that are chosen together: none is better by the same prices, of all there are."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from itertools import product
+from math import inf
+
+import numpy as np
+import pytest
+from npu_layers import MACHINES
+from npu_networks import network
+
+import glenside as gl
+from glenside.ir.errors import BadInput
+from glenside.ir.term import Term
+from glenside.npu.lowering.choice import Option, axes_of, chosen, options_of
+from glenside.npu.lowering.image import Image
+from glenside.npu.lowering.integers import mappings
+from glenside.npu.lowering.operands import Tiles, laid_out
+from glenside.npu.machine import Machine
+from glenside.quantization.layers import IntegerNetwork
+from glenside.quantization.network import integer_network
+
+MOST = 1500
+
+
+def _options(found: IntegerNetwork, machine: Machine) -> tuple[dict[str, list[Option]], dict[Term, str]]:
+    result = gl.optimize(found.program, gl.NPU(machine), verify=False)
+    fronts = {name: front[:3] for name, front in mappings(result, found).items()}
+    options, _ = options_of(found, fronts, machine)
+    return options, {layer.result: layer.name for layer in found.layers}
+
+
+def _cycles(
+    taken: Mapping[str, Option], axes: Mapping[Term, int], results: Mapping[Term, str], machine: Machine
+) -> float:
+    """The sum of what layers take, each of the array or of DMA, whichever is longer."""
+    dma = {name: float(2 * machine.latency + own.price.weights) for name, own in taken.items()}
+    streamed = dict[Term, int]()
+    for name, own in taken.items():
+        for leaf, tensor in own.streams.items():
+            ways = axes_of(leaf) if tensor is None else [axes[tensor]]
+            dma[name] += min(own.price.filled(leaf, axis) for axis in ways)
+            if tensor is not None:
+                streamed[tensor] = axes[tensor]
+        for tensor in {tensor for tensor in own.stays.values() if tensor is not None}:
+            if tensor not in results:
+                return inf
+            tiles = Tiles.computed(Image(machine), own.price.layer, 0)
+            pairs = np.concatenate([tiles.elements[leaf] for leaf, other in own.stays.items() if other == tensor])
+            maker = results[tensor]
+            dma[maker] += taken[maker].price.emptied(pairs[np.argsort(pairs[:, 0], kind="stable")])
+    for tensor, axis in streamed.items():
+        if tensor in results:
+            places = laid_out(tuple(tensor.access.dims), axis, machine.bandwidth)
+            pairs = np.stack([np.arange(places.size), places.ravel()], axis=1)
+            dma[results[tensor]] += taken[results[tensor]].price.emptied(pairs)
+    return sum(max(own.price.cycles, dma[name]) for name, own in taken.items())
+
+
+def _least(options: Mapping[str, Sequence[Option]], results: Mapping[Term, str], machine: Machine) -> float | None:
+    """Of all choices; None where they are too many."""
+    operands = (option.operands.values() for own in options.values() for option in own)
+    tensors = [*dict.fromkeys(tensor for each in operands for tensor in each if tensor is not None)]
+    ways = [axes_of(tensor) for tensor in tensors]
+    if np.prod([len(own) for own in (*options.values(), *ways)]) > MOST:
+        return None
+    every = product(product(*options.values()), product(*ways))
+    return min(
+        _cycles(dict(zip(options, own, strict=True)), dict(zip(tensors, axes, strict=True)), results, machine)
+        for own, axes in every
+    )
+
+
+def test_no_choice_takes_less() -> None:
+    compared = 0
+    for seed in range(12):
+        machine = MACHINES[seed % len(MACHINES)]
+        options, results = _options(integer_network(network(random.Random(seed))), machine)
+        least = _least(options, results, machine)
+        if least is None:
+            continue
+        if least == inf:
+            with pytest.raises(BadInput, match="no mappings of the layers fit together"):
+                chosen(options, results, machine, gap=0.0)
+        else:
+            found = chosen(options, results, machine, gap=0.0)
+            own = {name: options[name][number] for name, number in found.mappings.items()}
+            assert found.cycles == pytest.approx(least, rel=1e-6)
+            assert _cycles(own, found.axes, results, machine) == pytest.approx(least, rel=1e-6)
+            compared += 1
+    assert compared >= 3
