@@ -11,7 +11,7 @@ Each layer takes one mapping and each tensor one axis innermost; what they take 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import highspy
 import numpy as np
@@ -117,7 +117,7 @@ def options_of(
                     reserved = 0 if layer.requantised is None else rows_needed(machine)
                     known[key] = Priced(Layer.of(mapped.term, machine), machine, cycles, reserved)
                 options[layer.name].append(Option(known[key], _operands(network, known[key].layer, mapped)))
-                kept[layer.name].append(mapped)
+                kept[layer.name].append(replace(mapped, layer=known[key].layer))
             except BadInput as error:
                 refused.append(error)
         if not options[layer.name]:

@@ -45,7 +45,7 @@ def integer_program(
             name = next((name for name in error.layers if len(fronts[name]) > 1), None)
             if name is None:
                 raise first from error
-            fronts[name] = [own for own in fronts[name] if own[0] is not taken[name]]
+            fronts[name] = [own for own in fronts[name] if own[0].term != taken[name].term]
 
 
 def mappings(result: Result, network: IntegerNetwork) -> Mapping[str, Sequence[tuple[Mapped, int]]]:

@@ -28,10 +28,13 @@ from glenside.quantization.layers import IntegerLayer, IntegerNetwork, leaf_of
 
 @dataclass(frozen=True)
 class Mapped:
-    """A layer's product as it is mapped: of tensors that stand for its operands, or of those themselves."""
+    """A layer's product as it is mapped: of tensors that stand for its operands, or of those themselves; and its tiles
+    where they are known.
+    """
 
     term: Term
     operands: Mapping[Term, Term]
+    layer: Layer | None = None
 
 
 def chained(
@@ -188,7 +191,7 @@ class _Chain:
 
     def _found(self, layer: IntegerLayer) -> _Own:
         mapped = self.mapped[layer.name]
-        found = Layer.of(mapped.term, self.machine)
+        found = mapped.layer or Layer.of(mapped.term, self.machine)
         reserved = rows_needed(self.machine) if layer.requantised is not None else 0
         order = Order(found, self.machine, self.machine.half_depth - reserved)
         leaves = dict.fromkeys((*found.product.rows.first, *found.product.weights.first))

@@ -64,7 +64,7 @@ class BytesOut:
         self.m = layer.product.rows.numbers.shape[1]
         self.lanes = rows_needed(self.machine)
         self.depth, self.side = self.lanes // _SIDES, 0
-        self.entries, entry = np.unique(result.parameters, return_inverse=True)
+        self.entries, entry = _distinct(result.parameters)
         self._sort(result, entry)
         self._describe()
         self.turns: dict[bytes, Array] = {}
@@ -248,6 +248,17 @@ def turned(item: Array, lane: Array, beat: Array, items: int, lanes: int) -> Arr
         np.add.at(used, (beats, at), 1)
         found[number] = likely
     return found
+
+
+def _distinct(parameters: Array) -> tuple[Array, Array]:
+    """Those that differ, and which of them each is: as `numpy.unique`, which compares records field by field."""
+    first, found = np.zeros(1, np.int64), np.zeros(len(parameters), np.int64)
+    for name in requantise.PARAMETER.names or ():
+        own = parameters[name]
+        if name != "unused" and len(own) and (own != own[0]).any():
+            values, which = np.unique(own, return_inverse=True)
+            _, first, found = np.unique(found * len(values) + which, return_index=True, return_inverse=True)
+    return parameters[first], found
 
 
 def _ranges(begin: Array, end: Array) -> Array:
