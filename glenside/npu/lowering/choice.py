@@ -146,6 +146,7 @@ class _Model:
     machine: Machine
     solver: highspy.Highs = field(default_factory=highspy.Highs)
     known: dict[tuple[int, str, object], float] = field(default_factory=dict)
+    tiled: dict[tuple[int, tuple[Term, ...]], Array] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for name, value in (("output_flag", False), ("threads", 1), ("random_seed", 0)):
@@ -267,14 +268,22 @@ class _Model:
         if maker is None:
             self._row(0, 0, [(own, 1.0)])  # a host puts it at one place
             return
-        tiles = Tiles.computed(Image(self.machine), option.price.layer, 0)
-        pairs = np.concatenate([tiles.elements[leaf] for leaf, other in option.stays.items() if other == tensor])
-        pairs = pairs[np.argsort(pairs[:, 0], kind="stable")]
+        pairs = self._tiled(option, tensor)
         written = [self._column() for _ in take[maker]]
         self._row(0, 0, [*((column, 1.0) for column in written), (own, -1.0)])
         for other, column, by in zip(self.options[maker], written, take[maker], strict=True):
             self._row(-1, 0, [(column, 1.0), (by, -1.0)])
             self.dma[maker].append((column, self._emptied(other, ("tiles", id(option.price)), pairs)))
+
+    def _tiled(self, option: Option, tensor: Term) -> Array:
+        """Where a tensor's elements are in tiles, sorted pairs; equal layers have equal ones."""
+        leaves = tuple(leaf for leaf, other in option.stays.items() if other == tensor)
+        key = id(option.price), leaves
+        if key not in self.tiled:
+            tiles = Tiles.computed(Image(self.machine), option.price.layer, 0)
+            pairs = np.concatenate([tiles.elements[leaf] for leaf in leaves])
+            self.tiled[key] = pairs[np.argsort(pairs[:, 0], kind="stable")]
+        return self.tiled[key]
 
     def _emptied(self, option: Option, what: object, pairs: Array) -> float:
         key = id(option.price), "empty", what
