@@ -75,6 +75,26 @@ def test_a_sum_that_is_wrong_is_seen() -> None:
     assert wrong(program, dram) == ["own"]
 
 
+def test_one_tensor_is_both_operands() -> None:
+    b = gl.Builder("square")
+    x = b.input("x", (6, 6))
+    program = _lowered(b.finish(b.matmul(x, x)), MACHINES[1])
+    (stretch,) = program.stretches
+    assert len(stretch.operands) == 1
+    assert wrong(program, run(program).dram) == []
+
+
+def test_layers_of_nothing_have_no_instructions() -> None:
+    b = gl.Builder("nothing")
+    none = b.conv(b.input("x", (0, 3, 8, 8)), b.constant("w", (4, 3, 3, 3)))
+    known = b.matmul(b.constant("y", (5, 6)), b.constant("v", (6, 4)))
+    for term in (none, known):
+        result = gl.optimize(b.finish(term).seeded_constants(0), gl.NPU(MACHINES[1]), verify=False)
+        program = lowered(result.program, result.prepared, MACHINES[1])
+        assert program.stretches == ()
+        assert run(program).cycles == program.predicted
+
+
 def test_what_the_machine_cannot_do_is_a_sentence() -> None:
     program = layer(random.Random(0))
     other = gl.optimize(program, gl.NPU(MACHINES[1]), verify=False)

@@ -50,11 +50,8 @@ class Priced:
     def weights(self) -> int:
         """Beats of weights: of each tile as often as others took its place."""
         slots, beats = Slots(self.machine.weight_rows // self.machine.rows), 0
-        key = ""
         for run in self.plan.runs:
-            numbers = self.layer.product.weights.numbers[run.tile, : self.layer.loaded[run.tile]]
-            key = f"{run.tile} {numbers.shape}"
-            _, is_new = slots.any(key.encode())
+            _, is_new = slots.any(str(run.tile).encode())
             beats += is_new * self.layer.loaded[run.tile] * self.machine.weight_beats
         return beats
 

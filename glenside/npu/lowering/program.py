@@ -12,7 +12,7 @@ from glenside.analysis.places import leaves_of
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
 from glenside.ir.program import Program, is_product
-from glenside.ir.term import Term, build, rebuild_all
+from glenside.ir.term import Term, build, constants_under, rebuild_all
 from glenside.ir.types import Tensor
 from glenside.npu.instructions import UNITS, Wait
 from glenside.npu.lowering.layers import Feed, SumsOut, Writer
@@ -39,12 +39,17 @@ def lowered(
 
     written  the program that was mapped, whose layers say what those of `mapped` compute
 
+    A layer of no elements, or of constants alone, has no instructions.
+
     Raises BadInput: a layer that the machine does not run, by its name and why.
     """
     writer, draw = Writer(machine), np.random.default_rng(seed)
     stretches, filled = list[Stretch](), Filled()
+    constant = constants_under(*mapped.layers.values())
     for number, (name, term) in enumerate(mapped.layers.items()):
         show(name, number, len(mapped.layers))
+        if not term.access.size or constant[term]:
+            continue
         begin = counted(writer)
         try:
             layer = Layer.of(term, machine, {*mapped.layers.values()} - {term})
