@@ -11,7 +11,7 @@ package npu_pkg;
   localparam logic [9:0] AT_FREE = 10'h0c0;
   localparam logic [9:0] AT_INSTRUCTION = 10'h200;
 
-  localparam int DMA_BITS = 505;
+  localparam int DMA_BITS = 506;
   localparam int DMA_WORDS = 8;
   localparam logic [2:0] WEIGHTS = 3'd0;
   localparam logic [2:0] LANES = 3'd1;
@@ -25,6 +25,7 @@ package npu_pkg;
     logic signed [15:0] accumulators_stride1;
     logic signed [15:0] accumulators_stride0;
     logic [15:0] accumulators_base;
+    logic [0:0] carry;
     logic [9:0] turn_stride2;
     logic [9:0] turn_stride1;
     logic [9:0] turn_stride0;
@@ -61,9 +62,13 @@ package npu_pkg;
     logic [19:0] wait_dma;
   } load_t;
 
-  localparam int STREAM_BITS = 300;
-  localparam int STREAM_WORDS = 5;
+  localparam int STREAM_BITS = 340;
+  localparam int STREAM_WORDS = 6;
   typedef struct packed {  // the last field begins at bit 0
+    logic [9:0] turn_stride2;
+    logic [9:0] turn_stride1;
+    logic [9:0] turn_stride0;
+    logic [9:0] turn_base;
     logic [0:0] fresh;
     logic [0:0] accumulate;
     logic signed [15:0] accumulators_stride2;
@@ -84,9 +89,10 @@ package npu_pkg;
     logic [19:0] wait_dma;
   } stream_t;
 
-  localparam int STORE_BITS = 443;
+  localparam int STORE_BITS = 444;
   localparam int STORE_WORDS = 7;
   typedef struct packed {  // the last field begins at bit 0
+    logic [0:0] carry;
     logic [9:0] turn_stride2;
     logic [9:0] turn_stride1;
     logic [9:0] turn_stride0;

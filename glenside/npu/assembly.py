@@ -6,7 +6,7 @@
     input "x" {"address": 0, "shape": [1, 4], "dtype": "int8"}
     stretch {"name": "conv1", "begin": {"dma": 0, ..}, "end": {"dma": 7, ..}, ..}
     weights dram=64 weights=0 rows=4
-    stream counts=16,1,1 lanes=0+1,0,0 table=0 accumulators=0+1,0,0 accumulate=0 fresh=1 wait=dma:3
+    stream counts=16,1,1 lanes=0+1,0,0 table=0 accumulators=0+1,0,0 accumulate=0 fresh=1 turn=0+0,0,0 wait=dma:3
     bytes 64 00ff07..
 
 Instructions of a unit are in their order; how those of several units stand between each other says nothing. What is

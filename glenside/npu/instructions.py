@@ -3,6 +3,10 @@
 A unit takes its instructions in order. All those of a unit have one layout of bits: fields of one name are at one
 place, so that the machine decodes without looking at the operation first. Addresses are of three nested loops, the
 first innermost, which all addresses of an instruction share: base + i0 * stride0 + i1 * stride1 + i2 * stride2.
+
+Lanes may be used as a memory of rows of R bytes, in which byte q is at address q div R of lane q mod R: skewed storage
+(Budnik and Kuck, The organization and use of parallel memories, 1971), of which rows, windows and transposes are read
+and written without conflicts. There address and turn are together one number of base R, which carries.
 """
 
 from __future__ import annotations
@@ -75,7 +79,7 @@ class Part:
 class Kind:
     """What a field holds, in bits and in words. `place` is where its first number is: DRAM bases are at one place.
 
-    cyclic  an address counts modulo the lanes, so its strides have no sign
+    cyclic  an address counts in lanes, all its numbers less than those, so its strides have no sign
     """
 
     form: Form
@@ -160,6 +164,10 @@ def _turn(doc: str) -> Kind:
     return Kind(Form.ADDRESS, doc, 10, cyclic=True)
 
 
+def _carry() -> Kind:
+    return Kind(Form.FLAG, "address and turn are one number of base R: lanes past the last go on in the next row")
+
+
 def _column(doc: str) -> Kind:
     return Kind(Form.ADDRESS, doc, 10)
 
@@ -234,20 +242,24 @@ class Load(Instruction):
 
 @dataclass(frozen=True)
 class Stream(Instruction):
-    """A row enters the array per cycle: of lane l the byte at address + offset[l] where the table enables it, else 0.
+    """A row enters the array per cycle: where entry l of the table enables it, its element l is the byte of lane
+    (l + turn) mod R at address + offset[l], and one address further where l + turn >= R; else 0.
 
-    The C sums of the row are added to, or with `accumulate` unset take the place of, accumulators[address].
+    Address and turn are always one number of base R, as those of a store that carries are. The C sums of the row are
+    added to, or with `accumulate` unset take the place of, accumulators[address].
     """
 
     unit = "stream"
     operation = 0
+    carry = True
 
     counts: _Loops
     lanes: Annotated[Address, _lanes("where rows are read")]
-    table: Annotated[int, _table("the lane table: which lanes are enabled, and their offsets")]
+    table: Annotated[int, _table("the lane table: which elements of a row are read, and their offsets")]
     accumulators: Annotated[Address, _accumulators("the row of sums")]
     accumulate: Annotated[bool, _flag("add to what the row holds")]
     fresh: Annotated[bool, _flag("take the weights that were loaded last; else go on with those in use")]
+    turn: Annotated[Address, _turn("by how many lanes the table is turned")] = _STILL
     wait: _Waits = _NOW
 
 
@@ -256,9 +268,10 @@ class Store(Instruction):
     """v[c] = requantised(accumulators[address][c] + bias[c]); for each enabled entry l of the table, lane
     (l + turn) mod R takes v[select[l]] at address + offset[l].
 
-    The turn is less than R in every iteration, counted modulo R. Column c has its own entry of the row of parameters,
-    or, where they are alike, every column that of one: then sums of one channel, whose parameters are one entry, may
-    lie in any columns.
+    The turn is less than R in every iteration, counted modulo R. With `carry`, address and turn are one number of base
+    R instead, address * R + turn, that counts on through the loops; and where l + turn >= R the byte goes one address
+    further. Column c has its own entry of the row of parameters, or, where they are alike, every column that of one:
+    then sums of one channel, whose parameters are one entry, may lie in any columns.
     """
 
     unit = "store"
@@ -272,6 +285,7 @@ class Store(Instruction):
     alike: Annotated[bool, _flag("every column takes one entry of that row")] = False
     column: Annotated[Address, _column("which one that is; 0 where they are not alike")] = _STILL
     turn: Annotated[Address, _turn("by how many lanes the table is turned, modulo R")] = _STILL
+    carry: Annotated[bool, _carry()] = False
     wait: _Waits = _NOW
 
 
@@ -294,7 +308,7 @@ class Weights(Instruction):
 @dataclass(frozen=True)
 class Lanes(Instruction):
     """A beat from DRAM per cycle: for each enabled entry l of the table, lane (l + turn) mod R takes byte select[l] of
-    it at address + offset[l]. The turn counts as that of a store does.
+    it at address + offset[l]. Turn and carry are as those of a store.
     """
 
     unit = "dma"
@@ -305,12 +319,15 @@ class Lanes(Instruction):
     lanes: Annotated[Address, _lanes("where lanes are written")]
     table: Annotated[int, _table("the lane table: which lanes are enabled, the byte each takes, and their offsets")]
     turn: Annotated[Address, _turn("by how many lanes the table is turned, modulo R")] = _STILL
+    carry: Annotated[bool, _carry()] = False
     wait: _Waits = _NOW
 
 
 @dataclass(frozen=True)
 class Fill(Instruction):
-    """Each enabled lane l takes the byte select[l] itself at address + offset[l]; nothing is read."""
+    """For each enabled entry l of the table, lane (l + turn) mod R takes the byte select[l] itself at address +
+    offset[l]; nothing is read. Turn and carry are as those of a store.
+    """
 
     unit = "dma"
     operation = 2
@@ -318,6 +335,8 @@ class Fill(Instruction):
     counts: _Loops
     lanes: Annotated[Address, _lanes("where lanes are written")]
     table: Annotated[int, _table("the lane table: which lanes are enabled, the byte of each, and their offsets")]
+    turn: Annotated[Address, _turn("by how many lanes the table is turned, modulo R")] = _STILL
+    carry: Annotated[bool, _carry()] = False
     wait: _Waits = _NOW
 
 
@@ -356,7 +375,7 @@ class Parameters(Instruction):
 @dataclass(frozen=True)
 class Out(Instruction):
     """A beat to DRAM per cycle: byte j, where enabled, is lanes[(select[j] + turn) mod R][address + offset[j]]; others
-    stay. The turn counts as that of a store does.
+    stay. Turn and carry are as those of a store: with `carry`, one address further where select[j] + turn >= R.
     """
 
     unit = "dma"
@@ -367,6 +386,7 @@ class Out(Instruction):
     lanes: Annotated[Address, _lanes("where lanes are read")]
     table: Annotated[int, _table("the lane table, by bytes of a beat: which are written, of which lane, and offsets")]
     turn: Annotated[Address, _turn("by how many lanes the table is turned, modulo R")] = _STILL
+    carry: Annotated[bool, _carry()] = False
     wait: _Waits = _NOW
 
 

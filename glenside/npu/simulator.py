@@ -49,6 +49,8 @@ from glenside.npu.timing import (
 )
 
 _INT32 = np.iinfo(np.int32)
+_Lanes = Stream | Store | Lanes | Fill | Out
+"""Those that read or write lanes through a table."""
 
 
 @dataclass(frozen=True)
@@ -128,20 +130,25 @@ class State:
         self.of_tables.read(np.array([number]), now, own=False)
         return Table.of(self.tables[number], used)
 
-    def _lane_places(
-        self, address: Address, instruction: Stream | Store | Lanes | Fill | Out, table: Table
-    ) -> Integers:
-        """Addresses within enabled lanes, (n)(enabled)."""
-        at = generated(address, instruction.counts)[:, None] + table.offset
-        _require_within("lane address", at, self.machine.depth)
-        return at
+    def _lane_places(self, own: _Lanes, table: Table, lanes: Integers) -> tuple[Integers, Integers]:
+        """The lanes that those of a table become in each iteration, and the addresses there: (n)(enabled) each.
 
-    def _turned(self, own: Store | Lanes | Out, lanes: Integers) -> Integers:
-        """The lanes that those of a table become in each iteration, (n)(enabled). Raises BadInput."""
+        Raises BadInput: a turn or an address that there is not.
+        """
         rows = self.machine.rows
         _require_within("turn", np.array([own.turn.base, *own.turn.strides]), rows)
-        found: Integers = (lanes + generated(own.turn, own.counts)[:, None]) % rows
-        return found
+        at, turn = generated(own.lanes, own.counts), generated(own.turn, own.counts)
+        if own.carry:
+            at = at + turn // rows
+        places = at[:, None] + table.offset
+        turned = np.broadcast_to(lanes, places.shape)
+        if turn.any():
+            turned = lanes + (turn % rows)[:, None]
+            past = turned >= rows
+            turned = turned - rows * past
+            places += past & own.carry
+        _require_within("lane address", places, self.machine.depth)
+        return turned, places
 
     def _flat(self, lanes: Integers, at: Integers) -> Integers:
         return lanes * self.machine.depth + at
@@ -211,10 +218,10 @@ class State:
                 f" needs wait.stream of {now.number + 1}"
             )
         table = self._table(now, own.table, machine.rows)
-        at = self._lane_places(own.lanes, own, table)
-        flat = self._flat(table.lanes, at)
+        lanes, at = self._lane_places(own, table, table.lanes)
+        flat = self._flat(lanes, at)
         self.of_lanes.read(flat, now)
-        self._use(self.readers, now, STREAM_READS_LANES, table.lanes, at)
+        self._use(self.readers, now, STREAM_READS_LANES, lanes, at)
         rows = self._sum_rows(now, own.accumulators, own.counts, stream_adds(machine), skew=machine.columns)
         # Sums of up to 1,024 products of two int8 are exact in float32, and a product of matrices is fast there.
         sums = (self.lanes.reshape(-1)[flat].astype(np.float32) @ self.tiles[self.active][table.lanes]).astype(np.int64)
@@ -235,7 +242,7 @@ class State:
         self.of_sums.read(rows, now)
         sums = self.sums[rows][:, table.select] + parameters["bias"]
         _require_int32(sums)
-        lanes, at = self._turned(own, table.lanes), self._lane_places(own.lanes, own, table)
+        lanes, at = self._lane_places(own, table, table.lanes)
         self._write_lanes(now, STORE_WRITES_LANES, lanes, at, requantise.requantised(sums, parameters))
 
     def _parameters_of(self, now: Now, own: Store, table: Table) -> npt.NDArray[np.void]:
@@ -261,12 +268,11 @@ class State:
     def _fill(self, now: Now, own: Lanes | Fill) -> None:
         """Beats, or what the table says, to lanes."""
         table = self._table(now, own.table, self.machine.rows)
-        at = self._lane_places(own.lanes, own, table)
+        lanes, at = self._lane_places(own, table, table.lanes)
         values = np.broadcast_to(table.select.astype(np.uint8).view(np.int8), at.shape)
         if isinstance(own, Lanes):
             table.require_selects(self.machine.bandwidth, "byte")
             values = self._fetched(now, generated(own.dram, own.counts))[:, table.select].view(np.int8)
-        lanes = self._turned(own, table.lanes) if isinstance(own, Lanes) else table.lanes
         self._write_lanes(now, dma_writes_lanes(self.machine), lanes, at, values)
 
     def _tables(self, now: Now, own: Tables) -> None:
@@ -288,9 +294,8 @@ class State:
     def _out(self, now: Now, own: Out) -> None:
         table = self._table(now, own.table, self.machine.bandwidth)
         table.require_selects(self.machine.rows, "lane")
-        at = self._lane_places(own.lanes, own, table)
+        lanes, at = self._lane_places(own, table, table.select)
         _require_one_address(table)
-        lanes = self._turned(own, table.select)
         flat = self._flat(lanes, at)
         self.of_lanes.read(flat, now, own=False)
         self._use(self.readers, now, OUT_READS_LANES, lanes, at)
@@ -355,7 +360,9 @@ def _require_within(what: str, at: Integers, most: int) -> None:
 
 
 def _require_one_address(table: Table) -> None:
-    """A lane's bank has one address a cycle: two bytes of a beat that are of one lane have one offset."""
+    """A lane's bank has one address a cycle: two bytes of a beat that are of one lane have one offset. Where one of
+    them is past the last lane, so is the other, so this holds with a carry too.
+    """
     order = np.argsort(table.select, kind="stable")
     select, offset = table.select[order], table.offset[order]
     clash = (select[1:] == select[:-1]) & (offset[1:] != offset[:-1])

@@ -147,9 +147,13 @@ def test_words_that_are_no_instruction_are_refused(tmp_path: Path) -> None:
         ("load weights=-1 rows=1", "weights of load is written as a number, got -1"),
         ("load weights=1 rows=1 rows=1", "each once"),
         ("load weights=1 rows=1 wait=vector:1", "wait of load is written dma:3,store:1, got vector:1"),
-        ("fill counts=1,1 lanes=0+1,1,1 table=0", "counts of fill is written 16,1,1"),
-        ("fill counts=1,1,1 lanes=0+1,1 table=0", "lanes of fill is written 64"),
-        ("fill counts=1,1,1 lanes=0+1,1,8388608 table=0", "lanes_stride2 of fill is from -8,388,608 to 8,388,607"),
+        ("fill counts=1,1 lanes=0+1,1,1 table=0 turn=0+0,0,0 carry=0", "counts of fill is written 16,1,1"),
+        ("fill counts=1,1,1 lanes=0+1,1 table=0 turn=0+0,0,0 carry=0", "lanes of fill is written 64"),
+        (
+            "fill counts=1,1,1 lanes=0+1,1,8388608 table=0 turn=0+0,0,0 carry=0",
+            "lanes_stride2 of fill is from -8,388,608 to 8,388,607",
+        ),
+        ("fill counts=1,1,1 lanes=0+1,1,1 table=0 turn=0+0,0,0 carry=2", "carry of fill is written 0 or 1, got 2"),
         ("bytes 60 0011223344556677", "bytes are within DRAM"),
         ("bytes 0 zz", "bytes is not written so"),
         ("dram 64", "dram is said once"),
@@ -173,8 +177,8 @@ def test_text_needs_a_machine_and_a_first_line() -> None:
 
 
 def test_a_line_of_text_is_an_instruction() -> None:
-    own = Fill((2, 3, 1), Address(7, (1, -2, 0)), 4, Wait(stream=9))
-    assert assembly.line(own) == "fill counts=2,3,1 lanes=7+1,-2,0 table=4 wait=stream:9"
+    own = Fill((2, 3, 1), Address(7, (1, -2, 0)), 4, Address(3, (0, 1, 0)), True, Wait(stream=9))
+    assert assembly.line(own) == "fill counts=2,3,1 lanes=7+1,-2,0 table=4 turn=3+0,1,0 carry=1 wait=stream:9"
 
 
 def _glenside(*words: str | Path, folder: Path) -> subprocess.CompletedProcess[str]:

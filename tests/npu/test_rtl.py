@@ -128,7 +128,7 @@ def _with(program: NpuProgram, unit: str, number: int, instruction: Instruction)
 
 
 def _mutants(program: NpuProgram, rng: np.random.Generator) -> Iterator[tuple[str, NpuProgram]]:
-    """A good program with one thing changed: a wait, an address, accumulate, an entry of a table, a byte of a fill."""
+    """A good program with one thing changed: a wait, an address, a flag, an entry of a table, a byte of a fill."""
     for unit in UNITS:
         for number, own in enumerate(program.queue(unit)):
             for name, changed in _changed(own, program.machine, rng):
@@ -159,6 +159,8 @@ def _changed(own: Instruction, machine: Machine, rng: np.random.Generator) -> It
         yield "accumulate", replace(own, accumulate=not own.accumulate)
     if isinstance(own, Store):
         yield "alike", replace(own, alike=not own.alike)
+    if "carry" in own.kinds() and own.turn != Address(0):  # type: ignore[attr-defined]
+        yield "carry", replace(own, carry=not own.carry)  # type: ignore[attr-defined, type-var]
 
 
 def _moved(own: Instruction, name: str, address: Address, rng: np.random.Generator) -> Instruction:
@@ -246,7 +248,7 @@ def test_changed_programs_are_caught() -> None:
                 caught.setdefault(kind, []).append(_differs(program, expected, mutant))
     assert set(caught) == {
         "lanes", "accumulators", "dram", "accumulate", "entry", "select", "turn.base", "turn.stride",
-        "parameters.base", "parameters.stride", "column.base", "column.stride", "alike",
+        "parameters.base", "parameters.stride", "column.base", "column.stride", "alike", "carry",
     }  # fmt: skip
     # Of a random program some results are overwritten before anything sees them.
     rates = {kind: sum(found) / len(found) for kind, found in caught.items()}

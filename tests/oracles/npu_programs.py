@@ -128,11 +128,11 @@ class Drawn:
             if np.prod(found) <= most:
                 return found  # type: ignore[return-value]
 
-    def address(self, counts: Counts, size: int, margin: int = 0, scale: int = 1) -> Address:
-        """Any within [margin, size - margin), in steps of `scale`."""
+    def address(self, counts: Counts, size: int, margin: int = 0, scale: int = 1, more: object = 0) -> Address:
+        """Any within [margin, size - margin), in steps of `scale`, with what is added to each iteration."""
         strides = self.rng.integers(-4, 5, 3)
         while True:
-            at = generated(Address(0, tuple(int(s) for s in strides)), counts)  # type: ignore[arg-type]
+            at = generated(Address(0, tuple(int(s) for s in strides)), counts) + more  # type: ignore[arg-type]
             low, high = margin - int(at.min()), size - margin - 1 - int(at.max())
             if low <= high:
                 base = int(self.rng.integers(low, high + 1))
@@ -141,8 +141,20 @@ class Drawn:
                 strides // 2 if (strides > 0).any() else np.zeros(3, int) if (strides == -1).all() else strides + 1
             )
 
-    def lanes(self, counts: Counts) -> Address:
-        return self.address(counts, self.machine.depth, self.offset)
+    def lanes(self, counts: Counts, turn: Address | None = None) -> Address:
+        """Any; with a turn that carries, of rows so far before the last that neither it nor an entry leaves them."""
+        if turn is None:
+            return self.address(counts, self.machine.depth, self.offset)
+        past = generated(turn, counts) // self.machine.rows
+        return self.address(counts, self.machine.depth - 1, self.offset, more=past)
+
+    def placed(self, counts: Counts, carry: bool) -> tuple[Address, Address]:
+        """Lanes and their turn."""
+        turn = self.turn()
+        room = self.machine.depth - 2 * self.offset - 2
+        while carry and generated(turn, counts).max() // self.machine.rows > room:
+            turn = Address(turn.base, tuple(stride // 2 for stride in turn.strides))  # type: ignore[arg-type]
+        return self.lanes(counts, turn if carry else None), turn
 
     def beats(self, counts: Counts, begin: int) -> Address:
         own = self.address(counts, 40, 0, self.machine.bandwidth)
@@ -153,22 +165,29 @@ class Drawn:
 
     def fill(self, whole: bool = False) -> None:
         counts: Counts = (self.machine.depth - 2 * self.offset, 1, 1) if whole else self.counts()
-        lanes = Address(self.offset, (1, 0, 0)) if whole else self.lanes(counts)
+        carry = self.carry()
+        lanes, turn = (Address(self.offset, (1, 0, 0)), Address(0)) if whole else self.placed(counts, carry)
         size = self.machine.bandwidth
         dram = Address(self.input, (0, 0, 0)) if whole and counts[0] > 40 else self.beats(counts, self.input)
         if whole:
             dram = Address(self.input, (size if counts[0] <= 40 else 0, 0, 0))
-        turn = Address(0) if whole else self.turn()
-        self.written.append(Lanes(counts, dram, lanes, self.pick("lanes"), turn))
+        self.written.append(Lanes(counts, dram, lanes, self.pick("lanes"), turn, carry))
 
     def constants(self) -> None:
         counts = self.counts(12)
-        self.written.append(Fill(counts, self.lanes(counts), self.pick("fill")))
+        carry = self.carry()
+        lanes, turn = self.placed(counts, carry)
+        self.written.append(Fill(counts, lanes, self.pick("fill"), turn, carry))
 
     def out(self) -> None:
         counts = self.counts()
         beats = self.beats(counts, self.output)
-        self.written.append(Out(counts, beats, self.lanes(counts), self.pick("out"), self.turn()))
+        carry = self.carry()
+        lanes, turn = self.placed(counts, carry)
+        self.written.append(Out(counts, beats, lanes, self.pick("out"), turn, carry))
+
+    def carry(self) -> bool:
+        return bool(self.rng.integers(2))
 
     def turn(self) -> Address:
         """Any modulo the lanes, often none."""
@@ -199,7 +218,8 @@ class Drawn:
         sums = self.address(counts, self.machine.accumulators)
         rows = set(generated(sums, counts).tolist())
         adds = bool(rows <= self.rows_written and self.rng.integers(4))
-        self.written.append(Stream(counts, self.lanes(counts), self.pick("stream"), sums, adds, fresh))
+        lanes, turn = self.placed(counts, carry=True)
+        self.written.append(Stream(counts, lanes, self.pick("stream"), sums, adds, fresh, turn))
         self.rows_written |= rows
 
     def _sums(self) -> tuple[Counts, Address] | None:
@@ -234,9 +254,12 @@ class Drawn:
         if found and self.parameter_rows:
             counts, sums = found
             alike = bool(self.rng.integers(2))
-            more = (alike, self.address(counts, self.machine.columns) if alike else Address(0), self.turn())
+            column = self.address(counts, self.machine.columns) if alike else Address(0)
+            carry = self.carry()
+            lanes, turn = self.placed(counts, carry)
             own = self._parameter_rows(counts)
-            self.written.append(Store(counts, sums, self.lanes(counts), self.pick("store"), own, *more))
+            table = self.pick("store")
+            self.written.append(Store(counts, sums, lanes, table, own, alike, column, turn, carry))
 
     def _parameter_rows(self, counts: Counts) -> Address:
         """Of each iteration one that was written."""
