@@ -14,6 +14,7 @@ import numpy as np
 
 from glenside.ir.operand import Array
 from glenside.npu.instructions import Address, Fill, Instruction, Lanes, Load, Parameters, Stream, Sums, Tables, Weights
+from glenside.npu.lowering.carrying import blank, gone_on
 from glenside.npu.lowering.filling import Table, batches, modulo, transfers
 from glenside.npu.lowering.image import Image
 from glenside.npu.lowering.plan import Chunk, Plan
@@ -24,6 +25,7 @@ from glenside.npu.machine import HALVES, Machine
 from glenside.npu.nests import Nest, nests
 
 _BYTE = 0xFF
+_UNKNOWN = 1 << 8
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,9 @@ class Sink(Protocol):
     def lanes(self) -> int:
         """Rows of each half of the lanes that it needs for itself, the last ones."""
 
+    def begin(self) -> None:
+        """Write down what is to be done beforehand."""
+
     def send(self, done: Sequence[tuple[Run, int]], half: int) -> None:
         """Write down what brings the sums of runs, each from an accumulator on, to DRAM; by way of that half of lanes
         where it takes any.
@@ -59,6 +64,7 @@ class Writer:
     """A program of layers as it grows: its instructions one after the other, DRAM, and what memories hold.
 
     active  the weights that are in the array
+    cells   of each byte of the lanes what it holds, where that is known
     later   what is to be written down before anybody reads what it makes
     """
 
@@ -70,13 +76,26 @@ class Writer:
         self.run = self.chunk = self.half = 0
         self.active = b""
         self.later: Callable[[], None] | None = None
+        self.cells = np.full(machine.rows * machine.depth, _UNKNOWN, np.int16)
 
-    def layer(self, order: Order, feed: Feed, sink: Sink) -> None:
+    def layer(self, layer: Layer, source: Source, feed: Feed, sink: Sink) -> None:
         """The instructions of a layer, whose results go to a sink."""
-        work = _Work(self, order, feed, sink)
-        work.write()
-        self.run += len(work.plan.runs)
-        self.chunk += len(work.plan.chunks)
+        if not sink.lanes:  # nobody else makes room for what was put off
+            self.settle()
+        _Work(self, layer, source, feed, sink).write()
+        self.run += len(source.runs)
+
+    def blank(self, cells: Array, byte: int) -> None:
+        """A byte in cells of the lanes that do not hold it."""
+        own = cells[self.cells[cells] != byte]
+        for slot, nest in self.with_tables(blank(own, self.machine.rows, byte & _BYTE)):
+            lanes, turn = gone_on(nest.address(0), self.machine.rows)
+            self.add(Fill(nest.counts, lanes, slot, turn, True))
+        self.cells[own] = byte
+
+    def forget(self, cells: Array) -> None:
+        """Cells of the lanes that hold what is not known."""
+        self.cells[cells] = _UNKNOWN
 
     def settle(self) -> None:
         """Write down what was put off."""
@@ -127,79 +146,80 @@ class SumsOut:
             dram = Address(self.base + (run.group * self.m + run.begin) * self.row_bytes, (self.row_bytes, 0, 0))
             self.writer.add(Sums((run.end - run.begin, 1, 1), dram, Address(base, (1, 0, 0))))
 
+    def begin(self) -> None:
+        pass
+
     @property
     def addresses(self) -> Array:
         """Of the layer's elements, int32 each; -1 of zeros."""
-        line, column = self.layer.lines(self.writer.machine)
+        line, column = self.layer.lines()
         where = self.base + line * self.row_bytes + 4 * column
         made: Array = np.where(self.layer.elements > 0, where, -1)
         return made
 
 
-class _Work:
-    """A layer that is being written."""
+class Source(Protocol):
+    """Where the rows of a layer are when they stream.
 
-    def __init__(self, writer: Writer, order: Order, feed: Feed, sink: Sink) -> None:
-        self.writer, self.order, self.feed, self.sink = writer, order, feed, sink
-        self.layer, self.machine = order.layer, writer.machine
+    runs  in order
+    """
+
+    runs: Sequence[Run]
+
+    def fill(self, number: int, now: int) -> bool:
+        """Queue what brings the rows of a run, if there is room for them before run `now` streams."""
+
+    def table(self, tile: int) -> Table:
+        """Which lanes rows of a tile take, and how far from their cells."""
+
+    def cells(self, number: int) -> Array:
+        """Of each row of a run the cell of the lanes that its table counts from."""
+
+    def half(self, number: int) -> int:
+        """The half of the lanes that a run reads, the first of them."""
+
+
+class Copied:
+    """Rows that are copied into halves of the lanes, one of which is filled while the other streams."""
+
+    def __init__(self, writer: Writer, order: Order, feed: Feed) -> None:
+        self.writer, self.order, self.feed = writer, order, feed
+        self.machine = writer.machine
         self.plan = Plan.of(order, writer.chunk % HALVES)
-        enabled = self.layer.enabled
+        self.runs: Sequence[Run] = self.plan.runs
+        enabled = order.layer.enabled
         self.lanes = np.flatnonzero(enabled.any(axis=0))
         self.tables = [Table(tuple((int(lane), 0, 0) for lane in np.flatnonzero(own))) for own in enabled]
         self.empty = Table(tuple((lane, feed.zero & _BYTE, 0) for lane in range(self.machine.rows)))
-        self.filled = self.used = 0
-        self.settled = False
-        self.done: list[tuple[Run, int]] = []
+        self.filled = 0
+        writer.chunk += len(self.plan.chunks)
 
-    def write(self) -> None:
-        ahead = 0
-        for now, run in enumerate(self.plan.runs):
-            while ahead < len(self.plan.runs) and self._fill(ahead, now):
-                ahead += 1
-            self._stream(now, run)
-        self._flip(len(self.plan.runs) - 1)
+    def table(self, tile: int) -> Table:
+        return self.tables[tile]
 
-    def _fill(self, number: int, now: int) -> bool:
-        """Queue what a run needs from DRAM, if there is room for it before run `now` streams."""
+    def cells(self, number: int) -> Array:
+        return self.plan.addresses[number] * self.machine.rows
+
+    def half(self, number: int) -> int:
+        return self.plan.chunks[self.plan.chunk_of[number]].half
+
+    def fill(self, number: int, now: int) -> bool:
         chunks, chunk = self.plan.chunks, self.plan.chunk_of[number]
         if chunk >= HALVES and chunks[chunk - HALVES].end > now:
-            return False
-        if not self._fill_weights(number, now):
             return False
         if chunk == self.filled:
             self._fill_lanes(chunks[chunk])
             self.filled += 1
         return True
 
-    def _weights(self, tile: int) -> tuple[bytes, int, int]:
-        """What is where a tile's weights are: its name, its address and its rows."""
-        address, rows = self.feed.tiles[tile], self.layer.loaded[tile]
-        return f"{address} {rows}".encode(), address, rows
-
-    def _fill_weights(self, number: int, now: int) -> bool:
-        key, address, rows = self._weights(self.plan.runs[number].tile)
-        base = self.writer.run
-        found = self.writer.weights.take(key, base + number, base + now)
-        if found is None:
-            return False
-        slot, is_new = found
-        if is_new:
-            self._settle(self.feed.made[1])
-            self.writer.add(Weights(address, slot * self.machine.rows, rows))
-        return True
-
-    def _settle(self, made: bool) -> None:
-        """What the layer before put off comes before what reads it."""
-        if made and not self.settled:
-            self.writer.settle()
-            self.settled = True
-
     def _fill_lanes(self, chunk: Chunk) -> None:
         machine, writer = self.machine, self.writer
-        self._settle(self.feed.made[0])
+        if self.feed.made[0]:
+            writer.settle()
         elements = self.order.rows.numbers[chunk.rows]
         row, lane = np.nonzero(elements)
-        first = chunk.half * machine.half_depth
+        first = self.order.firsts[chunk.half]
+        writer.forget(first * machine.rows + np.arange(len(elements) * machine.rows))
         self._fill_empty(first, elements)
         found = transfers(self.feed.elements[elements[row, lane]], lane, first + row, machine)
         parts = ((table, nest) for part in found for table in [part.fills()] for nest in part.nests)
@@ -216,8 +236,50 @@ class _Work:
             for nest in nests(first + rows[:, None]):
                 self.writer.add(Fill(nest.counts, nest.address(0), table))
 
+
+class _Work:
+    """A layer that is being written."""
+
+    def __init__(self, writer: Writer, layer: Layer, source: Source, feed: Feed, sink: Sink) -> None:
+        self.writer, self.layer, self.source, self.feed, self.sink = writer, layer, source, feed, sink
+        self.machine, self.runs = writer.machine, source.runs
+        self.used = 0
+        self.done: list[tuple[Run, int]] = []
+
+    def write(self) -> None:
+        ahead = 0
+        for now, run in enumerate(self.runs):
+            while ahead < len(self.runs) and self._fill(ahead, now):
+                ahead += 1
+            if not now:
+                self.sink.begin()
+            self._stream(now, run)
+        self._flip(len(self.runs) - 1)
+
+    def _fill(self, number: int, now: int) -> bool:
+        """Queue what a run needs from DRAM, if there is room for it before run `now` streams."""
+        return self._fill_weights(number, now) and self.source.fill(number, now)
+
+    def _weights(self, tile: int) -> tuple[bytes, int, int]:
+        """What is where a tile's weights are: its name, its address and its rows."""
+        address, rows = self.feed.tiles[tile], self.layer.loaded[tile]
+        return f"{address} {rows}".encode(), address, rows
+
+    def _fill_weights(self, number: int, now: int) -> bool:
+        key, address, rows = self._weights(self.runs[number].tile)
+        base = self.writer.run
+        found = self.writer.weights.take(key, base + number, base + now)
+        if found is None:
+            return False
+        slot, is_new = found
+        if is_new:
+            if self.feed.made[1]:
+                self.writer.settle()
+            self.writer.add(Weights(address, slot * self.machine.rows, rows))
+        return True
+
     def _stream(self, number: int, run: Run) -> None:
-        writer, machine, plan = self.writer, self.machine, self.plan
+        writer, machine = self.writer, self.machine
         size = run.end - run.begin
         if run.first and self.used + size > machine.half_accumulators:
             self._flip(number)
@@ -226,11 +288,12 @@ class _Work:
         if fresh:
             writer.active = key
             writer.add(Load(writer.weights.held[key] * machine.rows, rows))
-        table = writer.table(self.tables[run.tile])
+        table = writer.table(self.source.table(run.tile))
         base = writer.half * machine.half_accumulators + self.used
-        places = np.stack([plan.addresses[number], base + np.arange(size)], axis=1)
+        places = np.stack([self.source.cells(number), base + np.arange(size)], axis=1)
         for nest in nests(places):
-            writer.add(Stream(nest.counts, nest.address(0), table, nest.address(1), not run.first, fresh))
+            lanes, turn = gone_on(nest.address(0), machine.rows)
+            writer.add(Stream(nest.counts, lanes, table, nest.address(1), not run.first, fresh, turn))
             fresh = False
         if run.last:
             self.done.append((run, base))
@@ -238,7 +301,6 @@ class _Work:
 
     def _flip(self, number: int) -> None:
         """Send the sums of this half away before that run streams, and go on in the other."""
-        streamed = self.plan.chunks[self.plan.chunk_of[number]].half
-        self.sink.send(self.done, 1 - streamed)
+        self.sink.send(self.done, 1 - self.source.half(number))
         self.done, self.used = [], 0
         self.writer.half = 1 - self.writer.half

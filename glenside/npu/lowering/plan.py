@@ -34,7 +34,7 @@ class Plan:
     @staticmethod
     def of(order: Order, half: int) -> Plan:
         """Of a layer whose first chunk is in that half."""
-        machine, of_tile = order.machine, order.rows.of_tile
+        of_tile = order.rows.of_tile
         where = np.full(len(order.rows.numbers), -1)
         plan, held, used = Plan([], [], [], []), list[Array](), 0
 
@@ -51,7 +51,7 @@ class Plan:
             if used + len(new) > order.depth:
                 close()
                 new = _distinct(wanted)
-            where[new] = half * machine.half_depth + used + np.arange(len(new))
+            where[new] = order.firsts[half] + used + np.arange(len(new))
             held.append(new)
             used += len(new)
             plan.runs.append(run)

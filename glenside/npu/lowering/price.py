@@ -96,7 +96,7 @@ class Priced:
 
     @cached_property
     def _lines(self) -> tuple[Array, Array]:
-        line, column = self.layer.lines(self.machine)
+        line, column = self.layer.lines()
         nothing = self.layer.elements.reshape(-1) <= 0
         return np.where(nothing, 0, line.reshape(-1)), column.reshape(-1)
 

@@ -71,12 +71,14 @@ class Order:
     Groups stream strip by strip: as many rows as half of the lanes hold of all their tiles, for each group, then the
     next rows. So a beat is read for all of them, and what several tiles read is there once.
 
-    depth  rows of half of the lanes that there are for them
+    depth   rows of half of the lanes that there are for them
+    firsts  where these begin in each half
     """
 
     layer: Layer
     machine: Machine
     depth: int
+    firsts: tuple[int, int]
 
     @cached_property
     def rows(self) -> Rows:
@@ -87,7 +89,7 @@ class Order:
         m = int(self.rows.of_tile.shape[1])
         for groups in self._together():
             depth = len({tile.tobytes() for number in groups for tile in self._tiles(number)})
-            for begin, end in _parts(0, m, max(1, self.depth // depth)):
+            for begin, end in parts(0, m, max(1, self.depth // depth)):
                 for number in groups:
                     yield from self._of_group(number, begin, end)
 
@@ -113,12 +115,12 @@ class Order:
 
     def _of_group(self, number: int, begin: int, end: int) -> Iterator[Run]:
         group: Group = self.layer.groups[number]
-        for first, after in _parts(begin, end, min(self.machine.half_accumulators, self.depth)):
+        for first, after in parts(begin, end, min(self.machine.half_accumulators, self.depth)):
             for place, tile in enumerate(group.tiles):
                 yield Run(number, tile, first, after, place == 0, place == len(group.tiles) - 1)
 
 
-def _parts(begin: int, end: int, most: int) -> Iterator[tuple[int, int]]:
+def parts(begin: int, end: int, most: int) -> Iterator[tuple[int, int]]:
     """As few parts as there are of at most so many, none much shorter than the others: weights load in the meantime."""
     count = -(-(end - begin) // most)
     ends = [begin + (end - begin) * part // count for part in range(count + 1)]

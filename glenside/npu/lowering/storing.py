@@ -71,7 +71,7 @@ class BytesOut:
 
     def _sort(self, result: Bytes, entry: Array) -> None:
         """What becomes of each column of each row of sums, by rows: its item, and where its byte belongs."""
-        line, column = (own.reshape(-1) for own in self.layer.lines(self.machine))
+        line, column = (own.reshape(-1) for own in self.layer.lines())
         there = np.flatnonzero(self.layer.elements.reshape(-1) > 0)
         key = line * self.machine.columns + column
         order = there[np.argsort(key[there], kind="stable")]

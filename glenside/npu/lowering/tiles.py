@@ -83,15 +83,21 @@ class Layer:
         last = width - np.argmax(self.enabled[:, ::-1], axis=1)
         return np.where(self.enabled.any(axis=1), last, 1).tolist()  # type: ignore[no-any-return]
 
-    def lines(self, machine: Machine) -> tuple[Array, Array]:
+    def lines(self) -> tuple[Array, Array]:
         """Of each element the row of sums, among those of all groups, and its column: (dims) each."""
-        m = self.product.rows.numbers.shape[1]
-        tile, place = np.divmod(self.elements - 1, m * machine.columns)
-        row, column = np.divmod(place, machine.columns)
+        m, columns = self.product.rows.numbers.shape[1], self.product.weights.numbers.shape[2]
+        tile, place = np.divmod(self.elements - 1, m * columns)
+        row, column = np.divmod(place, columns)
         group = np.zeros(len(self.product.rows.numbers), np.int64)
         for number, each in enumerate(self.groups):
             group[each.tiles[0]] = number
         return group[tile] * m + row, column
+
+    def sums_of(self) -> tuple[Array, Array]:
+        """Of each element that is a sum the row of sums and the column, (n) each."""
+        line, column = self.lines()
+        there = self.elements.reshape(-1) > 0
+        return line.reshape(-1)[there], column.reshape(-1)[there]
 
     @staticmethod
     def of(term: Term, machine: Machine, others: Container[Term] = ()) -> Layer:

@@ -1,0 +1,123 @@
+"""Which tensors stay in the lanes between layers, and where."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from glenside.ir.operand import Array
+from glenside.ir.term import Term
+from glenside.npu.lowering.skewed import Reads, Skew, Writes, skewed
+from glenside.npu.lowering.tiles import Layer
+from glenside.npu.machine import Machine
+
+
+@dataclass(frozen=True)
+class Held:
+    """A tensor in the lanes: the cell of its element of coordinates 0, and the cells that are its own."""
+
+    skew: Skew
+    reads: Mapping[str, Reads]
+    dims: tuple[int, ...]
+    base: int
+    begin: int
+    end: int
+
+    @cached_property
+    def cells(self) -> Array:
+        """Of its elements, (elements)."""
+        found = np.full(self.dims, self.base)
+        for axis, (size, stride) in enumerate(zip(self.dims, self.skew.strides.tolist(), strict=True)):
+            found += (np.arange(size) * stride).reshape([-1 if other == axis else 1 for other in range(len(self.dims))])
+        return found.reshape(-1)
+
+    @cached_property
+    def gaps(self) -> Array:
+        """Cells that are read and are no elements."""
+        touched = np.zeros(self.end - self.begin, bool)
+        for reads in self.reads.values():
+            touched[_touched(reads, self.skew) + self.base - self.begin] = True
+        touched[self.cells - self.begin] = False
+        return np.flatnonzero(touched) + self.begin
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A tensor that may stay: which layers read it, how, and from which layer until which one it is there, by number."""
+
+    dims: tuple[int, ...]
+    reads: Mapping[str, Reads]
+    writes: Writes | None
+    begin: int
+    end: int
+
+
+def held(wanted: Mapping[Term, Wanted], machine: Machine, rows: range) -> dict[Term, Held]:
+    """Those that fit between these rows of the lanes, the first ones first, from both ends in turn."""
+    found: dict[Term, Held] = {}
+    lives: list[tuple[int, int, int, int]] = []
+    low = True
+    known: dict[object, tuple[Skew, int, int] | None] = {}
+    for term, own in sorted(wanted.items(), key=lambda pair: pair[1].begin):
+        shape = _shape(own, machine)
+        if shape is None:
+            continue
+        skew, least, most = shape
+        need = -(-(most - least) // machine.rows)
+        row = _room(need, [(b, e) for b, e, since, until in lives if since <= own.end and own.begin <= until], rows, low)
+        if row is None:
+            continue
+        low = not low
+        lives.append((row, row + need, own.begin, own.end))
+        begin = row * machine.rows
+        found[term] = Held(skew, own.reads, own.dims, begin - least, begin, begin + need * machine.rows)
+    return found
+
+
+def _room(need: int, taken: Sequence[tuple[int, int]], rows: range, low: bool) -> int | None:
+    """The lowest or the highest place of so many rows that are free."""
+    edges, at = list[tuple[int, int]](), rows.start
+    for begin, end in [*sorted(taken), (rows.stop, rows.stop)]:
+        if begin - at >= need:
+            edges.append((at, begin))
+        at = max(at, end)
+    if not edges:
+        return None
+    return edges[0][0] if low else edges[-1][1] - need
+
+
+def _shape(own: Wanted, machine: Machine) -> tuple[Skew, int, int] | None:
+    """Strides, and from which cell until before which one is touched, seen from that of coordinates 0. None where a
+    zero would have to be where an element is.
+    """
+    skew = skewed(own.dims, [*own.reads.values()], own.writes, machine)
+    if skew is None:
+        return None
+    every = [np.zeros(1, np.int64), np.array([(np.array(own.dims) - 1) @ skew.strides])]
+    every += [_touched(reads, skew) for reads in own.reads.values()]
+    least, most = min(int(each.min()) for each in every), 1 + max(int(each.max()) for each in every)
+    elements = np.zeros(most - least, bool)
+    elements[_of(own.dims, skew) - least] = True
+    for reads in own.reads.values():
+        tile, row, lane = np.nonzero(reads.zeros)
+        if len(tile) and elements[(reads.rows[tile, row] + reads.lanes[tile, lane]) @ skew.strides - least].any():
+            return None
+    return skew, least, most
+
+
+def _of(dims: Sequence[int], skew: Skew) -> Array:
+    coordinates = np.stack(np.unravel_index(np.arange(int(np.prod(dims))), tuple(dims)), axis=-1)
+    found: Array = coordinates @ skew.strides
+    return found
+
+
+def _touched(reads: Reads, skew: Skew) -> Array:
+    """Cells that lanes read, seen from that of coordinates 0."""
+    first, apart = reads.places(skew.strides)
+    some = [
+        np.unique((first[tile][:, None] + apart[tile][used]).reshape(-1)) for tile, used in enumerate(reads.used)
+    ]
+    return np.unique(np.concatenate(some)) if some else np.zeros(0, np.int64)

@@ -1,0 +1,256 @@
+"""Tensors in lanes as in a memory of rows of R bytes, in which byte q is in lane q mod R of row q div R.
+
+A tensor is there once, its elements at base + sum of stride * coordinate. The R bytes that a row of the array takes, or
+that a row of sums becomes, are read or written in one cycle where no two of them are in one lane; strides are chosen so
+that this holds for all who read and write it (Budnik and Kuck, The organization and use of parallel memories, 1971):
+windows and transposes then cost nothing, and are never copied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import permutations
+
+import numpy as np
+
+from glenside.ir.operand import Array
+from glenside.npu.lowering.tiles import Layer
+from glenside.npu.machine import Machine
+
+_SOME = 256
+"""Rows of sums by which strides are chosen."""
+_AXES = 4
+"""Axes of which all orders are tried."""
+
+
+@dataclass(frozen=True)
+class Reads:
+    """How the rows of a product read a tensor: lane l of row r of a tile takes the element with the coordinates
+    rows[tile][r] + lanes[tile][l], or a zero where these are outside of the tensor.
+
+    rows    (tiles)(m)(axes)
+    lanes   (tiles)(R)(axes)
+    used    whether a lane reads at all, (tiles)(R)
+    zeros   where a lane reads a zero that counts, (tiles)(m)(R)
+    """
+
+    dims: tuple[int, ...]
+    rows: Array
+    lanes: Array
+    used: Array
+    zeros: Array
+
+    @staticmethod
+    def of(layer: Layer, dims: Sequence[int]) -> Reads | None:
+        """How a layer reads the only tensor that its rows are made of; None where lanes have no constant distances."""
+        numbers = layer.product.rows.numbers
+        there = numbers > 0
+        dims = tuple(dims)
+        # One number for all coordinates, with room for differences of them.
+        wide = _wide(dims)
+        at = np.stack(np.unravel_index(np.maximum(numbers - 1, 0), dims), axis=-1) @ wide
+        rows, lanes, used = _differences(at, there)
+        if ((rows[:, :, None] + lanes[:, None, :] != at) & there).any():
+            return None
+        zeros = ~there & used[:, None, :] & _counting(layer)
+        return Reads(dims, _coordinates(rows, dims), _coordinates(lanes, dims), used, zeros)
+
+    @property
+    def patterns(self) -> Iterator[Array]:
+        """Which elements a row takes at once, those of each kind of row once: coordinates, (lanes)(axes)."""
+        known = set[bytes]()
+        for tile, used in enumerate(self.used):
+            own = self.lanes[tile][used]
+            if not len(own):
+                continue
+            own = own - own.min(axis=0)
+            if own.tobytes() not in known:
+                known.add(own.tobytes())
+                yield own
+
+    @property
+    def around(self) -> tuple[Array, Array]:
+        """The least and the greatest coordinates of zeros that count, and of elements, (axes) each."""
+        low, high = np.zeros(len(self.dims), int), np.array(self.dims) - 1
+        tile, row, lane = np.nonzero(self.zeros)
+        if len(tile):
+            own = self.rows[tile, row] + self.lanes[tile, lane]
+            low, high = np.minimum(low, own.min(axis=0)), np.maximum(high, own.max(axis=0))
+        return low, high
+
+    def places(self, strides: Array) -> tuple[Array, Array]:
+        """Where each row begins, (tiles)(m), and how far from there each lane reads, at least 0, (tiles)(R)."""
+        apart = np.where(self.used, self.lanes @ strides, np.iinfo(np.int64).max)
+        least = apart.min(axis=1, keepdims=True)
+        least = np.where(self.used.any(axis=1, keepdims=True), least, 0)
+        return self.rows @ strides + least, np.where(self.used, apart - least, 0)
+
+
+def _wide(dims: Sequence[int]) -> Array:
+    """Strides in which differences of coordinates, from -2 * size to 2 * size, are told apart."""
+    found = np.ones(len(dims), np.int64)
+    for axis in reversed(range(len(dims) - 1)):
+        found[axis] = found[axis + 1] * 4 * max(1, dims[axis + 1])
+    return found
+
+
+def _coordinates(numbers: Array, dims: Sequence[int]) -> Array:
+    """The differences of coordinates that such numbers are made of, (..)(axes)."""
+    wide, found = _wide(dims), []
+    rest = numbers + sum(2 * max(1, size) * int(stride) for size, stride in zip(dims, wide, strict=True))
+    for size, stride in zip(dims, wide, strict=True):
+        digit, rest = np.divmod(rest, stride)
+        found.append(digit - 2 * max(1, size))
+    return np.stack(found, axis=-1)
+
+
+def _differences(at: Array, there: Array) -> tuple[Array, Array, Array]:
+    """Numbers (tiles)(m)(R), some of which are there, as sums of one of the row and one of the lane, if they are; and
+    whether lanes have any.
+    """
+    tiles, _, _ = at.shape
+    every = np.arange(tiles)
+    used = there.any(axis=1)
+    first = there.sum(axis=2).argmax(axis=1)  # the fullest row
+    rows, lanes = np.zeros(at.shape[:2], np.int64), np.zeros((tiles, at.shape[2]), np.int64)
+    known, seen = there[every, first], np.zeros(at.shape[:2], bool)
+    lanes[known] = at[every, first][known]
+    seen[every, first] = True
+    while True:
+        by = there & known[:, None, :]
+        fresh = by.any(axis=2) & ~seen
+        lane = by.argmax(axis=2)
+        found = np.take_along_axis(at, lane[:, :, None], 2)[:, :, 0] - np.take_along_axis(lanes, lane, 1)
+        rows[fresh], seen = found[fresh], seen | fresh
+        of = there & seen[:, :, None]
+        more = of.any(axis=1) & ~known
+        if not more.any():
+            return rows, lanes, used
+        row = of.argmax(axis=1)
+        own = np.take_along_axis(at, row[:, None, :], 1)[:, 0] - np.take_along_axis(rows, row, 1)
+        lanes[more], known = own[more], known | more
+
+
+def _counting(layer: Layer) -> Array:
+    """Where what a lane holds is part of a sum that is an element, (tiles)(m)(R)."""
+    tiles, m, _ = layer.product.rows.numbers.shape
+    weights = layer.product.weights.numbers > 0
+    wanted = np.zeros((len(layer.groups), m, weights.shape[2]), np.float32)
+    line, column = layer.sums_of()
+    wanted.reshape(-1, weights.shape[2])[line, column] = 1
+    group = np.zeros(tiles, int)
+    for number, each in enumerate(layer.groups):
+        group[list(each.tiles)] = number
+    found: Array = wanted[group] @ weights.astype(np.float32).transpose(0, 2, 1) > 0
+    return found
+
+
+@dataclass(frozen=True)
+class Writes:
+    """Which elements of a tensor are sums of one row: coordinates of some rows, (columns)(axes) each, and how many rows
+    there are for each of these.
+    """
+
+    patterns: Sequence[Array]
+    times: float
+
+    @staticmethod
+    def of(layer: Layer, dims: Sequence[int]) -> Writes:
+        line, column = layer.sums_of()
+        element = np.flatnonzero(layer.elements.reshape(-1) > 0)
+        order = np.lexsort((column, line))
+        line, element = line[order], element[order]
+        lines, begins = np.unique(line, return_index=True)
+        ends = np.append(begins[1:], len(line))
+        some = np.unique(np.linspace(0, len(lines) - 1, _SOME).astype(int))
+        coordinates = np.stack(np.unravel_index(element, tuple(dims)), axis=-1)
+        patterns = dict[bytes, Array]()
+        for number in some.tolist():
+            own = coordinates[begins[number] : ends[number]]
+            own = own - own[0]
+            patterns.setdefault(own.tobytes(), own)
+        return Writes([*patterns.values()], len(lines) / max(1, len(patterns)))
+
+
+@dataclass(frozen=True)
+class Skew:
+    """Strides of a tensor's axes in bytes of lanes.
+
+    size   cells from the first element to behind the last one, gaps included
+    extra  cycles of stores beyond one for each row of sums
+    """
+
+    strides: Array
+    size: int
+    extra: float
+
+
+def skewed(
+    dims: Sequence[int], reads: Sequence[Reads], writes: Writes | None, machine: Machine
+) -> Skew | None:
+    """The strides for which every row that is read is in distinct lanes, and which take the fewest cycles of stores,
+    and then the fewest cells. None: there are no such strides among those that are tried.
+    """
+    around = [own.around for own in reads]
+    low = np.minimum.reduce([np.zeros(len(dims), int), *(own for own, _ in around)])
+    high = np.maximum.reduce([np.array(dims) - 1, *(own for _, own in around)])
+    # A gap serves both sides: what is before a line is behind the one before it.
+    extents = np.array(dims) + np.maximum(-low, high - (np.array(dims) - 1))
+    axes = [axis for axis in range(len(dims)) if extents[axis] > 1]
+    if len(axes) > _AXES:
+        return None
+    patterns = [own for each in reads for own in each.patterns]
+    best: Skew | None = None
+    for order in permutations(axes):
+        found = _padded(np.array(dims), extents, order, patterns, writes, machine.rows)
+        if found is not None and (best is None or (found.extra, found.size) < (best.extra, best.size)):
+            best = found
+    return best
+
+
+def _padded(
+    dims: Array, extents: Array, order: Sequence[int], patterns: Sequence[Array], writes: Writes | None, lanes: int
+) -> Skew | None:
+    """The best with these axes from the innermost on, the second and the third axis padded by less than a row."""
+    every = np.arange(lanes)
+    strides = np.zeros((lanes, lanes, len(dims)), np.int64)
+    stride = np.ones((lanes, lanes), np.int64)
+    for place, axis in enumerate(order):
+        if place in (1, 2):
+            pads = every[:, None] if place == 1 else every[None, :]
+            stride = stride + pads
+        strides[:, :, axis] = stride
+        stride = stride * extents[axis]
+    last = order[-1] if order else 0
+    sizes = stride - strides[:, :, last] * (extents[last] - dims[last])
+    if len(order) < 3:
+        strides, sizes = strides[:, :1], sizes[:, :1]
+    if len(order) < 2:
+        strides, sizes = strides[:1], sizes[:1]
+    strides, sizes = strides.reshape(-1, len(dims)), sizes.reshape(-1)
+    good = np.ones(len(strides), bool)
+    for own in patterns:
+        good[good] = _most(own, strides[good], lanes) == 1
+    if not good.any():
+        return None
+    strides, sizes = strides[good], sizes[good]
+    extra = np.zeros(len(strides))
+    for own in writes.patterns if writes is not None else ():
+        passes = -(-len(own) // lanes)
+        extra += (_most(own, strides, lanes) - passes) * (writes.times if writes is not None else 0)
+    best = np.lexsort((sizes, extra))[0]
+    return Skew(strides[best], int(sizes[best]), float(extra[best]))
+
+
+def _most(pattern: Array, strides: Array, lanes: int) -> Array:
+    """How many of a pattern's elements are in one lane at most, for each of the strides, (n)."""
+    at = np.sort(strides @ pattern.T % lanes, axis=1)  # (n)(elements)
+    size = at.shape[1]
+    most = np.ones(len(at), int)
+    for apart in range(1, size):
+        again = (at[:, apart:] == at[:, :-apart]).any(axis=1)
+        if not again.any():
+            break
+        most[again] = apart + 1
+    return most
