@@ -22,6 +22,7 @@ from glenside.npu.lowering.runs import Order
 from glenside.npu.lowering.storing import Bytes, BytesOut, rows_needed
 from glenside.npu.lowering.tiles import Layer
 from glenside.npu.machine import Machine
+from glenside.npu.numbers import StandsFor, narrow
 from glenside.npu.program import NpuProgram, Place, Stretch
 from glenside.quantization.layers import IntegerLayer, IntegerNetwork, leaf_of
 
@@ -280,7 +281,9 @@ class _Chain:
         if layer.requantised is None:
             sums = SumsOut(self.writer, own.layer)
             self.writer.layer(own.order, feed, sums)
-            result = Place.of(sums.addresses, "int32")
+            lacking = narrow(self._corrected(layer, own))  # of sums as they are: nothing is added to them
+            stands_for = StandsFor.of(1, -lacking) if lacking.any() else None
+            result = replace(Place.of(sums.addresses, "int32"), stands_for=stands_for)
         else:
             self.writer.layer(own.order, feed, self._bytes_out(layer, own))
             result = self._place(layer.result)
