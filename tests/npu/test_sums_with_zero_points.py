@@ -13,6 +13,7 @@ from npu_layers import MACHINES
 from onnx_integer_networks import Graph
 
 import glenside as gl
+from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
 from glenside.ir.program import Program
 from glenside.npu import files, simulator
@@ -104,6 +105,14 @@ def test_a_wrong_zero_is_seen(tmp_path: Path) -> None:
     assert own.result is not None
     other = replace(made, stretches=(replace(own, result=replace(own.result, stands_for=None)),))
     assert wrong(other, simulator.run(other).dram) == [own.name]
+
+
+def test_two_computed_operands_with_zero_points_are_a_sentence() -> None:
+    g = Graph()
+    node = g.node("MatMulInteger", "x", "y", g.constant(3, "int8"), g.constant(4, "int8"))
+    program = g.program({"x": ((3, 12), "int8"), "y": ((12, 5), "int8")}, node)
+    with pytest.raises(BadInput, match="zero point"):
+        gl.npu_program(program, gl.NPU(8))
 
 
 def test_arrays_are_said_as_short_as_they_are() -> None:

@@ -13,7 +13,7 @@ from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
 from glenside.ir.term import Term
 from glenside.npu.lowering.choice import best
-from glenside.npu.lowering.network import Mapped, Unlowered, chained
+from glenside.npu.lowering.network import Mapped, Unlowered, chained, results_of
 from glenside.npu.machine import Machine
 from glenside.npu.numbers import StandsFor, narrow
 from glenside.npu.program import NpuProgram, Place
@@ -86,10 +86,9 @@ def as_mapped(
 
 def _outputs(program: NpuProgram, network: IntegerNetwork) -> dict[str, Place]:
     whole = network.program
-    roots = whole.term.children if whole.term.operator.name == "construct-tuple" else (whole.term,)
     return {
         name: _output(program, network, root, *stands_for)
-        for name, root, stands_for in zip(whole.result_names(), roots, network.outputs, strict=True)
+        for name, root, stands_for in zip(whole.result_names(), results_of(network), network.outputs, strict=True)
     }
 
 

@@ -13,7 +13,19 @@ from typing import Protocol
 import numpy as np
 
 from glenside.ir.operand import Array
-from glenside.npu.instructions import Address, Fill, Instruction, Lanes, Load, Parameters, Stream, Sums, Tables, Weights
+from glenside.npu.instructions import (
+    Address,
+    Fill,
+    Instruction,
+    Lanes,
+    Load,
+    Out,
+    Parameters,
+    Stream,
+    Sums,
+    Tables,
+    Weights,
+)
 from glenside.npu.lowering.filling import Table, batches, modulo, transfers
 from glenside.npu.lowering.image import Image
 from glenside.npu.lowering.plan import Chunk, Plan
@@ -95,6 +107,21 @@ class Writer:
         for batch in batches(parts, max(1, self.machine.tables // 2)):
             slots = {table: self.table(table) for table, _ in batch}
             yield from ((slots[table], nest) for table, nest in batch)
+
+    def fill_lanes(self, addresses: Array, lanes: Array, rows: Array) -> None:
+        """Bytes of DRAM, each to a lane and a row of it, (n) each."""
+        found = transfers(addresses, lanes, rows, self.machine)
+        self._transfer(Lanes, ((table, nest) for part in found for table in [part.fills()] for nest in part.nests))
+
+    def empty_lanes(self, addresses: Array, lanes: Array, rows: Array) -> None:
+        """The other way."""
+        found = transfers(addresses, lanes, rows, self.machine)
+        self._transfer(Out, ((table, nest) for part in found for table in [part.empties()] for nest in part.nests))
+
+    def _transfer(self, kind: type[Lanes | Out], parts: Iterable[tuple[Table, Nest]]) -> None:
+        for slot, nest in self.with_tables(parts):
+            beats, turn = nest.address(0, self.machine.bandwidth), modulo(nest.address(2), self.machine.rows)
+            self.add(kind(nest.counts, beats, nest.address(1), slot, turn))
 
     def table(self, table: Table) -> int:
         """The slot of a lane table, filled before."""
@@ -195,17 +222,12 @@ class _Work:
             self.settled = True
 
     def _fill_lanes(self, chunk: Chunk) -> None:
-        machine, writer = self.machine, self.writer
         self._settle(self.feed.made[0])
         elements = self.order.rows.numbers[chunk.rows]
         row, lane = np.nonzero(elements)
-        first = chunk.half * machine.half_depth
+        first = chunk.half * self.machine.half_depth
         self._fill_empty(first, elements)
-        found = transfers(self.feed.elements[elements[row, lane]], lane, first + row, machine)
-        parts = ((table, nest) for part in found for table in [part.fills()] for nest in part.nests)
-        for slot, nest in writer.with_tables(parts):
-            beats, turn = nest.address(0, machine.bandwidth), modulo(nest.address(2), machine.rows)
-            writer.add(Lanes(nest.counts, beats, nest.address(1), slot, turn))
+        self.writer.fill_lanes(self.feed.elements[elements[row, lane]], lane, first + row)
 
     def _fill_empty(self, first: int, elements: Array) -> None:
         """Zeros where lanes that are enabled hold none of the elements."""

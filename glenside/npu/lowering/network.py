@@ -15,6 +15,7 @@ from glenside.ir.program import Program
 from glenside.ir.term import Term, build, postorder, rebuild_all
 from glenside.ir.types import Tensor
 from glenside.npu import requantise
+from glenside.npu.lowering.copying import write_copy
 from glenside.npu.lowering.layers import Feed, Sink, SumsOut, Writer
 from glenside.npu.lowering.operands import Tiles, arranged, laid_out
 from glenside.npu.lowering.program import Filled, counted, finished, stand_in
@@ -74,14 +75,26 @@ class Unlowered(BadInput):
 class _Tensor:
     """An int8 tensor between layers.
 
-    place   where its elements are, one address each
+    place   where its elements are, one address each, (dims); -1 where nobody wants one
     pairs   all that is to be written: elements and addresses, (n)(2)
-    streams whether it is there for those who stream it
+    streams whether it is there for those who stream it: then whole, at its place, which are the first pairs
     """
 
-    place: Array | None = None
+    place: Array
     pairs: list[Array] = field(default_factory=list)
     streams: bool = False
+
+    def stays(self, pairs: Array) -> None:
+        """It is to be there, too."""
+        self.pairs.append(pairs)
+        flat = self.place.reshape(-1)
+        new = pairs[flat[pairs[:, 0]] < 0]
+        flat[new[:, 0]] = new[:, 1]
+
+    def stream_from(self, places: Array) -> None:
+        """It is to be there, whole."""
+        self.place, self.streams = places, True
+        self.pairs.insert(0, np.stack([np.arange(places.size), places.ravel()], axis=1))
 
 
 @dataclass
@@ -107,6 +120,12 @@ class _Own:
         """Of what streams, and of what stays."""
         product = self.layer.product
         return self.zero([*product.rows.first]), self.zero([*product.weights.first])
+
+
+def results_of(network: IntegerNetwork) -> Sequence[Term]:
+    """The terms that the host takes."""
+    whole = network.program.term
+    return whole.children if whole.operator.name == "construct-tuple" else (whole,)
 
 
 def _name(tensor: Term) -> str:
@@ -136,6 +155,11 @@ class _Chain:
         self.known: dict[str, _Own] = {}
         self.tiles: dict[str, Tiles] = {}
         self.tensors: dict[Term, _Tensor] = {}
+        self.copies: dict[Term, str] = {}
+        self.outside = {
+            *self._inputs(),
+            *(leaf for root in results_of(network) for leaf in leaves_of(root, self.makers)),
+        }
         self.filled = Filled()
         self.stretches = list[Stretch]()
 
@@ -144,16 +168,12 @@ class _Chain:
         inputs = dict[str, Place]()
         for term in self._inputs():
             name = _name(term)
-            tensor = self._tensor(term)
-            if any(len(pairs) != term.access.size for pairs in tensor.pairs) or len(tensor.pairs) > 1:
-                readers = [layer.name for layer in network.layers if self._reads(layer, term)]
-                said = f"the input {name} is needed at several places at once, and a host puts it at one"
-                raise Unlowered.of(said, *readers)
             inputs[name] = self._place(term)
             values = given.get(name)
             if values is None:
                 values = draw.integers(-128, 128, tuple(term.access.dims)).astype(np.int8)
             self.filled.append((inputs[name], values))
+            self._copy(term)
         for number, layer in enumerate(network.layers):
             self.show(layer.name, number, len(network.layers))
             begin = counted(self.writer)
@@ -217,18 +237,38 @@ class _Chain:
         return found.astype(np.int8)
 
     def _tensor(self, term: Term) -> _Tensor:
-        """Where a tensor belongs, as those want it that read it."""
+        """Where a tensor belongs, as those want it that read it; whole where the host puts or takes it."""
         if term in self.tensors:
             return self.tensors[term]
-        found = self.tensors[term] = _Tensor()
+        found = self.tensors[term] = _Tensor(np.full(tuple(term.access.dims), -1))
         for layer in self.network.layers:
             own = self._own(layer) if self._reads(layer, term) else None
             for leaf, (tensor, zero) in own.operands.items() if own is not None else ():
                 if tensor == term and own is not None:
                     self._demand(found, layer.name, own, leaf, zero)
-        if not found.pairs:
+        several = term not in self.makers and sum(map(len, found.pairs)) > term.access.size
+        if not found.pairs or (term in self.outside and (several or (found.place < 0).any())):
             self._stream_from(found, np.arange(term.access.size).reshape(tuple(term.access.dims)))
         return found
+
+    def _copy(self, term: Term) -> None:
+        """An input, which the host puts at one place, to others at which it stays in the array: by instructions of the
+        program before those of its layers.
+        """
+        tensor = self._tensor(term)
+        if not tensor.streams or len(tensor.pairs) == 1:
+            return
+        begin, wanted = counted(self.writer), np.concatenate(tensor.pairs[1:])
+        write_copy(self.writer, tensor.place.reshape(-1)[wanted[:, 0]], wanted[:, 1])
+        name = f"copy of {_name(term)}"
+        while name in self.mapped:
+            name += "'"
+        copied = _Tensor(np.full_like(tensor.place, -1))
+        copied.stays(wanted)
+        meaning, operands = str(Program(stand_in("operand0", term))), {"operand0": self._place(term)}
+        result, end = Place.of(copied.place, "int8"), counted(self.writer)
+        self.stretches.append(Stretch(name, begin, end, meaning, operands, result))
+        self.copies[term] = name
 
     def _reads(self, layer: IntegerLayer, term: Term) -> bool:
         return any(leaf_of(leaf)[0] == term for leaf in leaves_of(layer.sums.children[0], self.makers))
@@ -236,8 +276,7 @@ class _Chain:
     def _demand(self, found: _Tensor, name: str, own: _Own, leaf: Term, zero: int) -> None:
         if leaf in own.layer.product.weights.first:
             tiles = self._computed_tiles(name, own, zero)
-            found.pairs.append(tiles.elements[leaf])
-            found.place = tiles.of(leaf) if found.place is None else found.place
+            found.stays(tiles.elements[leaf])
         if leaf in own.layer.product.rows.first and not found.streams:
             tensor, _ = own.operands[leaf]
             if tensor in self.axes:
@@ -246,9 +285,7 @@ class _Chain:
                 self._stream_from(found, arranged(own.order, leaf))
 
     def _stream_from(self, found: _Tensor, places: Array) -> None:
-        found.place = self.writer.image.room(int(places.max(initial=-1)) + 1) + places
-        found.pairs.append(np.stack([np.arange(places.size), found.place.ravel()], axis=1))
-        found.streams = True
+        found.stream_from(self.writer.image.room(int(places.max(initial=-1)) + 1) + places)
 
     def _computed_tiles(self, name: str, own: _Own, zero: int) -> Tiles:
         if name not in self.tiles:
@@ -258,9 +295,7 @@ class _Chain:
         return self.tiles[name]
 
     def _place(self, term: Term) -> Place:
-        found = self._tensor(term).place
-        assert found is not None, "it is somewhere"
-        return Place.of(found, "int8")
+        return Place.of(self._tensor(term).place, "int8")
 
     # Layers.
 
@@ -371,6 +406,8 @@ class _Chain:
             places[name] = place
             if tensor in self.makers:
                 made[name] = self.makers[tensor]
+            elif tensor in self.copies and leaf not in own.layer.product.rows.first:
+                made[name] = self.copies[tensor]
         for written in _leaves(layer):  # those that the mapping needs nothing of, too
             tensor, _ = leaf_of(written)
             if written not in stand_ins and tensor not in stand_ins and not self._is_constant(tensor):

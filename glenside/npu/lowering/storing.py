@@ -16,8 +16,8 @@ import numpy as np
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
 from glenside.npu import requantise
-from glenside.npu.instructions import Out, Store
-from glenside.npu.lowering.filling import Table, modulo, transfers, unwrapped
+from glenside.npu.instructions import Store
+from glenside.npu.lowering.filling import Table, modulo, unwrapped
 from glenside.npu.lowering.layers import Writer
 from glenside.npu.lowering.runs import Run
 from glenside.npu.lowering.tiles import Layer
@@ -196,14 +196,9 @@ class BytesOut:
 
     def _out(self, batch: _Batch, turns: Array, base: int) -> None:
         """Beats of the bytes that are in lanes."""
-        machine = self.machine
         item = batch.item[batch.owner]
-        lane = (batch.lane[batch.owner] + turns[item]) % machine.rows
-        found = transfers(batch.address, lane, base + item, machine)
-        parts = ((table, nest) for part in found for table in [part.empties()] for nest in part.nests)
-        for slot, nest in self.writer.with_tables(parts):
-            beats, turn = nest.address(0, machine.bandwidth), modulo(nest.address(2), machine.rows)
-            self.writer.add(Out(nest.counts, beats, nest.address(1), slot, turn))
+        lane = (batch.lane[batch.owner] + turns[item]) % self.machine.rows
+        self.writer.empty_lanes(batch.address, lane, base + item)
 
 
 @dataclass(frozen=True)
