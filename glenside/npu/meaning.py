@@ -33,5 +33,6 @@ def _is_right(own: Stretch, results: Mapping[str, Place | None], before: Array, 
         if not np.array_equal(place.read(after)[there], operands[name][there]):
             return False
     (wanted,) = evaluate([parse(own.meaning).term], operands)
-    there, got = own.result.addresses >= 0, own.result.read(after)
+    there, got, stands_for = own.result.addresses >= 0, own.result.read(after), own.result.stands_for
+    got = got if stands_for is None else stands_for.real(got)
     return bool(np.array_equal(np.asarray(wanted).reshape(got.shape)[there], got[there]))

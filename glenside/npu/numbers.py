@@ -29,7 +29,7 @@ class Numbers:
             found = np.asarray(None)
         if found.dtype.kind not in "iuf" or not np.isfinite(found).all():
             raise BadInput("numbers that tensors are scaled by are finite, one or as many in each row")
-        return Numbers(found.shape, tuple(found.ravel().tolist()))
+        return Numbers(found.shape, tuple(map(float, found.ravel().tolist())))
 
     @property
     def array(self) -> Array:
@@ -52,6 +52,14 @@ class Numbers:
         return f"{min(self.values, default=0):.6g} .. {max(self.values, default=0):.6g}"
 
 
+def narrow(numbers: Array) -> Array:
+    """The same by broadcasting: one along axes where all are alike."""
+    for axis in range(numbers.ndim):
+        first = numbers.take([0], axis)
+        numbers = first if (numbers == first).all() else numbers
+    return numbers.reshape(()) if numbers.size == 1 else numbers
+
+
 @dataclass(frozen=True)
 class StandsFor:
     """real = scale * (integer - zero), both of which broadcast to the tensor. Sums that lack a bias have its negative
@@ -70,7 +78,9 @@ class StandsFor:
         return found
 
     def real(self, integers: Array) -> Array:
-        """The numbers, float32."""
+        """The numbers, float32; the int32 that they are, which floats would round, where scales are 1."""
+        if all(scale == 1 for scale in self.scale.values) and all(zero.is_integer() for zero in self.zero.values):
+            return (integers.astype(np.int64) - self.zero.array.astype(np.int64)).astype(np.int32)
         return ((integers.astype(np.float64) - self.zero.array) * self.scale.array).astype(np.float32)
 
     def integers(self, real: Array, dtype: str) -> Array:

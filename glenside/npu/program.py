@@ -71,7 +71,7 @@ class Stretch:
 
     meaning   the text of a program of integers that it computes, of tensors by name
     operands  where those are in DRAM
-    result    where what it computes is; bytes that nobody reads are nowhere
+    result    where what it computes is, or what stands for it; bytes that nobody reads are nowhere
     """
 
     name: str

@@ -9,7 +9,6 @@ import random
 import re
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -26,7 +25,6 @@ from glenside.ir.operand import Array
 from glenside.npu import files, rtl, simulator
 from glenside.npu.instructions import UNITS, Form, Instruction, Parameters, Tables
 from glenside.npu.lowering.integers import as_mapped, mappings
-from glenside.npu.lowering.network import Unlowered
 from glenside.npu.meaning import wrong
 from glenside.npu.numbers import StandsFor
 from glenside.npu.program import NpuProgram, Place
@@ -50,8 +48,7 @@ def _programs(found: IntegerNetwork, number: int, count: int, seed: int = 0) -> 
     fronts = mappings(result, found)
     for other in range(1, count):
         taken = {name: own[(other + at) % len(own)][0] for at, (name, own) in enumerate(fronts.items())}
-        with suppress(Unlowered):  # where an input would be needed at several places
-            yield as_mapped(found, taken, machine, seed)
+        yield as_mapped(found, taken, machine, seed)
 
 
 def _wanted(found: IntegerNetwork, program: NpuProgram) -> Array:

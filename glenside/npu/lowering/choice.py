@@ -3,13 +3,15 @@
 What is quick for one layer may be slow for the next: sums of pixels side by side are few beats where the next layer
 wants pixels side by side, and a beat for each byte where it wants channels. The choice is an integer program:
 
-    least sum of t over layers, where t >= cycles of the array, and t >= cycles of DMA: weights, fills and results
+    least sum of t over layers, where t >= cycles of the array, and t >= cycles of DMA: weights, fills and results,
+    and of copies of inputs that stay in the array, which come before all layers
 
 Each layer takes one mapping and each tensor one axis innermost; what they take together is priced for every pair.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -20,6 +22,7 @@ from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
 from glenside.ir.term import Term
 from glenside.ir.types import Tensor
+from glenside.npu.lowering.copying import cycles_of_copy
 from glenside.npu.lowering.image import Image
 from glenside.npu.lowering.network import Mapped
 from glenside.npu.lowering.operands import Tiles, laid_out
@@ -75,7 +78,7 @@ def chosen(
     gap: float = 1e-3,
 ) -> Choice:
     """The best choice, within a gap of it, or the best that was found in time; `results` are the tensors that layers
-    make, of which each is one's, by name. Raises BadInput: there is none.
+    make, of which each is one's, by name. Raises BadInput: none was.
     """
     return _Model(options, results, machine).solved(show, seconds, gap)
 
@@ -88,8 +91,8 @@ def best(
 ) -> tuple[dict[str, Mapped], Choice]:
     """For each layer of a network one of its mappings, each with its cycles of the array; and the whole choice.
 
-    Raises BadInput: a layer of which the machine runs no mapping, by name, with the reason of the first; or no mappings
-    fit together.
+    Raises BadInput: a layer of which the machine runs no mapping, by name, with the reason of the first; or the time
+    was too short for any choice.
     """
     options, kept = options_of(network, variants, machine, show)
     results = {layer.result: layer.name for layer in network.layers}
@@ -139,6 +142,16 @@ def axes_of(tensor: Term) -> list[int]:
     return [axis for axis, size in enumerate(tensor.access.dims) if size > 1] or [0]
 
 
+def copied(option: Option, tensor: Term, pairs: Array, alone: bool, machine: Machine) -> float:
+    """Cycles that bring an input to where it stays in the array, from where the host puts it: none where it may put it
+    there, which nobody else reads, each element at one place.
+    """
+    every = np.arange(tensor.access.size)
+    if alone and tensor not in option.streams.values() and np.array_equal(pairs[:, 0], every):
+        return 0.0
+    return cycles_of_copy(pairs[:, 0], pairs[:, 1], machine)
+
+
 @dataclass
 class _Model:
     options: Mapping[str, Sequence[Option]]
@@ -153,6 +166,7 @@ class _Model:
             self.solver.setOptionValue(name, value)
         self.dma: dict[str, list[tuple[int, float]]] = {name: [] for name in self.options}
         self.count = 0
+        self.copies = defaultdict[int, float](float)
 
     def _column(self, cost: float = 0.0, whole: bool = False, most: float = 1.0) -> int:
         self.solver.addVar(0.0, most)
@@ -190,10 +204,7 @@ class _Model:
         self.solver.run()
         found = self.solver.getInfo()
         if found.primal_solution_status != highspy.SolutionStatus.kSolutionStatusFeasible:
-            raise BadInput(
-                "no mappings of the layers fit together: each of some layer keeps an input in the array, which a host"
-                " puts at one place"
-            )
+            raise BadInput(f"no mappings of the layers and orders of tensors were found within {seconds:g} seconds")
         values = np.array(self.solver.getSolution().col_value)
         mappings = {name: int(np.argmax(values[columns])) for name, columns in take.items()}
         axes = {tensor: axes_of(tensor)[int(np.argmax(values[columns]))] for tensor, columns in inner.items()}
@@ -264,11 +275,12 @@ class _Model:
 
     def _add_tiles(self, tensor: Term, name: str, option: Option, own: int, take: Mapping[str, Sequence[int]]) -> None:
         """A tensor that stays is written as tiles."""
-        maker = self.results.get(tensor)
+        maker, pairs = self.results.get(tensor), self._tiled(option, tensor)
         if maker is None:
-            self._row(0, 0, [(own, 1.0)])  # a host puts it at one place
+            readers = [n for n, o in self.options.items() if any(tensor in each.operands.values() for each in o)]
+            self.copies[own] += copied(option, tensor, pairs, len(readers) == 1, self.machine)
+            self.solver.changeColCost(own, self.copies[own])
             return
-        pairs = self._tiled(option, tensor)
         written = [self._column() for _ in take[maker]]
         self._row(0, 0, [*((column, 1.0) for column in written), (own, -1.0)])
         for other, column, by in zip(self.options[maker], written, take[maker], strict=True):

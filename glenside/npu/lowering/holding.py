@@ -17,7 +17,12 @@ from glenside.npu.machine import Machine
 
 @dataclass(frozen=True)
 class Held:
-    """A tensor in the lanes: the cell of its element of coordinates 0, and the cells that are its own."""
+    """A tensor in the lanes.
+
+    base         the cell of its element of coordinates 0
+    begin, end   the cells that are its own, in whole rows
+    since, until the layers between which it is there, by number
+    """
 
     skew: Skew
     reads: Mapping[str, Reads]
@@ -25,6 +30,8 @@ class Held:
     base: int
     begin: int
     end: int
+    since: int
+    until: int
 
     @cached_property
     def cells(self) -> Array:
@@ -73,7 +80,7 @@ def held(wanted: Mapping[Term, Wanted], machine: Machine, rows: range) -> dict[T
         low = not low
         lives.append((row, row + need, own.begin, own.end))
         begin = row * machine.rows
-        found[term] = Held(skew, own.reads, own.dims, begin - least, begin, begin + need * machine.rows)
+        found[term] = Held(skew, own.reads, own.dims, begin - least, begin, begin + need * machine.rows, own.begin, own.end)
     return found
 
 
@@ -121,3 +128,23 @@ def _touched(reads: Reads, skew: Skew) -> Array:
         np.unique((first[tile][:, None] + apart[tile][used]).reshape(-1)) for tile, used in enumerate(reads.used)
     ]
     return np.unique(np.concatenate(some)) if some else np.zeros(0, np.int64)
+
+
+def free(taken: Sequence[Held], machine: Machine, reserved: int) -> tuple[int, tuple[int, int]]:
+    """How many rows there are in each half beside tensors that are held, and `reserved` ones at both ends of the lanes;
+    and where they begin.
+    """
+    rows = [(own.begin // machine.rows, own.end // machine.rows) for own in taken]
+    halves = range(reserved, machine.half_depth), range(machine.half_depth, machine.depth - reserved)
+    (low, first), (high, second) = (_largest(rows, half) for half in halves)
+    return min(low, high), (first, second)
+
+
+def _largest(taken: Sequence[tuple[int, int]], rows: range) -> tuple[int, int]:
+    """The size of the largest gap, and where it begins."""
+    found, at = (0, rows.start), rows.start
+    for begin, end in [*sorted(taken), (rows.stop, rows.stop)]:
+        size = min(begin, rows.stop) - at
+        found = max(found, (size, at), key=lambda gap: gap[0])
+        at = max(at, end)
+    return found

@@ -13,9 +13,9 @@ from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
 from glenside.ir.term import Term
 from glenside.npu.lowering.choice import best
-from glenside.npu.lowering.network import Mapped, Unlowered, chained
+from glenside.npu.lowering.network import Mapped, Unlowered, chained, results_of
 from glenside.npu.machine import Machine
-from glenside.npu.numbers import StandsFor
+from glenside.npu.numbers import StandsFor, narrow
 from glenside.npu.program import NpuProgram, Place
 from glenside.passes.distinct_layers import distinct_layers
 from glenside.quantization.layers import IntegerNetwork
@@ -86,10 +86,9 @@ def as_mapped(
 
 def _outputs(program: NpuProgram, network: IntegerNetwork) -> dict[str, Place]:
     whole = network.program
-    roots = whole.term.children if whole.term.operator.name == "construct-tuple" else (whole.term,)
     return {
         name: _output(program, network, root, *stands_for)
-        for name, root, stands_for in zip(whole.result_names(), roots, network.outputs, strict=True)
+        for name, root, stands_for in zip(whole.result_names(), results_of(network), network.outputs, strict=True)
     }
 
 
@@ -105,16 +104,14 @@ def _output(program: NpuProgram, network: IntegerNetwork, root: Term, scale: flo
         if place is None:
             raise BadInput(f"a result is neither of layers nor of inputs, but {leaf.operator.name}")
         addresses.append(place.addresses.ravel())
-        given = biases.get(leaf)
-        bias.append(np.broadcast_to(0 if given is None else given, tuple(leaf.access.dims)).astype(np.int64).ravel())
+        given = np.asarray(0 if biases.get(leaf) is None else biases[leaf], np.int64)
+        if place.stands_for is not None:
+            given = given - place.stands_for.zero.array.astype(np.int64)
+        bias.append(np.broadcast_to(given, tuple(leaf.access.dims)).ravel())
     at = np.concatenate(addresses)[own.numbers]
     lacking = np.concatenate(bias)[own.numbers]
     found = Place.of(at, root.access.dtype)
-    return replace(found, stands_for=StandsFor.of(scale, _narrow(zero - lacking)))
-
-
-def _narrow(numbers: Array) -> Array:
-    return numbers.reshape(-1)[0] if (numbers == numbers.reshape(-1)[0]).all() else numbers
+    return replace(found, stands_for=StandsFor.of(scale, narrow(zero - lacking)))
 
 
 def _is_tensor(leaf: Term, name: str) -> bool:

@@ -13,7 +13,19 @@ from typing import Protocol
 import numpy as np
 
 from glenside.ir.operand import Array
-from glenside.npu.instructions import Address, Fill, Instruction, Lanes, Load, Parameters, Stream, Sums, Tables, Weights
+from glenside.npu.instructions import (
+    Address,
+    Fill,
+    Instruction,
+    Lanes,
+    Load,
+    Out,
+    Parameters,
+    Stream,
+    Sums,
+    Tables,
+    Weights,
+)
 from glenside.npu.lowering.carrying import blank, gone_on
 from glenside.npu.lowering.filling import Table, batches, modulo, transfers
 from glenside.npu.lowering.image import Image
@@ -30,15 +42,13 @@ _UNKNOWN = 1 << 8
 
 @dataclass(frozen=True)
 class Feed:
-    """Where a layer's operands are in DRAM.
+    """Where a layer's weights are in DRAM.
 
-    elements  the address of each element that rows are made of, by number; element 0 is none
-    tiles     the address of the first row of weights of each tile, (tiles)
-    zero      the byte in lanes where a row has no element
-    made      whether layers before it make rows, and whether they make weights
+    tiles  the address of the first row of weights of each tile, (tiles)
+    zero   the byte in lanes where a row has no element
+    made   whether layers before it make rows, and whether they make weights
     """
 
-    elements: Array
     tiles: Sequence[int]
     zero: int = 0
     made: tuple[bool, bool] = (False, False)
@@ -66,6 +76,7 @@ class Writer:
     active  the weights that are in the array
     cells   of each byte of the lanes what it holds, where that is known
     later   what is to be written down before anybody reads what it makes
+    before  that of the layer before
     """
 
     def __init__(self, machine: Machine) -> None:
@@ -76,12 +87,14 @@ class Writer:
         self.run = self.chunk = self.half = 0
         self.active = b""
         self.later: Callable[[], None] | None = None
+        self.before = self.later
         self.cells = np.full(machine.rows * machine.depth, _UNKNOWN, np.int16)
 
     def layer(self, layer: Layer, source: Source, feed: Feed, sink: Sink) -> None:
         """The instructions of a layer, whose results go to a sink."""
-        if not sink.lanes:  # nobody else makes room for what was put off
+        if not sink.lanes:  # the layer may fill all lanes, those too which what was put off is still in
             self.settle()
+        self.before = self.later
         _Work(self, layer, source, feed, sink).write()
         self.run += len(source.runs)
 
@@ -103,6 +116,11 @@ class Writer:
         if later is not None:
             later()
 
+    def settle_before(self) -> None:
+        """Write down what another layer put off."""
+        if self.later is self.before:
+            self.settle()
+
     def add(self, instruction: Instruction) -> None:
         """One more: those of other units that it needs or that need it come before or after it."""
         self.written.append(instruction)
@@ -114,6 +132,21 @@ class Writer:
         for batch in batches(parts, max(1, self.machine.tables // 2)):
             slots = {table: self.table(table) for table, _ in batch}
             yield from ((slots[table], nest) for table, nest in batch)
+
+    def fill_lanes(self, addresses: Array, lanes: Array, rows: Array) -> None:
+        """Bytes of DRAM, each to a lane and a row of it, (n) each."""
+        found = transfers(addresses, lanes, rows, self.machine)
+        self._transfer(Lanes, ((table, nest) for part in found for table in [part.fills()] for nest in part.nests))
+
+    def empty_lanes(self, addresses: Array, lanes: Array, rows: Array) -> None:
+        """The other way."""
+        found = transfers(addresses, lanes, rows, self.machine)
+        self._transfer(Out, ((table, nest) for part in found for table in [part.empties()] for nest in part.nests))
+
+    def _transfer(self, kind: type[Lanes | Out], parts: Iterable[tuple[Table, Nest]]) -> None:
+        for slot, nest in self.with_tables(parts):
+            beats, turn = nest.address(0, self.machine.bandwidth), modulo(nest.address(2), self.machine.rows)
+            self.add(kind(nest.counts, beats, nest.address(1), slot, turn))
 
     def table(self, table: Table) -> int:
         """The slot of a lane table, filled before."""
@@ -180,10 +213,12 @@ class Source(Protocol):
 
 
 class Copied:
-    """Rows that are copied into halves of the lanes, one of which is filled while the other streams."""
+    """Rows that are copied into halves of the lanes, one of which is filled while the other streams: from DRAM, where
+    each of their elements has an address, by number; element 0 is none.
+    """
 
-    def __init__(self, writer: Writer, order: Order, feed: Feed) -> None:
-        self.writer, self.order, self.feed = writer, order, feed
+    def __init__(self, writer: Writer, order: Order, feed: Feed, elements: Array) -> None:
+        self.writer, self.order, self.feed, self.elements = writer, order, feed, elements
         self.machine = writer.machine
         self.plan = Plan.of(order, writer.chunk % HALVES)
         self.runs: Sequence[Run] = self.plan.runs
@@ -215,17 +250,13 @@ class Copied:
     def _fill_lanes(self, chunk: Chunk) -> None:
         machine, writer = self.machine, self.writer
         if self.feed.made[0]:
-            writer.settle()
+            writer.settle_before()
         elements = self.order.rows.numbers[chunk.rows]
         row, lane = np.nonzero(elements)
         first = self.order.firsts[chunk.half]
         writer.forget(first * machine.rows + np.arange(len(elements) * machine.rows))
         self._fill_empty(first, elements)
-        found = transfers(self.feed.elements[elements[row, lane]], lane, first + row, machine)
-        parts = ((table, nest) for part in found for table in [part.fills()] for nest in part.nests)
-        for slot, nest in writer.with_tables(parts):
-            beats, turn = nest.address(0, machine.bandwidth), modulo(nest.address(2), machine.rows)
-            writer.add(Lanes(nest.counts, beats, nest.address(1), slot, turn))
+        self.writer.fill_lanes(self.elements[elements[row, lane]], lane, first + row)
 
     def _fill_empty(self, first: int, elements: Array) -> None:
         """Zeros where lanes that are enabled hold none of the elements."""
@@ -274,7 +305,7 @@ class _Work:
         slot, is_new = found
         if is_new:
             if self.feed.made[1]:
-                self.writer.settle()
+                self.writer.settle_before()
             self.writer.add(Weights(address, slot * self.machine.rows, rows))
         return True
 

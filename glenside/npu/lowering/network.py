@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -15,13 +15,18 @@ from glenside.ir.program import Program
 from glenside.ir.term import Term, build, postorder, rebuild_all
 from glenside.ir.types import Tensor
 from glenside.npu import requantise
-from glenside.npu.lowering.layers import Feed, Sink, SumsOut, Writer
+from glenside.npu.lowering.copying import write_copy
+from glenside.npu.lowering.holding import Held, Wanted, free, held
+from glenside.npu.lowering.inplace import InPlace, Kept, bring
+from glenside.npu.lowering.layers import Copied, Feed, Sink, Source, SumsOut, Writer
 from glenside.npu.lowering.operands import Tiles, arranged, laid_out
 from glenside.npu.lowering.program import Filled, counted, finished, stand_in
 from glenside.npu.lowering.runs import Order
+from glenside.npu.lowering.skewed import Reads, Writes
 from glenside.npu.lowering.storing import Bytes, BytesOut, rows_needed
 from glenside.npu.lowering.tiles import Layer
 from glenside.npu.machine import Machine
+from glenside.npu.numbers import StandsFor, narrow
 from glenside.npu.program import NpuProgram, Place, Stretch
 from glenside.quantization.layers import IntegerLayer, IntegerNetwork, leaf_of
 
@@ -73,14 +78,26 @@ class Unlowered(BadInput):
 class _Tensor:
     """An int8 tensor between layers.
 
-    place   where its elements are, one address each
+    place   where its elements are, one address each, (dims); -1 where nobody wants one
     pairs   all that is to be written: elements and addresses, (n)(2)
-    streams whether it is there for those who stream it
+    streams whether it is there for those who stream it: then whole, at its place, which are the first pairs
     """
 
-    place: Array | None = None
+    place: Array
     pairs: list[Array] = field(default_factory=list)
     streams: bool = False
+
+    def stays(self, pairs: Array) -> None:
+        """It is to be there, too."""
+        self.pairs.append(pairs)
+        flat = self.place.reshape(-1)
+        new = pairs[flat[pairs[:, 0]] < 0]
+        flat[new[:, 0]] = new[:, 1]
+
+    def stream_from(self, places: Array) -> None:
+        """It is to be there, whole."""
+        self.place, self.streams = places, True
+        self.pairs.insert(0, np.stack([np.arange(places.size), places.ravel()], axis=1))
 
 
 @dataclass
@@ -88,7 +105,6 @@ class _Own:
     """A layer, with what its operands are: leaves of the mapped product -> the int8 tensor, and its zero point."""
 
     layer: Layer
-    order: Order
     operands: Mapping[Term, tuple[Term, int]]
     written: Mapping[Term, Term]
 
@@ -106,6 +122,12 @@ class _Own:
         """Of what streams, and of what stays."""
         product = self.layer.product
         return self.zero([*product.rows.first]), self.zero([*product.weights.first])
+
+
+def results_of(network: IntegerNetwork) -> Sequence[Term]:
+    """The terms that the host takes."""
+    whole = network.program.term
+    return whole.children if whole.operator.name == "construct-tuple" else (whole,)
 
 
 def _name(tensor: Term) -> str:
@@ -135,24 +157,32 @@ class _Chain:
         self.known: dict[str, _Own] = {}
         self.tiles: dict[str, Tiles] = {}
         self.tensors: dict[Term, _Tensor] = {}
+        self.copies: dict[Term, str] = {}
+        self.outside = {
+            *self._inputs(),
+            *(leaf for root in results_of(network) for leaf in leaves_of(root, self.makers)),
+        }
         self.filled = Filled()
         self.stretches = list[Stretch]()
+        self.held: dict[Term, Held] = {}
+        self.orders: dict[str, Order] = {}
+        self.numbers = {layer.name: number for number, layer in enumerate(network.layers)}
+        self.constants: dict[Term, Place] = {}
 
     def program(self, given: Mapping[str, Array], seed: int) -> NpuProgram:
         network, draw = self.network, np.random.default_rng(seed)
         inputs = dict[str, Place]()
+        self.held = self._held()
         for term in self._inputs():
             name = _name(term)
-            tensor = self._tensor(term)
-            if any(len(pairs) != term.access.size for pairs in tensor.pairs) or len(tensor.pairs) > 1:
-                readers = [layer.name for layer in network.layers if self._reads(layer, term)]
-                said = f"the input {name} is needed at several places at once, and a host puts it at one"
-                raise Unlowered.of(said, *readers)
             inputs[name] = self._place(term)
             values = given.get(name)
             if values is None:
                 values = draw.integers(-128, 128, tuple(term.access.dims)).astype(np.int8)
             self.filled.append((inputs[name], values))
+            self._copy(term)
+            if term in self.held:
+                bring(self.writer, inputs[name].addresses, self.held[term], self._zero(term))
         for number, layer in enumerate(network.layers):
             self.show(layer.name, number, len(network.layers))
             begin = counted(self.writer)
@@ -192,15 +222,69 @@ class _Chain:
     def _found(self, layer: IntegerLayer) -> _Own:
         mapped = self.mapped[layer.name]
         found = mapped.layer or Layer.of(mapped.term, self.machine)
-        reserved = rows_needed(self.machine) if layer.requantised is not None else 0
-        order = Order(found, self.machine, self.machine.half_depth - reserved)
         leaves = dict.fromkeys((*found.product.rows.first, *found.product.weights.first))
         written = {leaf: mapped.operands.get(leaf, leaf) for leaf in leaves}
         operands = {leaf: leaf_of(own) for leaf, own in written.items()}
         for tensor, _ in operands.values():
             if tensor not in self.makers and tensor.operator.name != "access-tensor":
                 raise BadInput(f"an operand is neither a result nor an input, but {tensor.operator.name}")
-        return _Own(found, order, operands, written)
+        return _Own(found, operands, written)
+
+    def _order(self, name: str) -> Order:
+        """How rows of a layer are copied into lanes."""
+        if name not in self.orders:
+            number, layer = self.numbers[name], self.known[name].layer
+            there = [own for own in self.held.values() if own.since <= number <= own.until]
+            depth, firsts = free(there, self.machine, self.reserved)
+            self.orders[name] = Order(layer, self.machine, depth, firsts)
+        return self.orders[name]
+
+    @cached_property
+    def reserved(self) -> int:
+        """Rows at both ends of the lanes that results pass through."""
+        asked = any(layer.requantised is not None for layer in self.network.layers)
+        return rows_needed(self.machine) if asked else 0
+
+    # Tensors that are held in lanes.
+
+    def _held(self) -> dict[Term, Held]:
+        """Those that all who read them may stream from there."""
+        wanted: dict[Term, Wanted] = {}
+        inputs = self._inputs()
+        for term in (*inputs, *(layer.result for layer in self.network.layers)):
+            own = self._wanted(term) if term in inputs or term not in self.outside else None
+            if own is not None:
+                wanted[term] = own
+        return held(wanted, self.machine, range(self.reserved, self.machine.depth - self.reserved))
+
+    def _wanted(self, term: Term) -> Wanted | None:
+        layers = self.network.layers
+        readers = [layer for layer in layers if self._reads(layer, term)]
+        dims, reads = tuple(term.access.dims), dict[str, Reads]()
+        for layer in readers:
+            own = self._own(layer)
+            product = own.layer.product
+            rows = [own.operands[leaf][0] for leaf in product.rows.first]
+            stays = [own.operands[leaf][0] for leaf in product.weights.first]
+            found = Reads.of(own.layer, dims) if rows == [term] and all(map(self._is_constant, stays)) else None
+            if found is None:
+                return None
+            reads[layer.name] = found
+        if not reads or len({self._own(layer).zeros[0] for layer in readers}) > 1:
+            return None
+        writes, begin = None, 0
+        if term in self.makers:
+            begin = self.numbers[self.makers[term]]
+            made = self._own(layers[begin]).layer
+            if layers[begin].requantised is None or (made.elements <= 0).any():
+                return None
+            writes = Writes.of(made, dims)
+        return Wanted(dims, reads, writes, begin, max(self.numbers[layer.name] for layer in readers))
+
+    def _zero(self, term: Term) -> int:
+        """The byte of a zero in a tensor that is held."""
+        name = next(iter(self.held[term].reads))
+        return self._own(self.network.layers[self.numbers[name]]).zeros[0]
 
     # Tensors between layers.
 
@@ -216,18 +300,43 @@ class _Chain:
         return found.astype(np.int8)
 
     def _tensor(self, term: Term) -> _Tensor:
-        """Where a tensor belongs, as those want it that read it."""
+        """Where a tensor belongs, as those want it that read it; whole where the host puts or takes it."""
         if term in self.tensors:
             return self.tensors[term]
-        found = self.tensors[term] = _Tensor()
+        found = self.tensors[term] = _Tensor(np.full(tuple(term.access.dims), -1))
+        if term in self.held:
+            dims, strides = tuple(term.access.dims), self.held[term].skew.strides
+            inner = next((axis for axis, size in enumerate(dims) if size > 1 and strides[axis] == 1), len(dims) - 1)
+            self._stream_from(found, laid_out(dims, inner, self.machine.bandwidth))
+            return found
         for layer in self.network.layers:
             own = self._own(layer) if self._reads(layer, term) else None
             for leaf, (tensor, zero) in own.operands.items() if own is not None else ():
                 if tensor == term and own is not None:
                     self._demand(found, layer.name, own, leaf, zero)
-        if not found.pairs:
+        several = term not in self.makers and sum(map(len, found.pairs)) > term.access.size
+        if not found.pairs or (term in self.outside and (several or (found.place < 0).any())):
             self._stream_from(found, np.arange(term.access.size).reshape(tuple(term.access.dims)))
         return found
+
+    def _copy(self, term: Term) -> None:
+        """An input, which the host puts at one place, to others at which it stays in the array: by instructions of the
+        program before those of its layers.
+        """
+        tensor = self._tensor(term)
+        if not tensor.streams or len(tensor.pairs) == 1:
+            return
+        begin, wanted = counted(self.writer), np.concatenate(tensor.pairs[1:])
+        write_copy(self.writer, tensor.place.reshape(-1)[wanted[:, 0]], wanted[:, 1])
+        name = f"copy of {_name(term)}"
+        while name in self.mapped:
+            name += "'"
+        copied = _Tensor(np.full_like(tensor.place, -1))
+        copied.stays(wanted)
+        meaning, operands = str(Program(stand_in("operand0", term))), {"operand0": self._place(term)}
+        result, end = Place.of(copied.place, "int8"), counted(self.writer)
+        self.stretches.append(Stretch(name, begin, end, meaning, operands, result))
+        self.copies[term] = name
 
     def _reads(self, layer: IntegerLayer, term: Term) -> bool:
         return any(leaf_of(leaf)[0] == term for leaf in leaves_of(layer.sums.children[0], self.makers))
@@ -235,19 +344,16 @@ class _Chain:
     def _demand(self, found: _Tensor, name: str, own: _Own, leaf: Term, zero: int) -> None:
         if leaf in own.layer.product.weights.first:
             tiles = self._computed_tiles(name, own, zero)
-            found.pairs.append(tiles.elements[leaf])
-            found.place = tiles.of(leaf) if found.place is None else found.place
+            found.stays(tiles.elements[leaf])
         if leaf in own.layer.product.rows.first and not found.streams:
             tensor, _ = own.operands[leaf]
             if tensor in self.axes:
                 self._stream_from(found, laid_out(tuple(leaf.access.dims), self.axes[tensor], self.machine.bandwidth))
             else:
-                self._stream_from(found, arranged(own.order, leaf))
+                self._stream_from(found, arranged(self._order(name), leaf))
 
     def _stream_from(self, found: _Tensor, places: Array) -> None:
-        found.place = self.writer.image.room(int(places.max(initial=-1)) + 1) + places
-        found.pairs.append(np.stack([np.arange(places.size), found.place.ravel()], axis=1))
-        found.streams = True
+        found.stream_from(self.writer.image.room(int(places.max(initial=-1)) + 1) + places)
 
     def _computed_tiles(self, name: str, own: _Own, zero: int) -> Tiles:
         if name not in self.tiles:
@@ -257,40 +363,63 @@ class _Chain:
         return self.tiles[name]
 
     def _place(self, term: Term) -> Place:
-        found = self._tensor(term).place
-        assert found is not None, "it is somewhere"
-        return Place.of(found, "int8")
+        return Place.of(self._tensor(term).place, "int8")
 
     # Layers.
 
     def _layer(self, layer: IntegerLayer) -> Stretch:
         own = self._own(layer)
-        product = own.layer.product
+        rows = [own.operands[leaf][0] for leaf in own.layer.product.rows.first]
         operands = dict[Term, Place]()
-        addresses = np.full(1 + sum(leaf.access.size for leaf in product.rows.first), -1)
-        for leaf, first in product.rows.first.items():
-            operands[leaf] = self._streamed(own, leaf)
-            addresses[first : first + leaf.access.size] = operands[leaf].addresses.ravel()
-        tiles = self._stays(layer.name, own, operands)
+        source: Source
+        if len(rows) == 1 and rows[0] in self.held:
+            there = InPlace(own.layer, self.held[rows[0]], layer.name, self.machine)
+            own.layer, source = there.layer, there
+            tiles = self._stays(layer.name, own, operands)
+            feed = Feed(tiles.addresses, own.zeros[0])
+        else:
+            addresses = self._streams(layer.name, own, operands)
+            tiles = self._stays(layer.name, own, operands)
+            feed = Feed(tiles.addresses, own.zeros[0], self._made(own))
+            source = Copied(self.writer, self._order(layer.name), feed, addresses)
+        if layer.requantised is None:
+            sums = SumsOut(self.writer, own.layer)
+            self.writer.layer(own.layer, source, feed, sums)
+            lacking = narrow(self._corrected(layer, own))  # of sums as they are: nothing is added to them
+            stands_for = StandsFor.of(1, -lacking) if lacking.any() else None
+            result: Place | None = replace(Place.of(sums.addresses, "int32"), stands_for=stands_for)
+        elif layer.result in self.held:
+            parameters = self._parameters(layer, own).reshape(-1)
+            kept = Kept(self.writer, own.layer, parameters, self.held[layer.result], self._zero(layer.result))
+            self.writer.layer(own.layer, source, feed, kept)
+            result = None
+        else:
+            self.writer.layer(own.layer, source, feed, self._bytes_out(layer, own))
+            result = self._place(layer.result)
+        return self._stretch(layer, own, operands, result)
+
+    def _made(self, own: _Own) -> tuple[bool, bool]:
+        product = own.layer.product
         rows, weights = (
             any(own.operands[leaf][0] in self.makers for leaf in places.first)
             for places in (product.rows, product.weights)
         )
-        feed = Feed(addresses, tiles.addresses, own.zeros[0], (rows, weights))
-        if layer.requantised is None:
-            sums = SumsOut(self.writer, own.layer)
-            self.writer.layer(own.order, feed, sums)
-            result = Place.of(sums.addresses, "int32")
-        else:
-            self.writer.layer(own.order, feed, self._bytes_out(layer, own))
-            result = self._place(layer.result)
-        return self._stretch(layer, own, operands, result)
+        return rows, weights
 
-    def _streamed(self, own: _Own, leaf: Term) -> Place:
+    def _streams(self, name: str, own: _Own, operands: dict[Term, Place]) -> Array:
+        """The address of each element that rows are made of, by number."""
+        first = own.layer.product.rows.first
+        addresses = np.full(1 + sum(leaf.access.size for leaf in first), -1)
+        for leaf, begin in first.items():
+            operands[leaf] = self._streamed(name, own, leaf)
+            addresses[begin : begin + leaf.access.size] = operands[leaf].addresses.ravel()
+        return addresses
+
+    def _streamed(self, name: str, own: _Own, leaf: Term) -> Place:
         tensor, zero = own.operands[leaf]
         if not self._is_constant(tensor):
             return self._place(tensor)
-        places = arranged(own.order, leaf)
+        places = arranged(self._order(name), leaf)
         found = Place.of(self.writer.image.room(int(places.max(initial=-1)) + 1) + places, "int8")
         self.filled.append((found, self._values(tensor, zero).reshape(tuple(leaf.access.dims))))
         return found
@@ -308,7 +437,8 @@ class _Chain:
                 operands[leaf] = Place.of(tiles.of(leaf), "int8")
         return tiles
 
-    def _bytes_out(self, layer: IntegerLayer, own: _Own) -> Sink:
+    def _parameters(self, layer: IntegerLayer, own: _Own) -> Array:
+        """Of each element, (dims). Raises BadInput."""
         asked = layer.requantised
         assert asked is not None, "it becomes bytes"
         dims = tuple(layer.sums.access.dims)
@@ -318,6 +448,10 @@ class _Chain:
             raise BadInput("its bias, with what zero points add up to, is not of 32 bits")
         every["bias"], every["scale"] = bias, np.broadcast_to(asked.scale, dims)
         every["zero"], every["low"], every["high"] = asked.zero, asked.low, asked.high
+        return every
+
+    def _bytes_out(self, layer: IntegerLayer, own: _Own) -> Sink:
+        every = self._parameters(layer, own)
         pairs = np.concatenate(self._tensor(layer.result).pairs)
         self._fill_zeros(own.layer, every, pairs)
         return BytesOut(self.writer, own.layer, Bytes(every.reshape(-1), pairs[:, 0], pairs[:, 1]))
@@ -354,28 +488,27 @@ class _Chain:
         found: Array = np.where(own.layer.elements > 0, of_group[group, column if y else row], 0)
         return found
 
-    def _stretch(self, layer: IntegerLayer, own: _Own, operands: Mapping[Term, Place], result: Place) -> Stretch:
-        """What it means: its term of the network, of tensors in DRAM."""
-        whole = layer.result if layer.requantised is not None else layer.sums
+    def _stretch(
+        self, layer: IntegerLayer, own: _Own, operands: Mapping[Term, Place], result: Place | None
+    ) -> Stretch:
+        """What it means: its term of the network, of tensors in DRAM; nothing of what is held in lanes, which layers
+        that read it mean too.
+        """
+        tensors = {own.operands[leaf][0]: leaf for leaf in operands}
+        self.constants |= {tensor: operands[leaf] for tensor, leaf in tensors.items() if self._is_constant(tensor)}
+        if result is None:
+            return Stretch("", {}, {})
         places, stand_ins, made = dict[str, Place](), dict[Term, Term](), dict[str, str]()
-        for leaf, place in operands.items():
-            tensor, zero = own.operands[leaf]
-            name, written = f"operand{len(places)}", own.written[leaf]
-            if self._is_constant(tensor) and zero:
-                stand_ins[written] = build("cast", stand_in(name, written), written.access.dtype)
-            else:
-                stand_ins[tensor] = stand_in(name, tensor)
-            places[name] = place
+        for tensor in dict.fromkeys((*tensors, *self._means(layer))):
+            name = f"operand{len(places)}"
+            leaf = tensors.get(tensor)
+            places[name] = operands[leaf] if leaf is not None else self.constants.get(tensor) or self._place(tensor)
+            stand_ins[tensor] = stand_in(name, tensor)
             if tensor in self.makers:
                 made[name] = self.makers[tensor]
-        for written in _leaves(layer):  # those that the mapping needs nothing of, too
-            tensor, _ = leaf_of(written)
-            if written not in stand_ins and tensor not in stand_ins and not self._is_constant(tensor):
-                name = f"operand{len(places)}"
-                stand_ins[tensor], places[name] = stand_in(name, tensor), self._place(tensor)
-                if tensor in self.makers:
-                    made[name] = self.makers[tensor]
-        (inner,) = rebuild_all([whole], lambda _, __: None, stand_ins)
+            elif tensor in self.copies and leaf is not None and leaf not in own.layer.product.rows.first:
+                made[name] = self.copies[tensor]
+        (inner,) = rebuild_all([layer.result if layer.requantised is not None else layer.sums], _as_it_is, stand_ins)
         for term in postorder(inner):
             if self._is_constant(term):
                 size, dtype = term.access.size, term.access.dtype
@@ -383,3 +516,16 @@ class _Chain:
                 places[_name(term)] = Place(room, tuple(term.access.dims), dtype)
                 self.filled.append((places[_name(term)], self.network.constants[_name(term)]))
         return Stretch("", {}, {}, str(Program(inner)), places, result, made)
+
+    def _means(self, layer: IntegerLayer) -> Iterator[Term]:
+        """The tensors in DRAM that a layer is made of, also by way of those that are held in lanes."""
+        for written in _leaves(layer):
+            tensor, _ = leaf_of(written)
+            if tensor in self.held and tensor in self.makers:
+                yield from self._means(self.network.layers[self.numbers[self.makers[tensor]]])
+            elif not self._is_constant(tensor) or tensor in self.constants:
+                yield tensor
+
+
+def _as_it_is(term: Term, _: object) -> None:
+    return None

@@ -40,7 +40,8 @@ class Priced:
 
     @cached_property
     def order(self) -> Order:
-        return Order(self.layer, self.machine, self.machine.half_depth - self.reserved)
+        depth = self.machine.half_depth - self.reserved
+        return Order(self.layer, self.machine, depth, (self.reserved, self.machine.half_depth))
 
     @cached_property
     def plan(self) -> Plan:

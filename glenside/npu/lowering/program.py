@@ -15,7 +15,7 @@ from glenside.ir.program import Program, is_product
 from glenside.ir.term import Term, build, constants_under, rebuild_all
 from glenside.ir.types import Tensor
 from glenside.npu.instructions import UNITS, Wait
-from glenside.npu.lowering.layers import Feed, SumsOut, Writer
+from glenside.npu.lowering.layers import Copied, Feed, SumsOut, Writer
 from glenside.npu.lowering.operands import Tiles, arranged
 from glenside.npu.lowering.runs import Order
 from glenside.npu.lowering.tiles import Layer
@@ -89,7 +89,8 @@ def _alone(
 ) -> tuple[Stretch, Filled]:
     """A layer's instructions, and what its operands hold."""
     rows, weights = layer.product.rows, layer.product.weights
-    order = Order(layer, writer.machine, writer.machine.half_depth)
+    machine = writer.machine
+    order = Order(layer, machine, machine.half_depth, (0, machine.half_depth))
     leaves = [*dict.fromkeys((*rows.first, *weights.first))]
     values = {leaf: draw.integers(-128, 128, tuple(leaf.access.dims)).astype(np.int8) for leaf in leaves}
     tiles = Tiles.known(writer.image, layer, values)
@@ -102,7 +103,8 @@ def _alone(
         places[leaf] = Place.of(own, "int8")
         filled.append((places[leaf], values[leaf]))
     sums = SumsOut(writer, layer)
-    writer.layer(order, Feed(addresses, tiles.addresses), sums)
+    feed = Feed(tiles.addresses)
+    writer.layer(layer, Copied(writer, order, feed, addresses), feed, sums)
     others = {*written.layers.values()} - {written.layers[name]}
     names = {leaf: f"operand{n}" for n, leaf in enumerate(leaves)}
     meaning = _meaning(written.layers[name], others, names)

@@ -16,8 +16,8 @@ import numpy as np
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
 from glenside.npu import requantise
-from glenside.npu.instructions import Out, Store
-from glenside.npu.lowering.filling import Table, modulo, transfers, unwrapped
+from glenside.npu.instructions import Store
+from glenside.npu.lowering.filling import Table, modulo, unwrapped
 from glenside.npu.lowering.layers import Writer
 from glenside.npu.lowering.runs import Run
 from glenside.npu.lowering.tiles import Layer
@@ -54,7 +54,8 @@ _SIDES = 2
 
 
 class BytesOut:
-    """A layer's results as bytes: a row of sums and those lanes that take it in one cycle are an item.
+    """A layer's results as bytes: a row of sums and those lanes that take it in one cycle are an item. They pass through
+    the first lanes of the lower half, and through the last ones of the upper.
 
     Raises BadInput: lanes are too few, or a sum is needed twice.
     """
@@ -107,15 +108,20 @@ class BytesOut:
             if len(found) > len(self.contents):
                 self.contents.append(own.view(np.uint8))
 
+    def begin(self) -> None:
+        pass
+
     def send(self, done: Sequence[tuple[Run, int]], half: int) -> None:
         for batch in self._batches(done):
             if len(batch.items):
                 self.side = (self.side + 1) % _SIDES
-                self._send(batch, (half + 1) * self.machine.half_depth - self.lanes + self.side * self.depth)
+                self._send(batch, half * (self.machine.depth - self.lanes) + self.side * self.depth)
 
     def _send(self, batch: _Batch, base: int) -> None:
         """Stores now, and beats when others are stored: DMA would wait for them until then."""
         self.writer.settle()
+        rows = self.machine.rows
+        self.writer.forget(base * rows + np.arange(len(batch.items) * rows))
         turns = self._turned(batch)
         self._store(batch, turns, base)
         self.writer.later = lambda: self._out(batch, turns, base)
@@ -196,14 +202,9 @@ class BytesOut:
 
     def _out(self, batch: _Batch, turns: Array, base: int) -> None:
         """Beats of the bytes that are in lanes."""
-        machine = self.machine
         item = batch.item[batch.owner]
-        lane = (batch.lane[batch.owner] + turns[item]) % machine.rows
-        found = transfers(batch.address, lane, base + item, machine)
-        parts = ((table, nest) for part in found for table in [part.empties()] for nest in part.nests)
-        for slot, nest in self.writer.with_tables(parts):
-            beats, turn = nest.address(0, machine.bandwidth), modulo(nest.address(2), machine.rows)
-            self.writer.add(Out(nest.counts, beats, nest.address(1), slot, turn))
+        lane = (batch.lane[batch.owner] + turns[item]) % self.machine.rows
+        self.writer.empty_lanes(batch.address, lane, base + item)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,68 @@
+"""Copies within DRAM by the machine's own instructions: beats to lanes, and from there to where they are wanted too."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from glenside.ir.operand import Array
+from glenside.npu.lowering.filling import beats_and_tables
+from glenside.npu.lowering.layers import Writer
+from glenside.npu.lowering.storing import turned
+from glenside.npu.machine import HALVES, Machine
+
+
+def write_copy(writer: Writer, sources: Array, targets: Array) -> None:
+    """Bytes at some addresses, (n), to others, (n): one may go to several. What is there is there already."""
+    for number, part in enumerate(_parts(sources, targets, writer.machine)):
+        first = (writer.chunk + number) % HALVES * writer.machine.half_depth
+        writer.fill_lanes(part.sources, part.lanes, first + part.rows)
+        writer.empty_lanes(part.targets, part.lanes[part.owner], first + part.rows[part.owner])
+
+
+def cycles_of_copy(sources: Array, targets: Array, machine: Machine) -> float:
+    """Of DMA, near enough: all parts take as long as the first one."""
+    part = next(_parts(sources, targets, machine), None)
+    if part is None:
+        return 0.0
+    cycles = 0
+    for addresses, which in ((part.sources, slice(None)), (part.targets, part.owner)):
+        beats, tables = beats_and_tables(addresses, part.lanes[which], part.rows[which], machine)
+        cycles += beats + tables * machine.table_beats + machine.latency
+    return cycles * len(sources) / len(part.targets)
+
+
+@dataclass(frozen=True)
+class _Part:
+    """Beats that are in half of the lanes at once.
+
+    sources, lanes, rows  the bytes that they have: their addresses, and where they are in lanes, (bytes) each
+    targets, owner        where bytes go, and which of them does, (n) each
+    """
+
+    sources: Array
+    lanes: Array
+    rows: Array
+    targets: Array
+    owner: Array
+
+
+def _parts(sources: Array, targets: Array, machine: Machine) -> Iterator[_Part]:
+    """Each piece of a beat that lanes take in a cycle has a row of them, turned so that bytes of a beat that is
+    written are in different lanes.
+    """
+    width = min(machine.rows, machine.bandwidth)
+    order = np.argsort(sources, kind="stable")
+    piece = -(-machine.bandwidth // width) * (sources[order] // machine.bandwidth)
+    piece += sources[order] % machine.bandwidth // width
+    _, row = np.unique(piece, return_inverse=True)
+    ends = np.searchsorted(row, np.arange(0, int(row.max(initial=-1)) + 1 + machine.half_depth, machine.half_depth))
+    for begin, end in zip(ends[:-1].tolist(), ends[1:].tolist(), strict=True):
+        own, rows = order[begin:end], row[begin:end] - row[begin]
+        addresses, first, owner = np.unique(sources[own], return_index=True, return_inverse=True)
+        lanes = addresses % machine.bandwidth % width
+        _, beat = np.unique(targets[own] // machine.bandwidth, return_inverse=True)
+        turns = turned(rows, lanes[owner], beat, int(rows[-1]) + 1, machine.rows)
+        yield _Part(addresses, (lanes + turns[rows[first]]) % machine.rows, rows[first], targets[own], owner)
