@@ -1,9 +1,7 @@
 // The address of an iteration of `loops`: base + i0 * stride0 + i1 * stride1 + i2 * stride2, with three adders and no
-// multiplier: beside the address itself, those where the two outer loops began are kept. With a MODULUS, of which base
-// and strides are less, it counts modulo that: each adder then takes it off once where it is reached.
+// multiplier: beside the address itself, those where the two outer loops began are kept.
 module address #(
-    parameter int BITS    = 24,
-    parameter int MODULUS = 0    // or none
+    parameter int BITS = 24
 ) (
     input  logic                   clk,
     input  logic                   step,
@@ -19,24 +17,17 @@ module address #(
   logic [BITS-1:0] kept, kept1, kept2;  // of the next iteration, and where its inner loops begin
   logic [BITS-1:0] now1, now2, next1, next2;
 
-  function automatic logic [BITS-1:0] plus(input logic [BITS-1:0] place, input logic [BITS-1:0] stride);
-    logic [BITS:0] sum;
-    sum = {1'b0, place} + {1'b0, stride};
-    if (MODULUS != 0 && sum >= (BITS + 1)'(MODULUS)) sum = sum - (BITS + 1)'(MODULUS);
-    return sum[BITS-1:0];
-  endfunction
-
   always_comb begin
     now = first ? base : kept;
     now1 = first ? base : kept1;
     now2 = first ? base : kept2;
-    next2 = plus(now2, stride2);
-    next1 = wrap1 ? next2 : plus(now1, stride1);
+    next2 = now2 + stride2;
+    next1 = wrap1 ? next2 : now1 + stride1;
   end
 
   always_ff @(posedge clk)
     if (step) begin
-      kept  <= wrap0 ? next1 : plus(now, stride0);
+      kept  <= wrap0 ? next1 : now + stride0;
       kept1 <= wrap0 ? next1 : now1;
       kept2 <= wrap0 && wrap1 ? next2 : now2;
     end

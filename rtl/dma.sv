@@ -65,15 +65,16 @@ module dma #(
 
   // What a beat is for.
   typedef struct packed {
-    logic        valid;
-    logic [2:0]  operation;
-    logic        last;    // of its instruction
-    logic [31:0] dram;
-    logic [19:0] row;     // of weights, tables, parameters or accumulators
-    logic [15:0] beat;    // of that row
-    logic [23:0] lanes;
-    logic [9:0]  lane_table;
-    logic [9:0]  turn;
+    logic               valid;
+    logic [2:0]         operation;
+    logic               last;    // of its instruction
+    logic [31:0]        dram;
+    logic [19:0]        row;     // of weights, tables, parameters or accumulators
+    logic [15:0]        beat;    // of that row
+    logic signed [24:0] lanes;
+    logic [9:0]         lane_table;
+    logic [9:0]         turn;
+    logic               carry;
   } beat_t;
 
   // Issue: the beats of a row are a loop within the three of the instruction.
@@ -82,7 +83,7 @@ module dma #(
   logic [31:0] dram_row;
   logic [31:0] row_stride;
   logic [19:0] row_base, row_now;
-  logic [23:0] lanes_now;
+  logic signed [24:0] lanes_now;
   logic [15:0] sums_now;
   logic [9:0] turn_now;
   logic [PLACE:0] used;
@@ -118,18 +119,16 @@ module dma #(
       .clk(clk), .step(step), .first(first_row), .wrap0(wrap0), .wrap1(wrap1), .base(head.dram_base),
       .stride0(row_stride), .stride1(head.dram_stride1), .stride2(head.dram_stride2), .now(dram_row)
   );
-  address #(24) lanes_addresses (
-      .clk(clk), .step(step), .first(first_row), .wrap0(wrap0), .wrap1(wrap1), .base(head.lanes_base),
-      .stride0(head.lanes_stride0), .stride1(head.lanes_stride1), .stride2(head.lanes_stride2), .now(lanes_now)
+  place #(R) lanes_place (
+      .clk(clk), .step(step), .first(first_row), .wrap0(wrap0), .wrap1(wrap1), .carry(head.carry),
+      .base(head.lanes_base), .stride0(head.lanes_stride0), .stride1(head.lanes_stride1),
+      .stride2(head.lanes_stride2), .turn_base(head.turn_base), .turn_stride0(head.turn_stride0),
+      .turn_stride1(head.turn_stride1), .turn_stride2(head.turn_stride2), .now(lanes_now), .turn(turn_now)
   );
   address #(16) sums_address (
       .clk(clk), .step(step), .first(first_row), .wrap0(wrap0), .wrap1(wrap1), .base(head.accumulators_base),
       .stride0(head.accumulators_stride0), .stride1(head.accumulators_stride1), .stride2(head.accumulators_stride2),
       .now(sums_now)
-  );
-  address #(10, R) turn_address (
-      .clk(clk), .step(step), .first(first_row), .wrap0(wrap0), .wrap1(wrap1), .base(head.turn_base),
-      .stride0(head.turn_stride0), .stride1(head.turn_stride1), .stride2(head.turn_stride2), .now(turn_now)
   );
   address #(20) row_address (
       .clk(clk), .step(step), .first(first_row), .wrap0(wrap0), .wrap1(wrap1), .base(row_base), .stride0(20'sd1),
@@ -161,6 +160,7 @@ module dma #(
     issued.lanes = lanes_now;
     issued.lane_table = head.lane_table;
     issued.turn = turn_now;
+    issued.carry = head.carry;
   end
 
   always_ff @(posedge clk)
@@ -172,11 +172,8 @@ module dma #(
   logic out_read_next[R];
   logic signed [25:0] out_address_next[R];
 
-  function automatic logic [LANE-1:0] turned(input logic [15:0] select, input logic [9:0] turn);
-    logic [LANE:0] sum;
-    sum = {1'b0, LANE'(select)} + {1'b0, LANE'(turn)};
-    return LANE'(sum >= (LANE + 1)'(R) ? sum - (LANE + 1)'(R) : sum);
-  endfunction
+  logic [LANE:0] turned[B];  // the lane that a byte selects, before R is taken off
+  logic past[B];
 
   always_comb begin
     for (int l = 0; l < R; l++) begin
@@ -184,11 +181,14 @@ module dma #(
       out_address_next[l] = 26'sd0;
     end
     for (int j = 0; j < B; j++) begin
-      byte_lane[j] = turned(out_entries[j].select, stage[0].turn);
+      turned[j] = {1'b0, LANE'(out_entries[j].select)} + {1'b0, LANE'(stage[0].turn)};
+      past[j] = turned[j] >= (LANE + 1)'(R);
+      byte_lane[j] = LANE'(past[j] ? turned[j] - (LANE + 1)'(R) : turned[j]);
       byte_enable[j] = out_entries[j].enable;
       if (stage[0].valid && stage[0].operation == npu_pkg::OUT && byte_enable[j]) begin
         out_read_next[byte_lane[j]] = 1'b1;
-        out_address_next[byte_lane[j]] = $signed({2'b0, stage[0].lanes}) + 26'(out_entries[j].offset);
+        out_address_next[byte_lane[j]] = 26'(stage[0].lanes) + 26'(out_entries[j].offset) +
+            $signed({25'd0, stage[0].carry && past[j]});
       end
     end
   end
@@ -277,7 +277,7 @@ module dma #(
   always_comb fills = back.valid && (back.operation == npu_pkg::LANES || back.operation == npu_pkg::FILL);
 
   npu_pkg::entry_t [R-1:0] entry;
-  turn #(R) turn (.entries(fill_entries[R-1:0]), .by(back.turn), .turned(entry));
+  turn #(R) turn (.lanes(fill_entries[R-1:0]), .by(back.turn), .turned(entry));
 
   logic write_next[R];
   logic signed [25:0] address_next[R];
@@ -286,7 +286,8 @@ module dma #(
   always_comb
     for (int l = 0; l < R; l++) begin
       write_next[l] = fills && entry[l].enable;
-      address_next[l] = $signed({2'b0, back.lanes}) + 26'(entry[l].offset);
+      address_next[l] = 26'(back.lanes) + 26'(entry[l].offset) +
+          $signed({25'd0, back.carry && 10'(l) < back.turn});  // past the last lane
       lane_next[l] = back.operation == npu_pkg::FILL ? entry[l].select[7:0] :
           data[8*int'(BYTE'(entry[l].select))+:8];
     end

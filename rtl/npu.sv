@@ -151,7 +151,7 @@ module npu #(
 
   logic stream_read[R], out_read[R], store_write[R], fill_write[R];
   logic signed [25:0] stream_address[R], out_address[R], store_address[R], fill_address[R];
-  logic [7:0] stream_data[R], out_data[R], store_data[R], fill_data[R];
+  logic [7:0] stream_data[R], stream_row[R], out_data[R], store_data[R], fill_data[R];
   logic read_fault, write_fault, lanes_fault;
 
   lanes #(R, DEPTH) lanes (
@@ -181,7 +181,7 @@ module npu #(
   assign out_entries = tables_data[2];
   assign fill_entries = tables_data[3];
 
-  array #(R, C, PIPELINED) array_unit (.clk, .lane(stream_data), .swap, .weight, .token, .sum(column_sums));
+  array #(R, C, PIPELINED) array_unit (.clk, .lane(stream_row), .swap, .weight, .token, .sum(column_sums));
 
   load #(R, C) load_unit (
       .clk, .reset, .valid(valid[LOAD]), .head(load_head), .ready(ready[LOAD]), .pop(pop[LOAD]),
@@ -191,8 +191,8 @@ module npu #(
   stream #(R, ENTRIES) stream_unit (
       .clk, .reset, .valid(valid[STREAM]), .head(stream_head), .ready(ready[STREAM]), .pop(pop[STREAM]),
       .fresh_started(stream_fresh_started), .table_row(table_rows[0]), .entries(stream_entries),
-      .lane_read(stream_read), .lane_address(stream_address), .swap, .sums, .sums_row, .sums_add, .sums_last,
-      .sums_fresh
+      .lane_read(stream_read), .lane_address(stream_address), .lane_data(stream_data), .row(stream_row), .swap, .sums,
+      .sums_row, .sums_add, .sums_last, .sums_fresh
   );
   store #(R, C, ENTRIES) store_unit (
       .clk, .reset, .valid(valid[STORE]), .head(store_head), .ready(ready[STORE]), .pop(pop[STORE]),

