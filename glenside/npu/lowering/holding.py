@@ -11,7 +11,6 @@ import numpy as np
 from glenside.ir.operand import Array
 from glenside.ir.term import Term
 from glenside.npu.lowering.skewed import Reads, Skew, Writes, skewed
-from glenside.npu.lowering.tiles import Layer
 from glenside.npu.machine import Machine
 
 
@@ -62,26 +61,38 @@ class Wanted:
     end: int
 
 
-def held(wanted: Mapping[Term, Wanted], machine: Machine, rows: range) -> dict[Term, Held]:
-    """Those that fit between these rows of the lanes, the first ones first, from both ends in turn."""
+@dataclass(frozen=True)
+class Passing:
+    """A tensor in DRAM, windows of which may be in lanes."""
+
+    skew: Skew
+    reads: Mapping[str, Reads]
+
+
+def held(
+    wanted: Mapping[Term, Wanted], machine: Machine, rows: range
+) -> tuple[dict[Term, Held], dict[Term, Passing]]:
+    """Those that fit between these rows of the lanes, the first ones first, from both ends in turn; and the others."""
     found: dict[Term, Held] = {}
+    others: dict[Term, Passing] = {}
     lives: list[tuple[int, int, int, int]] = []
     low = True
-    known: dict[object, tuple[Skew, int, int] | None] = {}
     for term, own in sorted(wanted.items(), key=lambda pair: pair[1].begin):
         shape = _shape(own, machine)
         if shape is None:
             continue
         skew, least, most = shape
         need = -(-(most - least) // machine.rows)
-        row = _room(need, [(b, e) for b, e, since, until in lives if since <= own.end and own.begin <= until], rows, low)
+        taken = [(begin, end) for begin, end, since, until in lives if since <= own.end and own.begin <= until]
+        row = _room(need, taken, rows, low)
         if row is None:
+            others[term] = Passing(skew, own.reads)
             continue
         low = not low
         lives.append((row, row + need, own.begin, own.end))
         begin = row * machine.rows
         found[term] = Held(skew, own.reads, own.dims, begin - least, begin, begin + need * machine.rows, own.begin, own.end)
-    return found
+    return found, others
 
 
 def _room(need: int, taken: Sequence[tuple[int, int]], rows: range, low: bool) -> int | None:
@@ -134,10 +145,15 @@ def free(taken: Sequence[Held], machine: Machine, reserved: int) -> tuple[int, t
     """How many rows there are in each half beside tensors that are held, and `reserved` ones at both ends of the lanes;
     and where they begin.
     """
+    (low, first), (high, second) = gaps(taken, machine, reserved)
+    return min(low, high), (first, second)
+
+
+def gaps(taken: Sequence[Held], machine: Machine, reserved: int) -> list[tuple[int, int]]:
+    """Of each half the most rows that are free side by side, and the first of them."""
     rows = [(own.begin // machine.rows, own.end // machine.rows) for own in taken]
     halves = range(reserved, machine.half_depth), range(machine.half_depth, machine.depth - reserved)
-    (low, first), (high, second) = (_largest(rows, half) for half in halves)
-    return min(low, high), (first, second)
+    return [_largest(rows, half) for half in halves]
 
 
 def _largest(taken: Sequence[tuple[int, int]], rows: range) -> tuple[int, int]:

@@ -3,43 +3,53 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from glenside.analysis.places import Places
+from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
 from glenside.npu.instructions import Lanes, Store
 from glenside.npu.lowering.carrying import carried, gone_on
 from glenside.npu.lowering.filling import Table
 from glenside.npu.lowering.holding import Held
-from glenside.npu.lowering.layers import Writer
+from glenside.npu.lowering.layers import Feed, Writer
 from glenside.npu.lowering.runs import Run, parts
+from glenside.npu.lowering.skewed import Reads
 from glenside.npu.lowering.storing import Bytes, BytesOut
 from glenside.npu.lowering.tiles import Layer
-from glenside.npu.machine import Machine
+from glenside.npu.machine import HALVES, Machine
 
 
-class InPlace:
-    """Rows that stream from a tensor in the lanes. `layer` is the layer with rows of weights where its lanes are."""
+class _Skewed:
+    """Rows that stream from a tensor in the lanes that is skewed. `layer` is the layer with rows of weights where its
+    lanes are.
+    """
 
-    def __init__(self, layer: Layer, held: Held, name: str, machine: Machine) -> None:
-        self.machine = machine
-        first, apart = held.reads[name].places(held.skew.strides)
-        used = held.reads[name].used
-        self.first = first + held.base
-        self.layer = _moved(layer, apart % machine.rows, used)
+    def __init__(self, layer: Layer, reads: Reads, strides: Array, machine: Machine) -> None:
+        self.machine, self.used = machine, reads.used
+        self.first, self.apart = reads.places(strides)
+        self.layer = _moved(layer, self.apart % machine.rows, self.used)
         self.tables = [
             Table(tuple(sorted((at % machine.rows, 0, at // machine.rows) for at in own[there].tolist())))
-            for own, there in zip(apart, used, strict=True)
+            for own, there in zip(self.apart, self.used, strict=True)
         ]
         self.runs: Sequence[Run] = [*_runs(layer, machine)]
 
-    def fill(self, number: int, now: int) -> bool:
-        return True
-
     def table(self, tile: int) -> Table:
         return self.tables[tile]
+
+
+class InPlace(_Skewed):
+    """Rows of a tensor that is held."""
+
+    def __init__(self, layer: Layer, held: Held, name: str, machine: Machine) -> None:
+        super().__init__(layer, held.reads[name], held.skew.strides, machine)
+        self.first = self.first + held.base
+
+    def fill(self, number: int, now: int) -> bool:
+        return True
 
     def cells(self, number: int) -> Array:
         run = self.runs[number]
@@ -48,6 +58,97 @@ class InPlace:
 
     def half(self, number: int) -> int:
         return int(self.cells(number)[0] >= self.machine.half_depth * self.machine.rows)
+
+
+@dataclass(frozen=True)
+class _Window:
+    """What one of two windows holds at a time: cells from `low` on, for the runs from `begin` until before `end`."""
+
+    low: int
+    begin: int
+    end: int
+
+
+class Windows(_Skewed):
+    """Rows of a tensor in DRAM, of which two windows are in the lanes: one is filled while rows stream from the other.
+
+    addresses  of the tensor's elements, (elements)
+    bases      the first cell of each window
+
+    Raises BadInput: a run of rows needs more cells than a window has.
+    """
+
+    def __init__(
+        self,
+        writer: Writer,
+        layer: Layer,
+        reads: Reads,
+        strides: Array,
+        feed: Feed,
+        addresses: Array,
+        bases: tuple[int, int],
+        size: int,
+    ) -> None:
+        super().__init__(layer, reads, strides, writer.machine)
+        self.writer, self.feed, self.addresses, self.bases = writer, feed, addresses.reshape(-1), bases
+        self.places = np.stack(np.unravel_index(np.arange(addresses.size), reads.dims), axis=-1) @ strides
+        self.windows, self.window_of, self.filled = list[_Window](), list[int](), 0
+        ends = [self._cells_of(run) for run in self.runs]
+        begin, low, high = 0, *ends[0]
+        for number, (least, most) in enumerate(ends):
+            if max(high, most) - min(low, least) // self.machine.rows * self.machine.rows > size:
+                self._close(low, begin, number)
+                begin, low, high = number, least, most
+            low, high = min(low, least), max(high, most)
+            if high - low // self.machine.rows * self.machine.rows > size:
+                raise BadInput(f"rows that stream need {high - low:,} bytes of lanes at once, a window has {size:,}")
+        self._close(low, begin, len(ends))
+
+    def _cells_of(self, run: Run) -> tuple[int, int]:
+        """The first cell that a run reads, and behind the last one."""
+        first = self.first[run.tile, run.begin : run.end]
+        return int(first.min()), int(first.max()) + int(self.apart[run.tile].max()) + 1
+
+    def _close(self, low: int, begin: int, end: int) -> None:
+        self.window_of += [len(self.windows)] * (end - begin)
+        self.windows.append(_Window(low // self.machine.rows * self.machine.rows, begin, end))
+
+    def _base(self, number: int) -> int:
+        return self.bases[number % HALVES] - self.windows[number].low
+
+    def cells(self, number: int) -> Array:
+        run, base = self.runs[number], self._base(self.window_of[number])
+        found: Array = self.first[run.tile, run.begin : run.end] + base
+        return found
+
+    def half(self, number: int) -> int:
+        return int(self.cells(number)[0] >= self.machine.half_depth * self.machine.rows)
+
+    def fill(self, number: int, now: int) -> bool:
+        window = self.window_of[number]
+        if window >= HALVES and self.windows[window - HALVES].end > now:
+            return False
+        if window == self.filled:
+            self._fill(window)
+            self.filled += 1
+        return True
+
+    def _fill(self, number: int) -> None:
+        writer, own, base = self.writer, self.windows[number], self._base(number)
+        if self.feed.made[0]:
+            writer.settle_before()
+        runs = self.runs[own.begin : own.end]
+        touched = np.unique(np.concatenate([self._touched(run) for run in runs]))
+        wanted = [self.layer.product.rows.numbers[run.tile, run.begin : run.end].reshape(-1) for run in runs]
+        elements = np.unique(np.concatenate(wanted))
+        elements = elements[elements > 0] - 1
+        cells = self.places[elements]
+        writer.blank(np.setdiff1d(touched, cells) + base, self.feed.zero)
+        fill_cells(writer, self.addresses[elements], cells + base)
+
+    def _touched(self, run: Run) -> Array:
+        apart = self.apart[run.tile][self.used[run.tile]]
+        return np.unique(self.first[run.tile, run.begin : run.end, None] + apart)
 
 
 def _moved(layer: Layer, lanes: Array, used: Array) -> Layer:
@@ -106,14 +207,18 @@ _PARTS = 16
 
 def bring(writer: Writer, addresses: Array, held: Held, zero: int) -> None:
     """A tensor from DRAM, the address of each element, to where it is held."""
-    machine = writer.machine
     writer.blank(held.gaps, zero)
-    writer.forget(held.cells)
-    beat, byte = np.divmod(addresses.reshape(-1), machine.bandwidth)
-    order = np.argsort(beat, kind="stable")
+    order = np.argsort(addresses.reshape(-1), kind="stable")
     for own in np.array_split(order, _PARTS):
-        beats, which = np.unique(beat[own], return_inverse=True)
-        found = carried(which, byte[own], held.cells[own], machine.rows, beats[:, None])
-        for slot, nest in writer.with_tables(found):
-            to, turn = gone_on(nest.address(0), machine.rows)
-            writer.add(Lanes(nest.counts, nest.address(1, machine.bandwidth), to, slot, turn, True))
+        fill_cells(writer, addresses.reshape(-1)[own], held.cells[own])
+
+
+def fill_cells(writer: Writer, addresses: Array, cells: Array) -> None:
+    """Bytes of DRAM, each to a cell of the lanes, (n) each."""
+    machine = writer.machine
+    writer.forget(cells)
+    beat, byte = np.divmod(addresses, machine.bandwidth)
+    beats, which = np.unique(beat, return_inverse=True)
+    for slot, nest in writer.with_tables(carried(which, byte, cells, machine.rows, beats[:, None])):
+        to, turn = gone_on(nest.address(0), machine.rows)
+        writer.add(Lanes(nest.counts, nest.address(1, machine.bandwidth), to, slot, turn, True))

@@ -16,10 +16,11 @@ from glenside.ir.term import Term, build, postorder, rebuild_all
 from glenside.ir.types import Tensor
 from glenside.npu import requantise
 from glenside.npu.lowering.copying import write_copy
-from glenside.npu.lowering.holding import Held, Wanted, free, held
-from glenside.npu.lowering.inplace import InPlace, Kept, bring
+from glenside.npu.lowering.holding import Held, Passing, Wanted, free, gaps, held
+from glenside.npu.lowering.inplace import InPlace, Kept, Windows, bring
 from glenside.npu.lowering.layers import Copied, Feed, Sink, Source, SumsOut, Writer
 from glenside.npu.lowering.operands import Tiles, arranged, laid_out
+from glenside.npu.lowering.price import Priced
 from glenside.npu.lowering.program import Filled, counted, finished, stand_in
 from glenside.npu.lowering.runs import Order
 from glenside.npu.lowering.skewed import Reads, Writes
@@ -165,6 +166,7 @@ class _Chain:
         self.filled = Filled()
         self.stretches = list[Stretch]()
         self.held: dict[Term, Held] = {}
+        self.passing: dict[Term, Passing] = {}
         self.orders: dict[str, Order] = {}
         self.numbers = {layer.name: number for number, layer in enumerate(network.layers)}
         self.constants: dict[Term, Place] = {}
@@ -172,7 +174,7 @@ class _Chain:
     def program(self, given: Mapping[str, Array], seed: int) -> NpuProgram:
         network, draw = self.network, np.random.default_rng(seed)
         inputs = dict[str, Place]()
-        self.held = self._held()
+        self.held, self.passing = self._held()
         for term in self._inputs():
             name = _name(term)
             inputs[name] = self._place(term)
@@ -247,8 +249,8 @@ class _Chain:
 
     # Tensors that are held in lanes.
 
-    def _held(self) -> dict[Term, Held]:
-        """Those that all who read them may stream from there."""
+    def _held(self) -> tuple[dict[Term, Held], dict[Term, Passing]]:
+        """Those that all who read them may stream from there; and those for which there is no room."""
         wanted: dict[Term, Wanted] = {}
         inputs = self._inputs()
         for term in (*inputs, *(layer.result for layer in self.network.layers)):
@@ -309,6 +311,9 @@ class _Chain:
             inner = next((axis for axis, size in enumerate(dims) if size > 1 and strides[axis] == 1), len(dims) - 1)
             self._stream_from(found, laid_out(dims, inner, self.machine.bandwidth))
             return found
+        if term in self.passing and term in self.makers:
+            self._stream_from(found, self._passed(term))
+            return found
         for layer in self.network.layers:
             own = self._own(layer) if self._reads(layer, term) else None
             for leaf, (tensor, zero) in own.operands.items() if own is not None else ():
@@ -318,6 +323,17 @@ class _Chain:
         if not found.pairs or (term in self.outside and (several or (found.place < 0).any())):
             self._stream_from(found, np.arange(term.access.size).reshape(tuple(term.access.dims)))
         return found
+
+    def _passed(self, term: Term) -> Array:
+        """The places of a tensor in DRAM, of which windows are read: as its maker writes them soonest."""
+        name, dims = self.makers[term], tuple(term.access.dims)
+        priced = Priced(self._own(self.network.layers[self.numbers[name]]).layer, self.machine, 0, self.reserved)
+        every = [laid_out(dims, axis, self.machine.bandwidth) for axis, size in enumerate(dims) if size > 1]
+
+        def taken(places: Array) -> float:
+            return priced.emptied(np.stack([np.arange(places.size), places.ravel()], axis=1))
+
+        return min(every, key=taken)
 
     def _copy(self, term: Term) -> None:
         """An input, which the host puts at one place, to others at which it stays in the array: by instructions of the
@@ -377,6 +393,12 @@ class _Chain:
             own.layer, source = there.layer, there
             tiles = self._stays(layer.name, own, operands)
             feed = Feed(tiles.addresses, own.zeros[0])
+        elif len(rows) == 1 and rows[0] in self.passing and (windows := self._windows(layer, own, rows[0])) is not None:
+            own.layer, source = windows.layer, windows
+            (leaf,) = own.layer.product.rows.first
+            operands[leaf] = self._place(rows[0])
+            tiles = self._stays(layer.name, own, operands)
+            feed = Feed(tiles.addresses, own.zeros[0], self._made(own))
         else:
             addresses = self._streams(layer.name, own, operands)
             tiles = self._stays(layer.name, own, operands)
@@ -397,6 +419,32 @@ class _Chain:
             self.writer.layer(own.layer, source, feed, self._bytes_out(layer, own))
             result = self._place(layer.result)
         return self._stretch(layer, own, operands, result)
+
+    def _windows(self, layer: IntegerLayer, own: _Own, tensor: Term) -> Windows | None:
+        """Rows of a tensor for which lanes have no room, from windows of it; None: these are too small."""
+        machine, passing = self.machine, self.passing[tensor]
+        number = self.numbers[layer.name]
+        taken = [each for each in self.held.values() if each.since <= number <= each.until]
+        found = gaps(taken, machine, self.reserved)
+        if layer.result in self.held:  # stores write to its half meanwhile, and DMA to the other
+            found = found[:1] if self.held[layer.result].begin >= machine.half_depth * machine.rows else found[1:]
+        rows, first = max(found)
+        size = rows // 2
+        bases = first * machine.rows, (first + size) * machine.rows
+        feed = Feed([], own.zeros[0], self._made(own))
+        try:
+            return Windows(
+                self.writer,
+                own.layer,
+                passing.reads[layer.name],
+                passing.skew.strides,
+                feed,
+                self._place(tensor).addresses,
+                bases,
+                size * machine.rows,
+            )
+        except BadInput:
+            return None
 
     def _made(self, own: _Own) -> tuple[bool, bool]:
         product = own.layer.product
