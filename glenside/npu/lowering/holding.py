@@ -52,7 +52,7 @@ class Held:
 
 @dataclass(frozen=True)
 class Wanted:
-    """A tensor that may stay: which layers read it, how, and from which layer until which one it is there, by number."""
+    """A tensor that may stay: which layers read it, and how; from which layer until which one it is there, by number."""
 
     dims: tuple[int, ...]
     reads: Mapping[str, Reads]

@@ -87,7 +87,7 @@ class Writer:
         self.run = self.chunk = self.half = 0
         self.active = b""
         self.later: Callable[[], None] | None = None
-        self.before = self.later
+        self.before: Callable[[], None] | None = None
         self.cells = np.full(machine.rows * machine.depth, _UNKNOWN, np.int16)
 
     def layer(self, layer: Layer, source: Source, feed: Feed, sink: Sink) -> None:

@@ -62,6 +62,10 @@ def chained(
     return _Chain(network, mapped, machine, axes or {}, show).program(given or {}, seed)
 
 
+_COPIED = 4
+"""What part of the lanes a layer has for rows that are copied, at least."""
+
+
 class Unlowered(BadInput):
     """What the machine does not run as it is mapped; `layers` are those of which another mapping may do."""
 
@@ -257,7 +261,25 @@ class _Chain:
             own = self._wanted(term) if term in inputs or term not in self.outside else None
             if own is not None:
                 wanted[term] = own
-        return held(wanted, self.machine, range(self.reserved, self.machine.depth - self.reserved))
+        rows = range(self.reserved, self.machine.depth - self.reserved)
+        while True:
+            there, passing = held(wanted, self.machine, rows)
+            crowding = self._crowding(there)
+            if crowding is None:
+                return there, passing
+            del wanted[crowding]
+
+    def _crowding(self, there: Mapping[Term, Held]) -> Term | None:
+        """The largest tensor of those that leave a layer too little room for rows that are copied; None: none does."""
+        for number, layer in enumerate(self.network.layers):
+            rows = [self._own(layer).operands[leaf][0] for leaf in self._own(layer).layer.product.rows.first]
+            alive = [term for term, own in there.items() if own.since <= number <= own.until]
+            if len(rows) == 1 and rows[0] in alive or not alive:
+                continue
+            depth, _ = free([there[term] for term in alive], self.machine, self.reserved)
+            if depth < (self.machine.half_depth - self.reserved) // _COPIED:
+                return max(alive, key=lambda term: there[term].end - there[term].begin)
+        return None
 
     def _wanted(self, term: Term) -> Wanted | None:
         layers = self.network.layers
@@ -328,7 +350,11 @@ class _Chain:
         """The places of a tensor in DRAM, of which windows are read: as its maker writes them soonest."""
         name, dims = self.makers[term], tuple(term.access.dims)
         priced = Priced(self._own(self.network.layers[self.numbers[name]]).layer, self.machine, 0, self.reserved)
-        every = [laid_out(dims, axis, self.machine.bandwidth) for axis, size in enumerate(dims) if size > 1]
+        strides = self.passing[term].skew.strides
+        axes = [axis for axis, size in enumerate(dims) if size > 1] or [0]
+        if len(axes) > 1:  # a window has but a part of the outermost one, and beats are to be needed whole
+            axes.remove(max(axes, key=lambda axis: int(strides[axis])))
+        every = [laid_out(dims, axis, self.machine.bandwidth) for axis in axes]
 
         def taken(places: Array) -> float:
             return priced.emptied(np.stack([np.arange(places.size), places.ravel()], axis=1))

@@ -111,7 +111,7 @@ def _differences(at: Array, there: Array) -> tuple[Array, Array, Array]:
     """
     tiles, _, _ = at.shape
     every = np.arange(tiles)
-    used = there.any(axis=1)
+    used: Array = there.any(axis=1)
     first = there.sum(axis=2).argmax(axis=1)  # the fullest row
     rows, lanes = np.zeros(at.shape[:2], np.int64), np.zeros((tiles, at.shape[2]), np.int64)
     known, seen = there[every, first], np.zeros(at.shape[:2], bool)
@@ -228,19 +228,19 @@ def _padded(
         strides, sizes = strides[:, :1], sizes[:, :1]
     if len(order) < 2:
         strides, sizes = strides[:1], sizes[:1]
-    strides, sizes = strides.reshape(-1, len(dims)), sizes.reshape(-1)
-    good = np.ones(len(strides), bool)
+    tried, cells = strides.reshape(-1, len(dims)), sizes.reshape(-1)
+    good = np.ones(len(tried), bool)
     for own in patterns:
-        good[good] = _most(own, strides[good], lanes) == 1
+        good[good] = _most(own, tried[good], lanes) == 1
     if not good.any():
         return None
-    strides, sizes = strides[good], sizes[good]
-    extra = np.zeros(len(strides))
+    tried, cells = tried[good], cells[good]
+    extra = np.zeros(len(tried))
     for own in writes.patterns if writes is not None else ():
         passes = -(-len(own) // lanes)
-        extra += (_most(own, strides, lanes) - passes) * (writes.times if writes is not None else 0)
-    best = np.lexsort((sizes, extra))[0]
-    return Skew(strides[best], int(sizes[best]), float(extra[best]))
+        extra += (_most(own, tried, lanes) - passes) * (writes.times if writes is not None else 0)
+    best = np.lexsort((cells, extra))[0]
+    return Skew(tried[best], int(cells[best]), float(extra[best]))
 
 
 def _most(pattern: Array, strides: Array, lanes: int) -> Array:
