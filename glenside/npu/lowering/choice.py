@@ -18,20 +18,23 @@ from dataclasses import dataclass, field, replace
 import highspy
 import numpy as np
 
+from glenside.analysis.places import leaves_of
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
 from glenside.ir.term import Term
 from glenside.ir.types import Tensor
 from glenside.npu.lowering.copying import cycles_of_copy
 from glenside.npu.lowering.image import Image
-from glenside.npu.lowering.network import Mapped
+from glenside.npu.lowering.network import Mapped, results_of
 from glenside.npu.lowering.operands import Tiles, laid_out
 from glenside.npu.lowering.price import Priced
+from glenside.npu.lowering.staying import Stay, staying
 from glenside.npu.lowering.storing import rows_needed
 from glenside.npu.lowering.tiles import Layer
 from glenside.npu.machine import Machine
 from glenside.quantization.layers import IntegerNetwork, leaf_of
 
+_HALF = 0.5
 _LATENCY = 2
 """Latencies of a layer that nothing hides."""
 
@@ -58,7 +61,8 @@ class Option:
 
 @dataclass(frozen=True)
 class Choice:
-    """A mapping for each layer, by number, and the axis that is innermost of each tensor that streams.
+    """A mapping for each layer, by number, the axis that is innermost of each tensor that streams, and the tensors that
+    stay in the lanes.
 
     cycles  what that takes by these prices; bound  what none takes less than
     """
@@ -67,6 +71,7 @@ class Choice:
     axes: Mapping[Term, int]
     cycles: float
     bound: float
+    held: frozenset[Term] = frozenset()
 
 
 def chosen(
@@ -76,11 +81,12 @@ def chosen(
     show: Callable[[str, int, int], None] = lambda *_: None,
     seconds: float = 10.0,
     gap: float = 1e-3,
+    stays: Mapping[Term, Stay] | None = None,
 ) -> Choice:
     """The best choice, within a gap of it, or the best that was found in time; `results` are the tensors that layers
-    make, of which each is one's, by name. Raises BadInput: none was.
+    make, of which each is one's, by name; `stays` those that may stay in the lanes. Raises BadInput: none was.
     """
-    return _Model(options, results, machine).solved(show, seconds, gap)
+    return _Model(options, results, machine, stays or {}).solved(show, seconds, gap)
 
 
 def best(
@@ -96,7 +102,10 @@ def best(
     """
     options, kept = options_of(network, variants, machine, show)
     results = {layer.result: layer.name for layer in network.layers}
-    found = chosen(options, results, machine, show)
+    requantised = {layer.name for layer in network.layers if layer.requantised is not None}
+    outside = {leaf for root in results_of(network) for leaf in leaves_of(root, results)}
+    stays = staying(options, results, requantised, outside, machine)
+    found = chosen(options, results, machine, show, stays=stays)
     return {name: own[found.mappings[name]] for name, own in kept.items()}, found
 
 
@@ -157,6 +166,7 @@ class _Model:
     options: Mapping[str, Sequence[Option]]
     results: Mapping[Term, str]
     machine: Machine
+    may_stay: Mapping[Term, Stay]
     solver: highspy.Highs = field(default_factory=highspy.Highs)
     known: dict[tuple[int, str, object], float] = field(default_factory=dict)
     tiled: dict[tuple[int, tuple[Term, ...]], Array] = field(default_factory=dict)
@@ -167,6 +177,7 @@ class _Model:
         self.dma: dict[str, list[tuple[int, float]]] = {name: [] for name in self.options}
         self.count = 0
         self.copies = defaultdict[int, float](float)
+        self.held: dict[Term, int] = {}
 
     def _column(self, cost: float = 0.0, whole: bool = False, most: float = 1.0) -> int:
         self.solver.addVar(0.0, most)
@@ -192,6 +203,7 @@ class _Model:
             for tensor in option.operands.values()
             if tensor is not None
         }
+        self._add_stays(take)
         inner = {tensor: [self._column(whole=True) for _ in axes_of(tensor)] for tensor in tensors}
         for number, (tensor, columns) in enumerate(inner.items()):
             show(f"tensor {number + 1}", len(inner) + number, 2 * len(inner))
@@ -208,7 +220,28 @@ class _Model:
         values = np.array(self.solver.getSolution().col_value)
         mappings = {name: int(np.argmax(values[columns])) for name, columns in take.items()}
         axes = {tensor: axes_of(tensor)[int(np.argmax(values[columns]))] for tensor, columns in inner.items()}
-        return Choice(mappings, axes, found.objective_function_value, found.mip_dual_bound)
+        there = frozenset(tensor for tensor, column in self.held.items() if values[column] > _HALF)
+        return Choice(mappings, axes, found.objective_function_value, found.mip_dual_bound, there)
+
+    def _add_stays(self, take: Mapping[str, Sequence[int]]) -> None:
+        """Tensors that stay in the lanes, of which there is room for so many at a time."""
+        infinite = highspy.kHighsInf
+        for tensor, own in self.may_stay.items():
+            comes = 0.0 if tensor in self.results else tensor.access.size / self.machine.bandwidth
+            column = self.held[tensor] = self._column(comes, whole=True)
+            for name, allows in own.allows.items():
+                for by, may in zip(take[name], allows, strict=True):
+                    if not may:
+                        self._row(-infinite, 1, [(by, 1.0), (column, 1.0)])
+        for number in range(len(self.options)):
+            alive = [tensor for tensor, own in self.may_stay.items() if own.since <= number <= own.until]
+            if alive:
+                room = self.machine.depth - 2 * rows_needed(self.machine)
+                self._row(0, room, [(self.held[tensor], float(self.may_stay[tensor].rows)) for tensor in alive])
+
+    def _unless_held(self, tensor: Term) -> list[tuple[int, float]]:
+        """What makes up for a tensor's ways through DRAM where it has none."""
+        return [(self.held[tensor], 1.0)] if tensor in self.held else []
 
     def _add_time(self, name: str, own: Sequence[Option], take: Sequence[int]) -> None:
         """The time of a layer: of the array, or of DMA."""
@@ -264,14 +297,25 @@ class _Model:
             if leaves:
                 streams.append(own)
                 parts = [self._column() for _ in inner]
-                self._row(0, 0, [*((part, 1.0) for part in parts), (own, -1.0)])
+                infinite = highspy.kHighsInf
+                self._row(0, infinite, [*((part, 1.0) for part in parts), (own, -1.0), *self._unless_held(tensor)])
                 for part, column, axis in zip(parts, streamed, axes_of(tensor), strict=True):
                     self._row(-1, 0, [(part, 1.0), (column, -1.0)])
-                    self.dma[name].append((part, sum(self._filled(option, leaf, axis) for leaf in leaves)))
+                    filled = sum(self._filled(option, leaf, axis) for leaf in leaves)
+                    self.dma[name].append((part, min(filled, self._windowed(tensor, name, option))))
             if tensor in option.stays.values():
                 self._add_tiles(tensor, name, option, own, take)
-        self._row(0, 0, [*((column, 1.0) for column in streamed), *((own, -1.0) for own in streams)])
+        least = [*((column, 1.0) for column in streamed), *((own, -1.0) for own in streams)]
+        self._row(0, highspy.kHighsInf, [*least, *self._unless_held(tensor)])
         return streamed
+
+    def _windowed(self, tensor: Term, name: str, option: Option) -> float:
+        """Cycles of DMA that bring a tensor by windows, where its only reader may read these."""
+        own = self.may_stay.get(tensor)
+        if own is None or len(own.allows.keys() - {self.results.get(tensor)}) > 1:
+            return highspy.kHighsInf
+        which = next(number for number, other in enumerate(self.options[name]) if other is option)
+        return own.rows * self.machine.rows / self.machine.bandwidth if own.allows[name][which] else highspy.kHighsInf
 
     def _add_tiles(self, tensor: Term, name: str, option: Option, own: int, take: Mapping[str, Sequence[int]]) -> None:
         """A tensor that stays is written as tiles."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -52,7 +52,7 @@ class Held:
 
 @dataclass(frozen=True)
 class Wanted:
-    """A tensor that may stay: which layers read it, and how; from which layer until which one it is there, by number."""
+    """A tensor that may stay: which layers read it, and how; from which layer until which one it is there."""
 
     dims: tuple[int, ...]
     reads: Mapping[str, Reads]
@@ -70,9 +70,11 @@ class Passing:
 
 
 def held(
-    wanted: Mapping[Term, Wanted], machine: Machine, rows: range
+    wanted: Mapping[Term, Wanted], machine: Machine, rows: range, stay: Container[Term]
 ) -> tuple[dict[Term, Held], dict[Term, Passing]]:
-    """Those that fit between these rows of the lanes, the first ones first, from both ends in turn; and the others."""
+    """Those of `stay` that fit between these rows of the lanes, the first ones first, from both ends in turn; and the
+    others.
+    """
     found: dict[Term, Held] = {}
     others: dict[Term, Passing] = {}
     lives: list[tuple[int, int, int, int]] = []
@@ -85,13 +87,14 @@ def held(
         need = -(-(most - least) // machine.rows)
         taken = [(begin, end) for begin, end, since, until in lives if since <= own.end and own.begin <= until]
         row = _room(need, taken, rows, low)
-        if row is None:
+        if row is None or term not in stay:
             others[term] = Passing(skew, own.reads)
             continue
         low = not low
         lives.append((row, row + need, own.begin, own.end))
         begin = row * machine.rows
-        found[term] = Held(skew, own.reads, own.dims, begin - least, begin, begin + need * machine.rows, own.begin, own.end)
+        end = begin + need * machine.rows
+        found[term] = Held(skew, own.reads, own.dims, begin - least, begin, end, own.begin, own.end)
     return found, others
 
 

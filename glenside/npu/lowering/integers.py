@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -39,7 +39,7 @@ def integer_program(
     while True:
         taken, choice = best(network, fronts, machine, show)
         try:
-            return as_mapped(network, taken, machine, seed, choice.axes, show)
+            return as_mapped(network, taken, machine, seed, choice.axes, show, choice.held)
         except Unlowered as error:
             first = first or error
             name = next((name for name in error.layers if len(fronts[name]) > 1), None)
@@ -74,9 +74,10 @@ def as_mapped(
     seed: int = 0,
     axes: Mapping[Term, int] | None = None,
     show: Callable[[str, int, int], None] = lambda *_: None,
+    stay: Container[Term] | None = None,
 ) -> NpuProgram:
-    """The same of layers that are mapped, and tensors with these axes innermost: see `chained`."""
-    program = chained(network, mapped, machine, None, seed, axes, show)
+    """The same of layers that are mapped, tensors with these axes innermost, or that stay in lanes: see `chained`."""
+    program = chained(network, mapped, machine, None, seed, axes, show, stay)
     inputs = {
         name: replace(place, stands_for=StandsFor.of(*network.inputs.get(name, (1.0, 0))))
         for name, place in program.inputs.items()

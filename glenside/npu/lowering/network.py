@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -12,7 +12,7 @@ from glenside.analysis.places import leaves_of
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
 from glenside.ir.program import Program
-from glenside.ir.term import Term, build, postorder, rebuild_all
+from glenside.ir.term import Term, postorder, rebuild_all
 from glenside.ir.types import Tensor
 from glenside.npu import requantise
 from glenside.npu.lowering.copying import write_copy
@@ -51,15 +51,17 @@ def chained(
     seed: int = 0,
     axes: Mapping[Term, int] | None = None,
     show: Callable[[str, int, int], None] = lambda *_: None,
+    stay: Container[Term] | None = None,
 ) -> NpuProgram:
     """A network as one program, its layers as they are mapped, by name.
 
     axes   of tensors that stream, which is innermost in DRAM; of others it is what the first reader wants
+    stay   the tensors that stay in lanes where they can; all of them where it is None
     given  int8 values of inputs that DRAM holds; others are drawn by the seed
 
     Raises Unlowered: a layer that the machine does not run, by its name and why.
     """
-    return _Chain(network, mapped, machine, axes or {}, show).program(given or {}, seed)
+    return _Chain(network, mapped, machine, axes or {}, show, stay).program(given or {}, seed)
 
 
 _COPIED = 4
@@ -155,8 +157,10 @@ class _Chain:
         machine: Machine,
         axes: Mapping[Term, int],
         show: Callable[[str, int, int], None],
+        stay: Container[Term] | None,
     ) -> None:
         self.network, self.mapped, self.machine, self.axes, self.show = network, mapped, machine, axes, show
+        self.stay = stay
         self.writer = Writer(machine)
         self.makers = {layer.result: layer.name for layer in network.layers}
         self.known: dict[str, _Own] = {}
@@ -261,20 +265,21 @@ class _Chain:
             own = self._wanted(term) if term in inputs or term not in self.outside else None
             if own is not None:
                 wanted[term] = own
-        rows = range(self.reserved, self.machine.depth - self.reserved)
+        rows, crowding = range(self.reserved, self.machine.depth - self.reserved), set[Term]()
         while True:
-            there, passing = held(wanted, self.machine, rows)
-            crowding = self._crowding(there)
-            if crowding is None:
+            stay = {term for term in wanted if self.stay is None or term in self.stay} - crowding
+            there, passing = held(wanted, self.machine, rows, stay)
+            more = self._crowding(there)
+            if more is None:
                 return there, passing
-            del wanted[crowding]
+            crowding.add(more)
 
     def _crowding(self, there: Mapping[Term, Held]) -> Term | None:
         """The largest tensor of those that leave a layer too little room for rows that are copied; None: none does."""
         for number, layer in enumerate(self.network.layers):
             rows = [self._own(layer).operands[leaf][0] for leaf in self._own(layer).layer.product.rows.first]
             alive = [term for term, own in there.items() if own.since <= number <= own.until]
-            if len(rows) == 1 and rows[0] in alive or not alive:
+            if (len(rows) == 1 and rows[0] in alive) or not alive:
                 continue
             depth, _ = free([there[term] for term in alive], self.machine, self.reserved)
             if depth < (self.machine.half_depth - self.reserved) // _COPIED:

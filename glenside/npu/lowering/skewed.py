@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import permutations
 
 import numpy as np
@@ -32,14 +33,13 @@ class Reads:
     rows    (tiles)(m)(axes)
     lanes   (tiles)(R)(axes)
     used    whether a lane reads at all, (tiles)(R)
-    zeros   where a lane reads a zero that counts, (tiles)(m)(R)
     """
 
+    layer: Layer
     dims: tuple[int, ...]
     rows: Array
     lanes: Array
     used: Array
-    zeros: Array
 
     @staticmethod
     def of(layer: Layer, dims: Sequence[int]) -> Reads | None:
@@ -49,12 +49,18 @@ class Reads:
         dims = tuple(dims)
         # One number for all coordinates, with room for differences of them.
         wide = _wide(dims)
-        at = np.stack(np.unravel_index(np.maximum(numbers - 1, 0), dims), axis=-1) @ wide
+        every = np.stack(np.unravel_index(np.arange(int(np.prod(dims))), dims), axis=-1) @ wide
+        at = np.append(0, every)[numbers]
         rows, lanes, used = _differences(at, there)
         if ((rows[:, :, None] + lanes[:, None, :] != at) & there).any():
             return None
-        zeros = ~there & used[:, None, :] & _counting(layer)
-        return Reads(dims, _coordinates(rows, dims), _coordinates(lanes, dims), used, zeros)
+        return Reads(layer, dims, _coordinates(rows, dims), _coordinates(lanes, dims), used)
+
+    @cached_property
+    def zeros(self) -> Array:
+        """Where a lane reads a zero that counts, (tiles)(m)(R)."""
+        found: Array = (self.layer.product.rows.numbers == 0) & self.used[:, None, :] & _counting(self.layer)
+        return found
 
     @property
     def patterns(self) -> Iterator[Array]:
@@ -111,7 +117,7 @@ def _differences(at: Array, there: Array) -> tuple[Array, Array, Array]:
     """
     tiles, _, _ = at.shape
     every = np.arange(tiles)
-    used: Array = there.any(axis=1)
+    used = np.asarray(there.any(axis=1))
     first = there.sum(axis=2).argmax(axis=1)  # the fullest row
     rows, lanes = np.zeros(at.shape[:2], np.int64), np.zeros((tiles, at.shape[2]), np.int64)
     known, seen = there[every, first], np.zeros(at.shape[:2], bool)

@@ -54,8 +54,8 @@ _SIDES = 2
 
 
 class BytesOut:
-    """A layer's results as bytes: a row of sums and those lanes that take it in one cycle are an item. They pass through
-    the first lanes of the lower half, and through the last ones of the upper.
+    """A layer's results as bytes: a row of sums and those lanes that take it in one cycle are an item. They pass
+    through the first rows of the lower half of the lanes, and through the last ones of the upper.
 
     Raises BadInput: lanes are too few, or a sum is needed twice.
     """
