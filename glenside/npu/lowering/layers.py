@@ -215,14 +215,14 @@ class _Work:
             self.writer.add(Weights(address, slot * self.machine.rows, rows))
         return True
 
-    def _settle(self, made: bool) -> None:
-        """What the layer before put off comes before what reads it."""
-        if made and not self.settled:
+    def _settle(self, needed: bool) -> None:
+        """What the layer before put off comes before what reads it, and before rows where its results pass through."""
+        if needed and not self.settled:
             self.writer.settle()
             self.settled = True
 
     def _fill_lanes(self, chunk: Chunk) -> None:
-        self._settle(self.feed.made[0])
+        self._settle(self.feed.made[0] or not self.sink.lanes)
         elements = self.order.rows.numbers[chunk.rows]
         row, lane = np.nonzero(elements)
         first = chunk.half * self.machine.half_depth

@@ -183,6 +183,8 @@ class _Chain:
                 raise
             except BadInput as error:
                 raise Unlowered.of(f"the layer {layer.name}: {error}", layer.name) from error
+            if layer is network.layers[-1]:
+                self.writer.settle()
             self.stretches.append(replace(stretch, name=layer.name, begin=begin, end=counted(self.writer)))
             del self.known[layer.name]
         return finished(self.writer, self.stretches, self.filled, inputs, self._outputs())
