@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 
 import numpy as np
 
@@ -12,7 +11,7 @@ from glenside.analysis.places import leaves_of
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
 from glenside.ir.program import Program
-from glenside.ir.term import Term, build, postorder, rebuild_all
+from glenside.ir.term import Term, postorder, rebuild_all
 from glenside.ir.types import Tensor
 from glenside.npu import requantise
 from glenside.npu.lowering.copying import write_copy
@@ -99,27 +98,24 @@ class _Tensor:
 
 @dataclass
 class _Own:
-    """A layer, with what its operands are: leaves of the mapped product -> the int8 tensor, and its zero point."""
+    """A layer, with what its operands are.
+
+    operands  leaves of the mapped product -> the int8 tensor; constants have no zero points
+    zeros     the zero point of what streams, and that of what stays
+    """
 
     layer: Layer
     order: Order
-    operands: Mapping[Term, tuple[Term, int]]
-    written: Mapping[Term, Term]
+    operands: Mapping[Term, Term]
+    zeros: tuple[int, int]
 
-    def zero(self, leaves: Sequence[Term]) -> int:
-        """That of an operand. Raises BadInput: there are several."""
-        found = {self.operands[leaf][1] for leaf in leaves}
-        if len(found) > 1:
-            raise BadInput(
-                f"an operand is made of tensors of several zero points, {', '.join(map(str, sorted(found)))}"
-            )
-        return found.pop() if found else 0
 
-    @cached_property
-    def zeros(self) -> tuple[int, int]:
-        """Of what streams, and of what stays."""
-        product = self.layer.product
-        return self.zero([*product.rows.first]), self.zero([*product.weights.first])
+def _one_zero(zeros: Iterable[int]) -> int:
+    """Of an operand. Raises BadInput: there are several."""
+    found = {*zeros}
+    if len(found) > 1:
+        raise BadInput(f"an operand is made of tensors of several zero points, {', '.join(map(str, sorted(found)))}")
+    return found.pop() if found else 0
 
 
 def results_of(network: IntegerNetwork) -> Sequence[Term]:
@@ -135,11 +131,6 @@ def _name(tensor: Term) -> str:
     return own.name
 
 
-def _leaves(layer: IntegerLayer) -> list[Term]:
-    """What the operands of a layer are made of."""
-    return [leaf for operand in layer.sums.children[0].children for leaf in leaves_of(operand)]
-
-
 class _Chain:
     def __init__(
         self,
@@ -152,6 +143,10 @@ class _Chain:
         self.network, self.mapped, self.machine, self.axes, self.show = network, mapped, machine, axes, show
         self.writer = Writer(machine)
         self.makers = {layer.result: layer.name for layer in network.layers}
+        self.read = {
+            layer.name: dict.fromkeys(leaf_of(leaf)[0] for leaf in leaves_of(layer.sums.children[0], self.makers))
+            for layer in network.layers
+        }
         self.known: dict[str, _Own] = {}
         self.tiles: dict[str, Tiles] = {}
         self.tensors: dict[Term, _Tensor] = {}
@@ -218,25 +213,23 @@ class _Chain:
         reserved = rows_needed(self.machine) if layer.requantised is not None else 0
         order = Order(found, self.machine, self.machine.half_depth - reserved)
         leaves = dict.fromkeys((*found.product.rows.first, *found.product.weights.first))
-        written = {leaf: mapped.operands.get(leaf, leaf) for leaf in leaves}
-        operands = {leaf: leaf_of(own) for leaf, own in written.items()}
-        for tensor, _ in operands.values():
+        read = {leaf: leaf_of(mapped.operands.get(leaf, leaf)) for leaf in leaves}
+        for tensor, _ in read.values():
             if tensor not in self.makers and tensor.operator.name != "access-tensor":
                 raise BadInput(f"an operand is neither a result nor an input, but {tensor.operator.name}")
-        return _Own(found, order, operands, written)
+        rows, weights = (
+            _one_zero(read[leaf][1] for leaf in each.first) for each in (found.product.rows, found.product.weights)
+        )
+        return _Own(found, order, {leaf: tensor for leaf, (tensor, _) in read.items()}, (rows, weights))
 
     # Tensors between layers.
 
     def _is_constant(self, tensor: Term) -> bool:
         return tensor.operator.name == "access-tensor" and _name(tensor) in self.network.constants
 
-    def _values(self, tensor: Term, zero: int) -> Array:
-        """A constant less its zero point. Raises BadInput."""
-        name = _name(tensor)
-        found = np.asarray(self.network.constants[name]).astype(np.int64) - zero
-        if found.min(initial=0) < -128 or found.max(initial=0) > 127:
-            raise BadInput(f"the constant {name} less its zero point {zero} is not of 8 bits")
-        return found.astype(np.int8)
+    def _values(self, tensor: Term) -> Array:
+        """Of a constant, int8."""
+        return np.asarray(self.network.constants[_name(tensor)])
 
     def _tensor(self, term: Term) -> _Tensor:
         """Where a tensor belongs, as those want it that read it; whole where the host puts or takes it."""
@@ -244,10 +237,10 @@ class _Chain:
             return self.tensors[term]
         found = self.tensors[term] = _Tensor(np.full(tuple(term.access.dims), -1))
         for layer in self.network.layers:
-            own = self._own(layer) if self._reads(layer, term) else None
-            for leaf, (tensor, zero) in own.operands.items() if own is not None else ():
-                if tensor == term and own is not None:
-                    self._demand(found, layer.name, own, leaf, zero)
+            if term in self.read[layer.name]:
+                own = self._own(layer)
+                for leaf in (leaf for leaf, tensor in own.operands.items() if tensor == term):
+                    self._demand(found, layer.name, own, leaf)
         several = term not in self.makers and sum(map(len, found.pairs)) > term.access.size
         if not found.pairs or (term in self.outside and (several or (found.place < 0).any())):
             self._stream_from(found, np.arange(term.access.size).reshape(tuple(term.access.dims)))
@@ -272,15 +265,11 @@ class _Chain:
         self.stretches.append(Stretch(name, begin, end, meaning, operands, result))
         self.copies[term] = name
 
-    def _reads(self, layer: IntegerLayer, term: Term) -> bool:
-        return any(leaf_of(leaf)[0] == term for leaf in leaves_of(layer.sums.children[0], self.makers))
-
-    def _demand(self, found: _Tensor, name: str, own: _Own, leaf: Term, zero: int) -> None:
+    def _demand(self, found: _Tensor, name: str, own: _Own, leaf: Term) -> None:
         if leaf in own.layer.product.weights.first:
-            tiles = self._computed_tiles(name, own, zero)
-            found.stays(tiles.elements[leaf])
+            found.stays(self._computed_tiles(name, own).elements[leaf])
         if leaf in own.layer.product.rows.first and not found.streams:
-            tensor, _ = own.operands[leaf]
+            tensor = own.operands[leaf]
             if tensor in self.axes:
                 self._stream_from(found, laid_out(tuple(leaf.access.dims), self.axes[tensor], self.machine.bandwidth))
             else:
@@ -289,11 +278,11 @@ class _Chain:
     def _stream_from(self, found: _Tensor, places: Array) -> None:
         found.stream_from(self.writer.image.room(int(places.max(initial=-1)) + 1) + places)
 
-    def _computed_tiles(self, name: str, own: _Own, zero: int) -> Tiles:
+    def _computed_tiles(self, name: str, own: _Own) -> Tiles:
         if name not in self.tiles:
-            if any(self._is_constant(own.operands[leaf][0]) for leaf in own.layer.product.weights.first):
+            if any(self._is_constant(own.operands[leaf]) for leaf in own.layer.product.weights.first):
                 raise BadInput("what stays in the array is made of constants and of what was computed")
-            self.tiles[name] = Tiles.computed(self.writer.image, own.layer, zero)
+            self.tiles[name] = Tiles.computed(self.writer.image, own.layer, own.zeros[1])
         return self.tiles[name]
 
     def _place(self, term: Term) -> Place:
@@ -311,7 +300,7 @@ class _Chain:
             addresses[first : first + leaf.access.size] = operands[leaf].addresses.ravel()
         tiles = self._stays(layer.name, own, operands)
         rows, weights = (
-            any(own.operands[leaf][0] in self.makers for leaf in places.first)
+            any(own.operands[leaf] in self.makers for leaf in places.first)
             for places in (product.rows, product.weights)
         )
         feed = Feed(addresses, tiles.addresses, own.zeros[0], (rows, weights))
@@ -327,22 +316,21 @@ class _Chain:
         return self._stretch(layer, own, operands, result)
 
     def _streamed(self, own: _Own, leaf: Term) -> Place:
-        tensor, zero = own.operands[leaf]
+        tensor = own.operands[leaf]
         if not self._is_constant(tensor):
             return self._place(tensor)
         places = arranged(own.order, leaf)
         found = Place.of(self.writer.image.room(int(places.max(initial=-1)) + 1) + places, "int8")
-        self.filled.append((found, self._values(tensor, zero).reshape(tuple(leaf.access.dims))))
+        self.filled.append((found, self._values(tensor).reshape(tuple(leaf.access.dims))))
         return found
 
     def _stays(self, name: str, own: _Own, operands: dict[Term, Place]) -> Tiles:
         weights = own.layer.product.weights.first
-        constant = {leaf: self._is_constant(own.operands[leaf][0]) for leaf in weights}
-        if all(constant.values()):
-            values = {leaf: self._values(*own.operands[leaf]) for leaf in weights}
+        if all(self._is_constant(own.operands[leaf]) for leaf in weights):
+            values = {leaf: self._values(own.operands[leaf]) for leaf in weights}
             tiles = Tiles.known(self.writer.image, own.layer, values)
         else:
-            tiles = self._computed_tiles(name, own, own.zeros[1])
+            tiles = self._computed_tiles(name, own)
         for leaf in weights:
             if leaf not in operands:
                 operands[leaf] = Place.of(tiles.of(leaf), "int8")
@@ -380,10 +368,9 @@ class _Chain:
         if y and z:
             raise BadInput("both operands have zero points, and sums of what is computed are not known beforehand")
         stays = product.weights if y else product.rows
-        values = {leaf: own.operands[leaf] for leaf in stays.first}
-        if not all(self._is_constant(tensor) for tensor, _ in values.values()):
+        if not all(self._is_constant(own.operands[leaf]) for leaf in stays.first):
             raise BadInput("an operand has a zero point, and the other one is no constant whose sums are known")
-        every = stays.values({leaf: self._values(*given) for leaf, given in values.items()}, "int8").astype(np.int64)
+        every = stays.values({leaf: self._values(own.operands[leaf]) for leaf in stays.first}, "int8").astype(np.int64)
         if y:
             of_tile = -y * (every * enabled[:, :, None]).sum(axis=1)  # (tiles)(C)
         else:
@@ -398,25 +385,18 @@ class _Chain:
         """What it means: its term of the network, of tensors in DRAM."""
         whole = layer.result if layer.requantised is not None else layer.sums
         places, stand_ins, made = dict[str, Place](), dict[Term, Term](), dict[str, str]()
-        for leaf, place in operands.items():
-            tensor, zero = own.operands[leaf]
-            name, written = f"operand{len(places)}", own.written[leaf]
-            if self._is_constant(tensor) and zero:
-                stand_ins[written] = build("cast", stand_in(name, written), written.access.dtype)
-            else:
-                stand_ins[tensor] = stand_in(name, tensor)
-            places[name] = place
+        read = [(own.operands[leaf], place, leaf in own.layer.product.rows.first) for leaf, place in operands.items()]
+        needed = {*own.operands.values()}
+        for tensor in self.read[layer.name]:  # those of which the mapping needs nothing, too
+            if tensor not in needed and not self._is_constant(tensor):
+                read.append((tensor, self._place(tensor), True))
+        for tensor, place, streams in read:
+            name = f"operand{len(places)}"
+            stand_ins[tensor], places[name] = stand_in(name, tensor), place
             if tensor in self.makers:
                 made[name] = self.makers[tensor]
-            elif tensor in self.copies and leaf not in own.layer.product.rows.first:
+            elif tensor in self.copies and not streams:
                 made[name] = self.copies[tensor]
-        for written in _leaves(layer):  # those that the mapping needs nothing of, too
-            tensor, _ = leaf_of(written)
-            if written not in stand_ins and tensor not in stand_ins and not self._is_constant(tensor):
-                name = f"operand{len(places)}"
-                stand_ins[tensor], places[name] = stand_in(name, tensor), self._place(tensor)
-                if tensor in self.makers:
-                    made[name] = self.makers[tensor]
         (inner,) = rebuild_all([whole], lambda _, __: None, stand_ins)
         for term in postorder(inner):
             if self._is_constant(term):
