@@ -406,7 +406,8 @@ def test_a_small_mobilenet_from_the_command_line(size: int, tmp_path: Path) -> N
     told = json.loads(report.read_text())
     assert told["equal"]
     assert told["cycles"] == told["predicted"]
-    assert len(told["layers"]) == 29
+    layers = [own for own in told["layers"] if not own["name"].startswith("copy of ")]
+    assert len(layers) == 29
 
 
 @pytest.mark.slow
