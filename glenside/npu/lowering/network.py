@@ -256,7 +256,7 @@ class _Chain:
         begin, wanted = counted(self.writer), np.concatenate(tensor.pairs[1:])
         write_copy(self.writer, tensor.place.reshape(-1)[wanted[:, 0]], wanted[:, 1])
         name = f"copy of {_name(term)}"
-        while name in self.mapped:
+        while name in self.mapped or name in self.copies.values():
             name += "'"
         copied = _Tensor(np.full_like(tensor.place, -1))
         copied.stays(wanted)
