@@ -203,6 +203,13 @@ class Instruction:
         hints = get_type_hints(cls, include_extras=True)
         return {name: hint.__metadata__[0] for name, hint in hints.items() if hasattr(hint, "__metadata__")}
 
+    @classmethod
+    @cache
+    def strides(cls) -> Mapping[str, tuple[int, int]]:
+        """The least and the greatest stride of each address."""
+        addresses = ((name, kind) for name, kind in cls.kinds().items() if kind.form is Form.ADDRESS)
+        return {name: kind.parts(name)[1].range for name, kind in addresses}
+
     def parts(self) -> Iterator[tuple[Part, int]]:
         """Every number of it with what it is."""
         for name, kind in self.kinds().items():

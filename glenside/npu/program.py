@@ -67,7 +67,9 @@ class Place:
 
 @dataclass(frozen=True)
 class Stretch:
-    """The instructions of a layer: of each unit those from `begin` until before `end`.
+    """The instructions of a layer, or of copies of an input: of each unit those from `begin` until before `end`, where
+    the next one begins. DMA has more to do while a layer's last results pass through lanes: those that bring them to
+    DRAM are among the next's.
 
     meaning   the text of a program of integers that it computes, of tensors by name
     operands  where those are in DRAM

@@ -33,6 +33,7 @@ from glenside.npu.lowering.plan import Chunk, Plan
 from glenside.npu.lowering.runs import Order, Run
 from glenside.npu.lowering.slots import Slots
 from glenside.npu.lowering.tiles import Layer
+from glenside.npu.lowering.unrolling import unrolled
 from glenside.npu.machine import HALVES, Machine
 from glenside.npu.nests import Nest, nests
 
@@ -123,7 +124,7 @@ class Writer:
 
     def add(self, instruction: Instruction) -> None:
         """One more: those of other units that it needs or that need it come before or after it."""
-        self.written.append(instruction)
+        self.written += unrolled(instruction, self.machine.rows)
 
     def with_tables(self, parts: Iterable[tuple[Table, Nest]]) -> Iterator[tuple[int, Nest]]:
         """What is done with a table each, with the slot of that instead: DRAM takes a while, so tables are asked for

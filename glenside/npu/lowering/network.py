@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -109,26 +109,23 @@ class _Tensor:
 
 @dataclass
 class _Own:
-    """A layer, with what its operands are: leaves of the mapped product -> the int8 tensor, and its zero point."""
+    """A layer, with what its operands are.
+
+    operands  leaves of the mapped product -> the int8 tensor; constants have no zero points
+    zeros     the zero point of what streams, and that of what stays
+    """
 
     layer: Layer
-    operands: Mapping[Term, tuple[Term, int]]
-    written: Mapping[Term, Term]
+    operands: Mapping[Term, Term]
+    zeros: tuple[int, int]
 
-    def zero(self, leaves: Sequence[Term]) -> int:
-        """That of an operand. Raises BadInput: there are several."""
-        found = {self.operands[leaf][1] for leaf in leaves}
-        if len(found) > 1:
-            raise BadInput(
-                f"an operand is made of tensors of several zero points, {', '.join(map(str, sorted(found)))}"
-            )
-        return found.pop() if found else 0
 
-    @cached_property
-    def zeros(self) -> tuple[int, int]:
-        """Of what streams, and of what stays."""
-        product = self.layer.product
-        return self.zero([*product.rows.first]), self.zero([*product.weights.first])
+def _one_zero(zeros: Iterable[int]) -> int:
+    """Of an operand. Raises BadInput: there are several."""
+    found = {*zeros}
+    if len(found) > 1:
+        raise BadInput(f"an operand is made of tensors of several zero points, {', '.join(map(str, sorted(found)))}")
+    return found.pop() if found else 0
 
 
 def results_of(network: IntegerNetwork) -> Sequence[Term]:
@@ -142,11 +139,6 @@ def _name(tensor: Term) -> str:
     own = tensor.attributes[0]
     assert isinstance(own, Tensor), "it is a tensor"
     return own.name
-
-
-def _leaves(layer: IntegerLayer) -> list[Term]:
-    """What the operands of a layer are made of."""
-    return [leaf for operand in layer.sums.children[0].children for leaf in leaves_of(operand)]
 
 
 class _Chain:
@@ -163,6 +155,10 @@ class _Chain:
         self.stay = stay
         self.writer = Writer(machine)
         self.makers = {layer.result: layer.name for layer in network.layers}
+        self.read = {
+            layer.name: dict.fromkeys(leaf_of(leaf)[0] for leaf in leaves_of(layer.sums.children[0], self.makers))
+            for layer in network.layers
+        }
         self.known: dict[str, _Own] = {}
         self.tiles: dict[str, Tiles] = {}
         self.tensors: dict[Term, _Tensor] = {}
@@ -202,6 +198,8 @@ class _Chain:
                 raise
             except BadInput as error:
                 raise Unlowered.of(f"the layer {layer.name}: {error}", layer.name) from error
+            if layer is network.layers[-1]:
+                self.writer.settle()
             self.stretches.append(replace(stretch, name=layer.name, begin=begin, end=counted(self.writer)))
             del self.known[layer.name]
         return finished(self.writer, self.stretches, self.filled, inputs, self._outputs())
@@ -233,12 +231,14 @@ class _Chain:
         mapped = self.mapped[layer.name]
         found = mapped.layer or Layer.of(mapped.term, self.machine)
         leaves = dict.fromkeys((*found.product.rows.first, *found.product.weights.first))
-        written = {leaf: mapped.operands.get(leaf, leaf) for leaf in leaves}
-        operands = {leaf: leaf_of(own) for leaf, own in written.items()}
-        for tensor, _ in operands.values():
+        read = {leaf: leaf_of(mapped.operands.get(leaf, leaf)) for leaf in leaves}
+        for tensor, _ in read.values():
             if tensor not in self.makers and tensor.operator.name != "access-tensor":
                 raise BadInput(f"an operand is neither a result nor an input, but {tensor.operator.name}")
-        return _Own(found, operands, written)
+        rows, weights = (
+            _one_zero(read[leaf][1] for leaf in each.first) for each in (found.product.rows, found.product.weights)
+        )
+        return _Own(found, {leaf: tensor for leaf, (tensor, _) in read.items()}, (rows, weights))
 
     def _order(self, name: str) -> Order:
         """How rows of a layer are copied into lanes."""
@@ -277,7 +277,7 @@ class _Chain:
     def _crowding(self, there: Mapping[Term, Held]) -> Term | None:
         """The largest tensor of those that leave a layer too little room for rows that are copied; None: none does."""
         for number, layer in enumerate(self.network.layers):
-            rows = [self._own(layer).operands[leaf][0] for leaf in self._own(layer).layer.product.rows.first]
+            rows = [self._own(layer).operands[leaf] for leaf in self._own(layer).layer.product.rows.first]
             alive = [term for term, own in there.items() if own.since <= number <= own.until]
             if (len(rows) == 1 and rows[0] in alive) or not alive:
                 continue
@@ -288,13 +288,13 @@ class _Chain:
 
     def _wanted(self, term: Term) -> Wanted | None:
         layers = self.network.layers
-        readers = [layer for layer in layers if self._reads(layer, term)]
+        readers = [layer for layer in layers if term in self.read[layer.name]]
         dims, reads = tuple(term.access.dims), dict[str, Reads]()
         for layer in readers:
             own = self._own(layer)
             product = own.layer.product
-            rows = [own.operands[leaf][0] for leaf in product.rows.first]
-            stays = [own.operands[leaf][0] for leaf in product.weights.first]
+            rows = [own.operands[leaf] for leaf in product.rows.first]
+            stays = [own.operands[leaf] for leaf in product.weights.first]
             found = Reads.of(own.layer, dims) if rows == [term] and all(map(self._is_constant, stays)) else None
             if found is None:
                 return None
@@ -320,13 +320,9 @@ class _Chain:
     def _is_constant(self, tensor: Term) -> bool:
         return tensor.operator.name == "access-tensor" and _name(tensor) in self.network.constants
 
-    def _values(self, tensor: Term, zero: int) -> Array:
-        """A constant less its zero point. Raises BadInput."""
-        name = _name(tensor)
-        found = np.asarray(self.network.constants[name]).astype(np.int64) - zero
-        if found.min(initial=0) < -128 or found.max(initial=0) > 127:
-            raise BadInput(f"the constant {name} less its zero point {zero} is not of 8 bits")
-        return found.astype(np.int8)
+    def _values(self, tensor: Term) -> Array:
+        """Of a constant, int8."""
+        return np.asarray(self.network.constants[_name(tensor)])
 
     def _tensor(self, term: Term) -> _Tensor:
         """Where a tensor belongs, as those want it that read it; whole where the host puts or takes it."""
@@ -342,10 +338,10 @@ class _Chain:
             self._stream_from(found, self._passed(term))
             return found
         for layer in self.network.layers:
-            own = self._own(layer) if self._reads(layer, term) else None
-            for leaf, (tensor, zero) in own.operands.items() if own is not None else ():
-                if tensor == term and own is not None:
-                    self._demand(found, layer.name, own, leaf, zero)
+            if term in self.read[layer.name]:
+                own = self._own(layer)
+                for leaf in (leaf for leaf, tensor in own.operands.items() if tensor == term):
+                    self._demand(found, layer.name, own, leaf)
         several = term not in self.makers and sum(map(len, found.pairs)) > term.access.size
         if not found.pairs or (term in self.outside and (several or (found.place < 0).any())):
             self._stream_from(found, np.arange(term.access.size).reshape(tuple(term.access.dims)))
@@ -376,7 +372,7 @@ class _Chain:
         begin, wanted = counted(self.writer), np.concatenate(tensor.pairs[1:])
         write_copy(self.writer, tensor.place.reshape(-1)[wanted[:, 0]], wanted[:, 1])
         name = f"copy of {_name(term)}"
-        while name in self.mapped:
+        while name in self.mapped or name in self.copies.values():
             name += "'"
         copied = _Tensor(np.full_like(tensor.place, -1))
         copied.stays(wanted)
@@ -385,15 +381,11 @@ class _Chain:
         self.stretches.append(Stretch(name, begin, end, meaning, operands, result))
         self.copies[term] = name
 
-    def _reads(self, layer: IntegerLayer, term: Term) -> bool:
-        return any(leaf_of(leaf)[0] == term for leaf in leaves_of(layer.sums.children[0], self.makers))
-
-    def _demand(self, found: _Tensor, name: str, own: _Own, leaf: Term, zero: int) -> None:
+    def _demand(self, found: _Tensor, name: str, own: _Own, leaf: Term) -> None:
         if leaf in own.layer.product.weights.first:
-            tiles = self._computed_tiles(name, own, zero)
-            found.stays(tiles.elements[leaf])
+            found.stays(self._computed_tiles(name, own).elements[leaf])
         if leaf in own.layer.product.rows.first and not found.streams:
-            tensor, _ = own.operands[leaf]
+            tensor = own.operands[leaf]
             if tensor in self.axes:
                 self._stream_from(found, laid_out(tuple(leaf.access.dims), self.axes[tensor], self.machine.bandwidth))
             else:
@@ -402,11 +394,11 @@ class _Chain:
     def _stream_from(self, found: _Tensor, places: Array) -> None:
         found.stream_from(self.writer.image.room(int(places.max(initial=-1)) + 1) + places)
 
-    def _computed_tiles(self, name: str, own: _Own, zero: int) -> Tiles:
+    def _computed_tiles(self, name: str, own: _Own) -> Tiles:
         if name not in self.tiles:
-            if any(self._is_constant(own.operands[leaf][0]) for leaf in own.layer.product.weights.first):
+            if any(self._is_constant(own.operands[leaf]) for leaf in own.layer.product.weights.first):
                 raise BadInput("what stays in the array is made of constants and of what was computed")
-            self.tiles[name] = Tiles.computed(self.writer.image, own.layer, zero)
+            self.tiles[name] = Tiles.computed(self.writer.image, own.layer, own.zeros[1])
         return self.tiles[name]
 
     def _place(self, term: Term) -> Place:
@@ -416,7 +408,7 @@ class _Chain:
 
     def _layer(self, layer: IntegerLayer) -> Stretch:
         own = self._own(layer)
-        rows = [own.operands[leaf][0] for leaf in own.layer.product.rows.first]
+        rows = [own.operands[leaf] for leaf in own.layer.product.rows.first]
         operands = dict[Term, Place]()
         source: Source
         if len(rows) == 1 and rows[0] in self.held:
@@ -480,7 +472,7 @@ class _Chain:
     def _made(self, own: _Own) -> tuple[bool, bool]:
         product = own.layer.product
         rows, weights = (
-            any(own.operands[leaf][0] in self.makers for leaf in places.first)
+            any(own.operands[leaf] in self.makers for leaf in places.first)
             for places in (product.rows, product.weights)
         )
         return rows, weights
@@ -495,22 +487,21 @@ class _Chain:
         return addresses
 
     def _streamed(self, name: str, own: _Own, leaf: Term) -> Place:
-        tensor, zero = own.operands[leaf]
+        tensor = own.operands[leaf]
         if not self._is_constant(tensor):
             return self._place(tensor)
         places = arranged(self._order(name), leaf)
         found = Place.of(self.writer.image.room(int(places.max(initial=-1)) + 1) + places, "int8")
-        self.filled.append((found, self._values(tensor, zero).reshape(tuple(leaf.access.dims))))
+        self.filled.append((found, self._values(tensor).reshape(tuple(leaf.access.dims))))
         return found
 
     def _stays(self, name: str, own: _Own, operands: dict[Term, Place]) -> Tiles:
         weights = own.layer.product.weights.first
-        constant = {leaf: self._is_constant(own.operands[leaf][0]) for leaf in weights}
-        if all(constant.values()):
-            values = {leaf: self._values(*own.operands[leaf]) for leaf in weights}
+        if all(self._is_constant(own.operands[leaf]) for leaf in weights):
+            values = {leaf: self._values(own.operands[leaf]) for leaf in weights}
             tiles = Tiles.known(self.writer.image, own.layer, values)
         else:
-            tiles = self._computed_tiles(name, own, own.zeros[1])
+            tiles = self._computed_tiles(name, own)
         for leaf in weights:
             if leaf not in operands:
                 operands[leaf] = Place.of(tiles.of(leaf), "int8")
@@ -553,10 +544,9 @@ class _Chain:
         if y and z:
             raise BadInput("both operands have zero points, and sums of what is computed are not known beforehand")
         stays = product.weights if y else product.rows
-        values = {leaf: own.operands[leaf] for leaf in stays.first}
-        if not all(self._is_constant(tensor) for tensor, _ in values.values()):
+        if not all(self._is_constant(own.operands[leaf]) for leaf in stays.first):
             raise BadInput("an operand has a zero point, and the other one is no constant whose sums are known")
-        every = stays.values({leaf: self._values(*given) for leaf, given in values.items()}, "int8").astype(np.int64)
+        every = stays.values({leaf: self._values(own.operands[leaf]) for leaf in stays.first}, "int8").astype(np.int64)
         if y:
             of_tile = -y * (every * enabled[:, :, None]).sum(axis=1)  # (tiles)(C)
         else:
@@ -573,7 +563,7 @@ class _Chain:
         """What it means: its term of the network, of tensors in DRAM; nothing of what is held in lanes, which layers
         that read it mean too.
         """
-        tensors = {own.operands[leaf][0]: leaf for leaf in operands}
+        tensors = {own.operands[leaf]: leaf for leaf in operands}
         self.constants |= {tensor: operands[leaf] for tensor, leaf in tensors.items() if self._is_constant(tensor)}
         if result is None:
             return Stretch("", {}, {})
@@ -598,8 +588,7 @@ class _Chain:
 
     def _means(self, layer: IntegerLayer) -> Iterator[Term]:
         """The tensors in DRAM that a layer is made of, also by way of those that are held in lanes."""
-        for written in _leaves(layer):
-            tensor, _ = leaf_of(written)
+        for tensor in self.read[layer.name]:
             if tensor in self.held and tensor in self.makers:
                 yield from self._means(self.network.layers[self.numbers[self.makers[tensor]]])
             elif not self._is_constant(tensor) or tensor in self.constants:

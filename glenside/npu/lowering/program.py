@@ -68,8 +68,7 @@ def finished(
     inputs: Mapping[str, Place] | None = None,
     outputs: Mapping[str, Place] | None = None,
 ) -> NpuProgram:
-    """What was written, with its waits and its cycles."""
-    writer.settle()
+    """What was written, with its waits and its cycles; nothing is put off any more."""
     dram = writer.image.bytes()
     for place, values in filled:
         place.write(dram, values)

@@ -50,10 +50,9 @@ class Product:
 
 @dataclass(frozen=True)
 class Group:
-    """Tiles whose sums are added up: numbers of tiles, in order, and the sums of the first one, (m)(C)."""
+    """Tiles whose sums are added up: their numbers, in order."""
 
     tiles: tuple[int, ...]
-    sums: Array
 
 
 @dataclass(frozen=True)
@@ -110,8 +109,7 @@ class Layer:
         added = sums(term, found)
         tiles, m, _ = product.rows.numbers.shape
         groups, elements = _groups(added.numbers, tiles, m * machine.columns)
-        own = np.arange(1, product.term.access.size + 1).reshape(tiles, m, machine.columns)
-        return Layer(term, product, tuple(Group(each, own[each[0]]) for each in groups), elements)
+        return Layer(term, product, tuple(map(Group, groups)), elements)
 
 
 def _groups(added: Array, tiles: int, size: int) -> tuple[list[tuple[int, ...]], Array]:
