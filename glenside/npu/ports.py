@@ -1,7 +1,7 @@
 """Which instruction uses which bank in which cycle: two at one port of one bank are refused.
 
-Each lane has a bank in each half, with one port for a reader and one for a writer; each column of accumulators has a
-bank in each half, with one port for whoever reads, writes or adds.
+Each lane and each column of the accumulators has a bank in each half, with one port for a reader and one for a writer.
+A stream that adds to sums is a reader of theirs too; streams alone write sums, so that nobody meets them there.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ FAULTS = (
     "two readers at one port of a lane's bank",
     "two writers at one port of a lane's bank",
     "a lane's address outside",
-    "two at one port of the accumulators",
+    "two readers at one port of the accumulators",
     "an accumulator outside",
     "a row of weights outside",
     "a row of parameters outside",

@@ -98,7 +98,7 @@ class State:
         self.of_dram = Places("beat", (beats,), written=True)
         self.readers = Ports("the read port of a lane's bank")
         self.writers = Ports("the write port of a lane's bank")
-        self.adders = Ports("the port of the accumulators")
+        self.summers = Ports("the read port of the accumulators")
         self.read = self.written = 0
         self.does: Mapping[type[Instruction], Callable[[Now, Any], None]] = {
             Load: self._load,
@@ -158,13 +158,16 @@ class State:
         halves[np.arange(len(at))[:, None], lanes] = at >= self.machine.half_depth
         ports.use(now.unit, now.number, now.start, now.start + delay, halves)
 
-    def _sum_rows(self, now: Now, address: Address, counts: tuple[int, int, int], delay: int, **more: int) -> Integers:
+    def _sum_rows(self, address: Address, counts: tuple[int, int, int]) -> Integers:
         rows = generated(address, counts)
         _require_within("accumulator", rows, self.machine.accumulators)
-        every = more.pop("every", 1)
-        halves = np.repeat((rows >= self.machine.half_accumulators).astype(np.int8), every)
-        self.adders.use(now.unit, now.number, now.start, now.start + delay, halves[:, None], **more)
         return rows
+
+    def _read_sums(self, now: Now, rows: Integers, delay: int, *, every: int = 1, skew: int = 0) -> None:
+        """Read a row each `every` cycles. Whoever writes them needs no check: of a write port there is one user."""
+        halves = np.repeat((rows >= self.machine.half_accumulators).astype(np.int8), every)
+        self.summers.use(now.unit, now.number, now.start, now.start + delay, halves[:, None], skew=skew)
+        self.of_sums.read(rows, now)
 
     def _write_lanes(self, now: Now, delay: int, lanes: Integers, at: Integers, values: npt.NDArray[np.int8]) -> None:
         flat = self._flat(lanes, at)
@@ -222,11 +225,11 @@ class State:
         flat = self._flat(lanes, at)
         self.of_lanes.read(flat, now)
         self._use(self.readers, now, STREAM_READS_LANES, lanes, at)
-        rows = self._sum_rows(now, own.accumulators, own.counts, stream_adds(machine), skew=machine.columns)
+        rows = self._sum_rows(own.accumulators, own.counts)
         # Sums of up to 1,024 products of two int8 are exact in float32, and a product of matrices is fast there.
         sums = (self.lanes.reshape(-1)[flat].astype(np.float32) @ self.tiles[self.active][table.lanes]).astype(np.int64)
         if own.accumulate:
-            self.of_sums.read(rows, now)
+            self._read_sums(now, rows, stream_adds(machine), skew=machine.columns)
             np.add.at(self.sums, rows, sums)  # a row may come twice
         else:
             self.sums[rows] = sums
@@ -238,8 +241,8 @@ class State:
         table = self._table(now, own.table, machine.rows)
         table.require_selects(machine.columns, "column")
         parameters = self._parameters_of(now, own, table)
-        rows = self._sum_rows(now, own.accumulators, own.counts, STORE_READS_SUMS)
-        self.of_sums.read(rows, now)
+        rows = self._sum_rows(own.accumulators, own.counts)
+        self._read_sums(now, rows, STORE_READS_SUMS)
         sums = self.sums[rows][:, table.select] + parameters["bias"]
         _require_int32(sums)
         lanes, at = self._lane_places(own, table, table.lanes)
@@ -303,8 +306,8 @@ class State:
 
     def _sums(self, now: Now, own: Sums) -> None:
         machine = self.machine
-        rows = self._sum_rows(now, own.accumulators, own.counts, SUMS_READS_SUMS, every=machine.sum_beats)
-        self.of_sums.read(rows, now)
+        rows = self._sum_rows(own.accumulators, own.counts)
+        self._read_sums(now, rows, SUMS_READS_SUMS, every=machine.sum_beats)
         beats = self._beats(generated(own.dram, own.counts), machine.sum_beats).reshape(len(rows), -1)
         content = self.sums[rows].astype("<i4").view(np.uint8)
         self.of_dram.write(beats, now)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
-from npu_programs import Memory, drawn_for, small_machine
+from npu_programs import Memory, drawn_for, reads_beside_streams, small_machine, stream_beside_a_reader
 
 from glenside.ir.errors import BadInput
 from glenside.npu import encoding, reference, registers, requantise, rtl, simulator
@@ -62,8 +63,12 @@ def _require_equal(program: NpuProgram) -> None:
 @needs_verilator
 @pytest.mark.parametrize("machine", FEW, ids=str)
 def test_random_programs_leave_the_same_in_the_same_cycles(machine: Machine) -> None:
+    beside: Counter[str] = Counter()
     for seed in range(25):
-        _require_equal(drawn_for(machine, seed))
+        program = drawn_for(machine, seed)
+        _require_equal(program)
+        beside.update({name: cycles > 0 for name, cycles in reads_beside_streams(program).items()})
+    assert min(beside.values()) >= 5, beside
     assert not rtl.run(drawn_for(machine, 0)).starved
 
 
@@ -135,6 +140,18 @@ def test_a_fault_is_reported_by_the_machine_itself() -> None:
     far = replace(own, lanes=Address(1 << 20))
     with pytest.raises(BadInput, match="the machine reports a lane's address outside"):
         rtl.run(_with(program, "dma", number, far))
+
+
+@needs_verilator
+@pytest.mark.parametrize("reader", ["store", "sums"])
+def test_the_machine_reports_a_reader_beside_a_stream_that_adds(reader: str) -> None:
+    memory, written = stream_beside_a_reader(reader, FEW[0], adds=False)
+    program = NpuProgram(FEW[0], {}, memory.array)
+    program = replace(program, queues=waiting(program, written))
+    _require_equal(program)
+    adding = replace(program.queue("stream")[2], accumulate=True)  # type: ignore[type-var]
+    with pytest.raises(BadInput, match="the machine reports two readers at one port of the accumulators"):
+        rtl.run(_with(program, "stream", 2, adding))
 
 
 def test_without_verilator_it_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:

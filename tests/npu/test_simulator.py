@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from npu_programs import ONCE, Memory, drawn
+from npu_programs import ONCE, Memory, drawn, reads_beside_streams, small_machine, stream_beside_a_reader
 
 from glenside.ir.errors import BadInput
 from glenside.npu import requantise
@@ -358,19 +358,45 @@ def test_two_readers_of_a_bank_in_one_cycle_are_refused() -> None:
     run(replace(program, queues={**queues, "dma": dma, "stream": (*program.queue("stream"), other)}))
 
 
-def test_the_array_and_the_store_unit_share_no_half_in_a_cycle() -> None:
-    memory, written = _stored()
+@pytest.mark.parametrize("reader", ["store", "sums"])
+def test_sums_are_read_while_a_stream_replaces_others_of_that_half(reader: str) -> None:
+    """A stream that adds needs the read port of its half for itself, one that does not leaves it to a reader."""
+    memory, written = stream_beside_a_reader(reader, small_machine(5, 3), adds=False)
     program = _program(memory, written)
-    ready = Wait(dma=4, stream=1)
-    more = Stream((64, 1, 1), Address(0), 0, Address(8), False, False, wait=ready)
-    own = {**program.queues, "dma": program.queue("dma")[:4]}
-    store = program.queue("store")[0]
-    stores = (store, *(replace(store, lanes=Address(8 * i, (1, 0, 0))) for i in range(2, 6)))  # type: ignore[type-var]
-    both = {**own, "store": stores, "stream": (*program.queue("stream"), more)}
-    with pytest.raises(BadInput, match="both use the port of the accumulators of one half"):
-        run(replace(program, queues=both))
-    other = (*program.queue("stream"), replace(more, accumulators=Address(16)))
-    run(replace(program, queues={**both, "stream": other}))
+    assert reads_beside_streams(program)[reader] == 5 * (1 if reader == "store" else memory.machine.sum_beats)
+    found = run(program)
+    adding = _with_stream(program, 2, accumulate=True)
+    unit = "store" if reader == "store" else "dma"
+    number = len(program.queue(unit)) - 1
+    both = (
+        f"({unit} instruction {number} and stream instruction 2|stream instruction 2 and {unit} instruction {number})"
+    )
+    with pytest.raises(BadInput, match=f"{both} both use the read port of the accumulators of one half in cycle"):
+        run(adding)
+    other = _with_stream(adding, 2, accumulators=Address(memory.machine.half_accumulators))
+    before = _with_stream(other, 1, accumulators=Address(memory.machine.half_accumulators))
+    assert run(before).cycles == found.cycles
+
+
+@pytest.mark.parametrize("reader", ["store", "sums"])
+def test_a_wait_is_put_in_where_a_stream_that_adds_meets_a_reader(reader: str) -> None:
+    unit = "store" if reader == "store" else "dma"
+    for adds in (False, True):
+        memory, written = stream_beside_a_reader(reader, small_machine(5, 3), adds=adds)
+        program = _program(memory, written)
+        run(program)
+        assert program.queue(unit)[-1].wait.stream == (3 if adds else 1)
+        assert (reads_beside_streams(program)[reader] == 0) == adds
+        # The other way round it is the stream that waits.
+        program = _program(memory, [*written[:-2], written[-1], written[-2]])
+        run(program)
+        assert getattr(program.queue("stream")[2].wait, unit) == (len(program.queue(unit)) if adds else 0)
+
+
+def _with_stream(program: NpuProgram, number: int, **more: object) -> NpuProgram:
+    queue = list(program.queue("stream"))
+    queue[number] = replace(queue[number], **more)  # type: ignore[arg-type]
+    return replace(program, queues={**program.queues, "stream": tuple(queue)})
 
 
 def test_a_sum_that_leaves_int32_is_refused() -> None:

@@ -26,6 +26,7 @@ from glenside.npu.instructions import (
 )
 from glenside.npu.machine import Machine
 from glenside.npu.program import NpuProgram
+from glenside.npu.timing import STORE_READS_SUMS, SUMS_READS_SUMS, stream_adds, times
 from glenside.npu.waits import waiting
 
 ONCE: Counts = (1, 1, 1)
@@ -212,14 +213,15 @@ class Drawn:
             self.stream(fresh=True)
 
     def stream(self, fresh: bool = False) -> None:
-        if not self.loaded:
-            return
-        counts = self.counts()
-        sums = self.address(counts, self.machine.accumulators)
+        if self.loaded:
+            counts = self.counts()
+            sums = self.address(counts, self.machine.accumulators)
+            self._stream(counts, sums, *self.placed(counts, carry=True), self.pick("stream"), fresh)
+
+    def _stream(self, counts: Counts, sums: Address, lanes: Address, turn: Address, table: int, fresh: bool) -> None:
         rows = set(generated(sums, counts).tolist())
         adds = bool(rows <= self.rows_written and self.rng.integers(4))
-        lanes, turn = self.placed(counts, carry=True)
-        self.written.append(Stream(counts, lanes, self.pick("stream"), sums, adds, fresh, turn))
+        self.written.append(Stream(counts, lanes, table, sums, adds, fresh, turn))
         self.rows_written |= rows
 
     def _sums(self) -> tuple[Counts, Address] | None:
@@ -249,17 +251,36 @@ class Drawn:
         self.written.append(Parameters(self.memory.put(content.tobytes(), 16 * machine.columns), row, rows))
         self.parameter_rows |= set(range(row, row + rows))
 
+    def beside(self) -> None:
+        """A stream into some rows of a half, and a reader of others of it, which may run meanwhile: lanes part too."""
+        half, depth, rng = self.machine.half_accumulators, self.machine.half_depth, self.rng
+        first, split = half * int(rng.integers(2)), int(rng.integers(1, half))
+        low, high = (first, split), (first + split, half - split)
+        own, others = (low, high) if rng.integers(2) else (high, low)
+        counts = self.counts()
+        found = counts, _further(self.address(counts, others[1]), others[0])
+        if not self.loaded or not set(generated(found[1], counts).tolist()) <= self.rows_written:
+            return
+        into = self.counts()
+        sums = _further(self.address(into, own[1]), own[0])
+        turn = Address(int(rng.integers(self.machine.rows)))
+        self._stream(into, sums, self.address(into, depth - 1), turn, self.dense, False)
+        if rng.integers(2):
+            self.sums(found)
+        elif self.parameter_rows:
+            self._store(*found, _further(self.address(counts, depth), depth), self.turn(), self.dense, False)
+
     def store(self) -> None:
         found = self._sums()
         if found and self.parameter_rows:
-            counts, sums = found
-            alike = bool(self.rng.integers(2))
-            column = self.address(counts, self.machine.columns) if alike else Address(0)
             carry = self.carry()
-            lanes, turn = self.placed(counts, carry)
-            own = self._parameter_rows(counts)
-            table = self.pick("store")
-            self.written.append(Store(counts, sums, lanes, table, own, alike, column, turn, carry))
+            self._store(*found, *self.placed(found[0], carry), self.pick("store"), carry)
+
+    def _store(self, counts: Counts, sums: Address, lanes: Address, turn: Address, table: int, carry: bool) -> None:
+        alike = bool(self.rng.integers(2))
+        column = self.address(counts, self.machine.columns) if alike else Address(0)
+        own = self._parameter_rows(counts)
+        self.written.append(Store(counts, sums, lanes, table, own, alike, column, turn, carry))
 
     def _parameter_rows(self, counts: Counts) -> Address:
         """Of each iteration one that was written."""
@@ -269,8 +290,8 @@ class Drawn:
                 return address
         return Address(int(self.rng.choice(sorted(self.parameter_rows))))
 
-    def sums(self) -> None:
-        found = self._sums()
+    def sums(self, found: tuple[Counts, Address] | None = None) -> None:
+        found = found or self._sums()
         if found:
             counts, sums = found
             size = self.machine.sum_beats * self.machine.bandwidth
@@ -289,7 +310,7 @@ class Drawn:
             own()
         kinds: list[Callable[[], None]] = [
             self.weights, self.load, self.load, self.stream, self.stream, self.store, self.store, self.fill,
-            self.constants, self.out, self.sums, self.parameters, self.table,
+            self.constants, self.out, self.sums, self.parameters, self.table, self.beside, self.beside,
         ]  # fmt: skip
         for kind in self.rng.integers(0, len(kinds), steps):
             kinds[kind]()
@@ -308,6 +329,10 @@ class Drawn:
             place = self.memory.put(bytes(machine.depth * machine.bandwidth))
             dram = Address(place, (machine.bandwidth, 0, 0))
             self.written.append(Out((machine.depth, 1, 1), dram, Address(0, (1, 0, 0)), self.dense))
+
+
+def _further(address: Address, by: int) -> Address:
+    return Address(address.base + by, address.strides)
 
 
 def drawn(seed: int, rows: int, columns: int, steps: int = 40, **more: object) -> NpuProgram:
@@ -338,3 +363,49 @@ def small_machine(rows: int, columns: int, **more: object) -> Machine:
 def drawn_for(machine: Machine, seed: int, steps: int = 40, *, ports: bool = True) -> NpuProgram:
     """A random program for that machine; legal, unless without `ports` two meet at one."""
     return Drawn(np.random.default_rng(seed), machine).draw(steps, ports)
+
+
+def stream_beside_a_reader(reader: str, machine: Machine, *, adds: bool) -> tuple[Memory, list[Instruction]]:
+    """Five sums are made, and read by a store or by DMA while a stream goes on, long, to another row of that half."""
+    memory = Memory(machine)
+    rows, columns = machine.rows, machine.columns
+    every, each = np.arange(rows), np.arange(columns)
+    own = requantise.encoded(each, np.float32(0.5), 0 * each, 0 * each - 128, 0 * each + 127)
+    content = np.arange(rows * columns, dtype=np.uint8).tobytes()
+    table = Tables(memory.table(every % columns, every >= 0, 0 * every), 0, 1)
+    size = machine.sum_beats * machine.bandwidth
+    other = Address(machine.half_accumulators - 1)
+    last = {
+        "store": Store((5, 1, 1), Address(0, (1, 0, 0)), Address(machine.half_depth, (1, 0, 0)), 0, Address(0)),
+        "sums": Sums((5, 1, 1), Address(memory.put(bytes(5 * size)), (size, 0, 0)), Address(0, (1, 0, 0))),
+    }[reader]
+    return memory, [
+        table,
+        Fill((5, 1, 1), Address(0, (1, 0, 0)), 0),
+        Weights(memory.put(content, columns), 0, rows),
+        Parameters(memory.put(own.tobytes()), 0, 1),
+        Load(0, rows),
+        Stream((5, 1, 1), Address(0, (1, 0, 0)), 0, Address(0, (1, 0, 0)), False, True),
+        Stream(ONCE, Address(0), 0, other, False, False),
+        Stream((100, 1, 1), Address(0), 0, other, adds, False),
+        last,
+    ]
+
+
+def reads_beside_streams(program: NpuProgram) -> dict[str, int]:
+    """Cycles in which a store, or DMA's sums, read a half while a stream writes the first column of it."""
+    machine, found = program.machine, times(program)
+
+    def halves(kind: type[Instruction], delay: int, every: int = 1) -> dict[int, bool]:
+        """Of each cycle the half."""
+        used = {}
+        for unit, queue in program.queues.items():
+            for own, start in zip(queue, found.start[unit], strict=True):
+                if isinstance(own, kind):
+                    rows = np.repeat(generated(own.accumulators, own.counts), every)  # type: ignore[attr-defined]
+                    used |= dict(zip(count(int(start) + delay), (rows >= machine.half_accumulators).tolist()))
+        return used
+
+    written = halves(Stream, stream_adds(machine))
+    read = {"store": halves(Store, STORE_READS_SUMS), "sums": halves(Sums, SUMS_READS_SUMS, machine.sum_beats)}
+    return {name: sum(written.get(c) == half for c, half in own.items()) for name, own in read.items()}
