@@ -135,6 +135,10 @@ def test_a_fault_is_reported_by_the_machine_itself() -> None:
     far = replace(own, lanes=Address(1 << 20))
     with pytest.raises(BadInput, match="the machine reports a lane's address outside"):
         rtl.run(_with(program, "dma", number, far))
+    number, spread = next((n, i) for n, i in enumerate(program.queue("dma")) if isinstance(i, Spread))
+    for base in (program.machine.weight_rows + 9, (1 << 20) + spread.weights.base):  # neither is cut to what there is
+        with pytest.raises(BadInput, match="the machine reports a row of weights outside"):
+            rtl.run(_with(program, "dma", number, replace(spread, weights=Address(base))))
 
 
 def test_without_verilator_it_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
