@@ -5,6 +5,7 @@
 //
 //   cycle        t       t+1           t+2          t+3      t+4       t+4+L   t+5+L             t+6+L
 //   lanes, fill  issue                                       request   data    table, offsets    written
+//   spread       issue                                       request   data    table, offsets    written
 //   out          issue   table, turn,  lanes read   bytes    request
 //   sums         issue   offsets       sums read    bytes    request
 module dma #(
@@ -46,7 +47,9 @@ module dma #(
     output logic                       lane_write[R],
     output logic         signed [25:0] lane_address[R],
     output logic                [7:0]  lane_data[R],
-    output logic                       weights_write,
+    output logic                       weight_write[C],
+    output logic         signed [25:0] weight_row[C],
+    output logic                [7:0]  weight_data[C],
     output logic                       tables_write,
     output logic                       parameters_write,
     output logic                [19:0] write_row,
@@ -242,7 +245,8 @@ module dma #(
 
   always_comb begin
     front = pending[oldest];
-    reads = front.operation inside {npu_pkg::WEIGHTS, npu_pkg::LANES, npu_pkg::TABLES, npu_pkg::PARAMETERS};
+    reads = front.operation inside {npu_pkg::WEIGHTS, npu_pkg::LANES, npu_pkg::TABLES, npu_pkg::PARAMETERS,
+                                    npu_pkg::SPREAD};
     response_ready = oldest != newest && reads;
     take = oldest != newest && (reads ? response : $signed(cycle - due[oldest]) >= 0);
     fill_table_row = 20'(front.lane_table);
@@ -292,11 +296,29 @@ module dma #(
           data[8*int'(BYTE'(entry[l].select))+:8];
     end
 
+  // A beat of a row of weights has a byte for each of its own columns; of one that is spread each takes what it selects.
+  logic weight_write_next[C];
+  logic signed [25:0] weight_row_next[C];
+  logic [7:0] weight_next[C];
+  logic whole;
+
+  always_comb begin
+    whole = back.operation == npu_pkg::WEIGHTS;
+    for (int c = 0; c < C; c++) begin
+      weight_write_next[c] = back.valid && (whole ? int'(back.beat) == c / B :
+          back.operation == npu_pkg::SPREAD && fill_entries[c].enable);
+      weight_row_next[c] = (whole ? 26'(back.row) : 26'(back.lanes)) + (whole ? 26'sd0 : 26'(fill_entries[c].offset));
+      weight_next[c] = data[8*int'(whole ? BYTE'(c%B) : BYTE'(fill_entries[c].select))+:8];
+    end
+  end
+
   always_ff @(posedge clk) begin
     lane_write <= write_next;
     lane_address <= address_next;
     lane_data <= lane_next;
-    weights_write <= back.valid && back.operation == npu_pkg::WEIGHTS;
+    weight_write <= weight_write_next;
+    weight_row <= weight_row_next;
+    weight_data <= weight_next;
     tables_write <= back.valid && back.operation == npu_pkg::TABLES;
     parameters_write <= back.valid && back.operation == npu_pkg::PARAMETERS;
     write_row <= back.row;

@@ -4,7 +4,7 @@
 //              host port                                memory port
 //                 |                                          |
 //     +-----------+-----------+-------------+           +----+----+
-//     | queue     | queue     | queue       | queue     |   dma   |---> weights, tables, parameters (rows)
+//     | queue     | queue     | queue       | queue     |   dma   |---> weights, tables, parameters
 //     v           v           v             v           +----+----+
 //    load       stream      store           dma              |
 //     |           |           |                              |
@@ -48,7 +48,6 @@ module npu #(
   localparam int ENTRIES = R > C ? (R > B ? R : B) : (C > B ? C : B);
   localparam int TABLE_BEATS = (8 * ENTRIES + B - 1) / B;
   localparam int PARAMETER_BEATS = (16 * C + B - 1) / B;
-  localparam int WEIGHT_BEATS = (C + B - 1) / B;
   // Units, in the order of their registers.
   localparam int DMA = 0;
   localparam int LOAD = 1;
@@ -127,17 +126,20 @@ module npu #(
   end
 
   // Memories.
-  logic [19:0] weights_row[1], parameters_row[1], table_rows[4], write_row;
+  logic [19:0] weights_row, parameters_row[1], table_rows[4], write_row;
   logic [15:0] write_beat;
   logic [8*B-1:0] write_data;
-  logic [8*C-1:0] weights_data[1];
+  logic [8*C-1:0] weights_data;
+  logic weight_write[C];
+  logic signed [25:0] weight_row[C];
+  logic [7:0] weight_data[C];
   logic [128*C-1:0] parameters_data[1];
   logic [64*ENTRIES-1:0] tables_data[4];
-  logic weights_write, tables_write, parameters_write, weights_fault, tables_fault, parameters_fault;
+  logic tables_write, parameters_write, weights_fault, tables_fault, parameters_fault;
 
-  rows #(WEIGHT_ROWS, WEIGHT_BEATS, B, 1, 8 * C) weights (
-      .clk, .write(weights_write), .write_row, .write_beat, .write_data, .read_row(weights_row),
-      .read_data(weights_data), .fault(weights_fault)
+  weights #(C, WEIGHT_ROWS) weights (
+      .clk, .read_row(weights_row), .read_data(weights_data), .write(weight_write), .write_row(weight_row),
+      .write_data(weight_data), .fault(weights_fault)
   );
   rows #(PARAMETERS, PARAMETER_BEATS, B, 1, 128 * C) parameters (
       .clk, .write(parameters_write), .write_row, .write_beat, .write_data, .read_row(parameters_row),
@@ -185,8 +187,8 @@ module npu #(
 
   load #(R, C) load_unit (
       .clk, .reset, .valid(valid[LOAD]), .head(load_head), .ready(ready[LOAD]), .pop(pop[LOAD]),
-      .started(load_started), .ended(load_ended), .done(completions[LOAD]), .read_row(weights_row[0]),
-      .read_data(weights_data[0]), .weight, .token
+      .started(load_started), .ended(load_ended), .done(completions[LOAD]), .read_row(weights_row),
+      .read_data(weights_data), .weight, .token
   );
   stream #(R, ENTRIES) stream_unit (
       .clk, .reset, .valid(valid[STREAM]), .head(stream_head), .ready(ready[STREAM]), .pop(pop[STREAM]),
@@ -205,8 +207,8 @@ module npu #(
       .request, .request_write, .request_address, .request_data, .request_bytes, .request_ready, .response,
       .response_ready, .response_data, .out_table_row(table_rows[2]), .out_entries, .out_read, .out_address, .out_data,
       .sums_read(dma_reads), .sums_row(dma_row), .sums(dma_sums), .fill_table_row(table_rows[3]), .fill_entries,
-      .lane_write(fill_write), .lane_address(fill_address), .lane_data(fill_data), .weights_write, .tables_write,
-      .parameters_write, .write_row, .write_beat, .write_data
+      .lane_write(fill_write), .lane_address(fill_address), .lane_data(fill_data), .weight_write, .weight_row,
+      .weight_data, .tables_write, .parameters_write, .write_row, .write_beat, .write_data
   );
 
   // The registers of the host port.

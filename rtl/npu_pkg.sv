@@ -20,6 +20,7 @@ package npu_pkg;
   localparam logic [2:0] PARAMETERS = 3'd4;
   localparam logic [2:0] OUT = 3'd5;
   localparam logic [2:0] SUMS = 3'd6;
+  localparam logic [2:0] SPREAD = 3'd7;
   typedef struct packed {  // the last field begins at bit 0
     logic signed [15:0] accumulators_stride2;
     logic signed [15:0] accumulators_stride1;

@@ -1,5 +1,5 @@
-// A memory of wide rows, read as a whole and written by beats from DRAM: weights, lane tables and parameters. A read
-// port gives its row in the next cycle. Ports are copies of the memory, and each beat of a row is a RAM, the last of no more
+// A memory of wide rows, read as a whole and written by beats from DRAM: lane tables and parameters. A read port
+// gives its row in the next cycle. Ports are copies of the memory, and each beat of a row is a RAM, the last of no more
 // bits than the row has.
 module rows #(
     parameter int ROWS  = 1,

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from functools import cache
+from functools import cache, partial
 from math import prod
 from typing import Annotated, Any, ClassVar, Self, get_type_hints
 
@@ -77,8 +77,9 @@ class Part:
 
 @dataclass(frozen=True)
 class Kind:
-    """What a field holds, in bits and in words. `place` is where its first number is: DRAM bases are at one place.
+    """What a field holds, in bits and in words.
 
+    place   the name of the number, or of the address, whose place it takes: DRAM bases are at one place
     cyclic  an address counts in lanes, all its numbers less than those, so its strides have no sign
     """
 
@@ -97,8 +98,8 @@ class Kind:
         if self.form is Form.COUNTS:
             return tuple(Part(f"count{i}", self.bits, least=1) for i in range(LOOPS))
         if self.form is Form.ADDRESS:
-            strides = (Part(f"{name}_stride{i}", self.bits, signed=not self.cyclic) for i in range(LOOPS))
-            return (Part(f"{name}_base", self.bits), *strides)
+            strides = (Part(f"{place}_stride{i}", self.bits, signed=not self.cyclic) for i in range(LOOPS))
+            return (Part(f"{place}_base", self.bits), *strides)
         return (Part(place, self.bits or 1, least=self.least),)
 
     def numbers(self, value: Any) -> tuple[int, ...]:
@@ -124,56 +125,22 @@ _NOW = Wait()
 _STILL = Address(0)
 
 
-def _flag(doc: str) -> Kind:
-    return Kind(Form.FLAG, doc)
-
-
-def _lanes(doc: str) -> Kind:
-    return Kind(Form.ADDRESS, doc, 24)
-
-
-def _accumulators(doc: str) -> Kind:
-    return Kind(Form.ADDRESS, doc, 16)
-
-
-def _dram(doc: str) -> Kind:
-    return Kind(Form.ADDRESS, doc, 32)
-
-
-def _from(doc: str) -> Kind:
-    return Kind(Form.NUMBER, doc, 32, place="dram_base")
-
-
-def _table(doc: str) -> Kind:
-    return Kind(Form.NUMBER, doc, 10)
-
-
-def _tables(doc: str) -> Kind:
-    return Kind(Form.NUMBER, doc, 16, least=1, place="rows")
-
-
-def _row(doc: str) -> Kind:
-    return Kind(Form.NUMBER, doc, 20, place="row")
-
-
-def _parameters(doc: str) -> Kind:
-    return Kind(Form.ADDRESS, doc, 16)
-
-
-def _turn(doc: str) -> Kind:
-    return Kind(Form.ADDRESS, doc, 10, cyclic=True)
+_flag = partial(Kind, Form.FLAG)
+_lanes = partial(Kind, Form.ADDRESS, bits=24)
+_weights = partial(Kind, Form.ADDRESS, bits=24, place="lanes")
+_accumulators = _parameters = partial(Kind, Form.ADDRESS, bits=16)
+_dram = partial(Kind, Form.ADDRESS, bits=32)
+_from = partial(Kind, Form.NUMBER, bits=32, place="dram_base")
+_table = partial(Kind, Form.NUMBER, bits=10)
+_tables = partial(Kind, Form.NUMBER, bits=16, least=1, place="rows")
+_row = partial(Kind, Form.NUMBER, bits=20, place="row")
+_rows = partial(Kind, Form.NUMBER, bits=16, least=1)
+_turn = partial(Kind, Form.ADDRESS, bits=10, cyclic=True)
+_column = partial(Kind, Form.ADDRESS, bits=10)
 
 
 def _carry() -> Kind:
-    return Kind(Form.FLAG, "address and turn are one number of base R: lanes past the last go on in the next row")
-
-
-def _column(doc: str) -> Kind:
-    return Kind(Form.ADDRESS, doc, 10)
-
-
-def _rows(doc: str) -> Kind:
-    return Kind(Form.NUMBER, doc, 16, least=1)
+    return _flag("address and turn are one number of base R: lanes past the last go on in the next row")
 
 
 MOST = (1 << 20) - 1
@@ -217,10 +184,12 @@ class Instruction:
 
     def require_fit(self) -> None:
         """Raises BadInput: a number that its field cannot hold."""
-        for part, number in self.parts():
-            least, most = part.range
-            if not least <= number <= most:
-                raise BadInput(f"{part.name} of {self.mnemonic()} is from {least:,} to {most:,}, got {number:,}")
+        for name, kind in self.kinds().items():
+            for part, number in zip(kind.parts(name), kind.numbers(getattr(self, name)), strict=True):
+                least, most = part.range
+                if not least <= number <= most:
+                    own = name + part.name.removeprefix(kind.place) if kind.place else part.name
+                    raise BadInput(f"{own} of {self.mnemonic()} is from {least:,} to {most:,}, got {number:,}")
 
     @classmethod
     def of_parts(cls, numbers: Mapping[str, int]) -> Self:
@@ -413,6 +382,22 @@ class Sums(Instruction):
         return prod(self.counts) * machine.sum_beats
 
 
+@dataclass(frozen=True)
+class Spread(Instruction):
+    """A beat from DRAM per cycle: for each enabled entry c of the table, column c takes byte select[c] of it in the row
+    of weights at address + offset[c]: tiles of many zeros, and of few values in regular places, need no whole rows.
+    """
+
+    unit = "dma"
+    operation = 7
+
+    counts: _Loops
+    dram: Annotated[Address, _dram("the beats, aligned")]
+    weights: Annotated[Address, _weights("the row in weight memory")]
+    table: Annotated[int, _table("the lane table, by columns: which are written, the byte each takes, and offsets")]
+    wait: _Waits = _NOW
+
+
 INSTRUCTIONS: tuple[type[Instruction], ...] = (
-    Load, Stream, Store, Weights, Lanes, Fill, Tables, Parameters, Out, Sums
+    Load, Stream, Store, Weights, Lanes, Fill, Tables, Parameters, Out, Sums, Spread
 )  # fmt: skip

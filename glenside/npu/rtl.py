@@ -28,8 +28,8 @@ from glenside.npu.registers import FAULTS
 from glenside.npu.timing import times
 
 SOURCES = (
-    "npu_pkg", "queue", "loops", "address", "place", "turn", "ram", "rows", "lanes", "array", "accumulators", "load",
-    "stream", "requantise", "store", "dma", "npu",
+    "npu_pkg", "queue", "loops", "address", "place", "turn", "ram", "rows", "weights", "lanes", "array", "accumulators",
+    "load", "stream", "requantise", "store", "dma", "npu",
 )  # fmt: skip
 BENCH = ("registers.h", "bench.h", "testbench.cpp")
 """What stands around it in a run."""

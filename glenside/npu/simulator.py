@@ -27,6 +27,7 @@ from glenside.npu.instructions import (
     Load,
     Out,
     Parameters,
+    Spread,
     Store,
     Stream,
     Sums,
@@ -83,6 +84,8 @@ class State:
         self.dram = np.array(program.dram, np.uint8)
         self.lanes = np.zeros((machine.rows, machine.depth), np.int8)
         self.weights = np.zeros((machine.weight_rows, machine.columns), np.int8)
+        self.brought = np.zeros(self.weights.shape, np.bool_)
+        """The bytes of weight memory that something wrote."""
         self.sums = np.zeros((machine.accumulators, machine.columns), np.int64)
         self.tables: list[npt.NDArray[np.void]] = [np.zeros(machine.entries, ENTRY)] * machine.tables
         self.parameters: list[npt.NDArray[np.void]] = [np.zeros(0, requantise.PARAMETER)] * machine.parameters
@@ -111,6 +114,7 @@ class State:
             Parameters: self._parameters,
             Out: self._out,
             Sums: self._sums,
+            Spread: self._spread,
         }
 
     def do(self, now: Now, instruction: Instruction) -> None:
@@ -205,6 +209,9 @@ class State:
         rows = own.weights + np.arange(own.rows)
         _require_within("row of weights", rows, self.machine.weight_rows)
         self.of_weights.read(rows, now)
+        if not self.brought[rows].all():
+            row, column = np.argwhere(~self.brought[rows])[0]
+            raise BadInput(f"it reads row of weights {rows[row]}, of which nothing has written column {column} by then")
         tile = np.zeros((self.machine.rows, self.machine.columns), np.float32)
         tile[: own.rows] = self.weights[rows]
         self.tiles.append(tile)
@@ -267,6 +274,18 @@ class State:
         content = self._fetched(now, np.array([own.dram]), own.rows * self.machine.weight_beats)
         self.of_weights.write(rows, now)
         self.weights[rows] = content.reshape(own.rows, -1)[:, : self.machine.columns].view(np.int8)
+        self.brought[rows] = True
+
+    def _spread(self, now: Now, own: Spread) -> None:
+        """Bytes of beats to columns. A load reads rows whole, so their order is that of rows, whatever is written."""
+        table = self._table(now, own.table, self.machine.columns)
+        table.require_selects(self.machine.bandwidth, "byte")
+        rows = generated(own.weights, own.counts)[:, None] + table.offset
+        _require_within("row of weights", rows, self.machine.weight_rows)
+        content = self._fetched(now, generated(own.dram, own.counts))
+        self.of_weights.write(rows, now)
+        self.weights[rows, table.lanes] = content[:, table.select].view(np.int8)
+        self.brought[rows, table.lanes] = True
 
     def _fill(self, now: Now, own: Lanes | Fill) -> None:
         """Beats, or what the table says, to lanes."""

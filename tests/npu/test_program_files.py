@@ -15,7 +15,7 @@ from npu_programs import drawn_for, small_machine
 
 from glenside.ir.errors import BadInput
 from glenside.npu import assembly, files, rtl, simulator
-from glenside.npu.instructions import UNITS, Address, Fill, Wait
+from glenside.npu.instructions import UNITS, Address, Fill, Spread, Wait
 from glenside.npu.machine import Energy
 from glenside.npu.program import NpuProgram, Place, Stretch
 
@@ -134,8 +134,8 @@ def test_words_that_are_no_instruction_are_refused(tmp_path: Path) -> None:
     good = files.content(_program())
     at = 12 + int.from_bytes(good[8:12], "little")
     body = bytearray(good[:-32])
-    body[at] |= 7  # the operation of the first instruction
-    _refused(tmp_path, _resealed(bytes(body)), "dma instruction 0: dma has no operation 7")
+    body[at] |= 7  # the operation of the first instruction, which has no counts
+    _refused(tmp_path, _resealed(bytes(body)), "dma instruction 0: count0 of spread is from 1 to 65,535, got 0")
 
 
 @pytest.mark.parametrize(
@@ -145,6 +145,11 @@ def test_words_that_are_no_instruction_are_refused(tmp_path: Path) -> None:
         ("load weights=0", "load has weights, rows, and maybe wait, each once"),
         ("  load weights=0 rows=0", r"<text>:4:3: rows of load is from 1 to 65,535, got 0"),
         ("load weights=-1 rows=1", "weights of load is written as a number, got -1"),
+        ("load weights=1048576 rows=1", "weights of load is from 0 to 1,048,575, got 1,048,576"),
+        (
+            "spread counts=1,1,1 dram=0+0,0,0 weights=0+0,8388608,0 table=0",
+            "weights_stride1 of spread is from -8,388,608 to 8,388,607",
+        ),
         ("load weights=1 rows=1 rows=1", "each once"),
         ("load weights=1 rows=1 wait=vector:1", "wait of load is written dma:3,store:1, got vector:1"),
         ("fill counts=1,1 lanes=0+1,1,1 table=0 turn=0+0,0,0 carry=0", "counts of fill is written 16,1,1"),
@@ -179,6 +184,8 @@ def test_text_needs_a_machine_and_a_first_line() -> None:
 def test_a_line_of_text_is_an_instruction() -> None:
     own = Fill((2, 3, 1), Address(7, (1, -2, 0)), 4, Address(3, (0, 1, 0)), True, Wait(stream=9))
     assert assembly.line(own) == "fill counts=2,3,1 lanes=7+1,-2,0 table=4 turn=3+0,1,0 carry=1 wait=stream:9"
+    more = Spread((2, 3, 1), Address(64, (8, 0, 0)), Address(7, (1, -2, 0)), 4, Wait(load=2))
+    assert assembly.line(more) == "spread counts=2,3,1 dram=64+8,0,0 weights=7+1,-2,0 table=4 wait=load:2"
 
 
 def _glenside(*words: str | Path, folder: Path) -> subprocess.CompletedProcess[str]:

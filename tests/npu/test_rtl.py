@@ -14,7 +14,7 @@ from npu_programs import Memory, drawn_for, reads_beside_streams, small_machine,
 from glenside.ir.errors import BadInput
 from glenside.npu import encoding, reference, registers, requantise, rtl, simulator
 from glenside.npu.addresses import ENTRY
-from glenside.npu.instructions import UNITS, Address, Fill, Instruction, Lanes, Out, Store, Stream, Tables, Wait
+from glenside.npu.instructions import UNITS, Address, Fill, Instruction, Lanes, Out, Spread, Store, Stream, Tables, Wait
 from glenside.npu.machine import Machine
 from glenside.npu.program import NpuProgram
 from glenside.npu.waits import waiting
@@ -140,6 +140,10 @@ def test_a_fault_is_reported_by_the_machine_itself() -> None:
     far = replace(own, lanes=Address(1 << 20))
     with pytest.raises(BadInput, match="the machine reports a lane's address outside"):
         rtl.run(_with(program, "dma", number, far))
+    number, spread = next((n, i) for n, i in enumerate(program.queue("dma")) if isinstance(i, Spread))
+    for base in (program.machine.weight_rows + 9, (1 << 20) + spread.weights.base):  # neither is cut to what there is
+        with pytest.raises(BadInput, match="the machine reports a row of weights outside"):
+            rtl.run(_with(program, "dma", number, replace(spread, weights=Address(base))))
 
 
 @needs_verilator
@@ -278,7 +282,7 @@ def test_every_needed_wait_is_missed() -> None:
 
 def test_changed_programs_are_caught() -> None:
     caught: dict[str, list[bool]] = {}
-    for seed in range(4):
+    for seed in range(2, 6):
         program = drawn_for(FEW[seed % 2], seed, 20)
         expected = simulator.run(program).dram
         for name, mutant in _mutants(program, np.random.default_rng(seed)):
@@ -287,7 +291,7 @@ def test_changed_programs_are_caught() -> None:
                 caught.setdefault(kind, []).append(_differs(program, expected, mutant))
     assert set(caught) == {
         "lanes", "accumulators", "dram", "accumulate", "entry", "select", "turn.base", "turn.stride",
-        "parameters.base", "parameters.stride", "column.base", "column.stride", "alike", "carry",
+        "parameters.base", "parameters.stride", "column.base", "column.stride", "alike", "carry", "weights",
     }  # fmt: skip
     # Of a random program some results are overwritten before anything sees them.
     rates = {kind: sum(found) / len(found) for kind, found in caught.items()}
@@ -314,12 +318,12 @@ def test_instructions_are_what_their_words_say() -> None:
     for unit in UNITS:
         for own in program.queue(unit):
             assert encoding.decoded(unit, encoding.encoded(own)) == own
-    with pytest.raises(BadInput, match="dma has no operation 7"):
+    with pytest.raises(BadInput, match="count0 of spread is from 1 to 65,535, got 0"):
         encoding.decoded("dma", [7, *[0] * (encoding.words("dma") - 1)])
     words = encoding.encoded(next(i for i in program.queue("dma") if isinstance(i, Fill)))
     with pytest.raises(BadInput, match="has bits that it does not use"):
         encoding.decoded("dma", [*words[:-1], words[-1] | 1 << 63])
-    assert {type(i) for q in program.queues.values() for i in q} >= {Lanes, Out, Store}
+    assert {type(i) for q in program.queues.values() for i in q} >= {Lanes, Out, Spread, Store}
 
 
 @pytest.mark.parametrize("section", reference.SECTIONS)

@@ -18,6 +18,7 @@ from glenside.npu.instructions import (
     Load,
     Out,
     Parameters,
+    Spread,
     Store,
     Stream,
     Sums,
@@ -88,13 +89,15 @@ class Drawn:
         self.memory = Memory(machine)
         self.written: list[Instruction] = []
         self.rows_written: set[int] = set()
-        self.weight_rows: set[int] = set()
+        self.brought = np.zeros((machine.weight_rows, machine.columns), bool)
         self.parameter_rows: set[int] = set()
         self.loaded = 0
         self.input = self.memory.put(rng.integers(0, 256, 40 * machine.bandwidth, np.uint8).tobytes())
         self.output = self.memory.put(bytes(40 * machine.bandwidth))
-        self.roles: dict[str, list[int]] = {"stream": [], "store": [], "lanes": [], "out": [], "fill": []}
+        self.roles: dict[str, list[int]] = {"stream": [], "store": [], "lanes": [], "out": [], "fill": [], "spread": []}
         self.offset = machine.depth // 4
+        self.row_offset = machine.weight_rows // 4
+        self.spreads: dict[int, tuple[np.ndarray, np.ndarray]] = {}
         self.numbers = count()
         for role in (*self.roles, "stream", "lanes")[: machine.tables - 1]:
             self.new_table(role, next(self.numbers))
@@ -108,18 +111,22 @@ class Drawn:
 
     def new_table(self, role: str, number: int) -> None:
         machine, rng = self.machine, self.rng
-        size = machine.bandwidth if role == "out" else machine.rows
+        size = {"out": machine.bandwidth, "spread": machine.columns}.get(role, machine.rows)
         most = {
             "stream": 4,
             "store": machine.columns,
             "lanes": machine.bandwidth,
             "out": machine.rows,
             "fill": 1 << 16,
+            "spread": machine.bandwidth,
         }[role]
-        offsets = rng.integers(-self.offset, self.offset + 1, machine.rows if role == "out" else size)
+        most_offset = self.row_offset if role == "spread" else self.offset
+        offsets = rng.integers(-most_offset, most_offset + 1, machine.rows if role == "out" else size)
         select = rng.integers(0, most, size)
         offset = offsets[select] if role == "out" else offsets
-        self._table_to(number, select, rng.integers(0, 4, size) > 0, offset)
+        enable = rng.integers(0, 4, size) > 0
+        self._table_to(number, select, enable, offset)
+        self.spreads[number] = np.flatnonzero(enable), offset
         if number not in self.roles[role]:
             self.roles[role].append(number)
 
@@ -201,12 +208,28 @@ class Drawn:
         content = self.rng.integers(0, 256, rows * machine.columns, np.uint8).tobytes()
         first = int(self.rng.integers(0, machine.weight_rows - rows + 1))
         self.written.append(Weights(self.memory.put(content, machine.columns), first, rows))
-        self.weight_rows |= set(range(first, first + rows))
+        self.brought[first : first + rows] = True
 
-    def load(self) -> None:
+    def spread(self) -> None:
+        """Some columns of some rows, and a load of one of them, if they have all their columns by now."""
+        if self.roles["spread"]:
+            counts, table = self.counts(), self.pick("spread")
+            weights = self.address(counts, self.machine.weight_rows, self.row_offset)
+            self.written.append(Spread(counts, self.beats(counts, self.input), weights, table))
+            columns, offset = self.spreads[table]
+            rows = generated(weights, counts)[:, None] + offset[columns]
+            self.brought[rows, columns] = True
+            self.load(set(rows.reshape(-1).tolist()))
+
+    def load(self, among: set[int] | None = None) -> None:
+        """Rows that are there, with one among those."""
         machine = self.machine
         rows = int(self.rng.integers(1, machine.rows + 1))
-        good = [f for f in range(machine.weight_rows - rows + 1) if set(range(f, f + rows)) <= self.weight_rows]
+        good = [
+            f
+            for f in range(machine.weight_rows - rows + 1)
+            if self.brought[f : f + rows].all() and (among is None or not among.isdisjoint(range(f, f + rows)))
+        ]
         if good:
             self.written.append(Load(int(self.rng.choice(good)), rows))
             self.loaded += 1
@@ -310,7 +333,7 @@ class Drawn:
             own()
         kinds: list[Callable[[], None]] = [
             self.weights, self.load, self.load, self.stream, self.stream, self.store, self.store, self.fill,
-            self.constants, self.out, self.sums, self.parameters, self.table, self.beside, self.beside,
+            self.constants, self.out, self.sums, self.parameters, self.table, self.beside, self.beside, self.spread,
         ]  # fmt: skip
         for kind in self.rng.integers(0, len(kinds), steps):
             kinds[kind]()

@@ -34,6 +34,10 @@ class Image:
         width = self.machine.weight_beats * self.machine.bandwidth
         return self._once("weights", np.pad(rows, ((0, 0), (0, width - rows.shape[1]))).view(np.uint8))
 
+    def packed(self, content: Array) -> int:
+        """Bytes of whole beats."""
+        return self._once("packed", content)
+
     def table(self, table: Table) -> int:
         """A lane table, of whole beats."""
         return self._once("table", table.array(self.machine.entries))

@@ -21,6 +21,7 @@ from glenside.npu.instructions import (
     Load,
     Out,
     Parameters,
+    Spread,
     Stream,
     Sums,
     Tables,
@@ -29,6 +30,7 @@ from glenside.npu.instructions import (
 from glenside.npu.lowering.carrying import blank, gone_on
 from glenside.npu.lowering.filling import Table, batches, modulo, transfers
 from glenside.npu.lowering.image import Image
+from glenside.npu.lowering.operands import Brought
 from glenside.npu.lowering.plan import Chunk, Plan
 from glenside.npu.lowering.runs import Order, Run
 from glenside.npu.lowering.slots import Slots
@@ -45,12 +47,12 @@ _UNKNOWN = 1 << 8
 class Feed:
     """Where a layer's weights are in DRAM.
 
-    tiles  the address of the first row of weights of each tile, (tiles)
+    tiles  how the weights of each tile are brought, (tiles)
     zero   the byte in lanes where a row has no element
     made   whether layers before it make rows, and whether they make weights
     """
 
-    tiles: Sequence[int]
+    tiles: Sequence[Brought]
     zero: int = 0
     made: tuple[bool, bool] = (False, False)
 
@@ -75,6 +77,7 @@ class Writer:
     """A program of layers as it grows: its instructions one after the other, DRAM, and what memories hold.
 
     active  the weights that are in the array
+    zeros   of slots of weights which elements are zeros, where that is known
     cells   of each byte of the lanes what it holds, where that is known
     later   what is to be written down before anybody reads what it makes
     before  that of the layer before
@@ -89,6 +92,7 @@ class Writer:
         self.active = b""
         self.later: Callable[[], None] | None = None
         self.before: Callable[[], None] | None = None
+        self.zeros: dict[int, tuple[int, bytes]] = {}
         self.cells = np.full(machine.rows * machine.depth, _UNKNOWN, np.int16)
 
     def layer(self, layer: Layer, source: Source, feed: Feed, sink: Sink) -> None:
@@ -148,6 +152,22 @@ class Writer:
         for slot, nest in self.with_tables(parts):
             beats, turn = nest.address(0, self.machine.bandwidth), modulo(nest.address(2), self.machine.rows)
             self.add(kind(nest.counts, beats, nest.address(1), slot, turn))
+
+    def bring_weights(self, tile: Brought, slot: int) -> None:
+        """The weights of a tile to a slot of weight memory, which may have its zeros from the tile before."""
+        row, spread = slot * self.machine.rows, tile.spread
+        if spread is None:
+            self.zeros.pop(slot, None)
+            self.add(Weights(tile.address, row, tile.rows))
+            return
+        if self.zeros.get(slot) != (tile.rows, spread.zeros):
+            self.zeros[slot] = tile.rows, spread.zeros
+            nothing = self.image.packed(np.zeros(self.machine.bandwidth, np.uint8))
+            every = Table(tuple((column, 0, 0) for column in range(self.machine.columns)))
+            self.add(Spread((tile.rows, 1, 1), Address(nothing), Address(row, (1, 0, 0)), self.table(every)))
+        for beat, table in spread.steps:
+            at = tile.address + beat * self.machine.bandwidth
+            self.add(Spread((1, 1, 1), Address(at), Address(row), self.table(table)))
 
     def table(self, table: Table) -> int:
         """The slot of a lane table, filled before."""
@@ -292,22 +312,17 @@ class _Work:
         """Queue what a run needs from DRAM, if there is room for it before run `now` streams."""
         return self._fill_weights(number, now) and self.source.fill(number, now)
 
-    def _weights(self, tile: int) -> tuple[bytes, int, int]:
-        """What is where a tile's weights are: its name, its address and its rows."""
-        address, rows = self.feed.tiles[tile], self.layer.loaded[tile]
-        return f"{address} {rows}".encode(), address, rows
-
     def _fill_weights(self, number: int, now: int) -> bool:
-        key, address, rows = self._weights(self.runs[number].tile)
+        own = self.feed.tiles[self.runs[number].tile]
         base = self.writer.run
-        found = self.writer.weights.take(key, base + number, base + now)
+        found = self.writer.weights.take(own.key, base + number, base + now)
         if found is None:
             return False
         slot, is_new = found
         if is_new:
             if self.feed.made[1]:
                 self.writer.settle_before()
-            self.writer.add(Weights(address, slot * self.machine.rows, rows))
+            self.writer.bring_weights(own, slot)
         return True
 
     def _stream(self, number: int, run: Run) -> None:
@@ -315,11 +330,11 @@ class _Work:
         size = run.end - run.begin
         if run.first and self.used + size > machine.half_accumulators:
             self._flip(number)
-        key, _, rows = self._weights(run.tile)
-        fresh = key != writer.active
+        own = self.feed.tiles[run.tile]
+        fresh = own.key != writer.active
         if fresh:
-            writer.active = key
-            writer.add(Load(writer.weights.held[key] * machine.rows, rows))
+            writer.active = own.key
+            writer.add(Load(writer.weights.held[own.key] * machine.rows, own.rows))
         table = writer.table(self.source.table(run.tile))
         base = writer.half * machine.half_accumulators + self.used
         places = np.stack([self.source.cells(number), base + np.arange(size)], axis=1)

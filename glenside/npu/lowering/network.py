@@ -415,17 +415,17 @@ class _Chain:
             there = InPlace(own.layer, self.held[rows[0]], layer.name, self.machine)
             own.layer, source = there.layer, there
             tiles = self._stays(layer.name, own, operands)
-            feed = Feed(tiles.addresses, own.zeros[0])
+            feed = Feed(tiles.brought, own.zeros[0])
         elif len(rows) == 1 and rows[0] in self.passing and (windows := self._windows(layer, own, rows[0])) is not None:
             own.layer, source = windows.layer, windows
             (leaf,) = own.layer.product.rows.first
             operands[leaf] = self._place(rows[0])
             tiles = self._stays(layer.name, own, operands)
-            feed = Feed(tiles.addresses, own.zeros[0], self._made(own))
+            feed = Feed(tiles.brought, own.zeros[0], self._made(own))
         else:
             addresses = self._streams(layer.name, own, operands)
             tiles = self._stays(layer.name, own, operands)
-            feed = Feed(tiles.addresses, own.zeros[0], self._made(own))
+            feed = Feed(tiles.brought, own.zeros[0], self._made(own))
             source = Copied(self.writer, self._order(layer.name), feed, addresses)
         if layer.requantised is None:
             sums = SumsOut(self.writer, own.layer)

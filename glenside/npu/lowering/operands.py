@@ -12,6 +12,7 @@ from glenside.ir.term import Term
 from glenside.npu.lowering.filling import beats_and_tables
 from glenside.npu.lowering.image import Image
 from glenside.npu.lowering.runs import Order
+from glenside.npu.lowering.spreading import Spreading, Spreadings
 from glenside.npu.lowering.tiles import Layer
 
 _SOME = 1 << 16
@@ -59,14 +60,30 @@ def laid_out(dims: Sequence[int], axis: int, beat: int) -> Array:
 
 
 @dataclass(frozen=True)
-class Tiles:
-    """The rows of weights of a layer's tiles in DRAM.
-
-    addresses  of each tile's first row, (tiles)
-    elements   of each leaf the pairs (n)(2) of its elements, by number, and where a byte of each is
+class Brought:
+    """The weights of a tile in DRAM: the address of what is there, its rows, and how they are spread over columns; None
+    where they are there row by row.
     """
 
-    addresses: list[int]
+    address: int
+    rows: int
+    spread: Spreading | None = None
+
+    @property
+    def key(self) -> bytes:
+        zeros = b"" if self.spread is None else self.spread.zeros
+        return f"{self.address} {self.rows} ".encode() + zeros
+
+
+@dataclass(frozen=True)
+class Tiles:
+    """The weights of a layer's tiles in DRAM.
+
+    brought   how each tile's are brought, (tiles)
+    elements  of each leaf the pairs (n)(2) of its elements, by number, and where a byte of each is
+    """
+
+    brought: list[Brought]
     elements: Mapping[Term, Array]
 
     def of(self, leaf: Term) -> Array:
@@ -79,37 +96,50 @@ class Tiles:
     @staticmethod
     def known(image: Image, layer: Layer, values: Mapping[Term, Array]) -> Tiles:
         """Of constants."""
-        every = layer.product.weights.values(values, "int8")
-        contents = (every[tile, :rows] for tile, rows in enumerate(layer.loaded))
-        return Tiles._placed(image, layer, [image.weights(content) for content in contents])
+        every, spreadings = layer.product.weights.values(values, "int8"), Spreadings(image.machine)
+        found = list[Brought]()
+        for tile, rows in enumerate(layer.loaded):
+            content = every[tile, :rows]
+            spread = spreadings.of(layer.product.weights.numbers[tile, :rows])
+            if spread is None:
+                found.append(Brought(image.weights(content), rows))
+            else:
+                packed = np.zeros(spread.beats * image.machine.bandwidth, np.int8)
+                packed[spread.bytes[:, 1]] = content.reshape(-1)[spread.bytes[:, 0]]
+                found.append(Brought(image.packed(packed.view(np.uint8)), rows, spread))
+        return Tiles._placed(image, layer, found)
 
     @staticmethod
     def computed(image: Image, layer: Layer, zero: int) -> Tiles:
         """Of what is written later; the byte `zero` stands where a tile has no element. Equal tiles are there once."""
         numbers, width = layer.product.weights.numbers, image.machine.weight_beats * image.machine.bandwidth
         known: dict[bytes, int] = {}
-        found = list[int]()
+        found = list[Brought]()
         for tile, rows in enumerate(layer.loaded):
             key = numbers[tile, :rows].tobytes()
             if key not in known:
                 known[key] = image.put(np.full((rows, width), zero, np.int8).view(np.uint8))
-            found.append(known[key])
+            found.append(Brought(known[key], rows))
         return Tiles._placed(image, layer, found)
 
     @staticmethod
-    def _placed(image: Image, layer: Layer, addresses: list[int]) -> Tiles:
+    def _placed(image: Image, layer: Layer, brought: list[Brought]) -> Tiles:
         weights, width = layer.product.weights, image.machine.weight_beats * image.machine.bandwidth
         pairs, known = list[Array](), set[tuple[int, bytes]]()
-        for tile, base in enumerate(addresses):  # tiles of other elements may have the same bytes
-            rows = weights.numbers[tile, : layer.loaded[tile]]
-            if (base, rows.tobytes()) in known:
+        for tile, own in enumerate(brought):  # tiles of other elements may have the same bytes
+            rows = weights.numbers[tile, : own.rows]
+            if (own.address, rows.tobytes()) in known:
                 continue
-            known.add((base, rows.tobytes()))
-            row, column = np.nonzero(rows)
-            pairs.append(np.stack([rows[row, column], base + row * width + column], axis=1))
+            known.add((own.address, rows.tobytes()))
+            if own.spread is None:
+                row, column = np.nonzero(rows)
+                pairs.append(np.stack([rows[row, column], own.address + row * width + column], axis=1))
+            else:
+                place, byte = own.spread.bytes.T
+                pairs.append(np.stack([rows.reshape(-1)[place], own.address + byte], axis=1))
         every = np.concatenate(pairs)
         found = {}
         for leaf, first in weights.first.items():
-            own = every[(every[:, 0] >= first) & (every[:, 0] < first + leaf.access.size)]
-            found[leaf] = own - (first, 0)
-        return Tiles(addresses, found)
+            own_pairs = every[(every[:, 0] >= first) & (every[:, 0] < first + leaf.access.size)]
+            found[leaf] = own_pairs - (first, 0)
+        return Tiles(brought, found)

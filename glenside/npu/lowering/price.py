@@ -18,6 +18,7 @@ from glenside.npu.lowering.operands import laid_out
 from glenside.npu.lowering.plan import Plan
 from glenside.npu.lowering.runs import Order
 from glenside.npu.lowering.slots import Slots
+from glenside.npu.lowering.spreading import Spreadings
 from glenside.npu.lowering.storing import turned
 from glenside.npu.lowering.tiles import Layer
 from glenside.npu.machine import Machine
@@ -51,9 +52,13 @@ class Priced:
     def weights(self) -> int:
         """Beats of weights: of each tile as often as others took its place."""
         slots, beats = Slots(self.machine.weight_rows // self.machine.rows), 0
+        spreadings, known = Spreadings(self.machine), dict[int, int]()
         for run in self.plan.runs:
             _, is_new = slots.any(str(run.tile).encode())
-            beats += is_new * self.layer.loaded[run.tile] * self.machine.weight_beats
+            if is_new and run.tile not in known:
+                rows = self.layer.loaded[run.tile]
+                known[run.tile] = spreadings.cycles(self.layer.product.weights.numbers[run.tile, :rows])
+            beats += known[run.tile] if is_new else 0
         return beats
 
     @cached_property

@@ -102,7 +102,7 @@ def _alone(
         places[leaf] = Place.of(own, "int8")
         filled.append((places[leaf], values[leaf]))
     sums = SumsOut(writer, layer)
-    feed = Feed(tiles.addresses)
+    feed = Feed(tiles.brought)
     writer.layer(layer, Copied(writer, order, feed, addresses), feed, sums)
     others = {*written.layers.values()} - {written.layers[name]}
     names = {leaf: f"operand{n}" for n, leaf in enumerate(leaves)}

@@ -1,0 +1,104 @@
+"""How the weights of a tile come from DRAM: row by row, or, where most are zeros, the others alone, spread over columns.
+
+Tiles of depthwise layers are bands and blocks of few values: a column takes each of its own from a beat that holds them
+for all columns, one a cycle, and the zeros between them stay in weight memory from the tile before.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from glenside.ir.operand import Array
+from glenside.npu.lowering.filling import Table
+from glenside.npu.machine import Machine
+
+
+@dataclass(frozen=True)
+class Spreading:
+    """The values of a tile, in beats.
+
+    rows   rows of the tile
+    bytes  where in the beats each value is: pairs of the number of a value's element in the tile and a byte, (n)(2)
+    beats  how many there are
+    steps  of each cycle the beat, and of each column the byte of it and the row
+    zeros  which elements are zeros, as a key
+    """
+
+    rows: int
+    bytes: Array
+    beats: int
+    steps: tuple[tuple[int, Table], ...]
+    zeros: bytes
+
+
+class Spreadings:
+    """Those of tiles, known once where tiles are alike."""
+
+    def __init__(self, machine: Machine) -> None:
+        self.machine = machine
+        self.known: dict[bytes, Spreading | None] = {}
+
+    def of(self, numbers: Array) -> Spreading | None:
+        """Of a tile's elements by number, (rows)(C), 0 being zeros; None where it is brought sooner row by row."""
+        least = numbers[numbers > 0].min(initial=np.iinfo(numbers.dtype).max)
+        alike = np.where(numbers > 0, numbers - least + 1, 0)
+        key = len(numbers).to_bytes(4, "little") + alike.tobytes()
+        if key not in self.known:
+            self.known[key] = self._found(alike)
+        return self.known[key]
+
+    def cycles(self, numbers: Array) -> int:
+        """Of DMA, but for zeros."""
+        found = self.of(numbers)
+        return len(numbers) * self.machine.weight_beats if found is None else len(found.steps)
+
+    def _found(self, alike: Array) -> Spreading | None:
+        machine = self.machine
+        row, column = np.nonzero(alike)
+        values, value = np.unique(alike[row, column], return_inverse=True)
+        if len(np.unique(value * alike.shape[1] + column)) < len(value):
+            return None  # a column takes a value twice
+        step = _steps(value, column, len(values), alike.shape[1])
+        count = int(step.max(initial=-1)) + 1
+        slow = count * _WORTH > len(alike) * machine.weight_beats
+        if slow or count > machine.tables // _TABLES or np.bincount(step, minlength=1).max() > machine.bandwidth:
+            return None
+        at = np.zeros(len(values), np.int64)
+        steps, beat, used = list[tuple[int, Table]](), 0, 0
+        for number in range(count):
+            own = np.flatnonzero(step == number)
+            if used + len(own) > machine.bandwidth:
+                beat, used = beat + 1, 0
+            at[own] = beat * machine.bandwidth + used + np.arange(len(own))
+            used += len(own)
+            taken = np.flatnonzero(step[value] == number)
+            entries = zip(column[taken].tolist(), (at[value[taken]] % machine.bandwidth).tolist(), row[taken].tolist(), strict=True)
+            steps.append((beat, Table(tuple(sorted(entries)))))
+        _, first = np.unique(value, return_index=True)
+        pairs = np.stack([row[first] * alike.shape[1] + column[first], at], axis=1)
+        return Spreading(len(alike), pairs, beat + 1, tuple(steps), np.packbits(alike > 0).tobytes())
+
+
+def _steps(value: Array, column: Array, values: int, columns: int) -> Array:
+    """A cycle for each value, in which all columns take it that have it: none takes two in one."""
+    of_value: list[list[int]] = [[] for _ in range(values)]
+    for each, place in zip(value.tolist(), column.tolist(), strict=True):
+        of_value[each].append(place)
+    taken, found = [0] * columns, np.zeros(values, np.int64)
+    for each, places in enumerate(of_value):
+        busy = 0
+        for place in places:
+            busy |= taken[place]
+        free = ~busy & (busy + 1)  # the lowest bit that is not set
+        found[each] = free.bit_length() - 1
+        for place in places:
+            taken[place] |= free
+    return found
+
+
+_WORTH = 2
+"""How many times as long rows would take, at least."""
+_TABLES = 4
+"""What part of the lane tables a tile may use."""
