@@ -165,10 +165,14 @@ def _moved(layer: Layer, lanes: Array, used: Array) -> Layer:
 
 
 def _runs(layer: Layer, machine: Machine) -> Iterator[Run]:
-    """Group by group, as many rows at a time as half of the accumulators hold."""
+    """Group by group, as many rows at a time as half of the accumulators hold; half as many where no tile is added to
+    another, so that some are stored while others come.
+    """
     m = layer.product.rows.numbers.shape[1]
+    alone = all(len(group.tiles) == 1 for group in layer.groups)
+    most = max(1, machine.half_accumulators // (2 if alone else 1))
     for number, group in enumerate(layer.groups):
-        for begin, end in parts(0, m, machine.half_accumulators):
+        for begin, end in parts(0, m, most):
             for place, tile in enumerate(group.tiles):
                 yield Run(number, tile, begin, end, place == 0, place == len(group.tiles) - 1)
 

@@ -41,6 +41,8 @@ from glenside.npu.nests import Nest, nests
 
 _BYTE = 0xFF
 _UNKNOWN = 1 << 8
+_SENT = 4
+"""What part of half of the accumulators is sent at a time where others may come in the meantime."""
 
 
 @dataclass(frozen=True)
@@ -153,6 +155,11 @@ class Writer:
             beats, turn = nest.address(0, self.machine.bandwidth), modulo(nest.address(2), self.machine.rows)
             self.add(kind(nest.counts, beats, nest.address(1), slot, turn))
 
+    def suits(self, tile: Brought, slot: int) -> bool:
+        """Whether a slot of weight memory has a tile's zeros; rows suit slots in which none are known."""
+        zeros = None if tile.spread is None else (tile.rows, tile.spread.zeros)
+        return self.zeros.get(slot) == zeros
+
     def bring_weights(self, tile: Brought, slot: int) -> None:
         """The weights of a tile to a slot of weight memory, which may have its zeros from the tile before."""
         row, spread = slot * self.machine.rows, tile.spread
@@ -160,7 +167,7 @@ class Writer:
             self.zeros.pop(slot, None)
             self.add(Weights(tile.address, row, tile.rows))
             return
-        if self.zeros.get(slot) != (tile.rows, spread.zeros):
+        if not self.suits(tile, slot):
             self.zeros[slot] = tile.rows, spread.zeros
             nothing = self.image.packed(np.zeros(self.machine.bandwidth, np.uint8))
             every = Table(tuple((column, 0, 0) for column in range(self.machine.columns)))
@@ -290,12 +297,16 @@ class Copied:
 
 
 class _Work:
-    """A layer that is being written."""
+    """A layer that is being written.
+
+    alone  no tile is added to another: then sums leave a half of the accumulators while others come to it
+    """
 
     def __init__(self, writer: Writer, layer: Layer, source: Source, feed: Feed, sink: Sink) -> None:
         self.writer, self.layer, self.source, self.feed, self.sink = writer, layer, source, feed, sink
         self.machine, self.runs = writer.machine, source.runs
         self.used = 0
+        self.alone = all(run.first and run.last for run in self.runs)
         self.done: list[tuple[Run, int]] = []
 
     def write(self) -> None:
@@ -315,7 +326,7 @@ class _Work:
     def _fill_weights(self, number: int, now: int) -> bool:
         own = self.feed.tiles[self.runs[number].tile]
         base = self.writer.run
-        found = self.writer.weights.take(own.key, base + number, base + now)
+        found = self.writer.weights.take(own.key, base + number, base + now, lambda slot: self.writer.suits(own, slot))
         if found is None:
             return False
         slot, is_new = found
@@ -345,9 +356,16 @@ class _Work:
         if run.last:
             self.done.append((run, base))
             self.used += size
+            if self.alone and sum(own.end - own.begin for own, _ in self.done) >= machine.half_accumulators // _SENT:
+                self._send(number)
 
     def _flip(self, number: int) -> None:
         """Send the sums of this half away before that run streams, and go on in the other."""
-        self.sink.send(self.done, 1 - self.source.half(number))
-        self.done, self.used = [], 0
+        if self.done:
+            self._send(number)
+        self.used = 0
         self.writer.half = 1 - self.writer.half
+
+    def _send(self, number: int) -> None:
+        self.sink.send(self.done, 1 - self.source.half(number))
+        self.done = []

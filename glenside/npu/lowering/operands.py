@@ -96,16 +96,15 @@ class Tiles:
     @staticmethod
     def known(image: Image, layer: Layer, values: Mapping[Term, Array]) -> Tiles:
         """Of constants."""
-        every, spreadings = layer.product.weights.values(values, "int8"), Spreadings(image.machine)
-        found = list[Brought]()
-        for tile, rows in enumerate(layer.loaded):
+        every, found = layer.product.weights.values(values, "int8"), list[Brought]()
+        spreads = Spreadings(image.machine).of_all(layer.weights)
+        for tile, (rows, spread) in enumerate(zip(layer.loaded, spreads, strict=True)):
             content = every[tile, :rows]
-            spread = spreadings.of(layer.product.weights.numbers[tile, :rows])
             if spread is None:
                 found.append(Brought(image.weights(content), rows))
             else:
                 packed = np.zeros(spread.beats * image.machine.bandwidth, np.int8)
-                packed[spread.bytes[:, 1]] = content.reshape(-1)[spread.bytes[:, 0]]
+                packed[spread.places[:, 1]] = content.reshape(-1)[spread.places[:, 0]]
                 found.append(Brought(image.packed(packed.view(np.uint8)), rows, spread))
         return Tiles._placed(image, layer, found)
 
@@ -135,7 +134,7 @@ class Tiles:
                 row, column = np.nonzero(rows)
                 pairs.append(np.stack([rows[row, column], own.address + row * width + column], axis=1))
             else:
-                place, byte = own.spread.bytes.T
+                place, byte = own.spread.places.T
                 pairs.append(np.stack([rows.reshape(-1)[place], own.address + byte], axis=1))
         every = np.concatenate(pairs)
         found = {}

@@ -52,13 +52,12 @@ class Priced:
     def weights(self) -> int:
         """Beats of weights: of each tile as often as others took its place."""
         slots, beats = Slots(self.machine.weight_rows // self.machine.rows), 0
-        spreadings, known = Spreadings(self.machine), dict[int, int]()
+        spreads = Spreadings(self.machine).of_all(self.layer.weights)
         for run in self.plan.runs:
             _, is_new = slots.any(str(run.tile).encode())
-            if is_new and run.tile not in known:
-                rows = self.layer.loaded[run.tile]
-                known[run.tile] = spreadings.cycles(self.layer.product.weights.numbers[run.tile, :rows])
-            beats += known[run.tile] if is_new else 0
+            spread = spreads[run.tile]
+            rows = self.layer.loaded[run.tile] * self.machine.weight_beats
+            beats += is_new * (rows if spread is None else len(spread.steps))
         return beats
 
     @cached_property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 
@@ -14,8 +15,12 @@ class Slots:
     until: dict[int, int] = field(default_factory=dict)
     """Slot -> the last run that needs what it holds."""
 
-    def take(self, key: bytes, run: int, now: int) -> tuple[int, bool] | None:
-        """A slot for what a run needs, and whether it must be filled; None where all are needed from run `now` on."""
+    def take(
+        self, key: bytes, run: int, now: int, suits: Callable[[int], bool] = lambda _: True
+    ) -> tuple[int, bool] | None:
+        """A slot for what a run needs, and whether it must be filled; None where all are needed from run `now` on, or
+        one that suits will be free before the run.
+        """
         if key in self.held:
             slot = self.held.pop(key)
             self.held[key] = slot  # the one that was needed last
@@ -24,10 +29,13 @@ class Slots:
         if len(self.held) < self.count:
             slot = len(self.held)
         else:
-            old = next((k for k, s in self.held.items() if self.until[s] < now), None)
-            if old is None:
+            old = [k for k, s in self.held.items() if self.until[s] < now]
+            if not old:
                 return None
-            slot = self.held.pop(old)
+            free = next((k for k in old if suits(self.held[k])), None)
+            if free is None and run > now and any(suits(s) and self.until[s] < run for s in self.held.values()):
+                return None
+            slot = self.held.pop(free or old[0])
         self.held[key], self.until[slot] = slot, run
         return slot, True
 

@@ -1,4 +1,4 @@
-"""How the weights of a tile come from DRAM: row by row, or, where most are zeros, the others alone, spread over columns.
+"""How the weights of a tile come from DRAM: row by row, or, where most are zeros, the others alone, over columns.
 
 Tiles of depthwise layers are bands and blocks of few values: a column takes each of its own from a beat that holds them
 for all columns, one a cycle, and the zeros between them stay in weight memory from the tile before.
@@ -6,6 +6,7 @@ for all columns, one a cycle, and the zeros between them stay in weight memory f
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,14 +21,14 @@ class Spreading:
     """The values of a tile, in beats.
 
     rows   rows of the tile
-    bytes  where in the beats each value is: pairs of the number of a value's element in the tile and a byte, (n)(2)
+    places where in the beats each value is: pairs of the number of a value's element in the tile and a byte, (n)(2)
     beats  how many there are
     steps  of each cycle the beat, and of each column the byte of it and the row
     zeros  which elements are zeros, as a key
     """
 
     rows: int
-    bytes: Array
+    places: Array
     beats: int
     steps: tuple[tuple[int, Table], ...]
     zeros: bytes
@@ -49,10 +50,11 @@ class Spreadings:
             self.known[key] = self._found(alike)
         return self.known[key]
 
-    def cycles(self, numbers: Array) -> int:
-        """Of DMA, but for zeros."""
-        found = self.of(numbers)
-        return len(numbers) * self.machine.weight_beats if found is None else len(found.steps)
+    def of_all(self, tiles: Sequence[Array]) -> list[Spreading | None]:
+        """Of a layer's tiles: none where there are more lane tables than stay on chip."""
+        found = [self.of(numbers) for numbers in tiles]
+        tables = {table for own in found if own is not None for _, table in own.steps}
+        return found if len(tables) <= self.machine.tables - self.machine.tables // _TABLES else [None] * len(found)
 
     def _found(self, alike: Array) -> Spreading | None:
         machine = self.machine
@@ -74,8 +76,8 @@ class Spreadings:
             at[own] = beat * machine.bandwidth + used + np.arange(len(own))
             used += len(own)
             taken = np.flatnonzero(step[value] == number)
-            entries = zip(column[taken].tolist(), (at[value[taken]] % machine.bandwidth).tolist(), row[taken].tolist(), strict=True)
-            steps.append((beat, Table(tuple(sorted(entries)))))
+            entries = np.stack([column[taken], at[value[taken]] % machine.bandwidth, row[taken]], axis=1).tolist()
+            steps.append((beat, Table(tuple(sorted((c, byte, r) for c, byte, r in entries)))))
         _, first = np.unique(value, return_index=True)
         pairs = np.stack([row[first] * alike.shape[1] + column[first], at], axis=1)
         return Spreading(len(alike), pairs, beat + 1, tuple(steps), np.packbits(alike > 0).tobytes())
@@ -101,4 +103,4 @@ def _steps(value: Array, column: Array, values: int, columns: int) -> Array:
 _WORTH = 2
 """How many times as long rows would take, at least."""
 _TABLES = 4
-"""What part of the lane tables a tile may use."""
+"""What part of the lane tables a tile may use, and others have."""

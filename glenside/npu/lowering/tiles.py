@@ -82,6 +82,11 @@ class Layer:
         last = width - np.argmax(self.enabled[:, ::-1], axis=1)
         return np.where(self.enabled.any(axis=1), last, 1).tolist()  # type: ignore[no-any-return]
 
+    @property
+    def weights(self) -> list[Array]:
+        """The numbers of the elements of each tile's weights, as many rows of these as it needs."""
+        return [own[:rows] for own, rows in zip(self.product.weights.numbers, self.loaded, strict=True)]
+
     def lines(self) -> tuple[Array, Array]:
         """Of each element the row of sums, among those of all groups, and its column: (dims) each."""
         m, columns = self.product.rows.numbers.shape[1], self.product.weights.numbers.shape[2]
