@@ -356,7 +356,8 @@ class _Work:
         if run.last:
             self.done.append((run, base))
             self.used += size
-            if self.alone and sum(own.end - own.begin for own, _ in self.done) >= machine.half_accumulators // _SENT:
+            held = sum(own.end - own.begin for own, _ in self.done)
+            if self.alone and not self.sink.lanes and held >= machine.half_accumulators // _SENT:
                 self._send(number)
 
     def _flip(self, number: int) -> None:

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+_AHEAD = 4
+"""So many slots that suit are enough to fill one while others are used."""
+
 
 @dataclass
 class Slots:
@@ -19,7 +22,7 @@ class Slots:
         self, key: bytes, run: int, now: int, suits: Callable[[int], bool] = lambda _: True
     ) -> tuple[int, bool] | None:
         """A slot for what a run needs, and whether it must be filled; None where all are needed from run `now` on, or
-        one that suits will be free before the run.
+        where it is better to wait until one of those that suit is free.
         """
         if key in self.held:
             slot = self.held.pop(key)
@@ -33,7 +36,7 @@ class Slots:
             if not old:
                 return None
             free = next((k for k in old if suits(self.held[k])), None)
-            if free is None and run > now and any(suits(s) and self.until[s] < run for s in self.held.values()):
+            if free is None and run > now and sum(suits(s) for s in self.held.values()) >= _AHEAD:
                 return None
             slot = self.held.pop(free or old[0])
         self.held[key], self.until[slot] = slot, run
