@@ -20,7 +20,8 @@ import glenside as gl
 from glenside import models
 from glenside.npu.lowering.choice import best
 from glenside.npu.lowering.integers import mappings
-from glenside.npu.lowering.network import Mapped, Unlowered, chained
+from glenside.npu.lowering.mapped import Mapped, Unlowered
+from glenside.npu.lowering.network import chained
 from glenside.npu.lowering.program import without_dma
 from glenside.npu.machine import Machine
 from glenside.npu.meaning import wrong

@@ -25,7 +25,7 @@ from glenside.ir.term import Term
 from glenside.ir.types import Tensor
 from glenside.npu.lowering.copying import cycles_of_copy
 from glenside.npu.lowering.image import Image
-from glenside.npu.lowering.network import Mapped, results_of
+from glenside.npu.lowering.mapped import Mapped, results_of
 from glenside.npu.lowering.operands import Tiles, laid_out
 from glenside.npu.lowering.price import Priced
 from glenside.npu.lowering.staying import Stay, staying

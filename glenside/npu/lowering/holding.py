@@ -138,9 +138,7 @@ def _of(dims: Sequence[int], skew: Skew) -> Array:
 def _touched(reads: Reads, skew: Skew) -> Array:
     """Cells that lanes read, seen from that of coordinates 0."""
     first, apart = reads.places(skew.strides)
-    some = [
-        np.unique((first[tile][:, None] + apart[tile][used]).reshape(-1)) for tile, used in enumerate(reads.used)
-    ]
+    some = [np.unique((first[tile][:, None] + apart[tile][used]).reshape(-1)) for tile, used in enumerate(reads.used)]
     return np.unique(np.concatenate(some)) if some else np.zeros(0, np.int64)
 
 

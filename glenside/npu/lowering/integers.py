@@ -13,7 +13,8 @@ from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
 from glenside.ir.term import Term
 from glenside.npu.lowering.choice import best
-from glenside.npu.lowering.network import Mapped, Unlowered, chained, results_of
+from glenside.npu.lowering.mapped import Mapped, Unlowered, results_of
+from glenside.npu.lowering.network import chained
 from glenside.npu.machine import Machine
 from glenside.npu.numbers import StandsFor, narrow
 from glenside.npu.program import NpuProgram, Place

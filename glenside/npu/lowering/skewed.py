@@ -192,9 +192,7 @@ class Skew:
     extra: float
 
 
-def skewed(
-    dims: Sequence[int], reads: Sequence[Reads], writes: Writes | None, machine: Machine
-) -> Skew | None:
+def skewed(dims: Sequence[int], reads: Sequence[Reads], writes: Writes | None, machine: Machine) -> Skew | None:
     """The strides for which every row that is read is in distinct lanes, and which take the fewest cycles of stores,
     and then the fewest cells. None: there are no such strides among those that are tried.
     """

@@ -1,0 +1,213 @@
+"""Where the int8 tensors between layers are: in lanes, or in DRAM as those want them who read them."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+
+from glenside.ir.errors import BadInput
+from glenside.ir.operand import Array
+from glenside.ir.term import Term
+from glenside.npu.lowering.holding import Held, Passing, Wanted, free, held
+from glenside.npu.lowering.layers import Writer
+from glenside.npu.lowering.mapped import Mapped, MappedNetwork, Own
+from glenside.npu.lowering.operands import Tiles, arranged, laid_out
+from glenside.npu.lowering.price import Priced
+from glenside.npu.lowering.runs import Order
+from glenside.npu.lowering.skewed import Reads, Writes
+from glenside.npu.lowering.storing import rows_needed
+from glenside.npu.machine import Machine
+from glenside.npu.program import Place
+from glenside.quantization.layers import IntegerNetwork
+
+_COPIED = 4
+"""What part of the lanes a layer has for rows that are copied, at least."""
+
+
+@dataclass
+class Somewhere:
+    """An int8 tensor between layers.
+
+    place   where its elements are, one address each, (dims); -1 where nobody wants one
+    pairs   all that is to be written: elements and addresses, (n)(2)
+    streams whether it is there for those who stream it: then whole, at its place, which are the first pairs
+    """
+
+    place: Array
+    pairs: list[Array] = field(default_factory=list)
+    streams: bool = False
+
+    def stays(self, pairs: Array) -> None:
+        """It is to be there, too."""
+        self.pairs.append(pairs)
+        flat = self.place.reshape(-1)
+        new = pairs[flat[pairs[:, 0]] < 0]
+        flat[new[:, 0]] = new[:, 1]
+
+    def stream_from(self, places: Array) -> None:
+        """It is to be there, whole."""
+        self.place, self.streams = places, True
+        self.pairs.insert(0, np.stack([np.arange(places.size), places.ravel()], axis=1))
+
+
+class Tensors(MappedNetwork):
+    """Those of a network.
+
+    axes     of those that stream from DRAM, which is innermost there; of others it is what the first reader wants
+    stay     which stay in lanes where they can; all of them where it is None
+    held     those that do
+    passing  those that would be read in the same way, and are in DRAM
+    """
+
+    def __init__(
+        self,
+        network: IntegerNetwork,
+        mapped: Mapping[str, Mapped],
+        machine: Machine,
+        axes: Mapping[Term, int],
+        stay: Container[Term] | None,
+    ) -> None:
+        super().__init__(network, mapped, machine)
+        self.axes, self.stay = axes, stay
+        self.writer = Writer(machine)
+        self.tiles: dict[str, Tiles] = {}
+        self.tensors: dict[Term, Somewhere] = {}
+        self.orders: dict[str, Order] = {}
+        self.held, self.passing = self._held()
+
+    def order(self, name: str) -> Order:
+        """How rows of a layer are copied into lanes."""
+        if name not in self.orders:
+            number, layer = self.numbers[name], self.known[name].layer
+            there = [own for own in self.held.values() if own.since <= number <= own.until]
+            depth, firsts = free(there, self.machine, self.reserved)
+            self.orders[name] = Order(layer, self.machine, depth, firsts)
+        return self.orders[name]
+
+    @cached_property
+    def reserved(self) -> int:
+        """Rows at both ends of the lanes that results pass through."""
+        asked = any(layer.requantised is not None for layer in self.network.layers)
+        return rows_needed(self.machine) if asked else 0
+
+    def _held(self) -> tuple[dict[Term, Held], dict[Term, Passing]]:
+        """Those that all who read them may stream from there; and those for which there is no room."""
+        wanted: dict[Term, Wanted] = {}
+        inputs = self.inputs()
+        for term in (*inputs, *(layer.result for layer in self.network.layers)):
+            own = self._wanted(term) if term in inputs or term not in self.outside else None
+            if own is not None:
+                wanted[term] = own
+        rows, crowding = range(self.reserved, self.machine.depth - self.reserved), set[Term]()
+        while True:
+            stay = {term for term in wanted if self.stay is None or term in self.stay} - crowding
+            there, passing = held(wanted, self.machine, rows, stay)
+            more = self._crowding(there)
+            if more is None:
+                return there, passing
+            crowding.add(more)
+
+    def _crowding(self, there: Mapping[Term, Held]) -> Term | None:
+        """The largest tensor of those that leave a layer too little room for rows that are copied; None: none does."""
+        for number, layer in enumerate(self.network.layers):
+            rows = [self.own(layer).operands[leaf] for leaf in self.own(layer).layer.product.rows.first]
+            alive = [term for term, own in there.items() if own.since <= number <= own.until]
+            if (len(rows) == 1 and rows[0] in alive) or not alive:
+                continue
+            depth, _ = free([there[term] for term in alive], self.machine, self.reserved)
+            if depth < (self.machine.half_depth - self.reserved) // _COPIED:
+                return max(alive, key=lambda term: there[term].end - there[term].begin)
+        return None
+
+    def _wanted(self, term: Term) -> Wanted | None:
+        layers = self.network.layers
+        readers = [layer for layer in layers if term in self.read[layer.name]]
+        dims, reads = tuple(term.access.dims), dict[str, Reads]()
+        for layer in readers:
+            own = self.own(layer)
+            product = own.layer.product
+            rows = [own.operands[leaf] for leaf in product.rows.first]
+            stays = [own.operands[leaf] for leaf in product.weights.first]
+            found = Reads.of(own.layer, dims) if rows == [term] and all(map(self.is_constant, stays)) else None
+            if found is None:
+                return None
+            reads[layer.name] = found
+        if not reads or len({self.own(layer).zeros[0] for layer in readers}) > 1:
+            return None
+        writes, begin = None, 0
+        if term in self.makers:
+            begin = self.numbers[self.makers[term]]
+            made = self.own(layers[begin]).layer
+            if layers[begin].requantised is None or (made.elements <= 0).any():
+                return None
+            writes = Writes.of(made, dims)
+        return Wanted(dims, reads, writes, begin, max(self.numbers[layer.name] for layer in readers))
+
+    def zero(self, term: Term) -> int:
+        """The byte of a zero in a tensor that is held."""
+        name = next(iter(self.held[term].reads))
+        return self.own(self.network.layers[self.numbers[name]]).zeros[0]
+
+    def tensor(self, term: Term) -> Somewhere:
+        """Where a tensor belongs, as those want it that read it; whole where the host puts or takes it."""
+        if term in self.tensors:
+            return self.tensors[term]
+        found = self.tensors[term] = Somewhere(np.full(tuple(term.access.dims), -1))
+        if term in self.held:
+            dims, strides = tuple(term.access.dims), self.held[term].skew.strides
+            inner = next((axis for axis, size in enumerate(dims) if size > 1 and strides[axis] == 1), len(dims) - 1)
+            self.stream_from(found, laid_out(dims, inner, self.machine.bandwidth))
+            return found
+        if term in self.passing and term in self.makers:
+            self.stream_from(found, self._passed(term))
+            return found
+        for layer in self.network.layers:
+            if term in self.read[layer.name]:
+                own = self.own(layer)
+                for leaf in (leaf for leaf, tensor in own.operands.items() if tensor == term):
+                    self._demand(found, layer.name, own, leaf)
+        several = term not in self.makers and sum(map(len, found.pairs)) > term.access.size
+        if not found.pairs or (term in self.outside and (several or (found.place < 0).any())):
+            self.stream_from(found, np.arange(term.access.size).reshape(tuple(term.access.dims)))
+        return found
+
+    def _passed(self, term: Term) -> Array:
+        """The places of a tensor in DRAM, of which windows are read: as its maker writes them soonest."""
+        name, dims = self.makers[term], tuple(term.access.dims)
+        priced = Priced(self.own(self.network.layers[self.numbers[name]]).layer, self.machine, 0, self.reserved)
+        strides = self.passing[term].skew.strides
+        axes = [axis for axis, size in enumerate(dims) if size > 1] or [0]
+        if len(axes) > 1:  # a window has but a part of the outermost one, and beats are to be needed whole
+            axes.remove(max(axes, key=lambda axis: int(strides[axis])))
+        every = [laid_out(dims, axis, self.machine.bandwidth) for axis in axes]
+
+        def taken(places: Array) -> float:
+            return priced.emptied(np.stack([np.arange(places.size), places.ravel()], axis=1))
+
+        return min(every, key=taken)
+
+    def _demand(self, found: Somewhere, name: str, own: Own, leaf: Term) -> None:
+        if leaf in own.layer.product.weights.first:
+            found.stays(self.computed_tiles(name, own).elements[leaf])
+        if leaf in own.layer.product.rows.first and not found.streams:
+            tensor = own.operands[leaf]
+            if tensor in self.axes:
+                self.stream_from(found, laid_out(tuple(leaf.access.dims), self.axes[tensor], self.machine.bandwidth))
+            else:
+                self.stream_from(found, arranged(self.order(name), leaf))
+
+    def stream_from(self, found: Somewhere, places: Array) -> None:
+        found.stream_from(self.writer.image.room(int(places.max(initial=-1)) + 1) + places)
+
+    def computed_tiles(self, name: str, own: Own) -> Tiles:
+        if name not in self.tiles:
+            if any(self.is_constant(own.operands[leaf]) for leaf in own.layer.product.weights.first):
+                raise BadInput("what stays in the array is made of constants and of what was computed")
+            self.tiles[name] = Tiles.computed(self.writer.image, own.layer, own.zeros[1])
+        return self.tiles[name]
+
+    def place(self, term: Term) -> Place:
+        return Place.of(self.tensor(term).place, "int8")
