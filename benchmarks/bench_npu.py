@@ -1,5 +1,6 @@
-"""Quantized networks as programs of the npu, input to result: mappings and orders of tensors chosen together, beside
-each layer's quickest mapping of the array with tensors as the next layer fills lanes soonest.
+"""Quantized networks as programs of the npu, input to result: mappings, orders of tensors and which of them stay in the
+lanes chosen together; the same choice with all tensors in DRAM; and each layer's quickest mapping of the array with
+tensors in DRAM as the next layer fills lanes soonest.
 
 Run from the root of the repository: python -m benchmarks.bench_npu [--machines npu:..] [NETWORK[,set=value] ..]. Writes
 results/bench_npu.csv. Networks are built in, quantized on one random sample; cycles are the simulator's, which are the
@@ -46,7 +47,7 @@ def measure(name: str, machine: Machine) -> Iterator[dict[str, Any]]:
     result = gl.optimize(network.program, gl.NPU(machine), verify=False)
     front = mappings(result, network)
     searched = time.perf_counter() - begin
-    for how, choose in (("apart", _apart), ("together", _together)):
+    for how, choose in (("apart", _apart), ("in DRAM", _in_dram), ("together", _together)):
         begin = time.perf_counter()
         made = choose(network, front, machine)
         lowered = time.perf_counter() - begin
@@ -74,7 +75,12 @@ def measure(name: str, machine: Machine) -> Iterator[dict[str, Any]]:
 
 def _together(network: IntegerNetwork, front: Front, machine: Machine) -> NpuProgram:
     taken, choice = best(network, front, machine)
-    return chained(network, taken, machine, axes=choice.axes)
+    return chained(network, taken, machine, axes=choice.axes, stay=choice.held)
+
+
+def _in_dram(network: IntegerNetwork, front: Front, machine: Machine) -> NpuProgram:
+    taken, choice = best(network, front, machine, stay=False)
+    return chained(network, taken, machine, axes=choice.axes, stay=())
 
 
 def _apart(network: IntegerNetwork, front: Front, machine: Machine) -> NpuProgram:
@@ -82,7 +88,7 @@ def _apart(network: IntegerNetwork, front: Front, machine: Machine) -> NpuProgra
     left = {name: sorted(own, key=lambda pair: pair[1]) for name, own in front.items()}
     while True:
         try:
-            return chained(network, {name: own[0][0] for name, own in left.items()}, machine)
+            return chained(network, {name: own[0][0] for name, own in left.items()}, machine, stay=())
         except Unlowered as error:
             name = next(name for name in error.layers if len(left[name]) > 1)
             left[name] = left[name][1:]

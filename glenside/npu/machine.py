@@ -31,7 +31,8 @@ class Machine:
     columns       C, sums of the array: one int32 of each leaves per cycle
     pipelined     whether the next weights are loaded while rows stream
     scratchpad    bytes of lanes and weights together
-    weights       bytes of it that are weight memory, in rows of C; a quarter where it is None
+    weights       bytes of it that are weight memory, in rows of C; where it is None an eighth, or what two tiles need
+                  if that is more, up to a quarter
     accumulators  rows of C int32
     parameters    rows of C entries: bias, scale, zero point, least and greatest
     tables        lane tables
@@ -97,7 +98,9 @@ class Machine:
     @property
     def weight_bytes(self) -> int:
         """Bytes of weight memory."""
-        return self.scratchpad // 4 if self.weights is None else self.weights
+        if self.weights is not None:
+            return self.weights
+        return max(self.scratchpad // 8, min(self.scratchpad // 4, 2 * self.rows * self.columns))
 
     @property
     def weight_rows(self) -> int:

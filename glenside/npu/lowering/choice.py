@@ -94,8 +94,10 @@ def best(
     variants: Mapping[str, Sequence[tuple[Mapped, int]]],
     machine: Machine,
     show: Callable[[str, int, int], None] = lambda *_: None,
+    stay: bool = True,
 ) -> tuple[dict[str, Mapped], Choice]:
-    """For each layer of a network one of its mappings, each with its cycles of the array; and the whole choice.
+    """For each layer of a network one of its mappings, each with its cycles of the array; and the whole choice. Tensors
+    may stay in lanes, but for `stay` unset.
 
     Raises BadInput: a layer of which the machine runs no mapping, by name, with the reason of the first; or the time
     was too short for any choice.
@@ -104,7 +106,7 @@ def best(
     results = {layer.result: layer.name for layer in network.layers}
     requantised = {layer.name for layer in network.layers if layer.requantised is not None}
     outside = {leaf for root in results_of(network) for leaf in leaves_of(root, results)}
-    stays = staying(options, results, requantised, outside, machine)
+    stays = staying(options, results, requantised, outside, machine) if stay else {}
     found = chosen(options, results, machine, show, stays=stays)
     return {name: own[found.mappings[name]] for name, own in kept.items()}, found
 

@@ -123,7 +123,7 @@ def _shape(own: Wanted, machine: Machine) -> tuple[Skew, int, int] | None:
     elements = np.zeros(most - least, bool)
     elements[_of(own.dims, skew) - least] = True
     for reads in own.reads.values():
-        tile, row, lane = np.nonzero(reads.zeros)
+        tile, row, lane = np.nonzero(reads.zeros & ~reads.nothing[:, :, None])
         if len(tile) and elements[(reads.rows[tile, row] + reads.lanes[tile, lane]) @ skew.strides - least].any():
             return None
     return skew, least, most

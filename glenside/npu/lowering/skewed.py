@@ -62,6 +62,11 @@ class Reads:
         found: Array = (self.layer.product.rows.numbers == 0) & self.used[:, None, :] & _counting(self.layer)
         return found
 
+    @cached_property
+    def nothing(self) -> Array:
+        """Rows that have no element: they have no coordinates, and read what is behind the tensor, (tiles)(m)."""
+        return np.asarray(self.layer.product.rows.numbers == 0).all(axis=2)  # type: ignore[no-any-return]
+
     @property
     def patterns(self) -> Iterator[Array]:
         """Which elements a row takes at once, those of each kind of row once: coordinates, (lanes)(axes)."""
@@ -79,7 +84,7 @@ class Reads:
     def around(self) -> tuple[Array, Array]:
         """The least and the greatest coordinates of zeros that count, and of elements, (axes) each."""
         low, high = np.zeros(len(self.dims), int), np.array(self.dims) - 1
-        tile, row, lane = np.nonzero(self.zeros)
+        tile, row, lane = np.nonzero(self.zeros & ~self.nothing[:, :, None])
         if len(tile):
             own = self.rows[tile, row] + self.lanes[tile, lane]
             low, high = np.minimum(low, own.min(axis=0)), np.maximum(high, own.max(axis=0))
@@ -90,7 +95,12 @@ class Reads:
         apart = np.where(self.used, self.lanes @ strides, np.iinfo(np.int64).max)
         least = apart.min(axis=1, keepdims=True)
         least = np.where(self.used.any(axis=1, keepdims=True), least, 0)
-        return self.rows @ strides + least, np.where(self.used, apart - least, 0)
+        first, apart = self.rows @ strides + least, np.where(self.used, apart - least, 0)
+        if self.nothing.any():
+            elements = int((np.array(self.dims) - 1) @ strides)
+            behind = np.where(self.nothing, 0, first + apart.max(axis=1, keepdims=True)).max(initial=elements)
+            first = np.where(self.nothing, behind + 1, first)
+        return first, apart
 
 
 def _wide(dims: Sequence[int]) -> Array:

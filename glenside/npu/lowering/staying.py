@@ -11,7 +11,7 @@ from glenside.npu.lowering.price import Priced
 from glenside.npu.lowering.skewed import Reads
 from glenside.npu.machine import Machine
 
-_GAPS = 1.1
+_GAPS = 1.03
 """How many cells a tensor takes for each of its elements, near enough."""
 
 

@@ -23,8 +23,8 @@ from glenside.npu.machine import Machine
 from glenside.npu.program import Place
 from glenside.quantization.layers import IntegerNetwork
 
-_COPIED = 4
-"""What part of the lanes a layer has for rows that are copied, at least."""
+_COPIED, _PASSING = 4, 16
+"""What part of the lanes a layer has for rows that are copied, at least, and for windows."""
 
 
 @dataclass
@@ -105,20 +105,21 @@ class Tensors(MappedNetwork):
         while True:
             stay = {term for term in wanted if self.stay is None or term in self.stay} - crowding
             there, passing = held(wanted, self.machine, rows, stay)
-            more = self._crowding(there)
+            more = self._crowding(there, passing)
             if more is None:
                 return there, passing
             crowding.add(more)
 
-    def _crowding(self, there: Mapping[Term, Held]) -> Term | None:
-        """The largest tensor of those that leave a layer too little room for rows that are copied; None: none does."""
+    def _crowding(self, there: Mapping[Term, Held], passing: Container[Term]) -> Term | None:
+        """The largest tensor of those that leave a layer too little room for what comes from DRAM; None: none does."""
         for number, layer in enumerate(self.network.layers):
             rows = [self.own(layer).operands[leaf] for leaf in self.own(layer).layer.product.rows.first]
             alive = [term for term, own in there.items() if own.since <= number <= own.until]
             if (len(rows) == 1 and rows[0] in alive) or not alive:
                 continue
             depth, _ = free([there[term] for term in alive], self.machine, self.reserved)
-            if depth < (self.machine.half_depth - self.reserved) // _COPIED:
+            part = _PASSING if len(rows) == 1 and rows[0] in passing else _COPIED
+            if depth < (self.machine.half_depth - self.reserved) // part:
                 return max(alive, key=lambda term: there[term].end - there[term].begin)
         return None
 
