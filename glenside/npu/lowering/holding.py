@@ -119,7 +119,8 @@ def _shape(own: Wanted, machine: Machine) -> tuple[Skew, int, int] | None:
         return None
     every = [np.zeros(1, np.int64), np.array([(np.array(own.dims) - 1) @ skew.strides])]
     every += [_touched(reads, skew) for reads in own.reads.values()]
-    least, most = min(int(each.min()) for each in every), 1 + max(int(each.max()) for each in every)
+    cells = np.concatenate(every)
+    least, most = int(cells.min()), 1 + int(cells.max())
     elements = np.zeros(most - least, bool)
     elements[_of(own.dims, skew) - least] = True
     for reads in own.reads.values():

@@ -65,7 +65,7 @@ class Reads:
     @cached_property
     def nothing(self) -> Array:
         """Rows that have no element: they have no coordinates, and read what is behind the tensor, (tiles)(m)."""
-        return np.asarray(self.layer.product.rows.numbers == 0).all(axis=2)  # type: ignore[no-any-return]
+        return np.asarray((self.layer.product.rows.numbers == 0).all(axis=2))
 
     @property
     def patterns(self) -> Iterator[Array]:

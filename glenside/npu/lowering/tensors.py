@@ -84,6 +84,8 @@ class Tensors(MappedNetwork):
             number, layer = self.numbers[name], self.known[name].layer
             there = [own for own in self.held.values() if own.since <= number <= own.until]
             depth, firsts = free(there, self.machine, self.reserved)
+            if depth < 1:
+                raise BadInput("tensors that are held leave no lanes for the rows that it copies")
             self.orders[name] = Order(layer, self.machine, depth, firsts)
         return self.orders[name]
 
