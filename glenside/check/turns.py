@@ -13,6 +13,7 @@ from glenside.check.stimuli import further
 from glenside.check.trials import Trials, Turn
 
 _PATIENCE = 8  # times as long as this process takes, the other one may take
+_STEP = 2e-5  # seconds that a step takes at least
 
 
 class Compared(Protocol):
@@ -20,6 +21,8 @@ class Compared(Protocol):
 
     clock: Clock
     results: set[bytes]
+    steps: int
+    """Terms that are evaluated in a turn."""
 
     def says_little(self, trials: int) -> bool:
         """Whether results repeat."""
@@ -46,8 +49,8 @@ class Turns:
         self.trials, self.comparison, self.branches, self.compare = trials, comparison, branches, compare
         self.done: list[Turn] = []
         self._ahead: Ahead | None = None
-        self._seconds = 0.0
-        """Of the longest turn of this process."""
+        self._seconds = _STEP * comparison.steps
+        """Of the longest turn of this process; before the first one, what it takes at least."""
         self._alone = False
         """Whether there is to be no process that is ahead."""
 
@@ -72,7 +75,6 @@ class Turns:
             self._let_begin()
             self.compare(trial, turn)
             self._seconds = max(self._seconds, time.perf_counter() - started)
-            self._alone = self._alone or self._seconds < LEAST_SECONDS
         else:
             results, sides, replaced = told
             self.comparison.add_equal(map(bytes.fromhex, results))
@@ -82,24 +84,32 @@ class Turns:
 
     def end(self) -> None:
         """End the process that is ahead."""
-        ahead, self._ahead, self._alone = self._ahead, None, True
+        self._alone = True
+        self._leave()
+
+    def _leave(self) -> None:
+        ahead, self._ahead = self._ahead, None
         if ahead is not None:
             ahead.end()
 
     def _told(self, turn: int) -> Any:
         if self._ahead is None or self._ahead.turn is None:
             return None
-        if self._ahead.turn == turn:
-            told = self._ahead.answer(self.comparison.clock.look, _PATIENCE * self._seconds)
-            if told is not None:
-                return told
-        self.end()
-        return None
+        if self._ahead.turn != turn:  # which follows on what came since it was asked
+            self._leave()
+            return None
+        told = self._ahead.answer(self.comparison.clock.look, _PATIENCE * self._seconds)
+        if told is None:
+            self.end()
+        return told
 
     def _let_begin(self) -> None:
         """Let a process that is ahead begin with the turn after the next, where there may be one."""
         after = len(self.done) + 1
-        if self._alone or after < 2 or (after >= self.trials.count and self.trials.more <= 0):
+        if self._alone or (self.done and self._seconds < LEAST_SECONDS):
+            self._alone = True
+            return
+        if self._seconds < LEAST_SECONDS or (self._are_enough(after) and self.trials.more <= 0):
             return
         if self._ahead is None:
             if not possible(*self.branches.roots):
