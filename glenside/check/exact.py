@@ -23,11 +23,11 @@ from typing import Any
 from glenside.check.branches import Branches, Missing, places
 from glenside.check.comparison import Clock, OutOfTime, Progress, Trial, difference, digest, observe, shared, steps
 from glenside.check.memory import least_bytes, shortage
+from glenside.check.order import has_order
 from glenside.check.stimuli import (
     counted_from_ends,
     declared,
     from_end,
-    has_order,
     index_limits,
     opaque_limit,
 )

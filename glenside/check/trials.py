@@ -8,13 +8,13 @@ from functools import cached_property, partial
 from typing import NamedTuple
 from weakref import WeakValueDictionary
 
+from glenside.check.order import has_order
 from glenside.check.stimuli import (
     Draw,
     constants_of,
     draw_integers,
     draw_near,
     draw_residues,
-    has_order,
     is_real,
     turns,
 )
@@ -110,7 +110,7 @@ class Trials:
 
     def __init__(self, seed: int, original: Program, *roots: Term) -> None:
         self.seed, self.weights = seed, frozenset(original.constants_declared)
-        self.among = [*map(float, constants_of(*roots))]
+        self.among = tuple(map(float, constants_of(*roots)))
         self.ordered, self.real = has_order(*roots), is_real(*roots)
         self.fields = [Field(p) for p in PRIMES]
         size = sum(_CALL + (t.access.size if isinstance(t.type, AccessType) else 0) for t in postorder(*roots))
