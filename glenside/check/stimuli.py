@@ -168,8 +168,8 @@ def draw_near(
     some tensors beyond a constant and others about 0, and the second has parts of each so: what a threshold lets
     through is seen where what follows does not cut it off again. Every fourth time, instead, each tensor is drawn in a
     way of its own, then all are few of -1, 0 and 1, in which sums are exactly 0 at any depth, and then integers are of
-    their full range. `weights` are small where sums of products with them are long, so that what a network computes
-    stays where it is compared, whatever its depth.
+    their full range; and once some integers are the least and the most there are. `weights` are small where sums of
+    products with them are long, so that what a network computes stays where it is compared, whatever its depth.
     """
     if tensor.dtype == "bool" or limit is not None:
         return draw_integers(tensor, limit, seed=seed + turn)
@@ -183,12 +183,29 @@ def draw_near(
         grid = 2 if _is_coarse(turn) else 64
         return np.asarray(np.rint(_pattern(tensor, normal, rng, seed, turn, among) * grid) / grid)
     drawn = np.rint(_pattern(tensor, 2 * normal, rng, seed, turn, among))
-    return np.clip(drawn, *_held(tensor.dtype)).astype(tensor.dtype)
+    held = np.clip(drawn, *_held(tensor.dtype)).astype(tensor.dtype)
+    if turn % _PERIOD != _ENDS:
+        return held
+    return _at_ends(held, tensor, rng if turn // _PERIOD % 2 else _stream(seed + turn, 3, ""))
 
 
 _PERIOD = 16
-_MIXED, _FEW, _FULL = 12, 13, 14
-"""Of so many turns those in which each tensor is drawn in its own way, all are -1, 0 and 1, integers are any."""
+_ENDS, _MIXED, _FEW, _FULL = 6, 12, 13, 14
+"""Of so many turns those in which some integers are the least and the most there are, each tensor is drawn in its own
+way, all are -1, 0 and 1, integers are any.
+"""
+
+
+def _at_ends(drawn: Array, tensor: Tensor, rng: np.random.Generator) -> Array:
+    """With some integers that are the least or the most of their dtype, or beside: one of them may be all that wraps.
+    With a stream that is not the tensor's own, tensors of the same dims have them at the same places.
+    """
+    least, most = limits(tensor.dtype)
+    ends = np.array([least, least, least + 1, most - 1, most, most], drawn.dtype)
+    return np.where(rng.random(tensor.dims) < _SOME, _some_of(ends, tensor.dims, rng), drawn)
+
+
+_SOME = 0.25  # elements
 
 
 def further(turn: int) -> int:

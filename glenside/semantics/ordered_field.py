@@ -32,7 +32,12 @@ from glenside.semantics.prime_field import PART, REDUCED, SUMMED, PrimeField
 
 LARGEST = 1e100
 """The magnitude to which numbers are cut: residues tell them apart, and sums and products of some stay finite."""
-
+_NEAR = 1e-9
+"""How near a number is to a half that rounding may have kept it from, in its own magnitude."""
+_APART = 2.0**-8
+"""How far drawn numbers that are no halves are from one, at least: of large numbers it is less than `_NEAR` of them."""
+_ROUNDED = 2.0**-48
+"""What sums and products of some numbers round by, in their magnitude."""
 
 _OF_NOTHING = 314159.0
 """The residue of the number that a division by 0 divides by."""
@@ -262,12 +267,15 @@ def _settled(x: Array, bits: int | None = None) -> Array:
     """Numbers that are as good as whole, or halves, as such: what they are equal to may have rounded otherwise. With
     `bits`, those that are as good as floats with so many of a fraction, or between two of them.
     """
+    near = _NEAR * np.maximum(1.0, np.abs(x))
     if bits is None:
         halves = np.asarray(np.rint(x * 2)) * 0.5
+        if near.max(initial=0.0) > _APART:  # of large numbers, not all are near a half
+            near = np.minimum(near, np.maximum(_APART, _ROUNDED * np.abs(x)))
     else:
         least = np.frexp(x)[1] - bits - 2
         halves = np.ldexp(np.rint(np.ldexp(x, -least)), least)
-    return np.where(np.abs(x - halves) <= 1e-9 * np.maximum(1.0, np.abs(x)), halves, x)
+    return np.where(np.abs(x - halves) <= near, halves, x)
 
 
 def _finite(x: Array) -> Array:
