@@ -58,3 +58,12 @@ def depends_on_order(term: Term) -> bool:
     if term.operator is compute:
         return parse_compute(str(term.attributes[0]))[0].orders
     return term.operator is cast and not {*dtypes(term.type)} & {*FLOATS}
+
+
+def rounds(*roots: Term) -> bool:
+    """Whether integers are made of floats."""
+    return any(t.operator is cast and t.access.dtype in WHOLE and _is_real(t.children[0]) for t in postorder(*roots))
+
+
+def _is_real(term: Term) -> bool:
+    return not {*dtypes(term.type)}.isdisjoint(REALS)

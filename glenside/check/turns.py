@@ -10,7 +10,7 @@ from glenside.check.ahead import LEAST_SECONDS, Ahead, possible
 from glenside.check.branches import Branches
 from glenside.check.comparison import Clock
 from glenside.check.stimuli import further
-from glenside.check.trials import Trials, Turn
+from glenside.check.trials import OWN, Trials, Turn
 
 _PATIENCE = 8  # times as long as this process takes, the other one may take
 _STEP = 2e-5  # seconds that a step takes at least
@@ -41,12 +41,14 @@ class Turns:
     """The turns of a check one after the other, every second one in a process that is ahead where that is worth it.
 
     done  their numbers so far
+    own   whether one more is to come, in which constants have their own values
     """
 
     def __init__(
-        self, trials: Trials, comparison: Compared, branches: Branches, compare: Callable[[Turn, int], None]
+        self, trials: Trials, comparison: Compared, branches: Branches, compare: Callable[[Turn, int], None], own: bool
     ) -> None:
         self.trials, self.comparison, self.branches, self.compare = trials, comparison, branches, compare
+        self.own = own
         self.done: list[Turn] = []
         self._ahead: Ahead | None = None
         self._seconds = _STEP * comparison.steps
@@ -67,12 +69,13 @@ class Turns:
         """The turn after so many."""
         return further(turns) if self._are_enough(turns) else turns
 
-    def take(self) -> None:
-        """The next turn: what was told of it, or by this process."""
-        turn, started = self._number(len(self.done)), time.perf_counter()
+    def take(self, turn: int | None = None) -> None:
+        """That turn, or the next one: what was told of it, or by this process."""
+        turn, started = self._number(len(self.done)) if turn is None else turn, time.perf_counter()
         trial, told = self.trials.at(turn), self._told(turn)
         if told is None:
-            self._let_begin()
+            if turn != OWN:
+                self._let_begin()
             self.compare(trial, turn)
             self._seconds = max(self._seconds, time.perf_counter() - started)
         else:
@@ -109,7 +112,8 @@ class Turns:
         if self._alone or (self.done and self._seconds < LEAST_SECONDS):
             self._alone = True
             return
-        if self._seconds < LEAST_SECONDS or (self._are_enough(after) and self.trials.more <= 0):
+        last = self._are_enough(after) and self.trials.more <= 0
+        if self._seconds < LEAST_SECONDS or (last and not self.own):
             return
         if self._ahead is None:
             if not possible(*self.branches.roots):
@@ -121,7 +125,7 @@ class Turns:
             except OSError:  # of processes, memory or files there are no more
                 self.end()
                 return
-        self._ahead.ask(self._number(after))
+        self._ahead.ask(OWN if last else self._number(after))
 
     def _tell(self, turn: int, look: Callable[[], None]) -> Any:
         """In the process that is ahead: what is found by a turn in which everything is equal."""
