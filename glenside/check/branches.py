@@ -46,11 +46,15 @@ class Branches:
 
     def __init__(self, roots: Sequence[Term]) -> None:
         self.roots = roots
+        self.forget()
+        self._term: Term | None = None
+
+    def forget(self) -> None:
+        """Nothing was taken yet."""
         self._settled: dict[tuple[Term, str], Sides] = {}
         """Which sides were taken, or cannot be, as far as that is known: they need not be looked for again."""
         self._done: set[tuple[Term | None, str]] = {(None, name) for name in (*WATCHED, "cast")}
         """Where all were: asked for each operation of each turn, so in one look."""
-        self._term: Term | None = None
 
     def watched(self, arithmetic: Arithmetic) -> None:
         """Let an arithmetic's primitives, and its casts, tell which sides they take."""

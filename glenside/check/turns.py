@@ -55,6 +55,8 @@ class Turns:
         """Of the longest turn of this process; before the first one, what it takes at least."""
         self._alone = False
         """Whether there is to be no process that is ahead."""
+        self._own: Any = None
+        """What was told of the turn of constants' own values, which that process takes first, and which counts last."""
 
     @property
     def enough(self) -> bool:
@@ -96,24 +98,30 @@ class Turns:
             ahead.end()
 
     def _told(self, turn: int) -> Any:
-        if self._ahead is None or self._ahead.turn is None:
+        if turn == OWN and self._own is not None:
+            return self._own
+        asked = None if self._ahead is None else self._ahead.turn
+        if self._ahead is None or asked is None:
             return None
-        if self._ahead.turn != turn:  # which follows on what came since it was asked
+        if asked not in (turn, OWN):  # which follows on what came since it was asked
             self._leave()
             return None
         told = self._ahead.answer(self.comparison.clock.look, _PATIENCE * self._seconds)
         if told is None:
             self.end()
-        return told
+        if asked == turn:
+            return told
+        self._own = told
+        return None
 
     def _let_begin(self) -> None:
-        """Let a process that is ahead begin with the turn after the next, where there may be one."""
+        """Let a process that is ahead begin with the turn after the next, where there may be one, or with the last."""
         after = len(self.done) + 1
         if self._alone or (self.done and self._seconds < LEAST_SECONDS):
             self._alone = True
             return
-        last = self._are_enough(after) and self.trials.more <= 0
-        if self._seconds < LEAST_SECONDS or (last and not self.own):
+        own = self.own and not self.done
+        if self._seconds < LEAST_SECONDS or (not own and self._are_enough(after) and self.trials.more <= 0):
             return
         if self._ahead is None:
             if not possible(*self.branches.roots):
@@ -125,7 +133,7 @@ class Turns:
             except OSError:  # of processes, memory or files there are no more
                 self.end()
                 return
-        self._ahead.ask(OWN if last else self._number(after))
+        self._ahead.ask(OWN if own else self._number(after))
 
     def _tell(self, turn: int, look: Callable[[], None]) -> Any:
         """In the process that is ahead: what is found by a turn in which everything is equal."""
@@ -134,4 +142,7 @@ class Turns:
         self.compare(trial, turn)
         if not comparison.equal_since(before):
             return None
-        return [mark.hex() for mark in comparison.results], self.branches.told(), [*trial.numbers.replaced]
+        told = [mark.hex() for mark in comparison.results], self.branches.told(), [*trial.numbers.replaced]
+        if turn == OWN:
+            self.branches.forget()
+        return told
