@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from functools import reduce
+from functools import cache, lru_cache, reduce
 from itertools import product
 from typing import Any, NamedTuple
 
@@ -54,6 +54,7 @@ def ranges(*roots: Term, seen: Seen = lambda term, primitive, arguments: None) -
     return found
 
 
+@cache
 def _of_dtype(dtype: str) -> Range:
     return EVERY if dtype in REALS else Range(*map(float, limits(dtype)))
 
@@ -171,7 +172,13 @@ def _corners(function: Callable[..., Any], operands: Sequence[Range], unknown: f
     """Of a function that rises or falls with each operand: from its values at the ends of their ranges. Where those are
     no numbers, as 0 times one that is larger than any, it is `unknown`; without that, anything.
     """
-    ends = np.array(list(product(*operands))).T
+    return _at_corners(function, np.array(operands, np.float64).tobytes(), unknown)
+
+
+@lru_cache(maxsize=1 << 12)
+def _at_corners(function: Callable[..., Any], operands: bytes, unknown: float | None) -> Range:
+    """The same of ranges as bytes, of which a network has few: numbers are equal to others, as 0 is to -0."""
+    ends = np.array(list(product(*np.frombuffer(operands).reshape(-1, 2)))).T
     corners = np.empty(ends.shape[1])
     with np.errstate(all="ignore"):
         function(*ends, out=corners)

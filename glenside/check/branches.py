@@ -46,9 +46,15 @@ class Branches:
 
     def __init__(self, roots: Sequence[Term]) -> None:
         self.roots = roots
+        self.forget()
+        self._term: Term | None = None
+
+    def forget(self) -> None:
+        """Nothing was taken yet."""
         self._settled: dict[tuple[Term, str], Sides] = {}
         """Which sides were taken, or cannot be, as far as that is known: they need not be looked for again."""
-        self._term: Term | None = None
+        self._done: set[tuple[Term | None, str]] = {(None, name) for name in (*WATCHED, "cast")}
+        """Where all were: asked for each operation of each turn, so in one look."""
 
     def watched(self, arithmetic: Arithmetic) -> None:
         """Let an arithmetic's primitives, and its casts, tell which sides they take."""
@@ -62,18 +68,24 @@ class Branches:
         self._term = term
 
     def _run(self, name: str, function: Function, *operands: Array) -> Array:
-        if self._term is not None and all(operand.size for operand in operands):
-            sides = self._settled.setdefault((self._term, name), [False] * len(WATCHED[name].words))
-            if not all(sides):
-                _look(sides, partial(WATCHED[name].taken, function), *operands)
+        place = self._term, name
+        if place not in self._done and all(operand.size for operand in operands):
+            self._look(place, len(WATCHED[name].words), partial(WATCHED[name].taken, function), *operands)
         return function(*operands)
 
     def _cast(self, function: Function, a: Array, dtype: str) -> Array:
-        if dtype not in REALS and a.size and self._term is not None and self._term.operator is cast:
-            sides = self._settled.setdefault((self._term, "cast"), [False] * len(CAST))  # others cast what they add up
-            if not all(sides):
-                _look(sides, partial(cast_taken, dtype=dtype), a)
+        place = self._term, "cast"
+        if dtype not in REALS and place not in self._done and a.size and _casts(self._term):
+            self._look(place, len(CAST), partial(cast_taken, dtype=dtype), a)
         return function(a, dtype)
+
+    def _look(self, place: tuple[Any, str], count: int, taken: Callable[..., Sequence[Any]], *operands: Array) -> None:
+        """Note which of so many sides elements take, unless all are settled."""
+        sides = self._settled.setdefault(place, [False] * count)
+        if not all(sides):
+            _look(sides, taken, *operands)
+        if all(sides):
+            self._done.add(place)
 
     def told(self) -> list[tuple[int, str, Sides]]:
         """What is known of sides, for another process that has the same roots."""
@@ -141,6 +153,11 @@ def places(of: Sequence[Term], layers: Sequence[Term]) -> Callable[..., list[int
         return [place for place in range(len(of)) if found >> place & 1]
 
     return within
+
+
+def _casts(term: Term | None) -> bool:
+    """Whether a cast is its own, and not of what it adds up."""
+    return term is not None and term.operator is cast
 
 
 def _function(arithmetic: Arithmetic, name: str) -> Function:

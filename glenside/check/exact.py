@@ -16,22 +16,24 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+import numpy as np
 
 from glenside.check.branches import Branches, Missing, places
 from glenside.check.comparison import Clock, OutOfTime, Progress, Trial, difference, digest, observe, shared, steps
 from glenside.check.memory import least_bytes, shortage
+from glenside.check.order import has_order, rounds
 from glenside.check.stimuli import (
     counted_from_ends,
     declared,
     from_end,
-    has_order,
     index_limits,
     opaque_limit,
 )
-from glenside.check.trials import Field, Trials, Turn
+from glenside.check.trials import OWN, Field, Trials, Turn
 from glenside.check.turns import Turns
 from glenside.ir.errors import GlensideError
 from glenside.ir.interrupts import answered
@@ -117,22 +119,26 @@ def check(
     clock.total = comparison.steps * trials.count
     known = dict(given or {})
     drawn = {name: tensor for name, tensor in declarations.items() if name not in known}
+    own = _own(drawn, *programs) if trials.ordered and rounds(*roots) else {}
 
     def compare(trial: Turn, turn: int) -> None:
         trial.arithmetic.opaque_below = below
         values = trial.values(drawn, limits)
         values |= {name: from_end(values[name], limits[name], turn) for name in ends & values.keys()} | known
+        values |= own if turn == OWN else {}
         branches.watched(trial.arithmetic)
         with BLAS_ON_ONE_THREAD:
             comparison.run(Trial(trial.arithmetic, values, branches.begin))
 
-    turns = Turns(trials, comparison, branches, compare)
+    turns = Turns(trials, comparison, branches, compare, bool(own))
     stopped, reason = "", shortage(least_bytes(declarations.values(), 16 if has_order(*roots) else 4, *roots))
     try:
         while not (reason or comparison.settled):
             if turns.enough and not trials.go_on(len(branches.missing())):
                 break
             turns.take()
+        if own and not (reason or comparison.settled):
+            turns.take(OWN)
     except OutOfTime:
         stopped, reason = "time-limit", "time ran out"
     except KeyboardInterrupt:
@@ -147,6 +153,19 @@ def check(
     done = turns.done
     verdicts, result = comparison.verdicts(max(trials.count, len(done)), reason, branches.missing())
     return CheckReport(verdicts, result, _how(done or [trials.at(0)], seed), time.perf_counter() - started, stopped)
+
+
+def _own(drawn: Container[str], *programs: Program) -> dict[str, Array]:
+    """The finite values of constants that all programs which have them agree on. What is made integers by a scale that
+    is drawn is mostly cut to the same one: a difference before it is seen by the scale that it was made for.
+    """
+    found: dict[str, Array] = {}
+    for name in dict.fromkeys(name for program in programs for name in program.constants if name in drawn):
+        first, *others = [p.constants[name] for p in programs if name in p.constants]
+        agreed = all(other is first or np.array_equal(other, first) for other in others)
+        if agreed and np.isfinite(first).all():
+            found[name] = first
+    return found
 
 
 def _how(trials: Sequence[Turn], seed: int) -> str:

@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import math
 import zlib
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from fractions import Fraction
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 import numpy as np
 
+from glenside.check.order import depends_on_order, dtypes
 from glenside.ir.blockwise import blocks
-from glenside.ir.dtypes import FLOATS, REALS, RECORDS, STORED, WHOLE, limits
+from glenside.ir.dtypes import REALS, RECORDS, STORED, WHOLE, limits
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
-from glenside.ir.operator import Category, Operator, OperatorKind
+from glenside.ir.operator import Category, Operator
 from glenside.ir.operators.casting import cast
 from glenside.ir.operators.compute import compute, parse_compute
 from glenside.ir.rational import exact
-from glenside.ir.scalar import primitives
 from glenside.ir.term import Term, postorder, tensors
-from glenside.ir.types import AccessType, Dims, Tensor, TupleType, Type
+from glenside.ir.types import AccessType, Dims, Tensor
 from glenside.semantics import Native
 
 _PART = 1 << 16  # elements that are drawn at a time
@@ -39,11 +39,6 @@ def declared(*roots: Term) -> dict[str, Tensor]:
         if known != tensor:
             raise BadInput(f"a check requires both programs to declare {tensor.name} alike, got {known} and {tensor}")
     return found
-
-
-def dtypes(kind: Type) -> Iterable[str]:
-    """The dtypes of a term's type."""
-    return [d for item in kind.items for d in dtypes(item)] if isinstance(kind, TupleType) else [kind.dtype]
 
 
 def is_real(*roots: Term) -> bool:
@@ -173,8 +168,8 @@ def draw_near(
     some tensors beyond a constant and others about 0, and the second has parts of each so: what a threshold lets
     through is seen where what follows does not cut it off again. Every fourth time, instead, each tensor is drawn in a
     way of its own, then all are few of -1, 0 and 1, in which sums are exactly 0 at any depth, and then integers are of
-    their full range. `weights` are small where sums of products with them are long, so that what a network computes
-    stays where it is compared, whatever its depth.
+    their full range; and once some integers are the least and the most there are. `weights` are small where sums of
+    products with them are long, so that what a network computes stays where it is compared, whatever its depth.
     """
     if tensor.dtype == "bool" or limit is not None:
         return draw_integers(tensor, limit, seed=seed + turn)
@@ -188,12 +183,29 @@ def draw_near(
         grid = 2 if _is_coarse(turn) else 64
         return np.asarray(np.rint(_pattern(tensor, normal, rng, seed, turn, among) * grid) / grid)
     drawn = np.rint(_pattern(tensor, 2 * normal, rng, seed, turn, among))
-    return np.clip(drawn, *_held(tensor.dtype)).astype(tensor.dtype)
+    held = np.clip(drawn, *_held(tensor.dtype)).astype(tensor.dtype)
+    if turn % _PERIOD != _ENDS:
+        return held
+    return _at_ends(held, tensor, rng if turn // _PERIOD % 2 else _stream(seed + turn, 3, ""))
 
 
 _PERIOD = 16
-_MIXED, _FEW, _FULL = 12, 13, 14
-"""Of so many turns those in which each tensor is drawn in its own way, all are -1, 0 and 1, integers are any."""
+_ENDS, _MIXED, _FEW, _FULL = 6, 12, 13, 14
+"""Of so many turns those in which some integers are the least and the most there are, each tensor is drawn in its own
+way, all are -1, 0 and 1, integers are any.
+"""
+
+
+def _at_ends(drawn: Array, tensor: Tensor, rng: np.random.Generator) -> Array:
+    """With some integers that are the least or the most of their dtype, or beside: one of them may be all that wraps.
+    With a stream that is not the tensor's own, tensors of the same dims have them at the same places.
+    """
+    least, most = limits(tensor.dtype)
+    ends = np.array([least, least, least + 1, most - 1, most, most], drawn.dtype)
+    return np.where(rng.random(tensor.dims) < _SOME, _some_of(ends, tensor.dims, rng), drawn)
+
+
+_SOME = 0.25  # elements
 
 
 def further(turn: int) -> int:
@@ -247,31 +259,47 @@ _FEW_VALUES = ("int8", "uint8")
 def _pattern(
     tensor: Tensor, normal: Array, rng: np.random.Generator, seed: int, turn: int, among: Sequence[Fraction | float]
 ) -> Array:
-    dims, constants = tensor.dims, np.array([0.0, *map(float, among)])
+    dims, (constants, led) = tensor.dims, _known(tuple(among))
     kind, times = turn % 4, turn // 4
     if turn % _PERIOD == _MIXED:
         return _own_way(tensor, normal, rng, constants)
     if turn % _PERIOD == _FEW:
-        signs = _signs(dims, rng, rng.choice((0.25, 0.5, 0.75)))
+        signs = _signs(dims, rng, _one_of((0.25, 0.5, 0.75), rng))
         return np.where(_one_side(dims, rng), 0.0, signs) if rng.random() < 0.5 else signs
     if kind < 2 and times % 2:
-        calm, far = normal / 2, normal / 2 + rng.choice(constants) + rng.choice((-_BEYOND, _BEYOND))
+        calm, far = normal / 2, normal / 2 + _one_of(constants, rng) + _one_of((-_BEYOND, _BEYOND), rng)
         if kind == 0:  # which tensors are far is another choice each time
             return np.asarray(far if zlib.crc32(tensor.name.encode(), seed) >> times // 2 % 32 & 1 else calm)
         return np.where(_one_side(dims, rng), far, calm)
     if kind == 0:
-        return np.asarray(normal / rng.choice((1, 2, 4)) + rng.choice((*_CENTRES, *constants)))
+        return np.asarray(normal / _one_of((1, 2, 4), rng) + _one_of((*_CENTRES, *constants), rng))
     if kind == 1:
-        return np.asarray(2 * normal + rng.choice(_CENTRES, _along_one_axis(dims, rng)))
+        return np.asarray(2 * normal + _some_of(_CENTRES, _along_one_axis(dims, rng), rng))
     if kind == 2:
         any_ = 3 * normal if tensor.dtype not in _FEW_VALUES else draw_integers(tensor, seed=seed + turn)
-        led = np.where(rng.random(dims) < times % 2 / 4, rng.choice(_led(constants), dims), rng.choice(constants, dims))
-        return np.where(rng.random(dims) < 0.5, led + rng.choice(_BESIDE, dims), any_)
+        some = np.where(rng.random(dims) < times % 2 / 4, _some_of(led, dims, rng), _some_of(constants, dims, rng))
+        return np.where(rng.random(dims) < 0.5, some + _some_of(_BESIDE, dims, rng), any_)
     drawn = np.array(2 * normal)
     if drawn.size > 1:
         first = _stream(seed, 4, tensor.name).integers(1 << 30, size=drawn.ndim)
         drawn[tuple((first + times) % dims)] = _PEAK
     return drawn
+
+
+def _one_of(numbers: Sequence[float] | Array, rng: np.random.Generator) -> Any:
+    """As `rng.choice` has it, which takes five times as long."""
+    return numbers[int(rng.integers(0, len(numbers)))]
+
+
+def _some_of(numbers: Sequence[float] | Array, dims: Sequence[int], rng: np.random.Generator) -> Array:
+    return np.asarray(numbers)[rng.integers(0, len(numbers), dims)]
+
+
+@lru_cache(maxsize=8)
+def _known(among: Sequence[Fraction | float]) -> tuple[Array, Array]:
+    """Constants, 0 first, and what they lead to."""
+    constants = np.array([0.0, *map(float, among)])
+    return constants, _led(constants)
 
 
 def _led(constants: Array) -> Array:
@@ -290,21 +318,22 @@ def _own_way(tensor: Tensor, normal: Array, rng: np.random.Generator, constants:
         case 0:
             return np.asarray(normal / 2)
         case 1:
-            return np.asarray(np.rint(rng.choice((1, 4)) * normal))
+            return np.asarray(np.rint(_one_of((1, 4), rng) * normal))
         case 2:
-            return _signs(dims, rng, rng.choice((0.25, 0.5)))
+            return _signs(dims, rng, _one_of((0.25, 0.5), rng))
         case 3:
-            far = normal / 2 + rng.choice((1, 1, _SCALED)) * rng.choice(edges) + rng.choice((-_BEYOND, _BEYOND))
+            far = normal / 2 + _one_of((1, 1, _SCALED), rng) * _one_of(edges, rng) + _one_of((-_BEYOND, _BEYOND), rng)
             return np.where(_one_side(dims, rng), far, normal / 2)
         case 4:
-            return np.asarray(np.zeros(dims) + rng.choice(constants) + rng.choice(_BESIDE, _along_one_axis(dims, rng)))
-    return np.asarray(np.zeros(dims) + rng.choice((1, 1, _SCALED)) * rng.choice(edges) + rng.integers(-5, 6))
+            centre = np.zeros(dims) + _one_of(constants, rng)
+            return np.asarray(centre + _some_of(_BESIDE, _along_one_axis(dims, rng), rng))
+    return np.asarray(np.zeros(dims) + _one_of((1, 1, _SCALED), rng) * _one_of(edges, rng) + rng.integers(-5, 6))
 
 
 def _along_one_axis(dims: Sequence[int], rng: np.random.Generator) -> list[int]:
     """Dims that are 1 but for some axis that has several elements."""
     wide = [axis for axis, size in enumerate(dims) if size > 1]
-    axis = int(rng.choice(wide)) if wide else 0
+    axis = _one_of(wide, rng) if wide else 0
     return [size if i == axis else 1 for i, size in enumerate(dims)]
 
 
@@ -339,48 +368,6 @@ def _choices(term: Term) -> float:
         return 0
     of_one = a.item[0] if category is Category.FOLD else a.item.product()
     return of_one / (a.size / of_one)
-
-
-def has_order(*roots: Term) -> bool:
-    """Whether any term depends on which of two numbers is the larger one, on whether they are the same, or on whether
-    they are as large as to wrap: such numbers have to be drawn.
-    """
-    return any(depends_on_order(t) or _depends_on_equality(t) or _wraps(t) for t in postorder(*roots))
-
-
-def _wraps(term: Term) -> bool:
-    """Whether the term computes integers of integers."""
-    computes = term.operator.kind in (OperatorKind.COMPUTE, OperatorKind.INSTRUCTION) and bool(term.children)
-    return computes and bool({*dtypes(term.type)} & {*WHOLE}) and not {*dtypes(term.children[0].type)} & {*REALS}
-
-
-def _depends_on_equality(term: Term) -> bool:
-    """Whether the term compares numbers, or picks by them: truths it picks by are drawn, or come of a comparison."""
-    if term.operator is not compute:
-        return any(attribute in ("min", "max") for attribute in term.attributes)  # of what is scattered
-    record, parameters = parse_compute(str(term.attributes[0]))
-    found = primitives(record.expression(*parameters)) if record.scalar is not None else set()
-    return not found.isdisjoint(("eq", "ne")) or ("select" in found and not _has_truths(term.children[0]))
-
-
-def _has_truths(operand: Term) -> bool:
-    """Whether any of what was only moved to where it is, is made of truths."""
-    stack, seen = [operand], set[Term]()
-    while stack:
-        term = stack.pop()
-        if term.access.dtype == "bool" or (term.operator is cast and term.children[0].access.dtype == "bool"):
-            return True
-        if term not in seen and term.operator is not compute:
-            stack += term.children
-        seen.add(term)
-    return False
-
-
-def depends_on_order(term: Term) -> bool:
-    """Whether the term depends on which of two numbers is the larger one."""
-    if term.operator is compute:
-        return parse_compute(str(term.attributes[0]))[0].orders
-    return term.operator is cast and not {*dtypes(term.type)} & {*FLOATS}
 
 
 _WRAPS = tuple(dtype for dtype in WHOLE if dtype not in ("int64", "uint64"))

@@ -8,13 +8,13 @@ from functools import cached_property, partial
 from typing import NamedTuple
 from weakref import WeakValueDictionary
 
+from glenside.check.order import has_order
 from glenside.check.stimuli import (
     Draw,
     constants_of,
     draw_integers,
     draw_near,
     draw_residues,
-    has_order,
     is_real,
     turns,
 )
@@ -37,6 +37,8 @@ _PATIENCE = 3  # of them in a row that reach little, at least
 _LITTLE = 15 / 16  # what is left then of what was not reached
 _AGAIN = 8  # times as many numbers where results say little
 _LONGEST = 1024
+OWN = 1 << 14 | 1
+"""The turn in which constants have their own values: no other is so late, and its numbers are about several centres."""
 
 
 class _Numbers(Native):
@@ -110,7 +112,7 @@ class Trials:
 
     def __init__(self, seed: int, original: Program, *roots: Term) -> None:
         self.seed, self.weights = seed, frozenset(original.constants_declared)
-        self.among = [*map(float, constants_of(*roots))]
+        self.among = tuple(map(float, constants_of(*roots)))
         self.ordered, self.real = has_order(*roots), is_real(*roots)
         self.fields = [Field(p) for p in PRIMES]
         size = sum(_CALL + (t.access.size if isinstance(t.type, AccessType) else 0) for t in postorder(*roots))

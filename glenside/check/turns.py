@@ -10,9 +10,10 @@ from glenside.check.ahead import LEAST_SECONDS, Ahead, possible
 from glenside.check.branches import Branches
 from glenside.check.comparison import Clock
 from glenside.check.stimuli import further
-from glenside.check.trials import Trials, Turn
+from glenside.check.trials import OWN, Trials, Turn
 
 _PATIENCE = 8  # times as long as this process takes, the other one may take
+_STEP = 2e-5  # seconds that a step takes at least
 
 
 class Compared(Protocol):
@@ -20,6 +21,8 @@ class Compared(Protocol):
 
     clock: Clock
     results: set[bytes]
+    steps: int
+    """Terms that are evaluated in a turn."""
 
     def says_little(self, trials: int) -> bool:
         """Whether results repeat."""
@@ -38,18 +41,22 @@ class Turns:
     """The turns of a check one after the other, every second one in a process that is ahead where that is worth it.
 
     done  their numbers so far
+    own   whether one more is to come, in which constants have their own values
     """
 
     def __init__(
-        self, trials: Trials, comparison: Compared, branches: Branches, compare: Callable[[Turn, int], None]
+        self, trials: Trials, comparison: Compared, branches: Branches, compare: Callable[[Turn, int], None], own: bool
     ) -> None:
         self.trials, self.comparison, self.branches, self.compare = trials, comparison, branches, compare
+        self.own = own
         self.done: list[Turn] = []
         self._ahead: Ahead | None = None
-        self._seconds = 0.0
-        """Of the longest turn of this process."""
+        self._seconds = _STEP * comparison.steps
+        """Of the longest turn of this process; before the first one, what it takes at least."""
         self._alone = False
         """Whether there is to be no process that is ahead."""
+        self._own: Any = None
+        """What was told of the turn of constants' own values, which that process takes first, and which counts last."""
 
     @property
     def enough(self) -> bool:
@@ -64,15 +71,15 @@ class Turns:
         """The turn after so many."""
         return further(turns) if self._are_enough(turns) else turns
 
-    def take(self) -> None:
-        """The next turn: what was told of it, or by this process."""
-        turn, started = self._number(len(self.done)), time.perf_counter()
+    def take(self, turn: int | None = None) -> None:
+        """That turn, or the next one: what was told of it, or by this process."""
+        turn, started = self._number(len(self.done)) if turn is None else turn, time.perf_counter()
         trial, told = self.trials.at(turn), self._told(turn)
         if told is None:
-            self._let_begin()
+            if turn != OWN:
+                self._let_begin()
             self.compare(trial, turn)
             self._seconds = max(self._seconds, time.perf_counter() - started)
-            self._alone = self._alone or self._seconds < LEAST_SECONDS
         else:
             results, sides, replaced = told
             self.comparison.add_equal(map(bytes.fromhex, results))
@@ -82,24 +89,39 @@ class Turns:
 
     def end(self) -> None:
         """End the process that is ahead."""
-        ahead, self._ahead, self._alone = self._ahead, None, True
+        self._alone = True
+        self._leave()
+
+    def _leave(self) -> None:
+        ahead, self._ahead = self._ahead, None
         if ahead is not None:
             ahead.end()
 
     def _told(self, turn: int) -> Any:
-        if self._ahead is None or self._ahead.turn is None:
+        if turn == OWN and self._own is not None:
+            return self._own
+        asked = None if self._ahead is None else self._ahead.turn
+        if self._ahead is None or asked is None:
             return None
-        if self._ahead.turn == turn:
-            told = self._ahead.answer(self.comparison.clock.look, _PATIENCE * self._seconds)
-            if told is not None:
-                return told
-        self.end()
+        if asked not in (turn, OWN):  # which follows on what came since it was asked
+            self._leave()
+            return None
+        told = self._ahead.answer(self.comparison.clock.look, _PATIENCE * self._seconds)
+        if told is None:
+            self.end()
+        if asked == turn:
+            return told
+        self._own = told
         return None
 
     def _let_begin(self) -> None:
-        """Let a process that is ahead begin with the turn after the next, where there may be one."""
+        """Let a process that is ahead begin with the turn after the next, where there may be one, or with the last."""
         after = len(self.done) + 1
-        if self._alone or after < 2 or (after >= self.trials.count and self.trials.more <= 0):
+        if self._alone or (self.done and self._seconds < LEAST_SECONDS):
+            self._alone = True
+            return
+        own = self.own and not self.done
+        if self._seconds < LEAST_SECONDS or (not own and self._are_enough(after) and self.trials.more <= 0):
             return
         if self._ahead is None:
             if not possible(*self.branches.roots):
@@ -111,7 +133,7 @@ class Turns:
             except OSError:  # of processes, memory or files there are no more
                 self.end()
                 return
-        self._ahead.ask(self._number(after))
+        self._ahead.ask(OWN if own else self._number(after))
 
     def _tell(self, turn: int, look: Callable[[], None]) -> Any:
         """In the process that is ahead: what is found by a turn in which everything is equal."""
@@ -120,4 +142,7 @@ class Turns:
         self.compare(trial, turn)
         if not comparison.equal_since(before):
             return None
-        return [mark.hex() for mark in comparison.results], self.branches.told(), [*trial.numbers.replaced]
+        told = [mark.hex() for mark in comparison.results], self.branches.told(), [*trial.numbers.replaced]
+        if turn == OWN:
+            self.branches.forget()
+        return told

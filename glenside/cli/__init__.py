@@ -31,6 +31,7 @@ def main() -> None:
         status = interrupts.INTERRUPTED
     interrupts.ignore()
     if status != interrupts.INTERRUPTED:
+        gc.freeze()  # all goes with the process: what a large e-graph took half a second to look through once more
         sys.exit(status)
     # Python ends by SIGINT, whatever the status, where an import of native code was interrupted: so it does not end.
     atexit._run_exitfuncs()

@@ -54,6 +54,10 @@ class Native:
         """What equal arrays have alike, to the last bit."""
         return a
 
+    def ranked(self, a: Array) -> Array:
+        """Numbers in whose order positions are found: of equal ones the first comes first."""
+        return a
+
     def encode(self, name: str, array: Array, dtype: str) -> Array:
         """The value of a tensor as this arithmetic keeps it. Raises BadInput when it is not of that dtype."""
         if name_of(array.dtype) != dtype:

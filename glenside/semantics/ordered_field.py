@@ -14,14 +14,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import DTypeLike
 
 from glenside.ir.blockwise import as_they_lie, row_major
 from glenside.ir.contraction import contract_into, contracted_dims
-from glenside.ir.dtypes import REALS, STORED, fraction_bits
+from glenside.ir.dtypes import REALS, RECORDS, STORED, fraction_bits
 from glenside.ir.operand import Array, distinct
 from glenside.ir.primitives import PRIMITIVES
 from glenside.ir.rational import over_one_denominator
@@ -32,7 +32,21 @@ from glenside.semantics.prime_field import PART, REDUCED, SUMMED, PrimeField
 
 LARGEST = 1e100
 """The magnitude to which numbers are cut: residues tell them apart, and sums and products of some stay finite."""
-
+_NEAR = 1e-9
+"""How near a number is to a half that rounding may have kept it from, in its own magnitude."""
+_APART = 0.0027
+"""How near it is at most, of large numbers: less than those that are drawn are apart, and no multiple of a power of 2,
+as what is computed of them may be.
+"""
+_ROUNDED = 2.0**-48
+"""What sums and products of some numbers round by, in their magnitude."""
+_KNOWN = 3e11
+"""Of larger numbers nobody knows the last bits, which are what is left where they wrap: residues stand for those."""
+_WIDEST = 64  # bits
+_STRAYED = 2.0**-26
+"""By how much of its magnitude a number strays, as the residue of its function says: what stands for exp has no law of
+exponents, and numbers that are the same by such laws alone would be in no order.
+"""
 
 _OF_NOTHING = 314159.0
 """The residue of the number that a division by 0 divides by."""
@@ -58,6 +72,18 @@ class OrderedField(Native):
     def identity(self, a: Array) -> Array:
         """The residues, which float32 holds exactly."""
         return a.imag.astype(np.float32) if _is_number(a) else np.asarray(a)
+
+    def ranked(self, a: Array) -> Array:
+        """Equal numbers lie at the same place, wherever rounding had put them."""
+        if not _is_number(a) or a.size < 2:
+            return a
+        order = np.lexsort((a.real.ravel(), a.imag.ravel()))
+        places, residues = a.real.ravel()[order], a.imag.ravel()[order]
+        apart = np.diff(places) > _NEAR * np.maximum(1.0, np.abs(places[1:]))
+        begins = np.r_[True, apart | (np.diff(residues) != 0)]
+        result = np.empty(a.size, np.complex128)
+        result[order] = _number(places[begins][np.cumsum(begins) - 1], residues)
+        return result.reshape(a.shape)
 
     def encode(self, name: str, array: Array, dtype: str) -> Array:
         """The residues of floats, and the floats."""
@@ -163,8 +189,10 @@ class OrderedField(Native):
         if function in ("floor", "ceil", "round"):
             return self._whole(PRIMITIVES[function].numpy, a)
         x = np.where(a.imag == 0, 0.0, a.real) if keeps_zero else a.real
-        real = self._native.apply(function, _domain(function, x), keeps_zero)
-        return _number(_finite(real), self.field.apply(function, a.imag, keeps_zero))
+        residue = self.field.apply(function, a.imag, keeps_zero)
+        x = x * (1 + _STRAYED / self.field.half * residue.astype(np.float64))
+        real = _on_domain(partial(self._native.apply, function, keeps_zero=keeps_zero), function, x)
+        return _number(_finite(real), residue)
 
     def _whole(self, rounding: Callable[[Array], Array], a: Array) -> Array:
         whole = np.asarray(rounding(_settled(a.real)))
@@ -197,6 +225,9 @@ class OrderedField(Native):
         cut = np.asarray(np.minimum(np.maximum(a.real, -(2.0**62)), 2.0**62))
         whole = np.asarray(np.rint(cut))
         whole = whole if (whole == cut).all() else np.trunc(_settled(cut))
+        far = np.abs(whole) > _KNOWN
+        if RECORDS[dtype].bits < _WIDEST and far.any():
+            whole = np.where(far, a.imag, whole)
         return self._native.cast(whole.astype(np.int64), dtype)
 
     def _stored(self, a: Array, dtype: str) -> Array:
@@ -262,18 +293,60 @@ def _settled(x: Array, bits: int | None = None) -> Array:
     """Numbers that are as good as whole, or halves, as such: what they are equal to may have rounded otherwise. With
     `bits`, those that are as good as floats with so many of a fraction, or between two of them.
     """
+    near = _NEAR * np.maximum(1.0, np.abs(x))
     if bits is None:
         halves = np.asarray(np.rint(x * 2)) * 0.5
+        if near.max(initial=0.0) > _APART:  # of large numbers, not all are near a half
+            near = np.minimum(near, np.maximum(_APART, _ROUNDED * np.abs(x)))
     else:
         least = np.frexp(x)[1] - bits - 2
         halves = np.ldexp(np.rint(np.ldexp(x, -least)), least)
-    return np.where(np.abs(x - halves) <= 1e-9 * np.maximum(1.0, np.abs(x)), halves, x)
+    return np.where(np.abs(x - halves) <= near, halves, x)
 
 
 def _finite(x: Array) -> Array:
     if np.abs(x).max(initial=0.0) <= LARGEST:  # as nearly always
         return x
     return np.asarray(np.nan_to_num(np.clip(x, -LARGEST, LARGEST)))
+
+
+class _Tail(NamedTuple):
+    """Where a function is so near its limit, or so large, that numbers beyond could not be told apart.
+
+    at         from this magnitude on it comes as near its limits as 1/x does, or grows as x
+    low, high  its limits below and above; None where it grows
+    """
+
+    at: float
+    low: float | None = None
+    high: float | None = None
+
+
+_TAILS = {
+    "exp": _Tail(8.0, low=0.0),
+    "sigmoid": _Tail(8.0, 0.0, 1.0),
+    "tanh": _Tail(4.0, -1.0, 1.0),
+    "erf": _Tail(3.0, -1.0, 1.0),
+    "sinh": _Tail(8.0),
+    "cosh": _Tail(8.0),
+}
+"""Functions that float64 takes to their limits soon. What stands for each rises and falls with it, between the same
+limits: of numbers that differ, order is known.
+"""
+
+
+def _on_domain(apply: Callable[[Array], Array], function: str, x: Array) -> Array:
+    """A function, or what stands for it where it is not defined, or not told apart from its limit."""
+    tail = _TAILS.get(function)
+    if tail is None:
+        return apply(_domain(function, x))
+    inside = apply(np.clip(x, -tail.at, tail.at))
+    beyond = np.maximum(np.abs(x) - tail.at, 0.0)
+    if not beyond.any():  # as of most arrays
+        return inside
+    far = 1.0 + beyond
+    ends = [inside * far if limit is None else limit + (inside - limit) / far for limit in (tail.low, tail.high)]
+    return np.where(x < 0, *ends)
 
 
 def _domain(function: str, x: Array) -> Array:
@@ -287,6 +360,4 @@ def _domain(function: str, x: Array) -> Array:
             return np.asarray(np.maximum(np.abs(x), 1 / LARGEST))
         case "asin" | "acos" | "atanh":
             return np.asarray(np.clip(x, -1, 1))
-        case "exp" | "sinh" | "cosh":
-            return np.asarray(np.clip(x, -200, 200))
     return x

@@ -1,4 +1,4 @@
-"""The built-in targets: a folder each, found and loaded when the first is asked for.
+"""The built-in targets: a folder each, loaded when it is asked for, and all when they are looked for by name.
 
 Importing this package loads none of them: what describes a target (`glenside.targets.base`) stands below the rules
 that targets name.
@@ -40,6 +40,7 @@ def load_all() -> None:
 def __getattr__(name: str) -> Any:
     if name not in _MODULES:
         raise AttributeError(f"module 'glenside.targets' has no attribute {name!r}")
-    load_all()
+    if _MODULES[name] == "registry":
+        load_all()
     globals()[name] = value = getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
     return value

@@ -13,10 +13,14 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from equal_rewrites import equals
 from mutations import mutants, network
 
+from glenside.builder import Builder
+from glenside.builder.layout import broadcast
+from glenside.builder.pointwise import cast, multiply, relu
 from glenside.check import ahead, check, turns
 from glenside.check.ahead import Ahead
 from glenside.check.comparison import OutOfTime
@@ -80,6 +84,25 @@ def test_verdicts_are_those_of_one_process(seed: int, shared: type[Watched], mon
     assert not any(map(exists, shared.processes))
     monkeypatch.setattr(turns, "possible", lambda *_: False)
     assert two == [said(*pair) for pair in pairs(seed)]
+
+
+def in_bytes(twice: bool = False) -> Program:
+    """x cut to bytes by a scale that has a value."""
+    b = Builder("p")
+    scale = broadcast(b.constant("scale", (), value=np.float32(1 / 16)), (3, 5))
+    y = cast(cast(multiply(b.input("x", (3, 5)), scale), "int8"), "float32")
+    return b.finish(relu(relu(y)) if twice else relu(y))
+
+
+def test_constants_have_their_own_values_in_the_last_turn(
+    shared: type[Watched], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    two = check(in_bytes(), in_bytes(twice=True))
+    assert shared.told[0]
+    monkeypatch.setattr(turns, "possible", lambda *_: False)
+    one = check(in_bytes(), in_bytes(twice=True))
+    assert (two.result, two.how) == (one.result, one.how)
+    assert one.ok
 
 
 def test_a_process_that_ends_is_done_without(shared: type[Watched], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from glenside.builder import Builder
+from glenside.builder.layout import broadcast
 from glenside.check import EXACT, check, check_floating, is_equal
 from glenside.check.comparison import difference, digest
 from glenside.ir.errors import BadInput
@@ -120,6 +121,41 @@ EQUAL: dict[str, tuple[Term, Term]] = {
     "empty": (add(leaf("e", 0, 3), leaf("f", 0, 3)), add(leaf("f", 0, 3), leaf("e", 0, 3))),
     "tuples": (build("construct-tuple", X, add(X, Y)), build("construct-tuple", X, add(Y, X))),
 }
+
+
+def thirds(x: Term) -> Term:
+    """By a third and back, which rounds."""
+    return multiply(multiply(x, full("1/3", *x.access.dims)), full("3", *x.access.dims))
+
+
+def likely(x: Term) -> Term:
+    """The softmax of (3)(5 5) along its first axis, twice."""
+    for _ in range(2):
+        x = build("access", compute("softmax", build("access", Builder.transpose(x, (1, 2, 0)), 2)), 0)
+        x = Builder.transpose(x, (2, 0, 1))
+    return x
+
+
+def highest(x: Term) -> Term:
+    return compute("argmax", build("access", x, x.access.rank - 1))
+
+
+W = leaf("w", 5, 7)
+CUBE = likely(leaf("cube", 3, 5, 5))
+CALLED_DIFFERENT_BEFORE: dict[str, tuple[Term, Term]] = {
+    "large numbers between halves": (build("cast", X, "int32"), build("cast", thirds(X), "int32")),
+    "large products": (
+        build("cast", build("access", matmul(X, W), 0), "int32"),
+        build("cast", thirds(build("access", matmul(X, W), 0)), "int32"),
+    ),
+    "what is equal by laws of exponents": (highest(CUBE), highest(add(CUBE, full("1/3", 3, 5, 5)))),
+}
+
+
+@pytest.mark.parametrize("name", CALLED_DIFFERENT_BEFORE)
+def test_equal_whatever_rounds(name: str) -> None:
+    for seed in range(3):
+        assert check(*map(Program, CALLED_DIFFERENT_BEFORE[name]), seed=seed).ok
 
 
 @pytest.mark.parametrize("name", EQUAL)
@@ -493,3 +529,20 @@ def test_of_no_elements_there_is_nothing_to_reach() -> None:
     assert verdict(compute("relu", x), compute("(clip 0 6)", x)) == EXACT
     joined = build("access-concatenate", leaf("y", 2, 3), compute("relu", x), 0)
     assert verdict(joined, build("access-concatenate", leaf("y", 2, 3), x, 0)) == EXACT
+
+
+def weighed(*, wrong: bool = False, other: bool = False) -> Program:
+    """x in bytes, by weights whose sum is such as seldom is drawn; a wrong one adds 1 where it is that."""
+    b = Builder("p")
+    x, w = b.input("x", (4, 6)), b.constant("w", (40,), value=np.arange(40, dtype=np.float32) / 16 + other)
+    total = compute("reduce-sum", w)
+    hit = build("cast", compute("(compare eq)", pair(total, full("195/4"))), "float32")
+    y = build("cast", build("cast", x, "int8"), "float32")
+    y = multiply(y, broadcast(total, (4, 6)))
+    return b.finish(add(y, broadcast(hit, (4, 6))) if wrong else y)
+
+
+def test_where_integers_are_made_constants_have_their_own_values_too() -> None:
+    assert check(weighed(), weighed(wrong=True)).result.startswith("differs in 24 of 24")
+    assert check(weighed(), weighed()).ok
+    assert check(weighed(), weighed(other=True)).ok  # of one name, they are drawn

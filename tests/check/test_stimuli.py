@@ -9,6 +9,7 @@ import pytest
 
 from glenside.check import check
 from glenside.check.stimuli import draw_near, further
+from glenside.ir.dtypes import WHOLE, limits
 from glenside.ir.program import Program
 from glenside.ir.text import parse
 from glenside.ir.types import Dims, Tensor
@@ -77,6 +78,16 @@ def test_sums_of_few_numbers_are_zero_at_any_depth() -> None:
 def test_integers_are_drawn_at_their_bounds_too() -> None:
     drawn = {int(v) for turn in range(TURNS) for v in draw_near(X8, seed=0, turn=turn, among=[]).ravel()}
     assert len(drawn) > 230
+
+
+@pytest.mark.parametrize("dtype", WHOLE)
+def test_integers_are_the_least_and_the_most_too(dtype: str) -> None:
+    """Float64 knows not all of them; and tensors of the same dims are so at once."""
+    drawn = [
+        [draw_near(Tensor(n, Dims((4, 6)), dtype), seed=0, turn=turn, among=[]) for n in "xy"] for turn in range(TURNS)
+    ]
+    assert {*limits(dtype)} <= {int(v) for x, _ in drawn for v in x.ravel()}
+    assert any(((x == y) & (x == limits(dtype)[0])).any() for x, y in drawn)
 
 
 X8 = Tensor("x", Dims((3, 6)), "int8")

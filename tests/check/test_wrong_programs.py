@@ -136,3 +136,26 @@ def test_integers(name: str, beginning: str) -> None:
     x = tensor("x", "int8")
     right, wrong = INTEGERS[name](x if beginning == "plain" else by("elementwise-mul", x, "3"))
     assert check(Program(right), Program(wrong)).result.startswith("differs")
+
+
+ENDS: dict[str, Callable[[Term, Term], Pair]] = {
+    "the most and 1": lambda x, y: (
+        combine("maximum", by("elementwise-add", x, "1"), x),
+        by("elementwise-add", x, "1"),
+    ),
+    "the least of two": lambda x, y: (
+        compute("relu", compute("abs", combine("maximum", x, y))),
+        compute("abs", combine("maximum", x, y)),
+    ),
+    "the least and its opposite": lambda x, y: (
+        compute("negative", combine("minimum", compute("negative", x), compute("negative", y))),
+        combine("maximum", x, y),
+    ),
+}
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int16", "int32", "int64"])
+@pytest.mark.parametrize("name", ENDS)
+def test_integers_at_their_ends(name: str, dtype: str) -> None:
+    right, wrong = ENDS[name](tensor("x", dtype), tensor("y", dtype))
+    assert check(Program(right), Program(wrong)).result.startswith("differs")

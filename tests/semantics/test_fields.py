@@ -138,3 +138,17 @@ def test_small_windows_are_reduced_as_large_ones(function: np.ufunc) -> None:
     for size in range(1, 12):  # 8 x 8 elements are reduced one after the other
         windows = sliding_window_view(a, (size, size))
         assert (reduced(function, windows, (2, 3), a.dtype) == function.reduce(windows, (2, 3))).all()
+
+
+@pytest.mark.parametrize("least", [0, 2**20, 2**30, 2**37])
+@pytest.mark.parametrize("rounding", ["floor", "round", "int64"])
+def test_numbers_of_any_magnitude_round_as_they_are(least: int, rounding: str) -> None:
+    """By a third and back, which rounds: whole numbers, halves and what is between stay what they are."""
+    exact = least + np.arange(-512, 512) / 64
+    x, three = (ORDERED.encode("", a, "float64") for a in (exact, np.full(1024, 3.0)))
+    back = ORDERED.multiply(ORDERED.divide(x, three), three)
+    if rounding == "int64":
+        assert (ORDERED.cast(back, rounding) == exact.astype(np.int64)).all()
+    else:
+        expected = np.floor(exact) if rounding == "floor" else np.rint(exact)
+        assert (ORDERED.apply(rounding, back, keeps_zero=True).real == expected).all()

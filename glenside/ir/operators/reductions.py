@@ -152,11 +152,12 @@ def _rows(items: Array, a: Operand) -> Array:
 
 
 def _extreme_position(name: str, which: str, function: Callable[..., Array]) -> Compute:
-    def evaluate(_: object, a: Operand) -> Array:
+    def evaluate(arithmetic: Any, a: Operand) -> Array:
         def part(items: Array) -> Array:
             return np.asarray(function(_rows(items, a), -1)).astype(np.int64, copy=False)
 
-        return in_blocks(part, a.access.shape, a.array, dtype=np.int64, part=items_of(a.access.item.product()))
+        ranked = arithmetic.ranked(a.array)
+        return in_blocks(part, a.access.shape, ranked, dtype=np.int64, part=items_of(a.access.item.product()))
 
     def scratch(a: Operand) -> int:
         """A block of positions, and one of items in row-major order where they are not."""
@@ -186,7 +187,7 @@ def _ordered(items: Array) -> Array:
     return items.astype(wider(items.dtype.name)) if items.dtype.kind == "V" else items
 
 
-def _evaluate_argsort(_: object, a: Operand, direction: str) -> Array:
+def _evaluate_argsort(arithmetic: Any, a: Operand, direction: str) -> Array:
     item = a.access.item
 
     def part(block: Array) -> Array:
@@ -197,7 +198,8 @@ def _evaluate_argsort(_: object, a: Operand, direction: str) -> Array:
             order = items.shape[-1] - 1 - np.flip(np.argsort(np.flip(items, -1), -1, kind="stable"), -1)
         return order.astype(np.int64, copy=False).reshape(block.shape)
 
-    return in_blocks(part, a.access.shape, a.array, dtype=np.int64, item=item, part=items_of(item.product()))
+    ranked = arithmetic.ranked(a.array)
+    return in_blocks(part, a.access.shape, ranked, dtype=np.int64, item=item, part=items_of(item.product()))
 
 
 def _argsort_scratch(a: Operand, direction: str) -> int:

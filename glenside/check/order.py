@@ -1,0 +1,69 @@
+"""What depends on which of two numbers is the larger one, on whether they are the same, or on where integers wrap."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from glenside.ir.dtypes import FLOATS, REALS, WHOLE
+from glenside.ir.operator import OperatorKind
+from glenside.ir.operators.casting import cast
+from glenside.ir.operators.compute import compute, parse_compute
+from glenside.ir.scalar import primitives
+from glenside.ir.term import Term, postorder
+from glenside.ir.types import TupleType, Type
+
+
+def dtypes(kind: Type) -> Iterable[str]:
+    """The dtypes of a term's type."""
+    return [d for item in kind.items for d in dtypes(item)] if isinstance(kind, TupleType) else [kind.dtype]
+
+
+def has_order(*roots: Term) -> bool:
+    """Whether any term depends on which of two numbers is the larger one, on whether they are the same, or on whether
+    they are as large as to wrap: such numbers have to be drawn.
+    """
+    return any(depends_on_order(t) or _depends_on_equality(t) or _wraps(t) for t in postorder(*roots))
+
+
+def _wraps(term: Term) -> bool:
+    """Whether the term computes integers of integers."""
+    computes = term.operator.kind in (OperatorKind.COMPUTE, OperatorKind.INSTRUCTION) and bool(term.children)
+    return computes and bool({*dtypes(term.type)} & {*WHOLE}) and not {*dtypes(term.children[0].type)} & {*REALS}
+
+
+def _depends_on_equality(term: Term) -> bool:
+    """Whether the term compares numbers, or picks by them: truths it picks by are drawn, or come of a comparison."""
+    if term.operator is not compute:
+        return any(attribute in ("min", "max") for attribute in term.attributes)  # of what is scattered
+    record, parameters = parse_compute(str(term.attributes[0]))
+    found = primitives(record.expression(*parameters)) if record.scalar is not None else set()
+    return not found.isdisjoint(("eq", "ne")) or ("select" in found and not _has_truths(term.children[0]))
+
+
+def _has_truths(operand: Term) -> bool:
+    """Whether any of what was only moved to where it is, is made of truths."""
+    stack, seen = [operand], set[Term]()
+    while stack:
+        term = stack.pop()
+        if term.access.dtype == "bool" or (term.operator is cast and term.children[0].access.dtype == "bool"):
+            return True
+        if term not in seen and term.operator is not compute:
+            stack += term.children
+        seen.add(term)
+    return False
+
+
+def depends_on_order(term: Term) -> bool:
+    """Whether the term depends on which of two numbers is the larger one."""
+    if term.operator is compute:
+        return parse_compute(str(term.attributes[0]))[0].orders
+    return term.operator is cast and not {*dtypes(term.type)} & {*FLOATS}
+
+
+def rounds(*roots: Term) -> bool:
+    """Whether integers are made of floats."""
+    return any(t.operator is cast and t.access.dtype in WHOLE and _is_real(t.children[0]) for t in postorder(*roots))
+
+
+def _is_real(term: Term) -> bool:
+    return not {*dtypes(term.type)}.isdisjoint(REALS)
