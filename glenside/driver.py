@@ -53,7 +53,8 @@ def optimize(
               how to search, where the target leaves a choice: see `glenside.targets.base.Way`
     cache     where answers are kept: one that is there is not searched for again
     worker    starts a search process; `listener` is told what is being done
-    on_answer is given the result before it is checked, so that it can be kept whatever comes
+    on_answer is given the result before it is checked, so that it can be kept whatever comes; before that any result
+              that is still refined, as the one that prices tell before variants are timed
 
     Stopping early, by a limit or by Ctrl-C, still gives the best program found by then, the baseline mapping where none
     was; `result.stopped` says why. With `verify=False` the check is left to `result.check()`. Raises BadInput, and
@@ -69,7 +70,7 @@ def optimize(
             on_answer(known)
             return known
     clock = Clock(load_seconds)
-    stages = Stages(program, target, way, Search(limits, worker), listener, clock, seed)
+    stages = Stages(program, target, way, Search(limits, worker), listener, clock, seed, on_answer)
     try:
         result = stages.run()
     except KeyboardInterrupt:
