@@ -21,6 +21,7 @@ from glenside.codegen.loops import (
     Let,
     Load,
     Loops,
+    Nest,
     Prefetch,
     Role,
     Sort,
@@ -44,6 +45,16 @@ def told(loops: Loops, machine: Machine) -> list[float]:
     return [work.priced(machine.nanoseconds) for work in works(loops, machine)]
 
 
+def told_alone(nests: Sequence[Nest], machine: Machine) -> float:
+    """Nanoseconds of nests that follow each other, whatever was before them."""
+    recent = Recent(machine, ())
+    return sum(_work(nest, machine, recent).priced(machine.nanoseconds) for nest in nests)
+
+
+def _work(nest: Nest, machine: Machine, recent: Recent) -> Work:
+    return _issued(nest.body, machine).plus(traffic(nest, machine, recent)).plus(Work(nests=1))
+
+
 def works(loops: Loops, machine: Machine) -> list[Work]:
     """The work of each nest in its place. Where a whole program fits the second cache, what it reads stays there from
     one run to the next.
@@ -51,9 +62,7 @@ def works(loops: Loops, machine: Machine) -> list[Work]:
     packed = {packing.source for packing in loops.packings}
     every = [b for b in loops.buffers if b not in packed]
     recent = Recent(machine, every if sum(b.bytes for b in every) <= machine.l2 else ())
-    return [
-        _issued(nest.body, machine).plus(traffic(nest, machine, recent)).plus(Work(nests=1)) for nest in loops.nests
-    ]
+    return [_work(nest, machine, recent) for nest in loops.nests]
 
 
 def _issued(body: Sequence[Statement], machine: Machine) -> Work:

@@ -27,8 +27,9 @@ from glenside.codegen.machine import Machine
 from glenside.codegen.nests import filler, mapped, mapped_rows
 from glenside.codegen.orders import best_order, is_narrow
 from glenside.codegen.reductions import normalized
+from glenside.codegen.row_blocks import in_row_blocks
 from glenside.codegen.schedule import scheduled
-from glenside.codegen.softmax import softmax
+from glenside.codegen.softmax import Softmax, softmax
 from glenside.codegen.storing import addressed_by, is_inline, stored_terms
 from glenside.codegen.tiles import Made
 from glenside.ir.elementwise import folds
@@ -78,6 +79,7 @@ class _Lowering:
         self.memories: list[Memory] = []
         self.nests: list[Nest] = []
         self.scheduled: dict[int, Scheduled] = {}
+        self.softmaxes: dict[int, Softmax] = {}
         self.made: tuple[Block, Made] | None = None
         self.packings: list[Packing] = []
         self.numbers = count(1)
@@ -101,11 +103,13 @@ class _Lowering:
             if term in self.stored:
                 self.filled[term] = self._fill(term)
         if self.machine is not None:
-            self.nests, dropped, added = banded(self.nests, self.scheduled, self.machine)
-            self.packings = [*(p for p in self.packings if p not in dropped), *added]
-        made = [*(memory.buffer for memory in self.memories), *(packing.buffer for packing in self.packings)]
+            nests, made, *first = in_row_blocks(self.nests, self.scheduled, self.softmaxes, self.machine)
+            self.nests, *second = banded(nests, made, self.machine)
+            for dropped, added in (first, second):
+                self.packings = [*(p for p in self.packings if p not in dropped), *added]
+        every = [*(memory.buffer for memory in self.memories), *(packing.buffer for packing in self.packings)]
         read = {buffer for nest in self.nests for buffer in used(nest.body)}
-        buffers = [b for b in made if b in read or b.role in (Role.INPUT, Role.RESULT)]
+        buffers = [b for b in every if b in read or b.role in (Role.INPUT, Role.RESULT)]
         results = tuple(self.filled[t].buffer for t in self.results)
         return Loops(self.program.name, tuple(buffers), tuple(self.nests), results, tuple(self.packings))
 
@@ -203,8 +207,13 @@ class _Lowering:
     def _normalized(self, nest: Filling) -> list[Statement] | None:
         """softmax in vectors; None where it is not that, or not next to each other."""
         self.nest, self.joined = nest, {}
+        found = softmax(nest)
         assert self.machine is not None, "vectors are of a machine"
-        return softmax(nest, self.machine)
+        statements = None if found is None else found.statements(nest.axes, self.machine)
+        if found is None or statements is None:
+            return None
+        self.softmaxes[len(self.nests)] = found
+        return statements
 
     def _mapped(self, nest: Filling) -> list[Statement] | None:
         """A constant matrix, all rows of it at once, along vectors of what is next to each other."""
