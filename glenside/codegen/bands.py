@@ -90,7 +90,8 @@ def _groups(nests: Sequence[Nest], made: Mapping[int, Scheduled], machine: Machi
     of: dict[int, dict[int, Axis]] = {}
     for number in sorted(made):
         between: dict[Buffer, int] = {}
-        for buffer in {load.buffer for load in _loads(made[number].block) if load.buffer.role is Role.TEMPORARY}:
+        loads = (load.buffer for load in _loads(made[number].block) if load.buffer.role is Role.TEMPORARY)
+        for buffer in dict.fromkeys(loads):  # in their order: of several of one size the first is the largest
             maker = makers.get(buffer, [])
             if len(maker) == 1 and users[buffer] == {number, maker[0]}:
                 between[buffer] = maker[0]

@@ -163,10 +163,10 @@ class _Lowering:
         """Element by element: in tiles, where the machine has them and the block allows it."""
         if self.machine is None:
             return self._block(nest).plain()
-        if nest.term not in self.addressed:
-            self._order(nest)
+        block = self._ordered(nest) if nest.term not in self.addressed else None
+        if block is None:
             nest = self._again(nest)
-        block = self._block(nest)
+            block = self._block(nest)
         if len(block.joined) > 1:  # registers hold the sums of one
             self._apart([term for term, _ in self.joined][:-1])
             nest = self._again(nest)
@@ -237,7 +237,9 @@ class _Lowering:
         return made.statements
 
     def _block(self, nest: Filling) -> Block:
-        axes, at, value = self._value(nest)
+        return self._of_value(nest, *self._value(nest))
+
+    def _of_value(self, nest: Filling, axes: Sequence[Axis], at: Places, value: Formula) -> Block:
         own = [axes[axis] for axis in nest.view.memory.order]
         return Block(tuple(own), tuple(j for j, _ in self.joined.values()), nest.buffer, nest.view.place(at), value)
 
@@ -248,15 +250,19 @@ class _Lowering:
         places = at if nest.view.dims == nest.dims else under(nest.dims, nest.view.dims, at)
         return axes, at, convert(self._whole(nest.term, places), nest.dtype)
 
-    def _order(self, nest: Filling) -> None:
-        """The order of a memory in which its first nest fills it best."""
-        axes, _, value = self._value(nest)
+    def _ordered(self, nest: Filling) -> Block | None:
+        """The block, in the order of a memory in which its first nest fills it best; None where what it reads has
+        changed since.
+        """
+        axes, at, value = self._value(nest)
         joined = [j.element for j, _ in self.joined.values()]
         order = best_order(axes, joined, value)
         if not nest.view.memory.is_fixed:
             nest.view.memory.order = order
         elif joined and order[-1:] != nest.view.memory.order[-1:]:
             self._apart([term for term, _ in self.joined if term is not nest.term])
+            return None
+        return self._of_value(nest, axes, at, value)
 
     def _whole(self, term: Term, places: Places) -> Formula:
         """An element of a term itself, which is a buffer to others."""

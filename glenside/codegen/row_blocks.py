@@ -136,7 +136,7 @@ def _ends(
     """The matrix that a softmax is of, the nest that fills it, and the one that reads the shares, nobody else being
     one of either; None where that is not so.
     """
-    given = {load.buffer for load in loads_in(softmax.element) if load.buffer.role is Role.TEMPORARY}
+    given = dict.fromkeys(load.buffer for load in loads_in(softmax.element) if load.buffer.role is Role.TEMPORARY)
     matrix = max(given, key=lambda buffer: buffer.bytes, default=None)
     if matrix is None or softmax.buffer.role is not Role.TEMPORARY:
         return None
