@@ -96,8 +96,8 @@ def compile(program: Program, target: Target | None = None, *, machine: str = "n
 
     target   what the program is optimized for before, such as `gl.CPU()`: what the machine takes the least time for;
              None compiles it as it is, with the scales of batch norms in the weights
-    machine  native, or one that this computer has too: avx512vnni, avx512, avxvnni, avx2, neon, generic; plain for
-             plain loops of it as it is, which compute each step as the interpreter does
+    machine  native, or one that this computer has too: avx512bf16, avx512vnni, avx512, avxvnni, avx2, neon, generic;
+             plain for plain loops of it as it is, which compute each step as the interpreter does
     how      see `optimize`
 
     Raises BadInput: a black box, a dtype that is only stored, a constant without a value, no compiler.

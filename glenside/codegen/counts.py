@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from math import prod
 
 from glenside.codegen.affine import coefficient, loads_in
+from glenside.codegen.instructions import DOT_2
 from glenside.codegen.loops import (
     Apply,
     Choose,
@@ -185,7 +186,9 @@ class _Step:
             self.operations += 2 * times
         elif isinstance(formula, Apply):
             name = formula.primitive.name
-            if name in _SLOW:
+            if formula.primitive is DOT_2:
+                self.operations += times * self.machine.products / (self.machine.pairs or self.machine.products)
+            elif name in _SLOW:
                 self._also(Work(divisions=times))
             elif name in _FUNCTIONS:
                 self._also(Work(functions=times))

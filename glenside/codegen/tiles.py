@@ -165,7 +165,7 @@ class Tiles:
                 for _, _, vectors, times in pieces_of(self.columns.size, width, self.lanes, self.least):
                     sums = own * unit * vectors
                     step = max(
-                        sums / self.machine.products,
+                        sums / self.rate,
                         (own * unit + vectors) / self.machine.loads,
                         self.machine.latency * 1.0,
                     )
@@ -179,6 +179,11 @@ class Tiles:
             if height * unit * width + self._beside(width) <= self.machine.registers
         ]
         return min(shapes, key=cycles)
+
+    @property
+    def rate(self) -> float:
+        """Vectors of sums that a cycle adds to."""
+        return self.machine.products
 
     def _beside(self, width: int) -> int:
         """Registers that a step takes beside those of the sums."""

@@ -25,7 +25,10 @@ if TYPE_CHECKING:
     from glenside.report.result import Result
     from glenside.targets.base import Target
 
-_MACHINES = "native, avx512vnni, avx512, avxvnni, avx2, neon, generic, a .toml file like one, or plain for plain loops"
+_MACHINES = (
+    "native, avx512bf16, avx512vnni, avx512, avxvnni, avx2, neon, generic, a .toml file like one, or plain for plain "
+    "loops"
+)
 MachineName = Annotated[
     str | None,
     typer.Option("--machine", help=f"{_MACHINES}. By default that of --target, else native."),
