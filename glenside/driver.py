@@ -53,7 +53,8 @@ def optimize(
               how to search, where the target leaves a choice: see `glenside.targets.base.Way`
     cache     where answers are kept: one that is there is not searched for again
     worker    starts a search process; `listener` is told what is being done
-    on_answer is given the result before it is checked, so that it can be kept whatever comes
+    on_answer is given the result before it is checked, so that it can be kept whatever comes; before that any result
+              that is still refined, as the one that prices tell before variants are timed
 
     Stopping early, by a limit or by Ctrl-C, still gives the best program found by then, the baseline mapping where none
     was; `result.stopped` says why. With `verify=False` the check is left to `result.check()`. Raises BadInput, and
@@ -69,7 +70,7 @@ def optimize(
             on_answer(known)
             return known
     clock = Clock(load_seconds)
-    stages = Stages(program, target, way, Search(limits, worker), listener, clock, seed)
+    stages = Stages(program, target, way, Search(limits, worker), listener, clock, seed, on_answer)
     try:
         result = stages.run()
     except KeyboardInterrupt:
@@ -95,8 +96,8 @@ def compile(program: Program, target: Target | None = None, *, machine: str = "n
 
     target   what the program is optimized for before, such as `gl.CPU()`: what the machine takes the least time for;
              None compiles it as it is, with the scales of batch norms in the weights
-    machine  native, or one that this computer has too: avx512vnni, avx512, avxvnni, avx2, neon, generic; plain for
-             plain loops of it as it is, which compute each step as the interpreter does
+    machine  native, or one that this computer has too: avx512bf16, avx512vnni, avx512, avxvnni, avx2, neon, generic;
+             plain for plain loops of it as it is, which compute each step as the interpreter does
     how      see `optimize`
 
     Raises BadInput: a black box, a dtype that is only stored, a constant without a value, no compiler.

@@ -13,7 +13,7 @@ from glenside.egraph.search import SearchResult, ahead, program_snapshot, search
 from glenside.ir.interrupts import undisturbed
 from glenside.ir.program import Program
 from glenside.ir.term import Term
-from glenside.passes.answer import Problem, Unfinished, extract
+from glenside.passes.answer import Answer, Problem, TimeIsUp, Unfinished, extract
 from glenside.passes.network import Search
 from glenside.report.result import Result
 from glenside.report.rows import report_of
@@ -50,6 +50,7 @@ def _hurried(way: Way) -> Way:
 class Stages:
     """prepare -> saturate -> extract, and how far they came: what an answer is made of when one of them is ended.
 
+    on_draft  is given each answer that is going to be refined
     stopped   why a search ended before it had seen everything: the first reason, or saturation
     """
 
@@ -60,6 +61,7 @@ class Stages:
     listener: Listener
     clock: Clock
     seed: int
+    on_draft: Callable[[Result], None] = lambda _: None
     stopped: str = SATURATED
     prepared: Program | None = None
     problem: Problem | None = None
@@ -146,16 +148,43 @@ class Stages:
     def _extracted(self, problem: Problem, searched: SearchResult, way: Way) -> Result | None:
         """The best answer that the e-graph holds; None where it holds none."""
         self.listener(Event("extract", f"{searched.snapshot.e_nodes:,} e-nodes"))
-        way = replace(way, on_step=lambda what, part: self.listener(Event("extract", what, part)))
+        drafts: list[Result] = []
+
+        def result(answer: Answer) -> Result:
+            report = report_of(self.program, self.target, problem, searched, answer)
+            report.stopped = self.stopped if searched.stopped == SATURATED else searched.stopped
+            report.seconds = self.clock.seconds
+            return Result(self.program, self.target, report, answer, self.seed)
+
+        def on_draft(answer: Answer) -> None:
+            drafts.append(result(answer))
+            self.on_draft(drafts[-1])
+
+        way = replace(way, on_step=self._steps(), on_draft=on_draft)
         try:
             answer = extract(problem, searched, self.target, way)
         except Unfinished:
             return None
-        report = report_of(self.program, self.target, problem, searched, answer)
+        known = [draft for draft in drafts if draft.program is answer.program]
+        found = known[-1] if known else result(answer)
+        found.report.stopped = answer.stopped or found.report.stopped
         self.clock.lap("extract")
-        report.stopped = self.stopped if searched.stopped == SATURATED else searched.stopped
-        report.seconds = self.clock.seconds
-        return Result(self.program, self.target, report, answer, self.seed)
+        return found
+
+    def _steps(self) -> Callable[[str, float], None]:
+        """Who is told of the steps of a refinement, as long as there is time for it."""
+        most = self.search.limits.seconds
+        end: float | None = None
+
+        def step(what: str, part: float) -> None:
+            nonlocal end
+            now = time.monotonic()
+            end = now + most if end is None and most is not None else end
+            if end is not None and now > end:
+                raise TimeIsUp
+            self.listener(Event("extract", what, part))
+
+        return step
 
 
 def _tell(listener: Listener, stage: str, progress: Progress) -> None:

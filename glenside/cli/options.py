@@ -172,7 +172,10 @@ class Bounds:
     node_limit: Annotated[int, typer.Option("--node-limit", help="The most e-nodes of the search.")] = 2_000_000
     time_limit: Annotated[
         float,
-        typer.Option("--time-limit", help="The most seconds of each search; extraction and the check come after it."),
+        typer.Option(
+            "--time-limit",
+            help="The most seconds of each search, and of timing variants; extraction and the check come after it.",
+        ),
     ] = 120.0
     iter_limit: Annotated[int, typer.Option("--iter-limit", help="The most iterations of each search.")] = 1_000
     memory_limit: Annotated[

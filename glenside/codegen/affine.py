@@ -16,48 +16,58 @@ Change = Callable[[Index], Index]
 
 def indices_of(formula: Formula) -> Iterator[Index]:
     """The places that a formula reads, counts, or asks about."""
-    if isinstance(formula, Load):
-        yield formula.place
-    elif isinstance(formula, Counter):
-        yield formula.index
-    elif isinstance(formula, Convert):
-        yield from indices_of(formula.formula)
-    elif isinstance(formula, Apply):
-        for operand in formula.operands:
-            yield from indices_of(operand)
-    elif isinstance(formula, Choose):
-        yield from (guard.index for guard in formula.guards)
-        yield from indices_of(formula.then)
-        yield from indices_of(formula.otherwise)
+    for part in _parts(formula):
+        if isinstance(part, Load):
+            yield part.place
+        elif isinstance(part, Counter):
+            yield part.index
+        elif isinstance(part, Choose):
+            yield from (guard.index for guard in part.guards)
 
 
 def loads_in(formula: Formula) -> Iterator[Load]:
     """What a formula reads."""
-    if isinstance(formula, Load):
-        yield formula
-    elif isinstance(formula, Convert):
-        yield from loads_in(formula.formula)
-    elif isinstance(formula, Apply):
-        for operand in formula.operands:
-            yield from loads_in(operand)
-    elif isinstance(formula, Choose):
-        yield from loads_in(formula.then)
-        yield from loads_in(formula.otherwise)
+    return (part for part in _parts(formula) if isinstance(part, Load))
 
 
-def changed(formula: Formula, change: Change) -> Formula:
-    """A formula with other places."""
+def _parts(formula: Formula) -> Iterator[Formula]:
+    """A formula and all that it is made of, from left to right: long ones are walked many times."""
+    stack = [formula]
+    while stack:
+        part = stack.pop()
+        yield part
+        if isinstance(part, Apply):
+            stack += reversed(part.operands)
+        elif isinstance(part, Convert):
+            stack.append(part.formula)
+        elif isinstance(part, Choose):
+            stack += (part.otherwise, part.then)
+
+
+def changed(formula: Formula, change: Change, known: dict[int, Formula] | None = None) -> Formula:
+    """A formula with other places. What is one object in it stays one, and is changed once; `known` are those of
+    formulas that live as long as it does.
+    """
+    known = {} if known is None else known
+    found = known.get(id(formula))
+    if found is None:
+        found = known[id(formula)] = _changed(formula, change, known)
+    return found
+
+
+def _changed(formula: Formula, change: Change, known: dict[int, Formula]) -> Formula:
     if isinstance(formula, Load):
-        return replace(formula, place=change(formula.place))
+        return Load(formula.buffer, change(formula.place), formula.picked)
     if isinstance(formula, Counter):
         return replace(formula, index=change(formula.index))
     if isinstance(formula, Convert):
-        return replace(formula, formula=changed(formula.formula, change))
+        return replace(formula, formula=changed(formula.formula, change, known))
     if isinstance(formula, Apply):
-        return replace(formula, operands=tuple(changed(operand, change) for operand in formula.operands))
+        operands = tuple([changed(operand, change, known) for operand in formula.operands])
+        return Apply(formula.primitive, operands, formula.dtype)
     if isinstance(formula, Choose):
         guards = tuple(replace(guard, index=change(guard.index)) for guard in formula.guards)
-        return Choose(guards, changed(formula.then, change), changed(formula.otherwise, change))
+        return Choose(guards, changed(formula.then, change, known), changed(formula.otherwise, change, known))
     return formula
 
 
@@ -114,16 +124,18 @@ def substituted(index: Index, places: dict[Axis, Index]) -> Index:
 
 def with_places(block: Block, change: Change) -> Block:
     """A block with other places, the same axes."""
-    joined = tuple(replace(j, element=changed(j.element, change), start=changed(j.start, change)) for j in block.joined)
-    beside = tuple((change(place), changed(value, change)) for place, value in block.beside)
-    return replace(block, joined=joined, place=change(block.place), value=changed(block.value, change), beside=beside)
+    own = partial(changed, change=change, known={})
+    joined = tuple(replace(j, element=own(j.element), start=own(j.start)) for j in block.joined)
+    beside = tuple((change(place), own(value)) for place, value in block.beside)
+    return replace(block, joined=joined, place=change(block.place), value=own(block.value), beside=beside)
 
 
 def all_indices(block: Block) -> list[Index]:
-    """Every place that a block stores to, reads, counts, or asks about."""
+    """Every place that a block stores to, reads, counts, or asks about; what is one object is there once."""
     parts = [block.value, *(formula for j in block.joined for formula in (j.element, j.start))]
     places = [block.place, *(place for place, _ in block.beside)]
-    return [*places, *(i for part in (*parts, *(v for _, v in block.beside)) for i in indices_of(part))]
+    every = [*places, *(i for part in (*parts, *(v for _, v in block.beside)) for i in indices_of(part))]
+    return list({id(index): index for index in every}.values())
 
 
 def affine(block: Block, axes: Iterator[int]) -> Block | None:

@@ -12,7 +12,16 @@ from functools import partial
 from itertools import count
 from math import prod
 
-from glenside.codegen.affine import all_indices, coefficient, is_affine, loads_in, substituted, with_loads, with_places
+from glenside.codegen.affine import (
+    all_indices,
+    coefficient,
+    indices_of,
+    is_affine,
+    loads_in,
+    substituted,
+    with_loads,
+    with_places,
+)
 from glenside.codegen.arena import used
 from glenside.codegen.blocks import Block
 from glenside.codegen.lanes import at
@@ -30,6 +39,7 @@ from glenside.codegen.loops import (
 )
 from glenside.codegen.machine import Machine
 from glenside.codegen.schedule import scheduled
+from glenside.codegen.softmax import Softmax
 from glenside.ir.index_map import Axis, Index
 
 _LEAST_BYTES = 1 << 17
@@ -80,7 +90,8 @@ def _groups(nests: Sequence[Nest], made: Mapping[int, Scheduled], machine: Machi
     of: dict[int, dict[int, Axis]] = {}
     for number in sorted(made):
         between: dict[Buffer, int] = {}
-        for buffer in {load.buffer for load in _loads(made[number].block) if load.buffer.role is Role.TEMPORARY}:
+        loads = (load.buffer for load in _loads(made[number].block) if load.buffer.role is Role.TEMPORARY)
+        for buffer in dict.fromkeys(loads):  # in their order: of several of one size the first is the largest
             maker = makers.get(buffer, [])
             if len(maker) == 1 and users[buffer] == {number, maker[0]}:
                 between[buffer] = maker[0]
@@ -104,20 +115,23 @@ def _grown(
     if not _pays((*made[before].packings, *made[number].packings), largest, machine):
         return {}
     group = of.get(before, {})
-    for first, second in _pairs(made[before].block, made[number].block, largest):
+    for first, second in pairs(made[before].block, made[number].block, largest):
         if group.get(before, first) != first or largest.bytes // first.size > machine.l2 // 3:
             continue
         if not (_leaves(made[before].block, first) and _leaves(made[number].block, second)):
             continue
         own = {before: first} | group
         beside = [b for b, maker in between.items() if maker in own and b is not largest]
-        if all((own[between[b]], second) in _pairs(made[between[b]].block, made[number].block, b) for b in beside):
+        if all((own[between[b]], second) in pairs(made[between[b]].block, made[number].block, b) for b in beside):
             group.update({**own, number: second})
             return group
     return {}
 
 
-def _loads(block: Block) -> Iterator[Load]:
+def _loads(block: Block | Softmax) -> Iterator[Load]:
+    if isinstance(block, Softmax):
+        yield from loads_in(block.element)
+        return
     for formula in (block.value, *(j.element for j in block.joined), *(value for _, value in block.beside)):
         yield from loads_in(formula)
 
@@ -135,14 +149,14 @@ def _leaves(block: Block, axis: Axis) -> bool:
     return axis in shared and axis.size >= _LEAST_BANDS and rows >= _LEAST_ROWS
 
 
-def _pairs(before: Block, after: Block, between: Buffer) -> list[tuple[Axis, Axis]]:
+def pairs(before: Block | Softmax, after: Block | Softmax, between: Buffer) -> list[tuple[Axis, Axis]]:
     """The axes along which one block fills a buffer as another one reads it, the outermost first."""
-    stores = [before.place, *(place for place, _ in before.beside)]
+    stores = [before.place, *(place for place, _ in getattr(before, "beside", ()))]
     loads = [load.place for load in _loads(after) if load.buffer is between]
     found = []
     for number in range(len(between.dims)):
-        first = {_along(place, between, number) for place in stores}
-        second = {_along(place, between, number) for place in loads}
+        first = {along(place, between, number) for place in stores}
+        second = {along(place, between, number) for place in loads}
         if len(first) == len(second) == 1:
             pair = first.pop(), second.pop()
             if pair[0] is not None and pair[1] is not None and pair[0] in before.axes and pair[1] in after.axes:
@@ -150,7 +164,7 @@ def _pairs(before: Block, after: Block, between: Buffer) -> list[tuple[Axis, Axi
     return found
 
 
-def _along(place: Index, buffer: Buffer, number: int) -> Axis | None:
+def along(place: Index, buffer: Buffer, number: int) -> Axis | None:
     """The one axis that a place along a dim of a buffer is; None where it is none, or more than that."""
     step = prod(buffer.dims[number + 1 :])
     whole = step * buffer.dims[number]
@@ -176,7 +190,7 @@ def _band(steps: Sequence[Scheduled], own: Sequence[Axis], machine: Machine) -> 
     blocks = [step.block for step in steps]
     for step, axis in zip(steps[:-1], own, strict=False):
         blocks = _in_scratch(blocks, step, axis)
-    axes = count(1 + max(axis.number for block in blocks for axis in _axes(block)))
+    axes = count(1 + max(axis.number for block in blocks for axis in axes_of(block)))
     band = Axis(next(axes), own[0].size)
     body: list[Statement] = []
     packings: list[Packing] = []
@@ -187,7 +201,7 @@ def _band(steps: Sequence[Scheduled], own: Sequence[Axis], machine: Machine) -> 
             return None
         if any(isinstance(statement, Let) for statement in made.statements):
             return None
-        body += map(_in_turn, made.statements)
+        body += map(in_turn, made.statements)
         packings += made.packings
     what = ", ".join(step.nest.what for step in steps)
     terms = tuple(term for step in steps for term in step.nest.terms)
@@ -197,7 +211,7 @@ def _band(steps: Sequence[Scheduled], own: Sequence[Axis], machine: Machine) -> 
 def _in_scratch(blocks: Sequence[Block], step: Scheduled, axis: Axis) -> list[Block]:
     """Blocks with what one fills and others read in scratch memory, of one band."""
     buffer = step.nest.buffer
-    number = next(i for i in range(len(buffer.dims)) if _along(step.block.place, buffer, i) == axis)
+    number = next(i for i in range(len(buffer.dims)) if along(step.block.place, buffer, i) == axis)
     inner = prod(buffer.dims[number + 1 :])
     outer = inner * buffer.dims[number]
     scratch = Buffer(buffer.name, buffer.dims.remove(number), buffer.dtype, Role.SCRATCH)
@@ -220,7 +234,13 @@ def _in_scratch(blocks: Sequence[Block], step: Scheduled, axis: Axis) -> list[Bl
     return found
 
 
-def _axes(block: Block) -> Iterator[Axis]:
+def axes_of(block: Block | Softmax) -> Iterator[Axis]:
+    """Every axis that a block, or what it reads, has, some more than once."""
+    if isinstance(block, Softmax):
+        yield from (*block.axes, block.along)
+        for index in (block.place, *indices_of(block.element)):
+            yield from (atom for atom, _ in index.terms if isinstance(atom, Axis))
+        return
     yield from block.axes
     for joined in block.joined:
         yield from joined.axes
@@ -228,9 +248,9 @@ def _axes(block: Block) -> Iterator[Axis]:
         yield from (atom for atom, _ in index.terms if isinstance(atom, Axis))
 
 
-def _in_turn(statement: Statement) -> Statement:
+def in_turn(statement: Statement) -> Statement:
     """A statement whose loops are taken by the thread that has the band."""
     if isinstance(statement, For):
         way = Way.LOOP if statement.way is Way.PARALLEL else statement.way
-        return replace(statement, body=tuple(map(_in_turn, statement.body)), way=way)
-    return replace(statement, body=tuple(map(_in_turn, statement.body))) if isinstance(statement, When) else statement
+        return replace(statement, body=tuple(map(in_turn, statement.body)), way=way)
+    return replace(statement, body=tuple(map(in_turn, statement.body))) if isinstance(statement, When) else statement

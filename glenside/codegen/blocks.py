@@ -36,6 +36,7 @@ class Block:
     """For each place of the axes: what is joined, then the element of the buffer at `place` becomes `value`.
 
     beside  other elements and what they become, of blocks that join nothing
+    around  the axes of loops that are around it already
     """
 
     axes: tuple[Axis, ...]
@@ -44,6 +45,7 @@ class Block:
     place: Index
     value: Formula
     beside: tuple[tuple[Index, Formula], ...] = ()
+    around: tuple[Axis, ...] = ()
 
     def stores(self) -> list[Statement]:
         """What is stored for each place of the axes."""

@@ -63,6 +63,10 @@ static inline num quotient_by(num a, num b, OF) /* a number, by the inverse of w
 }
 static inline num negated(num a) { return (num){-a.v, a.e}; }
 static inline num magnitude(num a) { return (num){fabs(a.v), a.e}; }
+static inline num flushed(num a) /* to 0 below the least normal float32 */
+{
+    return fabs(a.v) - a.e >= 0x1p-126 || (a.v == 0 && a.e == 0) ? a : (num){a.v, a.e + 0x1p-126};
+}
 static inline num sign_of(num a) { return (num){(a.v > 0) - (a.v < 0), fabs(a.v) <= a.e && a.e > 0 ? 2 : 0}; }
 static inline num most(num a, num b)
 {
@@ -151,6 +155,7 @@ _OPERATIONS = {
     "divide by number": "quotient_by",
 }
 _EXACT = {"negative": "negated", "abs": "magnitude", "sign": "sign_of", "min": "least_of", "max": "most"}
+_EXACT |= {"flushed": "flushed"}
 _RELATIONS = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!="}
 _TRUTHS = {
     "logical-and": "both",

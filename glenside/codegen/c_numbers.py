@@ -114,6 +114,7 @@ _OPERATIONS = {
     "sign": "sign_of({})",
     "min": "fmin({}, {})",
     "max": "fmax({}, {})",
+    "flushed": "{}",  # which numbers are small residues do not know
 }
 _PAIRS = {"pow": "pow", "mod": "mod floor", "rem": "mod truncate"}
 

@@ -141,6 +141,7 @@ PRIMITIVES_IN_C: Mapping[str, Callable[..., str]] = {
     "bitwise-or": _bits("|"),
     "bitwise-xor": _bits("^"),
     "sigmoid": _helper("sigmoid", "static inline $T $n($T a) { return 1 / (1 + exp$f(-a)); }"),
+    "flushed": _helper("flushed", "static inline $T $n($T a) { return fabs$f(a) < 0x1p-126$f ? a * 0 : a; }"),
     "round": _real_function("nearbyint"),
     **{
         name: _real_function(name)

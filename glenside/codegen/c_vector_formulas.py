@@ -146,33 +146,40 @@ class VectorFormulas(Formulas):
         """An instruction of vectors, of words that are the same in all lanes, and of blocks of several bytes each."""
         assert self.lane is not None
         lanes = self.lane.size
-        for dtype in ("int32", "uint32"):
+        for dtype in dict.fromkeys(("int32", "uint32", instruction.gives)):
             self.functions.setdefault(vector_type(dtype, lanes))
         for text in instruction.texts(lanes):
             self.functions.setdefault(text)
         texts, rest = [], list(formula.operands)
         for operand in instruction.operands:
             taken, rest = rest[: operand.count], rest[operand.count :]
-            if operand is Operand.BLOCK:
+            if operand.is_in_memory:
                 load = taken[0]
                 assert isinstance(load, Load), "blocks are in memory"
                 texts.append(self._start(load))
-            elif operand is Operand.WORD:
+            elif operand in (Operand.WORD, Operand.PAIR):
                 texts.append(self._word(taken))
             else:
                 texts.append(self._as_vector(taken[0]) if operand is Operand.VECTOR else self.formula(taken[0]))
         return f"{instruction.name}_x{lanes}({', '.join(texts)})"
 
     def _word(self, parts: Sequence[Formula]) -> str:
-        """Bytes as one number, the first one lowest: those that follow each other are read at once."""
+        """Bytes or halves as one number, the first one lowest: those that follow each other are read at once."""
+        bits, kind = 32 // len(parts), f"uint{32 // len(parts)}_t"
         loads = [part for part in parts if isinstance(part, Load)]
         if not loads:
             numbers = [int(part.value or 0) for part in parts if isinstance(part, Number)]
-            return f"{sum((value & 255) << 8 * i for i, value in enumerate(numbers))}u"
+            return f"{sum((value & 255) << bits * i for i, value in enumerate(numbers))}u"
         if len(loads) == len(parts) and all(p.place == loads[0].place + i for i, p in enumerate(loads)):
             return f"{self.helper('word_at', _WORD)}({' + '.join(self.address(loads[0].buffer, loads[0].place))})"
-        shifted = [f"(uint32_t)(uint8_t){self.formula(p)}" + (f" << {8 * i}" if i else "") for i, p in enumerate(parts)]
+        shifted = [f"(uint32_t)({kind}){self._raw(p)}" + (f" << {bits * i}" if i else "") for i, p in enumerate(parts)]
         return f"({' | '.join(t for t, p in zip(shifted, parts, strict=True) if not isinstance(p, Number) or p.value)})"
+
+    def _raw(self, part: Formula) -> str:
+        """The bits of a part of a word."""
+        if isinstance(part, Load) and part.dtype in HALVES:
+            return "{}[{}]".format(*self.address(part.buffer, part.place))
+        return self.formula(part)
 
 
 def _inverse(divisor: Formula) -> Number | None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from math import prod
 
 from glenside.codegen.affine import coefficient, loads_in
+from glenside.codegen.instructions import DOT_2
 from glenside.codegen.loops import (
     Apply,
     Choose,
@@ -21,6 +22,7 @@ from glenside.codegen.loops import (
     Let,
     Load,
     Loops,
+    Nest,
     Prefetch,
     Role,
     Sort,
@@ -44,6 +46,16 @@ def told(loops: Loops, machine: Machine) -> list[float]:
     return [work.priced(machine.nanoseconds) for work in works(loops, machine)]
 
 
+def told_alone(nests: Sequence[Nest], machine: Machine) -> float:
+    """Nanoseconds of nests that follow each other, whatever was before them."""
+    recent = Recent(machine, ())
+    return sum(_work(nest, machine, recent).priced(machine.nanoseconds) for nest in nests)
+
+
+def _work(nest: Nest, machine: Machine, recent: Recent) -> Work:
+    return _issued(nest.body, machine).plus(traffic(nest, machine, recent)).plus(Work(nests=1))
+
+
 def works(loops: Loops, machine: Machine) -> list[Work]:
     """The work of each nest in its place. Where a whole program fits the second cache, what it reads stays there from
     one run to the next.
@@ -51,9 +63,7 @@ def works(loops: Loops, machine: Machine) -> list[Work]:
     packed = {packing.source for packing in loops.packings}
     every = [b for b in loops.buffers if b not in packed]
     recent = Recent(machine, every if sum(b.bytes for b in every) <= machine.l2 else ())
-    return [
-        _issued(nest.body, machine).plus(traffic(nest, machine, recent)).plus(Work(nests=1)) for nest in loops.nests
-    ]
+    return [_work(nest, machine, recent) for nest in loops.nests]
 
 
 def _issued(body: Sequence[Statement], machine: Machine) -> Work:
@@ -176,7 +186,9 @@ class _Step:
             self.operations += 2 * times
         elif isinstance(formula, Apply):
             name = formula.primitive.name
-            if name in _SLOW:
+            if formula.primitive is DOT_2:
+                self.operations += times * self.machine.products / (self.machine.pairs or self.machine.products)
+            elif name in _SLOW:
                 self._also(Work(divisions=times))
             elif name in _FUNCTIONS:
                 self._also(Work(functions=times))

@@ -2,7 +2,7 @@
 
 The meaning is what loops say, their interpreter computes and plain C has. The text of a vector is chosen by the
 compiler's own macros, so that one source is right wherever it is compiled, and fast where the processor has the
-instruction. Sums are exact: none saturates, and those beyond 32 bits wrap in every text alike.
+instruction. Sums of integers are exact: none saturates, and those beyond 32 bits wrap in every text alike.
 """
 
 from __future__ import annotations
@@ -12,9 +12,12 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
+import numpy as np
+
 from glenside.codegen.formulas import apply, convert
 from glenside.codegen.loops import Apply, Formula
-from glenside.ir.scalar import WHOLE, Primitive
+from glenside.ir.operand import Array
+from glenside.ir.scalar import REALS, WHOLE, Primitive
 
 
 class Operand(Enum):
@@ -24,11 +27,18 @@ class Operand(Enum):
     NUMBER = "a number that is the same in all"
     WORD = "four bytes that are the same in all lanes"
     BLOCK = "four bytes of memory for each lane, one lane after the other"
+    PAIR = "two bfloat16 that are the same in all lanes"
+    PAIRS = "two bfloat16 of memory for each lane, one lane after the other"
 
     @property
     def count(self) -> int:
         """Of how many formulas it is."""
-        return 4 if self in (Operand.WORD, Operand.BLOCK) else 1
+        return {Operand.WORD: 4, Operand.BLOCK: 4, Operand.PAIR: 2, Operand.PAIRS: 2}.get(self, 1)
+
+    @property
+    def is_in_memory(self) -> bool:
+        """Whether each lane takes several elements that lie beside each other."""
+        return self in (Operand.BLOCK, Operand.PAIRS)
 
 
 def _nothing_of_its_own(*_: Any, **__: Any) -> Any:
@@ -37,11 +47,11 @@ def _nothing_of_its_own(*_: Any, **__: Any) -> Any:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Instruction(Primitive):
-    """A primitive of loops alone, whose result is an int32.
+    """A primitive of loops alone, whose result is an int32 or a float32.
 
     operands  what it takes
     meaning   the formula that it is of the formulas that those are
-    text      C of it: NAME, LANES, and SIZE, the bytes of a vector of int32
+    text      C of it: NAME, LANES, and SIZE, the bytes of a vector of results
     """
 
     operands: tuple[Operand, ...]
@@ -63,7 +73,7 @@ class Instruction(Primitive):
         found: list[Formula] = []
         rest = list(formula.operands)
         for operand in self.operands:
-            found += rest[: operand.count] if operand is Operand.BLOCK else []
+            found += rest[: operand.count] if operand.is_in_memory else []
             rest = rest[operand.count :]
         return found
 
@@ -143,4 +153,59 @@ PRODUCT_OF_16 = Instruction(
     meaning=lambda operands: apply("add", operands[0], apply("multiply", *operands[1:])),
     text=_PRODUCT_OF_16,
 )
-INSTRUCTIONS = {instruction.name: instruction for instruction in (DOT_4, PRODUCT_OF_16)}
+
+
+def _flushed(x: Array, out: Array) -> None:
+    np.multiply(x, np.abs(x) >= _LEAST_NORMAL, out=out)
+
+
+_LEAST_NORMAL = np.float32(2.0**-126)
+FLUSHED = Primitive(
+    "flushed",
+    1,
+    "A float32, but 0 with its sign in place of what is less than the least normal number.",
+    REALS,
+    _flushed,
+)
+
+
+def _sum_of_2(operands: Sequence[Formula]) -> Formula:
+    """sum + the second product + the first one, each added with one rounding, and nothing less than normal numbers."""
+    total, *halves = operands
+    first, second, *others = (apply_one(FLUSHED, convert(half, "float32")) for half in halves)
+    total = apply_one(FLUSHED, total)
+    for a, b in zip((second, first), reversed(others), strict=True):
+        total = apply_one(FLUSHED, apply("add", total, apply("multiply", a, b)))
+    return total
+
+
+def apply_one(primitive: Primitive, operand: Formula) -> Formula:
+    """A primitive of loops alone, of one operand."""
+    return Apply(primitive, (operand,), operand.dtype)
+
+
+# The order and the rounding are those of the "Intel 64 and IA-32 Architectures Software Developer's Manual", VDPBF16PS:
+# to the nearest even one whatever the process has set, numbers below the normal ones taken and given as 0.
+_DOT_2 = """static inline f32xLANES NAME(f32xLANES sum, uint32_t pair, const void *block)
+{
+    u8xBYTES b = *(const u8xBYTES *)block;
+    u32xLANES a = (u32xLANES){0} + pair;
+#if defined __AVX512BF16__ && (SIZE == 64 || defined __AVX512VL__)
+    __asm__("vdpbf16ps %2, %1, %0" : "+v"(sum) : "v"(a), "vm"(b));
+#else
+    sum += (f32xLANES)(a & 0xffff0000u) * (f32xLANES)((u32xLANES)b & 0xffff0000u);
+    sum += (f32xLANES)(a << 16) * (f32xLANES)((u32xLANES)b << 16);
+#endif
+    return sum;
+}"""
+DOT_2 = Instruction(
+    "dot2",
+    5,
+    "A sum, and two products of bfloat16, the second one added first.",
+    REALS,
+    operands=(Operand.VECTOR, Operand.PAIR, Operand.PAIRS),
+    meaning=_sum_of_2,
+    text=_DOT_2,
+    gives="float32",
+)
+INSTRUCTIONS = {instruction.name: instruction for instruction in (DOT_4, PRODUCT_OF_16, DOT_2)}

@@ -9,14 +9,13 @@ for all rows, and exact, since sums wrap. Elsewhere factors that 16 bits hold ar
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from math import prod
+from dataclasses import dataclass
 
-from glenside.codegen.affine import coefficient, substituted
+from glenside.codegen.affine import coefficient
 from glenside.codegen.blocks import Block
+from glenside.codegen.deep_tiles import DeepTiles
 from glenside.codegen.formulas import apply, number
 from glenside.codegen.instructions import DOT_4, PRODUCT_OF_16
-from glenside.codegen.lanes import at
 from glenside.codegen.loops import (
     Apply,
     Buffer,
@@ -24,21 +23,16 @@ from glenside.codegen.loops import (
     Formula,
     Load,
     Number,
-    Packing,
-    Prefetch,
     Role,
     Statement,
     Store,
 )
 from glenside.codegen.machine import Machine
 from glenside.codegen.panels import Tile, Turns
-from glenside.codegen.tiles import Tiles
 from glenside.ir.dtypes import INTEGERS, limits
-from glenside.ir.index_map import Axis, Index, flattened
 from glenside.ir.types import Dims
 
 _BYTES = ("int8", "uint8")
-_DEEP = 4
 
 
 @dataclass(frozen=True)
@@ -98,8 +92,11 @@ def _bounds(formula: Formula) -> tuple[int, int]:
     return limits(formula.dtype)
 
 
-class IntegerTiles(Tiles):
+class IntegerTiles(DeepTiles):
     """Rows x columns of sums in int32."""
+
+    deep = 4
+    nothing = number(0, "uint8")
 
     def __init__(self, block: Block, axes: Iterator[int], machine: Machine) -> None:
         super().__init__(block, axes, machine)
@@ -107,7 +104,7 @@ class IntegerTiles(Tiles):
         product = isinstance(element, Apply) and element.primitive.name == "multiply" and self.joined.combine == "add"
         self.factors: Sequence[Formula] = element.operands if product and isinstance(element, Apply) else ()
         self.pair = self._bytes() if self.factors and self.has_columns else None
-        self.at_once = _DEEP if self.pair else 1
+        self.at_once = self.deep if self.pair else 1
         self.less: dict[str, Buffer] = {}
 
     @property
@@ -127,73 +124,33 @@ class IntegerTiles(Tiles):
         less = width if self.pair and self.pair[0].zero else 0
         return super()._beside(width) + less
 
-    def _packing(self, load: Load, inner: Sequence[Axis], number: int) -> Packing:
-        found = super()._packing(load, inner, number)
-        if not self.pair:
-            return found
-        found = replace(found, deep=_DEEP, together=len(self.groups[-1]) if self.groups else 1)
-        size = prod(n for n, _ in found.outer) * found.depth * self.columns.size
-        return replace(found, buffer=Buffer(found.buffer.name, Dims((size,)), load.dtype, found.buffer.role))
-
     def _joined(self, sum_: Formula, element: Formula) -> Formula:
         """By a product of 16 bits, where both factors have no more."""
         if isinstance(element, Apply) and self.factors and all(map(_is_short, self.factors)):
             return Apply(PRODUCT_OF_16, (sum_, *element.operands), self.dtype)
         return super()._joined(sum_, element)
 
-    def _summed(self, tile: Tile, turns: Turns | None) -> list[Statement]:
-        if not self.pair:
-            return super()._summed(tile, turns)
-        whole = self.sum[-1] if self.sum else Axis(next(self.axes), 1)
-        count, tail = divmod(whole.size, _DEEP)
-        four = Axis(next(self.axes), count)
-        steps = self._fours(tile, at(four), _DEEP, turns) if count else []
-        steps = self.stepped(four, steps, count, tile) if count else []
-        steps += self._fours(tile, Index() + count, tail, turns) if tail else []
-        written = count + bool(tail)
-        for axis in reversed(self.sum[:-1]):
-            written *= axis.size
-            steps = self.stepped(axis, steps, written, tile)
-        zeros = tile.each(self._less(tile, number(0, self.dtype)), rows=False) if self.pair[0].zero else []
-        return [*zeros, *steps]
+    @property
+    def operands(self) -> tuple[Load, Load] | None:
+        return (self.pair[0].load, self.pair[1].load) if self.pair else None
 
-    def _fours(self, tile: Tile, four: Index, taken: int, turns: Turns | None) -> list[Statement]:
-        """The products of up to four places of the last axis of the sum; and a share of the next panel is asked for."""
+    def _summed(self, tile: Tile, turns: Turns | None) -> list[Statement]:
+        zeros = bool(self.pair and self.pair[0].zero)
+        before = tile.each(self._less(tile, number(0, self.dtype)), rows=False) if zeros else []
+        return [*before, *super()._summed(tile, turns)]
+
+    def several(self, tile: Tile, same: Sequence[Formula], block: Sequence[Load]) -> list[Statement]:
         assert self.pair, "there are factors"
-        a, b = self.pair
-        packing = self.packings[b.load]
-        outer, last = self.sum[:-1], self.sum[-1:]
-        within = flattened([*map(at, outer), four], [*(n.size for n in outer), -(-prod(n.size for n in last) // _DEEP)])
-        place = Index()
-        for axis in self.block.axes:
-            if axis != self.columns and coefficient(b.load.place, axis):
-                place = place * axis.size + at(axis)
-        depth, width = packing.depth, tile.width
-        place = tile.change(place * (depth * self.columns.size) + tile.begin * depth)
-        place = place + (at(tile.panel) * (depth // _DEEP) + within) * (width * _DEEP) + tile.column * _DEEP
-        block = [Load(packing.buffer, place + i) for i in range(_DEEP)]
-        start = tile.change(a.load.place)
-        bytes_: list[Formula] = [
-            replace(a.load, place=substituted(start, {axis: four * _DEEP + i for axis in last}))
-            if i < taken
-            else number(0, "uint8")
-            for i in range(_DEEP)
-        ]
+        a, _ = self.pair
 
         def more(sum_: Load, shift: int, word: Sequence[Formula]) -> Store:
             value = Apply(DOT_4, (sum_, number(shift, "uint8"), *word, *block), self.dtype)
             return Store(sum_.buffer, sum_.place, value)
 
-        found = tile.each(more(Load(tile.registers, tile.own), a.shift, bytes_))
-        if turns is not None and depth >= 16 * _DEEP:
-            next_panel = place - tile.column * _DEEP - within * (width * _DEEP)
-            next_panel = next_panel + depth * (self.columns.size if turns.grouped else width)
-            share = -(-width * _DEEP // turns.count)
-            later = (turns.place * (depth // _DEEP) + within) * share
-            found = [Prefetch(packing.buffer, next_panel + later), *found]
+        found = tile.each(more(Load(tile.registers, tile.own), a.shift, same))
         if a.zero:
             less = self._less(tile, number(0, self.dtype))
-            zeros = [number(a.zero, "uint8")] * _DEEP
+            zeros = [number(a.zero, "uint8")] * self.deep
             found += tile.each(more(Load(less.buffer, less.place), 0, zeros), rows=False)
         return found
 

@@ -27,8 +27,9 @@ from glenside.codegen.machine import Machine
 from glenside.codegen.nests import filler, mapped, mapped_rows
 from glenside.codegen.orders import best_order, is_narrow
 from glenside.codegen.reductions import normalized
+from glenside.codegen.row_blocks import in_row_blocks
 from glenside.codegen.schedule import scheduled
-from glenside.codegen.softmax import softmax
+from glenside.codegen.softmax import Softmax, softmax
 from glenside.codegen.storing import addressed_by, is_inline, stored_terms
 from glenside.codegen.tiles import Made
 from glenside.ir.elementwise import folds
@@ -78,6 +79,7 @@ class _Lowering:
         self.memories: list[Memory] = []
         self.nests: list[Nest] = []
         self.scheduled: dict[int, Scheduled] = {}
+        self.softmaxes: dict[int, Softmax] = {}
         self.made: tuple[Block, Made] | None = None
         self.packings: list[Packing] = []
         self.numbers = count(1)
@@ -101,11 +103,13 @@ class _Lowering:
             if term in self.stored:
                 self.filled[term] = self._fill(term)
         if self.machine is not None:
-            self.nests, dropped, added = banded(self.nests, self.scheduled, self.machine)
-            self.packings = [*(p for p in self.packings if p not in dropped), *added]
-        made = [*(memory.buffer for memory in self.memories), *(packing.buffer for packing in self.packings)]
+            nests, made, *first = in_row_blocks(self.nests, self.scheduled, self.softmaxes, self.machine)
+            self.nests, *second = banded(nests, made, self.machine)
+            for dropped, added in (first, second):
+                self.packings = [*(p for p in self.packings if p not in dropped), *added]
+        every = [*(memory.buffer for memory in self.memories), *(packing.buffer for packing in self.packings)]
         read = {buffer for nest in self.nests for buffer in used(nest.body)}
-        buffers = [b for b in made if b in read or b.role in (Role.INPUT, Role.RESULT)]
+        buffers = [b for b in every if b in read or b.role in (Role.INPUT, Role.RESULT)]
         results = tuple(self.filled[t].buffer for t in self.results)
         return Loops(self.program.name, tuple(buffers), tuple(self.nests), results, tuple(self.packings))
 
@@ -159,10 +163,10 @@ class _Lowering:
         """Element by element: in tiles, where the machine has them and the block allows it."""
         if self.machine is None:
             return self._block(nest).plain()
-        if nest.term not in self.addressed:
-            self._order(nest)
+        block = self._ordered(nest) if nest.term not in self.addressed else None
+        if block is None:
             nest = self._again(nest)
-        block = self._block(nest)
+            block = self._block(nest)
         if len(block.joined) > 1:  # registers hold the sums of one
             self._apart([term for term, _ in self.joined][:-1])
             nest = self._again(nest)
@@ -203,8 +207,13 @@ class _Lowering:
     def _normalized(self, nest: Filling) -> list[Statement] | None:
         """softmax in vectors; None where it is not that, or not next to each other."""
         self.nest, self.joined = nest, {}
+        found = softmax(nest)
         assert self.machine is not None, "vectors are of a machine"
-        return softmax(nest, self.machine)
+        statements = None if found is None else found.statements(nest.axes, self.machine)
+        if found is None or statements is None:
+            return None
+        self.softmaxes[len(self.nests)] = found
+        return statements
 
     def _mapped(self, nest: Filling) -> list[Statement] | None:
         """A constant matrix, all rows of it at once, along vectors of what is next to each other."""
@@ -228,7 +237,9 @@ class _Lowering:
         return made.statements
 
     def _block(self, nest: Filling) -> Block:
-        axes, at, value = self._value(nest)
+        return self._of_value(nest, *self._value(nest))
+
+    def _of_value(self, nest: Filling, axes: Sequence[Axis], at: Places, value: Formula) -> Block:
         own = [axes[axis] for axis in nest.view.memory.order]
         return Block(tuple(own), tuple(j for j, _ in self.joined.values()), nest.buffer, nest.view.place(at), value)
 
@@ -239,15 +250,19 @@ class _Lowering:
         places = at if nest.view.dims == nest.dims else under(nest.dims, nest.view.dims, at)
         return axes, at, convert(self._whole(nest.term, places), nest.dtype)
 
-    def _order(self, nest: Filling) -> None:
-        """The order of a memory in which its first nest fills it best."""
-        axes, _, value = self._value(nest)
+    def _ordered(self, nest: Filling) -> Block | None:
+        """The block, in the order of a memory in which its first nest fills it best; None where what it reads has
+        changed since.
+        """
+        axes, at, value = self._value(nest)
         joined = [j.element for j, _ in self.joined.values()]
         order = best_order(axes, joined, value)
         if not nest.view.memory.is_fixed:
             nest.view.memory.order = order
         elif joined and order[-1:] != nest.view.memory.order[-1:]:
             self._apart([term for term, _ in self.joined if term is not nest.term])
+            return None
+        return self._of_value(nest, axes, at, value)
 
     def _whole(self, term: Term, places: Places) -> Formula:
         """An element of a term itself, which is a buffer to others."""

@@ -14,10 +14,13 @@ from glenside.codegen.work import NAMES, Work
 from glenside.ir.errors import BadInput
 from glenside.ir.files import read_toml
 
-# Measured by `glenside calibrate` on a Xeon with 2 MB of second cache, at some 3.5 GHz; of NEON nothing is known yet.
+# Measured by `glenside calibrate` on a Xeon with 2 MB of second cache, at some 3.5 GHz.
 _OF_AVX512 = Work(cycles=0.24, functions=5.9, near=0.008, far=0.025, weights=0.025, nests=5000)
 _OF_AVX2 = Work(cycles=0.32, functions=2.7, near=0.0028, far=0.029, weights=0.024, nests=3500)
 _OF_ANY = Work(cycles=0.34, functions=4.3, near=0.0019, far=0.03, weights=0.045, nests=1600)
+# Not measured: a Neoverse N1 at 3 GHz, whose second cache gives 19.3 bytes a cycle (chipsandcheese.com, "Deep Diving
+# Neoverse N1"); the rest is what vectors as long take on that Xeon, by the clock.
+_OF_NEON = Work(cycles=0.33, functions=5.0, near=0.017, far=0.035, weights=0.05, nests=1900)
 
 
 @dataclass(frozen=True)
@@ -34,6 +37,7 @@ class Machine:
     needs      what /proc/cpuinfo says of a processor that has these vectors
     flags      for the compiler
     nanoseconds  what one of each kind of work takes
+    pairs      vectors of pairs of bfloat16 whose products are added in a cycle; 0 where that is no instruction
     """
 
     name: str
@@ -48,6 +52,7 @@ class Machine:
     needs: tuple[str, ...] = ()
     flags: tuple[str, ...] = ()
     nanoseconds: Work = _OF_ANY
+    pairs: float = 0
 
 
 _AVX2 = ("avx2", "fma", "bmi2")
@@ -57,6 +62,18 @@ _AVX512_FLAGS = ("-march=x86-64-v4", "-mprefer-vector-width=512")
 MACHINES = {
     machine.name: machine
     for machine in (
+        Machine(
+            "avx512bf16",
+            64,
+            32,
+            l1=48 << 10,
+            l2=2 << 20,
+            family="x86_64",
+            needs=(*_AVX512, "avx512_vnni", "avx512_bf16"),
+            flags=(*_AVX512_FLAGS, "-mavx512vnni", "-mavx512bf16"),
+            nanoseconds=_OF_AVX512,
+            pairs=0.5,  # measured, of the same Xeon
+        ),
         Machine(
             "avx512vnni",
             64,
@@ -97,7 +114,7 @@ MACHINES = {
             flags=("-march=x86-64-v3",),
             nanoseconds=_OF_AVX2,
         ),
-        Machine("neon", 16, 32, family="aarch64", needs=("asimd",)),
+        Machine("neon", 16, 32, l1=64 << 10, family="aarch64", needs=("asimd",), nanoseconds=_OF_NEON),
         Machine("generic", 16, 16, products=1),
     )
 }

@@ -19,6 +19,7 @@ from glenside.codegen.affine import (
     with_places,
 )
 from glenside.codegen.blocks import Block
+from glenside.codegen.deep_tiles import PairTiles
 from glenside.codegen.filling import around
 from glenside.codegen.integer_tiles import IntegerTiles
 from glenside.codegen.lanes import at, in_vectors, joined_in_lanes, lanes_in, run, runs_along, spread
@@ -44,7 +45,7 @@ def scheduled(block: Block, axes: Iterator[int], machine: Machine) -> Made | Non
     found = replace(found, axes=tuple(axis for axis in found.axes if axis.size != 1), joined=tuple(joins))
     if not found.joined:
         return _elementwise(found, axes, machine)
-    for kind in (IntegerTiles, Tiles):
+    for kind in (IntegerTiles, PairTiles, Tiles):
         tiles = kind(found, axes, machine)
         if tiles.is_possible:
             return tiles.made()

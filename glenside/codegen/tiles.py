@@ -87,7 +87,7 @@ class Tiles:
         self.dtype = self.joined.local.dtype
         self.lanes = lanes_of(self.dtype, machine)
         self.least = min(self.lanes, _LEAST_VECTOR * 8 // RECORDS[self.dtype].bits)
-        self.steps = prod(a.size for a in (*self.block.axes, *self.joined.axes))
+        self.steps = prod(a.size for a in (*self.block.around, *self.block.axes, *self.joined.axes))
         self.loads = list(dict.fromkeys(loads_in(self.joined.element)))
         self.packed: list[Load] = []
         found = next((axis for axis in self.block.axes if self._is_column(axis)), None)
@@ -126,7 +126,8 @@ class Tiles:
         return True
 
     def _axes_of(self, load: Load) -> list[Axis]:
-        return [a for a in (*self.block.axes, *self.joined.axes) if coefficient(load.place, a)]
+        axes = (*self.block.around, *self.block.axes, *self.joined.axes)
+        return [a for a in axes if coefficient(load.place, a)]
 
     def made(self) -> Made:
         columns, place = self.columns, self.block.place
@@ -164,7 +165,7 @@ class Tiles:
                 for _, _, vectors, times in pieces_of(self.columns.size, width, self.lanes, self.least):
                     sums = own * unit * vectors
                     step = max(
-                        sums / self.machine.products,
+                        sums / self.rate,
                         (own * unit + vectors) / self.machine.loads,
                         self.machine.latency * 1.0,
                     )
@@ -178,6 +179,11 @@ class Tiles:
             if height * unit * width + self._beside(width) <= self.machine.registers
         ]
         return min(shapes, key=cycles)
+
+    @property
+    def rate(self) -> float:
+        """Vectors of sums that a cycle adds to."""
+        return self.machine.products
 
     def _beside(self, width: int) -> int:
         """Registers that a step takes beside those of the sums."""
@@ -197,7 +203,7 @@ class Tiles:
 
     def _packing(self, load: Load, inner: Sequence[Axis], number: int) -> Packing:
         columns = self.columns
-        outer = [a for a in self.block.axes if a != columns and coefficient(load.place, a)]
+        outer = [a for a in (*self.block.around, *self.block.axes) if a != columns and coefficient(load.place, a)]
         role = Role.CONSTANT if load.buffer.role is Role.CONSTANT else Role.TEMPORARY
         name = f"{load.buffer.name}.packed" + (f".{number + 1}" if number else "")
         dims = Dims((prod(axis.size for axis in (*outer, *inner, columns)),))
@@ -213,7 +219,7 @@ class Tiles:
 
     def _around(self, outer: Sequence[Axis], height: int) -> list[Statement]:
         """All tiles, in the order that reads the fewest bytes from afar."""
-        packed = sum(packing.buffer.bytes for packing in self.packings.values())
+        packed = sum(packing.buffer.bytes // self._times(load) for load, packing in self.packings.items())
         shared = [axis for axis in outer if not any(coefficient(load.place, axis) for load in self.packings)]
         grouped = [axis for axis in outer if axis not in shared]
         row_pieces = rows_of(self.rows[0].size, height) if self.rows else [(0, 1, 1)]
@@ -244,6 +250,10 @@ class Tiles:
             bodies = [around([*axes, *shared], body) for axes, body in pairs]
             return spread(grouped, [s for body in bodies for s in body], self.steps)
         return [s for axes, body in pairs for s in spread([*axes, *shared], body, self.steps)]
+
+    def _times(self, load: Load) -> int:
+        """How many parts of an operand the loops around have, one after the other."""
+        return prod(axis.size for axis in self.block.around if coefficient(load.place, axis))
 
     def _tile(
         self,
@@ -332,7 +342,7 @@ class Tiles:
                 return changed(formula, change)
             depth = prod(n for n, _ in packing.inner)
             place = Index()
-            for axis in self.block.axes:
+            for axis in (*self.block.around, *self.block.axes):
                 if axis != self.columns and coefficient(formula.place, axis):
                     place = place * axis.size + at(axis)
             within = self._step

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
+from functools import lru_cache
 from math import gcd
 from typing import Any
 
@@ -334,6 +335,11 @@ def flattened(indices: Sequence[Index], dims: Sequence[int]) -> Index:
 
 def reshaped(operand: Sequence[int], dims: Sequence[int]) -> IndexMap:
     """The elements of an operand in row-major order under other dims."""
+    return _reshaped(tuple(operand), tuple(dims))
+
+
+@lru_cache(maxsize=4096)
+def _reshaped(operand: tuple[int, ...], dims: tuple[int, ...]) -> IndexMap:
     flat = flattened(axes_of(dims), dims)
     indices: list[Index] = []
     behind = 1

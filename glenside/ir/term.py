@@ -44,8 +44,9 @@ class Term:
     @property
     def index_map(self) -> IndexMap | None:
         """Where each element comes from; None where elements are computed, or moved to places that are."""
-        map_ = self.operator.index_map
-        return None if map_ is None else map_(*weave(self.operator, [c.type for c in self.children], self.attributes))
+        if self.operator.index_map is None:
+            return None
+        return _index_map(self.operator, tuple(c.type for c in self.children), self.attributes)
 
     def __repr__(self) -> str:
         from glenside.ir.text import print_term
@@ -142,6 +143,12 @@ def weave(operator: Operator, children: Sequence[Any], attributes: Sequence[Attr
         else:
             result.append(next(attribute))
     return tuple(result)
+
+
+@lru_cache(maxsize=4096)
+def _index_map(operator: Operator, types: tuple[Type, ...], attributes: tuple[Attribute, ...]) -> IndexMap | None:
+    map_ = operator.index_map
+    return None if map_ is None else map_(*weave(operator, types, attributes))
 
 
 def build(name: str, *arguments: Any) -> Term:

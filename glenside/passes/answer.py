@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from glenside.analysis.layers import product_sizes
+from glenside.egraph.saturation import INTERRUPTED, TIME_LIMIT
 from glenside.egraph.search import SearchResult
 from glenside.egraph.snapshot import Snapshot
 from glenside.ir.bounds import MOST_MACS, whole
 from glenside.ir.errors import GlensideError
+from glenside.ir.interrupts import answered
 from glenside.ir.program import Program
 from glenside.ir.term import Term, postorder
 from glenside.passes.distinct_layers import Layers, distinct_layers, reassembled
@@ -24,6 +26,10 @@ CHOSEN = "chosen"
 
 class Unfinished(GlensideError):
     """The e-graph holds no answer: the search stopped before that."""
+
+
+class TimeIsUp(Exception):
+    """Whoever is told of the steps of a refinement has no more time for them."""
 
 
 @dataclass(frozen=True)
@@ -84,6 +90,7 @@ class Answer:
     choice     class -> e-node, of the e-graph
     cost       of the whole program by prices of e-nodes, where they add up
     in_own_order  the program that was chosen, its layers in the order of the original's, where they have another one
+    stopped    why its refinement ended before it was over; "" where it did not
     """
 
     prepared: Program
@@ -94,6 +101,7 @@ class Answer:
     choice: Mapping[int, int] = field(default_factory=dict)
     cost: Cost | None = None
     in_own_order: Program | None = None
+    stopped: str = ""
 
     @property
     def program(self) -> Program:
@@ -153,7 +161,51 @@ def _of_layers(problem: Problem, layers: Layers, searched: SearchResult, target:
         body, cost = [terms[c] for c in classes], between.cost
         for number in {program.layers[name]: place[0] for name, place in layers.places.items()}.values():
             cost = cost.plus(found[number].cost)
-    found = [*target.in_place(found, Placed(program, layers, body), way)]
+    placed = Placed(program, layers, body)
+    found = [*target.in_place(found, placed, way)]
+
+    def made(found: Sequence[Extracted]) -> Answer:
+        return _chosen(problem, placed, searched, target, found, choice, cost)
+
+    return _refined(made, found, placed, target, way)
+
+
+def _refined(
+    made: Callable[[Sequence[Extracted]], Answer],
+    found: Sequence[Extracted],
+    placed: Placed,
+    target: Target,
+    way: Way,
+) -> Answer:
+    """The answer that is made of what a target knows of variants, as it gets to know more; ended by the clock or by
+    Ctrl-C, the last draft.
+    """
+    answer = draft = made(found)
+    try:
+        for refine in target.refinements(way):
+            way.on_draft(answer)
+            draft = answer
+            found = refine(found, placed)
+            answer = made(found)
+    except KeyboardInterrupt:
+        answered()
+        return replace(draft, stopped=INTERRUPTED)
+    except TimeIsUp:
+        return replace(draft, stopped=TIME_LIMIT)
+    return answer
+
+
+def _chosen(
+    problem: Problem,
+    placed: Placed,
+    searched: SearchResult,
+    target: Target,
+    found: Sequence[Extracted],
+    choice: Mapping[int, int],
+    cost: Cost | None,
+) -> Answer:
+    """The best variants of the layers, put together."""
+    program, layers = placed.original, placed.layers
     best = _best(program, target, layers, found)
     named = [
         {**target.baselines(term, of_layer.variants), CHOSEN: variant}
@@ -164,13 +216,13 @@ def _of_layers(problem: Problem, layers: Layers, searched: SearchResult, target:
         built = [variants[which].term for variants in named]
         made = [term for term in built if term is not None]
         if len(made) == len(built):
-            programs[which] = reassembled(program, layers, made, body)
-    numbers = {name: place[0] for name, place in layers.places.items()}
+            programs[which] = reassembled(program, layers, made, placed.body)
+    numbers = placed.numbers
     of_names = {name: found[n] for name, n in numbers.items()}
     variants = {which: {name: named[n][which] for name, n in numbers.items()} for which in choices}
     if cost is not None:
         _count_once(program, target, searched, of_names, variants.get(CHOSEN, {}))
-    return Answer(program, snapshot, of_names, variants, programs, choice, cost)
+    return Answer(program, searched.snapshot, of_names, variants, programs, choice, cost)
 
 
 def _count_once(

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from fuzzing import Fuzzing
 
+import glenside as gl
 from glenside.codegen.toolchain import compiler
 
 needs_compiler = pytest.mark.skipif(not compiler() and not os.environ.get("CI"), reason="there is no C compiler")
@@ -23,16 +24,20 @@ COMMANDS = {
     "loops": ("compile", *UNET, "--emit", "loops"),
     "bench": ("bench", *UNET, "--rounds", "1000"),
     "search": ("bench", *UNET, "--target", "cpu:unlimited,balance=2", "--rounds", "1000"),
+    "tune": ("compile", "../small.glenside", "--target", "cpu:unlimited,tune=yes", "-o", "net.c"),
     "run": ("run", "resnet-18", "--set", "resolution=448", "--input", "x=1", "--on", "plain"),
 }
 FILES = {"net.c", "net.h", "net.weights"}
 
 
-def _stopped(name: str, after: float, folder: Path, which: int = signal.SIGINT) -> tuple[int, str]:
-    """The status of a command that was sent a signal, and its errors; it left nothing half-written and no process."""
+def _stopped(name: str, after: float, folder: Path, which: int = signal.SIGINT, there: str = "") -> tuple[int, str]:
+    """The status of a command that was sent a signal some time after a file was there, and its errors; it left nothing
+    half-written and no process.
+    """
     environment = dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path), GLENSIDE_CACHE=str(folder / "cache"))
     place = folder / f"{name} {after}"
     place.mkdir()
+    _save_small(folder / "small.glenside")
     process = subprocess.Popen(
         [sys.executable, "-m", "glenside", *COMMANDS[name]],
         cwd=place,
@@ -41,6 +46,8 @@ def _stopped(name: str, after: float, folder: Path, which: int = signal.SIGINT) 
         stderr=subprocess.PIPE,
         text=True,
     )
+    while there and not (place / there).exists() and process.poll() is None:
+        time.sleep(0.01)
     time.sleep(after)
     process.send_signal(which)
     begin = time.monotonic()
@@ -55,6 +62,12 @@ def _stopped(name: str, after: float, folder: Path, which: int = signal.SIGINT) 
         assert ("no time for an answer" in errors) != ("then" in errors), errors
         assert not left or "net.c is what was found by then" in errors
     return process.returncode, errors
+
+
+def _save_small(path: Path) -> None:
+    b = gl.Builder("small")
+    x = b.input("x", (1, 16, 14, 14))
+    gl.save(b.finish(b.relu(b.conv(x, b.constant("w", (16, 16, 3, 3)), padding=1, name="conv"))), path)
 
 
 def _children(*marks: str) -> list[str]:
@@ -75,6 +88,21 @@ def test_a_search_is_ended_with_a_status_of_its_own(tmp_path: Path, which: int) 
     status, errors = _stopped("compile", 2.5, tmp_path, which)
     assert status == 128 + which
     assert "interrupted" in errors
+
+
+@needs_compiler
+@pytest.mark.parametrize("which", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
+def test_what_prices_tell_is_there_while_variants_are_timed(tmp_path: Path, which: int) -> None:
+    status, errors = _stopped("tune", 0.3, tmp_path, which, there="net.weights")
+    assert status == 128 + which, errors
+    assert {path.name for path in (tmp_path / "tune 0.3").iterdir()} == FILES
+    told = tmp_path / "told"
+    told.mkdir()
+    words = [word.replace(",tune=yes", "") for word in COMMANDS["tune"]]
+    environment = dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path), GLENSIDE_CACHE=str(tmp_path / "cache"))
+    subprocess.run([sys.executable, "-m", "glenside", *words], cwd=told, env=environment, check=True)
+    for name in FILES:
+        assert (told / name).read_bytes() == (tmp_path / "tune 0.3" / name).read_bytes()
 
 
 @needs_compiler

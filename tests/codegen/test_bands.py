@@ -95,6 +95,17 @@ def test_bands_are_made_where_what_is_between_is_large() -> None:
 
 
 @pytest.mark.usefixtures("every")
+def test_the_same_program_has_the_same_bands() -> None:
+    b = gl.Builder("two of a size")
+    x = b.input("x", (1, 16, 12, 14))
+    first, second, third = (b.conv(x, b.constant(f"w{i}", (24, 16, 1, 1))) for i in range(3))
+    program = b.finish(b.add(b.add(b.relu(first), b.relu(second)), b.relu(third))).seeded_constants(0)
+    texts = {str(lower(program, MACHINES["avx2"])) for _ in range(12)}
+    assert len(texts) == 1
+    assert "bands of" in texts.pop()
+
+
+@pytest.mark.usefixtures("every")
 def test_scratch_memory_of_a_file_is_that_of_its_threads(tmp_path: Path) -> None:
     machine = machine_of("native")
     lowered = Lowered(_separable(24, 40, 9, 14, 3, 1), machine)

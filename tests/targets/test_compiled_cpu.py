@@ -117,6 +117,48 @@ def test_variants_are_timed_in_turn_and_what_was_timed_is_kept(tmp_path: Path, m
     assert str(again.program) == str(first.program)
 
 
+@pytest.mark.skipif(not is_here(MACHINES[MACHINE]), reason="its vectors are not here")
+@pytest.mark.parametrize("at", ["compiling 3", "timing 3", "second draft"])
+def test_timing_that_is_interrupted_leaves_the_last_draft(
+    at: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GLENSIDE_CACHE", str(tmp_path))
+    program = _windows(16, 14)
+    told = gl.optimize(program, _target(), verify=False)
+
+    def listen(event: gl.Event) -> None:
+        if event.detail.startswith(at):
+            raise KeyboardInterrupt
+
+    given: list[gl.Result] = []
+
+    def keep(result: gl.Result) -> None:
+        if at == "second draft" and len(given) == 1:
+            given.append(result)
+            raise KeyboardInterrupt
+        given.append(result)
+
+    result = gl.optimize(program, _target(tune=True), listener=listen, on_answer=keep)
+    assert result.stopped == "interrupted"
+    assert result.report.checked == "not checked"
+    assert given[-1] is result is given[0]
+    assert len(given) == (3 if at == "second draft" else 2)
+    assert any("nothing was timed" in remark for remark in result.report.remarks)
+    assert str(result.program) == str(told.program)
+
+
+def test_timing_ends_where_its_time_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    if not is_here(MACHINES[MACHINE]):
+        pytest.skip("its vectors are not here")
+    own = _target(tune=True)
+    limits = gl.Limits(seconds=30.0)
+    clock = iter([0.0, *[31.0] * 100])
+    monkeypatch.setattr("glenside.stages.time.monotonic", lambda: next(clock))
+    result = gl.optimize(_windows(16, 12, 1), own, limits=limits, verify=False)
+    assert result.stopped == "time-limit"
+    assert any("nothing was timed" in remark for remark in result.report.remarks)
+
+
 def test_rounding_errors_grow_no_more_than_is_allowed() -> None:
     labels = []
     for most in (1, 3, 8, 400):

@@ -10,21 +10,25 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from glenside.cli.options import Bounds, Valued, command
-from glenside.cli.output import OK, WRONG, print_or_write, status_line, writable
+from glenside.cli.output import OK, WRONG, status_line, writable
 from glenside.ir.errors import BadInput
-from glenside.ir.interrupts import INTERRUPTED, finishing, stopped, waited_for
+from glenside.ir.interrupts import INTERRUPTED, answered, finishing, stopped, unless_stopped, waited_for
 from glenside.ir.names import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from glenside.codegen.library import Library
     from glenside.codegen.machine import Machine
     from glenside.codegen.native import Lowered
     from glenside.ir.program import Program
     from glenside.report.result import Result
     from glenside.targets.base import Target
 
-_MACHINES = "native, avx512vnni, avx512, avxvnni, avx2, neon, generic, a .toml file like one, or plain for plain loops"
+_MACHINES = (
+    "native, avx512bf16, avx512vnni, avx512, avxvnni, avx2, neon, generic, a .toml file like one, or plain for plain "
+    "loops"
+)
 MachineName = Annotated[
     str | None,
     typer.Option("--machine", help=f"{_MACHINES}. By default that of --target, else native."),
@@ -71,45 +75,76 @@ def compile(
         path = Path(output)
         others = (f"{path.stem}.h", f"{path.stem}.weights", *file_names(c_name(path.stem), machines))
         writable(*(str(path.parent / other) for other in others))
-    found = prepared(source, machines[0], wanted, bounds)
-    with finishing():
-        lowered = _lowered(found, machines)
-        if emit == "loops":
-            print_or_write(f"{lowered[0].loops}\n", output)
-        else:
-            assert output is not None, "C has a file"
-            _write(lowered, Path(output), found.most_bytes)
+    made = _Made(machines, emit, output)
+    found = prepared(source, machines[0], wanted, bounds, made.put)
+    try:
+        made.put(found)
+    except KeyboardInterrupt:
+        if made.of is None:
+            raise
+        answered()  # an earlier answer is there
+    made.show()
     if stopped():
         print(f"glenside: interrupted: {one_line(output or 'this')} is what was found by then", file=sys.stderr)
         raise typer.Exit(INTERRUPTED)
     most = found.most_bytes
-    raise typer.Exit(WRONG if most is not None and any(one.memory > most for one in lowered) else found.status)
+    raise typer.Exit(WRONG if most is not None and any(one.memory > most for one in made.lowered) else found.status)
 
 
-def _lowered(found: Prepared, machines: Sequence[Machine | None]) -> list[Lowered]:
-    from glenside.codegen.native import Lowered, keeping
+@dataclass
+class _Made:
+    """What is made of each answer as it comes, so that one is there wherever this is ended: C, or loops, in a file.
 
-    with status_line("lower"):
-        return [Lowered(keeping(found.programs, of, found.most_bytes), of) for of in machines]
+    of  the answer that it was made of
+    """
 
+    machines: Sequence[Machine | None]
+    emit: str
+    output: str | None
+    of: Prepared | None = None
+    lowered: Sequence[Lowered] = ()
+    library: Library | None = None
 
-def _write(lowered: Sequence[Lowered], path: Path, most: float | None) -> None:
-    """The files of a program, all or none, and what they are. Raises BadInput."""
-    from glenside.codegen.library import library, machine_name
-    from glenside.codegen.native import budget_words
-    from glenside.ir.files import write_together
+    def put(self, found: Prepared) -> None:
+        """All files, or none. Raises BadInput, and KeyboardInterrupt where a signal leaves no time."""
+        from glenside.codegen.library import library
+        from glenside.codegen.native import Lowered, keeping
+        from glenside.ir.files import write_text, write_together
 
-    made = library(lowered, path.stem)
-    texts = {path.parent / name: text.encode() for name, text in made.texts.items()}
-    write_together({**texts, path.with_suffix(".weights"): made.weights})
-    for one in lowered:
-        print(f"{path}: {len(one.loops.nests)} nests of loops, for {machine_name(one.machine)}.")
-        print(one.arena)
-        if most is not None:
-            print(f"Budget: {budget_words(one.memory, most)}.")
-    print(f"Weights: {len(made.weights):,} bytes, in the order in which they are read.")
-    within = "" if path.parent == Path() else f", in {path.parent}"
-    print(f"Compile it{within}: {' && '.join(made.build)}")
+        if self.of is not None and self.of.program.term is found.program.term:
+            return
+        with finishing():
+            with status_line("lower"):
+                lowered = [Lowered(keeping(found.programs, of, found.most_bytes), of) for of in self.machines]
+            made = None
+            if self.emit == "c":
+                assert self.output is not None, "C has a file"
+                path = Path(self.output)
+                made = library(lowered, path.stem)
+                texts = {path.parent / name: text.encode() for name, text in made.texts.items()}
+                write_together({**texts, path.with_suffix(".weights"): made.weights})
+            elif self.output is not None and self.output != "-":
+                write_text(self.output, f"{lowered[0].loops}\n")
+            self.of, self.lowered, self.library = found, lowered, made
+
+    def show(self) -> None:
+        """Say what was made; print loops that go to no file."""
+        from glenside.codegen.library import machine_name
+        from glenside.codegen.native import budget_words
+
+        if self.library is None:
+            if self.output in (None, "-"):
+                print(self.lowered[0].loops)
+            return
+        path, most = Path(self.output or ""), None if self.of is None else self.of.most_bytes
+        for one in self.lowered:
+            print(f"{path}: {len(one.loops.nests)} nests of loops, for {machine_name(one.machine)}.")
+            print(one.arena)
+            if most is not None:
+                print(f"Budget: {budget_words(one.memory, most)}.")
+        print(f"Weights: {len(self.library.weights):,} bytes, in the order in which they are read.")
+        within = "" if path.parent == Path() else f", in {path.parent}"
+        print(f"Compile it{within}: {' && '.join(self.library.build)}")
 
 
 def run_compiled(load: Callable[[], Program], on: str, seed: int) -> tuple[Any, Sequence[str]]:
@@ -172,22 +207,37 @@ def machines_for(text: str | None, target: str | None) -> tuple[Sequence[Machine
     return [own], found
 
 
-def prepared(source: Valued, machine: Machine | None, target: Target | None, bounds: Bounds) -> Prepared:
-    """A program as it is compiled for a target, or as it is. Raises BadInput."""
+def prepared(
+    source: Valued,
+    machine: Machine | None,
+    target: Target | None,
+    bounds: Bounds,
+    on_answer: Callable[[Prepared], None] = lambda _: None,
+) -> Prepared:
+    """A program as it is compiled for a target, or as it is; a search gives each answer that is still refined or
+    checked, too. Raises BadInput.
+    """
     from glenside.passes.integer_sums import for_processors
     from glenside.passes.network import Search
 
     if target is None:
         program = source.loader()().seeded_constants(source.seed)
         return Prepared(program if machine is None else for_processors(program, Search())[0])
-    return _searched(source, target, bounds)
+    return _searched(source, target, bounds, on_answer)
 
 
-def _searched(source: Valued, target: Target, bounds: Bounds) -> Prepared:
+def _searched(source: Valued, target: Target, bounds: Bounds, on_answer: Callable[[Prepared], None]) -> Prepared:
     """What a search finds, and what is wrong with it on standard error."""
     from glenside.cli.search import Outcome, search
 
-    result = search(source, target, bounds, verify=True, drawn=True)
+    def of(result: Result, status: int = OK) -> Prepared:
+        return Prepared(replace(result.program, name=result.original.name), result, status)
+
+    def keep(result: Result) -> None:
+        on_answer(of(result))
+        unless_stopped()
+
+    result = search(source, target, bounds, verify=True, drawn=True, on_answer=keep)
     if result.target.most_bytes is not None:
         result.report.notes = []  # what is compiled has a plan of its own
     status = Outcome(source, result, result.program).exit_status(checked=True)
@@ -196,5 +246,4 @@ def _searched(source: Valued, target: Target, bounds: Bounds) -> Prepared:
         unmapped = report.mapped < len(report.layers)
         said = f"{report.mapped} of {len(report.layers)} layers are mapped" if unmapped else f"check: {report.checked}"
         print(f"glenside: note: {'; '.join([*report.notes, said])}", file=sys.stderr)
-    program = replace(result.program, name=result.original.name)
-    return Prepared(program, result, status)
+    return of(result, status)

@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from enum import Enum
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 from glenside.egraph.rule import Parameters
 from glenside.ir.errors import BadInput
@@ -22,7 +22,7 @@ from glenside.targets.base.prices import Prices
 
 if TYPE_CHECKING:
     from glenside.egraph.search import SearchResult
-    from glenside.passes.answer import Placed
+    from glenside.passes.answer import Answer, Placed
     from glenside.passes.extraction import Cone
     from glenside.passes.network import Pass
     from glenside.passes.variants import Extracted, Strategy
@@ -85,6 +85,7 @@ class Way:
     explain    whether the report traces which rules made what was chosen
     at_once    whether somebody waits: then what takes long to try is not tried
     on_step    is told what is tried, and the part of it that is done
+    on_draft   is given each answer that is going to be refined, so that it can be kept whatever comes
     """
 
     blocking: str = "tile-loops"
@@ -94,10 +95,15 @@ class Way:
     explain: bool = False
     at_once: bool = False
     on_step: Callable[[str, float], None] = field(default=lambda _what, _part: None, compare=False, repr=False)
+    on_draft: Callable[[Answer], None] = field(default=lambda _: None, compare=False, repr=False)
 
     def choices(self) -> dict[str, Any]:
         """What was chosen, as arguments of `optimize`."""
-        return {name: value for name, value in vars(self).items() if name not in ("at_once", "on_step")}
+        return {name: value for name, value in vars(self).items() if name not in _OF_A_RUN}
+
+
+_OF_A_RUN = ("at_once", "on_step", "on_draft")
+"""What a way has beside what was chosen."""
 
 
 @dataclass(frozen=True)
@@ -115,6 +121,10 @@ class Budget:
         """How far above the budget; an amount that is not known is above any."""
         amount = amounts[self.measure]
         return float("inf") if amount is None else max(0, amount - self.most)
+
+
+Refinement: TypeAlias = "Callable[[Sequence[Extracted], Placed], Sequence[Extracted]]"
+"""The variants of distinct layers, and where they stand -> the same variants, with what they take there."""
 
 
 class Target(ABC):
@@ -230,6 +240,12 @@ class Target(ABC):
     def in_place(self, found: Sequence[Extracted], placed: Placed, way: Way) -> Sequence[Extracted]:
         """The variants of distinct layers, with what they take where they stand, if that depends on what is around."""
         return found
+
+    def refinements(self, way: Way) -> Sequence[Refinement]:
+        """What takes long, and knows more of variants where they stand, in this order: the answer so far stands
+        wherever somebody ends it.
+        """
+        return ()
 
     def best(self, variants: Sequence[Variant]) -> Variant:
         """The variant of a layer that is chosen among all of it."""

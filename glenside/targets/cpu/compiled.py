@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from math import prod
 from typing import Any
 
@@ -40,7 +40,7 @@ from glenside.ir.term import Term, postorder
 from glenside.passes.answer import Placed
 from glenside.passes.extraction import PricedGraph
 from glenside.passes.variants import ByRecipe, Extracted
-from glenside.targets.base import Amounts, Budget, Measure, Prices, Variant, Way
+from glenside.targets.base import Amounts, Budget, Measure, Prices, Refinement, Variant, Way
 from glenside.targets.cpu.target import CPU, PEAK, WORK
 from glenside.targets.recipes import recipe_label
 
@@ -203,21 +203,37 @@ class CompiledCPU(CPU):
         peak = arena(found.loops).bytes_of(1) + results
         return {TIME: round(float(sum(found.nanoseconds))), WORK: _work(found.program), PEAK: peak}
 
-    def in_place(self, found: Sequence[Extracted], placed: Placed, way: Way) -> list[Extracted]:
+    def in_place(self, found: Sequence[Extracted], placed: Placed, way: Way) -> Sequence[Extracted]:
         """With what each variant takes where it stands, among others of its kind."""
         self._known, self._is_timed, self._on_step = {}, False, way.on_step
         trials = _in_turn([of_layer.variants for of_layer in found])
         if way.at_once:
             trials = self._soon(trials, placed)
-        tried = self._tried(found, placed, trials, False)
-        if self.tune and not way.at_once:
-            self._known, self._is_timed = {}, True
-            best = [sorted(of_layer.variants, key=self.rank)[:_TRIED] for of_layer in tried]
-            trials = [[of_layer.variants[0] for of_layer in tried], *_in_turn(best)]
-            tried = self._tried(tried, placed, trials, True)
-        plain = [of_layer.variants[0] for of_layer in tried]
+        tried = self._with_plain(self._tried(found, placed, trials, False))
+        return tried if way.at_once else self._settled(tried, placed, False)
+
+    def refinements(self, way: Way) -> Sequence[Refinement]:
+        """The best variants timed; then those that are the best beside each other."""
+        return (self._timed_in_place, partial(self._settled, timed=True)) if self.tune and not way.at_once else ()
+
+    def remarks(self, program: Program) -> Sequence[str]:
+        told = "nothing was timed: what variants take is told by the machine's prices"
+        return [*super().remarks(program), *([told] if self.tune and not self._is_timed else [])]
+
+    def _timed_in_place(self, found: Sequence[Extracted], placed: Placed) -> list[Extracted]:
+        """With what the plain variant and the best ones take by the clock."""
+        self._known = {}
+        best = [sorted(of_layer.variants, key=self.rank)[:_TRIED] for of_layer in found]
+        trials = [[of_layer.variants[0] for of_layer in found], *_in_turn(best)]
+        tried = self._with_plain(self._tried(found, placed, trials, True))
+        self._is_timed = True
+        return tried
+
+    def _with_plain(self, found: list[Extracted]) -> list[Extracted]:
+        """The same variants: what the plain ones of them take is known from now on."""
+        plain = [of_layer.variants[0] for of_layer in found]
         self._plain = {variant.term: variant for variant in plain if variant.term is not None}
-        return tried if way.at_once else self._settled(tried, placed, self.tune)
+        return found
 
     def _soon(self, trials: Sequence[list[Variant]], placed: Placed) -> list[list[Variant]]:
         """As many of some trials as can be told soon: the first one at least."""
@@ -229,7 +245,7 @@ class CompiledCPU(CPU):
             done.append(trial)
         return done
 
-    def _settled(self, found: list[Extracted], placed: Placed, timed: bool) -> list[Extracted]:
+    def _settled(self, found: Sequence[Extracted], placed: Placed, timed: bool) -> Sequence[Extracted]:
         """With what the best variants take beside each other; where that makes others the best, once more."""
         for _ in range(_SETTLED):
             best = [self.best(of_layer.variants) for of_layer in found]
