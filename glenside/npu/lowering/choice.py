@@ -30,11 +30,15 @@ from glenside.npu.lowering.operands import Tiles, laid_out
 from glenside.npu.lowering.price import Priced
 from glenside.npu.lowering.staying import Stay, staying
 from glenside.npu.lowering.storing import rows_needed
+from glenside.npu.lowering.tensors import Tensors
 from glenside.npu.lowering.tiles import Layer
 from glenside.npu.machine import Machine
 from glenside.quantization.layers import IntegerNetwork, leaf_of
 
 _HALF = 0.5
+_ROUNDS = 4
+"""How often tensors that are to stay, and for which there is no room, are given up."""
+Known = dict[tuple[int, str, object], float]
 _LATENCY = 2
 """Latencies of a layer that nothing hides."""
 
@@ -82,11 +86,13 @@ def chosen(
     seconds: float = 10.0,
     gap: float = 1e-3,
     stays: Mapping[Term, Stay] | None = None,
+    known: Known | None = None,
 ) -> Choice:
     """The best choice, within a gap of it, or the best that was found in time; `results` are the tensors that layers
-    make, of which each is one's, by name; `stays` those that may stay in the lanes. Raises BadInput: none was.
+    make, of which each is one's, by name; `stays` those that may stay in the lanes; `known` prices. Raises BadInput:
+    none was.
     """
-    return _Model(options, results, machine, stays or {}).solved(show, seconds, gap)
+    return _Model(options, results, machine, stays or {}, {} if known is None else known).solved(show, seconds, gap)
 
 
 def best(
@@ -107,8 +113,15 @@ def best(
     requantised = {layer.name for layer in network.layers if layer.requantised is not None}
     outside = {leaf for root in results_of(network) for leaf in leaves_of(root, results)}
     stays = staying(options, results, requantised, outside, machine) if stay else {}
-    found = chosen(options, results, machine, show, stays=stays)
-    return {name: own[found.mappings[name]] for name, own in kept.items()}, found
+    known: Known = {}
+    for _ in range(_ROUNDS):
+        found = chosen(options, results, machine, show, stays=stays, known=known)
+        taken = {name: own[found.mappings[name]] for name, own in kept.items()}
+        there = Tensors(network, taken, machine, found.axes, found.held).held if found.held else {}
+        if not found.held - there.keys():
+            break
+        stays = {tensor: own for tensor, own in stays.items() if tensor not in found.held or tensor in there}
+    return taken, replace(found, held=frozenset(there))
 
 
 def options_of(
@@ -169,8 +182,8 @@ class _Model:
     results: Mapping[Term, str]
     machine: Machine
     may_stay: Mapping[Term, Stay]
+    known: Known
     solver: highspy.Highs = field(default_factory=highspy.Highs)
-    known: dict[tuple[int, str, object], float] = field(default_factory=dict)
     tiled: dict[tuple[int, tuple[Term, ...]], Array] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 
 from glenside.ir.operand import Array
 from glenside.ir.term import Term
-from glenside.npu.lowering.skewed import Reads, Skew, Writes, skewed
+from glenside.npu.lowering.skewed import Reads, Skew, Writes, skewed, skews
 from glenside.npu.machine import Machine
 
 
@@ -84,11 +84,14 @@ def held(
         if shape is None:
             continue
         skew, least, most = shape
+        if term not in stay:
+            others[term] = Passing(_for_windows(own, machine) or skew, own.reads)
+            continue
         need = -(-(most - least) // machine.rows)
         taken = [(begin, end) for begin, end, since, until in lives if since <= own.end and own.begin <= until]
         row = _room(need, taken, rows, low)
-        if row is None or term not in stay:
-            others[term] = Passing(skew, own.reads)
+        if row is None:
+            others[term] = Passing(_for_windows(own, machine) or skew, own.reads)
             continue
         low = not low
         lives.append((row, row + need, own.begin, own.end))
@@ -130,6 +133,20 @@ def _shape(own: Wanted, machine: Machine) -> tuple[Skew, int, int] | None:
     return skew, least, most
 
 
+def _for_windows(own: Wanted, machine: Machine) -> Skew | None:
+    """Strides with which tiles read few cells, from the first to the last one."""
+
+    def reach(skew: Skew) -> int:
+        found = 0
+        for reads in own.reads.values():
+            first, apart = reads.places(skew.strides)
+            found = max(found, int((first.max(axis=1) - first.min(axis=1) + apart.max(axis=1)).max()))
+        return found
+
+    every = [*skews(own.dims, [*own.reads.values()], None, machine)]
+    return min(every, key=reach) if every else None
+
+
 def _of(dims: Sequence[int], skew: Skew) -> Array:
     coordinates = np.stack(np.unravel_index(np.arange(int(np.prod(dims))), tuple(dims)), axis=-1)
     found: Array = coordinates @ skew.strides
@@ -144,10 +161,13 @@ def _touched(reads: Reads, skew: Skew) -> Array:
 
 
 def free(taken: Sequence[Held], machine: Machine, reserved: int) -> tuple[int, tuple[int, int]]:
-    """How many rows there are in each half beside tensors that are held, and `reserved` ones at both ends of the lanes;
-    and where they begin.
+    """How many rows there are twice, beside tensors that are held and `reserved` ones at both ends of the lanes, and
+    where they begin: in each half, or in one of them where that is more.
     """
     (low, first), (high, second) = gaps(taken, machine, reserved)
+    most, begin = max((low, first), (high, second))
+    if most // 2 > min(low, high):
+        return most // 2, (begin, begin + most // 2)
     return min(low, high), (first, second)
 
 

@@ -206,6 +206,11 @@ def skewed(dims: Sequence[int], reads: Sequence[Reads], writes: Writes | None, m
     """The strides for which every row that is read is in distinct lanes, and which take the fewest cycles of stores,
     and then the fewest cells. None: there are no such strides among those that are tried.
     """
+    return min(skews(dims, reads, writes, machine), key=lambda own: (own.extra, own.size), default=None)
+
+
+def skews(dims: Sequence[int], reads: Sequence[Reads], writes: Writes | None, machine: Machine) -> Iterator[Skew]:
+    """Of each order of axes the best such strides."""
     around = [own.around for own in reads]
     low = np.minimum.reduce([np.zeros(len(dims), int), *(own for own, _ in around)])
     high = np.maximum.reduce([np.array(dims) - 1, *(own for _, own in around)])
@@ -213,14 +218,12 @@ def skewed(dims: Sequence[int], reads: Sequence[Reads], writes: Writes | None, m
     extents = np.array(dims) + np.maximum(-low, high - (np.array(dims) - 1))
     axes = [axis for axis in range(len(dims)) if extents[axis] > 1]
     if len(axes) > _AXES:
-        return None
+        return
     patterns = [own for each in reads for own in each.patterns]
-    best: Skew | None = None
     for order in permutations(axes):
         found = _padded(np.array(dims), extents, order, patterns, writes, machine.rows)
-        if found is not None and (best is None or (found.extra, found.size) < (best.extra, best.size)):
-            best = found
-    return best
+        if found is not None:
+            yield found
 
 
 def _padded(
