@@ -38,6 +38,10 @@ from glenside.quantization.layers import IntegerNetwork, leaf_of
 _HALF = 0.5
 _ROUNDS = 4
 """How often tensors that are to stay, and for which there is no room, are given up."""
+_SPARED = 0.02
+"""What beats are worth that a tensor spares which stays, where the array hides them."""
+_PADDED = 1.15
+"""How many beats windows take for one that is full."""
 Known = dict[tuple[int, str, object], float]
 _LATENCY = 2
 """Latencies of a layer that nothing hides."""
@@ -193,6 +197,7 @@ class _Model:
         self.count = 0
         self.copies = defaultdict[int, float](float)
         self.held: dict[Term, int] = {}
+        self.rooms: dict[Term, int] = {}
 
     def _column(self, cost: float = 0.0, whole: bool = False, most: float = 1.0) -> int:
         self.solver.addVar(0.0, most)
@@ -242,17 +247,22 @@ class _Model:
         """Tensors that stay in the lanes, of which there is room for so many at a time."""
         infinite = highspy.kHighsInf
         for tensor, own in self.may_stay.items():
-            comes = 0.0 if tensor in self.results else tensor.access.size / self.machine.bandwidth
+            beats = tensor.access.size / self.machine.bandwidth
+            comes = -_SPARED * beats if tensor in self.results else beats
             column = self.held[tensor] = self._column(comes, whole=True)
             for name, allows in own.allows.items():
                 for by, may in zip(take[name], allows, strict=True):
                     if not may:
                         self._row(-infinite, 1, [(by, 1.0), (column, 1.0)])
+            room = self.rooms[tensor] = self._column(most=infinite)
+            for name, rows in own.rows.items():
+                for by, need in zip(take[name], rows, strict=True):  # as many as this one needs, if both are chosen
+                    self._row(-need, infinite, [(room, 1.0), (by, -float(need)), (column, -float(need))])
         for number in range(len(self.options)):
             alive = [tensor for tensor, own in self.may_stay.items() if own.since <= number <= own.until]
             if alive:
                 room = self.machine.depth - 2 * rows_needed(self.machine)
-                self._row(0, room, [(self.held[tensor], float(self.may_stay[tensor].rows)) for tensor in alive])
+                self._row(0, room, [(self.rooms[tensor], 1.0) for tensor in alive])
 
     def _unless_held(self, tensor: Term) -> list[tuple[int, float]]:
         """What makes up for a tensor's ways through DRAM where it has none."""
@@ -330,7 +340,7 @@ class _Model:
         if own is None or len(own.allows.keys() - {self.results.get(tensor)}) > 1:
             return highspy.kHighsInf
         which = next(number for number, other in enumerate(self.options[name]) if other is option)
-        return own.rows * self.machine.rows / self.machine.bandwidth if own.allows[name][which] else highspy.kHighsInf
+        return _PADDED * tensor.access.size / self.machine.bandwidth if own.allows[name][which] else highspy.kHighsInf
 
     def _add_tiles(self, tensor: Term, name: str, option: Option, own: int, take: Mapping[str, Sequence[int]]) -> None:
         """A tensor that stays is written as tiles."""

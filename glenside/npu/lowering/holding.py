@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -12,6 +12,9 @@ from glenside.ir.operand import Array
 from glenside.ir.term import Term
 from glenside.npu.lowering.skewed import Reads, Skew, Writes, skewed, skews
 from glenside.npu.machine import Machine
+
+_WINDOW = 8
+"""What part of the lanes a tile reads at most, where tensors come by windows."""
 
 
 @dataclass(frozen=True)
@@ -63,42 +66,55 @@ class Wanted:
 
 @dataclass(frozen=True)
 class Passing:
-    """A tensor in DRAM, windows of which may be in lanes."""
+    """A tensor in DRAM, windows of which may be in lanes.
 
-    skew: Skew
+    skews  by the axis that is innermost in DRAM: the strides, whose `extra` are the cycles that bring all of it
+    """
+
+    skews: Mapping[int, Skew]
     reads: Mapping[str, Reads]
 
 
 def held(
     wanted: Mapping[Term, Wanted], machine: Machine, rows: range, stay: Container[Term]
 ) -> tuple[dict[Term, Held], dict[Term, Passing]]:
-    """Those of `stay` that fit between these rows of the lanes, the first ones first, from both ends in turn; and the
-    others.
+    """Those of `stay` that fit between these rows of the lanes, with strides for which stores are quick or, where more fit
+    so, small ones; and the others.
     """
+    first = _placed(wanted, machine, rows, stay, small=False)
+    if len(first) < len(wanted.keys() & {term for term in wanted if term in stay}):
+        first = max(first, _placed(wanted, machine, rows, stay, small=True), key=_size)
+    others = {term: Passing(_for_windows(own, machine), own.reads) for term, own in wanted.items() if term not in first}
+    return first, others
+
+
+def _size(there: Mapping[Term, Held]) -> int:
+    return sum(term.access.size for term in there)
+
+
+def _placed(
+    wanted: Mapping[Term, Wanted], machine: Machine, rows: range, stay: Container[Term], *, small: bool
+) -> dict[Term, Held]:
+    """The first ones first, from both ends in turn."""
     found: dict[Term, Held] = {}
-    others: dict[Term, Passing] = {}
     lives: list[tuple[int, int, int, int]] = []
     low = True
     for term, own in sorted(wanted.items(), key=lambda pair: pair[1].begin):
-        shape = _shape(own, machine)
+        shape = _shape(own, machine, small) if term in stay else None
         if shape is None:
             continue
         skew, least, most = shape
-        if term not in stay:
-            others[term] = Passing(_for_windows(own, machine) or skew, own.reads)
-            continue
         need = -(-(most - least) // machine.rows)
         taken = [(begin, end) for begin, end, since, until in lives if since <= own.end and own.begin <= until]
         row = _room(need, taken, rows, low)
         if row is None:
-            others[term] = Passing(_for_windows(own, machine) or skew, own.reads)
             continue
         low = not low
         lives.append((row, row + need, own.begin, own.end))
         begin = row * machine.rows
         end = begin + need * machine.rows
         found[term] = Held(skew, own.reads, own.dims, begin - least, begin, end, own.begin, own.end)
-    return found, others
+    return found
 
 
 def _room(need: int, taken: Sequence[tuple[int, int]], rows: range, low: bool) -> int | None:
@@ -113,11 +129,11 @@ def _room(need: int, taken: Sequence[tuple[int, int]], rows: range, low: bool) -
     return edges[0][0] if low else edges[-1][1] - need
 
 
-def _shape(own: Wanted, machine: Machine) -> tuple[Skew, int, int] | None:
+def _shape(own: Wanted, machine: Machine, small: bool) -> tuple[Skew, int, int] | None:
     """Strides, and from which cell until before which one is touched, seen from that of coordinates 0. None where a
     zero would have to be where an element is.
     """
-    skew = skewed(own.dims, [*own.reads.values()], own.writes, machine)
+    skew = skewed(own.dims, [*own.reads.values()], own.writes, machine, small=small)
     if skew is None:
         return None
     every = [np.zeros(1, np.int64), np.array([(np.array(own.dims) - 1) @ skew.strides])]
@@ -133,8 +149,9 @@ def _shape(own: Wanted, machine: Machine) -> tuple[Skew, int, int] | None:
     return skew, least, most
 
 
-def _for_windows(own: Wanted, machine: Machine) -> Skew | None:
-    """Strides with which tiles read few cells, from the first to the last one."""
+def _for_windows(own: Wanted, machine: Machine) -> dict[int, Skew]:
+    """Strides with which beats of DRAM go to distinct lanes, and tiles read few cells from the first to the last."""
+    limit = machine.depth * machine.rows // _WINDOW
 
     def reach(skew: Skew) -> int:
         found = 0
@@ -143,8 +160,18 @@ def _for_windows(own: Wanted, machine: Machine) -> Skew | None:
             found = max(found, int((first.max(axis=1) - first.min(axis=1) + apart.max(axis=1)).max()))
         return found
 
-    every = [*skews(own.dims, [*own.reads.values()], None, machine)]
-    return min(every, key=reach) if every else None
+    found = {}
+    for axis, size in enumerate(own.dims):
+        if size > 1 or max(own.dims) == 1:
+            beat = np.zeros((min(size, machine.bandwidth), len(own.dims)), np.int64)
+            beat[:, axis] = np.arange(len(beat))
+            beats = int(np.prod(own.dims)) / len(beat)
+            every = [*skews(own.dims, [*own.reads.values()], Writes([beat], beats), machine)]
+            if every:
+                best = min(every, key=lambda skew: (reach(skew) > limit, skew.extra, reach(skew)))
+                passes = -(-len(beat) // machine.rows)
+                found[axis] = replace(best, extra=best.extra + passes * beats)
+    return found
 
 
 def _of(dims: Sequence[int], skew: Skew) -> Array:

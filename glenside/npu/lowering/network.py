@@ -19,6 +19,7 @@ from glenside.npu.lowering.layers import Copied, Feed, Sink, Source, SumsOut
 from glenside.npu.lowering.mapped import Mapped, Own, Unlowered, name_of
 from glenside.npu.lowering.operands import Tiles, arranged
 from glenside.npu.lowering.program import Filled, counted, finished, stand_in
+from glenside.npu.lowering.skewed import Skew
 from glenside.npu.lowering.storing import Bytes, BytesOut
 from glenside.npu.lowering.tensors import Somewhere, Tensors
 from glenside.npu.lowering.tiles import Layer
@@ -160,6 +161,9 @@ class _Chain(Tensors):
     def _windows(self, layer: IntegerLayer, own: Own, tensor: Term) -> Windows | None:
         """Rows of a tensor for which lanes have no room, from windows of it; None: these are too small."""
         machine, passing = self.machine, self.passing[tensor]
+        if not passing.skews:
+            return None
+        skew = passing.skews[self.inner(tensor)] if tensor in self.makers else min(passing.skews.values(), key=_extra)
         number = self.numbers[layer.name]
         taken = [each for each in self.held.values() if each.since <= number <= each.until]
         found = gaps(taken, machine, self.reserved)
@@ -174,7 +178,7 @@ class _Chain(Tensors):
                 self.writer,
                 own.layer,
                 passing.reads[layer.name],
-                passing.skew.strides,
+                skew.strides,
                 feed,
                 self.place(tensor).addresses,
                 bases,
@@ -305,6 +309,10 @@ class _Chain(Tensors):
                 yield from self._means(self.network.layers[self.numbers[self.makers[tensor]]])
             elif not self.is_constant(tensor) or tensor in self.constants:
                 yield tensor
+
+
+def _extra(skew: Skew) -> float:
+    return skew.extra
 
 
 def _as_it_is(term: Term, _: object) -> None:

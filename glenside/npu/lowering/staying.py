@@ -8,11 +8,14 @@ from typing import Protocol
 
 from glenside.ir.term import Term
 from glenside.npu.lowering.price import Priced
-from glenside.npu.lowering.skewed import Reads
+from glenside.npu.lowering.skewed import Reads, skewed
 from glenside.npu.machine import Machine
 
-_GAPS = 1.03
-"""How many cells a tensor takes for each of its elements, near enough."""
+_GAPS = 1.1
+"""How many cells a tensor takes for each of its elements, near enough for those that take less than that part of the
+lanes:
+"""
+_LARGE = 8
 
 
 class Streaming(Protocol):
@@ -30,12 +33,12 @@ class Streaming(Protocol):
 class Stay:
     """A tensor that may stay.
 
-    rows          of lanes that it takes
+    rows          of lanes that it takes as each mapping of each layer reads it, by number
     since, until  the layers between which it is there, by number
     allows        of each layer that makes or reads it which of its mappings can do so, by number
     """
 
-    rows: int
+    rows: Mapping[str, Sequence[int]]
     since: int
     until: int
     allows: Mapping[str, Sequence[bool]]
@@ -68,7 +71,7 @@ def staying(
             since = numbers[maker]
             allows[maker] = [bool((option.price.layer.elements > 0).all()) for option in options[maker]]
         if all(any(own) for own in allows.values()):
-            rows = -(-int(tensor.access.size * _GAPS) // machine.rows)
+            rows = {name: [reads.rows(option, tensor, machine) for option in options[name]] for name in readers}
             found[tensor] = Stay(rows, since, max(numbers[name] for name in readers), allows)
     return found
 
@@ -81,13 +84,28 @@ class _Reading:
     """Which mappings may stream a tensor from where it is held."""
 
     def __init__(self) -> None:
-        self.known: dict[tuple[int, tuple[int, ...]], bool] = {}
+        self.known: dict[tuple[int, tuple[int, ...]], Reads | None] = {}
+        self.sizes: dict[tuple[int, tuple[int, ...]], int | None] = {}
 
     def may(self, option: Streaming, tensor: Term) -> bool:
         if [*option.streams.values()] != [tensor] or any(other is not None for other in option.stays.values()):
             return False
+        return self._reads(option, tensor) is not None
+
+    def _reads(self, option: Streaming, tensor: Term) -> Reads | None:
         dims = tuple(tensor.access.dims)
         key = id(option.price), dims
         if key not in self.known:
-            self.known[key] = Reads.of(option.price.layer, dims) is not None
+            self.known[key] = Reads.of(option.price.layer, dims)
         return self.known[key]
+
+    def rows(self, option: Streaming, tensor: Term, machine: Machine) -> int:
+        """How many rows of lanes a tensor takes that this mapping reads."""
+        size = int(tensor.access.size * _GAPS)
+        if self.may(option, tensor) and size * _LARGE > machine.depth * machine.rows:
+            reads, key = self._reads(option, tensor), (id(option.price), tuple(tensor.access.dims))
+            if key not in self.sizes and reads is not None:
+                skew = skewed(reads.dims, [reads], None, machine, small=True)
+                self.sizes[key] = None if skew is None else skew.size + machine.rows
+            size = self.sizes[key] or machine.depth * machine.rows + 1
+        return -(-size // machine.rows)

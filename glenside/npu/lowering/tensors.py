@@ -76,6 +76,7 @@ class Tensors(MappedNetwork):
         self.tiles: dict[str, Tiles] = {}
         self.tensors: dict[Term, Somewhere] = {}
         self.orders: dict[str, Order] = {}
+        self.inners: dict[Term, int] = {}
         self.held, self.passing = self._held()
 
     def order(self, name: str) -> Order:
@@ -164,7 +165,7 @@ class Tensors(MappedNetwork):
             inner = next((axis for axis, size in enumerate(dims) if size > 1 and strides[axis] == 1), len(dims) - 1)
             self.stream_from(found, laid_out(dims, inner, self.machine.bandwidth))
             return found
-        if term in self.passing and term in self.makers:
+        if term in self.passing and term in self.makers and self.passing[term].skews:
             self.stream_from(found, self._passed(term))
             return found
         for layer in self.network.layers:
@@ -178,19 +179,23 @@ class Tensors(MappedNetwork):
         return found
 
     def _passed(self, term: Term) -> Array:
-        """The places of a tensor in DRAM, of which windows are read: as its maker writes them soonest."""
-        name, dims = self.makers[term], tuple(term.access.dims)
-        priced = Priced(self.own(self.network.layers[self.numbers[name]]).layer, self.machine, 0, self.reserved)
-        strides = self.passing[term].skew.strides
-        axes = [axis for axis, size in enumerate(dims) if size > 1] or [0]
-        if len(axes) > 1:  # a window has but a part of the outermost one, and beats are to be needed whole
-            axes.remove(max(axes, key=lambda axis: int(strides[axis])))
-        every = [laid_out(dims, axis, self.machine.bandwidth) for axis in axes]
+        """The places of a tensor in DRAM, of which windows are read."""
+        return laid_out(tuple(term.access.dims), self.inner(term), self.machine.bandwidth)
 
-        def taken(places: Array) -> float:
-            return priced.emptied(np.stack([np.arange(places.size), places.ravel()], axis=1))
+    def inner(self, term: Term) -> int:
+        """The axis that is innermost there: for which its maker writes it, and windows are read, soonest."""
+        if term not in self.inners:
+            name, dims = self.makers[term], tuple(term.access.dims)
+            maker = self.own(self.network.layers[self.numbers[name]])
+            priced, skews = Priced(maker.layer, self.machine, 0, self.reserved), self.passing[term].skews
 
-        return min(every, key=taken)
+            def taken(axis: int) -> float:
+                places = laid_out(dims, axis, self.machine.bandwidth)
+                written = priced.emptied(np.stack([np.arange(places.size), places.ravel()], axis=1))
+                return written + skews[axis].extra
+
+            self.inners[term] = min(skews, key=taken)
+        return self.inners[term]
 
     def _demand(self, found: Somewhere, name: str, own: Own, leaf: Term) -> None:
         if leaf in own.layer.product.weights.first:
