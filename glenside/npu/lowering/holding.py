@@ -78,29 +78,14 @@ class Passing:
 def held(
     wanted: Mapping[Term, Wanted], machine: Machine, rows: range, stay: Container[Term]
 ) -> tuple[dict[Term, Held], dict[Term, Passing]]:
-    """Those of `stay` that fit between these rows of the lanes, with strides for which stores are quick or, where more fit
-    so, small ones; and the others.
+    """Those of `stay` that fit between these rows of the lanes, the first ones first, from both ends in turn; and the
+    others.
     """
-    first = _placed(wanted, machine, rows, stay, small=False)
-    if len(first) < len(wanted.keys() & {term for term in wanted if term in stay}):
-        first = max(first, _placed(wanted, machine, rows, stay, small=True), key=_size)
-    others = {term: Passing(_for_windows(own, machine), own.reads) for term, own in wanted.items() if term not in first}
-    return first, others
-
-
-def _size(there: Mapping[Term, Held]) -> int:
-    return sum(term.access.size for term in there)
-
-
-def _placed(
-    wanted: Mapping[Term, Wanted], machine: Machine, rows: range, stay: Container[Term], *, small: bool
-) -> dict[Term, Held]:
-    """The first ones first, from both ends in turn."""
     found: dict[Term, Held] = {}
     lives: list[tuple[int, int, int, int]] = []
     low = True
     for term, own in sorted(wanted.items(), key=lambda pair: pair[1].begin):
-        shape = _shape(own, machine, small) if term in stay else None
+        shape = _shape(own, machine) if term in stay else None
         if shape is None:
             continue
         skew, least, most = shape
@@ -114,7 +99,8 @@ def _placed(
         begin = row * machine.rows
         end = begin + need * machine.rows
         found[term] = Held(skew, own.reads, own.dims, begin - least, begin, end, own.begin, own.end)
-    return found
+    others = {term: Passing(_for_windows(own, machine), own.reads) for term, own in wanted.items() if term not in found}
+    return found, others
 
 
 def _room(need: int, taken: Sequence[tuple[int, int]], rows: range, low: bool) -> int | None:
@@ -129,11 +115,11 @@ def _room(need: int, taken: Sequence[tuple[int, int]], rows: range, low: bool) -
     return edges[0][0] if low else edges[-1][1] - need
 
 
-def _shape(own: Wanted, machine: Machine, small: bool) -> tuple[Skew, int, int] | None:
+def _shape(own: Wanted, machine: Machine) -> tuple[Skew, int, int] | None:
     """Strides, and from which cell until before which one is touched, seen from that of coordinates 0. None where a
     zero would have to be where an element is.
     """
-    skew = skewed(own.dims, [*own.reads.values()], own.writes, machine, small=small)
+    skew = skewed(own.dims, [*own.reads.values()], own.writes, machine)
     if skew is None:
         return None
     every = [np.zeros(1, np.int64), np.array([(np.array(own.dims) - 1) @ skew.strides])]

@@ -202,23 +202,14 @@ class Skew:
     extra: float
 
 
-def skewed(
-    dims: Sequence[int], reads: Sequence[Reads], writes: Writes | None, machine: Machine, *, small: bool = False
-) -> Skew | None:
+def skewed(dims: Sequence[int], reads: Sequence[Reads], writes: Writes | None, machine: Machine) -> Skew | None:
     """The strides for which every row that is read is in distinct lanes, and which take the fewest cycles of stores,
-    and then the fewest cells; or the other way about where they are to be `small`. None: there are no such strides
-    among those that are tried.
+    and then the fewest cells. None: there are no such strides among those that are tried.
     """
-
-    def key(own: Skew) -> tuple[float, float]:
-        return (own.size, own.extra) if small else (own.extra, own.size)
-
-    return min(skews(dims, reads, writes, machine, small=small), key=key, default=None)
+    return min(skews(dims, reads, writes, machine), key=lambda own: (own.extra, own.size), default=None)
 
 
-def skews(
-    dims: Sequence[int], reads: Sequence[Reads], writes: Writes | None, machine: Machine, *, small: bool = False
-) -> Iterator[Skew]:
+def skews(dims: Sequence[int], reads: Sequence[Reads], writes: Writes | None, machine: Machine) -> Iterator[Skew]:
     """Of each order of axes the best such strides."""
     around = [own.around for own in reads]
     low = np.minimum.reduce([np.zeros(len(dims), int), *(own for own, _ in around)])
@@ -230,7 +221,7 @@ def skews(
         return
     patterns = [own for each in reads for own in each.patterns]
     for order in permutations(axes):
-        found = _padded(np.array(dims), extents, order, patterns, writes, machine.rows, small)
+        found = _padded(np.array(dims), extents, order, patterns, writes, machine.rows)
         if found is not None:
             yield found
 
@@ -242,7 +233,6 @@ def _padded(
     patterns: Sequence[Array],
     writes: Writes | None,
     lanes: int,
-    small: bool,
 ) -> Skew | None:
     """The best with these axes from the innermost on, the second and the third axis padded by less than a row."""
     every = np.arange(lanes)
@@ -271,7 +261,7 @@ def _padded(
     for own in writes.patterns if writes is not None else ():
         passes = -(-len(own) // lanes)
         extra += (_most(own, tried, lanes) - passes) * (writes.times if writes is not None else 0)
-    best = np.lexsort((extra, cells) if small else (cells, extra))[0]
+    best = np.lexsort((cells, extra))[0]
     return Skew(tried[best], int(cells[best]), float(extra[best]))
 
 

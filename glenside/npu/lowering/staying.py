@@ -8,7 +8,8 @@ from typing import Protocol
 
 from glenside.ir.term import Term
 from glenside.npu.lowering.price import Priced
-from glenside.npu.lowering.skewed import Reads, skewed
+from glenside.npu.lowering.skewed import Reads, Writes, skewed
+from glenside.npu.lowering.tiles import Layer
 from glenside.npu.machine import Machine
 
 _GAPS = 1.1
@@ -71,7 +72,8 @@ def staying(
             since = numbers[maker]
             allows[maker] = [bool((option.price.layer.elements > 0).all()) for option in options[maker]]
         if all(any(own) for own in allows.values()):
-            rows = {name: [reads.rows(option, tensor, machine) for option in options[name]] for name in readers}
+            made = None if maker is None else options[maker][allows[maker].index(True)].price.layer
+            rows = {name: [reads.rows(option, tensor, made, machine) for option in options[name]] for name in readers}
             found[tensor] = Stay(rows, since, max(numbers[name] for name in readers), allows)
     return found
 
@@ -99,13 +101,13 @@ class _Reading:
             self.known[key] = Reads.of(option.price.layer, dims)
         return self.known[key]
 
-    def rows(self, option: Streaming, tensor: Term, machine: Machine) -> int:
-        """How many rows of lanes a tensor takes that this mapping reads."""
+    def rows(self, option: Streaming, tensor: Term, made: Layer | None, machine: Machine) -> int:
+        """How many rows of lanes a tensor takes that this mapping reads, and that layer makes."""
         size = int(tensor.access.size * _GAPS)
         if self.may(option, tensor) and size * _LARGE > machine.depth * machine.rows:
             reads, key = self._reads(option, tensor), (id(option.price), tuple(tensor.access.dims))
             if key not in self.sizes and reads is not None:
-                skew = skewed(reads.dims, [reads], None, machine, small=True)
+                skew = skewed(reads.dims, [reads], None if made is None else Writes.of(made, reads.dims), machine)
                 self.sizes[key] = None if skew is None else skew.size + machine.rows
             size = self.sizes[key] or machine.depth * machine.rows + 1
         return -(-size // machine.rows)
