@@ -3,8 +3,8 @@ those that were timed, and as plain loops.
 
 Run from the root of the repository: python -m benchmarks.bench_native [--busy N] [--peers A,B] [--add] [NETWORK ..].
 Writes results/bench_native.csv, or bench_native_busy.csv beside N processes that keep a processor busy each; `--add`
-times runtimes beside what is chosen alone, and adds their columns to the rows that are there. The networks are
-the ONNX files of `benchmarks.networks`, the runtimes those that are installed (`pip install '.[peers]'`), each in a
+times runtimes beside what is chosen alone, and adds their ratios and memory to the rows that are there. The networks
+are the ONNX files of `benchmarks.networks`, the runtimes those that are installed (`pip install '.[peers]'`), each in a
 process of its own that stands still between its turns, with its best settings, in float32. Figures are medians of 25
 rounds, of each the least of five runs that follow each other, ratios medians of those of each round; `first` is the
 ratio of the first of those runs, which finds in the caches what others left there; memory is what a process grew by at
@@ -86,7 +86,8 @@ def beside(name: str, path: Path, busy: int, peers: Sequence[str]) -> list[dict[
     with Contest({"chosen": Lowered(found.program, machine_of("native"))}, path, {given.name: x}, peers) as contest:
         for threads in (1, 2):
             columns = _columns(name, contest, threads, busy)
-            own = {column: value for column, value in columns.items() if not column.startswith("chosen")}
+            names = (column for column in columns if not column.startswith("chosen"))
+            own = {column: columns[column] for column in names if not column.endswith(" ms")}  # of another run
             rows.append({"network": name, "threads": threads, "busy": busy} | own)
             print(rows[-1], flush=True)
     print(*contest.notes, sep="\n", flush=True)

@@ -104,7 +104,7 @@ def test_a_file_may_have_any_name(tmp_path: Path, name: str) -> None:
 @pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="these are machines of another processor")
 def test_a_machine_is_chosen_when_it_runs(tmp_path: Path) -> None:
     path = _network(tmp_path)
-    names = "generic,avx512,avxvnni,avx512vnni,avx2"
+    names = "generic,avx512,avxvnni,avx512vnni,avx512bf16,avx2"
     done = _glenside("compile", path, "-o", "net.c", "--machine", names, folder=tmp_path)
     assert done.returncode == 0, done.stderr
     assert {"net.c", *(f"net_{name}.c" for name in names.split(","))} <= {p.name for p in tmp_path.iterdir()}

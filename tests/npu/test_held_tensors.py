@@ -224,4 +224,3 @@ def test_slots_wait_for_one_that_suits() -> None:
 
 def test_cells_go_on_from_row_to_row() -> None:
     assert gone_on(Address(13, (5, -3, 8)), 4) == (Address(3, (1, -1, 2)), Address(1, (1, 1, 0)))
-
