@@ -50,7 +50,7 @@ def _blocks(loops: Loops) -> list[Nest]:
     [
         pytest.param(64, 4, 16, {}, marks=pytest.mark.slow),
         (67, 2, 8, {"mask": True}),
-        (50, 1, 12, {"batch": 3}),
+        pytest.param(50, 1, 12, {"batch": 3}, marks=pytest.mark.slow),
         (45, 6, 8, {"keys": 33}),
         pytest.param(197, 1, 16, {}, marks=pytest.mark.slow),
     ],

@@ -73,9 +73,10 @@ def _least(options: Mapping[str, Sequence[Option]], results: Mapping[Term, str],
     )
 
 
-def test_no_choice_takes_less() -> None:
+@pytest.mark.parametrize("seeds", [range(6), pytest.param(range(6, 40), marks=pytest.mark.slow)], ids=["few", "many"])
+def test_no_choice_takes_less(seeds: range) -> None:
     compared = 0
-    for seed in range(12):
+    for seed in seeds:
         machine = MACHINES[seed % len(MACHINES)]
         options, results = _options(integer_network(network(random.Random(seed))), machine)
         least = _least(options, results, machine)
@@ -86,4 +87,4 @@ def test_no_choice_takes_less() -> None:
         assert found.cycles == pytest.approx(least, rel=1e-6)
         assert _cycles(own, found.axes, results, machine) == pytest.approx(least, rel=1e-6)
         compared += 1
-    assert compared >= 3
+    assert compared >= 2
