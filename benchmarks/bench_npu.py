@@ -4,8 +4,8 @@ tensors in DRAM as the next layer fills lanes soonest.
 
 Run from the root of the repository: python -m benchmarks.bench_npu [--machines npu:..] [NETWORK[,set=value] ..]. Writes
 results/bench_npu.csv. Networks are built in, quantized on one random sample; cycles are the simulator's, which are the
-RTL's (`tests/npu/test_npu_networks.py`), and what is in DRAM is held to the interpreter's. `array` are the cycles of the
-tiles alone. Seconds are of a shared machine.
+RTL's (`tests/npu/test_npu_networks.py`), and what is in DRAM is held to the interpreter's. `array` are the cycles
+of the tiles alone. Seconds are of a shared machine.
 """
 
 from __future__ import annotations
