@@ -95,6 +95,21 @@ def test_one_tensor_is_both_operands(tmp_path: Path) -> None:
             _held(found, files.load(tmp_path / "square.bin"))
 
 
+def test_a_copy_does_not_meet_an_input_that_is_held() -> None:
+    """Lanes through which one input is copied hold nothing of the other yet, whatever the order of both."""
+    machine = Machine(4, 4, scratchpad=1 << 12, accumulators=32, bandwidth=4, latency=3)
+    for first, second in (("x", "y"), ("y", "x")):
+        g = Graph()
+        nodes = {"x": g.node("MatMulInteger", "x", g.bytes((5, 6))), "y": g.node("MatMulInteger", "y", "y")}
+        inputs = {"x": ((30, 5), "int8"), "y": ((9, 9), "int8")}
+        found = integer_network(
+            g.program({name: inputs[name] for name in (first, second)}, nodes[first], nodes[second])
+        )
+        for made in _programs(found, machine):
+            assert _copies(made) == ["copy of y"]
+            _held(found, made)
+
+
 def test_two_inputs_of_a_product() -> None:
     """One stays where the host puts it: each element is needed once."""
     g = Graph()

@@ -78,8 +78,9 @@ class _Chain(Tensors):
                 values = draw.integers(-128, 128, tuple(term.access.dims)).astype(np.int8)
             self.filled.append((inputs[name], values))
             self._copy(term)
+        for term in self.inputs():  # copies are over by now: they pass through any lanes
             if term in self.held:
-                bring(self.writer, inputs[name].addresses, self.held[term], self.zero(term))
+                bring(self.writer, inputs[name_of(term)].addresses, self.held[term], self.zero(term))
         for number, layer in enumerate(network.layers):
             self.show(layer.name, number, len(network.layers))
             begin = counted(self.writer)
