@@ -56,9 +56,6 @@ class InPlace(_Skewed):
         found: Array = self.first[run.tile, run.begin : run.end]
         return found
 
-    def half(self, number: int) -> int:
-        return int(self.cells(number)[0] >= self.machine.half_depth * self.machine.rows)
-
 
 @dataclass(frozen=True)
 class _Window:
@@ -120,9 +117,6 @@ class Windows(_Skewed):
         run, base = self.runs[number], self._base(self.window_of[number])
         found: Array = self.first[run.tile, run.begin : run.end] + base
         return found
-
-    def half(self, number: int) -> int:
-        return int(self.cells(number)[0] >= self.machine.half_depth * self.machine.rows)
 
     def fill(self, number: int, now: int) -> bool:
         window = self.window_of[number]

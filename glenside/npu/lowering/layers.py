@@ -236,9 +236,6 @@ class Source(Protocol):
     def cells(self, number: int) -> Array:
         """Of each row of a run the cell of the lanes that its table counts from."""
 
-    def half(self, number: int) -> int:
-        """The half of the lanes that a run reads, the first of them."""
-
 
 class Copied:
     """Rows that are copied into halves of the lanes, one of which is filled while the other streams: from DRAM, where
@@ -262,9 +259,6 @@ class Copied:
 
     def cells(self, number: int) -> Array:
         return self.plan.addresses[number] * self.machine.rows
-
-    def half(self, number: int) -> int:
-        return self.plan.chunks[self.plan.chunk_of[number]].half
 
     def fill(self, number: int, now: int) -> bool:
         chunks, chunk = self.plan.chunks, self.plan.chunk_of[number]
@@ -368,5 +362,7 @@ class _Work:
         self.writer.half = 1 - self.writer.half
 
     def _send(self, number: int) -> None:
-        self.sink.send(self.done, 1 - self.source.half(number))
+        """By way of the half of the lanes from which that run does not stream."""
+        upper = self.source.cells(number)[0] >= self.machine.half_depth * self.machine.rows
+        self.sink.send(self.done, 1 - int(upper))
         self.done = []
