@@ -46,11 +46,7 @@ class Branches:
 
     def __init__(self, roots: Sequence[Term]) -> None:
         self.roots = roots
-        self.forget()
         self._term: Term | None = None
-
-    def forget(self) -> None:
-        """Nothing was taken yet."""
         self._settled: dict[tuple[Term, str], Sides] = {}
         """Which sides were taken, or cannot be, as far as that is known: they need not be looked for again."""
         self._done: set[tuple[Term | None, str]] = {(None, name) for name in (*WATCHED, "cast")}

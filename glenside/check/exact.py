@@ -116,7 +116,6 @@ def check(
     trials = Trials(seed, original, *roots)
     branches, clock = Branches(roots), Clock(0, deadline, progress)
     comparison = _Comparison(original, optimized, source, names, clock)
-    clock.total = comparison.steps * trials.count
     known = dict(given or {})
     drawn = {name: tensor for name, tensor in declarations.items() if name not in known}
     own = _own(drawn, *programs) if trials.ordered and rounds(*roots) else {}
@@ -125,20 +124,19 @@ def check(
         trial.arithmetic.opaque_below = below
         values = trial.values(drawn, limits)
         values |= {name: from_end(values[name], limits[name], turn) for name in ends & values.keys()} | known
-        values |= own if turn == OWN else {}
+        values |= own if turn >= OWN else {}
         branches.watched(trial.arithmetic)
         with BLAS_ON_ONE_THREAD:
             comparison.run(Trial(trial.arithmetic, values, branches.begin))
 
     turns = Turns(trials, comparison, branches, compare, bool(own))
+    clock.total = comparison.steps * turns.least
     stopped, reason = "", shortage(least_bytes(declarations.values(), 16 if has_order(*roots) else 4, *roots))
     try:
         while not (reason or comparison.settled):
             if turns.enough and not trials.go_on(len(branches.missing())):
                 break
             turns.take()
-        if own and not (reason or comparison.settled):
-            turns.take(OWN)
     except OutOfTime:
         stopped, reason = "time-limit", "time ran out"
     except KeyboardInterrupt:
@@ -151,7 +149,7 @@ def check(
     finally:
         turns.end()
     done = turns.done
-    verdicts, result = comparison.verdicts(max(trials.count, len(done)), reason, branches.missing())
+    verdicts, result = comparison.verdicts(max(turns.least, len(done)), reason, branches.missing())
     return CheckReport(verdicts, result, _how(done or [trials.at(0)], seed), time.perf_counter() - started, stopped)
 
 

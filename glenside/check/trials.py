@@ -37,8 +37,10 @@ _PATIENCE = 3  # of them in a row that reach little, at least
 _LITTLE = 15 / 16  # what is left then of what was not reached
 _AGAIN = 8  # times as many numbers where results say little
 _LONGEST = 1024
-OWN = 1 << 14 | 1
-"""The turn in which constants have their own values: no other is so late, and its numbers are about several centres."""
+OWN = 1 << 20 | 1
+"""The first turn in which constants have their own values, as they have in those after it: no other is so late, and its
+numbers are about several centres.
+"""
 
 
 class _Numbers(Native):

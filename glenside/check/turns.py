@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
+from itertools import count
 from typing import Any, Protocol
 
 from glenside.check.ahead import LEAST_SECONDS, Ahead, possible
@@ -14,6 +15,7 @@ from glenside.check.trials import OWN, Trials, Turn
 
 _PATIENCE = 8  # times as long as this process takes, the other one may take
 _STEP = 2e-5  # seconds that a step takes at least
+_OFTEN, _SELDOM = 8, 8
 
 
 class Compared(Protocol):
@@ -40,8 +42,9 @@ class Compared(Protocol):
 class Turns:
     """The turns of a check one after the other, every second one in a process that is ahead where that is worth it.
 
-    done  their numbers so far
-    own   whether one more is to come, in which constants have their own values
+    done   their numbers so far
+    own    whether constants have their own values in some
+    least  how many turns there have to be
     """
 
     def __init__(
@@ -55,8 +58,7 @@ class Turns:
         """Of the longest turn of this process; before the first one, what it takes at least."""
         self._alone = False
         """Whether there is to be no process that is ahead."""
-        self._own: Any = None
-        """What was told of the turn of constants' own values, which that process takes first, and which counts last."""
+        self.least = next(turns for turns in count(2 if own else 1) if self._drawn(turns) >= trials.count)
 
     @property
     def enough(self) -> bool:
@@ -64,20 +66,31 @@ class Turns:
         return self._are_enough(len(self.done))
 
     def _are_enough(self, turns: int) -> bool:
-        trials = self.trials
-        return turns >= trials.count and not (turns < trials.longest and self.comparison.says_little(turns))
+        little = turns < self.trials.longest and self.comparison.says_little(turns)
+        return turns >= self.least and not little
+
+    def _with_own(self, turns: int) -> int:
+        """How many of the first turns constants have their own values in: every second one, and after a few of those
+        every eighth. A deep network of integers loses what it computes where its scales are drawn.
+        """
+        return (min(turns, _OFTEN) // 2 + max(0, turns - _OFTEN) // _SELDOM) if self.own else 0
+
+    def _drawn(self, turns: int) -> int:
+        return turns - self._with_own(turns)
 
     def _number(self, turns: int) -> int:
         """The turn after so many."""
-        return further(turns) if self._are_enough(turns) else turns
+        own, drawn = self._with_own(turns), self._drawn(turns)
+        if own < self._with_own(turns + 1):
+            return OWN + own
+        return further(drawn) if self._are_enough(turns) else drawn
 
-    def take(self, turn: int | None = None) -> None:
-        """That turn, or the next one: what was told of it, or by this process."""
-        turn, started = self._number(len(self.done)) if turn is None else turn, time.perf_counter()
+    def take(self) -> None:
+        """The next turn: what was told of it, or by this process."""
+        turn, started = self._number(len(self.done)), time.perf_counter()
         trial, told = self.trials.at(turn), self._told(turn)
         if told is None:
-            if turn != OWN:
-                self._let_begin()
+            self._let_begin()
             self.compare(trial, turn)
             self._seconds = max(self._seconds, time.perf_counter() - started)
         else:
@@ -98,30 +111,23 @@ class Turns:
             ahead.end()
 
     def _told(self, turn: int) -> Any:
-        if turn == OWN and self._own is not None:
-            return self._own
-        asked = None if self._ahead is None else self._ahead.turn
-        if self._ahead is None or asked is None:
+        if self._ahead is None or self._ahead.turn is None:
             return None
-        if asked not in (turn, OWN):  # which follows on what came since it was asked
+        if self._ahead.turn != turn:  # which follows on what came since it was asked
             self._leave()
             return None
         told = self._ahead.answer(self.comparison.clock.look, _PATIENCE * self._seconds)
         if told is None:
             self.end()
-        if asked == turn:
-            return told
-        self._own = told
-        return None
+        return told
 
     def _let_begin(self) -> None:
-        """Let a process that is ahead begin with the turn after the next, where there may be one, or with the last."""
+        """Let a process that is ahead begin with the turn after the next, where there may be one."""
         after = len(self.done) + 1
         if self._alone or (self.done and self._seconds < LEAST_SECONDS):
             self._alone = True
             return
-        own = self.own and not self.done
-        if self._seconds < LEAST_SECONDS or (not own and self._are_enough(after) and self.trials.more <= 0):
+        if self._seconds < LEAST_SECONDS or (self._are_enough(after) and self.trials.more <= 0):
             return
         if self._ahead is None:
             if not possible(*self.branches.roots):
@@ -133,7 +139,7 @@ class Turns:
             except OSError:  # of processes, memory or files there are no more
                 self.end()
                 return
-        self._ahead.ask(OWN if own else self._number(after))
+        self._ahead.ask(self._number(after))
 
     def _tell(self, turn: int, look: Callable[[], None]) -> Any:
         """In the process that is ahead: what is found by a turn in which everything is equal."""
@@ -142,7 +148,4 @@ class Turns:
         self.compare(trial, turn)
         if not comparison.equal_since(before):
             return None
-        told = [mark.hex() for mark in comparison.results], self.branches.told(), [*trial.numbers.replaced]
-        if turn == OWN:
-            self.branches.forget()
-        return told
+        return [mark.hex() for mark in comparison.results], self.branches.told(), [*trial.numbers.replaced]

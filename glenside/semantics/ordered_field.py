@@ -164,12 +164,25 @@ class OrderedField(Native):
         if not _is_number(a):
             return self._native.divide(a, b)
         b = distinct(b) if b.shape == a.shape else b  # what is repeated is inverted once
+        if b.size == 1 < a.size:
+            return self._divided(a, b.item())
         none, real, residue = b.imag == 0, b.real, b.imag
         if none.any():
             real, residue = np.where(none, 1 / LARGEST, real), np.where(none, _OF_NOTHING, residue)
         if not real.all():
             real = np.where(real == 0, 1 / LARGEST, real)
         return _number(_finite(a.real / real), self.field.divide(a.imag, residue))
+
+    def _divided(self, a: Array, number: complex) -> Array:
+        """Numbers divided by one of them, as `divide` does."""
+        real, residue = (number.real or 1 / LARGEST, number.imag) if number.imag else (1 / LARGEST, _OF_NOTHING)
+        inverse = float(self.field.inverse(np.asarray(residue)))
+
+        def store(out: Array, x: Array) -> None:
+            out.real = _finite(x.real / real)
+            out.imag = self.field.reduce(x.imag * inverse)
+
+        return as_they_lie(store, (a,), np.complex128, PART)
 
     def power(self, a: Array, b: Array) -> Array:
         if not _is_number(a):
