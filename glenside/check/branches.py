@@ -54,7 +54,7 @@ class Branches:
 
     def watched(self, arithmetic: Arithmetic) -> None:
         """Let an arithmetic's primitives, and its casts, tell which sides they take."""
-        functions = {name: _function(arithmetic, name) for name in WATCHED}
+        functions = {name: function_of(arithmetic, name) for name in WATCHED}
         arithmetic.own = {**arithmetic.own, **{n: partial(self._run, n, f) for n, f in functions.items()}}
         vars(arithmetic)["cast"] = partial(self._cast, arithmetic.cast)
         arithmetic.meanings.clear()  # which are those of others
@@ -82,6 +82,10 @@ class Branches:
             _look(sides, taken, *operands)
         if all(sides):
             self._done.add(place)
+
+    def took(self, goal: Missing) -> bool:
+        """Whether a side that was missing has been taken since."""
+        return self._settled[goal.term, goal.primitive][goal.side]
 
     def told(self) -> list[tuple[int, str, Sides]]:
         """What is known of sides, for another process that has the same roots."""
@@ -156,7 +160,7 @@ def _casts(term: Term | None) -> bool:
     return term is not None and term.operator is cast
 
 
-def _function(arithmetic: Arithmetic, name: str) -> Function:
+def function_of(arithmetic: Arithmetic, name: str) -> Function:
     """What a primitive is in an arithmetic."""
     primitive = PRIMITIVES[name]
     if name in arithmetic.own:

@@ -120,16 +120,18 @@ def check(
     drawn = {name: tensor for name, tensor in declarations.items() if name not in known}
     own = _own(drawn, *programs) if trials.ordered and rounds(*roots) else {}
 
-    def compare(trial: Turn, turn: int) -> None:
+    def draw(trial: Turn, turn: int) -> dict[str, Array]:
         trial.arithmetic.opaque_below = below
         values = trial.values(drawn, limits)
         values |= {name: from_end(values[name], limits[name], turn) for name in ends & values.keys()} | known
-        values |= own if turn >= OWN else {}
+        return values | (own if turn >= OWN else {})
+
+    def compare(trial: Turn, values: Mapping[str, Array]) -> None:
         branches.watched(trial.arithmetic)
         with BLAS_ON_ONE_THREAD:
             comparison.run(Trial(trial.arithmetic, values, branches.begin))
 
-    turns = Turns(trials, comparison, branches, compare, bool(own))
+    turns = Turns(trials, comparison, branches, draw, compare, bool(own))
     clock.total = comparison.steps * turns.least
     stopped, reason = "", shortage(least_bytes(declarations.values(), 16 if has_order(*roots) else 4, *roots))
     try:
@@ -137,6 +139,8 @@ def check(
             if turns.enough and not trials.go_on(len(branches.missing())):
                 break
             turns.take()
+        if not (reason or comparison.settled):
+            turns.aim()
     except OutOfTime:
         stopped, reason = "time-limit", "time ran out"
     except KeyboardInterrupt:

@@ -20,17 +20,34 @@ _ZERO = Range(0.0, 0.0)
 Function = Callable[..., Array]
 
 
+Aim = Callable[[Array], Array]
+"""What operands are -> what is on a side, and not far from that."""
+
+
+def _at(number: float) -> Aim:
+    return lambda a: np.full_like(a, number)
+
+
+def _half_above(parity: int) -> Aim:
+    return lambda a: 2 * np.rint((a - parity) / 2) + parity + 0.5
+
+
+_LOW, _SAME, _HIGH = _at(-1), _at(0), _at(1)
+
+
 class Watched(NamedTuple):
     """The sides of one primitive.
 
     words     each side, as "never .." says it
     taken     (function, *operands) -> whether some elements are on each side
     possible  ranges of the operands -> whether some could be
+    aims      for each side, where an operand, or the difference of two, is on it; none where that is not known
     """
 
     words: tuple[str, ...]
     taken: Callable[..., Sequence[Any]]
     possible: Callable[..., Sequence[bool]]
+    aims: tuple[Aim | None, ...]
 
 
 def _equal(a: Array, b: Array) -> Array:
@@ -96,14 +113,17 @@ def _may_be_whole(a: Range) -> tuple[bool, bool]:
     return holds, a.low < a.high or not holds
 
 
-def _relation(held: Callable[[Range, Range], bool], failed: Callable[[Range, Range], bool], *equal: str) -> Watched:
+def _relation(
+    held: Callable[[Range, Range], bool], failed: Callable[[Range, Range], bool], aims: tuple[Aim, Aim], *equal: str
+) -> Watched:
     """A comparison; of an order, equal numbers are a side too."""
     if not equal:
-        return Watched(_HELD, lambda f, a, b: _truth(f(a, b)), lambda a, b: (held(a, b), failed(a, b)))
+        return Watched(_HELD, lambda f, a, b: _truth(f(a, b)), lambda a, b: (held(a, b), failed(a, b)), aims)
     return Watched(
         (*_HELD, *equal),
         lambda f, a, b: (*_truth(f(a, b)), _equal(a, b).any()),
         lambda a, b: (held(a, b), failed(a, b), _meet(a, b)),
+        (*aims, _SAME),
     )
 
 
@@ -111,41 +131,50 @@ _HELD = ("held", "failed")
 _EQUAL = "was of equal numbers"
 _TOOK = ("took the first number", "took the second number")
 _SIGNS = ("was of a number below 0", "was of a number above 0")
-_JOINED = Watched(_HELD, lambda f, a, b: _truth(f(a, b)), lambda a, b: (True, True))
+_JOINED = Watched(_HELD, lambda f, a, b: _truth(f(a, b)), lambda a, b: (True, True), (None, None))
 _FLOORED = Watched(
     ("was of a whole number", "was of a number that is not whole"),
     lambda f, a: _truth(_fraction(a) <= _NEAR),
     _may_be_whole,
+    (np.rint, lambda a: np.floor(a) + 0.25),
 )
 _REST = Watched(
     ("left a rest of numbers that differ in sign",),
     _unlike,
     lambda a, b: ((a.low < 0 < b.high) or (b.low < 0 < a.high),),
+    (None,),
 )
 WATCHED = {
-    "lt": _relation(_below, lambda a, b: a.high >= b.low, _EQUAL),
-    "le": _relation(lambda a, b: a.low <= b.high, lambda a, b: _below(b, a), _EQUAL),
-    "gt": _relation(lambda a, b: _below(b, a), lambda a, b: a.low <= b.high, _EQUAL),
-    "ge": _relation(lambda a, b: a.high >= b.low, _below, _EQUAL),
-    "eq": _relation(_meet, _may_differ),
-    "ne": _relation(_may_differ, _meet),
+    "lt": _relation(_below, lambda a, b: a.high >= b.low, (_LOW, _HIGH), _EQUAL),
+    "le": _relation(lambda a, b: a.low <= b.high, lambda a, b: _below(b, a), (_LOW, _HIGH), _EQUAL),
+    "gt": _relation(lambda a, b: _below(b, a), lambda a, b: a.low <= b.high, (_HIGH, _LOW), _EQUAL),
+    "ge": _relation(lambda a, b: a.high >= b.low, _below, (_HIGH, _LOW), _EQUAL),
+    "eq": _relation(_meet, _may_differ, (_SAME, _HIGH)),
+    "ne": _relation(_may_differ, _meet, (_HIGH, _SAME)),
     "logical-and": _JOINED,
     "logical-or": _JOINED,
     "select": Watched(
         _TOOK,
         lambda f, condition, a, b: _truth(~_equal(condition, np.zeros((), condition.dtype))),
         lambda condition, a, b: (_may_differ(condition, _ZERO), _meet(condition, _ZERO)),
+        (None, None),
     ),
-    "min": Watched(_TOOK, lambda f, a, b: _apart(a, b), _may_be_apart),
-    "max": Watched(_TOOK, lambda f, a, b: _apart(b, a), lambda a, b: _may_be_apart(b, a)),
-    "abs": Watched(_SIGNS, lambda f, a: _from_zero(a)[:2], _may_be_apart),
-    "sign": Watched((*_SIGNS, "was of 0"), lambda f, a: _from_zero(a), lambda a: (*_may_be_apart(a), _meet(a, _ZERO))),
+    "min": Watched(_TOOK, lambda f, a, b: _apart(a, b), _may_be_apart, (_LOW, _HIGH)),
+    "max": Watched(_TOOK, lambda f, a, b: _apart(b, a), lambda a, b: _may_be_apart(b, a), (_HIGH, _LOW)),
+    "abs": Watched(_SIGNS, lambda f, a: _from_zero(a)[:2], _may_be_apart, (_LOW, _HIGH)),
+    "sign": Watched(
+        (*_SIGNS, "was of 0"),
+        lambda f, a: _from_zero(a),
+        lambda a: (*_may_be_apart(a), _meet(a, _ZERO)),
+        (_LOW, _HIGH, _SAME),
+    ),
     "floor": _FLOORED,
     "ceil": _FLOORED,
     "round": Watched(
         ("was of a half above an even number", "was of a half above an odd number"),
         lambda f, a: _halves(a),
         lambda a: (a.high - a.low >= 2,) * 2,
+        (_half_above(0), _half_above(1)),
     ),
     "mod": _REST,
     "rem": _REST,
@@ -158,6 +187,7 @@ CAST = (
     "wrapped a number below its least",
     "wrapped a number above its most",
 )
+CAST_AIMS: tuple[Aim | None, ...] = (_SAME, _HIGH, _at(-1.5), _at(1.5), None, None)
 _WRAPPED_BITS = 32  # to the bounds of wider integers few numbers come
 ROUNDED = ("floor", "ceil", "round")
 

@@ -382,7 +382,7 @@ def constants_of(*roots: Term) -> list[Fraction]:
     found: dict[Fraction, None] = {}
     largest = 1 << 20 if is_real(*roots) else 1 << 62
     for term in postorder(*roots):
-        if term.operator is cast and term.access.dtype in _WRAPS:
+        if term.operator is cast and term.access.dtype in _WRAPS and _may_wrap(term):
             least, most = limits(term.access.dtype)
             found.update(dict.fromkeys((Fraction(least - 1), Fraction(most + 1))))
         for attribute in term.attributes:
@@ -390,6 +390,16 @@ def constants_of(*roots: Term) -> list[Fraction]:
                 numbers = (exact(word) for word in attribute.strip("()").split())
                 found.update(dict.fromkeys(n for n in numbers if n is not None and abs(n) < largest))
     return list(found)
+
+
+def _may_wrap(term: Term) -> bool:
+    """Whether a cast to integers is of others than those that are integers of it too."""
+    least, most = limits(term.access.dtype)
+    given = term.children[0].access.dtype
+    if given not in WHOLE:
+        return given in REALS
+    low, high = limits(given)
+    return low < least or most < high
 
 
 def draw_reals(tensor: Tensor, seed: int, limit: int | None = None) -> Array:

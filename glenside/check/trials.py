@@ -110,6 +110,7 @@ class Trials:
     count    how often numbers are drawn at least
     longest  the same where results repeat
     more     how often they may be drawn after that, for what was not reached
+    aims     how often they may be moved to where they reach it, or that be looked for
     """
 
     def __init__(self, seed: int, original: Program, *roots: Term) -> None:
@@ -122,6 +123,7 @@ class Trials:
         self.more = max(_MORE, self.count // 2)
         self.patience, self.in_vain, self.missing = max(_PATIENCE, self.more // 4), 0, math.inf
         self.longest = min(_LONGEST, _AGAIN * self.count)
+        self.aims = self.count // 4 if self.real and self.ordered else 0
         if not self.real:
             self.count, self.longest = self.count + 1, self.longest + 1
         elif not self.ordered:

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from itertools import count
 from typing import Any, Protocol
 
+import numpy as np
+
 from glenside.check.ahead import LEAST_SECONDS, Ahead, possible
+from glenside.check.aimed import moved, near
 from glenside.check.branches import Branches
 from glenside.check.comparison import Clock
 from glenside.check.stimuli import further
 from glenside.check.trials import OWN, Trials, Turn
+from glenside.ir.operand import Array
+from glenside.semantics.ordered_field import OrderedField
 
 _PATIENCE = 8  # times as long as this process takes, the other one may take
 _STEP = 2e-5  # seconds that a step takes at least
@@ -25,6 +30,10 @@ class Compared(Protocol):
     results: set[bytes]
     steps: int
     """Terms that are evaluated in a turn."""
+
+    @property
+    def settled(self) -> bool:
+        """Whether everything differs."""
 
     def says_little(self, trials: int) -> bool:
         """Whether results repeat."""
@@ -48,10 +57,16 @@ class Turns:
     """
 
     def __init__(
-        self, trials: Trials, comparison: Compared, branches: Branches, compare: Callable[[Turn, int], None], own: bool
+        self,
+        trials: Trials,
+        comparison: Compared,
+        branches: Branches,
+        draw: Callable[[Turn, int], dict[str, Array]],
+        compare: Callable[[Turn, Mapping[str, Array]], None],
+        own: bool,
     ) -> None:
-        self.trials, self.comparison, self.branches, self.compare = trials, comparison, branches, compare
-        self.own = own
+        self.trials, self.comparison, self.branches = trials, comparison, branches
+        self.draw, self.compare, self.own = draw, compare, own
         self.done: list[Turn] = []
         self._ahead: Ahead | None = None
         self._seconds = _STEP * comparison.steps
@@ -91,7 +106,7 @@ class Turns:
         trial, told = self.trials.at(turn), self._told(turn)
         if told is None:
             self._let_begin()
-            self.compare(trial, turn)
+            self.compare(trial, self.draw(trial, turn))
             self._seconds = max(self._seconds, time.perf_counter() - started)
         else:
             results, sides, replaced = told
@@ -99,6 +114,25 @@ class Turns:
             self.branches.add(sides)
             trial.numbers.replaced.update(replaced)
         self.done.append(trial)
+
+    def aim(self) -> None:
+        """Take some more turns, of numbers that are moved to where they take a side that is missing."""
+        self.end()
+        left, number = self.trials.aims, 0
+        for number, goal in enumerate(self.branches.missing() if left else ()):
+            trial = self.trials.at(number)
+            assert isinstance(trial.arithmetic, OrderedField)
+            values = self.draw(trial, number)
+            for tensor in near(goal):
+                if left <= 0 or self.comparison.settled or self.branches.took(goal):
+                    break
+                left -= 1
+                self.comparison.clock.look()
+                aimed = moved(goal, tensor, trial.arithmetic, values, np.random.default_rng(number))
+                if aimed is not None:
+                    left -= 1
+                    self.compare(trial, {**values, tensor.name: aimed})
+                    self.done.append(trial)
 
     def end(self) -> None:
         """End the process that is ahead."""
@@ -145,7 +179,7 @@ class Turns:
         """In the process that is ahead: what is found by a turn in which everything is equal."""
         comparison, trial = self.comparison, self.trials.at(turn)
         comparison.clock, comparison.results, before = Clock(0, None, lambda *_: look()), set(), comparison.marked()
-        self.compare(trial, turn)
+        self.compare(trial, self.draw(trial, turn))
         if not comparison.equal_since(before):
             return None
         return [mark.hex() for mark in comparison.results], self.branches.told(), [*trial.numbers.replaced]

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from fractions import Fraction
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -33,13 +33,7 @@ from glenside.semantics.prime_field import PART, REDUCED, SUMMED, PrimeField
 LARGEST = 1e100
 """The magnitude to which numbers are cut: residues tell them apart, and sums and products of some stay finite."""
 _NEAR = 1e-9
-"""How near a number is to a half that rounding may have kept it from, in its own magnitude."""
-_APART = 0.0027
-"""How near it is at most, of large numbers: less than those that are drawn are apart, and no multiple of a power of 2,
-as what is computed of them may be.
-"""
-_ROUNDED = 2.0**-48
-"""What sums and products of some numbers round by, in their magnitude."""
+"""How near numbers of one residue are, in their magnitude, that are the same number."""
 _KNOWN = 3e11
 """Of larger numbers nobody knows the last bits, which are what is left where they wrap: residues stand for those."""
 _WIDEST = 64  # bits
@@ -86,7 +80,9 @@ class OrderedField(Native):
         return result.reshape(a.shape)
 
     def encode(self, name: str, array: Array, dtype: str) -> Array:
-        """The residues of floats, and the floats."""
+        """The residues of floats, and the floats. What is a number here already is that."""
+        if _is_number(array):
+            return array
         residues = self.field.encode(name, array, dtype)
         return _number(np.asarray(array, np.float64), residues) if dtype in REALS else residues
 
@@ -208,10 +204,26 @@ class OrderedField(Native):
         return _number(_finite(real), residue)
 
     def _whole(self, rounding: Callable[[Array], Array], a: Array) -> Array:
-        whole = np.asarray(rounding(_settled(a.real)))
+        whole = np.asarray(rounding(self._settled(a)))
         if np.abs(whole).max(initial=0.0) < REDUCED:  # as nearly always
             return _number(whole, self.field.reduce(whole.copy()))
         return self.encode("", np.clip(whole, -(2.0**52), 2.0**52), "float64")
+
+    def _settled(self, a: Array, bits: int | None = None) -> Array:
+        """Places, of whole numbers and halves exactly: their residues say which they are, wherever rounding had put
+        them. With `bits`, of floats with so many of a fraction, and what is between two of them.
+        """
+        if bits is None:
+            twice = np.asarray(np.rint(a.real * 2))
+            residue = self.field.reduce(self.field.reduce(twice.copy()) * self._half)
+            return np.where(residue == a.imag, twice * 0.5, a.real)
+        least = np.frexp(a.real)[1] - bits - 2
+        halves = np.ldexp(np.rint(np.ldexp(a.real, -least)), least)
+        return np.where(self.field.encode("", halves, "float64") == a.imag, halves, a.real)
+
+    @cached_property
+    def _half(self) -> float:
+        return float(self.field.constant(Fraction(1, 2), "float32"))
 
     def below_maximum(self, a: Array, axes: tuple[int, ...]) -> Array:
         """Nothing overflows here, and exp of a difference is no quotient."""
@@ -237,7 +249,7 @@ class OrderedField(Native):
             return np.asarray(a.imag != 0)
         cut = np.asarray(np.minimum(np.maximum(a.real, -(2.0**62)), 2.0**62))
         whole = np.asarray(np.rint(cut))
-        whole = whole if (whole == cut).all() else np.trunc(_settled(cut))
+        whole = whole if (whole == cut).all() else np.trunc(np.clip(self._settled(a), -(2.0**62), 2.0**62))
         far = np.abs(whole) > _KNOWN
         if RECORDS[dtype].bits < _WIDEST and far.any():
             whole = np.where(far, a.imag, whole)
@@ -245,8 +257,8 @@ class OrderedField(Native):
 
     def _stored(self, a: Array, dtype: str) -> Array:
         """The float of a few bits that is nearest, of numbers as near as to be equal to one between two the same."""
-        real = a.real if _is_number(a) else a.astype(np.float64)
-        kept = rounded(_settled(real, fraction_bits(dtype)), dtype).astype(np.float64)
+        real = self._settled(a, fraction_bits(dtype)) if _is_number(a) else a.astype(np.float64)
+        kept = rounded(real, dtype).astype(np.float64)
         return self.encode("", np.where(np.isfinite(kept), kept, np.copysign(LARGEST, real)), "float64")
 
     def reinterpret(self, a: Array, dtype: str) -> Array:
@@ -300,21 +312,6 @@ def _abs(a: Array) -> Array:
 def _sign(a: Array) -> Array:
     sign = np.sign(_real(a))
     return _number(sign, np.where(a.imag == 0, 0.0, sign)) if _is_number(a) else np.asarray(sign)
-
-
-def _settled(x: Array, bits: int | None = None) -> Array:
-    """Numbers that are as good as whole, or halves, as such: what they are equal to may have rounded otherwise. With
-    `bits`, those that are as good as floats with so many of a fraction, or between two of them.
-    """
-    near = _NEAR * np.maximum(1.0, np.abs(x))
-    if bits is None:
-        halves = np.asarray(np.rint(x * 2)) * 0.5
-        if near.max(initial=0.0) > _APART:  # of large numbers, not all are near a half
-            near = np.minimum(near, np.maximum(_APART, _ROUNDED * np.abs(x)))
-    else:
-        least = np.frexp(x)[1] - bits - 2
-        halves = np.ldexp(np.rint(np.ldexp(x, -least)), least)
-    return np.where(np.abs(x - halves) <= near, halves, x)
 
 
 def _finite(x: Array) -> Array:

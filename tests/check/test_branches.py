@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from glenside.builder import Builder
@@ -11,6 +13,8 @@ from glenside.ir.term import Term, build
 from glenside.ir.types import Dims, Tensor
 
 X = build("access-tensor", Tensor("x", Dims((5, 7)), "float32"))
+GROWN = build("compute", "exp", X)
+"""Nobody can say where it takes a given value exactly."""
 
 
 def full(value: str) -> Term:
@@ -22,16 +26,17 @@ def verdict(a: Term, b: Term) -> str:
 
 
 def test_a_threshold_that_no_number_reaches_is_said() -> None:
-    """The two differ above 10^9 alone."""
-    low, high = (Builder.combine("minimum", X, full(text)) for text in ("1000000000", "1000000001"))
-    found = verdict(low, high)
+    """The two differ above 10^9 alone, where numbers are moved to if that is a way along a line."""
+    bounds = "1000000000", "1000000001"
+    assert verdict(*(Builder.combine("minimum", X, full(text)) for text in bounds)).startswith("differs")
+    found = verdict(*(Builder.combine("minimum", GROWN, full(text)) for text in bounds))
     assert found.startswith("equal where reached: min of minimum, 5 x 7, never took the second number")
     assert is_equal(found)
     assert found != EXACT
 
 
 def test_of_a_layer_its_own_are_said() -> None:
-    far = Builder.combine("minimum", X, full("1000000000"))
+    far = Builder.combine("minimum", GROWN, full("1000000000"))
     near = build("compute", "relu", far)
     program = Program(near, "p", {"far": far, "near": near})
     report = check(program, program)
@@ -88,14 +93,18 @@ def test_what_differs_at_zero_alone_is_reached() -> None:
 
 
 def test_a_sign_that_is_never_of_zero_is_said() -> None:
-    """What is drawn is never a third."""
+    """What is drawn is never a third; what is moved is."""
     beside = build("compute", "sign", Builder.combine("subtract", X, full("1/3")))
+    assert verdict(beside, beside) == EXACT
+    beside = build("compute", "sign", Builder.combine("subtract", GROWN, full("1/3")))
     assert verdict(beside, beside) == "equal where reached: sign of sign, 5 x 7, never was of 0"
     assert verdict(build("compute", "sign", X), build("compute", "sign", X)) == EXACT
 
 
 def test_a_comparison_that_is_never_of_equal_numbers_is_said() -> None:
     a, b = (compared(kind, X, full("1/3")) for kind in ("lt", "le"))
+    assert verdict(a, b).startswith("differs")
+    a, b = (compared(kind, GROWN, full("1/3")) for kind in ("lt", "le"))
     assert verdict(a, b).startswith("equal where reached: lt of (compare lt), 5 x 7, never was of equal numbers")
     total = build("compute", "reduce-sum", build("access", X, 1))
     bound = build("access", build("full", (5,), "7/2", "float32"), 1)
@@ -110,15 +119,15 @@ def compared(kind: str, a: Term, b: Term) -> Term:
     ("term", "found"),
     [
         (
-            build("compute", "round", Builder.combine("subtract", X, full("1/3"))),
+            build("compute", "round", Builder.combine("subtract", GROWN, full("1/3"))),
             "round of round, 5 x 7, never was of a",
         ),
         (
-            build("compute", "floor", Builder.combine("subtract", X, full("1/3"))),
+            build("compute", "floor", Builder.combine("subtract", GROWN, full("1/3"))),
             "floor of floor, 5 x 7, never was of a",
         ),
         (
-            build("cast", Builder.combine("subtract", X, full("1/3")), "bool"),
+            build("cast", Builder.combine("subtract", GROWN, full("1/3")), "bool"),
             "cast of bool, 5 x 7, never was of 0",
         ),
     ],
@@ -126,6 +135,46 @@ def compared(kind: str, a: Term, b: Term) -> Term:
 )
 def test_what_is_rounded_and_never_decided_is_said(term: Term, found: str) -> None:
     assert found in verdict(term, term)
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [
+        ("round", lambda a: build("compute", "floor", Builder.combine("elementwise-add", a, half(a)))),
+        ("sign", lambda a: Builder.combine("subtract", full_of(a, "1"), doubled(a))),
+        ("(clip -300 300)", lambda a: build("compute", "(clip -300 301)", a)),
+    ],
+    ids=["a half above an even number", "zero", "a bound that is far"],
+)
+@pytest.mark.parametrize("shown", ["bias", "weights"])
+def test_numbers_are_moved_to_where_programs_differ(right: str, wrong: Callable[[Term], Term], shown: str) -> None:
+    """Thirds of sums of products are seldom halves or 0; along a bias, and along weights, the way there is straight."""
+    weights = build("access-tensor", Tensor("w", Dims((3, 7)), "float32"))
+    sums = build(
+        "compute", "dot-product", build("access-product", build("access", X, 1), build("access", weights, 1), 0)
+    )
+    thirds = Builder.combine("elementwise-mul", build("access", sums, 2), full_of(sums, "1/3"))
+    if shown == "bias":
+        thirds = Builder.combine("elementwise-add", build("compute", "sigmoid", thirds), tensor_like(thirds, "bias"))
+    assert verdict(build("compute", right, thirds), wrong(thirds)).startswith("differs")
+
+
+def full_of(a: Term, value: str) -> Term:
+    return build("full", tuple(a.access.dims), value, "float32")
+
+
+def tensor_like(a: Term, name: str) -> Term:
+    return build("access-tensor", Tensor(name, a.access.dims, "float32"))
+
+
+def half(a: Term) -> Term:
+    return full_of(a, "1/2")
+
+
+def doubled(a: Term) -> Term:
+    """2 where a is below 0, and 0 elsewhere."""
+    below = build("cast", compared("lt", a, full_of(a, "0")), "float32")
+    return Builder.combine("elementwise-mul", below, full_of(a, "2"))
 
 
 @pytest.mark.parametrize(

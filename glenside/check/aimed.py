@@ -1,0 +1,131 @@
+"""Numbers aimed at sides that none of those drawn took: where what decides is affine along a tensor, that is moved on
+a line to where it decides otherwise, or between.
+
+Two sums of products of drawn numbers are seldom the same, and a third of one is seldom a half: at such places programs
+differ that agree elsewhere. In a field the place is one quotient, and it is met exactly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+
+import numpy as np
+
+from glenside.check.branches import Missing, function_of
+from glenside.check.sides import CAST_AIMS, WATCHED, Aim
+from glenside.check.stimuli import index_limits
+from glenside.ir.dtypes import FLOATS
+from glenside.ir.operand import Array
+from glenside.ir.term import Term, postorder
+from glenside.ir.types import Tensor
+from glenside.semantics.interpreter import evaluate
+from glenside.semantics.ordered_field import OrderedField
+
+_STEP = 1 / 64
+"""How far along the line it is looked whether what decides is affine: so near that other things decide as before."""
+_NEAREST = 3  # tensors
+_FAR, _CLOSE = 2.0**32, 2.0**-10
+
+
+def near(goal: Missing) -> list[Tensor]:
+    """Tensors to move so that a side is taken: those first that the fewest terms are between."""
+    return _nearest(goal.term) if _aim(goal) is not None else []
+
+
+def _aim(goal: Missing) -> Aim | None:
+    return (CAST_AIMS if goal.primitive == "cast" else WATCHED[goal.primitive].aims)[goal.side]
+
+
+def _nearest(term: Term) -> list[Tensor]:
+    indices = index_limits(term)
+    found: dict[Tensor, None] = {}
+    level = [term]
+    seen = {term}
+    while level:
+        for leaf in level:
+            if leaf.operator.name == "access-tensor" and isinstance(tensor := leaf.attributes[0], Tensor):
+                if tensor.dtype in FLOATS and tensor.name not in indices and tensor.dims.product():
+                    found[tensor] = None
+        level = list(dict.fromkeys(child for parent in level for child in parent.children if child not in seen))
+        seen.update(level)
+    return list(found)[:_NEAREST]
+
+
+def moved(
+    goal: Missing, tensor: Tensor, arithmetic: OrderedField, values: Mapping[str, Array], rng: np.random.Generator
+) -> Array | None:
+    """The value of a tensor along a line through what it is, at which one element takes a side. None where what decides
+    is not affine along that line.
+    """
+    aim = _aim(goal)
+    assert aim is not None
+    start = arithmetic.encode("", values[tensor.name], tensor.dtype)
+    line = arithmetic.encode("", rng.choice((-1.0, 1.0), tuple(tensor.dims)), "float64")
+
+    def along(t: Array) -> Array:
+        return arithmetic.add(start, arithmetic.multiply(line, t))
+
+    def decides(at: float) -> Array | None:
+        moved = {**values, tensor.name: along(arithmetic.encode("", np.asarray(at), "float64"))}
+        return _decides(goal, arithmetic, moved)
+
+    first, second, third = (decides(at) for at in (0.0, _STEP, 2 * _STEP))
+    if first is None or second is None or third is None or not first.size or first.dtype.kind != "c":
+        return None
+    slope = arithmetic.subtract(second, first)
+    affine = (arithmetic.subtract(third, second).imag == slope.imag) & (slope.imag != 0) & (slope.real != 0)
+    if not affine.any():
+        return None
+    goals = aim(first.real)
+    distance = np.where(affine, np.abs((goals - first.real) / np.where(slope.real == 0, 1, slope.real)), np.inf)
+    nearest = tuple(map(int, np.unravel_index(int(np.argmin(distance)), distance.shape)))
+    one = partial(_one, nearest)
+    rest = arithmetic.subtract(arithmetic.encode("", one(goals), "float64"), one(first))
+    t = arithmetic.multiply(arithmetic.divide(rest, one(slope)), arithmetic.encode("", np.asarray(_STEP), "float64"))
+    found = along(t)
+    met = _decides(goal, arithmetic, {**values, tensor.name: found})
+    near = met is not None and bool(np.abs(one(met).real - one(goals)) < _CLOSE)
+    if not near or np.abs(found.real).max() > _FAR:  # where rounding may hide on which side it is
+        return None
+    return found
+
+
+def _one(index: Sequence[int], a: Array) -> Array:
+    return np.asarray(a[tuple(index)])
+
+
+def _decides(goal: Missing, arithmetic: OrderedField, values: Mapping[str, Array]) -> Array | None:
+    """What a primitive of a term decides by: its operand, or the difference of its two."""
+    taken: list[Array] = []
+    probe = OrderedField(arithmetic.field)
+    probe.opaque_below = arithmetic.opaque_below
+    here: list[Term | None] = [None]
+
+    def seen(*operands: Array) -> None:
+        if here[0] is goal.term and not taken:
+            taken.append(probe.subtract(*np.broadcast_arrays(*operands)) if len(operands) == 2 else operands[0])
+
+    if goal.primitive == "cast":
+        cast = probe.cast
+
+        def watched(a: Array, dtype: str) -> Array:
+            seen(a)
+            return cast(a, dtype)
+
+        vars(probe)["cast"] = watched
+    else:
+        function = function_of(probe, goal.primitive)
+
+        def run(*operands: Array) -> Array:
+            seen(*operands)
+            return function(*operands)
+
+        probe.own = {**probe.own, goal.primitive: run}
+
+    def begin(term: Term) -> None:
+        here[0] = term
+
+    terms = list(postorder(goal.term))
+    evaluate(terms, values, probe, watch=lambda *_: None, begin=begin)
+    return taken[0] if taken else None
