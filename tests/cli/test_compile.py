@@ -173,7 +173,7 @@ def test_bench(tmp_path: Path) -> None:
 
 
 @needs_compiler
-@pytest.mark.parametrize(("ending", "on"), [("onnx", "native"), ("json", "plain")])
+@pytest.mark.parametrize(("ending", "on"), [("onnx", "native"), pytest.param("json", "plain", marks=pytest.mark.slow)])
 def test_run_as_c(tmp_path: Path, ending: str, on: str) -> None:
     """Inputs are inputs: what is compiled for one value is kept for another one."""
     b = gl.Builder("net")

@@ -162,7 +162,7 @@ CONVOLUTIONS = [
 ]
 
 
-@pytest.mark.parametrize("dtype", ["int8", "uint8"])
+@pytest.mark.parametrize("dtype", ["int8", pytest.param("uint8", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("shape", CONVOLUTIONS, ids=str)
 def test_convolutions_of_bytes(shape: tuple[int, ...], dtype: str) -> None:
     channels, filters, size, window, stride, groups = shape

@@ -49,7 +49,7 @@ def _blocks(loops: Loops) -> list[Nest]:
     ("rows", "heads", "depth", "more"),
     [
         pytest.param(64, 4, 16, {}, marks=pytest.mark.slow),
-        (67, 2, 8, {"mask": True}),
+        pytest.param(67, 2, 8, {"mask": True}, marks=pytest.mark.slow),
         pytest.param(50, 1, 12, {"batch": 3}, marks=pytest.mark.slow),
         (45, 6, 8, {"keys": 33}),
         pytest.param(197, 1, 16, {}, marks=pytest.mark.slow),

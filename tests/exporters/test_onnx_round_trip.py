@@ -30,11 +30,15 @@ from glenside.semantics.interpreter import evaluate  # noqa: E402
 
 
 def _cases() -> list[Any]:
-    """The standard tests of single nodes whose inputs and outputs are tensors, and that pass."""
+    """The standard tests of single nodes whose inputs and outputs are tensors, and that pass. Every second one is slow:
+    most are much like the one beside them.
+    """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the tests' own expected values overflow on purpose
         cases = load_model_tests(kind="node")
-    return [pytest.param(case, id=case.name) for case in cases if reason(case.name) is None and _plain(case)]
+    plain = [case for case in cases if reason(case.name) is None and _plain(case)]
+    marks = [], [pytest.mark.slow]
+    return [pytest.param(case, id=case.name, marks=marks[place % 2]) for place, case in enumerate(plain)]
 
 
 def _plain(case: Any) -> bool:

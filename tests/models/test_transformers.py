@@ -29,7 +29,10 @@ MAPPED: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
-@pytest.mark.parametrize("case", MAPPED)
+_LONG = ("bert of two layers and sequences", "bert of heads of one number", "vit of two layers and images")
+
+
+@pytest.mark.parametrize("case", [pytest.param(c, marks=[pytest.mark.slow] if c in _LONG else []) for c in MAPPED])
 def test_every_layer_is_mapped_and_exact(case: str) -> None:
     name, values = MAPPED[case]
     program = load(name, **values)

@@ -25,7 +25,7 @@ from glenside.quantization.layers import IntegerNetwork
 from glenside.quantization.network import integer_network
 
 
-@pytest.mark.parametrize("number", range(len(MACHINES)))
+@pytest.mark.parametrize("number", [0, *(pytest.param(n, marks=pytest.mark.slow) for n in range(1, len(MACHINES)))])
 def test_bytes_are_copied_and_no_others_change(number: int) -> None:
     machine, draw = MACHINES[number], np.random.default_rng(number)
     for size in (1, 300, 2 * machine.half_depth * min(machine.rows, machine.bandwidth) + 9):  # the last in parts
@@ -134,7 +134,15 @@ def test_a_result_that_a_layer_keeps_in_part_is_whole() -> None:
             _held(found, made)
 
 
-@pytest.mark.parametrize(("seed", "copied"), [(3005, True), (3007, True), (3032, True), (3036, False)])
+@pytest.mark.parametrize(
+    ("seed", "copied"),
+    [
+        (3005, True),
+        pytest.param(3007, True, marks=pytest.mark.slow),
+        pytest.param(3032, True, marks=pytest.mark.slow),
+        (3036, False),
+    ],
+)
 def test_windows_of_an_input_stay(seed: int, copied: bool) -> None:
     """They overlap, so that elements are at several places; of 3005 and 3036 each mapping keeps the input so."""
     found = integer_network(network(random.Random(seed)))

@@ -173,7 +173,7 @@ TINY: dict[str, dict[str, Any]] = {
 }
 
 
-_LONG = ("mobilenet-v2", "resnet-50", "mobilenet-v3-large", "efficientnet-lite0")
+_LONG = ("resnet-18", "mobilenet-v2", "resnet-50", "mobilenet-v3-large", "efficientnet-lite0")
 
 
 @pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] if n in _LONG else []) for n in TINY])

@@ -87,6 +87,7 @@ def test_no_layer_sends_more_than_the_better_of_the_uniform_choices(data: st.Dat
     assert sent["chosen"] <= min(sent["plain"], sent[EVERYWHERE])
 
 
+@pytest.mark.slow
 def test_resnet_sends_less_than_either_uniform_choice() -> None:
     program = gl.models.resnet_18(resolution=32, stem="3x3")
     totals = {}
