@@ -34,6 +34,8 @@ LARGEST = 1e100
 """The magnitude to which numbers are cut: residues tell them apart, and sums and products of some stay finite."""
 _NEAR = 1e-9
 """How near numbers of one residue are, in their magnitude, that are the same number."""
+_ROUNDED = 2.0**-48
+"""What sums and products of some numbers round by, in their magnitude."""
 _KNOWN = 3e11
 """Of larger numbers nobody knows the last bits, which are what is left where they wrap: residues stand for those."""
 _WIDEST = 64  # bits
@@ -211,15 +213,18 @@ class OrderedField(Native):
 
     def _settled(self, a: Array, bits: int | None = None) -> Array:
         """Places, of whole numbers and halves exactly: their residues say which they are, wherever rounding had put
-        them. With `bits`, of floats with so many of a fraction, and what is between two of them.
+        them. With `bits`, of floats with so many of a fraction, and what is between two of them. What is so near that
+        nobody knows on which side it lies is there too.
         """
         if bits is None:
             twice = np.asarray(np.rint(a.real * 2))
-            residue = self.field.reduce(self.field.reduce(twice.copy()) * self._half)
-            return np.where(residue == a.imag, twice * 0.5, a.real)
-        least = np.frexp(a.real)[1] - bits - 2
-        halves = np.ldexp(np.rint(np.ldexp(a.real, -least)), least)
-        return np.where(self.field.encode("", halves, "float64") == a.imag, halves, a.real)
+            halves, residue = twice * 0.5, self.field.reduce(self.field.reduce(twice) * self._half)
+        else:
+            least = np.frexp(a.real)[1] - bits - 2
+            halves = np.ldexp(np.rint(np.ldexp(a.real, -least)), least)
+            residue = self.field.encode("", halves, "float64")
+        same = (residue == a.imag) | (np.abs(a.real - halves) <= _ROUNDED * np.abs(halves))
+        return np.where(same, halves, a.real)
 
     @cached_property
     def _half(self) -> float:
