@@ -24,7 +24,8 @@ from glenside.semantics import Arithmetic
 
 _SAMPLE = 6  # elements of each axis to look at first
 _MANY = 1 << 12  # of fewer, all take no longer
-Sides = list[bool]
+Sides = list[int]
+"""In how many turns each side was taken."""
 
 
 class Missing(NamedTuple):
@@ -42,10 +43,12 @@ class Missing(NamedTuple):
 
 
 class Branches:
-    """The sides that the terms of a comparison took so far: by term and primitive."""
+    """The sides that the terms of a comparison took so far: by term and primitive. They are counted up to so many turns
+    as are `wanted`.
+    """
 
-    def __init__(self, roots: Sequence[Term]) -> None:
-        self.roots = roots
+    def __init__(self, roots: Sequence[Term], wanted: int = 1) -> None:
+        self.roots, self.wanted = roots, wanted
         self._term: Term | None = None
         self._settled: dict[tuple[Term, str], Sides] = {}
         """Which sides were taken, or cannot be, as far as that is known: they need not be looked for again."""
@@ -77,14 +80,16 @@ class Branches:
 
     def _look(self, place: tuple[Any, str], count: int, taken: Callable[..., Sequence[Any]], *operands: Array) -> None:
         """Note which of so many sides elements take, unless all are settled."""
-        sides = self._settled.setdefault(place, [False] * count)
-        if not all(sides):
-            _look(sides, taken, *operands)
-        if all(sides):
+        sides = self._settled.setdefault(place, [0] * count)
+        wanted = [times < self.wanted for times in sides]
+        if any(wanted):
+            found = _found(wanted, taken, *operands)
+            sides[:] = [times + bool(now) for times, now in zip(sides, found, strict=True)]
+        if min(sides) >= self.wanted:
             self._done.add(place)
 
-    def took(self, goal: Missing) -> bool:
-        """Whether a side that was missing has been taken since."""
+    def times(self, goal: Missing) -> int:
+        """In how many turns a side was taken, as far as that was counted."""
         return self._settled[goal.term, goal.primitive][goal.side]
 
     def told(self) -> list[tuple[int, str, Sides]]:
@@ -95,7 +100,8 @@ class Branches:
     def add(self, told: Sequence[tuple[int, str, Sides]]) -> None:
         """What another process has told."""
         for place, name, sides in told:
-            _add(self._settled.setdefault((self.order[place], name), [False] * len(sides)), sides)
+            known = self._settled.setdefault((self.order[place], name), [0] * len(sides))
+            known[:] = map(max, known, sides)
 
     @cached_property
     def order(self) -> list[Term]:
@@ -104,16 +110,24 @@ class Branches:
 
     def missing(self) -> list[Missing]:
         """What was never taken, but for what no input can take."""
-        if all(all(sides) for sides in self._settled.values()):
+        return self._below(1)
+
+    def rare(self) -> list[Missing]:
+        """What was taken in fewer turns than are wanted, but for what no input can take; what never was first."""
+        return sorted(self._below(self.wanted), key=self.times)
+
+    def _below(self, wanted: int) -> list[Missing]:
+        if all(min(sides) >= wanted for sides in self._settled.values()):
             return []
         for place, sides in self._settled.items():
             if not all(sides):
-                _add(sides, [not possible for possible in self._possible.get(place, [True] * len(sides))])
+                possible = self._possible.get(place, [1] * len(sides))
+                sides[:] = [times if may else self.wanted for times, may in zip(sides, possible, strict=True)]
         return [
             Missing(term, primitive, side)
             for (term, primitive), sides in self._settled.items()
-            for side, settled in enumerate(sides)
-            if not settled
+            for side, times in enumerate(sides)
+            if times < wanted
         ]
 
     @cached_property
@@ -127,13 +141,14 @@ class Branches:
             possible = list(WATCHED[primitive].possible(*arguments))
             if primitive in ROUNDED and str(term.attributes[0]) == primitive and term.children[0] in whole:
                 possible = [primitive != "round", False]
-            _add(found.setdefault((term, primitive), [False] * len(possible)), possible)
+            known = found.setdefault((term, primitive), [0] * len(possible))
+            known[:] = map(max, known, map(int, possible))
 
         for term, _ in (known := ranges(*self.roots, seen=seen)).items():
             if term.operator is cast and term.access.dtype not in REALS:
                 child = term.children[0]
                 given = known.get(child, EVERY), term.access.dtype, child.access.dtype, child in whole
-                found[term, "cast"] = list(cast_possible(*given))
+                found[term, "cast"] = list(map(int, cast_possible(*given)))
         return found
 
 
@@ -174,16 +189,12 @@ def _select(condition: Array, then: Array, otherwise: Array) -> Array:
     return np.where(condition != 0, then, otherwise)
 
 
-def _look(sides: Sides, taken: Callable[..., Sequence[Any]], *operands: Array) -> None:
-    """Note which sides elements take: of many, a few of them first, and all where those take not all."""
+def _found(wanted: Sequence[bool], taken: Callable[..., Sequence[Any]], *operands: Array) -> Sequence[Any]:
+    """Which sides elements take: of many, a few of them first, and all where those take not all that are wanted."""
     if max(operand.size for operand in operands) > _MANY:
         arrays = np.broadcast_arrays(*operands)
         steps = tuple(slice(None, None, max(1, size // _SAMPLE)) for size in arrays[0].shape)
-        _add(sides, taken(*(a[steps] for a in arrays)))
-    if not all(sides):
-        _add(sides, taken(*operands))
-
-
-def _add(known: Sides, taken: Sequence[Any]) -> None:
-    """What was taken before and now."""
-    known[:] = [before or bool(now) for before, now in zip(known, taken, strict=True)]
+        found = taken(*(a[steps] for a in arrays))
+        if not any(want and not now for want, now in zip(wanted, found, strict=True)):
+            return found
+    return taken(*operands)

@@ -114,7 +114,7 @@ def check(
     declarations, limits, below = declared(*roots), index_limits(*roots), opaque_limit(*roots)
     ends = counted_from_ends(original.term, *(original.layers[name] for name in names))
     trials = Trials(seed, original, *roots)
-    branches, clock = Branches(roots), Clock(0, deadline, progress)
+    branches, clock = Branches(roots, trials.wanted), Clock(0, deadline, progress)
     comparison = _Comparison(original, optimized, source, names, clock)
     known = dict(given or {})
     drawn = {name: tensor for name, tensor in declarations.items() if name not in known}

@@ -37,6 +37,7 @@ _PATIENCE = 3  # of them in a row that reach little, at least
 _LITTLE = 15 / 16  # what is left then of what was not reached
 _AGAIN = 8  # times as many numbers where results say little
 _LONGEST = 1024
+_WANTED = 8  # turns in which a side is taken, where there are so many: what follows may hide it in one
 OWN = 1 << 20 | 1
 """The first turn in which constants have their own values, as they have in those after it: no other is so late, and its
 numbers are about several centres.
@@ -111,6 +112,7 @@ class Trials:
     longest  the same where results repeat
     more     how often they may be drawn after that, for what was not reached
     aims     how often they may be moved to where they reach it, or that be looked for
+    wanted   in how many turns each side is to be taken
     """
 
     def __init__(self, seed: int, original: Program, *roots: Term) -> None:
@@ -123,7 +125,8 @@ class Trials:
         self.more = max(_MORE, self.count // 2)
         self.patience, self.in_vain, self.missing = max(_PATIENCE, self.more // 4), 0, math.inf
         self.longest = min(_LONGEST, _AGAIN * self.count)
-        self.aims = self.count // 4 if self.real and self.ordered else 0
+        self.aims = self.count // 2 if self.real and self.ordered else 0
+        self.wanted = _WANTED if self.aims else 1
         if not self.real:
             self.count, self.longest = self.count + 1, self.longest + 1
         elif not self.ordered:

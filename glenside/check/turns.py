@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import count
 from typing import Any, Protocol
 
@@ -11,16 +11,18 @@ import numpy as np
 
 from glenside.check.ahead import LEAST_SECONDS, Ahead, possible
 from glenside.check.aimed import moved, near
-from glenside.check.branches import Branches
+from glenside.check.branches import Branches, Missing
 from glenside.check.comparison import Clock
 from glenside.check.stimuli import further
 from glenside.check.trials import OWN, Trials, Turn
 from glenside.ir.operand import Array
+from glenside.ir.types import Tensor
 from glenside.semantics.ordered_field import OrderedField
 
 _PATIENCE = 8  # times as long as this process takes, the other one may take
 _STEP = 2e-5  # seconds that a step takes at least
 _OFTEN, _SELDOM = 8, 8
+_TIMES = 8  # that each side is aimed at
 
 
 class Compared(Protocol):
@@ -116,23 +118,37 @@ class Turns:
         self.done.append(trial)
 
     def aim(self) -> None:
-        """Take some more turns, of numbers that are moved to where they take a side that is missing."""
+        """Take some more turns, of numbers that are moved to where they take a side that few took; some with each that
+        is taken so, as what follows may hide one.
+        """
         self.end()
-        left, number = self.trials.aims, 0
-        for number, goal in enumerate(self.branches.missing() if left else ()):
-            trial = self.trials.at(number)
-            assert isinstance(trial.arithmetic, OrderedField)
-            values = self.draw(trial, number)
-            for tensor in near(goal):
-                if left <= 0 or self.comparison.settled or self.branches.took(goal):
-                    break
-                left -= 1
-                self.comparison.clock.look()
-                aimed = moved(goal, tensor, trial.arithmetic, values, np.random.default_rng(number))
-                if aimed is not None:
-                    left -= 1
-                    self.compare(trial, {**values, tensor.name: aimed})
-                    self.done.append(trial)
+        goals = self.branches.rare() if self.trials.aims else []
+        ways: dict[Missing, Sequence[Tensor]] = {goal: near(goal) for goal in goals}
+        for again in range(_TIMES):
+            for number, goal in enumerate(goals):
+                ways[goal] = self._aim_at(goal, ways[goal], number + again * len(goals))
+
+    def _aim_at(self, goal: Missing, tensors: Sequence[Tensor], number: int) -> Sequence[Tensor]:
+        """Move one of those tensors, of which it is the first that is a way there: that one, or none."""
+        trial = self.trials.at(number)
+        assert isinstance(trial.arithmetic, OrderedField)
+        values: dict[str, Array] = {}
+        before = self.branches.times(goal)
+        for tensor in tensors:
+            if self.trials.aims <= 0 or self.comparison.settled:
+                break
+            self.comparison.clock.look()
+            self.trials.aims -= 1
+            values = values or self.draw(trial, number)
+            aimed = moved(goal, tensor, trial.arithmetic, values, np.random.default_rng(number))
+            if aimed is None:
+                continue
+            self.trials.aims -= 1
+            self.compare(trial, {**values, tensor.name: aimed})
+            self.done.append(trial)
+            if self.branches.times(goal) > before:
+                return [tensor]
+        return []
 
     def end(self) -> None:
         """End the process that is ahead."""
