@@ -7,8 +7,9 @@ differ that agree elsewhere. In a field the place is one quotient, and it is met
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 
@@ -25,12 +26,18 @@ from glenside.semantics.ordered_field import OrderedField
 _STEP = 1 / 64
 """How far along the line it is looked whether what decides is affine: so near that other things decide as before."""
 _NEAREST = 3  # tensors
+_BETWEEN = ("min", "max", "lt", "le", "gt", "ge")
 _FAR, _CLOSE = 2.0**32, 2.0**-10
 
 
 def near(goal: Missing) -> list[Tensor]:
     """Tensors to move so that a side is taken: those first that the fewest terms are between."""
     return _nearest(goal.term) if _aim(goal) is not None else []
+
+
+def is_between(goal: Missing) -> bool:
+    """Whether a side is one of two numbers, or of how they compare."""
+    return goal.primitive in _BETWEEN
 
 
 def _aim(goal: Missing) -> Aim | None:
@@ -61,34 +68,78 @@ def moved(
     aim = _aim(goal)
     assert aim is not None
     start = arithmetic.encode("", values[tensor.name], tensor.dtype)
-    line = arithmetic.encode("", rng.choice((-1.0, 1.0), tuple(tensor.dims)), "float64")
+    way = _way(goal, tensor, arithmetic, values, start, rng.choice((-1.0, 1.0), tuple(tensor.dims)))
+    if way is None:
+        return None
+    goals = aim(way.first.real)
+    one = partial(_one, way.nearest(goals))
+    rest = arithmetic.subtract(arithmetic.encode("", one(goals), "float64"), one(way.first))
+    step = arithmetic.encode("", np.asarray(_STEP), "float64")
+    found = way.along(arithmetic.multiply(arithmetic.divide(rest, one(way.slope)), step))
+    met = _decides(goal, arithmetic, {**values, tensor.name: found})
+    is_near = met is not None and bool(np.abs(one(met).real - one(goals)) < _CLOSE)
+    if not is_near or np.abs(found.real).max() > _FAR:  # where rounding may hide on which side it is
+        return None
+    return found
+
+
+def beside(
+    goal: Missing, tensor: Tensor, arithmetic: OrderedField, values: Mapping[str, Array], rng: np.random.Generator
+) -> Array | None:
+    """Numbers about one with which two operands are the same: some elements are below and some above, and not by much.
+    None where what decides is not affine as all grow.
+    """
+    start = rng.standard_normal()
+    dims = tuple(tensor.dims)
+    begin = arithmetic.encode("", np.full(dims, start), "float64")
+    way = _way(goal, tensor, arithmetic, values, begin, np.ones(dims))
+    if way is None:
+        return None
+    one = partial(_one, way.nearest(np.zeros(way.first.shape), rng))
+    centre = start - float(one(way.first).real) / float(one(way.slope).real) * _STEP
+    if not abs(centre) < _FAR:
+        return None
+    return np.asarray(np.rint((centre + rng.standard_normal(dims) / 2) / _STEP) * _STEP)
+
+
+class _Way(NamedTuple):
+    """Along a line: the tensor there, what decides at its start, how that grows in a step, and where it is affine."""
+
+    along: Callable[[Array], Array]
+    first: Array
+    slope: Array
+    affine: Array
+
+    def nearest(self, goals: Array, rng: np.random.Generator | None = None) -> Sequence[int]:
+        """The element that is at its goal soonest; any of those that get there, by chance."""
+        distance = np.abs((goals - self.first.real) / np.where(self.affine, self.slope.real, 1))
+        place = (
+            np.argmin(np.where(self.affine, distance, np.inf))
+            if rng is None
+            else rng.choice(np.flatnonzero(self.affine))
+        )
+        return tuple(map(int, np.unravel_index(int(place), distance.shape)))
+
+
+def _way(
+    goal: Missing, tensor: Tensor, arithmetic: OrderedField, values: Mapping[str, Array], start: Array, line: Array
+) -> _Way | None:
+    """The way from a start along a line; None where nothing on it is affine."""
+    direction = arithmetic.encode("", line, "float64")
 
     def along(t: Array) -> Array:
-        return arithmetic.add(start, arithmetic.multiply(line, t))
+        return arithmetic.add(start, arithmetic.multiply(direction, t))
 
     def decides(at: float) -> Array | None:
-        moved = {**values, tensor.name: along(arithmetic.encode("", np.asarray(at), "float64"))}
-        return _decides(goal, arithmetic, moved)
+        there = along(arithmetic.encode("", np.asarray(at), "float64"))
+        return _decides(goal, arithmetic, {**values, tensor.name: there})
 
     first, second, third = (decides(at) for at in (0.0, _STEP, 2 * _STEP))
-    if first is None or second is None or third is None or not first.size or first.dtype.kind != "c":
+    if first is None or second is None or third is None or first.dtype.kind != "c":
         return None
     slope = arithmetic.subtract(second, first)
     affine = (arithmetic.subtract(third, second).imag == slope.imag) & (slope.imag != 0) & (slope.real != 0)
-    if not affine.any():
-        return None
-    goals = aim(first.real)
-    distance = np.where(affine, np.abs((goals - first.real) / np.where(slope.real == 0, 1, slope.real)), np.inf)
-    nearest = tuple(map(int, np.unravel_index(int(np.argmin(distance)), distance.shape)))
-    one = partial(_one, nearest)
-    rest = arithmetic.subtract(arithmetic.encode("", one(goals), "float64"), one(first))
-    t = arithmetic.multiply(arithmetic.divide(rest, one(slope)), arithmetic.encode("", np.asarray(_STEP), "float64"))
-    found = along(t)
-    met = _decides(goal, arithmetic, {**values, tensor.name: found})
-    near = met is not None and bool(np.abs(one(met).real - one(goals)) < _CLOSE)
-    if not near or np.abs(found.real).max() > _FAR:  # where rounding may hide on which side it is
-        return None
-    return found
+    return _Way(along, first, slope, affine) if affine.any() else None
 
 
 def _one(index: Sequence[int], a: Array) -> Array:

@@ -116,6 +116,10 @@ class Branches:
         """What was taken in fewer turns than are wanted, but for what no input can take; what never was first."""
         return sorted(self._below(self.wanted), key=self.times)
 
+    def places(self) -> list[Missing]:
+        """A side of each term and primitive that has taken any."""
+        return [Missing(term, primitive, 0) for term, primitive in self._settled]
+
     def _below(self, wanted: int) -> list[Missing]:
         if all(min(sides) >= wanted for sides in self._settled.values()):
             return []

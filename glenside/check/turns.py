@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from glenside.check.ahead import LEAST_SECONDS, Ahead, possible
-from glenside.check.aimed import moved, near
+from glenside.check.aimed import beside, is_between, moved, near
 from glenside.check.branches import Branches, Missing
 from glenside.check.comparison import Clock
 from glenside.check.stimuli import further
@@ -23,6 +23,7 @@ _PATIENCE = 8  # times as long as this process takes, the other one may take
 _STEP = 2e-5  # seconds that a step takes at least
 _OFTEN, _SELDOM = 8, 8
 _TIMES = 8  # that each side is aimed at
+Move = Callable[[Missing, Tensor, OrderedField, Mapping[str, Array], np.random.Generator], Array | None]
 
 
 class Compared(Protocol):
@@ -118,35 +119,36 @@ class Turns:
         self.done.append(trial)
 
     def aim(self) -> None:
-        """Take some more turns, of numbers that are moved to where they take a side that few took; some with each that
-        is taken so, as what follows may hide one.
+        """Take some more turns, of numbers that are moved to where they take a side that few took, and some with each
+        that is taken so, as what follows may hide one; and of numbers about those where two operands are the same.
         """
         self.end()
-        goals = self.branches.rare() if self.trials.aims else []
-        ways: dict[Missing, Sequence[Tensor]] = {goal: near(goal) for goal in goals}
-        for again in range(_TIMES):
-            for number, goal in enumerate(goals):
-                ways[goal] = self._aim_at(goal, ways[goal], number + again * len(goals))
+        if self.trials.aims:
+            self._aim(moved, self.branches.rare(), self.trials.aims // 2)
+            self._aim(beside, [place for place in self.branches.places() if is_between(place)], 0)
 
-    def _aim_at(self, goal: Missing, tensors: Sequence[Tensor], number: int) -> Sequence[Tensor]:
-        """Move one of those tensors, of which it is the first that is a way there: that one, or none."""
+    def _aim(self, move: Move, goals: Sequence[Missing], left: int) -> None:
+        """Move tensors for each of the goals in turn, again and again, as long as more than so many aims are left."""
+        ways: dict[Missing, Sequence[Tensor]] = {goal: near(goal) for goal in goals}
+        for number, goal in enumerate(goal for _ in range(_TIMES) for goal in goals):
+            if self.trials.aims <= left or self.comparison.settled:
+                break
+            ways[goal] = self._aim_at(move, goal, ways[goal], number)
+
+    def _aim_at(self, move: Move, goal: Missing, tensors: Sequence[Tensor], number: int) -> Sequence[Tensor]:
+        """Move one of those tensors, the first of which that is a way there: that one, or none."""
         trial = self.trials.at(number)
         assert isinstance(trial.arithmetic, OrderedField)
-        values: dict[str, Array] = {}
-        before = self.branches.times(goal)
+        values = self.draw(trial, number) if tensors else {}
         for tensor in tensors:
-            if self.trials.aims <= 0 or self.comparison.settled:
-                break
             self.comparison.clock.look()
             self.trials.aims -= 1
-            values = values or self.draw(trial, number)
-            aimed = moved(goal, tensor, trial.arithmetic, values, np.random.default_rng(number))
-            if aimed is None:
-                continue
-            self.trials.aims -= 1
-            self.compare(trial, {**values, tensor.name: aimed})
-            self.done.append(trial)
-            if self.branches.times(goal) > before:
+            found = move(goal, tensor, trial.arithmetic, values, np.random.default_rng(number))
+            if found is not None:
+                self.trials.aims -= 1
+                self.comparison.clock.total += self.comparison.steps
+                self.compare(trial, {**values, tensor.name: found})
+                self.done.append(trial)
                 return [tensor]
         return []
 

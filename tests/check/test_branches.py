@@ -202,3 +202,15 @@ def test_indices_below_zero_are_drawn() -> None:
     picked = build("access-gather", X, i, 0)
     assert verdict(picked, build("access-gather", X, build("compute", "relu", i), 0)).startswith("differs")
     assert verdict(picked, picked) == EXACT
+
+
+def test_numbers_lie_about_where_operands_are_the_same() -> None:
+    """A tie that another bound breaks: some numbers are below both bounds, some between, and they come in any order."""
+    b = Builder("p")
+    weighed = Builder.combine("elementwise-mul", b.input("y", (2, 6)), b.input("w", (2, 6)))
+    far = Builder.combine("elementwise-add", weighed, build("full", (2, 6), "-2000", "float32"))
+    low, high = (
+        build("compute", "argmax", build("access", build("compute", f"(clip {least} 0)", far), 1))
+        for least in ("-100", "-99")
+    )
+    assert verdict(low, high).startswith("differs")
