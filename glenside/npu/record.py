@@ -17,7 +17,7 @@ from glenside.npu.program import NpuProgram, Place, Stretch
 DTYPES = ("int8", "uint8", "int32", "float32")
 """What a place in DRAM may hold."""
 _ENDS = ("begin", "end")
-_MEANT = ("meaning", "operands", "result", "made")
+_MEANT = ("meaning", "operands", "result", "made", "macs")
 _NUMBERS = ("scale", "zero")
 """What a place may have, both or none: real = scale * (integer - zero)."""
 _MOST_BYTES = 1 << 40
@@ -38,6 +38,7 @@ def header(program: NpuProgram) -> dict[str, Any]:
                 "operands": _places(own.operands),
                 "result": None if own.result is None else _place(own.result),
                 "made": dict(own.made),
+                "macs": own.macs,
             }
             for own in program.stretches
         ],
@@ -164,7 +165,10 @@ def stretches_of(given: Any, lengths: Mapping[str, int], size: int) -> tuple[Str
         made = own.get("made", {})
         if not isinstance(made, dict) or not made.keys() <= operands.keys() or not all(map(_is_text, made.values())):
             raise BadInput(f"its stretch {own['name']!r} does not say who makes its operands by name")
-        found.append(Stretch(own["name"], dict(begin), dict(end), meaning, operands, result, made))
+        macs = own.get("macs")
+        if macs is not None and not _is_size(macs):
+            raise BadInput(f"its stretch {own['name']!r} has no number of multiply-accumulates, got {macs!r}")
+        found.append(Stretch(own["name"], dict(begin), dict(end), meaning, operands, result, made, macs))
     return tuple(found)
 
 
