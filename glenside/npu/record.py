@@ -79,9 +79,10 @@ def machine_of(given: Any) -> Machine:
 
 
 def _energy(given: Mapping[str, Any]) -> Energy:
-    names = {f.name for f in fields(Energy)}
-    numbers = [value for name, value in given.items() if name != "source"]
-    if set(given) != names or not all(type(n) in (int, float) for n in numbers) or type(given["source"]) is not str:
+    names, words = {f.name for f in fields(Energy)}, ("source", "table")
+    numbers = [value for name, value in given.items() if name not in words]
+    texts = [given.get(name, "") for name in words]
+    if set(given) | {"table"} != names or not all(_is_number(n) for n in numbers) or not all(map(_is_text, texts)):
         raise BadInput("the energy of its machine is not numbers and a source")
     return Energy(**given)
 
@@ -178,6 +179,10 @@ def predicted_of(given: Any) -> int | None:
         raise BadInput(f"its prediction is not a number of cycles, got {given!r}")
     found: int | None = given
     return found
+
+
+def _is_number(value: Any) -> bool:
+    return type(value) in (int, float)
 
 
 def _is_text(value: Any) -> bool:
