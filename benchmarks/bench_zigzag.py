@@ -9,8 +9,9 @@ Run from the root of the repository, where GLENSIDE_ZIGZAG_PYTHON is the python 
 Writes results/bench_zigzag.csv, a row for each way; rows of the other ways stay. Ours are programs that the simulator
 runs, input to result, bit for bit, with fill, drain, requantisation, DRAM's latency and pools; ZigZag's are told of
 layers one by one, convolutions and the classifier, with one drain a layer (`drain`), no latency, and bytes for sums on
-their way out. `stationary` lets ZigZag unroll output channels and groups along columns, and what is added up along
-lanes, which is what an array of weights that stay can do; `mixed` lets it unroll anything along both.
+their way out. `stationary` lets ZigZag unroll output channels along columns, and what is added up along lanes, which is
+what an array of weights that stay does without layouts of its own; `groups` lets it unroll groups along columns, each
+with inputs of its own; `mixed` lets it unroll rows and columns of the image too.
 Seconds are of the processor, of the search and, of ours, of choosing and writing instructions too.
 """
 
@@ -23,7 +24,7 @@ import os
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +41,8 @@ COLUMNS = ("network", "machine", "who", "way", "version", "layers", "cycles", "d
 LIMIT = 6
 """Loops that ZigZag puts in any order, its own default."""
 WAYS = {
-    "stationary": (("K", "G"), ("C", "FX", "FY")),
+    "stationary": (("K",), ("C", "FX", "FY")),
+    "groups": (("K", "G"), ("C", "FX", "FY")),
     "mixed": (("K", "G", "OX", "OY"), ("C", "FX", "FY", "G", "OX", "OY")),
 }
 """What may be unrolled along columns and along lanes."""
@@ -74,12 +76,12 @@ def _at_once(machine: Machine) -> Machine:
     return replace(machine, latency=0)
 
 
-def theirs(name: str, machine: Machine, python: str) -> Iterator[dict[str, Any]]:
+def theirs(name: str, machine: Machine, python: str, ways: Sequence[str]) -> Iterator[dict[str, Any]]:
     """What ZigZag says, for each way to unroll."""
     import onnx
 
     script = Path(__file__).with_name("zigzag_search.py")
-    for way in WAYS:
+    for way in ways:
         with tempfile.TemporaryDirectory() as folder:
             base = Path(folder)
             gl.save(models.load(name).seeded_constants(0), base / "network.onnx")
@@ -185,6 +187,7 @@ def main() -> None:
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("networks", nargs="*", default=NETWORKS)
     options.add_argument("--machine", default="npu:64x64")
+    options.add_argument("--ways", nargs="+", choices=tuple(WAYS), default=tuple(WAYS))
     options.add_argument("--only", choices=("ours", "zigzag"))
     given = options.parse_args()
     machine: Machine = gl.parse_target(given.machine).npu  # type: ignore[attr-defined]
@@ -193,7 +196,7 @@ def main() -> None:
         raise SystemExit(f"{PYTHON} is the python of an environment with: pip install zigzag-dse==3.9.1 six")
     for name in given.networks:
         ways = [] if given.only == "zigzag" else [ours(name, machine)]
-        ways += [theirs(name, machine, python)] if python is not None and given.only != "ours" else []
+        ways += [theirs(name, machine, python, given.ways)] if python is not None and given.only != "ours" else []
         for found in ways:
             for row in found:
                 _keep({"network": name, "machine": str(machine), **row})

@@ -90,11 +90,14 @@ def _refuse(others: Mapping[str, object], output: str | None, plot: str | None) 
 
 def loaded(path: str, target: str | None) -> NpuProgram:
     """The program of a .bin or .asm file, for the machine of a target where one is given. Raises BadInput."""
-    from glenside.formats import ending
+    from glenside.formats import ENDINGS, ending
     from glenside.ir.files import read_text
     from glenside.npu import assembly, files
 
     machine = None if target is None else _machine(target)
+    if ending(path) in ENDINGS:
+        made = f"glenside tensorize {path} --target npu:64x64 --quantize random -o {Path(path).stem}.bin"
+        raise BadInput(f"{path} is a network and no program of an npu yet: `{made}` makes one")
     if ending(path) != ".asm":
         return files.load(path, machine)
     program = assembly.parse(read_text(path), path)
