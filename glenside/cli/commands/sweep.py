@@ -29,7 +29,7 @@ _COLUMNS = (
     *("model", "array", "objective", "layers mapped", "baseline cycles", "best cycles", "ratio"),
     *("util %", "gap %", "bytes", "seconds"),
 )
-_PROGRAM = ("program's cycles", "DRAM bytes", "energy, uJ", "area, M gates")
+_PROGRAM = ("program's\ncycles", "DRAM\nbytes", "energy,\nuJ", "area,\nM gates")
 
 
 def sweep(
