@@ -7,11 +7,12 @@ Run from the root of the repository, where GLENSIDE_ZIGZAG_PYTHON is the python 
     python -m benchmarks.bench_zigzag [--machine npu:..] [--only ours|zigzag] [NETWORK ..]
 
 Writes results/bench_zigzag.csv, a row for each way; rows of the other ways stay. Ours are programs that the simulator
-runs, input to result, bit for bit, with fill, drain, requantisation, DRAM's latency and pools; ZigZag's are told of
-layers one by one, convolutions and the classifier, with one drain a layer (`drain`), no latency, and bytes for sums on
-their way out. `stationary` lets ZigZag unroll output channels along columns, and what is added up along lanes, which is
-what an array of weights that stay does without layouts of its own; `groups` lets it unroll groups along columns, each
-with inputs of its own; `mixed` lets it unroll rows and columns of the image too.
+runs, input to result, bit for bit, with fill, drain, requantisation, DRAM's latency, pools and additions. ZigZag tells
+of convolutions and the classifier, layer by layer, with one drain a layer (`drain`), no latency, and bytes for sums on
+their way out; `products` are the cycles that ours spend on those layers, of all that they spend.
+`stationary` lets ZigZag unroll output channels along columns, and what is added up along lanes, which is what an array
+of weights that stay does without layouts of its own; `groups` lets it unroll groups along columns, each with inputs of
+its own; `mixed` lets it unroll rows and columns of the image too.
 Seconds are of the processor, of the search and, of ours, of choosing and writing instructions too.
 """
 
@@ -25,11 +26,13 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import glenside as gl
 from glenside import models
+from glenside.npu.accounting import accounts
 from glenside.npu.machine import Machine
 from glenside.npu.meaning import wrong
 from glenside.npu.simulator import run
@@ -37,7 +40,9 @@ from glenside.npu.simulator import run
 RESULTS = Path(__file__).parent / "results" / "bench_zigzag.csv"
 PYTHON = "GLENSIDE_ZIGZAG_PYTHON"
 NETWORKS = ("mobilenet-v1", "resnet-18")
-COLUMNS = ("network", "machine", "who", "way", "version", "layers", "cycles", "drain", "processor", "seconds")
+COLUMNS = (
+    *("network", "machine", "who", "way", "version", "layers", "cycles", "products", "drain", "processor", "seconds"),
+)
 LIMIT = 6
 """Loops that ZigZag puts in any order, its own default."""
 WAYS = {
@@ -51,29 +56,17 @@ WAYS = {
 def ours(name: str, machine: Machine) -> Iterator[dict[str, Any]]:
     """Programs of the machine, and of one whose DRAM answers at once."""
     program = models.load(name).seeded_constants(0)
-    for way, own in (("whole program", machine), ("whole program, latency 0", _at_once(machine))):
-        begin, used = time.perf_counter(), time.process_time()
+    for way, own in (("whole program", machine), ("whole program, latency 0", replace(machine, latency=0))):
+        begin, used = time.perf_counter(), sum(os.times()[:4])
         made = gl.npu_program(program, gl.NPU(own), quantize="random")
-        taken = {"processor": time.process_time() - used, "seconds": time.perf_counter() - begin}
+        taken = {"processor": sum(os.times()[:4]) - used, "seconds": time.perf_counter() - begin}
         done = run(made)
         bad = wrong(made, done.dram)
         if bad or done.cycles != made.predicted:
             raise SystemExit(f"{name} on {own}: {', '.join(bad) or 'cycles'} wrong")
-        layers = len(made.stretches)
-        yield {
-            "who": "glenside",
-            "way": way,
-            "version": gl.__version__,
-            "layers": layers,
-            "cycles": done.cycles,
-            **taken,
-        }
-
-
-def _at_once(machine: Machine) -> Machine:
-    from dataclasses import replace
-
-    return replace(machine, latency=0)
+        products = sum(layer.cycles for layer in accounts(made, done.times).layers if layer.name in program.layers)
+        told = {"layers": len(made.stretches), "cycles": done.cycles, "products": products, **taken}
+        yield {"who": "glenside", "way": way, "version": gl.__version__, **told}
 
 
 def theirs(name: str, machine: Machine, python: str, ways: Sequence[str]) -> Iterator[dict[str, Any]]:
@@ -105,6 +98,7 @@ def theirs(name: str, machine: Machine, python: str, ways: Sequence[str]) -> Ite
             "version": said["version"],
             "layers": len(said["layers"]),
             "cycles": round(said["cycles"]),
+            "products": round(said["cycles"]),
             "drain": round(drain),
             "processor": said["processor"],
             "seconds": said["seconds"],
@@ -211,7 +205,7 @@ def _keep(row: dict[str, Any]) -> None:
         with RESULTS.open(newline="", encoding="utf-8") as file:
             rows = list(csv.DictReader(file))
     key = ("network", "machine", "who", "way")
-    rows = [own for own in rows if any(own[name] != row[name] for name in key)] + [row]
+    rows = [*(own for own in rows if any(own[name] != row[name] for name in key)), row]
     with RESULTS.open("w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
         writer.writeheader()
