@@ -67,7 +67,7 @@ def key_of(**parts: str) -> str:
 @cache
 def code_version() -> str:
     """A digest of the source of everything that an answer depends on."""
-    root = Path(__file__).parent.parent
+    root = Path(__file__).parents[2]
     digest = hashlib.sha256()
     for package in ("extract", "glenside", "rewrites"):
         for path in sorted((root / package).rglob("*.py")):

@@ -1,4 +1,6 @@
-"""What `tensorize -o NAME.bin` makes instructions of: a network of integers, input to result, or layers apart."""
+"""What `tensorize -o NAME.bin` or NAME.asm makes instructions of: a network of integers, input to result, or layers
+apart.
+"""
 
 from __future__ import annotations
 
@@ -13,26 +15,41 @@ from glenside.ir.names import one_line
 if TYPE_CHECKING:
     from glenside.ir.operand import Array
     from glenside.ir.program import Program
+    from glenside.npu.accounting import Ledger
     from glenside.npu.program import NpuProgram
     from glenside.quantization.asked import Integers
     from glenside.report.result import Result
     from glenside.targets.base import Target
 
-CODE = ".bin"
-"""Of files of instructions."""
+CODE = (".bin", ".asm")
+"""Of files of instructions: as the machine's host loads them, and as text."""
 
 
 def is_code(path: str | None) -> bool:
     """Whether a file is one of instructions."""
     from glenside.formats import ending
 
-    return path is not None and ending(path) == CODE
+    return path is not None and ending(path) in CODE
+
+
+def write_code(program: NpuProgram, path: str) -> None:
+    """Write instructions as the ending says, whole or not at all. Raises BadInput."""
+    from glenside.formats import ending
+    from glenside.ir.files import write_text
+    from glenside.npu import assembly, files
+
+    if ending(path) not in CODE:
+        raise BadInput(f"a program of an npu is written as {' or '.join(CODE)}, got {path}")
+    if ending(path) == CODE[0]:
+        files.save(program, path)
+    else:
+        write_text(path, assembly.text(program))
 
 
 def require_code(target: Target, output: str | None, quantize: str | None = None) -> None:
     """Raise BadInput for a file of instructions of a machine that has none, or a network quantized for it."""
     if is_code(output) and not target.has_code:
-        raise BadInput(f"{target.name} has no instructions: a {CODE} file is for the target npu:RxC")
+        raise BadInput(f"{target.name} has no instructions: a {' or '.join(CODE)} file is for the target npu:RxC")
     if quantize is not None and not target.has_code:
         raise BadInput(f"--quantize is for a machine of bytes, as --target npu:64x64, and {target.name} is none")
 
@@ -78,8 +95,6 @@ class Instructions:
 
     def save(self, result: Result, mapped: Program, path: str) -> None:
         """Make them, and write them whole or not at all. Raises BadInput."""
-        from glenside.npu.files import save
-
         target, written = result.target, result.prepared
         with status_line("lower") as show:
 
@@ -90,7 +105,13 @@ class Instructions:
                 self.made = target.network_code(result, self.integers.network, self.seed, told)
             else:
                 self.made = target.machine_code(mapped, written, self.seed, told)
-        save(self.made, path)
+        write_code(self.made, path)
+
+    def schedule(self) -> Ledger | None:
+        """Where the cycles and bytes of them go; None where there are none."""
+        from glenside.npu.accounting import accounts
+
+        return None if self.made is None else accounts(self.made)
 
     def words(self) -> str:
         """What a user must know of them; nothing where there are none."""
@@ -124,4 +145,7 @@ class Instructions:
         if self.made is not None:
             chained = self.integers is not None
             found |= {"chained": chained, "count": self.made.size, "predicted": self.made.predicted, "rest": self.rest}
+        ledger = self.schedule()
+        if ledger is not None:
+            found["schedule"] = ledger.as_dict()
         return {"instructions": found} if found else {}

@@ -198,12 +198,15 @@ def report(
     words = outcome.run_in_onnxruntime(out.output) if twice else ""
     with undisturbed():
         if out.json_path != "-":
-            from glenside.cli.table import print_front, print_report
+            from glenside.cli.table import print_front, print_report, print_schedule
 
             if pareto or (compare and target.front is not None):
                 print_front(result.report)
             explain = way is not None and way.explain
             print_report(result.report, compare=compare, explain=explain, every=out.every)
+            ledger = code.schedule()
+            if ledger is not None:
+                print_schedule(result.report.program, ledger)
             for said in (code.words(), words):
                 print(said, end="\n" if said else "")
         if out.output == "-":

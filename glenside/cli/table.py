@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import replace
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from rich import box
 from rich.console import Console
@@ -16,6 +16,9 @@ from glenside.ir.names import one_line
 from glenside.report.report import Report
 from glenside.report.text import ALWAYS, amount, sentences, tables_of
 from glenside.report.text import Table as Content
+
+if TYPE_CHECKING:
+    from glenside.npu.accounting import Ledger
 
 PIPED_WIDTH = 200
 _WIDEST = 10_000  # characters, to measure a table in
@@ -38,6 +41,17 @@ def print_report(report: Report, *, compare: bool = False, explain: bool = False
         for row in report.layers:
             out.print(f"  {one_line(row.name)}: {', '.join(row.rules) or 'none: as it was written'}", markup=False)
     for line in sentences(report):
+        out.print(line, markup=False)
+
+
+def print_schedule(program: str, ledger: Ledger) -> None:
+    """Where the cycles and bytes of a program of an npu go."""
+    from glenside.report.schedule import schedule_sentences, schedule_table
+
+    out = console()
+    title = f"{one_line(program)} on {ledger.machine}, its cycles and bytes"
+    out.print(_fitting(title, schedule_table(ledger), out.width))
+    for line in schedule_sentences(ledger):
         out.print(line, markup=False)
 
 

@@ -122,9 +122,9 @@ def told(machine: Machine, alone: Part, measured: Mapping[tuple[int, int], Mappi
     parts, growth = {}, {}
     for name in measured[SMALL, SMALL]:
         size = TRANSISTORS[FLIPFLOP] / GATE
-        growth[name] = Growth.of({n: own[name].gates - size * _delays(name, *n) for n, own in measured.items()})
-        flipflops = Growth.of({n: own[name].flipflops - _delays(name, *n) for n, own in measured.items()})
-        more = _delays(name, rows, columns)
+        growth[name] = Growth.of({n: own[name].gates - size * delays(name, *n) for n, own in measured.items()})
+        flipflops = Growth.of({n: own[name].flipflops - delays(name, *n) for n, own in measured.items()})
+        more = delays(name, rows, columns)
         parts[name] = Part(
             growth[name].at(rows, columns) + size * more,
             round(flipflops.at(rows, columns) + more),
@@ -133,7 +133,7 @@ def told(machine: Machine, alone: Part, measured: Mapping[tuple[int, int], Mappi
     return Area(machine, alone, parts, growth)
 
 
-def _delays(name: str, rows: int, columns: int) -> int:
+def delays(name: str, rows: int, columns: int) -> int:
     """Flip-flops of the triangles that delay lanes and weights on their way to the array."""
     return 8 * (rows * (rows - 1) + columns * (columns - 1)) // 2 if name == "array" else 0
 

@@ -9,13 +9,14 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from difflib import get_close_matches
 from fractions import Fraction
 from typing import Any
 
 from glenside.ir.errors import BadInput
 from glenside.ir.files import place_in_toml
+from glenside.npu.energies import PUBLISHED, named
 from glenside.npu.machine import Energy, Machine
 
 NAME = "npu"
@@ -98,7 +99,12 @@ FIELDS: dict[str, _Field] = {
     "clock": _Field("control", _HERTZ, "a frequency such as '1 GHz', in Hz, kHz, MHz, GHz", exact=False),
 }
 """A field of `Machine` -> how it is spelled; `energy` is a table of its own."""
-_ENERGY = {f.name: _JOULES for f in fields(Energy)} | {"source": _Text("energy", {}, "where the figures are from")}
+_TABLE = _Text("energy", {}, f"the name of a published table, {', '.join(PUBLISHED)}")
+_OWN = {f.name: _JOULES for f in fields(Energy) if f.name != "table"} | {
+    "source": _Text("energy", {}, "where the figures are from")
+}
+_ENERGY = {**_OWN, "table": _TABLE}
+"""Either all figures and their source, or the name of a published table."""
 _TABLES = ("array", "memory", "dram", "control", "energy")
 
 
@@ -108,7 +114,7 @@ def read_options(text: str) -> Machine:
     match = re.fullmatch(r"(\d{1,9})x(\d{1,9})", size.strip())
     if match is None:
         raise BadInput(f"an npu is written ROWSxCOLUMNS and options, such as npu:64x64,bandwidth=16; got {text!r}")
-    known = {name: field for name, field in FIELDS.items() if name not in ("rows", "columns")}
+    known = {name: field for name, field in FIELDS.items() if name not in ("rows", "columns")} | {"energy": _TABLE}
     options: dict[str, Any] = {"rows": int(match[1]), "columns": int(match[2])}
     for part in rest:
         name, equals, value = (piece.strip() for piece in part.partition("="))
@@ -122,7 +128,9 @@ def read_options(text: str) -> Machine:
             options[name] = known[name].read(value)
         except ValueError:
             raise BadInput(f"the option {name} of npu is {known[name].words}, got {value!r}") from None
-    return Machine(**options)
+    energy = options.pop("energy", None)
+    machine = Machine(**options)
+    return machine if energy is None else replace(machine, energy=named(energy, machine))
 
 
 def read_machine(path: str, content: Mapping[str, Any]) -> Machine:
@@ -142,19 +150,31 @@ def read_machine(path: str, content: Mapping[str, Any]) -> Machine:
         known = _ENERGY if table == "energy" else {n: f for n, f in FIELDS.items() if f.table == table}
         values = {key: _entry(path, table, key, value, known) for key, value in own.items()}
         if table == "energy" and table in content:
-            missing = next((key for key in known if key not in values), None)
-            if missing is not None:
-                raise BadInput(f"{path}: {missing} in [energy] is missing: {known[missing].words}")
-            found[table] = Energy(**values)
+            found[table] = values
         elif table != "energy":
             found |= values
     missing = next((key for key in ("rows", "columns") if key not in found), None)
     if missing is not None:
         raise BadInput(f"{path}: {missing} in [array] is missing: {FIELDS[missing].words}")
+    energies = found.pop("energy", None)
     try:
-        return Machine(**found)
+        machine = Machine(**found)
+        return machine if energies is None else replace(machine, energy=_energy(energies, machine))
     except BadInput as error:
         raise BadInput(f"{path}: {error}") from error
+
+
+def _energy(values: Mapping[str, Any], machine: Machine) -> Energy:
+    """Of a published table, or of the figures themselves. Raises BadInput."""
+    if "table" in values:
+        other = next((key for key in values if key != "table"), None)
+        if other is not None:
+            raise BadInput(f"[energy] has a published table or figures of its own, and this one has {other} too")
+        return named(values["table"], machine)
+    missing = next((key for key in _OWN if key not in values), None)
+    if missing is not None:
+        raise BadInput(f"{missing} in [energy] is missing: {_OWN[missing].words}")
+    return Energy(**values)
 
 
 def written(machine: Machine) -> str:
@@ -164,7 +184,8 @@ def written(machine: Machine) -> str:
         own = {name: getattr(machine, name) for name, field in FIELDS.items() if field.table == table}
         lines += ["", f"[{table}]", *(f"{n} = {FIELDS[n].written(v)}" for n, v in own.items() if v is not None)]
     if machine.energy is not None:
-        lines += ["", "[energy]", *(f"{n} = {f.written(getattr(machine.energy, n))}" for n, f in _ENERGY.items())]
+        known = {"table": _TABLE} if machine.energy.table else _OWN
+        lines += ["", "[energy]", *(f"{n} = {f.written(getattr(machine.energy, n))}" for n, f in known.items())]
     return "\n".join(lines) + "\n"
 
 

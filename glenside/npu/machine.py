@@ -13,7 +13,7 @@ HALVES = 2
 
 @dataclass(frozen=True)
 class Energy:
-    """Picojoules of what a program does, and where the figures are from."""
+    """Picojoules of what a program does, and where the figures are from; `table` names those of a published one."""
 
     product: float
     lane_byte: float
@@ -21,6 +21,7 @@ class Energy:
     accumulator_word: float
     dram_byte: float
     source: str
+    table: str = ""
 
 
 @dataclass(frozen=True)
@@ -157,6 +158,7 @@ class Machine:
             value = getattr(self, field.name)
             if field.name not in ("rows", "columns", "energy") and value != field.default:
                 own.append(f"{field.name}={value if type(value) is not bool else ('yes' if value else 'no')}")
+        own += [f"energy={self.energy.table}"] if self.energy is not None and self.energy.table else []
         return f"npu:{','.join(own)}"
 
 

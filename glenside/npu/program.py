@@ -74,6 +74,8 @@ class Stretch:
     meaning   the text of a program of integers that it computes, of tensors by name
     operands  where those are in DRAM
     result    where what it computes is, or what stands for it; bytes that nobody reads are nowhere
+    made      which layers make operands, by name
+    macs      multiply-accumulates of the layer as it is written, or None
     """
 
     name: str
@@ -83,6 +85,7 @@ class Stretch:
     operands: Mapping[str, Place] = field(default_factory=dict)
     result: Place | None = None
     made: Mapping[str, str] = field(default_factory=dict)
+    macs: int | None = None
 
     def of(self, program: NpuProgram, unit: str) -> tuple[Instruction, ...]:
         """Its instructions of a unit."""

@@ -17,7 +17,7 @@ from glenside.npu.program import NpuProgram, Place, Stretch
 DTYPES = ("int8", "uint8", "int32", "float32")
 """What a place in DRAM may hold."""
 _ENDS = ("begin", "end")
-_MEANT = ("meaning", "operands", "result", "made")
+_MEANT = ("meaning", "operands", "result", "made", "macs")
 _NUMBERS = ("scale", "zero")
 """What a place may have, both or none: real = scale * (integer - zero)."""
 _MOST_BYTES = 1 << 40
@@ -38,6 +38,7 @@ def header(program: NpuProgram) -> dict[str, Any]:
                 "operands": _places(own.operands),
                 "result": None if own.result is None else _place(own.result),
                 "made": dict(own.made),
+                "macs": own.macs,
             }
             for own in program.stretches
         ],
@@ -78,9 +79,10 @@ def machine_of(given: Any) -> Machine:
 
 
 def _energy(given: Mapping[str, Any]) -> Energy:
-    names = {f.name for f in fields(Energy)}
-    numbers = [value for name, value in given.items() if name != "source"]
-    if set(given) != names or not all(type(n) in (int, float) for n in numbers) or type(given["source"]) is not str:
+    names, words = {f.name for f in fields(Energy)}, ("source", "table")
+    numbers = [value for name, value in given.items() if name not in words]
+    texts = [given.get(name, "") for name in words]
+    if set(given) | {"table"} != names or not all(_is_number(n) for n in numbers) or not all(map(_is_text, texts)):
         raise BadInput("the energy of its machine is not numbers and a source")
     return Energy(**given)
 
@@ -164,7 +166,10 @@ def stretches_of(given: Any, lengths: Mapping[str, int], size: int) -> tuple[Str
         made = own.get("made", {})
         if not isinstance(made, dict) or not made.keys() <= operands.keys() or not all(map(_is_text, made.values())):
             raise BadInput(f"its stretch {own['name']!r} does not say who makes its operands by name")
-        found.append(Stretch(own["name"], dict(begin), dict(end), meaning, operands, result, made))
+        macs = own.get("macs")
+        if macs is not None and not _is_size(macs):
+            raise BadInput(f"its stretch {own['name']!r} has no number of multiply-accumulates, got {macs!r}")
+        found.append(Stretch(own["name"], dict(begin), dict(end), meaning, operands, result, made, macs))
     return tuple(found)
 
 
@@ -174,6 +179,10 @@ def predicted_of(given: Any) -> int | None:
         raise BadInput(f"its prediction is not a number of cycles, got {given!r}")
     found: int | None = given
     return found
+
+
+def _is_number(value: Any) -> bool:
+    return type(value) in (int, float)
 
 
 def _is_text(value: Any) -> bool:

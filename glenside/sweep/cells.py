@@ -31,6 +31,7 @@ from glenside.ir.names import shortened
 from glenside.ir.program import Program
 from glenside.ir.text import parse
 from glenside.models import models as built_in
+from glenside.sweep.programs import prepared, require_programs, whole_program
 from glenside.targets.base import Target, parse_objectives
 from glenside.targets.registry import parse_target, sizes
 
@@ -60,6 +61,8 @@ class Cell:
     """Whether the answer is checked to be equal."""
     code: str = ""
     """Version and fingerprint of the code that is to run it; empty for any."""
+    quantize: str = ""
+    """"random" where the network is to be one program of the machine, input to result; else empty."""
 
     @property
     def objective(self) -> str:
@@ -69,7 +72,8 @@ class Cell:
     def identity(self) -> tuple[str, ...]:
         """Cells of one identity have one answer. The name of a file is no part of it, its program is."""
         program = hashlib.sha256(self.text.encode()).hexdigest() if self.text else self.model
-        return program, json.dumps(dict(sorted(self.parameters.items()))), self.array, self.objective, self.code
+        own = json.dumps(dict(sorted(self.parameters.items()))), self.array, self.objective, self.code
+        return program, *own, *([self.quantize] if self.quantize else [])
 
     def program(self) -> Program:
         """The program. Raises GlensideError."""
@@ -107,7 +111,7 @@ class Row:
     """How far above that the answer is."""
     bytes: int = 0
     seconds: float = 0.0
-    """Of loading, search, extraction and check."""
+    """Of loading, search, extraction, check, and the program."""
     stopped: str = ""
     """Why the search ended."""
     checked: str = ""
@@ -116,6 +120,14 @@ class Row:
     """Why there is no answer, or nothing."""
     black_boxes: int = 0
     """Operators of no known meaning, which nothing here counts."""
+    program_cycles: int = 0
+    """Of one program of the machine, input to result, with all that memories do; 0 where there is none."""
+    program_bytes: int = 0
+    """From and to DRAM."""
+    picojoules: float = 0.0
+    """Of that program; 0 where the machine does not say what an access takes."""
+    gates: float = 0.0
+    """The machine's area, in NANDs of two inputs; 0 where it is not known."""
 
     @property
     def complete(self) -> bool:
@@ -150,7 +162,7 @@ class Row:
             content = {**content, "baseline_cycles": content["usual_cycles"]}
             del content["usual_cycles"]
         if isinstance(content, dict):
-            content = {"black_boxes": 0, **content}  # version 0.4 has it not
+            content = {**_LATER, **content}
         kinds = {"int": (int,), "float": (int, float), "str": (str,)}
         known = {field.name: kinds[str(field.type)] for field in fields(cls)}
         if not isinstance(content, dict) or content.keys() != known.keys():
@@ -159,6 +171,10 @@ class Row:
             if not isinstance(value, known[name]) or isinstance(value, bool):
                 raise ValueError(f"its {name} is {value!r}")
         return cls(**content)
+
+
+_LATER = {"black_boxes": 0, "program_cycles": 0, "program_bytes": 0, "picojoules": 0.0, "gates": 0.0}
+"""What rows of version 0.4 do not have."""
 
 
 def machine(text: str, objectives: Sequence[str]) -> Target:
@@ -217,6 +233,7 @@ def cells(
     dims: Sequence[str] = (),
     allow_opaque: bool = False,
     targets: str = "",
+    quantize: str = "",
 ) -> list[Cell]:
     """The cells of a sweep, models first, then machines, then objectives; every program is loaded once, to refuse it
     now.
@@ -229,6 +246,7 @@ def cells(
     shapes       a JSON file of shapes of tensors that the program files do not declare
     shape        the same, each NAME=1,3,32,32
     dims         sizes of named dimensions, each NAME=1, for those .onnx files among the sources that have them
+    quantize     "random": networks are quantized, and each becomes one program of each machine
     allow_opaque whether operators of those files that have no meaning here are kept as black boxes
     Raises GlensideError, also for what is given twice.
     """
@@ -240,6 +258,7 @@ def cells(
     known += machines(targets) if targets else []
     wanted = [parse_objectives(text) for text in objectives.split(";")]
     multipliers = {name: max(_multipliers(name, names) for names in wanted) for name in known}
+    require_programs(quantize, [machine(name, wanted[0]) for name in known])
     values = dict(pair(text, "--set") for text in parameters)
     of_source = _dims_by_source(sources, dims, allow_opaque)
     models = [
@@ -257,7 +276,7 @@ def cells(
         if twice is not None:
             raise BadInput(f"a sweep requires each {what} once, got {twice} twice")
     return [
-        Cell(model, text, own, array, multipliers[array], names, check, code_fingerprint())
+        Cell(model, text, own, array, multipliers[array], names, check, code_fingerprint(), quantize)
         for model, text, own in models
         for array in known
         for names in wanted
@@ -340,12 +359,14 @@ def optimize_cell(cell: Cell) -> Row:
 
 def _optimized(cell: Cell) -> Row:
     started = time.perf_counter()
-    program, target = cell.program(), cell.target()
+    given, target = cell.program(), cell.target()
+    program, network = prepared(given, cell.quantize)
     result = optimize(program, target, limits=LIMITS, verify=cell.check, load_seconds=time.perf_counter() - started)
     report, total = result.report, result.report.total
     work = (total["cycles"] or 0) * (report.peak or 0)
     verdicts = [*(row.checked for row in report.layers if cell.check), report.checked]
     worst = next((v for v in verdicts if not is_equal(v)), None) or next((v for v in verdicts if v != EXACT), EXACT)
+    made = {} if network is None else whole_program(result, network)
     return Row(
         layers=len(report.layers),
         mapped=report.mapped,
@@ -356,9 +377,11 @@ def _optimized(cell: Cell) -> Row:
         gap=report.gap or 0,
         bytes=total.get("bytes") or 0,
         utilization=report.macs / work if work else 0.0,
-        seconds=report.seconds["total"],
+        seconds=time.perf_counter() - started if made else report.seconds["total"],
         stopped=result.stopped,
         checked=worst,
+        gates=target.gates or 0.0,
+        **made,
     )
 
 

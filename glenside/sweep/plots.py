@@ -1,9 +1,11 @@
-"""The picture of a sweep: cycles over array sizes, readable in grey, each line with a marker and a dash of its own."""
+"""Pictures of a sweep, readable in grey, each line with a marker and a dash of its own: cycles over array sizes, and
+what machines cost for them.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from glenside.report.plots import ACROSS, shown, write_figure
@@ -101,3 +103,77 @@ def _ticks(low: float, high: float) -> list[int]:
 def write_sweep_plot(finished: Sequence[tuple[Cell, Row]], path: str) -> None:
     """Write the figure of a sweep, whole or not at all. Raises BadInput."""
     write_figure(sweep_figure(finished), path)
+
+
+def front(points: Sequence[tuple[float, float]]) -> list[int]:
+    """The points than which no other is less in one coordinate and no more in the other, by the first."""
+    found: list[int] = []
+    for number in sorted(range(len(points)), key=lambda n: points[n]):
+        if not found or points[number][1] < points[found[-1]][1]:
+            found.append(number)
+    return found
+
+
+def pareto_figure(finished: Sequence[tuple[Cell, Row]]) -> Any:
+    """A matplotlib figure: for each model a row of panels, cycles over the machine's area and, where machines say what
+    an access takes, over energy; the machines that no other beats in both are joined and named.
+
+    Cycles are those of the whole program where there is one, else of the array. Machines whose area is not known are
+    left out, and so are cells that failed.
+    """
+    from matplotlib.figure import Figure
+
+    own = [(cell, row) for cell, row in finished if row.complete and row.gates and (row.program_cycles or row.cycles)]
+    models = list(dict.fromkeys(cell.model for cell, _ in own)) or ["nothing"]
+    across = 2 if any(row.picojoules for _, row in own) else 1
+    figure = Figure(figsize=(7.0 * across, 5.0 * len(models)), layout="constrained")
+    panels = figure.subplots(len(models), across, squeeze=False)
+    for model, (first, *more) in zip(models, panels, strict=True):
+        cells = [(cell, row) for cell, row in own if cell.model == model]
+        _trade(first, cells, lambda row: row.gates / 1e6, "area, million gates (NANDs of two inputs)")
+        first.set_title(shown(model, 44), fontsize=11, parse_math=False)
+        for panel in more:
+            counted = [(cell, row) for cell, row in cells if row.picojoules]
+            _trade(panel, counted, lambda row: row.picojoules / 1e6, "energy, microjoules")
+    return figure
+
+
+def _trade(panel: Any, cells: Sequence[tuple[Cell, Row]], cost: Callable[[Row], float], label: str) -> None:
+    """Cycles against a cost."""
+    points = [(cost(row), float(row.program_cycles or row.cycles)) for _, row in cells]
+    if points:
+        panel.plot(*zip(*points, strict=True), "o", color="0.7", markersize=6, label="every machine")
+        best = front(points)
+        chosen = [points[number] for number in best]
+        look = {"color": "black", "markerfacecolor": "white", "drawstyle": "steps-post", "markersize": 7}
+        panel.plot(*zip(*chosen, strict=True), "s-", label="no other is better in both", **look)
+        middle = (min(chosen)[0] + max(points)[0]) / 2
+        for number in best:
+            right = points[number][0] > middle
+            panel.annotate(
+                cells[number][0].array.replace(",", ",\n"),
+                points[number],
+                xytext=(-7 if right else 7, 7),
+                ha="right" if right else "left",
+                textcoords="offset points",
+                fontsize=7,
+                parse_math=False,
+            )
+        panel.legend(loc="upper right", fontsize=8, framealpha=1.0)
+    else:
+        panel.text(0.5, 0.5, "nothing to compare", ha="center", transform=panel.transAxes, fontsize=9)
+    whole = any(row.program_cycles for _, row in cells)
+    panel.set_xlabel(label, fontsize=9)
+    panel.set_ylabel("cycles, input to result" if whole else "cycles of the array", fontsize=9)
+    panel.margins(0.18)
+    panel.set_ylim(bottom=0)
+    panel.grid(color="0.9")
+    panel.set_axisbelow(True)
+    panel.spines[["top", "right"]].set_visible(False)
+    panel.yaxis.set_major_formatter("{x:,.0f}")
+    panel.tick_params(labelsize=8)
+
+
+def write_pareto_plot(finished: Sequence[tuple[Cell, Row]], path: str) -> None:
+    """Write what machines cost for their cycles, whole or not at all. Raises BadInput."""
+    write_figure(pareto_figure(finished), path)

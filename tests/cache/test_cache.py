@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 import resource
@@ -13,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from glenside.cache import Cache, CacheFull, key_of
+from glenside.cache import Cache, CacheFull, key_of, store
 
 LONG = "answer " * 10_000
 
@@ -255,3 +256,21 @@ def test_what_inflates_without_end_is_a_miss(path: Path, monkeypatch: pytest.Mon
         monkeypatch.setattr("glenside.cache.store._LONGEST", 50_000)
         assert cache.get("a") is None
     assert "more than 50,000 bytes" in notes[0]
+
+
+def test_the_version_of_the_code_is_that_of_every_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the packages as they lie beside each other; another byte in any file is another version."""
+    folder = tmp_path / "glenside" / "cache"
+    folder.mkdir(parents=True)
+    (tmp_path / "rewrites").mkdir()
+    (folder / "store.py").write_text("")
+    rule = tmp_path / "rewrites" / "rule.py"
+    real, found = store.code_version.__wrapped__(), set()
+    monkeypatch.setattr(store, "__file__", str(folder / "store.py"))
+    for text in ("a = 1", "a = 2"):
+        rule.write_text(text)
+        found.add(store.code_version.__wrapped__())
+    rule.unlink()
+    found.add(store.code_version.__wrapped__())
+    assert len({real, *found}) == 4
+    assert hashlib.sha256().hexdigest() not in {real, *found}

@@ -300,7 +300,10 @@ def test_layers_become_a_file_of_instructions(tmp_path: Path) -> None:
     assert "own: from 0 to" in ran.stdout
     for words, said in (
         (("run", "net.bin"), "net.bin is a program of an npu, which runs --on simulator or --on rtl"),
-        ((*network, "--array", "4x4", "-o", "other.bin"), "has no instructions: a .bin file is for the target npu:RxC"),
+        (
+            (*network, "--array", "4x4", "-o", "other.bin"),
+            "has no instructions: a .bin or .asm file is for the target npu:RxC",
+        ),
     ):
         refused = _glenside(*words, folder=tmp_path)
         assert refused.returncode == 2

@@ -24,6 +24,7 @@ from glenside.ir.errors import BadInput
 from glenside.ir.program import Program
 from glenside.ir.term import postorder
 from glenside.npu.description import read_machine, written
+from glenside.npu.energies import PUBLISHED
 from glenside.npu.instructions import Address, Load, Stream
 from glenside.npu.lowering.program import lowered, without_dma
 from glenside.npu.machine import Energy, Machine
@@ -63,6 +64,11 @@ BAD_FILES = {
     "odd accumulators": (ARRAY + "[memory]\naccumulators = 5\n", "so their number is even, got 5"),
     "pipelined": (ARRAY + "pipelined = 2\n", "pipelined in [array] is yes or no"),
     "half of the energy": (ARRAY + '[energy]\nproduct = "0.2 pJ"\n', "lane_byte in [energy] is missing"),
+    "no such table": (ARRAY + '[energy]\ntable = "horowitz"\n', "energies is one of horowitz-2014, got 'horowitz'"),
+    "a table and figures": (
+        ARRAY + '[energy]\ntable = "horowitz-2014"\nproduct = "1 pJ"\n',
+        "has a published table or figures of its own, and this one has product too",
+    ),
     "no source": (ARRAY + '[energy]\nsource = ""\n', "source in [energy] is where the figures are from, got ''"),
 }
 BAD_OPTIONS = {
@@ -77,6 +83,7 @@ BAD_OPTIONS = {
     "npu:64x64,weights=1KB": "holds a tile of 64 rows of 64 bytes, 4,096 bytes, and has 1,024: 3,072 are missing",
     "npu:64x64,scratchpad=4KB,weights=4KB": "and has 0 bytes for them: 128 are missing",
     "npu:64x64,pipelined=maybe": "pipelined of npu is yes or no",
+    "npu:64x64,energy=mine": "a published table of energies is one of horowitz-2014, got 'mine'",
     "npu:2000x2": "rows of an npu is an integer from 1 to 1,024, got 2000",
 }
 
@@ -120,6 +127,29 @@ def machines(draw: Any) -> Machine:
         clock=draw(st.none() | st.floats(1, 1e12)),
         energy=draw(st.none() | st.just(Energy(*figures, 'a "table", 45 nm'))),
     )
+
+
+def test_published_energies_are_those_of_each_memory() -> None:
+    """As printed where sizes are, twice as much for four times the size below 32 KB, and said of the machine's own."""
+    energy = parse_target("npu:16x32,scratchpad=160KB,weights=32KB,accumulators=2048,energy=horowitz-2014").npu.energy  # type: ignore[attr-defined]
+    assert energy.lane_byte == pytest.approx(10 / 8)
+    assert energy.weight_byte == pytest.approx(20 / 8)
+    assert energy.accumulator_word == pytest.approx(4 * 10 / 8)
+    assert (energy.product, energy.dram_byte) == (pytest.approx(0.3), pytest.approx(1950 / 8))
+    assert "ISSCC 2014" in energy.source
+    table = PUBLISHED["horowitz-2014"]
+    assert table.byte(2 << 10) == pytest.approx(5 / 8)
+    assert table.byte(1 << 20) == pytest.approx(100 / 8)
+    assert 20 / 8 < table.byte(256 << 10) < 100 / 8
+    assert table.byte(4 << 20) > 100 / 8
+
+
+def test_a_machine_of_published_energies_is_what_it_is_written_as() -> None:
+    target = parse_target("npu:8x8,bandwidth=16,energy=horowitz-2014")
+    assert target.name == "npu:8x8,bandwidth=16,energy=horowitz-2014"
+    machine = target.npu  # type: ignore[attr-defined]
+    assert read_machine("t.toml", tomllib.loads(written(machine))) == machine
+    assert 'table = "horowitz-2014"' in written(machine)
 
 
 @MANY

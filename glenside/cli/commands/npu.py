@@ -12,13 +12,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 import typer
 
+from glenside.cli.instructions import write_code
 from glenside.cli.output import OK, WRONG, print_or_write, status_line, writable
+from glenside.cli.table import print_schedule
 from glenside.ir.errors import BadInput
 from glenside.ir.names import one_line, spelled_name, suggestion
 
 if TYPE_CHECKING:
     from glenside.cli.options import Valued
     from glenside.ir.operand import Array
+    from glenside.npu.accounting import Ledger
     from glenside.npu.program import NpuProgram, Place
     from glenside.npu.simulator import Run
 
@@ -33,17 +36,15 @@ def run_on_npu(
     others: Mapping[str, object],
     output: str | None,
     json_path: str | None,
+    plot: str | None = None,
 ) -> int:
     """Run a program and tell what it took; the exit status is 1 where the RTL and the simulator, or a prediction within
     the program, disagree. Raises BadInput.
     """
-    given = [name for name, value in others.items() if value is not None]
-    if given:
-        raise BadInput(f"--{given[0]} is for programs that run on SPU: give --on spu")
-    if output is not None and Path(output).suffix != ".npz":
-        raise BadInput(f"the outputs of a program of an npu go to an .npz file, got {output}")
+    _refuse(others, output, plot)
     program = with_values(loaded(source.source, target), source.inputs or ())
     from glenside.npu import simulator
+    from glenside.npu.accounting import accounts
     from glenside.npu.meaning import wrong
 
     with status_line("npu: simulated") as show:
@@ -57,27 +58,47 @@ def run_on_npu(
         show("npu: compared with the interpreter")
         said["wrong"] = wrong(program, dram)
         said["equal"] = said["equal"] and not said["wrong"]
+        ledger = accounts(program, simulated.times)
+        said["schedule"] = ledger.as_dict()
     if output is not None:
         from glenside.ir.files import write_arrays
 
         write_arrays(output, _results(program, dram))
+    if plot is not None:
+        from glenside.report.timeline import write_timeline
+
+        write_timeline(Path(source.source).name, program, simulated.times, plot)
     if json_path != "-":
-        _print(said)
-        if output is None:
-            for name, own in _results(program, dram).items():
-                print(f"{one_line(name)}: {np.array2string(own, threshold=_SHOWN, edgeitems=2)}")
+        _print(said, ledger, {} if output is not None else _results(program, dram))
     if json_path is not None:
         print_or_write(json.dumps(said, indent=2) + "\n", json_path)
     return OK if said["equal"] and said["cycles"] == said["predicted"] else WRONG
 
 
+def _refuse(others: Mapping[str, object], output: str | None, plot: str | None) -> None:
+    """Raises BadInput: options of other machines, and endings that nothing is written as."""
+    given = [name for name, value in others.items() if value is not None]
+    if given:
+        raise BadInput(f"--{given[0]} is for programs that run on SPU: give --on spu")
+    if output is not None and Path(output).suffix != ".npz":
+        raise BadInput(f"the outputs of a program of an npu go to an .npz file, got {output}")
+    if plot is not None:
+        from glenside.report.plots import plot_ending
+
+        plot_ending(plot)
+
+
 def loaded(path: str, target: str | None) -> NpuProgram:
     """The program of a .bin or .asm file, for the machine of a target where one is given. Raises BadInput."""
+    from glenside.formats import ENDINGS, ending
     from glenside.ir.files import read_text
     from glenside.npu import assembly, files
 
     machine = None if target is None else _machine(target)
-    if Path(path).suffix != ".asm":
+    if ending(path) in ENDINGS:
+        made = f"glenside tensorize {path} --target npu:64x64 --quantize random -o {Path(path).stem}.bin"
+        raise BadInput(f"{path} is a network and no program of an npu yet: `{made}` makes one")
+    if ending(path) != ".asm":
         return files.load(path, machine)
     program = assembly.parse(read_text(path), path)
     if machine is not None and program.machine != machine:
@@ -167,7 +188,7 @@ def _in_rtl(program: NpuProgram, simulated: Run) -> tuple[dict[str, Any], Array]
     }, found.dram
 
 
-def _print(said: Mapping[str, Any]) -> None:
+def _print(said: Mapping[str, Any], ledger: Ledger, results: Mapping[str, Array]) -> None:
     where = "its RTL" if said["on"] == "rtl" else "the simulator"
     print(f"{one_line(said['program'])}: {said['cycles']:,} cycles in {where}, {said['predicted']:,} predicted")
     print(f"{said['machine']}: {said['read']:,} bytes read, {said['written']:,} written")
@@ -183,6 +204,10 @@ def _print(said: Mapping[str, Any]) -> None:
         cycles, predicted = layer["completed"], layer["predicted"]
         other = "" if cycles == predicted else f", predicted {predicted:,}"
         print(f"  {one_line(layer['name'])}: from {layer['start']:,} to {cycles:,}{other}")
+    if ledger.cycles:
+        print_schedule(said["program"], ledger)
+    for name, own in results.items():
+        print(f"{one_line(name)}: {np.array2string(own, threshold=_SHOWN, edgeitems=2)}")
 
 
 def assemble(
@@ -197,8 +222,7 @@ def assemble(
     ] = None,
 ) -> None:
     """Write a program of an npu as text, or as the binary that the machine's host loads, or a driver that loads it."""
-    from glenside.ir.files import write_text
-    from glenside.npu import assembly, files
+    from glenside.npu import assembly
 
     writable(output, emit)
     program = loaded(source, None)
@@ -206,12 +230,8 @@ def assemble(
         _emit(program, source, output, emit)
     elif output is None:
         print(assembly.text(program), end="")
-    elif Path(output).suffix == ".asm":
-        write_text(output, assembly.text(program))
-    elif Path(output).suffix == ".bin":
-        files.save(program, output)
     else:
-        raise BadInput(f"a program of an npu is written as .bin or .asm, got {output}")
+        write_code(program, output)
 
 
 def _emit(program: NpuProgram, source: str, output: str | None, emit: str) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import numpy as np
 import typer
 
+from glenside.cli.instructions import CODE
 from glenside.cli.options import Valued, command
 from glenside.cli.output import OK, WRONG, status_line, writable
 from glenside.ir.errors import BadInput
@@ -49,21 +50,27 @@ def run(
     json_path: Annotated[
         str | None, typer.Option("--json", metavar="FILE", help="Where that goes as JSON; - is standard output.")
     ] = None,
+    plot: Annotated[
+        str | None,
+        typer.Option("--plot", metavar="FILE", help="Where the timeline of an npu's program goes; .png, .svg or .pdf."),
+    ] = None,
 ) -> None:
     """Run a program on arrays with the interpreter; or as C; or on SPU, with bytes, messages and seconds told and
     measured; or a program of an npu, with its cycles told and measured.
     """
+    from glenside.formats import ending
     from glenside.ir.operators.opaque import require_meaning
     from glenside.semantics.interpreter import evaluate
 
-    writable(output)
-    writable(json_path)
+    writable(output, json_path, plot)
     if on in ("simulator", "rtl"):
         from glenside.cli.commands.npu import run_on_npu
 
-        raise typer.Exit(run_on_npu(source, on, target, {"link": link, "runs": runs}, output, json_path))
-    if Path(source.source).suffix in (".bin", ".asm"):
+        raise typer.Exit(run_on_npu(source, on, target, {"link": link, "runs": runs}, output, json_path, plot))
+    if ending(source.source) in CODE:
         raise BadInput(f"{source.source} is a program of an npu, which runs --on simulator or --on rtl")
+    if plot is not None:
+        raise BadInput("--plot is for programs of an npu: give --on simulator or --on rtl too")
     of_machine = (("target", target), ("link", link), ("runs", runs), ("json", json_path))
     given = [name for name, value in of_machine if value is not None]
     if on != "spu" and given:

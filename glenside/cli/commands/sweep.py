@@ -29,6 +29,7 @@ _COLUMNS = (
     *("model", "array", "objective", "layers mapped", "baseline cycles", "best cycles", "ratio"),
     *("util %", "gap %", "bytes", "seconds"),
 )
+_PROGRAM = ("program's\ncycles", "DRAM\nbytes", "energy,\nuJ", "area,\nM gates")
 
 
 def sweep(
@@ -75,6 +76,22 @@ def sweep(
     json_path: Annotated[
         str | None, typer.Option("--json", metavar="FILE", help="Where the rows go as JSON; - is standard output.")
     ] = None,
+    pareto: Annotated[
+        str | None,
+        typer.Option(
+            "--pareto",
+            metavar="FILE",
+            help="Where a plot of cycles against area, and against energy, of machines goes; .png, .svg or .pdf.",
+        ),
+    ] = None,
+    quantize: Annotated[
+        str,
+        typer.Option(
+            "--quantize",
+            metavar="random",
+            help="For npu: each network as one program, input to result, and its cycles.",
+        ),
+    ] = "",
     check: Annotated[bool, typer.Option("--check", help="Check every answer to be equal.")] = False,
     scheduler: Annotated[
         str | None,
@@ -82,19 +99,17 @@ def sweep(
     ] = None,
 ) -> None:
     """Optimize every model on every machine for every objective, in parallel, and print one table."""
-    from glenside.report.plots import plot_ending
     from glenside.sweep.cells import cells
     from glenside.sweep.cells import sweep as run_sweep
     from glenside.sweep.history import History
-    from glenside.sweep.plots import write_sweep_plot
 
-    _refuse_paths(output, plot, json_path)
-    if plot is not None:
-        plot_ending(plot)
+    _refuse_paths(output, plot, json_path, pareto)
+    _refuse_endings(plot, pareto)
     if scheduler is not None and jobs is not None:
         raise BadInput("--jobs is for processes of this machine; with --scheduler the cluster has its own")
     of_files: dict[str, Any] = {"shapes": shapes, "shape": shape or ()}
     of_files |= {"dims": dims or (), "allow_opaque": allow_opaque, "targets": targets}
+    of_files |= {"quantize": quantize}
     wanted = cells(sources, arrays, objectives, parameters or (), check, **of_files)
     history = None if output is None else History(output)
     if history is not None and history.words():
@@ -117,12 +132,31 @@ def sweep(
     if json_path != "-":
         _print(finished, len(wanted), check)
     if interrupted:
-        left_out = " The plot is left out." if plot is not None else ""
+        left_out = " The plots are left out." if plot or pareto else ""
         print(f"Interrupted: {len(finished)} of {len(wanted)} cells are finished.{left_out}", file=sys.stderr)
         raise typer.Exit(INTERRUPTED)
+    _plot(finished, plot, pareto)
+    raise typer.Exit(OK if all(row.ok for _, row in finished) else WRONG)
+
+
+def _plot(finished: Finished, plot: str | None, pareto: str | None) -> None:
+    from glenside.sweep.plots import write_pareto_plot, write_sweep_plot
+
     if plot is not None:
         write_sweep_plot(finished, plot)
-    raise typer.Exit(OK if all(row.ok for _, row in finished) else WRONG)
+    if pareto is not None:
+        if not any(row.gates for _, row in finished):
+            print("No machine of the sweep has an area that is known: the plot of --pareto is empty.", file=sys.stderr)
+        write_pareto_plot(finished, pareto)
+
+
+def _refuse_endings(*plots: str | None) -> None:
+    """Raises BadInput."""
+    from glenside.report.plots import plot_ending
+
+    for path in plots:
+        if path is not None:
+            plot_ending(path)
 
 
 def _runner(scheduler: str | None, jobs: int | None) -> AbstractContextManager[Runner]:
@@ -173,11 +207,15 @@ def sweep_table(finished: Finished, check: bool) -> Table:
         [cell.model, cell.array, cell.objective, *_numbers(row), *([row.checked] if check else [])]
         for cell, row in finished
     ]
-    names = [*_COLUMNS, *(["checked"] if check else [])]
+    whole = any(row.program_cycles for _, row in finished)
+    if whole:
+        lines = [[*line, *_of_program(row)] for line, (_, row) in zip(lines, finished, strict=True)]
+    names = [*_COLUMNS, *(["checked"] if check else []), *(_PROGRAM if whole else ())]
     table = Table(box=box.SIMPLE, pad_edge=False)
     for name, column in zip(names, zip(*lines, strict=True), strict=True):
-        whole = 0 if name in ("model", "checked") else max(map(len, column))  # a number is never cut
-        table.add_column(name, justify="right" if name in _COLUMNS[3:] else "left", min_width=whole, overflow="fold")
+        width = 0 if name in ("model", "checked") else max(map(len, column))  # a number is never cut
+        right = name in (*_COLUMNS[3:], *_PROGRAM)
+        table.add_column(name, justify="right" if right else "left", min_width=width, overflow="fold")
     if noted:
         table.add_column("note", min_width=20, overflow="fold")
     for line, (_, row) in zip(lines, finished, strict=True):
@@ -199,6 +237,14 @@ def _numbers(row: Row) -> list[str]:
         f"{row.bytes:,}",
         f"{row.seconds:.2f}",
     ]
+
+
+def _of_program(row: Row) -> list[str]:
+    """What the whole program takes, and the area of its machine."""
+    if row.failed or not row.program_cycles:
+        return [""] * len(_PROGRAM)
+    energy = f"{row.picojoules / 1e6:,.2f}" if row.picojoules else ""
+    return [f"{row.program_cycles:,}", f"{row.program_bytes:,}", energy, f"{row.gates / 1e6:,.2f}"]
 
 
 def _print(finished: Finished, wanted: int, check: bool) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from glenside.analysis.layers import product_sizes
 from glenside.analysis.places import places
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
@@ -83,7 +84,9 @@ def as_mapped(
         name: replace(place, stands_for=StandsFor.of(*network.inputs.get(name, (1.0, 0))))
         for name, place in program.inputs.items()
     }
-    return replace(program, inputs=inputs, outputs=_outputs(program, network))
+    sizes = {layer.name: product_sizes(layer.sums).macs for layer in network.layers}
+    stretches = tuple(replace(own, macs=sizes.pop(own.name, None)) for own in program.stretches)
+    return replace(program, inputs=inputs, outputs=_outputs(program, network), stretches=stretches)
 
 
 def _outputs(program: NpuProgram, network: IntegerNetwork) -> dict[str, Place]:

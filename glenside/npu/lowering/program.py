@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from glenside.analysis.layers import product_sizes
 from glenside.analysis.places import leaves_of
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
@@ -56,7 +57,8 @@ def lowered(
             stretch, own = _alone(writer, layer, written, name, draw)
         except BadInput as error:
             raise BadInput(f"the layer {name}: {error}") from error
-        stretches.append(replace(stretch, name=name, begin=begin, end=counted(writer)))
+        macs = product_sizes(written.layers[name]).macs
+        stretches.append(replace(stretch, name=name, begin=begin, end=counted(writer), macs=macs))
         filled += own
     return finished(writer, stretches, filled)
 

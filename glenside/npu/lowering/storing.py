@@ -21,7 +21,7 @@ from glenside.npu.lowering.filling import Table, modulo, unwrapped
 from glenside.npu.lowering.layers import Writer
 from glenside.npu.lowering.runs import Run
 from glenside.npu.lowering.tiles import Layer
-from glenside.npu.machine import Machine
+from glenside.npu.machine import HALVES, Machine
 from glenside.npu.nests import Nest, nests
 
 
@@ -43,9 +43,10 @@ def rows_needed(machine: Machine) -> int:
     passes = -(-machine.columns // machine.rows)
     found = _SIDES * max(1, min(machine.half_accumulators * passes, machine.half_depth // (4 * _SIDES)))
     if found >= machine.half_depth:
+        needed, have = HALVES * (found + 1) * machine.rows, machine.depth * machine.rows
         raise BadInput(
-            f"scratchpad of {machine}: half of a lane is {machine.half_depth} bytes, and results pass through {found}"
-            " of them"
+            f"scratchpad of {machine} has {have:,} bytes for lanes beside {machine.weight_bytes:,} of weights, and"
+            f" where results pass through {found} rows of each half these are {needed:,}: {needed - have:,} are missing"
         )
     return found
 

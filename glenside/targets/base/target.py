@@ -163,6 +163,11 @@ class Target(ABC):
     """Whether mapped programs become instructions: `machine_code`."""
 
     @property
+    def gates(self) -> float | None:
+        """The area of the machine, in NANDs of two inputs, memories with it; None where that is not known."""
+        return None
+
+    @property
     def most_bytes(self) -> float | None:
         """The budget of memory, where that is what the budget is of."""
         return self.budget.most if self.budget is not None and self.budget.unit == "bytes" else None

@@ -18,6 +18,7 @@ from glenside.npu.lowering.program import lowered
 from glenside.npu.machine import Machine
 from glenside.npu.program import NpuProgram
 from glenside.npu.timing import delays
+from glenside.npu.told_area import gates as told_gates
 from glenside.passes.extraction import Cone
 from glenside.passes.variants import EveryMapping
 from glenside.targets.base import Measure, Prices, Variant, Way
@@ -93,6 +94,11 @@ class NPU(SystolicArray):
         self.doc = NPU.__doc__ or ""
         self.description = f"{machine!r} {self.objectives}"
         self._operands = lru_cache(maxsize=None)(Operands.of)
+
+    @property
+    def gates(self) -> float:
+        """As told from smaller machines, without Yosys: `glenside.npu.told_area`."""
+        return told_gates(self.npu)
 
     def families(self, way: Way, nodes: Sequence[Term]) -> tuple[str, ...]:
         """Those of an array of weights that stay; the mapping as written is one of the front."""

@@ -1,0 +1,26 @@
+"""The table of `glenside.npu.told_area`, of the machine's SystemVerilog as it is now: minutes of Yosys.
+
+Run from the root of the repository: python -m benchmarks.fit_told_area. Prints the entries of `MEASURED`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import astuple
+
+from glenside.npu.area import Growth, area
+from glenside.npu.machine import Machine
+from glenside.npu.told_area import PORTS
+
+
+def main() -> None:
+    narrow, wide = (area(Machine(64, 64, bandwidth=port)).growth or {} for port in PORTS)
+    for name in sorted(narrow, key=lambda name: -narrow[name].at(64, 64)):
+        print(f'    "{name}": _Measured({_numbers(narrow[name])}, {_numbers(wide[name])}),')
+
+
+def _numbers(growth: Growth) -> str:
+    return f"({', '.join(f'{number:.10g}' for number in astuple(growth))})"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,87 @@
+"""The area of a machine without synthesis: from what Yosys made of eight small ones, and the bits of its memories.
+
+`glenside area` measures: minutes for each machine. Here gates are told from arrays of 8 and 16 lanes by 8 and 16
+columns behind ports of 32 and 64 bytes: each part has fixed + lane R + column C + element R C gates, each of which
+grows by the byte of the port, and beside them the array its triangles of registers. Of memories the bits are exact. All
+else than R, C, B and the memories' sizes is taken to be as it is usually, pipelined; addresses of other sizes have a
+few bits more or less, of which nothing is said.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from glenside.npu.area import GATE, TRANSISTORS, Growth, Part, delays
+from glenside.npu.encoding import words
+from glenside.npu.instructions import UNITS
+from glenside.npu.machine import PARAMETER_ENTRY, TABLE_ENTRY, Machine
+
+RAM_BIT = 6 / GATE
+"""Gates of a bit of RAM: six transistors."""
+REGISTER_BIT = TRANSISTORS["DFF_P"] / GATE
+"""Gates of a bit of memory that is read without a clock: a flip-flop."""
+COPIES = 4
+"""Of lane tables: one for each unit that reads them at once."""
+
+
+class _Measured(NamedTuple):
+    """Gates of a part behind a port of `PORTS[0]` bytes, and of `PORTS[1]`: as those of `Growth`."""
+
+    narrow: tuple[float, float, float, float]
+    wide: tuple[float, float, float, float]
+
+
+PORTS = (32, 64)
+"""Bytes of the ports that were measured."""
+MEASURED: Mapping[str, _Measured] = {
+    "array": _Measured((-731.5, 67, -752.4375, 1255.210938), (-731.5, 67, -752.4375, 1255.210938)),
+    "requantise": _Measured((86.5, 0, 9280.125, 0), (86.5, 0, 9280.125, 0)),
+    "store": _Measured((4311, 1560.8125, 776.875, 22.640625), (4311, 1560.8125, 776.875, 22.640625)),
+    "dma": _Measured((26967, 5024.8125, 974.3125, 15.6015625), (26967, 5024.8125, 974.3125, 15.6015625)),
+    "accumulators": _Measured((171.5, 160.375, 1379.5625, -1.8125), (171.5, 160.375, 1379.5625, -1.8125)),
+    "load": _Measured((766.5, -1.25, 66.5625, 0.0859375), (766.5, -1.25, 66.5625, 0.0859375)),
+    "weights": _Measured((-5.5, 0, 21.25, 0), (-5.5, 0, 21.25, 0)),
+    "npu": _Measured((8149, -4, -4.375, 0.328125), (8149, -4, -4.375, 0.328125)),
+    "parameters": _Measured((35.5, 0, 1.875, 0), (35.5, 0, 1.875, 0)),
+    "stream": _Measured((1915, 1491.25, 0, 0), (1915, 1491.25, 0, 0)),
+    "lanes": _Measured((8.5, 659.9375, 0, 0), (8.5, 659.9375, 0, 0)),
+    "tables": _Measured((63.5, 0, 0, 0), (63.5, 0, 0, 0)),
+    "queues": _Measured((1438, 0, 0, 0), (1438, 0, 0, 0)),
+}
+"""By part, as `glenside area npu:64x64 --json` and `npu:64x64,bandwidth=64` have it."""
+
+
+def told(machine: Machine) -> Mapping[str, Part]:
+    """The parts of a machine; flip-flops are not told apart."""
+    bits, (least, most) = memories(machine), PORTS
+    parts = {}
+    for name, (narrow, wide) in MEASURED.items():
+        share = (machine.bandwidth - least) / (most - least)
+        growth = Growth(*(a + share * (b - a) for a, b in zip(narrow, wide, strict=True)))
+        more = REGISTER_BIT * delays(name, machine.rows, machine.columns)
+        parts[name] = Part(max(0.0, growth.at(machine.rows, machine.columns)) + more, **bits.get(name, {}))
+    return parts
+
+
+def gates(machine: Machine) -> float:
+    """All of a machine in NANDs of two inputs, its memories with it as so many gates a bit."""
+    return sum(part.gates + RAM_BIT * part.ram + REGISTER_BIT * part.registers for part in told(machine).values())
+
+
+def memories(machine: Machine) -> Mapping[str, Mapping[str, int]]:
+    """Bits of each part's memories by their kind, as Yosys counts them."""
+    waiting = 1 << (machine.latency + 15).bit_length()
+    return {
+        "lanes": {"ram": 8 * machine.rows * machine.depth},
+        "weights": {"ram": 8 * machine.columns * machine.weight_rows},
+        "tables": {"ram": COPIES * machine.tables * 8 * TABLE_ENTRY * machine.entries},
+        "parameters": {"ram": machine.parameters * 8 * PARAMETER_ENTRY * machine.columns},
+        "accumulators": {"registers": 32 * machine.columns * machine.accumulators},
+        "queues": {"registers": 64 * machine.instructions * sum(words(unit) for unit in UNITS)},
+        "dma": {"registers": waiting * _WAITING},
+    }
+
+
+_WAITING = 135
+"""Bits of what DMA keeps of a beat that is on its way."""

@@ -1,0 +1,43 @@
+"""Cells that are whole programs: a network of integers, input to result, and what it takes on a machine."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from glenside.ir.errors import BadInput
+from glenside.ir.program import Program
+from glenside.npu.accounting import accounts
+from glenside.quantization.asked import RANDOM, integers, of_bytes
+from glenside.quantization.layers import IntegerNetwork
+from glenside.report.result import Result
+from glenside.targets.base import Target
+
+
+def require_programs(quantize: str, targets: Sequence[Target]) -> None:
+    """Raises BadInput: networks that are quantized for a machine that has no instructions, or in another way."""
+    if quantize not in ("", RANDOM):
+        raise BadInput(f"--quantize of a sweep is {RANDOM}, got {quantize}")
+    other = next((target for target in targets if quantize and not target.has_code), None)
+    if other is not None:
+        raise BadInput(f"--quantize is for machines of bytes, such as npu:64x64, and {other.name} is none")
+
+
+def prepared(program: Program, quantize: str) -> tuple[Program, IntegerNetwork | None]:
+    """What is searched, and the integer network that it is of, where one is asked for. Raises BadInput."""
+    if not quantize:
+        return program, None
+    found = integers(program, None if of_bytes(program) else quantize)
+    assert found is not None, "it is of bytes, or becomes so"
+    return found.network.program, found.network
+
+
+def whole_program(result: Result, network: IntegerNetwork) -> dict[str, Any]:
+    """What a row says of the program. Raises BadInput: a layer that the machine does not run."""
+    made = result.target.network_code(result, network)
+    total = accounts(made).total
+    return {
+        "program_cycles": total.cycles,
+        "program_bytes": total.read + total.written,
+        "picojoules": total.energy(made.machine) or 0.0,
+    }
