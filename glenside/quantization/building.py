@@ -105,7 +105,23 @@ class Network:
             leaves[stand_in] = replace(made, zero=zero if value.moved.filled else 0)
         return _stored(value.moved, leaves, dtype, zero, own)
 
-    def _layer(self, product: Product, scale: Array, shift: Array, zero: int, low: int, high: int) -> Term:
+    def mapped(self, value: Affine, table: Array, dtype: str, name: str) -> Affine:
+        """A function of bytes, as the program stores both: number b - least of the table for byte b."""
+        value, own = _bytes_alone(value), 128 if dtype == "uint8" else 0
+        stored = np.arange(-128, 128) + int(value.shift)  # of each byte of the network, what the program stores
+        least = limits(value.dtype)[0]
+        numbers = np.roll((table - own)[np.mod(stored - least, 256)], 128).astype(np.int8)
+        moved = weighted([value.moved], [[1]], name)
+        leaves: dict[Term, Bytes] = {}
+        for stand_in, leaf in moved.leaves.items():
+            assert isinstance(leaf, Product)
+            one, none = one_number(1.0), one_number(0.0)
+            leaves[stand_in] = Bytes(self._layer(leaf, one, none, 0, *_INT8, numbers))
+        return _stored(moved, leaves, dtype, 0, own)
+
+    def _layer(
+        self, product: Product, scale: Array, shift: Array, zero: int, low: int, high: int, table: Array | None = None
+    ) -> Term:
         product, scale, shift = _with_positive_scale(product, scale, shift)
         sums, bias = self.sums(product), _bias(shift)
         by = scale.astype(np.float32)
@@ -116,7 +132,9 @@ class Network:
         made = compute("round", multiply(made, broadcast(scales, made.access.dims)))
         made = add(made, build("full", made.access.dims, zero, "float32")) if zero else made
         made = cast(compute(f"(clip {low} {high})", made), "int8")
-        requantised = Requantised(bias, by, zero, low, high)
+        if table is not None:
+            made = build("access-gather", self.constant(f"{product.name}.table", table), made, 0)
+        requantised = Requantised(bias, by, zero, low, high, table)
         return self._once(product.name, sums, requantised, None, made)
 
     def result(self, product: Product, shift: Array) -> Term:
@@ -168,6 +186,15 @@ class Network:
             done[stand_in] = made
         (found,) = rebuild_all([moved.term], lambda *_: None, done)
         return found
+
+
+def _bytes_alone(value: Affine) -> Affine:
+    """Bytes with a zero point of 0, to all of which one integer is added. Raises BadInput for anything else."""
+    value = value.raw()
+    apart = {leaf.zero for leaf in value.bytes}
+    if not value.whole or value.moved.filled or apart != {0}:
+        raise BadInput("a function of bytes is one of those of one tensor, with no zeros among them")
+    return value
 
 
 def _free(name: str, taken: Collection[str]) -> str:

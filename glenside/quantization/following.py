@@ -18,9 +18,11 @@ from glenside.ir.program import Program, is_product
 from glenside.ir.rational import exact
 from glenside.ir.term import Term, constants_under, make, postorder, tensors, weave
 from glenside.ir.types import Tensor
+from glenside.passes.element_functions import operands_of
 from glenside.quantization.additions import added
 from glenside.quantization.affine import Affine, moved_by, one_number
 from glenside.quantization.building import Network
+from glenside.quantization.curves import Curve, base_of, table_of
 from glenside.quantization.maxima import fills_with_least, maximum, with_least
 from glenside.quantization.merging import merged
 from glenside.quantization.multiplying import multiplied, operand, weights
@@ -58,7 +60,7 @@ class Follower:
         self.roots = [program.term, *program.layers.values()]
         self.constant = constants_under(*self.roots)
         self.names = {term: name for name, term in reversed(list(program.layers.items()))}
-        self.found: dict[Term, Affine | Refused] = {}
+        self.found: dict[Term, Affine | Curve | Refused] = {}
         self._known: dict[Term, Array] = {}
         self._with_least: set[Term] = set()
         self._sources: dict[Term, tuple[Term, Affine]] = {}
@@ -70,20 +72,44 @@ class Follower:
                 continue
             self.found[term] = self._followed(term)
 
-    def _followed(self, term: Term) -> Affine | Refused:
+    def _followed(self, term: Term) -> Affine | Curve | Refused:
         below = [self.found.get(c) for c in _operands(term)]
         refused = next((value for value in below if isinstance(value, Refused)), None)
         if refused is not None:
             return refused
         try:
-            value = self._step(term)
+            bent = any(isinstance(value, Curve) for value in below)
+            value = self._curve(term) if bent else self._step(term)
         except (BadInput, TypeMismatch) as error:
-            return Refused(f"{self._where(term)}: {error.message}")
+            own = None if bent else self._bent(term, error.message)
+            return own or Refused(f"{self._where(term)}: {error.message}")
+        if isinstance(value, Curve):
+            return value
         if value.dtype in BYTES and value.whole:
             for leaf in value.bytes:
                 if leaf.term.access.size == term.access.size:
                     self._sources.setdefault(leaf.term, (term, value))
         return value
+
+    def _bent(self, term: Term, why: str) -> Curve | None:
+        """A function of the bytes of one tensor, whatever it is; None for anything else."""
+        base = None if operands_of(term) is None else base_of(term, self.constant)
+        if base is None or base is term or not isinstance(self.found.get(base), Affine):
+            return None
+        return Curve(base, f"{self._where(term)}: {why}")
+
+    def _curve(self, term: Term) -> Affine | Curve:
+        """What is computed of a function of bytes: another one, or other bytes, by a table. Raises BadInput."""
+        own = next(value for c in _operands(term) if isinstance(value := self.found.get(c), Curve))
+        found = self._bent(term, own.why)
+        if found is None and term.access.dtype in BYTES and operands_of(term) is not None:
+            base = base_of(term.children[0], self.constant)
+            if base is not None and isinstance(self.found.get(base), Affine):
+                table = table_of(term, base, self.constants, self.constant)
+                return self.network.mapped(self.value(base), table, term.access.dtype, self.network.kind("function"))
+        if found is None:
+            raise BadInput(own.why)
+        return found
 
     def _where(self, term: Term) -> str:
         """The layer whose operand or result a term is."""
@@ -293,7 +319,7 @@ class Follower:
         value = inner.found.get(term)
         if value is None:
             raise BadInput(f"its weights are {term.access.dtype}: a machine multiplies bytes, which quantizing gives")
-        if isinstance(value, Refused):
+        if isinstance(value, Refused | Curve):
             raise BadInput(f"in its weights, {value.why}")
         return value
 

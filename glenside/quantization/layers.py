@@ -18,6 +18,7 @@ class Requantised:
     bias   int32, broadcasts to the dims of the sums
     scale  float32, positive and normal, broadcasts to the dims of the sums
     zero, low, high  of int8; a relu or another clip is in low and high
+    table  (256) int8, or None: a function of the bytes, number b modulo 256 for byte b
     """
 
     bias: Array
@@ -25,6 +26,7 @@ class Requantised:
     zero: int
     low: int
     high: int
+    table: Array | None = None
 
 
 @dataclass(frozen=True)

@@ -174,9 +174,11 @@ def _runs(layer: Layer, machine: Machine) -> Iterator[Run]:
 class Kept(BytesOut):
     """A layer's results as bytes where they are held."""
 
-    def __init__(self, writer: Writer, layer: Layer, parameters: Array, held: Held, zero: int) -> None:
+    def __init__(
+        self, writer: Writer, layer: Layer, parameters: Array, held: Held, zero: int, table: Array | None
+    ) -> None:
         every = np.arange(held.cells.size)
-        super().__init__(writer, layer, Bytes(parameters, every, held.cells))
+        super().__init__(writer, layer, Bytes(parameters, every, held.cells, table))
         self.lanes, self.depth = 0, 1 << 30
         self.held, self.zero = held, zero
 
@@ -192,10 +194,12 @@ class Kept(BytesOut):
             alike = self.alike[batch.items]
             more = np.stack([batch.sums, rows, np.maximum(alike, 0), alike >= 0], axis=1)
             item, column = batch.item[batch.owner], batch.column[batch.owner]
+            applies, function = self.applied()
             for slot, nest in writer.with_tables(carried(item, column, batch.address, lanes, more)):
                 cells, sums, row, one, same = (nest.address(which) for which in range(5))
                 to, turn = gone_on(cells, lanes)
-                writer.add(Store(nest.counts, sums, to, slot, row, same.base > 0, one, turn, True))
+                every = same.base > 0
+                writer.add(Store(nest.counts, sums, to, slot, row, every, one, turn, True, applies, function))
             writer.forget(batch.address)
 
 

@@ -13,6 +13,7 @@ from typing import Protocol
 import numpy as np
 
 from glenside.ir.operand import Array
+from glenside.npu.columns import Functions
 from glenside.npu.instructions import (
     Address,
     Fill,
@@ -90,6 +91,7 @@ class Writer:
         self.written: list[Instruction] = []
         self.weights = Slots(machine.weight_rows // machine.rows)
         self.tables, self.parameters = Slots(machine.tables), Slots(machine.parameters)
+        self.functions = Slots(machine.functions)
         self.run = self.chunk = self.half = 0
         self.active = b""
         self.later: Callable[[], None] | None = None
@@ -181,6 +183,14 @@ class Writer:
         slot, is_new = self.tables.any(table.key)
         if is_new:
             self.add(Tables(self.image.table(table), slot, 1))
+        return slot
+
+    def function(self, table: Array) -> int:
+        """The slot of a function of bytes, (256) of up to 16 bits, filled before."""
+        content = table.astype("<i2").view(np.uint8)
+        slot, is_new = self.functions.any(content.tobytes())
+        if is_new:
+            self.add(Functions(self.image.function(content), slot, 1))
         return slot
 
     def parameter_row(self, content: Array) -> int:

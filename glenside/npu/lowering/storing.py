@@ -34,6 +34,7 @@ class Bytes:
     parameters: Array
     elements: Array
     addresses: Array
+    table: Array | None = None
 
 
 def rows_needed(machine: Machine) -> int:
@@ -66,6 +67,7 @@ class BytesOut:
         self.lanes = rows_needed(self.machine)
         self.depth, self.side = self.lanes // _SIDES, 0
         self.entries, entry = _distinct(result.parameters)
+        self.table = result.table
         self._sort(result, entry)
         self._describe()
         self.turns: dict[bytes, Array] = {}
@@ -195,10 +197,16 @@ class BytesOut:
             entries = zip(batch.lane[own].tolist(), batch.column[own].tolist(), strict=True)
             table = Table(tuple((lane, column, 0) for lane, column in entries))
             parts += [(table, nest) for nest in nests(places[items])]
+        applies, function = self.applied()
         for slot, nest in self.writer.with_tables(parts):
             sums, lanes, row, column, turn, same = (nest.address(which) for which in range(6))
             turn = modulo(turn, self.machine.rows)
-            self.writer.add(Store(nest.counts, sums, lanes, slot, row, same.base > 0, column, turn))
+            one = same.base > 0
+            self.writer.add(Store(nest.counts, sums, lanes, slot, row, one, column, turn, False, applies, function))
+
+    def applied(self) -> tuple[bool, int]:
+        """Whether stores apply a function, and which, brought before."""
+        return (False, 0) if self.table is None else (True, self.writer.function(self.table))
 
     def _out(self, batch: _Batch, turns: Array, base: int) -> None:
         """Beats of the bytes that are in lanes."""
