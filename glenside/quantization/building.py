@@ -16,7 +16,8 @@ from glenside.ir.term import Term, build, rebuild_all
 from glenside.ir.types import Dims, Tensor
 from glenside.quantization.additions import weighted
 from glenside.quantization.affine import Affine, alike, one_number
-from glenside.quantization.layers import IntegerLayer, Requantised
+from glenside.quantization.layers import IntegerLayer, Normalised, Requantised
+from glenside.quantization.normalizing import changed
 from glenside.quantization.products import with_weights
 from glenside.quantization.values import Bytes, Known, Moved, Product, Real, pulled_back
 
@@ -122,10 +123,11 @@ class Network:
     def _layer(
         self, product: Product, scale: Array, shift: Array, zero: int, low: int, high: int, table: Array | None = None
     ) -> Term:
-        product, scale, shift = _with_positive_scale(product, scale, shift)
+        if product.normalised is None:
+            product, scale, shift = _with_positive_scale(product, scale, shift)
         sums, bias = self.sums(product), _bias(shift)
         by = scale.astype(np.float32)
-        if not (np.isfinite(by).all() and (by >= np.finfo(np.float32).tiny).all()):
+        if not (np.isfinite(by).all() and (np.abs(by) >= np.finfo(np.float32).tiny).all()):
             raise BadInput(f"the scale of its sums is a positive normal float32, got {by.min()!s}")
         made = cast(self._biased(product, sums, bias), "float32")
         scales = self.constant(f"{product.name}.scale", by)
@@ -135,10 +137,12 @@ class Network:
         if table is not None:
             made = build("access-gather", self.constant(f"{product.name}.table", table), made, 0)
         requantised = Requantised(bias, by, zero, low, high, table)
-        return self._once(product.name, sums, requantised, None, made)
+        return self._once(product.name, sums, requantised, None, made, product.normalised)
 
     def result(self, product: Product, shift: Array) -> Term:
         """A layer of which sums with a bias are the result, ()(dims) int32."""
+        if product.normalised is not None:
+            raise BadInput(f"a {product.normalised.kind} ends in bytes: quantize it")
         sums, bias = self.sums(product), _bias(shift)
         if not bias.any():
             made, given = split_at(sums, 0), None
@@ -146,16 +150,27 @@ class Network:
             made, given = self._biased(product, sums, bias), bias
         return self._once(product.name, sums, None, given, made)
 
-    def _once(self, name: str, sums: Term, requantised: Requantised | None, bias: Array | None, made: Term) -> Term:
+    def _once(
+        self,
+        name: str,
+        sums: Term,
+        requantised: Requantised | None,
+        bias: Array | None,
+        made: Term,
+        normalised: Normalised | None = None,
+    ) -> Term:
         """A layer, once; a product whose sums become several tensors is several layers."""
         taken = {layer.name for layer in self.layers}
         if all(layer.result is not made for layer in self.layers):
             name = _free(name, self.reserved | taken) if name in taken else name
-            self.layers.append(IntegerLayer(name, sums, requantised, bias, made))
+            self.layers.append(IntegerLayer(name, sums, requantised, bias, made, normalised))
         return made
 
     def _biased(self, product: Product, sums: Term, bias: Array) -> Term:
         whole = split_at(sums, 0)
+        if (own := product.normalised) is not None:
+            table = None if own.table is None else self.constant(f"{product.name}.table", own.table)
+            whole = changed(whole, own, table)
         if not bias.any():
             return whole
         return add(whole, broadcast(self.constant(f"{product.name}.bias", bias), whole.access.dims))

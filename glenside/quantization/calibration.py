@@ -26,9 +26,11 @@ from glenside.ir.types import Dims, Tensor
 from glenside.passes.element_functions import pair_of
 from glenside.passes.network import fold_batch_norms
 from glenside.quantization.additions import in_ratio
+from glenside.quantization.curves import regions
 from glenside.quantization.layers import IntegerNetwork
 from glenside.quantization.maxima import fills_with_least
 from glenside.quantization.network import integer_network
+from glenside.quantization.normalizing import inside, standardisation
 from glenside.quantization.values import largest_tensor, name_in
 from glenside.semantics.interpreter import evaluate
 
@@ -106,12 +108,23 @@ class _Quantizing:
     """Of one of those tensors that have one scale: they are joined, or a maximum is taken of one."""
     alike: dict[Term, Term] = field(default_factory=dict)
     """Tensor -> that one."""
+    inner: set[Term] = field(default_factory=set)
+    """What layer norms are made of."""
 
     def __post_init__(self) -> None:
         self.roots = [self.folded.term, *self.folded.layers.values()]
         self.constant = constants_under(*self.roots)
+        order = [*postorder(*self.roots)]
+        standard = {t: own for t in order if (own := standardisation(t, self.constant)) is not None}
+        self.inner = {part for t, own in standard.items() for part in inside(t, own[0])}
+        curves = regions([t for t in order if t not in self.inner and t not in standard], self.constant)
         for operand in self._operands():
             self._join(_leaves(operand))
+        softmaxes = (t.children[0] for t in order if t.attributes[:1] == ("softmax",))
+        for operand in (*(own[0] for own in standard.values()), *curves.values(), *softmaxes):
+            self._join(_leaves(operand))
+        for root in self.roots[:1]:
+            self._join(x for x in _leaves(root) if x in curves or x.attributes[:1] == ("softmax",))
         for term in postorder(*self.roots):
             if term in self.alike and term.attributes[:1] == ("reduce-max",):
                 self._join([term, *_leaves(term.children[0])])
@@ -135,6 +148,8 @@ class _Quantizing:
     def _operands(self) -> Iterator[Term]:
         """What products and average pools read."""
         for term in postorder(*self.roots):
+            if term in self.inner:
+                continue
             if is_product(term) and term.children[0].operator.name == "access-product":
                 yield from term.children[0].children
             elif term.operator.name == "compute" and term.attributes[0] in _POOLS:
@@ -172,7 +187,12 @@ class _Quantizing:
         found = {first: step if step > _LEAST * largest else largest for first, step in found.items()}
         fixed: set[Term] = set()
         for term in postorder(*self.roots):
-            leaves = [self.alike[x] for operand in self._added(term) for x in _leaves(operand) if x in self.alike]
+            leaves = [
+                self.alike[x]
+                for operand in (() if term in self.inner else self._added(term))
+                for x in _leaves(operand)
+                if x in self.alike
+            ]
             for first in leaves[1:]:
                 if first not in fixed:
                     found[first] = in_ratio(found[first], found[leaves[0]])

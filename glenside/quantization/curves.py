@@ -16,7 +16,7 @@ from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
 from glenside.ir.operators.compute import parse_compute
 from glenside.ir.term import Term, tensors
-from glenside.passes.element_functions import function_of, operands_of
+from glenside.passes.element_functions import function_of, is_one_number, operands_of
 from glenside.quantization.values import BYTES
 from glenside.semantics.interpreter import evaluate
 
@@ -61,15 +61,20 @@ def base_of(term: Term, constant: Mapping[Term, bool]) -> Term | None:
 def regions(order: list[Term], constant: Mapping[Term, bool]) -> dict[Term, Term]:
     """Terms of floats that are functions of one tensor which are no scales and shifts, and that tensor."""
     found: dict[Term, Term] = {}
+    scaled: dict[Term, Term] = {}  # by one number
     for term in order:
         below = None if constant[term] else operands_of(term)
         if term.operator.name != "compute" or not below:
             continue
         changing = [x for x in below if not constant[x]]
-        bases = {found.get(x, x) for x in changing}
+        bases = {found.get(x, scaled.get(x, x)) for x in changing}
         within = any(x in found for x in changing)
-        if len(bases) == 1 and (within or len(changing) > 1 or not _is_linear(term, below, constant)):
+        if len(bases) != 1:
+            continue
+        if within or len(changing) > 1 or not _is_linear(term, below, constant):
             found[term] = bases.pop()
+        elif all(is_one_number(x) for x in below if constant[x]):
+            scaled[term] = bases.pop()
     return found
 
 

@@ -26,6 +26,7 @@ from glenside.quantization.curves import Curve, base_of, table_of
 from glenside.quantization.maxima import fills_with_least, maximum, with_least
 from glenside.quantization.merging import merged
 from glenside.quantization.multiplying import multiplied, operand, weights
+from glenside.quantization.normalizing import softmax_of, standardisation, standardised
 from glenside.quantization.products import value_of
 from glenside.quantization.values import (
     BYTES,
@@ -63,6 +64,8 @@ class Follower:
         self.found: dict[Term, Affine | Curve | Refused] = {}
         self._known: dict[Term, Array] = {}
         self._with_least: set[Term] = set()
+        found = ((term, standardisation(term, self.constant)) for term in postorder(*self.roots))
+        self._standard = {term: own for term, own in found if own is not None}
         self._sources: dict[Term, tuple[Term, Affine]] = {}
 
     def follow(self) -> None:
@@ -73,6 +76,8 @@ class Follower:
             self.found[term] = self._followed(term)
 
     def _followed(self, term: Term) -> Affine | Curve | Refused:
+        if term in self._standard:
+            return self._standardised(term)
         below = [self.found.get(c) for c in _operands(term)]
         refused = next((value for value in below if isinstance(value, Refused)), None)
         if refused is not None:
@@ -90,6 +95,15 @@ class Follower:
                 if leaf.term.access.size == term.access.size:
                     self._sources.setdefault(leaf.term, (term, value))
         return value
+
+    def _standardised(self, term: Term) -> Affine | Refused:
+        """What a layer norm scales and shifts."""
+        x, split, eps = self._standard[term]
+        try:
+            value = standardised(self.value(x), split, eps, self.network.kind("layer-norm"))
+        except BadInput as error:
+            return Refused(f"{self._where(term)}: {error.message}")
+        return replace(value, moved=replace(value.moved, term=split_at(value.moved.term, term.access.split)))
 
     def _bent(self, term: Term, why: str) -> Curve | None:
         """A function of the bytes of one tensor, whatever it is; None for anything else."""
@@ -134,7 +148,7 @@ class Follower:
         if operator == "tuple-get-item":
             return self.value(term)
         if not moves(term):
-            raise BadInput(_MISSING.get(operator, _NOTHING).format(operator))
+            raise BadInput(_NOTHING.format(operator))
         if any(self.constant[c] for c in term.children):
             raise BadInput("constants are joined with bytes")
         least = any(c in self._with_least for c in term.children)
@@ -153,12 +167,15 @@ class Follower:
             return self._sum(term, kind.name == "reduce-mean")
         if kind.name == "reduce-max":
             return self._maximum(term)
+        if kind.name == "softmax":
+            child = term.children[0]
+            return softmax_of(self.value(child), child.access.split, self.network.kind("softmax"))
         pair = _pair(term)
         if pair is not None and kind.name in _PAIRS:
             return self._pair(term, kind.name, pair)
         if kind.name in _FUNCTIONS:
             return _FUNCTIONS[kind.name](self.value(term.children[0]), [float(exact(p) or 0) for p in parameters])
-        raise BadInput(_MISSING.get(kind.name, _NOTHING).format(kind.name))
+        raise BadInput(_NOTHING.format(kind.name))
 
     def value(self, term: Term, least: bool = False) -> Affine:
         """What is known of a term that is no constant. Raises BadInput for one with least numbers, if not told to."""
@@ -341,9 +358,6 @@ class _Weights(Follower):
 
 _OTHERS = tuple(dtype for dtype in INTEGERS if dtype not in (*BYTES, "int32", "int64"))
 _NOTHING = "{} needs a vector unit; a machine scales, shifts, clips and rounds sums of products"
-_MISSING = {
-    "softmax": "softmax within a network needs a vector unit; behind the last layer the host takes it",
-}
 _Step = Callable[[Affine, Array, bool], Affine]
 
 

@@ -25,7 +25,7 @@ from glenside.ir.term import Term
 from glenside.ir.types import Tensor
 from glenside.npu.lowering.copying import cycles_of_copy
 from glenside.npu.lowering.image import Image
-from glenside.npu.lowering.mapped import Mapped, results_of
+from glenside.npu.lowering.mapped import Mapped, results_of, tiled
 from glenside.npu.lowering.operands import Tiles, laid_out
 from glenside.npu.lowering.price import Priced
 from glenside.npu.lowering.staying import Stay, staying
@@ -33,7 +33,7 @@ from glenside.npu.lowering.storing import rows_needed
 from glenside.npu.lowering.tensors import Tensors
 from glenside.npu.lowering.tiles import Layer
 from glenside.npu.machine import Machine
-from glenside.quantization.layers import IntegerNetwork, leaf_of
+from glenside.quantization.layers import IntegerLayer, IntegerNetwork, leaf_of
 
 _HALF = 0.5
 _ROUNDS = 4
@@ -141,12 +141,12 @@ def options_of(
     for number, layer in enumerate(network.layers):
         show(f"mappings of {layer.name}", number, 2 * len(network.layers))
         options[layer.name], kept[layer.name], refused = [], [], list[BadInput]()
-        for mapped, cycles in variants[layer.name]:
+        for mapped, cycles in _variants(layer, variants):
             key = mapped.term, layer.requantised is None
             try:
                 if key not in known:
                     reserved = 0 if layer.requantised is None else rows_needed(machine)
-                    known[key] = Priced(Layer.of(mapped.term, machine), machine, cycles, reserved)
+                    known[key] = Priced(tiled(layer, mapped, machine), machine, cycles, reserved)
                 options[layer.name].append(Option(known[key], _operands(network, known[key].layer, mapped)))
                 kept[layer.name].append(replace(mapped, layer=known[key].layer))
             except BadInput as error:
@@ -154,6 +154,13 @@ def options_of(
         if not options[layer.name]:
             raise BadInput(f"the layer {layer.name}: {refused[0] if refused else 'it has no mapping'}")
     return options, kept
+
+
+def _variants(
+    layer: IntegerLayer, variants: Mapping[str, Sequence[tuple[Mapped, int]]]
+) -> Sequence[tuple[Mapped, int]]:
+    """The mappings of a layer; where columns are changed, the one that there is."""
+    return variants[layer.name] if layer.normalised is None else [(Mapped(layer.sums, {}), layer.sums.access.size)]
 
 
 def _operands(network: IntegerNetwork, layer: Layer, mapped: Mapped) -> dict[Term, Term | None]:

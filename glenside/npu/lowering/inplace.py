@@ -20,6 +20,7 @@ from glenside.npu.lowering.skewed import Reads
 from glenside.npu.lowering.storing import Bytes, BytesOut
 from glenside.npu.lowering.tiles import Layer
 from glenside.npu.machine import HALVES, Machine
+from glenside.quantization.layers import IntegerLayer
 
 
 class _Skewed:
@@ -175,10 +176,11 @@ class Kept(BytesOut):
     """A layer's results as bytes where they are held."""
 
     def __init__(
-        self, writer: Writer, layer: Layer, parameters: Array, held: Held, zero: int, table: Array | None
+        self, writer: Writer, layer: Layer, parameters: Array, held: Held, zero: int, made: IntegerLayer
     ) -> None:
-        every = np.arange(held.cells.size)
-        super().__init__(writer, layer, Bytes(parameters, every, held.cells, table))
+        assert made.requantised is not None, "it becomes bytes"
+        every, table = np.arange(held.cells.size), made.requantised.table
+        super().__init__(writer, layer, Bytes(parameters, every, held.cells, table, made.normalised))
         self.lanes, self.depth = 0, 1 << 30
         self.held, self.zero = held, zero
 
@@ -188,6 +190,7 @@ class Kept(BytesOut):
 
     def send(self, done: Sequence[tuple[Run, int]], half: int) -> None:
         writer, lanes = self.writer, self.machine.rows
+        self.normalise(done)
         writer.settle()
         for batch in self._batches(done):
             rows = np.array([writer.parameter_row(self.contents[self.content[item]]) for item in batch.items])

@@ -152,7 +152,7 @@ class _Chain(Tensors):
         elif layer.result in self.held:
             parameters = self._parameters(layer, own).reshape(-1)
             held, zero = self.held[layer.result], self.zero(layer.result)
-            kept = Kept(self.writer, own.layer, parameters, held, zero, layer.requantised.table)
+            kept = Kept(self.writer, own.layer, parameters, held, zero, layer)
             self.writer.layer(own.layer, source, feed, kept)
             result = None
         else:
@@ -246,7 +246,9 @@ class _Chain(Tensors):
         assert layer.requantised is not None, "it becomes bytes"
         table = layer.requantised.table
         self._fill_zeros(own.layer, every, pairs, table)
-        return BytesOut(self.writer, own.layer, Bytes(every.reshape(-1), pairs[:, 0], pairs[:, 1], table))
+        return BytesOut(
+            self.writer, own.layer, Bytes(every.reshape(-1), pairs[:, 0], pairs[:, 1], table, layer.normalised)
+        )
 
     def _fill_zeros(self, layer: Layer, every: Array, pairs: Array, table: Array | None) -> None:
         """Elements that are sums of nothing are there from the begin on."""

@@ -17,12 +17,14 @@ from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
 from glenside.npu import requantise
 from glenside.npu.instructions import Store
+from glenside.npu.lowering.columnwise import write_columns
 from glenside.npu.lowering.filling import Table, modulo, unwrapped
 from glenside.npu.lowering.layers import Writer
 from glenside.npu.lowering.runs import Run
 from glenside.npu.lowering.tiles import Layer
 from glenside.npu.machine import Machine
 from glenside.npu.nests import Nest, nests
+from glenside.quantization.layers import Normalised
 
 
 @dataclass(frozen=True)
@@ -35,6 +37,7 @@ class Bytes:
     elements: Array
     addresses: Array
     table: Array | None = None
+    normalised: Normalised | None = None
 
 
 def rows_needed(machine: Machine) -> int:
@@ -67,7 +70,7 @@ class BytesOut:
         self.lanes = rows_needed(self.machine)
         self.depth, self.side = self.lanes // _SIDES, 0
         self.entries, entry = _distinct(result.parameters)
-        self.table = result.table
+        self.table, self.normalised = result.table, result.normalised
         self._sort(result, entry)
         self._describe()
         self.turns: dict[bytes, Array] = {}
@@ -110,10 +113,21 @@ class BytesOut:
             if len(found) > len(self.contents):
                 self.contents.append(own.view(np.uint8))
 
+    @property
+    def whole(self) -> bool:
+        """What is normalised is so as a whole."""
+        return self.normalised is not None
+
     def begin(self) -> None:
         pass
 
+    def normalise(self, done: Sequence[tuple[Run, int]]) -> None:
+        """Change sums, where they are to be changed."""
+        if self.normalised is not None:
+            write_columns(self.writer, self.normalised, done)
+
     def send(self, done: Sequence[tuple[Run, int]], half: int) -> None:
+        self.normalise(done)
         for batch in self._batches(done):
             if len(batch.items):
                 self.side = (self.side + 1) % _SIDES
