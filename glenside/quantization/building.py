@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from glenside.builder.layout import broadcast, split_at
+from glenside.builder.layout import broadcast, reshape, split_at
 from glenside.builder.pointwise import add, cast, compute, multiply
 from glenside.ir.dtypes import limits
 from glenside.ir.errors import BadInput
@@ -111,14 +111,21 @@ class Network:
         value, own = _bytes_alone(value), 128 if dtype == "uint8" else 0
         stored = np.arange(-128, 128) + int(value.shift)  # of each byte of the network, what the program stores
         least = limits(value.dtype)[0]
-        numbers = np.roll((table - own)[np.mod(stored - least, 256)], 128).astype(np.int8)
-        moved = weighted([value.moved], [[1]], name)
+        numbers = np.roll((table - own)[np.mod(stored - least, 256)], 128)
+        return Affine(self.function(value, numbers, name), dtype, one_number(own))
+
+    def function(self, value: Affine, numbers: Array, name: str) -> Moved:
+        """A function of bytes with a zero point of 0, number b modulo 256 for byte b."""
+        flat = replace(value.moved, term=reshape(value.moved.term, (value.moved.term.access.size, 1)))
+        moved = weighted([flat], [[1]], name)
+        moved = replace(moved, term=reshape(moved.term, value.dims))
         leaves: dict[Term, Bytes] = {}
         for stand_in, leaf in moved.leaves.items():
             assert isinstance(leaf, Product)
-            one, none = one_number(1.0), one_number(0.0)
-            leaves[stand_in] = Bytes(self._layer(leaf, one, none, 0, *_INT8, numbers))
-        return _stored(moved, leaves, dtype, 0, own)
+            one, none, table = one_number(1.0), one_number(0.0), numbers.astype(np.int8)
+            low, high = int(table.min()), int(table.max())
+            leaves[stand_in] = Bytes(self._layer(leaf, one, none, 0, *_INT8, table), 0, low, high)
+        return moved.with_leaves(leaves)
 
     def _layer(
         self, product: Product, scale: Array, shift: Array, zero: int, low: int, high: int, table: Array | None = None

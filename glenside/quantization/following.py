@@ -23,6 +23,7 @@ from glenside.quantization.additions import added
 from glenside.quantization.affine import Affine, moved_by, one_number
 from glenside.quantization.building import Network
 from glenside.quantization.curves import Curve, base_of, table_of
+from glenside.quantization.gating import gated, without_zeros
 from glenside.quantization.maxima import fills_with_least, maximum, with_least
 from glenside.quantization.merging import merged
 from glenside.quantization.multiplying import multiplied, operand, weights
@@ -33,6 +34,7 @@ from glenside.quantization.values import (
     Bytes,
     Known,
     Leaf,
+    Moved,
     Product,
     Real,
     Summed,
@@ -266,7 +268,12 @@ class Follower:
         if kind in ("elementwise-add", "subtract"):
             name = self.network.kind("addition")
             return added(first, second.times(one_number(-1)) if kind == "subtract" else second, name)
-        raise BadInput(f"{kind} of two tensors needs a vector unit; a machine takes a tensor and a constant")
+        if kind == "elementwise-mul" and base_of(term, self.constant) is None:
+            return gated(first, second, self.network.kind("gate"), self._part)
+        raise BadInput(f"{kind} of two tensors is none that a machine does; it adds, subtracts and multiplies them")
+
+    def _part(self, value: Affine, numbers: Array) -> Moved:
+        return self.network.function(value, numbers, self.network.kind("part"))
 
     def _agrees(self, term: Term) -> Callable[[Affine, Mapping[Term, Bytes]], bool]:
         """Whether a value is that of a term of int32, on bytes drawn at random."""
@@ -320,11 +327,12 @@ class Follower:
         (shared,) = pair.attributes
         assert isinstance(shared, int), "axes are counted"
         known = [self.constant[c] for c in pair.children]
+        values = [None if own else self.value(c) for c, own in zip(pair.children, known, strict=True)]
+        splits = [c.access.split for c in pair.children]
+        values = without_zeros(values, splits, self._part)
         a, b = (
-            weights(self.known, c, self._dequantized)
-            if own
-            else operand(self.value(c), c.access.split, alone=not other)
-            for c, own, other in zip(pair.children, known, reversed(known), strict=True)
+            weights(self.known, c, self._dequantized) if own is None else operand(own, split, alone=None not in values)
+            for c, own, split in zip(pair.children, values, splits, strict=True)
         )
         value = multiplied(a, b, shared, self.names.get(term, "product"), term.access.dtype)
         return replace(value, moved=replace(value.moved, term=split_at(value.moved.term, term.access.split)))

@@ -53,8 +53,9 @@ def _made(program: Program, machine: Machine, quantize: str | None = None) -> Np
     (place,) = made.outputs.values()
     got = place.read(done.dram)
     assert place.stands_for is not None
-    less, zero = place.stands_for.zero.array, network.outputs[0][1]  # sums in DRAM lack what zero points add up to
-    assert np.array_equal(got - less, np.asarray(want).reshape(got.shape) - zero)
+    # Sums in DRAM lack what zero points add up to.
+    less, zero = place.stands_for.zero.array.astype(int), network.outputs[0][1]
+    assert np.array_equal(got - less, np.asarray(want).astype(int).reshape(got.shape) - zero)
     assert len(np.unique(got)) > 3
     return made
 
@@ -164,3 +165,52 @@ def test_functions_of_bytes_in_rtl(machine: Machine) -> None:
 def test_an_item_longer_than_the_accumulators_is_refused() -> None:
     with pytest.raises(BadInput, match="a layer-norm of 20 numbers takes as many rows of half of the accumulators"):
         _made(_block(3, 20, 1, 4), MACHINES[0], "random")
+
+
+def _gate(whole: bool) -> Program:
+    """Squeeze and excitation, or a gate of as many elements, whose operands have zero points."""
+    b = gl.Builder("gate")
+    x = _bytes(b, b.input("x", (1, 3, 5, 5)), 0.02, 3)
+    y = _bytes(b, b.conv(x, _weights(b, "w", (4, 3, 3, 3)), padding=1), 0.03, -5)
+    if whole:
+        shares = _bytes(b, b.sigmoid(_bytes(b, b.conv(x, _weights(b, "u", (4, 3, 1, 1))), 0.02, 7)), 1 / 256, -128)
+    else:
+        mean = _bytes(b, b.reshape(b.global_average_pool(y), (1, 4, 1, 1)), 0.02, -10)
+        excited = _bytes(b, b.conv(mean, _weights(b, "u", (4, 4, 1, 1))), 0.01, 7)
+        shares = _bytes(b, b.hard_sigmoid(excited), 1 / 255, 0, "uint8")
+    z = _bytes(b, b.multiply(y, shares), 0.02, -100)
+    return b.finish(_bytes(b, b.conv(z, _weights(b, "v", (5, 4, 1, 1))), 0.03, 0))
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_gates_are_exact(whole: bool) -> None:
+    program = _gate(whole)
+    made = _made(program, MACHINES[1 + whole])
+    x = np.random.default_rng(1).standard_normal((1, 3, 5, 5)).astype(np.float32)
+    assert _apart(program, made, x=x) <= 3  # a sum that lies halfway between two bytes
+
+
+def _attention(zero: int) -> Program:
+    """Attention of which all tensors are bytes with zero points."""
+    b = gl.Builder("attention")
+    x = _bytes(b, b.input("x", (2, 5, 6)), 0.02, zero)
+    q, k, v = (_bytes(b, b.matmul(x, _weights(b, name, (6, 6))), 0.03, zero) for name in ("q", "key", "value"))
+    powers = _bytes(b, b.matmul(q, b.transpose(k, (0, 2, 1))), 0.04, zero)
+    shares = _bytes(b, b.softmax(powers), 1 / 255, 0, "uint8")
+    return b.finish(_bytes(b, b.matmul(shares, v), 0.02, zero))
+
+
+def test_attention_of_tensors_with_zero_points() -> None:
+    """Products of two tensors that change are exact; a softmax is a step off at most."""
+    program = _attention(-20)
+    made = _made(program, MACHINES[0])
+    x = np.random.default_rng(1).standard_normal((2, 5, 6)).astype(np.float32)
+    assert _apart(program, made, x=x) <= 3
+
+
+@pytest.mark.slow
+@needs_verilator
+def test_gates_and_attention_in_rtl() -> None:
+    for machine in MACHINES[:3]:
+        for program in (_gate(False), _gate(True), _attention(-20), _attention(0)):
+            _in_rtl(_made(program, machine))

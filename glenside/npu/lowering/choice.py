@@ -23,6 +23,7 @@ from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
 from glenside.ir.term import Term
 from glenside.ir.types import Tensor
+from glenside.npu.lowering.columnwise import side_by_side
 from glenside.npu.lowering.copying import cycles_of_copy
 from glenside.npu.lowering.image import Image
 from glenside.npu.lowering.mapped import Mapped, results_of, tiled
@@ -141,7 +142,7 @@ def options_of(
     for number, layer in enumerate(network.layers):
         show(f"mappings of {layer.name}", number, 2 * len(network.layers))
         options[layer.name], kept[layer.name], refused = [], [], list[BadInput]()
-        for mapped, cycles in _variants(layer, variants):
+        for mapped, cycles in _variants(layer, variants, machine):
             key = mapped.term, layer.requantised is None
             try:
                 if key not in known:
@@ -157,10 +158,15 @@ def options_of(
 
 
 def _variants(
-    layer: IntegerLayer, variants: Mapping[str, Sequence[tuple[Mapped, int]]]
+    layer: IntegerLayer, variants: Mapping[str, Sequence[tuple[Mapped, int]]], machine: Machine
 ) -> Sequence[tuple[Mapped, int]]:
-    """The mappings of a layer; where columns are changed, the one that there is."""
-    return variants[layer.name] if layer.normalised is None else [(Mapped(layer.sums, {}), layer.sums.access.size)]
+    """The mappings of a layer; the one that there is where columns are changed, one more of a function of bytes."""
+    if layer.normalised is not None:
+        return [(Mapped(layer.sums, {}), layer.sums.access.size)]
+    if layer.requantised is None or layer.requantised.table is None:
+        return variants[layer.name]
+    flat = side_by_side(layer, machine)
+    return [*variants[layer.name], (Mapped(layer.sums, {}, flat), machine.rows + flat.product.rows.numbers.shape[1])]
 
 
 def _operands(network: IntegerNetwork, layer: Layer, mapped: Mapped) -> dict[Term, Term | None]:

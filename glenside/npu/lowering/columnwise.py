@@ -50,6 +50,27 @@ def columnwise(layer: IntegerLayer, machine: Machine) -> Layer:
     return Layer(layer.sums, product, groups, elements.reshape(tuple(layer.sums.access.dims)))
 
 
+def side_by_side(layer: IntegerLayer, machine: Machine) -> Layer:
+    """A layer that takes each element times one weight, as tiles: as many elements in a row as there are lanes, in
+    their order, and a diagonal of that weight.
+    """
+    a, b = layer.sums.children[0].children
+    rows, weights = places(a), places(b)
+    numbers, width = rows.numbers.reshape(-1), min(machine.rows, machine.columns)
+    order = np.argsort(numbers, kind="stable")
+    m = -(-len(numbers) // width)
+    own = np.zeros((1, m, machine.rows), numbers.dtype)
+    own[0, :, :width] = np.pad(numbers[order], (0, m * width - len(numbers))).reshape(m, width)
+    diagonal = np.zeros((1, machine.rows, machine.columns), numbers.dtype)
+    each = np.arange(width)
+    diagonal[0, each, each] = weights.numbers.reshape(-1)[0]
+    elements = np.zeros(len(numbers), np.int64)
+    row, column = np.divmod(np.arange(len(numbers)), width)
+    elements[order] = 1 + row * machine.columns + column
+    product = Product(layer.sums, Places(own, rows.first), Places(diagonal, weights.first))
+    return Layer(layer.sums, product, (Group((0,)),), elements.reshape(tuple(layer.sums.access.dims)))
+
+
 def write_columns(writer: Writer, own: Normalised, done: Sequence[tuple[Run, int]]) -> None:
     """What changes columns of sums that are complete: whole items, a group after the other."""
     for first, counts in _rows_of_groups(done).values():

@@ -44,7 +44,9 @@ class Unlowered(BadInput):
 
 def tiled(layer: IntegerLayer, mapped: Mapped, machine: Machine) -> Layer:
     """A layer as tiles: as it is mapped, or by columns where those are changed. Raises BadInput."""
-    return Layer.of(mapped.term, machine) if layer.normalised is None else columnwise(layer, machine)
+    if layer.normalised is not None:
+        return columnwise(layer, machine)
+    return mapped.layer or Layer.of(mapped.term, machine)
 
 
 @dataclass
