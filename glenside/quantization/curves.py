@@ -35,7 +35,7 @@ class Curve:
 
 def base_of(term: Term, constant: Mapping[Term, bool]) -> Term | None:
     """The tensor of bytes of whose elements a term computes, each by itself; None where there is none, or several.
-    Of several, those that are functions of others count as those.
+    Of several, it is the nearest of which all of them are functions.
     """
     found, stack, seen = set[Term](), [term], set[Term]()
     while stack:
@@ -50,12 +50,14 @@ def base_of(term: Term, constant: Mapping[Term, bool]) -> Term | None:
         if below is None:
             return None
         stack += below
-    while len(found) > 1:
-        deeper = {part: base_of(part.children[0], constant) for part in found if part.operator.name == "cast"}
-        if not any(deeper.values()):
-            break
-        found = {deeper.get(part) or part for part in found}
-    return found.pop() if len(found) == 1 else None
+    chains = [_below(part, constant) for part in found]
+    return next((part for part in chains[0] if all(part in chain for chain in chains)), None) if chains else None
+
+
+def _below(part: Term, constant: Mapping[Term, bool]) -> list[Term]:
+    """A tensor of bytes, that of which it is a function, and so on."""
+    base = base_of(part.children[0], constant) if part.operator.name == "cast" else None
+    return [part, *([] if base is None else _below(base, constant))]
 
 
 def regions(order: list[Term], constant: Mapping[Term, bool]) -> dict[Term, Term]:

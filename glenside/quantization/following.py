@@ -29,6 +29,7 @@ from glenside.quantization.merging import merged
 from glenside.quantization.multiplying import multiplied, operand, weights
 from glenside.quantization.normalizing import softmax_of, standardisation, standardised
 from glenside.quantization.products import value_of
+from glenside.quantization.steps import FUNCTIONS, PAIRS
 from glenside.quantization.values import (
     BYTES,
     Bytes,
@@ -173,10 +174,10 @@ class Follower:
             child = term.children[0]
             return softmax_of(self.value(child), child.access.split, self.network.kind("softmax"))
         pair = _pair(term)
-        if pair is not None and kind.name in _PAIRS:
+        if pair is not None and kind.name in PAIRS:
             return self._pair(term, kind.name, pair)
-        if kind.name in _FUNCTIONS:
-            return _FUNCTIONS[kind.name](self.value(term.children[0]), [float(exact(p) or 0) for p in parameters])
+        if kind.name in FUNCTIONS:
+            return FUNCTIONS[kind.name](self.value(term.children[0]), [float(exact(p) or 0) for p in parameters])
         raise BadInput(_NOTHING.format(kind.name))
 
     def value(self, term: Term, least: bool = False) -> Affine:
@@ -252,7 +253,7 @@ class Follower:
         value = self.value(x)
         if kind in ("elementwise-mul", "elementwise-div") and value.offset is not None:
             value = self._fake(value)
-        return _PAIRS[kind](value, numbers, self.constant[first])
+        return PAIRS[kind](value, numbers, self.constant[first])
 
     def _fake(self, value: Affine) -> Affine:
         """Rounded floats that are scaled again, without having been bytes, as bytes."""
@@ -366,33 +367,6 @@ class _Weights(Follower):
 
 _OTHERS = tuple(dtype for dtype in INTEGERS if dtype not in (*BYTES, "int32", "int64"))
 _NOTHING = "{} needs a vector unit; a machine scales, shifts, clips and rounds sums of products"
-_Step = Callable[[Affine, Array, bool], Affine]
-
-
-def _subtracted(value: Affine, by: Array, flipped: bool) -> Affine:
-    return value.times(one_number(-1)).plus(by) if flipped else value.plus(-by)
-
-
-def _divided(value: Affine, by: Array, flipped: bool) -> Affine:
-    if flipped or value.dtype not in FLOATS:
-        raise BadInput("a constant is divided by sums, or integers by one; a machine scales by a constant")
-    return value.times(1 / by)
-
-
-_PAIRS: dict[str, _Step] = {
-    "elementwise-add": lambda value, by, _: value.plus(by),
-    "subtract": _subtracted,
-    "elementwise-mul": lambda value, by, _: value.times(by),
-    "elementwise-div": _divided,
-    "maximum": lambda value, by, _: value.between(by, one_number(np.inf)),
-    "minimum": lambda value, by, _: value.between(one_number(-np.inf), by),
-}
-_FUNCTIONS: dict[str, Callable[[Affine, list[float]], Affine]] = {
-    "relu": lambda value, _: value.between(one_number(0), one_number(np.inf)),
-    "clip": lambda value, ends: value.between(*map(one_number, ends)),
-    "round": lambda value, _: value.rounded(),
-    "negative": lambda value, _: value.times(one_number(-1)),
-}
 
 
 def _integers(leaves: Mapping[Term, Leaf], drawn: Mapping[Term, Array]) -> dict[str, Array]:
