@@ -29,6 +29,13 @@ class Requantised:
     table: Array | None = None
 
 
+_SAID = {
+    "softmax": "Softmax is in fixed point: of n numbers each is off by less than (n + 3) / 65536 before it is rounded.",
+    "layer-norm": "Layer norms are in fixed point: a mean is off by 1/128 of a byte's step at most, and what is divided"
+    " by the deviation is rounded to 16 bits.",
+}
+
+
 @dataclass(frozen=True, eq=False)
 class Normalised:
     """What becomes of sums, (.. n m) of which the last two axes are an item, before they are requantised: int16 each.
@@ -45,6 +52,11 @@ class Normalised:
     added: int
     second: float
     table: Array | None = None
+
+    @property
+    def said(self) -> str:
+        """In a sentence, how near it is."""
+        return _SAID[self.kind]
 
 
 @dataclass(frozen=True)
