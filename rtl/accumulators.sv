@@ -1,8 +1,8 @@
 // Where sums are kept: C columns of int32, each of two banks (halves) with one read and one write port. The array's sums
 // reach column c c cycles after column 0, so a row's address goes from column to column with them; whoever reads takes
-// a whole row in one cycle. A stream that adds uses both ports, one that does not the write port alone, so that another
-// row of that half may be read meanwhile. A bank reads, adds and writes in one cycle, so that two rows in a row may be
-// of one address; a RAM that takes two forwards what it is about to write.
+// a whole row in one cycle, and so does who puts another in its place. A stream that adds uses both ports, one that does
+// not the write port alone, so that another row of that half may be read meanwhile. A bank reads, adds and writes in one
+// cycle, so that two rows in a row may be of one address; a RAM that takes two forwards what it is about to write.
 //
 //   cycle           a      a+1    a+2
 //   column 0        row 0  row 1  row 2
@@ -27,10 +27,13 @@ module accumulators #(
     input  logic               store_read,
     input  logic        [15:0] store_row,
     output logic signed [31:0] store_sums[C],
+    input  logic               put,           // a row in place of another
+    input  logic        [15:0] put_row,
+    input  logic signed [31:0] put_sums[C],
     input  logic               dma_read,
     input  logic        [15:0] dma_row,
     output logic signed [31:0] dma_sums[C],
-    output logic               clash_fault,   // two readers at one port
+    output logic               clash_fault,   // two readers or two writers at one port
     output logic               range_fault    // a row outside
 );
   localparam int HALF = ROWS / 2;
@@ -63,19 +66,21 @@ module accumulators #(
 
   always_comb begin
     clash_fault = store_read && dma_read && upper(store_row) == upper(dma_row);
-    range_fault = store_read && int'(store_row) >= ROWS || dma_read && int'(dma_row) >= ROWS;
+    range_fault = store_read && int'(store_row) >= ROWS || dma_read && int'(dma_row) >= ROWS ||
+        put && int'(put_row) >= ROWS;
     for (int c = 0; c < C; c++)
       if (stage[COLUMN+c].valid) begin
         if (stage[COLUMN+c].adds && store_read && upper(store_row) == upper(stage[COLUMN+c].row)) clash_fault = 1'b1;
         if (stage[COLUMN+c].adds && dma_read && upper(dma_row) == upper(stage[COLUMN+c].row)) clash_fault = 1'b1;
+        if (put && upper(put_row) == upper(stage[COLUMN+c].row)) clash_fault = 1'b1;
         if (int'(stage[COLUMN+c].row) >= ROWS) range_fault = 1'b1;
       end
   end
 
   // A bank serves whoever reads its half; two at once are a fault, and a stream is served.
   logic [15:0] read_place[C][2], write_place[C][2];
-  logic write[C][2];
-  logic signed [31:0] read[C][2], added[C], store_next[C], dma_next[C];
+  logic streams[C][2], write[C][2];
+  logic signed [31:0] read[C][2], added[C], written[C][2], store_next[C], dma_next[C];
 
   function automatic logic [15:0] of_half(input logic [15:0] row, input logic half);
     return half ? row - 16'(HALF) : row;
@@ -84,12 +89,14 @@ module accumulators #(
   always_comb
     for (int c = 0; c < C; c++) begin
       for (int h = 0; h < 2; h++) begin
-        write[c][h] = stage[COLUMN+c].valid && upper(stage[COLUMN+c].row) == h[0];
-        write_place[c][h] = of_half(stage[COLUMN+c].row, h[0]);
-        read_place[c][h] = of_half(write[c][h] && stage[COLUMN+c].adds ? stage[COLUMN+c].row :
+        streams[c][h] = stage[COLUMN+c].valid && upper(stage[COLUMN+c].row) == h[0];
+        write[c][h] = streams[c][h] || put && upper(put_row) == h[0];
+        write_place[c][h] = of_half(streams[c][h] ? stage[COLUMN+c].row : put_row, h[0]);
+        read_place[c][h] = of_half(streams[c][h] && stage[COLUMN+c].adds ? stage[COLUMN+c].row :
                                    store_read && upper(store_row) == h[0] ? store_row : dma_row, h[0]);
       end
       added[c] = sum[c] + (stage[COLUMN+c].adds ? read[c][upper(stage[COLUMN+c].row)] : 32'sd0);
+      for (int h = 0; h < 2; h++) written[c][h] = streams[c][h] ? added[c] : put_sums[c];
       store_next[c] = read[c][upper(store_row)];
       dma_next[c] = read[c][upper(dma_row)];
     end
@@ -101,7 +108,7 @@ module accumulators #(
       assign read[c][h] = memory[int'(read_place[c][h])];
 
       always_ff @(posedge clk)
-        if (write[c][h] && int'(write_place[c][h]) < HALF) memory[int'(write_place[c][h])] <= added[c];
+        if (write[c][h] && int'(write_place[c][h]) < HALF) memory[int'(write_place[c][h])] <= written[c][h];
     end
   end
 

@@ -52,6 +52,7 @@ module dma #(
     output logic                [7:0]  weight_data[C],
     output logic                       tables_write,
     output logic                       parameters_write,
+    output logic                       functions_write,
     output logic                [19:0] write_row,
     output logic                [15:0] write_beat,
     output logic             [8*B-1:0] write_data
@@ -59,6 +60,7 @@ module dma #(
   localparam int WEIGHT_BEATS = (C + B - 1) / B;
   localparam int TABLE_BEATS = (8 * ENTRIES + B - 1) / B;
   localparam int PARAMETER_BEATS = (16 * C + B - 1) / B;
+  localparam int FUNCTION_BEATS = (512 + B - 1) / B;
   localparam int SUM_BEATS = (4 * C + B - 1) / B;
   localparam int PLACES = 1 << $clog2(L + 16);  // of `pending`: as many as there may be
   localparam int PLACE = $clog2(PLACES);
@@ -69,7 +71,7 @@ module dma #(
   // What a beat is for.
   typedef struct packed {
     logic               valid;
-    logic [2:0]         operation;
+    logic [3:0]         operation;
     logic               last;    // of its instruction
     logic [31:0]        dram;
     logic [19:0]        row;     // of weights, tables, parameters or accumulators
@@ -92,11 +94,12 @@ module dma #(
   logic [PLACE:0] used;
 
   always_comb begin
-    whole_rows = head.operation inside {npu_pkg::WEIGHTS, npu_pkg::TABLES, npu_pkg::PARAMETERS};
+    whole_rows = head.operation inside {npu_pkg::WEIGHTS, npu_pkg::TABLES, npu_pkg::PARAMETERS, npu_pkg::FUNCTIONS};
     case (head.operation)
       npu_pkg::WEIGHTS: {beats, count0, row_base} = {16'(WEIGHT_BEATS), head.rows, head.row};
       npu_pkg::TABLES: {beats, count0, row_base} = {16'(TABLE_BEATS), head.rows, 20'(head.lane_table)};
       npu_pkg::PARAMETERS: {beats, count0, row_base} = {16'(PARAMETER_BEATS), head.rows, head.row};
+      npu_pkg::FUNCTIONS: {beats, count0, row_base} = {16'(FUNCTION_BEATS), head.rows, head.row};
       npu_pkg::SUMS: {beats, count0, row_base} = {16'(SUM_BEATS), head.count0, 20'd0};
       default: {beats, count0, row_base} = {16'd1, head.count0, 20'd0};
     endcase
@@ -246,7 +249,7 @@ module dma #(
   always_comb begin
     front = pending[oldest];
     reads = front.operation inside {npu_pkg::WEIGHTS, npu_pkg::LANES, npu_pkg::TABLES, npu_pkg::PARAMETERS,
-                                    npu_pkg::SPREAD};
+                                    npu_pkg::SPREAD, npu_pkg::FUNCTIONS};
     response_ready = oldest != newest && reads;
     take = oldest != newest && (reads ? response : $signed(cycle - due[oldest]) >= 0);
     fill_table_row = 20'(front.lane_table);
@@ -321,6 +324,7 @@ module dma #(
     weight_data <= weight_next;
     tables_write <= back.valid && back.operation == npu_pkg::TABLES;
     parameters_write <= back.valid && back.operation == npu_pkg::PARAMETERS;
+    functions_write <= back.valid && back.operation == npu_pkg::FUNCTIONS;
     write_row <= back.row;
     write_beat <= back.beat;
     write_data <= data;

@@ -21,6 +21,7 @@ module npu #(
     parameter int ACCUMULATORS = 16,
     parameter int PARAMETERS   = 2,    // rows
     parameter int TABLES       = 8,
+    parameter int FUNCTIONS    = 2,
     parameter int INSTRUCTIONS = 16,   // of each queue
     parameter int B            = 8,    // bytes of a beat
     parameter int L            = 0     // cycles from a request to its data
@@ -59,7 +60,7 @@ module npu #(
   logic [63:0] cycles, starved;
   logic [19:0] total[4], completed[4], taken[4];
   logic [19:0] loads_started, loads_ended, fresh_started, fresh_completed;
-  logic [7:0] faults;
+  logic [8:0] faults;
   logic [3:0] valid, ready, pop;
 
   function automatic logic reached(
@@ -135,7 +136,10 @@ module npu #(
   logic [7:0] weight_data[C];
   logic [128*C-1:0] parameters_data[1];
   logic [64*ENTRIES-1:0] tables_data[4];
-  logic tables_write, parameters_write, weights_fault, tables_fault, parameters_fault;
+  logic tables_write, parameters_write, functions_write, weights_fault, tables_fault, parameters_fault, functions_fault;
+  logic [3:0] function_row;
+  logic signed [7:0] function_byte[C];
+  logic signed [15:0] function_data[C];
 
   weights #(C, WEIGHT_ROWS) weights (
       .clk, .read_row(weights_row), .read_data(weights_data), .write(weight_write), .write_row(weight_row),
@@ -151,6 +155,11 @@ module npu #(
       .read_data(tables_data), .fault(tables_fault)
   );
 
+  functions #(C, FUNCTIONS, B) functions (
+      .clk, .write(functions_write), .write_row, .write_beat, .write_data, .read_function(function_row),
+      .read_byte(function_byte), .read_data(function_data), .fault(functions_fault)
+  );
+
   logic stream_read[R], out_read[R], store_write[R], fill_write[R];
   logic signed [25:0] stream_address[R], out_address[R], store_address[R], fill_address[R];
   logic [7:0] stream_data[R], stream_row[R], out_data[R], store_data[R], fill_data[R];
@@ -162,14 +171,15 @@ module npu #(
       .read_fault, .write_fault, .range_fault(lanes_fault)
   );
 
-  logic sums, sums_add, sums_last, sums_fresh, store_reads, dma_reads, clash_fault, sums_fault;
-  logic [15:0] sums_row, store_row, dma_row;
-  logic signed [31:0] column_sums[C], store_sums[C], dma_sums[C];
+  logic sums, sums_add, sums_last, sums_fresh, store_reads, dma_reads, put, clash_fault, sums_fault;
+  logic [15:0] sums_row, store_row, put_row, dma_row;
+  logic signed [31:0] column_sums[C], store_sums[C], put_sums[C], dma_sums[C];
 
   accumulators #(R, C, ACCUMULATORS) accumulators (
       .clk, .reset, .stream(sums), .stream_row(sums_row), .stream_adds(sums_add), .stream_last(sums_last),
       .stream_fresh(sums_fresh), .sum(column_sums), .done(completions[STREAM]), .done_fresh(stream_fresh_done),
-      .store_read(store_reads), .store_row, .store_sums, .dma_read(dma_reads), .dma_row, .dma_sums, .clash_fault,
+      .store_read(store_reads), .store_row, .store_sums, .put, .put_row, .put_sums, .dma_read(dma_reads), .dma_row,
+      .dma_sums, .clash_fault,
       .range_fault(sums_fault)
   );
 
@@ -199,7 +209,8 @@ module npu #(
   store #(R, C, ENTRIES) store_unit (
       .clk, .reset, .valid(valid[STORE]), .head(store_head), .ready(ready[STORE]), .pop(pop[STORE]),
       .done(completions[STORE]), .sums_read(store_reads), .sums_row(store_row), .sums(store_sums),
-      .parameters_row(parameters_row[0]), .parameters(parameters_data[0]), .table_row(table_rows[1]),
+      .parameters_row(parameters_row[0]), .parameters(parameters_data[0]), .put, .put_row, .put_sums, .function_row,
+      .function_byte, .function_data, .table_row(table_rows[1]),
       .entries(store_entries), .lane_write(store_write), .lane_address(store_address), .lane_data(store_data)
   );
   dma #(R, C, B, L, ENTRIES) dma_unit (
@@ -208,7 +219,7 @@ module npu #(
       .response_ready, .response_data, .out_table_row(table_rows[2]), .out_entries, .out_read, .out_address, .out_data,
       .sums_read(dma_reads), .sums_row(dma_row), .sums(dma_sums), .fill_table_row(table_rows[3]), .fill_entries,
       .lane_write(fill_write), .lane_address(fill_address), .lane_data(fill_data), .weight_write, .weight_row,
-      .weight_data, .tables_write, .parameters_write, .write_row, .write_beat, .write_data
+      .weight_data, .tables_write, .parameters_write, .functions_write, .write_row, .write_beat, .write_data
   );
 
   // The registers of the host port.
@@ -240,8 +251,8 @@ module npu #(
             !valid[2] && taken[2] != total[2] || !valid[3] && taken[3] != total[3]) starved <= starved + 64'd1;
       end
       if (running)
-        faults <= faults | {tables_fault, parameters_fault, weights_fault, sums_fault, clash_fault, lanes_fault,
-                            write_fault, read_fault};
+        faults <= faults | {functions_fault, tables_fault, parameters_fault, weights_fault, sums_fault, clash_fault,
+                            lanes_fault, write_fault, read_fault};
       loads_started <= loads_started + 20'(load_started);
       loads_ended <= loads_ended + 20'(load_ended);
       fresh_started <= fresh_started + 20'(stream_fresh_started);

@@ -11,16 +11,17 @@ package npu_pkg;
   localparam logic [9:0] AT_FREE = 10'h0c0;
   localparam logic [9:0] AT_INSTRUCTION = 10'h200;
 
-  localparam int DMA_BITS = 506;
+  localparam int DMA_BITS = 507;
   localparam int DMA_WORDS = 8;
-  localparam logic [2:0] WEIGHTS = 3'd0;
-  localparam logic [2:0] LANES = 3'd1;
-  localparam logic [2:0] FILL = 3'd2;
-  localparam logic [2:0] TABLES = 3'd3;
-  localparam logic [2:0] PARAMETERS = 3'd4;
-  localparam logic [2:0] OUT = 3'd5;
-  localparam logic [2:0] SUMS = 3'd6;
-  localparam logic [2:0] SPREAD = 3'd7;
+  localparam logic [3:0] WEIGHTS = 4'd0;
+  localparam logic [3:0] LANES = 4'd1;
+  localparam logic [3:0] FILL = 4'd2;
+  localparam logic [3:0] TABLES = 4'd3;
+  localparam logic [3:0] PARAMETERS = 4'd4;
+  localparam logic [3:0] OUT = 4'd5;
+  localparam logic [3:0] SUMS = 4'd6;
+  localparam logic [3:0] SPREAD = 4'd7;
+  localparam logic [3:0] FUNCTIONS = 4'd8;
   typedef struct packed {  // the last field begins at bit 0
     logic signed [15:0] accumulators_stride2;
     logic signed [15:0] accumulators_stride1;
@@ -49,7 +50,7 @@ package npu_pkg;
     logic [19:0] wait_stream;
     logic [19:0] wait_load;
     logic [19:0] wait_dma;
-    logic [2:0] operation;
+    logic [3:0] operation;
   } dma_t;
 
   localparam int LOAD_BITS = 116;
@@ -90,9 +91,18 @@ package npu_pkg;
     logic [19:0] wait_dma;
   } stream_t;
 
-  localparam int STORE_BITS = 444;
-  localparam int STORE_WORDS = 7;
+  localparam int STORE_BITS = 452;
+  localparam int STORE_WORDS = 8;
+  localparam logic [2:0] STORE = 3'd0;
+  localparam logic [2:0] GREATEST = 3'd1;
+  localparam logic [2:0] MEAN = 3'd2;
+  localparam logic [2:0] DEVIATION = 3'd3;
+  localparam logic [2:0] TOTAL = 3'd4;
+  localparam logic [2:0] SCALE = 3'd5;
+  localparam logic [2:0] APPLY = 3'd6;
   typedef struct packed {  // the last field begins at bit 0
+    logic [3:0] lookup;
+    logic [0:0] applies;
     logic [0:0] carry;
     logic [9:0] turn_stride2;
     logic [9:0] turn_stride1;
@@ -123,6 +133,7 @@ package npu_pkg;
     logic [19:0] wait_stream;
     logic [19:0] wait_load;
     logic [19:0] wait_dma;
+    logic [2:0] operation;
   } store_t;
 
   // An entry of a lane table, and a column's parameters, as they are in DRAM.

@@ -15,8 +15,8 @@
 // cycles in which a queue was empty that should not be: the host was late
 #define NPU_AT_STARVED 0x010
 // faults since the start: from bit 0 on two readers at one port of a lane's bank, two writers at one port of a
-// lane's bank, a lane's address outside, two readers at one port of the accumulators, an accumulator outside, a row
-// of weights outside, a row of parameters outside, a table outside
+// lane's bank, a lane's address outside, two users of one port of the accumulators, an accumulator outside, a row
+// of weights outside, a row of parameters outside, a table outside, a function outside
 #define NPU_AT_FAULTS 0x018
 // how many instructions of unit u the program has (dma, load, stream, store)
 #define NPU_AT_TOTAL(unit) (0x040 + 8 * (unit))
@@ -35,8 +35,9 @@
     "two readers at one port of a lane's bank", \
     "two writers at one port of a lane's bank", \
     "a lane's address outside", \
-    "two readers at one port of the accumulators", \
+    "two users of one port of the accumulators", \
     "an accumulator outside", \
     "a row of weights outside", \
     "a row of parameters outside", \
-    "a table outside"
+    "a table outside", \
+    "a function outside"

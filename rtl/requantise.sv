@@ -1,7 +1,7 @@
 // From int32 sums to int8, a row of C columns a cycle: clamp(round(float32(sum + bias) * scale) + zero point, low, high),
 // as ONNX's QLinear operators say: the sum becomes a float32, the product is one, and both are rounded half to even, and
-// so is the last step to an integer. Scales are 0 or positive and normal, so no product is subnormal; one that is too
-// large for a float32 is beyond `low` or `high` long before. All in integers; one stage a cycle:
+// so is the last step to an integer. Scales are 0 or normal, so no product is subnormal; one that is too large for a
+// float32 is beyond `low` or `high` long before. All in integers; one stage a cycle:
 //
 //   1 sum + bias -> 2 float32 -> 3 product of 24-bit significands -> 4 rounded -> 5 integer, zero point, clamp
 module requantise #(
@@ -10,10 +10,12 @@ module requantise #(
     input  logic                               clk,
     input  logic signed                 [31:0] sums[C],
     input  npu_pkg::parameters_t [C-1:0]       parameters,
-    output logic signed                 [7:0]  value[C]     // five cycles later
+    output logic signed                 [7:0]  value[C],    // five cycles later
+    output logic signed                 [15:0] near[C]      // .. before zero point and clamp: from -32767 to 32767
 );
   // What the later stages need of a column's parameters.
   typedef struct packed {
+    logic        negative;
     logic [7:0]  power;  // the scale is significand * 2^(power - 150)
     logic [23:0] significand;
     logic signed [7:0] zero;
@@ -34,12 +36,14 @@ module requantise #(
 
   sum_t stage1[C], next1[C];
   number_t stage2[C], next2[C], stage3[C], next3[C], stage4[C], next4[C];
-  logic signed [7:0] next5[C];
+  logic signed [15:0] next5[C];
+  logic signed [7:0] next6[C];
 
   // The sum of both is an int32, or the program is not legal.
   function automatic sum_t with_bias(input logic signed [31:0] sum, input npu_pkg::parameters_t given);
     sum_t result;
     result.sum = sum + given.bias;
+    result.own.negative = given.scale[31];
     result.own.power = given.scale[30:23];
     result.own.significand = given.scale[30:23] == 0 ? 24'd0 : {1'b1, given.scale[22:0]};
     result.own.zero = given.zero;
@@ -59,7 +63,7 @@ module requantise #(
     for (int i = 0; i < 32; i++) if (magnitude[i]) length = 6'(i + 1);
     aligned = magnitude << (6'd32 - length);
     rounded = 25'(aligned[31:8]) + 25'(aligned[7] && (|aligned[6:0] || aligned[8]));
-    result.negative = given.sum < 0;
+    result.negative = (given.sum < 0) != given.own.negative;
     // Rounding up from all ones gives the next power of two.
     result.significand = rounded[24] ? 48'h800000 : 48'(rounded[23:0]);
     result.exponent = 10'(length) - 10'sd24 + 10'(rounded[24]);
@@ -88,21 +92,27 @@ module requantise #(
     return result;
   endfunction
 
-  // As an integer, rounded half to even, from 1024 on 1024; then the zero point, and the bounds.
-  function automatic logic signed [7:0] clamped(input number_t given);
+  // As an integer, rounded half to even, from 32767 on 32767.
+  function automatic logic signed [15:0] rounded_integer(input number_t given);
     logic [23:0] whole;
     logic [24:0] rest;  // what is shifted out, highest bit first
-    logic [11:0] near;
-    logic signed [12:0] moved;
+    logic [15:0] near;
     {whole, rest} = 49'd0;
-    near = 12'd0;
-    if (given.exponent > -10'sd14) near = given.significand == 0 ? 12'd0 : 12'd1024;
+    near = 16'd0;
+    if (given.exponent > -10'sd9) near = given.significand == 0 ? 16'd0 : 16'd32768;
     else if (given.exponent >= -10'sd25) begin
       {whole, rest} = {given.significand[23:0], 25'd0} >> (-given.exponent);
-      near = whole[11:0] + 12'(rest[24] && (|rest[23:0] || whole[0]));
+      near = whole[15:0] + 16'(rest[24] && (|rest[23:0] || whole[0]));
     end
-    moved = (given.negative ? -13'(near) : 13'(near)) + 13'(given.own.zero);
-    return moved < 13'(given.own.low) ? given.own.low : moved > 13'(given.own.high) ? given.own.high : 8'(moved);
+    if (near[15]) near = 16'd32767;
+    return given.negative ? -$signed(near) : $signed(near);
+  endfunction
+
+  // Then the zero point, and the bounds.
+  function automatic logic signed [7:0] clamped(input logic signed [15:0] near, input own_t own);
+    logic signed [16:0] moved;
+    moved = 17'(near) + 17'(own.zero);
+    return moved < 17'(own.low) ? own.low : moved > 17'(own.high) ? own.high : 8'(moved);
   endfunction
 
   always_comb
@@ -111,7 +121,8 @@ module requantise #(
       next2[c] = as_float(stage1[c]);
       next3[c] = scaled(stage2[c]);
       next4[c] = rounded_product(stage3[c]);
-      next5[c] = clamped(stage4[c]);
+      next5[c] = rounded_integer(stage4[c]);
+      next6[c] = clamped(next5[c], stage4[c].own);
     end
 
   always_ff @(posedge clk) begin
@@ -119,6 +130,7 @@ module requantise #(
     stage2 <= next2;
     stage3 <= next3;
     stage4 <= next4;
-    value <= next5;
+    near <= next5;
+    value <= next6;
   end
 endmodule

@@ -93,6 +93,7 @@ FIELDS: dict[str, _Field] = {
     "accumulators": _count("memory", "rows"),
     "parameters": _count("memory", "rows"),
     "tables": _count("memory"),
+    "functions": _count("memory"),
     "instructions": _count("control"),
     "bandwidth": _Field("dram", {"B/cycle": 1, "bytes/cycle": 1}, "whole bytes, such as '32 B/cycle'"),
     "latency": _count("dram", "cycles"),

@@ -11,12 +11,13 @@ from functools import cache
 
 from glenside.ir.errors import BadInput
 from glenside.npu import registers
-from glenside.npu.instructions import INSTRUCTIONS, UNITS, Instruction, Part
+from glenside.npu.instruction_set import INSTRUCTIONS
+from glenside.npu.instructions import UNITS, Instruction, Part
 
 WORD = 64
 """Bits of a word of the host port."""
 _OPERATION = "operation"
-_SPELLED = {"table": "lane_table"}
+_SPELLED = {"table": "lane_table", "function": "lookup"}
 """Names that are words of SystemVerilog."""
 
 

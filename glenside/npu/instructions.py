@@ -137,6 +137,7 @@ _row = partial(Kind, Form.NUMBER, bits=20, place="row")
 _rows = partial(Kind, Form.NUMBER, bits=16, least=1)
 _turn = partial(Kind, Form.ADDRESS, bits=10, cyclic=True)
 _column = partial(Kind, Form.ADDRESS, bits=10)
+_function = partial(Kind, Form.NUMBER, bits=4)
 
 
 def _carry() -> Kind:
@@ -262,6 +263,8 @@ class Store(Instruction):
     column: Annotated[Address, _column("which one that is; 0 where they are not alike")] = _STILL
     turn: Annotated[Address, _turn("by how many lanes the table is turned, modulo R")] = _STILL
     carry: Annotated[bool, _carry()] = False
+    applies: Annotated[bool, _flag("lanes take the lower byte of a function of v")] = False
+    function: Annotated[int, _function("which function; 0 where none is applied")] = 0
     wait: _Waits = _NOW
 
 
@@ -396,8 +399,3 @@ class Spread(Instruction):
     weights: Annotated[Address, _weights("the row in weight memory")]
     table: Annotated[int, _table("the lane table, by columns: which are written, the byte each takes, and offsets")]
     wait: _Waits = _NOW
-
-
-INSTRUCTIONS: tuple[type[Instruction], ...] = (
-    Load, Stream, Store, Weights, Lanes, Fill, Tables, Parameters, Out, Sums, Spread
-)  # fmt: skip

@@ -37,6 +37,7 @@ class Machine:
     accumulators  rows of C int32
     parameters    rows of C entries: bias, scale, zero point, least and greatest
     tables        lane tables
+    functions     of a byte, each a table of 256 int16
     instructions  how many instructions each of the four queues holds at once
     bandwidth     B, bytes of a beat of the memory port, one beat a cycle: a power of two
     latency       L, cycles from a beat's request to its data
@@ -52,6 +53,7 @@ class Machine:
     accumulators: int = 512
     parameters: int = 64
     tables: int = 64
+    functions: int = 2
     instructions: int = 256
     bandwidth: int = 32
     latency: int = 100
@@ -148,6 +150,11 @@ class Machine:
         return self.beats(TABLE_ENTRY * self.entries)
 
     @property
+    def function_beats(self) -> int:
+        """Beats of a function in DRAM."""
+        return self.beats(FUNCTION)
+
+    @property
     def parameter_beats(self) -> int:
         """Beats of a row of parameters in DRAM."""
         return self.beats(PARAMETER_ENTRY * self.columns)
@@ -166,6 +173,8 @@ TABLE_ENTRY = 8
 """Bytes of an entry of a lane table in DRAM: select (2), enable (2, of which the lowest bit counts), offset (4)."""
 PARAMETER_ENTRY = 16
 """Bytes of a column's parameters in DRAM: bias (4), scale (4), zero point, low, high (1 each), and 5 unused."""
+FUNCTION = 512
+"""Bytes of a function in DRAM."""
 MOST_DEPTH = 1 << 23
 MOST_WEIGHT_ROWS = 1 << 20
 _RANGES = {
@@ -175,6 +184,7 @@ _RANGES = {
     "accumulators": (2, 1 << 15),
     "parameters": (1, 1 << 15),
     "tables": (1, 1 << 10),
+    "functions": (1, 1 << 4),
     "instructions": (2, 1 << 16),
     "bandwidth": (1, 1 << 10),
     "latency": (0, 1 << 12),

@@ -11,11 +11,12 @@ FAULTS = (
     "two readers at one port of a lane's bank",
     "two writers at one port of a lane's bank",
     "a lane's address outside",
-    "two readers at one port of the accumulators",
+    "two users of one port of the accumulators",
     "an accumulator outside",
     "a row of weights outside",
     "a row of parameters outside",
     "a table outside",
+    "a function outside",
 )
 """Bits of the register of faults, from the lowest on."""
 WINDOW = 64

@@ -13,18 +13,20 @@ PARAMETER = np.dtype(
 )
 """A column's parameters in DRAM."""
 assert PARAMETER.itemsize == PARAMETER_ENTRY
+WIDE = (1 << 15) - 1
+"""The greatest int16 of what is rounded into accumulators."""
 _FAR = 1024
 """Beyond this every value ends at low or high, whatever the zero point."""
 
 
 def decoded(content: npt.NDArray[np.uint8], columns: int) -> npt.NDArray[np.void]:
-    """The parameters of a row from its bytes. Raises BadInput: a scale that is not positive and normal, or 0."""
+    """The parameters of a row from its bytes. Raises BadInput: a scale that is not normal, or 0."""
     found = content[: columns * PARAMETER_ENTRY].view(PARAMETER)
     scale = found["scale"]
-    good = (scale == 0) & ~np.signbit(scale) | np.isfinite(scale) & (scale >= np.finfo(np.float32).tiny)
+    good = (scale == 0) & ~np.signbit(scale) | np.isfinite(scale) & (np.abs(scale) >= np.finfo(np.float32).tiny)
     if not good.all():
         column = int(good.argmin())
-        raise BadInput(f"the scale of column {column} is 0 or a positive normal float32, got {scale[column]!s}")
+        raise BadInput(f"the scale of column {column} is 0 or a normal float32, got {scale[column]!s}")
     if (found["low"] > found["high"]).any():
         column = int((found["low"] > found["high"]).argmax())
         low, high = found["low"][column], found["high"][column]
@@ -41,6 +43,14 @@ def encoded(
     for name, value in values.items():
         found[name] = value
     return found.reshape(-1).view(np.uint8)
+
+
+def near(sums: npt.NDArray[np.int64], scale: npt.NDArray[np.float32]) -> npt.NDArray[np.int64]:
+    """int16(round(float32(sums) * scale)), the nearest of -32767 to 32767."""
+    with np.errstate(over="ignore"):
+        product = np.rint(sums.astype(np.float32) * scale)
+    found: npt.NDArray[np.int64] = np.clip(product, -WIDE, WIDE).astype(np.int64)
+    return found
 
 
 def requantised(sums: npt.NDArray[np.int64], own: npt.NDArray[np.void]) -> npt.NDArray[np.int8]:

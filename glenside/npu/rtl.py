@@ -29,6 +29,7 @@ from glenside.npu.timing import times
 
 SOURCES = (
     "npu_pkg", "queue", "loops", "address", "place", "turn", "ram", "rows", "weights", "lanes", "array", "accumulators",
+    "functions", "root", "columns",
     "load", "stream", "requantise", "store", "dma", "npu",
 )  # fmt: skip
 BENCH = ("registers.h", "bench.h", "testbench.cpp")
@@ -115,6 +116,7 @@ def parameters(machine: Machine) -> Mapping[str, int]:
         "ACCUMULATORS": machine.accumulators,
         "PARAMETERS": machine.parameters,
         "TABLES": machine.tables,
+        "FUNCTIONS": machine.functions,
         "INSTRUCTIONS": machine.instructions,
         "B": machine.bandwidth,
         "L": machine.latency,

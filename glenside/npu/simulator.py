@@ -37,6 +37,7 @@ from glenside.npu.instructions import (
 from glenside.npu.order import Known, Now, Places, known
 from glenside.npu.ports import Ports
 from glenside.npu.program import NpuProgram
+from glenside.npu.registers_of_columns import ColumnRegisters
 from glenside.npu.timing import (
     OUT_READS_LANES,
     STORE_READS_SUMS,
@@ -102,6 +103,8 @@ class State:
         self.readers = Ports("the read port of a lane's bank")
         self.writers = Ports("the write port of a lane's bank")
         self.summers = Ports("the read port of the accumulators")
+        self.adders = Ports("the write port of the accumulators")
+        self.columns = ColumnRegisters(self)
         self.read = self.written = 0
         self.does: Mapping[type[Instruction], Callable[[Now, Any], None]] = {
             Load: self._load,
@@ -115,6 +118,7 @@ class State:
             Out: self._out,
             Sums: self._sums,
             Spread: self._spread,
+            **self.columns.does,
         }
 
     def do(self, now: Now, instruction: Instruction) -> None:
@@ -162,16 +166,21 @@ class State:
         halves[np.arange(len(at))[:, None], lanes] = at >= self.machine.half_depth
         ports.use(now.unit, now.number, now.start, now.start + delay, halves)
 
-    def _sum_rows(self, address: Address, counts: tuple[int, int, int]) -> Integers:
+    def sum_rows(self, address: Address, counts: tuple[int, int, int]) -> Integers:
         rows = generated(address, counts)
         _require_within("accumulator", rows, self.machine.accumulators)
         return rows
 
-    def _read_sums(self, now: Now, rows: Integers, delay: int, *, every: int = 1, skew: int = 0) -> None:
-        """Read a row each `every` cycles. Whoever writes them needs no check: of a write port there is one user."""
+    def read_sums(self, now: Now, rows: Integers, delay: int, *, every: int = 1, skew: int = 0) -> None:
+        """Read a row each `every` cycles."""
         halves = np.repeat((rows >= self.machine.half_accumulators).astype(np.int8), every)
         self.summers.use(now.unit, now.number, now.start, now.start + delay, halves[:, None], skew=skew)
         self.of_sums.read(rows, now)
+
+    def use_sums(self, now: Now, rows: Integers, delay: int, skew: int = 0) -> None:
+        """Use the port that writes them, a row a cycle."""
+        halves = (rows >= self.machine.half_accumulators).astype(np.int8)
+        self.adders.use(now.unit, now.number, now.start, now.start + delay, halves[:, None], skew=skew)
 
     def _write_lanes(self, now: Now, delay: int, lanes: Integers, at: Integers, values: npt.NDArray[np.int8]) -> None:
         flat = self._flat(lanes, at)
@@ -188,7 +197,7 @@ class State:
         _require_within("beat", found, len(self.dram) // size)
         return found
 
-    def _fetched(self, now: Now, base: Integers, beats: int = 1) -> npt.NDArray[np.uint8]:
+    def fetched(self, now: Now, base: Integers, beats: int = 1) -> npt.NDArray[np.uint8]:
         """The bytes of beats, (n * beats)(B)."""
         at = self._beats(base, beats)
         self.of_dram.read(at, now, own=False)
@@ -232,14 +241,15 @@ class State:
         flat = self._flat(lanes, at)
         self.of_lanes.read(flat, now)
         self._use(self.readers, now, STREAM_READS_LANES, lanes, at)
-        rows = self._sum_rows(own.accumulators, own.counts)
+        rows = self.sum_rows(own.accumulators, own.counts)
         # Sums of up to 1,024 products of two int8 are exact in float32, and a product of matrices is fast there.
         sums = (self.lanes.reshape(-1)[flat].astype(np.float32) @ self.tiles[self.active][table.lanes]).astype(np.int64)
         if own.accumulate:
-            self._read_sums(now, rows, stream_adds(machine), skew=machine.columns)
+            self.read_sums(now, rows, stream_adds(machine), skew=machine.columns)
             np.add.at(self.sums, rows, sums)  # a row may come twice
         else:
             self.sums[rows] = sums
+        self.use_sums(now, rows, stream_adds(machine), machine.columns)
         self.of_sums.write(rows, now)
         _require_int32(self.sums[rows])
 
@@ -248,30 +258,37 @@ class State:
         table = self._table(now, own.table, machine.rows)
         table.require_selects(machine.columns, "column")
         parameters = self._parameters_of(now, own, table)
-        rows = self._sum_rows(own.accumulators, own.counts)
-        self._read_sums(now, rows, STORE_READS_SUMS)
+        rows = self.sum_rows(own.accumulators, own.counts)
+        self.read_sums(now, rows, STORE_READS_SUMS)
         sums = self.sums[rows][:, table.select] + parameters["bias"]
         _require_int32(sums)
         lanes, at = self._lane_places(own, table, table.lanes)
-        self._write_lanes(now, STORE_WRITES_LANES, lanes, at, requantise.requantised(sums, parameters))
+        values = requantise.requantised(sums, parameters)
+        if own.applies:
+            values = self.columns.applied(now, own, values).astype(np.int8)
+        self._write_lanes(now, STORE_WRITES_LANES, lanes, at, values)
 
     def _parameters_of(self, now: Now, own: Store, table: Table) -> npt.NDArray[np.void]:
         """Those of each column that is selected in each iteration, (n)(enabled). Raises BadInput."""
         rows, columns = generated(own.parameters, own.counts), generated(own.column, own.counts)
-        _require_within("row of parameters", rows, self.machine.parameters)
         _require_within("column", columns, self.machine.columns)
         distinct, which = np.unique(rows, return_inverse=True)
-        self.of_parameters.read(distinct, now)
-        every = np.stack([self.parameters[row] for row in distinct])
+        every = self.entries_of(now, distinct)
         found: npt.NDArray[np.void] = every[
             which[:, None], columns[:, None] + 0 * table.select if own.alike else table.select
         ]
         return found
 
+    def entries_of(self, now: Now, rows: Integers) -> npt.NDArray[np.void]:
+        """Rows of parameters, (n)(C). Raises BadInput."""
+        _require_within("row of parameters", rows, self.machine.parameters)
+        self.of_parameters.read(rows, now)
+        return np.stack([self.parameters[row] for row in rows])
+
     def _weights(self, now: Now, own: Weights) -> None:
         rows = own.weights + np.arange(own.rows)
         _require_within("row of weights", rows, self.machine.weight_rows)
-        content = self._fetched(now, np.array([own.dram]), own.rows * self.machine.weight_beats)
+        content = self.fetched(now, np.array([own.dram]), own.rows * self.machine.weight_beats)
         self.of_weights.write(rows, now)
         self.weights[rows] = content.reshape(own.rows, -1)[:, : self.machine.columns].view(np.int8)
         self.brought[rows] = True
@@ -282,7 +299,7 @@ class State:
         table.require_selects(self.machine.bandwidth, "byte")
         rows = generated(own.weights, own.counts)[:, None] + table.offset
         _require_within("row of weights", rows, self.machine.weight_rows)
-        content = self._fetched(now, generated(own.dram, own.counts))
+        content = self.fetched(now, generated(own.dram, own.counts))
         self.of_weights.write(rows, now)
         self.weights[rows, table.lanes] = content[:, table.select].view(np.int8)
         self.brought[rows, table.lanes] = True
@@ -294,13 +311,13 @@ class State:
         values = np.broadcast_to(table.select.astype(np.uint8).view(np.int8), at.shape)
         if isinstance(own, Lanes):
             table.require_selects(self.machine.bandwidth, "byte")
-            values = self._fetched(now, generated(own.dram, own.counts))[:, table.select].view(np.int8)
+            values = self.fetched(now, generated(own.dram, own.counts))[:, table.select].view(np.int8)
         self._write_lanes(now, dma_writes_lanes(self.machine), lanes, at, values)
 
     def _tables(self, now: Now, own: Tables) -> None:
         numbers = own.table + np.arange(own.number)
         _require_within("table", numbers, self.machine.tables)
-        content = self._fetched(now, np.array([own.dram]), own.number * self.machine.table_beats)
+        content = self.fetched(now, np.array([own.dram]), own.number * self.machine.table_beats)
         self.of_tables.write(numbers, now)
         for number, each in zip(numbers, content.reshape(own.number, -1), strict=True):
             self.tables[number] = decoded(each, self.machine.entries)
@@ -308,7 +325,7 @@ class State:
     def _parameters(self, now: Now, own: Parameters) -> None:
         rows = own.parameters + np.arange(own.rows)
         _require_within("row of parameters", rows, self.machine.parameters)
-        content = self._fetched(now, np.array([own.dram]), own.rows * self.machine.parameter_beats)
+        content = self.fetched(now, np.array([own.dram]), own.rows * self.machine.parameter_beats)
         self.of_parameters.write(rows, now)
         for row, each in zip(rows, content.reshape(own.rows, -1), strict=True):
             self.parameters[row] = requantise.decoded(each, self.machine.columns)
@@ -325,8 +342,8 @@ class State:
 
     def _sums(self, now: Now, own: Sums) -> None:
         machine = self.machine
-        rows = self._sum_rows(own.accumulators, own.counts)
-        self._read_sums(now, rows, SUMS_READS_SUMS, every=machine.sum_beats)
+        rows = self.sum_rows(own.accumulators, own.counts)
+        self.read_sums(now, rows, SUMS_READS_SUMS, every=machine.sum_beats)
         beats = self._beats(generated(own.dram, own.counts), machine.sum_beats).reshape(len(rows), -1)
         content = self.sums[rows].astype("<i4").view(np.uint8)
         self.of_dram.write(beats, now)

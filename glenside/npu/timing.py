@@ -6,7 +6,8 @@ Iteration i begins in cycle start + i; the stages behind it, which `rtl/` has in
 
     stream   +1 table   +2 lanes read   +3+r+c element (r, c)   +3+R+c column c is added to its accumulator
     load     +1 weights read            +3+k+c row k enters column c; element (k, c) keeps it at +3+2k+c
-    store    +1 accumulators read       +6 requantised   +7 lanes are selected   +8 lanes written
+    store    +1 accumulators read       +7 requantised   +8 a function of that   +9 lanes written
+    columns  +1 accumulators read       +8 accumulators written
     dma      +2 lanes, accumulators read   +4 request   +4+L data   +6+L lanes and other memories written
 """
 
@@ -27,8 +28,9 @@ from glenside.npu.program import NpuProgram
 Integers = npt.NDArray[np.int64]
 
 STREAM_READS_LANES = OUT_READS_LANES = 2
-STORE_WRITES_LANES = 8
+STORE_WRITES_LANES = 9
 STORE_READS_SUMS = 1
+COLUMNS_WRITE_SUMS = 8
 SUMS_READS_SUMS = 2
 
 

@@ -92,7 +92,7 @@ class _Halves(Ports):
 class _Inferred(State):
     def __init__(self, program: NpuProgram, ports: bool) -> None:
         super().__init__(program)
-        self.readers, self.writers, self.summers = (_Halves(ports) for _ in range(3))
+        self.readers, self.writers, self.summers, self.adders = (_Halves(ports) for _ in range(4))
         self.queues: dict[str, list[Instruction]] = {unit: [] for unit in UNITS}
         self.knows: dict[str, list[Known]] = {unit: [] for unit in UNITS}
         self.fresh: list[Known] = []
@@ -111,7 +111,7 @@ class _Inferred(State):
         for other, count in zip(UNITS, instruction.wait, strict=True):
             if count:
                 now.learn(other, count)
-        for port in (self.readers, self.writers, self.summers):
+        for port in (self.readers, self.writers, self.summers, self.adders):
             assert isinstance(port, _Halves)
             port.now = now
         self.do(now, instruction)

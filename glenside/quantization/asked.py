@@ -27,6 +27,10 @@ class Integers:
     network: IntegerNetwork
     said: str
 
+    def __post_init__(self) -> None:
+        own = {layer.normalised.kind: layer.normalised.said for layer in self.network.layers if layer.normalised}
+        object.__setattr__(self, "said", " ".join([self.said, *own.values()]))
+
 
 def integers(program: Program, quantize: str | Mapping[str, Array] | None, seed: int = 0) -> Integers | None:
     """The integer network of a program; None for one of floats that nobody wants quantized.

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from glenside.builder.layout import broadcast, split_at
+from glenside.builder.layout import broadcast, reshape, split_at
 from glenside.builder.pointwise import add, cast, compute, multiply
 from glenside.ir.dtypes import limits
 from glenside.ir.errors import BadInput
@@ -16,7 +16,8 @@ from glenside.ir.term import Term, build, rebuild_all
 from glenside.ir.types import Dims, Tensor
 from glenside.quantization.additions import weighted
 from glenside.quantization.affine import Affine, alike, one_number
-from glenside.quantization.layers import IntegerLayer, Requantised
+from glenside.quantization.layers import IntegerLayer, Normalised, Requantised
+from glenside.quantization.normalizing import changed
 from glenside.quantization.products import with_weights
 from glenside.quantization.values import Bytes, Known, Moved, Product, Real, pulled_back
 
@@ -105,22 +106,50 @@ class Network:
             leaves[stand_in] = replace(made, zero=zero if value.moved.filled else 0)
         return _stored(value.moved, leaves, dtype, zero, own)
 
-    def _layer(self, product: Product, scale: Array, shift: Array, zero: int, low: int, high: int) -> Term:
-        product, scale, shift = _with_positive_scale(product, scale, shift)
+    def mapped(self, value: Affine, table: Array, dtype: str, name: str) -> Affine:
+        """A function of bytes, as the program stores both: number b - least of the table for byte b."""
+        value, own = _bytes_alone(value), 128 if dtype == "uint8" else 0
+        stored = np.arange(-128, 128) + int(value.shift)  # of each byte of the network, what the program stores
+        least = limits(value.dtype)[0]
+        numbers = np.roll((table - own)[np.mod(stored - least, 256)], 128)
+        return Affine(self.function(value, numbers, name), dtype, one_number(own))
+
+    def function(self, value: Affine, numbers: Array, name: str) -> Moved:
+        """A function of bytes with a zero point of 0, number b modulo 256 for byte b."""
+        flat = replace(value.moved, term=reshape(value.moved.term, (value.moved.term.access.size, 1)))
+        moved = weighted([flat], [[1]], name)
+        moved = replace(moved, term=reshape(moved.term, value.dims))
+        leaves: dict[Term, Bytes] = {}
+        for stand_in, leaf in moved.leaves.items():
+            assert isinstance(leaf, Product)
+            one, none, table = one_number(1.0), one_number(0.0), numbers.astype(np.int8)
+            low, high = int(table.min()), int(table.max())
+            leaves[stand_in] = Bytes(self._layer(leaf, one, none, 0, *_INT8, table), 0, low, high)
+        return moved.with_leaves(leaves)
+
+    def _layer(
+        self, product: Product, scale: Array, shift: Array, zero: int, low: int, high: int, table: Array | None = None
+    ) -> Term:
+        if product.normalised is None:
+            product, scale, shift = _with_positive_scale(product, scale, shift)
         sums, bias = self.sums(product), _bias(shift)
         by = scale.astype(np.float32)
-        if not (np.isfinite(by).all() and (by >= np.finfo(np.float32).tiny).all()):
+        if not (np.isfinite(by).all() and (np.abs(by) >= np.finfo(np.float32).tiny).all()):
             raise BadInput(f"the scale of its sums is a positive normal float32, got {by.min()!s}")
         made = cast(self._biased(product, sums, bias), "float32")
         scales = self.constant(f"{product.name}.scale", by)
         made = compute("round", multiply(made, broadcast(scales, made.access.dims)))
         made = add(made, build("full", made.access.dims, zero, "float32")) if zero else made
         made = cast(compute(f"(clip {low} {high})", made), "int8")
-        requantised = Requantised(bias, by, zero, low, high)
-        return self._once(product.name, sums, requantised, None, made)
+        if table is not None:
+            made = build("access-gather", self.constant(f"{product.name}.table", table), made, 0)
+        requantised = Requantised(bias, by, zero, low, high, table)
+        return self._once(product.name, sums, requantised, None, made, product.normalised)
 
     def result(self, product: Product, shift: Array) -> Term:
         """A layer of which sums with a bias are the result, ()(dims) int32."""
+        if product.normalised is not None:
+            raise BadInput(f"a {product.normalised.kind} ends in bytes: quantize it")
         sums, bias = self.sums(product), _bias(shift)
         if not bias.any():
             made, given = split_at(sums, 0), None
@@ -128,16 +157,27 @@ class Network:
             made, given = self._biased(product, sums, bias), bias
         return self._once(product.name, sums, None, given, made)
 
-    def _once(self, name: str, sums: Term, requantised: Requantised | None, bias: Array | None, made: Term) -> Term:
+    def _once(
+        self,
+        name: str,
+        sums: Term,
+        requantised: Requantised | None,
+        bias: Array | None,
+        made: Term,
+        normalised: Normalised | None = None,
+    ) -> Term:
         """A layer, once; a product whose sums become several tensors is several layers."""
         taken = {layer.name for layer in self.layers}
         if all(layer.result is not made for layer in self.layers):
             name = _free(name, self.reserved | taken) if name in taken else name
-            self.layers.append(IntegerLayer(name, sums, requantised, bias, made))
+            self.layers.append(IntegerLayer(name, sums, requantised, bias, made, normalised))
         return made
 
     def _biased(self, product: Product, sums: Term, bias: Array) -> Term:
         whole = split_at(sums, 0)
+        if (own := product.normalised) is not None:
+            table = None if own.table is None else self.constant(f"{product.name}.table", own.table)
+            whole = changed(whole, own, table)
         if not bias.any():
             return whole
         return add(whole, broadcast(self.constant(f"{product.name}.bias", bias), whole.access.dims))
@@ -168,6 +208,15 @@ class Network:
             done[stand_in] = made
         (found,) = rebuild_all([moved.term], lambda *_: None, done)
         return found
+
+
+def _bytes_alone(value: Affine) -> Affine:
+    """Bytes with a zero point of 0, to all of which one integer is added. Raises BadInput for anything else."""
+    value = value.raw()
+    apart = {leaf.zero for leaf in value.bytes}
+    if not value.whole or value.moved.filled or apart != {0}:
+        raise BadInput("a function of bytes is one of those of one tensor, with no zeros among them")
+    return value
 
 
 def _free(name: str, taken: Collection[str]) -> str:

@@ -6,7 +6,7 @@ from the least to the greatest value seen, as in https://arxiv.org/abs/1712.0587
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -23,12 +23,14 @@ from glenside.ir.operators.requirements import spelled
 from glenside.ir.program import Program, is_product
 from glenside.ir.term import Term, build, constants_under, make, postorder, rebuild_all, weave
 from glenside.ir.types import Dims, Tensor
-from glenside.passes.element_functions import pair_of
+from glenside.passes.element_functions import operands_of, pair_of
 from glenside.passes.network import fold_batch_norms
 from glenside.quantization.additions import in_ratio
+from glenside.quantization.curves import regions
 from glenside.quantization.layers import IntegerNetwork
 from glenside.quantization.maxima import fills_with_least
 from glenside.quantization.network import integer_network
+from glenside.quantization.normalizing import inside, standardisation
 from glenside.quantization.values import largest_tensor, name_in
 from glenside.semantics.interpreter import evaluate
 
@@ -106,11 +108,28 @@ class _Quantizing:
     """Of one of those tensors that have one scale: they are joined, or a maximum is taken of one."""
     alike: dict[Term, Term] = field(default_factory=dict)
     """Tensor -> that one."""
+    inner: set[Term] = field(default_factory=set)
+    """What layer norms are made of."""
+    gates: list[Term] = field(default_factory=list)
+    """Products of two tensors that change, element by element."""
 
     def __post_init__(self) -> None:
         self.roots = [self.folded.term, *self.folded.layers.values()]
         self.constant = constants_under(*self.roots)
+        order = [*postorder(*self.roots)]
+        standard = {t: own for t in order if (own := standardisation(t, self.constant)) is not None}
+        self.inner = {part for t, own in standard.items() for part in inside(t, own[0])}
+        curves = regions([t for t in order if t not in self.inner and t not in standard], self.constant)
         for operand in self._operands():
+            self._join(_leaves(operand))
+        for root in _results(self.roots[0]):  # layer norms at the end are the machine's, and other functions the host's
+            self._join(x for x in _leaves(root) if _scaled_from(x, self.constant) in standard)
+        needed = {*postorder(*self._operands(), *self.alike)}
+        softmaxes = [t.children[0] for t in order if t.attributes[:1] == ("softmax",) and t in needed]
+        bases = [own for t, own in curves.items() if t in needed]
+        self.gates = [t for t in order if t in needed and t not in curves and self._is_gate(t)]
+        gated = (x for t in self.gates for x in operands_of(t) or ())
+        for operand in (*(own[0] for t, own in standard.items() if t in needed), *bases, *softmaxes, *gated):
             self._join(_leaves(operand))
         for term in postorder(*self.roots):
             if term in self.alike and term.attributes[:1] == ("reduce-max",):
@@ -124,6 +143,12 @@ class _Quantizing:
             both = term.children[0].children if is_product(term) else ()
             if both and not any(self.constant[c] for c in both):
                 yield from (leaf for c in both for leaf in _leaves(c))
+        yield from (leaf for t in self.gates for c in operands_of(t) or () for leaf in _leaves(c))
+
+    def _is_gate(self, term: Term) -> bool:
+        """Whether two tensors that change are multiplied, element by element."""
+        both = operands_of(term) if term.attributes[:1] == ("elementwise-mul",) and term not in self.inner else None
+        return both is not None and not any(self.constant[x] for x in both)
 
     def _join(self, leaves: Iterable[Term]) -> None:
         """These have one scale, and those that have one with any of them."""
@@ -135,6 +160,8 @@ class _Quantizing:
     def _operands(self) -> Iterator[Term]:
         """What products and average pools read."""
         for term in postorder(*self.roots):
+            if term in self.inner:
+                continue
             if is_product(term) and term.children[0].operator.name == "access-product":
                 yield from term.children[0].children
             elif term.operator.name == "compute" and term.attributes[0] in _POOLS:
@@ -172,7 +199,12 @@ class _Quantizing:
         found = {first: step if step > _LEAST * largest else largest for first, step in found.items()}
         fixed: set[Term] = set()
         for term in postorder(*self.roots):
-            leaves = [self.alike[x] for operand in self._added(term) for x in _leaves(operand) if x in self.alike]
+            leaves = [
+                self.alike[x]
+                for operand in (() if term in self.inner else self._added(term))
+                for x in _leaves(operand)
+                if x in self.alike
+            ]
             for first in leaves[1:]:
                 if first not in fixed:
                     found[first] = in_ratio(found[first], found[leaves[0]])
@@ -201,6 +233,17 @@ class _Quantizing:
         layers = dict(zip(self.folded.layers, found[1:], strict=True))
         program = replace(self.folded, term=found[0], layers=layers, names={}, constants={})
         return program, {name: known[name] for name in program.constants_declared}
+
+
+def _results(root: Term) -> Sequence[Term]:
+    return root.children if root.operator.name == "construct-tuple" else (root,)
+
+
+def _scaled_from(term: Term, constant: Mapping[Term, bool]) -> Term:
+    """What a term is with constants added to it, or multiplied by them."""
+    while (below := operands_of(term)) is not None and sum(not constant[x] for x in below) == 1:
+        (term,) = (x for x in below if not constant[x])
+    return term
 
 
 def _leaves(operand: Term) -> Iterator[Term]:

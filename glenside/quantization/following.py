@@ -18,18 +18,24 @@ from glenside.ir.program import Program, is_product
 from glenside.ir.rational import exact
 from glenside.ir.term import Term, constants_under, make, postorder, tensors, weave
 from glenside.ir.types import Tensor
+from glenside.passes.element_functions import operands_of
 from glenside.quantization.additions import added
 from glenside.quantization.affine import Affine, moved_by, one_number
 from glenside.quantization.building import Network
+from glenside.quantization.curves import Curve, base_of, table_of
+from glenside.quantization.gating import gated, without_zeros
 from glenside.quantization.maxima import fills_with_least, maximum, with_least
 from glenside.quantization.merging import merged
 from glenside.quantization.multiplying import multiplied, operand, weights
+from glenside.quantization.normalizing import softmax_of, standardisation, standardised
 from glenside.quantization.products import value_of
+from glenside.quantization.steps import FUNCTIONS, PAIRS
 from glenside.quantization.values import (
     BYTES,
     Bytes,
     Known,
     Leaf,
+    Moved,
     Product,
     Real,
     Summed,
@@ -58,9 +64,11 @@ class Follower:
         self.roots = [program.term, *program.layers.values()]
         self.constant = constants_under(*self.roots)
         self.names = {term: name for name, term in reversed(list(program.layers.items()))}
-        self.found: dict[Term, Affine | Refused] = {}
+        self.found: dict[Term, Affine | Curve | Refused] = {}
         self._known: dict[Term, Array] = {}
         self._with_least: set[Term] = set()
+        found = ((term, standardisation(term, self.constant)) for term in postorder(*self.roots))
+        self._standard = {term: own for term, own in found if own is not None}
         self._sources: dict[Term, tuple[Term, Affine]] = {}
 
     def follow(self) -> None:
@@ -70,20 +78,55 @@ class Follower:
                 continue
             self.found[term] = self._followed(term)
 
-    def _followed(self, term: Term) -> Affine | Refused:
+    def _followed(self, term: Term) -> Affine | Curve | Refused:
+        if term in self._standard:
+            return self._standardised(term)
         below = [self.found.get(c) for c in _operands(term)]
         refused = next((value for value in below if isinstance(value, Refused)), None)
         if refused is not None:
             return refused
         try:
-            value = self._step(term)
+            bent = any(isinstance(value, Curve) for value in below)
+            value = self._curve(term) if bent else self._step(term)
         except (BadInput, TypeMismatch) as error:
-            return Refused(f"{self._where(term)}: {error.message}")
+            own = None if bent else self._bent(term, error.message)
+            return own or Refused(f"{self._where(term)}: {error.message}")
+        if isinstance(value, Curve):
+            return value
         if value.dtype in BYTES and value.whole:
             for leaf in value.bytes:
                 if leaf.term.access.size == term.access.size:
                     self._sources.setdefault(leaf.term, (term, value))
         return value
+
+    def _standardised(self, term: Term) -> Affine | Refused:
+        """What a layer norm scales and shifts."""
+        x, split, eps = self._standard[term]
+        try:
+            value = standardised(self.value(x), split, eps, self.network.kind("layer-norm"))
+        except BadInput as error:
+            return Refused(f"{self._where(term)}: {error.message}")
+        return replace(value, moved=replace(value.moved, term=split_at(value.moved.term, term.access.split)))
+
+    def _bent(self, term: Term, why: str) -> Curve | None:
+        """A function of the bytes of one tensor, whatever it is; None for anything else."""
+        base = None if operands_of(term) is None else base_of(term, self.constant)
+        if base is None or base is term or not isinstance(self.found.get(base), Affine):
+            return None
+        return Curve(base, f"{self._where(term)}: {why}")
+
+    def _curve(self, term: Term) -> Affine | Curve:
+        """What is computed of a function of bytes: another one, or other bytes, by a table. Raises BadInput."""
+        own = next(value for c in _operands(term) if isinstance(value := self.found.get(c), Curve))
+        found = self._bent(term, own.why)
+        if found is None and term.access.dtype in BYTES and operands_of(term) is not None:
+            base = base_of(term.children[0], self.constant)
+            if base is not None and isinstance(self.found.get(base), Affine):
+                table = table_of(term, base, self.constants, self.constant)
+                return self.network.mapped(self.value(base), table, term.access.dtype, self.network.kind("function"))
+        if found is None:
+            raise BadInput(own.why)
+        return found
 
     def _where(self, term: Term) -> str:
         """The layer whose operand or result a term is."""
@@ -108,7 +151,7 @@ class Follower:
         if operator == "tuple-get-item":
             return self.value(term)
         if not moves(term):
-            raise BadInput(_MISSING.get(operator, _NOTHING).format(operator))
+            raise BadInput(_NOTHING.format(operator))
         if any(self.constant[c] for c in term.children):
             raise BadInput("constants are joined with bytes")
         least = any(c in self._with_least for c in term.children)
@@ -127,12 +170,15 @@ class Follower:
             return self._sum(term, kind.name == "reduce-mean")
         if kind.name == "reduce-max":
             return self._maximum(term)
+        if kind.name == "softmax":
+            child = term.children[0]
+            return softmax_of(self.value(child), child.access.split, self.network.kind("softmax"))
         pair = _pair(term)
-        if pair is not None and kind.name in _PAIRS:
+        if pair is not None and kind.name in PAIRS:
             return self._pair(term, kind.name, pair)
-        if kind.name in _FUNCTIONS:
-            return _FUNCTIONS[kind.name](self.value(term.children[0]), [float(exact(p) or 0) for p in parameters])
-        raise BadInput(_MISSING.get(kind.name, _NOTHING).format(kind.name))
+        if kind.name in FUNCTIONS:
+            return FUNCTIONS[kind.name](self.value(term.children[0]), [float(exact(p) or 0) for p in parameters])
+        raise BadInput(_NOTHING.format(kind.name))
 
     def value(self, term: Term, least: bool = False) -> Affine:
         """What is known of a term that is no constant. Raises BadInput for one with least numbers, if not told to."""
@@ -207,7 +253,7 @@ class Follower:
         value = self.value(x)
         if kind in ("elementwise-mul", "elementwise-div") and value.offset is not None:
             value = self._fake(value)
-        return _PAIRS[kind](value, numbers, self.constant[first])
+        return PAIRS[kind](value, numbers, self.constant[first])
 
     def _fake(self, value: Affine) -> Affine:
         """Rounded floats that are scaled again, without having been bytes, as bytes."""
@@ -223,7 +269,12 @@ class Follower:
         if kind in ("elementwise-add", "subtract"):
             name = self.network.kind("addition")
             return added(first, second.times(one_number(-1)) if kind == "subtract" else second, name)
-        raise BadInput(f"{kind} of two tensors needs a vector unit; a machine takes a tensor and a constant")
+        if kind == "elementwise-mul" and base_of(term, self.constant) is None:
+            return gated(first, second, self.network.kind("gate"), self._part)
+        raise BadInput(f"{kind} of two tensors is none that a machine does; it adds, subtracts and multiplies them")
+
+    def _part(self, value: Affine, numbers: Array) -> Moved:
+        return self.network.function(value, numbers, self.network.kind("part"))
 
     def _agrees(self, term: Term) -> Callable[[Affine, Mapping[Term, Bytes]], bool]:
         """Whether a value is that of a term of int32, on bytes drawn at random."""
@@ -277,11 +328,12 @@ class Follower:
         (shared,) = pair.attributes
         assert isinstance(shared, int), "axes are counted"
         known = [self.constant[c] for c in pair.children]
+        values = [None if own else self.value(c) for c, own in zip(pair.children, known, strict=True)]
+        splits = [c.access.split for c in pair.children]
+        values = without_zeros(values, splits, self._part)
         a, b = (
-            weights(self.known, c, self._dequantized)
-            if own
-            else operand(self.value(c), c.access.split, alone=not other)
-            for c, own, other in zip(pair.children, known, reversed(known), strict=True)
+            weights(self.known, c, self._dequantized) if own is None else operand(own, split, alone=None not in values)
+            for c, own, split in zip(pair.children, values, splits, strict=True)
         )
         value = multiplied(a, b, shared, self.names.get(term, "product"), term.access.dtype)
         return replace(value, moved=replace(value.moved, term=split_at(value.moved.term, term.access.split)))
@@ -293,7 +345,7 @@ class Follower:
         value = inner.found.get(term)
         if value is None:
             raise BadInput(f"its weights are {term.access.dtype}: a machine multiplies bytes, which quantizing gives")
-        if isinstance(value, Refused):
+        if isinstance(value, Refused | Curve):
             raise BadInput(f"in its weights, {value.why}")
         return value
 
@@ -315,36 +367,6 @@ class _Weights(Follower):
 
 _OTHERS = tuple(dtype for dtype in INTEGERS if dtype not in (*BYTES, "int32", "int64"))
 _NOTHING = "{} needs a vector unit; a machine scales, shifts, clips and rounds sums of products"
-_MISSING = {
-    "softmax": "softmax within a network needs a vector unit; behind the last layer the host takes it",
-}
-_Step = Callable[[Affine, Array, bool], Affine]
-
-
-def _subtracted(value: Affine, by: Array, flipped: bool) -> Affine:
-    return value.times(one_number(-1)).plus(by) if flipped else value.plus(-by)
-
-
-def _divided(value: Affine, by: Array, flipped: bool) -> Affine:
-    if flipped or value.dtype not in FLOATS:
-        raise BadInput("a constant is divided by sums, or integers by one; a machine scales by a constant")
-    return value.times(1 / by)
-
-
-_PAIRS: dict[str, _Step] = {
-    "elementwise-add": lambda value, by, _: value.plus(by),
-    "subtract": _subtracted,
-    "elementwise-mul": lambda value, by, _: value.times(by),
-    "elementwise-div": _divided,
-    "maximum": lambda value, by, _: value.between(by, one_number(np.inf)),
-    "minimum": lambda value, by, _: value.between(one_number(-np.inf), by),
-}
-_FUNCTIONS: dict[str, Callable[[Affine, list[float]], Affine]] = {
-    "relu": lambda value, _: value.between(one_number(0), one_number(np.inf)),
-    "clip": lambda value, ends: value.between(*map(one_number, ends)),
-    "round": lambda value, _: value.rounded(),
-    "negative": lambda value, _: value.times(one_number(-1)),
-}
 
 
 def _integers(leaves: Mapping[Term, Leaf], drawn: Mapping[Term, Array]) -> dict[str, Array]:

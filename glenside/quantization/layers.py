@@ -16,8 +16,9 @@ class Requantised:
     """bytes = clip(round_half_even(float32(sums + bias) * scale) + zero, low, high), element by element.
 
     bias   int32, broadcasts to the dims of the sums
-    scale  float32, positive and normal, broadcasts to the dims of the sums
+    scale  float32, positive and normal, broadcasts to the dims of the sums; of what is normalised also negative
     zero, low, high  of int8; a relu or another clip is in low and high
+    table  (256) int8, or None: a function of the bytes, number b modulo 256 for byte b
     """
 
     bias: Array
@@ -25,6 +26,37 @@ class Requantised:
     zero: int
     low: int
     high: int
+    table: Array | None = None
+
+
+_SAID = {
+    "softmax": "Softmax is in fixed point: of n numbers each is off by less than (n + 3) / 65536 before it is rounded.",
+    "layer-norm": "Layer norms are in fixed point: a mean is off by 1/128 of a byte's step at most, and what is divided"
+    " by the deviation is rounded to 16 bits.",
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Normalised:
+    """What becomes of sums, (.. n m) of which the last two axes are an item, before they are requantised: int16 each.
+
+    kind    "softmax" or "layer-norm"
+    first   of a softmax what its distances are multiplied by, of a layer norm 1 / n: float32
+    added   to the sum of squares
+    second  what is divided by the sum of powers, or by the root of the sum of squares: float32
+    table   (256) int32 of 16 bits: the powers of distances from -255 to 0, as bytes from -128 to 127; None otherwise
+    """
+
+    kind: str
+    first: float
+    added: int
+    second: float
+    table: Array | None = None
+
+    @property
+    def said(self) -> str:
+        """In a sentence, how near it is."""
+        return _SAID[self.kind]
 
 
 @dataclass(frozen=True)
@@ -35,6 +67,7 @@ class IntegerLayer:
                  (`glenside.analysis.places.moves`) of leaves that `leaf_of` reads
     requantised  None: the network's result is sums + bias in int32
     bias         int32 for that case, broadcasts to the dims of the sums; None where it is 0
+    normalised   what becomes of the sums before that, or None
     result       the int8 term, or the int32 one, ()(dims), that later layers and the program's result are made of
     """
 
@@ -43,6 +76,7 @@ class IntegerLayer:
     requantised: Requantised | None
     bias: Array | None
     result: Term
+    normalised: Normalised | None = None
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from glenside.ir.program import Program, is_product
 from glenside.ir.term import Term, build, postorder, rebuild_all
 from glenside.quantization.affine import Affine
 from glenside.quantization.building import Network
+from glenside.quantization.curves import Curve
 from glenside.quantization.following import Follower, Refused
 from glenside.quantization.layers import IntegerLayer, IntegerNetwork, Requantised, leaf_of
 from glenside.quantization.values import BYTES, Bytes, Product, Real, pulled_back
@@ -82,7 +83,7 @@ class _Result:
             raise BadInput("a result is a tensor, not a tuple of them")
         if isinstance(value, Affine):
             return value
-        steps = [t for t in postorder(root) if isinstance(follower.found.get(t), Refused)]
+        steps = [t for t in postorder(root) if isinstance(follower.found.get(t), Refused | Curve)]
         below = {c for t in steps for c in _read(t) if isinstance(follower.found.get(c), Affine)}
         more = any(is_product(t) or (t.operator.name == "cast" and t.access.dtype in BYTES) for t in steps)
         if more or len(below) != 1:

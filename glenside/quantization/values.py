@@ -13,6 +13,7 @@ from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
 from glenside.ir.term import Term, build, make, tensors, weave
 from glenside.ir.types import Dims, Tensor
+from glenside.quantization.layers import Normalised
 from glenside.semantics.interpreter import evaluate
 
 BYTES = ("int8", "uint8")
@@ -62,13 +63,16 @@ class Moved:
 
 @dataclass(frozen=True, eq=False)
 class Product:
-    """Sums of products of two operands; `summed` where the second one is ones, and `name` is that of the layer."""
+    """Sums of products of two operands; `summed` where the second one is ones, and `name` is that of the layer;
+    `normalised` is what becomes of them.
+    """
 
     a: Moved
     b: Moved
     shared: int
     name: str
     summed: bool = False
+    normalised: Normalised | None = None
 
     @property
     def bytes(self) -> Mapping[Term, Leaf]:

@@ -9,6 +9,7 @@ import numpy as np
 
 from glenside.npu import requantise
 from glenside.npu.addresses import encoded, generated
+from glenside.npu.columns import Apply, Deviation, Functions, Greatest, Mean, Scale, Total
 from glenside.npu.instructions import (
     Address,
     Counts,
@@ -91,6 +92,7 @@ class Drawn:
         self.rows_written: set[int] = set()
         self.brought = np.zeros((machine.weight_rows, machine.columns), bool)
         self.parameter_rows: set[int] = set()
+        self.functions: dict[int, bool] = {}
         self.loaded = 0
         self.input = self.memory.put(rng.integers(0, 256, 40 * machine.bandwidth, np.uint8).tobytes())
         self.output = self.memory.put(bytes(40 * machine.bandwidth))
@@ -303,7 +305,48 @@ class Drawn:
         alike = bool(self.rng.integers(2))
         column = self.address(counts, self.machine.columns) if alike else Address(0)
         own = self._parameter_rows(counts)
-        self.written.append(Store(counts, sums, lanes, table, own, alike, column, turn, carry))
+        applies = bool(self.functions and self.rng.integers(3) == 0)
+        function = int(self.rng.choice([*self.functions])) if applies else 0
+        self.written.append(Store(counts, sums, lanes, table, own, alike, column, turn, carry, applies, function))
+
+    def new_functions(self) -> None:
+        machine, rng = self.machine, self.rng
+        first = int(rng.integers(machine.functions))
+        number = int(rng.integers(1, machine.functions - first + 1))
+        positive = bool(rng.integers(2))
+        content = rng.integers(1 if positive else -(2**15), 2**15, 256 * number).astype("<i2")
+        self.written.append(Functions(self.memory.put(content.tobytes(), 512), first, number))
+        self.functions |= dict.fromkeys(range(first, first + number), positive)
+
+    def columns(self) -> None:
+        """Rows of which a function is applied, and what is then known of all of them is taken off and divided by."""
+        machine, rng, found = self.machine, self.rng, self._sums()
+        if not found or not self.functions:
+            return
+        counts, sums = found
+        if len(set(generated(sums, counts).tolist())) < np.prod(counts):
+            counts, sums = ONCE, Address(sums.base)
+        row, size, n = int(rng.integers(machine.parameters)), machine.columns, int(np.prod(counts))
+        scale = np.float32(2.0) ** rng.uniform(-12, -2, size).astype(np.float32)
+        own = requantise.encoded(rng.integers(1, 99, size), scale, rng.integers(-9, 9, size), -128 + 0 * scale, 127)
+        self.written.append(Parameters(self.memory.put(own.tobytes(), 16 * size), row, 1))
+        function = int(rng.choice([*self.functions]))
+        positive = self.functions[function]
+        self.written += [Greatest(counts, sums), Apply(counts, sums, row, function)]
+        if positive and rng.integers(2):
+            scale = scale * np.float32(8000 * n)
+        elif rng.integers(2):
+            scale = np.full(size, 1 / n, np.float32)
+        own = requantise.encoded(rng.integers(1, 99, size), scale.astype(np.float32), 0 * scale, 0 * scale, 0 * scale)
+        self.written.append(Parameters(self.memory.put(own.tobytes(), 16 * size), row, 1))
+        self.parameter_rows.add(row)
+        kinds = [[Greatest(counts, sums)], [Mean(counts, sums, row)], [Total(counts, sums, row)]]
+        self.written += kinds[int(rng.integers(2 + positive))]
+        if not positive or rng.integers(2):
+            self.written.append(Deviation(counts, sums, row))
+        else:
+            self.written.append(Total(counts, sums, row))
+        self.written.append(Scale(counts, sums))
 
     def _parameter_rows(self, counts: Counts) -> Address:
         """Of each iteration one that was written."""
@@ -329,11 +372,12 @@ class Drawn:
 
     def draw(self, steps: int, ports: bool = True) -> NpuProgram:
         """So many steps, and then all that is in the machine goes to DRAM."""
-        for own in (self.weights, self.load, self.parameters):
+        for own in (self.weights, self.load, self.parameters, self.new_functions):
             own()
         kinds: list[Callable[[], None]] = [
             self.weights, self.load, self.load, self.stream, self.stream, self.store, self.store, self.fill,
             self.constants, self.out, self.sums, self.parameters, self.table, self.beside, self.beside, self.spread,
+            self.columns, self.columns, self.new_functions,
         ]  # fmt: skip
         for kind in self.rng.integers(0, len(kinds), steps):
             kinds[kind]()

@@ -123,6 +123,7 @@ def by_layers(network: IntegerNetwork, inputs: Mapping[str, Array]) -> None:
             assert r.scale.dtype == np.float32
             rounded = np.rint((np.asarray(sums) + r.bias).astype(np.float32) * r.scale)
             want = np.clip(rounded.astype(np.int64) + r.zero, r.low, r.high)
+            want = want if r.table is None else r.table[want]
         assert np.array_equal(want, result)
         done[layer.result] = np.asarray(result)
     (chained,) = gl.evaluate([network.program.term], values, given=done)

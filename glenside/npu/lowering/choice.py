@@ -23,9 +23,10 @@ from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
 from glenside.ir.term import Term
 from glenside.ir.types import Tensor
+from glenside.npu.lowering.columnwise import side_by_side
 from glenside.npu.lowering.copying import cycles_of_copy
 from glenside.npu.lowering.image import Image
-from glenside.npu.lowering.mapped import Mapped, results_of
+from glenside.npu.lowering.mapped import Mapped, results_of, tiled
 from glenside.npu.lowering.operands import Tiles, laid_out
 from glenside.npu.lowering.price import Priced
 from glenside.npu.lowering.staying import Stay, staying
@@ -33,7 +34,7 @@ from glenside.npu.lowering.storing import rows_needed
 from glenside.npu.lowering.tensors import Tensors
 from glenside.npu.lowering.tiles import Layer
 from glenside.npu.machine import Machine
-from glenside.quantization.layers import IntegerNetwork, leaf_of
+from glenside.quantization.layers import IntegerLayer, IntegerNetwork, leaf_of
 
 _HALF = 0.5
 _ROUNDS = 4
@@ -141,12 +142,12 @@ def options_of(
     for number, layer in enumerate(network.layers):
         show(f"mappings of {layer.name}", number, 2 * len(network.layers))
         options[layer.name], kept[layer.name], refused = [], [], list[BadInput]()
-        for mapped, cycles in variants[layer.name]:
+        for mapped, cycles in _variants(layer, variants, machine):
             key = mapped.term, layer.requantised is None
             try:
                 if key not in known:
                     reserved = 0 if layer.requantised is None else rows_needed(machine)
-                    known[key] = Priced(Layer.of(mapped.term, machine), machine, cycles, reserved)
+                    known[key] = Priced(tiled(layer, mapped, machine), machine, cycles, reserved)
                 options[layer.name].append(Option(known[key], _operands(network, known[key].layer, mapped)))
                 kept[layer.name].append(replace(mapped, layer=known[key].layer))
             except BadInput as error:
@@ -154,6 +155,18 @@ def options_of(
         if not options[layer.name]:
             raise BadInput(f"the layer {layer.name}: {refused[0] if refused else 'it has no mapping'}")
     return options, kept
+
+
+def _variants(
+    layer: IntegerLayer, variants: Mapping[str, Sequence[tuple[Mapped, int]]], machine: Machine
+) -> Sequence[tuple[Mapped, int]]:
+    """The mappings of a layer; the one that there is where columns are changed, one more of a function of bytes."""
+    if layer.normalised is not None:
+        return [(Mapped(layer.sums, {}), layer.sums.access.size)]
+    if layer.requantised is None or layer.requantised.table is None:
+        return variants[layer.name]
+    flat = side_by_side(layer, machine)
+    return [*variants[layer.name], (Mapped(layer.sums, {}, flat), machine.rows + flat.product.rows.numbers.shape[1])]
 
 
 def _operands(network: IntegerNetwork, layer: Layer, mapped: Mapped) -> dict[Term, Term | None]:

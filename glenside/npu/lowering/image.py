@@ -42,6 +42,10 @@ class Image:
         """A lane table, of whole beats."""
         return self._once("table", table.array(self.machine.entries))
 
+    def function(self, content: Array) -> int:
+        """The bytes of a function, of whole beats."""
+        return self._once("function", content)
+
     def parameters(self, row: Array) -> int:
         """The bytes of a row of parameters, of whole beats."""
         return self._once("parameters", row)

@@ -20,6 +20,7 @@ from glenside.npu.lowering.skewed import Reads
 from glenside.npu.lowering.storing import Bytes, BytesOut
 from glenside.npu.lowering.tiles import Layer
 from glenside.npu.machine import HALVES, Machine
+from glenside.quantization.layers import IntegerLayer
 
 
 class _Skewed:
@@ -174,9 +175,12 @@ def _runs(layer: Layer, machine: Machine) -> Iterator[Run]:
 class Kept(BytesOut):
     """A layer's results as bytes where they are held."""
 
-    def __init__(self, writer: Writer, layer: Layer, parameters: Array, held: Held, zero: int) -> None:
-        every = np.arange(held.cells.size)
-        super().__init__(writer, layer, Bytes(parameters, every, held.cells))
+    def __init__(
+        self, writer: Writer, layer: Layer, parameters: Array, held: Held, zero: int, made: IntegerLayer
+    ) -> None:
+        assert made.requantised is not None, "it becomes bytes"
+        every, table = np.arange(held.cells.size), made.requantised.table
+        super().__init__(writer, layer, Bytes(parameters, every, held.cells, table, made.normalised))
         self.lanes, self.depth = 0, 1 << 30
         self.held, self.zero = held, zero
 
@@ -186,16 +190,19 @@ class Kept(BytesOut):
 
     def send(self, done: Sequence[tuple[Run, int]], half: int) -> None:
         writer, lanes = self.writer, self.machine.rows
+        self.normalise(done)
         writer.settle()
         for batch in self._batches(done):
             rows = np.array([writer.parameter_row(self.contents[self.content[item]]) for item in batch.items])
             alike = self.alike[batch.items]
             more = np.stack([batch.sums, rows, np.maximum(alike, 0), alike >= 0], axis=1)
             item, column = batch.item[batch.owner], batch.column[batch.owner]
+            applies, function = self.applied()
             for slot, nest in writer.with_tables(carried(item, column, batch.address, lanes, more)):
                 cells, sums, row, one, same = (nest.address(which) for which in range(5))
                 to, turn = gone_on(cells, lanes)
-                writer.add(Store(nest.counts, sums, to, slot, row, same.base > 0, one, turn, True))
+                every = same.base > 0
+                writer.add(Store(nest.counts, sums, to, slot, row, every, one, turn, True, applies, function))
             writer.forget(batch.address)
 
 

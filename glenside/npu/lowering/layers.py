@@ -13,6 +13,7 @@ from typing import Protocol
 import numpy as np
 
 from glenside.ir.operand import Array
+from glenside.npu.columns import Functions
 from glenside.npu.instructions import (
     Address,
     Fill,
@@ -66,6 +67,10 @@ class Sink(Protocol):
     def lanes(self) -> int:
         """Rows of each half of the lanes that it needs for itself, the last ones."""
 
+    @property
+    def whole(self) -> bool:
+        """Whether the rows of a group are sent together."""
+
     def begin(self) -> None:
         """Write down what is to be done beforehand."""
 
@@ -90,6 +95,7 @@ class Writer:
         self.written: list[Instruction] = []
         self.weights = Slots(machine.weight_rows // machine.rows)
         self.tables, self.parameters = Slots(machine.tables), Slots(machine.parameters)
+        self.functions = Slots(machine.functions)
         self.run = self.chunk = self.half = 0
         self.active = b""
         self.later: Callable[[], None] | None = None
@@ -183,6 +189,14 @@ class Writer:
             self.add(Tables(self.image.table(table), slot, 1))
         return slot
 
+    def function(self, table: Array) -> int:
+        """The slot of a function of bytes, (256) of up to 16 bits, filled before."""
+        content = table.astype("<i2").view(np.uint8)
+        slot, is_new = self.functions.any(content.tobytes())
+        if is_new:
+            self.add(Functions(self.image.function(content), slot, 1))
+        return slot
+
     def parameter_row(self, content: Array) -> int:
         """The row of parameters that holds these bytes, filled before."""
         slot, is_new = self.parameters.any(content.tobytes())
@@ -195,6 +209,7 @@ class SumsOut:
     """A layer's sums as they are: int32 in DRAM, rows of the array's columns."""
 
     lanes = 0
+    whole = False
 
     def __init__(self, writer: Writer, layer: Layer) -> None:
         self.writer, self.layer = writer, layer
@@ -333,7 +348,8 @@ class _Work:
     def _stream(self, number: int, run: Run) -> None:
         writer, machine = self.writer, self.machine
         size = run.end - run.begin
-        if run.first and self.used + size > machine.half_accumulators:
+        together = self.layer.product.rows.numbers.shape[1] if self.sink.whole and not run.begin else size
+        if run.first and self.used + together > machine.half_accumulators:
             self._flip(number)
         own = self.feed.tiles[run.tile]
         fresh = own.key != writer.active
@@ -351,7 +367,12 @@ class _Work:
             self.done.append((run, base))
             self.used += size
             held = sum(own.end - own.begin for own, _ in self.done)
-            if self.alone and not self.sink.lanes and held >= machine.half_accumulators // _SENT:
+            if (
+                self.alone
+                and not self.sink.lanes
+                and not self.sink.whole
+                and held >= machine.half_accumulators // _SENT
+            ):
                 self._send(number)
 
     def _flip(self, number: int) -> None:

@@ -12,6 +12,7 @@ from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
 from glenside.ir.term import Term, postorder
 from glenside.ir.types import Tensor
+from glenside.npu.lowering.columnwise import columnwise
 from glenside.npu.lowering.tiles import Layer
 from glenside.npu.machine import Machine
 from glenside.quantization.layers import IntegerLayer, IntegerNetwork, leaf_of
@@ -39,6 +40,13 @@ class Unlowered(BadInput):
         found = Unlowered(message)
         found.layers = layers
         return found
+
+
+def tiled(layer: IntegerLayer, mapped: Mapped, machine: Machine) -> Layer:
+    """A layer as tiles: as it is mapped, or by columns where those are changed. Raises BadInput."""
+    if layer.normalised is not None:
+        return columnwise(layer, machine)
+    return mapped.layer or Layer.of(mapped.term, machine)
 
 
 @dataclass
@@ -114,7 +122,7 @@ class MappedNetwork:
 
     def _found(self, layer: IntegerLayer) -> Own:
         mapped = self.mapped[layer.name]
-        found = mapped.layer or Layer.of(mapped.term, self.machine)
+        found = mapped.layer or tiled(layer, mapped, self.machine)
         leaves = dict.fromkeys((*found.product.rows.first, *found.product.weights.first))
         read = {leaf: leaf_of(mapped.operands.get(leaf, leaf)) for leaf in leaves}
         for tensor, _ in read.values():

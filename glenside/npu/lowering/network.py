@@ -151,7 +151,8 @@ class _Chain(Tensors):
             result: Place | None = replace(Place.of(sums.addresses, "int32"), stands_for=stands_for)
         elif layer.result in self.held:
             parameters = self._parameters(layer, own).reshape(-1)
-            kept = Kept(self.writer, own.layer, parameters, self.held[layer.result], self.zero(layer.result))
+            held, zero = self.held[layer.result], self.zero(layer.result)
+            kept = Kept(self.writer, own.layer, parameters, held, zero, layer)
             self.writer.layer(own.layer, source, feed, kept)
             result = None
         else:
@@ -242,16 +243,21 @@ class _Chain(Tensors):
     def _bytes_out(self, layer: IntegerLayer, own: Own) -> Sink:
         every = self._parameters(layer, own)
         pairs = np.concatenate(self.tensor(layer.result).pairs)
-        self._fill_zeros(own.layer, every, pairs)
-        return BytesOut(self.writer, own.layer, Bytes(every.reshape(-1), pairs[:, 0], pairs[:, 1]))
+        assert layer.requantised is not None, "it becomes bytes"
+        table = layer.requantised.table
+        self._fill_zeros(own.layer, every, pairs, table)
+        return BytesOut(
+            self.writer, own.layer, Bytes(every.reshape(-1), pairs[:, 0], pairs[:, 1], table, layer.normalised)
+        )
 
-    def _fill_zeros(self, layer: Layer, every: Array, pairs: Array) -> None:
+    def _fill_zeros(self, layer: Layer, every: Array, pairs: Array, table: Array | None) -> None:
         """Elements that are sums of nothing are there from the begin on."""
         nothing = layer.elements.reshape(-1) <= 0
         own = pairs[nothing[pairs[:, 0]]]
         if len(own):
             parameters = every.reshape(-1)[own[:, 0]]
             values = requantise.requantised(parameters["bias"].astype(np.int64), parameters)
+            values = values if table is None else table[values]
             self.filled.append((Place.of(own[:, 1], "int8"), values))
 
     def _corrected(self, layer: IntegerLayer, own: Own) -> Array:

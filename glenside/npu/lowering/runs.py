@@ -73,12 +73,14 @@ class Order:
 
     depth   rows of half of the lanes that there are for them
     firsts  where these begin in each half
+    whole   whether all rows of a group stream one after the other instead
     """
 
     layer: Layer
     machine: Machine
     depth: int
     firsts: tuple[int, int]
+    whole: bool = False
 
     @cached_property
     def rows(self) -> Rows:
@@ -87,6 +89,10 @@ class Order:
     def runs(self) -> Iterator[Run]:
         """All of them."""
         m = int(self.rows.of_tile.shape[1])
+        if self.whole:
+            for number in range(len(self.layer.groups)):
+                yield from self._of_group(number, 0, m)
+            return
         for groups in self._together():
             depth = len({tile.tobytes() for number in groups for tile in self._tiles(number)})
             for begin, end in parts(0, m, max(1, self.depth // depth)):

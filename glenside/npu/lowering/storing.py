@@ -17,12 +17,14 @@ from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
 from glenside.npu import requantise
 from glenside.npu.instructions import Store
+from glenside.npu.lowering.columnwise import write_columns
 from glenside.npu.lowering.filling import Table, modulo, unwrapped
 from glenside.npu.lowering.layers import Writer
 from glenside.npu.lowering.runs import Run
 from glenside.npu.lowering.tiles import Layer
 from glenside.npu.machine import HALVES, Machine
 from glenside.npu.nests import Nest, nests
+from glenside.quantization.layers import Normalised
 
 
 @dataclass(frozen=True)
@@ -34,6 +36,8 @@ class Bytes:
     parameters: Array
     elements: Array
     addresses: Array
+    table: Array | None = None
+    normalised: Normalised | None = None
 
 
 def rows_needed(machine: Machine) -> int:
@@ -67,6 +71,7 @@ class BytesOut:
         self.lanes = rows_needed(self.machine)
         self.depth, self.side = self.lanes // _SIDES, 0
         self.entries, entry = _distinct(result.parameters)
+        self.table, self.normalised = result.table, result.normalised
         self._sort(result, entry)
         self._describe()
         self.turns: dict[bytes, Array] = {}
@@ -109,10 +114,21 @@ class BytesOut:
             if len(found) > len(self.contents):
                 self.contents.append(own.view(np.uint8))
 
+    @property
+    def whole(self) -> bool:
+        """What is normalised is so as a whole."""
+        return self.normalised is not None
+
     def begin(self) -> None:
         pass
 
+    def normalise(self, done: Sequence[tuple[Run, int]]) -> None:
+        """Change sums, where they are to be changed."""
+        if self.normalised is not None:
+            write_columns(self.writer, self.normalised, done)
+
     def send(self, done: Sequence[tuple[Run, int]], half: int) -> None:
+        self.normalise(done)
         for batch in self._batches(done):
             if len(batch.items):
                 self.side = (self.side + 1) % _SIDES
@@ -196,10 +212,16 @@ class BytesOut:
             entries = zip(batch.lane[own].tolist(), batch.column[own].tolist(), strict=True)
             table = Table(tuple((lane, column, 0) for lane, column in entries))
             parts += [(table, nest) for nest in nests(places[items])]
+        applies, function = self.applied()
         for slot, nest in self.writer.with_tables(parts):
             sums, lanes, row, column, turn, same = (nest.address(which) for which in range(6))
             turn = modulo(turn, self.machine.rows)
-            self.writer.add(Store(nest.counts, sums, lanes, slot, row, same.base > 0, column, turn))
+            one = same.base > 0
+            self.writer.add(Store(nest.counts, sums, lanes, slot, row, one, column, turn, False, applies, function))
+
+    def applied(self) -> tuple[bool, int]:
+        """Whether stores apply a function, and which, brought before."""
+        return (False, 0) if self.table is None else (True, self.writer.function(self.table))
 
     def _out(self, batch: _Batch, turns: Array, base: int) -> None:
         """Beats of the bytes that are in lanes."""

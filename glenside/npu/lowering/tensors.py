@@ -87,7 +87,8 @@ class Tensors(MappedNetwork):
             depth, firsts = free(there, self.machine, self.reserved)
             if depth < 1:
                 raise BadInput("tensors that are held leave no lanes for the rows that it copies")
-            self.orders[name] = Order(layer, self.machine, depth, firsts)
+            whole = self.network.layers[number].normalised is not None
+            self.orders[name] = Order(layer, self.machine, depth, firsts, whole)
         return self.orders[name]
 
     @cached_property

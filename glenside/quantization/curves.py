@@ -1,0 +1,103 @@
+"""Functions of the bytes of one tensor, each by itself, as tables of 256 bytes: exactly what the program computes.
+
+Whatever stands between two tensors of bytes and takes one element at a time, such as a hard swish with its roundings in
+between, is a function of a byte, of which there are 256.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from glenside.ir.dtypes import limits
+from glenside.ir.errors import BadInput
+from glenside.ir.operand import Array
+from glenside.ir.operators.compute import parse_compute
+from glenside.ir.term import Term, tensors
+from glenside.passes.element_functions import function_of, is_one_number, operands_of
+from glenside.quantization.values import BYTES
+from glenside.semantics.interpreter import evaluate
+
+BYTE = 256
+_LINEAR = ("relu", "clip", "round", "negative", "elementwise-add", "subtract", "elementwise-div", "maximum", "minimum")
+"""What is no curve where one operand changes, nor are products with constants."""
+
+
+@dataclass(frozen=True, eq=False)
+class Curve:
+    """Values of a term that are a function of each byte of another one; `why` says what is to be done with others."""
+
+    base: Term
+    why: str
+
+
+def base_of(term: Term, constant: Mapping[Term, bool]) -> Term | None:
+    """The tensor of bytes of whose elements a term computes, each by itself; None where there is none, or several.
+    Of several, it is the nearest of which all of them are functions.
+    """
+    found, stack, seen = set[Term](), [term], set[Term]()
+    while stack:
+        part = stack.pop()
+        if part in seen or constant[part]:
+            continue
+        seen.add(part)
+        if part.access.dtype in BYTES:
+            found.add(part)
+            continue
+        below = operands_of(part)
+        if below is None:
+            return None
+        stack += below
+    chains = [_below(part, constant) for part in found]
+    return next((part for part in chains[0] if all(part in chain for chain in chains)), None) if chains else None
+
+
+def _below(part: Term, constant: Mapping[Term, bool]) -> list[Term]:
+    """A tensor of bytes, that of which it is a function, and so on."""
+    base = base_of(part.children[0], constant) if part.operator.name == "cast" else None
+    return [part, *([] if base is None else _below(base, constant))]
+
+
+def regions(order: list[Term], constant: Mapping[Term, bool]) -> dict[Term, Term]:
+    """Terms of floats that are functions of one tensor which are no scales and shifts, and that tensor."""
+    found: dict[Term, Term] = {}
+    scaled: dict[Term, Term] = {}  # by one number
+    for term in order:
+        below = None if constant[term] else operands_of(term)
+        if term.operator.name != "compute" or not below:
+            continue
+        changing = [x for x in below if not constant[x]]
+        bases = {found.get(x, scaled.get(x, x)) for x in changing}
+        within = any(x in found for x in changing)
+        if len(bases) != 1:
+            continue
+        if within or len(changing) > 1 or not _is_linear(term, below, constant):
+            found[term] = bases.pop()
+        elif all(is_one_number(x) for x in below if constant[x]):
+            scaled[term] = bases.pop()
+    return found
+
+
+def _is_linear(term: Term, below: Sequence[Term], constant: Mapping[Term, bool]) -> bool:
+    kind = parse_compute(str(term.attributes[0]))[0].name
+    if kind == "elementwise-div":
+        return constant[below[1]]
+    return kind in _LINEAR or kind == "elementwise-mul"
+
+
+def table_of(term: Term, base: Term, constants: Mapping[str, Array], constant: Mapping[Term, bool]) -> Array:
+    """The byte that a term computes of each byte of another, (256): of those as they are stored, in ascending order.
+
+    Raises BadInput where it depends on the place.
+    """
+    function, _, sizes = function_of(term, base, constant)
+    if sizes:
+        raise BadInput("a function of bytes is one for all of them, and this one differs along an axis")
+    (element,) = (leaf for leaf in tensors(function) if leaf.attributes[0].name not in constants)  # type: ignore[union-attr]
+    least, most = limits(base.access.dtype)
+    numbers = np.arange(least, most + 1).astype(base.access.dtype)
+    found = [evaluate([function], constants, given={element: each.reshape(())})[0] for each in numbers]
+    made: Array = np.asarray(found, np.int64).reshape(BYTE)
+    return made
