@@ -183,7 +183,7 @@ def apart(a: Term, b: Term, seed: int, trials: int = 60) -> bool:
     """Whether numpy's numbers show that two terms differ by more than rounding, where all that they compute is defined:
     0/0, infinity times 0 and the logarithm of -1 are no reals.
     """
-    return any(_differ_on(a, b, _numbers(a, b, seed + trial)) for trial in range(trials))
+    return any(differ_on(a, b, _numbers(a, b, seed + trial)) for trial in range(trials))
 
 
 def apart_where_defined(a: Term, b: Term, seed: int) -> bool:
@@ -195,7 +195,7 @@ def apart_where_defined(a: Term, b: Term, seed: int) -> bool:
         for above in (True, False)
         if not index_limits(a, b)
     ]
-    return apart(a, b, seed) or any(_differ_on(a, b, values) for values in inside)
+    return apart(a, b, seed) or any(differ_on(a, b, values) for values in inside)
 
 
 def unseen(term: Term, others: Iterable[Term], seed: int, apart: Callable[..., bool] = apart) -> tuple[int, list[str]]:
@@ -210,7 +210,8 @@ def unseen(term: Term, others: Iterable[Term], seed: int, apart: Callable[..., b
     return wrong, found
 
 
-def _differ_on(a: Term, b: Term, values: dict[str, Array]) -> bool:
+def differ_on(a: Term, b: Term, values: dict[str, Array]) -> bool:
+    """Whether terms differ by more than rounding where all that they compute is defined."""
     found: dict[Term, Array] = {}
     undefined = []
 
