@@ -58,7 +58,7 @@ def narrowed(constant: Term) -> Term:
     """What a constant is a broadcast of: ()(sizes), each that of the constant or 1."""
     dims = constant.access.dims
     if is_one_number(constant):
-        return reshape(_number(constant), [1] * len(dims))
+        return reshape(number_of(constant), [1] * len(dims))
     dtypes: list[str] = []
     while constant.operator.name in ("access-broadcast", "access", "cast"):
         if constant.operator.name == "cast":
@@ -81,13 +81,13 @@ def is_one_number(term: Term) -> bool:
     return False
 
 
-def _number(term: Term) -> Term:
+def number_of(term: Term) -> Term:
     """The one number that all elements of a constant are, ()()."""
     if term.operator.name == "full":
         return build("full", (), *term.attributes[1:])
     if term.access.size == 1:
         return reshape(term, ())
-    inner = _number(term.children[0])
+    inner = number_of(term.children[0])
     return build("cast", inner, term.access.dtype) if term.operator.name == "cast" else inner
 
 

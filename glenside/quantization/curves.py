@@ -15,8 +15,9 @@ from glenside.ir.dtypes import limits
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
 from glenside.ir.operators.compute import parse_compute
-from glenside.ir.term import Term, tensors
-from glenside.passes.element_functions import function_of, is_one_number, operands_of
+from glenside.ir.term import Term, build, make, weave
+from glenside.ir.types import Dims, Tensor
+from glenside.passes.element_functions import is_one_number, number_of, operands_of, pair_of
 from glenside.quantization.values import BYTES
 from glenside.semantics.interpreter import evaluate
 
@@ -39,7 +40,7 @@ def base_of(term: Term, constant: Mapping[Term, bool]) -> Term | None:
     """
     found, stack, seen = set[Term](), [term], set[Term]()
     while stack:
-        part = stack.pop()
+        part = unviewed(stack.pop())
         if part in seen or constant[part]:
             continue
         seen.add(part)
@@ -68,7 +69,7 @@ def regions(order: list[Term], constant: Mapping[Term, bool]) -> dict[Term, Term
         below = None if constant[term] else operands_of(term)
         if term.operator.name != "compute" or not below:
             continue
-        changing = [x for x in below if not constant[x]]
+        changing = [unviewed(x) for x in below if not constant[x]]
         bases = {found.get(x, scaled.get(x, x)) for x in changing}
         within = any(x in found for x in changing)
         if len(bases) != 1:
@@ -92,12 +93,35 @@ def table_of(term: Term, base: Term, constants: Mapping[str, Array], constant: M
 
     Raises BadInput where it depends on the place.
     """
-    function, _, sizes = function_of(term, base, constant)
-    if sizes:
-        raise BadInput("a function of bytes is one for all of them, and this one differs along an axis")
-    (element,) = (leaf for leaf in tensors(function) if leaf.attributes[0].name not in constants)  # type: ignore[union-attr]
+    element = build("access-tensor", Tensor("element", Dims(()), base.access.dtype))
+    function = _of_one(term, base, element, constant, {})
     least, most = limits(base.access.dtype)
     numbers = np.arange(least, most + 1).astype(base.access.dtype)
     found = [evaluate([function], constants, given={element: each.reshape(())})[0] for each in numbers]
     made: Array = np.asarray(found, np.int64).reshape(BYTE)
     return made
+
+
+def _of_one(term: Term, base: Term, element: Term, constant: Mapping[Term, bool], done: dict[Term, Term]) -> Term:
+    """What a term computes of each element of another one, of one element, ()()."""
+    term = unviewed(term)
+    if term is unviewed(base):
+        return element
+    if term not in done:
+        if constant[term] and not is_one_number(term):
+            raise BadInput("a function of bytes is one for all of them, and this one differs along an axis")
+        if constant[term]:
+            done[term] = number_of(term)
+        else:
+            below = [_of_one(x, base, element, constant, done) for x in operands_of(term) or ()]
+            pair = pair_of(term)
+            children = below if pair is None else [build("access-product", *below, 0)]
+            done[term] = make(term.operator, weave(term.operator, children, term.attributes))
+    return done[term]
+
+
+def unviewed(term: Term) -> Term:
+    """The term whose elements it has, in the same order."""
+    while term.operator.name in ("access", "access-reshape"):
+        term = term.children[0]
+    return term

@@ -22,7 +22,7 @@ from glenside.passes.element_functions import operands_of
 from glenside.quantization.additions import added
 from glenside.quantization.affine import Affine, moved_by, one_number
 from glenside.quantization.building import Network
-from glenside.quantization.curves import Curve, base_of, table_of
+from glenside.quantization.curves import Curve, base_of, table_of, unviewed
 from glenside.quantization.gating import gated, without_zeros
 from glenside.quantization.maxima import fills_with_least, maximum, with_least
 from glenside.quantization.merging import merged
@@ -110,7 +110,7 @@ class Follower:
 
     def _bent(self, term: Term, why: str) -> Curve | None:
         """A function of the bytes of one tensor, whatever it is; None for anything else."""
-        base = None if operands_of(term) is None else base_of(term, self.constant)
+        base = None if operands_of(unviewed(term)) is None else base_of(term, self.constant)
         if base is None or base is term or not isinstance(self.found.get(base), Affine):
             return None
         return Curve(base, f"{self._where(term)}: {why}")
@@ -123,7 +123,8 @@ class Follower:
             base = base_of(term.children[0], self.constant)
             if base is not None and isinstance(self.found.get(base), Affine):
                 table = table_of(term, base, self.constants, self.constant)
-                return self.network.mapped(self.value(base), table, term.access.dtype, self.network.kind("function"))
+                made = self.network.mapped(self.value(base), table, term.access.dtype, self.network.kind("function"))
+                return replace(made, moved=replace(made.moved, term=reshape(made.moved.term, term.access.dims)))
         if found is None:
             raise BadInput(own.why)
         return found

@@ -83,7 +83,9 @@ class _Result:
             raise BadInput("a result is a tensor, not a tuple of them")
         if isinstance(value, Affine):
             return value
-        steps = [t for t in postorder(root) if isinstance(follower.found.get(t), Refused | Curve)]
+        found = follower.found
+        known = {t for t, own in found.items() if not isinstance(own, Refused | Curve)}
+        steps = [t for t in postorder(root, without=known) if isinstance(found.get(t), Refused | Curve)]
         below = {c for t in steps for c in _read(t) if isinstance(follower.found.get(c), Affine)}
         more = any(is_product(t) or (t.operator.name == "cast" and t.access.dtype in BYTES) for t in steps)
         if more or len(below) != 1:
