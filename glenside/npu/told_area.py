@@ -15,7 +15,7 @@ from typing import NamedTuple
 from glenside.npu.area import GATE, TRANSISTORS, Growth, Part, delays
 from glenside.npu.encoding import words
 from glenside.npu.instructions import UNITS
-from glenside.npu.machine import PARAMETER_ENTRY, TABLE_ENTRY, Machine
+from glenside.npu.machine import FUNCTION, PARAMETER_ENTRY, TABLE_ENTRY, Machine
 
 RAM_BIT = 6 / GATE
 """Gates of a bit of RAM: six transistors."""
@@ -56,7 +56,9 @@ def told(machine: Machine) -> Mapping[str, Part]:
     """The parts of a machine; flip-flops are not told apart."""
     bits, (least, most) = memories(machine), PORTS
     parts = {}
-    for name, (narrow, wide) in MEASURED.items():
+    nothing = _Measured((0, 0, 0, 0), (0, 0, 0, 0))
+    for name in dict.fromkeys((*MEASURED, *bits)):
+        narrow, wide = MEASURED.get(name, nothing)
         share = (machine.bandwidth - least) / (most - least)
         growth = Growth(*(a + share * (b - a) for a, b in zip(narrow, wide, strict=True)))
         more = REGISTER_BIT * delays(name, machine.rows, machine.columns)
@@ -77,11 +79,12 @@ def memories(machine: Machine) -> Mapping[str, Mapping[str, int]]:
         "weights": {"ram": 8 * machine.columns * machine.weight_rows},
         "tables": {"ram": COPIES * machine.tables * 8 * TABLE_ENTRY * machine.entries},
         "parameters": {"ram": machine.parameters * 8 * PARAMETER_ENTRY * machine.columns},
+        "functions": {"ram": 8 * machine.functions * FUNCTION * machine.columns},
         "accumulators": {"registers": 32 * machine.columns * machine.accumulators},
         "queues": {"registers": 64 * machine.instructions * sum(words(unit) for unit in UNITS)},
         "dma": {"registers": waiting * _WAITING},
     }
 
 
-_WAITING = 135
+_WAITING = 136
 """Bits of what DMA keeps of a beat that is on its way."""
