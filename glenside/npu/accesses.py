@@ -1,7 +1,7 @@
 """How often a program's instructions multiply and reach into each memory: what energy is counted by.
 
 A lane that a table does not enable is not read, and multiplies nothing. Memories whose rows are read whole count all
-columns. Tables and parameters are registers within the machine, and are not counted but for their way from DRAM.
+columns. Tables, parameters and functions are registers within the machine: only their way from DRAM counts.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from glenside.ir.errors import BadInput
 from glenside.npu.addresses import ENTRY
+from glenside.npu.columns import Apply, Deviation, Functions, Greatest, Mean, Scale, Total
 from glenside.npu.instructions import (
     UNITS,
     Fill,
@@ -110,16 +111,22 @@ def _store(own: Store, entries: int, columns: int) -> Counts:
     return {"lane_byte": prod(own.counts) * entries, "accumulator_word": prod(own.counts) * columns}
 
 
+def _sums(own: Any, _: int, columns: int) -> Counts:
+    return {"accumulator_word": prod(own.counts) * columns}
+
+
 _COUNTED: Mapping[type[Instruction], Callable[[Any, int, int], Counts]] = {
     Stream: _stream,
     Store: _store,
     Lanes: _lanes,
     Fill: _lanes,
     Out: _lanes,
-    Sums: lambda own, _, columns: {"accumulator_word": prod(own.counts) * columns},
+    **dict.fromkeys((Sums, Greatest, Mean, Deviation, Total), _sums),
+    **dict.fromkeys((Scale, Apply), lambda own, _, columns: {"accumulator_word": 2 * prod(own.counts) * columns}),
     Load: lambda own, _, columns: {"weight_byte": own.rows * columns},
     Weights: lambda own, _, columns: {"weight_byte": own.rows * columns},
     Spread: lambda own, entries, _: {"weight_byte": prod(own.counts) * entries},
     Tables: lambda *_: {},
     Parameters: lambda *_: {},
+    Functions: lambda *_: {},
 }

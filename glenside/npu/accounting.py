@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from glenside.npu.accesses import accesses, uncounted
+from glenside.npu.columns import Functions
 from glenside.npu.instructions import (
     UNITS,
     Fill,
@@ -44,6 +45,7 @@ CAUSES: Mapping[type[Instruction], str] = {
     Fill: "fills",
     Tables: "tables",
     Parameters: "parameters",
+    Functions: "functions",
     Out: "outputs",
     Sums: "sums",
 }

@@ -10,7 +10,7 @@ from glenside.report.text import Column, Table
 
 _SHOWN = 3
 """Causes of stalls that a layer's row names; the sentences name all."""
-_READ = ("weights", "parameters", "tables", "inputs")
+_READ = ("weights", "parameters", "tables", "functions", "inputs")
 
 
 def schedule_table(ledger: Ledger) -> Table:
@@ -43,7 +43,7 @@ def schedule_table(ledger: Ledger) -> Table:
     for cause in (*_READ, *WRITES):
         if total.moved[cause]:
             way = "out" if cause in WRITES else "in"
-            made.append(column(f"bytes {way},\n{cause}", _moved(cause), rank=2 if cause in _READ[:3] else 3))
+            made.append(column(f"bytes {way},\n{cause}", _moved(cause), rank=2 if cause in _READ[:-1] else 3))
     if machine.energy is not None:
         made.append(column("energy,\nuJ", energy, rank=3))
     made.append(column("result", lambda own: "in lanes" if own.stays else "in DRAM", words=True, rank=4))

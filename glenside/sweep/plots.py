@@ -147,19 +147,10 @@ def _trade(panel: Any, cells: Sequence[tuple[Cell, Row]], cost: Callable[[Row], 
         chosen = [points[number] for number in best]
         look = {"color": "black", "markerfacecolor": "white", "drawstyle": "steps-post", "markersize": 7}
         panel.plot(*zip(*chosen, strict=True), "s-", label="no other is better in both", **look)
-        middle = (min(chosen)[0] + max(points)[0]) / 2
-        for number in best:
-            right = points[number][0] > middle
-            panel.annotate(
-                cells[number][0].array.replace(",", ",\n"),
-                points[number],
-                xytext=(-7 if right else 7, 7),
-                ha="right" if right else "left",
-                textcoords="offset points",
-                fontsize=7,
-                parse_math=False,
-            )
-        panel.legend(loc="upper right", fontsize=8, framealpha=1.0)
+        for place, number in enumerate(best, 1):
+            panel.annotate(str(place), points[number], xytext=(6, 5), textcoords="offset points", fontsize=9)
+            panel.plot([], [], " ", label=f"{place}  {shown(_apart(cells[number][0].array, cells), 60)}")
+        panel.legend(loc="upper center", bbox_to_anchor=(0.5, -0.12), fontsize=8, frameon=False)
     else:
         panel.text(0.5, 0.5, "nothing to compare", ha="center", transform=panel.transAxes, fontsize=9)
     whole = any(row.program_cycles for _, row in cells)
@@ -172,6 +163,12 @@ def _trade(panel: Any, cells: Sequence[tuple[Cell, Row]], cost: Callable[[Row], 
     panel.spines[["top", "right"]].set_visible(False)
     panel.yaxis.set_major_formatter("{x:,.0f}")
     panel.tick_params(labelsize=8)
+
+
+def _apart(array: str, cells: Sequence[tuple[Cell, Row]]) -> str:
+    """A machine without the options that all of them have."""
+    alike = set.intersection(*({*cell.array.split(",")[1:]} for cell, _ in cells))
+    return ",".join(part for part in array.split(",") if part not in alike)
 
 
 def write_pareto_plot(finished: Sequence[tuple[Cell, Row]], path: str) -> None:
