@@ -180,7 +180,7 @@ def draw_near(
         return draw_integers(tensor, seed=seed + turn)
     normal = rng.standard_normal(tensor.dims)
     if tensor.dtype in REALS:
-        grid = 2 if _is_coarse(turn) else 64
+        grid = 64 if not _is_coarse(turn) else 4 if turn // _PERIOD % 2 else 2
         return np.asarray(np.rint(_pattern(tensor, normal, rng, seed, turn, among) * grid) / grid)
     drawn = np.rint(_pattern(tensor, 2 * normal, rng, seed, turn, among))
     held = np.clip(drawn, *_held(tensor.dtype)).astype(tensor.dtype)
@@ -239,7 +239,7 @@ def _signs(dims: Sequence[int], rng: np.random.Generator, share: float) -> Array
 
 
 def _is_coarse(turn: int) -> bool:
-    """Whether numbers are halves, and few: so that some are equal, and their sums and differences 0."""
+    """Whether numbers are halves or quarters, and few: some are equal, some sums are 0, some products halves of levels."""
     return turn // 4 % 2 == 1 and turn % 4 < 2
 
 
@@ -346,6 +346,7 @@ def _one_side(dims: Sequence[int], rng: np.random.Generator) -> Array:
 
 
 _COMPARED = 400
+_DECIDED = 2000  # of results that only say which numbers are the larger
 _TURNS = 128  # for what several tensors must take at once to be seen
 _MOST_TURNS = 400
 
@@ -355,7 +356,10 @@ def turns(result: Term, *others: Term) -> int:
     where there are many items; and so that enough numbers of the result are compared.
     """
     roots = (result, *others)
-    few = _COMPARED / max(1, result.access.size) if isinstance(result.type, AccessType) else 0
+    decided = is_real(*roots) and not {*dtypes(result.type)} & {*REALS}
+    few = (
+        (_DECIDED if decided else _COMPARED) / max(1, result.access.size) if isinstance(result.type, AccessType) else 0
+    )
     rarest = max((_choices(t) for t in postorder(*roots) if depends_on_order(t) and t.operator is compute), default=0)
     return min(_MOST_TURNS, max(_TURNS, math.ceil(8 * rarest), math.ceil(few)))
 
