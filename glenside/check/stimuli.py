@@ -168,8 +168,9 @@ def draw_near(
     some tensors beyond a constant and others about 0, and the second has parts of each so: what a threshold lets
     through is seen where what follows does not cut it off again. Every fourth time, instead, each tensor is drawn in a
     way of its own, then all are few of -1, 0 and 1, in which sums are exactly 0 at any depth, and then integers are of
-    their full range; and once some integers are the least and the most there are. `weights` are small where sums of
-    products with them are long, so that what a network computes stays where it is compared, whatever its depth.
+    their full range, each on its own or one for each index of some axis, so that a whole window wraps; and once some
+    integers are the least and the most there are. `weights` are small where sums of products with them are long, so
+    that what a network computes stays where it is compared, whatever its depth.
     """
     if tensor.dtype == "bool" or limit is not None:
         return draw_integers(tensor, limit, seed=seed + turn)
@@ -177,7 +178,9 @@ def draw_near(
     if tensor.dtype in REALS and tensor.name in weights and len(tensor.dims) > 1 and tensor.dims.product():
         return _weights(tensor.dims, rng, turn)
     if tensor.dtype not in REALS and turn % _PERIOD == _FULL:
-        return draw_integers(tensor, seed=seed + turn)
+        dims = _along_one_axis(tensor.dims, rng) if rng.random() < 0.5 and tensor.dims else tensor.dims
+        any_ = draw_integers(Tensor(tensor.name, Dims(dims), tensor.dtype), seed=seed + turn)
+        return np.array(np.broadcast_to(any_, tensor.dims))
     normal = rng.standard_normal(tensor.dims)
     if tensor.dtype in REALS:
         grid = 64 if not _is_coarse(turn) else 4 if turn // _PERIOD % 2 else 2
@@ -239,7 +242,7 @@ def _signs(dims: Sequence[int], rng: np.random.Generator, share: float) -> Array
 
 
 def _is_coarse(turn: int) -> bool:
-    """Whether numbers are halves or quarters, and few: some are equal, some sums are 0, some products halves of levels."""
+    """Whether numbers are halves or quarters, and few: some are equal, some sums 0, some products halves of levels."""
     return turn // 4 % 2 == 1 and turn % 4 < 2
 
 
