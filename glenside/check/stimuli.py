@@ -168,8 +168,9 @@ def draw_near(
     some tensors beyond a constant and others about 0, and the second has parts of each so: what a threshold lets
     through is seen where what follows does not cut it off again. Every fourth time, instead, each tensor is drawn in a
     way of its own, then all are few of -1, 0 and 1, in which sums are exactly 0 at any depth, and then integers are of
-    their full range; and once some integers are the least and the most there are. `weights` are small where sums of
-    products with them are long, so that what a network computes stays where it is compared, whatever its depth.
+    their full range, each on its own or one for each index of some axis, so that a whole window wraps; and once some
+    integers are the least and the most there are. `weights` are small where sums of products with them are long, so
+    that what a network computes stays where it is compared, whatever its depth.
     """
     if tensor.dtype == "bool" or limit is not None:
         return draw_integers(tensor, limit, seed=seed + turn)
@@ -177,10 +178,12 @@ def draw_near(
     if tensor.dtype in REALS and tensor.name in weights and len(tensor.dims) > 1 and tensor.dims.product():
         return _weights(tensor.dims, rng, turn)
     if tensor.dtype not in REALS and turn % _PERIOD == _FULL:
-        return draw_integers(tensor, seed=seed + turn)
+        dims = _along_one_axis(tensor.dims, rng) if rng.random() < 0.5 and tensor.dims else tensor.dims
+        any_ = draw_integers(Tensor(tensor.name, Dims(dims), tensor.dtype), seed=seed + turn)
+        return np.array(np.broadcast_to(any_, tensor.dims))
     normal = rng.standard_normal(tensor.dims)
     if tensor.dtype in REALS:
-        grid = 2 if _is_coarse(turn) else 64
+        grid = 64 if not _is_coarse(turn) else 4 if turn // _PERIOD % 2 else 2
         return np.asarray(np.rint(_pattern(tensor, normal, rng, seed, turn, among) * grid) / grid)
     drawn = np.rint(_pattern(tensor, 2 * normal, rng, seed, turn, among))
     held = np.clip(drawn, *_held(tensor.dtype)).astype(tensor.dtype)
@@ -239,7 +242,7 @@ def _signs(dims: Sequence[int], rng: np.random.Generator, share: float) -> Array
 
 
 def _is_coarse(turn: int) -> bool:
-    """Whether numbers are halves, and few: so that some are equal, and their sums and differences 0."""
+    """Whether numbers are halves or quarters, and few: some are equal, some sums 0, some products halves of levels."""
     return turn // 4 % 2 == 1 and turn % 4 < 2
 
 
@@ -346,6 +349,7 @@ def _one_side(dims: Sequence[int], rng: np.random.Generator) -> Array:
 
 
 _COMPARED = 400
+_DECIDED = 2000  # of results that only say which numbers are the larger
 _TURNS = 128  # for what several tensors must take at once to be seen
 _MOST_TURNS = 400
 
@@ -355,7 +359,10 @@ def turns(result: Term, *others: Term) -> int:
     where there are many items; and so that enough numbers of the result are compared.
     """
     roots = (result, *others)
-    few = _COMPARED / max(1, result.access.size) if isinstance(result.type, AccessType) else 0
+    decided = is_real(*roots) and not {*dtypes(result.type)} & {*REALS}
+    few = (
+        (_DECIDED if decided else _COMPARED) / max(1, result.access.size) if isinstance(result.type, AccessType) else 0
+    )
     rarest = max((_choices(t) for t in postorder(*roots) if depends_on_order(t) and t.operator is compute), default=0)
     return min(_MOST_TURNS, max(_TURNS, math.ceil(8 * rarest), math.ceil(few)))
 

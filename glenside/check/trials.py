@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import zlib
 from collections.abc import Mapping, Sequence
 from functools import cached_property, partial
 from typing import NamedTuple
@@ -12,6 +13,7 @@ from glenside.check.order import has_order
 from glenside.check.stimuli import (
     Draw,
     constants_of,
+    declared,
     draw_integers,
     draw_near,
     draw_residues,
@@ -38,6 +40,8 @@ _LITTLE = 15 / 16  # what is left then of what was not reached
 _AGAIN = 8  # times as many numbers where results say little
 _LONGEST = 1024
 _WANTED = 8  # turns in which a side is taken, where there are so many: what follows may hide it in one
+_CALM = 2.0**20
+"""Of constants that are no larger the products are exact floats with a fraction."""
 OWN = 1 << 20 | 1
 """The first turn in which constants have their own values, as they have in those after it: no other is so late, and its
 numbers are about several centres.
@@ -118,6 +122,8 @@ class Trials:
     def __init__(self, seed: int, original: Program, *roots: Term) -> None:
         self.seed, self.weights = seed, frozenset(original.constants_declared)
         self.among = tuple(map(float, constants_of(*roots)))
+        self.calm = tuple(c for c in self.among if abs(c) <= _CALM)
+        self.names = [*declared(*roots)]
         self.ordered, self.real = has_order(*roots), is_real(*roots)
         self.fields = [Field(p) for p in PRIMES]
         size = sum(_CALL + (t.access.size if isinstance(t.type, AccessType) else 0) for t in postorder(*roots))
@@ -144,12 +150,19 @@ class Trials:
 
     def at(self, turn: int) -> Turn:
         """The numbers of a turn."""
-        near = partial(draw_near, seed=self.seed, among=self.among, weights=self.weights)
         if not self.real:
             numbers = _Numbers()
-            draw = partial(near, turn=turn - 1) if turn else partial(draw_integers, seed=self.seed)
+            draw = partial(self._near, turn=turn - 1) if turn else partial(draw_integers, seed=self.seed)
             return Turn(numbers, numbers, draw)
         field = self.fields[turn % len(self.fields)]
         if not self.ordered:
             return Turn(field, field, partial(field.draw, seed=self.seed))
-        return Turn(field, OrderedField(field), partial(near, turn=turn))
+        return Turn(field, OrderedField(field), partial(self._near, turn=turn))
+
+    def _near(self, tensor: Tensor, limit: int | None = None, *, turn: int) -> Array:
+        """Numbers near constants: near the large ones one tensor in each turn, where there are floats. The places of
+        products of two such numbers are rounded to hundreds, and so are sums in which those cancel.
+        """
+        far = not self.real or tensor.name == self.names[zlib.crc32(b"%d" % turn) % len(self.names)]
+        among = self.among if far else self.calm
+        return draw_near(tensor, limit, seed=self.seed, turn=turn, among=among, weights=self.weights)

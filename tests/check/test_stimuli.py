@@ -90,4 +90,11 @@ def test_integers_are_the_least_and_the_most_too(dtype: str) -> None:
     assert any(((x == y) & (x == limits(dtype)[0])).any() for x, y in drawn)
 
 
+def test_integers_of_an_index_are_one_that_wraps() -> None:
+    """Three of each are negative throughout a row: a maximum of a window then sees what is around it."""
+    drawn = [draw_near(Tensor("x", Dims((4, 6)), "int64"), seed=0, turn=turn, among=[]) for turn in range(TURNS)]
+    wraps = [(x > 0) & (3 * x < 0) for x in drawn]
+    assert any(w.all(1).any() for w in wraps)
+
+
 X8 = Tensor("x", Dims((3, 6)), "int8")
