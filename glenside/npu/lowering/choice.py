@@ -188,7 +188,6 @@ class _Model:
     may_stay: Mapping[Term, Stay]
     known: Known
     solver: highspy.Highs = field(default_factory=highspy.Highs)
-    tiled: dict[tuple[int, tuple[Term, ...]], Array] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for name, value in (("output_flag", False), ("threads", 1), ("random_seed", 0)):
@@ -359,12 +358,12 @@ class _Model:
     def _tiled(self, option: Option, tensor: Term) -> Array:
         """Where a tensor's elements are in tiles, sorted pairs; equal layers have equal ones."""
         leaves = tuple(leaf for leaf, other in option.stays.items() if other == tensor)
-        key = id(option.price), leaves
-        if key not in self.tiled:
+        key, known = (Tiles, leaves), option.price.layer.known
+        if key not in known:
             tiles = Tiles.computed(Image(self.machine), option.price.layer, 0)
             pairs = np.concatenate([tiles.elements[leaf] for leaf in leaves])
-            self.tiled[key] = pairs[np.argsort(pairs[:, 0], kind="stable")]
-        return self.tiled[key]
+            known[key] = pairs[np.argsort(pairs[:, 0], kind="stable")]
+        return known[key]  # type: ignore[no-any-return]
 
     def _emptied(self, option: Option, what: object, pairs: Array) -> float:
         key = id(option.price), "empty", what

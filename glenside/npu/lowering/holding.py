@@ -119,6 +119,14 @@ def _shape(own: Wanted, machine: Machine) -> tuple[Skew, int, int] | None:
     """Strides, and from which cell until before which one is touched, seen from that of coordinates 0. None where a
     zero would have to be where an element is.
     """
+    reads = [*own.reads.values()]
+    key = "shape", own.dims, (*reads,), own.writes, machine.rows
+    if key not in reads[0].shapes:
+        reads[0].shapes[key] = _shaped(own, machine)
+    return reads[0].shapes[key]  # type: ignore[no-any-return]
+
+
+def _shaped(own: Wanted, machine: Machine) -> tuple[Skew, int, int] | None:
     skew = skewed(own.dims, [*own.reads.values()], own.writes, machine)
     if skew is None:
         return None
@@ -129,14 +137,21 @@ def _shape(own: Wanted, machine: Machine) -> tuple[Skew, int, int] | None:
     elements = np.zeros(most - least, bool)
     elements[_of(own.dims, skew) - least] = True
     for reads in own.reads.values():
-        tile, row, lane = np.nonzero(reads.zeros & ~reads.nothing[:, :, None])
-        if len(tile) and elements[(reads.rows[tile, row] + reads.lanes[tile, lane]) @ skew.strides - least].any():
+        if elements[reads.zeros @ skew.strides - least].any():
             return None
     return skew, least, most
 
 
 def _for_windows(own: Wanted, machine: Machine) -> dict[int, Skew]:
     """Strides with which beats of DRAM go to distinct lanes, and tiles read few cells from the first to the last."""
+    reads = [*own.reads.values()]
+    key = "windows", own.dims, (*reads,), machine
+    if key not in reads[0].shapes:
+        reads[0].shapes[key] = _windowed(own, machine)
+    return reads[0].shapes[key]  # type: ignore[no-any-return]
+
+
+def _windowed(own: Wanted, machine: Machine) -> dict[int, Skew]:
     limit = machine.depth * machine.rows // _WINDOW
 
     def reach(skew: Skew) -> int:
@@ -169,8 +184,11 @@ def _of(dims: Sequence[int], skew: Skew) -> Array:
 def _touched(reads: Reads, skew: Skew) -> Array:
     """Cells that lanes read, seen from that of coordinates 0."""
     first, apart = reads.places(skew.strides)
-    some = [np.unique((first[tile][:, None] + apart[tile][used]).reshape(-1)) for tile, used in enumerate(reads.used)]
-    return np.unique(np.concatenate(some)) if some else np.zeros(0, np.int64)
+    low, high = int(first.min(initial=0)), int(first.max(initial=0) + apart.max(initial=0)) + 1
+    touched = np.zeros(high - low, bool)
+    for rows, own, used in zip(first - low, apart, reads.used, strict=True):
+        touched[(rows[:, None] + own[used]).reshape(-1)] = True
+    return np.flatnonzero(touched) + low
 
 
 def free(taken: Sequence[Held], machine: Machine, reserved: int) -> tuple[int, tuple[int, int]]:

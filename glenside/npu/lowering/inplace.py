@@ -12,6 +12,7 @@ from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
 from glenside.npu.instructions import Lanes, Store
 from glenside.npu.lowering.carrying import carried, gone_on
+from glenside.npu.lowering.distinct import distinct
 from glenside.npu.lowering.filling import Table
 from glenside.npu.lowering.holding import Held
 from glenside.npu.lowering.layers import Feed, Writer
@@ -132,9 +133,9 @@ class Windows(_Skewed):
         if self.feed.made[0]:
             writer.settle_before()
         runs = self.runs[own.begin : own.end]
-        touched = np.unique(np.concatenate([self._touched(run) for run in runs]))
+        touched = distinct(np.concatenate([self._touched(run) for run in runs]))
         wanted = [self.layer.product.rows.numbers[run.tile, run.begin : run.end].reshape(-1) for run in runs]
-        elements = np.unique(np.concatenate(wanted))
+        elements = distinct(np.concatenate(wanted))
         elements = elements[elements > 0] - 1
         cells = self.places[elements]
         writer.blank(np.setdiff1d(touched, cells) + base, self.feed.zero)
@@ -142,7 +143,7 @@ class Windows(_Skewed):
 
     def _touched(self, run: Run) -> Array:
         apart = self.apart[run.tile][self.used[run.tile]]
-        return np.unique(self.first[run.tile, run.begin : run.end, None] + apart)
+        return distinct(self.first[run.tile, run.begin : run.end, None] + apart)
 
 
 def _moved(layer: Layer, lanes: Array, used: Array) -> Layer:

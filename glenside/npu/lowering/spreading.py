@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from glenside.ir.operand import Array
+from glenside.npu.lowering.distinct import distinct
 from glenside.npu.lowering.filling import Table
 from glenside.npu.machine import Machine
 
@@ -60,7 +61,7 @@ class Spreadings:
         machine = self.machine
         row, column = np.nonzero(alike)
         values, value = np.unique(alike[row, column], return_inverse=True)
-        if len(np.unique(value * alike.shape[1] + column)) < len(value):
+        if len(distinct(value * alike.shape[1] + column)) < len(value):
             return None  # a column takes a value twice
         step = _steps(value, column, len(values), alike.shape[1])
         count = int(step.max(initial=-1)) + 1
