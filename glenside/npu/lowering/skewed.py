@@ -237,15 +237,17 @@ def skewed(dims: Sequence[int], reads: Sequence[Reads], writes: Writes | None, m
     """The strides for which every row that is read is in distinct lanes, and which take the fewest cycles of stores,
     and then the fewest cells. None: there are no such strides among those that are tried.
     """
-    known: dict[Any, Skew | None] = reads[0].shapes if reads else {}
+    every = every_skew(dims, reads, writes, machine)
+    return min(every, key=lambda own: (own.extra, own.size), default=None)
+
+
+def every_skew(dims: Sequence[int], reads: Sequence[Reads], writes: Writes | None, machine: Machine) -> Sequence[Skew]:
+    """Of each order of axes the best such strides; known to those who read so."""
+    known: dict[Any, Sequence[Skew]] = reads[0].shapes if reads else {}
     key = tuple(dims), (*reads,), writes, machine.rows
     if key not in known:
-        known[key] = _skewed(dims, reads, writes, machine)
+        known[key] = [*skews(dims, reads, writes, machine)]
     return known[key]
-
-
-def _skewed(dims: Sequence[int], reads: Sequence[Reads], writes: Writes | None, machine: Machine) -> Skew | None:
-    return min(skews(dims, reads, writes, machine), key=lambda own: (own.extra, own.size), default=None)
 
 
 def skews(dims: Sequence[int], reads: Sequence[Reads], writes: Writes | None, machine: Machine) -> Iterator[Skew]:
