@@ -76,6 +76,7 @@ class _Chain(Tensors):
         self.filled = Filled()
         self.stretches = list[Stretch]()
         self.constants: dict[Term, Place] = {}
+        self.sums: dict[str, SumsOut] = {}
 
     def program(self, given: Mapping[str, Array], seed: int) -> NpuProgram:
         network, draw = self.network, np.random.default_rng(seed)
@@ -169,7 +170,9 @@ class _Chain(Tensors):
             feed = Feed(tiles.brought, own.zeros[0], self._made(own))
             source = Copied(self.writer, self.order(layer.name), feed, addresses)
         if layer.requantised is None:
-            sums = SumsOut(self.writer, own.layer)
+            if layer.name not in self.sums:
+                self.sums[layer.name] = SumsOut(self.writer, own.layer)
+            sums = self.sums[layer.name]
             self.writer.layer(own.layer, source, feed, sums)
             lacking = narrow(self._corrected(layer, own))  # of sums as they are: nothing is added to them
             stands_for = StandsFor.of(1, -lacking) if lacking.any() else None

@@ -63,7 +63,8 @@ class Spreadings:
         values, value = np.unique(alike[row, column], return_inverse=True)
         if len(distinct(value * alike.shape[1] + column)) < len(value):
             return None  # a column takes a value twice
-        step = _steps(value, column, len(values), alike.shape[1])
+        step = _steps_by_rows(value, row, column, len(values))
+        step = _steps(value, column, len(values), alike.shape[1]) if step is None else step
         count = int(step.max(initial=-1)) + 1
         slow = count * _WORTH > len(alike) * machine.weight_beats
         if slow or count > machine.tables // _TABLES or np.bincount(step, minlength=1).max() > machine.bandwidth:
@@ -82,6 +83,18 @@ class Spreadings:
         _, first = np.unique(value, return_index=True)
         pairs = np.stack([row[first] * alike.shape[1] + column[first], at], axis=1)
         return Spreading(len(alike), pairs, beat + 1, tuple(steps), np.packbits(alike > 0).tobytes())
+
+
+def _steps_by_rows(value: Array, row: Array, column: Array, values: int) -> Array | None:
+    """The same by rows that are equally far apart: tiles that begin elsewhere in a band then have the same tables. None
+    where a value is in rows of several of these, or a column twice in one.
+    """
+    count = int(np.bincount(column).max(initial=1))
+    step = np.zeros(values, np.int64)
+    step[value] = row % count
+    if (step[value] != row % count).any() or len(distinct(step[value] * (1 + column.max(initial=0)) + column)) < len(row):
+        return None
+    return step
 
 
 def _steps(value: Array, column: Array, values: int, columns: int) -> Array:
