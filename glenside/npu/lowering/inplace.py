@@ -18,8 +18,9 @@ from glenside.npu.lowering.holding import Held, firsts
 from glenside.npu.lowering.layers import Feed, Writer
 from glenside.npu.lowering.runs import Run
 from glenside.npu.lowering.skewed import Reads
+from glenside.npu.lowering.spreading import Spreadings
 from glenside.npu.lowering.storing import Bytes, BytesOut
-from glenside.npu.lowering.strips import Part, runs_of, whole
+from glenside.npu.lowering.strips import Part, runs_of, side_by_side, whole
 from glenside.npu.lowering.tiles import Layer
 from glenside.npu.machine import HALVES, Machine
 
@@ -37,7 +38,7 @@ class _Skewed:
             Table(tuple(sorted((at % machine.rows, 0, at // machine.rows) for at in own[there].tolist())))
             for own, there in zip(self.apart, self.used, strict=True)
         ]
-        self.runs: Sequence[Run] = [*runs_of(layer, whole(layer), machine)]
+        self.runs: Sequence[Run] = _in_order(self.layer, machine)
 
     def table(self, tile: int) -> Table:
         return self.tables[tile]
@@ -161,6 +162,17 @@ def _moved(layer: Layer, lanes: Array, used: Array) -> Layer:
     stays[tile, to] = weights.numbers[tile, lane]
     product = replace(layer.product, rows=Places(moved, rows.first), weights=Places(stays, weights.first))
     return replace(layer, product=product)
+
+
+def _in_order(layer: Layer, machine: Machine) -> list[Run]:
+    """Group by group; side by side where weights are spread then, and are not otherwise."""
+    plain = [*runs_of(layer, whole(layer), machine)]
+    m = layer.product.rows.numbers.shape[1]
+    if all(len(group.tiles) == 1 for group in layer.groups) or HALVES * m > machine.half_accumulators:
+        return plain
+    other, spreads = [*side_by_side(layer, machine)], Spreadings(machine)
+    found = (any(spreads.of_all(layer.weights, [run.tile for run in runs])) for runs in (plain, other))
+    return other if tuple(found) == (False, True) else plain
 
 
 class Kept(BytesOut):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -156,7 +156,7 @@ class _Chain(Tensors):
             held = self.held[rows[0]].at(piece.strip)
             there = InPlace(own.layer, held, layer.name, self.machine, piece.part)
             own.layer, source = there.layer, there
-            tiles = self._stays(layer.name, own, operands)
+            tiles = self._stays(layer.name, own, operands, [run.tile for run in there.runs])
             feed = Feed(tiles.brought, own.zeros[0])
         elif len(rows) == 1 and rows[0] in self.passing and (windows := self._windows(layer, own, rows[0])) is not None:
             own.layer, source = windows.layer, windows
@@ -245,11 +245,11 @@ class _Chain(Tensors):
         self.filled.append((found, self.values(tensor).reshape(tuple(leaf.access.dims))))
         return found
 
-    def _stays(self, name: str, own: Own, operands: dict[Term, Place]) -> Tiles:
+    def _stays(self, name: str, own: Own, operands: dict[Term, Place], order: Sequence[int] | None = None) -> Tiles:
         weights = own.layer.product.weights.first
         if all(self.is_constant(own.operands[leaf]) for leaf in weights):
             values = {leaf: self.values(own.operands[leaf]) for leaf in weights}
-            tiles = Tiles.known(self.writer.image, own.layer, values)
+            tiles = Tiles.known(self.writer.image, own.layer, values, order)
         else:
             tiles = self.computed_tiles(name, own)
         for leaf in weights:

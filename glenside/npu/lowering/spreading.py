@@ -6,7 +6,7 @@ for all columns, one a cycle, and the zeros between them stay in weight memory f
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,6 +14,7 @@ import numpy as np
 from glenside.ir.operand import Array
 from glenside.npu.lowering.distinct import distinct
 from glenside.npu.lowering.filling import Table
+from glenside.npu.lowering.slots import Slots
 from glenside.npu.machine import Machine
 
 
@@ -51,11 +52,22 @@ class Spreadings:
             self.known[key] = self._found(alike)
         return self.known[key]
 
-    def of_all(self, tiles: Sequence[Array]) -> list[Spreading | None]:
-        """Of a layer's tiles: none where there are more lane tables than stay on chip."""
+    def of_all(self, tiles: Sequence[Array], order: Iterable[int] | None = None) -> list[Spreading | None]:
+        """Of a layer's tiles, which come in that order: none where rows are brought sooner than lane tables that do not
+        stay on chip.
+        """
         found = [self.of(numbers) for numbers in tiles]
-        tables = {table for own in found if own is not None for _, table in own.steps}
-        return found if len(tables) <= self.machine.tables - self.machine.tables // _TABLES else [None] * len(found)
+        steps = [() if own is None else own.steps for own in found]
+        tables = {table for own in steps for _, table in own}
+        most = self.machine.tables - self.machine.tables // _TABLES
+        if len(tables) <= most:
+            return found
+        slots, beats, rows = Slots(most), 0, 0
+        for tile in dict.fromkeys(range(len(tiles)) if order is None else order):
+            new = sum(slots.any(table.key)[1] for _, table in steps[tile])
+            beats += len(steps[tile]) + new * self.machine.table_beats
+            rows += len(tiles[tile]) * self.machine.weight_beats if steps[tile] else 0
+        return found if beats * _WORTH <= rows else [None] * len(found)
 
     def _found(self, alike: Array) -> Spreading | None:
         machine = self.machine
@@ -92,7 +104,9 @@ def _steps_by_rows(value: Array, row: Array, column: Array, values: int) -> Arra
     count = int(np.bincount(column).max(initial=1))
     step = np.zeros(values, np.int64)
     step[value] = row % count
-    if (step[value] != row % count).any() or len(distinct(step[value] * (1 + column.max(initial=0)) + column)) < len(row):
+    if (step[value] != row % count).any() or len(distinct(step[value] * (1 + column.max(initial=0)) + column)) < len(
+        row
+    ):
         return None
     return step
 

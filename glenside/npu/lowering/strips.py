@@ -74,6 +74,20 @@ def whole(layer: Layer) -> Iterator[tuple[int, int, int]]:
     yield from ((number, 0, m) for number in range(len(layer.groups)))
 
 
+def side_by_side(layer: Layer, machine: Machine) -> Iterator[Run]:
+    """All rows, of as many groups as half of the accumulators hold: the first tile of each, then the second of each.
+    What spreads the weights of these over columns is mostly alike.
+    """
+    m = layer.product.rows.numbers.shape[1]
+    most = machine.half_accumulators // m
+    for begin in range(0, len(layer.groups), most):
+        own = [*enumerate(layer.groups)][begin : begin + most]
+        for place in range(max(len(group.tiles) for _, group in own)):
+            for number, group in own:
+                if place < len(group.tiles):
+                    yield Run(number, group.tiles[place], 0, m, place == 0, place == len(group.tiles) - 1)
+
+
 def strips(layers: Sequence[Layer], dims: Sequence[int], axis: int, count: int) -> list[list[Part]]:
     """Of each strip the parts of the layers, in order; `dims` are those of what the last layer makes."""
     coordinate = np.arange(int(np.prod(dims))) // int(np.prod(dims[axis + 1 :])) % dims[axis]
