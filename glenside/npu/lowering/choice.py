@@ -105,14 +105,15 @@ def best(
     machine: Machine,
     show: Callable[[str, int, int], None] = lambda *_: None,
     stay: bool = True,
+    priced: Options | None = None,
 ) -> tuple[dict[str, Mapped], Choice]:
     """For each layer of a network one of its mappings, each with its cycles of the array; and the whole choice. Tensors
-    may stay in lanes, but for `stay` unset.
+    may stay in lanes, but for `stay` unset. `priced` are the options of these mappings, where they are known.
 
     Raises BadInput: a layer of which the machine runs no mapping, by name, with the reason of the first; or the time
     was too short for any choice.
     """
-    options, kept = options_of(network, variants, machine, show)
+    options, kept = priced or options_of(network, variants, machine, show)
     results = {layer.result: layer.name for layer in network.layers}
     requantised = {layer.name for layer in network.layers if layer.requantised is not None}
     outside = {leaf for root in results_of(network) for leaf in leaves_of(root, results)}
@@ -128,12 +129,16 @@ def best(
     return taken, replace(found, held=frozenset(there))
 
 
+Options = tuple[dict[str, list[Option]], dict[str, list[Mapped]]]
+"""What each layer may take, by name, and the mapping of each."""
+
+
 def options_of(
     network: IntegerNetwork,
     variants: Mapping[str, Sequence[tuple[Mapped, int]]],
     machine: Machine,
     show: Callable[[str, int, int], None] = lambda *_: None,
-) -> tuple[dict[str, list[Option]], dict[str, list[Mapped]]]:
+) -> Options:
     """What each layer may take, with prices; and the mappings of these. Raises BadInput: nothing, by its name."""
     known: dict[tuple[Term, bool], Priced] = {}
     options: dict[str, list[Option]] = {}
@@ -272,6 +277,9 @@ class _Model:
         time = self._column(1.0, most=highspy.kHighsInf)
         infinite = highspy.kHighsInf
         self._row(0, infinite, [(time, 1.0), *((c, -float(o.price.cycles)) for c, o in zip(take, own, strict=True))])
+        for tensor, held in self.held.items():
+            for by, option, more in zip(take, own, self.may_stay[tensor].slower.get(name, ()), strict=False):
+                self._row(-more, infinite, [(time, 1.0), (by, -(option.price.cycles + more)), (held, -more)])
         always = [(c, -float(self._constant(o))) for c, o in zip(take, own, strict=True)]
         moved = [(column, -cost) for column, cost in self.dma[name]]
         self._row(_LATENCY * self.machine.latency, infinite, [(time, 1.0), *always, *moved])
