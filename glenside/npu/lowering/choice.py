@@ -42,6 +42,8 @@ _SPARED = 0.02
 """What beats are worth that a tensor spares which stays, where the array hides them."""
 _PADDED = 1.15
 """How many beats windows take for one that is full."""
+_SLOW = 8
+"""How many times as long as another mapping one may take the array."""
 Known = dict[tuple[int, str, object], float]
 _LATENCY = 2
 """Latencies of a layer that nothing hides."""
@@ -148,6 +150,8 @@ def options_of(
         options[layer.name], kept[layer.name], refused = [], [], list[BadInput]()
         for mapped, cycles in variants[layer.name]:
             key = mapped.term, layer.requantised is None
+            if cycles > _SLOW * min((option.price.cycles for option in options[layer.name]), default=cycles):
+                continue
             try:
                 if key not in known:
                     reserved = 0 if layer.requantised is None else rows_needed(machine)

@@ -176,13 +176,20 @@ class _Counting:
         line, column = layer.sums_of()
         self.wanted.reshape(-1, columns)[line, column] = 1
         self.alike = (self.wanted == self.wanted[:, :1]).all(axis=(1, 2))  # all rows of a group, as they mostly are
+        weights = layer.product.weights.numbers
+        group = np.zeros(len(weights), int)
+        for number, each in enumerate(layer.groups):
+            group[list(each.tiles)] = number
+        self.any = ((weights > 0) & (self.wanted[group, 0] > 0)[:, None, :]).any(axis=2)  # of rows that are alike
         self.group = {tile: number for number, each in enumerate(layer.groups) for tile in each.tiles}
 
     def of(self, tile: int) -> Array:
         """Of a tile, (m)(R) or, where all rows are alike, (1)(R)."""
-        weights, group = self.layer.product.weights.numbers[tile] > 0, self.group.get(tile, 0)
-        wanted = self.wanted[group, : 1 if self.alike[group] else None]
-        found: Array = wanted @ weights.astype(np.float32).T > 0
+        group = self.group.get(tile, 0)
+        if self.alike[group]:
+            return np.asarray(self.any[tile : tile + 1])
+        weights = (self.layer.product.weights.numbers[tile] > 0).astype(np.float32)
+        found: Array = self.wanted[group] @ weights.T > 0
         return found
 
 
