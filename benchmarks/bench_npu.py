@@ -13,15 +13,14 @@ from __future__ import annotations
 import argparse
 import csv
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import glenside as gl
 from glenside import models
 from glenside.npu.lowering.choice import best
-from glenside.npu.lowering.integers import mappings
-from glenside.npu.lowering.mapped import Mapped, Unlowered
+from glenside.npu.lowering.integers import Front, layer_by_layer, least, mappings
 from glenside.npu.lowering.network import chained
 from glenside.npu.lowering.program import without_dma
 from glenside.npu.machine import Machine
@@ -34,7 +33,6 @@ from glenside.quantization.layers import IntegerNetwork
 RESULTS = Path(__file__).parent / "results"
 MACHINES = ("npu:64x64,bandwidth=16", "npu:64x64", "npu:64x64,bandwidth=64")
 NETWORKS = ("mobilenet-v1",)
-Front = Mapping[str, Sequence[tuple[Mapped, int]]]
 
 
 def measure(name: str, machine: Machine) -> Iterator[dict[str, Any]]:
@@ -74,8 +72,7 @@ def measure(name: str, machine: Machine) -> Iterator[dict[str, Any]]:
 
 
 def _together(network: IntegerNetwork, front: Front, machine: Machine) -> NpuProgram:
-    taken, choice = best(network, front, machine)
-    return chained(network, taken, machine, axes=choice.axes, stay=choice.held)
+    return least(network, front, machine)
 
 
 def _in_dram(network: IntegerNetwork, front: Front, machine: Machine) -> NpuProgram:
@@ -84,14 +81,7 @@ def _in_dram(network: IntegerNetwork, front: Front, machine: Machine) -> NpuProg
 
 
 def _apart(network: IntegerNetwork, front: Front, machine: Machine) -> NpuProgram:
-    """Each layer's quickest mapping; where the machine does not run it there, its next."""
-    left = {name: sorted(own, key=lambda pair: pair[1]) for name, own in front.items()}
-    while True:
-        try:
-            return chained(network, {name: own[0][0] for name, own in left.items()}, machine, stay=())
-        except Unlowered as error:
-            name = next(name for name in error.layers if len(left[name]) > 1)
-            left[name] = left[name][1:]
+    return layer_by_layer(network, front, machine)
 
 
 def main() -> None:

@@ -113,7 +113,7 @@ def test_rows_are_read_from_distinct_lanes(seed: int) -> None:
             for tile, used in enumerate(reads.used):
                 lanes = at[tile][:, used] % machine.rows
                 assert (np.diff(np.sort(lanes, axis=1), axis=1) > 0).all()
-            assert not np.isin(at[reads.zeros], elements).any()
+            assert not np.isin(reads.zeros @ skew.strides, elements).any()
             seen += 1
     assert seen
 
@@ -181,6 +181,16 @@ def test_what_does_not_stay_comes_by_windows() -> None:
     found = _made(Machine(8, 6, scratchpad=1 << 15, bandwidth=8, accumulators=64, latency=3), ())
     _is_right(found)
     assert sum(bool(own) and all(own) for own in _lanes(found)) >= 3, _lanes(found)
+
+
+@pytest.mark.parametrize("scratchpad", [3700, 3500])
+def test_layers_run_strip_by_strip_where_lanes_have_no_room(scratchpad: int) -> None:
+    found = _made(Machine(8, 6, scratchpad=scratchpad, bandwidth=8, accumulators=64, latency=3), None)
+    _is_right(found)
+    names = [own.name for own in found.stretches]
+    assert names[2:6] == ["by pixel, strip 1", "last, strip 1", "by pixel, strip 2", "last, strip 2"]
+    assert names[-2:] == ["by pixel", "last"]
+    assert simulator.run(found).written < 2 * 5 * 6 * 7 * 4 + 12 * 11 * 13 * 2  # the result, and what the first makes
 
 
 @pytest.mark.slow

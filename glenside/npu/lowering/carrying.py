@@ -8,6 +8,7 @@ import numpy as np
 
 from glenside.ir.operand import Array
 from glenside.npu.instructions import Address
+from glenside.npu.lowering.distinct import distinct
 from glenside.npu.lowering.filling import Table
 from glenside.npu.nests import Nest, nests
 
@@ -61,9 +62,9 @@ def blank(cells: Array, lanes: int, byte: int) -> Iterator[tuple[Table, Nest]]:
     """What puts a byte into cells, (n): runs of them, as many at a time as are in distinct lanes."""
     if not len(cells):
         return
-    cells = np.unique(cells)
+    cells = distinct(cells)
     starts, sizes = _runs(cells, lanes)
-    for size in np.unique(sizes).tolist():
+    for size in distinct(sizes).tolist():
         own = starts[sizes == size]
         blocks: dict[tuple[int, int], list[int]] = {}
         for begin, apart, count in _chains(own):

@@ -43,6 +43,8 @@ _SPARED = 0.02
 """What beats are worth that a tensor spares which stays, where the array hides them."""
 _PADDED = 1.15
 """How many beats windows take for one that is full."""
+_SLOW = 8
+"""How many times as long as another mapping one may take the array."""
 Known = dict[tuple[int, str, object], float]
 _LATENCY = 2
 """Latencies of a layer that nothing hides."""
@@ -106,14 +108,15 @@ def best(
     machine: Machine,
     show: Callable[[str, int, int], None] = lambda *_: None,
     stay: bool = True,
+    priced: Options | None = None,
 ) -> tuple[dict[str, Mapped], Choice]:
     """For each layer of a network one of its mappings, each with its cycles of the array; and the whole choice. Tensors
-    may stay in lanes, but for `stay` unset.
+    may stay in lanes, but for `stay` unset. `priced` are the options of these mappings, where they are known.
 
     Raises BadInput: a layer of which the machine runs no mapping, by name, with the reason of the first; or the time
     was too short for any choice.
     """
-    options, kept = options_of(network, variants, machine, show)
+    options, kept = priced or options_of(network, variants, machine, show)
     results = {layer.result: layer.name for layer in network.layers}
     requantised = {layer.name for layer in network.layers if layer.requantised is not None}
     outside = {leaf for root in results_of(network) for leaf in leaves_of(root, results)}
@@ -129,12 +132,16 @@ def best(
     return taken, replace(found, held=frozenset(there))
 
 
+Options = tuple[dict[str, list[Option]], dict[str, list[Mapped]]]
+"""What each layer may take, by name, and the mapping of each."""
+
+
 def options_of(
     network: IntegerNetwork,
     variants: Mapping[str, Sequence[tuple[Mapped, int]]],
     machine: Machine,
     show: Callable[[str, int, int], None] = lambda *_: None,
-) -> tuple[dict[str, list[Option]], dict[str, list[Mapped]]]:
+) -> Options:
     """What each layer may take, with prices; and the mappings of these. Raises BadInput: nothing, by its name."""
     known: dict[tuple[Term, bool], Priced] = {}
     options: dict[str, list[Option]] = {}
@@ -144,6 +151,8 @@ def options_of(
         options[layer.name], kept[layer.name], refused = [], [], list[BadInput]()
         for mapped, cycles in _variants(layer, variants, machine):
             key = mapped.term, layer.requantised is None
+            if cycles > _SLOW * min((option.price.cycles for option in options[layer.name]), default=cycles):
+                continue
             try:
                 if key not in known:
                     reserved = 0 if layer.requantised is None else rows_needed(machine)
@@ -201,7 +210,6 @@ class _Model:
     may_stay: Mapping[Term, Stay]
     known: Known
     solver: highspy.Highs = field(default_factory=highspy.Highs)
-    tiled: dict[tuple[int, tuple[Term, ...]], Array] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for name, value in (("output_flag", False), ("threads", 1), ("random_seed", 0)):
@@ -286,6 +294,9 @@ class _Model:
         time = self._column(1.0, most=highspy.kHighsInf)
         infinite = highspy.kHighsInf
         self._row(0, infinite, [(time, 1.0), *((c, -float(o.price.cycles)) for c, o in zip(take, own, strict=True))])
+        for tensor, held in self.held.items():
+            for by, option, more in zip(take, own, self.may_stay[tensor].slower.get(name, ()), strict=False):
+                self._row(-more, infinite, [(time, 1.0), (by, -(option.price.cycles + more)), (held, -more)])
         always = [(c, -float(self._constant(o))) for c, o in zip(take, own, strict=True)]
         moved = [(column, -cost) for column, cost in self.dma[name]]
         self._row(_LATENCY * self.machine.latency, infinite, [(time, 1.0), *always, *moved])
@@ -372,12 +383,12 @@ class _Model:
     def _tiled(self, option: Option, tensor: Term) -> Array:
         """Where a tensor's elements are in tiles, sorted pairs; equal layers have equal ones."""
         leaves = tuple(leaf for leaf, other in option.stays.items() if other == tensor)
-        key = id(option.price), leaves
-        if key not in self.tiled:
+        key, known = (Tiles, leaves), option.price.layer.known
+        if key not in known:
             tiles = Tiles.computed(Image(self.machine), option.price.layer, 0)
             pairs = np.concatenate([tiles.elements[leaf] for leaf in leaves])
-            self.tiled[key] = pairs[np.argsort(pairs[:, 0], kind="stable")]
-        return self.tiled[key]
+            known[key] = pairs[np.argsort(pairs[:, 0], kind="stable")]
+        return known[key]  # type: ignore[no-any-return]
 
     def _emptied(self, option: Option, what: object, pairs: Array) -> float:
         key = id(option.price), "empty", what

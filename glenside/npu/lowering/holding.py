@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -10,20 +10,38 @@ import numpy as np
 
 from glenside.ir.operand import Array
 from glenside.ir.term import Term
-from glenside.npu.lowering.skewed import Reads, Skew, Writes, skewed, skews
+from glenside.npu.lowering.skewed import Reads, Skew, Writes, every_skew, skews
 from glenside.npu.machine import Machine
 
 _WINDOW = 8
 """What part of the lanes a tile reads at most, where tensors come by windows."""
+_WAYS = 2
+"""How often a tensor passes the memory port that is in DRAM, at least."""
+_BEAM = 24
+"""Ways to place tensors that are followed."""
+
+
+@dataclass(frozen=True, eq=False)
+class Cut:
+    """What of a tensor is in the lanes for one strip.
+
+    elements  those that are there, by number, (n)
+    streaming which rows of each tile of its reader stream, (tiles)(m)
+    """
+
+    elements: Array
+    streaming: Array
 
 
 @dataclass(frozen=True)
 class Held:
-    """A tensor in the lanes.
+    """A tensor in the lanes, or what of it each strip needs, one after the other at one place.
 
     base         the cell of its element of coordinates 0
     begin, end   the cells that are its own, in whole rows
     since, until the layers between which it is there, by number
+    cut          what of it is there; None: all
+    strips       of each strip what of it is there, and the cell of its element of coordinates 0 then
     """
 
     skew: Skew
@@ -34,34 +52,56 @@ class Held:
     end: int
     since: int
     until: int
+    cut: Cut | None = None
+    strips: tuple[tuple[Cut, int], ...] = ()
+
+    def at(self, strip: int) -> Held:
+        """What it is in a strip: itself where it is there whole."""
+        if not self.strips:
+            return self
+        cut, base = self.strips[strip]
+        return replace(self, cut=cut, base=base, strips=())
+
+    @cached_property
+    def elements(self) -> Array:
+        """Those that are there, by number."""
+        return np.arange(len(self.cells)) if self.cut is None else self.cut.elements
 
     @cached_property
     def cells(self) -> Array:
         """Of its elements, (elements)."""
-        found = np.full(self.dims, self.base)
-        for axis, (size, stride) in enumerate(zip(self.dims, self.skew.strides.tolist(), strict=True)):
-            found += (np.arange(size) * stride).reshape([-1 if other == axis else 1 for other in range(len(self.dims))])
-        return found.reshape(-1)
+        return _cells(self.dims, self.skew) + self.base
 
     @cached_property
     def gaps(self) -> Array:
         """Cells that are read and are no elements."""
         touched = np.zeros(self.end - self.begin, bool)
         for reads in self.reads.values():
-            touched[_touched(reads, self.skew) + self.base - self.begin] = True
-        touched[self.cells - self.begin] = False
+            touched[_touched(reads, self.skew, self.cut) + self.base - self.begin] = True
+        touched[self.cells[self.elements] - self.begin] = False
         return np.flatnonzero(touched) + self.begin
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """A tensor that may stay: which layers read it, and how; from which layer until which one it is there."""
+    """A tensor that may stay: which layers read it, and how; from which layer until which one it is there; and what of
+    it is there in each strip, or () where that is all of it.
+    """
 
     dims: tuple[int, ...]
     reads: Mapping[str, Reads]
     writes: Writes | None
     begin: int
     end: int
+    cuts: tuple[Cut, ...] = ()
+
+    def meets(self, other: Wanted) -> bool:
+        """Whether both are there at some time."""
+        return self.begin <= other.end and other.begin <= self.end
+
+    def spares(self, machine: Machine) -> float:
+        """Cycles of DMA of its ways through DRAM."""
+        return _WAYS * int(np.prod(self.dims)) / machine.bandwidth
 
 
 @dataclass(frozen=True)
@@ -75,30 +115,56 @@ class Passing:
     reads: Mapping[str, Reads]
 
 
+@dataclass(frozen=True)
+class _Placed:
+    """Tensors that have a place: cycles that this spares, and of each its shape and first row; `low` if the next one is
+    better at the low end.
+    """
+
+    spared: float = 0.0
+    own: tuple[tuple[Term, Wanted, _Shape, int, int], ...] = ()
+    low: bool = True
+
+    def taken(self, own: Wanted) -> list[tuple[int, int]]:
+        """Rows of lanes that are not free while a tensor is there."""
+        return [(row, row + need) for _, other, _, row, need in self.own if other.meets(own)]
+
+    def seen(self, since: int) -> tuple[object, ...]:
+        """What of it matters to tensors from that layer on."""
+        alive = ((row, need, other.end) for _, other, _, row, need in self.own if other.end >= since)
+        return (self.low, *sorted(alive))
+
+    def more(self, term: Term, own: Wanted, machine: Machine, rows: range) -> Iterator[_Placed]:
+        """With one more at either end, of the first shape for which there is room."""
+        taken = self.taken(own)
+        for shape in _shapes(own, machine):
+            need = shape.rows(machine)
+            ends = {end: row for end in (self.low, not self.low) if (row := _room(need, taken, rows, end)) is not None}
+            for row in dict.fromkeys(ends.values()):
+                spared = self.spared + own.spares(machine) - shape.skew.extra
+                yield _Placed(spared, (*self.own, (term, own, shape, row, need)), not self.low)
+            if ends:
+                return
+
+
 def held(
     wanted: Mapping[Term, Wanted], machine: Machine, rows: range, stay: Container[Term]
 ) -> tuple[dict[Term, Held], dict[Term, Passing]]:
-    """Those of `stay` that fit between these rows of the lanes, the first ones first, from both ends in turn; and the
-    others.
+    """Those of `stay` that fit between these rows of the lanes, so that as many cycles of DMA are spared as a beam of
+    ways to place them finds; and the others.
     """
-    found: dict[Term, Held] = {}
-    lives: list[tuple[int, int, int, int]] = []
-    low = True
+    beam = [_Placed()]
     for term, own in sorted(wanted.items(), key=lambda pair: pair[1].begin):
-        shape = _shape(own, machine) if term in stay else None
-        if shape is None:
-            continue
-        skew, least, most = shape
-        need = -(-(most - least) // machine.rows)
-        taken = [(begin, end) for begin, end, since, until in lives if since <= own.end and own.begin <= until]
-        row = _room(need, taken, rows, low)
-        if row is None:
-            continue
-        low = not low
-        lives.append((row, row + need, own.begin, own.end))
-        begin = row * machine.rows
-        end = begin + need * machine.rows
-        found[term] = Held(skew, own.reads, own.dims, begin - least, begin, end, own.begin, own.end)
+        if term in stay:
+            every = [new for each in beam for new in (*each.more(term, own, machine, rows), each)]
+            every.sort(key=lambda each: -each.spared)
+            beam = [*{each.seen(own.begin): each for each in reversed(every)}.values()][::-1][:_BEAM]
+    found = {}
+    for term, own, shape, row, need in max(beam, key=lambda each: each.spared).own:
+        bases = [row * machine.rows - least for least, _ in shape.extents]
+        ends = row * machine.rows, (row + need) * machine.rows
+        strips = tuple(zip(own.cuts, bases, strict=bool(own.cuts)))
+        found[term] = Held(shape.skew, own.reads, own.dims, bases[0], *ends, own.begin, own.end, None, strips)
     others = {term: Passing(_for_windows(own, machine), own.reads) for term, own in wanted.items() if term not in found}
     return found, others
 
@@ -115,28 +181,77 @@ def _room(need: int, taken: Sequence[tuple[int, int]], rows: range, low: bool) -
     return edges[0][0] if low else edges[-1][1] - need
 
 
-def _shape(own: Wanted, machine: Machine) -> tuple[Skew, int, int] | None:
-    """Strides, and from which cell until before which one is touched, seen from that of coordinates 0. None where a
-    zero would have to be where an element is.
+@dataclass(frozen=True)
+class _Shape:
+    """Strides, and the cells that are touched, seen from that of coordinates 0: from the first one until before the
+    other, of each strip or in all.
     """
-    skew = skewed(own.dims, [*own.reads.values()], own.writes, machine)
-    if skew is None:
-        return None
-    every = [np.zeros(1, np.int64), np.array([(np.array(own.dims) - 1) @ skew.strides])]
-    every += [_touched(reads, skew) for reads in own.reads.values()]
-    cells = np.concatenate(every)
-    least, most = int(cells.min()), 1 + int(cells.max())
-    elements = np.zeros(most - least, bool)
-    elements[_of(own.dims, skew) - least] = True
-    for reads in own.reads.values():
-        tile, row, lane = np.nonzero(reads.zeros & ~reads.nothing[:, :, None])
-        if len(tile) and elements[(reads.rows[tile, row] + reads.lanes[tile, lane]) @ skew.strides - least].any():
-            return None
-    return skew, least, most
+
+    skew: Skew
+    extents: tuple[tuple[int, int], ...]
+
+    def rows(self, machine: Machine) -> int:
+        """Of lanes."""
+        return max(-(-(most - least) // machine.rows) for least, most in self.extents)
+
+
+def _shapes(own: Wanted, machine: Machine) -> list[_Shape]:
+    """Those that tensors may have, first those that take the fewest cycles of stores and the fewest cells. None where a
+    zero would have to be where an element is; none that takes longer to store than a way through DRAM.
+    """
+    reads = [*own.reads.values()]
+    key = "shapes", own.dims, (*reads,), own.writes, own.cuts, machine
+    if key not in reads[0].shapes:
+        every = every_skew(own.dims, reads, own.writes, machine)
+        found = [
+            _Shape(skew, _extents(own, skew))
+            for skew in every
+            if skew.extra <= own.spares(machine) and _is_free(own, skew)
+        ]
+        room = machine.rows / machine.bandwidth  # of others that pass DRAM instead
+        reads[0].shapes[key] = sorted(found, key=lambda shape: shape.skew.extra + shape.rows(machine) * room)
+    return reads[0].shapes[key]  # type: ignore[no-any-return]
+
+
+def _is_free(own: Wanted, skew: Skew) -> bool:
+    """Whether no element is where a zero has to be."""
+    zeros = np.concatenate([reads.zeros @ skew.strides for reads in own.reads.values()])
+    elements = _cells(own.dims, skew)
+    least = min(int(zeros.min(initial=0)), int(elements.min()))
+    there = np.zeros(1 + max(int(zeros.max(initial=0)), int(elements.max())) - least, bool)
+    there[elements - least] = True
+    return not there[zeros - least].any()
+
+
+def _extents(own: Wanted, skew: Skew) -> tuple[tuple[int, int], ...]:
+    cells = _cells(own.dims, skew)
+    if own.cuts:
+        (reads,) = own.reads.values()
+        return tuple(_extent([reads], skew, cut, cells[cut.elements]) for cut in own.cuts)
+    return (_extent([*own.reads.values()], skew, None, cells),)
+
+
+def _extent(every: Sequence[Reads], skew: Skew, cut: Cut | None, cells: Array) -> tuple[int, int]:
+    """From which cell until before which one rows read, or elements are."""
+    least, most = int(cells.min()), int(cells.max())
+    for reads in every:
+        first, apart = firsts(reads, skew.strides, cut)
+        last = first + apart.max(axis=1, keepdims=True)
+        streaming = ... if cut is None else cut.streaming
+        least, most = min(least, int(first[streaming].min())), max(most, int(last[streaming].max()))
+    return least, most + 1
 
 
 def _for_windows(own: Wanted, machine: Machine) -> dict[int, Skew]:
     """Strides with which beats of DRAM go to distinct lanes, and tiles read few cells from the first to the last."""
+    reads = [*own.reads.values()]
+    key = "windows", own.dims, (*reads,), machine
+    if key not in reads[0].shapes:
+        reads[0].shapes[key] = _windowed(own, machine)
+    return reads[0].shapes[key]  # type: ignore[no-any-return]
+
+
+def _windowed(own: Wanted, machine: Machine) -> dict[int, Skew]:
     limit = machine.depth * machine.rows // _WINDOW
 
     def reach(skew: Skew) -> int:
@@ -160,17 +275,41 @@ def _for_windows(own: Wanted, machine: Machine) -> dict[int, Skew]:
     return found
 
 
-def _of(dims: Sequence[int], skew: Skew) -> Array:
-    coordinates = np.stack(np.unravel_index(np.arange(int(np.prod(dims))), tuple(dims)), axis=-1)
-    found: Array = coordinates @ skew.strides
-    return found
+def _cells(dims: Sequence[int], skew: Skew) -> Array:
+    """Of a tensor's elements, seen from that of coordinates 0."""
+    found = np.zeros(tuple(dims), np.int64)
+    for axis, (size, stride) in enumerate(zip(dims, skew.strides.tolist(), strict=True)):
+        found += (np.arange(size) * stride).reshape([-1 if other == axis else 1 for other in range(len(dims))])
+    return found.reshape(-1)
 
 
-def _touched(reads: Reads, skew: Skew) -> Array:
+def firsts(reads: Reads, strides: Array, cut: Cut | None) -> tuple[Array, Array]:
+    """`Reads.places`, of which rows without elements are behind what else a strip reads."""
+    first, apart = reads.places(strides)
+    if cut is None or not (reads.nothing & cut.streaming).any():
+        return first, apart
+    there = cut.streaming & ~reads.nothing
+    behind = np.where(there, first + apart.max(axis=1, keepdims=True), np.iinfo(np.int64).min).max()
+    coordinates = np.stack(np.unravel_index(cut.elements, reads.dims), axis=-1)
+    behind = max(int(behind), int((coordinates @ strides).max(initial=0)))
+    return np.where(reads.nothing, behind + 1, first), apart
+
+
+def _touched(reads: Reads, skew: Skew, cut: Cut | None = None) -> Array:
     """Cells that lanes read, seen from that of coordinates 0."""
-    first, apart = reads.places(skew.strides)
-    some = [np.unique((first[tile][:, None] + apart[tile][used]).reshape(-1)) for tile, used in enumerate(reads.used)]
-    return np.unique(np.concatenate(some)) if some else np.zeros(0, np.int64)
+    first, apart = firsts(reads, skew.strides, cut)
+    if cut is not None:
+        return _touched_of(reads, [own[rows] for own, rows in zip(first, cut.streaming, strict=True)], apart)
+    return _touched_of(reads, [*first], apart)
+
+
+def _touched_of(reads: Reads, firsts: Sequence[Array], apart: Array) -> Array:
+    first = np.concatenate(firsts)
+    low, high = int(first.min(initial=0)), int(first.max(initial=0) + apart.max(initial=0)) + 1
+    touched = np.zeros(high - low, bool)
+    for rows, own, used in zip(firsts, apart, reads.used, strict=True):
+        touched[(rows[:, None] - low + own[used]).reshape(-1)] = True
+    return np.flatnonzero(touched) + low
 
 
 def free(taken: Sequence[Held], machine: Machine, reserved: int) -> tuple[int, tuple[int, int]]:

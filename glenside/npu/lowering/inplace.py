@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -12,12 +12,15 @@ from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
 from glenside.npu.instructions import Lanes, Store
 from glenside.npu.lowering.carrying import carried, gone_on
+from glenside.npu.lowering.distinct import distinct
 from glenside.npu.lowering.filling import Table
-from glenside.npu.lowering.holding import Held
+from glenside.npu.lowering.holding import Held, firsts
 from glenside.npu.lowering.layers import Feed, Writer
-from glenside.npu.lowering.runs import Run, parts
+from glenside.npu.lowering.runs import Run
 from glenside.npu.lowering.skewed import Reads
+from glenside.npu.lowering.spreading import Spreadings
 from glenside.npu.lowering.storing import Bytes, BytesOut
+from glenside.npu.lowering.strips import Part, runs_of, side_by_side, whole
 from glenside.npu.lowering.tiles import Layer
 from glenside.npu.machine import HALVES, Machine
 from glenside.quantization.layers import IntegerLayer
@@ -36,18 +39,21 @@ class _Skewed:
             Table(tuple(sorted((at % machine.rows, 0, at // machine.rows) for at in own[there].tolist())))
             for own, there in zip(self.apart, self.used, strict=True)
         ]
-        self.runs: Sequence[Run] = [*_runs(layer, machine)]
+        self.runs: Sequence[Run] = _in_order(self.layer, machine)
 
     def table(self, tile: int) -> Table:
         return self.tables[tile]
 
 
 class InPlace(_Skewed):
-    """Rows of a tensor that is held."""
+    """Rows of a tensor that is held; of a part of a layer, those of it."""
 
-    def __init__(self, layer: Layer, held: Held, name: str, machine: Machine) -> None:
+    def __init__(self, layer: Layer, held: Held, name: str, machine: Machine, part: Part | None = None) -> None:
         super().__init__(layer, held.reads[name], held.skew.strides, machine)
-        self.first = self.first + held.base
+        first, _ = firsts(held.reads[name], held.skew.strides, held.cut)
+        self.first = first + held.base
+        if part is not None:
+            self.runs = [*runs_of(layer, part.ranges(), machine)]
 
     def fill(self, number: int, now: int) -> bool:
         return True
@@ -133,9 +139,9 @@ class Windows(_Skewed):
         if self.feed.made[0]:
             writer.settle_before()
         runs = self.runs[own.begin : own.end]
-        touched = np.unique(np.concatenate([self._touched(run) for run in runs]))
+        touched = distinct(np.concatenate([self._touched(run) for run in runs]))
         wanted = [self.layer.product.rows.numbers[run.tile, run.begin : run.end].reshape(-1) for run in runs]
-        elements = np.unique(np.concatenate(wanted))
+        elements = distinct(np.concatenate(wanted))
         elements = elements[elements > 0] - 1
         cells = self.places[elements]
         writer.blank(np.setdiff1d(touched, cells) + base, self.feed.zero)
@@ -143,7 +149,7 @@ class Windows(_Skewed):
 
     def _touched(self, run: Run) -> Array:
         apart = self.apart[run.tile][self.used[run.tile]]
-        return np.unique(self.first[run.tile, run.begin : run.end, None] + apart)
+        return distinct(self.first[run.tile, run.begin : run.end, None] + apart)
 
 
 def _moved(layer: Layer, lanes: Array, used: Array) -> Layer:
@@ -159,28 +165,34 @@ def _moved(layer: Layer, lanes: Array, used: Array) -> Layer:
     return replace(layer, product=product)
 
 
-def _runs(layer: Layer, machine: Machine) -> Iterator[Run]:
-    """Group by group, as many rows at a time as half of the accumulators hold; half as many where no tile is added to
-    another, so that some are stored while others come.
-    """
+def _in_order(layer: Layer, machine: Machine) -> list[Run]:
+    """Group by group; side by side where weights are spread then, and are not otherwise."""
+    plain = [*runs_of(layer, whole(layer), machine)]
     m = layer.product.rows.numbers.shape[1]
-    alone = all(len(group.tiles) == 1 for group in layer.groups)
-    most = max(1, machine.half_accumulators // (2 if alone else 1))
-    for number, group in enumerate(layer.groups):
-        for begin, end in parts(0, m, most):
-            for place, tile in enumerate(group.tiles):
-                yield Run(number, tile, begin, end, place == 0, place == len(group.tiles) - 1)
+    if all(len(group.tiles) == 1 for group in layer.groups) or HALVES * m > machine.half_accumulators:
+        return plain
+    other, spreads = [*side_by_side(layer, machine)], Spreadings(machine)
+    found = (any(spreads.of_all(layer.weights, [run.tile for run in runs])) for runs in (plain, other))
+    return other if tuple(found) == (False, True) else plain
 
 
 class Kept(BytesOut):
     """A layer's results as bytes where they are held."""
 
     def __init__(
-        self, writer: Writer, layer: Layer, parameters: Array, held: Held, zero: int, made: IntegerLayer
+        self,
+        writer: Writer,
+        layer: Layer,
+        parameters: Array,
+        held: Held,
+        zero: int,
+        made: IntegerLayer,
+        part: Part | None = None,
     ) -> None:
         assert made.requantised is not None, "it becomes bytes"
-        every, table = np.arange(held.cells.size), made.requantised.table
-        super().__init__(writer, layer, Bytes(parameters, every, held.cells, table, made.normalised))
+        every = held.elements if part is None else part.elements
+        table = made.requantised.table
+        super().__init__(writer, layer, Bytes(parameters, every, held.cells[every], table, made.normalised))
         self.lanes, self.depth = 0, 1 << 30
         self.held, self.zero = held, zero
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -13,7 +14,7 @@ from glenside.analysis.places import places
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
 from glenside.ir.term import Term
-from glenside.npu.lowering.choice import best
+from glenside.npu.lowering.choice import Options, best, options_of
 from glenside.npu.lowering.mapped import Mapped, Unlowered, results_of
 from glenside.npu.lowering.network import chained
 from glenside.npu.machine import Machine
@@ -36,18 +37,87 @@ def integer_program(
     """An integer network as one program, from what was found for its program; inputs are drawn by the seed. Inputs and
     outputs say what they stand for. Raises BadInput: a layer that the machine does not run, and why.
     """
-    fronts = {name: [*front] for name, front in mappings(result, network).items()}
+    return least(network, mappings(result, network), machine, seed, show)
+
+
+Front = Mapping[str, Sequence[tuple[Mapped, int]]]
+
+
+def least(
+    network: IntegerNetwork,
+    found: Front,
+    machine: Machine,
+    seed: int = 0,
+    show: Callable[[str, int, int], None] = lambda *_: None,
+) -> NpuProgram:
+    """The program of a network that takes the fewest cycles: mappings chosen together with tensors that stay in lanes,
+    and, where prices do not rule out that they are quicker, the same without these, and layer by layer.
+
+    Raises BadInput: as `integer_program`.
+    """
+    fronts, made = {name: [*front] for name, front in found.items()}, None
     first: BadInput | None = None
-    while True:
-        taken, choice = best(network, fronts, machine, show)
+    while made is None:
+        priced = options_of(network, fronts, machine, show)
+        taken, choice = best(network, fronts, machine, show, priced=priced)
         try:
-            return as_mapped(network, taken, machine, seed, choice.axes, show, choice.held)
+            made = as_mapped(network, taken, machine, seed, choice.axes, show, choice.held)
         except Unlowered as error:
             first = first or error
             name = next((name for name in error.layers if len(fronts[name]) > 1), None)
             if name is None:
                 raise first from error
             fronts[name] = [own for own in fronts[name] if own[0].term != taken[name].term]
+    return min([made, *_simpler(network, fronts, machine, priced, made, (seed, show))], key=_predicted)
+
+
+def _predicted(program: NpuProgram) -> int:
+    assert program.predicted is not None, "whatever is lowered has its cycles"
+    return program.predicted
+
+
+def _simpler(
+    network: IntegerNetwork,
+    fronts: Front,
+    machine: Machine,
+    priced: Options,
+    than: NpuProgram,
+    how: tuple[int, Callable[[str, int, int], None]],
+) -> Iterator[NpuProgram]:
+    """Programs of simpler choices that run and may be quicker."""
+    with suppress(BadInput):
+        taken, choice = best(network, fronts, machine, stay=False, priced=priced)
+        if choice.bound * _TRUST > _predicted(than):
+            return
+        yield as_mapped(network, taken, machine, how[0], choice.axes, how[1], ())
+    with suppress(BadInput):
+        yield layer_by_layer(network, fronts, machine, *how)
+
+
+_TRUST = 0.75
+"""What part of its price a choice takes at least: prices are of parts of layers."""
+
+
+def layer_by_layer(
+    network: IntegerNetwork,
+    found: Front,
+    machine: Machine,
+    seed: int = 0,
+    show: Callable[[str, int, int], None] = lambda *_: None,
+) -> NpuProgram:
+    """Each layer's quickest mapping, with all tensors in DRAM as the next one fills lanes soonest; where the machine
+    does not run it there, its next. Raises BadInput: none is left.
+    """
+    left = {name: sorted(own, key=lambda pair: pair[1]) for name, own in found.items()}
+    while True:
+        try:
+            taken = {name: own[0][0] for name, own in left.items()}
+            return as_mapped(network, taken, machine, seed, show=show, stay=())
+        except Unlowered as error:
+            name = next((name for name in error.layers if len(left[name]) > 1), None)
+            if name is None:
+                raise
+            left[name] = left[name][1:]
 
 
 def mappings(result: Result, network: IntegerNetwork) -> Mapping[str, Sequence[tuple[Mapped, int]]]:

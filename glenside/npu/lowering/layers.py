@@ -178,9 +178,9 @@ class Writer:
             nothing = self.image.packed(np.zeros(self.machine.bandwidth, np.uint8))
             every = Table(tuple((column, 0, 0) for column in range(self.machine.columns)))
             self.add(Spread((tile.rows, 1, 1), Address(nothing), Address(row, (1, 0, 0)), self.table(every)))
-        for beat, table in spread.steps:
-            at = tile.address + beat * self.machine.bandwidth
-            self.add(Spread((1, 1, 1), Address(at), Address(row), self.table(table)))
+        tables = [self.table(table) for _, table in spread.steps]  # all of them, as DRAM takes a while
+        for (beat, _), table in zip(spread.steps, tables, strict=True):
+            self.add(Spread((1, 1, 1), Address(tile.address + beat * self.machine.bandwidth), Address(row), table))
 
     def table(self, table: Table) -> int:
         """The slot of a lane table, filled before."""
@@ -317,6 +317,7 @@ class _Work:
         self.used = 0
         self.alone = all(run.first and run.last for run in self.runs)
         self.done: list[tuple[Run, int]] = []
+        self.bases: dict[tuple[int, int], int] = {}
 
     def write(self) -> None:
         ahead = 0
@@ -357,7 +358,7 @@ class _Work:
             writer.active = own.key
             writer.add(Load(writer.weights.held[own.key] * machine.rows, own.rows))
         table = writer.table(self.source.table(run.tile))
-        base = writer.half * machine.half_accumulators + self.used
+        base = self._base(run)
         places = np.stack([self.source.cells(number), base + np.arange(size)], axis=1)
         for nest in nests(places):
             lanes, turn = gone_on(nest.address(0), machine.rows)
@@ -365,7 +366,6 @@ class _Work:
             fresh = False
         if run.last:
             self.done.append((run, base))
-            self.used += size
             held = sum(own.end - own.begin for own, _ in self.done)
             if (
                 self.alone
@@ -374,6 +374,14 @@ class _Work:
                 and held >= machine.half_accumulators // _SENT
             ):
                 self._send(number)
+
+    def _base(self, run: Run) -> int:
+        """The accumulator of the first row of a run, which tiles that are added up share."""
+        key = run.group, run.begin
+        if run.first:
+            self.bases[key] = self.writer.half * self.machine.half_accumulators + self.used
+            self.used += run.end - run.begin
+        return self.bases[key]
 
     def _flip(self, number: int) -> None:
         """Send the sums of this half away before that run streams, and go on in the other."""

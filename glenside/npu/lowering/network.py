@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from glenside.npu.lowering.operands import Tiles, arranged
 from glenside.npu.lowering.program import Filled, counted, finished, stand_in
 from glenside.npu.lowering.skewed import Skew
 from glenside.npu.lowering.storing import Bytes, BytesOut
+from glenside.npu.lowering.strips import Part
 from glenside.npu.lowering.tensors import Somewhere, Tensors
 from glenside.npu.lowering.tiles import Layer
 from glenside.npu.machine import Machine
@@ -50,6 +51,15 @@ def chained(
     return _Chain(network, mapped, machine, axes or {}, show, stay).program(given or {}, seed)
 
 
+@dataclass(frozen=True)
+class Piece:
+    """What runs at a time of a layer: all of it, or what a strip needs of it; `last` where nothing comes after it."""
+
+    strip: int = 0
+    part: Part | None = None
+    last: bool = True
+
+
 class _Chain(Tensors):
     def __init__(
         self,
@@ -66,6 +76,7 @@ class _Chain(Tensors):
         self.filled = Filled()
         self.stretches = list[Stretch]()
         self.constants: dict[Term, Place] = {}
+        self.sums: dict[str, SumsOut] = {}
 
     def program(self, given: Mapping[str, Array], seed: int) -> NpuProgram:
         network, draw = self.network, np.random.default_rng(seed)
@@ -81,20 +92,34 @@ class _Chain(Tensors):
         for term in self.inputs():  # copies are over by now: they pass through any lanes
             if term in self.held:
                 bring(self.writer, inputs[name_of(term)].addresses, self.held[term], self.zero(term))
-        for number, layer in enumerate(network.layers):
-            self.show(layer.name, number, len(network.layers))
+        for layer, piece in self._pieces():
+            self.show(layer.name, self.numbers[layer.name], len(network.layers))
             begin = counted(self.writer)
             try:
-                stretch = self._layer(layer)
+                stretch = self._layer(layer, piece)
             except Unlowered:
                 raise
             except BadInput as error:
                 raise Unlowered.of(f"the layer {layer.name}: {error}", layer.name) from error
             if layer is network.layers[-1]:
                 self.writer.settle()
-            self.stretches.append(replace(stretch, name=layer.name, begin=begin, end=counted(self.writer)))
-            del self.known[layer.name]
+            name = layer.name if piece.last else f"{layer.name}, strip {piece.strip + 1}"
+            self.stretches.append(replace(stretch, name=name, begin=begin, end=counted(self.writer)))
+            if piece.last:
+                del self.known[layer.name]
         return finished(self.writer, self.stretches, self.filled, inputs, self._outputs())
+
+    def _pieces(self) -> Iterator[tuple[IntegerLayer, Piece]]:
+        """Layers in the order in which they run, those of chains strip by strip."""
+        layers, number = self.network.layers, 0
+        for chain in [*sorted(self.chains, key=lambda chain: chain.begin), None]:
+            begin, end = (chain.begin, chain.end) if chain is not None else (len(layers), len(layers))
+            yield from ((layer, Piece()) for layer in layers[number:begin])
+            for strip, parts in enumerate(chain.parts if chain is not None else ()):
+                last = chain is not None and strip == len(chain.parts) - 1
+                for layer, part in zip(layers[begin:end], parts, strict=True):
+                    yield layer, Piece(strip, part, last)
+            number = end
 
     def _outputs(self) -> dict[str, Place]:
         found = {stretch.name: stretch.result for stretch in self.stretches}
@@ -122,15 +147,16 @@ class _Chain(Tensors):
         self.stretches.append(Stretch(name, begin, end, meaning, operands, result))
         self.copies[term] = name
 
-    def _layer(self, layer: IntegerLayer) -> Stretch:
-        own = self.own(layer)
+    def _layer(self, layer: IntegerLayer, piece: Piece) -> Stretch:
+        own = replace(self.own(layer))
         rows = [own.operands[leaf] for leaf in own.layer.product.rows.first]
         operands = dict[Term, Place]()
         source: Source
         if len(rows) == 1 and rows[0] in self.held:
-            there = InPlace(own.layer, self.held[rows[0]], layer.name, self.machine)
+            held = self.held[rows[0]].at(piece.strip)
+            there = InPlace(own.layer, held, layer.name, self.machine, piece.part)
             own.layer, source = there.layer, there
-            tiles = self._stays(layer.name, own, operands)
+            tiles = self._stays(layer.name, own, operands, [run.tile for run in there.runs])
             feed = Feed(tiles.brought, own.zeros[0])
         elif len(rows) == 1 and rows[0] in self.passing and (windows := self._windows(layer, own, rows[0])) is not None:
             own.layer, source = windows.layer, windows
@@ -144,20 +170,24 @@ class _Chain(Tensors):
             feed = Feed(tiles.brought, own.zeros[0], self._made(own))
             source = Copied(self.writer, self.order(layer.name), feed, addresses)
         if layer.requantised is None:
-            sums = SumsOut(self.writer, own.layer)
+            if layer.name not in self.sums:
+                self.sums[layer.name] = SumsOut(self.writer, own.layer)
+            sums = self.sums[layer.name]
             self.writer.layer(own.layer, source, feed, sums)
             lacking = narrow(self._corrected(layer, own))  # of sums as they are: nothing is added to them
             stands_for = StandsFor.of(1, -lacking) if lacking.any() else None
             result: Place | None = replace(Place.of(sums.addresses, "int32"), stands_for=stands_for)
         elif layer.result in self.held:
             parameters = self._parameters(layer, own).reshape(-1)
-            held, zero = self.held[layer.result], self.zero(layer.result)
-            kept = Kept(self.writer, own.layer, parameters, held, zero, layer)
+            held = self.held[layer.result].at(piece.strip)
+            kept = Kept(self.writer, own.layer, parameters, held, self.zero(layer.result), layer, piece.part)
             self.writer.layer(own.layer, source, feed, kept)
             result = None
         else:
             self.writer.layer(own.layer, source, feed, self._bytes_out(layer, own))
             result = self.place(layer.result)
+        if not piece.last:
+            return Stretch("", {}, {})
         return self._stretch(layer, own, operands, result)
 
     def _windows(self, layer: IntegerLayer, own: Own, tensor: Term) -> Windows | None:
@@ -215,11 +245,11 @@ class _Chain(Tensors):
         self.filled.append((found, self.values(tensor).reshape(tuple(leaf.access.dims))))
         return found
 
-    def _stays(self, name: str, own: Own, operands: dict[Term, Place]) -> Tiles:
+    def _stays(self, name: str, own: Own, operands: dict[Term, Place], order: Sequence[int] | None = None) -> Tiles:
         weights = own.layer.product.weights.first
         if all(self.is_constant(own.operands[leaf]) for leaf in weights):
             values = {leaf: self.values(own.operands[leaf]) for leaf in weights}
-            tiles = Tiles.known(self.writer.image, own.layer, values)
+            tiles = Tiles.known(self.writer.image, own.layer, values, order)
         else:
             tiles = self.computed_tiles(name, own)
         for leaf in weights:

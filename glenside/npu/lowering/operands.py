@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -94,10 +94,10 @@ class Tiles:
         return found.reshape(tuple(leaf.access.dims))
 
     @staticmethod
-    def known(image: Image, layer: Layer, values: Mapping[Term, Array]) -> Tiles:
-        """Of constants."""
+    def known(image: Image, layer: Layer, values: Mapping[Term, Array], order: Iterable[int] | None = None) -> Tiles:
+        """Of constants, of tiles that come in that order."""
         every, found = layer.product.weights.values(values, "int8"), list[Brought]()
-        spreads = Spreadings(image.machine).of_all(layer.weights)
+        spreads = Spreadings(image.machine).of_all(layer.weights, order)
         for tile, (rows, spread) in enumerate(zip(layer.loaded, spreads, strict=True)):
             content = every[tile, :rows]
             if spread is None:

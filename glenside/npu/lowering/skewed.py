@@ -12,10 +12,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import permutations
+from typing import Any
 
 import numpy as np
 
 from glenside.ir.operand import Array
+from glenside.npu.lowering.distinct import distinct
 from glenside.npu.lowering.tiles import Layer
 from glenside.npu.machine import Machine
 
@@ -23,9 +25,11 @@ _SOME = 256
 """Rows of sums by which strides are chosen."""
 _AXES = 4
 """Axes of which all orders are tried."""
+_FEW = 8
+"""Elements by which strides are refused, before all are looked at."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Reads:
     """How the rows of a product read a tensor: lane l of row r of a tile takes the element with the coordinates
     rows[tile][r] + lanes[tile][l], or a zero where these are outside of the tensor.
@@ -44,6 +48,13 @@ class Reads:
     @staticmethod
     def of(layer: Layer, dims: Sequence[int]) -> Reads | None:
         """How a layer reads the only tensor that its rows are made of; None where lanes have no constant distances."""
+        key = Reads, tuple(dims)
+        if key not in layer.known:
+            layer.known[key] = Reads._of(layer, dims)
+        return layer.known[key]  # type: ignore[no-any-return]
+
+    @staticmethod
+    def _of(layer: Layer, dims: Sequence[int]) -> Reads | None:
         numbers = layer.product.rows.numbers
         there = numbers > 0
         dims = tuple(dims)
@@ -57,10 +68,20 @@ class Reads:
         return Reads(layer, dims, _coordinates(rows, dims), _coordinates(lanes, dims), used)
 
     @cached_property
+    def shapes(self) -> dict[Any, Any]:
+        """Strides that were found for those who read so, by who else reads and writes."""
+        return {}
+
+    @cached_property
     def zeros(self) -> Array:
-        """Where a lane reads a zero that counts, (tiles)(m)(R)."""
-        found: Array = (self.layer.product.rows.numbers == 0) & self.used[:, None, :] & _counting(self.layer)
-        return found
+        """The coordinates at which lanes read zeros that count, each once, (n)(axes)."""
+        wide, found = _wide(self.dims), [np.zeros(0, np.int64)]
+        some = (self.layer.product.rows.numbers == 0) & self.used[:, None, :] & ~self.nothing[:, :, None]
+        counting = _Counting(self.layer)
+        for tile in np.flatnonzero(some.any(axis=(1, 2))).tolist():
+            row, lane = np.nonzero(some[tile] & counting.of(tile))
+            found.append(distinct(self.rows[tile, row] @ wide + self.lanes[tile, lane] @ wide))
+        return _coordinates(distinct(np.concatenate(found)), self.dims)
 
     @cached_property
     def nothing(self) -> Array:
@@ -83,12 +104,8 @@ class Reads:
     @property
     def around(self) -> tuple[Array, Array]:
         """The least and the greatest coordinates of zeros that count, and of elements, (axes) each."""
-        low, high = np.zeros(len(self.dims), int), np.array(self.dims) - 1
-        tile, row, lane = np.nonzero(self.zeros & ~self.nothing[:, :, None])
-        if len(tile):
-            own = self.rows[tile, row] + self.lanes[tile, lane]
-            low, high = np.minimum(low, own.min(axis=0)), np.maximum(high, own.max(axis=0))
-        return low, high
+        every = np.concatenate([np.zeros((1, len(self.dims)), int), [np.array(self.dims) - 1], self.zeros])
+        return every.min(axis=0), every.max(axis=0)
 
     def places(self, strides: Array) -> tuple[Array, Array]:
         """Where each row begins, (tiles)(m), and how far from there each lane reads, at least 0, (tiles)(R)."""
@@ -148,21 +165,35 @@ def _differences(at: Array, there: Array) -> tuple[Array, Array, Array]:
         lanes[more], known = own[more], known | more
 
 
-def _counting(layer: Layer) -> Array:
-    """Where what a lane holds is part of a sum that is an element, (tiles)(m)(R)."""
-    tiles, m, _ = layer.product.rows.numbers.shape
-    weights = layer.product.weights.numbers > 0
-    wanted = np.zeros((len(layer.groups), m, weights.shape[2]), np.float32)
-    line, column = layer.sums_of()
-    wanted.reshape(-1, weights.shape[2])[line, column] = 1
-    group = np.zeros(tiles, int)
-    for number, each in enumerate(layer.groups):
-        group[list(each.tiles)] = number
-    found: Array = wanted[group] @ weights.astype(np.float32).transpose(0, 2, 1) > 0
-    return found
+class _Counting:
+    """Where what a lane holds is part of a sum that is an element."""
+
+    def __init__(self, layer: Layer) -> None:
+        self.layer = layer
+        _, m, _ = layer.product.rows.numbers.shape
+        columns = layer.product.weights.numbers.shape[2]
+        self.wanted = np.zeros((len(layer.groups), m, columns), np.float32)
+        line, column = layer.sums_of()
+        self.wanted.reshape(-1, columns)[line, column] = 1
+        self.alike = (self.wanted == self.wanted[:, :1]).all(axis=(1, 2))  # all rows of a group, as they mostly are
+        weights = layer.product.weights.numbers
+        group = np.zeros(len(weights), int)
+        for number, each in enumerate(layer.groups):
+            group[list(each.tiles)] = number
+        self.any = ((weights > 0) & (self.wanted[group, 0] > 0)[:, None, :]).any(axis=2)  # of rows that are alike
+        self.group = {tile: number for number, each in enumerate(layer.groups) for tile in each.tiles}
+
+    def of(self, tile: int) -> Array:
+        """Of a tile, (m)(R) or, where all rows are alike, (1)(R)."""
+        group = self.group.get(tile, 0)
+        if self.alike[group]:
+            return np.asarray(self.any[tile : tile + 1])
+        weights = (self.layer.product.weights.numbers[tile] > 0).astype(np.float32)
+        found: Array = self.wanted[group] @ weights.T > 0
+        return found
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Writes:
     """Which elements of a tensor are sums of one row: coordinates of some rows, (columns)(axes) each, and how many rows
     there are for each of these.
@@ -173,13 +204,20 @@ class Writes:
 
     @staticmethod
     def of(layer: Layer, dims: Sequence[int]) -> Writes:
+        key = Writes, tuple(dims)
+        if key not in layer.known:
+            layer.known[key] = Writes._of(layer, dims)
+        return layer.known[key]  # type: ignore[no-any-return]
+
+    @staticmethod
+    def _of(layer: Layer, dims: Sequence[int]) -> Writes:
         line, column = layer.sums_of()
         element = np.flatnonzero(layer.elements.reshape(-1) > 0)
         order = np.lexsort((column, line))
         line, element = line[order], element[order]
         lines, begins = np.unique(line, return_index=True)
         ends = np.append(begins[1:], len(line))
-        some = np.unique(np.linspace(0, len(lines) - 1, _SOME).astype(int))
+        some = distinct(np.linspace(0, len(lines) - 1, _SOME).astype(int))
         coordinates = np.stack(np.unravel_index(element, tuple(dims)), axis=-1)
         patterns = dict[bytes, Array]()
         for number in some.tolist():
@@ -206,7 +244,17 @@ def skewed(dims: Sequence[int], reads: Sequence[Reads], writes: Writes | None, m
     """The strides for which every row that is read is in distinct lanes, and which take the fewest cycles of stores,
     and then the fewest cells. None: there are no such strides among those that are tried.
     """
-    return min(skews(dims, reads, writes, machine), key=lambda own: (own.extra, own.size), default=None)
+    every = every_skew(dims, reads, writes, machine)
+    return min(every, key=lambda own: (own.extra, own.size), default=None)
+
+
+def every_skew(dims: Sequence[int], reads: Sequence[Reads], writes: Writes | None, machine: Machine) -> Sequence[Skew]:
+    """Of each order of axes the best such strides; known to those who read so."""
+    known: dict[Any, Sequence[Skew]] = reads[0].shapes if reads else {}
+    key = tuple(dims), (*reads,), writes, machine.rows
+    if key not in known:
+        known[key] = [*skews(dims, reads, writes, machine)]
+    return known[key]
 
 
 def skews(dims: Sequence[int], reads: Sequence[Reads], writes: Writes | None, machine: Machine) -> Iterator[Skew]:
@@ -253,7 +301,7 @@ def _padded(
     tried, cells = strides.reshape(-1, len(dims)), sizes.reshape(-1)
     good = np.ones(len(tried), bool)
     for own in patterns:
-        good[good] = _most(own, tried[good], lanes) == 1
+        good[good] = _apart(own, tried[good], lanes)
     if not good.any():
         return None
     tried, cells = tried[good], cells[good]
@@ -265,9 +313,25 @@ def _padded(
     return Skew(tried[best], int(cells[best]), float(extra[best]))
 
 
+def _lanes_of(pattern: Array, strides: Array, lanes: int) -> Array:
+    """In which lane each of a pattern's elements is, for each of the strides, (n)(elements); exact in floats."""
+    at = (strides % lanes).astype(np.float32) @ (pattern % lanes).astype(np.float32).T
+    found: Array = at.astype(np.int32) % lanes
+    return found.astype(np.int16)
+
+
+def _apart(pattern: Array, strides: Array, lanes: int) -> Array:
+    """Whether a pattern's elements are in distinct lanes, for each of the strides, (n)."""
+    found = np.zeros(len(strides), bool)
+    if len(pattern) <= lanes:
+        few = np.flatnonzero(_most(pattern[:_FEW], strides, lanes) == 1)  # most are none by these
+        found[few] = _most(pattern, strides[few], lanes) == 1
+    return found
+
+
 def _most(pattern: Array, strides: Array, lanes: int) -> Array:
     """How many of a pattern's elements are in one lane at most, for each of the strides, (n)."""
-    at = np.sort(strides @ pattern.T % lanes, axis=1)  # (n)(elements)
+    at = np.sort(_lanes_of(pattern, strides, lanes), axis=1)  # (n)(elements)
     size = at.shape[1]
     most = np.ones(len(at), int)
     for apart in range(1, size):

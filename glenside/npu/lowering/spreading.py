@@ -6,13 +6,15 @@ for all columns, one a cycle, and the zeros between them stay in weight memory f
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from glenside.ir.operand import Array
+from glenside.npu.lowering.distinct import distinct
 from glenside.npu.lowering.filling import Table
+from glenside.npu.lowering.slots import Slots
 from glenside.npu.machine import Machine
 
 
@@ -50,19 +52,31 @@ class Spreadings:
             self.known[key] = self._found(alike)
         return self.known[key]
 
-    def of_all(self, tiles: Sequence[Array]) -> list[Spreading | None]:
-        """Of a layer's tiles: none where there are more lane tables than stay on chip."""
+    def of_all(self, tiles: Sequence[Array], order: Iterable[int] | None = None) -> list[Spreading | None]:
+        """Of a layer's tiles, which come in that order: none where rows are brought sooner than lane tables that do not
+        stay on chip.
+        """
         found = [self.of(numbers) for numbers in tiles]
-        tables = {table for own in found if own is not None for _, table in own.steps}
-        return found if len(tables) <= self.machine.tables - self.machine.tables // _TABLES else [None] * len(found)
+        steps = [() if own is None else own.steps for own in found]
+        tables = {table for own in steps for _, table in own}
+        most = self.machine.tables - self.machine.tables // _TABLES
+        if len(tables) <= most:
+            return found
+        slots, beats, rows = Slots(most), 0, 0
+        for tile in dict.fromkeys(range(len(tiles)) if order is None else order):
+            new = sum(slots.any(table.key)[1] for _, table in steps[tile])
+            beats += len(steps[tile]) + new * self.machine.table_beats
+            rows += len(tiles[tile]) * self.machine.weight_beats if steps[tile] else 0
+        return found if beats * _WORTH <= rows else [None] * len(found)
 
     def _found(self, alike: Array) -> Spreading | None:
         machine = self.machine
         row, column = np.nonzero(alike)
         values, value = np.unique(alike[row, column], return_inverse=True)
-        if len(np.unique(value * alike.shape[1] + column)) < len(value):
+        if len(distinct(value * alike.shape[1] + column)) < len(value):
             return None  # a column takes a value twice
-        step = _steps(value, column, len(values), alike.shape[1])
+        step = _steps_by_rows(value, row, column, len(values))
+        step = _steps(value, column, len(values), alike.shape[1]) if step is None else step
         count = int(step.max(initial=-1)) + 1
         slow = count * _WORTH > len(alike) * machine.weight_beats
         if slow or count > machine.tables // _TABLES or np.bincount(step, minlength=1).max() > machine.bandwidth:
@@ -81,6 +95,20 @@ class Spreadings:
         _, first = np.unique(value, return_index=True)
         pairs = np.stack([row[first] * alike.shape[1] + column[first], at], axis=1)
         return Spreading(len(alike), pairs, beat + 1, tuple(steps), np.packbits(alike > 0).tobytes())
+
+
+def _steps_by_rows(value: Array, row: Array, column: Array, values: int) -> Array | None:
+    """The same by rows that are equally far apart: tiles that begin elsewhere in a band then have the same tables. None
+    where a value is in rows of several of these, or a column twice in one.
+    """
+    count = int(np.bincount(column).max(initial=1))
+    step = np.zeros(values, np.int64)
+    step[value] = row % count
+    if (step[value] != row % count).any() or len(distinct(step[value] * (1 + column.max(initial=0)) + column)) < len(
+        row
+    ):
+        return None
+    return step
 
 
 def _steps(value: Array, column: Array, values: int, columns: int) -> Array:

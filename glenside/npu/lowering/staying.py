@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from glenside.ir.term import Term
 from glenside.npu.lowering.price import Priced
 from glenside.npu.lowering.skewed import Reads, Writes, skewed
+from glenside.npu.lowering.strips import strips
 from glenside.npu.lowering.tiles import Layer
-from glenside.npu.machine import Machine
+from glenside.npu.machine import HALVES, Machine
 
 _GAPS = 1.1
 """How many cells a tensor takes for each of its elements, near enough for those that take less than that part of the
 lanes:
 """
 _LARGE = 8
+_STRIPS = 3
+"""What part of a large tensor is there at a time where layers run strip by strip; and into how many these are cut,
+by which their cycles are told:
+"""
+_CUTS = 4
 
 
 class Streaming(Protocol):
@@ -37,12 +43,15 @@ class Stay:
     rows          of lanes that it takes as each mapping of each layer reads it, by number
     since, until  the layers between which it is there, by number
     allows        of each layer that makes or reads it which of its mappings can do so, by number
+    slower        of each mapping of its reader the cycles of the array beside those of whole layers, where there is a
+                  part of it at a time
     """
 
     rows: Mapping[str, Sequence[int]]
     since: int
     until: int
     allows: Mapping[str, Sequence[bool]]
+    slower: Mapping[str, Sequence[float]] = field(default_factory=dict)
 
     @property
     def readers(self) -> int:
@@ -74,8 +83,25 @@ def staying(
         if all(any(own) for own in allows.values()):
             made = None if maker is None else options[maker][allows[maker].index(True)].price.layer
             rows = {name: [reads.rows(option, tensor, made, machine) for option in options[name]] for name in readers}
-            found[tensor] = Stay(rows, since, max(numbers[name] for name in readers), allows)
+            slower: dict[str, list[float]] = {}
+            large = HALVES * tensor.access.size > machine.depth * machine.rows
+            if made is not None and large and [numbers[name] for name in readers] == [since + 1]:
+                rows = {name: [-(-need // _STRIPS) for need in own] for name, own in rows.items()}
+                slower = {name: [_slower(made, o.price.layer, machine) for o in options[name]] for name in readers}
+            found[tensor] = Stay(rows, since, max(numbers[name] for name in readers), allows, slower)
     return found
+
+
+def _slower(made: Layer, read: Layer, machine: Machine) -> float:
+    """Cycles that two layers take longer strip by strip, along the best axis."""
+    dims, layers = tuple(read.elements.shape), (made, read)
+    whole = sum(len(layer.product.rows.numbers) * layer.product.rows.numbers.shape[1] for layer in layers)
+    found = [
+        sum(part.cycles(machine) for strip in strips(layers, dims, axis, _CUTS) for part in strip)
+        for axis, size in enumerate(dims)
+        if size >= _CUTS
+    ]
+    return float(max(0, min(found, default=_CUTS * whole) - whole))
 
 
 def _takes(option: Streaming, tensor: Term) -> bool:

@@ -11,6 +11,7 @@ import numpy as np
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
 from glenside.ir.term import Term
+from glenside.npu.lowering.chains import Candidates, Chain
 from glenside.npu.lowering.holding import Held, Passing, Wanted, free, held
 from glenside.npu.lowering.layers import Writer
 from glenside.npu.lowering.mapped import Mapped, MappedNetwork, Own
@@ -60,6 +61,7 @@ class Tensors(MappedNetwork):
     stay     which stay in lanes where they can; all of them where it is None
     held     those that do
     passing  those that would be read in the same way, and are in DRAM
+    chains   layers that run strip by strip, of tensors of which a strip at a time stays
     """
 
     def __init__(
@@ -77,7 +79,7 @@ class Tensors(MappedNetwork):
         self.tensors: dict[Term, Somewhere] = {}
         self.orders: dict[str, Order] = {}
         self.inners: dict[Term, int] = {}
-        self.held, self.passing = self._held()
+        self.held, self.passing, self.chains = self._held()
 
     def order(self, name: str) -> Order:
         """How rows of a layer are copied into lanes."""
@@ -97,8 +99,8 @@ class Tensors(MappedNetwork):
         asked = any(layer.requantised is not None for layer in self.network.layers)
         return rows_needed(self.machine) if asked else 0
 
-    def _held(self) -> tuple[dict[Term, Held], dict[Term, Passing]]:
-        """Those that all who read them may stream from there; and those for which there is no room."""
+    def _held(self) -> tuple[dict[Term, Held], dict[Term, Passing], list[Chain]]:
+        """Those that all who read them may stream from there; those for which there is no room; and the chains."""
         wanted: dict[Term, Wanted] = {}
         inputs = self.inputs()
         for term in (*inputs, *(layer.result for layer in self.network.layers)):
@@ -109,10 +111,20 @@ class Tensors(MappedNetwork):
         while True:
             stay = {term for term in wanted if self.stay is None or term in self.stay} - crowding
             there, passing = held(wanted, self.machine, rows, stay)
+            there, passing, chains = self._candidates(wanted, rows).chains(stay, there, passing)
             more = self._crowding(there, passing)
             if more is None:
-                return there, passing
+                return there, passing, chains
             crowding.add(more)
+
+    def _candidates(self, wanted: Mapping[Term, Wanted], rows: range) -> Candidates:
+        layers = self.network.layers
+        owns = [self.own(layer) for layer in layers]
+        read = [[own.operands[leaf] for leaf in own.layer.product.rows.first] for own in owns]
+        sources = [own[0] if len(own) == 1 else None for own in read]
+        results = [layer.result for layer in layers]
+        whole = {number for number, layer in enumerate(layers) if layer.normalised is not None}
+        return Candidates([own.layer for own in owns], results, sources, wanted, whole, self.machine, rows)
 
     def _crowding(self, there: Mapping[Term, Held], passing: Container[Term]) -> Term | None:
         """The largest tensor of those that leave a layer too little room for what comes from DRAM; None: none does."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Container
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -12,6 +13,7 @@ from glenside.analysis.places import Places, places
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
 from glenside.ir.term import Term
+from glenside.npu.lowering.distinct import distinct
 from glenside.npu.lowering.sums import summands, sums
 from glenside.npu.machine import Machine
 
@@ -68,6 +70,11 @@ class Layer:
     product: Product
     groups: tuple[Group, ...]
     elements: Array
+
+    @cached_property
+    def known(self) -> dict[Any, Any]:
+        """What else is found out about it, once for all who ask."""
+        return {}
 
     @cached_property
     def enabled(self) -> Array:
@@ -135,7 +142,7 @@ def _groups(added: Array, tiles: int, size: int) -> tuple[list[tuple[int, ...]],
     example[tile[:, 0]] = np.arange(len(tile))
     if (tile != tile[example[tile[:, 0]]]).any():
         raise BadInput(_SEVERAL)
-    groups = [tuple(int(t) for t in row if t >= 0) for row in np.unique(tile[np.unique(example[tile[:, 0]])], axis=0)]
+    groups = [tuple(int(t) for t in row if t >= 0) for row in np.unique(tile[distinct(example[tile[:, 0]])], axis=0)]
     every = [t for group in groups for t in group]
     if len(every) != len({*every}):
         raise BadInput(_SEVERAL)

@@ -1,0 +1,145 @@
+"""Which layers run strip by strip: those between which tensors are for which lanes have no room as a whole."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from glenside.ir.operand import Array
+from glenside.ir.term import Term
+from glenside.npu.lowering.holding import Cut, Held, Passing, Wanted, held
+from glenside.npu.lowering.strips import Part, strips
+from glenside.npu.lowering.tiles import Layer
+from glenside.npu.machine import Machine
+
+_COUNTS = (2, 3, 4, 6, 8, 12, 16)
+"""Into how many strips results are cut, fewest first."""
+_BEFORE = 2
+"""How many layers before the first one that must may come along: what they make needs less room then."""
+_WORTH = 1.5
+"""How many times as long as whole layers strips may take the array."""
+
+
+@dataclass(frozen=True)
+class Chain:
+    """Layers from the number `begin` until before `end`, and of each strip their parts."""
+
+    begin: int
+    end: int
+    parts: Sequence[Sequence[Part]]
+
+    def cycles(self, machine: Machine) -> int:
+        """Of the array."""
+        return sum(part.cycles(machine) for strip in self.parts for part in strip)
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """What may run so: the layers in order, what each makes and what rows of it are made of.
+
+    wanted  tensors that may be in lanes
+    whole   numbers of layers that are not cut: what one makes is normalised
+    rows    of lanes that there are
+    """
+
+    layers: Sequence[Layer]
+    results: Sequence[Term]
+    sources: Sequence[Term | None]
+    wanted: Mapping[Term, Wanted]
+    whole: Container[int]
+    machine: Machine
+    rows: range
+
+    def chains(
+        self, stay: Container[Term], there: dict[Term, Held], passing: dict[Term, Passing]
+    ) -> tuple[dict[Term, Held], dict[Term, Passing], list[Chain]]:
+        """What is held then, what is not, and the chains, where strips of what was not have room."""
+        wanted, found = dict(self.wanted), list[Chain]()
+        for begin, end in self._gaps(stay, there):
+            all_there = {*there, *self.results[begin : end - 1]}
+            best: tuple[int, Chain, dict[Term, Wanted]] | None = None
+            for cycles, start, axis, count in self._tried(begin, end, there, found):
+                if best is not None and cycles >= best[0]:
+                    continue
+                chain = Chain(start, end, strips(self.layers[start:end], self._dims(end), axis, count))
+                own = self._cut(chain, wanted)
+                near = {term: each for term, each in own.items() if each.begin < end and each.end >= start}
+                more, _ = held(near, self.machine, self.rows, all_there)
+                if more.keys() >= near.keys() & all_there:
+                    cycles = chain.cycles(self.machine)
+                    best = min(best or (cycles, chain, own), (cycles, chain, own), key=lambda each: each[0])
+            if best is not None:
+                _, chain, own = best
+                more, others = held(own, self.machine, self.rows, all_there)
+                if more.keys() >= all_there:
+                    wanted, there, passing = own, more, others
+                    found.append(chain)
+        return there, passing, found
+
+    def _gaps(self, stay: Container[Term], there: Container[Term]) -> Iterator[tuple[int, int]]:
+        """Layers between which nothing is held that could be: numbers of the first, and behind the last one."""
+        begin: int | None = None
+        for number, result in enumerate(self.results):
+            if result in stay and result not in there and self._passes(number):
+                begin = number if begin is None else begin
+            elif begin is not None:
+                if self.sources[begin] in there:
+                    yield begin, number + 1
+                begin = None
+
+    def _passes(self, number: int) -> bool:
+        """Whether the next layer alone reads what that one makes, from lanes."""
+        own = self.wanted.get(self.results[number])
+        return own is not None and len(own.reads) == 1 and own.end == number + 1 and own.begin == number
+
+    def _dims(self, end: int) -> tuple[int, ...]:
+        return tuple(self.results[end - 1].access.dims)
+
+    def _tried(
+        self, begin: int, end: int, there: Container[Term], others: Sequence[Chain]
+    ) -> Iterator[tuple[int, int, int, int]]:
+        """What chains may take at least, the number of their first layer, the axis along which they are cut, and into
+        how many strips; of each axis until one is too slow.
+        """
+        first = max((chain.end for chain in others), default=0)
+        for start in range(begin, max(first, begin - _BEFORE) - 1, -1):
+            if start < begin and not (self._passes(start) and self.results[start] in there):
+                return
+            if self.sources[start] not in there or any(number in self.whole for number in range(start, end)):
+                continue
+            cycles_of_whole = sum(self._whole(number) for number in range(start, end))
+            for axis, size in enumerate(self._dims(end)):
+                for count in (count for count in _COUNTS if count <= size):
+                    last = strips(self.layers[end - 1 : end], self._dims(end), axis, count)
+                    cycles = sum(self._whole(number) for number in range(start, end - 1))
+                    cycles += sum(part.cycles(self.machine) for (part,) in last)
+                    if cycles > _WORTH * cycles_of_whole:
+                        break
+                    yield cycles, start, axis, count
+
+    def _whole(self, number: int) -> int:
+        tiles, m, _ = self.layers[number].product.rows.numbers.shape
+        return int(tiles) * max(int(m), self.machine.rows)
+
+    def _cut(self, chain: Chain, wanted: Mapping[Term, Wanted]) -> dict[Term, Wanted]:
+        """What is wanted where those layers run strip by strip: what they read and make is there all the time."""
+        found = dict(wanted)
+        for place, number in enumerate(range(chain.begin, chain.end - 1)):
+            cuts = tuple(Cut(strip[place].elements, _streaming(strip[place + 1])) for strip in chain.parts)
+            own = found[self.results[number]]
+            found[self.results[number]] = replace(own, begin=chain.begin, end=chain.end - 1, cuts=cuts)
+        for term, own in found.items():
+            since = chain.begin if own.begin == chain.end - 1 else own.begin
+            until = max(own.end, chain.end - 1) if own.begin < chain.end and own.end >= chain.begin else own.end
+            found[term] = replace(own, begin=since, end=until)
+        return found
+
+
+def _streaming(part: Part) -> Array:
+    """Which rows of each tile stream, (tiles)(m)."""
+    found = np.zeros(part.layer.product.rows.numbers.shape[:2], bool)
+    for group, rows in zip(part.layer.groups, part.rows, strict=True):
+        found[list(group.tiles)] = rows
+    return found

@@ -1,0 +1,106 @@
+"""Chains of layers strip by strip: of tensors for which lanes have no room, a part is there at a time.
+
+The last layer's result is cut along one axis. What each layer computes for a part of it follows backwards: the rows of
+sums in which elements lie that are wanted, and the elements that those rows read; what two strips read is computed for
+both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+
+import numpy as np
+
+from glenside.ir.operand import Array
+from glenside.npu.lowering.runs import Run, parts
+from glenside.npu.lowering.tiles import Layer
+from glenside.npu.machine import Machine
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """Of a layer, what a strip needs: which rows of each group's tiles stream, (groups)(m), and the elements of what it
+    makes that are kept, by number, (n).
+    """
+
+    layer: Layer
+    rows: Array
+    elements: Array
+
+    @cached_property
+    def reads(self) -> Array:
+        """The elements of the tensor that streams that it reads, by number, (n)."""
+        numbers = self.layer.product.rows.numbers
+        seen = np.zeros(1 + int(numbers.max(initial=0)), bool)
+        for group, rows in zip(self.layer.groups, self.rows, strict=True):
+            own = np.flatnonzero(rows)
+            if len(own):
+                seen[numbers[list(group.tiles)][:, own].reshape(-1)] = True
+        return np.flatnonzero(seen[1:])
+
+    def ranges(self) -> Iterator[tuple[int, int, int]]:
+        """Of each group the rows that follow each other: group, begin, end."""
+        for group, rows in enumerate(self.rows):
+            edges = np.flatnonzero(np.diff(rows.astype(np.int8), prepend=0, append=0))
+            for begin, end in edges.reshape(-1, 2).tolist():
+                yield group, begin, end
+
+    def cycles(self, machine: Machine) -> int:
+        """Of the array: of a range of few rows those that load the next weights."""
+        return sum(
+            max(end - begin, machine.rows) * len(self.layer.groups[group].tiles) for group, begin, end in self.ranges()
+        )
+
+
+def runs_of(layer: Layer, ranges: Iterator[tuple[int, int, int]], machine: Machine) -> Iterator[Run]:
+    """Range by range, as many rows at a time as half of the accumulators hold; half as many where no tile is added to
+    another, so that some are stored while others come.
+    """
+    alone = all(len(group.tiles) == 1 for group in layer.groups)
+    most = max(1, machine.half_accumulators // (2 if alone else 1))
+    for number, low, high in ranges:
+        group = layer.groups[number]
+        for begin, end in parts(low, high, most):
+            for place, tile in enumerate(group.tiles):
+                yield Run(number, tile, begin, end, place == 0, place == len(group.tiles) - 1)
+
+
+def whole(layer: Layer) -> Iterator[tuple[int, int, int]]:
+    """All rows of all groups."""
+    m = layer.product.rows.numbers.shape[1]
+    yield from ((number, 0, m) for number in range(len(layer.groups)))
+
+
+def side_by_side(layer: Layer, machine: Machine) -> Iterator[Run]:
+    """All rows, of as many groups as half of the accumulators hold: the first tile of each, then the second of each.
+    What spreads the weights of these over columns is mostly alike.
+    """
+    m = layer.product.rows.numbers.shape[1]
+    most = machine.half_accumulators // m
+    for begin in range(0, len(layer.groups), most):
+        own = [*enumerate(layer.groups)][begin : begin + most]
+        for place in range(max(len(group.tiles) for _, group in own)):
+            for number, group in own:
+                if place < len(group.tiles):
+                    yield Run(number, group.tiles[place], 0, m, place == 0, place == len(group.tiles) - 1)
+
+
+def strips(layers: Sequence[Layer], dims: Sequence[int], axis: int, count: int) -> list[list[Part]]:
+    """Of each strip the parts of the layers, in order; `dims` are those of what the last layer makes."""
+    coordinate = np.arange(int(np.prod(dims))) // int(np.prod(dims[axis + 1 :])) % dims[axis]
+    ends = [dims[axis] * number // count for number in range(count + 1)]
+    lines = [layer.lines()[0].reshape(-1) for layer in layers]
+    found = []
+    for low, high in pairwise(ends):
+        wanted, own = np.flatnonzero((coordinate >= low) & (coordinate < high)), list[Part]()
+        for layer, line in zip(reversed(layers), reversed(lines), strict=True):
+            m = layer.product.rows.numbers.shape[1]
+            rows = np.zeros(len(layer.groups) * m, bool)
+            rows[line[wanted]] = True
+            own.insert(0, Part(layer, rows.reshape(-1, m), wanted))
+            wanted = own[0].reads
+        found.append(own)
+    return found

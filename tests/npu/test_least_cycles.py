@@ -1,0 +1,51 @@
+"""What is chosen takes no more cycles than simpler choices, and none the more where memory is quicker."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import pytest
+from npu_layers import MACHINES
+from npu_networks import network
+
+import glenside as gl
+from glenside.npu.lowering.choice import best
+from glenside.npu.lowering.integers import as_mapped, layer_by_layer, least, mappings
+from glenside.npu.machine import Machine
+from glenside.quantization.calibration import quantized
+from glenside.quantization.layers import IntegerNetwork
+from glenside.quantization.network import integer_network
+
+SEEDS = [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(9, 40))]
+
+
+def _least(found: IntegerNetwork, machine: Machine) -> int:
+    """Cycles of what is chosen, which are no more than those of simpler choices."""
+    result = gl.optimize(found.program, gl.NPU(machine), verify=False)
+    fronts = mappings(result, found)
+    own = least(found, fronts, machine).predicted
+    taken, choice = best(found, fronts, machine, stay=False)
+    in_dram = as_mapped(found, taken, machine, 0, choice.axes, stay=())
+    apart = layer_by_layer(found, fronts, machine)
+    assert own is not None
+    assert all(own <= other.predicted for other in (in_dram, apart) if other.predicted is not None)
+    return own
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_no_simpler_choice_takes_less_and_quicker_memory_no_more(seed: int) -> None:
+    """Of beats that are no wider than a row of lanes: others are never full, and their lane tables are larger."""
+    found, machine = integer_network(network(random.Random(seed))), MACHINES[seed % len(MACHINES)]
+    cycles = [
+        _least(found, replace(machine, bandwidth=bandwidth)) for bandwidth in (1, 2) if 2 * bandwidth <= machine.rows
+    ]
+    assert cycles == sorted(cycles, reverse=True)
+
+
+@pytest.mark.slow
+def test_mobilenet_takes_no_more_where_memory_is_quicker() -> None:
+    program = gl.models.load("mobilenet-v1").seeded_constants(0)
+    found = quantized(program, program.constants)
+    cycles = [_least(found, Machine(64, 64, bandwidth=bandwidth)) for bandwidth in (16, 32, 64)]
+    assert cycles == sorted(cycles, reverse=True)
