@@ -15,17 +15,19 @@ import numpy as np
 
 from glenside.check.branches import Missing, function_of
 from glenside.check.sides import CAST_AIMS, WATCHED, Aim
-from glenside.check.stimuli import index_limits
-from glenside.ir.dtypes import FLOATS
+from glenside.check.stimuli import held, index_limits
+from glenside.ir.dtypes import FLOATS, WHOLE
 from glenside.ir.operand import Array
 from glenside.ir.term import Term, postorder
 from glenside.ir.types import Tensor
+from glenside.semantics import Arithmetic, Native
 from glenside.semantics.interpreter import evaluate
 from glenside.semantics.ordered_field import OrderedField
 
 _STEP = 1 / 64
 """How far along the line it is looked whether what decides is affine: so near that other things decide as before."""
 _NEAREST = 3  # tensors
+_MOVED = (*FLOATS, *WHOLE)
 _BETWEEN = ("min", "max", "lt", "le", "gt", "ge")
 _FAR, _CLOSE = 2.0**32, 2.0**-10
 
@@ -52,7 +54,7 @@ def _nearest(term: Term) -> list[Tensor]:
     while level:
         for leaf in level:
             if leaf.operator.name == "access-tensor" and isinstance(tensor := leaf.attributes[0], Tensor):
-                if tensor.dtype in FLOATS and tensor.name not in indices and tensor.dims.product():
+                if tensor.dtype in _MOVED and tensor.name not in indices and tensor.dims.product():
                     found[tensor] = None
         level = list(dict.fromkeys(child for parent in level for child in parent.children if child not in seen))
         seen.update(level)
@@ -60,13 +62,14 @@ def _nearest(term: Term) -> list[Tensor]:
 
 
 def moved(
-    goal: Missing, tensor: Tensor, arithmetic: OrderedField, values: Mapping[str, Array], rng: np.random.Generator
+    goal: Missing, tensor: Tensor, arithmetic: Arithmetic, values: Mapping[str, Array], rng: np.random.Generator
 ) -> Array | None:
     """The value of a tensor along a line through what it is, at which one element takes a side. None where what decides
     is not affine along that line.
     """
     aim = _aim(goal)
-    assert aim is not None
+    if aim is None or not isinstance(arithmetic, OrderedField) or tensor.dtype not in FLOATS:
+        return None
     start = arithmetic.encode("", values[tensor.name], tensor.dtype)
     way = _way(goal, tensor, arithmetic, values, start, rng.choice((-1.0, 1.0), tuple(tensor.dims)))
     if way is None:
@@ -84,11 +87,15 @@ def moved(
 
 
 def beside(
-    goal: Missing, tensor: Tensor, arithmetic: OrderedField, values: Mapping[str, Array], rng: np.random.Generator
+    goal: Missing, tensor: Tensor, arithmetic: Arithmetic, values: Mapping[str, Array], rng: np.random.Generator
 ) -> Array | None:
     """Numbers about one with which two operands are the same: some elements are below and some above, and not by much.
     None where what decides is not affine as all grow.
     """
+    if tensor.dtype in WHOLE:
+        return _integers_beside(goal, tensor, arithmetic, values, rng)
+    if not isinstance(arithmetic, OrderedField):
+        return None
     start = rng.standard_normal()
     dims = tuple(tensor.dims)
     begin = arithmetic.encode("", np.full(dims, start), "float64")
@@ -100,6 +107,26 @@ def beside(
     if not abs(centre) < _FAR:
         return None
     return np.asarray(np.rint((centre + rng.standard_normal(dims) / 2) / _STEP) * _STEP)
+
+
+def _integers_beside(
+    goal: Missing, tensor: Tensor, arithmetic: Arithmetic, values: Mapping[str, Array], rng: np.random.Generator
+) -> Array | None:
+    start, dims = int(rng.integers(8)), tuple(tensor.dims)
+    found = [
+        _decides(goal, arithmetic, {**values, tensor.name: np.full(dims, start + step, tensor.dtype)})
+        for step in range(3)
+    ]
+    first, second, third = (None if each is None else each.real.astype(np.float64) for each in found)
+    if first is None or second is None or third is None:
+        return None
+    affine = np.flatnonzero((third - second == second - first) & (second != first))
+    if not affine.size:
+        return None
+    element = rng.choice(affine)
+    centre = start - first.flat[element] / (second - first).flat[element]
+    around = np.rint(centre + 2 * rng.standard_normal(dims) + rng.choice((-4, 0, 4)))
+    return np.asarray(np.clip(around, *held(tensor.dtype)), tensor.dtype)
 
 
 class _Way(NamedTuple):
@@ -146,16 +173,18 @@ def _one(index: Sequence[int], a: Array) -> Array:
     return np.asarray(a[tuple(index)])
 
 
-def _decides(goal: Missing, arithmetic: OrderedField, values: Mapping[str, Array]) -> Array | None:
+def _decides(goal: Missing, arithmetic: Arithmetic, values: Mapping[str, Array]) -> Array | None:
     """What a primitive of a term decides by: its operand, or the difference of its two."""
     taken: list[Array] = []
-    probe = OrderedField(arithmetic.field)
+    probe = OrderedField(arithmetic.field) if isinstance(arithmetic, OrderedField) else Native()
     probe.opaque_below = arithmetic.opaque_below
     here: list[Term | None] = [None]
 
     def seen(*operands: Array) -> None:
         if here[0] is goal.term and not taken:
-            taken.append(probe.subtract(*np.broadcast_arrays(*operands)) if len(operands) == 2 else operands[0])
+            whole = operands[0].dtype.kind != "c"
+            each = [a.astype(np.float64) for a in operands] if whole else list(operands)
+            taken.append(probe.subtract(*np.broadcast_arrays(*each)) if len(each) == 2 else each[0])
 
     if goal.primitive == "cast":
         cast = probe.cast

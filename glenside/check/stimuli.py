@@ -186,10 +186,10 @@ def draw_near(
         grid = 64 if not _is_coarse(turn) else 4 if turn // _PERIOD % 2 else 2
         return np.asarray(np.rint(_pattern(tensor, normal, rng, seed, turn, among) * grid) / grid)
     drawn = np.rint(_pattern(tensor, 2 * normal, rng, seed, turn, among))
-    held = np.clip(drawn, *_held(tensor.dtype)).astype(tensor.dtype)
+    clipped = np.clip(drawn, *held(tensor.dtype)).astype(tensor.dtype)
     if turn % _PERIOD != _ENDS:
-        return held
-    return _at_ends(held, tensor, rng if turn // _PERIOD % 2 else _stream(seed + turn, 3, ""))
+        return clipped
+    return _at_ends(clipped, tensor, rng if turn // _PERIOD % 2 else _stream(seed + turn, 3, ""))
 
 
 _PERIOD = 16
@@ -201,14 +201,20 @@ way, all are -1, 0 and 1, integers are any.
 
 def _at_ends(drawn: Array, tensor: Tensor, rng: np.random.Generator) -> Array:
     """With some integers that are the least or the most of their dtype, or beside: one of them may be all that wraps.
-    With a stream that is not the tensor's own, tensors of the same dims have them at the same places.
+    With a stream that is not the tensor's own, tensors of the same dims have them at the same places. Every second time
+    they are one number in a part, so that a whole window wraps.
     """
     least, most = limits(tensor.dtype)
     ends = np.array([least, least, least + 1, most - 1, most, most], drawn.dtype)
+    if rng.random() < 0.5:
+        return np.where(_one_side(tensor.dims, rng), _one_of(ends, rng), drawn)
     return np.where(rng.random(tensor.dims) < _SOME, _some_of(ends, tensor.dims, rng), drawn)
 
 
 _SOME = 0.25  # elements
+_LARGE = 1 << 20
+_LED = 0.5  # centres
+_AWAY = 0.4  # of those of integers
 
 
 def further(turn: int) -> int:
@@ -216,7 +222,7 @@ def further(turn: int) -> int:
     return turn if turn % 2 == 0 else turn * _PERIOD + (_FULL if turn % 4 == 1 else _FEW)
 
 
-def _held(dtype: str) -> tuple[int, int]:
+def held(dtype: str) -> tuple[int, int]:
     """The least and the largest integer of a dtype that are float64s too."""
     least, most = limits(dtype)
     return least, most if most < 1 << 53 else most - (most >> 53)
@@ -270,12 +276,15 @@ def _pattern(
         signs = _signs(dims, rng, _one_of((0.25, 0.5, 0.75), rng))
         return np.where(_one_side(dims, rng), 0.0, signs) if rng.random() < 0.5 else signs
     if kind < 2 and times % 2:
-        calm, far = normal / 2, normal / 2 + _one_of(constants, rng) + _one_of((-_BEYOND, _BEYOND), rng)
+        calm, far = normal / 2, normal / 2 + _centre(constants, led, rng) + _one_of((-_BEYOND, _BEYOND), rng)
         if kind == 0:  # which tensors are far is another choice each time
             return np.asarray(far if zlib.crc32(tensor.name.encode(), seed) >> times // 2 % 32 & 1 else calm)
         return np.where(_one_side(dims, rng), far, calm)
     if kind == 0:
-        return np.asarray(normal / _one_of((1, 2, 4), rng) + _one_of((*_CENTRES, *constants), rng))
+        if tensor.dtype not in REALS and rng.random() < _AWAY:  # all beyond whatever is added
+            away = _one_of(limits(tensor.dtype), rng) // 4
+            return np.asarray(normal + max(-_LARGE, min(away, _LARGE)))
+        return np.asarray(normal / _one_of((1, 2, 4), rng) + _centre((*_CENTRES, *constants), led, rng))
     if kind == 1:
         return np.asarray(2 * normal + _some_of(_CENTRES, _along_one_axis(dims, rng), rng))
     if kind == 2:
@@ -287,6 +296,11 @@ def _pattern(
         first = _stream(seed, 4, tensor.name).integers(1 << 30, size=drawn.ndim)
         drawn[tuple((first + times) % dims)] = _PEAK
     return drawn
+
+
+def _centre(constants: Sequence[float] | Array, led: Array, rng: np.random.Generator) -> Any:
+    """One that is compared with what is computed of numbers about it: as it is, or where that leads to a constant."""
+    return _one_of(led if led.size and rng.random() < _LED else constants, rng)
 
 
 def _one_of(numbers: Sequence[float] | Array, rng: np.random.Generator) -> Any:

@@ -131,7 +131,7 @@ class Trials:
         self.more = max(_MORE, self.count // 2)
         self.patience, self.in_vain, self.missing = max(_PATIENCE, self.more // 4), 0, math.inf
         self.longest = min(_LONGEST, _AGAIN * self.count)
-        self.aims = self.count // 2 if self.real and self.ordered else 0
+        self.aims = self.count // 2 if self.ordered or not self.real else 0
         self.wanted = _WANTED if self.aims else 1
         if not self.real:
             self.count, self.longest = self.count + 1, self.longest + 1

@@ -17,13 +17,13 @@ from glenside.check.stimuli import further
 from glenside.check.trials import OWN, Trials, Turn
 from glenside.ir.operand import Array
 from glenside.ir.types import Tensor
-from glenside.semantics.ordered_field import OrderedField
+from glenside.semantics import Arithmetic
 
 _PATIENCE = 8  # times as long as this process takes, the other one may take
 _STEP = 2e-5  # seconds that a step takes at least
 _OFTEN, _SELDOM = 8, 8
 _TIMES = 8  # that each side is aimed at
-Move = Callable[[Missing, Tensor, OrderedField, Mapping[str, Array], np.random.Generator], Array | None]
+Move = Callable[[Missing, Tensor, Arithmetic, Mapping[str, Array], np.random.Generator], Array | None]
 
 
 class Compared(Protocol):
@@ -138,7 +138,6 @@ class Turns:
     def _aim_at(self, move: Move, goal: Missing, tensors: Sequence[Tensor], number: int) -> Sequence[Tensor]:
         """Move one of those tensors, the first of which that is a way there: that one, or none."""
         trial = self.trials.at(number)
-        assert isinstance(trial.arithmetic, OrderedField)
         values = self.draw(trial, number) if tensors else {}
         for tensor in tensors:
             self.comparison.clock.look()

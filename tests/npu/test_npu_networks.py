@@ -324,7 +324,7 @@ def test_what_cannot_be_quantized_is_refused(tmp_path: Path, capsys: pytest.Capt
         ((residual, *npu, "--quantize", "random"), "erf"),
         (
             (source, *small, "--quantize", "random"),
-            "the layer conv1: scratchpad of npu:4x4,.*half of a lane is 2 bytes",
+            "the layer conv1: scratchpad of npu:4x4,.*8 are missing",
         ),
     ):
         assert run("tensorize", *words, "--no-cache") == 2
