@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from stepped_programs import by, full
 
 from glenside.builder.indexing import top
 from glenside.builder.layout import concatenate, flip, pad, reshape, slice_axis, transpose
@@ -23,14 +24,6 @@ Pair = tuple[Term, Term]
 
 def tensor(name: str, dtype: str, dims: tuple[int, ...] = DIMS) -> Term:
     return build("access-tensor", Tensor(name, Dims(dims), dtype))
-
-
-def full(x: Term, value: str) -> Term:
-    return build("full", tuple(x.access.dims), value, x.access.dtype)
-
-
-def by(kind: str, x: Term, value: str) -> Term:
-    return combine(kind, x, full(x, value))
 
 
 def holds(relation: str, x: Term, value: str) -> Term:
