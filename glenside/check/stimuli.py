@@ -11,17 +11,16 @@ from typing import Any
 
 import numpy as np
 
-from glenside.check.order import depends_on_order, dtypes
+from glenside.check.order import dtypes
 from glenside.ir.blockwise import blocks
 from glenside.ir.dtypes import REALS, RECORDS, STORED, WHOLE, limits
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
-from glenside.ir.operator import Category, Operator
+from glenside.ir.operator import Operator
 from glenside.ir.operators.casting import cast
-from glenside.ir.operators.compute import compute, parse_compute
 from glenside.ir.rational import exact
 from glenside.ir.term import Term, postorder, tensors
-from glenside.ir.types import AccessType, Dims, Tensor
+from glenside.ir.types import Dims, Tensor
 from glenside.semantics import Native
 
 _PART = 1 << 16  # elements that are drawn at a time
@@ -360,35 +359,6 @@ def _one_side(dims: Sequence[int], rng: np.random.Generator) -> Array:
     size = math.prod(line)
     before = np.arange(size).reshape(line) < rng.integers(1, max(2, size))
     return np.asarray(before if rng.random() < 0.5 else ~before)
-
-
-_COMPARED = 400
-_DECIDED = 2000  # of results that only say which numbers are the larger
-_TURNS = 128  # for what several tensors must take at once to be seen
-_MOST_TURNS = 400
-
-
-def turns(result: Term, *others: Term) -> int:
-    """How often numbers are to be drawn anew so that each element of an item is the largest in some turn: seldom,
-    where there are many items; and so that enough numbers of the result are compared.
-    """
-    roots = (result, *others)
-    decided = is_real(*roots) and not {*dtypes(result.type)} & {*REALS}
-    few = (
-        (_DECIDED if decided else _COMPARED) / max(1, result.access.size) if isinstance(result.type, AccessType) else 0
-    )
-    rarest = max((_choices(t) for t in postorder(*roots) if depends_on_order(t) and t.operator is compute), default=0)
-    return min(_MOST_TURNS, max(_TURNS, math.ceil(8 * rarest), math.ceil(few)))
-
-
-def _choices(term: Term) -> float:
-    """How many elements each maximum of a compute is of, for each of those maxima."""
-    category = parse_compute(str(term.attributes[0]))[0].category
-    a = term.children[0].access
-    if category is Category.POINTWISE or not a.size:
-        return 0
-    of_one = a.item[0] if category is Category.FOLD else a.item.product()
-    return of_one / (a.size / of_one)
 
 
 _WRAPS = tuple(dtype for dtype in WHOLE if dtype not in ("int64", "uint64"))

@@ -9,7 +9,7 @@ from functools import cached_property, partial
 from typing import NamedTuple
 from weakref import WeakValueDictionary
 
-from glenside.check.order import has_order
+from glenside.check.order import depends_on_order, dtypes, has_order
 from glenside.check.stimuli import (
     Draw,
     constants_of,
@@ -18,10 +18,11 @@ from glenside.check.stimuli import (
     draw_near,
     draw_residues,
     is_real,
-    turns,
 )
 from glenside.ir.dtypes import REALS
 from glenside.ir.operand import Array
+from glenside.ir.operator import Category
+from glenside.ir.operators.compute import compute, parse_compute
 from glenside.ir.operators.opaque import name_of
 from glenside.ir.program import Program
 from glenside.ir.term import Term, postorder
@@ -46,6 +47,34 @@ OWN = 1 << 20 | 1
 """The first turn in which constants have their own values, as they have in those after it: no other is so late, and its
 numbers are about several centres.
 """
+
+
+_COMPARED = 400
+_DECIDED = 2000  # of results that only say which numbers are the larger
+_TURNS = 128  # for what several tensors must take at once to be seen
+_MOST_TURNS = 400
+
+
+def _turns(result: Term, *others: Term) -> int:
+    """How often numbers are to be drawn anew so that each element of an item is the largest in some turn: seldom,
+    where there are many items; and so that enough numbers of the result are compared.
+    """
+    roots = (result, *others)
+    decided = is_real(*roots) and not {*dtypes(result.type)} & {*REALS}
+    enough = _DECIDED if decided else _COMPARED
+    few = enough / max(1, result.access.size) if isinstance(result.type, AccessType) else 0
+    rarest = max((_choices(t) for t in postorder(*roots) if depends_on_order(t) and t.operator is compute), default=0)
+    return min(_MOST_TURNS, max(_TURNS, math.ceil(8 * rarest), math.ceil(few)))
+
+
+def _choices(term: Term) -> float:
+    """How many elements each maximum of a compute is of, for each of those maxima."""
+    category = parse_compute(str(term.attributes[0]))[0].category
+    a = term.children[0].access
+    if category is Category.POINTWISE or not a.size:
+        return 0
+    of_one = a.item[0] if category is Category.FOLD else a.item.product()
+    return of_one / (a.size / of_one)
 
 
 class _Numbers(Native):
@@ -127,7 +156,7 @@ class Trials:
         self.ordered, self.real = has_order(*roots), is_real(*roots)
         self.fields = [Field(p) for p in PRIMES]
         size = sum(_CALL + (t.access.size if isinstance(t.type, AccessType) else 0) for t in postorder(*roots))
-        self.count = max(1, min(turns(*roots), _ELEMENTS // max(1, size)))
+        self.count = max(1, min(_turns(*roots), _ELEMENTS // max(1, size)))
         self.more = max(_MORE, self.count // 2)
         self.patience, self.in_vain, self.missing = max(_PATIENCE, self.more // 4), 0, math.inf
         self.longest = min(_LONGEST, _AGAIN * self.count)
