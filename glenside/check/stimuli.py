@@ -279,6 +279,8 @@ def _pattern(
         if kind == 0:  # which tensors are far is another choice each time
             return np.asarray(far if zlib.crc32(tensor.name.encode(), seed) >> times // 2 % 32 & 1 else calm)
         return np.where(_one_side(dims, rng), far, calm)
+    if turn == 0:  # of a large network the only one, if all is reached
+        return normal
     if kind == 0:
         if tensor.dtype not in REALS and rng.random() < _AWAY:  # all beyond whatever is added
             away = _one_of(limits(tensor.dtype), rng) // 4
