@@ -279,13 +279,9 @@ def _pattern(
         if kind == 0:  # which tensors are far is another choice each time
             return np.asarray(far if zlib.crc32(tensor.name.encode(), seed) >> times // 2 % 32 & 1 else calm)
         return np.where(_one_side(dims, rng), far, calm)
-    if turn == 0:  # of a large network the only one, if all is reached
-        return normal
     if kind == 0:
-        if tensor.dtype not in REALS and rng.random() < _AWAY:  # all beyond whatever is added
-            away = _one_of(limits(tensor.dtype), rng) // 4
-            return np.asarray(normal + max(-_LARGE, min(away, _LARGE)))
-        return np.asarray(normal / _one_of((1, 2, 4), rng) + _centre((*_CENTRES, *constants), led, rng))
+        # 0 comes first: of a large network that turn is the only one, if all is reached
+        return np.asarray(normal if turn == 0 else _about(tensor, normal, rng, constants, led))
     if kind == 1:
         return np.asarray(2 * normal + _some_of(_CENTRES, _along_one_axis(dims, rng), rng))
     if kind == 2:
@@ -297,6 +293,14 @@ def _pattern(
         first = _stream(seed, 4, tensor.name).integers(1 << 30, size=drawn.ndim)
         drawn[tuple((first + times) % dims)] = _PEAK
     return drawn
+
+
+def _about(tensor: Tensor, normal: Array, rng: np.random.Generator, constants: Array, led: Array) -> Any:
+    """About one centre."""
+    if tensor.dtype not in REALS and rng.random() < _AWAY:  # all beyond whatever is added
+        away = _one_of(limits(tensor.dtype), rng) // 4
+        return normal + max(-_LARGE, min(away, _LARGE))
+    return normal / _one_of((1, 2, 4), rng) + _centre((*_CENTRES, *constants), led, rng)
 
 
 def _centre(constants: Sequence[float] | Array, led: Array, rng: np.random.Generator) -> Any:
