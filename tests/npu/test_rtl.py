@@ -122,7 +122,9 @@ def test_the_store_unit_rounds_as_numpy_does() -> None:
         for own in kinds:
             size = 16 * machine.columns
             exponents = rng.integers(0, 31, machine.columns)
-            bias = rng.integers(-(2**30), 2**30, machine.columns) >> (30 - exponents)
+            drawn = program.dram[own.dram : own.dram + size].view(requantise.PARAMETER)["bias"]  # type: ignore[attr-defined]
+            bias = rng.integers(0, 2**30, machine.columns) >> (30 - exponents)
+            bias = np.where(drawn > 0, 1 + bias, -bias)  # of its sign: a deviation takes the root of what is above 0
             scale = np.ldexp(
                 rng.choice([1.0, 0.5, 1.5, rng.uniform(1, 2)], machine.columns), rng.integers(0, 7) - exponents
             )
@@ -154,7 +156,7 @@ def test_the_machine_reports_a_reader_beside_a_stream_that_adds(reader: str) -> 
     program = replace(program, queues=waiting(program, written))
     _require_equal(program)
     adding = replace(program.queue("stream")[2], accumulate=True)  # type: ignore[type-var]
-    with pytest.raises(BadInput, match="the machine reports two readers at one port of the accumulators"):
+    with pytest.raises(BadInput, match="the machine reports two users of one port of the accumulators"):
         rtl.run(_with(program, "stream", 2, adding))
 
 
