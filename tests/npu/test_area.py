@@ -71,7 +71,8 @@ def test_memories_are_as_large_as_the_machine_says() -> None:
     assert bits["accumulators"] == {"registers": 32 * machine.columns * machine.accumulators}
     assert bits["tables"] == {"ram": 4 * 64 * machine.entries * machine.tables}
     assert bits["parameters"] == {"ram": 128 * machine.columns * machine.parameters}
-    assert bits["queues"] == {"registers": 64 * (8 + 2 + 6 + 7) * machine.instructions}
+    assert bits["functions"] == {"ram": 16 * 256 * machine.columns * machine.functions}
+    assert bits["queues"] == {"registers": 64 * (8 + 2 + 6 + 8) * machine.instructions}
 
 
 @needs_yosys
