@@ -90,6 +90,13 @@ def test_networks_from_input_to_result(number: int) -> None:
     _many(number, range(2 * number, 2 * number + 2))
 
 
+def test_a_strip_of_which_a_layer_makes_nothing() -> None:
+    """All that it reads are zeros around the tensor."""
+    found = _integers(5028)
+    for program in _programs(found, 0, 3, 5028):
+        _hold(found, program)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("number", range(len(MACHINES)))
 def test_many_networks(number: int) -> None:

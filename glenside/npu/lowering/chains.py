@@ -30,6 +30,11 @@ class Chain:
     end: int
     parts: Sequence[Sequence[Part]]
 
+    @property
+    def has_idle_strips(self) -> bool:
+        """Whether a layer makes nothing for some strip, all of which reads zeros around: it would have no place."""
+        return any(not part.elements.size for strip in self.parts for part in strip)
+
     def cycles(self, machine: Machine) -> int:
         """Of the array."""
         return sum(part.cycles(machine) for strip in self.parts for part in strip)
@@ -64,6 +69,8 @@ class Candidates:
                 if best is not None and cycles >= best[0]:
                     continue
                 chain = Chain(start, end, strips(self.layers[start:end], self._dims(end), axis, count))
+                if chain.has_idle_strips:
+                    continue
                 own = self._cut(chain, wanted)
                 near = {term: each for term, each in own.items() if each.begin < end and each.end >= start}
                 more, _ = held(near, self.machine, self.rows, all_there)
