@@ -90,10 +90,11 @@ def test_networks_from_input_to_result(number: int) -> None:
     _many(number, range(2 * number, 2 * number + 2))
 
 
-def test_a_strip_of_which_a_layer_makes_nothing() -> None:
-    """All that it reads are zeros around the tensor."""
-    found = _integers(5028)
-    for program in _programs(found, 0, 3, 5028):
+@pytest.mark.parametrize("seed", [1050, 5028])
+def test_strips_of_odd_layers(seed: int) -> None:
+    """One that reads more than the tensor of the layer before it; one that for a strip reads zeros around it alone."""
+    found = _integers(seed)
+    for program in _programs(found, 0, 3, seed):
         _hold(found, program)
 
 

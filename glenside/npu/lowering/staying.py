@@ -87,7 +87,13 @@ def staying(
             large = HALVES * tensor.access.size > machine.depth * machine.rows
             if made is not None and large and [numbers[name] for name in readers] == [since + 1]:
                 rows = {name: [-(-need // _STRIPS) for need in own] for name, own in rows.items()}
-                slower = {name: [_slower(made, o.price.layer, machine) for o in options[name]] for name in readers}
+                slower = {
+                    name: [
+                        _slower(made, option.price.layer, machine) if may else 0.0
+                        for option, may in zip(options[name], allows[name], strict=True)
+                    ]
+                    for name in readers
+                }
             found[tensor] = Stay(rows, since, max(numbers[name] for name in readers), allows, slower)
     return found
 
