@@ -7,7 +7,7 @@ differ that agree elsewhere. In a field the place is one quotient, and it is met
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -15,7 +15,7 @@ import numpy as np
 
 from glenside.check.branches import Missing, function_of
 from glenside.check.sides import CAST_AIMS, WATCHED, Aim
-from glenside.check.stimuli import held, index_limits
+from glenside.check.stimuli import held
 from glenside.ir.dtypes import FLOATS, WHOLE
 from glenside.ir.operand import Array
 from glenside.ir.term import Term, postorder
@@ -32,9 +32,9 @@ _BETWEEN = ("min", "max", "lt", "le", "gt", "ge")
 _FAR, _CLOSE = 2.0**32, 2.0**-10
 
 
-def near(goal: Missing) -> list[Tensor]:
-    """Tensors to move so that a side is taken: those first that the fewest terms are between."""
-    return _nearest(goal.term) if _aim(goal) is not None else []
+def near(goal: Missing, movable: Container[str]) -> list[Tensor]:
+    """Tensors to move so that a side is taken, of those that may be: first those that the fewest terms are between."""
+    return _nearest(goal.term, movable) if _aim(goal) is not None else []
 
 
 def is_between(goal: Missing) -> bool:
@@ -46,15 +46,14 @@ def _aim(goal: Missing) -> Aim | None:
     return (CAST_AIMS if goal.primitive == "cast" else WATCHED[goal.primitive].aims)[goal.side]
 
 
-def _nearest(term: Term) -> list[Tensor]:
-    indices = index_limits(term)
+def _nearest(term: Term, movable: Container[str]) -> list[Tensor]:
     found: dict[Tensor, None] = {}
     level = [term]
     seen = {term}
     while level:
         for leaf in level:
             if leaf.operator.name == "access-tensor" and isinstance(tensor := leaf.attributes[0], Tensor):
-                if tensor.dtype in _MOVED and tensor.name not in indices and tensor.dims.product():
+                if tensor.dtype in _MOVED and tensor.name in movable and tensor.dims.product():
                     found[tensor] = None
         level = list(dict.fromkeys(child for parent in level for child in parent.children if child not in seen))
         seen.update(level)

@@ -140,7 +140,7 @@ def check(
                 break
             turns.take()
         if not (reason or comparison.settled):
-            turns.aim()
+            turns.aim(drawn.keys() - limits.keys())
     except OutOfTime:
         stopped, reason = "time-limit", "time ran out"
     except KeyboardInterrupt:

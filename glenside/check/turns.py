@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from itertools import count
 from typing import Any, Protocol
 
@@ -118,18 +118,20 @@ class Turns:
             trial.numbers.replaced.update(replaced)
         self.done.append(trial)
 
-    def aim(self) -> None:
+    def aim(self, movable: Container[str]) -> None:
         """Take some more turns, of numbers that are moved to where they take a side that few took, and some with each
         that is taken so, as what follows may hide one; and of numbers about those where two operands are the same.
+        Tensors of other names than the movable ones stay as they are drawn.
         """
         self.end()
         if self.trials.aims:
-            self._aim(moved, self.branches.rare(), self.trials.aims // 2)
-            self._aim(beside, [place for place in self.branches.places() if is_between(place)], 0)
+            rare, between = self.branches.rare(), filter(is_between, self.branches.places())
+            self._aim(moved, {goal: near(goal, movable) for goal in rare}, self.trials.aims // 2)
+            self._aim(beside, {goal: near(goal, movable) for goal in between}, 0)
 
-    def _aim(self, move: Move, goals: Sequence[Missing], left: int) -> None:
+    def _aim(self, move: Move, ways: dict[Missing, Sequence[Tensor]], left: int) -> None:
         """Move tensors for each of the goals in turn, again and again, as long as more than so many aims are left."""
-        ways: dict[Missing, Sequence[Tensor]] = {goal: near(goal) for goal in goals}
+        goals = [*ways]
         for number, goal in enumerate(goal for _ in range(_TIMES) for goal in goals):
             if self.trials.aims <= left or self.comparison.settled:
                 break
