@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from functools import cache
-from importlib import import_module
 from pkgutil import walk_packages
 from typing import Any
 
 from glenside.egraph.rule import Rule
 from glenside.egraph.sorts import suggestion
+from glenside.ir.packages import load
 from rewrites import declare
 from rewrites.declare import Clause, Example, analysis, rewrite, rule, when
 
@@ -23,8 +23,7 @@ __all__ = ["RULES", "Clause", "Example", "Rule", "analysis", "families", "of_fam
 
 @cache
 def _load() -> None:
-    for module in sorted(info.name for info in walk_packages(__path__, f"{__name__}.")):
-        import_module(module)
+    load(sorted(info.name for info in walk_packages(__path__, f"{__name__}.")))
 
 
 def _rules() -> dict[str, Rule]:

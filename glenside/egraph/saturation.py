@@ -13,7 +13,6 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from importlib import import_module
 from importlib.machinery import PathFinder
 from importlib.util import find_spec, module_from_spec
 from typing import TYPE_CHECKING, Any
@@ -27,6 +26,7 @@ from glenside.egraph.snapshot import ENode, Fact, Rows, Snapshot, closed
 from glenside.egraph.table_rows import TableRows
 from glenside.egraph.tables import TABLES, used
 from glenside.ir.operator import OPERATORS
+from glenside.ir.packages import load
 from glenside.ir.term import Term
 from glenside.ir.types import AccessType, Dims, Tensor
 
@@ -145,8 +145,7 @@ class Saturation:
         self._runs = {name: self._egraph.parse_program(f"(run-schedule (run {name}))") for name, _ in request.rules}
         self._facts = self._egraph.parse_program(facts)
         self._late = self._egraph.parse_program(_LATE)
-        for module, _ in request.tables:
-            import_module(module)
+        load(module for module, _ in request.tables)
         self._tables = TableRows(self._command, [TABLES[name] for _, name in request.tables])
         self._banned: dict[str, int] = {}
         self.progress = Progress(rules={name: RuleRun() for name in (*self._runs, *request.analyses)})

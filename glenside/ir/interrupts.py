@@ -27,6 +27,8 @@ _received: list[int] = []
 _began = 0.0
 """When the first signal was received."""
 _unanswered = False
+_disturbs = True
+"""Whether signals do anything just now."""
 
 
 def raise_until_answered() -> None:
@@ -110,8 +112,11 @@ def ignore() -> None:
 
 @contextmanager
 def undisturbed(then: bool = False) -> Iterator[None]:
-    """Let both do nothing: what is done is what whoever sent them waits for. What came is raised `then`, or lost."""
-    if threading.current_thread() is not threading.main_thread():
+    """Let both do nothing: what is done is what whoever sent them waits for. What came is raised `then`, or lost;
+    inside another such block, that one decides.
+    """
+    global _disturbs
+    if not _disturbs or threading.current_thread() is not threading.main_thread():
         yield
         return
     came: list[int] = []
@@ -121,10 +126,12 @@ def undisturbed(then: bool = False) -> Iterator[None]:
         _note(which)
 
     handlers = {which: signal.signal(which, keep) for which in STOPS}
+    _disturbs = False
     answered()
     try:
         yield
     finally:
+        _disturbs = True
         _restore(handlers)
     if came and then:
         raise KeyboardInterrupt

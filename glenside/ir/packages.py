@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from importlib import import_module
 from typing import Any
 
 from glenside.ir.errors import BadInput
+from glenside.ir.interrupts import undisturbed
+
+
+def load(names: Iterable[str]) -> None:
+    """Load modules that declare something, each as a whole: half of one would be loaded once more, and declare the same
+    again. Raises KeyboardInterrupt between two of them.
+    """
+    for name in names:
+        with undisturbed(then=True):
+            import_module(name)
 
 
 def import_onnx() -> Any:

@@ -8,6 +8,8 @@ from importlib import import_module
 from pkgutil import iter_modules
 from typing import TYPE_CHECKING, Any
 
+from glenside.ir.packages import load
+
 if TYPE_CHECKING:
     from glenside.targets.convolution_unit.target import ConvolutionUnit as ConvolutionUnit
     from glenside.targets.cpu.target import CPU as CPU
@@ -32,9 +34,8 @@ __all__ = ["CPU", "MPC", "NPU", "TARGETS", "ConvolutionUnit", "SystolicArray", "
 
 def load_all() -> None:
     """Load the module `target` of every folder: each registers the targets that it declares."""
-    for info in iter_modules(__path__):
-        if info.ispkg and info.name != "base":
-            import_module(f"{__name__}.{info.name}.target")
+    packages = (info.name for info in iter_modules(__path__) if info.ispkg and info.name != "base")
+    load(f"{__name__}.{name}.target" for name in packages)
 
 
 def __getattr__(name: str) -> Any:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from importlib import import_module
 from pkgutil import walk_packages
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
@@ -17,6 +16,7 @@ from glenside.importers.onnx.tensors import array_of
 from glenside.ir.dtypes import is_integer
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
+from glenside.ir.packages import load
 from glenside.ir.term import Term
 
 if TYPE_CHECKING:
@@ -262,6 +262,5 @@ def imports() -> dict[tuple[str, str], Import]:
     """(domain, name) of an operator -> function, of every module of `operators`."""
     from glenside.importers.onnx import operators
 
-    for name in sorted(info.name for info in walk_packages(operators.__path__, f"{operators.__name__}.")):
-        import_module(name)
+    load(sorted(info.name for info in walk_packages(operators.__path__, f"{operators.__name__}.")))
     return _IMPORTS
