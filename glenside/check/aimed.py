@@ -29,6 +29,7 @@ _STEP = 1 / 64
 _NEAREST = 3  # tensors
 _MOVED = (*FLOATS, *WHOLE)
 _BETWEEN = ("min", "max", "lt", "le", "gt", "ge")
+_WIDTHS, _ALONE = (1 / 2, 1 / 2, 1 / 8, 1 / 32), (0, 0, -1, 1)
 _FAR, _CLOSE = 2.0**32, 2.0**-10
 
 
@@ -88,8 +89,8 @@ def moved(
 def beside(
     goal: Missing, tensor: Tensor, arithmetic: Arithmetic, values: Mapping[str, Array], rng: np.random.Generator
 ) -> Array | None:
-    """Numbers about one with which two operands are the same: some elements are below and some above, and not by much.
-    None where what decides is not affine as all grow.
+    """Numbers about one with which two operands are the same: some elements are below and some above, or all on one of
+    the sides, and not by much. None where what decides is not affine as all grow.
     """
     if tensor.dtype in WHOLE:
         return _integers_beside(goal, tensor, arithmetic, values, rng)
@@ -105,7 +106,9 @@ def beside(
     centre = start - float(one(way.first).real) / float(one(way.slope).real) * _STEP
     if not abs(centre) < _FAR:
         return None
-    return np.asarray(np.rint((centre + rng.standard_normal(dims) / 2) / _STEP) * _STEP)
+    width, side = rng.choice(_WIDTHS), rng.choice(_ALONE)
+    around = rng.standard_normal(dims) if side == 0 else side * np.abs(rng.standard_normal(dims))
+    return np.asarray(np.rint((centre + width * around) / _STEP) * _STEP)
 
 
 def _integers_beside(

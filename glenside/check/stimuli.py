@@ -167,19 +167,17 @@ def draw_near(
     some tensors beyond a constant and others about 0, and the second has parts of each so: what a threshold lets
     through is seen where what follows does not cut it off again. Every fourth time, instead, each tensor is drawn in a
     way of its own, then all are few of -1, 0 and 1, in which sums are exactly 0 at any depth, and then integers are of
-    their full range, each on its own or one for each index of some axis, so that a whole window wraps; and once some
-    integers are the least and the most there are. `weights` are small where sums of products with them are long, so
-    that what a network computes stays where it is compared, whatever its depth.
+    their full range, as they are once more of every sixteen, so that a whole window wraps; and once some integers are
+    the least and the most there are. `weights` are small where sums of products with them are long, so that what a
+    network computes stays where it is compared, whatever its depth.
     """
     if tensor.dtype == "bool" or limit is not None:
         return draw_integers(tensor, limit, seed=seed + turn)
     rng = _stream(seed + turn, 3, tensor.name)
     if tensor.dtype in REALS and tensor.name in weights and len(tensor.dims) > 1 and tensor.dims.product():
         return _weights(tensor.dims, rng, turn)
-    if tensor.dtype not in REALS and turn % _PERIOD == _FULL:
-        dims = _along_one_axis(tensor.dims, rng) if rng.random() < 0.5 and tensor.dims else tensor.dims
-        any_ = draw_integers(Tensor(tensor.name, Dims(dims), tensor.dtype), seed=seed + turn)
-        return np.array(np.broadcast_to(any_, tensor.dims))
+    if tensor.dtype not in REALS and turn % _PERIOD in _FULL:
+        return _any(tensor, rng, seed + turn, among)
     normal = rng.standard_normal(tensor.dims)
     if tensor.dtype in REALS:
         grid = 64 if not _is_coarse(turn) else 4 if turn // _PERIOD % 2 else 2
@@ -192,10 +190,32 @@ def draw_near(
 
 
 _PERIOD = 16
-_ENDS, _MIXED, _FEW, _FULL = 6, 12, 13, 14
+_ENDS, _MIXED, _FEW, _FULL = 6, 12, 13, (11, 14)
 """Of so many turns those in which some integers are the least and the most there are, each tensor is drawn in its own
 way, all are -1, 0 and 1, integers are any.
 """
+
+
+def _any(tensor: Tensor, rng: np.random.Generator, seed: int, among: Sequence[Fraction | float]) -> Array:
+    """Integers of their full range: each on its own, one for each index of some axis, or one throughout or in a part,
+    with others about it; half of those wrap when they are multiplied with a constant.
+    """
+    dims, kind = tensor.dims, rng.integers(4)
+    any_ = draw_integers(tensor, seed=seed)
+    if kind == 0 or not any_.size:
+        return any_
+    if kind == 1:
+        some = any_[tuple(slice(size) for size in _along_one_axis(dims, rng))]
+        return np.array(np.broadcast_to(some, dims))
+    most = limits(tensor.dtype)[1]
+    factors = [abs(int(c)) for c in among if c == int(c) and 1 < abs(c) < most]
+    wrapping = bool(factors) and rng.random() < 0.5
+    centre = any_.dtype.type(_BEYOND_WRAP * most // _one_of(factors, rng)) if wrapping else any_.flat[0]
+    about = centre + rng.integers(-8, 9, dims).astype(any_.dtype)
+    return about if kind == 2 else np.where(_one_side(dims, rng), about, any_)
+
+
+_BEYOND_WRAP = Fraction(5, 4)
 
 
 def _at_ends(drawn: Array, tensor: Tensor, rng: np.random.Generator) -> Array:
@@ -218,7 +238,7 @@ _AWAY = 0.4  # of those of integers
 
 def further(turn: int) -> int:
     """A turn for each that comes after those which suffice elsewhere: every second one is of few numbers, or of any."""
-    return turn if turn % 2 == 0 else turn * _PERIOD + (_FULL if turn % 4 == 1 else _FEW)
+    return turn if turn % 2 == 0 else turn * _PERIOD + (_FULL[-1] if turn % 4 == 1 else _FEW)
 
 
 def held(dtype: str) -> tuple[int, int]:

@@ -52,12 +52,16 @@ def _tell_nothing_of_lost_ones() -> None:
 
 
 def _receive(which: int, frame: object) -> None:
-    global _unanswered
     _note(which)
+    _repeat()
+    _raise(which, frame)
+
+
+def _repeat() -> None:
+    global _unanswered
     _unanswered = True
     if _TIMED:
         signal.setitimer(signal.ITIMER_REAL, _AGAIN, _AGAIN)
-    _raise(which, frame)
 
 
 def _note(which: int) -> None:
@@ -134,6 +138,8 @@ def undisturbed(then: bool = False) -> Iterator[None]:
         _disturbs = True
         _restore(handlers)
     if came and then:
+        if signal.getsignal(came[0]) is _receive:
+            _repeat()
         raise KeyboardInterrupt
 
 

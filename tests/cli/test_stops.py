@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 import weakref
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -93,27 +94,38 @@ class _Watched:
     pass
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-@pytest.mark.usefixtures("undisturbed_interrupt")
-def test_a_signal_whose_exception_is_lost_comes_again(
-    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    """Python drops what is raised in the callback of a weak reference, and need not say so."""
+@pytest.fixture
+def answering(monkeypatch: pytest.MonkeyPatch, undisturbed_interrupt: None) -> Iterator[None]:
+    """Signals are handled as the command line does it."""
     monkeypatch.setattr(sys, "unraisablehook", sys.__unraisablehook__)
+    monkeypatch.setattr(interrupts, "_received", [])
     handlers = {which: signal.getsignal(which) for which in (*interrupts.STOPS, signal.SIGALRM)}
     interrupts.raise_until_answered()
+    yield
+    interrupts.answered()
+    for which, handler in handlers.items():
+        signal.signal(which, handler)
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.usefixtures("answering")
+def test_a_signal_whose_exception_is_lost_comes_again(capfd: pytest.CaptureFixture[str]) -> None:
+    """Python drops what is raised in the callback of a weak reference, and need not say so."""
     thing = _Watched()
     reference = weakref.ref(thing, lambda _: signal.raise_signal(signal.SIGINT))
-    try:
-        del thing
-        with pytest.raises(KeyboardInterrupt):
-            time.sleep(5)
-        assert interrupts.unanswered()
-        interrupts.answered()
-        time.sleep(0.6)
-    finally:
-        interrupts.answered()
-        for which, handler in handlers.items():
-            signal.signal(which, handler)
+    del thing
+    with pytest.raises(KeyboardInterrupt):
+        time.sleep(5)
+    assert interrupts.unanswered()
+    interrupts.answered()
+    time.sleep(0.6)
     assert reference() is None
     assert "KeyboardInterrupt" not in capfd.readouterr().err
+
+
+@pytest.mark.usefixtures("answering")
+def test_a_signal_that_was_kept_waiting_is_to_be_answered() -> None:
+    """Else who makes a status of the exception, as typer does, would leave nobody to say that it was interrupted."""
+    with pytest.raises(KeyboardInterrupt), interrupts.undisturbed(then=True):
+        signal.raise_signal(signal.SIGINT)
+    assert interrupts.unanswered()
