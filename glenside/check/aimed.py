@@ -7,6 +7,7 @@ differ that agree elsewhere. In a field the place is one quotient, and it is met
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Container, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
@@ -29,6 +30,7 @@ _STEP = 1 / 64
 _NEAREST = 3  # tensors
 _MOVED = (*FLOATS, *WHOLE)
 _BETWEEN = ("min", "max", "lt", "le", "gt", "ge")
+_TRIED = 16  # elements
 _WIDTHS, _ALONE = (1 / 2, 1 / 2, 1 / 8, 1 / 32), (0, 0, -1, 1)
 _FAR, _CLOSE = 2.0**32, 2.0**-10
 
@@ -68,7 +70,11 @@ def moved(
     is not affine along that line.
     """
     aim = _aim(goal)
-    if aim is None or not isinstance(arithmetic, OrderedField) or tensor.dtype not in FLOATS:
+    if aim is None:
+        return None
+    if tensor.dtype in WHOLE:
+        return _integers_moved(goal, aim, tensor, arithmetic, values, rng)
+    if not isinstance(arithmetic, OrderedField):
         return None
     start = arithmetic.encode("", values[tensor.name], tensor.dtype)
     way = _way(goal, tensor, arithmetic, values, start, rng.choice((-1.0, 1.0), tuple(tensor.dims)))
@@ -84,6 +90,53 @@ def moved(
     if not is_near or np.abs(found.real).max() > _FAR:  # where rounding may hide on which side it is
         return None
     return found
+
+
+def _integers_moved(
+    goal: Missing,
+    aim: Aim,
+    tensor: Tensor,
+    arithmetic: Arithmetic,
+    values: Mapping[str, Array],
+    rng: np.random.Generator,
+) -> Array | None:
+    """The same of integers, which wrap: slope * t = goal - first is solved modulo a power of two, so that 77 is met as
+    three times a number too.
+    """
+    start, line = values[tensor.name], rng.choice((-1, 1), tuple(tensor.dims)).astype(np.uint64)
+
+    def along(t: int) -> Array:
+        return np.asarray(start + (np.uint64(t % (1 << 64)) * line).astype(start.dtype))
+
+    def decides(t: int) -> Array | None:
+        return _integers(_operands(goal, arithmetic, {**values, tensor.name: along(t)}))
+
+    first, second, third = (decides(t) for t in range(3))
+    if first is None or second is None or third is None:
+        return None
+    affine = np.flatnonzero((third - second == second - first) & (second != first))
+    for element in rng.permutation(affine)[:_TRIED]:
+        wanted = round(float(aim(first.flat[element].astype(np.float64))))
+        modulus = 1 << 8 * first.itemsize
+        slope = int((second - first).flat[element]) % modulus
+        rest, shared = (wanted - int(first.flat[element])) % modulus, math.gcd(slope, modulus)
+        if rest % shared:
+            continue
+        turns = modulus // shared
+        t = rest // shared * pow(slope // shared, -1, turns) % turns
+        for found in (t, t - turns):  # where only one of them is a number of the tensor
+            if (met := decides(found)) is not None and met.flat[element] == wanted:
+                return along(found)
+    return None
+
+
+def _integers(operands: Sequence[Array]) -> Array | None:
+    """What a primitive decides by, where that is integers: modulo as many numbers as there are of them."""
+    if not operands or any(a.dtype.kind not in "iu" for a in operands):
+        return None
+    wide = max((a.dtype for a in operands), key=lambda dtype: dtype.itemsize)
+    each = [a.astype(f"int{8 * wide.itemsize}") for a in np.broadcast_arrays(*operands)]
+    return np.asarray(each[0] - each[1] if len(each) == 2 else each[0])
 
 
 def beside(
@@ -177,6 +230,17 @@ def _one(index: Sequence[int], a: Array) -> Array:
 
 def _decides(goal: Missing, arithmetic: Arithmetic, values: Mapping[str, Array]) -> Array | None:
     """What a primitive of a term decides by: its operand, or the difference of its two."""
+    operands = _operands(goal, arithmetic, values)
+    if not operands:
+        return None
+    whole = operands[0].dtype.kind != "c"
+    each = [a.astype(np.float64) for a in operands] if whole else operands
+    numbers = Native() if whole else arithmetic
+    return np.asarray(numbers.subtract(*np.broadcast_arrays(*each)) if len(each) == 2 else each[0])
+
+
+def _operands(goal: Missing, arithmetic: Arithmetic, values: Mapping[str, Array]) -> list[Array]:
+    """What a primitive of a term is given first."""
     taken: list[Array] = []
     probe = OrderedField(arithmetic.field) if isinstance(arithmetic, OrderedField) else Native()
     probe.opaque_below = arithmetic.opaque_below
@@ -184,9 +248,7 @@ def _decides(goal: Missing, arithmetic: Arithmetic, values: Mapping[str, Array])
 
     def seen(*operands: Array) -> None:
         if here[0] is goal.term and not taken:
-            whole = operands[0].dtype.kind != "c"
-            each = [a.astype(np.float64) for a in operands] if whole else list(operands)
-            taken.append(probe.subtract(*np.broadcast_arrays(*each)) if len(each) == 2 else each[0])
+            taken.extend(operands)
 
     if goal.primitive == "cast":
         cast = probe.cast
@@ -210,4 +272,4 @@ def _decides(goal: Missing, arithmetic: Arithmetic, values: Mapping[str, Array])
 
     terms = list(postorder(goal.term))
     evaluate(terms, values, probe, watch=lambda *_: None, begin=begin)
-    return taken[0] if taken else None
+    return taken

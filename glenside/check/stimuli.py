@@ -176,6 +176,8 @@ def draw_near(
     rng = _stream(seed + turn, 3, tensor.name)
     if tensor.dtype in REALS and tensor.name in weights and len(tensor.dims) > 1 and tensor.dims.product():
         return _weights(tensor.dims, rng, turn)
+    if tensor.dtype in _FEW_VALUES and turn % _PERIOD in _EACH:
+        return _next(tensor, rng, 2 * (turn // _PERIOD) + turn % 2)
     if tensor.dtype not in REALS and turn % _PERIOD in _FULL:
         return _any(tensor, rng, seed + turn, among)
     normal = rng.standard_normal(tensor.dims)
@@ -190,10 +192,17 @@ def draw_near(
 
 
 _PERIOD = 16
-_ENDS, _MIXED, _FEW, _FULL = 6, 12, 13, (11, 14)
+_ENDS, _MIXED, _FEW, _FULL, _EACH = 6, 12, 13, (11, 14), (10, 11)
 """Of so many turns those in which some integers are the least and the most there are, each tensor is drawn in its own
-way, all are -1, 0 and 1, integers are any.
+way, all are -1, 0 and 1, integers are any, those of few bits one after the other.
 """
+
+
+def _next(tensor: Tensor, rng: np.random.Generator, times: int) -> Array:
+    """The integers of a dtype that follow those of as many times before, each at some place."""
+    size, least = tensor.dims.product(), limits(tensor.dtype)[0]
+    some = (least + np.arange(times * size, (times + 1) * size)).astype(np.dtype(tensor.dtype))
+    return rng.permutation(some).reshape(tensor.dims)
 
 
 def _any(tensor: Tensor, rng: np.random.Generator, seed: int, among: Sequence[Fraction | float]) -> Array:
@@ -208,7 +217,7 @@ def _any(tensor: Tensor, rng: np.random.Generator, seed: int, among: Sequence[Fr
         some = any_[tuple(slice(size) for size in _along_one_axis(dims, rng))]
         return np.array(np.broadcast_to(some, dims))
     most = limits(tensor.dtype)[1]
-    factors = [abs(int(c)) for c in among if c == int(c) and 1 < abs(c) < most]
+    factors = [n for n in (abs(int(c)) for c in among if c == int(c)) if 1 < n < most]
     wrapping = bool(factors) and rng.random() < 0.5
     centre = any_.dtype.type(_BEYOND_WRAP * most // _one_of(factors, rng)) if wrapping else any_.flat[0]
     about = centre + rng.integers(-8, 9, dims).astype(any_.dtype)

@@ -87,7 +87,7 @@ def test_what_is_equal_is_called_equal() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("part", range(PARTS))
 def test_few_wrong_steps_of_many_are_called_equal(part: int, fuzzing: Fuzzing) -> None:
-    """At most 1 of 500, such as the one number of 65,536 that is 77 when it is multiplied by 3."""
+    """At most 1 of 500."""
     wrong, found = summed(missed(seed + part) for seed in fuzzing.seeds(400 // PARTS, step=PARTS))
     print(f"{wrong} wrong steps, {len(found)} called equal")
     assert len(found) <= max(1, wrong / 500), f"{len(found)} of {wrong}, such as\n{found[0]}"
@@ -110,7 +110,9 @@ def test_large_numbers_that_cancel_are_not_called_different(dtype: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [2056, 2074])
+@pytest.mark.parametrize("seed", [21, 2056, 2074, 2260, 8030])
 def test_what_was_called_equal_before(seed: int) -> None:
-    """Only positions of the larger of two sums that are close show it; only halves of numbers below 8."""
+    """Only positions of the larger of two sums that are close show it; halves of numbers below 8; one number of 65,536;
+    a window that wraps as a whole; one that is within a 32nd above a number.
+    """
     assert missed(seed)[1] == []
