@@ -28,9 +28,12 @@ _EXPORTS = {
     "check_onnxruntime": "glenside.check.onnxruntime",
     "compile": "glenside.driver",
     "evaluate": "glenside.semantics.interpreter",
+    "gradient": "glenside.gradients",
+    "value_and_gradient": "glenside.gradients",
     "fold": "glenside.passes.constant_folding",
     "export_jax": "glenside.exporters.jax",
     "export_onnx": "glenside.exporters.onnx",
+    "jvp": "glenside.gradients",
     "load": "glenside.formats",
     "load_onnx": "glenside.importers.onnx",
     "models": "glenside.models",
@@ -56,6 +59,9 @@ if TYPE_CHECKING:
     from glenside.exporters.onnx import export_onnx as export_onnx
     from glenside.formats import load as load
     from glenside.formats import save as save
+    from glenside.gradients import gradient as gradient
+    from glenside.gradients import jvp as jvp
+    from glenside.gradients import value_and_gradient as value_and_gradient
     from glenside.importers.onnx import load_onnx as load_onnx
     from glenside.ir.errors import GlensideError as GlensideError
     from glenside.ir.program import Program as Program

@@ -28,6 +28,7 @@ STOREYS = (
     ("glenside.builder",),
     ("glenside.models",),
     ("glenside.analysis",),
+    ("glenside.gradients",),
     ("glenside.passes",),
     ("glenside.quantization",),
     ("glenside.codegen",),

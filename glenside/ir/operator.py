@@ -157,6 +157,9 @@ class Operator:
     scratch   bytes that evaluate needs beside operands and result: a function of its arguments, and their strides
     operations  additions, multiplications and the like of one evaluation, a multiplication that is added being one:
               a function of the arguments as types
+    adjoint   the derivative, backwards: (terms, g, *arguments), with g like the result but of split 0, and terms for
+              operands -> what comes of g for each operand, None for nothing; or a sentence that says why there is none.
+              `terms` is what they are built with (`glenside.gradients.algebra`), as `arithmetic` is for evaluate
     moved     bytes read and written, a function of evaluate's arguments, where it is not each operand and the result
               once
     """
@@ -182,6 +185,7 @@ class Operator:
     scratch: Callable[..., int] | None = None
     operations: Callable[..., int] | None = None
     moved: Callable[..., int] | None = None
+    adjoint: Callable[..., tuple[Any, ...]] | str | None = None
 
     @property
     def moves(self) -> bool:
@@ -253,7 +257,8 @@ class Compute:
     """A compute type: what `(compute NAME A)` or `(compute (NAME parameter ..) A)` means.
 
     scalar         for POINTWISE and FOLD types: the expression of one element, or a function from parameters to it.
-                   `evaluate`, `scratch`, `dtype`, `linear`, `keeps` and `examples` follow, and more of `check`
+                   `evaluate`, `scratch`, `dtype`, `linear`, `keeps`, `examples` and derivatives follow, and more of
+                   `check`
     combine        for REDUCTION types: the primitive that joins an item's elements to one, in some order
     check          raises TypeMismatch for an operand type (type, *parameters) it cannot take
     evaluate       (arithmetic, operand, *parameters) -> array; the operand is an `Operand`, parameters are their texts
@@ -263,6 +268,8 @@ class Compute:
     keeps          what else it leaves as it is
     examples       programs that show it
     scratch        bytes that evaluate needs beside operand and result: a function of (operand, *parameters)
+    adjoint        (terms, g, operand, *parameters) -> what comes of g for the operand, as for operators, where there is
+                   no scalar expression. What gives no reals needs none
     """
 
     name: str
@@ -279,6 +286,7 @@ class Compute:
     keeps: Keeps = Keeps.NOTHING
     examples: tuple[Example, ...] = ()
     scratch: Callable[..., int] | None = None
+    adjoint: Callable[..., Any] | None = None
 
     def __post_init__(self) -> None:
         from glenside.ir.elementwise import derived

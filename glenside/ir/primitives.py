@@ -15,7 +15,7 @@ from glenside.ir.blockwise import ERF_PART, PART, block_size, blocks
 from glenside.ir.dtypes import RECORDS
 from glenside.ir.operand import Array
 from glenside.ir.operator import MONOTONE, Keeps
-from glenside.ir.scalar import ANY, NUMBERS, PRIMITIVES, REALS, TRUTHS, WHOLE, Domain, Primitive
+from glenside.ir.scalar import ANY, NUMBERS, PRIMITIVES, REALS, TRUTHS, WHOLE, Domain, Number, Primitive, Scalar
 
 ORDER, DISTANCE, FACTOR = Keeps.ORDER, Keeps.DISTANCE, Keeps.FACTOR
 __all__ = ["PRIMITIVES", "maximum", "minimum", "select"]
@@ -89,31 +89,172 @@ def _select_scratch(dims: Sequence[int], condition: np.dtype[Any], then: np.dtyp
     return block_size(dims, PART) * (then.itemsize + (condition != np.bool_))
 
 
+def _of(name: str, x: Scalar) -> Scalar:
+    return PRIMITIVES[name](x)
+
+
+# Derivatives. At corners they are JAX's: |x| and sign have 0 at 0, rounding has 0 everywhere, equal operands of min
+# and max share alike. Against a number, as in relu and clip, it wins: 0 there, as jax.nn.relu and lax.clamp have it.
+_TWO_OVER_ROOT_PI = "1.12837916709551257389615890312154517"
+
+
+def _extreme_derivative(beyond: str, x: Scalar, y: Scalar) -> tuple[Scalar | None, Scalar | None]:
+    if isinstance(x, Number) or isinstance(y, Number):
+        return (
+            None if isinstance(x, Number) else select(PRIMITIVES[beyond](x, y), 1, 0),
+            None if isinstance(y, Number) else select(PRIMITIVES[beyond](y, x), 1, 0),
+        )
+    equal = PRIMITIVES["eq"](x, y)
+    return (
+        select(equal, "1/2", select(PRIMITIVES[beyond](x, y), 1, 0)),
+        select(equal, "1/2", select(PRIMITIVES[beyond](y, x), 1, 0)),
+    )
+
+
+def _power_derivative(x: Scalar, y: Scalar) -> tuple[Scalar, Scalar]:
+    """By x it is 0 where y is 0, by y it is 0 where x is 0, though there is no logarithm."""
+    no_power, no_base = PRIMITIVES["eq"](y, 0), PRIMITIVES["eq"](x, 0)
+    less = select(no_power, 1, y - 1)
+    return select(no_power, 0, y * x**less), _of("log", select(no_base, 1, x)) * x**y
+
+
+def _remainder_derivative(x: Scalar, y: Scalar) -> tuple[int, Scalar]:
+    quotient = x / y
+    return 1, -(_of("sign", quotient) * _of("floor", abs(quotient)))
+
+
 def _pair(name: str, doc: str, numpy: Any, onnx: str, exact: Any, *more: str, method: str = "", **known: Any) -> None:
     """A function of two numbers that an arithmetic has as a method, of its name unless given, of `more` arguments."""
     call = lambda arithmetic, a, b: getattr(arithmetic, method or name)(a, b, *more)  # noqa: E731
     _row(name, 2, NUMBERS, doc, numpy, onnx, exact, arithmetic=call, **known)
 
 
-_pair("add", "x + y.", np.add, "Add", operator.add, symbol="+", associative=True, neutral=0, keeps=ORDER, linear=True)
-_pair("subtract", "x - y.", np.subtract, "Sub", operator.sub, symbol="-", linear=True)
-_pair("multiply", "x * y.", np.multiply, "Mul", operator.mul, symbol="*", associative=True, neutral=1, keeps=FACTOR)
+_pair(
+    "add",
+    "x + y.",
+    np.add,
+    "Add",
+    operator.add,
+    symbol="+",
+    associative=True,
+    neutral=0,
+    keeps=ORDER,
+    linear=True,
+    derivative=lambda x, y: (1, 1),
+)
+_pair("subtract", "x - y.", np.subtract, "Sub", operator.sub, symbol="-", linear=True, derivative=lambda x, y: (1, -1))
+_pair(
+    "multiply",
+    "x * y.",
+    np.multiply,
+    "Mul",
+    operator.mul,
+    symbol="*",
+    associative=True,
+    neutral=1,
+    keeps=FACTOR,
+    derivative=lambda x, y: (y, x),
+)
 _DIVIDE = "x / y; of integers cut towards zero, and n / 0 is 0 for them."
-_pair("divide", _DIVIDE, np.divide, "Div", _quotient, symbol="/", scratch=_integer_blocks, keeps=FACTOR)
+_pair(
+    "divide",
+    _DIVIDE,
+    np.divide,
+    "Div",
+    _quotient,
+    symbol="/",
+    scratch=_integer_blocks,
+    keeps=FACTOR,
+    derivative=lambda x, y: (1 / y, -(x / (y * y))),
+)
 _POW = "x to the power of y; of integers, powers below 0 are cut towards zero, and those of 0 are 0."
-_pair("pow", _POW, np.power, "Pow", _power, method="power", scratch=_integer_blocks)
+_pair("pow", _POW, np.power, "Pow", _power, method="power", scratch=_integer_blocks, derivative=_power_derivative)
 _MOD, _REM = "x - y * floor(x / y); n mod 0 is 0 for integers.", "x - y * trunc(x / y); n rem 0 is 0 for integers."
-_pair("mod", _MOD, np.mod, "Mod", partial(_remainder, math.floor), "floor", method="remainder")
-_pair("rem", _REM, np.fmod, "Mod", partial(_remainder, math.trunc), "truncate", method="remainder", jax="lax.rem")
-_row("negative", 1, NUMBERS, "-x.", np.negative, "Neg", operator.neg, symbol="-", keeps=DISTANCE, linear=True)
-_row("abs", 1, NUMBERS, "|x|.", np.abs, "Abs", abs, jax="jnp.abs", keeps=DISTANCE, orders=True)
-_row("sign", 1, NUMBERS, "-1, 0 or 1.", np.sign, "Sign", lambda a: (a > 0) - (a < 0), keeps=ORDER, orders=True)
+_pair(
+    "mod",
+    _MOD,
+    np.mod,
+    "Mod",
+    partial(_remainder, math.floor),
+    "floor",
+    method="remainder",
+    derivative=lambda x, y: (1, -_of("floor", x / y)),
+)
+_pair(
+    "rem",
+    _REM,
+    np.fmod,
+    "Mod",
+    partial(_remainder, math.trunc),
+    "truncate",
+    method="remainder",
+    jax="lax.rem",
+    derivative=_remainder_derivative,
+)
+_row(
+    "negative",
+    1,
+    NUMBERS,
+    "-x.",
+    np.negative,
+    "Neg",
+    operator.neg,
+    symbol="-",
+    keeps=DISTANCE,
+    linear=True,
+    derivative=lambda x: (-1,),
+)
+_row(
+    "abs",
+    1,
+    NUMBERS,
+    "|x|.",
+    np.abs,
+    "Abs",
+    abs,
+    jax="jnp.abs",
+    keeps=DISTANCE,
+    orders=True,
+    derivative=lambda x: (_of("sign", x),),
+)
+_row(
+    "sign",
+    1,
+    NUMBERS,
+    "-1, 0 or 1.",
+    np.sign,
+    "Sign",
+    lambda a: (a > 0) - (a < 0),
+    keeps=ORDER,
+    orders=True,
+    derivative=lambda x: (None,),
+)
 
 minimum = _row(
-    "min", 2, ANY, "The smaller one.", np.minimum, "Min", min, orders=True, associative=True, keeps=ORDER | DISTANCE
+    "min",
+    2,
+    ANY,
+    "The smaller one.",
+    np.minimum,
+    "Min",
+    min,
+    orders=True,
+    associative=True,
+    keeps=ORDER | DISTANCE,
+    derivative=partial(_extreme_derivative, "lt"),
 )
 maximum = _row(
-    "max", 2, ANY, "The larger one.", np.maximum, "Max", max, orders=True, associative=True, keeps=ORDER | DISTANCE
+    "max",
+    2,
+    ANY,
+    "The larger one.",
+    np.maximum,
+    "Max",
+    max,
+    orders=True,
+    associative=True,
+    keeps=ORDER | DISTANCE,
+    derivative=partial(_extreme_derivative, "gt"),
 )
 _row("lt", 2, ANY, "x < y.", np.less, "Less", operator.lt, symbol="<", gives="bool", orders=True)
 _row("le", 2, ANY, "x <= y.", np.less_equal, "LessOrEqual", operator.le, symbol="<=", gives="bool", orders=True)
@@ -122,8 +263,17 @@ _row("ge", 2, ANY, "x >= y.", np.greater_equal, "GreaterOrEqual", operator.ge, s
 _row("eq", 2, ANY, "x is y.", np.equal, "Equal", operator.eq, symbol="==", gives="bool")
 _row("ne", 2, ANY, "x is not y.", np.not_equal, "", operator.ne, symbol="!=", gives="bool")
 _SELECT = "y where x, of any dtype, is not zero, else z."
-select = _row(
-    "select", 3, ANY, _SELECT, _select, "Where", lambda c, a, b: a if c else b, jax="jnp.where", scratch=_select_scratch
+select: Primitive = _row(
+    "select",
+    3,
+    ANY,
+    _SELECT,
+    _select,
+    "Where",
+    lambda c, a, b: a if c else b,
+    jax="jnp.where",
+    scratch=_select_scratch,
+    derivative=lambda c, x, y: (None, select(c, 1, 0), select(c, 0, 1)),
 )
 
 _row("logical-not", 1, TRUTHS, "x does not hold.", np.logical_not, "Not", operator.not_)
@@ -142,23 +292,87 @@ def _function(name: str, doc: str, numpy: Callable[..., Any], keeps: Keeps = Kee
     _row(name, 1, REALS, doc, numpy, name.capitalize(), None, arithmetic=call, keeps=keeps, **known)
 
 
-_function("sqrt", "The square root.", np.sqrt, MONOTONE)
-_function("exp", "e to the power of x.", np.exp, ORDER)
-_function("log", "The natural logarithm.", np.log, ORDER)
-_function("tanh", "The hyperbolic tangent.", np.tanh, MONOTONE)
-_function("sigmoid", "1 / (1 + exp(-x)).", _sigmoid, ORDER, jax="lax.logistic")
-_function("erf", "The error function.", _erf, MONOTONE, jax="lax.erf", scratch=_erf_scratch)
-_function("sin", "The sine.", np.sin, Keeps.ZERO)
-_function("cos", "The cosine.", np.cos)
-_function("tan", "The tangent.", np.tan, Keeps.ZERO)
-_function("asin", "The angle in [-pi/2, pi/2] of which x is the sine.", np.arcsin, MONOTONE)
-_function("acos", "The angle in [0, pi] of which x is the cosine.", np.arccos)
-_function("atan", "The angle in [-pi/2, pi/2] of which x is the tangent.", np.arctan, MONOTONE)
-_function("sinh", "The hyperbolic sine.", np.sinh, MONOTONE)
-_function("cosh", "The hyperbolic cosine.", np.cosh)
-_function("asinh", "The number of which x is the hyperbolic sine.", np.arcsinh, MONOTONE)
-_function("acosh", "The number that is not negative of which x is the hyperbolic cosine.", np.arccosh, ORDER)
-_function("atanh", "The number of which x is the hyperbolic tangent.", np.arctanh, MONOTONE)
-_function("floor", "The largest integer that is not above x.", np.floor, MONOTONE, orders=True)
-_function("ceil", "The smallest integer that is not below x.", np.ceil, MONOTONE, orders=True)
-_function("round", "The nearest integer; halves go to the even one.", np.rint, MONOTONE, jax="jnp.round", orders=True)
+_function("sqrt", "The square root.", np.sqrt, MONOTONE, derivative=lambda x: (1 / (2 * _of("sqrt", x)),))
+_function("exp", "e to the power of x.", np.exp, ORDER, derivative=lambda x: (_of("exp", x),))
+_function("log", "The natural logarithm.", np.log, ORDER, derivative=lambda x: (1 / x,))
+_function(
+    "tanh", "The hyperbolic tangent.", np.tanh, MONOTONE, derivative=lambda x: (1 - _of("tanh", x) * _of("tanh", x),)
+)
+_function(
+    "sigmoid",
+    "1 / (1 + exp(-x)).",
+    _sigmoid,
+    ORDER,
+    jax="lax.logistic",
+    derivative=lambda x: (_of("sigmoid", x) * (1 - _of("sigmoid", x)),),
+)
+_function(
+    "erf",
+    "The error function.",
+    _erf,
+    MONOTONE,
+    jax="lax.erf",
+    scratch=_erf_scratch,
+    derivative=lambda x: (_of("exp", -(x * x)) * _TWO_OVER_ROOT_PI,),
+)
+_function("sin", "The sine.", np.sin, Keeps.ZERO, derivative=lambda x: (_of("cos", x),))
+_function("cos", "The cosine.", np.cos, derivative=lambda x: (-_of("sin", x),))
+_function("tan", "The tangent.", np.tan, Keeps.ZERO, derivative=lambda x: (1 + _of("tan", x) * _of("tan", x),))
+_function(
+    "asin",
+    "The angle in [-pi/2, pi/2] of which x is the sine.",
+    np.arcsin,
+    MONOTONE,
+    derivative=lambda x: (1 / _of("sqrt", 1 - x * x),),
+)
+_function(
+    "acos",
+    "The angle in [0, pi] of which x is the cosine.",
+    np.arccos,
+    derivative=lambda x: (-(1 / _of("sqrt", 1 - x * x)),),
+)
+_function(
+    "atan",
+    "The angle in [-pi/2, pi/2] of which x is the tangent.",
+    np.arctan,
+    MONOTONE,
+    derivative=lambda x: (1 / (1 + x * x),),
+)
+_function("sinh", "The hyperbolic sine.", np.sinh, MONOTONE, derivative=lambda x: (_of("cosh", x),))
+_function("cosh", "The hyperbolic cosine.", np.cosh, derivative=lambda x: (_of("sinh", x),))
+_function(
+    "asinh",
+    "The number of which x is the hyperbolic sine.",
+    np.arcsinh,
+    MONOTONE,
+    derivative=lambda x: (1 / _of("sqrt", x * x + 1),),
+)
+_function(
+    "acosh",
+    "The number that is not negative of which x is the hyperbolic cosine.",
+    np.arccosh,
+    ORDER,
+    derivative=lambda x: (1 / _of("sqrt", (x - 1) * (x + 1)),),
+)
+_function(
+    "atanh",
+    "The number of which x is the hyperbolic tangent.",
+    np.arctanh,
+    MONOTONE,
+    derivative=lambda x: (1 / (1 - x * x),),
+)
+_function(
+    "floor", "The largest integer that is not above x.", np.floor, MONOTONE, orders=True, derivative=lambda x: (None,)
+)
+_function(
+    "ceil", "The smallest integer that is not below x.", np.ceil, MONOTONE, orders=True, derivative=lambda x: (None,)
+)
+_function(
+    "round",
+    "The nearest integer; halves go to the even one.",
+    np.rint,
+    MONOTONE,
+    jax="jnp.round",
+    orders=True,
+    derivative=lambda x: (None,),
+)

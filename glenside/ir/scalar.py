@@ -7,7 +7,7 @@ row that each primitive has in `PRIMITIVES`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, reduce
@@ -49,6 +49,8 @@ class Primitive:
     associative  operands that are folded may be combined in any grouping
     neutral      the number that changes no other one when it is combined with it
     symbol       how it is written between its operands, or before the only one
+    derivative   (*operands) -> the derivative by each operand, all of them expressions; None for one of 0. A primitive
+                 without it gives no reals, or takes none
     onnx, jax    the node, and the function, that mean the same where the exporters have nothing of their own
     scratch      (dims, *dtypes of operands) -> bytes that numpy needs beside operands and result
     """
@@ -67,6 +69,7 @@ class Primitive:
     associative: bool = False
     neutral: int | None = None
     symbol: str = ""
+    derivative: Callable[..., Sequence[Value | None]] | None = None
     onnx: str = ""
     jax: str = ""
     scratch: Callable[..., int] | None = None
@@ -248,3 +251,42 @@ def is_linear(expression: Scalar) -> bool:
     if not isinstance(expression, Applied):
         return isinstance(expression, Element)
     return expression.primitive.linear and all(map(is_linear, expression.arguments))
+
+
+def derivative(expression: Scalar, position: int) -> Scalar | None:
+    """The derivative by the operand at a position, from those of the primitives; None where it is 0 everywhere.
+
+    Corners are JAX's: those of the primitives say so.
+    """
+    if not isinstance(expression, Applied):
+        return Number("1") if expression == Element(position) else None
+    inner = [derivative(argument, position) for argument in expression.arguments]
+    if not any(inner):
+        return None
+    rule = expression.primitive.derivative
+    if rule is None:  # it takes or gives no reals
+        return None
+    outer = [None if partial is None else scalar(partial) for partial in rule(*expression.arguments)]
+    terms = [_times(a, b) for a, b in zip(outer, inner, strict=True) if a is not None and b is not None]
+    return reduce(_plus, terms) if terms else None
+
+
+def _times(a: Scalar, b: Scalar) -> Scalar:
+    """a * b, without factors of 1; a choice stays one, so that what is not chosen is not multiplied."""
+    if Number("1") in (a, b):
+        return b if a == Number("1") else a
+    if isinstance(a, Applied) and a.primitive.name == "select":
+        condition, then, otherwise = a.arguments
+        branches = [part if part == Number("0") else _times(part, b) for part in (then, otherwise)]
+        return a.primitive(condition, *branches)
+    return a * b
+
+
+def _plus(a: Scalar, b: Scalar) -> Scalar:
+    """a + b; two choices by one condition, each with a branch of 0, are one."""
+    if isinstance(a, Applied) and isinstance(b, Applied) and a.primitive.name == b.primitive.name == "select":
+        (condition, *left), (other, *right) = a.arguments, b.arguments
+        pairs = [[part for part in pair if part != Number("0")] for pair in zip(left, right, strict=True)]
+        if condition == other and all(len(pair) <= 1 for pair in pairs):
+            return a.primitive(condition, *(pair[0] if pair else Number("0") for pair in pairs))
+    return a + b

@@ -19,6 +19,7 @@ cast = operator(
     shares=lambda a, dtype: a.dtype == dtype,
     scratch=lambda a, dtype: rounding_scratch(a.shape, a.dtype, dtype),
     operations=lambda a, dtype: a.size,
+    adjoint=lambda terms, g, a, dtype: (terms.cast(g, a.access.dtype),),
     doc="The same values in another dtype. In an integer floats are cut towards zero and integers wrap; in a float "
     "numbers are rounded to the nearest, of two the even one, and those beyond the largest are inf, or what there is "
     "in its place: nan in float8_e4m3fn, float8_e4m3fnuz and float8_e5m2fnuz, the largest in float4_e2m1fn, which has "
@@ -43,7 +44,8 @@ bitcast = operator(
     evaluate=lambda arithmetic, a, dtype: arithmetic.reinterpret(a, dtype),
     shares=lambda a, dtype: dtype != "bool",
     operations=lambda a, dtype: a.size,
-    doc="The same bits as another dtype of the same width; bool is `not zero`.",
+    adjoint=lambda terms, g, a, dtype: (g if dtype == a.access.dtype else None,),
+    doc="The same bits as another dtype of the same width; bool is `not zero`. Between dtypes the derivative is 0.",
     examples=example("(bitcast (access (access-tensor x) 1) uint32)", x="m n"),
 )
 
@@ -57,6 +59,7 @@ truncate = operator(
     result=lambda a: a,
     index_map=lambda a: same(a.dims),
     evaluate=lambda arithmetic, a: arithmetic.truncate(a),
+    adjoint=lambda terms, g, a: (g,),
     doc="a, with as many fractional bits as before its last product: that of fixed-point numbers of f bits has 2 f "
     "of them, and cutting f off rounds by less than 2^-f. The number that it stands for is that of a.",
     examples=example("(truncate (access (access-tensor x) 1))", x="m n"),

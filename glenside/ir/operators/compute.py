@@ -87,6 +87,14 @@ def _operations(kind: str, a: AccessType) -> int:
     return a.size
 
 
+def _adjoint(terms: Any, g: Any, kind: str, a: Any) -> tuple[Any]:
+    record, parameters = parse_compute(kind)
+    if record.adjoint is not None:
+        return (record.adjoint(terms, g, a, *parameters),)
+    assert record.scalar is not None, f"{record.name} has no derivative"
+    return (terms.of_scalar(g, record.expression(*parameters), record.category, a),)
+
+
 compute = operator(
     name="compute",
     kind=OperatorKind.COMPUTE,
@@ -94,6 +102,7 @@ compute = operator(
     check=_check_compute,
     result=_result_compute,
     evaluate=_evaluate_compute,
+    adjoint=_adjoint,
     doc="A computation on each item of a; what it does is its compute type.",
     linear=lambda kind, a: parse_compute(kind)[0].linear,
     keeps=lambda kind, a: parse_compute(kind)[0].keeps,

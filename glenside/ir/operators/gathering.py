@@ -40,6 +40,16 @@ def _result_gather(a: AccessType, indices: AccessType, axis: int) -> AccessType:
     return AccessType(dims, a.split + (indices.rank - 1 if axis < a.split else 0), a.dtype)
 
 
+def _adjoint_gather(terms: Any, g: Any, a: Any, indices: Any, axis: int) -> tuple[Any, Any]:
+    """Zeros to which g is added where its elements came from."""
+    dims, places = a.access.dims, indices.access.dims
+    first = [*range(axis, axis + len(places))]
+    moved = terms.transpose(g, [*first, *(i for i in range(g.access.rank) if i not in first)])
+    zeros = terms.full((dims[axis], *dims.remove(axis)), 0, a.access.dtype)
+    added = terms.scatter_nd(zeros, terms.reshape(indices, (*places, 1)), moved, 0, "add")
+    return terms.untransposed(added, [axis, *(i for i in range(len(dims)) if i != axis)]), None
+
+
 access_gather = operator(
     name="access-gather",
     kind=OperatorKind.MOVEMENT,
@@ -49,6 +59,7 @@ access_gather = operator(
     evaluate=lambda _, a, indices, axis: np.take(a, _within("access-gather", indices, a.shape[axis]), axis),
     # numpy takes elements of an array in row-major order, and makes it of one that is not.
     scratch=lambda a, indices, axis: _position_bytes(indices) + (0 if a.flags.c_contiguous else a.nbytes),
+    adjoint=_adjoint_gather,
     doc="The elements of one axis at computed indices: all axes of the indices stand in place of that axis, "
     "on its side of the split. Indices below 0 count from the end.",
     symbolic=False,  # on which side of the split the axis stands is a condition
@@ -89,6 +100,10 @@ access_gather_nd = operator(
     result=lambda a, indices, shared: a.with_dims(picked_dims(a.dims, indices.dims, shared)),
     evaluate=lambda _, a, indices, shared: a[_places("access-gather-nd", a, indices, shared)],
     scratch=lambda a, indices, shared: _position_bytes(indices),
+    adjoint=lambda terms, g, a, indices, shared: (
+        terms.scatter_nd(terms.filled(a, 0), indices, g, shared, "add"),
+        None,
+    ),
     doc="Elements at computed places: with a of dims (G, n.., R) and indices of dims (G, M, k), |G| = shared, "
     "each k numbers say where in the k axes n.. to look, which gives dims (G, M, R). The split is among G.",
     symbolic=False,  # k is a size
@@ -144,6 +159,71 @@ def _evaluate_scatter(arithmetic: Any, a: Array, indices: Array, updates: Array,
     return result
 
 
+def _adjoint_replaced(terms: Any, g: Any, a: Any, indices: Any, updates: Any, shared: int) -> tuple[Any, None, Any]:
+    """Of several updates for one place the last one is there: the one whose number is found where it was put."""
+    count = updates.access.size
+    numbers = terms.reshape(terms.iota(count + 1, "int64"), (count + 1,))
+    own = terms.reshape(terms.slice(numbers, 0, 1, count + 1), updates.access.dims)
+    put = terms.scatter_nd(terms.full(a.access.dims, 0, "int64"), indices, own, shared, "replace")
+    stays = terms.compare("eq", terms.gather_nd(put, indices, shared), own)
+    there = terms.gather_nd(g, indices, shared)
+    kept = terms.compare("eq", put, terms.filled(put, 0))
+    return terms.select(kept, g, 0), None, terms.select(stays, there, 0)
+
+
+def _adjoint_multiplied(terms: Any, g: Any, a: Any, indices: Any, updates: Any, shared: int) -> tuple[Any, None, Any]:
+    """Each update gets what it is multiplied with: the product of all without it, for which zeros are counted.
+
+    Where two updates of one place are 0, second derivatives are taken as 0.
+    """
+    ones = terms.filled(a, 1)
+    of_updates = terms.scatter_nd(ones, indices, updates, shared, "mul")
+    is_zero = terms.compare("eq", updates, terms.filled(updates, 0))
+    others = terms.scatter_nd(ones, indices, terms.select(is_zero, 1, updates), shared, "mul")
+    zeros = terms.scatter_nd(
+        terms.filled(a, 0), indices, terms.select(is_zero, terms.filled(updates, 1), 0), shared, "add"
+    )
+    found, count = terms.gather_nd(others, indices, shared), terms.gather_nd(zeros, indices, shared)
+    none, only = (terms.compare("eq", count, terms.filled(count, n)) for n in (0, 1))
+    without = terms.select(
+        is_zero,
+        terms.select(only, found, 0),
+        terms.select(none, terms.divide(found, terms.select(is_zero, 1, updates)), 0),
+    )
+    there = terms.gather_nd(terms.multiply(g, a), indices, shared)
+    return terms.multiply(g, of_updates), None, terms.multiply(there, without)
+
+
+def _adjoint_extreme(
+    terms: Any, g: Any, a: Any, indices: Any, updates: Any, shared: int, reduction: str
+) -> tuple[Any, None, Any]:
+    """All that are the smallest or largest share alike."""
+    result = terms.scatter_nd(a, indices, updates, shared, reduction)
+    own = terms.compare("eq", a, result)
+    theirs = terms.compare("eq", updates, terms.gather_nd(result, indices, shared))
+    count = terms.scatter_nd(
+        terms.select(own, terms.filled(a, 1), 0),
+        indices,
+        terms.select(theirs, terms.filled(updates, 1), 0),
+        shared,
+        "add",
+    )
+    share = terms.divide(g, count)
+    return terms.select(own, share, 0), None, terms.select(theirs, terms.gather_nd(share, indices, shared), 0)
+
+
+def _adjoint_scatter(
+    terms: Any, g: Any, a: Any, indices: Any, updates: Any, shared: int, reduction: str
+) -> tuple[Any, None, Any]:
+    if reduction == "add":
+        return g, None, terms.gather_nd(g, indices, shared)
+    if reduction == "replace":
+        return _adjoint_replaced(terms, g, a, indices, updates, shared)
+    if reduction == "mul":
+        return _adjoint_multiplied(terms, g, a, indices, updates, shared)
+    return _adjoint_extreme(terms, g, a, indices, updates, shared, reduction)
+
+
 access_scatter_nd = operator(
     name="access-scatter-nd",
     kind=OperatorKind.COMPUTE,
@@ -159,6 +239,7 @@ access_scatter_nd = operator(
     evaluate=_evaluate_scatter,
     scratch=lambda a, indices, updates, shared, reduction: 5 * _position_bytes(indices) + 2 * updates.nbytes,
     operations=lambda a, indices, updates, shared, reduction: updates.size if reduction != "replace" else 0,
+    adjoint=_adjoint_scatter,
     doc="a with updates where access-gather-nd would look: they replace what is there, or are combined with it. "
     "Several for one place are taken in row-major order.",
     examples=example(

@@ -39,6 +39,13 @@ def _operations(a: AccessType, axis: int, rows: int, coefficients: str) -> int:
     return spent * a.dims.remove(axis).product()
 
 
+def _adjoint(terms: Any, g: Any, a: Any, axis: int, rows: int, coefficients: str) -> tuple[Any]:
+    """The transposed matrix."""
+    words, columns = coefficients.split(), a.access.dims[axis]
+    turned = " ".join(words[row * columns + column] for column in range(columns) for row in range(rows))
+    return (terms.linear_map(g, axis, columns, turned),)
+
+
 linear_map = operator(
     name="linear-map",
     kind=OperatorKind.COMPUTE,
@@ -52,6 +59,7 @@ linear_map = operator(
     operations=_operations,
     linear=True,
     keeps=Keeps.ZERO,
+    adjoint=_adjoint,
     doc="Each element along the axis becomes a sum of those there, each times an exact number: a constant matrix, "
     "written in row-major order, times the axis. Terms that are 0 are left out, those of 1 and -1 are only added "
     "and subtracted; a row of fractions is a sum of whole multiples over one denominator.",

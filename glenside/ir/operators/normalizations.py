@@ -35,13 +35,26 @@ def _scratch(a: Operand) -> int:
     return 3 * block_size(a.access.shape, items_of(length)) * length * wide.itemsize
 
 
-def _normalization(name: str, doc: str, finish: Callable[..., Array]) -> Compute:
+def _adjoint_softmax(terms: Any, g: Any, a: Any) -> Any:
+    """s * (g - sum(s * g)), of the softmax s."""
+    shares = terms.compute("softmax", a)
+    return terms.multiply(shares, terms.subtract(g, terms.spread(terms.item_sum(terms.multiply(shares, g), a), a)))
+
+
+def _adjoint_log_softmax(terms: Any, g: Any, a: Any) -> Any:
+    """g - softmax * sum(g)."""
+    total = terms.spread(terms.item_sum(g, a), a)
+    return terms.subtract(g, terms.multiply(terms.compute("softmax", a), total))
+
+
+def _normalization(name: str, doc: str, finish: Callable[..., Array], adjoint: Callable[..., Any]) -> Compute:
     return compute_type(
         name=name,
         category=Category.NORMALIZATION,
         check=lambda a: require_float(name, a),
         evaluate=partial(_evaluate, finish),
         scratch=_scratch,
+        adjoint=adjoint,
         doc=doc,
         examples=of_compute(name),
     )
@@ -51,9 +64,11 @@ softmax = _normalization(
     "softmax",
     "exp(x) / sum(exp(x)) over the whole item, its maximum subtracted first.",
     lambda arithmetic, x, powers, total: arithmetic.divide(powers, total),
+    _adjoint_softmax,
 )
 log_softmax = _normalization(
     "log-softmax",
     "x - log(sum(exp(x))) over the whole item, its maximum subtracted first.",
     lambda arithmetic, x, powers, total: arithmetic.subtract(x, arithmetic.apply("log", total, False)),
+    _adjoint_log_softmax,
 )

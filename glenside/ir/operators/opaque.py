@@ -38,6 +38,7 @@ opaque = operator(
     "pseudo-random function in its place everywhere, and it cannot be run. The first word of the key is its name.",
     symbolic=False,  # rules build no black boxes
     opaque=True,
+    adjoint="nobody here knows its meaning",
 )
 
 
@@ -72,6 +73,7 @@ opaque_pointwise = operator(
     "there are axes, of its place too: along those axes of the elements in row-major order, cut into the parts.",
     operations=lambda key, a, dtype, parts, axes: a.size,
     opaque=True,
+    adjoint="nobody here knows its meaning",
 )
 
 
@@ -97,6 +99,7 @@ opaque_items = operator(
     "the axes, in that order, of all elements in row-major order, cut into the parts.",
     operations=lambda key, a, dtype, parts, axes: a.size,
     opaque=True,
+    adjoint="nobody here knows its meaning",
 )
 
 

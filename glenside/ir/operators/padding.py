@@ -48,6 +48,10 @@ def _map_pad(a: AccessType, kind: str, axis: int, before: int, after: int) -> In
     return mapped(dims, along(dims, axis, lambda i: i - before), inside, fill=fill)
 
 
+def _adjoint_pad(terms: Any, g: Any, a: Any, kind: str, axis: int, before: int, after: int) -> tuple[Any]:
+    return (terms.slice(g, axis, before, before + a.access.dims[axis]),)
+
+
 access_pad = operator(
     name="access-pad",
     kind=OperatorKind.MOVEMENT,
@@ -61,6 +65,7 @@ access_pad = operator(
     places=lambda out, a, kind, axis, before, after: [out[_along(axis, slice(before, before + a.dims[axis]))]],
     linear=lambda a, kind, *_: kind == "zero-padding",
     keeps=lambda a, kind, *_: MOVED if kind == "zero-padding" else MOVED & ~Keeps.ZERO,
+    adjoint=_adjoint_pad,
     doc="One axis grows by elements before and after: zeros, or the lowest value of the dtype (-inf for floats).",
     typed=True,
     examples=example("(access-pad (access (access-tensor x) 1) zero-padding 1 1 3)", x="m n"),
@@ -100,6 +105,7 @@ access_dilate = operator(
     index_map=_map_dilate,
     evaluate=_evaluate_dilate,
     places=lambda out, a, axis, n: [out[_along(axis, slice(None, None, n + 1))]],
+    adjoint=lambda terms, g, a, axis, n: (terms.strided(g, [n + 1 if i == axis else 1 for i in range(a.access.rank)]),),
     doc="n zeros between the neighbours of one axis (n = dilation - 1).",
     examples=example("(access-dilate (access (access-tensor x) 1) 1 2)", x="m n"),
 )

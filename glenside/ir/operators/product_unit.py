@@ -63,6 +63,19 @@ def _matrices(n: int, *given: Any) -> tuple[int, int, int, int]:
     return left.take(n).product(), rows, left.drop(a.split).product(), columns
 
 
+def _adjoint(terms: Any, g: Any, n: int, *given: Any) -> tuple[Any, ...]:
+    """Two products, of the operands as the unit reads them."""
+    a, b, (_, order) = _sides(given)
+    left, right = (terms.transpose(terms.reshape(s.operand, s.parts), s.order) for s in (a, b))
+    rows, columns = left.access.dims.take(a.split), right.access.dims.take(b.split).drop(n)
+    turned = terms.reshape(terms.untransposed(g, order), rows.append(columns))
+    found = terms.contraction_adjoint(turned, terms.at(left, a.split), terms.at(right, b.split), n)
+    return tuple(
+        terms.reshape(terms.untransposed(part, side.order), side.operand.access.dims)
+        for part, side in zip(found, (a, b), strict=True)
+    )
+
+
 product_unit = operator(
     name=_NAME,
     kind=OperatorKind.INSTRUCTION,
@@ -74,6 +87,7 @@ product_unit = operator(
     evaluate=_evaluate,
     keeps=Keeps.ZERO,
     matrices=_matrices,
+    adjoint=_adjoint,
     doc="The dot-product of the product of two operands with n shared axes, each read in another order of its "
     "parts and split there: (G, A)(I) x (G, B)(I) -> (G, A, B), which is cut into parts and stored in another "
     "order of those: ()(parts in that order).",

@@ -43,6 +43,9 @@ access_product = operator(
     ),
     index_map=_map_product,
     evaluate=lambda _, a, b, n: Product(a.array, b.array, n, a.access.rank - a.split),
+    adjoint=lambda terms, g, a, b, n: terms.paired(
+        a, b, n, *(terms.element(g, a.access.split + b.access.split - n, i) for i in (0, 1))
+    ),
     doc="Pairs of items with n leading shared axes: (G, A)(I) x (G, B)(I) -> (G, A, B)(2, I). "
     "n = 0 is written access-cartesian-product, n = the whole shape access-pair.",
     typed=True,

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import reduce
+from collections.abc import Callable, Sequence
+from functools import partial, reduce
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -50,6 +51,24 @@ def _evaluate_dot_product(arithmetic: Any, a: Operand) -> Array:
     return in_blocks(part, a.access.shape, a.array, dtype=arithmetic.constant(1, wide).dtype, part=size)
 
 
+def _adjoint_dot_product(terms: Any, g: Any, a: Any) -> Any:
+    """Two products of a pair of operands; else each part gets the product of all others."""
+    if a.operator.name == "access-product":
+        return terms.contraction_adjoint(g, *a.arguments())
+    parts = terms.parts(a)
+    others = _without_each(terms, parts)
+    spread = terms.spread(g, a, a.access.item.drop(1))
+    return terms.joined(a, [terms.multiply(spread, other) for other in others])
+
+
+def _without_each(terms: Any, factors: Sequence[Any]) -> list[Any]:
+    """For each factor the product of all others, without division."""
+    one = terms.filled(factors[0], 1)
+    before = [*accumulate(factors[:-1], terms.multiply, initial=one)]
+    after = [*accumulate(factors[:0:-1], terms.multiply, initial=one)][::-1]
+    return [terms.multiply(left, right) for left, right in zip(before, after, strict=True)]
+
+
 def _total_scratch(a: Operand) -> int:
     """Sums before they are rounded, where they are kept in a wider dtype than the result."""
     return 4 * a.access.shape.product() if a.access.dtype in HALVES else 0
@@ -67,6 +86,7 @@ dot_product = compute_type(
     category=Category.CONTRACTION,
     evaluate=_evaluate_dot_product,
     scratch=_dot_scratch,
+    adjoint=_adjoint_dot_product,
     doc="The product along the first (tuple) axis of the item, summed over the rest.",
     examples=example(
         "(compute dot-product (access-product (access (access-tensor x) 1) (access (access-tensor y) 1) 0))",
@@ -112,16 +132,44 @@ reduce_sum = _combination(
     lambda f, a: f.sum(a.array, a.item_axes),
     dtype="widen",
     scratch=_total_scratch,
+    adjoint=lambda terms, g, a: terms.spread(g, a),
 )
+
+
+def _adjoint_product(terms: Any, g: Any, a: Any) -> Any:
+    """Each element gets the product of all others: of those before it, and of those after it."""
+    rows = terms.reshape(a, (*a.access.shape, a.access.item.product()))
+    before = terms.running_product(rows)
+    after = terms.flip(terms.running_product(terms.flip(rows, a.access.split)), a.access.split)
+    return terms.multiply(terms.spread(g, a), terms.reshape(terms.multiply(before, after), a.access.dims))
+
+
 reduce_prod = _combination(
-    "reduce-prod", "multiply", "The product of the item.", lambda f, a: f.product(a.array, a.item_axes)
+    "reduce-prod",
+    "multiply",
+    "The product of the item.",
+    lambda f, a: f.product(a.array, a.item_axes),
+    adjoint=_adjoint_product,
 )
+
+
+def _adjoint_extreme(name: str, terms: Any, g: Any, a: Any) -> Any:
+    """All elements that are the largest, or the smallest, share alike."""
+    found = terms.compare("eq", terms.whole(a), terms.spread(terms.whole(terms.compute(name, a)), a))
+    count = terms.item_sum(terms.select(found, terms.filled(a, 1), 0), a)
+    return terms.select(found, terms.spread(terms.divide(g, count), a), 0)
 
 
 def _extreme(name: str, primitive: str, doc: str) -> Compute:
     ufunc = PRIMITIVES[primitive].numpy
     assert isinstance(ufunc, np.ufunc)
-    return _combination(name, primitive, doc, lambda _, a: reduced(ufunc, a.array, a.item_axes, a.array.dtype))
+    return _combination(
+        name,
+        primitive,
+        doc,
+        lambda _, a: reduced(ufunc, a.array, a.item_axes, a.array.dtype),
+        adjoint=partial(_adjoint_extreme, name),
+    )
 
 
 reduce_max = _extreme("reduce-max", "max", "The largest element of the item.")
@@ -139,6 +187,7 @@ reduce_mean = compute_type(
     check=_check_mean,
     evaluate=lambda arithmetic, a: arithmetic.mean(a.array, a.item_axes),
     scratch=_total_scratch,
+    adjoint=lambda terms, g, a: terms.spread(terms.divide(g, terms.filled(g, a.access.item.product())), a),
     doc="The mean of the item.",
     examples=of_compute("reduce-mean"),
     linear=True,

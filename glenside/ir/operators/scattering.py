@@ -191,6 +191,39 @@ def _moved(a: Operand, b: Operand, n: int, out: Dims, strides: Dims, dilations: 
     return narrow * np.dtype(a.access.dtype).itemsize + wide * np.dtype(widen(a.access.dtype)).itemsize
 
 
+def _adjoint(
+    terms: Any,
+    g: Any,
+    a: Any,
+    b: Any,
+    n: int,
+    out: Dims,
+    strides: Dims,
+    dilations: Dims,
+    starts: Dims,
+    tile: int,
+) -> tuple[Any, ...]:
+    """Windows of g, whose beginnings may lie before it; and the two products of those."""
+    axes, split = len(out), g.access.rank - len(out)
+    places = a.access.shape.drop(a.access.split - axes)
+    window = b.access.shape.drop(b.access.split - axes)
+    ends = [
+        (m - 1) * t + (k - 1) * d - start + 1 - size
+        for m, t, k, d, start, size in zip(places, strides, window, dilations, starts, out, strict=True)
+    ]
+    padded = terms.pad_or_crop(g, [(0, 0)] * split + list(zip(starts, ends, strict=True)))
+    found = terms.dilated_windows(terms.at(padded, split), window, strides, dilations)
+    own = a.access.split - axes - n  # (G, A, B, positions, window) -> (G, A, positions, B, window)
+    other = b.access.split - axes - n
+    order = [
+        *range(n + own),
+        *range(n + own + other, n + own + other + axes),
+        *range(n + own, n + own + other),
+        *range(n + own + other + axes, n + own + other + 2 * axes),
+    ]
+    return tuple(terms.contraction_adjoint(terms.transpose(found, order), a, b, n))
+
+
 overlap_add_product = operator(
     name=_NAME,
     kind=OperatorKind.INSTRUCTION,
@@ -218,6 +251,7 @@ overlap_add_product = operator(
     keeps=Keeps.ZERO,
     matrices=lambda a, b, n, *_: matrices_of(a, b, n),
     typed=True,
+    adjoint=_adjoint,
     scratch=_scratch,
     moved=_moved,
     operations=lambda a, b, n, *_: a.shape.product() * b.shape.drop(n).product() * (a.item.product() + 1),

@@ -32,6 +32,7 @@ access_slice = operator(
     index_map=_map_slice,
     evaluate=lambda _, a, axis, lo, hi: a[(slice(None),) * axis + (slice(lo, hi),)],
     places=lambda out, a, axis, lo, hi: [out if hi - lo == a.dims[axis] else None],
+    adjoint=lambda terms, g, a, axis, lo, hi: (terms.pad(g, axis, lo, a.access.dims[axis] - hi),),
     doc="Elements lo to hi - 1 of one axis: that dim becomes hi - lo.",
     examples=example("(access-slice (access (access-tensor x) 1) 1 2 7)", x="m 9"),
 )
@@ -74,6 +75,10 @@ access_concatenate = operator(
     index_map=_map_concatenate,
     evaluate=_evaluate_concatenate,
     places=lambda out, a, b, axis: _parts(out, axis, a.dims[axis]),
+    adjoint=lambda terms, g, a, b, axis: (
+        terms.slice(g, axis, 0, a.access.dims[axis]),
+        terms.slice(g, axis, a.access.dims[axis], g.access.dims[axis]),
+    ),
     doc="b after a along one axis; all other dims, the split and the dtype agree.",
     examples=example(
         "(access-concatenate (access (access-tensor x) 1) (access (access-tensor y) 1) 1)", x="m n", y="m k"

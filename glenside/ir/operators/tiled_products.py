@@ -153,6 +153,7 @@ tiled_product = operator(
         a.with_dims(a.shape.append(b.shape.drop(n))).with_split(a.split + b.split - n).widened()
     ),
     evaluate=_evaluate,
+    adjoint=lambda terms, g, a, b, n, tile: terms.contraction_adjoint(g, a, b, n),
     doc="The dot-product of the product of a and b with n shared axes, (G, A)(I) x (G, B)(I) -> (G, A, B)(), as a "
     "plain processor computes it: at most `tile` rows of a at a time are copied next to each other and multiplied "
     "as a matrix, none where they lie so already. What it takes beside its result is one tile.",

@@ -27,6 +27,14 @@ def _matrices(rows: int, columns: int, a: AccessType, b: AccessType) -> tuple[in
     return groups, a.shape.product() // max(groups, 1), depth, results
 
 
+def _adjoint(terms: Any, g: Any, rows: int, columns: int, a: Any, b: Any) -> tuple[Any, ...]:
+    """Two products; b lies with its results last."""
+    split = b.access.split
+    turned = terms.at(terms.transpose(b, (*range(split), split + 1, split)), split + 1)
+    left, right = terms.contraction_adjoint(g, a, turned, split)
+    return left, terms.transpose(right, (*range(split), split + 1, split))
+
+
 def _instruction(
     name: str, check: Callable[..., None], result: Callable[..., AccessType], doc: str, examples: tuple[Example, ...]
 ) -> Operator:
@@ -48,6 +56,7 @@ def _instruction(
         doc=doc,
         keeps=Keeps.ZERO,
         matrices=_matrices,
+        adjoint=_adjoint,
         typed=True,
         examples=examples,
     )

@@ -19,6 +19,7 @@ construct_tuple = operator(
     check=lambda *items: None,
     result=lambda *items: TupleType(items),
     evaluate=lambda _, *items: items,
+    adjoint=lambda terms, g, *items: tuple(g),
     doc="Several access patterns as one value.",
     symbolic=False,  # a tuple has no dims
     examples=example("(construct-tuple (access (access-tensor x) 1) (access-tensor y))", x="m n", y="k"),
@@ -39,6 +40,7 @@ tuple_get_item = operator(
     check=_check_get,
     result=lambda a, index: a.items[index],
     evaluate=lambda _, a, index: a[index],
+    adjoint=lambda terms, g, a, index: (tuple(g if i == index else None for i in range(len(a.type.items))),),
     doc="One element of a tuple, counted from 0.",
     symbolic=False,  # a tuple has no dims
     examples=example(
@@ -55,6 +57,7 @@ access = operator(
     index_map=lambda a, split: same(a.dims),
     evaluate=lambda _, a, split: a,
     places=lambda out, *_: [out],
+    adjoint=lambda terms, g, a, *_: (g,),
     doc="The same dims with the first `split` axes as the shape.",
     examples=example("(access (access-tensor x) 2)", x="m n k"),
 )
@@ -69,6 +72,7 @@ access_transpose = operator(
     evaluate=lambda _, a, order: a.transpose(order),
     places=lambda out, a, order: [out.transpose(np.argsort(order))],
     shares=True,
+    adjoint=lambda terms, g, a, order: (terms.untransposed(g, order),),
     doc="Axis i of the result is axis order[i] of a, counted over all axes; the split is kept, axes may cross it.",
     examples=example("(access-transpose (access (access-tensor x) 1) (list 2 0 1))", x="m n k"),
 )
@@ -99,6 +103,7 @@ access_reshape = operator(
     evaluate=lambda _, a, target: a.reshape(target[0] + target[1]),
     places=lambda out, a, target: [_under(out, a.dims)],
     shares=True,
+    adjoint=lambda terms, g, a, *_: (terms.reshape(g, a.access.dims),),
     doc="The elements in row-major order under other dims; the sizes of shape and item are each kept.",
     examples=example(
         "(access-reshape (access (access-tensor x) 1) (access-shape (shape $m 1) (shape $k $n)))", x="m n k"
@@ -129,6 +134,9 @@ access_rearrange = operator(
     index_map=_map_rearranged,
     evaluate=lambda _, a, parts, order, target: a.reshape(parts).transpose(order).reshape(target[0] + target[1]),
     shares=True,
+    adjoint=lambda terms, g, a, parts, order, target: (
+        terms.reshape(terms.untransposed(terms.reshape(g, parts.permute(order)), order), a.access.dims),
+    ),
     doc="The elements of a, cut into parts in row-major order, with the parts in another order, under other dims: "
     "any chain of reshapes and transposes as one step, whatever its splits.",
     examples=example(
@@ -150,6 +158,7 @@ access_flatten = operator(
     result=lambda a: _flat(a.shape).access(_flat(a.item), a.dtype),
     index_map=lambda a: reshaped(a.dims, _flat(a.shape).append(_flat(a.item))),
     evaluate=lambda _, a: a.array.reshape(_flat(a.access.shape) + _flat(a.access.item)),
+    adjoint=lambda terms, g, a, *_: (terms.reshape(g, a.access.dims),),
     doc="Shape and item each become one axis; an empty side stays empty.",
     symbolic=False,  # whether a side is empty is a condition
     typed=True,
@@ -164,6 +173,7 @@ access_shift_right = operator(
     result=lambda a: a.with_split(a.split - 1),
     index_map=lambda a: same(a.dims),
     evaluate=lambda _, a: a,
+    adjoint=lambda terms, g, a, *_: (g,),
     doc="The last axis of the shape becomes the first axis of the item.",
     examples=example("(access-shift-right (access (access-tensor x) 2))", x="m n k"),
 )
@@ -178,6 +188,7 @@ access_flip = operator(
     evaluate=lambda _, a, axis: np.flip(a, axis),
     places=lambda out, a, axis: [np.flip(out, axis)],
     shares=True,
+    adjoint=lambda terms, g, a, axis: (terms.flip(g, axis),),
     doc="One axis in reverse order.",
     examples=example("(access-flip (access (access-tensor x) 1) 1)", x="m n"),
 )
@@ -191,6 +202,7 @@ access_insert_axis = operator(
     index_map=lambda a, axis: reshaped(a.dims, a.dims.insert(axis, 1)),
     evaluate=lambda _, a, axis: np.expand_dims(a, axis),
     places=lambda out, a, axis: [np.squeeze(out, axis)],
+    adjoint=lambda terms, g, a, *_: (terms.reshape(g, a.access.dims),),
     doc="A new axis of size 1 at that position; up to the split, the split included, it belongs to the shape.",
     symbolic=False,  # on which side of the split the axis lands is a condition
     examples=example("(access-insert-axis (access (access-tensor x) 1) 1)", x="m n"),
@@ -211,6 +223,7 @@ access_squeeze = operator(
     index_map=lambda a, axis: reshaped(a.dims, a.dims.remove(axis)),
     evaluate=lambda _, a, axis: np.squeeze(a, axis),
     places=lambda out, a, axis: [np.expand_dims(out, axis)],
+    adjoint=lambda terms, g, a, *_: (terms.reshape(g, a.access.dims),),
     doc="Removes an axis of size 1.",
     symbolic=False,  # on which side of the split the axis stood is a condition
     examples=example("(access-squeeze (access (access-tensor x) 1) 1)", x="m 1 n"),
@@ -234,6 +247,7 @@ access_broadcast = operator(
     result=lambda a, target: a.with_dims(target[0].append(target[1])),
     index_map=lambda a, target: broadcast(a.dims, target[0].append(target[1])),
     evaluate=lambda _, a, target: np.broadcast_to(a, target[0] + target[1]),
+    adjoint=lambda terms, g, a, target: (terms.sum_to(g, a.access.dims),),
     doc="Axes of size 1 are repeated to the size given; all others stay. Rank and split are kept.",
     examples=example(
         "(access-broadcast (access (access-tensor x) 1) (access-shape (shape $m) (shape $k $n)))", x="m 1 n"

@@ -54,6 +54,9 @@ access_windows = operator(
     result=lambda a, window, strides: a.shape.append(a.item.windows(window, strides)).access(window, a.dtype),
     index_map=_map_windows,
     evaluate=_evaluate_windows,
+    adjoint=lambda terms, g, a, window, strides: (
+        terms.overlap_add(terms.at(g, g.access.rank - len(window)), a.access.item, strides),
+    ),
     doc="Every window of the item at those strides: the shape gains floor((I - window) / stride) + 1, "
     "the item is one window. There is no padding.",
     examples=example("(access-windows (access (access-tensor x) 1) (shape 3 2) (shape 2 1))", x="m 9 n"),
@@ -96,6 +99,9 @@ access_overlap_add = operator(
     operations=lambda a, out, strides: a.size,
     linear=True,
     keeps=MONOTONE,
+    adjoint=lambda terms, g, a, out, strides: (
+        terms.windows(terms.at(g, g.access.rank - len(out)), a.access.item, strides),
+    ),
     doc="The adjoint of access-windows: windows (S, counts)(window) are added into items of size out, (S)(out).",
     examples=example("(access-overlap-add (access (access-tensor x) 2) (shape 9) (shape 2))", x="m 4 3"),
 )
