@@ -1,6 +1,6 @@
 """Gradients of programs, which are programs: of one result by its tensors, products with vectors, forward and back.
 
-Corners follow JAX. |x| has the derivative 0 at 0; rounding and sign have 0 everywhere; equal operands of minimum and
+Corners follow JAX. |x| has the derivative 1 at 0; rounding and sign have 0 everywhere; equal operands of minimum and
 maximum share alike, as do equal elements of reduce-max and reduce-min, also in windows; relu and clip have 0 at their
 bounds (jax.nn.relu and lax.clamp); sorted elements are those that argsort takes; comparisons, positions, and all that
 is made of integers or truths carries nothing.

@@ -93,8 +93,8 @@ def _of(name: str, x: Scalar) -> Scalar:
     return PRIMITIVES[name](x)
 
 
-# Derivatives. At corners they are JAX's: |x| and sign have 0 at 0, rounding has 0 everywhere, equal operands of min
-# and max share alike. Against a number, as in relu and clip, it wins: 0 there, as jax.nn.relu and lax.clamp have it.
+# Derivatives. At corners they are JAX's: |x| has 1 at 0, sign and rounding have 0 everywhere, equal operands of min and
+# max share alike. Against a number, as in relu and clip, it wins: 0 there, as jax.nn.relu and lax.clamp have it.
 _TWO_OVER_ROOT_PI = "1.12837916709551257389615890312154517"
 
 
@@ -112,7 +112,7 @@ def _extreme_derivative(beyond: str, x: Scalar, y: Scalar) -> tuple[Scalar | Non
 
 
 def _power_derivative(x: Scalar, y: Scalar) -> tuple[Scalar, Scalar]:
-    """By x it is 0 where y is 0, by y it is 0 where x is 0, though there is no logarithm."""
+    """By x it is 0 where y is 0, at 0^0 too, where JAX has nan; by y it is 0 where x is 0, which has no logarithm."""
     no_power, no_base = PRIMITIVES["eq"](y, 0), PRIMITIVES["eq"](x, 0)
     less = select(no_power, 1, y - 1)
     return select(no_power, 0, y * x**less), _of("log", select(no_base, 1, x)) * x**y
@@ -215,7 +215,7 @@ _row(
     jax="jnp.abs",
     keeps=DISTANCE,
     orders=True,
-    derivative=lambda x: (_of("sign", x),),
+    derivative=lambda x: (select(x >= 0, 1, -1),),
 )
 _row(
     "sign",

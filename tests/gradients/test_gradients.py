@@ -167,7 +167,7 @@ def test_what_is_read_twice_is_differentiated_once() -> None:
 
 CORNERS = {
     "relu": (0.0, 0.0),
-    "abs": (0.0, 0.0),
+    "abs": (0.0, 1.0),
     "sign": (0.0, 0.0),
     "(clip -1 2)": (2.0, 0.0),
     "(leaky-relu 1/4)": (0.0, 1.0),
