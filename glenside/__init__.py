@@ -12,15 +12,19 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.5.0.dev0"
 
 _EXPORTS = {
+    "Adam": "glenside.gradients",
+    "AdamW": "glenside.gradients",
     "Builder": "glenside.builder",
     "Cache": "glenside.cache",
     "CheckReport": "glenside.check",
     "GlensideError": "glenside.ir.errors",
     "Limits": "glenside.egraph.saturation",
     "MPC": "glenside.targets",
+    "Momentum": "glenside.gradients",
     "NPU": "glenside.targets",
     "Program": "glenside.ir.program",
     "Result": "glenside.report.result",
+    "SGD": "glenside.gradients",
     "Snapshot": "glenside.egraph.snapshot",
     "CPU": "glenside.targets",
     "ConvolutionUnit": "glenside.targets",
@@ -28,9 +32,8 @@ _EXPORTS = {
     "check_onnxruntime": "glenside.check.onnxruntime",
     "compile": "glenside.driver",
     "evaluate": "glenside.semantics.interpreter",
-    "gradient": "glenside.gradients",
-    "value_and_gradient": "glenside.gradients",
     "fold": "glenside.passes.constant_folding",
+    "gradient": "glenside.gradients",
     "export_jax": "glenside.exporters.jax",
     "export_onnx": "glenside.exporters.onnx",
     "jvp": "glenside.gradients",
@@ -42,6 +45,8 @@ _EXPORTS = {
     "parse": "glenside.ir.text",
     "parse_target": "glenside.targets",
     "save": "glenside.formats",
+    "training_step": "glenside.gradients",
+    "value_and_gradient": "glenside.gradients",
 }
 
 if TYPE_CHECKING:
@@ -59,8 +64,13 @@ if TYPE_CHECKING:
     from glenside.exporters.onnx import export_onnx as export_onnx
     from glenside.formats import load as load
     from glenside.formats import save as save
+    from glenside.gradients import SGD as SGD
+    from glenside.gradients import Adam as Adam
+    from glenside.gradients import AdamW as AdamW
+    from glenside.gradients import Momentum as Momentum
     from glenside.gradients import gradient as gradient
     from glenside.gradients import jvp as jvp
+    from glenside.gradients import training_step as training_step
     from glenside.gradients import value_and_gradient as value_and_gradient
     from glenside.importers.onnx import load_onnx as load_onnx
     from glenside.ir.errors import GlensideError as GlensideError

@@ -1,0 +1,162 @@
+"""Optimizers: what becomes of a weight and of what is kept for it, by its gradient, as terms.
+
+Numbers are exact texts or Python's numbers, which are taken as they print.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Protocol
+
+from glenside.builder.layout import broadcast
+from glenside.builder.pointwise import add, combine, compute, divide, filled, multiply, subtract
+from glenside.ir.errors import BadInput
+from glenside.ir.rational import exact
+from glenside.ir.term import Term
+
+Amount = float | str
+
+
+class Optimizer(Protocol):
+    """What is kept for each weight, by name; whether steps are counted; and one update.
+
+    `update` takes a weight, its gradient, what is kept, the learning rate ()() and the number of this step from 1 on,
+    ()() both of the weight's dtype; it gives the new weight and what is kept then.
+    """
+
+    rate: Amount | None
+
+    @property
+    def kept(self) -> Sequence[str]: ...
+
+    @property
+    def counts(self) -> bool: ...
+
+    def update(
+        self, weight: Term, gradient: Term, kept: Mapping[str, Term], rate: Term, step: Term
+    ) -> tuple[Term, Mapping[str, Term]]: ...
+
+
+def amount(what: str, value: Amount, least: int | None = 0, below: int | None = None) -> str:
+    """The text of an exact number within bounds. Raises BadInput."""
+    text = str(value)
+    number = exact(text)
+    fits = number is not None and (least is None or number >= least) and (below is None or number < below)
+    if not fits:
+        bounds = f"of at least {least}" + (f" and below {below}" if below is not None else "")
+        raise BadInput(f"{what} requires a number {bounds}, got {text!r:.40}")
+    return text
+
+
+def _scaled(x: Term, factor: Term | str) -> Term:
+    """x times one number."""
+    return multiply(x, filled(x, factor) if isinstance(factor, str) else broadcast(factor, x.access.dims))
+
+
+def _less(one: str) -> str:
+    number = exact(one)
+    assert number is not None, "checked when it was given"
+    return str(1 - number)
+
+
+@dataclass(frozen=True)
+class SGD:
+    """w - rate * g. A rate of None is an input of the step, learning-rate. Raises BadInput."""
+
+    rate: Amount | None = "0.01"
+    kept: ClassVar[Sequence[str]] = ()
+    counts: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        if self.rate is not None:
+            amount("a learning rate", self.rate)
+
+    def update(
+        self, weight: Term, gradient: Term, kept: Mapping[str, Term], rate: Term, step: Term
+    ) -> tuple[Term, Mapping[str, Term]]:
+        """The new weight."""
+        return subtract(weight, _scaled(gradient, rate)), {}
+
+
+@dataclass(frozen=True)
+class Momentum:
+    """v' = momentum * v + g; w - rate * v', or with `nesterov` w - rate * (g + momentum * v'). Raises BadInput."""
+
+    rate: Amount | None = "0.01"
+    momentum: Amount = "0.9"
+    nesterov: bool = False
+    kept: ClassVar[Sequence[str]] = ("velocity",)
+    counts: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        if self.rate is not None:
+            amount("a learning rate", self.rate)
+        amount("momentum", self.momentum)
+
+    def update(
+        self, weight: Term, gradient: Term, kept: Mapping[str, Term], rate: Term, step: Term
+    ) -> tuple[Term, Mapping[str, Term]]:
+        """The new weight and velocity."""
+        velocity = add(_scaled(kept["velocity"], str(self.momentum)), gradient)
+        along = add(gradient, _scaled(velocity, str(self.momentum))) if self.nesterov else velocity
+        return subtract(weight, _scaled(along, rate)), {"velocity": velocity}
+
+
+@dataclass(frozen=True)
+class Adam:
+    """w - rate * m' / (sqrt(v') + epsilon), of running means of g and g^2, corrected for starting at 0.
+
+    Kingma and Ba, "Adam: a method for stochastic optimization" (2015), algorithm 1. Raises BadInput.
+    """
+
+    rate: Amount | None = "0.001"
+    beta1: Amount = "0.9"
+    beta2: Amount = "0.999"
+    epsilon: Amount = "1e-8"
+    kept: ClassVar[Sequence[str]] = ("first-moment", "second-moment")
+    counts: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        if self.rate is not None:
+            amount("a learning rate", self.rate)
+        amount("beta1", self.beta1, below=1)
+        amount("beta2", self.beta2, below=1)
+        amount("epsilon", self.epsilon)
+
+    def update(
+        self, weight: Term, gradient: Term, kept: Mapping[str, Term], rate: Term, step: Term
+    ) -> tuple[Term, Mapping[str, Term]]:
+        """The new weight and moments."""
+        first, mean = self._moment(kept["first-moment"], gradient, str(self.beta1), step)
+        second, square = self._moment(kept["second-moment"], multiply(gradient, gradient), str(self.beta2), step)
+        deviation = add(compute("sqrt", square), filled(square, str(self.epsilon)))
+        moved = subtract(weight, _scaled(divide(mean, deviation), rate))
+        return moved, {"first-moment": first, "second-moment": second}
+
+    def _moment(self, before: Term, now: Term, beta: str, step: Term) -> tuple[Term, Term]:
+        """The running mean, and what it would be had it not started at 0: divided by 1 - beta^step."""
+        moment = add(_scaled(before, beta), _scaled(now, _less(beta)))
+        corrected = subtract(filled(step, 1), combine("pow", filled(step, beta), step))
+        return moment, divide(moment, broadcast(corrected, moment.access.dims))
+
+
+@dataclass(frozen=True)
+class AdamW(Adam):
+    """Adam, and the weight less rate * decay of itself.
+
+    Loshchilov and Hutter, "Decoupled weight decay regularization" (2019). Raises BadInput.
+    """
+
+    decay: Amount = "0.01"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        amount("decay", self.decay)
+
+    def update(
+        self, weight: Term, gradient: Term, kept: Mapping[str, Term], rate: Term, step: Term
+    ) -> tuple[Term, Mapping[str, Term]]:
+        """The new weight and moments."""
+        decayed = subtract(weight, _scaled(weight, _scaled(rate, str(self.decay))))
+        return super().update(decayed, gradient, kept, rate, step)

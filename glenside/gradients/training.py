@@ -1,0 +1,157 @@
+"""Training steps: forward, loss, backward and update as one program, which takes its state and gives the next."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from glenside.builder.pointwise import add, cast, filled
+from glenside.gradients.losses import LOSSES, Loss
+from glenside.gradients.optimizers import Optimizer
+from glenside.gradients.programs import require_new, value_and_gradient
+from glenside.ir.dtypes import FLOATS
+from glenside.ir.errors import BadInput
+from glenside.ir.names import spelled_name, suggestion
+from glenside.ir.operand import Array
+from glenside.ir.program import Program, Signature
+from glenside.ir.term import Term, build, rebuild_all
+from glenside.ir.types import Dims, Tensor, TupleType
+
+
+@dataclass(frozen=True)
+class TrainingStep:
+    """One step as a program, and the state before the first.
+
+    program  inputs: those of the network, the labels, the state, and the learning rate where it is one; results: the
+             loss, then the next state, each tensor NAME as NAME.next
+    state    the tensors of the state in that order: weights, what the optimizer keeps for each (WEIGHT.velocity ..),
+             and the number of steps so far where it counts them
+    weights  the names of those that are trained
+    labels   the name of the input that says what the output should be
+    initial  the state before the first step: weights as they are in the network where it has their values, all else 0
+    """
+
+    program: Program
+    state: tuple[Tensor, ...]
+    weights: tuple[str, ...]
+    labels: str
+    initial: Mapping[str, Array]
+
+    def next(self, results: Sequence[Array]) -> tuple[Array, dict[str, Array]]:
+        """The loss and the next state, of what the program gives."""
+        loss, *state = results
+        return loss, {tensor.name: array for tensor, array in zip(self.state, state, strict=True)}
+
+
+def training_step(
+    program: Program,
+    loss: str | Loss,
+    optimizer: Optimizer,
+    *,
+    weights: Sequence[str] | None = None,
+    labels: str = "labels",
+) -> TrainingStep:
+    """One step of training a network of one result, as one program: state in, state out.
+
+    loss       a name of `glenside.gradients.losses`, such as softmax-cross-entropy, or a record like those
+    optimizer  gl.SGD(rate), gl.Momentum(..), gl.Adam(..) or gl.AdamW(..); a rate of None is an input, learning-rate
+    weights    names of constants of a float dtype; all of those unless given. Name them where some are no weights, such
+               as the statistics of batch norms: those are used as they are, and not made of the batch
+    labels     the name of the new input for what the output should be
+
+    In the step weights are inputs: what is done to them is done at every step. Raises BadInput, TypeMismatch.
+    """
+    if isinstance(program.term.type, TupleType):
+        raise BadInput(f"training requires a network of one result, got {program.term.type}")
+    record = _record(loss)
+    trained = _trained(program, weights)
+    kind = record.target(program.term.access)
+    target = Tensor(labels, kind.dims, kind.dtype)
+    state = _state(trained, optimizer)
+    rate = Tensor("learning-rate", Dims(), "float32")
+    inputs = [target, *state[len(trained) :], *([rate] if optimizer.rate is None else [])]
+    require_new(program, inputs)
+    whole = record.of(build("access", program.term, 0), build("access-tensor", target))
+    own = {**{t.name: t for t in program.signature.inputs}, **program.inputs}.values()
+    measured = replace(program, term=whole, signature=Signature((*own, target), ("loss",)))
+    both = value_and_gradient(measured, [t.name for t in trained])
+    value, *gradients = both.term.children
+    results = [value, *_updates(optimizer, trained, gradients, rate)]
+    outputs = ("loss", *(f"{tensor.name}.next" for tensor in state))
+    stepped = replace(both, term=build("construct-tuple", *results), name=f"{program.name}-training-step")
+    signature = Signature((*own, *trained, *inputs), outputs)
+    opened = _opened(replace(stepped, signature=Signature()), {t.name for t in trained}, signature)
+    names = tuple(t.name for t in trained)
+    zeros = {t.name: np.zeros(t.dims, t.dtype) for t in state[len(trained) :]}
+    initial = {**{name: program.constants[name] for name in names if name in program.constants}, **zeros}
+    return TrainingStep(opened, tuple(replace(t, constant=False) for t in state), names, labels, initial)
+
+
+def _record(loss: str | Loss) -> Loss:
+    if isinstance(loss, Loss):
+        return loss
+    if loss not in LOSSES:
+        have, hint = ", ".join(LOSSES), suggestion(loss, LOSSES)
+        raise BadInput(f"training requires a loss ({have}), got {spelled_name(loss)}{hint}")
+    return LOSSES[loss]
+
+
+def _trained(program: Program, weights: Sequence[str] | None) -> list[Tensor]:
+    """The constants that are trained. Raises BadInput."""
+    known = {name: t for name, t in program.constants_declared.items() if t.dtype in FLOATS}
+    names = list(known) if weights is None else [weights] if isinstance(weights, str) else list(weights)
+    if not names:
+        raise BadInput(f"training requires weights, constants of a float dtype ({', '.join(FLOATS)}), got none")
+    for name in names:
+        if name not in known:
+            hint = suggestion(name, known)
+            raise BadInput(f"training requires constants of a float dtype, got {spelled_name(name)}{hint}")
+    return [known[name] for name in dict.fromkeys(names)]
+
+
+def _state(trained: Sequence[Tensor], optimizer: Optimizer) -> list[Tensor]:
+    kept = [Tensor(f"{t.name}.{part}", t.dims, t.dtype) for t in trained for part in optimizer.kept]
+    return [*trained, *kept, *([Tensor("steps", Dims(), "int64")] if optimizer.counts else [])]
+
+
+def _updates(optimizer: Optimizer, trained: Sequence[Tensor], gradients: Sequence[Term], rate: Tensor) -> list[Term]:
+    """The next state, in the order of the state."""
+    count = build("access-tensor", Tensor("steps", Dims(), "int64"))
+    step = add(count, filled(count, 1))
+    weights, kept = list[Term](), list[Term]()
+    for tensor, gradient in zip(trained, gradients, strict=True):
+        parts = {
+            part: build("access-tensor", Tensor(f"{tensor.name}.{part}", tensor.dims, tensor.dtype))
+            for part in optimizer.kept
+        }
+        given = build("access-tensor", rate) if optimizer.rate is None else None
+        amount = build("full", (), str(optimizer.rate), tensor.dtype) if given is None else cast(given, tensor.dtype)
+        leaf = build("access-tensor", tensor)
+        weight, after = optimizer.update(leaf, gradient, parts, amount, cast(step, tensor.dtype))
+        weights.append(weight)
+        kept += [after[part] for part in optimizer.kept]
+    return [*weights, *kept, *([step] if optimizer.counts else [])]
+
+
+def _opened(program: Program, weights: set[str], signature: Signature) -> Program:
+    """The program where these constants are inputs."""
+
+    def opened(term: Term, _: tuple[Term, ...]) -> Term | None:
+        tensor = term.attributes[0] if term.attributes else None
+        if not isinstance(tensor, Tensor) or tensor.name not in weights:
+            return None
+        return build("access-tensor", replace(tensor, constant=False))
+
+    terms = [program.term, *program.layers.values(), *program.names.values()]
+    term, *rest = rebuild_all(terms, opened)
+    layers = dict(zip(program.layers, rest, strict=False))
+    names = dict(zip(program.names, rest[len(layers) :], strict=True))
+    inputs = tuple(replace(t, constant=False) if t.name in weights else t for t in signature.inputs)
+    constants = {
+        name: program.constants[name]
+        for name in program.constants_declared
+        if name not in weights and name in program.constants
+    }
+    return Program(term, program.name, layers, program.labels, constants, names, replace(signature, inputs=inputs))
