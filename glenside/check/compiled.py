@@ -17,7 +17,8 @@ import numpy as np
 
 from glenside.check.comparison import difference
 from glenside.check.exact import EXACT
-from glenside.check.stimuli import draw_reals, draw_residues, index_limits
+from glenside.check.indices import index_limits
+from glenside.check.stimuli import draw_reals, draw_residues
 from glenside.codegen.c_levels import bounds, unsure
 from glenside.codegen.c_numbers import GROWTH, residues
 from glenside.codegen.checker import faults

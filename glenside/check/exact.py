@@ -24,15 +24,10 @@ import numpy as np
 
 from glenside.check.branches import Branches, Missing, places
 from glenside.check.comparison import Clock, OutOfTime, Progress, Trial, difference, digest, observe, shared, steps
+from glenside.check.indices import counted_from_ends, from_end, index_limits, opaque_limit
 from glenside.check.memory import least_bytes, shortage
 from glenside.check.order import has_order, rounds
-from glenside.check.stimuli import (
-    counted_from_ends,
-    declared,
-    from_end,
-    index_limits,
-    opaque_limit,
-)
+from glenside.check.stimuli import declared
 from glenside.check.trials import OWN, Field, Trials, Turn
 from glenside.check.turns import Turns
 from glenside.ir.errors import GlensideError

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from glenside.check.comparison import Clock, OutOfTime, Progress, Trial, observe, steps
-from glenside.check.stimuli import declared, draw_reals, index_limits
+from glenside.check.indices import index_limits
+from glenside.check.stimuli import declared, draw_reals
 from glenside.ir.operand import arrays
 from glenside.ir.operators.opaque import require_meaning
 from glenside.ir.program import Program

@@ -16,9 +16,10 @@ from typing import Any
 import numpy as np
 
 from glenside.check.floating import relative_error
+from glenside.check.indices import direct_index_limits
 from glenside.check.noise import content_of, read_original, variants
 from glenside.check.sessions import CannotRun, Session
-from glenside.check.stimuli import direct_index_limits, draw_reals
+from glenside.check.stimuli import draw_reals
 from glenside.exporters.onnx import save_onnx
 from glenside.ir.dtypes import REALS, RECORDS, STORED, fraction_bits, is_float
 from glenside.ir.files import PathLike

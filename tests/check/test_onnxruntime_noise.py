@@ -16,8 +16,8 @@ from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 from onnx_graphs import Graph  # noqa: E402
 
 import glenside as gl  # noqa: E402
+from glenside.check.indices import direct_index_limits, index_limits  # noqa: E402
 from glenside.check.onnxruntime import TOLERANCE, check_onnxruntime  # noqa: E402
-from glenside.check.stimuli import direct_index_limits, index_limits  # noqa: E402
 from glenside.ir.program import Program  # noqa: E402
 
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from glenside.builder import Builder
 from glenside.check import check
-from glenside.check.stimuli import index_limits
+from glenside.check.indices import index_limits
 from glenside.ir.dtypes import FLOATS
 from glenside.ir.errors import GlensideError
 from glenside.ir.operand import Array

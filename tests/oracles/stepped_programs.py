@@ -19,7 +19,8 @@ from glenside.builder.products import convolution
 from glenside.builder.quantization import dequantize, quantize
 from glenside.builder.reductions import position, reduce_axes
 from glenside.builder.windows import average_pool, max_pool
-from glenside.check.stimuli import constants_of, index_limits
+from glenside.check.indices import index_limits
+from glenside.check.stimuli import constants_of
 from glenside.ir.dtypes import FLOATS, limits
 from glenside.ir.errors import GlensideError
 from glenside.ir.operand import Array
