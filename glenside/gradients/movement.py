@@ -141,7 +141,7 @@ def strided(x: Term, steps: Sequence[int]) -> Term:
 
 def windows(x: Term, window: Sequence[int], strides: Sequence[int]) -> Term:
     """Every window of the item, (S)(I) -> ()(S counts window)."""
-    return whole(build("access-windows", x, window, strides))
+    return whole(build("access-windows", x, window, strides)) if len(window) else whole(x)
 
 
 def dilated_windows(x: Term, window: Sequence[int], strides: Sequence[int], dilations: Sequence[int]) -> Term:
@@ -151,7 +151,7 @@ def dilated_windows(x: Term, window: Sequence[int], strides: Sequence[int], dila
 
 def overlap_add(x: Term, out: Sequence[int], strides: Sequence[int]) -> Term:
     """Every window added where it came from, (S counts)(window) -> ()(S out)."""
-    return whole(build("access-overlap-add", x, out, strides))
+    return whole(build("access-overlap-add", x, out, strides)) if len(out) else whole(x)
 
 
 def linear_map(x: Term, axis: int, rows: int, coefficients: str) -> Term:
