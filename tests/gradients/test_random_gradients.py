@@ -12,7 +12,6 @@ import glenside as gl
 from glenside.ir.program import Program
 from glenside.ir.term import Term
 
-
 KNOWN = tuple(name for name in STEPS if "opaque" not in name)
 
 
