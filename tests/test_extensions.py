@@ -74,6 +74,18 @@ def test_its_index_map_is_its_meaning_in_every_number_system() -> None:
         assert np.array_equal(residues, expected)
 
 
+def test_its_adjoint_is_its_derivative_and_one_without_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    program = parse(f"(let ((rolled {TEXT})) (compute tanh rolled))", shapes=SHAPES)
+    x, g = (np.random.default_rng(seed).standard_normal((3, 5, 2)).astype(np.float32) for seed in (0, 1))
+    (found,) = gl.evaluate([gl.gradient(program, "x", cotangent="g").term], {"x": x, "g": g})
+    back = g * (1 - np.tanh(np.roll(np.maximum(x, 0), 7, 1)) ** 2)
+    np.testing.assert_allclose(found[0], np.roll(back, -7, 1) * (x > 0), rtol=1e-5)
+    operator = program.term.children[0].operator
+    monkeypatch.setitem(operator.__dict__, "adjoint", None)
+    with pytest.raises(gl.GlensideError, match=r"operators that have a derivative, got access-roll of rolled$"):
+        gl.gradient(program, "x", cotangent="g")
+
+
 def test_its_rules_fire_are_sound_and_keep_types() -> None:
     for rule in _rules():
         for example in rule.examples:

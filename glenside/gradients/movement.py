@@ -94,23 +94,23 @@ def broadcast(x: Term, dims: Sequence[int]) -> Term:
 def slice(x: Term, axis: int, lo: int, hi: int) -> Term:
     """Elements lo to hi - 1 of one axis: of what was put together there, the part."""
     x = whole(x)
-    if (lo, hi) == (0, x.access.dims[axis]):
-        return x
-    if x.operator.name == "full":
-        return full(x.access.dims.set(axis, hi - lo), x.attributes[1], x.access.dtype)
-    if x.operator.name == "access-concatenate" and x.attributes == (axis,):
-        a, b = x.children
-        first = a.access.dims[axis]
-        if hi <= first:
-            return slice(a, axis, lo, hi)
-        if lo >= first:
-            return slice(b, axis, lo - first, hi - first)
-    if x.operator.name == "access-pad" and x.attributes[1] == axis:
-        _, _, before, _ = x.attributes
-        (inner,) = x.children
-        assert isinstance(before, int)
-        if before <= lo and hi <= before + inner.access.dims[axis]:
-            return slice(inner, axis, lo - before, hi - before)
+    while (lo, hi) != (0, x.access.dims[axis]):
+        operator, attributes = x.operator.name, x.attributes
+        if operator == "access-concatenate" and attributes == (axis,):
+            a, b = x.children
+            first = a.access.dims[axis]
+            if lo < first < hi:
+                break
+            x, lo, hi = (whole(a), lo, hi) if hi <= first else (whole(b), lo - first, hi - first)
+        elif operator == "access-pad" and attributes[1] == axis:
+            before, (inner,) = int(str(attributes[2])), x.children
+            if lo < before or before + inner.access.dims[axis] < hi:
+                break
+            x, lo, hi = whole(inner), lo - before, hi - before
+        elif operator == "full":
+            return full(x.access.dims.set(axis, hi - lo), attributes[1], x.access.dtype)
+        else:
+            break
     return layout.slice_axis(x, axis, lo, hi)
 
 
@@ -141,7 +141,7 @@ def strided(x: Term, steps: Sequence[int]) -> Term:
 
 def windows(x: Term, window: Sequence[int], strides: Sequence[int]) -> Term:
     """Every window of the item, (S)(I) -> ()(S counts window)."""
-    return whole(build("access-windows", x, window, strides))
+    return whole(build("access-windows", x, window, strides)) if len(window) else whole(x)
 
 
 def dilated_windows(x: Term, window: Sequence[int], strides: Sequence[int], dilations: Sequence[int]) -> Term:
@@ -151,7 +151,7 @@ def dilated_windows(x: Term, window: Sequence[int], strides: Sequence[int], dila
 
 def overlap_add(x: Term, out: Sequence[int], strides: Sequence[int]) -> Term:
     """Every window added where it came from, (S counts)(window) -> ()(S out)."""
-    return whole(build("access-overlap-add", x, out, strides))
+    return whole(build("access-overlap-add", x, out, strides)) if len(out) else whole(x)
 
 
 def linear_map(x: Term, axis: int, rows: int, coefficients: str) -> Term:

@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
-from glenside.builder.layout import broadcast
-from glenside.builder.pointwise import add, combine, compute, divide, filled, multiply, subtract
+from glenside.builder.pointwise import combine
+from glenside.gradients.algebra import add, broadcast, compute, divide, filled, multiply, reshape, subtract
 from glenside.ir.errors import BadInput
 from glenside.ir.rational import exact
 from glenside.ir.term import Term
@@ -49,9 +49,15 @@ def amount(what: str, value: Amount, least: int | None = 0, below: int | None = 
     return text
 
 
+def _repeated(one: Term, x: Term) -> Term:
+    """One number in the dims of x."""
+    dims = x.access.dims
+    return broadcast(reshape(one, [1 for _ in dims]), dims)
+
+
 def _scaled(x: Term, factor: Term | str) -> Term:
     """x times one number."""
-    return multiply(x, filled(x, factor) if isinstance(factor, str) else broadcast(factor, x.access.dims))
+    return multiply(x, filled(x, factor) if isinstance(factor, str) else _repeated(factor, x))
 
 
 def _less(one: str) -> str:
@@ -138,7 +144,7 @@ class Adam:
         """The running mean, and what it would be had it not started at 0: divided by 1 - beta^step."""
         moment = add(_scaled(before, beta), _scaled(now, _less(beta)))
         corrected = subtract(filled(step, 1), combine("pow", filled(step, beta), step))
-        return moment, divide(moment, broadcast(corrected, moment.access.dims))
+        return moment, divide(moment, _repeated(corrected, moment))
 
 
 @dataclass(frozen=True)

@@ -140,7 +140,8 @@ def _require_reals(name: str, term: Term) -> None:
     if isinstance(kind, TupleType):
         raise BadInput(f"a gradient requires results that are no tuples, got {spelled_name(name)}, {kind}")
     if kind.dtype not in REALS:
-        raise BadInput(f"a gradient requires results of a float dtype, got {spelled_name(name)} of {kind.dtype}")
+        hint = f"{spelled_name(name)} of {kind.dtype}; of= names those that are meant"
+        raise BadInput(f"a gradient requires results of a float dtype, got {hint}")
 
 
 def _seeds(question: _Question, cotangent: Names | None) -> tuple[dict[str, Term], list[Tensor]]:

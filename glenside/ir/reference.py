@@ -5,6 +5,7 @@ from __future__ import annotations
 from glenside.ir.dtypes import COMPUTED, STORED, WIDENED
 from glenside.ir.operator import COMPUTES, OPERATORS, Category, Compute, Field, Keeps, Kind, Operator, OperatorKind
 from glenside.ir.operators import SHAPE_FORMS, ShapeForm
+from glenside.ir.scalar import arity, derivative, takes_reals
 
 # Forms whose text says more than their fields.
 _FORMS = {
@@ -68,10 +69,10 @@ def markdown() -> str:
 
 
 def _table(extra: str, records: list[Operator] | list[Compute] | list[ShapeForm]) -> list[str]:
-    titles = ["form", *([extra] if extra else []), "meaning"]
+    titles = ["form", *([extra, "derivative"] if extra else []), "meaning"]
     rows = [f"| {' | '.join(titles)} |", f"|{'---|' * len(titles)}"]
     for record in records:
-        facts = [] if isinstance(record, ShapeForm) else [", ".join(facts_of(record))]
+        facts = [] if isinstance(record, ShapeForm) else [", ".join(facts_of(record)), differentiated(record)]
         cells = [f"`{form(record)}`", *facts, record.doc]
         rows.append(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |")
     return rows
@@ -80,8 +81,29 @@ def _table(extra: str, records: list[Operator] | list[Compute] | list[ShapeForm]
 def described(record: Operator | Compute) -> dict[str, str]:
     """All that its record says: how it is written, what it means, what is kept, examples."""
     shown = "; ".join(example.text for example in record.examples)
-    words = {"form": form(record), "meaning": record.doc, "facts": ", ".join(facts_of(record)), "example": shown}
+    facts = ", ".join(facts_of(record))
+    words = {"form": form(record), "meaning": record.doc, "facts": facts, "derivative": differentiated(record)}
+    words["example"] = shown
     return {what: said for what, said in words.items() if said}
+
+
+def differentiated(record: Operator | Compute) -> str:
+    """Its derivative in words: expressions of scalar ones, or that its record has an adjoint, or why there is none."""
+    if isinstance(record, Operator):
+        if record.name == "compute":
+            return "as its compute type says"
+        if record.adjoint is None:
+            return "nothing to differentiate" if record.kind is OperatorKind.LEAF else "none declared"
+        return f"none: {record.adjoint}" if isinstance(record.adjoint, str) else "its adjoint"
+    if record.adjoint is not None:
+        return "its adjoint"
+    if record.scalar is None or record.dtype not in ("same", "widen"):
+        return f"none: it gives {record.dtype}"
+    expression = record.expression(*((f.choices or (f.name,))[0] for f in record.parameters))
+    if not takes_reals(expression):
+        return "none: it takes no reals"
+    partials = [derivative(expression, position) for position in range(arity(expression))]
+    return "; ".join(f"by {name}: {partial or 0}" for name, partial in zip("xyz", partials, strict=False))
 
 
 def facts_of(record: Operator | Compute) -> list[str]:

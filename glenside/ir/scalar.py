@@ -200,6 +200,13 @@ def typed(name: str, expression: Scalar, dtype: str, got: object) -> str:
     return alike[-1] if primitive.gives == "same" else primitive.gives
 
 
+def takes_reals(expression: Scalar) -> bool:
+    """Whether every primitive in it takes floats, or what a comparison gives."""
+    if not isinstance(expression, Applied):
+        return True
+    return not {*FLOATS}.isdisjoint(expression.primitive.takes.dtypes) and all(map(takes_reals, expression.arguments))
+
+
 def at_zero(expression: Scalar) -> Fraction | bool | None:
     """The exact value where all operands are 0; None where it is not known, or depends on parameters that are not."""
     if isinstance(expression, Element):

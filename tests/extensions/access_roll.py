@@ -22,6 +22,7 @@ access_roll = operator(
     result=lambda a, axis, n: a,
     index_map=lambda a, axis, n: mapped(a.dims, along(a.dims, axis, lambda i: (i + (a.dims[axis] - n)) % a.dims[axis])),
     evaluate=lambda _, a, axis, n: np.roll(a, n, axis),
+    adjoint=lambda terms, g, a, axis, n: (access_roll(g, axis, a.access.dims[axis] - n),),
     doc="The elements of one axis, n places further on; what leaves at the end comes in at the front.",
     examples=example("(access-roll (access (access-tensor x) 1) 1 2)", x="m 5 n"),
 )

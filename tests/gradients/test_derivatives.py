@@ -6,7 +6,10 @@ from collections.abc import Mapping
 
 import numpy as np
 import pytest
+from compute_examples import COMPUTES as COMPUTE_EXAMPLES
 from differences import difference, doubled, results
+from example_values import VALUES
+from operator_examples import OPERATORS as OPERATOR_EXAMPLES
 
 import glenside as gl
 from glenside.ir.dtypes import FLOATS
@@ -15,8 +18,8 @@ from glenside.ir.operand import Array
 from glenside.ir.operator import COMPUTES, OPERATORS, Compute, Example, Operator, OperatorKind
 from glenside.ir.primitives import PRIMITIVES
 from glenside.ir.program import Program
-from glenside.ir.term import build
-from glenside.ir.types import Tensor, TupleType
+from glenside.ir.term import Term, build, postorder
+from glenside.ir.types import AccessType, Tensor, TupleType
 
 Record = Operator | Compute
 RECORDS: list[Record] = [*OPERATORS.values(), *COMPUTES.values()]
@@ -60,6 +63,9 @@ MORE = [
     Example(f"(access-gather {X} (cast (access-tensor i) int64) 2)", {"x": "m n k", "i": ""}),
     Example(f"(access-gather-nd {X} (cast (access-tensor i) int64) 1)", {"x": "g n m k", "i": "g 3 2"}),
     Example(f"(access-windows (access {X} 1) (shape 1 3) (shape 3 2))", {"x": "m 8 9"}),
+    Example(f"(access-windows (access {X} 2) (shape) (shape))", {"x": "m n"}),
+    Example(f"(access-overlap-add (access {X} 2) (shape) (shape))", {"x": "m n"}),
+    Example(f"(access-overlap-add {X} (shape) (shape))", {"x": ""}),
     Example(f"(access-dilate {X} 0 3)", {"x": "1 m"}),
     Example(_OVERLAP.format(X, 2, Y, 2, 0, 0), {"x": "m 3 k", "y": "n 2 k"}),
     Example(_OVERLAP.format(X, 2, Y, 2, 0, 3), {"x": "m 3 k", "y": "n 2 k"}),
@@ -119,7 +125,7 @@ def test_derivatives_are_differences(record: Record, example: Example, seed: int
 
 
 def check(record: Record | None, example: Example, seed: int) -> None:
-    """Products with vectors, back and forth, are differences along them."""
+    """Products with vectors, back and forth, are differences along them; so is the derivative of the gradient."""
     program = doubled(example.program(seed))
     wrt = [name for name, tensor in program.inputs.items() if tensor.dtype in FLOATS and name != "i"]
     if not is_real(program):
@@ -149,6 +155,56 @@ def check(record: Record | None, example: Example, seed: int) -> None:
             there = inner([*cotangents.values()], changes)
             back = inner([direction[name] for name in wrt], gradients)
             assert back == pytest.approx(there, rel=1e-6, abs=1e-6)
+    second = gl.jvp(backward, wrt)
+    changes = difference(backward, {**values, **cotangents}, direction)
+    named = {**values, **cotangents, **{f"{n}.tangent": d for n, d in direction.items()}}
+    for tangent, change in zip(results(second, named)[len(wrt) :], changes, strict=True):
+        scale = 1 + np.abs(change).max(initial=0)
+        np.testing.assert_allclose(tangent / scale, change / scale, atol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize(("record", "example", "seed"), SHOWN[::2])
+def test_gradients_are_of_the_dtype_of_their_tensors(record: Record, example: Example, seed: int, dtype: str) -> None:
+    program = doubled(example.program(seed), dtype)
+    wrt = [name for name, tensor in program.inputs.items() if tensor.dtype == dtype and name != "i"]
+    if wrt and is_real(program):
+        found = gl.gradient(program, wrt, cotangent="g").term
+        assert [term.access.with_split(0) for term in found.children] == [
+            AccessType(program.tensors[name].dims, 0, dtype) for name in wrt
+        ]
+
+
+ORACLES = [
+    pytest.param(example.term, id=f"{name}-{number}")
+    for table in (OPERATOR_EXAMPLES, COMPUTE_EXAMPLES)
+    for name, examples in table.items()
+    for number, example in enumerate(examples)
+    if isinstance(example.term.type, AccessType) and example.term.type.dtype in FLOATS
+]
+
+
+@pytest.mark.parametrize("term", ORACLES)
+def test_examples_with_axes_of_any_size_have_gradients(term: Term) -> None:
+    program = Program(term)
+    wrt = [name for name, tensor in program.tensors.items() if tensor.dtype in FLOATS]
+    if not wrt or any(node.operator.opaque for node in postorder(term)):
+        return
+    backward, forward = gl.gradient(program, wrt, cotangent="g"), gl.jvp(program, wrt)
+    random = np.random.default_rng(0)
+    tensors = {**backward.tensors, **forward.tensors}
+    values = {
+        name: VALUES[name] if name in VALUES else random.standard_normal(tensor.dims).astype(tensor.dtype)
+        for name, tensor in tensors.items()
+    }
+    gradients, tangent = results(backward, values), results(forward, values)[1]
+    there = np.sum(tangent.astype("float64") * values["g"]) if "g" in values else 0
+    back = sum(
+        np.sum(g.astype("float64") * values[f"{n}.tangent"])
+        for n, g in zip(wrt, gradients, strict=True)
+        if f"{n}.tangent" in values
+    )
+    np.testing.assert_allclose(back, there, rtol=2e-2 if "16" in term.access.dtype else 1e-4, atol=1e-4)
 
 
 def test_every_record_has_a_derivative_or_says_why_not() -> None:

@@ -221,5 +221,5 @@ def test_integers_are_refused_as_what_to_differentiate_by() -> None:
     i = b.input("i", (3,), "int32")
     with pytest.raises(BadInput, match=r"tensors of a float dtype .*, got i of int32"):
         gl.gradient(b.finish(cast(i, "float32")), "i", cotangent="g")
-    with pytest.raises(BadInput, match="results of a float dtype, got output of int32"):
+    with pytest.raises(BadInput, match="results of a float dtype, got output of int32; of= names those that are meant"):
         gl.gradient(b.finish(cast(b.input("x", (3,)), "int32")), "x", cotangent="g")

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import numpy as np
+import onnxruntime
 import pytest
 from differences import difference, results
 
@@ -173,6 +174,25 @@ def test_a_step_is_one_program_with_names_for_its_state() -> None:
     assert gl.parse(str(step.program)).term is step.program.term
     result = gl.optimize(step.program, gl.SystolicArray(4, 4))
     assert result.check().ok
+
+
+def test_a_step_runs_in_onnxruntime_and_as_native_code() -> None:
+    random = np.random.default_rng(0)
+    b = gl.Builder("convolutions")
+    x = b.input("x", (3, 2, 8, 7))
+    w = b.constant("w", (5, 2, 3, 2), value=random.standard_normal((5, 2, 3, 2)).astype("float32"))
+    v = b.constant("v", (4, 5), value=random.standard_normal((4, 5)).astype("float32"))
+    y = b.max_pool(b.relu(b.conv(x, w, strides=2, padding=1)), 2)
+    program = b.finish(b.linear(b.global_average_pool(y), v))
+    step = gl.training_step(program, "softmax-cross-entropy", gl.AdamW(0.1))
+    values = {"x": random.standard_normal((3, 2, 8, 7)).astype("float32"), "labels": np.array([3, 0, 1])}
+    values = {**values, **step.initial}
+    wanted = results(step.program, values)
+    session = onnxruntime.InferenceSession(gl.export_onnx(step.program).SerializeToString())
+    assert [output.name for output in session.get_outputs()] == step.program.result_names()
+    for found in (session.run(None, values), gl.compile(step.program)(**values)):
+        for ours, theirs in zip(wanted, found, strict=True):
+            np.testing.assert_allclose(theirs, ours, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("optimizer", [gl.SGD(0.5), gl.Momentum(0.1), gl.Adam(0.02), gl.AdamW(0.02)], ids=str)

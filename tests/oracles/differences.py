@@ -16,22 +16,22 @@ from glenside.semantics.interpreter import evaluate
 STEP = 1e-6
 
 
-def doubled(program: Program) -> Program:
-    """The same program in float64."""
+def doubled(program: Program, dtype: str = "float64") -> Program:
+    """The same program of float32 in float64, or another float dtype."""
 
     def wider(term: Term, children: tuple[Term, ...]) -> Term:
         def wide(attribute: object) -> object:
             if isinstance(attribute, Tensor) and attribute.dtype == "float32":
-                return replace(attribute, dtype="float64")
+                return replace(attribute, dtype=dtype)
             if term.operator.name == "bitcast" and attribute == "uint32":
-                return "uint64"
-            return "float64" if attribute == "float32" else attribute
+                return f"uint{8 * np.dtype(dtype).itemsize}"
+            return dtype if attribute == "float32" else attribute
 
         attributes = [wide(attribute) for attribute in term.attributes]
         return make(term.operator, weave(term.operator, children, attributes))  # type: ignore[arg-type]
 
     term, *layers = rebuild_all([program.term, *program.layers.values()], wider)
-    constants = {n: np.asarray(v, "float64") if v.dtype == "float32" else v for n, v in program.constants.items()}
+    constants = {n: np.asarray(v, dtype) if v.dtype == "float32" else v for n, v in program.constants.items()}
     return replace(
         program, term=term, layers=dict(zip(program.layers, layers, strict=True)), names={}, constants=constants
     )

@@ -56,6 +56,8 @@ def _adjoint_dot_product(terms: Any, g: Any, a: Any) -> Any:
     if a.operator.name == "access-product":
         return terms.contraction_adjoint(g, *a.arguments())
     parts = terms.parts(a)
+    if not parts:
+        return None
     others = _without_each(terms, parts)
     spread = terms.spread(g, a, a.access.item.drop(1))
     return terms.joined(a, [terms.multiply(spread, other) for other in others])

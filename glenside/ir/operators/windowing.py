@@ -82,7 +82,8 @@ def _evaluate_overlap_add(arithmetic: Any, a: Array, out: Dims, strides: Dims) -
     counts, window = a.shape[lead : lead + axes], a.shape[lead + axes :]
     for position in positions(window):
         steps = (slice(i, i + (c - 1) * t + 1, t) for i, c, t in zip(position, counts, strides, strict=True))
-        sums, parts = result[(slice(None),) * lead + tuple(steps)], a[(..., *position)]
+        reached: tuple[Any, ...] = (..., *steps)  # a view, also where there are no axes
+        sums, parts = result[reached], a[(..., *position)]
         for index in blocks(parts.shape, PART):
             sums[index] = arithmetic.add(sums[index], parts[index])
     return result
