@@ -24,19 +24,19 @@ import numpy as np
 from glenside.check.branches import Branches, Missing
 from glenside.check.comparison import Clock, OutOfTime, Progress, Trial, observe, steps
 from glenside.check.exact import EXACT, is_equal
+from glenside.check.gradient_pairs import Pair, pair_of, types
 from glenside.check.memory import least_bytes, shortage
 from glenside.check.stimuli import declared, draw_near, index_limits, opaque_limit
 from glenside.check.trials import Field, Trials
 from glenside.ir.dtypes import REALS
-from glenside.ir.errors import BadInput, GlensideError
+from glenside.ir.errors import GlensideError
 from glenside.ir.interrupts import answered
-from glenside.ir.names import spelled_name, suggestion
+from glenside.ir.names import spelled_name
 from glenside.ir.operand import Array, arrays
-from glenside.ir.operators.requirements import spelled
 from glenside.ir.program import Program
-from glenside.ir.term import Term, build, postorder
+from glenside.ir.term import Term, postorder
 from glenside.ir.threads import BLAS_ON_ONE_THREAD
-from glenside.ir.types import AccessType, Tensor, TupleType
+from glenside.ir.types import Tensor
 from glenside.semantics.dual_field import DualField
 from glenside.semantics.formal_field import FormalField, FormalNumbers
 from glenside.semantics.prime_field import PRIMES, PrimeField
@@ -81,8 +81,9 @@ class GradientReport:
 def check_gradient(
     program: Program,
     gradient: Program,
-    wrt: Sequence[str],
+    wrt: str | Sequence[str],
     *,
+    of: str | Sequence[str] | None = None,
     cotangents: Sequence[str] = (),
     seed: int = 0,
     progress: Progress | None = None,
@@ -91,21 +92,22 @@ def check_gradient(
     """Hold a gradient to the program that it is of, exactly.
 
     The gradient's result is the tuple of gradients with respect to the tensors `wrt`, in that order, or the one
-    gradient; the program's own results may come before. `cotangents` name the tensors of the gradient that stand for u,
-    one for each result of floats in order; where there is one result, the only tensor that the program does not have is
-    that. Without any the result is one number, and u is 1. All other tensors are those of the program.
+    gradient; the results themselves may come before. They are all results of the program, or those `of` these names:
+    results, layers and other named terms. `cotangents` name the tensors of the gradient that stand for u, one for each
+    result of floats in order: NAME.RESULT unless given, or where there is one result, the only tensor that the program
+    does not have. Without any the result is one number, and u is 1. All other tensors are those of the program.
 
     `progress` and `deadline` are those of `check`. Raises BadInput: no such tensor, one of integers, types of gradients
     that do not fit, or results of more than one number without cotangents.
     """
     started = time.perf_counter()
-    task = _task(program, gradient, wrt, cotangents)
-    trials = Trials(seed, program, *task.roots)
-    branches = Branches(task.roots)
+    pair = pair_of(program, gradient, [wrt] if isinstance(wrt, str) else wrt, of, cotangents)
+    trials = Trials(seed, program, *pair.roots)
+    branches = Branches(pair.roots)
     clock = Clock(0, deadline, progress)
-    clock.total = trials.count * sum(len(steps([root])) for root in task.roots)
-    comparison = _Comparison(task, trials, branches, clock)
-    stopped, reason = "", shortage(least_bytes(declared(*task.roots).values(), _WIDTH, *task.roots))
+    clock.total = trials.count * sum(len(steps([root])) for root in pair.roots)
+    comparison = _Comparison(pair, trials, branches, clock)
+    stopped, reason = "", shortage(least_bytes(declared(*pair.roots).values(), _WIDTH, *pair.roots))
     try:
         while not (reason or comparison.settled):
             if comparison.turns >= trials.count and not trials.go_on(len(_missing(branches))):
@@ -123,89 +125,6 @@ def check_gradient(
     verdicts = comparison.verdicts(reason, max(1, trials.count))
     value = verdicts.pop(_VALUE, "")
     return GradientReport(verdicts, value, comparison.how(seed), time.perf_counter() - started, stopped)
-
-
-class _Task(NamedTuple):
-    """What is compared: the original's term, the gradient's, and what each of the tensors and results is.
-
-    gradients   tensor -> the term of its gradient
-    values      the terms of the results that the gradient program gives too
-    cotangents  the names of those, for each of the original's results of floats; none where u is 1
-    """
-
-    original: Term
-    gradient: Term
-    tensors: Mapping[str, Tensor]
-    gradients: Mapping[str, Term]
-    values: Sequence[Term]
-    cotangents: Sequence[str]
-
-    @property
-    def roots(self) -> tuple[Term, Term]:
-        return self.original, self.gradient
-
-
-def _task(program: Program, gradient: Program, wrt: Sequence[str], cotangents: Sequence[str]) -> _Task:
-    """Raises BadInput where the two do not belong together."""
-    if not wrt or len({*wrt}) != len(wrt):
-        raise BadInput(f"a check of gradients requires tensors, each once, got {' '.join(wrt) or 'none'}")
-    for name in wrt:
-        tensor = program.tensors.get(name)
-        if tensor is None:
-            hint = suggestion(name, program.tensors)
-            raise BadInput(f"a gradient requires a tensor of the program, which has no {spelled_name(name)}{hint}")
-        if tensor.dtype not in REALS:
-            raise BadInput(f"a gradient with respect to {name} requires a tensor of floats, got {tensor}")
-    items = _items(gradient.term)
-    results = _types(program.term)
-    if len(items) not in (len(wrt), len(wrt) + len(results)):
-        wanted = f"{len(wrt)} results, or {len(wrt) + len(results)} with the program's own before them"
-        raise BadInput(f"a gradient with respect to {' '.join(wrt)} requires {wanted}, got {len(items)}")
-    values = items[: len(items) - len(wrt)]
-    gradients = dict(zip(wrt, items[len(values) :], strict=True))
-    for name, term in gradients.items():
-        tensor = program.tensors[name]
-        if (term.access.dims, term.access.dtype) != (tensor.dims, tensor.dtype):
-            raise BadInput(f"the gradient with respect to {name} requires the type of {tensor}, got {term.type}")
-    for i, (term, wanted_type) in enumerate(zip(values, results, strict=False)):
-        if (term.access.dims, term.access.dtype) != (wanted_type.dims, wanted_type.dtype):
-            raise BadInput(f"result {i} beside gradients requires the program's {wanted_type}, got {term.type}")
-    tensors = declared(program.term, gradient.term)
-    others = [name for name in gradient.tensors if name not in program.tensors]
-    of_floats = [kind for kind in results if kind.dtype in REALS]
-    named = [*cotangents] or (others if len(of_floats) == 1 else [])
-    _check_cotangents(named, others, of_floats, tensors)
-    return _Task(program.term, gradient.term, tensors, gradients, values, named)
-
-
-def _check_cotangents(
-    named: Sequence[str], others: Sequence[str], results: Sequence[AccessType], tensors: Mapping[str, Tensor]
-) -> None:
-    if not named:
-        if len(results) != 1 or results[0].size != 1:
-            got = ", ".join(map(str, results)) or "none of floats"
-            raise BadInput(f"a gradient without cotangents requires a result of one number, got {got}")
-    elif len(named) != len(results):
-        raise BadInput(f"a gradient requires a cotangent for each of {len(results)} results, got {' '.join(named)}")
-    for name, kind in zip(named, results, strict=False):
-        if name in tensors and (tensors[name].dims, tensors[name].dtype) != (kind.dims, kind.dtype):
-            raise BadInput(f"the cotangent {name} requires dims {spelled(kind.dims)}, got {tensors[name]}")
-    unknown = [name for name in others if name not in named]
-    if unknown:
-        raise BadInput(f"a gradient requires the program's tensors and cotangents alone, got {' '.join(unknown)}")
-
-
-def _items(term: Term) -> list[Term]:
-    """The results of a program, each an array."""
-    if not isinstance(term.type, TupleType):
-        return [term]
-    built = term.operator.name == "construct-tuple"
-    parts = term.children if built else [build("tuple-get-item", term, i) for i in range(len(term.type.items))]
-    return [item for part in parts for item in _items(part)]
-
-
-def _types(term: Term) -> list[AccessType]:
-    return [item.access for item in _items(term)]
 
 
 def _missing(branches: Branches) -> list[Missing]:
@@ -248,15 +167,15 @@ class _Point(NamedTuple):
 class _Comparison:
     """Verdicts, gathered over turns."""
 
-    def __init__(self, task: _Task, trials: Trials, branches: Branches, clock: Clock) -> None:
-        self.task, self.trials, self.branches, self.clock = task, trials, branches, clock
+    def __init__(self, pair: Pair, trials: Trials, branches: Branches, clock: Clock) -> None:
+        self.pair, self.trials, self.branches, self.clock = pair, trials, branches, clock
         self.turns = 0
         self.differs: dict[str, str] = {}
-        self.equal: dict[str, int] = dict.fromkeys([*task.gradients, *([_VALUE] if task.values else [])], 0)
+        self.equal: dict[str, int] = dict.fromkeys([*pair.gradients, *([_VALUE] if pair.values else [])], 0)
         self.replaced: set[str] = set()
         self.fields = [_Residues(p) for p in PRIMES]
-        self._limits = index_limits(*task.roots)
-        self._below = opaque_limit(*task.roots)
+        self._limits = index_limits(*pair.roots)
+        self._below = opaque_limit(*pair.roots)
 
     @property
     def settled(self) -> bool:
@@ -284,20 +203,20 @@ class _Comparison:
         numbers = FormalNumbers(field)
         numbers.opaque_below = self._below
         self.branches.watched(numbers)
-        values = {name: self._draw(numbers, tensor, turn, again) for name, tensor in self.task.tensors.items()}
+        values = {name: self._draw(numbers, tensor, turn, again) for name, tensor in self.pair.tensors.items()}
         u = self._cotangents(numbers, values, turn, again)
-        terms = self.task.gradients
+        terms = self.pair.gradients
         seen: dict[Term, Any] = {}
         with BLAS_ON_ONE_THREAD:
-            roots = [*terms.values(), *self.task.values]
+            roots = [*terms.values(), *self.pair.values]
             observe(roots, Trial(numbers, values, self.branches.begin), self.clock, seen.__setitem__)
         found = {name: np.asarray(seen[term].imag, np.float32) for name, term in terms.items()}
-        return _Point(numbers, values, self.branches.begin, u, found, [seen[term] for term in self.task.values])
+        return _Point(numbers, values, self.branches.begin, u, found, [seen[term] for term in self.pair.values])
 
     def _draw(self, numbers: FormalNumbers, tensor: Tensor, turn: int, again: int) -> Array:
         """A number lies near those that a check of equality draws; of tensors of floats its residue is any."""
         name, limit = tensor.name, self._limits.get(tensor.name)
-        weights = {*self.trials.weights, *(self.task.gradients if turn % _SMALL == 0 else ())}
+        weights = {*self.trials.weights, *(self.pair.gradients if turn % _SMALL == 0 else ())}
         near = draw_near(tensor, limit, seed=self.trials.seed, turn=turn, among=self.trials.calm, weights=weights)
         if tensor.dtype not in REALS or limit is not None:
             return numbers.encode(name, near, tensor.dtype)
@@ -318,12 +237,12 @@ class _Comparison:
         self, numbers: FormalNumbers, values: Mapping[str, Array], turn: int, again: int
     ) -> Sequence[Array]:
         """u, by which the results are weighed: what the gradient is given, where it reads that."""
-        if not self.task.cotangents:
+        if not self.pair.cotangents:
             return [np.ones((), np.float64)]
-        kinds = [kind for kind in _types(self.task.original) if kind.dtype in REALS]
+        kinds = [kind for kind in types(self.pair.original) if kind.dtype in REALS]
         return [
             values[name].imag if name in values else self._residues(numbers, name, kind.dims, turn, again)
-            for name, kind in zip(self.task.cotangents, kinds, strict=True)
+            for name, kind in zip(self.pair.cotangents, kinds, strict=True)
         ]
 
     # The two sides.
@@ -343,7 +262,7 @@ class _Comparison:
         return found
 
     def _compare_values(self, point: _Point, results: Sequence[Array], found: dict[str, str]) -> None:
-        if not self.task.values or _VALUE in self.differs:
+        if not self.pair.values or _VALUE in self.differs:
             return
         for i, (mine, other) in enumerate(zip(results, point.results, strict=True)):
             wrong = np.asarray(point.numbers.identity(mine) != point.numbers.identity(other))
@@ -354,12 +273,12 @@ class _Comparison:
 
     def _direction(self, point: _Point, name: str) -> Array:
         half = point.numbers.field.half
-        drawn = self._stream(name, self.turns, 3).integers(-half, half, tuple(self.task.tensors[name].dims))
+        drawn = self._stream(name, self.turns, 3).integers(-half, half, tuple(self.pair.tensors[name].dims))
         return np.asarray(drawn, np.float64)
 
     def _forward(self, point: _Point, moved: Mapping[str, Array]) -> tuple[int, list[Array]]:
         """<u, J v> for a direction v that is 0 for all other tensors, and the results themselves."""
-        dual = DualField(point.numbers)
+        dual = DualField(point.numbers, self.pair.two_over_root_pi)
         values = {
             name: dual.dual(value, moved.get(name, 0.0)) if value.dtype.kind == "c" else value
             for name, value in point.values.items()
@@ -367,7 +286,7 @@ class _Comparison:
         found: list[Any] = []
         with BLAS_ON_ONE_THREAD:
             trial = Trial(dual, values, point.begin)
-            observe([self.task.original], trial, self.clock, lambda _, value: found.append(value))
+            observe([self.pair.original], trial, self.clock, lambda _, value: found.append(value))
         field, total, results = point.numbers.field, 0, list[Array]()
         weights = iter(point.cotangents)
         for array in arrays(found.pop()):
@@ -416,8 +335,8 @@ class _Comparison:
     def _concerns(self, name: str, term: Term) -> bool:
         """Whether a gradient depends on which side a term takes: in the original, where it leads on from its tensor."""
         if name == _VALUE:
-            return term in {*postorder(self.task.original, *self.task.values)}
-        return name in declared(term) or term in {*postorder(self.task.gradients[name])}
+            return term in {*postorder(self.pair.original, *self.pair.values)}
+        return name in declared(term) or term in {*postorder(self.pair.gradients[name])}
 
     def how(self, seed: int) -> str:
         """Which numbers, and what was taken for granted."""

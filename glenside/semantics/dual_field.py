@@ -34,7 +34,8 @@ from glenside.semantics.prime_field import PART
 _SHIFT = 2.0**24
 """Sums of two representatives, below 2^22, do not reach half of it."""
 TWO_OVER_ROOT_PI = Fraction("1.1283791670955126")
-"""The float64 nearest to 2 / sqrt(pi), with which erf is differentiated: a gradient has to have this very number."""
+"""The float64 nearest to 2 / sqrt(pi), with which erf is differentiated: what is compared has to have the same one."""
+_CONSTANT = Number("2 / sqrt(pi)")
 
 
 def _of(name: str, argument: Scalar = x) -> Scalar:
@@ -47,7 +48,7 @@ DERIVATIVES: dict[str, Scalar] = {
     "log": 1 / x,
     "tanh": 1 - _of("tanh") * _of("tanh"),
     "sigmoid": _of("sigmoid") * (1 - _of("sigmoid")),
-    "erf": _of("exp", 0 - x * x) * TWO_OVER_ROOT_PI,
+    "erf": _of("exp", 0 - x * x) * _CONSTANT,
     "sin": _of("cos"),
     "cos": 0 - _of("sin"),
     "tan": 1 + _of("tan") * _of("tan"),
@@ -68,8 +69,8 @@ class DualField(Native):
 
     has_blas = False
 
-    def __init__(self, numbers: OrderedField) -> None:
-        self.numbers, self.field = numbers, numbers.field
+    def __init__(self, numbers: OrderedField, two_over_root_pi: Fraction = TWO_OVER_ROOT_PI) -> None:
+        self.numbers, self.field, self.two_over_root_pi = numbers, numbers.field, two_over_root_pi
         self.opaque_below = numbers.opaque_below
         compared = {name: partial(self._compare, name) for name in ("lt", "le", "gt", "ge", "eq", "ne")}
         extremes = {name: partial(self._extreme, name) for name in ("min", "max")}
@@ -242,7 +243,7 @@ class DualField(Native):
         result = self.numbers.apply(function, number, keeps_zero)
         if function not in DERIVATIVES or not change.any():
             return self.dual(result)
-        slope = np.asarray(_value(DERIVATIVES[function], self.numbers, number))
+        slope = np.asarray(slope_of(function, self.numbers, number, self.two_over_root_pi))
         return self.dual(result, self._times(slope.imag, change))
 
     def below_maximum(self, a: Array, axes: tuple[int, ...]) -> Array:
@@ -322,14 +323,16 @@ def _matmul(a: Array, b: Array, out: Array) -> Array:
     return out
 
 
-def _value(expression: Scalar, arithmetic: Native, argument: Array) -> Array:
-    """A derivative at an array of numbers."""
-    if isinstance(expression, Element):
-        return argument
-    if isinstance(expression, Number):
-        assert expression.value is not None, "a derivative has no parameters"
-        return arithmetic.constant(expression.value, "float64")
-    assert isinstance(expression, Applied)
-    assert expression.primitive.arithmetic is not None
-    parts = [_value(part, arithmetic, argument) for part in expression.arguments]
-    return np.asarray(expression.primitive.arithmetic(arithmetic, *parts))
+def slope_of(function: str, arithmetic: Native, argument: Array, two_over_root_pi: Fraction) -> Array:
+    """The derivative of a function of reals at an array of numbers."""
+
+    def value(expression: Scalar) -> Array:
+        if isinstance(expression, Element):
+            return argument
+        if isinstance(expression, Number):
+            return arithmetic.constant(two_over_root_pi if expression.value is None else expression.value, "float64")
+        assert isinstance(expression, Applied)
+        assert expression.primitive.arithmetic is not None
+        return np.asarray(expression.primitive.arithmetic(arithmetic, *map(value, expression.arguments)))
+
+    return value(DERIVATIVES[function])
