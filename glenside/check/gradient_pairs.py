@@ -60,7 +60,9 @@ def pair_of(
     for (name, result), term in zip(results.items(), values, strict=False):
         _require_alike(f"the result {spelled_name(name)} beside gradients", term.access, result.access)
     tensors = {**moved, **declared(original, gradient.term)}
-    others = [name for name in gradient.tensors if name not in {*program.tensors, *moved}]
+    known = {*program.tensors, *(tensor.name for tensor in program.signature.inputs)}
+    given_too = dict.fromkeys([*(tensor.name for tensor in gradient.signature.inputs), *gradient.tensors])
+    others = [name for name in given_too if name not in known]
     of_floats = {name: term.access for name, term in results.items() if term.access.dtype in REALS}
     named = [*cotangents] or _matched(others, [*of_floats])
     _check_cotangents(named, others, of_floats, tensors)

@@ -26,6 +26,7 @@ from glenside.check.comparison import Clock, OutOfTime, Progress, Trial, observe
 from glenside.check.exact import EXACT, is_equal
 from glenside.check.gradient_pairs import Pair, pair_of, types
 from glenside.check.memory import least_bytes, shortage
+from glenside.check.sides import CAST
 from glenside.check.stimuli import declared, draw_near, index_limits, opaque_limit
 from glenside.check.trials import Field, Trials
 from glenside.ir.dtypes import REALS
@@ -33,6 +34,8 @@ from glenside.ir.errors import GlensideError
 from glenside.ir.interrupts import answered
 from glenside.ir.names import spelled_name
 from glenside.ir.operand import Array, arrays
+from glenside.ir.operators.casting import cast
+from glenside.ir.operators.compute import compute
 from glenside.ir.program import Program
 from glenside.ir.term import Term, postorder
 from glenside.ir.threads import BLAS_ON_ONE_THREAD
@@ -129,7 +132,7 @@ def check_gradient(
 
 def _missing(branches: Branches) -> list[Missing]:
     """Sides that were not taken, but for corners: on those no number lies."""
-    return [m for m in branches.missing() if m.side not in _CORNERS.get(m.primitive, ())]
+    return [m for m in branches.missing() if m.side not in _corners(m)]
 
 
 _CORNERS: Mapping[str, Sequence[int]] = {
@@ -138,9 +141,35 @@ _CORNERS: Mapping[str, Sequence[int]] = {
     "ne": (1,),
     **dict.fromkeys(("floor", "ceil"), (0,)),
     "round": (0, 1),
-    "cast": (0,),
+    "cast": range(len(CAST)),
 }
-"""Of each primitive the sides of equal numbers, of 0 and of what is to be rounded and is whole, or a half."""
+"""Of each primitive the sides of equal numbers, of 0, and of what is rounded and is whole, or a half; of casts all,
+since whole numbers do not change.
+"""
+
+
+def _corners(missing: Missing) -> Sequence[int]:
+    if missing.primitive != "select" or missing.term.attributes[:1] != ("select",):
+        return _CORNERS.get(missing.primitive, ())
+    deciding = _deciding(missing.term)
+    if not deciding:  # numbers that are not truths are never 0
+        return (1,)
+    return (0,) if deciding == {"(compare eq)"} else (1,) if deciding == {"(compare ne)"} else ()
+
+
+def _deciding(select: Term) -> set[str]:
+    """What gives the truths that a select is given, moved and cast."""
+    found, seen, stack = set[str](), set[Term](), list(select.children)
+    while stack:
+        term = stack.pop()
+        if term in seen:
+            continue
+        seen.add(term)
+        if term.operator.moves or term.operator is cast:
+            stack += term.children
+        elif term.access.dtype == "bool":
+            found.add(str(term.attributes[0]) if term.operator is compute else term.operator.name)
+    return found
 
 
 class _Residues(FormalField, Field):
