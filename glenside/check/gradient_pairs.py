@@ -10,6 +10,7 @@ from glenside.check.stimuli import declared
 from glenside.ir.dtypes import REALS
 from glenside.ir.errors import BadInput
 from glenside.ir.names import spelled_name, suggestion
+from glenside.ir.operand import Array
 from glenside.ir.operators.requirements import spelled
 from glenside.ir.program import Program
 from glenside.ir.rational import exact
@@ -26,6 +27,7 @@ class Pair(NamedTuple):
     gradients   tensor -> the term of its gradient
     values      the terms of the results that the gradient program gives too
     cotangents  the names of those, for each of the original's results of floats; none where u is 1
+    given       values of tensors that are not drawn
     two_over_root_pi  the number that the gradient has for it
     """
 
@@ -35,6 +37,7 @@ class Pair(NamedTuple):
     gradients: Mapping[str, Term]
     values: Sequence[Term]
     cotangents: Sequence[str]
+    given: Mapping[str, Array]
     two_over_root_pi: Fraction
 
     @property
@@ -43,30 +46,37 @@ class Pair(NamedTuple):
 
 
 def pair_of(
-    program: Program, gradient: Program, wrt: Sequence[str], of: str | Sequence[str] | None, cotangents: Sequence[str]
+    program: Program,
+    gradient: Program,
+    wrt: Sequence[str],
+    of: str | Sequence[str] | None,
+    cotangents: Sequence[str],
+    given: Mapping[str, Array],
 ) -> Pair:
     """Raises BadInput where the two do not belong together."""
     moved = _tensors(program, wrt)
     results = _results(program, of)
     original = program.term if of is None else build("construct-tuple", *results.values())
-    given = _items(gradient.term)
-    if len(given) not in (len(wrt), len(wrt) + len(results)):
+    found = _items(gradient.term)
+    if len(found) not in (len(wrt), len(wrt) + len(results)):
         wanted = f"{len(wrt)} results, or {len(wrt) + len(results)} with the program's own before them"
-        raise BadInput(f"a gradient with respect to {' '.join(wrt)} requires {wanted}, got {len(given)}")
-    values = given[: len(given) - len(wrt)]
-    gradients = dict(zip(wrt, given[len(values) :], strict=True))
+        raise BadInput(f"a gradient with respect to {' '.join(wrt)} requires {wanted}, got {len(found)}")
+    values = found[: len(found) - len(wrt)]
+    gradients = dict(zip(wrt, found[len(values) :], strict=True))
     for name, term in gradients.items():
         _require_alike(f"the gradient with respect to {spelled_name(name)}", term.access, moved[name])
     for (name, result), term in zip(results.items(), values, strict=False):
         _require_alike(f"the result {spelled_name(name)} beside gradients", term.access, result.access)
     tensors = {**moved, **declared(original, gradient.term)}
     known = {*program.tensors, *(tensor.name for tensor in program.signature.inputs)}
-    given_too = dict.fromkeys([*(tensor.name for tensor in gradient.signature.inputs), *gradient.tensors])
-    others = [name for name in given_too if name not in known]
+    own = {name: gradient.constants[name] for name in gradient.constants if name not in known}
+    fixed = {name: array for name, array in {**own, **given}.items() if name in tensors}
+    read = dict.fromkeys([*(tensor.name for tensor in gradient.signature.inputs), *gradient.tensors])
+    others = [name for name in read if name not in {*known, *fixed}]
     of_floats = {name: term.access for name, term in results.items() if term.access.dtype in REALS}
     named = [*cotangents] or _matched(others, [*of_floats])
     _check_cotangents(named, others, of_floats, tensors)
-    return Pair(original, gradient.term, tensors, gradients, values, named, _constant(gradient.term))
+    return Pair(original, gradient.term, tensors, gradients, values, named, fixed, _constant(gradient.term))
 
 
 def _tensors(program: Program, wrt: Sequence[str]) -> dict[str, Tensor]:

@@ -46,6 +46,7 @@ from glenside.semantics.prime_field import PRIMES, PrimeField
 
 _JITTER = 1e-3
 """By how much numbers lie beside the places where a check would draw them: off every corner."""
+_LEAST = 2  # turns
 _SMALL = 3  # in one of so many turns what is differentiated by is as small as weights are: it may be one
 _WIDTH = 16  # bytes of a number
 _VALUE = ""  # stands for the original's results among the names of tensors
@@ -88,6 +89,7 @@ def check_gradient(
     *,
     of: str | Sequence[str] | None = None,
     cotangents: Sequence[str] = (),
+    given: Mapping[str, Array] | None = None,
     seed: int = 0,
     progress: Progress | None = None,
     deadline: float | None = None,
@@ -98,22 +100,24 @@ def check_gradient(
     gradient; the results themselves may come before. They are all results of the program, or those `of` these names:
     results, layers and other named terms. `cotangents` name the tensors of the gradient that stand for u, one for each
     result of floats in order: NAME.RESULT unless given, or where there is one result, the only tensor that the program
-    does not have. Without any the result is one number, and u is 1. All other tensors are those of the program.
+    does not have. Without any the result is one number, and u is 1. All other tensors are those of the program, or
+    constants of the gradient alone whose values are known.
 
-    `progress` and `deadline` are those of `check`. Raises BadInput: no such tensor, one of integers, types of gradients
-    that do not fit, or results of more than one number without cotangents.
+    What is `given` by name is taken as it is, and all else drawn. `progress` and `deadline` are those of `check`.
+    Raises BadInput: no such tensor, one of integers, types of gradients that do not fit, or results of more than one
+    number without cotangents.
     """
     started = time.perf_counter()
-    pair = pair_of(program, gradient, [wrt] if isinstance(wrt, str) else wrt, of, cotangents)
-    trials = Trials(seed, program, *pair.roots)
+    pair = pair_of(program, gradient, [wrt] if isinstance(wrt, str) else wrt, of, cotangents, given or {})
+    trials = Trials(seed, program, *reversed(pair.roots))
     branches = Branches(pair.roots)
     clock = Clock(0, deadline, progress)
-    clock.total = trials.count * sum(len(steps([root])) for root in pair.roots)
+    clock.total = max(_LEAST, trials.count) * sum(len(steps([root])) for root in pair.roots)
     comparison = _Comparison(pair, trials, branches, clock)
     stopped, reason = "", shortage(least_bytes(declared(*pair.roots).values(), _WIDTH, *pair.roots))
     try:
         while not (reason or comparison.settled):
-            if comparison.turns >= trials.count and not trials.go_on(len(_missing(branches))):
+            if comparison.turns >= max(_LEAST, trials.count) and not trials.go_on(len(_missing(branches))):
                 break
             comparison.turn()
     except OutOfTime:
@@ -125,7 +129,7 @@ def check_gradient(
         reason = "memory does not suffice"
     except GlensideError as error:
         reason = str(error)
-    verdicts = comparison.verdicts(reason, max(1, trials.count))
+    verdicts = comparison.verdicts(reason, max(_LEAST, trials.count))
     value = verdicts.pop(_VALUE, "")
     return GradientReport(verdicts, value, comparison.how(seed), time.perf_counter() - started, stopped)
 
@@ -245,6 +249,8 @@ class _Comparison:
     def _draw(self, numbers: FormalNumbers, tensor: Tensor, turn: int, again: int) -> Array:
         """A number lies near those that a check of equality draws; of tensors of floats its residue is any."""
         name, limit = tensor.name, self._limits.get(tensor.name)
+        if name in self.pair.given:
+            return numbers.encode(name, np.asarray(self.pair.given[name]), tensor.dtype)
         weights = {*self.trials.weights, *(self.pair.gradients if turn % _SMALL == 0 else ())}
         near = draw_near(tensor, limit, seed=self.trials.seed, turn=turn, among=self.trials.calm, weights=weights)
         if tensor.dtype not in REALS or limit is not None:
