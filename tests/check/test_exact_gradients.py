@@ -76,6 +76,21 @@ def test_what_is_made_of_integers_carries_nothing() -> None:
     assert check_gradient(*Gradient.of(y, x=right)).ok
 
 
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float64", "float8_e4m3fn"])
+def test_casts_between_floats_pass_on_what_changes(dtype: str) -> None:
+    x = tensor("x", 3)
+    y = cast(cast(multiply(x, x), dtype), "float32")
+    made = Gradient.of(y, x=multiply(times(x, "2"), cast(cast(like(y), dtype), "float32")))
+    assert check_gradient(*made).gradients == {"x": "exact"}
+
+
+@pytest.mark.parametrize("dims", [(), (0,), (2, 0), (1, 1)])
+def test_gradients_of_few_elements_are_checked_too(dims: tuple[int, ...]) -> None:
+    x = tensor("x", *dims)
+    y = multiply(x, x)
+    assert check_gradient(*Gradient.of(y, x=multiply(times(x, "2"), like(y)))).gradients == {"x": "exact"}
+
+
 def test_a_side_that_nothing_reached_is_said() -> None:
     x = tensor("x", 2)
     y = compute("(clip -4000000 4000000)", x)
