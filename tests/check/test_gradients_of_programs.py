@@ -14,6 +14,7 @@ from glenside.builder.pointwise import multiply, softmax
 from glenside.builder.reductions import reduce_axes
 from glenside.check import check_gradient, is_equal
 from glenside.check.gradient_pairs import types
+from glenside.gradients.losses import LOSSES
 from glenside.ir.dtypes import FLOATS, REALS
 from glenside.ir.operator import COMPUTES, OPERATORS, Compute, Example, Operator
 from glenside.ir.program import Program
@@ -45,6 +46,18 @@ def test_the_gradient_of_every_example_is_exact(example: Example) -> None:
     program = example.program()
     names = floats(program)
     report = check_gradient(program, gl.gradient(program, names, cotangent="u"), names)
+    assert report.gradients == dict.fromkeys(names, "exact"), report
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+@pytest.mark.parametrize("name", LOSSES)
+def test_the_gradient_of_every_loss_is_exact(name: str, dtype: str) -> None:
+    record, output = LOSSES[name], build("access-tensor", Tensor("y", Dims((3, 5)), dtype))
+    wanted = record.target(output.access)
+    target = build("access-tensor", Tensor("target", wanted.dims, wanted.dtype))
+    program = Program(record.of(output, target))
+    names = floats(program)
+    report = check_gradient(program, gl.gradient(program, names), names)
     assert report.gradients == dict.fromkeys(names, "exact"), report
 
 
