@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import Any
 
+import numpy as np
 import pytest
 from fuzzing import Fuzzing
 from random_terms import STEPS, drawn
@@ -14,14 +16,21 @@ from glenside.builder.pointwise import multiply, softmax
 from glenside.builder.reductions import reduce_axes
 from glenside.check import check_gradient, is_equal
 from glenside.check.gradient_pairs import types
+from glenside.check.stimuli import index_limits
 from glenside.gradients.losses import LOSSES
 from glenside.ir.dtypes import FLOATS, REALS
+from glenside.ir.operand import Array, arrays
 from glenside.ir.operator import COMPUTES, OPERATORS, Compute, Example, Operator
 from glenside.ir.program import Program
 from glenside.ir.term import build
 from glenside.ir.types import Dims, Tensor
+from glenside.semantics import PRIMES
+from glenside.semantics.dual_field import DualField
+from glenside.semantics.formal_field import FormalField, FormalNumbers
+from glenside.semantics.interpreter import evaluate
 
 Record = Operator | Compute
+TWO_OVER_ROOT_PI = Fraction("1.12837916709551257389615890312154517")  # the digits of gradients
 
 
 def floats(program: Program) -> list[str]:
@@ -47,6 +56,41 @@ def test_the_gradient_of_every_example_is_exact(example: Example) -> None:
     names = floats(program)
     report = check_gradient(program, gl.gradient(program, names, cotangent="u"), names)
     assert report.gradients == dict.fromkeys(names, "exact"), report
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("example", SHOWN)
+def test_the_gradient_of_every_gradient_is_exact(example: Example) -> None:
+    program = example.program()
+    first = gl.gradient(program, floats(program), cotangent="u")
+    names = floats(first) or floats(program)
+    report = check_gradient(first, gl.gradient(first, names, cotangent="v"), names)
+    assert report.gradients == dict.fromkeys(names, "exact"), report
+
+
+@pytest.mark.parametrize("example", SHOWN)
+def test_what_goes_forward_is_what_dual_numbers_do(example: Example) -> None:
+    """Element by element: `gl.jvp` has the tangents that the original's own operators give."""
+    program = example.program()
+    field = FormalField(PRIMES[0])
+    numbers, rng = FormalNumbers(field), np.random.default_rng(3)
+    dual, limits = DualField(numbers, TWO_OVER_ROOT_PI), index_limits(program.term)
+    values: dict[str, Array] = {}
+    changes: dict[str, Array] = {}
+    for name, tensor in program.tensors.items():
+        drawn = rng.integers(0, limits.get(name, 9), tensor.dims).astype(tensor.dtype)
+        if tensor.dtype in FLOATS and name not in limits:
+            values[name] = rng.standard_normal(tensor.dims) + 1j * rng.integers(-field.half, field.half, tensor.dims)
+        else:
+            values[name] = numbers.encode(name, drawn, tensor.dtype)
+        changes[name] = rng.integers(-field.half, field.half, tensor.dims).astype(np.float64)
+    names = floats(program)
+    moved = {n: dual.dual(v, changes[n]) if n in names else v for n, v in values.items()}
+    (result,) = evaluate([program.term], moved, dual)
+    directions = {f"{name}.tangent": 0 * values[name].real + 1j * changes[name] for name in names}
+    (found,) = evaluate([gl.jvp(program, names).term], {**values, **directions}, numbers)
+    for both, tangent in zip(arrays(result), arrays(found)[len(arrays(result)) :], strict=True):
+        assert np.array_equal(dual.parts(both)[1], tangent.imag)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
