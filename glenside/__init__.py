@@ -29,6 +29,7 @@ _EXPORTS = {
     "CPU": "glenside.targets",
     "ConvolutionUnit": "glenside.targets",
     "SystolicArray": "glenside.targets",
+    "check_gradient": "glenside.check",
     "check_onnxruntime": "glenside.check.onnxruntime",
     "compile": "glenside.driver",
     "evaluate": "glenside.semantics.interpreter",
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
     from glenside.builder import Builder as Builder
     from glenside.cache import Cache as Cache
     from glenside.check import CheckReport as CheckReport
+    from glenside.check import check_gradient as check_gradient
     from glenside.check.onnxruntime import check_onnxruntime as check_onnxruntime
     from glenside.driver import compile as compile
     from glenside.driver import npu_program as npu_program

@@ -18,7 +18,7 @@ from glenside.ir.dtypes import FLOATS, REALS
 from glenside.ir.errors import BadInput
 from glenside.ir.names import spelled_name, suggestion
 from glenside.ir.operators.requirements import spelled
-from glenside.ir.program import Program, by_node, constant_terms
+from glenside.ir.program import GradientOf, Program, by_node, constant_terms
 from glenside.ir.term import Term, build, postorder
 from glenside.ir.types import Tensor, TupleType
 
@@ -89,6 +89,12 @@ class _Question:
         layers = {name: node for name, node in layers.items() if node in inside}
         names = {name: node for name, node in old.names.items() if node in inside}
         return Program(term, name, layers, old.labels, old.constants, names, signature)
+
+    def remembered(self, answer: Program, of: Names | None, cotangents: Iterable[Tensor]) -> Program:
+        """The answer with what it is the gradient of, to which a check holds it."""
+        names = None if of is None else [*self.results]
+        weights = [tensor.name for tensor in cotangents]
+        return replace(answer, gradient_of=GradientOf(answer.term, self.program, [*self.wrt], names, weights))
 
 
 def _operand_names(node: Term, constants: Mapping[Term, bool]) -> tuple[str, str]:
@@ -200,7 +206,8 @@ def gradient(program: Program, wrt: Names, of: Names | None = None, cotangent: N
     found = question.reverse(seeds)
     gradients = _or_zeros(found.found, question.wrt.values())
     results = {f"gradient.{name}": g for name, g in zip(question.wrt, gradients, strict=True)}
-    return question.program_of(f"{program.name}-gradient", results, question.layers(found), inputs)
+    answer = question.program_of(f"{program.name}-gradient", results, question.layers(found), inputs)
+    return question.remembered(answer, of, inputs)
 
 
 def value_and_gradient(
@@ -213,7 +220,8 @@ def value_and_gradient(
     gradients = _or_zeros(found.found, question.wrt.values())
     results = {f"gradient.{name}": g for name, g in zip(question.wrt, gradients, strict=True)}
     both = {**question.results, **results}
-    return question.program_of(f"{program.name}-value-and-gradient", both, question.layers(found), inputs)
+    answer = question.program_of(f"{program.name}-value-and-gradient", both, question.layers(found), inputs)
+    return question.remembered(answer, of, inputs)
 
 
 def jvp(program: Program, wrt: Names, of: Names | None = None) -> Program:

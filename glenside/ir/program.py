@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import sqrt
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -58,6 +58,7 @@ class Program:
     names      let name -> other node of the text that it came from; printing uses them again
     signature  names of results and unused inputs, of a program that has them; a text does not keep them
     origins    term -> the node of a file that it was, as a black box of the same operands; a text does not keep them
+    gradient_of  what its results are the gradients of; neither a text nor a program of another term keeps that
 
     Names of what the term does not hold are dropped, so `replace(program, term=...)` is a program again.
     Raises BadInput: two different tensors of one name, a value that does not fit.
@@ -71,8 +72,11 @@ class Program:
     names: Mapping[str, Term] = field(default_factory=dict)
     signature: Signature = Signature()
     origins: Mapping[Term, Term] = field(default_factory=dict)
+    gradient_of: GradientOf | None = None
 
     def __post_init__(self) -> None:
+        if self.gradient_of is not None and self.gradient_of.term is not self.term:
+            object.__setattr__(self, "gradient_of", None)
         _ = self.tensors  # two of one name are an error now, not when something reads them
         optimized = any(not is_product(node) for node in self.layers.values())
         layers = self.layers
@@ -189,6 +193,22 @@ class Program:
         from glenside.ir.text import print_program
 
         return print_program(self)
+
+
+class GradientOf(NamedTuple):
+    """What a term is said to be the gradients of: a check finds out.
+
+    program     the program that was differentiated
+    wrt         by which of its tensors, in the order of the term's last results
+    of          the names of its results, layers or other terms that are; None for all its results
+    cotangents  the tensors that weigh those; none where the only one is a number
+    """
+
+    term: Term
+    program: Program
+    wrt: Sequence[str]
+    of: Sequence[str] | None
+    cotangents: Sequence[str]
 
 
 class _Part(Mapping[str, Array]):

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Protocol
 
-from glenside.check import AS_REALS, EXACT, CheckReport, check, is_equal
+from glenside.check import AS_REALS, EXACT, CheckReport, check, check_gradient, is_equal
 from glenside.egraph.saturation import INTERRUPTED
 from glenside.egraph.snapshot import Snapshot
 from glenside.ir.errors import GlensideError
@@ -113,7 +113,8 @@ class Result(OldResultNames):
         A layer is what it was when it was searched: its weights may hold the scale that followed it. One that is not
         computed any more, as its scale went into its weights since, is as right as the result, which is compared with
         that of the original. Where the target computes in rounded numbers, what is exact is said to be
-        equal as reals, and a remark tells the bound of the rounding and what was seen of it.
+        equal as reals, and a remark tells the bound of the rounding and what was seen of it. A gradient, as
+        `gl.gradient` gives it, is held to the program that it is of, too: a remark tells how many are exact.
         """
         started, compared = time.perf_counter(), self.answer.compared
         if self.program is self.original:
@@ -124,6 +125,7 @@ class Result(OldResultNames):
         rounds = self.target.rounds(self.program)
         if rounds:
             verdict = _of_rounded(verdict)
+        verdict = self._of_gradient(verdict, progress)
         of_layer = {name: verdict.result for name in self.prepared.layers if name not in compared.layers}
         of_layer |= verdict.layers
         rows = [replace(row, checked=of_layer.get(row.name, "not checked")) for row in self.report.layers]
@@ -135,6 +137,28 @@ class Result(OldResultNames):
             self.report.remarks = [*dict.fromkeys([*self.report.remarks, *([observed] if observed else [])])]
         self.report.seconds["check"] = time.perf_counter() - started
         return verdict
+
+    def _of_gradient(self, verdict: CheckReport, progress: Callable[[int, int], None] | None) -> CheckReport:
+        """The verdict, or that the original, which is said to be a gradient, is another one than that, or may be."""
+        said = self.original.gradient_of
+        if said is None or verdict.stopped:
+            return verdict
+        found = check_gradient(
+            said.program,
+            self.original,
+            said.wrt,
+            of=said.of,
+            cotangents=said.cotangents,
+            seed=self.seed,
+            progress=progress,
+        )
+        exact = [name for name, text in found.gradients.items() if text == EXACT]
+        remark = f"gradients of {said.program.name}: {len(exact)} of {len(found.gradients)} exact; {found.how}"
+        self.report.remarks = [*dict.fromkeys([*self.report.remarks, remark])]
+        wrong = next((text for text in (found.value or EXACT, *found.gradients.values()) if not is_equal(text)), "")
+        if not wrong or not is_equal(verdict.result):
+            return verdict
+        return replace(verdict, result=wrong, stopped=found.stopped)
 
     def __repr__(self) -> str:
         taken = ", ".join(f"{amount:,} {name}" for name, amount in self.cost.items() if amount is not None)

@@ -454,3 +454,10 @@ def test_equal_programs_agree_in_the_field_where_floats_do_not() -> None:
     for arithmetic, equal in ((Native(), False), (FIELD, True)):
         one, other = evaluate([left, right], VALUES, arithmetic)
         assert (one == other).all() == equal
+
+
+def test_windows_of_no_axes_are_added_up_to_what_they_are() -> None:
+    x = build("access", build("access-tensor", Tensor("x", Dims(), "float32")), 0)
+    (found,) = evaluate([build("access-overlap-add", x, (), ())], {"x": np.float32(3)})
+    assert found.shape == ()
+    assert found == 3

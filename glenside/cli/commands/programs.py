@@ -127,20 +127,62 @@ def check(
     other: Annotated[
         str | None, typer.Argument(metavar="[OTHER]", help="A program that should be equal to it, in any format.")
     ] = None,
+    wrt: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--wrt",
+            metavar="TENSOR",
+            help="The other program is the gradient of this one by these tensors, in order; those that its results"
+            " gradient.TENSOR name, unless given.",
+        ),
+    ] = None,
 ) -> None:
     """Check the types of a program, and print its type and the sizes of its products; or whether two programs are
-    equal, layer by layer and as a whole.
+    equal, layer by layer and as a whole; or whether the other is the gradient of the first, tensor by tensor.
     """
     from glenside.analysis.layers import product_sizes
 
+    if wrt and other is None:
+        raise BadInput("--wrt is for a program and its gradient: give the file of that too")
     program = source.loader()()
     if other is not None:
-        _compare(program, dataclasses.replace(source, source=other).loader()(), source.seed)
+        second = dataclasses.replace(source, source=other).loader()()
+        by = wrt or _differentiated(program, second)
+        if by:
+            _differentiate(program, second, by, source.seed)
+        _compare(program, second, source.seed)
     program = program.as_written()
     print(f"{one_line(program.name)}: {program.term.type}")
     for name, product in program.layers.items():
         sizes = product_sizes(product)
         print(f"  {one_line(name)}: {sizes.groups} x {sizes.m} x {sizes.k} x {sizes.n}")
+
+
+def _differentiated(program: Program, other: Program) -> list[str]:
+    """The tensors of a program that the results of another one are called gradients by; none where not all are."""
+    known = {*program.tensors, *(tensor.name for tensor in program.signature.inputs)}
+    own = {*program.result_names()}
+    by = [name.removeprefix("gradient.") for name in other.result_names() if name not in own]
+    named = {f"gradient.{name}" for name in by} <= {*other.result_names()}
+    return by if named and known.issuperset(by) else []
+
+
+def _differentiate(program: Program, gradient: Program, wrt: Sequence[str], seed: int) -> NoReturn:
+    """Print what the exact check says of a gradient, and leave with its status. Raises BadInput."""
+    from glenside.check import check_gradient
+
+    given, gradient = _given(program, gradient)
+    with status_line("check") as show:
+        report = check_gradient(
+            program,
+            gradient,
+            wrt,
+            given={name: array for name, array in given.items() if name not in wrt},
+            seed=seed,
+            progress=lambda done, total: show(f"check: {done} of {total}"),
+        )
+    print(report)
+    raise typer.Exit(INTERRUPTED if report.stopped == "interrupted" else OK if report.ok else WRONG)
 
 
 def _compare(first: Program, second: Program, seed: int) -> NoReturn:
@@ -152,11 +194,9 @@ def _compare(first: Program, second: Program, seed: int) -> NoReturn:
         if missing:
             names = ", ".join(map(spelled_name, missing))
             raise BadInput(f"two programs are compared on the same inputs, and {one_line(two.name)} has no {names}")
-    alike, second = _apart(first, second)
+    given, second = _given(first, second)
     moved = [n for n, layer in second.layers.items() if n in first.layers and first.layers[n].type != layer.type]
     second = dataclasses.replace(second, layers={n: t for n, t in second.layers.items() if n not in moved})
-    values = {**first.constants, **second.constants}
-    given = {name: array for name, array in values.items() if name not in alike}
     with status_line("check") as show:
         report = compare_exactly(
             first, second, seed=seed, given=given, progress=lambda done, total: show(f"check: {done} of {total}")
@@ -165,6 +205,13 @@ def _compare(first: Program, second: Program, seed: int) -> NoReturn:
     if moved:
         print(f"Of {len(moved)} layers the types differ, as in other layouts: they are compared by the result alone.")
     raise typer.Exit(INTERRUPTED if report.stopped == "interrupted" else OK if report.ok else WRONG)
+
+
+def _given(first: Program, second: Program) -> tuple[dict[str, Any], Program]:
+    """The constants that only one of two programs has, or both with other values; and the second one, see `_apart`."""
+    alike, second = _apart(first, second)
+    values = {**first.constants, **second.constants}
+    return {name: array for name, array in values.items() if name not in alike}, second
 
 
 def _apart(first: Program, second: Program) -> tuple[set[str], Program]:

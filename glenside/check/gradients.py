@@ -1,0 +1,395 @@
+"""Whether a program is the gradient of another one, exactly: by dual numbers over prime fields.
+
+With J the derivative of the original's results by its tensors, <u, J v> is the same number as <J^T u, v>. The left side
+comes of the original alone: its operators' own meanings are run on dual numbers, and no rule of derivatives of terms is
+asked. The right side is what the other program gives. For a random v both agree by chance only where the gradient is
+wrong, once in a prime; where they do not agree, v is cut in two until one element is left, which is named.
+
+Maxima, comparisons, clips and sorts are fixed selections: numbers lie at random places, where none is at a corner.
+What a corner's own derivative is, is a convention that no check can tell. Functions of reals are formal: each is a
+pseudo-random function with its derivative rule, and with the laws of `glenside.semantics.formal_field`.
+"""
+
+from __future__ import annotations
+
+import time
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from glenside.check.branches import Branches, Missing
+from glenside.check.comparison import Clock, OutOfTime, Progress, Trial, observe, steps
+from glenside.check.exact import EXACT, is_equal
+from glenside.check.gradient_pairs import Pair, pair_of, types
+from glenside.check.memory import least_bytes, shortage
+from glenside.check.sides import CAST
+from glenside.check.stimuli import declared, draw_near, index_limits, opaque_limit
+from glenside.check.trials import Field, Trials
+from glenside.ir.dtypes import REALS
+from glenside.ir.errors import GlensideError
+from glenside.ir.interrupts import answered
+from glenside.ir.names import spelled_name
+from glenside.ir.operand import Array, arrays
+from glenside.ir.operators.casting import cast
+from glenside.ir.operators.compute import compute
+from glenside.ir.program import Program
+from glenside.ir.term import Term, postorder
+from glenside.ir.threads import BLAS_ON_ONE_THREAD
+from glenside.ir.types import Tensor
+from glenside.semantics.dual_field import DualField
+from glenside.semantics.formal_field import FormalField, FormalNumbers
+from glenside.semantics.prime_field import PRIMES, PrimeField
+
+_JITTER = 1e-3
+"""By how much numbers lie beside the places where a check would draw them: off every corner."""
+_LEAST = 2  # turns
+_SMALL = 3  # in one of so many turns what is differentiated by is as small as weights are: it may be one
+_WIDTH = 16  # bytes of a number
+_VALUE = ""  # stands for the original's results among the names of tensors
+
+
+@dataclass(frozen=True, slots=True)
+class GradientReport:
+    """The verdicts of `check_gradient`: "exact", "equal where reached" and what no drawn number reached, or a sentence
+    that says where a gradient differs or why it was not checked.
+
+    gradients  tensor -> the verdict on the gradient with respect to it, in the order of wrt
+    value      the same on the original's results, where the program gives them too; else ""
+    how        one sentence: which numbers, which seed, what stands for functions of reals
+    stopped    "", "time-limit" or "interrupted"
+    """
+
+    gradients: dict[str, str]
+    value: str
+    how: str
+    seconds: float
+    stopped: str = ""
+
+    @property
+    def ok(self) -> bool:
+        """Whether every gradient, and the value where there is one, is right."""
+        return all(map(is_equal, self.gradients.values())) and (not self.value or is_equal(self.value))
+
+    def __str__(self) -> str:
+        exact = sum(verdict == EXACT for verdict in self.gradients.values())
+        lines = [f"value: {self.value}"] if self.value else []
+        lines += [f"gradients: {exact} of {len(self.gradients)} exact"]
+        lines += [f"{name}: {verdict}" for name, verdict in self.gradients.items() if verdict != EXACT]
+        return "\n".join([*lines, f"{self.how} ({self.seconds:.2f} s)"])
+
+
+def check_gradient(
+    program: Program,
+    gradient: Program,
+    wrt: str | Sequence[str],
+    *,
+    of: str | Sequence[str] | None = None,
+    cotangents: Sequence[str] = (),
+    given: Mapping[str, Array] | None = None,
+    seed: int = 0,
+    progress: Progress | None = None,
+    deadline: float | None = None,
+) -> GradientReport:
+    """Hold a gradient to the program that it is of, exactly.
+
+    The gradient's result is the tuple of gradients with respect to the tensors `wrt`, in that order, or the one
+    gradient; the results themselves may come before. They are all results of the program, or those `of` these names:
+    results, layers and other named terms. `cotangents` name the tensors of the gradient that stand for u, one for each
+    result of floats in order: NAME.RESULT unless given, or where there is one result, the only tensor that the program
+    does not have. Without any the result is one number, and u is 1. All other tensors are those of the program, or
+    constants of the gradient alone whose values are known.
+
+    What is `given` by name is taken as it is, and all else drawn. `progress` and `deadline` are those of `check`.
+    Raises BadInput: no such tensor, one of integers, types of gradients that do not fit, or results of more than one
+    number without cotangents.
+    """
+    started = time.perf_counter()
+    pair = pair_of(program, gradient, [wrt] if isinstance(wrt, str) else wrt, of, cotangents, given or {})
+    trials = Trials(seed, program, *reversed(pair.roots))
+    branches = Branches(pair.roots)
+    clock = Clock(0, deadline, progress)
+    clock.total = max(_LEAST, trials.count) * sum(len(steps([root])) for root in pair.roots)
+    comparison = _Comparison(pair, trials, branches, clock)
+    stopped, reason = "", shortage(least_bytes(declared(*pair.roots).values(), _WIDTH, *pair.roots))
+    try:
+        while not (reason or comparison.settled):
+            if comparison.turns >= max(_LEAST, trials.count) and not trials.go_on(len(_missing(branches))):
+                break
+            comparison.turn()
+    except OutOfTime:
+        stopped, reason = "time-limit", "time ran out"
+    except KeyboardInterrupt:
+        answered()
+        stopped, reason = "interrupted", "interrupted"
+    except MemoryError:
+        reason = "memory does not suffice"
+    except GlensideError as error:
+        reason = str(error)
+    verdicts = comparison.verdicts(reason, max(_LEAST, trials.count))
+    value = verdicts.pop(_VALUE, "")
+    return GradientReport(verdicts, value, comparison.how(seed), time.perf_counter() - started, stopped)
+
+
+def _missing(branches: Branches) -> list[Missing]:
+    """Sides that were not taken, but for corners: on those no number lies."""
+    return [m for m in branches.missing() if m.side not in _corners(m)]
+
+
+_CORNERS: Mapping[str, Sequence[int]] = {
+    **dict.fromkeys(("lt", "le", "gt", "ge", "sign"), (2,)),
+    "eq": (0,),
+    "ne": (1,),
+    **dict.fromkeys(("floor", "ceil"), (0,)),
+    "round": (0, 1),
+    "cast": range(len(CAST)),
+}
+"""Of each primitive the sides of equal numbers, of 0, and of what is rounded and is whole, or a half; of casts all,
+since whole numbers do not change.
+"""
+
+
+def _corners(missing: Missing) -> Sequence[int]:
+    if missing.primitive != "select" or missing.term.attributes[:1] != ("select",):
+        return _CORNERS.get(missing.primitive, ())
+    deciding = _deciding(missing.term)
+    if not deciding:  # numbers that are not truths are never 0
+        return (1,)
+    return (0,) if deciding == {"(compare eq)"} else (1,) if deciding == {"(compare ne)"} else ()
+
+
+def _deciding(select: Term) -> set[str]:
+    """What gives the truths that a select is given, moved and cast."""
+    found, seen, stack = set[str](), set[Term](), list(select.children)
+    while stack:
+        term = stack.pop()
+        if term in seen:
+            continue
+        seen.add(term)
+        if term.operator.moves or term.operator is cast:
+            stack += term.children
+        elif term.access.dtype == "bool":
+            found.add(str(term.attributes[0]) if term.operator is compute else term.operator.name)
+    return found
+
+
+class _Residues(FormalField, Field):
+    """A formal field that remembers which functions were replaced."""
+
+    def apply(self, function: str, a: Array, keeps_zero: bool) -> Array:
+        self.replaced.add(function)
+        return super().apply(function, a, keeps_zero)
+
+
+class _Point(NamedTuple):
+    """Where both programs are run: the arithmetic, the value of each tensor, the terms' begin, u for each result of
+    floats, the gradients and the values there.
+    """
+
+    numbers: FormalNumbers
+    values: Mapping[str, Array]
+    begin: Callable[[Term | None], None]
+    cotangents: Sequence[Array]
+    found: Mapping[str, Array]
+    results: Sequence[Array]
+
+
+class _Comparison:
+    """Verdicts, gathered over turns."""
+
+    def __init__(self, pair: Pair, trials: Trials, branches: Branches, clock: Clock) -> None:
+        self.pair, self.trials, self.branches, self.clock = pair, trials, branches, clock
+        self.turns = 0
+        self.differs: dict[str, str] = {}
+        self.equal: dict[str, int] = dict.fromkeys([*pair.gradients, *([_VALUE] if pair.values else [])], 0)
+        self.replaced: set[str] = set()
+        self.fields = [_Residues(p) for p in PRIMES]
+        self._limits = index_limits(*pair.roots)
+        self._below = opaque_limit(*pair.roots)
+
+    @property
+    def settled(self) -> bool:
+        """Whether everything differs."""
+        return all(name in self.differs for name in self.equal)
+
+    def turn(self) -> None:
+        """Compare at one more point. What differs is compared again in other residues of the same places: numbers that
+        are 0 by chance alone are not 0 there.
+        """
+        known = dict(self.differs)
+        found = self._compare(self._point(self.turns, 0))
+        if found:
+            again = self._compare(self._point(self.turns, 1))
+            found = {name: text for name, text in found.items() if name in again}
+        self.differs = {**known, **found}
+        for name in self.equal:
+            self.equal[name] += name not in self.differs
+        self.turns += 1
+
+    # Numbers.
+
+    def _point(self, turn: int, again: int) -> _Point:
+        field = self.fields[(turn + again) % len(self.fields)]
+        numbers = FormalNumbers(field)
+        numbers.opaque_below = self._below
+        self.branches.watched(numbers)
+        values = {name: self._draw(numbers, tensor, turn, again) for name, tensor in self.pair.tensors.items()}
+        u = self._cotangents(numbers, values, turn, again)
+        terms = self.pair.gradients
+        seen: dict[Term, Any] = {}
+        with BLAS_ON_ONE_THREAD:
+            roots = [*terms.values(), *self.pair.values]
+            observe(roots, Trial(numbers, values, self.branches.begin), self.clock, seen.__setitem__)
+        found = {name: np.asarray(seen[term].imag, np.float32) for name, term in terms.items()}
+        return _Point(numbers, values, self.branches.begin, u, found, [seen[term] for term in self.pair.values])
+
+    def _draw(self, numbers: FormalNumbers, tensor: Tensor, turn: int, again: int) -> Array:
+        """A number lies near those that a check of equality draws; of tensors of floats its residue is any."""
+        name, limit = tensor.name, self._limits.get(tensor.name)
+        if name in self.pair.given:
+            return numbers.encode(name, np.asarray(self.pair.given[name]), tensor.dtype)
+        weights = {*self.trials.weights, *(self.pair.gradients if turn % _SMALL == 0 else ())}
+        near = draw_near(tensor, limit, seed=self.trials.seed, turn=turn, among=self.trials.calm, weights=weights)
+        if tensor.dtype not in REALS or limit is not None:
+            return numbers.encode(name, near, tensor.dtype)
+        jitter = self._stream(name, turn, 0).standard_normal(tensor.dims)
+        scale = float(np.std(near)) if near.size > 1 else 1.0
+        place = near + _JITTER * np.maximum(scale or 1.0, np.abs(near)) * jitter
+        return np.asarray(place + 1j * self._residues(numbers, name, tensor.dims, turn, again))
+
+    def _residues(self, numbers: FormalNumbers, name: str, dims: Sequence[int], turn: int, again: int) -> Array:
+        half = numbers.field.half
+        drawn = self._stream(name, turn, 1 + again).integers(-half, half, tuple(dims), endpoint=True)
+        return np.asarray(drawn, np.float64)
+
+    def _stream(self, name: str, turn: int, what: int) -> np.random.Generator:
+        return np.random.default_rng([self.trials.seed, turn, 7 + what, zlib.crc32(name.encode())])
+
+    def _cotangents(
+        self, numbers: FormalNumbers, values: Mapping[str, Array], turn: int, again: int
+    ) -> Sequence[Array]:
+        """u, by which the results are weighed: what the gradient is given, where it reads that."""
+        if not self.pair.cotangents:
+            return [np.ones((), np.float64)]
+        kinds = [kind for kind in types(self.pair.original) if kind.dtype in REALS]
+        return [
+            values[name].imag if name in values else self._residues(numbers, name, kind.dims, turn, again)
+            for name, kind in zip(self.pair.cotangents, kinds, strict=True)
+        ]
+
+    # The two sides.
+
+    def _compare(self, point: _Point) -> dict[str, str]:
+        """What differs at a point that did not before."""
+        found: dict[str, str] = {}
+        moved = {name: self._direction(point, name) for name in self.equal if name and name not in self.differs}
+        forward, results = self._forward(point, moved)
+        self._compare_values(point, results, found)
+        field = point.numbers.field
+        whole = sum([_dot(field, point.found[name], v) for name, v in moved.items()])
+        if (forward - whole) % field.p:
+            for name, v in moved.items():
+                if self._is_wrong(point, name, v):
+                    found[name] = self._where(point, name, v)
+        return found
+
+    def _compare_values(self, point: _Point, results: Sequence[Array], found: dict[str, str]) -> None:
+        if not self.pair.values or _VALUE in self.differs:
+            return
+        for i, (mine, other) in enumerate(zip(results, point.results, strict=True)):
+            wrong = np.asarray(point.numbers.identity(mine) != point.numbers.identity(other))
+            if wrong.any():
+                first = tuple(map(int, np.unravel_index(int(np.argmax(wrong)), wrong.shape)))
+                found[_VALUE] = f"differs: result {i}, first at {_spelled(first)}"
+                return
+
+    def _direction(self, point: _Point, name: str) -> Array:
+        half = point.numbers.field.half
+        drawn = self._stream(name, self.turns, 3).integers(-half, half, tuple(self.pair.tensors[name].dims))
+        return np.asarray(drawn, np.float64)
+
+    def _forward(self, point: _Point, moved: Mapping[str, Array]) -> tuple[int, list[Array]]:
+        """<u, J v> for a direction v that is 0 for all other tensors, and the results themselves."""
+        dual = DualField(point.numbers, self.pair.two_over_root_pi)
+        values = {
+            name: dual.dual(value, moved.get(name, 0.0)) if value.dtype.kind == "c" else value
+            for name, value in point.values.items()
+        }
+        found: list[Any] = []
+        with BLAS_ON_ONE_THREAD:
+            trial = Trial(dual, values, point.begin)
+            observe([self.pair.original], trial, self.clock, lambda _, value: found.append(value))
+        field, total, results = point.numbers.field, 0, list[Array]()
+        weights = iter(point.cotangents)
+        for array in arrays(found.pop()):
+            number, change = dual.parts(array)
+            results.append(number)
+            if array.dtype.kind == "c":
+                total += _dot(field, np.broadcast_to(next(weights), change.shape), change)
+        return total, results
+
+    def _is_wrong(self, point: _Point, name: str, v: Array) -> bool:
+        field = point.numbers.field
+        return (self._forward(point, {name: v})[0] - _dot(field, point.found[name], v)) % field.p != 0
+
+    def _where(self, point: _Point, name: str, v: Array) -> str:
+        """The sentence with the first element of a gradient that is wrong: half of those left are looked at."""
+        first, last = 0, v.size
+        while last - first > 1:
+            middle = (first + last) // 2
+            part = np.zeros(v.size)
+            part[first:middle] = v.ravel()[first:middle]
+            if self._is_wrong(point, name, part.reshape(v.shape)):
+                last = middle
+            else:
+                first = middle
+        place = tuple(map(int, np.unravel_index(first, v.shape)))
+        return f"differs: gradient with respect to {spelled_name(name)}, first at {_spelled(place)}"
+
+    # What is said.
+
+    def verdicts(self, reason: str, least: int) -> dict[str, str]:
+        """The verdict on each gradient after all turns, or at a stop for that reason."""
+        missing = _missing(self.branches)
+        return {name: self._verdict(name, reason, least, missing) for name in self.equal}
+
+    def _verdict(self, name: str, reason: str, least: int, missing: Sequence[Missing]) -> str:
+        if name in self.differs:
+            return self.differs[name]
+        if reason:
+            partly = f" (equal in {self.equal[name]} of {least} trials)" if self.equal[name] else ""
+            return f"not checked: {reason}{partly}"
+        own = [m for m in missing if self._concerns(name, m.term)]
+        if not own:
+            return EXACT
+        return f"equal where reached: {own[0]}{f', and {len(own) - 1} more' if own[1:] else ''}"
+
+    def _concerns(self, name: str, term: Term) -> bool:
+        """Whether a gradient depends on which side a term takes: in the original, where it leads on from its tensor."""
+        if name == _VALUE:
+            return term in {*postorder(self.pair.original, *self.pair.values)}
+        return name in declared(term) or term in {*postorder(self.pair.gradients[name])}
+
+    def how(self, seed: int) -> str:
+        """Which numbers, and what was taken for granted."""
+        primes = " or ".join(str(field.p) for field in self.fields[: max(1, min(self.turns, len(self.fields)))])
+        times = "once" if self.turns == 1 else f"{self.turns} times"
+        text = f"dual numbers at random points, drawn {times}, in a prime field, p = {primes}, seed {seed}"
+        replaced = sorted({name for field in self.fields for name in field.replaced})
+        rules = f"; pseudo-random functions with their derivative rules stand for {', '.join(replaced)}"
+        return text + rules if replaced else text
+
+
+def _spelled(place: Sequence[int]) -> str:
+    return f"({', '.join(map(str, place))})"
+
+
+def _dot(field: PrimeField, a: Array, b: Array) -> int:
+    """The sum of the products of residues, modulo p."""
+    if not prod(a.shape):
+        return 0
+    products = field.multiply(np.asarray(a, np.float64), np.asarray(b, np.float64))
+    return int(products.sum(dtype=np.float64)) % field.p

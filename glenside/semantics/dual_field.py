@@ -1,0 +1,338 @@
+"""Dual numbers a + b e with e^2 = 0 over a prime field: what a program computes, and how that changes with its inputs.
+
+Every operator's own meaning runs through them, so that the derivative of a program follows from what it computes and
+from nothing else that is known of operators. A number is a complex one as in `OrderedField`: the real part is its place
+on the real line, and the imaginary part holds two residues, its own and that of its change: r 2^24 + t. Where something
+is chosen by order, the change of what is chosen is taken. Equal numbers that change differently are a corner, where
+there is no derivative; of numbers drawn at random none are equal but those that are the same.
+
+What is rounded to whole numbers, and what is made of integers, truths and bits, does not change. A cast between floats
+passes on what changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from functools import partial
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+from glenside.ir.blockwise import as_they_lie
+from glenside.ir.contraction import contract_into, contracted_dims
+from glenside.ir.dtypes import REALS
+from glenside.ir.errors import BadInput
+from glenside.ir.operand import Array
+from glenside.ir.operators.opaque import name_of
+from glenside.ir.primitives import PRIMITIVES
+from glenside.ir.scalar import Applied, Element, Number, Scalar, x
+from glenside.semantics.native import Native
+from glenside.semantics.ordered_field import OrderedField
+from glenside.semantics.prime_field import PART
+
+_SHIFT = 2.0**24
+"""Sums of two representatives, below 2^22, do not reach half of it."""
+TWO_OVER_ROOT_PI = Fraction("1.1283791670955126")
+"""The float64 nearest to 2 / sqrt(pi), with which erf is differentiated: what is compared has to have the same one."""
+_CONSTANT = Number("2 / sqrt(pi)")
+
+
+def _of(name: str, argument: Scalar = x) -> Scalar:
+    return PRIMITIVES[name](argument)
+
+
+DERIVATIVES: dict[str, Scalar] = {
+    "sqrt": 1 / (2 * _of("sqrt")),
+    "exp": _of("exp"),
+    "log": 1 / x,
+    "tanh": 1 - _of("tanh") * _of("tanh"),
+    "sigmoid": _of("sigmoid") * (1 - _of("sigmoid")),
+    "erf": _of("exp", 0 - x * x) * _CONSTANT,
+    "sin": _of("cos"),
+    "cos": 0 - _of("sin"),
+    "tan": 1 + _of("tan") * _of("tan"),
+    "asin": 1 / _of("sqrt", 1 - x * x),
+    "acos": -1 / _of("sqrt", 1 - x * x),
+    "atan": 1 / (1 + x * x),
+    "sinh": _of("cosh"),
+    "cosh": _of("sinh"),
+    "asinh": 1 / _of("sqrt", x * x + 1),
+    "acosh": 1 / _of("sqrt", x * x - 1),
+    "atanh": 1 / (1 - x * x),
+}
+"""The derivative of each function of reals at x; those that are not here are rounded, and do not change."""
+
+
+class DualField(Native):
+    """Floats are dual numbers over the field of `numbers`; integers and bool are numpy's own."""
+
+    has_blas = False
+
+    def __init__(self, numbers: OrderedField, two_over_root_pi: Fraction = TWO_OVER_ROOT_PI) -> None:
+        self.numbers, self.field, self.two_over_root_pi = numbers, numbers.field, two_over_root_pi
+        self.opaque_below = numbers.opaque_below
+        compared = {name: partial(self._compare, name) for name in ("lt", "le", "gt", "ge", "eq", "ne")}
+        extremes = {name: partial(self._extreme, name) for name in ("min", "max")}
+        self.own = {**compared, **extremes, "select": self._select, "abs": self._abs, "sign": self._sign}
+
+    def dual(self, number: Array, change: Array | float = 0.0) -> Array:
+        """Numbers of the ordered field, with the residues of their changes."""
+        result = np.empty(number.shape, np.complex128)
+        result.real = number.real
+        result.imag = number.imag * _SHIFT + change
+        return result
+
+    def parts(self, a: Array) -> tuple[Array, Array]:
+        """Numbers of the ordered field, and the residues of their changes; of other arrays those are 0."""
+        if a.dtype.kind != "c":
+            return a, np.zeros((), np.float32)
+        number = np.empty(a.shape, np.complex128)
+        residue, change = _split(a.imag)
+        number.real, number.imag = a.real, residue
+        return number, change
+
+    def kept(self, dtype: str) -> DTypeLike:
+        return np.complex128 if dtype in REALS else dtype
+
+    def identity(self, a: Array) -> Array:
+        return np.asarray(a.imag) if _is_dual(a) else a
+
+    def ranked(self, a: Array) -> Array:
+        return self.numbers.ranked(self.parts(a)[0])
+
+    def encode(self, name: str, array: Array, dtype: str) -> Array:
+        """Residues that do not change; what is dual already is that."""
+        return array if _is_dual(array) else self._constant(self.numbers.encode(name, array, dtype))
+
+    def constant(self, value: Fraction | int, dtype: str) -> Array:
+        return self._constant(self.numbers.constant(value, dtype))
+
+    def lowest(self, dtype: str) -> Array:
+        return self._constant(self.numbers.lowest(dtype))
+
+    def _constant(self, a: Array) -> Array:
+        """What does not change."""
+        return self.dual(a) if _is_dual(a) else a
+
+    # Sums and products.
+
+    def add(self, a: Array, b: Array) -> Array:
+        return self._sum(np.add, a, b) if _is_dual(a) else self.numbers.add(a, b)
+
+    def subtract(self, a: Array, b: Array) -> Array:
+        return self._sum(np.subtract, a, b) if _is_dual(a) else self.numbers.subtract(a, b)
+
+    def accumulate(self, total: Array, a: Array) -> None:
+        total[...] = self.add(total, a)
+
+    def _sum(self, function: np.ufunc, a: Array, b: Array) -> Array:
+        def store(out: Array, x: Array, y: Array) -> None:
+            function(x.real, y.real, out=out.real)
+            residue, change = _split(np.asarray(function(x.imag, y.imag)))
+            out.imag = self.field.reduce(residue) * _SHIFT + self.field.reduce(change)
+
+        return as_they_lie(store, (a, b), np.complex128, PART)
+
+    def multiply(self, a: Array, b: Array) -> Array:
+        if not _is_dual(a):
+            return self.numbers.multiply(a, b)
+
+        def store(out: Array, x: Array, y: Array) -> None:
+            np.multiply(x.real, y.real, out=out.real)
+            (first, moved), (second, other) = _split(x.imag), _split(y.imag)
+            change = self.field.reduce(np.asarray(first * other + second * moved))
+            out.imag = self.field.reduce(np.asarray(first * second)) * _SHIFT + change
+
+        return as_they_lie(store, (a, b), np.complex128, PART)
+
+    def divide(self, a: Array, b: Array) -> Array:
+        """The change of a / b is (a' - b' a / b) / b."""
+        (x, moved), (y, other) = self.parts(a), self.parts(b)
+        quotient = self.numbers.divide(x, y)
+        if not _is_dual(a):
+            return quotient
+        change = self._times(other, quotient.imag)
+        inverse = self.numbers.divide(self.numbers.constant(1, "float32"), y)
+        return self.dual(quotient, self._times(self.field.subtract(moved, change), inverse.imag))
+
+    def _times(self, a: Array, b: Array) -> Array:
+        return self.field.multiply(np.asarray(a), np.asarray(b))
+
+    def sum(self, a: Array, axes: tuple[int, ...]) -> Array:
+        number, change = self.parts(a)
+        total = self.numbers.sum(number, axes)
+        return self.dual(total, self.field.sum(change, axes)) if _is_dual(a) else total
+
+    def mean(self, a: Array, axes: tuple[int, ...]) -> Array:
+        length = int(np.prod([a.shape[axis] for axis in axes]))
+        return self.multiply(self.sum(a, axes), self.constant(Fraction(1, length), "float32"))
+
+    def product(self, a: Array, axes: tuple[int, ...]) -> Array:
+        """Of halves, until one number is left."""
+        if not _is_dual(a):
+            return self.numbers.product(a, axes)
+        lead = a.shape[: a.ndim - len(axes)]
+        rest = a.reshape((*lead, int(np.prod(a.shape[len(lead) :])))) if axes else a[..., np.newaxis]
+        while rest.shape[-1] > 1:
+            half = rest.shape[-1] // 2
+            paired = self.multiply(rest[..., :half], rest[..., half : 2 * half])
+            rest = np.concatenate([paired, rest[..., 2 * half :]], -1)
+        return rest[..., 0] if rest.shape[-1] else np.broadcast_to(self.constant(1, "float32"), lead)
+
+    def contract(self, a: Array, b: Array, shared: int, item: int) -> Array:
+        if not _is_dual(a):
+            return self.numbers.contract(a, b, shared, item)
+        out = np.empty(contracted_dims(a, b, shared, item), np.complex128)
+        contract_into(out.real, a.real, b.real, shared, item, np.float64, _matmul, any_order=True)
+        contract_into(out.imag, a.imag, b.imag, shared, item, np.float64, self._residues_matmul, any_order=True)
+        return out
+
+    def _residues_matmul(self, a: Array, b: Array, out: Array) -> Array:
+        """(g, m, k) x (g, n, k) of residues with their changes."""
+        (first, moved), (second, other) = _split(a), _split(b)
+        part = np.empty(out.shape)
+        change = np.zeros(out.shape)
+        for left, right in ((first, other), (moved, second)):
+            if left.any() and right.any():
+                change += self.field.matmul(left, right, part)
+        out[...] = self.field.matmul(first, second, part) * _SHIFT
+        out += self.field.reduce(change)
+        return out
+
+    def linear_map(self, a: Array, axis: int, values: Sequence[Sequence[Fraction]], out: Array | None = None) -> Array:
+        number, change = self.parts(a)
+        result = self.numbers.linear_map(number, axis, values)
+        if _is_dual(a):
+            result = self.dual(result, self.field.linear_map(change.astype(np.float32), axis, values))
+        if out is None:
+            return result
+        out[...] = result
+        return out
+
+    # Functions.
+
+    def power(self, a: Array, b: Array) -> Array:
+        """The change of a^b is b a^(b - 1) a' + a^b log(a) b'."""
+        (base, moved), (exponent, other) = self.parts(a), self.parts(b)
+        result = self.numbers.power(base, exponent)
+        if not _is_dual(a):
+            return result
+        below = self.numbers.power(base, self.numbers.subtract(exponent, self.numbers.constant(1, "float32")))
+        change = self._times(self._times(exponent.imag, below.imag), moved)
+        if other.any():
+            grown = self.numbers.multiply(result, self.numbers.apply("log", base, False))
+            change = self.field.add(change, self._times(grown.imag, other))
+        return self.dual(result, change)
+
+    def remainder(self, a: Array, b: Array, rounding: str) -> Array:
+        if not _is_dual(a):
+            return self.numbers.remainder(a, b, rounding)
+        cut = self._whole(self.divide(a, b), rounding)
+        return self.subtract(a, self.multiply(b, cut))
+
+    def _whole(self, a: Array, rounding: str) -> Array:
+        number = self.parts(a)[0]
+        if rounding == "floor":
+            return self.dual(self.numbers.apply("floor", number, True))
+        down, up = (self.numbers.apply(name, number, True) for name in ("floor", "ceil"))
+        return self.dual(np.where(number.real < 0, up, down))
+
+    def apply(self, function: str, a: Array, keeps_zero: bool) -> Array:
+        number, change = self.parts(a)
+        result = self.numbers.apply(function, number, keeps_zero)
+        if function not in DERIVATIVES or not change.any():
+            return self.dual(result)
+        slope = np.asarray(slope_of(function, self.numbers, number, self.two_over_root_pi))
+        return self.dual(result, self._times(slope.imag, change))
+
+    def below_maximum(self, a: Array, axes: tuple[int, ...]) -> Array:
+        """Nothing overflows here."""
+        return a
+
+    # What is chosen.
+
+    def _numbers(self, a: Array) -> Array:
+        return self.parts(a)[0]
+
+    def _told(self, name: str, *operands: Array) -> Array:
+        """A primitive of the numbers alone, by what may look at which sides it takes."""
+        known: Callable[..., Array] = self.numbers.own.get(name, PRIMITIVES[name].numpy)
+        return np.asarray(known(*map(self._numbers, operands)))
+
+    def _compare(self, name: str, a: Array, b: Array) -> Array:
+        return self._told(name, a, b)
+
+    def _extreme(self, name: str, a: Array, b: Array) -> Array:
+        if not _is_dual(a):
+            return self._told(name, a, b)
+        if name in self.numbers.own:
+            self._told(name, a, b)
+        return np.asarray(PRIMITIVES[name].numpy(a, b))
+
+    def _select(self, condition: Array, then: Array, otherwise: Array) -> Array:
+        self._told("select", condition, then, otherwise)
+        return np.where(_split(condition.imag)[0] != 0 if _is_dual(condition) else condition != 0, then, otherwise)
+
+    def _abs(self, a: Array) -> Array:
+        found = self._told("abs", a)
+        return np.where(a.real < 0, -a, a) if _is_dual(a) else found
+
+    def _sign(self, a: Array) -> Array:
+        return self._constant(self._told("sign", a))
+
+    # Other kinds of numbers.
+
+    def cast(self, a: Array, dtype: str) -> Array:
+        number, change = self.parts(a)
+        found = self.numbers.cast(number, dtype)
+        return self.dual(found, change) if _is_dual(found) else found
+
+    def reinterpret(self, a: Array, dtype: str) -> Array:
+        if _is_dual(a) and dtype in REALS:
+            return a
+        return self._constant(self.numbers.reinterpret(self.parts(a)[0], dtype))
+
+    def opaque(self, key: str, operands: Sequence[Array], dims: Sequence[int], dtype: str) -> Array:
+        numbers = [self._unchanged(key, a, dtype) for a in operands]
+        return self._constant(self.numbers.opaque(key, numbers, dims, dtype))
+
+    def opaque_pointwise(self, key: str, a: Array, dtype: str, places: Array | None = None) -> Array:
+        return self._constant(self.numbers.opaque_pointwise(key, self._unchanged(key, a, dtype), dtype, places))
+
+    def _unchanged(self, key: str, a: Array, dtype: str) -> Array:
+        """The numbers of an operand that a black box is given. Raises BadInput where they change what it gives."""
+        number, change = self.parts(a)
+        if dtype in REALS and change.any():
+            raise BadInput(f"the black box {name_of(key)} has no derivative that is known")
+        return number
+
+
+def _is_dual(a: object) -> bool:
+    return isinstance(a, np.ndarray | np.generic) and a.dtype.kind == "c"
+
+
+def _split(both: Array) -> tuple[Array, Array]:
+    """Residues and their changes, or sums of two of them, which are not reduced."""
+    residue = np.asarray(np.rint(both * (1 / _SHIFT)))
+    return residue, np.asarray(both - residue * _SHIFT)
+
+
+def _matmul(a: Array, b: Array, out: Array) -> Array:
+    np.matmul(a, b.swapaxes(1, 2), out=out)
+    return out
+
+
+def slope_of(function: str, arithmetic: Native, argument: Array, two_over_root_pi: Fraction) -> Array:
+    """The derivative of a function of reals at an array of numbers."""
+
+    def value(expression: Scalar) -> Array:
+        if isinstance(expression, Element):
+            return argument
+        if isinstance(expression, Number):
+            return arithmetic.constant(two_over_root_pi if expression.value is None else expression.value, "float64")
+        assert isinstance(expression, Applied)
+        assert expression.primitive.arithmetic is not None
+        return np.asarray(expression.primitive.arithmetic(arithmetic, *map(value, expression.arguments)))
+
+    return value(DERIVATIVES[function])

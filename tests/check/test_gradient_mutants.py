@@ -1,0 +1,70 @@
+"""Gradients that differ from right ones in one operator: what numpy tells from them, the exact check does too.
+
+numpy's numbers are normal ones, so that none is at a corner: whether a mask holds of 0 is a convention.
+"""
+
+from __future__ import annotations
+
+import random
+from itertools import islice
+
+import numpy as np
+import pytest
+from fuzzing import Fuzzing
+from hand_gradients import RIGHT
+from mutations import differ_on, mutants, network
+
+import glenside as gl
+from glenside.check import check_gradient
+from glenside.check.stimuli import index_limits
+from glenside.ir.dtypes import FLOATS
+from glenside.ir.operand import Array
+from glenside.ir.program import Program
+from glenside.ir.term import Term, tensors
+from glenside.ir.types import Tensor
+
+_TRIALS, _MUTANTS = 12, 6
+
+
+def drawn(tensor: Tensor, limit: int | None, trial: int, rng: np.random.Generator) -> Array:
+    if tensor.dtype not in FLOATS or limit is not None:
+        return rng.integers(0, limit or 9, tensor.dims).astype(tensor.dtype)
+    normal = rng.standard_normal(tensor.dims) * (3 if trial % 2 else 1) + (4 if trial % 3 == 2 else 0)
+    return normal.astype(tensor.dtype)
+
+
+def apart(a: Term, b: Term, seed: int) -> bool:
+    limits = index_limits(a, b)
+    leaves = [tensor for leaf in tensors(a, b) if isinstance(tensor := leaf.attributes[0], Tensor)]
+    for trial in range(_TRIALS):
+        rng = np.random.default_rng([seed, trial])
+        if differ_on(a, b, {t.name: drawn(t, limits.get(t.name), trial, rng) for t in leaves}):
+            return True
+    return False
+
+
+def caught(program: Program, seed: int) -> int:
+    """How many mutants of the gradients numpy tells apart; all of which the check must too."""
+    wrong = 0
+    for name in (n for n, tensor in program.tensors.items() if tensor.dtype in FLOATS):
+        (right,) = gl.gradient(program, name, cotangent="u").term.children
+        for mutant in islice(mutants(right, random.Random(seed)), _MUTANTS):
+            if apart(right, mutant, seed):
+                report = check_gradient(program, Program(mutant), name, cotangents=["u"])
+                assert report.gradients[name].startswith("differs"), f"{report}\n{Program(right)}\n{Program(mutant)}"
+                wrong += 1
+    return wrong
+
+
+def test_mutants_of_gradients_are_caught() -> None:
+    assert sum(caught(made().program, 1) for made in RIGHT.values()) > 100
+
+
+@pytest.mark.slow
+def test_mutants_of_many_gradients_are_caught(fuzzing: Fuzzing) -> None:
+    for seed in fuzzing.seeds(20, 100):
+        found = network(random.Random(seed))
+        if any(leaf.access.dtype in FLOATS for leaf in tensors(found)) and found.access.dtype in FLOATS:
+            caught(Program(found), seed)
+        for made in RIGHT.values():
+            assert caught(made().program, seed)
