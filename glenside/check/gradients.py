@@ -25,9 +25,10 @@ from glenside.check.branches import Branches, Missing
 from glenside.check.comparison import Clock, OutOfTime, Progress, Trial, observe, steps
 from glenside.check.exact import EXACT, is_equal
 from glenside.check.gradient_pairs import Pair, pair_of, types
+from glenside.check.indices import index_limits, opaque_limit
 from glenside.check.memory import least_bytes, shortage
 from glenside.check.sides import CAST
-from glenside.check.stimuli import declared, draw_near, index_limits, opaque_limit
+from glenside.check.stimuli import declared, draw_near
 from glenside.check.trials import Field, Trials
 from glenside.ir.dtypes import REALS
 from glenside.ir.errors import GlensideError

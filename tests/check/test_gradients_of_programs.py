@@ -16,7 +16,7 @@ from glenside.builder.pointwise import multiply, softmax
 from glenside.builder.reductions import reduce_axes
 from glenside.check import check_gradient, is_equal
 from glenside.check.gradient_pairs import types
-from glenside.check.stimuli import index_limits
+from glenside.check.indices import index_limits
 from glenside.gradients.losses import LOSSES
 from glenside.ir.dtypes import FLOATS, REALS
 from glenside.ir.operand import Array, arrays
