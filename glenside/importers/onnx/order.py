@@ -24,15 +24,22 @@ class Part:
 
 
 def reads(node: Any) -> set[str]:
-    """The names that a node needs of the graph around it: its inputs, and what the graphs that it holds take of it."""
+    """The names that a node needs of the graph around it: its inputs, what the graphs that it holds take of it, and the
+    tensors that it names, as a gradient does.
+    """
     found = {name for name in node.input if name}
+    naming = _NAMING.get((node.domain, node.op_type), ())
     for attribute in node.attribute:
+        if attribute.name in naming:
+            found |= {name.decode(errors="replace") for name in (attribute.s, *attribute.strings) if name}
         if attribute.type == _GRAPH or attribute.type == _GRAPHS:
             for graph in (attribute.g, *attribute.graphs):
                 found |= _captured(graph)
     return found
 
 
+_NAMING = {("ai.onnx.preview.training", "Gradient"): ("y", "xs", "zs")}
+"""Attributes that are names of tensors."""
 _GRAPH, _GRAPHS = 5, 10  # types of attributes, as the messages have them
 
 

@@ -1,15 +1,18 @@
-"""Steps of optimizers: new values of tensors from their gradients and what is kept from step to step."""
+"""Gradients, and steps of optimizers: new values of tensors from their gradients and what is kept from step to step."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from glenside.builder.layout import reshape
 from glenside.builder.pointwise import add, cast, combine, compare, compute, divide, filled, multiply, select, subtract
+from glenside.gradients.reverse import reverse
 from glenside.importers.onnx.node import Node, onnx_operator
+from glenside.ir.dtypes import FLOATS
 from glenside.ir.errors import BadInput
-from glenside.ir.term import Term
+from glenside.ir.names import shortened
+from glenside.ir.term import Term, rebuild_all
 
 training_operator = partial(onnx_operator, domain="ai.onnx.preview.training")
 
@@ -87,3 +90,37 @@ def adam(node: Node) -> list[Term]:
         return [_times(x, 1 - node.number("norm_coefficient_post", 0.0)), mean, squares]
 
     return _steps(node, 2, step)
+
+
+@training_operator("Gradient")
+def gradient(node: Node) -> list[Term]:
+    """dy/dx for each of `xs`, where the tensors `xs` and `zs` of the graph have the values of the inputs.
+
+    Two names for one tensor, as Identity gives, are one tensor here.
+    """
+    names = [*(node.texts("xs") or []), *(node.texts("zs") or [])]
+    count = len(node.texts("xs") or [])
+    if not count or len(names) != len(node.inputs):
+        raise BadInput(f"requires an input for each of {len(names)} names in xs and zs, got {len(node.inputs)}")
+    y, *places = (_named(node, name) for name in (node.text("y", ""), *names))
+    given = node.terms()
+    for name, place, value in zip(names, places, given, strict=True):
+        if place.type != value.type:
+            raise BadInput(f"requires the input for {shortened(name)} like it, {place.type}, got {value.type}")
+    if y.access.size != 1 or any(x.access.dtype not in FLOATS for x in (y, *given[:count])):
+        raise BadInput(f"requires a y of one float and xs of floats, got {_types([y, *given[:count]])}")
+    (moved,) = rebuild_all([y], lambda *_: None, dict(zip(places, given, strict=True)))
+    found = reverse({moved: filled(moved, 1)}, given[:count]).found
+    return [filled(x, 0) if g is None else g for g, x in zip(found, given, strict=False)]
+
+
+def _named(node: Node, name: str) -> Term:
+    """A tensor of the graph around the node."""
+    value = node.scope.names.get(name)
+    if not isinstance(value, Term):
+        raise BadInput(f"requires names of tensors in y, xs and zs, got {shortened(name, True)}")
+    return value
+
+
+def _types(terms: Sequence[Term]) -> str:
+    return ", ".join(str(term.type) for term in terms)
