@@ -108,7 +108,7 @@ def _operand_names(node: Term, constants: Mapping[Term, bool]) -> tuple[str, str
 
 def _leaf(program: Program, name: str) -> Term:
     """The leaf of a tensor that a gradient can be taken by. Raises BadInput."""
-    known = {**program.tensors, **{t.name: t for t in program.signature.inputs}}
+    known = {**{t.name: t for t in program.signature.inputs}, **program.tensors}
     if name not in known:
         hint = suggestion(name, known)
         raise BadInput(f"a gradient requires a tensor of the program, got {spelled_name(name)}, which it has not{hint}")
