@@ -16,7 +16,7 @@ from mutations import differ_on, mutants, network
 
 import glenside as gl
 from glenside.check import check_gradient
-from glenside.check.stimuli import index_limits
+from glenside.check.indices import index_limits
 from glenside.ir.dtypes import FLOATS
 from glenside.ir.operand import Array
 from glenside.ir.program import Program
