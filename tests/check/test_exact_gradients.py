@@ -8,10 +8,11 @@ import pytest
 from hand_gradients import RIGHT, WRONG, Gradient, above, dense, like, softmaxed, squared, tensor, times
 
 from glenside.builder.pointwise import add, cast, compute, filled, multiply, relu
-from glenside.check import check_gradient
+from glenside.check import check_gradient, gradients
 from glenside.ir.errors import BadInput
 from glenside.ir.program import Program
 from glenside.ir.term import Term, build
+from glenside.semantics import PRIMES
 
 
 @pytest.mark.parametrize("name", RIGHT)
@@ -96,6 +97,19 @@ def test_a_side_that_nothing_reached_is_said() -> None:
     y = compute("(clip -4000000 4000000)", x)
     verdict = check_gradient(*Gradient.of(y, x=like(y))).gradients["x"]
     assert verdict.startswith("equal where reached: max of (clip -4000000 4000000), 2, never took the second number")
+
+
+def test_what_differs_in_one_field_alone_is_chance(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A number may be 0 in one field: it is looked at again in other residues, at the same places."""
+    seen: list[int] = []
+
+    def compare(self: gradients._Comparison, point: gradients._Point) -> dict[str, str]:
+        seen.append(point.numbers.field.p)
+        return {"x": "differs"} if point.numbers.field.p == PRIMES[0] else {}
+
+    monkeypatch.setattr(gradients._Comparison, "_compare", compare)
+    assert check_gradient(*squared()).gradients == {"x": "exact"}
+    assert seen[:3] == [PRIMES[0], PRIMES[1], PRIMES[1]]
 
 
 def test_a_black_box_has_no_derivative() -> None:

@@ -16,7 +16,7 @@ from mutations import differ_on, mutants, network
 
 import glenside as gl
 from glenside.check import check_gradient
-from glenside.check.stimuli import index_limits
+from glenside.check.indices import index_limits
 from glenside.ir.dtypes import FLOATS
 from glenside.ir.operand import Array
 from glenside.ir.program import Program
@@ -62,9 +62,11 @@ def test_mutants_of_gradients_are_caught() -> None:
 
 @pytest.mark.slow
 def test_mutants_of_many_gradients_are_caught(fuzzing: Fuzzing) -> None:
-    for seed in fuzzing.seeds(20, 100):
+    count = 0
+    for seed in fuzzing.seeds(30, 10):
         found = network(random.Random(seed))
         if any(leaf.access.dtype in FLOATS for leaf in tensors(found)) and found.access.dtype in FLOATS:
-            caught(Program(found), seed)
-        for made in RIGHT.values():
-            assert caught(made().program, seed)
+            count += caught(Program(found), seed)
+        count += sum(caught(made().program, seed) for made in RIGHT.values())
+    assert count > 100
+    print(f"{count:,} wrong gradients, all caught")
