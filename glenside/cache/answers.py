@@ -77,6 +77,10 @@ class Remembered:
         return self._searched.choice
 
     @property
+    def roots(self) -> Mapping[str, int]:
+        return self._searched.answer.roots
+
+    @property
     def programs(self) -> Mapping[str, Program]:
         return self._searched.answer.programs
 
