@@ -91,6 +91,7 @@ class Answer:
     cost       of the whole program by prices of e-nodes, where they add up
     in_own_order  the program that was chosen, its layers in the order of the original's, where they have another one
     roots      layer -> its class of the e-graph, "" -> that of the result, where it has one
+    stands_for class of what stands for the result of a layer, where that is searched apart -> the class of the layer
     stopped    why its refinement ended before it was over; "" where it did not
     """
 
@@ -103,6 +104,7 @@ class Answer:
     cost: Cost | None = None
     in_own_order: Program | None = None
     roots: Mapping[str, int] = field(default_factory=dict)
+    stands_for: Mapping[int, int] = field(default_factory=dict)
     stopped: str = ""
 
     @property
@@ -228,7 +230,12 @@ def _chosen(
     roots = {name: classes[n] for name, n in numbers.items()}
     if problem.scope is Scope.LAYERS_AND_BETWEEN:
         roots[""] = problem.classes(searched.snapshot, layers.body[:1])[0]
-    return Answer(program, searched.snapshot, of_names, variants, programs, choice, cost, roots=roots)
+    put = {*problem.nodes}
+    inside = {formal: roots[name] for name, p in program.layers.items() if (formal := layers.results[p]) in put}
+    stand = dict(zip(problem.classes(searched.snapshot, [*inside]), inside.values(), strict=True))
+    return Answer(
+        program, searched.snapshot, of_names, variants, programs, choice, cost, roots=roots, stands_for=stand
+    )
 
 
 def _count_once(
