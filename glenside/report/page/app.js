@@ -106,7 +106,9 @@ export class Viewer {
   /** Change what is open, and draw it. @param {() => void} change @param {number} [still] @param {boolean} [fit] */
   change(change, still, fit = false) {
     change();
-    this.ready = this.draw(still).then(() => fit && this.picture.open(this.walk.part().boxes[0]?.id ?? -1));
+    this.ready = this.draw(still).then(() => {
+      if (fit) this.picture.open(this.walk.part().boxes[0]?.id ?? -1);
+    });
     return this.ready;
   }
 

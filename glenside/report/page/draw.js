@@ -1,7 +1,7 @@
 // The picture: SVG elements for boxes and edges, and how one moves about in it.
 
-import { Model } from "./model.js";
-import { Walk } from "./walk.js";
+/** @typedef {import("./model.js").Model} Model */
+/** @typedef {import("./walk.js").Walk} Walk */
 
 let pictures = 0; // on this page: markers are known by the names that they have there
 const SVG = "http://www.w3.org/2000/svg";

@@ -1,7 +1,9 @@
 // The side panel: everything that is known of one e-class.
 
-import { Model, UNKNOWN } from "./model.js";
+import { UNKNOWN } from "./model.js";
 import { short } from "./draw.js";
+
+/** @typedef {import("./model.js").Model} Model */
 
 const MEMBERS = 40; // e-nodes that are listed before one asks for more
 

@@ -1,6 +1,6 @@
 // Which part of an e-graph is open: one walks from the result to the leaves, and each step opens what it needs.
 
-import { Model } from "./model.js";
+/** @typedef {import("./model.js").Model} Model */
 
 export const ROWS = 6; // e-nodes that a box shows before it is asked for more
 export const FIRST = 24; // classes that are open at first

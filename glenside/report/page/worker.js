@@ -1,4 +1,6 @@
 // The end of the worker's script, after dagre and `layout.js`; where it runs in a page, nothing listens.
+import { arrange } from "./layout.js";
+
 /** @type {any} */
 const scope = globalThis;
 scope.arrange = arrange;
