@@ -184,6 +184,9 @@ def write_egraph(view: EGraphView, path: str) -> str:
     if ending == ".html":
         write_text(path, view.page())
         return ""
+    if ending == ".svg":
+        write_text(path, view.picture.svg())
+        return view.picture.left_out
     if ending in (".dot", ".gv"):
         write_text(path, egraph_dot(snapshot, choice))
         return left_out(snapshot, 200)

@@ -8,6 +8,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from glenside.egraph.snapshot import Snapshot
+from glenside.report.egraph_picture import Picture
 from glenside.report.egraph_record import egraph_record
 
 if TYPE_CHECKING:
@@ -52,6 +53,19 @@ class EGraphView:
         from glenside.report.egraph_page import egraph_page
 
         return egraph_page(self.record)
+
+    @cached_property
+    def picture(self) -> Picture:
+        """The part of the e-graph that is nearest to the result, to be drawn as SVG."""
+        return Picture(self.record)
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
+        """The picture, and with anywidget the widget, of which a notebook takes the best that it can show."""
+        bundle: dict[str, Any] = {"text/plain": repr(self), "image/svg+xml": self.picture.svg()}
+        if find_spec("anywidget") is not None:
+            live = self.widget()._repr_mimebundle_()
+            bundle |= live[0] if isinstance(live, tuple) else live or {}
+        return bundle
 
     def widget(self) -> Any:
         """The e-graph as a widget. Raises ImportError without anywidget: `pip install 'glenside[notebooks]'`."""

@@ -7,6 +7,7 @@
 /** @typedef {{boxes: Placed[], edges: Routed[], width: number, height: number}} Layout */
 
 const ENTRY = 13; // where edges reach a box, from its top
+const TIP = 9; // of an edge, straight into its box
 const GAP = 60; // between columns
 
 /**
@@ -77,7 +78,7 @@ function route(a, y, b, levels, back) {
     path += bend(at, { x: near(level.column), y: level.y }) + `H${round(far(level.column))}`;
     at = { x: far(level.column), y: level.y };
   }
-  const end = { x: near(b.column), y: b.y + ENTRY };
+  const end = { x: near(b.column) + (back ? TIP : -TIP), y: b.y + ENTRY };
   return `${path}${bend(at, end)}H${round(back ? b.x + b.width : b.x)}`;
 }
 
