@@ -212,7 +212,8 @@ def _said(costs: Sequence[Amount], prices: Prices | None) -> dict[str, list[str]
     said, briefs = [], []
     for amount in costs:
         parts = [(name, _short(value)) for name, value in zip(names, amount, strict=True) if value]
-        said.append(", ".join(f"{value} {_WORDS[name]}" for name, value in parts) or "nothing")
+        words = [f"{value} {_WORDS[name]}" for name, value in parts]
+        said.append(", ".join(words).replace(" 1 e-nodes", " 1 e-node").removeprefix("1 e-nodes") or "1 e-node")
         briefs.append(" ".join(reversed(parts[0])) if parts and parts[0][0] != "nodes" else "")
     return {"costs": said, "briefs": briefs}
 

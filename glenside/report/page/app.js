@@ -39,6 +39,7 @@ export class Viewer {
     /** @type {number | null} */
     this.selected = null;
     this.note = element("p", "note");
+    this.way = element("p", "note");
     this.layouts = new Layouts(worker, (sentence) => (this.note.textContent = sentence));
     this.root = element("div", "glenside-egraph");
     this.root.tabIndex = -1;
@@ -100,7 +101,7 @@ export class Viewer {
     const legend = element("p", "legend",
       element("span", "key chosen", "● chosen"), element("span", "key new", "+ made in this iteration"),
       element("span", "key subsumed", "taken away"), element("span", "key hidden", "+3: e-classes not open; click to open or close"));
-    return element("footer", "foot", this.status, more, zoom, legend, this.note);
+    return element("footer", "foot", this.status, more, zoom, legend, this.way, this.note);
   }
 
   /** Change what is open, and draw it. @param {() => void} change @param {number} [still] @param {boolean} [fit] */
@@ -133,7 +134,9 @@ export class Viewer {
   /** Show a class wherever it is. @param {number} c */
   go(c) {
     this.select(c);
-    this.change(() => this.walk.reveal(c)).then(() => this.picture.center(c));
+    let way = "";
+    this.ready = this.change(() => (way = this.walk.reveal(c))).then(() => this.picture.center(c));
+    this.way.textContent = way;
   }
 
   /** @param {number} c */

@@ -4,6 +4,7 @@
 
 export const ROWS = 6; // e-nodes that a box shows before it is asked for more
 export const FIRST = 24; // classes that are open at first
+export const WAY = 24; // classes on a way that is opened as a whole
 export const STEP = 40; // classes that one step opens at most
 
 /** @typedef {import("./model.js").Mode} Mode */
@@ -86,9 +87,16 @@ export class Walk {
     else this.open.add(c);
   }
 
-  /** Show a class that may be anywhere, with one way to it from the result. @param {number} c */
+  /** Show a class that may be anywhere, with the way to it from the result, or the end of a long one; what is left out of
+   * the way is said. @param {number} c */
   reveal(c) {
-    for (const at of this.model.path(c)) this.pinned.add(at);
+    const way = this.model.path(c);
+    const shown = way.length > WAY ? way.slice(-WAY / 2) : way;
+    for (const at of shown) this.pinned.add(at);
+    const said = (/** @type {number} */ n) => n.toLocaleString("en");
+    return shown.length < way.length
+      ? `From the result it is ${said(way.length - 1)} e-classes away; the last ${shown.length} on the way are open.`
+      : "";
   }
 
   /** Open one more step everywhere, as many classes as one sees at a glance. */
