@@ -65,7 +65,7 @@ def as_written(snapshot: Snapshot, nodes: Sequence[Term]) -> tuple[Fact, ...]:
     return tuple(rows)
 
 
-def _with_program(snapshot: Snapshot, nodes: Sequence[Term], trace: bool) -> Snapshot:
+def with_program(snapshot: Snapshot, nodes: Sequence[Term], trace: bool) -> Snapshot:
     """With the program's tensors, and where a trace is kept the e-nodes that are its own."""
     facts = {**snapshot.facts, WRITTEN: as_written(snapshot, nodes)} if trace else snapshot.facts
     return replace(snapshot, tensors=_tensors(nodes), facts=facts)
@@ -192,7 +192,7 @@ def search(
         stopped = INTERRUPTED
     finally:
         _leave(worker, request) if stays else worker.end()
-    return SearchResult(_with_program(snapshot, nodes, trace), replace(progress, stopped=stopped))
+    return SearchResult(with_program(snapshot, nodes, trace), replace(progress, stopped=stopped))
 
 
 def search_here(
@@ -207,7 +207,7 @@ def search_here(
     """The same in this process, for a small search that somebody waits for: nothing ends it within an iteration."""
     saturation = Saturation(Request.of(nodes, rules, parameters, limits, reported=reported, trace=trace))
     progress = saturation.run()
-    return SearchResult(_with_program(saturation.snapshot(), nodes, trace), progress)
+    return SearchResult(with_program(saturation.snapshot(), nodes, trace), progress)
 
 
 _LARGE = 1 << 30  # bytes: a limit that what a process holds of past searches does not come near

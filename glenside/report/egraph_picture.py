@@ -173,7 +173,9 @@ class Picture:
             for i, (n, d) in enumerate(pairs):
                 edges.append((c, d, (i + 1) / (len(pairs) + 1)))
                 kinds.append("chosen" if n in self._chosen else "plain")
-        return edges, kinds
+        # What was chosen has no cycle, so that coming first it all runs downwards.
+        order = sorted(range(len(edges)), key=lambda i: kinds[i])
+        return [edges[i] for i in order], [kinds[i] for i in order]
 
     def _drawn(self, box: _Box, x: float, y: float) -> list[str]:
         (wide, high), chosen = box.size, any(n in self._chosen for n in box.rows)

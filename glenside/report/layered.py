@@ -7,14 +7,13 @@ ordered.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
 _APART, _PASS, _BETWEEN = 26.0, 16.0, 46.0  # between boxes, beside an edge, between layers
 _TIP = 9.0  # of an edge, straight into its box
 _SWEEPS = 12
-_END = -1  # no box
 _STIFF = 6.0  # how much more than another an edge that passes a layer is to be straight
 
 Vertex = tuple[int, int, int]
@@ -46,11 +45,12 @@ class _Layers:
 
 
 def placed(sizes: Mapping[int, tuple[float, float]], edges: Sequence[tuple[int, int, float]]) -> Placed:
-    """The layout of boxes of widths and heights, the roots first, and of edges (from, to, part of the width of the box
-    at which it leaves); an edge to the box itself has no path.
+    """The layout of boxes of widths and heights, and of edges (from, to, part of the width of the box where it leaves).
+
+    Of a cycle the edge that comes last runs upwards; an edge to the box itself has no path.
     """
     pairs = list(dict.fromkeys((a, b) for a, b, _ in edges if a != b))
-    backward = _backward(list(sizes), pairs)
+    backward = _backward(pairs)
     down = [(b, a) if (a, b) in backward else (a, b) for a, b in pairs]
     rank = _ranks(list(sizes), down)
     layers = _layered(sizes, dict.fromkeys(down), rank)
@@ -92,28 +92,20 @@ def _bend(a: tuple[float, float], b: tuple[float, float]) -> str:
     return f"C{a[0]:.1f} {middle:.1f} {b[0]:.1f} {middle:.1f} {b[0]:.1f} {b[1]:.1f}"
 
 
-def _backward(boxes: Sequence[int], pairs: Sequence[tuple[int, int]]) -> set[tuple[int, int]]:
-    """Edges that close a cycle, when one walks from the first boxes on."""
+def _backward(pairs: Sequence[tuple[int, int]]) -> set[tuple[int, int]]:
+    """Edges that close a cycle of edges before them."""
     below: dict[int, list[int]] = {}
-    for a, b in pairs:
-        below.setdefault(a, []).append(b)
     found: set[tuple[int, int]] = set()
-    state: dict[int, bool] = {}  # whether the walk is still below it
-    for root in boxes:
-        stack: list[tuple[int, Iterator[int]]] = []
-        if root not in state:
-            state[root] = True
-            stack.append((root, iter(below.get(root, ()))))
-        while stack:
-            a, rest = stack[-1]
-            if (b := next(rest, _END)) == _END:
-                state[a] = False
-                stack.pop()
-            elif b not in state:
-                state[b] = True
-                stack.append((b, iter(below.get(b, ()))))
-            elif state[b]:
-                found.add((a, b))
+    for a, b in pairs:
+        reached, stack = {b}, [b]
+        while stack and a not in reached:
+            new = [c for c in below.get(stack.pop(), ()) if c not in reached]
+            reached.update(new)
+            stack += new
+        if a in reached:
+            found.add((a, b))
+        else:
+            below.setdefault(a, []).append(b)
     return found
 
 

@@ -169,7 +169,7 @@ def test_without_workers_it_says_so_and_draws(browser: Any, view: EGraphView, tm
     none = browser.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": "delete globalThis.Worker;"})
     try:
         opened(browser, view, tmp_path)
-        assert "no worker" in found(browser, ".note")[0].text
+        assert "no worker" in found(browser, ".foot")[0].text
         assert found(browser, ".box.result")
         assert browser.get_log("browser") == []
     finally:

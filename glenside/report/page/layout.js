@@ -19,10 +19,12 @@ const GAP = 60; // between columns
 export function arrange(job, dagre) {
   const graph = new dagre.graphlib.Graph();
   const large = job.boxes.length > 250;
-  graph.setGraph({ rankdir: "LR", nodesep: 22, edgesep: 12, ranksep: GAP, ranker: large ? "longest-path" : "network-simplex" });
+  graph.setGraph({ rankdir: "LR", nodesep: 22, edgesep: 12, ranksep: GAP, acyclicer: "greedy", ranker: large ? "longest-path" : "network-simplex" });
   graph.setDefaultEdgeLabel(() => ({}));
   for (const { id, width, height } of job.boxes) graph.setNode(String(id), { width, height });
-  for (const { from, to } of job.edges) if (from !== to) graph.setEdge(String(from), String(to), {});
+  // What was chosen weighs more, so that it runs straight on, and of a cycle another edge runs back.
+  for (const { from, to } of job.edges) if (from !== to) graph.setEdge(String(from), String(to), { weight: 1 });
+  for (const { from, to, firm } of job.edges) if (from !== to && firm) graph.edge(String(from), String(to)).weight = 8;
   dagre.layout(graph);
 
   /** @type {Map<number, {left: number, right: number}>} */

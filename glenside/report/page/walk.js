@@ -9,7 +9,7 @@ export const STEP = 40; // classes that one step opens at most
 
 /** @typedef {import("./model.js").Mode} Mode */
 /** @typedef {{id: number, rows: number[], more: number, hidden: number}} Box more: e-nodes, hidden: classes below */
-/** @typedef {{from: number, row: number, to: number}} Edge row: place among the rows */
+/** @typedef {{from: number, row: number, to: number, firm: boolean}} Edge row: place among the rows; firm: chosen */
 /** @typedef {{boxes: Box[], edges: Edge[], nodes: number, classes: number, limited: number}} Part */
 
 /** The open part of an e-graph, as it changes. */
@@ -143,10 +143,10 @@ export class Walk {
     const boxes = [...shown].map((id) => {
       const rows = this.rows(id);
       rows.forEach((n, row) => {
-        for (const to of new Set(this.model.children(n))) if (shown.has(to)) edges.push({ from: id, row, to });
+        for (const to of new Set(this.model.children(n))) if (shown.has(to)) edges.push({ from: id, row, to, firm: this.model.chosen.has(n) });
       });
       const layer = this.model.links.get(id);
-      if (layer !== undefined && rows.length && shown.has(layer)) edges.push({ from: id, row: 0, to: layer });
+      if (layer !== undefined && rows.length && shown.has(layer)) edges.push({ from: id, row: 0, to: layer, firm: true });
       const hidden = this.mode === "changed" ? 0 : this.below(id).filter((d) => !shown.has(d)).length;
       return { id, rows, more: this.members(id).length - rows.length, hidden };
     });
