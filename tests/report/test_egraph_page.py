@@ -15,10 +15,7 @@ from glenside.report.egraph_view import EGraphView
 
 selenium = pytest.importorskip("selenium", reason="selenium, which drives the browser, is not installed")
 CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
-pytestmark = [
-    pytest.mark.skipif(not (CHROMIUM and DRIVER), reason="there is no chromium with its chromedriver here"),
-    pytest.mark.xdist_group("browser"),
-]
+needs_browser = pytest.mark.skipif(not (CHROMIUM and DRIVER), reason="there is no chromium with its chromedriver here")
 PRODUCT = "(compute dot-product (access-cartesian-product (access (access-tensor a) 1) (access (access-tensor b) 1)))"
 EVIL = "</script><script>alert(1)</script>"
 _DONE = "const done = arguments[0]; viewer.ready.then(() => done(true), (error) => done(String(error)));"
@@ -68,6 +65,7 @@ def settled(browser: Any, script: str) -> Any:
     return result
 
 
+@needs_browser
 def test_one_walks_from_the_result_to_the_leaves(browser: Any, view: EGraphView, tmp_path: Path) -> None:
     opened(browser, view, tmp_path)
     assert found(browser, ".box.result .name")[0].text == "result"
@@ -85,6 +83,7 @@ def test_one_walks_from_the_result_to_the_leaves(browser: Any, view: EGraphView,
     assert browser.get_log("browser") == []
 
 
+@needs_browser
 def test_search_shows_what_it_finds_with_its_rule(browser: Any, view: EGraphView, tmp_path: Path) -> None:
     opened(browser, view, tmp_path)
     browser.find_element("css selector", "input[type=search]").send_keys("systolic-array")
@@ -102,6 +101,7 @@ def test_search_shows_what_it_finds_with_its_rule(browser: Any, view: EGraphView
     assert browser.get_log("browser") == []
 
 
+@needs_browser
 def test_the_slider_takes_the_e_graph_back_to_the_program(browser: Any, view: EGraphView, tmp_path: Path) -> None:
     opened(browser, view, tmp_path)
     at_end = browser.execute_script("return viewer.walk.members(viewer.model.record.roots[0][1]).length")
@@ -118,6 +118,7 @@ def test_the_slider_takes_the_e_graph_back_to_the_program(browser: Any, view: EG
     assert browser.get_log("browser") == []
 
 
+@needs_browser
 def test_the_keyboard_is_enough(browser: Any, view: EGraphView, tmp_path: Path) -> None:
     from selenium.webdriver.common.keys import Keys
 
@@ -134,6 +135,7 @@ def test_the_keyboard_is_enough(browser: Any, view: EGraphView, tmp_path: Path) 
     assert browser.switch_to.active_element.get_attribute("type") == "search"
 
 
+@needs_browser
 def test_no_edge_runs_through_a_box(browser: Any, view: EGraphView, tmp_path: Path) -> None:
     opened(browser, view, tmp_path)
     for _ in range(20):
@@ -155,6 +157,7 @@ def test_no_edge_runs_through_a_box(browser: Any, view: EGraphView, tmp_path: Pa
     assert through == 0
 
 
+@needs_browser
 def test_a_name_that_is_a_script_is_text(browser: Any, tmp_path: Path) -> None:
     b = gl.Builder(EVIL)
     program = b.finish(b.conv(b.input("x", (1, 2, 6)), b.constant(EVIL, (3, 2, 3)), name=EVIL))
@@ -165,6 +168,7 @@ def test_a_name_that_is_a_script_is_text(browser: Any, tmp_path: Path) -> None:
     assert browser.get_log("browser") == []
 
 
+@needs_browser
 def test_without_workers_it_says_so_and_draws(browser: Any, view: EGraphView, tmp_path: Path) -> None:
     none = browser.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": "delete globalThis.Worker;"})
     try:
@@ -174,6 +178,29 @@ def test_without_workers_it_says_so_and_draws(browser: Any, view: EGraphView, tm
         assert browser.get_log("browser") == []
     finally:
         browser.execute_cdp_cmd("Page.removeScriptToEvaluateOnNewDocument", none)
+
+
+@needs_browser
+def test_the_widget_draws_into_the_cell_that_it_is_given(browser: Any, view: EGraphView) -> None:
+    pytest.importorskip("anywidget", reason="anywidget, which runs the viewer in notebooks, is not installed")
+    widget = view.widget()
+    traits = {name: getattr(widget, name) for name in ("record", "worker", "height")}
+    browser.get("about:blank")
+    script = """
+      const [text, traits, done] = arguments;
+      const cell = document.body.appendChild(document.createElement("div"));
+      import(URL.createObjectURL(new Blob([text], {type: "text/javascript"}))).then((module) => {
+        const end = module.default.render({ model: { get: (name) => traits[name] }, el: cell });
+        const wait = () => {
+          if (!cell.querySelector(".box.result")) return setTimeout(wait, 20);
+          end();
+          done([cell.querySelectorAll(".box").length, cell.style.height]);
+        };
+        wait();
+      }, (error) => done(String(error)));"""
+    boxes, height = browser.execute_async_script(script, widget._esm, traits)
+    assert boxes > 10
+    assert height == "640px"
 
 
 def test_the_models_own_tests_pass() -> None:
