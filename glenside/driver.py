@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -38,6 +39,7 @@ def optimize(
     method: str = "auto",
     extract_seconds: float = 60.0,
     explain: bool = False,
+    trace: bool = False,
     seed: int = 0,
     verify: bool = True,
     cache: Cache | None = None,
@@ -51,6 +53,7 @@ def optimize(
     limits    of each search
     blocking, mapping, method, extract_seconds, explain
               how to search, where the target leaves a choice: see `glenside.targets.base.Way`
+    trace     whether the e-graph says which rule made each e-node, when and from what; `explain` has it say so too
     cache     where answers are kept: one that is there is not searched for again
     worker    starts a search process; `listener` is told what is being done
     on_answer is given the result before it is checked, so that it can be kept whatever comes; before that any result
@@ -61,11 +64,12 @@ def optimize(
     Unfinished where there was no time for any answer.
     """
     program = program.as_written()
-    way = way_of(target, blocking, mapping, method, extract_seconds, explain)
+    way = replace(way_of(target, blocking, mapping, method, extract_seconds, explain), trace=trace)
     limits = limits or Limits()
     key = answers.key(program, target, limits, way, seed, verify) if cache is not None and target.repeatable else ""
     if cache is not None and key:
-        again = partial(optimize, program, target, limits=limits, verify=False, listener=listener, **way.choices())
+        how = {**way.choices(), "trace": True}  # whoever asks for the e-graph later may ask that too
+        again = partial(optimize, program, target, limits=limits, verify=False, listener=listener, **how)
         if (known := answers.recall(cache, key, program, target, seed, verify, again)) is not None:
             on_answer(known)
             return known

@@ -100,7 +100,7 @@ class Stages:
             return result
         way = _hurried(self._least())
         problem = Problem.of(self.prepared or self.program, self.target, way)
-        searched = search_here(*self._problem(problem, way), limits, reported=REPORTED, trace=way.explain)
+        searched = search_here(*self._problem(problem, way), limits, reported=REPORTED, trace=way.explain or way.trace)
         searched = replace(searched, progress=replace(searched.progress, stopped=self._why(searched)))
         least = self._extracted(problem, searched, way)
         if least is None or (result is not None and result.report.mapped >= least.report.mapped):
@@ -135,7 +135,7 @@ class Stages:
             *self._problem(problem, self.way),
             self.search.limits,
             reported=REPORTED,
-            trace=self.way.explain,
+            trace=self.way.explain or self.way.trace,
             worker=self.search.worker(),
             on_progress=partial(_tell, self.listener, "saturate"),
         )

@@ -27,7 +27,7 @@ def test_notebook_runs(path: Path) -> None:
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda p: p.stem)
 def test_notebook_shows_pictures_and_defines_only_what_it_declares(path: Path) -> None:
     cells = [c for c in nbformat.read(path, as_version=4).cells if c.cell_type == "code"]
-    pictures = [o for c in cells for o in c.outputs if "image/png" in o.get("data", {})]
+    pictures = [o for c in cells for o in c.outputs if {"image/png", "image/svg+xml"} & o.get("data", {}).keys()]
     assert len(pictures) >= 2
     for cell in cells:
         code = "\n".join(line for line in cell.source.splitlines() if not line.startswith("%"))

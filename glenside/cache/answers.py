@@ -77,6 +77,14 @@ class Remembered:
         return self._searched.choice
 
     @property
+    def roots(self) -> Mapping[str, int]:
+        return self._searched.answer.roots
+
+    @property
+    def stands_for(self) -> Mapping[int, int]:
+        return self._searched.answer.stands_for
+
+    @property
     def programs(self) -> Mapping[str, Program]:
         return self._searched.answer.programs
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,8 +14,8 @@ from glenside.ir.errors import BadInput
 from glenside.ir.names import spelled_name
 
 if TYPE_CHECKING:
-    from glenside.egraph.snapshot import Snapshot
     from glenside.ir.program import Program
+    from glenside.report.result import Result
 
 OK = 0
 WRONG = 1
@@ -81,14 +81,23 @@ def typed_text(program: Program) -> str:
     return "\n".join([*lines, f"; result: {program.term.type}", str(program)])
 
 
-def emit_egraph(egraph: Snapshot, choice: Mapping[int, int], output: str | None) -> None:
+def egraph_endings(output: str | None) -> None:
+    """Refuse a path of which no e-graph is written, before it is searched. Raises BadInput."""
+    from glenside.report.draw import require_ending
+
+    if output is not None:
+        require_ending(output)
+
+
+def emit_egraph(result: Result, output: str | None) -> None:
     """Print the e-graph as DOT, or write it as the ending of the path says. Raises BadInput."""
     from glenside.report.draw import egraph_dot, write_egraph
+    from glenside.report.egraph_view import EGraphView
 
     if output is None:
-        print(egraph_dot(egraph, choice), end="")
+        print(egraph_dot(result.egraph, result.choice), end="")
         return
-    left_out = write_egraph(egraph, output, choice)
+    left_out = write_egraph(EGraphView.of(result), output)
     if left_out:
         print(left_out, file=sys.stderr)
 

@@ -73,7 +73,7 @@ def search(
     from glenside.egraph.search import ahead
 
     limits, load = bounds.limits(), source.loader()
-    how: dict[str, Any] = {} if way is None else way.choices()
+    how: dict[str, Any] = {} if way is None else {**way.choices(), "trace": way.trace}
     with ExitStack() as open_:
         show = open_.enter_context(status_line("loading"))
         keeps = target.repeatable and not bounds.no_cache

@@ -1,8 +1,9 @@
 """Terms as e-nodes: the egglog declarations that operators imply, a program's nodes, and the facts about them.
 
 And the trace of a search: which rule made each e-node, in which iteration, and from what it matched. Rules say
-`(made-now node operator rule source)` of what they build. After each iteration the driver says which one it was,
-`(made-in iteration)`, and the ruleset `trace` writes the earliest into `made-first`: a snapshot's facts `made`.
+`(made-now-OPERATOR columns.. rule source)` of what they build: the columns are those of the e-node, so that it is told
+from others of its class. After each iteration the driver says which one it was, `(made-in iteration)`, and the ruleset
+`trace` writes the earliest into `made-first-OPERATOR`: a snapshot's facts `made`.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections.abc import Mapping, Sequence
 
 from glenside.egraph.pattern import sort_names
 from glenside.egraph.queries import DEMANDS, LATE_DEMANDS, compiled
-from glenside.egraph.schema import BUILT_IN
+from glenside.egraph.schema import BUILT_IN, relation_text
 from glenside.egraph.sexpr import Sexpr, literal, read_all, row_said, write
 from glenside.egraph.shape_functions import INTS_MAP, SHAPE_FUNCTIONS
 from glenside.egraph.tables import ANSWERED, NUMBERED, ROWS
@@ -109,18 +110,24 @@ def program_nodes(*roots: Term) -> list[Term]:
     return list(postorder(*roots))
 
 
-MADE, FIRST, TRACE = "made", "made-first", "trace"
-TRACE_DECLARATIONS = f"""
-(relation made-now (Access String String Access))
-(relation made-in (i64))
-(function {FIRST} (Access String String Access) i64 :merge (min old new))
-(ruleset {TRACE})
-(rule ((made-in ?n) (made-now ?node ?operator ?rule ?source))
-      ((set ({FIRST} ?node ?operator ?rule ?source) ?n) (delete (made-now ?node ?operator ?rule ?source)))
-      :ruleset {TRACE} :name "what was made")
-(rule ((made-in ?n)) ((delete (made-in ?n))) :ruleset {TRACE} :name "no longer now")
-"""
-"""`made-first` is (class, operator, rule, class that the rule matched at) -> iteration."""
+MADE, WRITTEN, FIRST, NOW, TRACE = "made", "written", "made-first", "made-now", "trace"
+
+
+def trace_declarations() -> str:
+    """`made-first-OPERATOR` is (columns of the e-node.., rule, class that the rule matched at) -> iteration."""
+    lines = ["(relation made-in (i64))", f"(ruleset {TRACE})"]
+    for operator in OPERATORS.values():
+        sorts = " ".join((*sort_names(operator), "String", "Access"))
+        row = " ".join(f"?{i}" for i in range(len(sorts.split())))
+        now, first = f"({NOW}-{operator.name} {row})", f"({FIRST}-{operator.name} {row})"
+        lines += [
+            relation_text(f"{NOW}-{operator.name}", sorts.split()),
+            f"(function {FIRST}-{operator.name} ({sorts}) i64 :merge (min old new))",
+            f"(rule ((made-in ?n) {now}) ((set {first} ?n) (delete {now}))",
+            f'      :ruleset {TRACE} :name "{operator.name} was made")',
+        ]
+    lines.append(f'(rule ((made-in ?n)) ((delete (made-in ?n))) :ruleset {TRACE} :name "no longer now")')
+    return "\n".join(lines)
 
 
 def made(actions: str, rule: str, source: str) -> str:
@@ -132,7 +139,8 @@ def made(actions: str, rule: str, source: str) -> str:
             for part in expression[1:]:
                 visit(part)
             if expression[0] in OPERATORS:
-                nodes[f'(made-now {write(expression)} "{expression[0]}" "{rule}" {source})'] = None
+                columns = " ".join(map(write, expression[1:]))
+                nodes[row_said(f'({NOW}-{expression[0]} {columns} "{rule}" {source})')] = None
 
     for action in read_all(actions):
         visit(action)

@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.machinery import PathFinder
 from importlib.util import find_spec, module_from_spec
 from typing import TYPE_CHECKING, Any
 
-from glenside.egraph.encode import FIRST, MADE, PROGRAM_NODE, TRACE, TRACE_DECLARATIONS, declarations, program_text
+from glenside.egraph.encode import FIRST, MADE, PROGRAM_NODE, TRACE, declarations, program_text, trace_declarations
 from glenside.egraph.pattern import sort_names
 from glenside.egraph.queries import DEMANDS, LATE_DEMANDS
 from glenside.egraph.rule import Parameters, Rule
@@ -89,13 +89,14 @@ class Request:
     ) -> Request:
         """The request to saturate the program `nodes` (children first) with rules of a target's parameters.
 
-        With `trace`, the facts `made` are (class, operator, rule, iteration, class that the rule matched at).
+        With `trace`, the facts `made` are (class, operator, rule, iteration, class that the rule matched at, attributes
+        of the e-node, its children..).
         """
         rules = tuple(rules)
         relations = dict.fromkeys(line for r in rules for line in r.declarations)
         own = "\n".join([*relations, *(r.egglog(parameters, trace) for r in rules)])
         tables = used(own)
-        traced = [TRACE_DECLARATIONS] if trace else []
+        traced = [trace_declarations()] if trace else []
         text = "\n".join([declarations(), *(t.declarations() for t in tables), *traced, own])
         steps = tuple((r.name, r.expansive) for r in rules if not r.analysis)
         analyses = tuple(r.name for r in rules if r.analysis)
@@ -320,25 +321,29 @@ class _Reader:
         rows = [self._node(name, sorts, row) for name, sorts in request.operators for row in self._functions[name].rows]
         dims, split, dtype = self._types("dims", "Ints"), self._types("split", "i64"), self._types("dtype", "String")
         types = {eclass: AccessType(dims[eclass], split[eclass], dtype[eclass]) for eclass in dims}
-        facts = {name: self._facts(request, name) for name in request.reported}
+        facts = [(name, self._facts(request, name)) for name in request.reported]
         if request.trace:
-            facts[MADE] = self._made(self._functions[FIRST].rows)
+            facts.append((MADE, ((), ())))
+            facts += [(MADE, rows) for name, sorts in request.operators for rows in self._made(name, sorts)]
         return closed(rows, len(self._classes), types, program, tensors, facts)
 
-    def _values(self, sorts: Iterable[str], row: Any) -> tuple[Any, ...]:
-        return tuple(self._of_sort[sort](value) for sort, value in zip(sorts, row.inputs, strict=True))
-
     def _node(self, name: str, sorts: Sequence[str], row: Any) -> tuple[ENode, int]:
+        attributes, children = self._columns(sorts, row.inputs)
+        return ENode(name, attributes, children, bool(row.subsumed)), self._class(row.output)
+
+    def _columns(self, sorts: Sequence[str], values: Sequence[Any]) -> tuple[tuple[Any, ...], tuple[int, ...]]:
+        """The attributes and the children among the columns of an e-node."""
         children: list[int] = []
         attributes: list[Any] = []
-        for sort, value in zip(sorts, self._values(sorts, row), strict=True):
+        for sort, value in zip(sorts, values, strict=True):
+            read = self._of_sort[sort](value)
             if sort == "Access":
-                children.append(value)
+                children.append(read)
             elif sort == "Accesses":
-                children += value
+                children += read
             else:
-                attributes.append(value)
-        return ENode(name, tuple(attributes), tuple(children), bool(row.subsumed)), self._class(row.output)
+                attributes.append(read)
+        return tuple(attributes), tuple(children)
 
     def _types(self, function: str, sort: str) -> dict[int, Any]:
         """class -> its dims, split or dtype."""
@@ -350,12 +355,20 @@ class _Reader:
         assert declared is not None, f"the relation {name} is not declared"
         sorts = declared[1].split()
         classes = tuple(i for i, sort in enumerate(sorts) if sort == "Access")
-        return classes, [self._values(sorts, row) for row in self._functions[name].rows]
+        read = [self._of_sort[sort] for sort in sorts]
+        rows = self._functions[name].rows
+        return classes, [tuple(f(v) for f, v in zip(read, row.inputs, strict=True)) for row in rows]
 
-    def _made(self, rows: Iterable[Any]) -> Rows:
-        """Rows (class, operator, rule, iteration, class that the rule matched at) of the trace."""
-        facts: list[Fact] = []
-        for row in rows:
-            *made, source = self._values(("Access", "String", "String", "Access"), row)
-            facts.append((*made, self._of_sort["i64"](row.output), source))
-        return (0, 4), facts
+    def _made(self, operator: str, sorts: Sequence[str]) -> Iterator[Rows]:
+        """Rows of the trace, of each number of children: (class, operator, rule, iteration, source, attributes, ..)."""
+        owner = {tuple(row.inputs): row.output for row in self._functions[operator].rows}
+        of_size: dict[int, list[Fact]] = {}
+        for row in self._functions[f"{FIRST}-{operator}"].rows:
+            *columns, rule, source = row.inputs
+            if (eclass := owner.get(tuple(columns))) is not None:
+                attributes, children = self._columns(sorts, columns)
+                how = self._of_sort["String"](rule), self._of_sort["i64"](row.output), self._class(source)
+                made = (self._class(eclass), operator, *how, attributes, *children)
+                of_size.setdefault(len(children), []).append(made)
+        for size, facts in of_size.items():
+            yield (0, 4, *range(6, 6 + size)), facts

@@ -14,9 +14,10 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
+from glenside.egraph.encode import WRITTEN
 from glenside.egraph.rule import Parameters, Rule
 from glenside.egraph.saturation import INTERRUPTED, TIME_LIMIT, Limits, Progress, Request, Saturation
-from glenside.egraph.snapshot import ENode, Snapshot, closed
+from glenside.egraph.snapshot import ENode, Fact, Snapshot, closed
 from glenside.egraph.worker import HEADER
 from glenside.ir.interrupts import answered
 from glenside.ir.term import Term, tensors
@@ -52,6 +53,22 @@ def program_snapshot(nodes: Sequence[Term]) -> Snapshot:
         rows.append((ENode(term.operator.name, attributes, tuple(index[c] for c in term.children)), i))
     types = {i: term.type for i, term in enumerate(nodes) if isinstance(term.type, AccessType)}
     return closed(rows, len(nodes), types, range(len(nodes)), _tensors(nodes))
+
+
+def as_written(snapshot: Snapshot, nodes: Sequence[Term]) -> tuple[Fact, ...]:
+    """The e-nodes of a snapshot that the program has itself: (class, operator, attributes, children..), each once."""
+    place = dict(zip(nodes, snapshot.program, strict=True))
+    rows: dict[Fact, None] = {}
+    for term, own in place.items():
+        attributes = tuple(a.name if isinstance(a, Tensor) else a for a in term.attributes)
+        rows[own, term.operator.name, attributes, *(place[c] for c in term.children)] = None
+    return tuple(rows)
+
+
+def with_program(snapshot: Snapshot, nodes: Sequence[Term], trace: bool) -> Snapshot:
+    """With the program's tensors, and where a trace is kept the e-nodes that are its own."""
+    facts = {**snapshot.facts, WRITTEN: as_written(snapshot, nodes)} if trace else snapshot.facts
+    return replace(snapshot, tensors=_tensors(nodes), facts=facts)
 
 
 def _tensors(nodes: Sequence[Term]) -> dict[str, Tensor]:
@@ -175,7 +192,7 @@ def search(
         stopped = INTERRUPTED
     finally:
         _leave(worker, request) if stays else worker.end()
-    return SearchResult(replace(snapshot, tensors=_tensors(nodes)), replace(progress, stopped=stopped))
+    return SearchResult(with_program(snapshot, nodes, trace), replace(progress, stopped=stopped))
 
 
 def search_here(
@@ -190,7 +207,7 @@ def search_here(
     """The same in this process, for a small search that somebody waits for: nothing ends it within an iteration."""
     saturation = Saturation(Request.of(nodes, rules, parameters, limits, reported=reported, trace=trace))
     progress = saturation.run()
-    return SearchResult(saturation.snapshot(_tensors(nodes)), progress)
+    return SearchResult(with_program(saturation.snapshot(), nodes, trace), progress)
 
 
 _LARGE = 1 << 30  # bytes: a limit that what a process holds of past searches does not come near

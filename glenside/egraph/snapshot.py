@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -155,12 +155,12 @@ def closed(
     types: Mapping[int, AccessType],
     program: Sequence[int],
     tensors: Mapping[str, Tensor],
-    facts: Mapping[str, Rows] | None = None,
+    facts: Iterable[tuple[str, Rows]] = (),
 ) -> Snapshot:
     """The snapshot of rows (e-node, class) and facts, closed under congruence, numbered by the rows.
 
     After saturating under back-off egglog can keep congruent duplicates; they are merged here, so that the counts are
-    those of the e-graph and not of the way in which it was found.
+    those of the e-graph and not of the way in which it was found. The facts of a name may come in several lots.
     """
     find = _merged(rows, count)
     number: dict[int, int] = {}
@@ -185,9 +185,12 @@ def closed(
     renamed = tuple(rename(c) for c in program)
     renumbered = {eclass: number[find(eclass)] for eclass in range(count) if find(eclass) in number}
     typed = {renumbered[eclass]: type_ for eclass, type_ in types.items() if eclass in renumbered}
-    said = {name: tuple(dict.fromkeys(_renamed(renumbered, *rows))) for name, rows in (facts or {}).items()}
+    said: dict[str, dict[Fact, None]] = {}
+    for name, some in facts:
+        said.setdefault(name, {}).update(dict.fromkeys(_renamed(renumbered, *some)))
     all_types = tuple(map(typed.get, range(len(number))))
-    return Snapshot(tuple(nodes), tuple(owner), all_types, renamed, dict(tensors), said)
+    named = {name: tuple(facts) for name, facts in said.items()}
+    return Snapshot(tuple(nodes), tuple(owner), all_types, renamed, dict(tensors), named)
 
 
 def _renamed(number: Mapping[int, int], columns: Sequence[int], rows: Sequence[Fact]) -> Iterator[Fact]:

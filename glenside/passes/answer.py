@@ -90,6 +90,8 @@ class Answer:
     choice     class -> e-node, of the e-graph
     cost       of the whole program by prices of e-nodes, where they add up
     in_own_order  the program that was chosen, its layers in the order of the original's, where they have another one
+    roots      layer -> its class of the e-graph, "" -> that of the result, where it has one
+    stands_for class of what stands for the result of a layer, where that is searched apart -> the class of the layer
     stopped    why its refinement ended before it was over; "" where it did not
     """
 
@@ -101,6 +103,8 @@ class Answer:
     choice: Mapping[int, int] = field(default_factory=dict)
     cost: Cost | None = None
     in_own_order: Program | None = None
+    roots: Mapping[str, int] = field(default_factory=dict)
+    stands_for: Mapping[int, int] = field(default_factory=dict)
     stopped: str = ""
 
     @property
@@ -222,7 +226,16 @@ def _chosen(
     variants = {which: {name: named[n][which] for name, n in numbers.items()} for which in choices}
     if cost is not None:
         _count_once(program, target, searched, of_names, variants.get(CHOSEN, {}))
-    return Answer(program, searched.snapshot, of_names, variants, programs, choice, cost)
+    classes = problem.classes(searched.snapshot, problem.roots)
+    roots = {name: classes[n] for name, n in numbers.items()}
+    if problem.scope is Scope.LAYERS_AND_BETWEEN:
+        roots[""] = problem.classes(searched.snapshot, layers.body[:1])[0]
+    put = {*problem.nodes}
+    inside = {formal: roots[name] for name, p in program.layers.items() if (formal := layers.results[p]) in put}
+    stand = dict(zip(problem.classes(searched.snapshot, [*inside]), inside.values(), strict=True))
+    return Answer(
+        program, searched.snapshot, of_names, variants, programs, choice, cost, roots=roots, stands_for=stand
+    )
 
 
 def _count_once(
@@ -292,9 +305,9 @@ def _of_program(problem: Problem, searched: SearchResult, target: Target, way: W
         name: Extracted([target.variant(product, cone, terms[c], searched)], cone=cone)
         for (name, product), cone, c in zip(program.layers.items(), found, roots, strict=True)
     }
-    return Answer(
-        program, snapshot, extracted, _named(program, target, extracted), {CHOSEN: optimized}, answer.nodes, answer.cost
-    )
+    programs, places = {CHOSEN: optimized}, {**dict(zip(program.layers, roots, strict=True)), "": root}
+    named = _named(program, target, extracted)
+    return Answer(program, snapshot, extracted, named, programs, answer.nodes, answer.cost, roots=places)
 
 
 def _of_network(problem: Problem, searched: SearchResult, target: Target) -> Answer:
@@ -321,7 +334,8 @@ def _of_network(problem: Problem, searched: SearchResult, target: Target) -> Ans
         extracted[name] = Extracted([variant], bound=bound, cone=cone)
     variants = _named(program, target, extracted)
     programs = {**dict.fromkeys(variants or ["as written"], program), CHOSEN: network}
-    return Answer(program, snapshot, extracted, variants, programs, choice, cost, compared)
+    places = {**dict(zip(program.layers, classes, strict=True)), "": root}
+    return Answer(program, snapshot, extracted, variants, programs, choice, cost, compared, places)
 
 
 def _ordered(target: Target, program: Program) -> list[float]:

@@ -6,10 +6,13 @@ import io
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from glenside.egraph.snapshot import ENode, Snapshot
 from glenside.ir.errors import BadInput
+
+if TYPE_CHECKING:
+    from glenside.report.egraph_view import EGraphView
 
 LARGEST = 60  # classes that a picture can show and a person can read
 _WIDE, _HIGH = 3.0, 1.5  # inches for a class
@@ -159,22 +162,37 @@ def egraph_figure(snapshot: Snapshot, choice: Mapping[int, int] | None = None, l
     return figure
 
 
-def write_egraph(snapshot: Snapshot, path: str, choice: Mapping[int, int] | None = None) -> str:
-    """Write .dot, .gv, .json, .png, .svg or .pdf, by the ending. Returns what it leaves out, in a sentence, or nothing.
+ENDINGS = (".html", ".svg", ".dot", ".gv", ".json", ".png", ".pdf")
+
+
+def require_ending(path: str) -> str:
+    """The ending of a path that an e-graph is written to. Raises BadInput for another."""
+    ending = Path(path).suffix.lower()
+    if ending not in ENDINGS:
+        raise BadInput(f"an e-graph is written as {', '.join(ENDINGS[:-1])} or {ENDINGS[-1]}, got {path}")
+    return ending
+
+
+def write_egraph(view: EGraphView, path: str) -> str:
+    """Write a view by the ending, one of `ENDINGS`. Returns what it leaves out, in a sentence, or nothing.
 
     Raises BadInput for another ending or a path that cannot be written.
     """
     from glenside.ir.files import write_bytes, write_text
 
-    ending = Path(path).suffix.lower()
+    snapshot, choice, ending = view.snapshot, view.choice, require_ending(path)
+    if ending == ".html":
+        write_text(path, view.page())
+        return ""
+    if ending == ".svg":
+        write_text(path, view.picture.svg())
+        return view.picture.left_out
     if ending in (".dot", ".gv"):
         write_text(path, egraph_dot(snapshot, choice))
         return left_out(snapshot, 200)
     if ending == ".json":
         write_text(path, json.dumps(egraph_json(snapshot, choice)) + "\n")
         return ""
-    if ending not in (".png", ".svg", ".pdf"):
-        raise BadInput(f"an e-graph is written as .dot, .gv, .json, .png, .svg or .pdf, got {path}")
     picture = io.BytesIO()
     egraph_figure(snapshot, choice).savefig(picture, format=ending[1:], dpi=110)
     write_bytes(path, picture.getvalue())

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from glenside.check import AS_REALS, EXACT, CheckReport, check, check_gradient, is_equal
 from glenside.egraph.saturation import INTERRUPTED
@@ -18,6 +18,9 @@ from glenside.passes.variants import Extracted
 from glenside.report.deprecated import OldResultNames, with_old_parts
 from glenside.report.report import Report
 from glenside.targets.base import Amounts, Target
+
+if TYPE_CHECKING:
+    from glenside.report.egraph_view import EGraphView
 
 
 class Found(Protocol):
@@ -33,6 +36,10 @@ class Found(Protocol):
     def egraph(self) -> Snapshot: ...
     @property
     def choice(self) -> Mapping[int, int]: ...
+    @property
+    def roots(self) -> Mapping[str, int]: ...
+    @property
+    def stands_for(self) -> Mapping[int, int]: ...
     @property
     def programs(self) -> Mapping[str, Program]: ...
     @property
@@ -91,6 +98,14 @@ class Result(OldResultNames):
     @property
     def egraph(self) -> Snapshot:
         return self.answer.egraph
+
+    @property
+    def view(self) -> EGraphView:
+        """The e-graph to be looked at: a widget or a picture in a notebook, and a page by `view.page()`. With
+        `optimize(.., trace=True)` it says which rule made what."""
+        from glenside.report.egraph_view import EGraphView
+
+        return EGraphView.of(self)
 
     @property
     def choice(self) -> Mapping[int, int]:

@@ -15,7 +15,7 @@ from glenside.egraph.encode import program_nodes
 from glenside.egraph.pattern import Variable, variables
 from glenside.egraph.rule import Example, Rule
 from glenside.egraph.saturation import Compiled, Limits, Request, Saturation
-from glenside.egraph.search import SearchFailed, program_snapshot, search
+from glenside.egraph.search import SearchFailed, as_written, program_snapshot, search
 from glenside.egraph.snapshot import ENode, closed
 from glenside.ir.operators.folds import elementwise_add
 from glenside.ir.operators.leaves import access_tensor
@@ -202,7 +202,7 @@ def test_a_trace_says_which_rule_made_each_node_when_and_from_what() -> None:
     snapshot = traced.snapshot()
     assert (snapshot.e_nodes, snapshot.e_classes) == (plain.snapshot().e_nodes, plain.snapshot().e_classes)
     earliest: dict[tuple[int, str], int] = {}
-    for eclass, operator, rule, iteration, source in snapshot.facts["made"]:
+    for eclass, operator, rule, iteration, source, *_ in snapshot.facts["made"]:
         assert rule in RULES
         assert 0 <= source < snapshot.e_classes
         assert 1 <= iteration <= traced.progress.iterations
@@ -211,6 +211,12 @@ def test_a_trace_says_which_rule_made_each_node_when_and_from_what() -> None:
     made = {(owner, node.operator) for owner, node in zip(snapshot.owner, snapshot.nodes, strict=True)} - program
     assert made <= set(earliest)
     assert len(set(earliest.values())) > 2, "what is built upon is made before what builds on it"
+    owned = zip(snapshot.owner, snapshot.nodes, strict=True)
+    keys = {(owner, n.operator, n.attributes, *n.children) for owner, n in owned}
+    rows = {(eclass, operator, *node) for eclass, operator, _, _, _, *node in snapshot.facts["made"]}
+    written = {*as_written(snapshot, nodes)}
+    assert rows | written == keys, "each e-node is one that the program has, or has its own row"
+    assert len(written) == len(nodes)
     assert "made" not in plain.snapshot().facts
     assert "made" not in plain.request.declarations
 
@@ -221,8 +227,8 @@ def test_a_trace_names_the_class_that_a_rule_matched_at() -> None:
     twice = _rule("twice", rewrite(access_flip(access_flip(A, X), X), access_pad(A, "zero-padding", X, 0, 0)))
     run = Saturation(Request.of(program_nodes(program.term), [twice], PARAMETERS, Limits(), trace=True))
     run.run()
-    root = run.snapshot().program[-1]
-    assert run.snapshot().facts["made"] == ((root, "access-pad", "twice", 1, root),)
+    root, leaf = run.snapshot().program[-1], run.snapshot().program[0]
+    assert run.snapshot().facts["made"] == ((root, "access-pad", "twice", 1, root, ("zero-padding", 0, 0, 0), leaf),)
 
 
 def test_the_caller_is_told_the_time_while_an_iteration_takes_long(monkeypatch: pytest.MonkeyPatch) -> None:

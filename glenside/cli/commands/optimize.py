@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from typing import Annotated
 
 import typer
 
 from glenside.cli.instructions import Instructions, require_code
 from glenside.cli.options import Bounds, CheckIn, Machine, Output, Plot, Results, Valued, Ways, command
-from glenside.cli.output import emit_egraph, print_or_write, typed_text, writable
+from glenside.cli.output import egraph_endings, emit_egraph, print_or_write, typed_text, writable
 from glenside.cli.search import Outcome, in_runtime, report, saver, search
 from glenside.ir.errors import BadInput
 
@@ -92,10 +93,13 @@ def optimize(
         return
     early = output if emit == "extracted" else None
     code = Instructions.of(None, early, source.seed)
+    if emit == "egraph":
+        egraph_endings(output)
+        way = replace(way, trace=True)
     result = search(source, target, bounds, verify=verify, way=way, on_answer=saver(source, early, code), code=code)
     outcome = Outcome(source, result, result.program, code=code)
     if emit == "egraph":
-        emit_egraph(result.egraph, result.choice, output)
+        emit_egraph(result, output)
         outcome.leave(checked=False)
     if emit == "folded":
         from glenside.passes.constant_folding import fold

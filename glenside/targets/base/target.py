@@ -84,6 +84,7 @@ class Way:
     method     of extraction: "auto", "greedy", "dag" or "exact"; extract_seconds bounds "exact" for the whole program
     explain    whether the report traces which rules made what was chosen
     at_once    whether somebody waits: then what takes long to try is not tried
+    trace      whether the e-graph says of each e-node which rule made it, when and from what; the answer is the same
     on_step    is told what is tried, and the part of it that is done
     on_draft   is given each answer that is going to be refined, so that it can be kept whatever comes
     """
@@ -94,6 +95,7 @@ class Way:
     extract_seconds: float = 60.0
     explain: bool = False
     at_once: bool = False
+    trace: bool = field(default=False, compare=False, repr=False)
     on_step: Callable[[str, float], None] = field(default=lambda _what, _part: None, compare=False, repr=False)
     on_draft: Callable[[Answer], None] = field(default=lambda _: None, compare=False, repr=False)
 
@@ -102,7 +104,7 @@ class Way:
         return {name: value for name, value in vars(self).items() if name not in _OF_A_RUN}
 
 
-_OF_A_RUN = ("at_once", "on_step", "on_draft")
+_OF_A_RUN = ("at_once", "trace", "on_step", "on_draft")
 """What a way has beside what was chosen."""
 
 

@@ -1,0 +1,223 @@
+"""An e-graph as one record of JSON: what the page, the widget and the still picture show, and tests read.
+
+Texts, types, costs and rules stand once each in tables; e-classes and e-nodes are columns of numbers into them.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from operator import add
+from typing import Any
+
+from glenside.egraph.encode import MADE, WRITTEN
+from glenside.egraph.snapshot import ENode, Snapshot
+from glenside.ir.names import spelled_name
+from glenside.ir.operator import OPERATORS, Kind
+from glenside.passes.extraction import PricedGraph
+from glenside.targets.base import Prices
+from glenside.targets.base.prices import order
+from rewrites import RULES
+
+HOLE = "\ue000"
+"""Where a child stands in the text of an e-node: a character that no name of a program can be mistaken for."""
+UNKNOWN = -1
+Amount = tuple[int, ...]
+_WORDS = {
+    "unmapped": "multiplications off the machine",
+    "cycles": "cycles",
+    "bytes": "bytes moved",
+    "copies": "bytes copied",
+    "scalar": "elements computed off the machine",
+    "moved": "elements put elsewhere",
+    "nodes": "e-nodes",
+}
+PRICED = (
+    "A cost is that of the cheapest term, what it shares counted each time; a bound is what no term takes less than, "
+    "however much it shares."
+)
+UNPRICED = "This target prices whole variants of a layer, not e-nodes, so e-classes have no cost here."
+
+
+class _Table:
+    """Distinct values, numbered as they come."""
+
+    def __init__(self) -> None:
+        self.numbers: dict[Any, int] = {}
+
+    def __call__(self, value: Any) -> int:
+        return self.numbers.setdefault(value, len(self.numbers))
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.numbers)
+
+
+def pattern(node: ENode) -> str:
+    """`(access-slice HOLE 1 0 3)`: the e-node as the language writes it, with a hole for each child."""
+    operator, attributes, left = OPERATORS[node.operator], iter(node.attributes), len(node.children)
+    words = [operator.name]
+    for field in operator.fields:
+        if field.kind is Kind.TERM:
+            words.append(HOLE)
+            left -= 1
+        elif field.kind is Kind.TERMS:
+            words += [HOLE] * left
+        elif field.kind is Kind.ACCESS_SHAPE:
+            words += [_vector(next(attributes)), _vector(next(attributes))]
+        else:
+            value = next(attributes)
+            named = field.kind is Kind.TENSOR
+            words.append(spelled_name(value) if named else _vector(value) if isinstance(value, tuple) else str(value))
+    return f"({' '.join(words)})"
+
+
+def _vector(values: Iterable[Any]) -> str:
+    return f"({' '.join(map(str, values))})"
+
+
+def egraph_record(
+    snapshot: Snapshot,
+    choice: Mapping[int, int] | None = None,
+    *,
+    prices: Prices | None = None,
+    roots: Mapping[str, int] | None = None,
+    known: Mapping[str, str] | None = None,
+    links: Mapping[int, int] | None = None,
+    title: str = "",
+) -> dict[str, Any]:
+    """The record of an e-graph.
+
+    prices  what e-nodes cost, where a target prices them one by one
+    roots   name of a layer, "" of the result -> its class
+    known   name of a layer -> what is known of its cost as a whole, as a sentence
+    links   class of what stands for a layer's result -> the class of the layer, where that is not read itself
+    """
+    patterns, types, costs, rules = _Table(), _Table(), _Table(), _Table()
+    own, members, best, bound = _costs(snapshot, prices)
+
+    def number(amount: Amount | None) -> int:
+        return UNKNOWN if amount is None else costs(amount)
+
+    places = roots or {}
+    return {
+        "classes": {
+            "type": [types(str(t)) if t else UNKNOWN for t in snapshot.types],
+            "cost": [number(best.get(c)) for c in range(snapshot.e_classes)],
+            "bound": [number(bound.get(c)) for c in range(snapshot.e_classes)],
+        },
+        "nodes": {
+            "class": list(snapshot.owner),
+            "pattern": [patterns(pattern(node)) for node in snapshot.nodes],
+            "arity": [len(node.children) for node in snapshot.nodes],
+            "children": [child for node in snapshot.nodes for child in node.children],
+            "own": [number(own.get(n)) for n in range(snapshot.e_nodes)],
+            "cost": [number(members.get(n)) for n in range(snapshot.e_nodes)],
+            "chosen": sorted(set((choice or {}).values())),
+            "subsumed": [n for n, node in enumerate(snapshot.nodes) if node.subsumed],
+        },
+        **_provenance(snapshot, rules),
+        "rules": [_rule(name) for name in rules],
+        "patterns": [*patterns],
+        "types": [*types],
+        **_said([*costs], prices),
+        "title": title,
+        "priced": UNPRICED if prices is None else PRICED,
+        "roots": [[name, c, (known or {}).get(name, "")] for name, c in places.items()],
+        "links": [list(link) for link in (links or {}).items()],
+        "result": places.get("", snapshot.program[-1] if snapshot.program else 0),
+    }
+
+
+def _provenance(snapshot: Snapshot, rules: _Table) -> dict[str, Any]:
+    """What the trace says of each e-node; `made` is None where none was kept."""
+    number = {
+        (c, node.operator, node.attributes, *node.children): n
+        for n, (c, node) in enumerate(zip(snapshot.owner, snapshot.nodes, strict=True))
+    }
+    written = sorted({number[row] for row in snapshot.facts.get(WRITTEN, ()) if row in number})
+    if MADE not in snapshot.facts:
+        return {"made": None, "written": written, "iterations": 0}
+    made: dict[str, list[int]] = {"node": [], "rule": [], "iteration": [], "source": []}
+    for eclass, operator, rule, iteration, source, *node in snapshot.facts[MADE]:
+        if (n := number.get((eclass, operator, *node))) is not None:
+            for column, value in zip(made.values(), (n, rules(rule), iteration, source), strict=True):
+                column.append(value)
+    return {"made": made, "written": written, "iterations": max(made["iteration"], default=0)}
+
+
+def _rule(name: str) -> dict[str, str]:
+    """What the record of a rule says; a rule that was given to one search alone has its name."""
+    rule = RULES.get(name)
+    if rule is None:
+        return {"name": name, "family": "", "equation": "", "reason": ""}
+    return {"name": name, "family": rule.family, "equation": rule.equation, "reason": rule.reason}
+
+
+_Least = Mapping[int, Amount]
+
+
+def _costs(snapshot: Snapshot, prices: Prices | None) -> tuple[_Least, _Least, _Least, _Least]:
+    """Of e-nodes, by themselves and with the cheapest of each child; of classes, the least cost and a bound."""
+    if prices is None:
+        return {}, {}, {}, {}
+    priced = PricedGraph(snapshot, prices)
+    own = {n: priced.cost(n).ordered(prices.objectives) for n in range(snapshot.e_nodes)}
+    nothing = tuple(0 for _ in order(prices.objectives))
+
+    def together(parts: Sequence[Amount]) -> Amount:
+        return tuple(map(sum, zip(*parts, strict=True)))
+
+    best = _least(snapshot, own, lambda parts: together(parts) if parts else nothing)
+    bound = _least(snapshot, own, lambda parts: max(parts, default=nothing))
+    members = {
+        n: together([own[n], *(best[c] for c in node.children)])
+        for n, node in enumerate(snapshot.nodes)
+        if all(c in best for c in node.children)
+    }
+    return own, members, best, bound
+
+
+def _least(
+    snapshot: Snapshot, own: Mapping[int, Amount], joined: Callable[[Sequence[Amount]], Amount]
+) -> dict[int, Amount]:
+    """The least of each class, where an e-node takes its own and what is joined of its children (Knuth's extension of
+    Dijkstra's algorithm: no e-node takes less than any of its children). Joined by sums it is the cost of trees; by
+    maxima no program, whatever it shares, takes less, as it holds all of one child.
+    """
+    waiting = {n: len(set(node.children)) for n, node in enumerate(snapshot.nodes)}
+    readers: dict[int, list[int]] = {}
+    usable = {n for _, members in snapshot.usable() for n in members}
+    for n in usable:
+        for child in set(snapshot.nodes[n].children):
+            readers.setdefault(child, []).append(n)
+    queue = [(own[n], n) for n in usable if not waiting[n]]
+    heapq.heapify(queue)
+    least: dict[int, Amount] = {}
+    while queue:
+        amount, n = heapq.heappop(queue)
+        if snapshot.owner[n] in least:
+            continue
+        least[snapshot.owner[n]] = amount
+        for reader in readers.get(snapshot.owner[n], ()):
+            waiting[reader] -= 1
+            if not waiting[reader] and snapshot.owner[reader] not in least:
+                below = joined([least[c] for c in snapshot.nodes[reader].children])
+                heapq.heappush(queue, (tuple(map(add, own[reader], below)), reader))
+    return least
+
+
+def _said(costs: Sequence[Amount], prices: Prices | None) -> dict[str, list[str]]:
+    """Costs in words, and the first part of each; e-nodes only tell equals apart."""
+    names = () if prices is None else order(prices.objectives)
+    said, briefs = [], []
+    for amount in costs:
+        parts = [(name, _short(value)) for name, value in zip(names, amount, strict=True) if value]
+        words = [f"{value} {_WORDS[name]}" for name, value in parts]
+        said.append(", ".join(words).replace(" 1 e-nodes", " 1 e-node").removeprefix("1 e-nodes") or "1 e-node")
+        briefs.append(" ".join(reversed(parts[0])) if parts and parts[0][0] != "nodes" else "")
+    return {"costs": said, "briefs": briefs}
+
+
+def _short(value: int) -> str:
+    """With separators; what has more digits than one reads, by its power of ten."""
+    return f"{value:,}" if value < 10**15 else f"{float(value) if value < 10**300 else float('inf'):.3g}"

@@ -1,0 +1,93 @@
+"""An e-graph to be looked at: a widget where a notebook can run one, a still picture elsewhere, a page as a file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+from glenside.egraph.snapshot import Snapshot
+from glenside.report.egraph_picture import Picture
+from glenside.report.egraph_record import egraph_record
+
+if TYPE_CHECKING:
+    from glenside.report.result import Result
+
+
+class EGraphView:
+    """The view of an e-graph: in a notebook, the last value of a cell shows itself.
+
+    what    what else the record says: see `egraph_record`
+    height  of the widget, in CSS's words
+    """
+
+    def __init__(
+        self, snapshot: Snapshot, choice: Mapping[int, int] | None = None, *, height: str = "640px", **what: Any
+    ) -> None:
+        self.snapshot, self.choice, self.height = snapshot, choice, height
+        self._what = what
+
+    @classmethod
+    def of(cls, result: Result) -> EGraphView:
+        """The view of the e-graph that a result was chosen from."""
+        target, answer = result.target, result.answer
+        return cls(
+            result.egraph,
+            result.choice,
+            # Where e-nodes were chosen one by one, they have prices.
+            prices=target.prices if result.choice else None,
+            roots=answer.roots,
+            links=answer.stands_for,
+            known=_known(result),
+            title=f"{result.original.name} on {target.name}",
+        )
+
+    @cached_property
+    def record(self) -> dict[str, Any]:
+        """All that is shown, as JSON."""
+        return egraph_record(self.snapshot, self.choice, **self._what)
+
+    def page(self) -> str:
+        """The e-graph as one HTML file."""
+        from glenside.report.egraph_page import egraph_page
+
+        return egraph_page(self.record)
+
+    @cached_property
+    def picture(self) -> Picture:
+        """The part of the e-graph that is nearest to the result, to be drawn as SVG."""
+        return Picture(self.record)
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
+        """The picture, and with anywidget the widget, of which a notebook takes the best that it can show."""
+        bundle: dict[str, Any] = {"text/plain": repr(self), "image/svg+xml": self.picture.svg()}
+        if find_spec("anywidget") is not None:
+            live = self.widget()._repr_mimebundle_()
+            bundle |= live[0] if isinstance(live, tuple) else live or {}
+        return bundle
+
+    def widget(self) -> Any:
+        """The e-graph as a widget. Raises ImportError without anywidget: `pip install 'glenside[notebooks]'`."""
+        from glenside.report.egraph_widget import EGraphWidget
+
+        return EGraphWidget.of(self.record, self.height)
+
+    def show(self) -> Any:
+        """The widget where there is anywidget, else this view, which shows its picture."""
+        return self.widget() if find_spec("anywidget") is not None else self
+
+    def __repr__(self) -> str:
+        return f"<{self.snapshot.e_nodes:,} e-nodes in {self.snapshot.e_classes:,} e-classes>"
+
+
+def _known(result: Result) -> dict[str, str]:
+    """What the report says of each layer, in a sentence."""
+    known: dict[str, str] = {}
+    objectives = result.report.objectives
+    for row in result.report.layers:
+        first = objectives[0] if objectives else ""
+        if (amount := row.measures.get(first)) is not None:
+            proven = "" if row.lower_bound is None else f"; nothing takes less than {row.lower_bound:,}"
+            known[row.name] = f"{row.label}: {amount:,} {result.report.units.get(first) or first}{proven}"
+    return known

@@ -1,0 +1,212 @@
+"""The page of an e-graph in a real browser: it loads, opens, searches and slides, without an error on the console."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import glenside as gl
+from glenside.report.egraph_view import EGraphView
+
+selenium = pytest.importorskip("selenium", reason="selenium, which drives the browser, is not installed")
+CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
+needs_browser = pytest.mark.skipif(not (CHROMIUM and DRIVER), reason="there is no chromium with its chromedriver here")
+PRODUCT = "(compute dot-product (access-cartesian-product (access (access-tensor a) 1) (access (access-tensor b) 1)))"
+EVIL = "</script><script>alert(1)</script>"
+_DONE = "const done = arguments[0]; viewer.ready.then(() => done(true), (error) => done(String(error)));"
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    from selenium import webdriver
+    from selenium.webdriver.chrome.service import Service
+
+    options = webdriver.ChromeOptions()
+    options.binary_location = CHROMIUM or ""
+    for argument in ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"):
+        options.add_argument(argument)
+    options.add_argument("--window-size=1400,900")
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    try:
+        driver = webdriver.Chrome(options=options, service=Service(DRIVER))
+    except selenium.common.exceptions.WebDriverException as error:  # one that is there and cannot start
+        pytest.skip(f"chromium does not start here: {str(error).splitlines()[0]}")
+    yield driver
+    driver.quit()
+
+
+@pytest.fixture(scope="module")
+def view() -> EGraphView:
+    program = gl.parse(PRODUCT, shapes={"a": (5, 9), "b": (7, 9)})
+    return gl.optimize(program, gl.SystolicArray(4, 2), trace=True, verify=False).view
+
+
+def opened(browser: Any, view: EGraphView, folder: Path) -> None:
+    path = folder / "e.html"
+    path.write_text(view.page(), encoding="utf-8")
+    browser.get_log("browser")
+    browser.get(path.as_uri())
+    assert browser.execute_async_script(_DONE) is True
+
+
+def found(browser: Any, selector: str) -> list[Any]:
+    return list(browser.find_elements("css selector", selector))
+
+
+def settled(browser: Any, script: str) -> Any:
+    """What a script gives, when the picture that follows from it is drawn."""
+    result = browser.execute_script(script)
+    assert browser.execute_async_script(_DONE) is True
+    return result
+
+
+@needs_browser
+def test_one_walks_from_the_result_to_the_leaves(browser: Any, view: EGraphView, tmp_path: Path) -> None:
+    opened(browser, view, tmp_path)
+    assert found(browser, ".box.result .name")[0].text == "result"
+    before = len(found(browser, ".box"))
+    status = found(browser, ".status")[0].text
+    assert status.startswith(f"{before} of {view.snapshot.e_classes} e-classes and ")
+    settled(browser, "document.querySelector('.badge').parentNode.dispatchEvent(new MouseEvent('click'))")
+    assert len(found(browser, ".box")) > before
+    for _ in range(20):
+        settled(browser, "viewer.widen()")
+    reached = len(found(browser, ".box"))
+    assert not found(browser, ".badge")
+    settled(browser, "document.querySelector('.box.result').dispatchEvent(new MouseEvent('click'))")
+    assert len(found(browser, ".box")) < reached
+    assert browser.get_log("browser") == []
+
+
+@needs_browser
+def test_search_shows_what_it_finds_with_its_rule(browser: Any, view: EGraphView, tmp_path: Path) -> None:
+    opened(browser, view, tmp_path)
+    browser.find_element("css selector", "input[type=search]").send_keys("systolic-array")
+    assert "systolic-array" in found(browser, ".results button")[0].text
+    found(browser, ".results button")[0].click()
+    assert browser.execute_async_script(_DONE) is True
+    assert "systolic-array" in found(browser, ".box.selected")[0].text
+    panel = found(browser, ".panel")[0].text
+    assert "cycles" in panel
+    assert "in iteration" in panel
+    for details in found(browser, ".panel .member.chosen summary"):
+        details.click()
+    texts = [rule["reason"] for rule in view.record["rules"]]
+    assert any(text in found(browser, ".panel")[0].text for text in texts)
+    assert browser.get_log("browser") == []
+
+
+@needs_browser
+def test_the_slider_takes_the_e_graph_back_to_the_program(browser: Any, view: EGraphView, tmp_path: Path) -> None:
+    opened(browser, view, tmp_path)
+    at_end = browser.execute_script("return viewer.walk.members(viewer.model.record.roots[0][1]).length")
+    slide = "viewer.slider.value = 0; viewer.slider.dispatchEvent(new Event('input'))"
+    settled(browser, slide)
+    assert found(browser, "output")[0].text == "0: the program"
+    at_start = browser.execute_script("return viewer.walk.members(viewer.model.record.roots[0][1]).length")
+    assert at_start == 1 < at_end
+    first = min(view.record["made"]["iteration"])
+    settled(browser, f"viewer.walk.mode = 'changed'; viewer.moveTo({first})")
+    rows = found(browser, ".row")
+    assert rows
+    assert all("new" in row.get_attribute("class") for row in rows)
+    assert browser.get_log("browser") == []
+
+
+@needs_browser
+def test_the_keyboard_is_enough(browser: Any, view: EGraphView, tmp_path: Path) -> None:
+    from selenium.webdriver.common.keys import Keys
+
+    opened(browser, view, tmp_path)
+    browser.execute_script("viewer.picture.focus(viewer.model.record.result)")
+    browser.switch_to.active_element.send_keys(Keys.ARROW_RIGHT)
+    selected = found(browser, ".box.selected")[0]
+    assert "result" not in selected.get_attribute("class")
+    before = len(found(browser, ".box"))
+    browser.switch_to.active_element.send_keys(Keys.ENTER)
+    assert browser.execute_async_script(_DONE) is True
+    assert len(found(browser, ".box")) < before
+    browser.switch_to.active_element.send_keys("/")
+    assert browser.switch_to.active_element.get_attribute("type") == "search"
+
+
+@needs_browser
+def test_no_edge_runs_through_a_box(browser: Any, view: EGraphView, tmp_path: Path) -> None:
+    opened(browser, view, tmp_path)
+    for _ in range(20):
+        settled(browser, "viewer.widen()")
+    script = """
+      const boxes = [...viewer.picture.at.values()];
+      let through = 0, points = 0;
+      for (const edge of document.querySelectorAll('.edge')) {
+        const length = edge.getTotalLength();
+        for (let at = 0; at <= length; at += 4) {
+          const {x, y} = edge.getPointAtLength(at);
+          points += 1;
+          through += boxes.some((b) => x > b.x + 1 && x < b.x + b.width - 1 && y > b.y + 1 && y < b.y + b.height - 1);
+        }
+      }
+      return [through, points];"""
+    through, points = browser.execute_script(script)
+    assert points > 500
+    assert through == 0
+
+
+@needs_browser
+def test_a_name_that_is_a_script_is_text(browser: Any, tmp_path: Path) -> None:
+    b = gl.Builder(EVIL)
+    program = b.finish(b.conv(b.input("x", (1, 2, 6)), b.constant(EVIL, (3, 2, 3)), name=EVIL))
+    evil = gl.optimize(program, gl.SystolicArray(4, 2), trace=True, verify=False).view
+    opened(browser, evil, tmp_path)
+    assert EVIL in found(browser, "h1")[0].text
+    assert len(found(browser, "script")) == 3
+    assert browser.get_log("browser") == []
+
+
+@needs_browser
+def test_without_workers_it_says_so_and_draws(browser: Any, view: EGraphView, tmp_path: Path) -> None:
+    none = browser.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": "delete globalThis.Worker;"})
+    try:
+        opened(browser, view, tmp_path)
+        assert "no worker" in found(browser, ".foot")[0].text
+        assert found(browser, ".box.result")
+        assert browser.get_log("browser") == []
+    finally:
+        browser.execute_cdp_cmd("Page.removeScriptToEvaluateOnNewDocument", none)
+
+
+@needs_browser
+def test_the_widget_draws_into_the_cell_that_it_is_given(browser: Any, view: EGraphView) -> None:
+    pytest.importorskip("anywidget", reason="anywidget, which runs the viewer in notebooks, is not installed")
+    widget = view.widget()
+    traits = {name: getattr(widget, name) for name in ("record", "worker", "height")}
+    browser.get("about:blank")
+    script = """
+      const [text, traits, done] = arguments;
+      const cell = document.body.appendChild(document.createElement("div"));
+      import(URL.createObjectURL(new Blob([text], {type: "text/javascript"}))).then((module) => {
+        const end = module.default.render({ model: { get: (name) => traits[name] }, el: cell });
+        const wait = () => {
+          if (!cell.querySelector(".box.result")) return setTimeout(wait, 20);
+          end();
+          done([cell.querySelectorAll(".box").length, cell.style.height]);
+        };
+        wait();
+      }, (error) => done(String(error)));"""
+    boxes, height = browser.execute_async_script(script, widget._esm, traits)
+    assert boxes > 10
+    assert height == "640px"
+
+
+def test_the_models_own_tests_pass() -> None:
+    node = shutil.which("node")
+    if node is None:
+        pytest.skip("there is no node here")
+    tests = Path(__file__).parent / "page"
+    done = subprocess.run([node, "--test", str(tests)], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stdout + done.stderr
