@@ -233,9 +233,7 @@ def _chosen(
     put = {*problem.nodes}
     inside = {formal: roots[name] for name, p in program.layers.items() if (formal := layers.results[p]) in put}
     stand = dict(zip(problem.classes(searched.snapshot, [*inside]), inside.values(), strict=True))
-    return Answer(
-        program, searched.snapshot, of_names, variants, programs, choice, cost, roots=roots, stands_for=stand
-    )
+    return Answer(program, searched.snapshot, of_names, variants, programs, choice, cost, roots=roots, stands_for=stand)
 
 
 def _count_once(

@@ -56,11 +56,11 @@ def test_what_was_called_equal_before(seed: int) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("part", range(PARTS))
 def test_few_mutants_of_many_are_called_equal(part: int, fuzzing: Fuzzing) -> None:
-    """At most 1 of 500, where the README says that none was of those that it names."""
+    """None of those of the committed seeds; of others at most 1 of 500."""
     judged = [missed(seed + part) for seed in fuzzing.seeds(1000 // PARTS, step=PARTS)]
     found = [text for _, texts in judged for text in texts]
     wrong = sum(count for count, _ in judged)
-    assert len(found) <= wrong / 500, f"{len(found)} of {wrong}, such as\n{found[0]}"
+    assert len(found) <= wrong / 500 * (fuzzing.seed is not None), f"{len(found)} of {wrong}, such as\n{found[0]}"
 
 
 @pytest.mark.slow

@@ -87,10 +87,10 @@ def test_what_is_equal_is_called_equal() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("part", range(PARTS))
 def test_few_wrong_steps_of_many_are_called_equal(part: int, fuzzing: Fuzzing) -> None:
-    """At most 1 of 500."""
+    """None of those of the committed seeds; of others at most 1 of 500."""
     wrong, found = summed(missed(seed + part) for seed in fuzzing.seeds(400 // PARTS, step=PARTS))
     print(f"{wrong} wrong steps, {len(found)} called equal")
-    assert len(found) <= max(1, wrong / 500), f"{len(found)} of {wrong}, such as\n{found[0]}"
+    assert len(found) <= wrong / 500 * (fuzzing.seed is not None), f"{len(found)} of {wrong}, such as\n{found[0]}"
 
 
 @pytest.mark.slow
