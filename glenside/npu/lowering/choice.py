@@ -109,9 +109,11 @@ def best(
     show: Callable[[str, int, int], None] = lambda *_: None,
     stay: bool = True,
     priced: Options | None = None,
+    known: Known | None = None,
 ) -> tuple[dict[str, Mapped], Choice]:
     """For each layer of a network one of its mappings, each with its cycles of the array; and the whole choice. Tensors
-    may stay in lanes, but for `stay` unset. `priced` are the options of these mappings, where they are known.
+    may stay in lanes, but for `stay` unset. `priced` are the options of these mappings, where they are known, and
+    `known` what they were found to take.
 
     Raises BadInput: a layer of which the machine runs no mapping, by name, with the reason of the first; or the time
     was too short for any choice.
@@ -121,7 +123,7 @@ def best(
     requantised = {layer.name for layer in network.layers if layer.requantised is not None}
     outside = {leaf for root in results_of(network) for leaf in leaves_of(root, results)}
     stays = staying(options, results, requantised, outside, machine) if stay else {}
-    known: Known = {}
+    known = {} if known is None else known
     for _ in range(_ROUNDS):
         found = chosen(options, results, machine, show, stays=stays, known=known)
         taken = {name: own[found.mappings[name]] for name, own in kept.items()}

@@ -178,7 +178,7 @@ class _Chain(Tensors):
             stands_for = StandsFor.of(1, -lacking) if lacking.any() else None
             result: Place | None = replace(Place.of(sums.addresses, "int32"), stands_for=stands_for)
         elif layer.result in self.held:
-            parameters = self._parameters(layer, own).reshape(-1)
+            parameters = self._parameters(layer, own)
             held = self.held[layer.result].at(piece.strip)
             kept = Kept(self.writer, own.layer, parameters, held, self.zero(layer.result), layer, piece.part)
             self.writer.layer(own.layer, source, feed, kept)
@@ -277,7 +277,7 @@ class _Chain(Tensors):
         table = layer.requantised.table
         self._fill_zeros(own.layer, every, pairs, table)
         return BytesOut(
-            self.writer, own.layer, Bytes(every.reshape(-1), pairs[:, 0], pairs[:, 1], table, layer.normalised)
+            self.writer, own.layer, Bytes(every, pairs[:, 0], pairs[:, 1], table, layer.normalised)
         )
 
     def _fill_zeros(self, layer: Layer, every: Array, pairs: Array, table: Array | None) -> None:

@@ -181,6 +181,7 @@ class _Counting:
         for number, each in enumerate(layer.groups):
             group[list(each.tiles)] = number
         self.any = ((weights > 0) & (self.wanted[group, 0] > 0)[:, None, :]).any(axis=2)  # of rows that are alike
+        self.kinds: dict[int, tuple[Array, Array]] = {}
         self.group = {tile: number for number, each in enumerate(layer.groups) for tile in each.tiles}
 
     def of(self, tile: int) -> Array:
@@ -188,9 +189,18 @@ class _Counting:
         group = self.group.get(tile, 0)
         if self.alike[group]:
             return np.asarray(self.any[tile : tile + 1])
+        kinds, which = self._kinds(group)
         weights = (self.layer.product.weights.numbers[tile] > 0).astype(np.float32)
-        found: Array = self.wanted[group] @ weights.T > 0
+        found: Array = (kinds @ weights.T > 0)[which]
         return found
+
+    def _kinds(self, group: int) -> tuple[Array, Array]:
+        """Which columns rows of a group are wanted of, those that are alike once, and which of them each row is."""
+        if group not in self.kinds:
+            every = np.packbits(self.wanted[group].astype(bool), axis=1)
+            _, first, which = np.unique(every, axis=0, return_index=True, return_inverse=True)
+            self.kinds[group] = self.wanted[group][first], which.reshape(-1)
+        return self.kinds[group]
 
 
 @dataclass(frozen=True, eq=False)
@@ -314,8 +324,14 @@ def _padded(
 
 
 def _lanes_of(pattern: Array, strides: Array, lanes: int) -> Array:
-    """In which lane each of a pattern's elements is, for each of the strides, (n)(elements); exact in floats."""
-    at = (strides % lanes).astype(np.float32) @ (pattern % lanes).astype(np.float32).T
+    """In which lane each of a pattern's elements is, for each of the strides, (n)(elements)."""
+    if lanes & (lanes - 1) == 0 and lanes <= 1 << 8:  # bytes wrap around where lanes do
+        by, coordinates = strides.astype(np.uint8), pattern.astype(np.uint8)
+        own = np.zeros((len(strides), len(pattern)), np.uint8)
+        for axis in np.flatnonzero(coordinates.any(axis=0)).tolist():
+            own += by[:, axis, None] * coordinates[:, axis]
+        return (own & (lanes - 1)).astype(np.int16)
+    at = (strides % lanes).astype(np.float32) @ (pattern % lanes).astype(np.float32).T  # exact
     found: Array = at.astype(np.int32) % lanes
     return found.astype(np.int16)
 
