@@ -25,6 +25,7 @@ from glenside.ir.term import Term
 from glenside.ir.types import Tensor
 from glenside.npu.lowering.columnwise import side_by_side
 from glenside.npu.lowering.copying import cycles_of_copy
+from glenside.npu.lowering.elementwise import weighted_elements
 from glenside.npu.lowering.image import Image
 from glenside.npu.lowering.mapped import Mapped, results_of, tiled
 from glenside.npu.lowering.operands import Tiles, laid_out
@@ -171,11 +172,15 @@ def options_of(
 def _variants(
     layer: IntegerLayer, variants: Mapping[str, Sequence[tuple[Mapped, int]]], machine: Machine
 ) -> Sequence[tuple[Mapped, int]]:
-    """The mappings of a layer; the one that there is where columns are changed, one more of a function of bytes."""
+    """The mappings of a layer; the one that there is where columns are changed, one more of weighted elements."""
     if layer.normalised is not None:
         return [(Mapped(layer.sums, {}), layer.sums.access.size)]
     if layer.requantised is None or layer.requantised.table is None:
-        return variants[layer.name]
+        diagonal = weighted_elements(layer, machine)
+        if diagonal is None:
+            return variants[layer.name]
+        tiles, m, _ = diagonal.product.rows.numbers.shape
+        return [*variants[layer.name], (Mapped(layer.sums, {}, diagonal), tiles * max(m, machine.rows))]
     flat = side_by_side(layer, machine)
     return [*variants[layer.name], (Mapped(layer.sums, {}, flat), machine.rows + flat.product.rows.numbers.shape[1])]
 
@@ -277,6 +282,7 @@ class _Model:
                 for by, may in zip(take[name], allows, strict=True):
                     if not may:
                         self._row(-infinite, 1, [(by, 1.0), (column, 1.0)])
+            self._add_others(tensor, take)
             room = self.rooms[tensor] = self._column(most=infinite)
             for name, rows in own.rows.items():
                 for by, need in zip(take[name], rows, strict=True):  # as many as this one needs, if both are chosen
@@ -286,6 +292,19 @@ class _Model:
             if alive:
                 room = self.machine.depth - 2 * rows_needed(self.machine)
                 self._row(0, room, [(self.rooms[tensor], 1.0) for tensor in alive])
+
+    def _add_others(self, tensor: Term, take: Mapping[str, Sequence[int]]) -> None:
+        """Rows of several tensors stream from the lanes where all of these are there."""
+        for name, own in self.may_stay[tensor].allows.items():
+            for by, may, option in zip(take[name], own, self.options[name], strict=True):
+                others = [other for other in option.streams.values() if other is not None and other != tensor]
+                for other in others if may and tensor in option.streams.values() else ():
+                    if other not in self.may_stay:
+                        self._row(-highspy.kHighsInf, 1, [(by, 1.0), (self.held[tensor], 1.0)])
+                    elif other in self.held:  # of two, when the second one comes
+                        here, there = (self.held[tensor], 1.0), (self.held[other], -1.0)
+                        self._row(-1, highspy.kHighsInf, [(by, -1.0), here, there])
+                        self._row(-highspy.kHighsInf, 1, [(by, 1.0), here, there])
 
     def _unless_held(self, tensor: Term) -> list[tuple[int, float]]:
         """What makes up for a tensor's ways through DRAM where it has none."""
@@ -363,7 +382,7 @@ class _Model:
     def _windowed(self, tensor: Term, name: str, option: Option) -> float:
         """Cycles of DMA that bring a tensor by windows, where its only reader may read these."""
         own = self.may_stay.get(tensor)
-        if own is None or len(own.allows.keys() - {self.results.get(tensor)}) > 1:
+        if own is None or len(option.streams) > 1 or len(own.allows.keys() - {self.results.get(tensor)}) > 1:
             return highspy.kHighsInf
         which = next(number for number, other in enumerate(self.options[name]) if other is option)
         return _PADDED * tensor.access.size / self.machine.bandwidth if own.allows[name][which] else highspy.kHighsInf

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from glenside.ir.operand import Array
+from glenside.ir.term import Term
 from glenside.npu.lowering.distinct import distinct
 from glenside.npu.lowering.tiles import Layer
 from glenside.npu.machine import Machine
@@ -32,7 +33,7 @@ _FEW = 8
 @dataclass(frozen=True, eq=False)
 class Reads:
     """How the rows of a product read a tensor: lane l of row r of a tile takes the element with the coordinates
-    rows[tile][r] + lanes[tile][l], or a zero where these are outside of the tensor.
+    rows[tile][r] + lanes[tile][l], or a zero where these are outside of the tensor. Tiles of other tensors use none.
 
     rows    (tiles)(m)(axes)
     lanes   (tiles)(R)(axes)
@@ -46,16 +47,24 @@ class Reads:
     used: Array
 
     @staticmethod
-    def of(layer: Layer, dims: Sequence[int]) -> Reads | None:
-        """How a layer reads the only tensor that its rows are made of; None where lanes have no constant distances."""
-        key = Reads, tuple(dims)
+    def of(layer: Layer, dims: Sequence[int], leaf: Term | None = None) -> Reads | None:
+        """How a layer reads a leaf of its rows, the only one if it is not said which; None where lanes have no constant
+        distances, or a tile reads others too.
+        """
+        key = Reads, tuple(dims), leaf
         if key not in layer.known:
-            layer.known[key] = Reads._of(layer, dims)
+            layer.known[key] = Reads._of(layer, dims, leaf)
         return layer.known[key]  # type: ignore[no-any-return]
 
     @staticmethod
-    def _of(layer: Layer, dims: Sequence[int]) -> Reads | None:
+    def _of(layer: Layer, dims: Sequence[int], leaf: Term | None) -> Reads | None:
         numbers = layer.product.rows.numbers
+        if leaf is not None and len(layer.product.rows.first) > 1:
+            first = layer.product.rows.first[leaf]
+            own = (numbers >= first) & (numbers < first + leaf.access.size)
+            if (own.any(axis=(1, 2)) & ((numbers > 0) & ~own).any(axis=(1, 2))).any():
+                return None
+            numbers = np.where(own, numbers - (first - 1), 0)
         there = numbers > 0
         dims = tuple(dims)
         # One number for all coordinates, with room for differences of them.
@@ -82,6 +91,11 @@ class Reads:
             row, lane = np.nonzero(some[tile] & counting.of(tile))
             found.append(distinct(self.rows[tile, row] @ wide + self.lanes[tile, lane] @ wide))
         return _coordinates(distinct(np.concatenate(found)), self.dims)
+
+    @property
+    def has_zeros(self) -> bool:
+        """Whether it reads zeros, of whatever byte those are."""
+        return bool(len(self.zeros) or self.nothing.any())
 
     @cached_property
     def nothing(self) -> Array:

@@ -86,10 +86,16 @@ def staying(
             slower: dict[str, list[float]] = {}
             large = HALVES * tensor.access.size > machine.depth * machine.rows
             if made is not None and large and [numbers[name] for name in readers] == [since + 1]:
-                rows = {name: [-(-need // _STRIPS) for need in own] for name, own in rows.items()}
+                rows = {
+                    name: [
+                        -(-need // _STRIPS) if len(option.streams) == 1 else need
+                        for option, need in zip(options[name], own, strict=True)
+                    ]
+                    for name, own in rows.items()
+                }
                 slower = {
                     name: [
-                        _slower(made, option.price.layer, machine) if may else 0.0
+                        _slower(made, option.price.layer, machine) if may and len(option.streams) == 1 else 0.0
                         for option, may in zip(options[name], allows[name], strict=True)
                     ]
                     for name in readers
@@ -118,26 +124,28 @@ class _Reading:
     """Which mappings may stream a tensor from where it is held."""
 
     def __init__(self) -> None:
-        self.known: dict[tuple[int, tuple[int, ...]], Reads | None] = {}
-        self.sizes: dict[tuple[int, tuple[int, ...]], int | None] = {}
+        self.known: dict[tuple[int, Term], Reads | None] = {}
+        self.sizes: dict[tuple[int, Term], int | None] = {}
 
     def may(self, option: Streaming, tensor: Term) -> bool:
-        if [*option.streams.values()] != [tensor] or any(other is not None for other in option.stays.values()):
+        others = [*option.streams.values()]
+        if others.count(tensor) != 1 or None in others or any(other is not None for other in option.stays.values()):
             return False
         return self._reads(option, tensor) is not None
 
     def _reads(self, option: Streaming, tensor: Term) -> Reads | None:
         dims = tuple(tensor.access.dims)
-        key = id(option.price), dims
+        key = id(option.price), tensor
         if key not in self.known:
-            self.known[key] = Reads.of(option.price.layer, dims)
+            leaf = next(leaf for leaf, other in option.streams.items() if other == tensor)
+            self.known[key] = Reads.of(option.price.layer, dims, leaf)
         return self.known[key]
 
     def rows(self, option: Streaming, tensor: Term, made: Layer | None, machine: Machine) -> int:
         """How many rows of lanes a tensor takes that this mapping reads, and that layer makes."""
         size = int(tensor.access.size * _GAPS)
         if self.may(option, tensor) and size * _LARGE > machine.depth * machine.rows:
-            reads, key = self._reads(option, tensor), (id(option.price), tuple(tensor.access.dims))
+            reads, key = self._reads(option, tensor), (id(option.price), tensor)
             if key not in self.sizes and reads is not None:
                 skew = skewed(reads.dims, [reads], None if made is None else Writes.of(made, reads.dims), machine)
                 self.sizes[key] = None if skew is None else skew.size + machine.rows
