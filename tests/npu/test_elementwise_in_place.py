@@ -69,7 +69,7 @@ def _is_right(network: IntegerNetwork, made: NpuProgram) -> None:
 MACHINES = {
     "as many channels as lanes": (8, Machine(8, 8, scratchpad=1 << 16, accumulators=64, bandwidth=8, latency=3)),
     "some places in a row": (4, Machine(16, 12, scratchpad=1 << 16, accumulators=64, bandwidth=16, latency=3)),
-    "several parts of channels": (12, Machine(8, 8, scratchpad=1 << 16, accumulators=64, bandwidth=8, latency=9)),
+    "several parts of channels": (16, Machine(8, 8, scratchpad=1 << 16, accumulators=64, bandwidth=8, latency=9)),
     "one after the other": (
         8,
         Machine(8, 8, scratchpad=1 << 16, accumulators=64, bandwidth=8, latency=3, pipelined=False),

@@ -23,9 +23,8 @@ from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
 from glenside.ir.term import Term
 from glenside.ir.types import Tensor
-from glenside.npu.lowering.columnwise import side_by_side
 from glenside.npu.lowering.copying import cycles_of_copy
-from glenside.npu.lowering.elementwise import weighted_elements
+from glenside.npu.lowering.elementwise import every_mapping
 from glenside.npu.lowering.image import Image
 from glenside.npu.lowering.mapped import Mapped, results_of, tiled
 from glenside.npu.lowering.operands import Tiles, laid_out
@@ -35,7 +34,7 @@ from glenside.npu.lowering.storing import rows_needed
 from glenside.npu.lowering.tensors import Tensors
 from glenside.npu.lowering.tiles import Layer
 from glenside.npu.machine import Machine
-from glenside.quantization.layers import IntegerLayer, IntegerNetwork, leaf_of
+from glenside.quantization.layers import IntegerNetwork, leaf_of
 
 _HALF = 0.5
 _ROUNDS = 4
@@ -152,7 +151,7 @@ def options_of(
     for number, layer in enumerate(network.layers):
         show(f"mappings of {layer.name}", number, 2 * len(network.layers))
         options[layer.name], kept[layer.name], refused = [], [], list[BadInput]()
-        for mapped, cycles in _variants(layer, variants, machine):
+        for mapped, cycles in every_mapping(layer, variants[layer.name], machine):
             key = mapped.term, layer.requantised is None
             if cycles > _SLOW * min((option.price.cycles for option in options[layer.name]), default=cycles):
                 continue
@@ -167,22 +166,6 @@ def options_of(
         if not options[layer.name]:
             raise BadInput(f"the layer {layer.name}: {refused[0] if refused else 'it has no mapping'}")
     return options, kept
-
-
-def _variants(
-    layer: IntegerLayer, variants: Mapping[str, Sequence[tuple[Mapped, int]]], machine: Machine
-) -> Sequence[tuple[Mapped, int]]:
-    """The mappings of a layer; the one that there is where columns are changed, one more of weighted elements."""
-    if layer.normalised is not None:
-        return [(Mapped(layer.sums, {}), layer.sums.access.size)]
-    if layer.requantised is None or layer.requantised.table is None:
-        diagonal = weighted_elements(layer, machine)
-        if diagonal is None:
-            return variants[layer.name]
-        tiles, m, _ = diagonal.product.rows.numbers.shape
-        return [*variants[layer.name], (Mapped(layer.sums, {}, diagonal), tiles * max(m, machine.rows))]
-    flat = side_by_side(layer, machine)
-    return [*variants[layer.name], (Mapped(layer.sums, {}, flat), machine.rows + flat.product.rows.numbers.shape[1])]
 
 
 def _operands(network: IntegerNetwork, layer: Layer, mapped: Mapped) -> dict[Term, Term | None]:

@@ -6,17 +6,38 @@ and a diagonal of its weights. What is added up are the tiles of a group, in the
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
 
 import numpy as np
 
 from glenside.analysis.places import Places, places
+from glenside.npu.lowering.columnwise import side_by_side
+from glenside.npu.lowering.mapped import Mapped
 from glenside.npu.lowering.tiles import Group, Layer, Product
 from glenside.npu.machine import Machine
 from glenside.quantization.layers import IntegerLayer
 
 _FEW = 8
 """Summands of an element, at most: of more the products that are searched for make better use of the array."""
+
+
+def every_mapping(
+    layer: IntegerLayer, found: Sequence[tuple[Mapped, int]], machine: Machine
+) -> Sequence[tuple[Mapped, int]]:
+    """The mappings of a layer with the cycles of their tiles: those that were found and, of weighted elements and of
+    functions of bytes, one more; the one that there is where columns are changed.
+    """
+    if layer.normalised is not None:
+        return [(Mapped(layer.sums, {}), layer.sums.access.size)]
+    if layer.requantised is None or layer.requantised.table is None:
+        diagonal = weighted_elements(layer, machine)
+    else:
+        diagonal = side_by_side(layer, machine)
+    if diagonal is None:
+        return found
+    tiles, m, _ = diagonal.product.rows.numbers.shape
+    return [*found, (Mapped(layer.sums, {}, diagonal), tiles * max(m, machine.rows))]
 
 
 def weighted_elements(layer: IntegerLayer, machine: Machine) -> Layer | None:
