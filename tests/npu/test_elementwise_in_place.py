@@ -15,6 +15,7 @@ from glenside.npu.instructions import Lanes
 from glenside.npu.lowering.choice import best
 from glenside.npu.lowering.elementwise import weighted_elements
 from glenside.npu.lowering.integers import as_mapped, mappings
+from glenside.npu.lowering.skewed import Reads
 from glenside.npu.machine import Machine
 from glenside.npu.meaning import wrong
 from glenside.npu.program import NpuProgram
@@ -93,6 +94,21 @@ def test_additions_read_both_operands_where_they_are(which: str) -> None:
     assert made.predicted is not None
     assert in_dram.predicted is not None
     assert made.predicted < in_dram.predicted
+
+
+def test_sums_that_are_added_keep_their_axes() -> None:
+    """Of what two convolutions make, flattened where both are added: what is read then are windows of an image."""
+    program = gl.models.load("resnet-18", resolution=32, width=0.125).seeded_constants(0)
+    network = quantized(program, program.constants)
+    additions = [layer for layer in network.layers if layer.name.startswith("addition")]
+    assert len(additions) == 8
+    for layer in additions:
+        assert len(layer.sums.access.dims) >= 5
+        found = weighted_elements(layer, Machine(8, 8))
+        assert found is not None
+        for leaf in found.product.rows.first:
+            assert len([size for size in leaf.access.dims if size > 1]) in (1, 3)  # the last images are of one pixel
+            assert Reads.of(found, tuple(leaf.access.dims), leaf) is not None
 
 
 @pytest.mark.parametrize("scratchpad", [1 << 16, 5000, 3400])
