@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 import pytest
@@ -12,10 +13,12 @@ from glenside.ir.program import Program
 from glenside.ir.term import Term
 from glenside.npu import rtl, simulator
 from glenside.npu.instructions import Lanes
-from glenside.npu.lowering.choice import best
+from glenside.npu.lowering.choice import best, chosen, options_of
 from glenside.npu.lowering.elementwise import weighted_elements
+from glenside.npu.lowering.holding import Wanted, held
 from glenside.npu.lowering.integers import as_mapped, mappings
 from glenside.npu.lowering.skewed import Reads
+from glenside.npu.lowering.staying import looked_at, staying
 from glenside.npu.machine import Machine
 from glenside.npu.meaning import wrong
 from glenside.npu.program import NpuProgram
@@ -46,10 +49,10 @@ def _residual(channels: int, size: int, pool: bool = False) -> IntegerNetwork:
     return quantized(program, program.constants)
 
 
-def _chosen(network: IntegerNetwork, machine: Machine, held: bool = True) -> NpuProgram:
+def _chosen(network: IntegerNetwork, machine: Machine, stay: bool = True) -> NpuProgram:
     result = gl.optimize(network.program, gl.NPU(machine), verify=False)
     taken, choice = best(network, mappings(result, network), machine)
-    return as_mapped(network, taken, machine, 0, choice.axes, stay=choice.held if held else ())
+    return as_mapped(network, taken, machine, 0, choice.axes, stay=choice.held if stay else ())
 
 
 def _is_right(network: IntegerNetwork, made: NpuProgram) -> None:
@@ -89,7 +92,7 @@ def test_additions_read_both_operands_where_they_are(which: str) -> None:
     for own in additions:
         assert own.result is None, "what it makes is held"
         assert not any(isinstance(each, Lanes) for each in own.of(made, "dma")), "and what it reads"
-    in_dram = _chosen(network, machine, held=False)
+    in_dram = _chosen(network, machine, stay=False)
     _is_right(network, in_dram)
     assert made.predicted is not None
     assert in_dram.predicted is not None
@@ -109,6 +112,38 @@ def test_sums_that_are_added_keep_their_axes() -> None:
         for leaf in found.product.rows.first:
             assert len([size for size in leaf.access.dims if size > 1]) in (1, 3)  # the last images are of one pixel
             assert Reads.of(found, tuple(leaf.access.dims), leaf) is not None
+
+
+def test_mappings_without_strides_in_common_are_not_taken_together() -> None:
+    """Of tensors that two layers read: pairs that are ruled out have no place, whatever room there is, others have."""
+    network, machine = _residual(8, 8), Machine(8, 8, scratchpad=1 << 20, accumulators=64, bandwidth=8, latency=3)
+    result = gl.optimize(network.program, gl.NPU(machine), verify=False)
+    options, _ = options_of(network, mappings(result, network), machine)
+    results = {layer.result: layer.name for layer in network.layers}
+    told = []
+    for tensor, stay in staying(options, results, set(options), (), machine).items():
+        readers = [name for name, own in options.items() if any(tensor in o.streams.values() for o in own)]
+        if len(readers) != 2:
+            continue
+        own = looked_at(stay, tensor, options, machine)
+        pairs = [[(name, number) for number, may in enumerate(own.allows[name]) if may] for name in readers]
+        for pair in product(*pairs):
+            reads = {}
+            for name, number in pair:
+                option = options[name][number]
+                leaf = next(leaf for leaf, other in option.streams.items() if other == tensor)
+                found = Reads.of(option.price.layer, tuple(tensor.access.dims), leaf)
+                assert found is not None
+                reads[name] = found
+            wanted = {tensor: Wanted(tuple(tensor.access.dims), reads, None, 0, 1)}
+            there, _ = held(wanted, machine, range(machine.depth), {tensor})
+            assert own.apart is not None
+            assert (tensor in there) == (pair not in own.apart)
+            told.append(tensor in there)
+        choice = chosen(options, results, machine, stays={tensor: own})
+        if tensor in choice.held:
+            assert tuple((name, choice.mappings[name]) for name in readers) not in (own.apart or ())
+    assert {*told} == {False, True}
 
 
 @pytest.mark.parametrize("scratchpad", [1 << 16, 5000, 3400])

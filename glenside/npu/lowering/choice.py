@@ -29,7 +29,7 @@ from glenside.npu.lowering.image import Image
 from glenside.npu.lowering.mapped import Mapped, results_of, tiled
 from glenside.npu.lowering.operands import Tiles, laid_out
 from glenside.npu.lowering.price import Priced
-from glenside.npu.lowering.staying import Stay, staying
+from glenside.npu.lowering.staying import Stay, looked_at, staying
 from glenside.npu.lowering.storing import rows_needed
 from glenside.npu.lowering.tensors import Tensors
 from glenside.npu.lowering.tiles import Layer
@@ -37,8 +37,8 @@ from glenside.npu.machine import Machine
 from glenside.quantization.layers import IntegerNetwork, leaf_of
 
 _HALF = 0.5
-_ROUNDS = 4
-"""How often tensors that are to stay, and for which there is no room, are given up."""
+_ROUNDS = 6
+"""How often tensors that are to stay, and do not, are looked at again: for what readers allow, and then given up."""
 _SPARED = 0.02
 """What beats are worth that a tensor spares which stays, where the array hides them."""
 _PADDED = 1.15
@@ -130,7 +130,12 @@ def best(
         there = Tensors(network, taken, machine, found.axes, found.held).held if found.held else {}
         if not found.held - there.keys():
             break
-        stays = {tensor: own for tensor, own in stays.items() if tensor not in found.held or tensor in there}
+        missing = found.held - there.keys()
+        stays = {
+            tensor: looked_at(own, tensor, options, machine) if tensor in missing else own
+            for tensor, own in stays.items()
+            if tensor not in missing or own.apart is None  # once it was, there is no room
+        }
     return taken, replace(found, held=frozenset(there))
 
 
@@ -265,6 +270,8 @@ class _Model:
                 for by, may in zip(take[name], allows, strict=True):
                     if not may:
                         self._row(-infinite, 1, [(by, 1.0), (column, 1.0)])
+            for (first, i), (second, j) in own.apart or ():
+                self._row(-infinite, 2, [(take[first][i], 1.0), (take[second][j], 1.0), (column, 1.0)])
             self._add_others(tensor, take)
             room = self.rooms[tensor] = self._column(most=infinite)
             for name, rows in own.rows.items():
