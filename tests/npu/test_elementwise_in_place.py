@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import glenside as gl
+from glenside.analysis.places import leaves_of
 from glenside.ir.program import Program
 from glenside.ir.term import Term
 from glenside.npu import rtl, simulator
@@ -183,7 +184,9 @@ def test_diagonals_are_the_layer(machine: Machine, prefix: str) -> None:
         sums = np.stack([sum(a[tile] @ b[tile] for tile in group.tiles) for group in found.groups])
         line, column = found.lines()
         got = sums.reshape(-1, machine.columns)[line, column]
-        given = {leaf: np.asarray(values, leaf.access.dtype) for leaf, values in leaves.items()}
+        others = leaves_of(layer.sums.children[0], set(leaves))  # which the layer names, and of which it reads nothing
+        given = {leaf: np.zeros(tuple(leaf.access.dims), leaf.access.dtype) for leaf in others}
+        given |= {leaf: np.asarray(values, leaf.access.dtype) for leaf, values in leaves.items()}
         (want,) = gl.evaluate([layer.sums], {}, given=given)
         assert np.array_equal(got, np.asarray(want).reshape(got.shape))
 

@@ -12,6 +12,7 @@ from math import prod
 import numpy as np
 
 from glenside.analysis.places import Places, places
+from glenside.ir.term import Term
 from glenside.npu.lowering.columnwise import side_by_side
 from glenside.npu.lowering.mapped import Mapped
 from glenside.npu.lowering.tiles import Group, Layer, Product
@@ -49,7 +50,7 @@ def weighted_elements(layer: IntegerLayer, machine: Machine) -> Layer | None:
     shared, k = int(str(product.attributes[0])), a.access.item.product()
     if k > _FEW or prod(b.access.shape[shared:]) != 1 or not layer.sums.access.size:
         return None
-    rows, weights = places(a), places(b)
+    rows, weights = _read(places(a)), places(b)
     shape = tuple(a.access.shape)
     numbers = rows.numbers.reshape(*shape, k)
     if shared:
@@ -82,6 +83,18 @@ def weighted_elements(layer: IntegerLayer, machine: Machine) -> Layer | None:
     groups = tuple(Group(tuple(range(part * k, part * k + k))) for part in range(parts))
     tiles = Product(layer.sums, Places(streams, rows.first), Places(diagonal, weights.first))
     return Layer(layer.sums, tiles, groups, elements.reshape(tuple(layer.sums.access.dims)))
+
+
+def _read(found: Places) -> Places:
+    """The same without leaves of which nothing is read: slices of what is joined have all of them."""
+    first, numbers, begin = dict[Term, int](), np.zeros_like(found.numbers), 1
+    for leaf, own in found.first.items():
+        there = (found.numbers >= own) & (found.numbers < own + leaf.access.size)
+        if there.any():
+            first[leaf] = begin
+            numbers[there] = found.numbers[there] - own + begin
+            begin += leaf.access.size
+    return Places(numbers, first)
 
 
 def _together(places_: int, most: int) -> int:

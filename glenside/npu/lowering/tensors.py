@@ -152,6 +152,7 @@ class Tensors(MappedNetwork):
     def _wanted(self, term: Term) -> Wanted | None:
         layers = self.network.layers
         readers = [layer for layer in layers if term in self.read[layer.name]]
+        readers = [layer for layer in readers if term in self.own(layer).operands.values()]  # and not merely names it
         dims, reads = tuple(term.access.dims), dict[str, Reads]()
         for layer in readers:
             own = self.own(layer)
