@@ -83,11 +83,10 @@ class Greatest(Reduction):
 
 
 @dataclass(frozen=True)
-class Mean(Reduction):
-    """offset[c] <- - int16(round(float32(the sum of accumulators[address][c], int32) * scale)), of column c's scale."""
+class _Scaled(Reduction):
+    """One with parameters of each column."""
 
     unit = "store"
-    operation = 2
 
     counts: _Loops
     accumulators: Annotated[Address, _accumulators("the row of sums")]
@@ -96,34 +95,29 @@ class Mean(Reduction):
 
 
 @dataclass(frozen=True)
-class Deviation(Reduction):
+class Mean(_Scaled):
+    """offset[c] <- - int16(round(float32(the sum of accumulators[address][c], int32) * scale)), of column c's scale."""
+
+    operation = 2
+
+
+@dataclass(frozen=True)
+class Deviation(_Scaled):
     """factor[c] <- scale / sqrt(float32(bias + the sum of the squares of accumulators[address][c] + offset[c])), of
     column c's bias and scale. What is squared is less than 2^17, and the sum less than 2^47 and above 0.
     """
 
-    unit = "store"
     operation = 3
-
-    counts: _Loops
-    accumulators: Annotated[Address, _accumulators("the row of sums")]
-    parameters: Annotated[int, _own]
-    wait: _Waits = _NOW
 
 
 @dataclass(frozen=True)
-class Total(Reduction):
+class Total(_Scaled):
     """factor[c] <- scale / float32(the sum of accumulators[address][c]), of column c's scale; offset[c] <- 0.
 
     The sum is less than 2^47 and above 0.
     """
 
-    unit = "store"
     operation = 4
-
-    counts: _Loops
-    accumulators: Annotated[Address, _accumulators("the row of sums")]
-    parameters: Annotated[int, _own]
-    wait: _Waits = _NOW
 
 
 @dataclass(frozen=True)

@@ -7,11 +7,13 @@ that a larger number is the sum of several, each for the same element once more.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from fractions import Fraction
 from math import ceil
 
 import numpy as np
 
+from glenside.analysis.places import places
 from glenside.builder.layout import concatenate, reshape, split_at, transpose
 from glenside.ir.errors import BadInput
 from glenside.ir.term import Term
@@ -69,9 +71,25 @@ def added(first: Affine, second: Affine, name: str) -> Affine:
     k, n = ratio(abs(float(a.scale)), abs(float(b.scale)))
     by = float(a.scale) / k
     weights = [[int(np.sign(x.scale * by)) * part for part in _parts(w)] for x, w in ((a, k), (b, n))]
-    moved = weighted([a.moved, b.moved], weights, name)
+    parts, flat = [_unflattened(a.moved), _unflattened(b.moved)], a.moved.dims
+    if parts[0].dims == parts[1].dims != flat:
+        moved = weighted(parts, weights, name, grouped=False)
+        moved = replace(moved, term=reshape(moved.term, flat))
+    else:
+        moved = weighted([a.moved, b.moved], weights, name)
     shift = narrow(np.asarray((a.shift * a.scale + b.shift * b.scale) / by))
     return Affine(moved, first.dtype, shift, one_number(by))
+
+
+def _unflattened(moved: Moved) -> Moved:
+    """The tensor itself, where all of it stands there in its order with fewer axes: windows of it are regular."""
+    if len(moved.leaves) != 1 or moved.filled:
+        return moved
+    (tensor,) = moved.leaves
+    if moved.term.access.size != tensor.access.size or len(moved.dims) >= len(tensor.access.dims):
+        return moved
+    in_order = np.array_equal(places(moved.term).numbers.reshape(-1), np.arange(1, tensor.access.size + 1))
+    return replace(moved, term=tensor) if in_order else moved
 
 
 def _parts(weight: int) -> list[int]:
@@ -80,14 +98,14 @@ def _parts(weight: int) -> list[int]:
     return [weight // count + (part < weight % count) for part in range(count)]
 
 
-def weighted(parts: Sequence[Moved], weights: Sequence[Sequence[int]], name: str) -> Moved:
+def weighted(parts: Sequence[Moved], weights: Sequence[Sequence[int]], name: str, grouped: bool = True) -> Moved:
     """Sums of weighted elements, each with those at the same place: a product in as many groups as there are channels,
-    which arrays run as they run depthwise convolutions.
+    the second of three or more axes, which arrays run as they run depthwise convolutions; or in one.
     """
     dims = parts[0].dims
     columns = [reshape(part.term, (*dims, 1)) for part, own in zip(parts, weights, strict=True) for _ in own]
     term, rank = concatenate(columns, len(dims)), len(dims)
-    grouped = rank > 2
+    grouped = grouped and rank > 2
     order = [1, 0, *range(2, rank)] if grouped else [*range(rank)]
     leaves: dict[Term, Leaf] = {stand_in: leaf for part in parts for stand_in, leaf in part.leaves.items()}
     a = Moved(split_at(transpose(term, (*order, rank)), rank), leaves, any(part.filled for part in parts))

@@ -99,7 +99,8 @@ class Candidates:
     def _passes(self, number: int) -> bool:
         """Whether the next layer alone reads what that one makes, from lanes."""
         own = self.wanted.get(self.results[number])
-        return own is not None and len(own.reads) == 1 and own.end == number + 1 and own.begin == number
+        alone = own is not None and len(own.reads) == 1 and own.end == number + 1 and own.begin == number
+        return alone and self.sources[number + 1] is not None
 
     def _dims(self, end: int) -> tuple[int, ...]:
         return tuple(self.results[end - 1].access.dims)

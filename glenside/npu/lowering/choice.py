@@ -23,22 +23,22 @@ from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
 from glenside.ir.term import Term
 from glenside.ir.types import Tensor
-from glenside.npu.lowering.columnwise import side_by_side
 from glenside.npu.lowering.copying import cycles_of_copy
+from glenside.npu.lowering.elementwise import every_mapping
 from glenside.npu.lowering.image import Image
 from glenside.npu.lowering.mapped import Mapped, results_of, tiled
 from glenside.npu.lowering.operands import Tiles, laid_out
 from glenside.npu.lowering.price import Priced
-from glenside.npu.lowering.staying import Stay, staying
+from glenside.npu.lowering.staying import Stay, looked_at, staying
 from glenside.npu.lowering.storing import rows_needed
 from glenside.npu.lowering.tensors import Tensors
 from glenside.npu.lowering.tiles import Layer
 from glenside.npu.machine import Machine
-from glenside.quantization.layers import IntegerLayer, IntegerNetwork, leaf_of
+from glenside.quantization.layers import IntegerNetwork, leaf_of
 
 _HALF = 0.5
-_ROUNDS = 4
-"""How often tensors that are to stay, and for which there is no room, are given up."""
+_ROUNDS = 6
+"""How often tensors that are to stay, and do not, are looked at again: for what readers allow, and then given up."""
 _SPARED = 0.02
 """What beats are worth that a tensor spares which stays, where the array hides them."""
 _PADDED = 1.15
@@ -109,9 +109,11 @@ def best(
     show: Callable[[str, int, int], None] = lambda *_: None,
     stay: bool = True,
     priced: Options | None = None,
+    known: Known | None = None,
 ) -> tuple[dict[str, Mapped], Choice]:
     """For each layer of a network one of its mappings, each with its cycles of the array; and the whole choice. Tensors
-    may stay in lanes, but for `stay` unset. `priced` are the options of these mappings, where they are known.
+    may stay in lanes, but for `stay` unset. `priced` are the options of these mappings, where they are known, and
+    `known` what they were found to take.
 
     Raises BadInput: a layer of which the machine runs no mapping, by name, with the reason of the first; or the time
     was too short for any choice.
@@ -121,14 +123,19 @@ def best(
     requantised = {layer.name for layer in network.layers if layer.requantised is not None}
     outside = {leaf for root in results_of(network) for leaf in leaves_of(root, results)}
     stays = staying(options, results, requantised, outside, machine) if stay else {}
-    known: Known = {}
+    known = {} if known is None else known
     for _ in range(_ROUNDS):
         found = chosen(options, results, machine, show, stays=stays, known=known)
         taken = {name: own[found.mappings[name]] for name, own in kept.items()}
         there = Tensors(network, taken, machine, found.axes, found.held).held if found.held else {}
         if not found.held - there.keys():
             break
-        stays = {tensor: own for tensor, own in stays.items() if tensor not in found.held or tensor in there}
+        missing = found.held - there.keys()
+        stays = {
+            tensor: looked_at(own, tensor, options, machine) if tensor in missing else own
+            for tensor, own in stays.items()
+            if tensor not in missing or own.apart is None  # once it was, there is no room
+        }
     return taken, replace(found, held=frozenset(there))
 
 
@@ -149,7 +156,7 @@ def options_of(
     for number, layer in enumerate(network.layers):
         show(f"mappings of {layer.name}", number, 2 * len(network.layers))
         options[layer.name], kept[layer.name], refused = [], [], list[BadInput]()
-        for mapped, cycles in _variants(layer, variants, machine):
+        for mapped, cycles in every_mapping(layer, variants[layer.name], machine):
             key = mapped.term, layer.requantised is None
             if cycles > _SLOW * min((option.price.cycles for option in options[layer.name]), default=cycles):
                 continue
@@ -164,18 +171,6 @@ def options_of(
         if not options[layer.name]:
             raise BadInput(f"the layer {layer.name}: {refused[0] if refused else 'it has no mapping'}")
     return options, kept
-
-
-def _variants(
-    layer: IntegerLayer, variants: Mapping[str, Sequence[tuple[Mapped, int]]], machine: Machine
-) -> Sequence[tuple[Mapped, int]]:
-    """The mappings of a layer; the one that there is where columns are changed, one more of a function of bytes."""
-    if layer.normalised is not None:
-        return [(Mapped(layer.sums, {}), layer.sums.access.size)]
-    if layer.requantised is None or layer.requantised.table is None:
-        return variants[layer.name]
-    flat = side_by_side(layer, machine)
-    return [*variants[layer.name], (Mapped(layer.sums, {}, flat), machine.rows + flat.product.rows.numbers.shape[1])]
 
 
 def _operands(network: IntegerNetwork, layer: Layer, mapped: Mapped) -> dict[Term, Term | None]:
@@ -275,6 +270,9 @@ class _Model:
                 for by, may in zip(take[name], allows, strict=True):
                     if not may:
                         self._row(-infinite, 1, [(by, 1.0), (column, 1.0)])
+            for (first, i), (second, j) in own.apart or ():
+                self._row(-infinite, 2, [(take[first][i], 1.0), (take[second][j], 1.0), (column, 1.0)])
+            self._add_others(tensor, take)
             room = self.rooms[tensor] = self._column(most=infinite)
             for name, rows in own.rows.items():
                 for by, need in zip(take[name], rows, strict=True):  # as many as this one needs, if both are chosen
@@ -284,6 +282,19 @@ class _Model:
             if alive:
                 room = self.machine.depth - 2 * rows_needed(self.machine)
                 self._row(0, room, [(self.rooms[tensor], 1.0) for tensor in alive])
+
+    def _add_others(self, tensor: Term, take: Mapping[str, Sequence[int]]) -> None:
+        """Rows of several tensors stream from the lanes where all of these are there."""
+        for name, own in self.may_stay[tensor].allows.items():
+            for by, may, option in zip(take[name], own, self.options[name], strict=True):
+                others = [other for other in option.streams.values() if other is not None and other != tensor]
+                for other in others if may and tensor in option.streams.values() else ():
+                    if other not in self.may_stay:
+                        self._row(-highspy.kHighsInf, 1, [(by, 1.0), (self.held[tensor], 1.0)])
+                    elif other in self.held:  # of two, when the second one comes
+                        here, there = (self.held[tensor], 1.0), (self.held[other], -1.0)
+                        self._row(-1, highspy.kHighsInf, [(by, -1.0), here, there])
+                        self._row(-highspy.kHighsInf, 1, [(by, 1.0), here, there])
 
     def _unless_held(self, tensor: Term) -> list[tuple[int, float]]:
         """What makes up for a tensor's ways through DRAM where it has none."""
@@ -361,7 +372,7 @@ class _Model:
     def _windowed(self, tensor: Term, name: str, option: Option) -> float:
         """Cycles of DMA that bring a tensor by windows, where its only reader may read these."""
         own = self.may_stay.get(tensor)
-        if own is None or len(own.allows.keys() - {self.results.get(tensor)}) > 1:
+        if own is None or len(option.streams) > 1 or len(own.allows.keys() - {self.results.get(tensor)}) > 1:
             return highspy.kHighsInf
         which = next(number for number, other in enumerate(self.options[name]) if other is option)
         return _PADDED * tensor.access.size / self.machine.bandwidth if own.allows[name][which] else highspy.kHighsInf

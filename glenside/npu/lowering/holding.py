@@ -169,6 +169,11 @@ def held(
     return found, others
 
 
+def fit_together(dims: tuple[int, ...], reads: Sequence[Reads], machine: Machine) -> bool:
+    """Whether there are strides with which all of them may read a tensor, wherever it is."""
+    return bool(_shapes(Wanted(dims, {str(number): own for number, own in enumerate(reads)}, None, 0, 0), machine))
+
+
 def _room(need: int, taken: Sequence[tuple[int, int]], rows: range, low: bool) -> int | None:
     """The lowest or the highest place of so many rows that are free."""
     edges, at = list[tuple[int, int]](), rows.start

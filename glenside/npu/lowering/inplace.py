@@ -31,9 +31,9 @@ class _Skewed:
     lanes are.
     """
 
-    def __init__(self, layer: Layer, reads: Reads, strides: Array, machine: Machine) -> None:
-        self.machine, self.used = machine, reads.used
-        self.first, self.apart = reads.places(strides)
+    def __init__(self, layer: Layer, used: Array, places: tuple[Array, Array], machine: Machine) -> None:
+        self.machine, self.used = machine, used
+        self.first, self.apart = places
         self.layer = _moved(layer, self.apart % machine.rows, self.used)
         self.tables = [
             Table(tuple(sorted((at % machine.rows, 0, at // machine.rows) for at in own[there].tolist())))
@@ -46,12 +46,19 @@ class _Skewed:
 
 
 class InPlace(_Skewed):
-    """Rows of a tensor that is held; of a part of a layer, those of it."""
+    """Rows of tensors that are held, each tile of one; of a part of a layer, those of it."""
 
-    def __init__(self, layer: Layer, held: Held, name: str, machine: Machine, part: Part | None = None) -> None:
-        super().__init__(layer, held.reads[name], held.skew.strides, machine)
-        first, _ = firsts(held.reads[name], held.skew.strides, held.cut)
-        self.first = first + held.base
+    def __init__(
+        self, layer: Layer, every: Sequence[Held], name: str, machine: Machine, part: Part | None = None
+    ) -> None:
+        used = np.zeros(layer.product.rows.numbers.shape[::2], bool)
+        first, apart = np.zeros(layer.product.rows.numbers.shape[:2], np.int64), np.zeros(used.shape, np.int64)
+        for held in every:
+            reads = held.reads[name]
+            own = reads.used.any(axis=1) if len(every) > 1 else np.ones(len(used), bool)
+            begins, distances = firsts(reads, held.skew.strides, held.cut)
+            first[own], apart[own], used[own] = begins[own] + held.base, distances[own], reads.used[own]
+        super().__init__(layer, used, (first, apart), machine)
         if part is not None:
             self.runs = [*runs_of(layer, part.ranges(), machine)]
 
@@ -93,7 +100,7 @@ class Windows(_Skewed):
         bases: tuple[int, int],
         size: int,
     ) -> None:
-        super().__init__(layer, reads, strides, writer.machine)
+        super().__init__(layer, reads.used, reads.places(strides), writer.machine)
         self.writer, self.feed, self.addresses, self.bases = writer, feed, addresses.reshape(-1), bases
         self.places = np.stack(np.unravel_index(np.arange(addresses.size), reads.dims), axis=-1) @ strides
         self.windows, self.window_of, self.filled = list[_Window](), list[int](), 0

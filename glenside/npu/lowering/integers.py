@@ -14,7 +14,7 @@ from glenside.analysis.places import places
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
 from glenside.ir.term import Term
-from glenside.npu.lowering.choice import Options, best, options_of
+from glenside.npu.lowering.choice import Known, Options, best, options_of
 from glenside.npu.lowering.mapped import Mapped, Unlowered, results_of
 from glenside.npu.lowering.network import chained
 from glenside.npu.machine import Machine
@@ -58,8 +58,8 @@ def least(
     fronts, made = {name: [*front] for name, front in found.items()}, None
     first: BadInput | None = None
     while made is None:
-        priced = options_of(network, fronts, machine, show)
-        taken, choice = best(network, fronts, machine, show, priced=priced)
+        priced, known = options_of(network, fronts, machine, show), Known()
+        taken, choice = best(network, fronts, machine, show, priced=priced, known=known)
         try:
             made = as_mapped(network, taken, machine, seed, choice.axes, show, choice.held)
         except Unlowered as error:
@@ -68,7 +68,7 @@ def least(
             if name is None:
                 raise first from error
             fronts[name] = [own for own in fronts[name] if own[0].term != taken[name].term]
-    return min([made, *_simpler(network, fronts, machine, priced, made, (seed, show))], key=_predicted)
+    return min([made, *_simpler(network, fronts, machine, (priced, known), made, (seed, show))], key=_predicted)
 
 
 def _predicted(program: NpuProgram) -> int:
@@ -80,13 +80,13 @@ def _simpler(
     network: IntegerNetwork,
     fronts: Front,
     machine: Machine,
-    priced: Options,
+    prices: tuple[Options, Known],
     than: NpuProgram,
     how: tuple[int, Callable[[str, int, int], None]],
 ) -> Iterator[NpuProgram]:
     """Programs of simpler choices that run and may be quicker."""
     with suppress(BadInput):
-        taken, choice = best(network, fronts, machine, stay=False, priced=priced)
+        taken, choice = best(network, fronts, machine, stay=False, priced=prices[0], known=prices[1])
         if choice.bound * _TRUST > _predicted(than):
             return
         yield as_mapped(network, taken, machine, how[0], choice.axes, how[1], ())

@@ -152,8 +152,8 @@ class _Chain(Tensors):
         rows = [own.operands[leaf] for leaf in own.layer.product.rows.first]
         operands = dict[Term, Place]()
         source: Source
-        if len(rows) == 1 and rows[0] in self.held:
-            held = self.held[rows[0]].at(piece.strip)
+        if rows and all(tensor in self.held for tensor in rows):
+            held = [self.held[tensor].at(piece.strip) for tensor in rows]
             there = InPlace(own.layer, held, layer.name, self.machine, piece.part)
             own.layer, source = there.layer, there
             tiles = self._stays(layer.name, own, operands, [run.tile for run in there.runs])
@@ -178,9 +178,9 @@ class _Chain(Tensors):
             stands_for = StandsFor.of(1, -lacking) if lacking.any() else None
             result: Place | None = replace(Place.of(sums.addresses, "int32"), stands_for=stands_for)
         elif layer.result in self.held:
-            parameters = self._parameters(layer, own).reshape(-1)
-            held = self.held[layer.result].at(piece.strip)
-            kept = Kept(self.writer, own.layer, parameters, held, self.zero(layer.result), layer, piece.part)
+            parameters = self._parameters(layer, own)
+            made = self.held[layer.result].at(piece.strip)
+            kept = Kept(self.writer, own.layer, parameters, made, self.zero(layer.result), layer, piece.part)
             self.writer.layer(own.layer, source, feed, kept)
             result = None
         else:
@@ -276,9 +276,7 @@ class _Chain(Tensors):
         assert layer.requantised is not None, "it becomes bytes"
         table = layer.requantised.table
         self._fill_zeros(own.layer, every, pairs, table)
-        return BytesOut(
-            self.writer, own.layer, Bytes(every.reshape(-1), pairs[:, 0], pairs[:, 1], table, layer.normalised)
-        )
+        return BytesOut(self.writer, own.layer, Bytes(every, pairs[:, 0], pairs[:, 1], table, layer.normalised))
 
     def _fill_zeros(self, layer: Layer, every: Array, pairs: Array, table: Array | None) -> None:
         """Elements that are sums of nothing are there from the begin on."""

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from glenside.ir.operand import Array
+from glenside.ir.term import Term
 from glenside.npu.lowering.distinct import distinct
 from glenside.npu.lowering.tiles import Layer
 from glenside.npu.machine import Machine
@@ -32,7 +33,7 @@ _FEW = 8
 @dataclass(frozen=True, eq=False)
 class Reads:
     """How the rows of a product read a tensor: lane l of row r of a tile takes the element with the coordinates
-    rows[tile][r] + lanes[tile][l], or a zero where these are outside of the tensor.
+    rows[tile][r] + lanes[tile][l], or a zero where these are outside of the tensor. Tiles of other tensors use none.
 
     rows    (tiles)(m)(axes)
     lanes   (tiles)(R)(axes)
@@ -46,16 +47,24 @@ class Reads:
     used: Array
 
     @staticmethod
-    def of(layer: Layer, dims: Sequence[int]) -> Reads | None:
-        """How a layer reads the only tensor that its rows are made of; None where lanes have no constant distances."""
-        key = Reads, tuple(dims)
+    def of(layer: Layer, dims: Sequence[int], leaf: Term | None = None) -> Reads | None:
+        """How a layer reads a leaf of its rows, the only one if it is not said which; None where lanes have no constant
+        distances, or a tile reads others too.
+        """
+        key = Reads, tuple(dims), leaf
         if key not in layer.known:
-            layer.known[key] = Reads._of(layer, dims)
+            layer.known[key] = Reads._of(layer, dims, leaf)
         return layer.known[key]  # type: ignore[no-any-return]
 
     @staticmethod
-    def _of(layer: Layer, dims: Sequence[int]) -> Reads | None:
+    def _of(layer: Layer, dims: Sequence[int], leaf: Term | None) -> Reads | None:
         numbers = layer.product.rows.numbers
+        if leaf is not None and len(layer.product.rows.first) > 1:
+            first = layer.product.rows.first[leaf]
+            own = (numbers >= first) & (numbers < first + leaf.access.size)
+            if (own.any(axis=(1, 2)) & ((numbers > 0) & ~own).any(axis=(1, 2))).any():
+                return None
+            numbers = np.where(own, numbers - (first - 1), 0)
         there = numbers > 0
         dims = tuple(dims)
         # One number for all coordinates, with room for differences of them.
@@ -82,6 +91,11 @@ class Reads:
             row, lane = np.nonzero(some[tile] & counting.of(tile))
             found.append(distinct(self.rows[tile, row] @ wide + self.lanes[tile, lane] @ wide))
         return _coordinates(distinct(np.concatenate(found)), self.dims)
+
+    @property
+    def has_zeros(self) -> bool:
+        """Whether it reads zeros, of whatever byte those are."""
+        return bool(len(self.zeros) or self.nothing.any())
 
     @cached_property
     def nothing(self) -> Array:
@@ -181,6 +195,7 @@ class _Counting:
         for number, each in enumerate(layer.groups):
             group[list(each.tiles)] = number
         self.any = ((weights > 0) & (self.wanted[group, 0] > 0)[:, None, :]).any(axis=2)  # of rows that are alike
+        self.kinds: dict[int, tuple[Array, Array]] = {}
         self.group = {tile: number for number, each in enumerate(layer.groups) for tile in each.tiles}
 
     def of(self, tile: int) -> Array:
@@ -188,9 +203,18 @@ class _Counting:
         group = self.group.get(tile, 0)
         if self.alike[group]:
             return np.asarray(self.any[tile : tile + 1])
+        kinds, which = self._kinds(group)
         weights = (self.layer.product.weights.numbers[tile] > 0).astype(np.float32)
-        found: Array = self.wanted[group] @ weights.T > 0
+        found: Array = (kinds @ weights.T > 0)[which]
         return found
+
+    def _kinds(self, group: int) -> tuple[Array, Array]:
+        """Which columns rows of a group are wanted of, those that are alike once, and which of them each row is."""
+        if group not in self.kinds:
+            every = np.packbits(self.wanted[group].astype(bool), axis=1)
+            _, first, which = np.unique(every, axis=0, return_index=True, return_inverse=True)
+            self.kinds[group] = self.wanted[group][first], which.reshape(-1)
+        return self.kinds[group]
 
 
 @dataclass(frozen=True, eq=False)
@@ -314,8 +338,14 @@ def _padded(
 
 
 def _lanes_of(pattern: Array, strides: Array, lanes: int) -> Array:
-    """In which lane each of a pattern's elements is, for each of the strides, (n)(elements); exact in floats."""
-    at = (strides % lanes).astype(np.float32) @ (pattern % lanes).astype(np.float32).T
+    """In which lane each of a pattern's elements is, for each of the strides, (n)(elements)."""
+    if lanes & (lanes - 1) == 0 and lanes <= 1 << 8:  # bytes wrap around where lanes do
+        by, coordinates = strides.astype(np.uint8), pattern.astype(np.uint8)
+        own = np.zeros((len(strides), len(pattern)), np.uint8)
+        for axis in np.flatnonzero(coordinates.any(axis=0)).tolist():
+            own += by[:, axis, None] * coordinates[:, axis]
+        return (own & (lanes - 1)).astype(np.int16)
+    at = (strides % lanes).astype(np.float32) @ (pattern % lanes).astype(np.float32).T  # exact
     found: Array = at.astype(np.int32) % lanes
     return found.astype(np.int16)
 

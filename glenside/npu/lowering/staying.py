@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import combinations
 from typing import Protocol
 
 from glenside.ir.term import Term
+from glenside.npu.lowering.holding import fit_together
 from glenside.npu.lowering.price import Priced
 from glenside.npu.lowering.skewed import Reads, Writes, skewed
 from glenside.npu.lowering.strips import strips
@@ -45,6 +47,7 @@ class Stay:
     allows        of each layer that makes or reads it which of its mappings can do so, by number
     slower        of each mapping of its reader the cycles of the array beside those of whole layers, where there is a
                   part of it at a time
+    apart         mappings of two readers that have no strides in common; None: nobody has looked
     """
 
     rows: Mapping[str, Sequence[int]]
@@ -52,6 +55,7 @@ class Stay:
     until: int
     allows: Mapping[str, Sequence[bool]]
     slower: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    apart: Sequence[tuple[tuple[str, int], tuple[str, int]]] | None = None
 
     @property
     def readers(self) -> int:
@@ -86,16 +90,41 @@ def staying(
             slower: dict[str, list[float]] = {}
             large = HALVES * tensor.access.size > machine.depth * machine.rows
             if made is not None and large and [numbers[name] for name in readers] == [since + 1]:
-                rows = {name: [-(-need // _STRIPS) for need in own] for name, own in rows.items()}
+                rows = {
+                    name: [
+                        -(-need // _STRIPS) if len(option.streams) == 1 else need
+                        for option, need in zip(options[name], own, strict=True)
+                    ]
+                    for name, own in rows.items()
+                }
                 slower = {
                     name: [
-                        _slower(made, option.price.layer, machine) if may else 0.0
+                        _slower(made, option.price.layer, machine) if may and len(option.streams) == 1 else 0.0
                         for option, may in zip(options[name], allows[name], strict=True)
                     ]
                     for name in readers
                 }
             found[tensor] = Stay(rows, since, max(numbers[name] for name in readers), allows, slower)
     return found
+
+
+def looked_at(own: Stay, tensor: Term, options: Mapping[str, Sequence[Streaming]], machine: Machine) -> Stay:
+    """The same with what two mappings of its readers do not allow together: it takes a while to find out."""
+    reads, dims = _Reading(), tuple(tensor.access.dims)
+    each: dict[str, list[Reads | None]] = {}
+    for name, allows in own.allows.items():
+        if any(tensor in option.streams.values() for option in options[name]):
+            found = [reads.of(o, tensor) if may else None for o, may in zip(options[name], allows, strict=True)]
+            each[name] = [one if one is not None and fit_together(dims, [one], machine) else None for one in found]
+    alone = {name: [one is not None for one in found] for name, found in each.items()}
+    apart = [
+        ((first, i), (second, j))
+        for first, second in combinations(each, 2)
+        for i, one in enumerate(each[first])
+        for j, other in enumerate(each[second])
+        if one is not None and other is not None and not fit_together(dims, [one, other], machine)
+    ]
+    return replace(own, allows={**own.allows, **alone}, apart=apart)
 
 
 def _slower(made: Layer, read: Layer, machine: Machine) -> float:
@@ -118,26 +147,28 @@ class _Reading:
     """Which mappings may stream a tensor from where it is held."""
 
     def __init__(self) -> None:
-        self.known: dict[tuple[int, tuple[int, ...]], Reads | None] = {}
-        self.sizes: dict[tuple[int, tuple[int, ...]], int | None] = {}
+        self.known: dict[tuple[int, Term], Reads | None] = {}
+        self.sizes: dict[tuple[int, Term], int | None] = {}
 
     def may(self, option: Streaming, tensor: Term) -> bool:
-        if [*option.streams.values()] != [tensor] or any(other is not None for other in option.stays.values()):
+        others = [*option.streams.values()]
+        if others.count(tensor) != 1 or None in others or any(other is not None for other in option.stays.values()):
             return False
-        return self._reads(option, tensor) is not None
+        return self.of(option, tensor) is not None
 
-    def _reads(self, option: Streaming, tensor: Term) -> Reads | None:
+    def of(self, option: Streaming, tensor: Term) -> Reads | None:
         dims = tuple(tensor.access.dims)
-        key = id(option.price), dims
+        key = id(option.price), tensor
         if key not in self.known:
-            self.known[key] = Reads.of(option.price.layer, dims)
+            leaf = next(leaf for leaf, other in option.streams.items() if other == tensor)
+            self.known[key] = Reads.of(option.price.layer, dims, leaf)
         return self.known[key]
 
     def rows(self, option: Streaming, tensor: Term, made: Layer | None, machine: Machine) -> int:
         """How many rows of lanes a tensor takes that this mapping reads, and that layer makes."""
         size = int(tensor.access.size * _GAPS)
         if self.may(option, tensor) and size * _LARGE > machine.depth * machine.rows:
-            reads, key = self._reads(option, tensor), (id(option.price), tuple(tensor.access.dims))
+            reads, key = self.of(option, tensor), (id(option.price), tensor)
             if key not in self.sizes and reads is not None:
                 skew = skewed(reads.dims, [reads], None if made is None else Writes.of(made, reads.dims), machine)
                 self.sizes[key] = None if skew is None else skew.size + machine.rows

@@ -29,7 +29,7 @@ from glenside.quantization.layers import Normalised
 
 @dataclass(frozen=True)
 class Bytes:
-    """What a layer's elements become: the parameters of each, (elements), and where their bytes belong in DRAM, as
+    """What a layer's elements become: the parameters of each, (dims), and where their bytes belong in DRAM, as
     pairs (n) of elements and addresses; an element may have several.
     """
 
@@ -70,7 +70,7 @@ class BytesOut:
         self.m = layer.product.rows.numbers.shape[1]
         self.lanes = rows_needed(self.machine)
         self.depth, self.side = self.lanes // _SIDES, 0
-        self.entries, entry = _distinct(result.parameters)
+        self.entries, entry = distinct_parameters(result.parameters)
         self.table, self.normalised = result.table, result.normalised
         self._sort(result, entry)
         self._describe()
@@ -101,8 +101,15 @@ class BytesOut:
         low, high = np.minimum.reduceat(self.entry, begins), np.maximum.reduceat(self.entry, begins)
         self.alike = np.where(low == high, low % width, -1)
         found: dict[bytes, int] = {}
+        known: dict[object, int] = {}
         self.contents, self.content = list[Array](), np.zeros(len(begins), int)
         for item, (begin, end) in enumerate(pairwise([*begins.tolist(), len(key)])):
+            which: object = int(low[item]) // width
+            if self.alike[item] < 0:
+                which = self.entry[begin:end].tobytes(), self.column[begin:end].tobytes()
+            if which in known:
+                self.content[item] = known[which]
+                continue
             own = np.zeros(width, requantise.PARAMETER)
             if self.alike[item] < 0:
                 own["scale"] = self.entries["scale"][0]
@@ -110,7 +117,7 @@ class BytesOut:
             else:
                 first = low[item] // width * width
                 own[: len(self.entries) - first] = self.entries[first : first + width]
-            self.content[item] = found.setdefault(own.tobytes(), len(found))
+            self.content[item] = known[which] = found.setdefault(own.tobytes(), len(found))
             if len(found) > len(self.contents):
                 self.contents.append(own.view(np.uint8))
 
@@ -274,12 +281,26 @@ def turned(item: Array, lane: Array, beat: Array, items: int, lanes: int) -> Arr
     return found
 
 
+def distinct_parameters(every: Array) -> tuple[Array, Array]:
+    """Those that differ, and which of them each is, (elements): most are alike along all axes but one, (dims)."""
+    few = every
+    for axis in range(every.ndim):
+        first = few.take([0], axis) if few.shape[axis] else few
+        if all((few[name] == first[name]).all() for name in _COUNTING):
+            few = first
+    found, which = _distinct(few.reshape(-1))
+    return found, np.broadcast_to(which.reshape(few.shape), every.shape).reshape(-1)
+
+
+_COUNTING = tuple(name for name in requantise.PARAMETER.names or () if name != "unused")
+
+
 def _distinct(parameters: Array) -> tuple[Array, Array]:
-    """Those that differ, and which of them each is: as `numpy.unique`, which compares records field by field."""
+    """Of (n), as `numpy.unique`, which compares records field by field."""
     first, found = np.zeros(1, np.int64), np.zeros(len(parameters), np.int64)
-    for name in requantise.PARAMETER.names or ():
+    for name in _COUNTING:
         own = parameters[name]
-        if name != "unused" and len(own) and (own != own[0]).any():
+        if len(own) and (own != own[0]).any():
             values, which = np.unique(own, return_inverse=True)
             _, first, found = np.unique(found * len(values) + which, return_index=True, return_inverse=True)
     return parameters[first], found

